@@ -1,0 +1,56 @@
+import { Command, CommanderError } from 'commander'
+import { EldrError } from '../errors.ts'
+import { terminalOn } from '../report/terminal.ts'
+import { VERSION } from '../version.ts'
+import { addFit } from './fit.ts'
+import { addInspect } from './inspect.ts'
+import { addRefit } from './refit.ts'
+
+/** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
+export async function run(args: readonly string[]): Promise<number> {
+  // A reader that has seen enough (`| head`) closes the pipe: that ends the output, not the work.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+  })
+  const program = createProgram()
+  try {
+    if (args.length === 0) {
+      program.outputHelp()
+      return 0
+    }
+    await program.parseAsync(args, { from: 'user' })
+    return 0
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
+    return report(error)
+  }
+}
+
+function createProgram(): Command {
+  const program = new Command('eldr')
+    .description('Decode router for mixture-of-experts models: requests that share experts share a worker.')
+    .version(VERSION)
+    .exitOverride()
+    .showHelpAfterError('Run the command with --help to see its options.')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  eldr inspect data/lab16-task.calibration.safetensors
+  eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
+  eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors`,
+    )
+  for (const add of [addFit, addRefit, addInspect]) add(program)
+  return program
+}
+
+function report(error: unknown): number {
+  const { write, warn } = terminalOn(process.stderr)
+  if (error instanceof EldrError) {
+    write(`${warn('error:')} ${error.message}\n`)
+    return error.code === 'ELDR_USAGE' ? 2 : 1
+  }
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  write(`${warn('error:')} this is a fault in ELDR, please report it.\n${text}\n`)
+  return 1
+}

@@ -1,0 +1,89 @@
+import { packedRows } from '../math/packed-rows.ts'
+import type { UnitRows } from '../math/row-matrix.ts'
+import { dimensionsOf, type SignatureModel } from '../signature/signature.ts'
+import type { LayerCurve } from './summary.ts'
+
+/**
+ * What a fit produces: all that a gateway needs to route, and all that a re-fit needs to make clusters for another number of workers
+ * without the trace.
+ */
+export interface Artifact {
+  readonly about: ArtifactAbout
+  /** The signature that requests are routed by. */
+  readonly primary: FittedSignature
+  /** For hand-offs without recent counts when `primary` reads those: the same clusters, seen through plain counts. */
+  readonly fallback?: FittedSignature
+  readonly calibration: CalibrationSet
+}
+
+export interface FittedSignature {
+  readonly model: SignatureModel
+  /** Half-life of recent counts in tokens; absent when the signature reads plain counts. */
+  readonly recentHalfLife?: number
+  /** ρ with the kept layers, and the curve it is the peak of. Absent without decode data or when layers were given by hand. */
+  readonly rho?: number
+  readonly curve?: LayerCurve
+  /** Unit vectors [workers × dimensions]. */
+  readonly centroids: Float32Array
+  /** Signatures of the calibration requests in fixed point [requests × dimensions]: compact, and what clusters are made from. */
+  readonly signatures: Int16Array
+}
+
+/** The calibration requests that have a signature. */
+export interface CalibrationSet {
+  readonly requests: number
+  /** [requests] */
+  readonly clusterOf: Uint16Array
+  /** Decode patterns [requests × layers × experts] in 255ths; absent when the trace had no decode data. */
+  readonly patterns?: Uint8Array
+  /** [requests] index into `domains`. */
+  readonly domain?: Uint8Array
+}
+
+export interface ArtifactAbout {
+  readonly model: string
+  readonly layers: number
+  readonly experts: number
+  readonly topK: number
+  readonly workers: number
+  readonly workload?: string
+  readonly domains: readonly string[]
+  readonly balance: 'exact' | 'none'
+  readonly seed: number
+  readonly restarts: number
+  /** ρ over all layers of each transform that was measured. */
+  readonly transforms: Readonly<Record<string, number>>
+  readonly sizes: readonly number[]
+  readonly meanSimilarity: number
+  /** Mean cosine of each cluster's requests to its centroid. */
+  readonly clusterSimilarity: readonly number[]
+  readonly bestSimilarity: readonly { readonly q: number; readonly value: number }[]
+  readonly traceSha256: string
+  readonly traceRequests: number
+  /** ELDR release that made it. */
+  readonly version: string
+}
+
+/**
+ * Unit rows of an artifact's signatures. Fits cluster what comes out of here, not what was packed, so that a re-fit, which has only the
+ * packed ones, gives the same clusters to the bit.
+ */
+export function unpackSignatures({ model, signatures }: Pick<FittedSignature, 'model' | 'signatures'>): UnitRows {
+  return packedRows(signatures, dimensionsOf(model))
+}
+
+/** Decode patterns in 255ths of the steps, for the requests at `rows`. A request that decoded nothing has a pattern of zeros. */
+export function packPatterns(
+  decodeCounts: Uint16Array,
+  decodeSteps: ArrayLike<number>,
+  rows: ArrayLike<number>,
+  cells: number,
+): Uint8Array {
+  const patterns = new Uint8Array(rows.length * cells)
+  for (let r = 0; r < rows.length; r++) {
+    const scale = decodeSteps[rows[r]!]! > 0 ? 255 / decodeSteps[rows[r]!]! : 0
+    for (let c = 0, from = rows[r]! * cells, to = r * cells; c < cells; c++, from++, to++)
+      patterns[to] = Math.round(decodeCounts[from]! * scale)
+  }
+  return patterns
+}

@@ -1,0 +1,85 @@
+import { assignBalanced } from '../math/balanced-assignment.ts'
+import { centroidsOf } from '../math/centroids.ts'
+import { createClusterScores } from '../math/cluster-scores.ts'
+import { type Clustering, kMeans } from '../math/k-means.ts'
+import { createRandom } from '../math/random.ts'
+import { rowMatrixOf, type UnitRows } from '../math/row-matrix.ts'
+import { type SimilarityStats, similarityStats } from './similarity-stats.ts'
+
+export interface ClusterOptions {
+  readonly workers: number
+  readonly balance: 'exact' | 'none'
+  readonly restarts: number
+  readonly seed: number
+  readonly onProgress?: (what: string, done: number, total: number) => void
+}
+
+export interface FittedClusters extends Clustering {
+  /** Unit vectors [workers × width]. */
+  readonly centroids: Float32Array
+  readonly sizes: readonly number[]
+  /** Sizes of plain K-means on the same rows, falling. */
+  readonly vanillaSizes: readonly number[]
+  readonly stats: SimilarityStats
+}
+
+/** One cluster for each decode worker (paper §4.3.1), and plain K-means beside it. The same rows and seed give the same clusters. */
+export function clusterSignatures(points: UnitRows, { workers, balance, restarts, seed, onProgress }: ClusterOptions): FittedClusters {
+  const scores = createClusterScores(points, workers, restarts)
+  const run = (balanced: boolean, runs: number, label: number) =>
+    kMeans(points, {
+      clusters: workers,
+      balanced,
+      restarts: runs,
+      random: createRandom(seed).fork(label),
+      scores,
+      onIteration: (restart, iteration) => onProgress?.(`clusters, run ${restart + 1} iteration ${iteration + 1}`, restart, runs),
+    })
+  const vanilla = run(false, balance === 'none' ? restarts : 1, 0)
+  const chosen = balance === 'none' ? vanilla : run(true, restarts, 1)
+  return {
+    ...chosen,
+    centroids: centroidsOf(points, chosen.clusterOf, workers).centroids,
+    stats: similarityStats(scores.ofClusters(chosen.clusterOf), chosen.clusterOf, workers),
+    sizes: sizesOf(chosen.clusterOf, workers),
+    vanillaSizes: sizesOf(vanilla.clusterOf, workers).toSorted((a, b) => b - a),
+  }
+}
+
+export function sizesOf(clusterOf: ArrayLike<number>, clusters: number): number[] {
+  const sizes = Array.from({ length: clusters }, () => 0)
+  for (let r = 0; r < clusterOf.length; r++) sizes[clusterOf[r]!]!++
+  return sizes
+}
+
+/**
+ * Where each new cluster goes so that workers keep their region (design: centroid k belongs to the k-th decode worker): the new centroids
+ * are matched to the old ones by optimal assignment, those left over take the numbers that are left. Entry k is the new number of cluster k.
+ */
+export function matchClusters(old: Float32Array, fresh: Float32Array, width: number): Int32Array {
+  const freshCount = fresh.length / width
+  const kept = Math.min(old.length / width, freshCount) // workers are added and removed at the end of the list
+  const similarity = new Float32Array(kept)
+  const matrix = rowMatrixOf(old.subarray(0, kept * width), width)
+  // Clusters are the points; the first `kept` numbers are what the old workers want, any further number is as good as another.
+  const costs = new Float64Array(freshCount * freshCount)
+  for (let k = 0; k < freshCount; k++) {
+    matrix.similarities(fresh.subarray(k * width, (k + 1) * width), similarity)
+    for (let number = 0; number < kept; number++) costs[k * freshCount + number] = -similarity[number]!
+  }
+  return assignBalanced({ costs, points: freshCount, sinks: freshCount, capacity: 1 })
+}
+
+/** Clusters under their new numbers. */
+export function renumber(clusters: FittedClusters, to: Int32Array, width: number): FittedClusters {
+  const centroids = new Float32Array(clusters.centroids.length)
+  const sizes: number[] = []
+  const clusterSimilarity: number[] = []
+  to.forEach((number, k) => {
+    centroids.set(clusters.centroids.subarray(k * width, (k + 1) * width), number * width)
+    sizes[number] = clusters.sizes[k]!
+    clusterSimilarity[number] = clusters.stats.clusterSimilarity[k]!
+  })
+  const stats = { ...clusters.stats, clusterSimilarity }
+  return { ...clusters, centroids, sizes, stats, clusterOf: clusters.clusterOf.map(cluster => to[cluster]!) }
+}

@@ -1,0 +1,162 @@
+import { EldrError } from '../errors.ts'
+import { createRandom } from '../math/random.ts'
+import type { UnitRows } from '../math/row-matrix.ts'
+import { isServable, TRANSFORM, type TransformName } from '../signature/transform.ts'
+import type { Trace } from '../trace/trace.ts'
+import { VERSION } from '../version.ts'
+import { type Artifact, packPatterns, unpackSignatures } from './artifact.ts'
+import { type Calibration, readCalibration } from './calibration.ts'
+import { clusterSignatures, type FittedClusters } from './cluster.ts'
+import type { Placement } from './placement.ts'
+import { placementOf, unevenRanks } from './placement-of.ts'
+import { bestOf, measureTransforms, type Selection, selectSignature, selectUnmeasured } from './select-signature.ts'
+import { fallbackSignature, signaturesOf } from './signatures.ts'
+import type { Stages } from './stages.ts'
+import type { TransformQuality } from './summary.ts'
+
+export interface FitOptions {
+  readonly workers: number
+  readonly transform: TransformName | 'auto'
+  readonly layers: 'auto' | 'all' | readonly number[]
+  readonly balance: 'exact' | 'none'
+  readonly restarts: number
+  readonly pairs: number
+  readonly seed: number
+  /** Ranks of an expert-parallel decoder; absent when no placement is asked for. */
+  readonly ranks?: number
+  readonly batch: number
+}
+
+export interface Fitted {
+  readonly artifact: Artifact
+  readonly placement?: Placement
+  readonly data: Calibration
+  readonly qualities: readonly TransformQuality[]
+  readonly selections: readonly Selection[]
+  readonly clusters: FittedClusters
+  /** The signatures that were clustered. */
+  readonly points: UnitRows
+  readonly notes: readonly string[]
+}
+
+/** From a trace to an artifact (paper §4.2–4.3): signature chosen by ρ, one balanced cluster a worker, expert placement where asked for. */
+export async function fit(trace: Trace, options: FitOptions, stages: Stages): Promise<Fitted> {
+  checkOptions(trace, options)
+  const { data, sha256 } = await stages.run('read the trace', async () => ({
+    data: await readCalibration(trace),
+    sha256: await trace.sha256(),
+  }))
+  const { qualities, selections, fallback } = await select(trace, data, options, stages)
+  const { signatures, rows, points, clusters } = await stages.run('clusters', () => {
+    const { rows, ...signatures } = signaturesOf(data, selections[0]!, trace.recentHalfLife)
+    if (rows.length === 0)
+      throw new EldrError('ELDR_FIT_NO_SIGNAL', {
+        file: trace.path,
+        found: `no request with a weighted count for ${selections[0]!.transform}`,
+      })
+    if (rows.length < options.workers) throw tooSmall(trace.path, `${rows.length} requests with a signature`, options.workers)
+    const points = unpackSignatures(signatures)
+    return { signatures, rows, points, clusters: clusterSignatures(points, { ...options, onProgress: stages.progress }) }
+  })
+  const artifact: Artifact = {
+    about: aboutOf(trace, options, qualities, clusters, sha256),
+    primary: { ...signatures, centroids: clusters.centroids },
+    ...(fallback && { fallback: fallbackSignature(data, fallback, rows, clusters.clusterOf, options.workers) }),
+    calibration: {
+      requests: rows.length,
+      clusterOf: Uint16Array.from(clusters.clusterOf),
+      ...(data.decodeCounts && {
+        patterns: packPatterns(data.decodeCounts, data.decodeSteps!, rows, data.layers * data.experts),
+      }),
+      ...(data.domain && { domain: Uint8Array.from(rows, row => data.domain![row]!) }),
+    },
+  }
+  const { ranks, batch } = options
+  const placement = ranks === undefined ? undefined : await stages.run('placement', () => placementOf(artifact, ranks, batch, trace.path))
+  const notes = notesOf(trace, options, selections[0]!, rows.length)
+  return { artifact, ...(placement && { placement }), data, qualities, selections, clusters, points, notes }
+}
+
+async function select(trace: Trace, data: Calibration, options: FitOptions, stages: Stages) {
+  const selection = { ...options, random: createRandom(options.seed), onProgress: stages.progress }
+  if (data.decodeCounts === undefined) return { qualities: [], selections: [selectUnmeasured(data, selection)] }
+  const meter = await stages.run('ρ by transform', () => measureTransforms(data, selection, trace.path))
+  if (meter.qualities.length === 0) throw tooSmall(trace.path, 'fewer than 3 requests with counts and decode steps', 3)
+  return stages.run('layer selection', () => {
+    const selections = selectSignature(data, selection, meter)
+    if (TRANSFORM[selections[0]!.transform].source !== 'recent') return { qualities: meter.qualities, selections }
+    // A hand-off may lack recent counts: its region must then be found through plain ones.
+    const transform = bestOf(meter.qualities, name => TRANSFORM[name].source === 'counts')
+    const fallback =
+      selections.find(other => other.transform === transform) ?? selectSignature(data, { ...selection, transform }, meter)[0]!
+    return { qualities: meter.qualities, selections, fallback }
+  })
+}
+
+function aboutOf(
+  trace: Trace,
+  { workers, balance, seed, restarts }: FitOptions,
+  qualities: readonly TransformQuality[],
+  { sizes, stats }: FittedClusters,
+  traceSha256: string,
+): Artifact['about'] {
+  const { model, layers, experts, topK, workload, domains, requests } = trace
+  return {
+    model,
+    layers,
+    experts,
+    topK,
+    workers,
+    ...(workload !== undefined && { workload }),
+    domains,
+    balance,
+    seed,
+    restarts,
+    transforms: Object.fromEntries(qualities.map(({ name, rho }) => [name, rho])),
+    sizes,
+    ...stats,
+    traceSha256,
+    traceRequests: requests,
+    version: VERSION,
+  }
+}
+
+/** What a user should know that no table shows. */
+function notesOf(trace: Trace, options: FitOptions, { transform }: Selection, withSignature: number): string[] {
+  const missing = trace.missingFor('quality')
+  const without = (isServable(transform) ? trace.requests : trace.gateRows) - withSignature
+  const unseen = isServable(transform) ? 0 : trace.requests - trace.gateRows
+  return [
+    missing.length > 0 && (options.transform === 'auto' || options.layers === 'auto')
+      ? `The trace has no decode data (${missing.join(', ')}), so ρ cannot be measured: ${transform} was taken${options.layers === 'auto' ? ' on all layers' : ''}.`
+      : '',
+    without > 0
+      ? `${without} of ${trace.requests} requests have no signature (no weighted count in the kept layers) and were left out.`
+      : '',
+    unseen > 0 ? `${unseen} of ${trace.requests} requests have no gate scores and were left out.` : '',
+    isServable(transform) ? '' : `${transform} is for study: no hand-off carries gate scores, so no gateway can use this artifact.`,
+  ].filter(note => note !== '')
+}
+
+function checkOptions(trace: Trace, { workers, layers, transform, ranks }: FitOptions): void {
+  const { path: file } = trace
+  if (workers > trace.requests) throw tooSmall(file, `${trace.requests} requests`, workers)
+  const outside = typeof layers === 'string' ? undefined : layers.find(layer => layer >= trace.layers)
+  if (outside !== undefined) {
+    throw new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `layer ${outside}`, expected: `layers from 0 to ${trace.layers - 1}` })
+  }
+  if (ranks !== undefined) {
+    trace.need('quality')
+    if (trace.experts % ranks !== 0) throw unevenRanks(file, ranks, trace.experts)
+  }
+  if (transform === 'auto') return
+  if (TRANSFORM[transform].source === 'recent') trace.need('recent')
+  if (isServable(transform)) return
+  trace.need('gate')
+  trace.need('quality')
+  if (trace.gateRows < workers) throw tooSmall(file, `${trace.gateRows} requests with gate scores`, workers)
+}
+
+function tooSmall(file: string, found: string, least: number): EldrError {
+  return new EldrError('ELDR_TRACE_TOO_SMALL', { file, found, expected: `at least ${least}` })
+}

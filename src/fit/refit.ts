@@ -1,0 +1,53 @@
+import { EldrError } from '../errors.ts'
+import { centroidsOf } from '../math/centroids.ts'
+import { dimensionsOf } from '../signature/signature.ts'
+import { VERSION } from '../version.ts'
+import { type Artifact, unpackSignatures } from './artifact.ts'
+import { type ClusterOptions, clusterSignatures, type FittedClusters, matchClusters, renumber } from './cluster.ts'
+
+export interface Refitted {
+  readonly artifact: Artifact
+  readonly clusters: FittedClusters
+}
+
+/**
+ * Clusters for another number of workers from the artifact alone (paper §4.1: a re-fit at the new worker count). The signature stays as it
+ * was chosen. Clusters are numbered so that workers which stay keep the region closest to their own.
+ */
+export function refit(old: Artifact, options: ClusterOptions, file: string): Refitted {
+  const { requests } = old.calibration
+  if (options.workers > requests) {
+    throw new EldrError('ELDR_TRACE_TOO_SMALL', {
+      file,
+      found: `${requests} calibration requests`,
+      expected: `at least ${options.workers}, one for each worker`,
+    })
+  }
+  const width = dimensionsOf(old.primary.model)
+  const points = unpackSignatures(old.primary)
+  const fresh = clusterSignatures(points, options)
+  const clusters = renumber(fresh, matchClusters(old.primary.centroids, fresh.centroids, width), width)
+  const about = {
+    ...old.about,
+    workers: options.workers,
+    balance: options.balance,
+    seed: options.seed,
+    restarts: options.restarts,
+    sizes: clusters.sizes,
+    ...clusters.stats,
+    version: VERSION,
+  }
+  const fallback = old.fallback && {
+    ...old.fallback,
+    centroids: centroidsOf(unpackSignatures(old.fallback), clusters.clusterOf, options.workers).centroids,
+  }
+  return {
+    artifact: {
+      about,
+      primary: { ...old.primary, centroids: clusters.centroids },
+      ...(fallback && { fallback }),
+      calibration: { ...old.calibration, clusterOf: Uint16Array.from(clusters.clusterOf) },
+    },
+    clusters,
+  }
+}

@@ -1,0 +1,119 @@
+import { EldrError } from '../errors.ts'
+import { drawPairs } from '../math/pairs.ts'
+import type { Random } from '../math/random.ts'
+import { layerFill } from '../signature/layer-fill.ts'
+import { selectLayers } from '../signature/layer-selection.ts'
+import { createPairSpace, maxPairs, type PairSpace } from '../signature/pair-space.ts'
+import { isServable, TRANSFORM, type TransformName } from '../signature/transform.ts'
+import { type Calibration, judgedRows, transformsOf, valuesOf } from './calibration.ts'
+import type { LayerCurve, TransformQuality } from './summary.ts'
+
+/** Which signature a fit uses: transform, layers and their quality. */
+export interface Selection {
+  readonly transform: TransformName
+  /** Rising. */
+  readonly layers: readonly number[]
+  /** Absent without decode data. */
+  readonly rho?: number
+  readonly curve?: LayerCurve
+}
+
+export interface SelectionOptions {
+  readonly transform: TransformName | 'auto'
+  readonly layers: 'auto' | 'all' | readonly number[]
+  readonly pairs: number
+  readonly random: Random
+  /** Called between pieces of work, at most some thousand times. */
+  readonly onProgress?: (what: string, done: number, total: number) => void
+}
+
+const allLayers = (data: Calibration) => Array.from({ length: data.layers }, (_, layer) => layer)
+
+/** ρ of any transform of one trace over fixed pairs. The space of the last rows used is kept: all but gate transforms share it. */
+export interface QualityMeter {
+  readonly qualities: readonly TransformQuality[]
+  /** ρ over these layers. */
+  rho(transform: TransformName, layers: readonly number[]): number
+  greedy(transform: TransformName): LayerCurve
+}
+
+/** Measures ρ over all layers for each transform that the trace allows (paper Fig. 7). Needs decode data. */
+export function measureTransforms(data: Calibration, { pairs, random, onProgress }: SelectionOptions, file: string): QualityMeter {
+  let space: { rows: Uint32Array; pairs: number; of: PairSpace; loaded?: TransformName } | undefined
+
+  function load(transform: TransformName): PairSpace {
+    const rows = judgedRows(data, transform)
+    if (space === undefined || space.rows.length !== rows.length) space = openSpace(rows)
+    if (space.loaded !== transform) {
+      space.of.load(layerFill({ ...data, values: valuesOf(data, TRANSFORM[transform].source)!, rows }, transform, data.idf))
+      space.loaded = transform
+    }
+    return space.of
+  }
+  function openSpace(rows: Uint32Array) {
+    const shape = { requests: rows.length, layers: data.layers, experts: data.experts }
+    const drawn = drawPairs(rows.length, pairs, random.fork(rows.length))
+    if (drawn.i.length > maxPairs(shape)) {
+      const todo = 'Ask for fewer pairs; some ten thousand are enough.'
+      throw new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `${drawn.i.length} pairs`, expected: `at most ${maxPairs(shape)}`, todo })
+    }
+    const of = createPairSpace(shape, drawn)
+    of.setTarget(layerFill({ ...data, values: data.decodeCounts!, rows }, 'count', data.idf))
+    return { rows, pairs: drawn.i.length, of }
+  }
+
+  const names = transformsOf(data).filter(name => judgedRows(data, name).length >= 3)
+  const qualities = names.map((name, at): TransformQuality => {
+    const rho = load(name).rho(allLayers(data))
+    onProgress?.('ρ by transform', at + 1, names.length)
+    return { name, rho, pairs: space!.pairs, requests: space!.rows.length, servable: isServable(name) }
+  })
+  return {
+    qualities,
+    rho: (transform, layers) => load(transform).rho(layers),
+    greedy(transform) {
+      const { order, rho, peak } = selectLayers(load(transform), data.layers, (done, total) =>
+        onProgress?.(`layers for ${transform}`, done, total),
+      )
+      return { transform, order, rho, peak }
+    },
+  }
+}
+
+/**
+ * The best signature by ρ. `auto` looks only at transforms that a hand-off can carry; greedy selection, the costly part, is tried for the
+ * two that are best over all layers. The chosen one comes first. `among` narrows the choice further.
+ */
+export function selectSignature(
+  data: Calibration,
+  options: SelectionOptions,
+  meter: QualityMeter,
+  among: (name: TransformName) => boolean = isServable,
+): Selection[] {
+  const candidates =
+    options.transform === 'auto'
+      ? meter.qualities.filter(({ name }) => among(name)).toSorted((a, b) => b.rho - a.rho).slice(0, 2).map(({ name }) => name) // prettier-ignore
+      : [options.transform]
+  const selections = candidates.map((transform): Selection => {
+    if (options.layers === 'auto') {
+      const curve = meter.greedy(transform)
+      return { transform, layers: curve.order.slice(0, curve.peak).sort((a, b) => a - b), rho: curve.rho[curve.peak - 1]!, curve }
+    }
+    const layers = options.layers === 'all' ? allLayers(data) : options.layers
+    return { transform, layers, rho: meter.rho(transform, layers) }
+  })
+  return selections.toSorted((a, b) => b.rho! - a.rho!)
+}
+
+/** The transform with the highest ρ over all layers. */
+export function bestOf(qualities: readonly TransformQuality[], among: (name: TransformName) => boolean): TransformName {
+  return qualities.filter(({ name }) => among(name)).reduce((best, quality) => (quality.rho > best.rho ? quality : best)).name
+}
+
+/** Without decode data nothing can be measured: the paper's transform, and all layers unless some are named. */
+export function selectUnmeasured(data: Calibration, options: SelectionOptions): Selection {
+  return {
+    transform: options.transform === 'auto' ? 'count-idf' : options.transform,
+    layers: typeof options.layers === 'string' ? allLayers(data) : options.layers,
+  }
+}

@@ -1,0 +1,117 @@
+import type { Kernel } from './kernel.ts'
+
+/**
+ * The kernel in plain JavaScript: what an engine without WebAssembly SIMD runs, and the oracle of kernel.wat. Sums are kept in single
+ * precision in eight lanes, as the SIMD loops keep them, so both give the same bits and an artifact does not depend on the machine.
+ */
+export function plainKernel(buffer: ArrayBuffer): Kernel {
+  const f32 = new Float32Array(buffer)
+  const f64 = new Float64Array(buffer)
+  const u32 = new Uint32Array(buffer)
+  const i32 = new Int32Array(buffer)
+  const i16 = new Int16Array(buffer)
+  const round = Math.fround
+
+  /** a and b: word positions, not bytes. */
+  function dot(a: number, b: number, words: number): number {
+    let s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0 // prettier-ignore
+    for (const end = a + words; a < end; a += 8, b += 8) {
+      s0 = round(s0 + round(f32[a]! * f32[b]!))
+      s1 = round(s1 + round(f32[a + 1]! * f32[b + 1]!))
+      s2 = round(s2 + round(f32[a + 2]! * f32[b + 2]!))
+      s3 = round(s3 + round(f32[a + 3]! * f32[b + 3]!))
+      s4 = round(s4 + round(f32[a + 4]! * f32[b + 4]!))
+      s5 = round(s5 + round(f32[a + 5]! * f32[b + 5]!))
+      s6 = round(s6 + round(f32[a + 6]! * f32[b + 6]!))
+      s7 = round(s7 + round(f32[a + 7]! * f32[b + 7]!))
+    }
+    return round(round(round(s0 + s4) + round(s2 + s6)) + round(round(s1 + s5) + round(s3 + s7)))
+  }
+
+  return {
+    buffer,
+
+    dots(rows, count, strideBytes, x, out) {
+      const words = strideBytes / 4
+      for (let r = 0; r < count; r++) f32[out / 4 + r] = dot(rows / 4 + r * words, x / 4, words)
+    },
+
+    dotsI16(rows, count, strideBytes, x, out) {
+      for (let r = 0; r < count; r++) {
+        let sum = 0
+        for (let a = (rows + r * strideBytes) / 2, b = x / 2, end = b + strideBytes / 2; b < end; a++, b++) sum += i16[a]! * i16[b]!
+        i32[out / 4 + r] = sum
+      }
+    },
+
+    pairDots(rows, strideBytes, i, j, count, out) {
+      const words = strideBytes / 4
+      for (let p = 0; p < count; p++) f32[out / 4 + p] = dot(rows / 4 + u32[i / 4 + p]! * words, rows / 4 + u32[j / 4 + p]! * words, words)
+    },
+
+    cosines(sums, dots, inverse, i, j, count, out) {
+      for (let p = 0; p < count; p++) {
+        f32[out / 4 + p] =
+          (f64[sums / 8 + p]! + f32[dots / 4 + p]!) * f64[inverse / 8 + u32[i / 4 + p]!]! * f64[inverse / 8 + u32[j / 4 + p]!]!
+      }
+    },
+
+    /** LSD radix sort on the bits of the floats. Only the bits in which they differ are sorted: cosines span few exponents, so two passes do. */
+    sort(values, count, a, b, counters) {
+      let low = 0xffffffff
+      let high = 0
+      for (let p = 0; p < count; p++) {
+        const bits = i32[values / 4 + p]!
+        const key = bits === -0x80000000 ? 0x80000000 : (bits ^ ((bits >> 31) | 0x80000000)) >>> 0 // −0 counts as +0
+        u32[a / 4 + 2 * p] = p
+        u32[a / 4 + 2 * p + 1] = key
+        if (key < low) low = key
+        if (key > high) high = key
+      }
+      if (count === 0 || low === high) return a
+      const significantBits = 32 - Math.clz32(high - low)
+      const passes = Math.ceil(significantBits / 12)
+      const digitBits = Math.ceil(significantBits / passes)
+      const mask = (1 << digitBits) - 1
+      const starts = u32.subarray(counters / 4, counters / 4 + mask + 1)
+      for (let pass = 0; pass < passes; pass++) {
+        const digit = (key: number) => ((key - low) >>> (pass * digitBits)) & mask
+        starts.fill(0)
+        for (let p = 0; p < count; p++) starts[digit(u32[a / 4 + 2 * p + 1]!)]!++
+        let total = 0
+        for (let d = 0; d <= mask; d++) {
+          const tally = starts[d]!
+          starts[d] = total
+          total += tally
+        }
+        for (let p = 0; p < count; p++) {
+          const key = u32[a / 4 + 2 * p + 1]!
+          const to = b / 4 + 2 * starts[digit(key)]!++
+          u32[to] = u32[a / 4 + 2 * p]!
+          u32[to + 1] = key
+        }
+        ;[a, b] = [b, a]
+      }
+      return a
+    },
+
+    /** Tied values share the mean of their ranks; t of them take (t³ − t)/12 from the sum of squares. */
+    correlation(sorted, count, centredRanks, squares) {
+      const entry = sorted / 4
+      const mean = (count + 1) * 0.5
+      let product = 0
+      let tied = 0
+      for (let from = 0, to = 0; from < count; from = to) {
+        const key = u32[entry + 2 * from + 1]!
+        let sum = 0
+        do sum += f64[centredRanks / 8 + u32[entry + 2 * to]!]!
+        while (++to < count && u32[entry + 2 * to + 1] === key)
+        const run = to - from
+        product += ((from + to + 1) * 0.5 - mean) * sum
+        tied += run * (run * run - 1)
+      }
+      const own = (count * (count * count - 1) - tied) / 12
+      return own * squares <= 0 ? 0 : product / Math.sqrt(own * squares)
+    },
+  }
+}

@@ -1,0 +1,88 @@
+import { KERNEL_BASE64 } from './kernel-bytes.ts'
+import { plainKernel } from './kernel-plain.ts'
+
+/**
+ * The numeric inner loops, on one block of memory that the caller lays out. Pointers are byte offsets into it. Rows of floats have a
+ * stride of whole 32-byte steps, and what lies between a row's end and its stride is zero.
+ */
+export interface Kernel {
+  readonly buffer: ArrayBuffer
+  /** out[r] = rows[r] · x. */
+  dots(rows: number, count: number, strideBytes: number, x: number, out: number): void
+  /** The same for rows of int16, out in int32: exact while no row is longer than 2^15. */
+  dotsI16(rows: number, count: number, strideBytes: number, x: number, out: number): void
+  /** out[p] = rows[i[p]] · rows[j[p]]. */
+  pairDots(rows: number, strideBytes: number, i: number, j: number, count: number, out: number): void
+  /** out[p] = (sums[p] + dots[p]) × inverse[i[p]] × inverse[j[p]]. Sums and inverse norms are float64, the rest float32. */
+  cosines(sums: number, dots: number, inverse: number, i: number, j: number, count: number, out: number): void
+  /** Sorts finite float32 values: 8-byte entries (position, then key) in rising order, at `a` or `b`, whichever is returned. `counters` has 16 KiB. */
+  sort(values: number, count: number, a: number, b: number, counters: number): number
+  /** Spearman's ρ of what `sort` sorted with ranks less their mean (float64) whose sum of squares is given; 0 when either side is constant. */
+  correlation(sorted: number, count: number, centredRanks: number, squares: number): number
+}
+
+export const SORT_COUNTER_BYTES = 4 * 4096
+const PAGE_BYTES = 65_536
+export const MAX_KERNEL_BYTES = 2 ** 32 - PAGE_BYTES
+
+let compiled: WebAssembly.Module | null | undefined
+
+/** The SIMD module, compiled once; null where the engine has no WebAssembly SIMD. */
+function simdModule(): WebAssembly.Module | null {
+  if (compiled === undefined) {
+    const bytes = Buffer.from(KERNEL_BASE64, 'base64')
+    compiled = typeof WebAssembly === 'object' && WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : null
+  }
+  return compiled
+}
+
+/** Which inner loops this engine gets. */
+export function kernelKind(): 'simd' | 'plain' {
+  return simdModule() === null ? 'plain' : 'simd'
+}
+
+/** A kernel with at least `bytes` of memory: SIMD where the engine has it, else the plain loops, which give the same bits. */
+export function createKernel(bytes: number, kind = kernelKind()): Kernel {
+  if (bytes > MAX_KERNEL_BYTES) throw new RangeError(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
+  const module = simdModule()
+  if (kind === 'plain' || module === null) return plainKernel(new ArrayBuffer(Math.ceil(bytes / 32) * 32))
+  const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<Kernel, 'buffer'> & {
+    memory: WebAssembly.Memory
+  }
+  memory.grow(Math.ceil(bytes / PAGE_BYTES))
+  return { buffer: memory.buffer, ...loops }
+}
+
+/** Hands out aligned pieces of a kernel's memory, one after the other. Sizes are added up by `bytesFor` before the kernel is made. */
+export function layOut(kernel: Kernel): {
+  f32(length: number): Piece<Float32Array>
+  f64(length: number): Piece<Float64Array>
+  u32(length: number): Piece<Uint32Array>
+  i32(length: number): Piece<Int32Array>
+  i16(length: number): Piece<Int16Array>
+} {
+  let next = 0
+  const take = (bytes: number) => {
+    const at = next
+    next += Math.ceil(bytes / 32) * 32
+    return at
+  }
+  return {
+    f32: length => ((at: number) => ({ at, view: new Float32Array(kernel.buffer, at, length) }))(take(4 * length)),
+    f64: length => ((at: number) => ({ at, view: new Float64Array(kernel.buffer, at, length) }))(take(8 * length)),
+    u32: length => ((at: number) => ({ at, view: new Uint32Array(kernel.buffer, at, length) }))(take(4 * length)),
+    i32: length => ((at: number) => ({ at, view: new Int32Array(kernel.buffer, at, length) }))(take(4 * length)),
+    i16: length => ((at: number) => ({ at, view: new Int16Array(kernel.buffer, at, length) }))(take(2 * length)),
+  }
+}
+
+/** A piece of kernel memory: where it lies, and as an array. */
+export interface Piece<View> {
+  readonly at: number
+  readonly view: View
+}
+
+/** Memory for pieces of these sizes in bytes, each rounded up as `layOut` does. */
+export function bytesFor(...sizes: number[]): number {
+  return sizes.reduce((sum, bytes) => sum + Math.ceil(bytes / 32) * 32, 0)
+}

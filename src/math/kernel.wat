@@ -1,0 +1,258 @@
+;; The numeric inner loops of ELDR, in WebAssembly with SIMD. `npm run kernel` compiles this file into kernel-bytes.ts, and a test
+;; fails when the two differ. kernel-plain.ts is the same in JavaScript, to the bit: there it says what each function does.
+;; Pointers are byte offsets into the instance's own memory. Row strides are multiples of 32 bytes; what lies between a row's end and
+;; its stride is zero, so that no loop needs a tail.
+(module
+  (memory (export "memory") 1)
+
+  ;; (acc0 + acc1), then lanes (0 + 2) + (1 + 3): the order that kernel-plain.ts follows.
+  (func $sum (param $acc v128) (result f32)
+    (local.set $acc (f32x4.add (local.get $acc) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $acc) (local.get $acc))))
+    (f32.add (f32x4.extract_lane 0 (local.get $acc)) (f32x4.extract_lane 1 (local.get $acc))))
+
+  (func $sumI32 (param $acc v128) (result i32)
+    (i32.add
+      (i32.add (i32x4.extract_lane 0 (local.get $acc)) (i32x4.extract_lane 1 (local.get $acc)))
+      (i32.add (i32x4.extract_lane 2 (local.get $acc)) (i32x4.extract_lane 3 (local.get $acc)))))
+
+  (func $dot (param $a i32) (param $b i32) (param $stride i32) (result f32)
+    (local $end i32) (local $acc0 v128) (local $acc1 v128)
+    (local.set $end (i32.add (local.get $a) (local.get $stride)))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $a) (local.get $end)))
+        (local.set $acc0 (f32x4.add (local.get $acc0) (f32x4.mul (v128.load (local.get $a)) (v128.load (local.get $b)))))
+        (local.set $acc1 (f32x4.add (local.get $acc1) (f32x4.mul (v128.load offset=16 (local.get $a)) (v128.load offset=16 (local.get $b)))))
+        (local.set $a (i32.add (local.get $a) (i32.const 32)))
+        (local.set $b (i32.add (local.get $b) (i32.const 32)))
+        (br $next)))
+    (call $sum (f32x4.add (local.get $acc0) (local.get $acc1))))
+
+  ;; Four rows at a time: each load of x serves four rows, and eight sums run side by side.
+  (func (export "dots") (param $rows i32) (param $count i32) (param $stride i32) (param $x i32) (param $out i32)
+    (local $r1 i32) (local $r2 i32) (local $r3 i32) (local $at i32) (local $x0 v128) (local $x1 v128)
+    (local $a0 v128) (local $a1 v128) (local $b0 v128) (local $b1 v128) (local $c0 v128) (local $c1 v128) (local $d0 v128) (local $d1 v128)
+    (block $few
+      (loop $four
+        (br_if $few (i32.lt_u (local.get $count) (i32.const 4)))
+        (local.set $r1 (i32.add (local.get $rows) (local.get $stride)))
+        (local.set $r2 (i32.add (local.get $r1) (local.get $stride)))
+        (local.set $r3 (i32.add (local.get $r2) (local.get $stride)))
+        (local.set $a0 (v128.const i32x4 0 0 0 0)) (local.set $a1 (v128.const i32x4 0 0 0 0))
+        (local.set $b0 (v128.const i32x4 0 0 0 0)) (local.set $b1 (v128.const i32x4 0 0 0 0))
+        (local.set $c0 (v128.const i32x4 0 0 0 0)) (local.set $c1 (v128.const i32x4 0 0 0 0))
+        (local.set $d0 (v128.const i32x4 0 0 0 0)) (local.set $d1 (v128.const i32x4 0 0 0 0))
+        (local.set $at (i32.const 0))
+        (block $rowEnd
+          (loop $next
+            (br_if $rowEnd (i32.ge_u (local.get $at) (local.get $stride)))
+            (local.set $x0 (v128.load (i32.add (local.get $x) (local.get $at))))
+            (local.set $x1 (v128.load offset=16 (i32.add (local.get $x) (local.get $at))))
+            (local.set $a0 (f32x4.add (local.get $a0) (f32x4.mul (v128.load (i32.add (local.get $rows) (local.get $at))) (local.get $x0))))
+            (local.set $a1 (f32x4.add (local.get $a1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $rows) (local.get $at))) (local.get $x1))))
+            (local.set $b0 (f32x4.add (local.get $b0) (f32x4.mul (v128.load (i32.add (local.get $r1) (local.get $at))) (local.get $x0))))
+            (local.set $b1 (f32x4.add (local.get $b1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $r1) (local.get $at))) (local.get $x1))))
+            (local.set $c0 (f32x4.add (local.get $c0) (f32x4.mul (v128.load (i32.add (local.get $r2) (local.get $at))) (local.get $x0))))
+            (local.set $c1 (f32x4.add (local.get $c1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $r2) (local.get $at))) (local.get $x1))))
+            (local.set $d0 (f32x4.add (local.get $d0) (f32x4.mul (v128.load (i32.add (local.get $r3) (local.get $at))) (local.get $x0))))
+            (local.set $d1 (f32x4.add (local.get $d1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $r3) (local.get $at))) (local.get $x1))))
+            (local.set $at (i32.add (local.get $at) (i32.const 32)))
+            (br $next)))
+        (f32.store (local.get $out) (call $sum (f32x4.add (local.get $a0) (local.get $a1))))
+        (f32.store offset=4 (local.get $out) (call $sum (f32x4.add (local.get $b0) (local.get $b1))))
+        (f32.store offset=8 (local.get $out) (call $sum (f32x4.add (local.get $c0) (local.get $c1))))
+        (f32.store offset=12 (local.get $out) (call $sum (f32x4.add (local.get $d0) (local.get $d1))))
+        (local.set $out (i32.add (local.get $out) (i32.const 16)))
+        (local.set $rows (i32.add (local.get $r3) (local.get $stride)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 4)))
+        (br $four)))
+    (block $done
+      (loop $one
+        (br_if $done (i32.eqz (local.get $count)))
+        (f32.store (local.get $out) (call $dot (local.get $rows) (local.get $x) (local.get $stride)))
+        (local.set $out (i32.add (local.get $out) (i32.const 4)))
+        (local.set $rows (i32.add (local.get $rows) (local.get $stride)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 1)))
+        (br $one))))
+
+  ;; The same for rows of 16-bit integers: sums are exact in 32 bits as long as no row is longer than 2^15.
+  (func (export "dotsI16") (param $rows i32) (param $count i32) (param $stride i32) (param $x i32) (param $out i32)
+    (local $r1 i32) (local $r2 i32) (local $r3 i32) (local $at i32) (local $x0 v128) (local $x1 v128)
+    (local $a v128) (local $b v128) (local $c v128) (local $d v128)
+    (block $few
+      (loop $four
+        (br_if $few (i32.lt_u (local.get $count) (i32.const 4)))
+        (local.set $r1 (i32.add (local.get $rows) (local.get $stride)))
+        (local.set $r2 (i32.add (local.get $r1) (local.get $stride)))
+        (local.set $r3 (i32.add (local.get $r2) (local.get $stride)))
+        (local.set $a (v128.const i32x4 0 0 0 0)) (local.set $b (v128.const i32x4 0 0 0 0))
+        (local.set $c (v128.const i32x4 0 0 0 0)) (local.set $d (v128.const i32x4 0 0 0 0))
+        (local.set $at (i32.const 0))
+        (block $rowEnd
+          (loop $next
+            (br_if $rowEnd (i32.ge_u (local.get $at) (local.get $stride)))
+            (local.set $x0 (v128.load (i32.add (local.get $x) (local.get $at))))
+            (local.set $x1 (v128.load offset=16 (i32.add (local.get $x) (local.get $at))))
+            (local.set $a (i32x4.add (local.get $a) (i32x4.add
+              (i32x4.dot_i16x8_s (v128.load (i32.add (local.get $rows) (local.get $at))) (local.get $x0))
+              (i32x4.dot_i16x8_s (v128.load offset=16 (i32.add (local.get $rows) (local.get $at))) (local.get $x1)))))
+            (local.set $b (i32x4.add (local.get $b) (i32x4.add
+              (i32x4.dot_i16x8_s (v128.load (i32.add (local.get $r1) (local.get $at))) (local.get $x0))
+              (i32x4.dot_i16x8_s (v128.load offset=16 (i32.add (local.get $r1) (local.get $at))) (local.get $x1)))))
+            (local.set $c (i32x4.add (local.get $c) (i32x4.add
+              (i32x4.dot_i16x8_s (v128.load (i32.add (local.get $r2) (local.get $at))) (local.get $x0))
+              (i32x4.dot_i16x8_s (v128.load offset=16 (i32.add (local.get $r2) (local.get $at))) (local.get $x1)))))
+            (local.set $d (i32x4.add (local.get $d) (i32x4.add
+              (i32x4.dot_i16x8_s (v128.load (i32.add (local.get $r3) (local.get $at))) (local.get $x0))
+              (i32x4.dot_i16x8_s (v128.load offset=16 (i32.add (local.get $r3) (local.get $at))) (local.get $x1)))))
+            (local.set $at (i32.add (local.get $at) (i32.const 32)))
+            (br $next)))
+        (i32.store (local.get $out) (call $sumI32 (local.get $a)))
+        (i32.store offset=4 (local.get $out) (call $sumI32 (local.get $b)))
+        (i32.store offset=8 (local.get $out) (call $sumI32 (local.get $c)))
+        (i32.store offset=12 (local.get $out) (call $sumI32 (local.get $d)))
+        (local.set $out (i32.add (local.get $out) (i32.const 16)))
+        (local.set $rows (i32.add (local.get $r3) (local.get $stride)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 4)))
+        (br $four)))
+    (block $done
+      (loop $one
+        (br_if $done (i32.eqz (local.get $count)))
+        (local.set $a (v128.const i32x4 0 0 0 0))
+        (local.set $at (i32.const 0))
+        (block $rowEnd
+          (loop $next
+            (br_if $rowEnd (i32.ge_u (local.get $at) (local.get $stride)))
+            (local.set $a (i32x4.add (local.get $a)
+              (i32x4.dot_i16x8_s (v128.load (i32.add (local.get $rows) (local.get $at))) (v128.load (i32.add (local.get $x) (local.get $at))))))
+            (local.set $at (i32.add (local.get $at) (i32.const 16)))
+            (br $next)))
+        (i32.store (local.get $out) (call $sumI32 (local.get $a)))
+        (local.set $out (i32.add (local.get $out) (i32.const 4)))
+        (local.set $rows (i32.add (local.get $rows) (local.get $stride)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 1)))
+        (br $one))))
+
+  (func (export "pairDots") (param $rows i32) (param $stride i32) (param $i i32) (param $j i32) (param $count i32) (param $out i32)
+    (block $done
+      (loop $next
+        (br_if $done (i32.eqz (local.get $count)))
+        (f32.store (local.get $out)
+          (call $dot
+            (i32.add (local.get $rows) (i32.mul (i32.load (local.get $i)) (local.get $stride)))
+            (i32.add (local.get $rows) (i32.mul (i32.load (local.get $j)) (local.get $stride)))
+            (local.get $stride)))
+        (local.set $i (i32.add (local.get $i) (i32.const 4)))
+        (local.set $j (i32.add (local.get $j) (i32.const 4)))
+        (local.set $out (i32.add (local.get $out) (i32.const 4)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 1)))
+        (br $next))))
+
+  (func (export "cosines") (param $sums i32) (param $dots i32) (param $inverse i32) (param $i i32) (param $j i32) (param $count i32) (param $out i32)
+    (block $done
+      (loop $next
+        (br_if $done (i32.eqz (local.get $count)))
+        (f32.store (local.get $out)
+          (f32.demote_f64
+            (f64.mul
+              (f64.mul
+                (f64.add (f64.load (local.get $sums)) (f64.promote_f32 (f32.load (local.get $dots))))
+                (f64.load (i32.add (local.get $inverse) (i32.shl (i32.load (local.get $i)) (i32.const 3)))))
+              (f64.load (i32.add (local.get $inverse) (i32.shl (i32.load (local.get $j)) (i32.const 3)))))))
+        (local.set $sums (i32.add (local.get $sums) (i32.const 8)))
+        (local.set $dots (i32.add (local.get $dots) (i32.const 4)))
+        (local.set $i (i32.add (local.get $i) (i32.const 4)))
+        (local.set $j (i32.add (local.get $j) (i32.const 4)))
+        (local.set $out (i32.add (local.get $out) (i32.const 4)))
+        (local.set $count (i32.sub (local.get $count) (i32.const 1)))
+        (br $next))))
+
+  ;; Entries are key << 32 | position, the key ordered as the float is. Only bits in which keys differ are sorted, 12 at most a pass.
+  (func (export "sort") (param $values i32) (param $count i32) (param $a i32) (param $b i32) (param $counters i32) (result i32)
+    (local $n i32) (local $at i32) (local $end i32) (local $key i32) (local $low i32) (local $high i32) (local $bits i32)
+    (local $passes i32) (local $digit i32) (local $mask i32) (local $shift i32) (local $slot i32) (local $total i32) (local $e i64) (local $swap i32)
+    (local.set $low (i32.const -1))
+    (local.set $at (local.get $a))
+    (block $keyed
+      (loop $next
+        (br_if $keyed (i32.ge_u (local.get $n) (local.get $count)))
+        (local.set $key (i32.reinterpret_f32 (f32.add (f32.load (local.get $values)) (f32.const 0)))) ;; + 0 turns −0 into +0
+        (local.set $key (i32.xor (local.get $key) (i32.or (i32.shr_s (local.get $key) (i32.const 31)) (i32.const 0x80000000))))
+        (local.set $low (select (local.get $key) (local.get $low) (i32.lt_u (local.get $key) (local.get $low))))
+        (local.set $high (select (local.get $key) (local.get $high) (i32.gt_u (local.get $key) (local.get $high))))
+        (i64.store (local.get $at) (i64.or (i64.shl (i64.extend_i32_u (local.get $key)) (i64.const 32)) (i64.extend_i32_u (local.get $n))))
+        (local.set $at (i32.add (local.get $at) (i32.const 8)))
+        (local.set $values (i32.add (local.get $values) (i32.const 4)))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br $next)))
+    (if (i32.or (i32.eqz (local.get $count)) (i32.eq (local.get $low) (local.get $high))) (then (return (local.get $a))))
+    (local.set $bits (i32.sub (i32.const 32) (i32.clz (i32.sub (local.get $high) (local.get $low)))))
+    (local.set $passes (i32.div_u (i32.add (local.get $bits) (i32.const 11)) (i32.const 12)))
+    (local.set $digit (i32.div_u (i32.sub (i32.add (local.get $bits) (local.get $passes)) (i32.const 1)) (local.get $passes)))
+    (local.set $mask (i32.sub (i32.shl (i32.const 1) (local.get $digit)) (i32.const 1)))
+    (loop $pass
+      (memory.fill (local.get $counters) (i32.const 0) (i32.shl (i32.add (local.get $mask) (i32.const 1)) (i32.const 2)))
+      (local.set $at (local.get $a))
+      (local.set $end (i32.add (local.get $a) (i32.shl (local.get $count) (i32.const 3))))
+      (loop $tally
+        (local.set $slot (i32.add (local.get $counters) (i32.shl
+          (i32.and (i32.shr_u (i32.sub (i32.load offset=4 (local.get $at)) (local.get $low)) (local.get $shift)) (local.get $mask)) (i32.const 2))))
+        (i32.store (local.get $slot) (i32.add (i32.load (local.get $slot)) (i32.const 1)))
+        (local.set $at (i32.add (local.get $at) (i32.const 8)))
+        (br_if $tally (i32.lt_u (local.get $at) (local.get $end))))
+      (local.set $slot (local.get $counters))
+      (local.set $total (local.get $b))
+      (local.set $n (local.get $mask))
+      (loop $prefix ;; counters become the addresses at which each digit's entries begin
+        (local.set $key (i32.load (local.get $slot)))
+        (i32.store (local.get $slot) (local.get $total))
+        (local.set $total (i32.add (local.get $total) (i32.shl (local.get $key) (i32.const 3))))
+        (local.set $slot (i32.add (local.get $slot) (i32.const 4)))
+        (local.set $n (i32.sub (local.get $n) (i32.const 1)))
+        (br_if $prefix (i32.ge_s (local.get $n) (i32.const 0))))
+      (local.set $at (local.get $a))
+      (loop $scatter
+        (local.set $e (i64.load (local.get $at)))
+        (local.set $slot (i32.add (local.get $counters) (i32.shl
+          (i32.and (i32.shr_u (i32.sub (i32.wrap_i64 (i64.shr_u (local.get $e) (i64.const 32))) (local.get $low)) (local.get $shift)) (local.get $mask)) (i32.const 2))))
+        (local.set $total (i32.load (local.get $slot)))
+        (i32.store (local.get $slot) (i32.add (local.get $total) (i32.const 8)))
+        (i64.store (local.get $total) (local.get $e))
+        (local.set $at (i32.add (local.get $at) (i32.const 8)))
+        (br_if $scatter (i32.lt_u (local.get $at) (local.get $end))))
+      (local.set $swap (local.get $a))
+      (local.set $a (local.get $b))
+      (local.set $b (local.get $swap))
+      (local.set $shift (i32.add (local.get $shift) (local.get $digit)))
+      (local.set $passes (i32.sub (local.get $passes) (i32.const 1)))
+      (br_if $pass (local.get $passes)))
+    (local.get $a))
+
+  (func (export "correlation") (param $sorted i32) (param $count i32) (param $centred i32) (param $squares f64) (result f64)
+    (local $from i32) (local $to i32) (local $key i32) (local $run f64) (local $sum f64) (local $product f64) (local $tied f64) (local $mean f64) (local $n f64)
+    (local.set $n (f64.convert_i32_u (local.get $count)))
+    (local.set $mean (f64.mul (f64.add (local.get $n) (f64.const 1)) (f64.const 0.5)))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $from) (local.get $count)))
+        (local.set $key (i32.load offset=4 (i32.add (local.get $sorted) (i32.shl (local.get $from) (i32.const 3)))))
+        (local.set $sum (f64.const 0))
+        (local.set $to (local.get $from))
+        (block $ran
+          (loop $same
+            (local.set $sum (f64.add (local.get $sum) (f64.load (i32.add (local.get $centred)
+              (i32.shl (i32.load (i32.add (local.get $sorted) (i32.shl (local.get $to) (i32.const 3)))) (i32.const 3))))))
+            (local.set $to (i32.add (local.get $to) (i32.const 1)))
+            (br_if $ran (i32.ge_u (local.get $to) (local.get $count)))
+            (br_if $same (i32.eq (local.get $key) (i32.load offset=4 (i32.add (local.get $sorted) (i32.shl (local.get $to) (i32.const 3))))))))
+        (local.set $product (f64.add (local.get $product) (f64.mul
+          (f64.sub (f64.mul (f64.convert_i32_u (i32.add (i32.add (local.get $from) (local.get $to)) (i32.const 1))) (f64.const 0.5)) (local.get $mean))
+          (local.get $sum))))
+        (local.set $run (f64.convert_i32_u (i32.sub (local.get $to) (local.get $from))))
+        (local.set $tied (f64.add (local.get $tied) (f64.mul (local.get $run) (f64.sub (f64.mul (local.get $run) (local.get $run)) (f64.const 1)))))
+        (local.set $from (local.get $to))
+        (br $next)))
+    (local.set $run (f64.div (f64.sub (f64.mul (local.get $n) (f64.sub (f64.mul (local.get $n) (local.get $n)) (f64.const 1))) (local.get $tied)) (f64.const 12)))
+    (if (f64.le (f64.mul (local.get $run) (local.get $squares)) (f64.const 0)) (then (return (f64.const 0))))
+    (f64.div (local.get $product) (f64.sqrt (f64.mul (local.get $run) (local.get $squares)))))
+)

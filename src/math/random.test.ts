@@ -1,0 +1,42 @@
+import { describe, expect, it } from 'vitest'
+import { createRandom } from './random.ts'
+
+const take = (n: number, random = createRandom(1)) => Array.from({ length: n }, () => random.uniform())
+
+describe('random numbers', () => {
+  it('are the same for the same seed and others for another', () => {
+    expect(take(5)).toEqual(take(5))
+    expect(take(5, createRandom(2))).not.toEqual(take(5))
+    expect(take(5, createRandom(2 ** 32 + 1))).not.toEqual(take(5))
+  })
+
+  it('do not change from release to release: artifacts depend on them', () => {
+    const random = createRandom(42)
+    expect([random.below(1000), random.below(1000), random.below(1000), random.fork(3).below(1000)]).toMatchInlineSnapshot(`
+      [
+        153,
+        18,
+        913,
+        764,
+      ]
+    `)
+  })
+
+  it('fill [0, 1) evenly', () => {
+    const buckets = Array.from({ length: 16 }, () => 0)
+    for (const x of take(160_000)) {
+      expect(x >= 0 && x < 1).toBe(true)
+      buckets[Math.floor(x * 16)]!++
+    }
+    // Chi-squared with 15 degrees of freedom: 44 is passed once in 10,000 seeds.
+    expect(buckets.reduce((sum, n) => sum + (n - 10_000) ** 2 / 10_000, 0)).toBeLessThan(44)
+  })
+
+  it('come in streams that do not depend on what was drawn before', () => {
+    const random = createRandom(5)
+    const fresh = take(3, random.fork(7))
+    random.uniform()
+    expect(take(3, random.fork(7))).toEqual(fresh)
+    expect(take(3, random.fork(8))).not.toEqual(fresh)
+  })
+})

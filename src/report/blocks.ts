@@ -1,0 +1,122 @@
+/** What pages are built of: sections, figures with a sentence on how to read them, facts, notes, tables. */
+import { element, type Child, type Markup } from './markup.ts'
+
+export function section(title: string, intro: Child, ...children: readonly Child[]): Markup {
+  return element(
+    'section',
+    {},
+    element('h2', {}, title),
+    intro === undefined ? undefined : element('p', { class: 'intro' }, intro),
+    children,
+  )
+}
+
+/** Cards side by side where there is room, of equal height. */
+export function grid(...cards: readonly Child[]): Markup {
+  return element('div', { class: 'grid' }, cards)
+}
+
+/** The same, for cards whose heights have nothing to do with each other. */
+export function looseGrid(...cards: readonly Child[]): Markup {
+  return element('div', { class: 'grid loose' }, cards)
+}
+
+export interface Figure {
+  readonly title: string
+  /** The message, in words. */
+  readonly finding?: Child
+  readonly legend?: Markup
+  readonly chart: Child
+  /** How to read it, where it stands in the paper, what the numbers come from. */
+  readonly caption: Child
+  readonly wide?: boolean
+}
+
+export function figure({ title, finding, legend, chart, caption, wide }: Figure): Markup {
+  return element(
+    'figure',
+    { class: wide === true ? 'card wide' : 'card' },
+    element('h3', {}, title),
+    finding === undefined ? undefined : element('p', { class: 'finding' }, finding),
+    legend,
+    wide === true ? scroll(title, chart) : chart,
+    element('figcaption', {}, element('p', {}, caption)),
+  )
+}
+
+/** Terms and values. Long values take the room of two. */
+export function facts(list: readonly { readonly term: string; readonly value: Child; readonly long?: boolean }[], small = false): Markup {
+  return element(
+    'dl',
+    { class: small ? 'facts small' : 'facts' },
+    list.map(({ term, value, long }) =>
+      element('div', { class: long === true ? 'long' : undefined }, element('dt', {}, term), element('dd', {}, value)),
+    ),
+  )
+}
+
+export function notes(list: readonly string[]): Markup | undefined {
+  if (list.length === 0) return undefined
+  const items = list.map(note => element('li', {}, note))
+  return element('aside', { class: 'card notes' }, element('h3', {}, list.length === 1 ? 'Note' : 'Notes'), element('ul', {}, items))
+}
+
+export interface Column {
+  readonly title: string
+  readonly kind?: 'number' | 'parts'
+}
+
+export interface Table {
+  readonly title: string
+  readonly finding?: Child
+  readonly columns: readonly Column[]
+  /** The first cell of a row names it. */
+  readonly rows: readonly (readonly Child[])[]
+  readonly foot?: readonly Child[]
+  readonly caption: Child
+  readonly legend?: Markup
+  readonly wide?: boolean
+}
+
+/** A long table scrolls in its card; on paper it runs over pages. */
+const TALL = 24
+
+export function table({ title, finding, columns, rows, foot, caption, legend, wide }: Table): Markup {
+  const cell = (tag: 'th' | 'td', scope: string | undefined, at: number, content: Child) =>
+    element(tag, { scope, class: columns[at]?.kind }, content)
+  const row = (cells: readonly Child[]) =>
+    element(
+      'tr',
+      {},
+      cells.map((content, at) => (at === 0 ? cell('th', 'row', at, content) : cell('td', undefined, at, content))),
+    )
+  const head = element(
+    'tr',
+    {},
+    columns.map(({ title }, at) => cell('th', 'col', at, title)),
+  )
+  return element(
+    'figure',
+    { class: wide === true ? 'card table wide' : 'card table' },
+    element('h3', {}, title),
+    finding === undefined ? undefined : element('p', { class: 'finding' }, finding),
+    legend,
+    scroll(
+      title,
+      element(
+        'table',
+        {},
+        element('thead', {}, head),
+        element('tbody', {}, rows.map(row)),
+        foot === undefined ? undefined : element('tfoot', {}, row(foot)),
+      ),
+      rows.length > TALL,
+    ),
+    element('figcaption', {}, element('p', {}, caption)),
+  )
+}
+
+/** Wide content scrolls by itself, not with the page; it takes the keyboard so that it can be scrolled without a mouse. */
+function scroll(label: string, content: Child, tall = false): Markup {
+  return element('div', { class: tall ? 'scroll tall' : 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, content)
+}

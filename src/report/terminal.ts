@@ -1,0 +1,63 @@
+import { styleText } from 'node:util'
+
+/** Where text goes: how wide it may be and whether it may be coloured. One for stdout and one for stderr, since each may be a pipe. */
+export interface Terminal {
+  /** Columns; Infinity when nobody's window is behind it. */
+  readonly width: number
+  /** Whether a line may be overwritten. */
+  readonly live: boolean
+  bold(text: string): string
+  dim(text: string): string
+  accent(text: string): string
+  warn(text: string): string
+  write(text: string): void
+}
+
+type Style = Parameters<typeof styleText>[0]
+
+/** Colour is off for a pipe, with NO_COLOR set to anything, and on a dumb terminal. */
+export function terminalOn(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv = process.env): Terminal {
+  const live = stream.isTTY === true && env['TERM'] !== 'dumb'
+  const colour = live && (env['NO_COLOR'] ?? '') === ''
+  const style = (as: Style) => (text: string) => (colour ? styleText(as, text) : text)
+  return {
+    width: stream.isTTY === true ? (stream.columns ?? 80) : Infinity,
+    live,
+    bold: style('bold'),
+    dim: style('dim'),
+    accent: style('cyan'),
+    warn: style('yellow'),
+    write: text => stream.write(text),
+  }
+}
+
+/** How many columns a text takes: colour codes take none, wide characters (Chinese, Japanese, Korean) two. */
+export function columnsOf(text: string): number {
+  let columns = 0
+  for (const character of withoutCodes(text))
+    columns += /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/.test(character) ? 2 : 1
+  return columns
+}
+
+/** What comes from a file must not move the cursor or change colours. */
+export function printable(text: string): string {
+  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '�')
+}
+
+const CODE = new RegExp(`${String.fromCharCode(27)}\\[[0-9;]*m`, 'g')
+const withoutCodes = (text: string) => text.replace(CODE, '')
+
+export const count = (value: number): string => value.toLocaleString('en-US')
+
+/** 12345678 → 12.3 MB */
+export function bytes(value: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  const unit = Math.min(units.length - 1, value < 1 ? 0 : Math.floor(Math.log10(value) / 3))
+  return `${unit === 0 ? value : (value / 1000 ** unit).toFixed(1)} ${units[unit]}`
+}
+
+/** Milliseconds as a person reads them. */
+export function duration(ms: number): string {
+  return ms < 1 ? `${ms.toFixed(2)} ms` : ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(2)} s`
+}

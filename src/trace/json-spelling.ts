@@ -1,0 +1,67 @@
+/**
+ * What JSON.parse does not tell about a safetensors header: a name given twice in one object, a number that is not written as a plain
+ * whole number (1.0, 1e3 and −0 parse to the same values as 1, 1000 and 0, and Python refuses them), half of a surrogate pair, and nesting
+ * so deep or pieces so many that parsing them would cost far more memory than the text.
+ *
+ * One walk over the text, which may be anything: what is not JSON is left for JSON.parse to refuse.
+ */
+import { quoted } from './quoted.ts'
+
+/** A header needs three: the tensors, one tensor, its shape. */
+const MAX_DEPTH = 16
+/** Strings, numbers and brackets; a tensor has some 15, so this is room for 250,000 of them and for what their names hold. */
+const MAX_PIECES = 4_000_000
+
+const SPACES = ' \t\n\r'
+const SEPARATORS = `${SPACES},:`
+
+/** Throws a SyntaxError that says what is wrong. */
+export function checkSpelling(text: string): void {
+  const names: (Set<string> | undefined)[] = [] // one for each open object; undefined for an array
+  let pieces = 0
+  for (let at = 0; at < text.length; at++) {
+    const char = text[at]!
+    if (SEPARATORS.includes(char)) continue
+    if (++pieces > MAX_PIECES) throw new SyntaxError(`JSON of more than ${MAX_PIECES} strings, numbers and brackets`)
+    if (char === '{' || char === '[') {
+      if (names.push(char === '{' ? new Set() : undefined) > MAX_DEPTH) throw new SyntaxError(`JSON nested more than ${MAX_DEPTH} deep`)
+    } else if (char === '}' || char === ']') {
+      names.pop()
+    } else if (char === '"') {
+      const end = stringEnd(text, at)
+      const value = JSON.parse(text.slice(at, end)) as string
+      if (/\p{Surrogate}/u.test(value)) throw new SyntaxError(`half a surrogate pair in ${quoted(value)}`)
+      if (isNameAt(text, end)) addName(names.at(-1), value)
+      at = end - 1
+    } else if (char === '-' || (char >= '0' && char <= '9')) {
+      const end = numberEnd(text, at)
+      if (!/^(0|[1-9]\d*)$/.test(text.slice(at, end))) throw new SyntaxError(`the number ${quoted(text.slice(at, end))}`)
+      at = end - 1
+    }
+  }
+}
+
+function addName(names: Set<string> | undefined, name: string): void {
+  if (names?.has(name) === true) throw new SyntaxError(`the name ${quoted(name)} twice`)
+  names?.add(name)
+}
+
+/** The place after the closing quote of the string that opens at `from`. */
+function stringEnd(text: string, from: number): number {
+  let at = from + 1
+  while (at < text.length && text[at] !== '"') at += text[at] === '\\' ? 2 : 1
+  return at + 1
+}
+
+function numberEnd(text: string, from: number): number {
+  let at = from
+  while (at < text.length && '+-.eE0123456789'.includes(text[at]!)) at++
+  return at
+}
+
+/** Whether a string that ends at `from` is the name of a member: a colon follows. */
+function isNameAt(text: string, from: number): boolean {
+  let at = from
+  while (at < text.length && SPACES.includes(text[at]!)) at++
+  return text[at] === ':'
+}

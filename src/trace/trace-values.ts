@@ -1,0 +1,115 @@
+/**
+ * What the values of a trace must obey, checked as they are read; the first one that does not is named with its place. Without these
+ * checks a fault of the capture would show as a bad signature, long after, or not at all.
+ *
+ * Every check takes `first`, the request of the trace that the first row belongs to, so that a place counts from the trace's start.
+ */
+import { EldrError } from '../errors.ts'
+
+/** [rows × layers × experts] is how these values lie. */
+export interface Shape {
+  readonly layers: number
+  readonly experts: number
+  readonly topK: number
+}
+
+type Lengths = Uint16Array | Uint32Array
+
+/** Finite, and not negative unless the values are raw gate scores. */
+export function checkFloats(
+  file: string,
+  tensor: string,
+  values: Float32Array,
+  first: number,
+  { layers, experts }: Shape,
+  signed: boolean,
+): void {
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i]!
+    if (Number.isFinite(value) && (signed || value >= 0)) continue
+    const place = at(first + Math.floor(i / (layers * experts)), Math.floor(i / experts) % layers, i % experts)
+    throw badValue(file, `${value} in ${tensor}${place}`, signed ? 'a finite number' : 'a finite number from 0 up')
+  }
+}
+
+/**
+ * A token, or a decode step, sends itself to top_k different experts of a layer: no count exceeds the request's tokens or steps
+ * (`lengths`, one a request of the whole trace), and a layer's sum not top_k times that. It may be less: a capture may not see every token.
+ */
+export function checkCounts(
+  file: string,
+  tensor: string,
+  counts: Uint16Array,
+  first: number,
+  { layers, experts, topK }: Shape,
+  lengths: Lengths,
+  unit: 'prompt tokens' | 'decode steps',
+): void {
+  for (let i = 0, cell = 0; i < counts.length; cell++) {
+    const request = first + Math.floor(cell / layers)
+    const length = lengths[request]!
+    let sum = 0
+    for (const end = i + experts; i < end; i++) {
+      const count = counts[i]!
+      if (count > length)
+        throw badValue(file, `${count} in ${tensor}${at(request, cell % layers, i % experts)}`, `at most its ${length} ${unit}`)
+      sum += count
+    }
+    if (sum > topK * length) {
+      const expected = `at most ${topK * length}, top_k × ${length} ${unit}`
+      throw badValue(file, `a sum of ${sum} over the experts in ${tensor}${at(request, cell % layers)}`, expected)
+    }
+  }
+}
+
+/** decode_expert_ids has room for `maxSteps` steps a request, so none can have more. */
+export function checkSteps(file: string, steps: Lengths, maxSteps: number): void {
+  const request = steps.findIndex(step => step > maxSteps)
+  if (request < 0) return
+  throw badValue(file, `${steps[request]} in decode_steps${at(request)}`, `at most the ${maxSteps} steps of decode_expert_ids`)
+}
+
+export function checkDomains(file: string, domain: Uint8Array, domains: readonly string[]): void {
+  const request = domain.findIndex(index => index >= domains.length)
+  if (request < 0) return
+  throw badValue(file, `${domain[request]} in domain${at(request)}`, `an index into the ${domains.length} domains of the metadata`)
+}
+
+/** ids: [rows × maxSteps × layers × top_k]. Only a request's own steps count; what fills the rest of its row is never looked at. */
+export function checkExpertIds(
+  file: string,
+  ids: Uint8Array | Uint16Array,
+  first: number,
+  { layers, experts, topK }: Shape,
+  steps: Lengths,
+  maxSteps: number,
+): void {
+  const lastSeen = new Uint32Array(experts) // the step and layer, counted from 1, in which an expert was met last
+  const rowLength = maxSteps * layers * topK
+  const rows = rowLength === 0 ? 0 : ids.length / rowLength
+  let now = 0
+  for (let row = 0; row < rows; row++) {
+    const begin = row * rowLength
+    const end = begin + steps[first + row]! * layers * topK
+    for (let i = begin; i < end; i++) {
+      if ((i - begin) % topK === 0) now++
+      const id = ids[i]!
+      if (id < experts && lastSeen[id] !== now) {
+        lastSeen[id] = now
+        continue
+      }
+      const cell = Math.floor((i - begin) / topK)
+      const place = `decode_expert_ids${at(first + row, cell % layers)}, step ${Math.floor(cell / layers)}`
+      if (id >= experts) throw badValue(file, `expert ${id} in ${place}`, `an expert below ${experts}`)
+      throw badValue(file, `expert ${id} twice in ${place}`, `${topK} different experts`)
+    }
+  }
+}
+
+function at(request: number, layer?: number, expert?: number): string {
+  return ` of request ${request}${layer === undefined ? '' : `, layer ${layer}`}${expert === undefined ? '' : `, expert ${expert}`}`
+}
+
+function badValue(file: string, found: string, expected: string): EldrError {
+  return new EldrError('ELDR_TENSOR_BAD_VALUE', { file, found, expected })
+}

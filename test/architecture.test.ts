@@ -1,0 +1,107 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { ERRORS } from '../src/errors.ts'
+import { errorsPage } from '../src/report/errors-page.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+
+/** Which folders of src/ a folder may import. Files at the top of src/ (errors, version) may be imported by all but math. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  math: [],
+  signature: ['math'],
+  trace: ['math'],
+  fit: ['math', 'signature', 'trace'],
+  report: ['math', 'signature', 'trace', 'fit'],
+  cli: ['math', 'signature', 'trace', 'fit', 'report'],
+}
+
+function filesUnder(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap(entry =>
+    entry.isDirectory() ? filesUnder(join(folder, entry.name)) : [join(folder, entry.name)],
+  )
+}
+
+/** Every import of the sources, tests aside: [importing folder, imported folder or package, where]. */
+function imports(): { from: string; to: string; where: string }[] {
+  return filesUnder(join(root, 'src'))
+    .filter(file => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+    .flatMap(file => {
+      const from = relative(join(root, 'src'), file).split('/')
+      const text = readFileSync(file, 'utf8')
+      return [...text.matchAll(/(?:\bfrom |\bimport |\bimport\()'([^'\n]+)'/g)].map(([, target]) => {
+        const to = target!.startsWith('.') ? relative(join(root, 'src'), join(file, '..', target!)).split('/') : [target!]
+        return {
+          from: from.length > 1 ? from[0]! : '',
+          to: target!.startsWith('.') && to.length === 1 ? '' : to[0]!,
+          where: `${from.join('/')} → ${target}`,
+        }
+      })
+    })
+}
+
+describe('the map of the code', () => {
+  it('is kept: imports point down it and nowhere else', () => {
+    const found = imports()
+    expect(found.length).toBeGreaterThan(50)
+    const folders = new Set(Object.keys(MAY_IMPORT))
+    const wrong = found.filter(({ from, to }) => folders.has(from) && folders.has(to) && from !== to && !MAY_IMPORT[from]!.includes(to))
+    expect(wrong.map(({ where }) => where)).toEqual([])
+  })
+
+  it('names every folder of src/, and none of them is empty', () => {
+    const folders = readdirSync(join(root, 'src')).filter(name => statSync(join(root, 'src', name)).isDirectory())
+    expect(folders.toSorted()).toEqual(Object.keys(MAY_IMPORT).toSorted())
+    for (const folder of folders) expect(readdirSync(join(root, 'src', folder)).length).toBeGreaterThan(0)
+  })
+
+  it('has mathematics at its bottom, which imports nothing at all', () => {
+    expect(imports().filter(({ from, to }) => from === 'math' && to !== 'math').map(({ where }) => where)).toEqual([]) // prettier-ignore
+  })
+
+  it('loads no package before a command needs it: commander alone at the start', () => {
+    const packages = new Set(imports().map(({ to }) => to).filter(to => to !== '' && !to.startsWith('node:') && !(to in MAY_IMPORT))) // prettier-ignore
+    expect([...packages]).toEqual(['commander'])
+  })
+})
+
+describe('the package', () => {
+  it('has no dependency with an install script, and no download address in its lock file', () => {
+    const lock = readFileSync(join(root, 'package-lock.json'), 'utf8')
+    expect(lock).not.toContain('hasInstallScript')
+    expect(lock).not.toMatch(/"resolved": "http/)
+  })
+
+  it('ships data of at most 28 MB', () => {
+    const bytes = filesUnder(join(root, 'data')).reduce((sum, file) => sum + statSync(file).size, 0)
+    expect(bytes).toBeGreaterThan(20e6)
+    expect(bytes).toBeLessThan(28e6)
+  })
+
+  it.runIf(existsSync(join(root, '.git')))('holds no path of a machine and no TypeScript check that is switched off', () => {
+    const files = execFileSync('git', ['ls-files', '*.ts', '*.mjs', '*.md', '*.json', '*.py', '*.yml', '.ci/run'], { cwd: root, encoding: 'utf8' }).split('\n').filter(file => file !== '' && existsSync(join(root, file))) // prettier-ignore
+    const wrong = files.filter(file => /\/work\/(main|shared|steering)|\/root\/|@ts-(ignore|nocheck|expect-error)|\bas any\b/.test(readFileSync(join(root, file), 'utf8')) && file !== 'test/architecture.test.ts') // prettier-ignore
+    expect(wrong).toEqual([])
+  })
+})
+
+describe('the page of errors', () => {
+  it('is made from the table of errors as it is now: run `npm run build && npm run docs` if not', () => {
+    expect(readFileSync(join(root, 'docs', 'errors.md'), 'utf8')).toBe(errorsPage())
+  })
+
+  it('has a text and an advice for every code, both as sentences', () => {
+    for (const { text, todo } of Object.values(ERRORS)) {
+      expect(text).toMatch(/^[A-Z].*[^.]$/)
+      expect(todo).toMatch(/^[A-Z].*\.$/)
+    }
+  })
+
+  it('has no code that nothing throws', () => {
+    const sources = filesUnder(join(root, 'src')).filter(file => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.endsWith('errors.ts')) // prettier-ignore
+    const text = sources.map(file => readFileSync(file, 'utf8')).join('\n')
+    expect(Object.keys(ERRORS).filter(code => !text.includes(`'${code}'`))).toEqual([])
+  })
+})

@@ -1,0 +1,28 @@
+import { readFileSync } from 'node:fs'
+
+/** Values that NumPy and SciPy gave; test/golden/numerics/make.py makes them. */
+export interface Golden {
+  ranks: { name: string; values: number[]; ranks: number[] }[]
+  spearman: { name: string; x: number[]; y: number[]; rho: number }[]
+  /** Without counts of its own: those of `quality`. */
+  idf: { name: string; requests: number; counts?: number[]; weights: number[] }[]
+  quality: {
+    requests: number
+    layers: number
+    experts: number
+    top_k: number
+    pairs: number
+    prefill_counts: number[]
+    prompt_tokens: number[]
+    decode_counts: number[]
+    decode_steps: number[]
+    transforms: Record<
+      'count' | 'count-idf' | 'sqrt' | 'binary',
+      { rho: number; greedy?: { order: number[]; rho: number[]; peak: number } } & Record<string, unknown>
+    >
+  }
+  assignment: { name: string; points: number; clusters: number; capacity: number; costs: number[]; total: number }[]
+  pca: { name: string; rows: number; width: number; values: number[]; explained: [number, number] }[]
+}
+
+export const golden = JSON.parse(readFileSync(new URL('golden/numerics/numerics.json', import.meta.url), 'utf8')) as Golden

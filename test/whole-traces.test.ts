@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { readCalibration } from '../src/fit/calibration.ts'
+import { measureTransforms, selectSignature } from '../src/fit/select-signature.ts'
+import { createRandom } from '../src/math/random.ts'
+import { withTrace } from '../src/trace/trace.ts'
+import { shipped, whole } from './data.ts'
+
+interface Reference {
+  pairs: number
+  transforms: Record<string, { rho: number; greedy?: { order: number[]; rho: number[]; peak: number } }>
+}
+const lab16 = JSON.parse(readFileSync(new URL('golden/numerics/lab16.json', import.meta.url), 'utf8')) as Record<string, Reference>
+
+/** NumPy's figures of the whole lab16 traces, which are not shipped: these tests are skipped where they are not beside the checkout. */
+describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
+  const path = whole(`${name}.calibration`)
+
+  it.skipIf(path === undefined)('has NumPy’s ρ for every transform over all pairs', async () => {
+    const { transforms, pairs } = lab16[name]!
+    await withTrace(path!, async trace => {
+      const meter = measureTransforms(
+        await readCalibration(trace),
+        { transform: 'auto', layers: 'all', pairs: Infinity, random: createRandom(0) },
+        path!,
+      )
+      expect(meter.qualities).toHaveLength(6)
+      for (const { name: transform, rho, pairs: used } of meter.qualities) {
+        expect(used).toBe(pairs)
+        expect(rho).toBeCloseTo(transforms[transform]!.rho, 4)
+      }
+    })
+  })
+
+  it.skipIf(path === undefined)('has a greedy peak near NumPy’s, above all layers', async () => {
+    await withTrace(path!, async trace => {
+      const options = { transform: 'count-idf', layers: 'auto', pairs: 40_000, random: createRandom(3) } as const
+      const data = await readCalibration(trace)
+      const { rho, layers, curve } = selectSignature(data, options, measureTransforms(data, options, path!))[0]!
+      const { greedy } = lab16[name]!.transforms['count-idf']!
+      expect(rho).toBeGreaterThan(curve!.rho.at(-1)! + 0.005)
+      expect(Math.abs(rho! - greedy!.rho[greedy!.peak - 1]!)).toBeLessThan(0.015)
+      expect(layers.length).toBeGreaterThanOrEqual(4)
+      expect(layers.length).toBeLessThanOrEqual(8)
+    })
+  })
+})
+
+describe.each([
+  ['tiny6-long-task', { count: 0.877, 'count-idf': 0.856, recent: 0.888, 'recent-idf': 0.864 }],
+  ['tiny6-long-lang', { count: 0.845, 'count-idf': 0.821, recent: 0.853, 'recent-idf': 0.836 }],
+] as const)('the shipped %s trace', (name, expected) => {
+  it('has the ρ that NumPy measured, recent counts ahead', async () => {
+    await withTrace(shipped(`${name}.calibration`), async trace => {
+      const meter = measureTransforms(
+        await readCalibration(trace),
+        { transform: 'auto', layers: 'all', pairs: Infinity, random: createRandom(0) },
+        name,
+      )
+      for (const [transform, rho] of Object.entries(expected)) {
+        expect(Math.abs(meter.qualities.find(quality => quality.name === transform)!.rho - rho)).toBeLessThan(0.015)
+      }
+    })
+  })
+})
