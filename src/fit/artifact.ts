@@ -1,5 +1,4 @@
-import { packedRows } from '../math/packed-rows.ts'
-import type { UnitRows } from '../math/row-matrix.ts'
+import { packedRows, type PackedRows } from '../math/packed-rows.ts'
 import { dimensionsOf, type SignatureModel } from '../signature/signature.ts'
 import type { LayerCurve } from './summary.ts'
 
@@ -64,11 +63,8 @@ export interface ArtifactAbout {
   readonly version: string
 }
 
-/**
- * Unit rows of an artifact's signatures. Fits cluster what comes out of here, not what was packed, so that a re-fit, which has only the
- * packed ones, gives the same clusters to the bit.
- */
-export function unpackSignatures({ model, signatures }: Pick<FittedSignature, 'model' | 'signatures'>): UnitRows {
+/** Rows of an artifact's signatures. Fits cluster these, not what was packed, so that a re-fit gives the same clusters to the bit. */
+export function unpackSignatures({ model, signatures }: Pick<FittedSignature, 'model' | 'signatures'>): PackedRows {
   return packedRows(signatures, dimensionsOf(model))
 }
 

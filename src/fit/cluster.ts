@@ -3,7 +3,8 @@ import { centroidsOf } from '../math/centroids.ts'
 import { createClusterScores } from '../math/cluster-scores.ts'
 import { type Clustering, kMeans } from '../math/k-means.ts'
 import { createRandom } from '../math/random.ts'
-import { rowMatrixOf, type UnitRows } from '../math/row-matrix.ts'
+import type { PackedRows } from '../math/packed-rows.ts'
+import { rowMatrixOf } from '../math/row-matrix.ts'
 import { type SimilarityStats, similarityStats } from './similarity-stats.ts'
 
 export interface ClusterOptions {
@@ -24,8 +25,8 @@ export interface FittedClusters extends Clustering {
 }
 
 /** One cluster for each decode worker (paper §4.3.1), and plain K-means beside it. The same rows and seed give the same clusters. */
-export function clusterSignatures(points: UnitRows, { workers, balance, restarts, seed, onProgress }: ClusterOptions): FittedClusters {
-  const scores = createClusterScores(points, workers, restarts)
+export function clusterSignatures(points: PackedRows, { workers, balance, restarts, seed, onProgress }: ClusterOptions): FittedClusters {
+  const scores = createClusterScores(points, workers, restarts + 1)
   const run = (balanced: boolean, runs: number, label: number) =>
     kMeans(points, {
       clusters: workers,
@@ -39,7 +40,7 @@ export function clusterSignatures(points: UnitRows, { workers, balance, restarts
   const chosen = balance === 'none' ? vanilla : run(true, restarts, 1)
   return {
     ...chosen,
-    centroids: centroidsOf(points, chosen.clusterOf, workers).centroids,
+    centroids: centroidsOf(points, chosen.clusterOf, workers),
     stats: similarityStats(scores.ofClusters(chosen.clusterOf), chosen.clusterOf, workers),
     sizes: sizesOf(chosen.clusterOf, workers),
     vanillaSizes: sizesOf(vanilla.clusterOf, workers).toSorted((a, b) => b - a),

@@ -1,5 +1,5 @@
 import { principalPlane } from '../math/pca.ts'
-import { createRowMatrix, type UnitRows } from '../math/row-matrix.ts'
+import { packedRows } from '../math/packed-rows.ts'
 import type { Calibration } from './calibration.ts'
 import type { Fitted } from './fit.ts'
 import type { FitFigures } from './summary.ts'
@@ -14,8 +14,10 @@ export function figuresOf({ data, points, clusters, artifact }: Fitted, domains:
   const { domain, clusterOf } = artifact.calibration
   const step = Math.max(1, Math.ceil(points.rows / PLANE_ROWS))
   const rows = Array.from({ length: Math.ceil(points.rows / step) }, (_, at) => at * step)
-  const plane = principalPlane(pick(points, rows))
   const { width } = points
+  const picked = new Int16Array(rows.length * width)
+  rows.forEach((row, at) => picked.set(artifact.primary.signatures.subarray(row * width, (row + 1) * width), at * width))
+  const plane = principalPlane(packedRows(picked, width))
   const centroids = clusters.sizes.map((_, k) => plane.project(clusters.centroids.subarray(k * width, (k + 1) * width)))
   return {
     pca: {
@@ -31,12 +33,6 @@ export function figuresOf({ data, points, clusters, artifact }: Fitted, domains:
     ...(heat && { heat }),
     ...(activation && { activation }),
   }
-}
-
-function pick(points: UnitRows, rows: readonly number[]): UnitRows {
-  const picked = createRowMatrix(rows.length, points.width)
-  rows.forEach((row, at) => points.copyRow(row, picked.row(at)))
-  return picked
 }
 
 /** Share of the requests' decode steps that each expert fires in, by domain: [domains × layers × experts]; rows of domains without requests are zero. */

@@ -1,6 +1,6 @@
 import { EldrError } from '../errors.ts'
 import { createRandom } from '../math/random.ts'
-import type { UnitRows } from '../math/row-matrix.ts'
+import type { PackedRows } from '../math/packed-rows.ts'
 import { isServable, TRANSFORM, type TransformName } from '../signature/transform.ts'
 import type { Trace } from '../trace/trace.ts'
 import { VERSION } from '../version.ts'
@@ -35,7 +35,7 @@ export interface Fitted {
   readonly selections: readonly Selection[]
   readonly clusters: FittedClusters
   /** The signatures that were clustered. */
-  readonly points: UnitRows
+  readonly points: PackedRows
   readonly notes: readonly string[]
 }
 

@@ -39,7 +39,7 @@ export function refit(old: Artifact, options: ClusterOptions, file: string): Ref
   }
   const fallback = old.fallback && {
     ...old.fallback,
-    centroids: centroidsOf(unpackSignatures(old.fallback), clusters.clusterOf, options.workers).centroids,
+    centroids: centroidsOf(unpackSignatures(old.fallback), clusters.clusterOf, options.workers),
   }
   return {
     artifact: {

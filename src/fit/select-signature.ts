@@ -3,7 +3,7 @@ import { drawPairs } from '../math/pairs.ts'
 import type { Random } from '../math/random.ts'
 import { layerFill } from '../signature/layer-fill.ts'
 import { selectLayers } from '../signature/layer-selection.ts'
-import { createPairSpace, maxPairs, type PairSpace } from '../signature/pair-space.ts'
+import { createPairSpace, maxPairs, type PairSpace, type SavedLayers } from '../signature/pair-space.ts'
 import { isServable, TRANSFORM, type TransformName } from '../signature/transform.ts'
 import { type Calibration, judgedRows, transformsOf, valuesOf } from './calibration.ts'
 import type { LayerCurve, TransformQuality } from './summary.ts'
@@ -27,6 +27,9 @@ export interface SelectionOptions {
   readonly onProgress?: (what: string, done: number, total: number) => void
 }
 
+/** Products of pairs and layers, 4 bytes each. */
+const MOST_REMEMBERED = 2 ** 24
+
 const allLayers = (data: Calibration) => Array.from({ length: data.layers }, (_, layer) => layer)
 
 /** ρ of any transform of one trace over fixed pairs. The space of the last rows used is kept: all but gate transforms share it. */
@@ -39,15 +42,17 @@ export interface QualityMeter {
 
 /** Measures ρ over all layers for each transform that the trace allows (paper Fig. 7). Needs decode data. */
 export function measureTransforms(data: Calibration, { pairs, random, onProgress }: SelectionOptions, file: string): QualityMeter {
-  let space: { rows: Uint32Array; pairs: number; of: PairSpace; loaded?: TransformName } | undefined
+  let space: { rows: Uint32Array; pairs: number; of: PairSpace; loaded?: TransformName; saved: Map<TransformName, SavedLayers> } | undefined
 
   function load(transform: TransformName): PairSpace {
     const rows = judgedRows(data, transform)
     if (space === undefined || space.rows.length !== rows.length) space = openSpace(rows)
-    if (space.loaded !== transform) {
+    const saved = space.saved.get(transform)
+    if (saved !== undefined && space.loaded !== transform) space.of.restore(saved)
+    else if (space.loaded !== transform) {
       space.of.load(layerFill({ ...data, values: valuesOf(data, TRANSFORM[transform].source)!, rows }, transform, data.idf))
-      space.loaded = transform
     }
+    space.loaded = transform
     return space.of
   }
   function openSpace(rows: Uint32Array) {
@@ -59,15 +64,28 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
     }
     const of = createPairSpace(shape, drawn)
     of.setTarget(layerFill({ ...data, values: data.decodeCounts!, rows }, 'count', data.idf))
-    return { rows, pairs: drawn.i.length, of }
+    return { rows, pairs: drawn.i.length, of, saved: new Map<TransformName, SavedLayers>() }
+  }
+
+  /** Greedy selection will ask for the best two again; their products are kept unless they are large. */
+  function remember(name: TransformName, so: readonly TransformQuality[]): void {
+    if (!isServable(name) || space!.pairs * data.layers > MOST_REMEMBERED) return
+    const best = new Set(bestTwo(so))
+    if (best.has(name)) space!.saved.set(name, space!.of.save())
+    for (const other of space!.saved.keys()) if (!best.has(other)) space!.saved.delete(other)
   }
 
   const names = transformsOf(data).filter(name => judgedRows(data, name).length >= 3)
-  const qualities = names.map((name, at): TransformQuality => {
+  // Gate scores may be there for some requests only, which takes another space: they come first, so that the last space is the one to stay.
+  const order = names.toSorted((a, b) => Number(isServable(a)) - Number(isServable(b)))
+  const measured: TransformQuality[] = []
+  for (const name of order) {
     const rho = load(name).rho(allLayers(data))
-    onProgress?.('ρ by transform', at + 1, names.length)
-    return { name, rho, pairs: space!.pairs, requests: space!.rows.length, servable: isServable(name) }
-  })
+    measured.push({ name, rho, pairs: space!.pairs, requests: space!.rows.length, servable: isServable(name) })
+    remember(name, measured)
+    onProgress?.('ρ by transform', measured.length, names.length)
+  }
+  const qualities = names.map(name => measured.find(quality => quality.name === name)!)
   return {
     qualities,
     rho: (transform, layers) => load(transform).rho(layers),
@@ -82,18 +100,10 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
 
 /**
  * The best signature by ρ. `auto` looks only at transforms that a hand-off can carry; greedy selection, the costly part, is tried for the
- * two that are best over all layers. The chosen one comes first. `among` narrows the choice further.
+ * two that are best over all layers. The chosen one comes first.
  */
-export function selectSignature(
-  data: Calibration,
-  options: SelectionOptions,
-  meter: QualityMeter,
-  among: (name: TransformName) => boolean = isServable,
-): Selection[] {
-  const candidates =
-    options.transform === 'auto'
-      ? meter.qualities.filter(({ name }) => among(name)).toSorted((a, b) => b.rho - a.rho).slice(0, 2).map(({ name }) => name) // prettier-ignore
-      : [options.transform]
+export function selectSignature(data: Calibration, options: SelectionOptions, meter: QualityMeter): Selection[] {
+  const candidates = options.transform === 'auto' ? bestTwo(meter.qualities) : [options.transform]
   const selections = candidates.map((transform): Selection => {
     if (options.layers === 'auto') {
       const curve = meter.greedy(transform)
@@ -103,6 +113,11 @@ export function selectSignature(
     return { transform, layers, rho: meter.rho(transform, layers) }
   })
   return selections.toSorted((a, b) => b.rho! - a.rho!)
+}
+
+function bestTwo(qualities: readonly TransformQuality[]): TransformName[] {
+  const allowed = qualities.filter(({ servable }) => servable).toSorted((a, b) => b.rho - a.rho)
+  return allowed.slice(0, 2).map(({ name }) => name)
 }
 
 /** The transform with the highest ρ over all layers. */

@@ -15,13 +15,15 @@ export function signaturesOf(data: Calibration, selection: Selection, recentHalf
   const width = dimensionsOf(model)
   const values = valuesOf(data, TRANSFORM[selection.transform].source)!
   const cells = data.layers * data.experts
-  const all = new Float32Array((values.length / cells) * width)
+  const signatures = new Int16Array((values.length / cells) * width)
+  const row = new Float32Array(width)
   const rows: number[] = []
   for (let r = 0; r < values.length / cells; r++) {
-    const out = all.subarray(rows.length * width, (rows.length + 1) * width)
-    if (writeSignature(model, values.subarray(r * cells, (r + 1) * cells), out)) rows.push(r)
+    if (!writeSignature(model, values.subarray(r * cells, (r + 1) * cells), row)) continue
+    packUnit(row, signatures.subarray(rows.length * width, (rows.length + 1) * width))
+    rows.push(r)
   }
-  return { ...about(model, selection, recentHalfLife), signatures: packUnit(all.subarray(0, rows.length * width)), rows }
+  return { ...about(model, selection, recentHalfLife), signatures: signatures.subarray(0, rows.length * width), rows }
 }
 
 /**
@@ -38,12 +40,13 @@ export function fallbackSignature(
   const model = modelOf(data, selection)
   const width = dimensionsOf(model)
   const cells = data.layers * data.experts
-  const all = new Float32Array(rows.length * width)
-  rows.forEach((row, at) => {
-    writeSignature(model, data.counts.subarray(row * cells, (row + 1) * cells), all.subarray(at * width, (at + 1) * width))
+  const signatures = new Int16Array(rows.length * width)
+  const row = new Float32Array(width)
+  rows.forEach((r, at) => {
+    writeSignature(model, data.counts.subarray(r * cells, (r + 1) * cells), row)
+    packUnit(row, signatures.subarray(at * width, (at + 1) * width))
   })
-  const signatures = packUnit(all)
-  const { centroids } = centroidsOf(unpackSignatures({ model, signatures }), clusterOf, workers)
+  const centroids = centroidsOf(unpackSignatures({ model, signatures }), clusterOf, workers)
   return { ...about(model, selection, undefined), signatures, centroids } satisfies FittedSignature
 }
 

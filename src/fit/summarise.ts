@@ -24,6 +24,7 @@ export function summaryOf(fitted: Fitted, trace: Trace, options: FitOptions, sta
     ...clusterPart(fitted, fitted.placement),
     source,
     seed: options.seed,
+    asked: { transform: options.transform, layers: typeof options.layers === 'string' ? options.layers : 'list' },
     transforms: qualities,
     curves,
     stages,

@@ -12,6 +12,8 @@ export interface FitSummary {
   /** Signature quality of each transform over all layers (Fig. 7), in the order count, count-idf, sqrt, … */
   readonly transforms: readonly TransformQuality[]
   readonly chosen: TransformName
+  /** What the user asked for: `auto` leaves the choice to ρ. */
+  readonly asked: { readonly transform: TransformName | 'auto'; readonly layers: 'auto' | 'all' | 'list' }
   /** One greedy ordering for each transform that was tried (Fig. 8); the chosen one first. Empty when layers were given by hand. */
   readonly curves: readonly LayerCurve[]
   /** Kept layers, rising, and ρ with them. ρ is absent when the trace has no decode data. */
@@ -86,7 +88,7 @@ export interface FitFigures {
     /** Share of the variance on each axis. */
     readonly explained: readonly [number, number]
   }
-  /** Decode activation by domain relative to the mean over domains, at the layer that tells domains apart best (Fig. 1). Absent without domains or decode data. */
+  /** Decode activation by domain as a ratio to the mean over domains (1 is that mean), at the layer that tells domains apart best (Fig. 1). Absent without domains or decode data. */
   readonly heat?: {
     readonly layer: number
     /** Columns: expert ids, put next to those of the same leading domain. */

@@ -1,18 +1,20 @@
-import type { UnitRows } from './row-matrix.ts'
+import type { PackedRows } from './packed-rows.ts'
 
-/** Unit sums of each cluster's rows, and Σ |sum|, which is the sum of the cosines to them. */
-export function centroidsOf(points: UnitRows, clusterOf: Int32Array, clusters: number): { centroids: Float32Array; objective: number } {
-  const { width } = points
-  const sums = new Float64Array(clusters * width)
-  for (let point = 0; point < points.rows; point++) points.addRow(point, sums, clusterOf[point]! * width)
-  const centroids = new Float32Array(clusters * width)
-  let objective = 0
-  for (let k = 0, from = 0; k < clusters; k++, from += width) {
+/** Unit vectors in the directions of sums [count × width]; a sum of zeros has none and stays zero. */
+export function unitVectors(sums: Float64Array, width: number): Float64Array {
+  const units = new Float64Array(sums.length)
+  for (let from = 0; from < sums.length; from += width) {
     let squares = 0
-    for (let at = from; at < from + width; at++) squares += sums[at]! ** 2
-    objective += Math.sqrt(squares)
+    for (let at = from; at < from + width; at++) squares += sums[at]! * sums[at]!
     const scale = squares > 0 ? 1 / Math.sqrt(squares) : 0
-    for (let at = from; at < from + width; at++) centroids[at] = sums[at]! * scale
+    for (let at = from; at < from + width; at++) units[at] = sums[at]! * scale
   }
-  return { centroids, objective }
+  return units
+}
+
+/** The unit centroid of each cluster's rows: [clusters × width]. */
+export function centroidsOf(points: PackedRows, clusterOf: Int32Array, clusters: number): Float32Array {
+  const sums = new Float64Array(clusters * points.width)
+  for (let point = 0; point < points.rows; point++) points.addRow(point, 1, sums, clusterOf[point]! * points.width)
+  return Float32Array.from(unitVectors(sums, points.width))
 }

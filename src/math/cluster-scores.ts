@@ -1,62 +1,62 @@
-import { centroidsOf } from './centroids.ts'
-import { CACHED_ROWS, createRowMatrix, gramOf, type UnitRows } from './row-matrix.ts'
+import { unitVectors } from './centroids.ts'
+import { gramOf, type PackedRows, UNIT } from './packed-rows.ts'
 
 /** Costs (negative cosines) of every point to every cluster: [points × clusters]. The array is reused from call to call. */
 export interface ClusterScores {
   /** Cosines of all points to one of them. */
-  toPoint(point: number, out: Float32Array): void
+  toPoint(point: number, out: Float64Array): void
+  /** Every cluster is one point: its centroid is that point at unit length. */
   ofSeeds(seeds: readonly number[]): Float64Array
+  /** No cluster is empty. */
   ofClusters(clusterOf: Int32Array): Float64Array
 }
 
 /** Iterations that a run takes before nothing moves, as seen on the traces: used only to choose the cheaper of two ways. */
 const USUAL_ITERATIONS = 12
-/** What a product of a point and a centroid costs, in products of two points, which are kept in integers. */
-const CENTROID_PRODUCT = 4
+/** What a product of a point and a centroid costs, in products of two points: a centroid has two planes. */
+const CENTROID_PRODUCT = 2
 
 /**
  * Two ways to the same costs. With all products of two points at hand (N²/2 of them, once), a point that moves changes two columns by
- * one row of products, and iterations cost next to nothing. Against centroids, each iteration takes N·K products. Whichever needs
- * less time is taken, so that the work never grows faster than N·K·iterations.
+ * one row of products, and iterations cost next to nothing. Against centroids, each iteration takes N·K products, fewer when few
+ * clusters change. Whichever is less work is taken, so that the work never grows faster than N·K·iterations.
  */
-export function createClusterScores(points: UnitRows, clusters: number, restarts: number): ClusterScores {
-  return points.rows / 2 <= clusters * restarts * USUAL_ITERATIONS * CENTROID_PRODUCT && points.rows <= 8192
+export function createClusterScores(points: PackedRows, clusters: number, runs: number): ClusterScores {
+  return points.rows / 2 <= clusters * runs * USUAL_ITERATIONS * CENTROID_PRODUCT && points.rows <= 8192
     ? scoresByProducts(points, clusters)
     : scoresByCentroids(points, clusters)
 }
 
-/** x·c = Σ_j x·x_j / |Σ_j x_j| over the cluster's points j, and |Σ_j x_j|² is the sum of those sums over the cluster. */
-export function scoresByProducts(points: UnitRows, clusters: number): ClusterScores {
+/** x·c = Σ_j x·x_j / |Σ_j x_j| over the cluster's points j, and |Σ_j x_j|² is the sum of those sums over the cluster. Sums are integers, so nothing drifts. */
+export function scoresByProducts(points: PackedRows, clusters: number): ClusterScores {
   const n = points.rows
   const gram = gramOf(points)
   const costs = new Float64Array(n * clusters)
   const sums = new Float64Array(clusters * n)
-  const before = new Int32Array(n).fill(-1)
+  const moves = createMoves(n)
 
-  function add(sign: number, cluster: number, point: number): void {
+  function add(sign: 1 | -1, cluster: number, point: number): void {
     for (let p = 0, at = cluster * n, of = point * n; p < n; p++, at++, of++) sums[at]! += sign * gram[of]!
   }
   return {
-    toPoint: (point, out) => out.set(gram.subarray(point * n, (point + 1) * n)),
+    toPoint(point, out) {
+      for (let p = 0; p < n; p++) out[p] = gram[point * n + p]! / (UNIT * UNIT)
+    },
     ofSeeds(seeds) {
       seeds.forEach((seed, k) => {
-        for (let p = 0; p < n; p++) costs[p * clusters + k] = -gram[seed * n + p]!
+        const scale = scaleOf(gram[seed * n + seed]!)
+        for (let p = 0; p < n; p++) costs[p * clusters + k] = gram[seed * n + p]! * scale
       })
       sums.fill(0)
-      before.fill(-1)
+      moves.forget()
       return costs
     },
     ofClusters(clusterOf) {
+      const changed = moves.to(clusterOf, add)
       const squares = new Float64Array(clusters)
-      for (let p = 0; p < n; p++) {
-        if (before[p] === clusterOf[p]) continue
-        if (before[p]! >= 0) add(-1, before[p]!, p)
-        add(1, clusterOf[p]!, p)
-        before[p] = clusterOf[p]!
-      }
       for (let p = 0; p < n; p++) squares[clusterOf[p]!]! += sums[clusterOf[p]! * n + p]!
-      for (let k = 0; k < clusters; k++) {
-        const scale = squares[k]! > 0 ? -1 / Math.sqrt(squares[k]!) : 0
+      for (const k of changed) {
+        const scale = scaleOf(squares[k]!)
         for (let p = 0, at = k * n; p < n; p++, at++) costs[p * clusters + k] = sums[at]! * scale
       }
       return costs
@@ -64,36 +64,64 @@ export function scoresByProducts(points: UnitRows, clusters: number): ClusterSco
   }
 }
 
-/** Points against centroids, a block of points at a time. */
-export function scoresByCentroids(points: UnitRows, clusters: number): ClusterScores {
+/** Points against the centroids of the clusters that changed. */
+export function scoresByCentroids(points: PackedRows, clusters: number): ClusterScores {
   const { rows: n, width } = points
   const costs = new Float64Array(n * clusters)
-  const block = createRowMatrix(CACHED_ROWS, width)
-  const similarity = new Float32Array(CACHED_ROWS)
+  const sums = new Float64Array(clusters * width)
+  const moves = createMoves(n)
+  const products = new Int32Array(n)
 
-  function scoreAll(centroids: readonly Float32Array[]): Float64Array {
-    for (let from = 0; from < n; from += CACHED_ROWS) {
-      const rows = Math.min(CACHED_ROWS, n - from)
-      for (let r = 0; r < rows; r++) points.copyRow(from + r, block.row(r))
-      centroids.forEach((centroid, k) => {
-        block.similarities(centroid, similarity)
-        for (let r = 0; r < rows; r++) costs[(from + r) * clusters + k] = -similarity[r]!
-      })
-    }
-    return costs
-  }
   return {
-    toPoint: (point, out) => points.similaritiesOfRow(point, 0, n, out),
-    ofSeeds: seeds => scoreAll(seeds.map(seed => rowOf(points, seed))),
+    toPoint(point, out) {
+      points.products(point, 0, n, products)
+      for (let p = 0; p < n; p++) out[p] = products[p]! / (UNIT * UNIT)
+    },
+    ofSeeds(seeds) {
+      seeds.forEach((seed, k) => {
+        points.products(seed, 0, n, products)
+        const scale = scaleOf(products[seed]!)
+        for (let p = 0; p < n; p++) costs[p * clusters + k] = products[p]! * scale
+      })
+      sums.fill(0)
+      moves.forget()
+      return costs
+    },
     ofClusters(clusterOf) {
-      const { centroids } = centroidsOf(points, clusterOf, clusters)
-      return scoreAll(Array.from({ length: clusters }, (_, k) => centroids.subarray(k * width, (k + 1) * width)))
+      const changed = moves.to(clusterOf, (sign, cluster, point) => points.addRow(point, sign, sums, cluster * width))
+      const vectors = new Float64Array(changed.length * width)
+      changed.forEach((k, at) => vectors.set(sums.subarray(k * width, (k + 1) * width), at * width))
+      points.negatedProducts(unitVectors(vectors, width), changed, costs, clusters)
+      return costs
     },
   }
 }
 
-function rowOf(points: UnitRows, index: number): Float32Array {
-  const row = new Float32Array(points.width)
-  points.copyRow(index, row)
-  return row
+/** From products with a sum of points to costs, given the square of the sum's length: rows have length UNIT, centroids length 1. */
+function scaleOf(squares: number): number {
+  return squares > 0 ? -1 / (Math.sqrt(squares) * UNIT) : 0
+}
+
+/** Follows who is where, so that only points that moved are added and taken away. */
+function createMoves(points: number) {
+  const before = new Int32Array(points).fill(-1)
+  return {
+    forget: () => before.fill(-1),
+    /** Clusters that changed, rising. */
+    to(clusterOf: Int32Array, move: (sign: 1 | -1, cluster: number, point: number) => void): number[] {
+      const changed = new Set<number>()
+      for (let p = 0; p < points; p++) {
+        const [from, to] = [before[p]!, clusterOf[p]!]
+        if (from === to) continue
+        if (from >= 0) {
+          move(-1, from, p)
+          changed.add(from)
+        }
+        move(1, to, p)
+        changed.add(to)
+        before[p] = to
+      }
+      return Array.from(changed).sort((a, b) => a - b)
+    },
+  }
 }

@@ -4,14 +4,13 @@ import { assignBySlots } from '../../test/oracles/hungarian.ts'
 import { centroidsOf } from './centroids.ts'
 import { scoresByCentroids, scoresByProducts } from './cluster-scores.ts'
 import { kMeans } from './k-means.ts'
-import { packedRows, packUnit } from './packed-rows.ts'
+import { type PackedRows, packedRows, packUnit } from './packed-rows.ts'
 import { createRandom } from './random.ts'
-import { rowMatrixOf, type UnitRows } from './row-matrix.ts'
 
 const WIDTH = 6
 
 /** Unit rows around a few directions; some are copies of one another. */
-function rows(points: number, seed: number, directions = 4, noise = 0.5): UnitRows {
+function rows(points: number, seed: number, directions = 4, noise = 0.5): PackedRows {
   const random = createRandom(seed)
   const centres = Array.from({ length: directions }, () => Array.from({ length: WIDTH }, () => random.uniform()))
   const values = new Float32Array(points * WIDTH)
@@ -24,6 +23,15 @@ function rows(points: number, seed: number, directions = 4, noise = 0.5): UnitRo
     row.forEach((x, d) => (row[d] = x / length))
   }
   return packedRows(packUnit(values), WIDTH)
+}
+/** Sum of the cosines to the centroids, from vectors. */
+function objectiveOf(data: PackedRows, clusterOf: Int32Array, clusters: number): number {
+  const centroids = centroidsOf(data, clusterOf, clusters)
+  const row = new Float32Array(WIDTH)
+  return clusterOf.reduce((sum, cluster, point) => {
+    data.copyRow(point, row)
+    return row.reduce((dot, x, d) => dot + x * centroids[cluster * WIDTH + d]!, sum)
+  }, 0)
 }
 const sizes = (clusterOf: Int32Array, clusters: number) => Array.from({ length: clusters }, (_, k) => clusterOf.filter(c => c === k).length)
 const cases = fc
@@ -40,7 +48,7 @@ describe('k-means', () => {
         const size = sizes(clusterOf, k)
         expect(Math.min(...size)).toBeGreaterThan(0)
         expect(Math.max(...size)).toBeLessThanOrEqual(balanced ? Math.ceil(points / k) : points)
-        expect(centroidsOf(data, clusterOf, k).objective).toBeGreaterThanOrEqual(history.at(-1)! - 1e-6)
+        expect(objectiveOf(data, clusterOf, k)).toBeGreaterThanOrEqual(history.at(-1)! - 1e-6)
       }),
       { numRuns: 200 },
     )
@@ -61,7 +69,7 @@ describe('k-means', () => {
 
   it('finds clusters that are plain to see', () => {
     const values = Float32Array.from([1, 0, 0, 0.8, 0.6, 0, 0, 0, 1, 0, 0.6, 0.8].flatMap(x => x))
-    const { clusterOf } = kMeans(rowMatrixOf(values, 3), { clusters: 2, balanced: true, random: createRandom(1) })
+    const { clusterOf } = kMeans(packedRows(packUnit(values), 3), { clusters: 2, balanced: true, random: createRandom(1) })
     expect(clusterOf[0]).toBe(clusterOf[1])
     expect(clusterOf[2]).toBe(clusterOf[3])
     expect(clusterOf[0]).not.toBe(clusterOf[2])
@@ -83,7 +91,7 @@ describe('k-means', () => {
         const data = rows(points, seed)
         const random = createRandom(seed)
         const [products, centroids] = [scoresByProducts(data, 3), scoresByCentroids(data, 3)]
-        const compare = (a: Float64Array, b: Float64Array) => a.forEach((cost, at) => expect(cost).toBeCloseTo(b[at]!, 5))
+        const compare = (a: Float64Array, b: Float64Array) => a.forEach((cost, at) => expect(cost).toBeCloseTo(b[at]!, 6))
         compare(products.ofSeeds([0, 1, 2]), centroids.ofSeeds([0, 1, 2]))
         for (let round = 0; round < 3; round++) {
           const clusterOf = Int32Array.from({ length: points }, (_, p) => (p < 3 ? p : random.below(3)))

@@ -1,7 +1,7 @@
 import { assignBalanced } from './balanced-assignment.ts'
 import { type ClusterScores, createClusterScores } from './cluster-scores.ts'
 import type { Random } from './random.ts'
-import type { UnitRows } from './row-matrix.ts'
+import type { PackedRows } from './packed-rows.ts'
 
 export interface KMeansOptions {
   readonly clusters: number
@@ -24,7 +24,7 @@ export interface Clustering {
 }
 
 /** Spherical K-means on unit rows, k-means++ seeding, until nothing moves. `centroidsOf` makes the centroids of the result. */
-export function kMeans(points: UnitRows, options: KMeansOptions): Clustering {
+export function kMeans(points: PackedRows, options: KMeansOptions): Clustering {
   const { clusters, random, restarts = 3, scores = createClusterScores(points, clusters, restarts) } = options
   if (clusters < 1 || clusters > points.rows) throw new RangeError(`${points.rows} points cannot make ${clusters} clusters`)
   let best: Clustering | undefined
@@ -36,7 +36,7 @@ export function kMeans(points: UnitRows, options: KMeansOptions): Clustering {
 }
 
 function oneRun(
-  points: UnitRows,
+  points: PackedRows,
   { clusters, balanced, maxIterations = 100, onIteration }: KMeansOptions,
   random: Random,
   scores: ClusterScores,
@@ -68,7 +68,7 @@ function oneRun(
 function seeds(points: number, clusters: number, random: Random, scores: ClusterScores): number[] {
   const chosen = [random.below(points)]
   const far = new Float64Array(points).fill(Infinity)
-  const similarity = new Float32Array(points)
+  const similarity = new Float64Array(points)
   while (chosen.length < clusters) {
     scores.toPoint(chosen.at(-1)!, similarity)
     let total = 0

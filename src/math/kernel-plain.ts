@@ -58,26 +58,28 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
 
     /** LSD radix sort on the bits of the floats. Only the bits in which they differ are sorted: cosines span few exponents, so two passes do. */
     sort(values, count, a, b, counters) {
+      const keys = u32.subarray(values / 4, values / 4 + count)
       let low = 0xffffffff
       let high = 0
       for (let p = 0; p < count; p++) {
         const bits = i32[values / 4 + p]!
-        const key = bits === -0x80000000 ? 0x80000000 : (bits ^ ((bits >> 31) | 0x80000000)) >>> 0 // −0 counts as +0
-        u32[a / 4 + 2 * p] = p
-        u32[a / 4 + 2 * p + 1] = key
-        if (key < low) low = key
-        if (key > high) high = key
+        keys[p] = bits === -0x80000000 ? 0x80000000 : bits ^ ((bits >> 31) | 0x80000000) // −0 counts as +0
+        low = Math.min(low, keys[p]!)
+        high = Math.max(high, keys[p]!)
       }
-      if (count === 0 || low === high) return a
-      const significantBits = 32 - Math.clz32(high - low)
-      const passes = Math.ceil(significantBits / 12)
+      for (let p = 0; p < count; p++) {
+        keys[p]! -= low
+        u32[a / 4 + 2 * p] = p
+        u32[a / 4 + 2 * p + 1] = keys[p]!
+      }
+      const significantBits = 32 - Math.clz32((high - low) | 0)
+      const passes = Math.max(1, Math.ceil(significantBits / 12))
       const digitBits = Math.ceil(significantBits / passes)
       const mask = (1 << digitBits) - 1
       const starts = u32.subarray(counters / 4, counters / 4 + mask + 1)
-      for (let pass = 0; pass < passes; pass++) {
-        const digit = (key: number) => ((key - low) >>> (pass * digitBits)) & mask
+      for (let shift = 0; shift < significantBits; shift += digitBits) {
         starts.fill(0)
-        for (let p = 0; p < count; p++) starts[digit(u32[a / 4 + 2 * p + 1]!)]!++
+        for (let p = 0; p < count; p++) starts[(keys[p]! >>> shift) & mask]!++
         let total = 0
         for (let d = 0; d <= mask; d++) {
           const tally = starts[d]!
@@ -86,7 +88,7 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
         }
         for (let p = 0; p < count; p++) {
           const key = u32[a / 4 + 2 * p + 1]!
-          const to = b / 4 + 2 * starts[digit(key)]!++
+          const to = b / 4 + 2 * starts[(key >>> shift) & mask]!++
           u32[to] = u32[a / 4 + 2 * p]!
           u32[to + 1] = key
         }
@@ -95,20 +97,28 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
       return a
     },
 
-    /** Tied values share the mean of their ranks; t of them take (t³ − t)/12 from the sum of squares. */
+    /**
+     * Ranks are positions, since the other side's ranks sum to 0. Tied values share the mean of their ranks, which rises by a half for
+     * all of a run when it gets one longer; t of them take (t³ − t)/12 from the sum of squares.
+     */
     correlation(sorted, count, centredRanks, squares) {
-      const entry = sorted / 4
-      const mean = (count + 1) * 0.5
       let product = 0
       let tied = 0
-      for (let from = 0, to = 0; from < count; from = to) {
-        const key = u32[entry + 2 * from + 1]!
-        let sum = 0
-        do sum += f64[centredRanks / 8 + u32[entry + 2 * to]!]!
-        while (++to < count && u32[entry + 2 * to + 1] === key)
-        const run = to - from
-        product += ((from + to + 1) * 0.5 - mean) * sum
-        tied += run * (run * run - 1)
+      let sum = 0
+      let run = 0
+      for (let p = 0; p < count; p++) {
+        const entry = sorted / 4 + 2 * p
+        const c = f64[centredRanks / 8 + u32[entry]!]!
+        if (p === 0 || u32[entry + 1] !== u32[entry - 1]) {
+          product += p * c
+          sum = c
+          run = 1
+        } else {
+          product += 0.5 * sum + c * (p - 0.5 * run)
+          tied += 3 * (run * (run + 1))
+          sum += c
+          run += 1
+        }
       }
       const own = (count * (count * count - 1) - tied) / 12
       return own * squares <= 0 ? 0 : product / Math.sqrt(own * squares)

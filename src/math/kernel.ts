@@ -15,13 +15,14 @@ export interface Kernel {
   pairDots(rows: number, strideBytes: number, i: number, j: number, count: number, out: number): void
   /** out[p] = (sums[p] + dots[p]) × inverse[i[p]] × inverse[j[p]]. Sums and inverse norms are float64, the rest float32. */
   cosines(sums: number, dots: number, inverse: number, i: number, j: number, count: number, out: number): void
-  /** Sorts finite float32 values: 8-byte entries (position, then key) in rising order, at `a` or `b`, whichever is returned. `counters` has 16 KiB. */
+  /** Sorts finite float32 values, which it uses up: 8-byte entries (position, then key) in rising order, at `a` or `b`, whichever is returned. */
   sort(values: number, count: number, a: number, b: number, counters: number): number
-  /** Spearman's ρ of what `sort` sorted with ranks less their mean (float64) whose sum of squares is given; 0 when either side is constant. */
+  /** Spearman's ρ of what `sort` sorted with ranks less their mean (float64, so they sum to 0) whose sum of squares is given; 0 when either side is constant. */
   correlation(sorted: number, count: number, centredRanks: number, squares: number): number
 }
 
-export const SORT_COUNTER_BYTES = 4 * 4096
+/** `sort` needs this much at `counters`: 4,096 of them for each of three passes. */
+export const SORT_COUNTER_BYTES = 3 * 4 * 4096
 const PAGE_BYTES = 65_536
 export const MAX_KERNEL_BYTES = 2 ** 32 - PAGE_BYTES
 

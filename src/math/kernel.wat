@@ -167,92 +167,158 @@
         (local.set $count (i32.sub (local.get $count) (i32.const 1)))
         (br $next))))
 
-  ;; Entries are key << 32 | position, the key ordered as the float is. Only bits in which keys differ are sorted, 12 at most a pass.
+  ;; Entries are key << 32 | position, the key ordered as the float is and counted from the lowest. Only bits in which keys differ are
+  ;; sorted, 12 at most a pass; the digits of all passes are counted in one go.
   (func (export "sort") (param $values i32) (param $count i32) (param $a i32) (param $b i32) (param $counters i32) (result i32)
-    (local $n i32) (local $at i32) (local $end i32) (local $key i32) (local $low i32) (local $high i32) (local $bits i32)
-    (local $passes i32) (local $digit i32) (local $mask i32) (local $shift i32) (local $slot i32) (local $total i32) (local $e i64) (local $swap i32)
-    (local.set $low (i32.const -1))
-    (local.set $at (local.get $a))
-    (block $keyed
-      (loop $next
-        (br_if $keyed (i32.ge_u (local.get $n) (local.get $count)))
-        (local.set $key (i32.reinterpret_f32 (f32.add (f32.load (local.get $values)) (f32.const 0)))) ;; + 0 turns −0 into +0
-        (local.set $key (i32.xor (local.get $key) (i32.or (i32.shr_s (local.get $key) (i32.const 31)) (i32.const 0x80000000))))
-        (local.set $low (select (local.get $key) (local.get $low) (i32.lt_u (local.get $key) (local.get $low))))
-        (local.set $high (select (local.get $key) (local.get $high) (i32.gt_u (local.get $key) (local.get $high))))
-        (i64.store (local.get $at) (i64.or (i64.shl (i64.extend_i32_u (local.get $key)) (i64.const 32)) (i64.extend_i32_u (local.get $n))))
-        (local.set $at (i32.add (local.get $at) (i32.const 8)))
-        (local.set $values (i32.add (local.get $values) (i32.const 4)))
-        (local.set $n (i32.add (local.get $n) (i32.const 1)))
-        (br $next)))
-    (if (i32.or (i32.eqz (local.get $count)) (i32.eq (local.get $low) (local.get $high))) (then (return (local.get $a))))
-    (local.set $bits (i32.sub (i32.const 32) (i32.clz (i32.sub (local.get $high) (local.get $low)))))
+    (local $low i32) (local $bits i32) (local $passes i32) (local $digit i32) (local $mask i32) (local $shift i32) (local $table i32)
+    (local $n i32) (local $at i32) (local $key i32) (local $slot i32) (local $to i32) (local $end i32) (local $e i64) (local $swap i32)
+    (local.set $low (call $keys (local.get $values) (local.get $count) (local.get $counters)))
+    (local.set $bits (i32.sub (i32.load (local.get $counters)) (local.get $low)))
+    (local.set $bits (i32.sub (i32.const 32) (i32.clz (local.get $bits))))
     (local.set $passes (i32.div_u (i32.add (local.get $bits) (i32.const 11)) (i32.const 12)))
+    (if (i32.eqz (local.get $passes)) (then (local.set $passes (i32.const 1))))
     (local.set $digit (i32.div_u (i32.sub (i32.add (local.get $bits) (local.get $passes)) (i32.const 1)) (local.get $passes)))
     (local.set $mask (i32.sub (i32.shl (i32.const 1) (local.get $digit)) (i32.const 1)))
-    (loop $pass
-      (memory.fill (local.get $counters) (i32.const 0) (i32.shl (i32.add (local.get $mask) (i32.const 1)) (i32.const 2)))
-      (local.set $at (local.get $a))
-      (local.set $end (i32.add (local.get $a) (i32.shl (local.get $count) (i32.const 3))))
+    (memory.fill (local.get $counters) (i32.const 0) (i32.mul (local.get $passes) (i32.const 16384)))
+    (local.set $end (i32.add (local.get $values) (i32.shl (local.get $count) (i32.const 2))))
+    (local.set $at (local.get $values))
+    (block $tallied
       (loop $tally
-        (local.set $slot (i32.add (local.get $counters) (i32.shl
-          (i32.and (i32.shr_u (i32.sub (i32.load offset=4 (local.get $at)) (local.get $low)) (local.get $shift)) (local.get $mask)) (i32.const 2))))
-        (i32.store (local.get $slot) (i32.add (i32.load (local.get $slot)) (i32.const 1)))
-        (local.set $at (i32.add (local.get $at) (i32.const 8)))
-        (br_if $tally (i32.lt_u (local.get $at) (local.get $end))))
-      (local.set $slot (local.get $counters))
-      (local.set $total (local.get $b))
-      (local.set $n (local.get $mask))
-      (loop $prefix ;; counters become the addresses at which each digit's entries begin
-        (local.set $key (i32.load (local.get $slot)))
-        (i32.store (local.get $slot) (local.get $total))
-        (local.set $total (i32.add (local.get $total) (i32.shl (local.get $key) (i32.const 3))))
-        (local.set $slot (i32.add (local.get $slot) (i32.const 4)))
-        (local.set $n (i32.sub (local.get $n) (i32.const 1)))
-        (br_if $prefix (i32.ge_s (local.get $n) (i32.const 0))))
-      (local.set $at (local.get $a))
-      (loop $scatter
-        (local.set $e (i64.load (local.get $at)))
-        (local.set $slot (i32.add (local.get $counters) (i32.shl
-          (i32.and (i32.shr_u (i32.sub (i32.wrap_i64 (i64.shr_u (local.get $e) (i64.const 32))) (local.get $low)) (local.get $shift)) (local.get $mask)) (i32.const 2))))
-        (local.set $total (i32.load (local.get $slot)))
-        (i32.store (local.get $slot) (i32.add (local.get $total) (i32.const 8)))
-        (i64.store (local.get $total) (local.get $e))
-        (local.set $at (i32.add (local.get $at) (i32.const 8)))
-        (br_if $scatter (i32.lt_u (local.get $at) (local.get $end))))
-      (local.set $swap (local.get $a))
-      (local.set $a (local.get $b))
-      (local.set $b (local.get $swap))
-      (local.set $shift (i32.add (local.get $shift) (local.get $digit)))
-      (local.set $passes (i32.sub (local.get $passes) (i32.const 1)))
-      (br_if $pass (local.get $passes)))
+        (br_if $tallied (i32.ge_u (local.get $at) (local.get $end)))
+        (local.set $key (i32.sub (i32.load (local.get $at)) (local.get $low)))
+        (i32.store (local.get $at) (local.get $key))
+        (local.set $slot (i32.add (local.get $counters) (i32.shl (i32.and (local.get $key) (local.get $mask)) (i32.const 2))))
+        (i32.store (local.get $slot) (i32.add (i32.load (local.get $slot)) (i32.const 8)))
+        (if (i32.gt_u (local.get $passes) (i32.const 1))
+          (then
+            (local.set $slot (i32.add (local.get $counters) (i32.shl
+              (i32.and (i32.shr_u (local.get $key) (local.get $digit)) (local.get $mask)) (i32.const 2))))
+            (i32.store offset=16384 (local.get $slot) (i32.add (i32.load offset=16384 (local.get $slot)) (i32.const 8)))
+            (if (i32.gt_u (local.get $passes) (i32.const 2))
+              (then
+                (local.set $slot (i32.add (local.get $counters) (i32.shl
+                  (i32.shr_u (local.get $key) (i32.shl (local.get $digit) (i32.const 1))) (i32.const 2))))
+                (i32.store offset=32768 (local.get $slot) (i32.add (i32.load offset=32768 (local.get $slot)) (i32.const 8)))))))
+        (local.set $at (i32.add (local.get $at) (i32.const 4)))
+        (br $tally)))
+    (call $starts (local.get $counters) (local.get $mask) (local.get $a))
+    (local.set $at (local.get $values))
+    (block $placed
+      (loop $place
+        (br_if $placed (i32.ge_u (local.get $at) (local.get $end)))
+        (local.set $key (i32.load (local.get $at)))
+        (local.set $slot (i32.add (local.get $counters) (i32.shl (i32.and (local.get $key) (local.get $mask)) (i32.const 2))))
+        (local.set $to (i32.load (local.get $slot)))
+        (i32.store (local.get $slot) (i32.add (local.get $to) (i32.const 8)))
+        (i64.store (local.get $to) (i64.or (i64.shl (i64.extend_i32_u (local.get $key)) (i64.const 32)) (i64.extend_i32_u (local.get $n))))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (local.set $at (i32.add (local.get $at) (i32.const 4)))
+        (br $place)))
+    (local.set $table (local.get $counters))
+    (block $done
+      (loop $pass
+        (local.set $passes (i32.sub (local.get $passes) (i32.const 1)))
+        (br_if $done (i32.eqz (local.get $passes)))
+        (local.set $shift (i32.add (local.get $shift) (local.get $digit)))
+        (local.set $table (i32.add (local.get $table) (i32.const 16384)))
+        (call $starts (local.get $table) (local.get $mask) (local.get $b))
+        (local.set $at (local.get $a))
+        (local.set $end (i32.add (local.get $a) (i32.shl (local.get $count) (i32.const 3))))
+        (block $moved
+          (loop $move
+            (br_if $moved (i32.ge_u (local.get $at) (local.get $end)))
+            (local.set $e (i64.load (local.get $at)))
+            (local.set $slot (i32.add (local.get $table) (i32.shl
+              (i32.and (i32.shr_u (i32.wrap_i64 (i64.shr_u (local.get $e) (i64.const 32))) (local.get $shift)) (local.get $mask)) (i32.const 2))))
+            (local.set $to (i32.load (local.get $slot)))
+            (i32.store (local.get $slot) (i32.add (local.get $to) (i32.const 8)))
+            (i64.store (local.get $to) (local.get $e))
+            (local.set $at (i32.add (local.get $at) (i32.const 8)))
+            (br $move)))
+        (local.set $swap (local.get $a))
+        (local.set $a (local.get $b))
+        (local.set $b (local.get $swap))
+        (br $pass)))
     (local.get $a))
 
+  ;; Turns floats into keys where they lie. Returns the lowest and leaves the highest at $out.
+  (func $keys (param $values i32) (param $count i32) (param $out i32) (result i32)
+    (local $end i32) (local $key v128) (local $low v128) (local $high v128) (local $one i32) (local $least i32) (local $most i32)
+    (local.set $low (v128.const i32x4 -1 -1 -1 -1))
+    (local.set $end (i32.add (local.get $values) (i32.shl (i32.and (local.get $count) (i32.const -4)) (i32.const 2))))
+    (block $fours
+      (loop $four
+        (br_if $fours (i32.ge_u (local.get $values) (local.get $end)))
+        (local.set $key (f32x4.add (v128.load (local.get $values)) (v128.const f32x4 0 0 0 0))) ;; + 0 turns −0 into +0
+        (local.set $key (v128.xor (local.get $key)
+          (v128.or (i32x4.shr_s (local.get $key) (i32.const 31)) (v128.const i32x4 0x80000000 0x80000000 0x80000000 0x80000000))))
+        (local.set $low (i32x4.min_u (local.get $low) (local.get $key)))
+        (local.set $high (i32x4.max_u (local.get $high) (local.get $key)))
+        (v128.store (local.get $values) (local.get $key))
+        (local.set $values (i32.add (local.get $values) (i32.const 16)))
+        (br $four)))
+    (local.set $end (i32.add (local.get $values) (i32.shl (i32.and (local.get $count) (i32.const 3)) (i32.const 2))))
+    (block $ones
+      (loop $next
+        (br_if $ones (i32.ge_u (local.get $values) (local.get $end)))
+        (local.set $one (i32.reinterpret_f32 (f32.add (f32.load (local.get $values)) (f32.const 0))))
+        (local.set $one (i32.xor (local.get $one) (i32.or (i32.shr_s (local.get $one) (i32.const 31)) (i32.const 0x80000000))))
+        (local.set $low (i32x4.min_u (local.get $low) (i32x4.splat (local.get $one))))
+        (local.set $high (i32x4.max_u (local.get $high) (i32x4.splat (local.get $one))))
+        (i32.store (local.get $values) (local.get $one))
+        (local.set $values (i32.add (local.get $values) (i32.const 4)))
+        (br $next)))
+    (local.set $low (i32x4.min_u (local.get $low) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $low) (local.get $low))))
+    (local.set $low (i32x4.min_u (local.get $low) (i8x16.shuffle 4 5 6 7 0 1 2 3 12 13 14 15 8 9 10 11 (local.get $low) (local.get $low))))
+    (local.set $high (i32x4.max_u (local.get $high) (i8x16.shuffle 8 9 10 11 12 13 14 15 0 1 2 3 4 5 6 7 (local.get $high) (local.get $high))))
+    (local.set $high (i32x4.max_u (local.get $high) (i8x16.shuffle 4 5 6 7 0 1 2 3 12 13 14 15 8 9 10 11 (local.get $high) (local.get $high))))
+    (i32.store (local.get $out) (i32x4.extract_lane 0 (local.get $high)))
+    (i32x4.extract_lane 0 (local.get $low)))
+
+  ;; Tallies (in bytes of entries) become the addresses at which each digit's entries begin.
+  (func $starts (param $table i32) (param $mask i32) (param $at i32)
+    (local $tally i32) (local $end i32)
+    (local.set $end (i32.add (local.get $table) (i32.shl (local.get $mask) (i32.const 2))))
+    (loop $next
+      (local.set $tally (i32.load (local.get $table)))
+      (i32.store (local.get $table) (local.get $at))
+      (local.set $at (i32.add (local.get $at) (local.get $tally)))
+      (local.set $table (i32.add (local.get $table) (i32.const 4)))
+      (br_if $next (i32.le_u (local.get $table) (local.get $end)))))
+
+  ;; Ranks are positions, since the other side's ranks sum to 0; a value equal to the one before joins its run, whose mean rank rises by
+  ;; a half for all of it.
   (func (export "correlation") (param $sorted i32) (param $count i32) (param $centred i32) (param $squares f64) (result f64)
-    (local $from i32) (local $to i32) (local $key i32) (local $run f64) (local $sum f64) (local $product f64) (local $tied f64) (local $mean f64) (local $n f64)
+    (local $at i32) (local $end i32) (local $e i64) (local $key i64) (local $before i64)
+    (local $c f64) (local $position f64) (local $run f64) (local $sum f64) (local $product f64) (local $tied f64) (local $n f64)
     (local.set $n (f64.convert_i32_u (local.get $count)))
-    (local.set $mean (f64.mul (f64.add (local.get $n) (f64.const 1)) (f64.const 0.5)))
+    (local.set $before (i64.const -1))
+    (local.set $at (local.get $sorted))
+    (local.set $end (i32.add (local.get $sorted) (i32.shl (local.get $count) (i32.const 3))))
     (block $done
       (loop $next
-        (br_if $done (i32.ge_u (local.get $from) (local.get $count)))
-        (local.set $key (i32.load offset=4 (i32.add (local.get $sorted) (i32.shl (local.get $from) (i32.const 3)))))
-        (local.set $sum (f64.const 0))
-        (local.set $to (local.get $from))
-        (block $ran
-          (loop $same
-            (local.set $sum (f64.add (local.get $sum) (f64.load (i32.add (local.get $centred)
-              (i32.shl (i32.load (i32.add (local.get $sorted) (i32.shl (local.get $to) (i32.const 3)))) (i32.const 3))))))
-            (local.set $to (i32.add (local.get $to) (i32.const 1)))
-            (br_if $ran (i32.ge_u (local.get $to) (local.get $count)))
-            (br_if $same (i32.eq (local.get $key) (i32.load offset=4 (i32.add (local.get $sorted) (i32.shl (local.get $to) (i32.const 3))))))))
-        (local.set $product (f64.add (local.get $product) (f64.mul
-          (f64.sub (f64.mul (f64.convert_i32_u (i32.add (i32.add (local.get $from) (local.get $to)) (i32.const 1))) (f64.const 0.5)) (local.get $mean))
-          (local.get $sum))))
-        (local.set $run (f64.convert_i32_u (i32.sub (local.get $to) (local.get $from))))
-        (local.set $tied (f64.add (local.get $tied) (f64.mul (local.get $run) (f64.sub (f64.mul (local.get $run) (local.get $run)) (f64.const 1)))))
-        (local.set $from (local.get $to))
+        (br_if $done (i32.ge_u (local.get $at) (local.get $end)))
+        (local.set $e (i64.load (local.get $at)))
+        (local.set $key (i64.shr_u (local.get $e) (i64.const 32)))
+        (local.set $c (f64.load (i32.add (local.get $centred) (i32.shl (i32.wrap_i64 (local.get $e)) (i32.const 3)))))
+        (if (i64.ne (local.get $key) (local.get $before))
+          (then
+            (local.set $product (f64.add (local.get $product) (f64.mul (local.get $position) (local.get $c))))
+            (local.set $sum (local.get $c))
+            (local.set $run (f64.const 1))
+            (local.set $before (local.get $key)))
+          (else
+            (local.set $product (f64.add (local.get $product) (f64.add
+              (f64.mul (f64.const 0.5) (local.get $sum))
+              (f64.mul (local.get $c) (f64.sub (local.get $position) (f64.mul (f64.const 0.5) (local.get $run)))))))
+            (local.set $tied (f64.add (local.get $tied)
+              (f64.mul (f64.const 3) (f64.mul (local.get $run) (f64.add (local.get $run) (f64.const 1))))))
+            (local.set $sum (f64.add (local.get $sum) (local.get $c)))
+            (local.set $run (f64.add (local.get $run) (f64.const 1)))))
+        (local.set $position (f64.add (local.get $position) (f64.const 1)))
+        (local.set $at (i32.add (local.get $at) (i32.const 8)))
         (br $next)))
-    (local.set $run (f64.div (f64.sub (f64.mul (local.get $n) (f64.sub (f64.mul (local.get $n) (local.get $n)) (f64.const 1))) (local.get $tied)) (f64.const 12)))
-    (if (f64.le (f64.mul (local.get $run) (local.get $squares)) (f64.const 0)) (then (return (f64.const 0))))
-    (f64.div (local.get $product) (f64.sqrt (f64.mul (local.get $run) (local.get $squares)))))
+    (local.set $n (f64.div (f64.sub (f64.mul (local.get $n) (f64.sub (f64.mul (local.get $n) (local.get $n)) (f64.const 1))) (local.get $tied)) (f64.const 12)))
+    (if (f64.le (f64.mul (local.get $n) (local.get $squares)) (f64.const 0)) (then (return (f64.const 0))))
+    (f64.div (local.get $product) (f64.sqrt (f64.mul (local.get $n) (local.get $squares)))))
 )

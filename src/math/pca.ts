@@ -1,5 +1,5 @@
 import { createRandom } from './random.ts'
-import { gramOf, type UnitRows } from './row-matrix.ts'
+import { gramOf, type PackedRows, UNIT } from './packed-rows.ts'
 
 /** The first two principal components of rows: coordinates of each row, shares of the variance, and a way to place other vectors. */
 export interface PrincipalPlane {
@@ -15,7 +15,7 @@ const MAX_ITERATIONS = 300
  * By power iteration on the centred products of rows, N × N, which is small where the width is large. Signs are fixed (the coordinate
  * furthest from 0 is positive), so the same rows give the same picture.
  */
-export function principalPlane(points: UnitRows): PrincipalPlane {
+export function principalPlane(points: PackedRows): PrincipalPlane {
   const { rows: n, width } = points
   const centred = centredGram(points)
   let total = 0
@@ -52,9 +52,9 @@ export function principalPlane(points: UnitRows): PrincipalPlane {
 }
 
 /** Products of rows less their mean: G − row means − column means + mean. */
-function centredGram(points: UnitRows): Float64Array {
+function centredGram(points: PackedRows): Float64Array {
   const n = points.rows
-  const gram = Float64Array.from(gramOf(points))
+  const gram = Float64Array.from(gramOf(points), product => product / UNIT ** 2)
   const means = new Float64Array(n)
   for (let r = 0; r < n; r++) for (let c = 0; c < n; c++) means[r]! += gram[r * n + c]! / n
   const mean = means.reduce((a, b) => a + b, 0) / n

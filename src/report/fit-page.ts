@@ -35,7 +35,7 @@ export function fitPage(summary: FitSummary, figures: FitFigures): string {
       ),
       section(
         'What it sees',
-        'Requests of one domain prefer the same experts, they do so at prefill as at decode, and that places them together in the space of signatures.',
+        'Expert locality needs three things: requests of a kind prefer the same experts, prefill shows it before decode begins, and signatures lie together accordingly.',
         grid(planeFigure(summary, figures), activationFigure(summary, figures), heatFigure(summary, figures)),
       ),
       section(

@@ -7,6 +7,7 @@ import { heatMap } from './heat-map.ts'
 import { legend, type LegendEntry } from './legend.ts'
 import type { Markup } from './markup.ts'
 import { fixed, many, percent, whole } from './numbers.ts'
+import { extent } from './scale.ts'
 import { MOST_NUMBERED, scatterPlot, thinned, type OverlayMarker, type ScatterPoint } from './scatter-plot.ts'
 
 /** More points than this hide each other and only make the page heavy. */
@@ -124,13 +125,12 @@ export function heatFigure(summary: FitSummary, { heat }: FitFigures): Markup {
 }
 
 function range(values: readonly number[]): string {
-  if (values.length === 0) return '0'
-  const [low, high] = [Math.min(...values), Math.max(...values)]
+  const { low, high } = extent(values) ?? { low: 0, high: 0 }
   return low === high ? whole(low) : `${whole(low)} to ${whole(high)}`
 }
 
 export function activationFigure(summary: FitSummary, { activation }: FitFigures): Markup {
-  const title = 'Prefill activation predicts decode activation'
+  const title = 'Prefill against decode activation'
   const points = (activation?.points ?? []).map(({ x, y }): ScatterPoint => ({ x, y, group: 0 }))
   const shown = thinned(points, MOST_POINTS)
   const finding =

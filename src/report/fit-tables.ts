@@ -1,6 +1,7 @@
 import type { FitSummary, PlacementSummary } from '../fit/summary.ts'
 import { bar, sparkline, table } from './table.ts'
-import { count, printable, type Terminal } from './terminal.ts'
+import { fixed, whole } from './numbers.ts'
+import { printable, type Terminal } from './terminal.ts'
 
 type Clustered = Pick<FitSummary, 'clusters' | 'workers' | 'balance' | 'meanSimilarity' | 'vanillaSizes' | 'bestSimilarity'>
 
@@ -12,7 +13,7 @@ export function fitTables(summary: FitSummary, terminal: Terminal): string {
     .map(printable)
     .join(' · ')
   return [
-    `${terminal.bold(what)}  ${count(source.requests)} requests × ${source.layers} layers × ${source.experts} experts, top-${source.topK}`,
+    `${terminal.bold(what)}  ${whole(source.requests)} requests × ${source.layers} layers × ${source.experts} experts, top-${source.topK}`,
     terminal.dim(`trace ${printable(source.file)}, sha256 ${source.sha256.slice(0, 12)}, seed ${summary.seed}, eldr ${source.version}`),
     ...(summary.transforms.length > 0 ? ['', transformTable(summary, terminal)] : []),
     ...(summary.curves.length > 0 ? ['', curveTable(summary, terminal)] : []),
@@ -30,8 +31,8 @@ function transformTable({ transforms, chosen, source }: FitSummary, terminal: Te
     name,
     rho.toFixed(3),
     bar(rho / Math.max(best, 1e-9), 20),
-    count(pairs),
-    ...(partial ? [count(requests)] : []),
+    whole(pairs),
+    ...(partial ? [whole(requests)] : []),
     name === chosen ? terminal.accent('chosen') : servable ? '' : terminal.dim('study only'),
   ])
   const columns = [
@@ -71,7 +72,7 @@ export function clusterTable(summary: Clustered, domains: readonly string[], ter
   const named = summary.clusters.some(cluster => cluster.domains.length > 0)
   const rows = summary.clusters.map(({ size, meanSimilarity, domains: of }, worker) => [
     `${worker}`,
-    count(size),
+    whole(size),
     meanSimilarity.toFixed(3),
     ...(named ? of.map(requests => (requests === 0 ? '·' : `${requests}`)) : []),
   ])
@@ -88,7 +89,7 @@ export function clusterTable(summary: Clustered, domains: readonly string[], ter
 }
 
 export function placementTable({ ranks, batch, perCluster }: PlacementSummary, terminal: Terminal): string {
-  const percent = (value: number, base: number) => (base > 0 ? `${(100 * (value / base - 1)).toFixed(1)} %` : '–')
+  const percent = (value: number, base: number) => (base > 0 ? `${fixed(100 * (value / base - 1), 1)} %` : '–')
   const rows = perCluster.map(({ linear, global, own, ideal }, cluster) => [
     `${cluster}`,
     linear.toFixed(2),
@@ -98,7 +99,7 @@ export function placementTable({ ranks, batch, perCluster }: PlacementSummary, t
     percent(own, linear),
     percent(own, global),
   ])
-  const columns = ['cluster', 'linear', 'global', 'own', 'mean rank', 'own/linear', 'own/global'].map(title => ({
+  const columns = ['cluster', 'linear', 'global', 'own', 'ideal', 'own/linear', 'own/global'].map(title => ({
     title,
     align: 'right' as const,
   }))

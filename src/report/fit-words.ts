@@ -1,6 +1,7 @@
 /** The result of a fit in words, and the words that several figures share. Whatever is said here follows from the summary alone. */
 import type { FitSummary, TransformQuality } from '../fit/summary.ts'
 import { clipped, fixed, many, percent, whole } from './numbers.ts'
+import { extent } from './scale.ts'
 
 /** Names come from files: long ones are shortened where they are repeated. The page's facts give them in full (up to 200 characters). */
 export const shortName = (text: string): string => clipped(text, 48)
@@ -37,13 +38,21 @@ function signatureInWords(summary: FitSummary): string {
   return `The ${chosen} transform over ${kept} tells which requests will decode alike with ${rhoText(rho)}${gain}.`
 }
 
-/** Why this transform: the summary does not carry the choice's reason, so it is read off the numbers, and said when they do not show it. */
+/** Why this transform. */
 export function whyChosen(summary: FitSummary): string {
-  const { chosen, transforms, curves } = summary
+  const { chosen, transforms, curves, asked } = summary
   const own = transforms.find(({ name }) => name === chosen)
   if (own === undefined) return `${chosen} was taken without comparison: the trace has no decode data to measure transforms with.`
   if (!own.servable) return `${chosen} was asked for and is for study: no hand-off carries what it needs, so no gateway can use this fit.`
   const servable = transforms.filter(transform => transform.servable)
+  const best = servable.reduce((a, b) => (b.rho > a.rho ? b : a))
+  if (asked.transform !== 'auto') {
+    const other =
+      best.name === chosen
+        ? 'and is the best over all layers too'
+        : `; over all layers ${best.name} would have ${rhoText(best.rho)} against ${fixed(own.rho, 3)}`
+    return `${chosen} was asked for${best.name === chosen ? ' ' : ''}${other}.`
+  }
   const peaks = curves.map(({ transform, rho, peak }) => ({ transform, rho: rho[peak - 1] ?? -Infinity }))
   const ownPeak = peaks.find(({ transform }) => transform === chosen)?.rho
   const rivals = peaks.filter(({ transform }) => transform !== chosen)
@@ -51,15 +60,11 @@ export function whyChosen(summary: FitSummary): string {
     const second = rivals.reduce((best, rival) => (rival.rho > best.rho ? rival : best))
     return `Of the ${servable.length} transforms that a hand-off can carry, layers were searched for the best ${peaks.length}, and ${chosen} reaches the highest ρ (${second.transform}: ${fixed(second.rho, 3)}).${studyRemark(own, transforms)}`
   }
-  const best = servable.reduce((a, b) => (b.rho > a.rho ? b : a))
-  if (best.name === chosen || best.rho === own.rho) {
-    const others =
-      servable.length === 1
-        ? 'the only transform here that a hand-off can carry'
-        : `the best over all layers of the ${servable.length} transforms that a hand-off can carry`
-    return `${chosen} is ${others}.${studyRemark(own, transforms)}`
-  }
-  return `${chosen} was asked for; over all layers ${best.name} would have ${rhoText(best.rho)} against ${fixed(own.rho, 3)}.`
+  const others =
+    servable.length === 1
+      ? 'the only transform here that a hand-off can carry'
+      : `the best on the kept layers of the ${servable.length} transforms that a hand-off can carry`
+  return `${chosen} is ${others}.${studyRemark(own, transforms)}`
 }
 
 /** What serving gives up: nothing is hidden when a transform that cannot be served is better. */
@@ -79,8 +84,9 @@ function clustersInWords(summary: FitSummary): string {
 
 /** `62–63 requests`. */
 export function sizeRange(sizes: readonly number[]): string {
-  if (sizes.length === 0) return 'no requests'
-  const [low, high] = [Math.min(...sizes), Math.max(...sizes)]
+  const range = extent(sizes)
+  if (range === undefined) return 'no requests'
+  const { low, high } = range
   return low === high ? many(low, 'request') : `${whole(low)}–${whole(high)} requests`
 }
 

@@ -6,7 +6,8 @@ import type { Trace, TracePurpose } from '../trace/trace.ts'
 import type { Spread, TraceStats } from '../trace/trace-stats.ts'
 import { clusterTable, placementTable } from './fit-tables.ts'
 import { sparkline, table } from './table.ts'
-import { bytes, columnsOf, count, printable, type Terminal } from './terminal.ts'
+import { whole } from './numbers.ts'
+import { bytes, columnsOf, printable, type Terminal } from './terminal.ts'
 
 /** One file, for a person and for a machine. */
 export interface View {
@@ -47,7 +48,7 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
             ['model', `${printable(model)}, ${layers} MoE layers × ${experts} experts, top-${topK}`],
             [
               'requests',
-              `${count(requests)}${workload === undefined ? '' : `, workload ${printable(workload)}`}${split === undefined ? '' : `, ${printable(split)} split`}`,
+              `${whole(requests)}${workload === undefined ? '' : `, workload ${printable(workload)}`}${split === undefined ? '' : `, ${printable(split)} split`}`,
             ],
             ...(stats.domains.length > 0
               ? [['domains', domains.map((name, at) => `${printable(name)} ${stats.domains[at]}`).join(', ')] as const]
@@ -58,10 +59,10 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
             ...(stats.covered === undefined
               ? []
               : [['covered', `${(100 * stats.covered).toFixed(1)} % of the prompt tokens have known experts`] as const]),
-            ...(gateRows > 0 && gateRows < requests ? [['gate', `scores of the first ${count(gateRows)} requests only`] as const] : []),
+            ...(gateRows > 0 && gateRows < requests ? [['gate', `scores of the first ${whole(gateRows)} requests only`] as const] : []),
             ...(recentHalfLife === undefined ? [] : [['recent', `half-life ${recentHalfLife} tokens`] as const]),
             ...(stats.withoutCounts > 0
-              ? [['without', `${count(stats.withoutCounts)} requests have no counts and so no signature`] as const]
+              ? [['without', `${whole(stats.withoutCounts)} requests have no counts and so no signature`] as const]
               : []),
           ],
           terminal,
@@ -108,7 +109,7 @@ export function artifactView(artifact: Artifact, path: string, size: number, ten
             ['model', `${printable(about.model)}, ${about.layers} MoE layers × ${about.experts} experts, top-${about.topK}`],
             [
               'workers',
-              `${about.workers}, ${about.balance === 'exact' ? 'balanced' : 'plain'} clusters of ${count(calibration.requests)} calibration requests`,
+              `${about.workers}, ${about.balance === 'exact' ? 'balanced' : 'plain'} clusters of ${whole(calibration.requests)} calibration requests`,
             ],
             ['signature', signatureText(primary, about.layers)],
             ...(primary.curve ? [['ρ by layers', sparkline(primary.curve.rho)] as const] : []),
@@ -121,7 +122,7 @@ export function artifactView(artifact: Artifact, path: string, size: number, ten
             ['best match', about.bestSimilarity.filter(({ q }) => [0.01, 0.05, 0.5, 0.95].includes(q)).map(({ q, value }) => `p${100 * q} ${value.toFixed(3)}`).join(', ')], // prettier-ignore
             [
               'made from',
-              `${count(about.traceRequests)} requests, trace ${printable(about.traceSha256.slice(0, 12))}, seed ${about.seed}, ${about.restarts} restarts, eldr ${printable(about.version)}`,
+              `${whole(about.traceRequests)} requests, trace ${printable(about.traceSha256.slice(0, 12))}, seed ${about.seed}, ${about.restarts} restarts, eldr ${printable(about.version)}`,
             ],
           ],
           terminal,
@@ -181,7 +182,7 @@ function facts(rows: readonly (readonly [string, string])[], terminal: Terminal)
   return `${rows.map(([name, text]) => `  ${terminal.dim(name.padEnd(width))}  ${text}`).join('\n')}\n`
 }
 
-const spreadText = ({ min, median, max }: Spread) => (min === max ? count(min) : `${count(min)} to ${count(max)}, median ${count(median)}`)
+const spreadText = ({ min, median, max }: Spread) => (min === max ? whole(min) : `${whole(min)} to ${whole(max)}, median ${whole(median)}`)
 
 const tensorsJson = (tensors: readonly TensorInfo[]) => tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape }))
 

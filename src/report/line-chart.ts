@@ -157,9 +157,11 @@ function band({ points, group }: Series, { x, y }: Cartesian): Markup | undefine
   return element('path', { class: 'band', fill: groupColour(group), d: `M${corners.join('L')}z` })
 }
 
+/** On a dense line marks would hide it: they are there for their tooltips only. */
 function mark({ group, label, points }: Series, point: LinePoint, { x, y }: Cartesian): Markup {
-  const d = markerPath(groupShape(group), x.at(point.x), y.at(point.y), points.length > 40 ? 1.4 : 2.4)
-  return element('path', { class: 'mark', fill: groupColour(group), d }, tooltip(point.tooltip ?? label))
+  const dense = points.length > 40
+  const d = markerPath(groupShape(group), x.at(point.x), y.at(point.y), 2.4)
+  return element('path', { class: dense ? 'unseen' : 'mark', fill: groupColour(group), d }, tooltip(point.tooltip ?? label))
 }
 
 function star({ starred, star, label, group }: Drawn, { box, x, y }: Cartesian): Markup | undefined {

@@ -1,5 +1,6 @@
 import type { StageWatcher } from '../fit/stages.ts'
-import { duration, type Terminal } from './terminal.ts'
+import { duration } from './numbers.ts'
+import { type Terminal } from './terminal.ts'
 
 /**
  * Shows a long job on stderr: on a terminal one line that is overwritten, elsewhere one line a stage when it ends. Silent when told so.

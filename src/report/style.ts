@@ -70,6 +70,7 @@ footer{margin-top:3rem;padding-bottom:3rem;font-size:.85rem;color:var(--muted)}
 .line{fill:none;stroke-width:2;stroke-linejoin:round}
 .line.dashed{stroke-dasharray:6 4}
 .chart .mark{stroke:var(--surface);stroke-width:.6}
+.chart .unseen{fill-opacity:0}
 .chart .band{fill-opacity:.18}
 .hollow{fill-opacity:.14;stroke-width:1.2;stroke-dasharray:3 2}
 .chart .whisker{fill:none;stroke:var(--ink);stroke-width:1.4}

@@ -39,25 +39,17 @@ export function columnsOf(text: string): number {
   return columns
 }
 
-/** What comes from a file must not move the cursor or change colours. */
+/** What comes from a file must not move the cursor, change colours or turn the text round. */
 export function printable(text: string): string {
-  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '�')
+  return text.replace(/\p{Cc}|\p{Cs}|[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, '�')
 }
 
 const CODE = new RegExp(`${String.fromCharCode(27)}\\[[0-9;]*m`, 'g')
 const withoutCodes = (text: string) => text.replace(CODE, '')
-
-export const count = (value: number): string => value.toLocaleString('en-US')
 
 /** 12345678 → 12.3 MB */
 export function bytes(value: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB']
   const unit = Math.min(units.length - 1, value < 1 ? 0 : Math.floor(Math.log10(value) / 3))
   return `${unit === 0 ? value : (value / 1000 ** unit).toFixed(1)} ${units[unit]}`
-}
-
-/** Milliseconds as a person reads them. */
-export function duration(ms: number): string {
-  return ms < 1 ? `${ms.toFixed(2)} ms` : ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(2)} s`
 }

@@ -12,6 +12,9 @@ export interface PairSpace {
   setTarget(fill: FillLayer): void
   /** Takes the vectors whose quality is asked for. */
   load(fill: FillLayer): void
+  /** A copy of what `load` computed, for `restore`: cheaper than to load again. */
+  save(): SavedLayers
+  restore(saved: SavedLayers): void
   /** ρ of the loaded vectors over these layers. */
   rho(layers: readonly number[]): number
   /** ρ with one more layer than `rho` or `keep` had last: what greedy selection asks. */
@@ -19,6 +22,12 @@ export interface PairSpace {
   /** Adds a layer for good. */
   keep(layer: number): void
   clear(): void
+}
+
+/** Products of the pairs and squared norms, layer by layer. */
+export interface SavedLayers {
+  readonly dots: Float32Array
+  readonly squares: Float64Array
 }
 
 /** Writes one layer's vectors: rows of `experts` values, `stride` words apart. */
@@ -94,6 +103,12 @@ export function createPairSpace(shape: PairSpaceShape, pairs: Pairs): PairSpace 
       clear()
     },
     load,
+    save: () => ({ dots: dots.view.slice(), squares: squares.slice() }),
+    restore(saved) {
+      dots.view.set(saved.dots)
+      squares.set(saved.squares)
+      clear()
+    },
     rho(subset) {
       clear()
       for (const layer of subset) keep(layer)

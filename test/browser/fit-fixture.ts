@@ -58,6 +58,7 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
       { name: 'gate-logit', rho: 0.66, pairs: 19_000, requests: Math.ceil(requests / 2), servable: false },
     ],
     chosen: 'count-idf',
+    asked: { transform: 'auto', layers: 'auto' },
     curves: [
       { transform: 'count-idf', order, rho: curve(0.742), peak },
       { transform: 'count', order, rho: curve(0.73), peak },

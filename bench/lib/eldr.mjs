@@ -1,0 +1,80 @@
+// The product's side, all of it: the command line and the few functions of dist/ that the benchmarks call. When those change, only this
+// file does.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { median, runProcess } from './measure.mjs'
+
+/** Stages that both sides have. `ours`: a name in the fit's summary; `theirs`: the names in fit_numpy.py that do the same work. */
+export const STAGES = [
+  { ours: 'read the trace', theirs: ['read'] },
+  { ours: 'ρ by transform', theirs: ['pattern', 'transforms'] },
+  { ours: 'layer selection', theirs: ['layers'] },
+  { ours: 'clusters', theirs: ['signatures', 'clusters', 'vanilla'] },
+  { ours: 'write', theirs: ['write'] },
+]
+
+/** Milliseconds of the named stages together, the median over the runs of `medianRun`; undefined when a stage is not there. */
+export function stageMs(measured, names) {
+  if (measured === undefined) return undefined
+  const sums = measured.runs.map(({ result }) => {
+    const found = names.map(name => result.stages.find(stage => stage.name === name)?.ms ?? NaN)
+    return found.reduce((sum, ms) => sum + ms, 0)
+  })
+  const middle = median(sums)
+  return Number.isNaN(middle) ? undefined : middle
+}
+
+/** What a process spends outside its stages: start, imports, output. */
+export function restMs(measured) {
+  return measured && median(measured.runs.map(({ wallMs, result }) => wallMs - result.stages.reduce((sum, { ms }) => sum + ms, 0)))
+}
+
+/** @param dist the built product, dist/ of any checkout */
+export async function loadEldr(dist) {
+  const main = join(dist, 'cli', 'main.js')
+  if (!existsSync(main)) throw new Error(`${main} is missing: run \`npm run build\` in the repository first`)
+  const load = file => import(pathToFileURL(join(dist, file)).href)
+  const [{ assignBalanced }, { rowMatrixOf }, { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES }, { centredRanksOf }] =
+    await Promise.all(['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js', 'math/ranks.js'].map(load))
+
+  async function command(...args) {
+    const { stdout, ...run } = await runProcess(process.execPath, [main, ...args.map(String), '--json', '--quiet'])
+    return { ...run, result: JSON.parse(stdout) }
+  }
+
+  return {
+    /** `eldr fit` as a user runs it: {wallMs, peakBytes, result}, the result being the summary that `--json` prints. */
+    fit: (trace, { workers, pairs, seed, out }) =>
+      command('fit', trace, '--workers', workers, '--pairs', pairs, '--seed', seed, '--out', out),
+
+    /** `eldr refit`: clusters for another number of workers, from the artifact of a fit. */
+    refit: (artifact, { workers, out }) => command('refit', artifact, '--workers', workers, '--out', out),
+
+    /** Cluster of each point. costs: [points × clusters] float64. */
+    assign(costs, points, clusters) {
+      return assignBalanced({ costs, points, sinks: clusters, capacity: Math.ceil(points / clusters) })
+    },
+
+    /** Function (x, out) that scores x against the rows, with the kernel that this engine gets. */
+    scorer(rows, width) {
+      const matrix = rowMatrixOf(rows, width)
+      return (x, out) => matrix.similarities(x, out)
+    },
+
+    /** {ranks(), rho()} of float32 values: ranks as rankdata gives them less their mean, and Spearman's ρ against fixed ranks. */
+    ranker(values) {
+      const n = values.length
+      const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
+      const { f32, f64, u32 } = layOut(kernel)
+      const [input, ranks, a, b, counters] = [f32(n), f64(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
+      const sort = () => kernel.sort(input.at, n, a.at, b.at, counters.at)
+      input.view.set(values)
+      const squares = centredRanksOf(kernel, sort(), ranks.view)
+      return {
+        ranks: () => centredRanksOf(kernel, sort(), ranks.view),
+        rho: () => kernel.correlation(sort(), n, ranks.at, squares),
+      }
+    },
+  }
+}
