@@ -35,8 +35,9 @@ export async function loadEldr(dist) {
   const main = join(dist, 'cli', 'main.js')
   if (!existsSync(main)) throw new Error(`${main} is missing: run \`npm run build\` in the repository first`)
   const load = file => import(pathToFileURL(join(dist, file)).href)
-  const [{ assignBalanced }, { rowMatrixOf }, { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES }, { centredRanksOf }] =
-    await Promise.all(['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js', 'math/ranks.js'].map(load))
+  const [{ assignBalanced }, { rowMatrixOf }, { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES }] = await Promise.all(
+    ['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js'].map(load),
+  )
 
   async function command(...args) {
     const { stdout, ...run } = await runProcess(process.execPath, [main, ...args.map(String), '--json', '--quiet'])
@@ -68,11 +69,13 @@ export async function loadEldr(dist) {
       const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
       const { f32, f64, u32 } = layOut(kernel)
       const [input, ranks, a, b, counters] = [f32(n), f64(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
-      const sort = () => kernel.sort(input.at, n, a.at, b.at, counters.at)
-      input.view.set(values)
-      const squares = centredRanksOf(kernel, sort(), ranks.view)
+      const sort = () => {
+        input.view.set(values) // the sort uses them up
+        return kernel.sort(input.at, n, a.at, b.at, counters.at)
+      }
+      const squares = kernel.centredRanks(sort(), n, ranks.at)
       return {
-        ranks: () => centredRanksOf(kernel, sort(), ranks.view),
+        ranks: () => kernel.centredRanks(sort(), n, ranks.at),
         rho: () => kernel.correlation(sort(), n, ranks.at, squares),
       }
     },

@@ -97,6 +97,19 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
       return a
     },
 
+    centredRanks(sorted, count, out) {
+      const key = (p: number) => u32[sorted / 4 + 2 * p + 1]
+      let squares = 0
+      for (let from = 0, to = 0; from < count; from = to) {
+        do to++
+        while (to < count && key(to) === key(from))
+        const rank = 0.5 * (from + 1 + to) - 0.5 * (count + 1)
+        squares += (to - from) * (rank * rank)
+        for (let p = from; p < to; p++) f64[out / 8 + u32[sorted / 4 + 2 * p]!] = rank
+      }
+      return squares
+    },
+
     /**
      * Ranks are positions, since the other side's ranks sum to 0. Tied values share the mean of their ranks, which rises by a half for
      * all of a run when it gets one longer; t of them take (t³ − t)/12 from the sum of squares.

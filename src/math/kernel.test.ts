@@ -25,7 +25,7 @@ describe('the SIMD kernel', () => {
         fc.integer({ min: 1, max: 5 }),
         fc.infiniteStream(fc.float({ min: -4, max: 4, noNaN: true })),
         (rows, eights, stream) => {
-          const words = 8 * eights
+          const words = 16 * eights
           const values = Float32Array.from({ length: (rows + 1) * words }, () => stream.next().value as number)
           const results = both(bytesFor(4 * rows * words, 4 * words, 4 * rows)).map(kernel => {
             const { f32 } = layOut(kernel)
@@ -48,7 +48,7 @@ describe('the SIMD kernel', () => {
         fc.integer({ min: 1, max: 3 }),
         fc.infiniteStream(fc.integer({ min: -4096, max: 4096 })),
         (rows, sixteens, stream) => {
-          const words = 16 * sixteens
+          const words = 32 * sixteens
           const values = Int16Array.from({ length: (rows + 1) * words }, () => stream.next().value as number)
           const expected = Array.from({ length: rows }, (_, r) => {
             let sum = 0
@@ -71,19 +71,19 @@ describe('the SIMD kernel', () => {
   it('gives the products and cosines of pairs that the plain loops give, to the bit', () => {
     fc.assert(
       fc.property(
-        floats(5 * 8),
+        floats(5 * 16),
         floats(7),
         fc.array(fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 4 })), { minLength: 7, maxLength: 7 }),
         (values, sums, pairs) => {
-          const results = both(bytesFor(160, 28, 28, 28, 56, 40, 28)).map(kernel => {
+          const results = both(bytesFor(320, 28, 28, 28, 56, 40, 28)).map(kernel => {
             const { f32, f64, u32 } = layOut(kernel)
-            const [rows, i, j, out, sum, inverse, cosines] = [f32(40), u32(7), u32(7), f32(7), f64(7), f64(5), f32(7)]
+            const [rows, i, j, out, sum, inverse, cosines] = [f32(80), u32(7), u32(7), f32(7), f64(7), f64(5), f32(7)]
             rows.view.set(values)
             i.view.set(pairs.map(([a]) => a))
             j.view.set(pairs.map(([, b]) => b))
             sum.view.set(sums)
             inverse.view.set(values.slice(0, 5))
-            kernel.pairDots(rows.at, 32, i.at, j.at, 7, out.at)
+            kernel.pairDots(rows.at, 64, i.at, j.at, 7, out.at)
             kernel.cosines(sum.at, out.at, inverse.at, i.at, j.at, 7, cosines.at)
             return [bits(out.view), bits(cosines.view)]
           })
@@ -109,7 +109,9 @@ describe('the SIMD kernel', () => {
           values.view.set(entries.map(([x]) => x))
           ranks.view.set(entries.map(([, y]) => y))
           const sorted = kernel.sort(values.at, n, a.at, b.at, counters.at)
-          return [Array.from(new Uint32Array(kernel.buffer, sorted, 2 * n)), kernel.correlation(sorted, n, ranks.at, 3)]
+          const rho = kernel.correlation(sorted, n, ranks.at, 3)
+          const squares = kernel.centredRanks(sorted, n, ranks.at)
+          return [Array.from(new Uint32Array(kernel.buffer, sorted, 2 * n)), rho, squares, Array.from(ranks.view)]
         })
         expect(results[0]).toEqual(results[1])
       }),

@@ -2,8 +2,8 @@ import { KERNEL_BASE64 } from './kernel-bytes.ts'
 import { plainKernel } from './kernel-plain.ts'
 
 /**
- * The numeric inner loops, on one block of memory that the caller lays out. Pointers are byte offsets into it. Rows of floats have a
- * stride of whole 32-byte steps, and what lies between a row's end and its stride is zero.
+ * The numeric inner loops, on one block of memory that the caller lays out. Pointers are byte offsets into it. Rows of numbers have a
+ * stride of whole 64-byte steps, and what lies between a row's end and its stride is zero.
  */
 export interface Kernel {
   readonly buffer: ArrayBuffer
@@ -17,7 +17,9 @@ export interface Kernel {
   cosines(sums: number, dots: number, inverse: number, i: number, j: number, count: number, out: number): void
   /** Sorts finite float32 values, which it uses up: 8-byte entries (position, then key) in rising order, at `a` or `b`, whichever is returned. */
   sort(values: number, count: number, a: number, b: number, counters: number): number
-  /** Spearman's ρ of what `sort` sorted with ranks less their mean (float64, so they sum to 0) whose sum of squares is given; 0 when either side is constant. */
+  /** Ranks of what `sort` sorted, ties averaged, less their mean (float64, by position). Returns the sum of their squares. */
+  centredRanks(sorted: number, count: number, out: number): number
+  /** Spearman's ρ of what `sort` sorted with what `centredRanks` made of the other side, given its sum of squares; 0 when either side is constant. */
   correlation(sorted: number, count: number, centredRanks: number, squares: number): number
 }
 
@@ -46,7 +48,7 @@ export function kernelKind(): 'simd' | 'plain' {
 export function createKernel(bytes: number, kind = kernelKind()): Kernel {
   if (bytes > MAX_KERNEL_BYTES) throw new RangeError(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
   const module = simdModule()
-  if (kind === 'plain' || module === null) return plainKernel(new ArrayBuffer(Math.ceil(bytes / 32) * 32))
+  if (kind === 'plain' || module === null) return plainKernel(new ArrayBuffer(Math.ceil(bytes / 64) * 64))
   const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<Kernel, 'buffer'> & {
     memory: WebAssembly.Memory
   }
@@ -65,7 +67,7 @@ export function layOut(kernel: Kernel): {
   let next = 0
   const take = (bytes: number) => {
     const at = next
-    next += Math.ceil(bytes / 32) * 32
+    next += Math.ceil(bytes / 64) * 64
     return at
   }
   return {
@@ -85,5 +87,5 @@ export interface Piece<View> {
 
 /** Memory for pieces of these sizes in bytes, each rounded up as `layOut` does. */
 export function bytesFor(...sizes: number[]): number {
-  return sizes.reduce((sum, bytes) => sum + Math.ceil(bytes / 32) * 32, 0)
+  return sizes.reduce((sum, bytes) => sum + Math.ceil(bytes / 64) * 64, 0)
 }

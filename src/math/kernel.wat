@@ -1,6 +1,6 @@
 ;; The numeric inner loops of ELDR, in WebAssembly with SIMD. `npm run kernel` compiles this file into kernel-bytes.ts, and a test
 ;; fails when the two differ. kernel-plain.ts is the same in JavaScript, to the bit: there it says what each function does.
-;; Pointers are byte offsets into the instance's own memory. Row strides are multiples of 32 bytes; what lies between a row's end and
+;; Pointers are byte offsets into the instance's own memory. Row strides are multiples of 64 bytes; what lies between a row's end and
 ;; its stride is zero, so that no loop needs a tail.
 (module
   (memory (export "memory") 1)
@@ -28,9 +28,10 @@
         (br $next)))
     (call $sum (f32x4.add (local.get $acc0) (local.get $acc1))))
 
-  ;; Four rows at a time: each load of x serves four rows, and eight sums run side by side.
+  ;; Four rows at a time: each load of x serves four rows, and eight sums run side by side. Two steps a turn: strides are whole 64 bytes.
   (func (export "dots") (param $rows i32) (param $count i32) (param $stride i32) (param $x i32) (param $out i32)
     (local $r1 i32) (local $r2 i32) (local $r3 i32) (local $at i32) (local $x0 v128) (local $x1 v128)
+    (local $xp i32) (local $p0 i32) (local $p1 i32) (local $p2 i32) (local $p3 i32)
     (local $a0 v128) (local $a1 v128) (local $b0 v128) (local $b1 v128) (local $c0 v128) (local $c1 v128) (local $d0 v128) (local $d1 v128)
     (block $few
       (loop $four
@@ -46,17 +47,30 @@
         (block $rowEnd
           (loop $next
             (br_if $rowEnd (i32.ge_u (local.get $at) (local.get $stride)))
-            (local.set $x0 (v128.load (i32.add (local.get $x) (local.get $at))))
-            (local.set $x1 (v128.load offset=16 (i32.add (local.get $x) (local.get $at))))
-            (local.set $a0 (f32x4.add (local.get $a0) (f32x4.mul (v128.load (i32.add (local.get $rows) (local.get $at))) (local.get $x0))))
-            (local.set $a1 (f32x4.add (local.get $a1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $rows) (local.get $at))) (local.get $x1))))
-            (local.set $b0 (f32x4.add (local.get $b0) (f32x4.mul (v128.load (i32.add (local.get $r1) (local.get $at))) (local.get $x0))))
-            (local.set $b1 (f32x4.add (local.get $b1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $r1) (local.get $at))) (local.get $x1))))
-            (local.set $c0 (f32x4.add (local.get $c0) (f32x4.mul (v128.load (i32.add (local.get $r2) (local.get $at))) (local.get $x0))))
-            (local.set $c1 (f32x4.add (local.get $c1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $r2) (local.get $at))) (local.get $x1))))
-            (local.set $d0 (f32x4.add (local.get $d0) (f32x4.mul (v128.load (i32.add (local.get $r3) (local.get $at))) (local.get $x0))))
-            (local.set $d1 (f32x4.add (local.get $d1) (f32x4.mul (v128.load offset=16 (i32.add (local.get $r3) (local.get $at))) (local.get $x1))))
-            (local.set $at (i32.add (local.get $at) (i32.const 32)))
+            (local.set $xp (i32.add (local.get $x) (local.get $at)))
+            (local.set $p0 (i32.add (local.get $rows) (local.get $at))) (local.set $p1 (i32.add (local.get $r1) (local.get $at)))
+            (local.set $p2 (i32.add (local.get $r2) (local.get $at))) (local.set $p3 (i32.add (local.get $r3) (local.get $at)))
+            (local.set $x0 (v128.load (local.get $xp)))
+            (local.set $x1 (v128.load offset=16 (local.get $xp)))
+            (local.set $a0 (f32x4.add (local.get $a0) (f32x4.mul (v128.load (local.get $p0)) (local.get $x0))))
+            (local.set $a1 (f32x4.add (local.get $a1) (f32x4.mul (v128.load offset=16 (local.get $p0)) (local.get $x1))))
+            (local.set $b0 (f32x4.add (local.get $b0) (f32x4.mul (v128.load (local.get $p1)) (local.get $x0))))
+            (local.set $b1 (f32x4.add (local.get $b1) (f32x4.mul (v128.load offset=16 (local.get $p1)) (local.get $x1))))
+            (local.set $c0 (f32x4.add (local.get $c0) (f32x4.mul (v128.load (local.get $p2)) (local.get $x0))))
+            (local.set $c1 (f32x4.add (local.get $c1) (f32x4.mul (v128.load offset=16 (local.get $p2)) (local.get $x1))))
+            (local.set $d0 (f32x4.add (local.get $d0) (f32x4.mul (v128.load (local.get $p3)) (local.get $x0))))
+            (local.set $d1 (f32x4.add (local.get $d1) (f32x4.mul (v128.load offset=16 (local.get $p3)) (local.get $x1))))
+            (local.set $x0 (v128.load offset=32 (local.get $xp)))
+            (local.set $x1 (v128.load offset=48 (local.get $xp)))
+            (local.set $a0 (f32x4.add (local.get $a0) (f32x4.mul (v128.load offset=32 (local.get $p0)) (local.get $x0))))
+            (local.set $a1 (f32x4.add (local.get $a1) (f32x4.mul (v128.load offset=48 (local.get $p0)) (local.get $x1))))
+            (local.set $b0 (f32x4.add (local.get $b0) (f32x4.mul (v128.load offset=32 (local.get $p1)) (local.get $x0))))
+            (local.set $b1 (f32x4.add (local.get $b1) (f32x4.mul (v128.load offset=48 (local.get $p1)) (local.get $x1))))
+            (local.set $c0 (f32x4.add (local.get $c0) (f32x4.mul (v128.load offset=32 (local.get $p2)) (local.get $x0))))
+            (local.set $c1 (f32x4.add (local.get $c1) (f32x4.mul (v128.load offset=48 (local.get $p2)) (local.get $x1))))
+            (local.set $d0 (f32x4.add (local.get $d0) (f32x4.mul (v128.load offset=32 (local.get $p3)) (local.get $x0))))
+            (local.set $d1 (f32x4.add (local.get $d1) (f32x4.mul (v128.load offset=48 (local.get $p3)) (local.get $x1))))
+            (local.set $at (i32.add (local.get $at) (i32.const 64)))
             (br $next)))
         (f32.store (local.get $out) (call $sum (f32x4.add (local.get $a0) (local.get $a1))))
         (f32.store offset=4 (local.get $out) (call $sum (f32x4.add (local.get $b0) (local.get $b1))))
@@ -285,6 +299,36 @@
       (local.set $at (i32.add (local.get $at) (local.get $tally)))
       (local.set $table (i32.add (local.get $table) (i32.const 4)))
       (br_if $next (i32.le_u (local.get $table) (local.get $end)))))
+
+  (func (export "centredRanks") (param $sorted i32) (param $count i32) (param $out i32) (result f64)
+    (local $from i32) (local $to i32) (local $end i32) (local $key i32) (local $rank f64) (local $mean f64) (local $squares f64)
+    (local.set $mean (f64.mul (f64.add (f64.convert_i32_u (local.get $count)) (f64.const 1)) (f64.const 0.5)))
+    (local.set $from (local.get $sorted))
+    (local.set $end (i32.add (local.get $sorted) (i32.shl (local.get $count) (i32.const 3))))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $from) (local.get $end)))
+        (local.set $key (i32.load offset=4 (local.get $from)))
+        (local.set $to (local.get $from))
+        (block $ran
+          (loop $same
+            (local.set $to (i32.add (local.get $to) (i32.const 8)))
+            (br_if $ran (i32.ge_u (local.get $to) (local.get $end)))
+            (br_if $same (i32.eq (local.get $key) (i32.load offset=4 (local.get $to))))))
+        ;; positions from … to − 1, counted from 0: their mean rank is (from + 1 + to)/2
+        (local.set $rank (f64.sub
+          (f64.mul (f64.const 0.5) (f64.convert_i32_u (i32.add (i32.const 1) (i32.shr_u
+            (i32.add (i32.sub (local.get $from) (local.get $sorted)) (i32.sub (local.get $to) (local.get $sorted))) (i32.const 3)))))
+          (local.get $mean)))
+        (local.set $squares (f64.add (local.get $squares) (f64.mul
+          (f64.convert_i32_u (i32.shr_u (i32.sub (local.get $to) (local.get $from)) (i32.const 3)))
+          (f64.mul (local.get $rank) (local.get $rank)))))
+        (loop $write
+          (f64.store (i32.add (local.get $out) (i32.shl (i32.load (local.get $from)) (i32.const 3))) (local.get $rank))
+          (local.set $from (i32.add (local.get $from) (i32.const 8)))
+          (br_if $write (i32.lt_u (local.get $from) (local.get $to))))
+        (br $next)))
+    (local.get $squares))
 
   ;; Ranks are positions, since the other side's ranks sum to 0; a value equal to the one before joins its run, whose mean rank rises by
   ;; a half for all of it.

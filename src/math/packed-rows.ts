@@ -32,7 +32,7 @@ export function packUnit(values: Float32Array, packed = new Int16Array(values.le
 /** Packed values, row after row. */
 export function packedRows(packed: Int16Array, width: number, makeKernel: (bytes: number) => Kernel = createKernel): PackedRows {
   const rows = packed.length / width
-  const stride = Math.ceil(width / 16) * 16
+  const stride = Math.ceil(width / 32) * 32
   const kernel = makeKernel(bytesFor(2 * rows * stride, 2 * stride, 2 * stride, 4 * Math.max(rows, CACHED_ROWS), 4 * CACHED_ROWS))
   const { i16, i32 } = layOut(kernel)
   const [data, coarse, fine, result, fineResult] = [

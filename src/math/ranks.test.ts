@@ -3,17 +3,16 @@ import { describe, expect, it } from 'vitest'
 import { golden } from '../../test/golden.ts'
 import { ranksBySorting, spearmanBySorting } from '../../test/oracles/ranks.ts'
 import { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES } from './kernel.ts'
-import { centredRanksOf, spearman } from './ranks.ts'
+import { spearman } from './ranks.ts'
 
 function ranksOf(values: readonly number[]): number[] {
   const n = values.length
-  const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
-  const { f32, u32 } = layOut(kernel)
-  const [list, a, b, counters] = [f32(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
+  const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
+  const { f32, f64, u32 } = layOut(kernel)
+  const [list, ranks, a, b, counters] = [f32(n), f64(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
   list.view.set(values)
-  const ranks = new Float64Array(n)
-  centredRanksOf(kernel, kernel.sort(list.at, n, a.at, b.at, counters.at), ranks)
-  return Array.from(ranks, rank => rank + (n + 1) / 2)
+  kernel.centredRanks(kernel.sort(list.at, n, a.at, b.at, counters.at), n, ranks.at)
+  return Array.from(ranks.view, rank => rank + (n + 1) / 2)
 }
 
 describe('ranks', () => {

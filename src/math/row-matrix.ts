@@ -8,7 +8,7 @@ export interface RowMatrix {
   similarities(x: Float32Array, out: Float32Array): void
 }
 
-export const strideOf = (width: number): number => Math.ceil(width / 8) * 8
+export const strideOf = (width: number): number => Math.ceil(width / 16) * 16
 
 /** Values row after row. @example rowMatrixOf(centroids, dimensions).similarities(signature, out) */
 export function rowMatrixOf(values: Float32Array, width: number, makeKernel: (bytes: number) => Kernel = createKernel): RowMatrix {

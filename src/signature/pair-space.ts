@@ -1,6 +1,5 @@
 import { bytesFor, createKernel, layOut, MAX_KERNEL_BYTES, SORT_COUNTER_BYTES } from '../math/kernel.ts'
 import type { Pairs } from '../math/pairs.ts'
-import { centredRanksOf } from '../math/ranks.ts'
 import { strideOf } from '../math/row-matrix.ts'
 
 /**
@@ -99,7 +98,7 @@ export function createPairSpace(shape: PairSpaceShape, pairs: Pairs): PairSpace 
       load(fill)
       for (let layer = 0; layer < layers; layer++) keep(layer)
       cosinesOfKept()
-      targetSquares = centredRanksOf(kernel, sort(), target.view)
+      targetSquares = kernel.centredRanks(sort(), count, target.at)
       clear()
     },
     load,
