@@ -14,6 +14,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   signature: ['math'],
   trace: ['math'],
   fit: ['math', 'signature', 'trace'],
+  policy: ['math', 'signature', 'fit'],
   report: ['math', 'signature', 'trace', 'fit'],
   cli: ['math', 'signature', 'trace', 'fit', 'report'],
 }

@@ -10,6 +10,8 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
   const u32 = new Uint32Array(buffer)
   const i32 = new Int32Array(buffer)
   const i16 = new Int16Array(buffer)
+  const u16 = new Uint16Array(buffer)
+  const u8 = new Uint8Array(buffer)
   const round = Math.fround
 
   /** a and b: word positions, not bytes. */
@@ -136,5 +138,54 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
       const own = (count * (count * count - 1) - tied) / 12
       return own * squares <= 0 ? 0 : product / Math.sqrt(own * squares)
     },
+
+    weigh(counts, weights, out, count) {
+      const sums = new Float32Array(8)
+      for (let c = 0; c < count; c++) {
+        const value = round(u16[counts / 2 + c]! * f32[weights / 4 + c]!)
+        f32[out / 4 + c] = value
+        sums[c % 8] = round(sums[c % 8]! + round(value * value))
+      }
+      return laneSum(sums.map((sum, lane) => (lane < 4 ? round(sum + sums[lane + 4]!) : 0)))
+    },
+
+    scale(x, count, factor) {
+      const by = round(factor)
+      for (let at = x / 4; at < x / 4 + count; at++) f32[at] = f32[at]! * by
+    },
+
+    addLogs(sums, logs, sign, idle, count, step) {
+      const busy = new Float32Array(4)
+      const scale = round(round(step) * round(-Math.LOG2E))
+      for (let c = 0; c < count; c++) {
+        const sum = (i32[sums / 4 + c]! + sign * u16[logs / 2 + c]!) | 0
+        i32[sums / 4 + c] = sum
+        const x = Math.max(round(round(sum) * scale), -126)
+        const f = round(x - Math.floor(x))
+        const power = POWERS_OF_TWO.reduce((y, coefficient) => round(round(y * f) + coefficient), 0)
+        const chance = round(power * 2 ** Math.floor(x))
+        f32[idle / 4 + c] = chance
+        busy[c % 4] = round(busy[c % 4]! + round(1 - chance))
+      }
+      return laneSum(busy)
+    },
+
+    mixBytes(rows, strideBytes, which, weights, count, out) {
+      for (let cell = 0; cell < strideBytes; cell++) {
+        let sum = 0
+        for (let n = 0; n < count; n++) sum += (u32[weights / 4 + n]! & 255) * u8[rows + u32[which / 4 + n]! * strideBytes + cell]!
+        u16[out / 2 + cell] = sum
+      }
+    },
   }
 }
+
+/** Lanes (0 + 2) + (1 + 3), as the SIMD loops add them. */
+function laneSum(lanes: Float32Array): number {
+  return Math.fround(Math.fround(lanes[0]! + lanes[2]!) + Math.fround(lanes[1]! + lanes[3]!))
+}
+
+/** 2^f for f in [0, 1), highest power first: a polynomial of least relative error that is exactly 1 at 0. */
+const POWERS_OF_TWO = [0.0018775766948238015, 0.00898933969438076, 0.05582631826400757, 0.24015361070632935, 0.6931530833244324, 1].map(
+  Math.fround,
+)

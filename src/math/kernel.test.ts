@@ -119,6 +119,64 @@ describe('the SIMD kernel', () => {
     )
   })
 
+  it('weighs counts, scales, adds logs and mixes bytes as the plain loops do, to the bit', () => {
+    const words = (length: number, max: number) => fc.array(fc.integer({ min: 0, max }), { minLength: length, maxLength: length })
+    fc.assert(
+      fc.property(
+        words(16, 65_535),
+        floats(16, -4, 4),
+        words(16, 64_100),
+        words(16, 500_000),
+        words(48, 255),
+        words(3, 85),
+        (counts, weights, logs, sums, bytes, shares) => {
+          const results = both(bytesFor(32, 64, 64, 32, 64, 64, 48, 12, 12, 32)).map(kernel => {
+            const { f32, i16, i32, u32 } = layOut(kernel)
+            const [staged, weight, out, log, sum, idle, row, which, share, mixed] = [
+              i16(16),
+              f32(16),
+              f32(16),
+              i16(16),
+              i32(16),
+              f32(16),
+              u32(12),
+              u32(3),
+              u32(3),
+              i16(16),
+            ]
+            staged.view.set(counts)
+            weight.view.set(weights)
+            log.view.set(logs)
+            sum.view.set(sums)
+            new Uint8Array(kernel.buffer, row.at, 48).set(bytes)
+            which.view.set([2, 0, 1])
+            share.view.set(shares)
+            const squares = kernel.weigh(staged.at, weight.at, out.at, 16)
+            kernel.scale(out.at, 16, 1 / 3)
+            const unions = [
+              kernel.addLogs(sum.at, log.at, 1, idle.at, 16, 1 / 16_384),
+              kernel.addLogs(sum.at, log.at, -1, idle.at, 16, 1 / 16_384),
+            ]
+            kernel.mixBytes(row.at, 16, which.at, share.at, 3, mixed.at)
+            return [squares, bits(out.view), unions, bits(idle.view), Array.from(sum.view), Array.from(mixed.view)]
+          })
+          expect(results[0]).toEqual(results[1])
+          expect(results[0]![4]).toEqual(sums)
+        },
+      ),
+    )
+  })
+
+  it('knows e^−x to six digits, and exactly 1 at 0', () => {
+    const kernel = createKernel(bytesFor(4096, 2048, 4096))
+    const { f32, i16, i32 } = layOut(kernel)
+    const [sums, logs, idle] = [i32(1024), i16(1024), f32(1024)]
+    sums.view.forEach((_, at) => (sums.view[at] = at * 300))
+    kernel.addLogs(sums.at, logs.at, 1, idle.at, 1024, 1 / 16_384)
+    expect(idle.view[0]).toBe(1)
+    idle.view.forEach((chance, at) => expect(Math.abs(chance / Math.exp((-at * 300) / 16_384) - 1)).toBeLessThan(3e-6))
+  })
+
   it('says how much memory it can have when asked for more', () => {
     expect(() => createKernel(2 ** 32)).toThrow(/at most 4294901760 bytes/)
   })

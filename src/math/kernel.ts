@@ -21,6 +21,17 @@ export interface Kernel {
   centredRanks(sorted: number, count: number, out: number): number
   /** Spearman's ρ of what `sort` sorted with what `centredRanks` made of the other side, given its sum of squares; 0 when either side is constant. */
   correlation(sorted: number, count: number, centredRanks: number, squares: number): number
+  /** out = counts (uint16) × weights (float32). Returns Σ out². `count` is a multiple of 8. */
+  weigh(counts: number, weights: number, out: number, count: number): number
+  /** x = x × factor. `count` is a multiple of 4. */
+  scale(x: number, count: number, factor: number): void
+  /**
+   * sums (int32) += sign × logs (uint16), idle (float32) = e^(−sums × step). Returns Σ (1 − idle). `count` is a multiple of 4. The relative
+   * error of idle is below 3·10⁻⁶, and it is exactly 1 where the sum is 0.
+   */
+  addLogs(sums: number, logs: number, sign: 1 | -1, idle: number, count: number, step: number): number
+  /** out (uint16) = Σ weights[n] × rows[which[n]], rows being bytes; which and weights are uint32, weights sum to at most 257. `strideBytes` is a multiple of 16. */
+  mixBytes(rows: number, strideBytes: number, which: number, weights: number, count: number, out: number): void
 }
 
 /** `sort` needs this much at `counters`: 4,096 of them for each of three passes. */

@@ -365,4 +365,92 @@
     (local.set $n (f64.div (f64.sub (f64.mul (local.get $n) (f64.sub (f64.mul (local.get $n) (local.get $n)) (f64.const 1))) (local.get $tied)) (f64.const 12)))
     (if (f64.le (f64.mul (local.get $n) (local.get $squares)) (f64.const 0)) (then (return (f64.const 0))))
     (f64.div (local.get $product) (f64.sqrt (f64.mul (local.get $n) (local.get $squares)))))
+
+  ;; out = counts × weights, eight at a time; returns the sum of squares.
+  (func (export "weigh") (param $counts i32) (param $weights i32) (param $out i32) (param $count i32) (result f32)
+    (local $end i32) (local $eight v128) (local $x v128) (local $acc0 v128) (local $acc1 v128)
+    (local.set $end (i32.add (local.get $counts) (i32.shl (local.get $count) (i32.const 1))))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $counts) (local.get $end)))
+        (local.set $eight (v128.load (local.get $counts)))
+        (local.set $x (f32x4.mul (f32x4.convert_i32x4_u (i32x4.extend_low_i16x8_u (local.get $eight))) (v128.load (local.get $weights))))
+        (local.set $acc0 (f32x4.add (local.get $acc0) (f32x4.mul (local.get $x) (local.get $x))))
+        (v128.store (local.get $out) (local.get $x))
+        (local.set $x (f32x4.mul (f32x4.convert_i32x4_u (i32x4.extend_high_i16x8_u (local.get $eight))) (v128.load offset=16 (local.get $weights))))
+        (local.set $acc1 (f32x4.add (local.get $acc1) (f32x4.mul (local.get $x) (local.get $x))))
+        (v128.store offset=16 (local.get $out) (local.get $x))
+        (local.set $counts (i32.add (local.get $counts) (i32.const 16)))
+        (local.set $weights (i32.add (local.get $weights) (i32.const 32)))
+        (local.set $out (i32.add (local.get $out) (i32.const 32)))
+        (br $next)))
+    (call $sum (f32x4.add (local.get $acc0) (local.get $acc1))))
+
+  ;; x = x × factor, four at a time.
+  (func (export "scale") (param $x i32) (param $count i32) (param $factor f32)
+    (local $end i32) (local $by v128)
+    (local.set $by (f32x4.splat (local.get $factor)))
+    (local.set $end (i32.add (local.get $x) (i32.shl (local.get $count) (i32.const 2))))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $x) (local.get $end)))
+        (v128.store (local.get $x) (f32x4.mul (v128.load (local.get $x)) (local.get $by)))
+        (local.set $x (i32.add (local.get $x) (i32.const 16)))
+        (br $next))))
+
+  ;; Sums of logs and the chance e^−sum, four cells at a time. 2^x is the polynomial of x's fraction with x's whole part as its exponent.
+  (func (export "addLogs") (param $sums i32) (param $logs i32) (param $sign i32) (param $idle i32) (param $count i32) (param $step f32) (result f32)
+    (local $end i32) (local $sum v128) (local $x v128) (local $whole v128) (local $f v128) (local $busy v128) (local $one v128) (local $scale v128) (local $times v128)
+    (local.set $one (f32x4.splat (f32.const 1)))
+    (local.set $times (i32x4.splat (local.get $sign)))
+    (local.set $scale (f32x4.splat (f32.mul (local.get $step) (f32.const -1.4426950216293335))))
+    (local.set $end (i32.add (local.get $sums) (i32.shl (local.get $count) (i32.const 2))))
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $sums) (local.get $end)))
+        (local.set $sum (i32x4.add (v128.load (local.get $sums)) (i32x4.mul (v128.load16x4_u (local.get $logs)) (local.get $times))))
+        (v128.store (local.get $sums) (local.get $sum))
+        (local.set $x (f32x4.max (f32x4.mul (f32x4.convert_i32x4_s (local.get $sum)) (local.get $scale)) (f32x4.splat (f32.const -126))))
+        (local.set $whole (f32x4.floor (local.get $x)))
+        (local.set $f (f32x4.sub (local.get $x) (local.get $whole)))
+        (local.set $x (f32x4.splat (f32.const 0.0018775766948238015)))
+        (local.set $x (f32x4.add (f32x4.mul (local.get $x) (local.get $f)) (f32x4.splat (f32.const 0.008989339694380760))))
+        (local.set $x (f32x4.add (f32x4.mul (local.get $x) (local.get $f)) (f32x4.splat (f32.const 0.055826318264007568))))
+        (local.set $x (f32x4.add (f32x4.mul (local.get $x) (local.get $f)) (f32x4.splat (f32.const 0.24015361070632935))))
+        (local.set $x (f32x4.add (f32x4.mul (local.get $x) (local.get $f)) (f32x4.splat (f32.const 0.69315308332443237))))
+        (local.set $x (f32x4.add (f32x4.mul (local.get $x) (local.get $f)) (local.get $one)))
+        (local.set $x (f32x4.mul (local.get $x)
+          (i32x4.shl (i32x4.add (i32x4.trunc_sat_f32x4_s (local.get $whole)) (i32x4.splat (i32.const 127))) (i32.const 23))))
+        (v128.store (local.get $idle) (local.get $x))
+        (local.set $busy (f32x4.add (local.get $busy) (f32x4.sub (local.get $one) (local.get $x))))
+        (local.set $sums (i32.add (local.get $sums) (i32.const 16)))
+        (local.set $logs (i32.add (local.get $logs) (i32.const 8)))
+        (local.set $idle (i32.add (local.get $idle) (i32.const 16)))
+        (br $next)))
+    (call $sum (local.get $busy)))
+
+  ;; Weighted sums of rows of bytes, sixteen cells at a time: all rows of a chunk before the next chunk, so that sums stay in registers.
+  (func (export "mixBytes") (param $rows i32) (param $stride i32) (param $which i32) (param $weights i32) (param $count i32) (param $out i32)
+    (local $chunk i32) (local $n i32) (local $row v128) (local $weight v128) (local $low v128) (local $high v128)
+    (block $done
+      (loop $next
+        (br_if $done (i32.ge_u (local.get $chunk) (local.get $stride)))
+        (local.set $low (v128.const i32x4 0 0 0 0))
+        (local.set $high (v128.const i32x4 0 0 0 0))
+        (local.set $n (i32.const 0))
+        (block $summed
+          (loop $each
+            (br_if $summed (i32.ge_u (local.get $n) (local.get $count)))
+            (local.set $row (v128.load (i32.add (i32.add (local.get $rows) (local.get $chunk))
+              (i32.mul (i32.load (i32.add (local.get $which) (i32.shl (local.get $n) (i32.const 2)))) (local.get $stride)))))
+            (local.set $weight (i8x16.splat (i32.load (i32.add (local.get $weights) (i32.shl (local.get $n) (i32.const 2))))))
+            (local.set $low (i16x8.add (local.get $low) (i16x8.extmul_low_i8x16_u (local.get $row) (local.get $weight))))
+            (local.set $high (i16x8.add (local.get $high) (i16x8.extmul_high_i8x16_u (local.get $row) (local.get $weight))))
+            (local.set $n (i32.add (local.get $n) (i32.const 1)))
+            (br $each)))
+        (v128.store (local.get $out) (local.get $low))
+        (v128.store offset=16 (local.get $out) (local.get $high))
+        (local.set $out (i32.add (local.get $out) (i32.const 32)))
+        (local.set $chunk (i32.add (local.get $chunk) (i32.const 16)))
+        (br $next))))
 )

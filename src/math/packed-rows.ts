@@ -13,6 +13,8 @@ export interface PackedRows {
   addRow(index: number, sign: 1 | -1, sums: Float64Array, at: number): void
   /** out[r − from] = row r · row `of` in steps of 1/UNIT², for r in [from, to): exact. */
   products(of: number, from: number, to: number, out: Int32Array): void
+  /** The same for a packed vector that is no row. */
+  productsWith(vector: Int16Array, from: number, to: number, out: Int32Array): void
   /** For each vector v and row r: out[r × stride + columns[v]] = −row r · vector. Vectors: unit length, one after the other. */
   negatedProducts(vectors: Float64Array, columns: readonly number[], out: Float64Array, stride: number): void
 }
@@ -56,6 +58,11 @@ export function packedRows(packed: Int16Array, width: number, makeKernel: (bytes
     },
     products(of, from, to, out) {
       kernel.dotsI16(rowAt(from), to - from, 2 * stride, rowAt(of), result.at)
+      out.set(result.view.subarray(0, to - from))
+    },
+    productsWith(vector, from, to, out) {
+      coarse.view.set(vector)
+      kernel.dotsI16(rowAt(from), to - from, 2 * stride, coarse.at, result.at)
       out.set(result.view.subarray(0, to - from))
     },
     negatedProducts(vectors, columns, out, outStride) {

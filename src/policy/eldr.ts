@@ -1,0 +1,33 @@
+import { rowMatrixOf } from '../math/row-matrix.ts'
+import { byLoad } from './by-load.ts'
+import type { Candidate, DecodePolicy } from './decode-policy.ts'
+import { leastLoaded } from './least-loaded.ts'
+
+export interface EldrOptions {
+  /** Unit centroids, one row a worker: [workers × dimensions]. Workers beyond the last row have none. */
+  readonly centroids: Float32Array
+  readonly dimensions: number
+  /** Width of the locality band: 0 follows similarity alone, 1 load alone. Paper §6.3 settles on 0.1. */
+  readonly tau?: number
+}
+
+/** Locality-band routing (paper §4.3.2): the least loaded of the workers that match the request about as well as the best one does. */
+export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodePolicy {
+  const matrix = rowMatrixOf(centroids, dimensions)
+  const similarity = new Float32Array(matrix.rows)
+  const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // a worker without a centroid matches nothing
+
+  return {
+    name: 'eldr',
+    pick({ signature }, candidates, ctx) {
+      if (signature === undefined || signature.length !== dimensions) return byLoad(candidates, ctx, 'no_signature')
+      matrix.similarities(signature, similarity)
+      const similarities = Float32Array.from(candidates, of)
+      const best = similarities.reduce((most, value) => (value > most ? value : most), -Infinity)
+      if (best === -Infinity) return byLoad(candidates, ctx, 'no_centroid')
+      const band = candidates.filter(candidate => of(candidate) >= best - tau)
+      const picked = leastLoaded(band, of)
+      return { worker: picked.worker, reason: of(picked) === best ? 'band_hit' : 'band_spill', similarities, band: band.length }
+    },
+  }
+}

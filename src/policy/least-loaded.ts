@@ -1,0 +1,19 @@
+import type { Candidate } from './decode-policy.ts'
+
+/**
+ * The candidate with the fewest requests in flight. Among equals the one with the highest `prefer`: callers pass a random number or a
+ * similarity, because always taking the first would send every idle moment's request to the same worker. Candidates are not empty.
+ */
+export function leastLoaded<C extends Pick<Candidate, 'inflight'>>(candidates: readonly C[], prefer: (candidate: C) => number): C {
+  let best = candidates[0]!
+  let bestPreference = prefer(best)
+  for (let at = 1; at < candidates.length; at++) {
+    const candidate = candidates[at]!
+    if (candidate.inflight > best.inflight) continue
+    const preference = prefer(candidate)
+    if (candidate.inflight === best.inflight && preference <= bestPreference) continue
+    best = candidate
+    bestPreference = preference
+  }
+  return best
+}

@@ -1,0 +1,169 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createRandom } from '../math/random.ts'
+import { jsq, powerOfTwo, random, roundRobin } from './by-load.ts'
+import type { Candidate, DecodePolicy, RoutableRequest } from './decode-policy.ts'
+import { domain, splitWorkers } from './domain.ts'
+import { eldr } from './eldr.ts'
+import { createPredictor } from './predictor.ts'
+import { DEFAULT_COST, union } from './union.ts'
+
+const LAYERS = 2
+const EXPERTS = 4
+const cluster = (...inflight: number[]) => inflight.map((n, worker) => ({ worker, inflight: n }))
+const ctx = (seed = 1) => ({ random: createRandom(seed).uniform })
+const towards = (x: number) => new Float32Array([x, Math.sqrt(1 - x * x)])
+const centroids = new Float32Array([1, 0, 0, 1]) // two workers, two dimensions
+const shape = { layers: LAYERS, experts: EXPERTS, topK: 2 }
+const unionOf = (workers: number) => union({ workers, layers: LAYERS, predictor: createPredictor(shape), cost: DEFAULT_COST })
+const request = (...counts: number[]): RoutableRequest => ({ id: 'r', counts: Uint16Array.from(counts) })
+
+/** Every policy, on up to four workers of which the first two have centroids. */
+const all = (): DecodePolicy[] => [
+  random(),
+  roundRobin(),
+  jsq(),
+  powerOfTwo(),
+  domain({ shares: [3, 1], workers: 4 }),
+  eldr({ centroids, dimensions: 2 }),
+  unionOf(3),
+]
+
+const anyRequest: fc.Arbitrary<RoutableRequest> = fc.record(
+  {
+    id: fc.string(),
+    signature: fc.oneof(
+      fc.double({ min: 0, max: 1, noNaN: true }).map(towards),
+      fc.constantFrom(new Float32Array(3), new Float32Array([NaN, NaN])),
+    ),
+    counts: fc.oneof(
+      fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 8, maxLength: 8 }).map(list => Uint16Array.from(list)),
+      fc.constantFrom(new Uint16Array(8), new Uint16Array(3), new Float32Array(8).fill(NaN)),
+    ),
+    domain: fc.integer({ min: -1, max: 5 }),
+  },
+  { requiredKeys: ['id'] },
+)
+const anyCandidates: fc.Arbitrary<Candidate[]> = fc.uniqueArray(
+  fc.record({ worker: fc.integer({ min: 0, max: 3 }), inflight: fc.integer({ min: 0, max: 5 }) }),
+  { minLength: 1, selector: ({ worker }) => worker },
+)
+
+describe('every policy', () => {
+  it('picks one of the candidates, whatever the request lacks and whichever workers are away', () => {
+    fc.assert(
+      fc.property(anyRequest, anyCandidates, fc.nat(), (odd, candidates, seed) => {
+        for (const policy of all()) {
+          const { worker } = policy.pick(odd, candidates, ctx(seed))
+          expect(
+            candidates.map(candidate => candidate.worker),
+            policy.name,
+          ).toContain(worker)
+        }
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  it('spreads requests over an idle cluster: the first worker is not everybody’s', () => {
+    for (const policy of all()) {
+      const context = ctx()
+      const picked = new Set<number>()
+      for (let n = 0; n < 200; n++) {
+        const { worker } = policy.pick({ id: `${n}` }, cluster(0, 0, 0, 0), context)
+        policy.dispatched?.({ id: `${n}` }, worker)
+        picked.add(worker)
+      }
+      expect(picked.size, policy.name).toBe(4)
+    }
+  })
+})
+
+describe('load balancers', () => {
+  it('jsq takes the shortest queue', () => {
+    expect(jsq().pick({ id: 'a' }, cluster(3, 1, 2), ctx())).toEqual({ worker: 1, reason: 'least_loaded' })
+  })
+
+  it('round robin goes on from the last dispatch and passes over workers that are away', () => {
+    const policy = roundRobin()
+    const order: number[] = []
+    for (let n = 0; n < 6; n++) {
+      const { worker } = policy.pick({ id: 'a' }, n === 3 ? cluster(0, 0, 0).slice(1) : cluster(0, 0, 0), ctx())
+      policy.dispatched!({ id: 'a' }, worker)
+      order.push(worker)
+    }
+    expect(order).toEqual([0, 1, 2, 1, 2, 0])
+  })
+
+  it('power of two never takes the more loaded of two workers', () => {
+    for (let seed = 0; seed < 50; seed++) expect(powerOfTwo().pick({ id: 'a' }, cluster(9, 1), ctx(seed)).worker).toBe(1)
+  })
+})
+
+describe('domain', () => {
+  it('gives every domain a worker and the rest by share', () => {
+    expect(splitWorkers([60, 20, 20], 10)).toEqual([0, 0, 0, 0, 0, 0, 1, 1, 2, 2])
+    expect(splitWorkers([97, 1, 1, 1], 4)).toEqual([0, 1, 2, 3])
+    expect(splitWorkers([9, 1, 1], 2)).toEqual([0, 1])
+    expect(splitWorkers([], 4)).toEqual([])
+  })
+
+  it('keeps a labelled request on its domain’s workers, by load among them', () => {
+    const policy = domain({ shares: [1, 1], workers: 4 })
+    expect(policy.pick({ id: 'a', domain: 1 }, cluster(0, 0, 5, 3), ctx())).toEqual({ worker: 3, reason: 'domain' })
+    expect(policy.pick({ id: 'a' }, cluster(0, 9, 9, 9), ctx())).toEqual({ worker: 0, reason: 'no_domain' })
+  })
+})
+
+describe('eldr', () => {
+  it('keeps a clear match on its worker however busy that worker is', () => {
+    const decision = eldr({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.99) }, cluster(50, 0), ctx())
+    expect(decision).toMatchObject({ worker: 0, reason: 'band_hit', band: 1 })
+    expect(decision.similarities![0]).toBeCloseTo(0.99)
+  })
+
+  it('gives an ambiguous request to the less loaded of the workers in the band', () => {
+    expect(eldr({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.71) }, cluster(3, 2), ctx())).toMatchObject({
+      worker: 1,
+      reason: 'band_spill',
+      band: 2,
+    })
+  })
+
+  it('breaks ties of load by similarity', () => {
+    expect(eldr({ centroids, dimensions: 2, tau: 1 }).pick({ id: 'a', signature: towards(0.72) }, cluster(2, 2), ctx())).toMatchObject({
+      worker: 0,
+      reason: 'band_hit',
+    })
+  })
+
+  it('routes by load, and says so, when there is no signature or no candidate has a centroid', () => {
+    const policy = eldr({ centroids, dimensions: 2 })
+    expect(policy.pick({ id: 'a' }, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_signature' })
+    const away = [{ worker: 2, inflight: 4 }, { worker: 3, inflight: 1 }] // prettier-ignore
+    expect(policy.pick({ id: 'a', signature: towards(0.9) }, away, ctx())).toEqual({ worker: 3, reason: 'no_centroid' })
+  })
+})
+
+describe('union', () => {
+  it('sends a request to the worker whose requests use its experts', () => {
+    const policy = unionOf(2)
+    const [code, law] = [request(9, 9, 0, 0, 9, 9, 0, 0), request(0, 0, 9, 9, 0, 0, 9, 9)]
+    policy.dispatched!(code, 0)
+    policy.dispatched!(law, 1)
+    expect(policy.pick(request(5, 4, 0, 0, 5, 4, 0, 0), cluster(1, 1), ctx())).toEqual({ worker: 0, reason: 'least_cost' })
+    expect(policy.pick(request(0, 1, 7, 7, 0, 0, 8, 6), cluster(1, 1), ctx())).toEqual({ worker: 1, reason: 'least_cost' })
+  })
+
+  it('goes elsewhere when the matching worker is too busy to be worth it', () => {
+    const policy = unionOf(2)
+    policy.dispatched!(request(9, 9, 0, 0, 9, 9, 0, 0), 0)
+    expect(policy.pick(request(5, 4, 0, 0, 5, 4, 0, 0), cluster(40, 0), ctx()).worker).toBe(1)
+  })
+
+  it('routes by load without counts, with counts of another shape and with an empty layer', () => {
+    for (const odd of [{ id: 'a' }, request(1, 2, 3), request(1, 1, 0, 0, 0, 0, 0, 0)]) {
+      expect(unionOf(2).pick(odd, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_counts' })
+    }
+  })
+})

@@ -1,0 +1,58 @@
+import type { RoutableRequest } from './decode-policy.ts'
+import type { Neighbours } from './neighbours.ts'
+import { MOST_LIKELY } from './union-state.ts'
+
+/** From what prefill showed to the chance that one decode step fires each expert of each layer. */
+export interface Predictor {
+  /** Layers × experts. */
+  readonly cells: number
+  /** Chances of one request, or undefined when it has no usable counts. The array is reused for the next request. */
+  chances(request: RoutableRequest): Float32Array | undefined
+}
+
+export interface PredictorOptions {
+  readonly layers: number
+  readonly experts: number
+  readonly topK: number
+  /** Calibration requests whose decode patterns are known; without them the prompt's own shares are all there is. */
+  readonly neighbours?: Neighbours
+  /** Weight of the prompt's own shares beside its neighbours' patterns. Found on held-out calibration requests of both lab16 traces. */
+  readonly ownWeight?: number
+}
+
+/**
+ * A token sends top_k choices to each layer, so an expert's share of the prompt's choices × top_k is the chance that one token fires it.
+ * Shares of a short prompt are noisy; the decode patterns of calibration requests with close signatures are not. Blended, the squared
+ * error is about half of either (design.md).
+ */
+export function createPredictor({ layers, experts, topK, neighbours, ownWeight = 0.3 }: PredictorOptions): Predictor {
+  const cells = layers * experts
+  const chances = new Float32Array(cells)
+  const pattern = new Float32Array(cells)
+  let last: { request: RoutableRequest; usable: boolean } | undefined
+
+  function predict({ counts, signature }: RoutableRequest): boolean {
+    if (counts === undefined || counts.length !== cells) return false
+    const blended = signature !== undefined && neighbours !== undefined && neighbours.meanPattern(signature, pattern)
+    const own = blended ? ownWeight : 1
+    for (let layer = 0, from = 0; layer < layers; layer++, from += experts) {
+      let sum = 0
+      for (let c = from; c < from + experts; c++) sum += counts[c]!
+      if (!(sum > 0 && sum < Infinity)) return false // a layer of zeros, or no numbers: a capture that broke off says nothing
+      const scale = topK / sum
+      for (let c = from; c < from + experts; c++) {
+        const share = Math.min(MOST_LIKELY, counts[c]! * scale)
+        chances[c] = blended ? own * share + (1 - own) * pattern[c]! : share
+      }
+    }
+    return true
+  }
+  return {
+    cells,
+    chances(request) {
+      // `dispatched` asks for the request that `pick` has just seen.
+      if (last?.request !== request) last = { request, usable: predict(request) }
+      return last.usable ? chances : undefined
+    },
+  }
+}

@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest'
+import { createRandom } from '../math/random.ts'
+import { prefillLeastLoaded, prefillRoundRobin, prefixHash } from './prefill-policy.ts'
+
+const ctx = { random: createRandom(1).uniform }
+const idle = (workers: number) => Array.from({ length: workers }, (_, worker) => ({ worker, inflight: 0 }))
+
+describe('prefix_hash', () => {
+  it('sends prompts that begin alike to one worker, and all prompts to all workers evenly', () => {
+    const policy = prefixHash()
+    const counts = [0, 0, 0, 0]
+    for (let key = 0; key < 4000; key++) {
+      const { worker, reason } = policy.pick({ prefixKey: key }, idle(4), ctx)
+      expect(policy.pick({ prefixKey: key }, idle(4), ctx).worker).toBe(worker)
+      expect(reason).toBe('prefix')
+      counts[worker]!++
+    }
+    for (const count of counts) expect(Math.abs(count - 1000)).toBeLessThan(120)
+  })
+
+  it('moves only the prefixes of a worker that goes', () => {
+    const policy = prefixHash()
+    for (let key = 0; key < 500; key++) {
+      const { worker } = policy.pick({ prefixKey: key }, idle(4), ctx)
+      const after = policy.pick({ prefixKey: key }, idle(4).filter(candidate => candidate.worker !== 3), ctx).worker // prettier-ignore
+      expect(worker === 3 || after === worker).toBe(true)
+    }
+  })
+
+  it('leaves a worker past 1.25 × the average load for the least loaded', () => {
+    const policy = prefixHash()
+    const home = policy.pick({ prefixKey: 7 }, idle(4), ctx).worker
+    const busy = idle(4).map(({ worker }) => ({ worker, inflight: worker === home ? 10 : worker === (home + 1) % 4 ? 1 : 4 }))
+    expect(policy.pick({ prefixKey: 7 }, busy, ctx)).toEqual({ worker: (home + 1) % 4, reason: 'prefix_overloaded' })
+    expect(policy.pick({}, busy, ctx)).toEqual({ worker: (home + 1) % 4, reason: 'no_prefix' })
+  })
+})
+
+describe('the other prefill policies', () => {
+  it('go round, or by load', () => {
+    const policy = prefillRoundRobin()
+    const order = [0, 1, 2, 3].map(() => {
+      const { worker } = policy.pick({}, idle(3), ctx)
+      policy.dispatched!(worker)
+      return worker
+    })
+    expect(order).toEqual([0, 1, 2, 0])
+    expect(prefillLeastLoaded().pick({}, [{ worker: 0, inflight: 2 }, { worker: 1, inflight: 1 }], ctx).worker).toBe(1) // prettier-ignore
+  })
+})
