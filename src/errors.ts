@@ -53,11 +53,15 @@ export const ERRORS = {
   },
   ELDR_TRACE_TOO_SMALL: {
     text: 'The trace has too few requests for what is asked',
-    todo: 'Ask for fewer workers, or calibrate with more prompts.',
+    todo: 'Calibrate with more prompts, or ask for less.',
   },
   ELDR_FIT_NO_SIGNAL: {
     text: 'No signature can be fitted',
     todo: 'Calibrate with prompts that use different experts; a trace whose requests are all alike has nothing to route by.',
+  },
+  ELDR_FIT_TOO_LARGE: {
+    text: 'The fit needs more memory than it may have',
+    todo: 'Calibrate with fewer requests (some thousand are enough), keep fewer layers, or ask for fewer workers.',
   },
   ELDR_FIT_BAD_OPTION: {
     text: 'An option does not fit the file',

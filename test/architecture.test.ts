@@ -15,6 +15,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   trace: ['math'],
   fit: ['math', 'signature', 'trace'],
   policy: ['math', 'signature', 'fit'],
+  cost: ['trace'],
+  sim: ['math', 'trace', 'policy', 'cost'],
   report: ['math', 'signature', 'trace', 'fit'],
   cli: ['math', 'signature', 'trace', 'fit', 'report'],
 }

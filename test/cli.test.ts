@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
@@ -44,6 +44,8 @@ describe('eldr', () => {
     [['inspect'], /missing required argument/],
     [['inspect', TASK, '--jsn'], /Did you mean --json\?/],
     [['fit', TASK, '-k', '4', '-o', TASK], /file of its own for each output.*ELDR_USAGE/],
+    [['fit', TASK, '-k', '4', '-o', ''], /empty name for an output/],
+    [['fit', TASK, '-k', '4', '-o', file('x'), '--placement-out', file('y')], /--placement-out without --ranks/],
   ])('answers wrong usage with exit code 2 and what is right: %j', async (args, message) => {
     const { code, out, err } = await eldr(...args)
     expect(err).toMatch(message)
@@ -120,7 +122,40 @@ describe('eldr fit', () => {
   })
 })
 
+describe('output that cannot be written', () => {
+  it('on stderr is lost, and the work goes on', async () => {
+    const child = spawn(process.execPath, [cli, ...fitArgs('quiet.safetensors')])
+    child.stdout.resume()
+    child.stderr.once('data', () => child.stderr.destroy())
+    expect(await new Promise(resolve => child.once('exit', resolve))).toBe(0)
+    expect(existsSync(file('quiet.safetensors'))).toBe(true)
+  })
+
+  it.runIf(existsSync('/dev/full'))('on stdout is a failure with a code', async () => {
+    const full = openSync('/dev/full', 'w')
+    const child = spawn(process.execPath, [cli, 'inspect', TASK], { stdio: ['ignore', full, 'pipe'] })
+    let err = ''
+    child.stderr!.on('data', chunk => (err += String(chunk)))
+    expect(await new Promise(resolve => child.once('close', resolve))).toBe(1)
+    closeSync(full)
+    expect(err).toContain('[ELDR_FILE_UNWRITABLE]')
+  })
+})
+
 describe('eldr refit', () => {
+  it('never writes a placement over the artifact that it reads', async () => {
+    await eldr(...fitArgs('d.placement.safetensors'))
+    for (const args of [
+      ['-o', file('e.safetensors'), '--placement-out', file('d.placement.safetensors')],
+      ['-o', file('d.artifact.safetensors')],
+    ]) {
+      const { code, err } = await eldr('refit', file('d.placement.safetensors'), '-k', '3', '--ranks', '2', ...args)
+      expect(code).toBe(2)
+      expect(err).toContain('file of its own for each output')
+    }
+    expect((await eldr('inspect', file('d.placement.safetensors'))).out).toContain('Artifact')
+  })
+
   it('makes another K of an artifact, and writes over it if asked to', async () => {
     await eldr(...fitArgs('c.safetensors'))
     const { code, out } = await eldr('refit', file('c.safetensors'), '-k', '5', '-o', file('c.safetensors'), '--ranks', '2')

@@ -1,4 +1,4 @@
-import { writeArtifact } from '../fit/artifact-file.ts'
+import { writeArtifact } from '../fit/artifact-write.ts'
 import { figuresOf } from '../fit/figures.ts'
 import { fit } from '../fit/fit.ts'
 import { writePlacement } from '../fit/placement-file.ts'
@@ -11,12 +11,13 @@ import { printable, terminalOn } from '../report/terminal.ts'
 import { withTrace } from '../trace/trace.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import type { FitFlags } from './fit.ts'
-import { checkOutputs, placementPath } from './outputs.ts'
+import { checkOutputs, checkPlacementFlags, placementPath } from './outputs.ts'
 
 /** `eldr fit` */
 export async function fitAction(tracePath: string, flags: FitFlags): Promise<void> {
+  checkPlacementFlags(flags)
   const placementFile = flags.ranks === undefined ? undefined : (flags.placementOut ?? placementPath(flags.out))
-  await checkOutputs([tracePath], [flags.out, placementFile, flags.report])
+  await checkOutputs(tracePath, [flags.out, placementFile, flags.report])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const stages = createStages(stageProgress(err, flags.quiet === true))
   await withTrace(tracePath, async trace => {

@@ -1,5 +1,6 @@
 import { EldrError } from '../errors.ts'
-import { ARTIFACT_FORMAT, artifactOf } from '../fit/artifact-file.ts'
+import { artifactOf } from '../fit/artifact-read.ts'
+import { ARTIFACT_FORMAT } from '../fit/artifact-write.ts'
 import { PLACEMENT_FORMAT, placementIn } from '../fit/placement-file.ts'
 import { artifactView, placementView, traceView, type View } from '../report/inspect-view.ts'
 import { stageProgress } from '../report/progress.ts'

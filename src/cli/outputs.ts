@@ -1,14 +1,22 @@
 import { constants } from 'node:fs'
-import { access, realpath, stat } from 'node:fs/promises'
+import { access, lstat, realpath, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { EldrError } from '../errors.ts'
 
-/** Finds out before minutes of work, not after: each output's folder is there and can be written, and no output is an input or another output. */
-export async function checkOutputs(inputs: readonly string[], outputs: readonly (string | undefined)[]): Promise<void> {
+/**
+ * Finds out before minutes of work, not after: each output's folder is there and can be written, and no output is the input or another
+ * output. A re-fit may replace its input by its artifact, and by nothing else.
+ */
+export async function checkOutputs(input: string, outputs: readonly (string | undefined)[], mayReplaceInput?: string): Promise<void> {
   const taken = new Map<string, string>()
-  for (const input of inputs) taken.set(await canonical(input), 'the input')
+  if (mayReplaceInput === undefined || (await canonical(input)) !== (await canonical(mayReplaceInput)))
+    taken.set(await canonical(input), 'the input')
   for (const file of outputs) {
     if (file === undefined) continue
+    if (file === '') throw new EldrError('ELDR_USAGE', { found: 'an empty name for an output', expected: 'a path', todo: 'Name a file.' })
+    const link = await lstat(file).catch(() => undefined)
+    if (link?.isSymbolicLink() && !(await stat(file).catch(() => undefined)))
+      throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: 'a link to a file that is not there' })
     const there = await stat(file).catch(() => undefined)
     if (there && !there.isFile())
       throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: 'something else than a regular file in its place' })
@@ -33,6 +41,15 @@ async function canonical(path: string): Promise<string> {
   return realpath(path).catch(
     async () => `${await realpath(dirname(path)).catch(() => dirname(path))}/${path.slice(path.lastIndexOf('/') + 1)}`,
   )
+}
+
+export function checkPlacementFlags({ ranks, placementOut }: { readonly ranks?: number; readonly placementOut?: string }): void {
+  if (placementOut === undefined || ranks !== undefined) return
+  throw new EldrError('ELDR_USAGE', {
+    found: '--placement-out without --ranks',
+    expected: 'both',
+    todo: 'Say with --ranks on how many ranks experts are placed.',
+  })
 }
 
 /** x.artifact.safetensors → x.placement.safetensors, anything.safetensors → anything.placement.safetensors */

@@ -1,4 +1,5 @@
-import { readArtifact, writeArtifact } from '../fit/artifact-file.ts'
+import { readArtifact } from '../fit/artifact-read.ts'
+import { writeArtifact } from '../fit/artifact-write.ts'
 import { placementOf } from '../fit/placement-of.ts'
 import { writePlacement } from '../fit/placement-file.ts'
 import { refit } from '../fit/refit.ts'
@@ -8,19 +9,21 @@ import { clusterTable, placementTable } from '../report/fit-tables.ts'
 import { stageProgress } from '../report/progress.ts'
 import { duration } from '../report/numbers.ts'
 import { printable, terminalOn } from '../report/terminal.ts'
-import { checkOutputs, placementPath } from './outputs.ts'
+import { withinMemory } from '../fit/within-memory.ts'
+import { checkOutputs, checkPlacementFlags, placementPath } from './outputs.ts'
 import type { RefitFlags } from './refit.ts'
 
 /** `eldr refit` */
 export async function refitAction(path: string, flags: RefitFlags): Promise<void> {
+  checkPlacementFlags(flags)
   const placementFile = flags.ranks === undefined ? undefined : (flags.placementOut ?? placementPath(flags.out))
-  await checkOutputs([], [flags.out, placementFile])
+  await checkOutputs(path, [flags.out, placementFile], flags.out)
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const stages = createStages(stageProgress(err, flags.quiet === true))
   const old = await stages.run('read the artifact', () => readArtifact(path))
   const { balance, seed, restarts } = { ...old.about, ...flags }
   const refitted = await stages.run('clusters', () =>
-    refit(old, { workers: flags.workers, balance, seed, restarts, onProgress: stages.progress }, path),
+    withinMemory(path, () => refit(old, { workers: flags.workers, balance, seed, restarts, onProgress: stages.progress }, path)),
   )
   const { artifact } = refitted
   const placement =

@@ -1,6 +1,6 @@
 import { Command, CommanderError } from 'commander'
 import { EldrError } from '../errors.ts'
-import { terminalOn } from '../report/terminal.ts'
+import { printable, terminalOn, wrapped } from '../report/terminal.ts'
 import { VERSION } from '../version.ts'
 import { addFit } from './fit.ts'
 import { addInspect } from './inspect.ts'
@@ -8,22 +8,26 @@ import { addRefit } from './refit.ts'
 
 /** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
 export async function run(args: readonly string[]): Promise<number> {
-  // A reader that has seen enough (`| head`) closes the pipe: that ends the output, not the work.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
-  })
+  // A reader that has seen enough (`| head`) closes the pipe: that ends the output, not the work. Output that was wanted and could not be
+  // written is a failure; progress that could not be is none.
+  let lost: Error | undefined
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => (lost ??= error.code === 'EPIPE' ? undefined : error))
+  process.stderr.on('error', () => undefined)
   const program = createProgram()
   try {
-    if (args.length === 0) {
-      program.outputHelp()
-      return 0
-    }
-    await program.parseAsync(args, { from: 'user' })
+    await runProgram(program, args)
+    await new Promise<void>(resolve => process.stdout.write('', () => resolve())) // what was written has arrived, or failed
+    if (lost !== undefined) throw new EldrError('ELDR_FILE_UNWRITABLE', { file: 'standard output', found: lost.message, cause: lost })
     return 0
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
     return report(error)
   }
+}
+
+async function runProgram(program: Command, args: readonly string[]): Promise<void> {
+  if (args.length === 0) program.outputHelp()
+  else await program.parseAsync(args, { from: 'user' })
 }
 
 function createProgram(): Command {
@@ -45,9 +49,9 @@ Examples:
 }
 
 function report(error: unknown): number {
-  const { write, warn } = terminalOn(process.stderr)
+  const { write, warn, width } = terminalOn(process.stderr)
   if (error instanceof EldrError) {
-    write(`${warn('error:')} ${error.message}\n`)
+    write(`${warn('error:')} ${wrapped(printable(error.message), width - 7, 7)}\n`)
     return error.code === 'ELDR_USAGE' ? 2 : 1
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error)

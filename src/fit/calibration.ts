@@ -39,8 +39,8 @@ export async function readCalibration(trace: Trace): Promise<Calibration> {
     gateRows,
     idf: idfWeights(documentFrequency(counts, layers * experts), requests),
     ...(trace.missingFor('recent').length === 0 && { recent: await trace.prefillRecent() }),
-    ...(quality && gateRows > 1 && trace.has('gate_prob_sum') && { gateProb: await trace.gateProb() }),
-    ...(quality && gateRows > 1 && trace.has('gate_logit_mean') && { gateLogit: await trace.gateLogit() }),
+    ...(quality && trace.has('gate_prob_sum') && { gateProb: await trace.gateProb() }),
+    ...(quality && trace.has('gate_logit_mean') && { gateLogit: await trace.gateLogit() }),
     ...(quality && { decodeCounts: await trace.decodeCounts(), decodeSteps: await trace.decodeSteps() }),
     ...(domain !== undefined && { domain }),
   }
@@ -50,10 +50,16 @@ export function valuesOf(data: Calibration, source: Source): Uint16Array | Float
   return { counts: data.counts, recent: data.recent, 'gate-prob': data.gateProb, 'gate-logit': data.gateLogit }[source]
 }
 
-/** Transforms that the trace has the values for. */
+/** Transforms that the trace has the values for. Values that are all next to nothing count as none: no direction can be made of them. */
 export function transformsOf(data: Calibration): TransformName[] {
-  return TRANSFORMS.filter(name => valuesOf(data, TRANSFORM[name].source) !== undefined)
+  const sources = new Set(
+    TRANSFORMS.map(name => TRANSFORM[name].source).filter(source => valuesOf(data, source)?.some(value => Math.abs(value) > LEAST)),
+  )
+  return TRANSFORMS.filter(name => sources.has(TRANSFORM[name].source))
 }
+
+/** Below this, squares of float32 values vanish. */
+const LEAST = 1e-12
 
 /** Requests whose quality can be judged: some expert fired at prefill and some step was decoded. Gate transforms see the first rows only. */
 export function judgedRows(data: Calibration, name: TransformName): Uint32Array {

@@ -40,6 +40,7 @@ export function clusterSignatures(points: PackedRows, { workers, balance, restar
   const chosen = balance === 'none' ? vanilla : run(true, restarts, 1)
   return {
     ...chosen,
+    iterations: vanilla.iterations + (chosen === vanilla ? 0 : chosen.iterations),
     centroids: centroidsOf(points, chosen.clusterOf, workers),
     stats: similarityStats(scores.ofClusters(chosen.clusterOf), chosen.clusterOf, workers),
     sizes: sizesOf(chosen.clusterOf, workers),

@@ -6,7 +6,8 @@ import { failure, temporaryFolder, traceWith } from '../../test/trace-support.ts
 import { packUnit } from '../math/packed-rows.ts'
 import { dimensionsOf, writeSignature } from '../signature/signature.ts'
 import { writeSafetensors } from '../trace/safetensors-write.ts'
-import { readArtifact, writeArtifact } from './artifact-file.ts'
+import { readArtifact } from './artifact-read.ts'
+import { writeArtifact } from './artifact-write.ts'
 import type { Fitted } from './fit.ts'
 import { placementOf } from './placement-of.ts'
 import { refit } from './refit.ts'
@@ -171,9 +172,71 @@ describe('a fit of odd traces', () => {
     expect(error.message).toContain('prompts that use different experts')
   })
 
-  it('with too few judged requests for ρ says so', async () => {
-    const error = await failure('few', async () => fitFile(await traceFile('few'), small)) // one request decoded nothing
-    expect(error.code).toBe('ELDR_TRACE_TOO_SMALL')
+  it('with too few judged requests for ρ is fitted without it, and says so', async () => {
+    const { artifact, notes } = await fitFile(await traceFile('few'), small) // one of three requests decoded nothing
+    expect(artifact.primary.rho).toBeUndefined()
+    expect(notes.join()).toContain('Too few requests have both counts and decode steps')
+  })
+
+  it('on recent counts that could not be measured keeps a fallback too', async () => {
+    const { artifact } = await fitFile(await traceFile('few'), { ...small, transform: 'recent' })
+    expect(artifact.fallback!.model.transform).toBe('count')
+    await writeArtifact(file('a'), artifact)
+    expect(await readArtifact(file('a'))).toEqual(artifact)
+  })
+
+  it('whose recent counts are all zero goes by plain counts', async () => {
+    const zeros = { dtype: 'F32', shape: [3, 2, 4], data: new Float32Array(24) } as const
+    const steps = { dtype: 'U16', shape: [3], data: new Uint16Array([2, 1, 1]) } as const
+    const path = await traceFile('zeros', { tensors: { prefill_recent: zeros, decode_steps: steps, decode_expert_ids: undefined } })
+    expect((await fitFile(path, small)).qualities.map(({ name }) => name)).not.toContain('recent')
+  })
+
+  it('that tells nothing apart says that routing will hardly help', async () => {
+    const same = { dtype: 'U16', shape: [3, 2, 4], data: new Uint16Array(24).fill(1) } as const
+    const steps = { dtype: 'U16', shape: [3], data: new Uint16Array([2, 1, 1]) } as const
+    const path = await traceFile('same', {
+      tensors: {
+        prefill_counts: same,
+        prompt_tokens: undefined,
+        prefill_recent: undefined,
+        decode_steps: steps,
+        decode_expert_ids: undefined,
+      },
+    })
+    expect((await fitFile(path, { ...small, transform: 'count' })).notes.join()).toContain('ρ is 0.000')
+  })
+
+  it('takes one gate tensor without the other', async () => {
+    const path = await traceFile('one-gate', { tensors: { gate_logit_mean: undefined } })
+    expect((await fitFile(path, { ...small, transform: 'gate-prob', layers: 'all' })).artifact.primary.model.transform).toBe('gate-prob')
+  })
+
+  it('refuses what would take gigabytes, before it takes them', async () => {
+    const path = await traceFile('good')
+    const huge = { dtype: 'U8', shape: [60_000, 1, 2], data: new Uint8Array(120_000).map((_, c) => 1 + (c % 3)) } as const
+    await writeSafetensors(file('long'), {
+      metadata: { format: 'eldr.trace.v1', model: 'm', layers: '1', experts: '2', top_k: '1' },
+      tensors: { prefill_counts: huge },
+    })
+    expect((await failure('long', () => fitFile(file('long'), { ...small, workers: 20_000 }))).code).toBe('ELDR_FIT_TOO_LARGE')
+    expect((await fitFile(path, { ...small, pairs: 2 ** 32 })).artifact.about.workers).toBe(2) // all three pairs
+  })
+
+  it('clusters crowds of equal requests as fast as others', async () => {
+    const crowd = {
+      dtype: 'U8',
+      shape: [20_000, 1, 4],
+      data: new Uint8Array(80_000).map((_, c) => [5, 1, 0, 2, 0, 4, 1, 1, 3, 3, 0, 2][c % 12]!),
+    } as const
+    await writeSafetensors(file('crowd'), {
+      metadata: { format: 'eldr.trace.v1', model: 'm', layers: '1', experts: '4', top_k: '1' },
+      tensors: { prefill_counts: crowd },
+    })
+    const from = performance.now()
+    const { clusters } = await fitFile(file('crowd'), { ...small, workers: 16, transform: 'count' })
+    expect(Math.max(...clusters.sizes)).toBe(1250)
+    expect(performance.now() - from).toBeLessThan(20_000) // some 2 s; a step for each of thousands of equal points took minutes
   })
 
   it.each([

@@ -9,10 +9,11 @@ import { type Calibration, readCalibration } from './calibration.ts'
 import { clusterSignatures, type FittedClusters } from './cluster.ts'
 import type { Placement } from './placement.ts'
 import { placementOf, unevenRanks } from './placement-of.ts'
-import { bestOf, measureTransforms, type Selection, selectSignature, selectUnmeasured } from './select-signature.ts'
+import { bestOf, canJudge, measureTransforms, type Selection, selectSignature, selectUnmeasured } from './select-signature.ts'
 import { fallbackSignature, signaturesOf } from './signatures.ts'
 import type { Stages } from './stages.ts'
 import type { TransformQuality } from './summary.ts'
+import { checkFits, withinMemory } from './within-memory.ts'
 
 export interface FitOptions {
   readonly workers: number
@@ -40,13 +41,18 @@ export interface Fitted {
 }
 
 /** From a trace to an artifact (paper §4.2–4.3): signature chosen by ρ, one balanced cluster a worker, expert placement where asked for. */
-export async function fit(trace: Trace, options: FitOptions, stages: Stages): Promise<Fitted> {
+export function fit(trace: Trace, options: FitOptions, stages: Stages): Promise<Fitted> {
   checkOptions(trace, options)
+  return withinMemory(trace.path, () => fitChecked(trace, options, stages))
+}
+
+async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Promise<Fitted> {
   const { data, sha256 } = await stages.run('read the trace', async () => ({
     data: await readCalibration(trace),
     sha256: await trace.sha256(),
   }))
   const { qualities, selections, fallback } = await select(trace, data, options, stages)
+  checkFits(trace.path, trace.requests, options.workers, selections[0]!.layers.length * trace.experts)
   const { signatures, rows, points, clusters } = await stages.run('clusters', () => {
     const { rows, ...signatures } = signaturesOf(data, selections[0]!, trace.recentHalfLife)
     if (rows.length === 0)
@@ -73,15 +79,14 @@ export async function fit(trace: Trace, options: FitOptions, stages: Stages): Pr
   }
   const { ranks, batch } = options
   const placement = ranks === undefined ? undefined : await stages.run('placement', () => placementOf(artifact, ranks, batch, trace.path))
-  const notes = notesOf(trace, options, selections[0]!, rows.length)
+  const notes = notesOf(trace, options, data, selections[0]!, rows.length)
   return { artifact, ...(placement && { placement }), data, qualities, selections, clusters, points, notes }
 }
 
 async function select(trace: Trace, data: Calibration, options: FitOptions, stages: Stages) {
   const selection = { ...options, random: createRandom(options.seed), onProgress: stages.progress }
-  if (data.decodeCounts === undefined) return { qualities: [], selections: [selectUnmeasured(data, selection)] }
+  if (!canJudge(data)) return selectUnmeasured(data, selection)
   const meter = await stages.run('ρ by transform', () => measureTransforms(data, selection, trace.path))
-  if (meter.qualities.length === 0) throw tooSmall(trace.path, 'fewer than 3 requests with counts and decode steps', 3)
   return stages.run('layer selection', () => {
     const selections = selectSignature(data, selection, meter)
     if (TRANSFORM[selections[0]!.transform].source !== 'recent') return { qualities: meter.qualities, selections }
@@ -121,14 +126,20 @@ function aboutOf(
   }
 }
 
+/** Below this ρ, requests that look alike at prefill do not decode alike. */
+const WEAK = 0.1
+
 /** What a user should know that no table shows. */
-function notesOf(trace: Trace, options: FitOptions, { transform }: Selection, withSignature: number): string[] {
+function notesOf(trace: Trace, options: FitOptions, data: Calibration, { transform, rho }: Selection, withSignature: number): string[] {
   const missing = trace.missingFor('quality')
+  const why =
+    missing.length > 0 ? `The trace has no decode data (${missing.join(', ')})` : 'Too few requests have both counts and decode steps'
   const without = (isServable(transform) ? trace.requests : trace.gateRows) - withSignature
   const unseen = isServable(transform) ? 0 : trace.requests - trace.gateRows
   return [
-    missing.length > 0 && (options.transform === 'auto' || options.layers === 'auto')
-      ? `The trace has no decode data (${missing.join(', ')}), so ρ cannot be measured: ${transform} was taken${options.layers === 'auto' ? ' on all layers' : ''}.`
+    canJudge(data) ? '' : `${why}, so ρ was not measured: ${transform} was taken${options.layers === 'auto' ? ' on all layers' : ''}.`,
+    rho !== undefined && rho < WEAK
+      ? `ρ is ${rho.toFixed(3)}: signatures hardly tell which requests decode alike, so routing by them will hardly help.`
       : '',
     without > 0
       ? `${without} of ${trace.requests} requests have no signature (no weighted count in the kept layers) and were left out.`
@@ -152,7 +163,8 @@ function checkOptions(trace: Trace, { workers, layers, transform, ranks }: FitOp
   if (transform === 'auto') return
   if (TRANSFORM[transform].source === 'recent') trace.need('recent')
   if (isServable(transform)) return
-  trace.need('gate')
+  const tensor = transform === 'gate-prob' ? 'gate_prob_sum' : 'gate_logit_mean'
+  if (!trace.has(tensor)) throw new EldrError('ELDR_TENSOR_MISSING', { file, expected: `${tensor} for ${transform}` })
   trace.need('quality')
   if (trace.gateRows < workers) throw tooSmall(file, `${trace.gateRows} requests with gate scores`, workers)
 }

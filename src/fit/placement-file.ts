@@ -1,6 +1,6 @@
 import { EldrError } from '../errors.ts'
 import * as check from '../trace/file-checks.ts'
-import { type SafetensorsFile, withSafetensors } from '../trace/safetensors-file.ts'
+import type { SafetensorsFile } from '../trace/safetensors-file.ts'
 import { writeSafetensors } from '../trace/safetensors-write.ts'
 import type { FullestRank, Placement } from './placement.ts'
 
@@ -29,10 +29,6 @@ export async function writePlacement(path: string, placement: PlacementFile): Pr
     },
     tensors: { rank: { dtype: 'U16', shape, data: rankOf }, order: { dtype: 'U16', shape, data: order } },
   })
-}
-
-export function readPlacement(path: string): Promise<PlacementFile> {
-  return withSafetensors(path, placementIn)
 }
 
 export async function placementIn(from: SafetensorsFile): Promise<PlacementFile> {

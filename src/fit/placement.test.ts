@@ -6,7 +6,7 @@ import { createRandom } from '../math/random.ts'
 import { withSafetensors } from '../trace/safetensors-file.ts'
 import { writeSafetensors } from '../trace/safetensors-write.ts'
 import { type PlacementInput, placeExperts } from './placement.ts'
-import { type PlacementFile, readPlacement, writePlacement } from './placement-file.ts'
+import { type PlacementFile, placementIn, writePlacement } from './placement-file.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -81,7 +81,7 @@ describe('a placement file', () => {
 
   it('is read back as it was written', async () => {
     await writePlacement(path, placement())
-    expect(await readPlacement(path)).toEqual(placement())
+    expect(await withSafetensors(path, placementIn)).toEqual(placement())
   })
 
   it.each([
@@ -92,7 +92,7 @@ describe('a placement file', () => {
     const broken = placement()
     spoil(broken.order)
     await writePlacement(path, broken)
-    const error = await failure(path, () => readPlacement(path))
+    const error = await failure(path, () => withSafetensors(path, placementIn))
     expect(error.code).toBe('ELDR_TENSOR_BAD_VALUE')
     expect(error.message).toContain('each expert once')
   })
@@ -115,6 +115,6 @@ describe('a placement file', () => {
       metadata: { ...metadata, [key]: value },
       tensors: { rank: { dtype: 'U16', shape, data: rank }, order: { dtype: 'U16', shape, data: order } },
     })
-    expect((await failure(path, () => readPlacement(path))).code).toBe(code)
+    expect((await failure(path, () => withSafetensors(path, placementIn))).code).toBe(code)
   })
 })

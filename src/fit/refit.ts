@@ -4,6 +4,7 @@ import { dimensionsOf } from '../signature/signature.ts'
 import { VERSION } from '../version.ts'
 import { type Artifact, unpackSignatures } from './artifact.ts'
 import { type ClusterOptions, clusterSignatures, type FittedClusters, matchClusters, renumber } from './cluster.ts'
+import { checkFits } from './within-memory.ts'
 
 export interface Refitted {
   readonly artifact: Artifact
@@ -24,6 +25,7 @@ export function refit(old: Artifact, options: ClusterOptions, file: string): Ref
     })
   }
   const width = dimensionsOf(old.primary.model)
+  checkFits(file, requests, options.workers, width)
   const points = unpackSignatures(old.primary)
   const fresh = clusterSignatures(points, options)
   const clusters = renumber(fresh, matchClusters(old.primary.centroids, fresh.centroids, width), width)

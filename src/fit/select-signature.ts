@@ -1,5 +1,5 @@
 import { EldrError } from '../errors.ts'
-import { drawPairs } from '../math/pairs.ts'
+import { allPairsOf, drawPairs } from '../math/pairs.ts'
 import type { Random } from '../math/random.ts'
 import { layerFill } from '../signature/layer-fill.ts'
 import { selectLayers } from '../signature/layer-selection.ts'
@@ -27,8 +27,13 @@ export interface SelectionOptions {
   readonly onProgress?: (what: string, done: number, total: number) => void
 }
 
+/** All pairs of 7,000 requests: more take gigabytes and tell nothing new. */
+const MOST_PAIRS = 25_000_000
 /** Products of pairs and layers, 4 bytes each. */
 const MOST_REMEMBERED = 2 ** 24
+
+/** Requests below which a rank correlation of their pairs means nothing. */
+export const FEWEST_JUDGED = 3
 
 const allLayers = (data: Calibration) => Array.from({ length: data.layers }, (_, layer) => layer)
 
@@ -57,11 +62,13 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
   }
   function openSpace(rows: Uint32Array) {
     const shape = { requests: rows.length, layers: data.layers, experts: data.experts }
-    const drawn = drawPairs(rows.length, pairs, random.fork(rows.length))
-    if (drawn.i.length > maxPairs(shape)) {
+    const wanted = Math.min(pairs, allPairsOf(rows.length))
+    const most = Math.min(MOST_PAIRS, maxPairs(shape))
+    if (wanted > most) {
       const todo = 'Ask for fewer pairs; some ten thousand are enough.'
-      throw new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `${drawn.i.length} pairs`, expected: `at most ${maxPairs(shape)}`, todo })
+      throw new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `${wanted} pairs`, expected: `at most ${most}`, todo })
     }
+    const drawn = drawPairs(rows.length, pairs, random.fork(rows.length))
     const of = createPairSpace(shape, drawn)
     of.setTarget(layerFill({ ...data, values: data.decodeCounts!, rows }, 'count', data.idf))
     return { rows, pairs: drawn.i.length, of, saved: new Map<TransformName, SavedLayers>() }
@@ -75,7 +82,7 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
     for (const other of space!.saved.keys()) if (!best.has(other)) space!.saved.delete(other)
   }
 
-  const names = transformsOf(data).filter(name => judgedRows(data, name).length >= 3)
+  const names = transformsOf(data).filter(name => judgedRows(data, name).length >= FEWEST_JUDGED)
   // Gate scores may be there for some requests only, which takes another space: they come first, so that the last space is the one to stay.
   const order = names.toSorted((a, b) => Number(isServable(a)) - Number(isServable(b)))
   const measured: TransformQuality[] = []
@@ -125,10 +132,22 @@ export function bestOf(qualities: readonly TransformQuality[], among: (name: Tra
   return qualities.filter(({ name }) => among(name)).reduce((best, quality) => (quality.rho > best.rho ? quality : best)).name
 }
 
-/** Without decode data nothing can be measured: the paper's transform, and all layers unless some are named. */
-export function selectUnmeasured(data: Calibration, options: SelectionOptions): Selection {
+/** Whether ρ can be measured: some requests have counts and decode steps. */
+export function canJudge(data: Calibration): boolean {
+  return data.decodeSteps !== undefined && judgedRows(data, 'count').length >= FEWEST_JUDGED
+}
+
+/** Where nothing can be measured: the paper's transform and all layers, unless others are asked for. */
+export function selectUnmeasured(
+  data: Calibration,
+  options: SelectionOptions,
+): { qualities: []; selections: [Selection]; fallback?: Selection } {
+  const layers = typeof options.layers === 'string' ? allLayers(data) : options.layers
+  const transform = options.transform === 'auto' ? 'count-idf' : options.transform
+  const { source, idf } = TRANSFORM[transform]
   return {
-    transform: options.transform === 'auto' ? 'count-idf' : options.transform,
-    layers: typeof options.layers === 'string' ? allLayers(data) : options.layers,
+    qualities: [],
+    selections: [{ transform, layers }],
+    ...(source === 'recent' && { fallback: { transform: idf ? 'count-idf' : 'count', layers } }),
   }
 }

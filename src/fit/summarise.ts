@@ -44,6 +44,7 @@ export function clusterPart({ artifact, clusters }: Pick<Fitted, 'artifact' | 'c
     clusters: clusterSummaries(artifact),
     meanSimilarity: about.meanSimilarity,
     vanillaSizes: clusters.vanillaSizes,
+    iterations: clusters.iterations,
     bestSimilarity: about.bestSimilarity,
     ...(placement && { placement: placementSummary(placement) }),
   }

@@ -22,6 +22,8 @@ export interface FitSummary {
   readonly clusters: readonly ClusterSummary[]
   /** Mean cosine of a request to its own centroid, over the calibration requests. */
   readonly meanSimilarity: number
+  /** Iterations of K-means in all runs together, the plain one's included. */
+  readonly iterations: number
   /** Sizes that plain K-means gives on the same signatures, falling: what the balance constraint avoids (Fig. 15). */
   readonly vanillaSizes: readonly number[]
   /** Quantiles of the best similarity of each calibration request: what live traffic is compared with to see drift. */

@@ -29,7 +29,7 @@ export function assignBalanced(problem: BalancedProblem, prices: Float64Array = 
   }
 }
 
-/** Who is where, and the cheapest move between any two sinks. Slots beyond the points are filled with points that cost nothing anywhere. */
+/** Who is where, and the cheapest move between any two sinks. Slots beyond the points are filled with points that cost next to nothing anywhere. */
 interface Flow {
   readonly costs: Float64Array
   readonly sinks: number
@@ -46,6 +46,7 @@ function startFlow({ costs, points, sinks, capacity }: BalancedProblem, prices: 
   const slots = sinks * capacity
   const padded = new Float64Array(slots * sinks)
   padded.set(costs)
+  tellApart(padded, points * sinks)
   easePrices(padded, slots, sinks, capacity, prices)
   const flow: Flow = {
     costs: padded,
@@ -61,8 +62,7 @@ function startFlow({ costs, points, sinks, capacity }: BalancedProblem, prices: 
     let bestCost = Infinity
     for (let sink = 0; sink < sinks; sink++) {
       const cost = padded[point * sinks + sink]! + prices[sink]!
-      // Fillers share one row of zeros; spreading them over the cheapest sinks that still have room saves moving them later.
-      if (cost < bestCost || (cost === bestCost && point >= points && flow.members[best]!.length >= capacity)) {
+      if (cost < bestCost) {
         best = sink
         bestCost = cost
       }
@@ -70,6 +70,22 @@ function startFlow({ costs, points, sinks, capacity }: BalancedProblem, prices: 
     enter(flow, point, best)
   }
   return flow
+}
+
+/**
+ * Points with equal costs would move as a crowd: a price that sends one away sends all, and none of the means below would get anywhere.
+ * So every cost is moved by up to 10⁻¹² of the largest, which is less than rounding does to a sum of them.
+ */
+function tellApart(costs: Float64Array, given: number): void {
+  let largest = 0
+  for (let at = 0; at < given; at++) largest = Math.max(largest, Math.abs(costs[at]!))
+  const step = (largest > 0 ? largest : 1) * 1e-12 * 2 ** -32
+  for (let at = 0; at < costs.length; at++) {
+    let z = Math.imul(at + 1, 0x9e3779b1)
+    z = Math.imul(z ^ (z >>> 16), 0x21f0aaad)
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97)
+    costs[at]! += ((z ^ (z >>> 15)) >>> 0) * step
+  }
 }
 
 const EASING_ROUNDS = 8

@@ -21,6 +21,8 @@ export interface Clustering {
   readonly clusterOf: Int32Array
   /** Sum of the cosines of the rows to the centroids, which is maximised, after each assignment of the best run: it never falls. */
   readonly history: readonly number[]
+  /** Assignments made in all runs together. */
+  readonly iterations: number
 }
 
 /** Spherical K-means on unit rows, k-means++ seeding, until nothing moves. `centroidsOf` makes the centroids of the result. */
@@ -28,11 +30,13 @@ export function kMeans(points: PackedRows, options: KMeansOptions): Clustering {
   const { clusters, random, restarts = 3, scores = createClusterScores(points, clusters, restarts) } = options
   if (clusters < 1 || clusters > points.rows) throw new RangeError(`${points.rows} points cannot make ${clusters} clusters`)
   let best: Clustering | undefined
+  let iterations = 0
   for (let restart = 0; restart < restarts; restart++) {
     const run = oneRun(points, options, random.fork(restart), scores, restart)
+    iterations += run.iterations
     if (best === undefined || run.history.at(-1)! > best.history.at(-1)!) best = run
   }
-  return best!
+  return { ...best!, iterations }
 }
 
 function oneRun(
@@ -46,8 +50,9 @@ function oneRun(
   const history: number[] = []
   let costs = scores.ofSeeds(seeds(points.rows, clusters, random, scores))
   let clusterOf: Int32Array | undefined
-  for (let iteration = 0; iteration < maxIterations; iteration++) {
-    onIteration?.(restart, iteration)
+  let iteration = 0
+  while (iteration < maxIterations) {
+    onIteration?.(restart, iteration++)
     const next = balanced
       ? assignBalanced({ costs, points: points.rows, sinks: clusters, capacity: Math.ceil(points.rows / clusters) }, prices)
       : nearest(costs, points.rows, clusters)
@@ -61,7 +66,7 @@ function oneRun(
     clusterOf = next
     costs = scores.ofClusters(clusterOf)
   }
-  return { clusterOf: clusterOf!, history }
+  return { clusterOf: clusterOf!, history, iterations: iteration }
 }
 
 /** k-means++: each further seed is drawn in proportion to 1 − cosine to the nearest one so far, half the squared distance of unit vectors. */

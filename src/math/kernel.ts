@@ -39,6 +39,9 @@ export const SORT_COUNTER_BYTES = 3 * 4 * 4096
 const PAGE_BYTES = 65_536
 export const MAX_KERNEL_BYTES = 2 ** 32 - PAGE_BYTES
 
+/** More memory was asked for than WebAssembly can address. */
+export class KernelTooLarge extends RangeError {}
+
 let compiled: WebAssembly.Module | null | undefined
 
 /** The SIMD module, compiled once; null where the engine has no WebAssembly SIMD. */
@@ -57,7 +60,7 @@ export function kernelKind(): 'simd' | 'plain' {
 
 /** A kernel with at least `bytes` of memory: SIMD where the engine has it, else the plain loops, which give the same bits. */
 export function createKernel(bytes: number, kind = kernelKind()): Kernel {
-  if (bytes > MAX_KERNEL_BYTES) throw new RangeError(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
+  if (bytes > MAX_KERNEL_BYTES) throw new KernelTooLarge(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
   const module = simdModule()
   if (kind === 'plain' || module === null) return plainKernel(new ArrayBuffer(Math.ceil(bytes / 64) * 64))
   const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<Kernel, 'buffer'> & {

@@ -36,7 +36,7 @@ export function createRandom(seed: number): Random {
   return {
     uniform,
     below: n => Math.floor(uniform() * n),
-    fork: label => createRandom(splitmix32(seed ^ Math.imul(label + 1, 0x9e3779b1))()),
+    fork: label => createRandom(splitmix32(splitmix32(seed)() ^ Math.imul(label + 1, 0x9e3779b1))()),
   }
 }
 

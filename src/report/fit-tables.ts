@@ -1,7 +1,8 @@
 import type { FitSummary, PlacementSummary } from '../fit/summary.ts'
-import { bar, sparkline, table } from './table.ts'
+import { signatureInWords, whyChosen } from './fit-words.ts'
+import { bar, type Column, sparkline, table } from './table.ts'
 import { fixed, whole } from './numbers.ts'
-import { printable, type Terminal } from './terminal.ts'
+import { printable, type Terminal, wrapped } from './terminal.ts'
 
 type Clustered = Pick<FitSummary, 'clusters' | 'workers' | 'balance' | 'meanSimilarity' | 'vanillaSizes' | 'bestSimilarity'>
 
@@ -15,12 +16,16 @@ export function fitTables(summary: FitSummary, terminal: Terminal): string {
   return [
     `${terminal.bold(what)}  ${whole(source.requests)} requests × ${source.layers} layers × ${source.experts} experts, top-${source.topK}`,
     terminal.dim(`trace ${printable(source.file)}, sha256 ${source.sha256.slice(0, 12)}, seed ${summary.seed}, eldr ${source.version}`),
+    '',
+    wrapped(`${signatureInWords(summary)} ${whyChosen(summary)}`, terminal.width),
     ...(summary.transforms.length > 0 ? ['', transformTable(summary, terminal)] : []),
     ...(summary.curves.length > 0 ? ['', curveTable(summary, terminal)] : []),
     '',
     clusterTable(summary, source.domains, terminal),
     ...(summary.placement ? ['', placementTable(summary.placement, terminal)] : []),
-    ...(summary.notes.length > 0 ? ['', ...summary.notes.map(note => `${terminal.warn('note')} ${printable(note)}`)] : []),
+    ...(summary.notes.length > 0
+      ? ['', ...summary.notes.map(note => `${terminal.warn('note')} ${wrapped(printable(note), terminal.width - 5, 5)}`)]
+      : []),
   ].join('\n')
 }
 
@@ -28,44 +33,41 @@ function transformTable({ transforms, chosen, source }: FitSummary, terminal: Te
   const partial = transforms.some(({ requests }) => requests < source.requests)
   const best = Math.max(...transforms.map(({ rho }) => rho))
   const rows = transforms.map(({ name, rho, requests, pairs, servable }) => [
-    name,
-    rho.toFixed(3),
+    name === chosen ? terminal.accent(`${name} ★`) : servable ? name : `${name} ○`,
+    fixed(rho, 3),
     bar(rho / Math.max(best, 1e-9), 20),
     whole(pairs),
     ...(partial ? [whole(requests)] : []),
-    name === chosen ? terminal.accent('chosen') : servable ? '' : terminal.dim('study only'),
   ])
-  const columns = [
-    { title: 'transform' },
-    { title: 'ρ', align: 'right' as const },
-    { title: '' },
-    { title: 'pairs', align: 'right' as const },
-    ...(partial ? [{ title: 'requests', align: 'right' as const }] : []),
-    { title: '' },
-  ]
-  return `${terminal.bold('Signature quality ρ, all layers')} ${terminal.dim('(paper Fig. 7)')}\n${table(columns, rows, terminal)}`
+  const columns: Column[] = [{ title: 'transform' }, { title: 'ρ', align: 'right' }, { title: '' }, { title: 'pairs', align: 'right' }]
+  if (partial) columns.push({ title: 'requests', align: 'right' })
+  const study = transforms.some(({ servable }) => !servable) ? ', ○ for study: no hand-off carries it' : ''
+  return section('Signature quality ρ, all layers', `paper Fig. 7; ★ chosen${study}`, table(columns, rows, terminal), terminal)
 }
 
 function curveTable({ curves, source, layers }: FitSummary, terminal: Terminal): string {
   const rows = curves.map(({ transform, order, rho, peak }, at) => [
-    transform,
+    at === 0 ? terminal.accent(`${transform} ★`) : transform,
     `${peak} of ${source.layers}`,
-    rho[peak - 1]!.toFixed(3),
-    rho.at(-1)!.toFixed(3),
+    fixed(rho[peak - 1], 3),
+    fixed(rho.at(-1), 3),
     sparkline(rho),
-    order.slice(0, peak).join(' '),
-    at === 0 ? terminal.accent('chosen') : '',
+    order.slice(0, Math.min(peak, 24)).join(' ') + (peak > 24 ? ' …' : ''),
   ])
-  const columns = [
+  const columns: Column[] = [
     { title: 'transform' },
-    { title: 'kept', align: 'right' as const },
-    { title: 'ρ at peak', align: 'right' as const },
-    { title: 'all layers', align: 'right' as const },
+    { title: 'kept', align: 'right' },
+    { title: 'ρ at peak', align: 'right' },
+    { title: 'all layers', align: 'right' },
     { title: 'ρ by layers kept' },
     { title: 'in the order taken' },
-    { title: '' },
   ]
-  return `${terminal.bold(`Layers kept, greedy on ρ: ${layers.length} of ${source.layers}`)} ${terminal.dim('(paper Fig. 8)')}\n${table(columns, rows, terminal)}`
+  return section(`Layers kept, greedy on ρ: ${layers.length} of ${source.layers}`, 'paper Fig. 8', table(columns, rows, terminal), terminal)
+}
+
+/** A title, what to know of it, and the table. */
+function section(title: string, remark: string, body: string, terminal: Terminal): string {
+  return `${wrapped(`${terminal.bold(title)} ${terminal.dim(`(${remark})`)}`, terminal.width)}\n${body}`
 }
 
 export function clusterTable(summary: Clustered, domains: readonly string[], terminal: Terminal): string {
@@ -81,11 +83,14 @@ export function clusterTable(summary: Clustered, domains: readonly string[], ter
     align: 'right' as const,
   }))
   const median = summary.bestSimilarity.find(({ q }) => q === 0.5)?.value ?? 0
-  const sizes = `mean similarity ${summary.meanSimilarity.toFixed(3)}, median of the best ${median.toFixed(3)}`
+  const sizes = `mean cosine to the own centroid ${fixed(summary.meanSimilarity, 3)}, median of the best to any ${fixed(median, 3)}`
   const plain =
-    summary.vanillaSizes.length > 0 ? `; plain K-means would give sizes ${summary.vanillaSizes[0]} … ${summary.vanillaSizes.at(-1)}` : ''
+    summary.balance === 'exact' && summary.vanillaSizes.length > 0
+      ? `; plain K-means would give sizes ${summary.vanillaSizes[0]} … ${summary.vanillaSizes.at(-1)}`
+      : ''
   const kind = summary.balance === 'exact' ? 'balanced' : 'plain'
-  return `${terminal.bold(`Clusters, one for each of ${summary.workers} decode workers`)} ${terminal.dim(`(${kind})`)}\n${table(columns, rows, terminal)}\n  ${terminal.dim(sizes + plain)}`
+  const footer = `  ${wrapped(terminal.dim(sizes + plain), terminal.width - 2, 2)}`
+  return `${section(`Clusters, one for each of ${summary.workers} decode workers`, kind, table(columns, rows, terminal), terminal)}\n${footer}`
 }
 
 export function placementTable({ ranks, batch, perCluster }: PlacementSummary, terminal: Terminal): string {
@@ -104,5 +109,5 @@ export function placementTable({ ranks, batch, perCluster }: PlacementSummary, t
     align: 'right' as const,
   }))
   const title = `Expert placement on ${ranks} ranks: expected active experts on the fullest rank`
-  return `${terminal.bold(title)} ${terminal.dim(`(batch ${batch}, mean over layers; paper §5)`)}\n${table(columns, rows, terminal)}`
+  return section(title, `batch ${batch}, mean over layers; ideal: all ranks alike; paper §5`, table(columns, rows, terminal), terminal)
 }

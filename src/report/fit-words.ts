@@ -27,7 +27,7 @@ export function resultInWords(summary: FitSummary): string {
   return `${signatureInWords(summary)} ${clustersInWords(summary)}`
 }
 
-function signatureInWords(summary: FitSummary): string {
+export function signatureInWords(summary: FitSummary): string {
   const { chosen, layers, source, rho } = summary
   const kept =
     layers.length === source.layers ? `all ${many(source.layers, 'layer')}` : `${layers.length} of ${many(source.layers, 'layer')}`

@@ -6,8 +6,8 @@ import type { Trace, TracePurpose } from '../trace/trace.ts'
 import type { Spread, TraceStats } from '../trace/trace-stats.ts'
 import { clusterTable, placementTable } from './fit-tables.ts'
 import { sparkline, table } from './table.ts'
-import { whole } from './numbers.ts'
-import { bytes, columnsOf, printable, type Terminal } from './terminal.ts'
+import { clipped, whole } from './numbers.ts'
+import { bytes, columnsOf, printable, type Terminal, wrapped } from './terminal.ts'
 
 /** One file, for a person and for a machine. */
 export interface View {
@@ -177,26 +177,35 @@ function signatureText({ model, rho, recentHalfLife }: FittedSignature, layers: 
 const heading = (kind: string, path: string, size: number, terminal: Terminal) =>
   `${terminal.bold(kind)} ${printable(path)} ${terminal.dim(bytes(size))}\n`
 
+/** Names on the left, what is to be said on the right, broken between words where the terminal is narrow. */
 function facts(rows: readonly (readonly [string, string])[], terminal: Terminal): string {
   const width = Math.max(...rows.map(([name]) => columnsOf(name)))
-  return `${rows.map(([name, text]) => `  ${terminal.dim(name.padEnd(width))}  ${text}`).join('\n')}\n`
+  return `${rows.map(([name, text]) => `  ${terminal.dim(name.padEnd(width))}  ${wrapped(text, terminal.width - width - 4, width + 4)}`).join('\n')}\n`
 }
 
 const spreadText = ({ min, median, max }: Spread) => (min === max ? whole(min) : `${whole(min)} to ${whole(max)}, median ${whole(median)}`)
 
 const tensorsJson = (tensors: readonly TensorInfo[]) => tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape }))
 
+/** A file may hold thousands; a person reads the first ones, and `--json` has all. */
+const MOST_TENSORS = 60
+
 function tensorTable(tensors: readonly TensorInfo[], ignored: readonly string[], terminal: Terminal): string {
-  const rows = tensors.map(({ name, dtype, shape, begin, end }) => [
-    printable(name),
-    dtype,
-    shape.join(' × '),
-    bytes(end - begin),
-    ignored.includes(name) ? terminal.dim('not read') : '',
-  ])
-  return table(
-    [{ title: 'tensor' }, { title: 'type' }, { title: 'shape', align: 'right' }, { title: 'size', align: 'right' }, { title: '' }],
+  const unread = new Set(ignored)
+  const rows = tensors
+    .slice(0, MOST_TENSORS)
+    .map(({ name, dtype, shape, begin, end }) => [
+      unread.has(name) ? `${printable(clipped(name, 60))} ${terminal.dim('(not read)')}` : printable(clipped(name, 60)),
+      dtype,
+      shape.join(' × '),
+      bytes(end - begin),
+    ])
+  const shown = table(
+    [{ title: 'tensor' }, { title: 'type' }, { title: 'shape', align: 'right' }, { title: 'size', align: 'right' }],
     rows,
     terminal,
   )
+  return tensors.length > rows.length
+    ? `${shown}\n  ${terminal.dim(`… and ${whole(tensors.length - rows.length)} more; --json lists all`)}`
+    : shown
 }

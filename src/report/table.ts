@@ -14,7 +14,7 @@ const INDENT = 2
  * beginning with the first column again, so that nothing is lost and nothing wraps.
  */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[], terminal: Terminal): string {
-  const widths = columns.map(({ title }, c) => Math.max(columnsOf(title), ...rows.map(row => columnsOf(row[c] ?? ''))))
+  const widths = columns.map(({ title }, c) => rows.reduce((widest, row) => Math.max(widest, columnsOf(row[c] ?? '')), columnsOf(title)))
   return partsOf(widths, terminal.width)
     .map(part => {
       const line = (cells: readonly string[], style: (text: string) => string = text => text) =>
@@ -56,8 +56,9 @@ export function bar(share: number, width: number): string {
 
 const LEVELS = '▁▂▃▄▅▆▇█'
 
-/** One character a value, from the lowest to the highest of them. */
-export function sparkline(values: readonly number[]): string {
+/** One character a value, from the lowest to the highest of them; of more than `most`, that many spread evenly. */
+export function sparkline(all: readonly number[], most = 48): string {
+  const values = all.length <= most ? all : Array.from({ length: most }, (_, at) => all[Math.round((at * (all.length - 1)) / (most - 1))]!)
   const low = Math.min(...values)
   const span = Math.max(...values) - low
   return values.map(value => LEVELS[span > 0 ? Math.round(((value - low) / span) * (LEVELS.length - 1)) : 0]).join('')

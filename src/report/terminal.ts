@@ -39,6 +39,17 @@ export function columnsOf(text: string): number {
   return columns
 }
 
+/** Breaks a text between words into lines of at most `width` columns; those after the first are indented on top of that. */
+export function wrapped(text: string, width: number, indent = 0): string {
+  const lines = ['']
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)!
+    if (line !== '' && columnsOf(line) + 1 + columnsOf(word) > width) lines.push(word)
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`
+  }
+  return lines.join(`\n${' '.repeat(indent)}`)
+}
+
 /** What comes from a file must not move the cursor, change colours or turn the text round. */
 export function printable(text: string): string {
   return text.replace(/\p{Cc}|\p{Cs}|[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, '�')

@@ -9,8 +9,8 @@ import { quoted } from './quoted.ts'
 
 /** A header needs three: the tensors, one tensor, its shape. */
 const MAX_DEPTH = 16
-/** Strings, numbers and brackets; a tensor has some 15, so this is room for 250,000 of them and for what their names hold. */
-const MAX_PIECES = 4_000_000
+/** Strings, numbers and brackets; a tensor has some 15, so this is room for 30,000 of them, ten times what the largest models put into a file. */
+const MAX_PIECES = 500_000
 
 const SPACES = ' \t\n\r'
 const SEPARATORS = `${SPACES},:`

@@ -16,6 +16,9 @@ export interface Shape {
 type Lengths = Uint16Array | Uint32Array
 
 /** Finite, and not negative unless the values are raw gate scores. */
+/** Far above any sum over a prompt, far below where squares overflow float32. */
+const LARGEST = 1e9
+
 export function checkFloats(
   file: string,
   tensor: string,
@@ -26,9 +29,13 @@ export function checkFloats(
 ): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i]!
-    if (Number.isFinite(value) && (signed || value >= 0)) continue
+    if (Math.abs(value) <= LARGEST && (signed || value >= 0)) continue
     const place = at(first + Math.floor(i / (layers * experts)), Math.floor(i / experts) % layers, i % experts)
-    throw badValue(file, `${value} in ${tensor}${place}`, signed ? 'a finite number' : 'a finite number from 0 up')
+    throw badValue(
+      file,
+      `${value} in ${tensor}${place}`,
+      signed ? `a number of at most ${LARGEST} either side of 0` : `a number from 0 to ${LARGEST}`,
+    )
   }
 }
 

@@ -67,6 +67,7 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
     rho: curve(0.742)[peak - 1]!,
     clusters: sizes.map((size, k) => ({ size, meanSimilarity: 0.8 + 0.15 * random(), domains: composition(k) })),
     meanSimilarity: 0.875,
+    iterations: 61,
     vanillaSizes: plain.map(share => Math.round((share / plainTotal) * requests)),
     bestSimilarity: [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1].map(q => ({ q, value: 0.5 + 0.48 * q ** 0.3 })),
     placement: {

@@ -7,7 +7,8 @@ import { EldrError } from '../errors.ts'
 import { createRandom } from '../math/random.ts'
 import { withSafetensors } from '../trace/safetensors-file.ts'
 import { type TensorToWrite, writeSafetensors } from '../trace/safetensors-write.ts'
-import { readArtifact, writeArtifact } from './artifact-file.ts'
+import { readArtifact } from './artifact-read.ts'
+import { writeArtifact } from './artifact-write.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -47,6 +48,14 @@ describe('an artifact file', () => {
     ['transform', 'guess', 'ELDR_FILE_BAD_METADATA'],
     ['balance', 'some', 'ELDR_FILE_BAD_METADATA'],
     ['sizes', '[1,2', 'ELDR_FILE_BAD_METADATA'],
+    ['sizes', '[1000000000,1,1]', 'ELDR_FILE_BAD_METADATA'],
+    ['sizes', '[-1,0.5,601]', 'ELDR_FILE_BAD_METADATA'],
+    ['reads', 'gate', 'ELDR_FILE_BAD_METADATA'],
+    ['restarts', '1000000', 'ELDR_FILE_BAD_METADATA'],
+    ['rho_curve', '{"order":[999],"rho":[0.5],"peak":1}', 'ELDR_FILE_BAD_METADATA'],
+    ['best_similarity', '[]', 'ELDR_FILE_BAD_METADATA'],
+    ['best_similarity', '[[0.5,1],[0.1,1]]', 'ELDR_FILE_BAD_METADATA'],
+    ['cluster_similarity', '[2,0,0]', 'ELDR_FILE_BAD_METADATA'],
     ['transforms', '[]', 'ELDR_FILE_BAD_METADATA'],
     ['best_similarity', '[[1]]', 'ELDR_FILE_BAD_METADATA'],
     ['cluster_similarity', 'null', 'ELDR_FILE_BAD_METADATA'],
@@ -81,6 +90,8 @@ describe('an artifact file', () => {
       tensors => void (tensors['calibration_domain']!.data as Uint8Array).fill(4, 0, 1),
       'ELDR_TENSOR_BAD_VALUE',
     ],
+    ['a mask of 77', tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(77, 0, 1), 'ELDR_TENSOR_BAD_VALUE'],
+    ['zeros for centroids', tensors => void (tensors['centroids']!.data as Float32Array).fill(0), 'ELDR_TENSOR_BAD_VALUE'],
     ['no layer kept', tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(0), 'ELDR_TENSOR_BAD_VALUE'],
     ['one layer more', tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(1, 0, 1), 'ELDR_TENSOR_BAD_SHAPE'],
     [

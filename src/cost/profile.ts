@@ -1,0 +1,79 @@
+/**
+ * A cost profile says what a GPU takes for the parts of a request: one decode step, prefill, moving the KV cache. It is data with its
+ * provenance, measured by `bench/gpu` or assumed and then said to be; the simulator and the embedded worker take all their times from it.
+ */
+export interface CostProfile {
+  readonly name: string
+  readonly provenance: Provenance
+  /** Of the model that was timed. A trace of another model is laid over its layers (`layerWeights`); reports name both shapes. */
+  readonly shape: { readonly layers: number; readonly experts: number; readonly topK: number }
+  readonly decode: DecodeCost
+  readonly prefill: PrefillCost
+  readonly kv: KvCost
+}
+
+export interface Provenance {
+  /** What the numbers are, in a sentence. */
+  readonly what: string
+  readonly measuredOn?: string
+  /** YYYY-MM-DD. */
+  readonly date?: string
+  /** The file of raw timings, or the text, that the numbers come from. */
+  readonly source?: string
+  /** What is assumed, and what is left out. */
+  readonly notes: readonly string[]
+}
+
+/**
+ * One step of the whole batch: base + perRequest·batch + layers·(perLayer + perActiveExpert·active) + perContextKToken·context/1000.
+ * `kind` leaves room for a measured table beside the linear form.
+ */
+export interface DecodeCost {
+  readonly kind: 'linear'
+  readonly baseUs: number
+  readonly perRequestUs: number
+  readonly perLayerUs: number
+  /** For each active expert of each layer. */
+  readonly perActiveExpertUs: number
+  /** For every 1,000 tokens of context, summed over the batch. */
+  readonly perContextKTokenUs: number
+}
+
+/** One prefill step: base + perToken·tokens, whichever requests the tokens belong to. */
+export interface PrefillCost {
+  readonly baseUs: number
+  readonly perTokenUs: number
+}
+
+export interface KvCost {
+  readonly bytesPerToken: number
+  /** Tokens of context that one decode worker can hold. */
+  readonly capacityTokens: number
+  readonly latencyUs: number
+  readonly gigabytesPerSecond: number
+}
+
+/** `active`: distinct experts that the step fires, mean over the profile's layers. `contextTokens`: summed over the batch. */
+export function stepUs({ shape, decode }: CostProfile, batch: number, active: number, contextTokens: number): number {
+  const moeUs = shape.layers * (decode.perLayerUs + decode.perActiveExpertUs * active)
+  return decode.baseUs + decode.perRequestUs * batch + moeUs + decode.perContextKTokenUs * (contextTokens / 1000)
+}
+
+export function prefillUs({ prefill }: CostProfile, tokens: number): number {
+  return prefill.baseUs + prefill.perTokenUs * tokens
+}
+
+/** From one worker to another; transfers do not slow each other down. 1 GB/s is 1,000 bytes a microsecond. */
+export function transferUs({ kv }: CostProfile, tokens: number): number {
+  return kv.latencyUs + (kv.bytesPerToken * tokens) / (kv.gigabytesPerSecond * 1000)
+}
+
+/**
+ * Share of the profile's layers that each layer of a trace stands for: the profile's layer l takes the trace's layer
+ * ⌊l·L_trace/L_profile⌋. A mean of active experts over the profile's layers is then Σ weight·active over the trace's.
+ */
+export function layerWeights(profileLayers: number, traceLayers: number): Float64Array {
+  const taken = new Float64Array(traceLayers)
+  for (let layer = 0; layer < profileLayers; layer++) taken[Math.floor((layer * traceLayers) / profileLayers)]!++
+  return taken.map(count => count / profileLayers)
+}

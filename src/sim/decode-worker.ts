@@ -1,0 +1,160 @@
+/**
+ * A decode worker with continuous batching: requests join when a step begins and leave when it ends, up to a largest batch and as long
+ * as their context fits the KV cache. When it does not fit any more, the request that joined last goes back to the front of the queue and
+ * its context is computed again when it returns, in the step in which it does. A request alone always runs, whatever its context.
+ */
+import { type CostProfile, stepUs } from '../cost/profile.ts'
+import type { Replay } from './replay.ts'
+import type { RequestPool } from './requests.ts'
+import { SlotQueue } from './slot-queue.ts'
+import { activeExperts, fullestRankExperts, uniteSteps } from './union.ts'
+
+export interface DecodeLimits {
+  readonly maxBatch: number
+  /** Tokens of context that fit. */
+  readonly kvTokens: number
+  /** Expert-parallel workers: what exchanging tokens between the ranks adds to each layer. */
+  readonly allToAllUs: number
+}
+
+export class DecodeWorker {
+  busy = false
+  /** Requests in the step, and their slots: those that joined last are last. */
+  batch = 0
+  readonly slots: Int32Array
+  /** Requests that were not in the step before. */
+  joined = 0
+  /** Distinct experts of the step, and those of the fullest rank (the same on one rank): mean over the profile's layers. */
+  active = 0
+  fullest = 0
+  stepUs = 0
+  preemptions = 0
+
+  readonly #replay: Replay
+  readonly #pool: RequestPool
+  readonly #profile: CostProfile
+  readonly #limits: DecodeLimits
+  /** [layers] shares of the profile's layers. */
+  readonly #weights: Float64Array
+  /** [ranks][words of a step]; none on one rank. */
+  readonly #masks: Int32Array | undefined
+  readonly #waiting = new SlotQueue()
+  /** Context of all requests in the batch before the step. */
+  #contextTokens = 0
+  /** Of each request in the batch: where its experts of this step lie, where its row ends, and the tokens that it has still to make. */
+  readonly #at: Int32Array
+  readonly #rowEnd: Int32Array
+  readonly #left: Int32Array
+  readonly #union: Int32Array
+
+  constructor(replay: Replay, pool: RequestPool, profile: CostProfile, limits: DecodeLimits, weights: Float64Array, masks?: Int32Array) {
+    this.#replay = replay
+    this.#pool = pool
+    this.#profile = profile
+    this.#limits = limits
+    this.#weights = weights
+    this.#masks = masks
+    this.slots = new Int32Array(limits.maxBatch)
+    this.#at = new Int32Array(limits.maxBatch)
+    this.#rowEnd = new Int32Array(limits.maxBatch)
+    this.#left = new Int32Array(limits.maxBatch)
+    this.#union = new Int32Array(replay.wordsPerStep)
+  }
+
+  get waiting(): number {
+    return this.#waiting.size
+  }
+
+  /** The experts of the step, as bits [layers × words of a layer]; overwritten by the next one. */
+  get union(): Int32Array {
+    return this.#union
+  }
+
+  enqueue(slot: number): void {
+    this.#waiting.push(slot)
+  }
+
+  /** How long the step takes that begins now; undefined when there is no request. */
+  startStep(nowUs: number): number | undefined {
+    const before = this.#preempt(nowUs)
+    const recomputed = this.#admit()
+    this.joined = this.batch - before
+    this.busy = this.batch > 0
+    if (!this.busy) return undefined
+
+    uniteSteps(this.#replay.words, this.#at, this.batch, this.#union)
+    this.active = activeExperts(this.#union, this.#weights)
+    this.fullest = this.#masks === undefined ? this.active : fullestRankExperts(this.#union, this.#weights, this.#masks)
+    const exchangeUs = this.#masks === undefined ? 0 : this.#profile.shape.layers * this.#limits.allToAllUs
+    const recomputeUs = this.#profile.prefill.perTokenUs * recomputed
+    // Each request attends to its own new token as well.
+    this.stepUs = stepUs(this.#profile, this.batch, this.fullest, this.#contextTokens + this.batch) + exchangeUs + recomputeUs
+    return this.stepUs
+  }
+
+  /** Every request has one more token. Calls `ended` for those that have all of theirs. */
+  endStep(ended: (slot: number) => void): void {
+    const { slots } = this
+    const [at, rowEnd, left] = [this.#at, this.#rowEnd, this.#left]
+    const { wordsPerStep, start } = this.#replay
+    this.#contextTokens += this.batch
+    let kept = 0
+    for (let i = 0; i < this.batch; i++) {
+      const slot = slots[i]!
+      if (--left[i]! === 0) {
+        this.#contextTokens -= this.#pool.promptTokens[slot]! + this.#pool.decodeTokens[slot]!
+        ended(slot)
+        continue
+      }
+      const next = at[i]! + wordsPerStep
+      slots[kept] = slot
+      at[kept] = next === rowEnd[i]! ? start[this.#pool.row[slot]!]! : next // past the recorded steps it begins again
+      rowEnd[kept] = rowEnd[i]!
+      left[kept] = left[i]!
+      kept++
+    }
+    this.batch = kept
+  }
+
+  /** Room for a token more of each request; returns how many stay. */
+  #preempt(nowUs: number): number {
+    while (this.batch > 1 && this.#contextTokens + this.batch > this.#limits.kvTokens) {
+      const last = --this.batch
+      const slot = this.slots[last]!
+      this.#pool.generated[slot] = this.#pool.decodeTokens[slot]! - this.#left[last]!
+      this.#pool.recompute[slot] = 1
+      this.#pool.lastTokenUs[slot] = nowUs
+      this.#contextTokens -= this.#pool.contextTokens(slot)
+      this.#waiting.pushFront(slot)
+      this.preemptions++
+    }
+    return this.batch
+  }
+
+  /** First come, first served: one that does not fit holds up those behind it. Returns the tokens to compute again. */
+  #admit(): number {
+    let recomputed = 0
+    while (this.#waiting.size > 0 && this.batch < this.#limits.maxBatch) {
+      const slot = this.#waiting.first
+      const context = this.#pool.contextTokens(slot)
+      if (this.batch > 0 && this.#contextTokens + context + this.batch + 1 > this.#limits.kvTokens) break
+      this.#waiting.shift()
+      if (this.#pool.recompute[slot] === 1) recomputed += context
+      this.#pool.recompute[slot] = 0
+      this.#contextTokens += context
+      this.#place(slot)
+    }
+    return recomputed
+  }
+
+  #place(slot: number): void {
+    const { start, steps, wordsPerStep } = this.#replay
+    const row = this.#pool.row[slot]!
+    const generated = this.#pool.generated[slot]!
+    const i = this.batch++
+    this.slots[i] = slot
+    this.#at[i] = start[row]! + (generated % steps[row]!) * wordsPerStep
+    this.#rowEnd[i] = start[row]! + steps[row]! * wordsPerStep
+    this.#left[i] = this.#pool.decodeTokens[slot]! - generated
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * Blocks of prompts that a prefill worker has kept, the least recently used evicted first. A block's id names all the text up to its
+ * end, so a prompt finds what it shares as a leading run of ids.
+ */
+export class PrefixCache {
+  readonly #capacity: number
+  /** A Map keeps the order in which keys were set: the first is the one not used for longest. */
+  readonly #blocks = new Map<number, true>()
+
+  /** In blocks; 0 keeps nothing. */
+  constructor(capacity: number) {
+    this.#capacity = capacity
+  }
+
+  get size(): number {
+    return this.#blocks.size
+  }
+
+  /** How many leading blocks are kept; they count as used now. */
+  match(ids: ArrayLike<number>): number {
+    let found = 0
+    while (found < ids.length && this.#blocks.has(ids[found]!)) found++
+    this.#use(ids, found)
+    return found
+  }
+
+  insert(ids: ArrayLike<number>): void {
+    if (this.#capacity === 0) return
+    this.#use(ids, ids.length)
+    for (const oldest of this.#blocks.keys()) {
+      if (this.#blocks.size <= this.#capacity) break
+      this.#blocks.delete(oldest)
+    }
+  }
+
+  /** From the last to the first: a block is of no use without those before it, so it must be evicted before them. */
+  #use(ids: ArrayLike<number>, count: number): void {
+    for (let i = count - 1; i >= 0; i--) {
+      this.#blocks.delete(ids[i]!)
+      this.#blocks.set(ids[i]!, true)
+    }
+  }
+}

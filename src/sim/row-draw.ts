@@ -1,0 +1,84 @@
+/**
+ * Which recorded request comes next. In shuffled passes each row comes once before any comes again, and none is drawn while it is in
+ * flight as long as another is not: two copies of a request on one worker would share all their experts, which real requests do not.
+ * The order hangs on the seed alone (a row in flight merely lets later ones go first), so policies are compared on the same requests.
+ */
+import type { Random } from '../math/random.ts'
+
+export interface RowDraw {
+  take(): number
+  /** The request that replayed the row has ended. */
+  release(row: number): void
+}
+
+/** Or the rows themselves, in order, from the start again after the last: to run what another simulator ran. */
+export type DrawMode = 'passes' | 'replacement' | Int32Array
+
+/** A row of one pass comes back in the next at least this share of the rows later. */
+const APART = 3 / 4
+
+export function createRowDraw(mode: DrawMode, rows: number, random: Random): RowDraw {
+  if (mode === 'passes') return passes(rows, random)
+  let taken = 0
+  return { take: () => (mode === 'replacement' ? random.below(rows) : mode[taken++ % mode.length]!), release: () => {} }
+}
+
+function passes(rows: number, random: Random): RowDraw {
+  const inflight = new Int32Array(rows)
+  const pass = Int32Array.from({ length: rows }, (_, row) => row)
+  shuffle(pass, random)
+  /** This pass and the next, so that at the end of one there are rows to let go first. */
+  const coming = new Int32Array(2 * rows)
+  coming.set(pass)
+  let passesMade = 1
+  let next = 0
+
+  function makePass(): void {
+    // Blocks of a quarter keep their place and are shuffled inside; every other pass they begin half a block later, so that rows get around.
+    const block = Math.max(1, Math.floor(rows * (1 - APART)))
+    const shift = passesMade++ % 2 === 0 ? 0 : Math.floor(block / 2)
+    for (let from = shift - block; from < rows; from += block) shuffle(pass.subarray(Math.max(0, from), Math.max(0, from + block)), random)
+    coming.set(pass, rows)
+  }
+  makePass()
+
+  function freeRow(): number {
+    let at = next
+    while (at < coming.length && inflight[coming[at]!]! > 0) at++
+    if (at === coming.length) {
+      // Those still to come may all be in flight, and one that came early not: then it comes once more.
+      const early = pass.find(row => inflight[row] === 0)
+      if (early !== undefined) return early
+      at = next
+    }
+    const row = coming[at]!
+    coming.copyWithin(next + 1, next, at)
+    next++
+    return row
+  }
+
+  return {
+    take() {
+      if (next === rows) {
+        coming.copyWithin(0, rows)
+        makePass()
+        next = 0
+      }
+      const row = freeRow()
+      inflight[row]!++
+      return row
+    },
+    release(row) {
+      inflight[row]!--
+    },
+  }
+}
+
+function shuffle(rows: Int32Array, random: Random): void {
+  for (let i = rows.length - 1; i > 0; i--) {
+    const j = random.below(i + 1)
+    const kept = rows[i]!
+    rows[i] = rows[j]!
+    rows[j] = kept
+  }
+}

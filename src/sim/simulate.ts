@@ -1,0 +1,194 @@
+/**
+ * One run of a cluster: arrivals → prefill policy → prefill worker → decode policy at the moment prefill ends → KV transfer → decode
+ * worker → last token. Discrete events; a decode step of a whole batch is one of them. The same input gives the same numbers to the bit:
+ * time is a sum of modelled costs, events of one time keep their order, and arrivals, rows and ties draw from streams of their own, so
+ * that runs which differ in the policy see the same requests at the same times.
+ */
+import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
+import { createRandom } from '../math/random.ts'
+import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
+import type { PrefillPolicy } from '../policy/prefill-policy.ts'
+import { DecodeWorker } from './decode-worker.ts'
+import { EventQueue } from './event-queue.ts'
+import { DEFAULT_LIMITS, type Limits } from './limits.ts'
+import { type Histograms, Metrics, type Slo } from './metrics.ts'
+import { PrefillWorker } from './prefill-worker.ts'
+import { linearRanks, type PlacementSpec, rankMasks, ranksOfWorker } from './rank-masks.ts'
+import type { Replay } from './replay.ts'
+import { RequestPool } from './requests.ts'
+import { resultOf, type SimulationResult } from './result.ts'
+import type { Topology } from './topology.ts'
+import { createWorkload, prefixKeyOf, type WorkloadSpec } from './workload.ts'
+
+export interface SimulationInput {
+  readonly workload: WorkloadSpec
+  /** Fewer run when a recorded workload ends before. */
+  readonly requests: number
+  readonly seed: number
+  readonly replay: Replay
+  readonly profile: CostProfile
+  readonly topology: Topology
+  /** Fresh: it must not have seen another run. */
+  readonly decodePolicy: DecodePolicy
+  /** Wanted where the topology has prefill workers. */
+  readonly prefillPolicy?: PrefillPolicy
+  /** What the router knows of a request of the trace, by its number there; nothing unless told. Called once for each arrival. */
+  readonly featuresOf?: (request: number) => Omit<RoutableRequest, 'id'>
+  /** Shares of the requests, at the beginning and at the end, that are not measured: 0.15 and 0.1 unless told. */
+  readonly warmUpShare?: number
+  readonly coolDownShare?: number
+  readonly limits?: Partial<Limits>
+  /** Of experts on the ranks of expert-parallel decode workers; linear unless told. */
+  readonly placement?: PlacementSpec
+  readonly slo?: Slo
+  /** Sees every decode step when it begins, measured or not: to time real steps on a GPU. */
+  readonly onStep?: (worker: DecodeWorker, decoder: number, nowUs: number) => void
+}
+
+export interface SimulationRun {
+  readonly result: SimulationResult
+  /** To merge with those of other seeds. */
+  readonly histograms: Histograms
+}
+
+const ARRIVAL = 0
+const PREFILL_STEP = 1
+const KV_ARRIVED = 2
+const DECODE_STEP = 3
+
+export function simulate(input: SimulationInput): SimulationRun {
+  const { replay, profile, topology, decodePolicy, prefillPolicy, requests, seed, warmUpShare = 0.15, coolDownShare = 0.1 } = input
+  if (topology.prefill > 0 && prefillPolicy === undefined) throw new RangeError('prefill workers without a prefill policy')
+  const limits: Limits = { ...DEFAULT_LIMITS, kvTokens: profile.kv.capacityTokens, ...input.limits }
+  const random = createRandom(seed)
+  const events = new EventQueue()
+  const pool = new RequestPool()
+  const blockTokens = input.workload.lengths?.prefixes?.blockTokens ?? limits.blockTokens
+  const workload = createWorkload(input.workload, replay, topology.prefill > 0 ? blockTokens : 0, random)
+  const measured = { first: Math.floor(requests * warmUpShare), end: Math.ceil(requests * (1 - coolDownShare)) }
+  const metrics = new Metrics(pool, topology.decode, limits.maxBatch, measured, input.slo ?? {})
+
+  const prefillLimits = { tokensPerStep: limits.prefillTokensPerStep, cacheTokens: limits.prefixCacheTokens, blockTokens }
+  const prefillers = Array.from({ length: topology.prefill }, () => new PrefillWorker(pool, profile, prefillLimits))
+  const prefillCandidates = prefillers.map((_, worker) => ({ worker, inflight: 0 }))
+  const prefillContext = { random: random.fork(3).uniform }
+
+  const weights = layerWeights(profile.shape.layers, replay.layers)
+  const masksOf = maskMaker(replay, topology, input.placement)
+  const decoders = Array.from(
+    { length: topology.decode },
+    (_, worker) => new DecodeWorker(replay, pool, profile, limits, weights, masksOf(worker)),
+  )
+  const decodeCandidates = decoders.map((_, worker) => ({ worker, inflight: 0 }))
+  const inflight = new Int32Array(topology.decode)
+  const decodeContext = { random: random.fork(4).uniform }
+  let nowUs = 0
+
+  function scheduleArrival(): void {
+    const timeUs = metrics.arrived < requests ? workload.nextArrivalUs() : Infinity
+    if (timeUs < Infinity) events.push(timeUs, ARRIVAL, 0)
+  }
+
+  function arrive(): void {
+    const slot = pool.take()
+    workload.assign(pool, slot)
+    pool.arrivalUs[slot] = nowUs
+    metrics.requestArrived(nowUs)
+    scheduleArrival()
+    const features = input.featuresOf?.(replay.requestOf[pool.row[slot]!]!)
+    pool.routable[slot] = { id: `${pool.index[slot]}`, ...features }
+    if (prefillPolicy === undefined || prefillers.length === 0) return dispatch(slot)
+
+    const prefixKey = prefixKeyOf(pool.blocks[slot]!, Math.ceil(limits.prefixKeyTokens / blockTokens))
+    const { worker } = prefillPolicy.pick(prefixKey === undefined ? {} : { prefixKey }, prefillCandidates, prefillContext)
+    prefillPolicy.dispatched?.(worker)
+    prefillCandidates[worker]!.inflight++
+    pool.prefillWorker[slot] = worker
+    prefillers[worker]!.enqueue(slot)
+    if (!prefillers[worker]!.busy) startPrefill(worker)
+  }
+
+  function startPrefill(worker: number): void {
+    const us = prefillers[worker]!.startStep()
+    if (us !== undefined) events.push(nowUs + us, PREFILL_STEP, worker)
+  }
+
+  function prefilled(slot: number): void {
+    prefillCandidates[pool.prefillWorker[slot]!]!.inflight--
+    metrics.firstToken(slot, nowUs)
+    dispatch(slot)
+  }
+
+  /** Prefill has ended: a decode worker is picked, and the request counts as its load from here. */
+  function dispatch(slot: number): void {
+    if (pool.decodeTokens[slot] === 0) return end(slot) // its first token was its last
+    const request = pool.routable[slot]!
+    const decision = decodePolicy.pick(request, decodeCandidates, decodeContext)
+    const { worker } = decision
+    if (decoders[worker] === undefined) throw new RangeError(`policy ${decodePolicy.name} picked worker ${worker} of ${decoders.length}`)
+    metrics.decided(decision, inflight)
+    decodePolicy.dispatched?.(request, worker)
+    decodeCandidates[worker]!.inflight = ++inflight[worker]!
+    pool.decodeWorker[slot] = worker
+    if (prefillers.length === 0) return join(slot)
+    events.push(nowUs + transferUs(profile, pool.promptTokens[slot]!), KV_ARRIVED, slot)
+  }
+
+  function join(slot: number): void {
+    const decoder = pool.decodeWorker[slot]!
+    decoders[decoder]!.enqueue(slot)
+    if (!decoders[decoder]!.busy) startDecode(decoder)
+  }
+
+  function startDecode(decoder: number): void {
+    const worker = decoders[decoder]!
+    const us = worker.startStep(nowUs)
+    if (us === undefined) return
+    input.onStep?.(worker, decoder, nowUs)
+    events.push(nowUs + us, DECODE_STEP, decoder)
+  }
+
+  function decoded(slot: number): void {
+    const worker = pool.decodeWorker[slot]!
+    decodePolicy.released?.(pool.routable[slot]!, worker)
+    decodeCandidates[worker]!.inflight = --inflight[worker]!
+    end(slot)
+  }
+
+  function end(slot: number): void {
+    metrics.requestEnded(slot, nowUs)
+    workload.release(pool.row[slot]!)
+    pool.giveBack(slot)
+  }
+
+  scheduleArrival()
+  while (events.pop()) {
+    nowUs = events.timeUs
+    const { kind, subject } = events
+    if (kind === DECODE_STEP) {
+      metrics.stepEnded(subject, decoders[subject]!, nowUs)
+      decoders[subject]!.endStep(decoded)
+      startDecode(subject)
+    } else if (kind === ARRIVAL) arrive()
+    else if (kind === KV_ARRIVED) join(subject)
+    else {
+      prefillers[subject]!.endStep(prefilled)
+      startPrefill(subject)
+    }
+  }
+  metrics.runEnded(nowUs)
+  if (pool.inflight > 0) throw new Error(`${pool.inflight} requests never ended`)
+  const names = { policy: decodePolicy.name, prefillPolicy: prefillPolicy?.name ?? null, topology, profile, seed }
+  return { result: resultOf(names, metrics, prefillers, decoders), histograms: metrics.histograms }
+}
+
+/** Rank masks of each decode worker; undefined on one rank. Workers that share a placement share its masks. */
+function maskMaker(replay: Replay, { ranks }: Topology, placement: PlacementSpec | undefined): (worker: number) => Int32Array | undefined {
+  if (ranks === 1) return () => undefined
+  const { layers, experts } = replay
+  const cells = layers * experts
+  const spec = placement ?? { rankOf: linearRanks(layers, experts, ranks) }
+  const made: Int32Array[] = []
+  const shared = spec.rankOf.length === cells
+  return worker => (made[shared ? 0 : worker] ??= rankMasks(ranksOfWorker(spec, cells, worker), layers, experts, ranks))
+}

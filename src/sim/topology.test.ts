@@ -1,0 +1,46 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { EldrError } from '../errors.ts'
+import { gpusOf, parseTopology, topologyText } from './topology.ts'
+
+describe('a topology', () => {
+  it.each([
+    ['8P16D', { prefill: 8, decode: 16, ranks: 1 }, 24],
+    ['16D', { prefill: 0, decode: 16, ranks: 1 }, 16],
+    ['2P8D×EP4', { prefill: 2, decode: 8, ranks: 4 }, 40],
+    ['2p8dxep4', { prefill: 2, decode: 8, ranks: 4 }, 40],
+  ])('%s is read, and takes its GPUs', (text, topology, gpus) => {
+    expect(parseTopology(text)).toEqual(topology)
+    expect(gpusOf(topology)).toBe(gpus)
+  })
+
+  it('reads what it writes', () => {
+    const topologies = fc.record({
+      prefill: fc.nat({ max: 64 }),
+      decode: fc.integer({ min: 1, max: 64 }),
+      ranks: fc.integer({ min: 1, max: 8 }),
+    })
+    fc.assert(
+      fc.property(topologies, topology => {
+        expect(parseTopology(topologyText(topology))).toEqual(topology)
+      }),
+    )
+  })
+
+  it.each([
+    ['', 'such as 8P16D'],
+    ['8P', 'such as 8P16D'],
+    ['16D8P', 'such as 8P16D'],
+    ['8P16DxTP4', 'such as 8P16D'],
+    ['-1D', 'such as 8P16D'],
+    ['0P16D', 'at least 1 prefill worker'],
+    ['8P0D', 'at least 1 decode worker'],
+    ['2P8DxEP0', 'at least 1 rank'],
+    ['9999D', 'at most 4096 workers'],
+    ['8DxEP999', 'at most 512 ranks'],
+  ])('%j is refused with the reason', (text, expected) => {
+    expect(() => parseTopology(text)).toThrow(EldrError)
+    expect(() => parseTopology(text)).toThrow(expected)
+    expect(() => parseTopology(text)).toThrow('[ELDR_USAGE]')
+  })
+})

@@ -1,0 +1,41 @@
+/**
+ * Clusters as text: `8P16D` is 8 prefill and 16 decode workers, `16D` decode workers alone (requests arrive with their prefill done),
+ * `2P8D×EP4` (or xEP4) decode workers of 4 GPUs each that share out the experts.
+ */
+import { EldrError } from '../errors.ts'
+import { quoted } from '../trace/quoted.ts'
+
+export interface Topology {
+  /** 0: prefill is not simulated. */
+  readonly prefill: number
+  readonly decode: number
+  /** Expert-parallel ranks of a decode worker; 1 is a worker of one GPU. */
+  readonly ranks: number
+}
+
+const MOST_WORKERS = 4_096
+const MOST_RANKS = 512
+
+export function parseTopology(text: string): Topology {
+  const match = /^(?:(\d{1,5})P)?(\d{1,5})D(?:[×x]EP(\d{1,5}))?$/i.exec(text.trim())
+  if (match === null) throw wrong(text, 'such as 8P16D, 16D or 2P8D×EP4')
+  const [prefill, decode, ranks] = [Number(match[1] ?? 0), Number(match[2]), Number(match[3] ?? 1)]
+  if (match[1] !== undefined && prefill === 0) throw wrong(text, 'at least 1 prefill worker; without the P part prefill is not simulated')
+  if (decode === 0 || ranks === 0) throw wrong(text, `at least 1 ${decode === 0 ? 'decode worker' : 'rank'}`)
+  if (prefill > MOST_WORKERS || decode > MOST_WORKERS) throw wrong(text, `at most ${MOST_WORKERS} workers of a kind`)
+  if (ranks > MOST_RANKS) throw wrong(text, `at most ${MOST_RANKS} ranks`)
+  return { prefill, decode, ranks }
+}
+
+export function topologyText({ prefill, decode, ranks }: Topology): string {
+  return `${prefill === 0 ? '' : `${prefill}P`}${decode}D${ranks === 1 ? '' : `×EP${ranks}`}`
+}
+
+/** GPUs that the cluster takes; a prefill worker takes as many as a decode worker (paper §6: TP = EP for both). */
+export function gpusOf({ prefill, decode, ranks }: Topology): number {
+  return (prefill + decode) * ranks
+}
+
+function wrong(text: string, expected: string): EldrError {
+  return new EldrError('ELDR_USAGE', { found: `topology ${quoted(text)}`, expected, todo: 'Name workers as in 8P16D.' })
+}

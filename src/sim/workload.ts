@@ -1,0 +1,73 @@
+/** Requests in order of arrival: when each comes, which recorded request it replays, how long it is, and which text it shares with others. */
+import type { Random } from '../math/random.ts'
+import { type ArrivalSpec, createArrivals } from './arrivals.ts'
+import type { RecordedWorkload } from './recorded-workload.ts'
+import type { Replay } from './replay.ts'
+import type { RequestPool } from './requests.ts'
+import { createRowDraw, type DrawMode } from './row-draw.ts'
+
+export interface WorkloadSpec {
+  readonly arrivals: ArrivalSpec
+  /** How recorded requests are drawn; in shuffled passes unless told. */
+  readonly rows?: DrawMode
+  /**
+   * Prompt and output lengths, and shared prefixes, of a recorded workload, request for request, in place of the trace's own. Without it
+   * a request has its row's lengths, and its prompt is its row's: it shares text with another request of the same row and no other.
+   */
+  readonly lengths?: RecordedWorkload
+}
+
+export interface Workload {
+  /** Time of the next arrival; Infinity when there is none. Ask once for each request. */
+  nextArrivalUs(): number
+  /** Fills a slot with the request that arrives now. */
+  assign(pool: RequestPool, slot: number): void
+  release(row: number): void
+}
+
+/** `blockTokens`: length of the prompt blocks that row prefixes are cut into; 0 when nobody looks at them. */
+export function createWorkload(spec: WorkloadSpec, replay: Replay, blockTokens: number, random: Random): Workload {
+  const { lengths } = spec
+  const arrivals = createArrivals(spec.arrivals, random.fork(1))
+  const rows = createRowDraw(spec.rows ?? 'passes', replay.rows, random.fork(2))
+  const rowBlocks: (Float64Array | undefined)[] = []
+  let index = 0
+
+  /** Ids of a row's blocks; made when it is first drawn. 2^20 blocks are more than any prompt has. */
+  function blocksOfRow(row: number): ArrayLike<number> {
+    if (blockTokens === 0) return []
+    const count = Math.floor(replay.promptTokens[row]! / blockTokens)
+    return (rowBlocks[row] ??= Float64Array.from({ length: count }, (_, block) => row * 2 ** 20 + block))
+  }
+
+  function blocksOfRequest({ prefixes }: RecordedWorkload): ArrayLike<number> {
+    if (blockTokens === 0 || prefixes === undefined) return []
+    return prefixes.ids.subarray(prefixes.starts[index], prefixes.starts[index + 1])
+  }
+
+  return {
+    nextArrivalUs: () => (lengths !== undefined && index >= lengths.promptTokens.length ? Infinity : arrivals()),
+    assign(pool, slot) {
+      const row = rows.take()
+      pool.index[slot] = index
+      pool.row[slot] = row
+      pool.promptTokens[slot] = lengths?.promptTokens[index] ?? replay.promptTokens[row]!
+      pool.decodeTokens[slot] = lengths === undefined ? replay.steps[row]! : lengths.outputTokens[index]! - 1
+      pool.blocks[slot] = lengths === undefined ? blocksOfRow(row) : blocksOfRequest(lengths)
+      index++
+    },
+    release: row => rows.release(row),
+  }
+}
+
+/** 32 bits of the leading blocks; undefined when there is none. What a router hashes a prompt by. */
+export function prefixKeyOf(blocks: ArrayLike<number>, most: number): number | undefined {
+  if (blocks.length === 0) return undefined
+  let key = 0x811c9dc5
+  for (let i = 0; i < Math.min(most, blocks.length); i++) {
+    const id = blocks[i]!
+    key = Math.imul(key ^ (id | 0), 0x01000193)
+    key = Math.imul(key ^ Math.floor(id / 2 ** 32), 0x01000193) // ids of rows go past 32 bits
+  }
+  return key >>> 0
+}
