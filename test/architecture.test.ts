@@ -16,9 +16,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   fit: ['math', 'signature', 'trace'],
   policy: ['math', 'signature', 'fit'],
   cost: ['trace'],
-  sim: ['math', 'trace', 'policy', 'cost'],
-  report: ['math', 'signature', 'trace', 'fit'],
-  cli: ['math', 'signature', 'trace', 'fit', 'report'],
+  sim: ['math', 'signature', 'trace', 'fit', 'policy', 'cost'],
+  report: ['math', 'signature', 'trace', 'fit', 'sim'],
+  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
 }
 
 function filesUnder(folder: string): string[] {

@@ -167,6 +167,64 @@ describe('eldr refit', () => {
   })
 })
 
+describe('eldr simulate', () => {
+  const EVALUATION = shipped('lab16-task.evaluation')
+
+  it('compares policies on all cores, as a table and as JSON', async () => {
+    await eldr('fit', TASK, '-k', '8', '-o', file('s.safetensors'), '-q')
+    const args = [
+      'simulate',
+      '--trace',
+      EVALUATION,
+      '--artifact',
+      file('s.safetensors'),
+      '--topology',
+      '4P8D',
+      '--rates',
+      '200',
+      '--seeds',
+      '2',
+      '--requests',
+      '600',
+    ]
+    const { code, out, err } = await eldr(...args)
+    expect(err).toBe('')
+    expect(code).toBe(0)
+    for (const text of ['200 requests a second', 'jsq ·', 'eldr', 'union', 'TTFT p50', 'profile h200-first']) expect(out).toContain(text)
+    const { points } = JSON.parse((await eldr(...args, '--json')).out) as {
+      points: { variant: string; runs: { allRequests: number; tpotMs: { p50: number } }[] }[]
+    }
+    expect(points.map(({ variant }) => variant)).toEqual(['jsq', 'eldr', 'union'])
+    for (const { runs } of points) expect(runs.map(({ allRequests }) => allRequests)).toEqual([600, 600])
+  })
+
+  it.each([
+    [['--policies', 'jsq,lru'], 2, /one of random, round_robin/],
+    [['--topology', '8Q'], 2, /such as 8P16D/],
+    [['--rates', '0'], 2, /rates above 0/],
+    [['--policies', 'eldr'], 2, /an artifact with centroids/],
+    [['--profile', 'abacus'], 1, /abacus/],
+    [['--trace', TASK], 1, /decode_expert_ids/],
+  ])('answers %j with exit code %i and what is right', async (args, expected, message) => {
+    const { code, err } = await eldr(
+      'simulate',
+      '--trace',
+      EVALUATION,
+      '--requests',
+      '100',
+      '--seeds',
+      '1',
+      '--rates',
+      '50',
+      '--policies',
+      'jsq',
+      ...args,
+    )
+    expect(err).toMatch(message)
+    expect(code).toBe(expected)
+  })
+})
+
 describe('eldr inspect', () => {
   it.each(['lab16-task.calibration', 'lab16-lang.evaluation', 'tiny6-long-lang.calibration'])(
     'shows what the shipped %s is and what it is good for',

@@ -5,6 +5,7 @@ import { VERSION } from '../version.ts'
 import { addFit } from './fit.ts'
 import { addInspect } from './inspect.ts'
 import { addRefit } from './refit.ts'
+import { addSimulate } from './simulate.ts'
 
 /** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
 export async function run(args: readonly string[]): Promise<number> {
@@ -42,9 +43,10 @@ function createProgram(): Command {
 Examples:
   eldr inspect data/lab16-task.calibration.safetensors
   eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
-  eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors`,
+  eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
+  eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors`,
     )
-  for (const add of [addFit, addRefit, addInspect]) add(program)
+  for (const add of [addFit, addRefit, addInspect, addSimulate]) add(program)
   return program
 }
 

@@ -1,0 +1,86 @@
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { fitFile, shipped } from '../../test/data.ts'
+import { failure, temporaryFolder } from '../../test/trace-support.ts'
+import { writeArtifact } from '../fit/artifact-write.ts'
+import type { SimulationResult } from './result.ts'
+import { parseVariant, prepare, type StudyData } from './study.ts'
+
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+const artifact = join(folder.path, 'task')
+const study: StudyData = {
+  trace: shipped('lab16-task.evaluation'),
+  artifact,
+  profile: 'h200-first',
+  topology: '16D',
+  requests: 3000,
+  arrivals: 'poisson',
+  rows: 'passes',
+}
+
+beforeAll(async () => writeArtifact(artifact, (await fitFile(shipped('lab16-task.calibration'))).artifact))
+
+describe('a study of the shipped task trace', () => {
+  const results = new Map<string, SimulationResult>()
+  beforeAll(async () => {
+    const run = await prepare(study)
+    for (const variant of ['jsq', 'eldr', 'eldr@0', 'union']) results.set(variant, run({ variant, rate: 500, seed: 0 }))
+  })
+  const of = (variant: string) => results.get(variant)!
+
+  it('shows what the policies are for: fewer active experts and a lower TPOT than the shortest queue, at equal traffic', () => {
+    expect(of('jsq').batch).toBeGreaterThan(8)
+    for (const variant of ['eldr', 'union']) {
+      expect(of(variant).activeExperts / of('jsq').activeExperts).toBeLessThan(0.95)
+      expect(of(variant).tpotMs.p50 / of('jsq').tpotMs.p50).toBeLessThan(0.96)
+    }
+  })
+
+  it('shows the tail that union takes and eldr does not', () => {
+    expect(of('union').tpotMs.p99 / of('jsq').tpotMs.p99).toBeLessThan(0.98)
+    expect(of('union').tpotMs.p99).toBeLessThan(of('eldr').tpotMs.p99)
+  })
+
+  it('counts why each worker was picked', () => {
+    expect(Object.keys(of('jsq').reasons)).toEqual(['least_loaded'])
+    expect(Object.keys(of('eldr').reasons).toSorted()).toEqual(['band_hit', 'band_spill'])
+    expect(Object.keys(of('eldr@0').reasons)).toEqual(['band_hit'])
+    expect(Object.keys(of('union').reasons)).toEqual(['least_cost'])
+  })
+
+  it('gives the same numbers for the same seed', async () => {
+    const run = await prepare(study)
+    expect(run({ variant: 'union', rate: 500, seed: 0 })).toEqual(of('union'))
+  })
+})
+
+describe('a study', () => {
+  it('reads policies by name, with a band of their own where one is given', () => {
+    expect(parseVariant('union')).toEqual({ policy: 'union' })
+    expect(parseVariant('eldr@0.25')).toEqual({ policy: 'eldr', tau: 0.25 })
+    for (const wrong of ['', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@']) expect(parseVariant(wrong)).toBeUndefined()
+  })
+
+  it('needs an artifact for eldr, none for union, and one of the same model', async () => {
+    const { artifact: _, ...bare } = { ...study, requests: 200 }
+    const run = await prepare(bare)
+    expect(run({ variant: 'union', rate: 100, seed: 0 }).reasons).toEqual({ least_cost: 150 }) // warm-up and cool-down do not count
+    const error = await failure('', () => run({ variant: 'eldr', rate: 100, seed: 0 }))
+    expect(error.message).toContain('an artifact with centroids')
+    expect((await failure('task', () => prepare({ ...study, trace: shipped('tiny6-long-task.evaluation') }))).code).toBe(
+      'ELDR_FIT_BAD_OPTION',
+    )
+  })
+
+  it('of an artifact on recent counts reads those of the trace', async () => {
+    const path = join(folder.path, 'recent')
+    const { artifact: fitted } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 4 })
+    expect(fitted.primary.model.transform).toBe('recent')
+    await writeArtifact(path, fitted)
+    const run = await prepare({ ...study, trace: shipped('tiny6-long-task.evaluation'), artifact: path, topology: '2P4D', requests: 300 })
+    const result = run({ variant: 'eldr', rate: 40, seed: 0 })
+    expect(result.reasons.no_signature).toBeUndefined()
+    expect(result.ttftMs!.p50).toBeGreaterThan(0)
+  })
+})
