@@ -22,8 +22,13 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
     pick({ signature }, candidates, ctx) {
       if (signature === undefined || signature.length !== dimensions) return byLoad(candidates, ctx, 'no_signature')
       matrix.similarities(signature, similarity)
-      const similarities = Float32Array.from(candidates, of)
-      const best = similarities.reduce((most, value) => (value > most ? value : most), -Infinity)
+      const similarities = new Float32Array(candidates.length)
+      let best = -Infinity
+      for (let at = 0; at < candidates.length; at++) {
+        const value = of(candidates[at]!)
+        similarities[at] = value
+        if (value > best) best = value
+      }
       if (best === -Infinity) return byLoad(candidates, ctx, 'no_centroid')
       const band = candidates.filter(candidate => of(candidate) >= best - tau)
       const picked = leastLoaded(band, of)

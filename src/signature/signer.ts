@@ -19,9 +19,10 @@ export function createSigner(model: SignatureModel): Signer {
   const [staged, weights, out] = [i16(padded), f32(padded), f32(padded)]
   const counts = new Uint16Array(kernel.buffer, staged.at, padded)
   weights.view.set(model.weights)
+  const runs = runsOf(layers, experts)
 
   function signCounts(values: Uint16Array): Float32Array | undefined {
-    layers.forEach((layer, kept) => counts.set(values.subarray(layer * experts, (layer + 1) * experts), kept * experts))
+    for (const { from, to, at } of runs) counts.set(values.subarray(from, to), at)
     const squares = kernel.weigh(staged.at, weights.at, out.at, padded)
     if (!(squares > 0)) return undefined
     kernel.scale(out.at, padded, 1 / Math.sqrt(squares))
@@ -36,4 +37,15 @@ export function createSigner(model: SignatureModel): Signer {
       return writeSignature(model, values, signature) ? signature : undefined
     },
   }
+}
+
+/** Kept layers that lie next to one another are copied in one go: from … to of the values, to `at` of the signature. */
+function runsOf(layers: Uint16Array, experts: number): { from: number; to: number; at: number }[] {
+  const runs: { from: number; to: number; at: number }[] = []
+  layers.forEach((layer, kept) => {
+    const last = runs.at(-1)
+    if (last !== undefined && last.to === layer * experts) last.to += experts
+    else runs.push({ from: layer * experts, to: (layer + 1) * experts, at: kept * experts })
+  })
+  return runs
 }

@@ -61,6 +61,11 @@ export class DecodeWorker {
     this.#union = new Int32Array(replay.wordsPerStep)
   }
 
+  /** How `union` and the words of a member are laid out. */
+  get shape(): { readonly layers: number; readonly wordsPerLayer: number } {
+    return this.#replay
+  }
+
   get waiting(): number {
     return this.#waiting.size
   }
@@ -68,6 +73,17 @@ export class DecodeWorker {
   /** The experts of the step, as bits [layers × words of a layer]; overwritten by the next one. */
   get union(): Int32Array {
     return this.#union
+  }
+
+  /** One request of the step that has just begun: its own experts, as bits like `union`, and its context. To time real steps on a GPU. */
+  member(index: number): { readonly words: Int32Array; readonly contextTokens: number } {
+    const from = this.#at[index]!
+    const slot = this.slots[index]!
+    const made = this.#pool.decodeTokens[slot]! - this.#left[index]!
+    return {
+      words: this.#replay.words.subarray(from, from + this.#replay.wordsPerStep),
+      contextTokens: this.#pool.promptTokens[slot]! + made + 1,
+    }
   }
 
   enqueue(slot: number): void {

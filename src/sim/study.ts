@@ -16,7 +16,7 @@ import { type Trace, withTrace } from '../trace/trace.ts'
 import type { ArrivalSpec } from './arrivals.ts'
 import { loadReplay } from './replay.ts'
 import type { SimulationResult } from './result.ts'
-import { simulate } from './simulate.ts'
+import { simulate, type SimulationInput } from './simulate.ts'
 import type { SweepJob } from './sweep.ts'
 import { parseTopology } from './topology.ts'
 
@@ -44,7 +44,8 @@ export function parseVariant(text: string): Variant | undefined {
   return { policy, ...(tau !== undefined && { tau: Number(tau) }) }
 }
 
-export async function prepare(data: StudyData): Promise<(job: SweepJob) => SimulationResult> {
+/** `onStep` sees every decode step when it begins. */
+export async function prepare(data: StudyData, onStep?: SimulationInput['onStep']): Promise<(job: SweepJob) => SimulationResult> {
   const given = data.artifact === undefined ? undefined : await readArtifact(data.artifact)
   const profile = await loadProfile(data.profile)
   const topology = parseTopology(data.topology)
@@ -76,6 +77,7 @@ export async function prepare(data: StudyData): Promise<(job: SweepJob) => Simul
         decodePolicy,
         featuresOf,
         ...(topology.prefill > 0 && { prefillPolicy: prefixHash() }),
+        ...(onStep && { onStep }),
       }).result
     }
   })
