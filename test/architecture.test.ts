@@ -77,6 +77,15 @@ describe('the package', () => {
     expect(lock).not.toMatch(/"resolved": "http/)
   })
 
+  it('has a lock file that names the native tools of every platform, so that `npm ci` takes it anywhere', () => {
+    const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
+      packages: Record<string, { optionalDependencies?: Record<string, string> }>
+    }
+    const wanted = Object.values(packages).flatMap(({ optionalDependencies }) => Object.keys(optionalDependencies ?? {}))
+    expect(wanted.length).toBeGreaterThan(30)
+    expect(wanted.filter(name => !(`node_modules/${name}` in packages))).toEqual([])
+  })
+
   it('ships data of at most 28 MB', () => {
     const bytes = filesUnder(join(root, 'data')).reduce((sum, file) => sum + statSync(file).size, 0)
     expect(bytes).toBeGreaterThan(20e6)
