@@ -4,13 +4,19 @@ import { readCalibration } from '../src/fit/calibration.ts'
 import { measureTransforms, selectSignature } from '../src/fit/select-signature.ts'
 import { createRandom } from '../src/math/random.ts'
 import { withTrace } from '../src/trace/trace.ts'
-import { shipped, whole } from './data.ts'
+import { fitFile, shipped, whole } from './data.ts'
 
 interface Reference {
   pairs: number
   transforms: Record<string, { rho: number; greedy?: { order: number[]; rho: number[]; peak: number } }>
 }
 const lab16 = JSON.parse(readFileSync(new URL('golden/numerics/lab16.json', import.meta.url), 'utf8')) as Record<string, Reference>
+
+/** NumPy over 20,000–40,000 random pairs. */
+const REFERENCE: Record<string, Record<string, number>> = {
+  'lab16-task': { count: 0.7, 'count-idf': 0.709, sqrt: 0.643, binary: 0.247, 'gate-prob': 0.668, 'gate-logit': 0.665 },
+  'lab16-lang': { count: 0.591, 'count-idf': 0.585, sqrt: 0.548, binary: 0.18, 'gate-prob': 0.563, 'gate-logit': 0.608 },
+}
 
 /** NumPy's figures of the whole lab16 traces, which are not shipped: these tests are skipped where they are not beside the checkout. */
 describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
@@ -30,6 +36,13 @@ describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
         expect(rho).toBeCloseTo(transforms[transform]!.rho, 4)
       }
     })
+  })
+
+  it.skipIf(path === undefined)('has ρ within 0.015 of the reference with the settings that a user gets', async () => {
+    const { qualities } = await fitFile(path!, { workers: 4, restarts: 1 })
+    const reference = REFERENCE[name]!
+    expect(qualities.map(({ name: transform }) => transform)).toEqual(Object.keys(reference))
+    for (const { name: transform, rho } of qualities) expect(Math.abs(rho - reference[transform]!)).toBeLessThan(0.015)
   })
 
   it.skipIf(path === undefined)('has a greedy peak near NumPy’s, above all layers', async () => {

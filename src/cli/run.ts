@@ -14,21 +14,21 @@ export async function run(args: readonly string[]): Promise<number> {
   let lost: Error | undefined
   process.stdout.on('error', (error: NodeJS.ErrnoException) => (lost ??= error.code === 'EPIPE' ? undefined : error))
   process.stderr.on('error', () => undefined)
-  const program = createProgram()
+  const code = await runProgram(createProgram(), args)
+  await new Promise<void>(resolve => process.stdout.write('', () => resolve())) // what was written has arrived, or failed
+  if (lost === undefined || code !== 0) return code
+  return report(new EldrError('ELDR_FILE_UNWRITABLE', { file: 'standard output', found: lost.message, cause: lost }))
+}
+
+async function runProgram(program: Command, args: readonly string[]): Promise<number> {
   try {
-    await runProgram(program, args)
-    await new Promise<void>(resolve => process.stdout.write('', () => resolve())) // what was written has arrived, or failed
-    if (lost !== undefined) throw new EldrError('ELDR_FILE_UNWRITABLE', { file: 'standard output', found: lost.message, cause: lost })
+    if (args.length === 0) program.outputHelp()
+    else await program.parseAsync(args, { from: 'user' })
     return 0
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
     return report(error)
   }
-}
-
-async function runProgram(program: Command, args: readonly string[]): Promise<void> {
-  if (args.length === 0) program.outputHelp()
-  else await program.parseAsync(args, { from: 'user' })
 }
 
 function createProgram(): Command {

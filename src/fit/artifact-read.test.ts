@@ -81,6 +81,11 @@ describe('an artifact file', () => {
       'ELDR_TENSOR_BAD_VALUE',
     ],
     [
+      'a signature of zeros',
+      tensors => void (tensors['calibration_signatures']!.data as Int16Array).fill(0, 0, 128),
+      'ELDR_TENSOR_BAD_VALUE',
+    ],
+    [
       'a cluster beyond the last',
       tensors => void (tensors['calibration_cluster']!.data as Uint16Array).fill(3, 0, 1),
       'ELDR_TENSOR_BAD_VALUE',

@@ -101,7 +101,7 @@ async function signatureOf(
   if (centroids.every(value => value === 0))
     throw new EldrError('ELDR_TENSOR_BAD_VALUE', { file: path, found: `zeros alone in ${prefix}centroids`, expected: 'unit vectors' })
   const signatures = await check.readTensor(from, `${prefix}calibration_signatures`, 'I16', [requests, kept.length, experts])
-  checkUnit(path, `${prefix}calibration_signatures`, signatures, dimensionsOf(model), UNIT)
+  checkUnit(path, `${prefix}calibration_signatures`, signatures, dimensionsOf(model), UNIT, prefix === FALLBACK)
   const halfLife = check.optionalNumber(path, metadata, `${prefix}recent_half_life`, Number.MIN_VALUE, 1e9)
   const rho = check.optionalNumber(path, metadata, `${prefix}rho`, -1, 1)
   const curve =
@@ -149,13 +149,13 @@ const isQuantiles = (value: unknown): value is number[][] =>
       (at === 0 || item[0]! > (value as number[][])[at - 1]![0]!),
   )
 
-/** Rows are compared by cosine without dividing by their length again; one of length 0 matches nothing. */
-function checkUnit(file: string, name: string, rows: Float32Array | Int16Array, width: number, unit = 1): void {
+/** Rows are compared by cosine without dividing by their length again. One of length 0 matches nothing; a calibration request without a signature is not kept. */
+function checkUnit(file: string, name: string, rows: Float32Array | Int16Array, width: number, unit = 1, mayBeZero = true): void {
   for (let from = 0, row = 0; from < rows.length; from += width, row++) {
     let squares = 0
     for (let at = from; at < from + width; at++) squares += rows[at]! * rows[at]!
     const length = Math.sqrt(squares) / unit
-    if (length !== 0 && !(Math.abs(length - 1) < 0.03)) {
+    if (!(mayBeZero && length === 0) && !(Math.abs(length - 1) < 0.03)) {
       throw new EldrError('ELDR_TENSOR_BAD_VALUE', { file, found: `length ${length} in row ${row} of ${name}`, expected: 'unit vectors' })
     }
   }

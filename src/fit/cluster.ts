@@ -38,11 +38,12 @@ export function clusterSignatures(points: PackedRows, { workers, balance, restar
     })
   const vanilla = run(false, balance === 'none' ? restarts : 1, 0)
   const chosen = balance === 'none' ? vanilla : run(true, restarts, 1)
+  const lengths = Float64Array.from({ length: points.rows }, (_, row) => points.length(row))
   return {
     ...chosen,
     iterations: vanilla.iterations + (chosen === vanilla ? 0 : chosen.iterations),
     centroids: centroidsOf(points, chosen.clusterOf, workers),
-    stats: similarityStats(scores.ofClusters(chosen.clusterOf), chosen.clusterOf, workers),
+    stats: similarityStats(scores.ofClusters(chosen.clusterOf), lengths, chosen.clusterOf, workers),
     sizes: sizesOf(chosen.clusterOf, workers),
     vanillaSizes: sizesOf(vanilla.clusterOf, workers).toSorted((a, b) => b - a),
   }
@@ -68,6 +69,7 @@ export function matchClusters(old: Float32Array, fresh: Float32Array, width: num
   for (let k = 0; k < freshCount; k++) {
     matrix.similarities(fresh.subarray(k * width, (k + 1) * width), similarity)
     for (let number = 0; number < kept; number++) costs[k * freshCount + number] = -similarity[number]!
+    costs[k * freshCount + k]! -= 1e-9 // among centroids that are the same, a cluster keeps its number
   }
   return assignBalanced({ costs, points: freshCount, sinks: freshCount, capacity: 1 })
 }

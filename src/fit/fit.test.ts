@@ -84,6 +84,21 @@ describe('a re-fit', () => {
     expect(refit(old, DEFAULTS, file('a')).artifact).toEqual(artifact)
   })
 
+  it('at the same K keeps the numbers of clusters that are the same', async () => {
+    const rows = {
+      dtype: 'U8',
+      shape: [60, 1, 4],
+      data: new Uint8Array(240).map((_, c) => [5, 1, 0, 2, 0, 4, 1, 1, 3, 3, 0, 2][c % 12]!),
+    } as const
+    await writeSafetensors(file('copies'), {
+      metadata: { format: 'eldr.trace.v1', model: 'm', layers: '1', experts: '4', top_k: '1' },
+      tensors: { prefill_counts: rows },
+    })
+    const { artifact, notes } = await fitFile(file('copies'), { workers: 9, transform: 'count' })
+    expect(notes.join()).not.toContain('alike')
+    expect(refit(artifact, { ...DEFAULTS, workers: 9 }, 'x').artifact).toEqual(artifact)
+  })
+
   it('at another K keeps the region of the workers that stay', async () => {
     const { artifact: old } = await fitFile(shipped('lab16-task.calibration'))
     const width = dimensionsOf(old.primary.model)
@@ -204,7 +219,10 @@ describe('a fit of odd traces', () => {
         decode_expert_ids: undefined,
       },
     })
-    expect((await fitFile(path, { ...small, transform: 'count' })).notes.join()).toContain('ρ is 0.000')
+    const { notes, artifact } = await fitFile(path, { ...small, transform: 'count' })
+    expect(notes.join()).toMatch(/ρ is 0.000.*All clusters are alike/)
+    expect(artifact.about.meanSimilarity).toBeCloseTo(1, 9)
+    expect(artifact.about.meanSimilarity).toBeLessThanOrEqual(1)
   })
 
   it('takes one gate tensor without the other', async () => {

@@ -79,7 +79,7 @@ async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Pr
   }
   const { ranks, batch } = options
   const placement = ranks === undefined ? undefined : await stages.run('placement', () => placementOf(artifact, ranks, batch, trace.path))
-  const notes = notesOf(trace, options, data, selections[0]!, rows.length)
+  const notes = [...notesOf(trace, options, data, selections[0]!, rows.length), ...alikeNote(clusters, points.width)]
   return { artifact, ...(placement && { placement }), data, qualities, selections, clusters, points, notes }
 }
 
@@ -124,6 +124,13 @@ function aboutOf(
     traceRequests: requests,
     version: VERSION,
   }
+}
+
+/** Centroids that all point the same way give a router nothing to go by. */
+function alikeNote({ centroids, sizes }: FittedClusters, width: number): string[] {
+  const cosine = (k: number) => centroids.subarray(0, width).reduce((sum, x, d) => sum + x * centroids[k * width + d]!, 0)
+  const alike = sizes.length > 1 && sizes.every((_, k) => cosine(k) > 0.9999)
+  return alike ? ['All clusters are alike: the requests of this trace give no signature to route by.'] : []
 }
 
 /** Below this ρ, requests that look alike at prefill do not decode alike. */

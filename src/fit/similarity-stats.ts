@@ -9,16 +9,22 @@ export interface SimilarityStats {
   readonly bestSimilarity: readonly { readonly q: number; readonly value: number }[]
 }
 
-/** costs: negative cosines [requests × clusters]. */
-export function similarityStats(costs: Float64Array, clusterOf: ArrayLike<number>, clusters: number): SimilarityStats {
+/** costs: negative products of rows with unit centroids [requests × clusters]. lengths: of the rows, which fixed point leaves near 1. */
+export function similarityStats(
+  costs: Float64Array,
+  lengths: Float64Array,
+  clusterOf: ArrayLike<number>,
+  clusters: number,
+): SimilarityStats {
   const sums = new Float64Array(clusters)
   const sizes = new Float64Array(clusters)
   const best = new Float64Array(clusterOf.length)
   for (let r = 0, at = 0; r < best.length; r++, at += clusters) {
     let least = Infinity
     for (let k = 0; k < clusters; k++) least = Math.min(least, costs[at + k]!)
-    best[r] = Math.min(1, -least) // rounding may pass 1
-    sums[clusterOf[r]!]! -= costs[at + clusterOf[r]!]!
+    const cosine = (cost: number) => (lengths[r]! > 0 ? Math.min(1, -cost / lengths[r]!) : 0) // rounding may pass 1
+    best[r] = cosine(least)
+    sums[clusterOf[r]!]! += cosine(costs[at + clusterOf[r]!]!)
     sizes[clusterOf[r]!]!++
   }
   best.sort()

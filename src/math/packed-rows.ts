@@ -9,6 +9,8 @@ export interface PackedRows {
   readonly width: number
   /** A row as numbers. */
   copyRow(index: number, out: Float32Array): void
+  /** Close to 1. */
+  length(index: number): number
   /** Adds a row's integers, or takes them away, in sums[at …]. */
   addRow(index: number, sign: 1 | -1, sums: Float64Array, at: number): void
   /** out[r − from] = row r · row `of` in steps of 1/UNIT², for r in [from, to): exact. */
@@ -52,6 +54,10 @@ export function packedRows(packed: Int16Array, width: number, makeKernel: (bytes
     width,
     copyRow(index, out) {
       for (let d = 0, at = index * stride; d < width; d++, at++) out[d] = data.view[at]! / UNIT
+    },
+    length(index) {
+      kernel.dotsI16(rowAt(index), 1, 2 * stride, rowAt(index), result.at)
+      return Math.sqrt(result.view[0]!) / UNIT
     },
     addRow(index, sign, sums, at) {
       for (let from = index * stride, end = from + width; from < end; from++, at++) sums[at]! += sign * data.view[from]!

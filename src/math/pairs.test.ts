@@ -17,6 +17,13 @@ describe('pairs', () => {
     )
   })
 
+  it('have every row about equally often', () => {
+    const { i, j } = drawPairs(100, 1000, createRandom(1))
+    const times = new Uint32Array(100)
+    for (const row of [...i, ...j]) times[row]!++
+    expect(Math.max(...times) - Math.min(...times)).toBeLessThanOrEqual(2)
+  })
+
   it('are drawn evenly whether few or many are wanted', () => {
     for (const count of [1, 8]) {
       const hits = new Float64Array(1225) // all pairs of 50 rows

@@ -1,6 +1,6 @@
 import type { Random } from './random.ts'
 
-/** Pairs of two different rows, i[p] < j[p], no pair twice, sorted by i so that neighbours share a row. */
+/** Pairs of two different rows, i[p] < j[p], no pair twice, sorted so that neighbours share a row. */
 export interface Pairs {
   readonly i: Uint32Array
   readonly j: Uint32Array
@@ -8,45 +8,39 @@ export interface Pairs {
 
 export const allPairsOf = (rows: number): number => (rows * (rows - 1)) / 2
 
-/** `count` pairs of `rows` rows, drawn without replacement; all of them when `count` asks for as many or more. */
+/**
+ * `count` pairs of `rows` rows, every pair with the same chance; all of them when `count` asks for as many or more.
+ *
+ * The rows are laid in a circle in random order, and each row is paired with the one `step` places on, for one random step after another.
+ * So all rows are in equally many pairs, give or take two: where rows differ a lot, as long and short prompts do, an estimate over
+ * such pairs varies less from seed to seed than over pairs drawn one by one.
+ */
 export function drawPairs(rows: number, count: number, random: Random): Pairs {
-  const all = allPairsOf(rows)
-  const taken = Math.min(count, all)
-  const pairs = { i: new Uint32Array(taken), j: new Uint32Array(taken) }
-  // Selection sampling (Knuth, Algorithm S) reads the pairs in order; where few of very many are wanted, Floyd's way touches those alone.
-  if (taken * 64 > all) selectInOrder(rows, all, pairs, random)
-  else selectByNumber(all, pairs, random)
-  return pairs
-}
-
-function selectInOrder(rows: number, all: number, { i, j }: Pairs, random: Random): void {
-  let seen = 0
-  let taken = 0
-  for (let a = 0; a < rows && taken < i.length; a++) {
-    for (let b = a + 1; b < rows && taken < i.length; b++, seen++) {
-      if (i.length < all && random.uniform() * (all - seen) >= i.length - taken) continue
-      i[taken] = a
-      j[taken++] = b
+  const taken = Math.min(count, allPairsOf(rows))
+  const circle = shuffled(rows, random)
+  const steps = shuffled(Math.floor(rows / 2), random).map(step => step + 1)
+  const keys = new Float64Array(taken)
+  let used = 0
+  for (let round = 0; used < taken; round++) {
+    const step = steps[round]!
+    const length = 2 * step === rows ? step : rows // half way round, each pair would come twice
+    for (let place = 0; place < length && used < taken; place++) {
+      const [a, b] = [circle[place]!, circle[(place + step) % rows]!]
+      keys[used++] = Math.min(a, b) * rows + Math.max(a, b)
     }
   }
+  keys.sort()
+  return { i: Uint32Array.from(keys, key => Math.floor(key / rows)), j: Uint32Array.from(keys, key => key % rows) }
 }
 
-/** Pair number x is (i, j) with x = j(j − 1)/2 + i. */
-function selectByNumber(all: number, { i, j }: Pairs, random: Random): void {
-  const chosen = new Set<number>()
-  for (let top = all - i.length; top < all; top++) {
-    const x = random.below(top + 1)
-    chosen.add(chosen.has(x) ? top : x)
+/** 0 … n − 1 in random order (Fisher and Yates). */
+function shuffled(n: number, random: Random): Uint32Array {
+  const list = Uint32Array.from({ length: n }, (_, at) => at)
+  for (let left = n; left > 1; left--) {
+    const at = random.below(left)
+    const last = list[left - 1]!
+    list[left - 1] = list[at]!
+    list[at] = last
   }
-  const rowsOf = (x: number) => {
-    let b = Math.floor((1 + Math.sqrt(1 + 8 * x)) / 2)
-    while ((b * (b - 1)) / 2 > x) b-- // the square root may round across a boundary
-    while ((b * (b + 1)) / 2 <= x) b++
-    return { a: x - (b * (b - 1)) / 2, b }
-  }
-  const sorted = Array.from(chosen, rowsOf).sort((x, y) => x.a - y.a || x.b - y.b)
-  sorted.forEach(({ a, b }, p) => {
-    i[p] = a
-    j[p] = b
-  })
+  return list
 }

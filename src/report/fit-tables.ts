@@ -15,7 +15,12 @@ export function fitTables(summary: FitSummary, terminal: Terminal): string {
     .join(' · ')
   return [
     `${terminal.bold(what)}  ${whole(source.requests)} requests × ${source.layers} layers × ${source.experts} experts, top-${source.topK}`,
-    terminal.dim(`trace ${printable(source.file)}, sha256 ${source.sha256.slice(0, 12)}, seed ${summary.seed}, eldr ${source.version}`),
+    terminal.dim(
+      wrapped(
+        `trace ${printable(source.file)}, sha256 ${source.sha256.slice(0, 12)}, seed ${summary.seed}, eldr ${source.version}`,
+        terminal.width,
+      ),
+    ),
     '',
     wrapped(`${signatureInWords(summary)} ${whyChosen(summary)}`, terminal.width),
     ...(summary.transforms.length > 0 ? ['', transformTable(summary, terminal)] : []),

@@ -68,11 +68,11 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
           terminal,
         ),
         terminal.bold('It allows to'),
-        ...allows.map(({ purpose, missing }) =>
-          missing.length === 0
-            ? `  ${terminal.accent('✓')} ${PURPOSES[purpose]}`
-            : `  ${terminal.dim(`– ${PURPOSES[purpose]}: no ${missing.join(', ')}`)}`,
-        ),
+        ...allows.map(({ purpose, missing }) => {
+          const text = missing.length === 0 ? PURPOSES[purpose] : `${PURPOSES[purpose]}: no ${missing.join(', ')}`
+          const shown = wrapped(text, terminal.width - 4, 4)
+          return missing.length === 0 ? `  ${terminal.accent('✓')} ${shown}` : `  ${terminal.dim(`– ${shown}`)}`
+        }),
         '',
         tensorTable(tensors, ignored, terminal),
       ].join('\n'),
