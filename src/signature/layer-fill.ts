@@ -17,11 +17,9 @@ export function layerFill({ values, layers, experts, rows }: LayerSource, transf
     const at = { layers, experts, rows, layer, stride }
     if (values instanceof Uint16Array) widen(values, at, out)
     else copy(values, at, out)
-    if (shape === 'sqrt') for (let d = 0; d < out.length; d++) out[d] = Math.sqrt(out[d]!)
-    else if (shape === 'binary') for (let d = 0; d < out.length; d++) out[d] = out[d]! > 0 ? 1 : 0
-    if (!weighted) return
-    const weights = idf.subarray(layer * experts, (layer + 1) * experts)
-    for (let to = 0; to < out.length; to += stride) for (let e = 0; e < experts; e++) out[to + e]! *= weights[e]!
+    if (shape === 'sqrt') takeRoots(out)
+    else if (shape === 'binary') markUsed(out)
+    if (weighted) weigh(out, stride, idf.subarray(layer * experts, (layer + 1) * experts))
   }
 }
 
@@ -33,7 +31,9 @@ interface Place {
   readonly stride: number
 }
 
-/** The same loop twice, once a type: one loop that sees both types of array runs four times as long. */
+// Loops are functions of their own, and the same one twice for two types: what a loop has seen decides how fast it runs, and one that has
+// seen both types, or is entered for the first time in the middle of much else, runs four times as long.
+
 function widen(values: Uint16Array, { layers, experts, rows, layer, stride }: Place, out: Float32Array): void {
   for (let r = 0; r < rows.length; r++) {
     const from = (rows[r]! * layers + layer) * experts
@@ -46,4 +46,16 @@ function copy(values: Float32Array, { layers, experts, rows, layer, stride }: Pl
     const from = (rows[r]! * layers + layer) * experts
     for (let e = 0, to = r * stride; e < experts; e++, to++) out[to] = values[from + e]!
   }
+}
+
+function takeRoots(out: Float32Array): void {
+  for (let d = 0; d < out.length; d++) out[d] = Math.sqrt(out[d]!)
+}
+
+function markUsed(out: Float32Array): void {
+  for (let d = 0; d < out.length; d++) out[d] = out[d]! > 0 ? 1 : 0
+}
+
+function weigh(out: Float32Array, stride: number, weights: Float32Array): void {
+  for (let to = 0; to < out.length; to += stride) for (let e = 0; e < weights.length; e++) out[to + e]! *= weights[e]!
 }
