@@ -12,6 +12,8 @@ export interface ClusterOptions {
   readonly balance: 'exact' | 'none'
   readonly restarts: number
   readonly seed: number
+  /** Whether plain K-means runs beside, to show what the balance constraint does. A re-fit, which a gateway waits for, goes without. */
+  readonly compare?: boolean
   readonly onProgress?: (what: string, done: number, total: number) => void
 }
 
@@ -19,13 +21,16 @@ export interface FittedClusters extends Clustering {
   /** Unit vectors [workers × width]. */
   readonly centroids: Float32Array
   readonly sizes: readonly number[]
-  /** Sizes of plain K-means on the same rows, falling. */
+  /** Sizes of plain K-means on the same rows, falling; empty when it did not run. */
   readonly vanillaSizes: readonly number[]
   readonly stats: SimilarityStats
 }
 
 /** One cluster for each decode worker (paper §4.3.1), and plain K-means beside it. The same rows and seed give the same clusters. */
-export function clusterSignatures(points: PackedRows, { workers, balance, restarts, seed, onProgress }: ClusterOptions): FittedClusters {
+export function clusterSignatures(
+  points: PackedRows,
+  { workers, balance, restarts, seed, compare = false, onProgress }: ClusterOptions,
+): FittedClusters {
   const scores = createClusterScores(points, workers, restarts + 1)
   const run = (balanced: boolean, runs: number, label: number) =>
     kMeans(points, {
@@ -36,16 +41,16 @@ export function clusterSignatures(points: PackedRows, { workers, balance, restar
       scores,
       onIteration: (restart, iteration) => onProgress?.(`clusters, run ${restart + 1} iteration ${iteration + 1}`, restart, runs),
     })
-  const vanilla = run(false, balance === 'none' ? restarts : 1, 0)
-  const chosen = balance === 'none' ? vanilla : run(true, restarts, 1)
+  const vanilla = balance === 'none' ? run(false, restarts, 0) : compare ? run(false, 1, 0) : undefined
+  const chosen = balance === 'none' ? vanilla! : run(true, restarts, 1)
   const lengths = Float64Array.from({ length: points.rows }, (_, row) => points.length(row))
   return {
     ...chosen,
-    iterations: vanilla.iterations + (chosen === vanilla ? 0 : chosen.iterations),
+    iterations: chosen.iterations + (vanilla === undefined || vanilla === chosen ? 0 : vanilla.iterations),
     centroids: centroidsOf(points, chosen.clusterOf, workers),
     stats: similarityStats(scores.ofClusters(chosen.clusterOf), lengths, chosen.clusterOf, workers),
     sizes: sizesOf(chosen.clusterOf, workers),
-    vanillaSizes: sizesOf(vanilla.clusterOf, workers).toSorted((a, b) => b - a),
+    vanillaSizes: vanilla === undefined ? [] : sizesOf(vanilla.clusterOf, workers).toSorted((a, b) => b - a),
   }
 }
 

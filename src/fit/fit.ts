@@ -62,7 +62,7 @@ async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Pr
       })
     if (rows.length < options.workers) throw tooSmall(trace.path, `${rows.length} requests with a signature`, options.workers)
     const points = unpackSignatures(signatures)
-    return { signatures, rows, points, clusters: clusterSignatures(points, { ...options, onProgress: stages.progress }) }
+    return { signatures, rows, points, clusters: clusterSignatures(points, { ...options, compare: true, onProgress: stages.progress }) }
   })
   const artifact: Artifact = {
     about: aboutOf(trace, options, qualities, clusters, sha256),
