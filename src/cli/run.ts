@@ -44,7 +44,7 @@ Examples:
   eldr inspect data/lab16-task.calibration.safetensors
   eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
   eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
-  eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors`,
+  eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500`,
     )
   for (const add of [addFit, addRefit, addInspect, addSimulate]) add(program)
   return program
