@@ -41,7 +41,7 @@ let seen = 0
 const run = await prepare(study, worker => {
   if (seen++ >= from + steps.length * every && steps.length < wanted) steps.push(stepOf(worker))
 })
-run(job)
+await run(job)
 writeFileSync(options.out, JSON.stringify(steps))
 console.log(
   `${steps.length} of ${total} steps, batch ${Math.min(...steps.map(({ batch }) => batch))} to ${Math.max(...steps.map(({ batch }) => batch))}`,

@@ -3,9 +3,10 @@ import { POLICIES } from '../policy/decode-policy.ts'
 import { simulationTables } from '../report/simulation-tables.ts'
 import { stageProgress } from '../report/progress.ts'
 import { terminalOn } from '../report/terminal.ts'
-import { parseVariant, type StudyData } from '../sim/study.ts'
-import { sweep } from '../sim/sweep.ts'
+import type { StudyData } from '../sim/study.ts'
+import { grid, sweep } from '../sim/sweep.ts'
 import { parseTopology } from '../sim/topology.ts'
+import { parseVariant } from '../sim/variant.ts'
 import type { SimulateFlags } from './simulate.ts'
 
 /** `eldr simulate` */
@@ -25,8 +26,7 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   const data: StudyData = { trace, profile, topology, requests, arrivals, rows, ...(artifact !== undefined && { artifact }) }
   const from = performance.now()
   const points = await sweep({
-    variants: flags.policies,
-    rates: flags.rates,
+    cells: grid(flags.policies, flags.rates),
     seeds: Array.from({ length: flags.seeds }, (_, seed) => seed),
     module: new URL(`../sim/study${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url),
     data,

@@ -5,7 +5,7 @@ import { jsq, powerOfTwo, random, roundRobin } from './by-load.ts'
 import type { DecodePolicy, PolicyName } from './decode-policy.ts'
 import { domain } from './domain.ts'
 import { eldr } from './eldr.ts'
-import { createNeighbours, type Neighbours } from './neighbours.ts'
+import { createNeighbours, type Neighbours, type NeighboursOptions } from './neighbours.ts'
 import { createPredictor, type Predictor } from './predictor.ts'
 import { DEFAULT_COST, union, type UnionCost } from './union.ts'
 
@@ -61,14 +61,19 @@ export function missingFor(name: PolicyName, { artifact, shape }: PolicySettings
   return undefined
 }
 
-export function predictorOf({ artifact, shape }: Pick<PolicySettings, 'artifact' | 'shape'>): Predictor {
+/** `searchedClusters`: as `NeighboursOptions` has it. */
+export function predictorOf({
+  artifact,
+  shape,
+  searchedClusters,
+}: Pick<PolicySettings, 'artifact' | 'shape'> & Pick<NeighboursOptions, 'searchedClusters'>): Predictor {
   const { layers, experts, topK } = artifact?.about ?? shape!
-  const neighbours = artifact === undefined ? undefined : neighboursOf(artifact)
+  const neighbours = artifact === undefined ? undefined : neighboursOf(artifact, searchedClusters)
   return createPredictor({ layers, experts, topK, ...(neighbours && { neighbours }) })
 }
 
 /** The calibration requests of an artifact; undefined when it holds no decode patterns. */
-export function neighboursOf({ primary, calibration }: Artifact): Neighbours | undefined {
+export function neighboursOf({ primary, calibration }: Artifact, searchedClusters?: number): Neighbours | undefined {
   if (calibration.patterns === undefined || !isServable(primary.model.transform)) return undefined
   return createNeighbours({
     centroids: primary.centroids,
@@ -76,6 +81,7 @@ export function neighboursOf({ primary, calibration }: Artifact): Neighbours | u
     clusterOf: calibration.clusterOf,
     patterns: calibration.patterns,
     dimensions: dimensionsOf(primary.model),
+    ...(searchedClusters !== undefined && { searchedClusters }),
   })
 }
 

@@ -73,6 +73,11 @@ export function prefillLeastLoaded(): PrefillPolicy {
   }
 }
 
+export function createPrefillPolicy(name: PrefillPolicyName): PrefillPolicy {
+  if (name === 'prefix_hash') return prefixHash()
+  return name === 'round_robin' ? prefillRoundRobin() : prefillLeastLoaded()
+}
+
 /** 32 well-mixed bits of two numbers. */
 function mixed(key: number, worker: number): number {
   let z = (key ^ Math.imul(worker + 1, 0x9e3779b1)) | 0

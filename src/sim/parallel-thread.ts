@@ -14,7 +14,7 @@ const prepared = import(module).then((loaded: JobModule<unknown, unknown, unknow
 port.on('message', async ({ at, job }: { readonly at: number; readonly job: unknown }) => {
   try {
     const run = await prepared
-    answer({ at, result: run(job) })
+    answer({ at, result: await run(job) })
   } catch (error) {
     answer({ failure: failureOf(error) })
   }

@@ -9,7 +9,7 @@ import { EldrError, type ErrorCode, type ErrorDetail } from '../errors.ts'
 
 /** Data, jobs and results travel between threads: plain values and arrays; shared memory is shared. */
 export interface JobModule<Data, Job, Result> {
-  prepare(data: Data): Promise<(job: Job) => Result>
+  prepare(data: Data): Promise<(job: Job) => Result | Promise<Result>>
 }
 
 export interface ParallelInput<Data, Job> {
@@ -45,7 +45,7 @@ async function here<Data, Job, Result>({ module, data, jobs, onProgress }: Paral
   const run = await prepare(data)
   const results: Result[] = []
   for (const job of jobs) {
-    results.push(run(job))
+    results.push(await run(job))
     onProgress?.(results.length, jobs.length)
     await new Promise(setImmediate) // a progress line and Ctrl-C get their turn
   }

@@ -31,9 +31,15 @@ interface Line {
   readonly blocks?: readonly number[]
 }
 
+/** Longer prompts and outputs are cut. */
 export interface Caps {
   readonly promptTokens?: number
   readonly outputTokens?: number
+}
+
+/** A file to be read, as plain data. */
+export interface RecordedFile extends Caps {
+  readonly file: string
 }
 
 export async function readWorkload(path: string, caps: Caps = {}): Promise<RecordedWorkload> {

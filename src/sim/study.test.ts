@@ -4,7 +4,8 @@ import { fitFile, shipped } from '../../test/data.ts'
 import { failure, temporaryFolder } from '../../test/trace-support.ts'
 import { writeArtifact } from '../fit/artifact-write.ts'
 import type { SimulationResult } from './result.ts'
-import { parseVariant, prepare, type StudyData } from './study.ts'
+import { prepare, type StudyData } from './study.ts'
+import { parseVariant } from './variant.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -25,7 +26,7 @@ describe('a study of the shipped task trace', () => {
   const results = new Map<string, SimulationResult>()
   beforeAll(async () => {
     const run = await prepare(study)
-    for (const variant of ['jsq', 'eldr', 'eldr@0', 'union']) results.set(variant, run({ variant, rate: 500, seed: 0 }))
+    for (const variant of ['jsq', 'eldr', 'eldr@0', 'union']) results.set(variant, await run({ variant, rate: 500, seed: 0 }))
   })
   const of = (variant: string) => results.get(variant)!
 
@@ -51,7 +52,7 @@ describe('a study of the shipped task trace', () => {
 
   it('gives the same numbers for the same seed', async () => {
     const run = await prepare(study)
-    expect(run({ variant: 'union', rate: 500, seed: 0 })).toEqual(of('union'))
+    expect(await run({ variant: 'union', rate: 500, seed: 0 })).toEqual(of('union'))
   })
 })
 
@@ -65,7 +66,7 @@ describe('a study', () => {
   it('needs an artifact for eldr, none for union, and one of the same model', async () => {
     const { artifact: _, ...bare } = { ...study, requests: 200 }
     const run = await prepare(bare)
-    expect(run({ variant: 'union', rate: 100, seed: 0 }).reasons).toEqual({ least_cost: 150 }) // warm-up and cool-down do not count
+    expect((await run({ variant: 'union', rate: 100, seed: 0 })).reasons).toEqual({ least_cost: 150 }) // warm-up and cool-down do not count
     const error = await failure('', () => run({ variant: 'eldr', rate: 100, seed: 0 }))
     expect(error.message).toContain('an artifact with centroids')
     expect((await failure('task', () => prepare({ ...study, trace: shipped('tiny6-long-task.evaluation') }))).code).toBe(
@@ -79,7 +80,7 @@ describe('a study', () => {
     expect(fitted.primary.model.transform).toBe('recent')
     await writeArtifact(path, fitted)
     const run = await prepare({ ...study, trace: shipped('tiny6-long-task.evaluation'), artifact: path, topology: '2P4D', requests: 300 })
-    const result = run({ variant: 'eldr', rate: 40, seed: 0 })
+    const result = await run({ variant: 'eldr', rate: 40, seed: 0 })
     expect(result.reasons.no_signature).toBeUndefined()
     expect(result.ttftMs!.p50).toBeGreaterThan(0)
   })

@@ -1,24 +1,21 @@
 /**
- * A study: policies on one evaluation trace, artifact, profile and topology. `prepare` loads them once in each thread of a sweep and gives
- * the function that runs one job; all jobs of a seed see the same requests at the same times.
+ * A study: policies on one evaluation trace, artifact, profile and topology, or on several. `prepare` gives, once in each thread of a sweep,
+ * the function that runs one job; what jobs need is loaded when the first of them asks. All jobs of a seed and a setting see the same
+ * requests at the same times.
  */
 import { EldrError } from '../errors.ts'
-import { loadProfile } from '../cost/profile-file.ts'
-import type { Artifact } from '../fit/artifact.ts'
-import { readArtifact } from '../fit/artifact-read.ts'
-import { createDecodePolicy, missingFor, type PolicySettings, predictorOf } from '../policy/create-policy.ts'
-import { POLICIES, type PolicyName, type RoutableRequest } from '../policy/decode-policy.ts'
-import type { Predictor } from '../policy/predictor.ts'
-import { prefixHash } from '../policy/prefill-policy.ts'
-import { createSigner } from '../signature/signer.ts'
-import { TRANSFORM } from '../signature/transform.ts'
-import { type Trace, withTrace } from '../trace/trace.ts'
+import { createDecodePolicy, missingFor, type PolicySettings } from '../policy/create-policy.ts'
+import { createPrefillPolicy, type PrefillPolicyName } from '../policy/prefill-policy.ts'
 import type { ArrivalSpec } from './arrivals.ts'
-import { loadReplay } from './replay.ts'
+import type { Slo } from './metrics.ts'
+import type { RecordedFile } from './recorded-workload.ts'
 import type { SimulationResult } from './result.ts'
 import { simulate, type SimulationInput } from './simulate.ts'
+import { createStudyLibrary, type PlacementKind, type StudyLibrary } from './study-library.ts'
 import type { SweepJob } from './sweep.ts'
 import { parseTopology } from './topology.ts'
+import { parseVariant } from './variant.ts'
+import type { WorkloadSpec } from './workload.ts'
 
 export interface StudyData {
   readonly trace: string
@@ -27,70 +24,78 @@ export interface StudyData {
   readonly profile: string
   readonly topology: string
   readonly requests: number
+  /** How requests come; where `workload` is given it says so, and this is not looked at. */
   readonly arrivals: 'poisson' | 'gamma' | 'on_off'
   readonly rows: 'passes' | 'replacement'
+  /** Recorded arrivals with their lengths and shared prefixes, stretched to the rate. */
+  readonly workload?: RecordedFile
+  /** Of experts on the ranks of expert-parallel decoders: linear unless told. */
+  readonly placement?: PlacementKind
+  /** prefix_hash unless told. */
+  readonly prefillPolicy?: PrefillPolicyName
+  /** Prompt tokens that each prefill worker keeps: none unless told. */
+  readonly prefixCacheTokens?: number
+  readonly slo?: Slo
 }
 
-/** What is compared: a policy, with a band of its own where one is named, such as eldr@0.2. */
-export interface Variant {
-  readonly policy: PolicyName
-  readonly tau?: number
-}
-
-export function parseVariant(text: string): Variant | undefined {
-  const [, name, tau] = /^([a-z_]+)(?:@(0(?:\.\d+)?|1(?:\.0+)?))?$/.exec(text) ?? []
-  const policy = POLICIES.find(known => known === name)
-  if (policy === undefined || (tau !== undefined && policy !== 'eldr')) return undefined
-  return { policy, ...(tau !== undefined && { tau: Number(tau) }) }
-}
+/** A job may change the study's data for itself. */
+export type StudyJob = SweepJob<Partial<StudyData>>
 
 /** `onStep` sees every decode step when it begins. */
-export async function prepare(data: StudyData, onStep?: SimulationInput['onStep']): Promise<(job: SweepJob) => SimulationResult> {
-  const given = data.artifact === undefined ? undefined : await readArtifact(data.artifact)
-  const profile = await loadProfile(data.profile)
-  const topology = parseTopology(data.topology)
-  return withTrace(data.trace, async trace => {
-    if (given !== undefined) checkSameModel(trace, given, data.artifact!)
-    const artifact = given && asSeenFrom(trace, given)
-    const replay = await loadReplay(trace)
-    const featuresOf = await readFeatures(trace, artifact)
-    const cost = { perExpert: profile.decode.perActiveExpertUs * profile.shape.layers, perRequest: profile.decode.perRequestUs }
-    const settings: PolicySettings = { workers: topology.decode, shape: trace, cost, ...(artifact && { artifact }) }
-    const predictor = remembered(predictorOf(settings))
-    return ({ variant, rate, seed }) => {
-      const { policy, tau } = parseVariant(variant)!
-      const decodePolicy = createDecodePolicy(policy, { ...settings, predictor, ...(tau !== undefined && { tau }) })
-      if (decodePolicy === undefined) {
-        throw new EldrError('ELDR_USAGE', {
-          found: `policy ${variant}`,
-          expected: missingFor(policy, settings)!,
-          todo: 'Give one with --artifact.',
-        })
-      }
-      return simulate({
-        workload: { arrivals: arrivalsAt(data.arrivals, rate), rows: data.rows },
-        requests: data.requests,
-        seed,
-        replay,
-        profile,
-        topology,
-        decodePolicy,
-        featuresOf,
-        ...(topology.prefill > 0 && { prefillPolicy: prefixHash() }),
-        ...(onStep && { onStep }),
-      }).result
-    }
-  })
+export async function prepare(data: StudyData, onStep?: SimulationInput['onStep']): Promise<(job: StudyJob) => Promise<SimulationResult>> {
+  const library = createStudyLibrary()
+  await library.evaluation(data.trace, data.artifact) // what is wrong with the files shows before the first run
+  return job => run(library, { ...data, ...job.setting }, job, onStep)
 }
 
-function checkSameModel(trace: Trace, { about }: Artifact, file: string): void {
-  if (about.layers === trace.layers && about.experts === trace.experts && about.topK === trace.topK) return
-  const shape = ({ layers, experts, topK }: { layers: number; experts: number; topK: number }) => `${layers} × ${experts}, top-${topK}`
-  throw new EldrError('ELDR_FIT_BAD_OPTION', {
-    file,
-    found: `an artifact for ${shape(about)}`,
-    expected: `${shape(trace)}, as the trace has`,
-  })
+async function run(
+  library: StudyLibrary,
+  data: StudyData,
+  { variant, rate, seed }: StudyJob,
+  onStep: SimulationInput['onStep'],
+): Promise<SimulationResult> {
+  const topology = parseTopology(data.topology)
+  const profile = await library.profile(data.profile)
+  const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(data.trace, data.artifact)
+  const { policy, tau, foresight } = parseVariant(variant)!
+  // On several ranks a step pays for the fullest one, about its share of the union.
+  const perExpert = (profile.decode.perActiveExpertUs * profile.shape.layers) / topology.ranks
+  const settings: PolicySettings = {
+    workers: topology.decode,
+    shape,
+    cost: { perExpert, perRequest: profile.decode.perRequestUs },
+    ...(artifact && { artifact }),
+    ...(policy === 'union' && { predictor: predictor(foresight) }),
+    ...(tau !== undefined && { tau }),
+  }
+  const decodePolicy = createDecodePolicy(policy, settings)
+  if (decodePolicy === undefined) {
+    const expected = missingFor(policy, settings)!
+    throw new EldrError('ELDR_USAGE', { found: `policy ${variant}`, expected, todo: 'Give one with --artifact.' })
+  }
+  const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
+  const placement = kind === 'linear' ? undefined : await library.placement(data, kind, topology)
+  return simulate({
+    workload: await workloadOf(library, data, rate),
+    requests: data.requests,
+    seed,
+    replay,
+    profile,
+    topology,
+    decodePolicy,
+    featuresOf,
+    ...(topology.prefill > 0 && { prefillPolicy: createPrefillPolicy(data.prefillPolicy ?? 'prefix_hash') }),
+    ...(data.prefixCacheTokens !== undefined && { limits: { prefixCacheTokens: data.prefixCacheTokens } }),
+    ...(placement && { placement }),
+    ...(data.slo && { slo: data.slo }),
+    ...(onStep && { onStep }),
+  }).result
+}
+
+async function workloadOf(library: StudyLibrary, { workload, arrivals, rows }: StudyData, perSecond: number): Promise<WorkloadSpec> {
+  if (workload === undefined) return { arrivals: arrivalsAt(arrivals, perSecond), rows }
+  const lengths = await library.workload(workload)
+  return { arrivals: { kind: 'recorded', timesUs: lengths.timesUs, perSecond }, rows, lengths }
 }
 
 /** Bursts: gamma gaps of shape 0.25 deviate twice as much as Poisson's; on/off is silent for 5 s after each 5 s, on average. */
@@ -98,37 +103,4 @@ function arrivalsAt(kind: StudyData['arrivals'], perSecond: number): ArrivalSpec
   if (kind === 'gamma') return { kind, perSecond, shape: 0.25 }
   if (kind === 'on_off') return { kind, perSecond, onSeconds: 5, offSeconds: 5 }
   return { kind, perSecond }
-}
-
-/** Where the trace has no recent counts, an artifact that reads them is used as a gateway would: through its fallback. */
-function asSeenFrom(trace: Trace, artifact: Artifact): Artifact {
-  const blind = TRANSFORM[artifact.primary.model.transform].source === 'recent' && !trace.has('prefill_recent')
-  return blind && artifact.fallback ? { ...artifact, primary: artifact.fallback } : artifact
-}
-
-/** What a hand-off would say of each request of the trace; the same objects each time, so that predictions can be remembered. */
-async function readFeatures(trace: Trace, artifact: Artifact | undefined): Promise<(request: number) => Omit<RoutableRequest, 'id'>> {
-  const cells = trace.layers * trace.experts
-  const recent = artifact !== undefined && TRANSFORM[artifact.primary.model.transform].source === 'recent'
-  const values = recent ? await trace.prefillRecent() : await trace.prefillCounts()
-  const domain = await trace.domain()
-  const signer = artifact && createSigner(artifact.primary.model)
-  const features = Array.from({ length: trace.requests }, (_, request): Omit<RoutableRequest, 'id'> => {
-    const counts = values.subarray(request * cells, (request + 1) * cells)
-    const signature = signer?.sign(counts)
-    return { counts, ...(signature && { signature }), ...(domain && { domain: domain[request]! }) }
-  })
-  return request => features[request]!
-}
-
-/** A trace's requests come again and again: their chances are predicted once. */
-function remembered(predictor: Predictor): Predictor {
-  const known = new Map<RoutableRequest['counts'], Float32Array | undefined>()
-  return {
-    cells: predictor.cells,
-    chances(request) {
-      if (!known.has(request.counts)) known.set(request.counts, predictor.chances(request)?.slice())
-      return known.get(request.counts)
-    },
-  }
 }

@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { compileModules, temporaryFolder } from '../../test/trace-support.ts'
 import { meanInterval, studentT } from './confidence.ts'
-import { changeAgainst, over, sweep } from './sweep.ts'
+import { changeAgainst, grid, over, sweep } from './sweep.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -19,7 +19,7 @@ writeFileSync(
     return { policy: variant, seed, tpotMs: { p50: scale * rate * (variant === 'half' ? 0.5 : 1) + seed } }
   }`,
 )
-const plan = { variants: ['whole', 'half'], rates: [10, 20], seeds: [1, 2, 3], module: pathToFileURL(module), data: { scale: 2 } }
+const plan = { cells: grid(['whole', 'half'], [10, 20]), seeds: [1, 2, 3], module: pathToFileURL(module), data: { scale: 2 } }
 
 describe('a sweep', () => {
   it('runs every variant at every rate with every seed, and says how far it is', async () => {
@@ -52,7 +52,7 @@ describe('a sweep', () => {
        const here = await sweep({ ...plan, threads: 1 })
        const progress = []
        const threads = await sweep({ ...plan, threads: 3, onProgress: done => progress.push(done) })
-       const failure = await sweep({ ...plan, variants: ['whole', 'broken'], threads: 2 }).catch(error => error.message.split('\\n')[0])
+       const failure = await sweep({ ...plan, cells: [{ variant: 'broken', rate: 1 }, ...plan.cells], threads: 2 }).catch(error => error.message.split('\\n')[0])
        console.log(JSON.stringify({ same: JSON.stringify(here) === JSON.stringify(threads), progress: progress.length, failure }))`,
     )
     const printed = execFileSync(process.execPath, [script], { encoding: 'utf8' })

@@ -3,17 +3,21 @@ import { type Interval, meanInterval } from './confidence.ts'
 import { runParallel } from './parallel.ts'
 import type { SimulationResult } from './result.ts'
 
-/** One run. `variant` names what is compared: a policy, or a policy with a setting; the module that prepares a sweep knows what it means. */
-export interface SweepJob {
+/** What is run with several seeds: `variant` names a policy, or a policy with a setting; the module that prepares a sweep knows what it means. */
+export interface SweepCell<Setting = unknown> {
   readonly variant: string
   /** Requests a second. */
   readonly rate: number
+  /** What this cell changes of the sweep's data. */
+  readonly setting?: Setting
+}
+
+export interface SweepJob<Setting = unknown> extends SweepCell<Setting> {
   readonly seed: number
 }
 
 export interface SweepPlan<Data> {
-  readonly variants: readonly string[]
-  readonly rates: readonly number[]
+  readonly cells: readonly SweepCell<Partial<Data>>[]
   readonly seeds: readonly number[]
   /** Exports `prepare(data)`, which gives a function from a SweepJob to a SimulationResult. */
   readonly module: URL
@@ -22,20 +26,22 @@ export interface SweepPlan<Data> {
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** One variant at one rate. */
-export interface SweepPoint {
-  readonly variant: string
-  readonly rate: number
-  /** In the order of the seeds. */
+/** One cell and its runs, in the order of the seeds. */
+export interface SweepPoint<Setting = unknown> extends SweepCell<Setting> {
   readonly runs: readonly SimulationResult[]
 }
 
-export async function sweep<Data>({ variants, rates, seeds, ...how }: SweepPlan<Data>): Promise<SweepPoint[]> {
-  const points = variants.flatMap(variant => rates.map(rate => ({ variant, rate })))
-  // Seeds outermost: all points have their first run before any has its second, and long runs (high rates) are spread over the time.
-  const jobs: SweepJob[] = seeds.flatMap(seed => points.map(point => ({ ...point, seed })))
-  const results = await runParallel<Data, SweepJob, SimulationResult>({ ...how, jobs })
-  return points.map((point, at) => ({ ...point, runs: seeds.map((_, s) => results[s * points.length + at]!) }))
+/** Every variant at every rate. */
+export function grid(variants: readonly string[], rates: readonly number[]): { variant: string; rate: number }[] {
+  return variants.flatMap(variant => rates.map(rate => ({ variant, rate })))
+}
+
+/** Points come in the order of the cells. */
+export async function sweep<Data>({ cells, seeds, ...how }: SweepPlan<Data>): Promise<SweepPoint<Partial<Data>>[]> {
+  // Seeds outermost: all cells have their first run before any has its second, and long runs (high rates) are spread over the time.
+  const jobs = seeds.flatMap(seed => cells.map(cell => ({ ...cell, seed })))
+  const results = await runParallel<Data, SweepJob<Partial<Data>>, SimulationResult>({ ...how, jobs })
+  return cells.map((cell, at) => ({ ...cell, runs: seeds.map((_, s) => results[s * cells.length + at]!) }))
 }
 
 /** One number of a point's runs: mean over seeds and its 95 % confidence interval. */

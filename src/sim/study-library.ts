@@ -1,0 +1,139 @@
+/** What the runs of a study share, each loaded when it is first asked for: traces, artifacts with their predictions, profiles, placements. */
+import { EldrError } from '../errors.ts'
+import { loadProfile } from '../cost/profile-file.ts'
+import type { CostProfile } from '../cost/profile.ts'
+import type { Artifact } from '../fit/artifact.ts'
+import { readArtifact } from '../fit/artifact-read.ts'
+import { placementOf } from '../fit/placement-of.ts'
+import { predictorOf } from '../policy/create-policy.ts'
+import type { RoutableRequest } from '../policy/decode-policy.ts'
+import type { Predictor } from '../policy/predictor.ts'
+import { createSigner } from '../signature/signer.ts'
+import { TRANSFORM } from '../signature/transform.ts'
+import { type Trace, withTrace } from '../trace/trace.ts'
+import type { PlacementSpec } from './rank-masks.ts'
+import { type RecordedFile, type RecordedWorkload, readWorkload } from './recorded-workload.ts'
+import { loadReplay, type Replay } from './replay.ts'
+import type { Topology } from './topology.ts'
+import { remembered, truePatterns } from './foresight.ts'
+import type { Foresight } from './variant.ts'
+
+export const PLACEMENTS = ['linear', 'global', 'cluster'] as const
+/** Experts in their own order, spread by what all requests use, or by what each worker's cluster uses. */
+export type PlacementKind = (typeof PLACEMENTS)[number]
+
+/** An evaluation trace as one artifact sees it. */
+export interface Evaluation {
+  readonly replay: Replay
+  readonly shape: { readonly layers: number; readonly experts: number; readonly topK: number }
+  readonly artifact?: Artifact
+  /** What a hand-off would say of a request of the trace; the same object each time. */
+  readonly featuresOf: (request: number) => Omit<RoutableRequest, 'id'>
+  /** Remembers what it predicted: a trace's requests come again and again. */
+  predictor(foresight?: Foresight): Predictor
+}
+
+export interface StudyLibrary {
+  profile(name: string): Promise<CostProfile>
+  evaluation(trace: string, artifact: string | undefined): Promise<Evaluation>
+  placement(files: { readonly artifact?: string }, kind: 'global' | 'cluster', topology: Topology): Promise<PlacementSpec>
+  workload(file: RecordedFile): Promise<RecordedWorkload>
+}
+
+/** Requests in a step for which experts are placed, as in a fit. */
+const PLACED_FOR_BATCH = 32
+
+export function createStudyLibrary(): StudyLibrary {
+  const artifactOf = memo((file: string) => readArtifact(file))
+  const replayOf = memo((file: string) => withTrace(file, loadReplay))
+  const evaluation = memo((trace: string, artifact: string | undefined) =>
+    withTrace(trace, async opened => {
+      const given = artifact === undefined ? undefined : await artifactOf(artifact)
+      if (given !== undefined) checkSameModel(opened, given, artifact!)
+      return evaluationOf(opened, await replayOf(trace), given && asSeenFrom(opened, given))
+    }),
+  )
+  return {
+    profile: memo((name: string) => loadProfile(name)),
+    evaluation,
+    placement: memo(async ({ artifact }: { readonly artifact?: string }, kind: 'global' | 'cluster', topology: Topology) => {
+      const expected = 'decode patterns, from which experts are placed'
+      if (artifact === undefined)
+        throw new EldrError('ELDR_USAGE', { found: `placement ${kind}`, expected, todo: 'Give an artifact with --artifact.' })
+      const fitted = await artifactOf(artifact)
+      const { clusterOf } = fitted.calibration
+      if (kind === 'global') {
+        const asOne = { ...fitted, about: { ...fitted.about, workers: 1 } }
+        const calibration = { ...fitted.calibration, clusterOf: new Uint16Array(clusterOf.length) }
+        return placementOf({ ...asOne, calibration }, topology.ranks, PLACED_FOR_BATCH, artifact)
+      }
+      if (fitted.about.workers < topology.decode) {
+        const found = `${fitted.about.workers} clusters for ${topology.decode} decode workers`
+        throw new EldrError('ELDR_FIT_BAD_OPTION', { file: artifact, found, expected: 'a cluster for each, to place its experts by' })
+      }
+      return placementOf(fitted, topology.ranks, PLACED_FOR_BATCH, artifact)
+    }),
+    workload: memo(({ file, ...caps }: RecordedFile) => readWorkload(file, caps)),
+  }
+}
+
+/** One call for each different list of arguments. */
+function memo<Arguments extends readonly unknown[], Result>(make: (...given: Arguments) => Promise<Result>) {
+  const made = new Map<string, Promise<Result>>()
+  return (...given: Arguments): Promise<Result> => {
+    const key = JSON.stringify(given)
+    if (!made.has(key)) made.set(key, make(...given))
+    return made.get(key)!
+  }
+}
+
+async function evaluationOf(trace: Trace, replay: Replay, artifact: Artifact | undefined): Promise<Evaluation> {
+  const { layers, experts, topK } = trace
+  const shape = { layers, experts, topK }
+  const features = await readFeatures(trace, artifact)
+  const predictors = new Map<Foresight | undefined, Predictor>()
+  function create(foresight: Foresight | undefined): Predictor {
+    if (foresight === 'true') return truePatterns(replay, features)
+    if (foresight === 'own' || artifact === undefined) return remembered(predictorOf({ shape }))
+    return remembered(predictorOf({ artifact, ...(foresight === 'all' && { searchedClusters: Infinity }) }))
+  }
+  return {
+    replay,
+    shape,
+    ...(artifact && { artifact }),
+    featuresOf: request => features[request]!,
+    predictor(foresight) {
+      if (!predictors.has(foresight)) predictors.set(foresight, create(foresight))
+      return predictors.get(foresight)!
+    },
+  }
+}
+
+function checkSameModel(trace: Trace, { about }: Artifact, file: string): void {
+  if (about.layers === trace.layers && about.experts === trace.experts && about.topK === trace.topK) return
+  const shape = ({ layers, experts, topK }: { layers: number; experts: number; topK: number }) => `${layers} × ${experts}, top-${topK}`
+  throw new EldrError('ELDR_FIT_BAD_OPTION', {
+    file,
+    found: `an artifact for ${shape(about)}`,
+    expected: `${shape(trace)}, as the trace has`,
+  })
+}
+
+/** Where the trace has no recent counts, an artifact that reads them is used as a gateway would: through its fallback. */
+function asSeenFrom(trace: Trace, artifact: Artifact): Artifact {
+  const blind = TRANSFORM[artifact.primary.model.transform].source === 'recent' && !trace.has('prefill_recent')
+  return blind && artifact.fallback ? { ...artifact, primary: artifact.fallback } : artifact
+}
+
+async function readFeatures(trace: Trace, artifact: Artifact | undefined): Promise<Omit<RoutableRequest, 'id'>[]> {
+  const cells = trace.layers * trace.experts
+  const recent = artifact !== undefined && TRANSFORM[artifact.primary.model.transform].source === 'recent'
+  const values = recent ? await trace.prefillRecent() : await trace.prefillCounts()
+  const domain = await trace.domain()
+  const signer = artifact && createSigner(artifact.primary.model)
+  return Array.from({ length: trace.requests }, (_, request): Omit<RoutableRequest, 'id'> => {
+    const counts = values.subarray(request * cells, (request + 1) * cells)
+    const signature = signer?.sign(counts)
+    return { counts, ...(signature && { signature }), ...(domain && { domain: domain[request]! }) }
+  })
+}
