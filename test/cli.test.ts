@@ -190,7 +190,7 @@ describe('eldr simulate', () => {
     const { code, out, err } = await eldr(...args)
     expect(err).toBe('')
     expect(code).toBe(0)
-    for (const text of ['200 requests a second', 'jsq ·', 'eldr', 'union', 'TTFT p50', 'profile h200-first']) expect(out).toContain(text)
+    for (const text of ['200 requests a second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first']) expect(out).toContain(text)
     const { points } = JSON.parse((await eldr(...args, '--json')).out) as {
       points: { variant: string; runs: { allRequests: number; tpotMs: { p50: number } }[] }[]
     }

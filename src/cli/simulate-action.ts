@@ -3,6 +3,7 @@ import { POLICIES } from '../policy/decode-policy.ts'
 import { simulationTables } from '../report/simulation-tables.ts'
 import { stageProgress } from '../report/progress.ts'
 import { terminalOn } from '../report/terminal.ts'
+import { openStudy } from '../sim/study-pool.ts'
 import type { StudyData } from '../sim/study.ts'
 import { grid, sweep } from '../sim/sweep.ts'
 import { parseTopology } from '../sim/topology.ts'
@@ -25,13 +26,13 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   const { trace, artifact, profile, topology, requests, arrivals, rows } = flags
   const data: StudyData = { trace, profile, topology, requests, arrivals, rows, ...(artifact !== undefined && { artifact }) }
   const from = performance.now()
+  const pool = openStudy(data)
   const points = await sweep({
     cells: grid(flags.policies, flags.rates),
     seeds: Array.from({ length: flags.seeds }, (_, seed) => seed),
-    module: new URL(`../sim/study${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url),
-    data,
+    pool,
     onProgress: (done, of) => watch.progress?.('runs', done, of),
-  })
+  }).finally(pool.close)
   watch.clear?.()
   const seconds = (performance.now() - from) / 1000
   if (flags.json) out.write(`${JSON.stringify({ ...data, seeds: flags.seeds, seconds, points }, null, 2)}\n`)

@@ -4,9 +4,12 @@ import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
 import { badMetadata } from '../trace/file-checks.ts'
 import { quoted } from '../trace/quoted.ts'
-import type { CostProfile, DecodeCost, Provenance } from './profile.ts'
+import type { AttentionWindow, CostProfile, DecodeCost, Provenance } from './profile.ts'
 
 export const PROFILE_FORMAT = 'eldr.profile.v1'
+
+/** Models have one or two sizes of window; each costs a sum for every request of every step. */
+const MOST_WINDOWS = 8
 
 /** The same folder from src/cost and from dist/cost. */
 const SHIPPED = fileURLToPath(new URL('../../profiles/', import.meta.url))
@@ -82,7 +85,12 @@ function decodeIn(fields: Fields): DecodeCost {
     perLayerUs: fields.cost('perLayerUs'),
     perActiveExpertUs: fields.cost('perActiveExpertUs'),
     perContextKTokenUs: fields.cost('perContextKTokenUs'),
+    ...(fields.value('windows') !== undefined && { windows: fields.list('windows', MOST_WINDOWS).map(windowIn) }),
   }
+}
+
+function windowIn(fields: Fields): AttentionWindow {
+  return { tokens: fields.whole('tokens', 1e9), perContextKTokenUs: fields.cost('perContextKTokenUs') }
 }
 
 /** An object of the file, read field by field; a failure names the field by its whole path. */
@@ -112,6 +120,12 @@ class Fields {
 
   fields(key: string): Fields {
     return new Fields(this.#file, this.#name(key), this.value(key))
+  }
+
+  list(key: string, most: number): Fields[] {
+    const values = this.value(key)
+    if (!Array.isArray(values) || values.length > most) throw this.wrong(key, `a list of at most ${most} objects`)
+    return values.map((value, at) => new Fields(this.#file, `${this.#name(key)}[${at}]`, value))
   }
 
   text(key: string): string {

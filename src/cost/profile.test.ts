@@ -1,15 +1,18 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../test/trace-support.ts'
-import { layerWeights, prefillUs, stepUs, transferUs } from './profile.ts'
+import { type CostProfile, layerWeights, prefillUs, stepUs, transferUs } from './profile.ts'
 import { loadProfile, parseProfile, profileNames } from './profile-file.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 const first = await loadProfile('h200-first')
-const shipped = JSON.parse(readFileSync(new URL('../../profiles/h200-first.json', import.meta.url), 'utf8')) as Record<string, object>
+const root = new URL('../../', import.meta.url)
+const shipped = JSON.parse(readFileSync(new URL('profiles/h200-first.json', root), 'utf8')) as Record<string, object>
+const files = readdirSync(new URL('profiles/', root))
+const names = files.map(file => file.replace(/\.json$/, ''))
 
 describe('a cost profile', () => {
   it('h200-first has the step cost of the prototype: 48 × 28 µs + 25 µs a request, and 28 µs + 3.1 µs an expert in each layer', () => {
@@ -26,6 +29,21 @@ describe('a cost profile', () => {
   it('charges context by the thousand tokens of the whole batch', () => {
     const profile = { ...first, decode: { ...first.decode, perContextKTokenUs: 2 } }
     expect(stepUs(profile, 4, 20, 5_000) - stepUs(profile, 4, 20, 0)).toBeCloseTo(10)
+  })
+
+  it('charges layers with a window by the thousand tokens that they attend to, each window by its own sum', () => {
+    const windows = [{ tokens: 128, perContextKTokenUs: 3 }, { tokens: 1_024, perContextKTokenUs: 50 }] // prettier-ignore
+    const plain = { ...first, decode: { ...first.decode, perContextKTokenUs: 2 } }
+    const windowed = { ...plain, decode: { ...plain.decode, windows } }
+    const [total, ...capped] = [100 + 500 + 5_000, 100 + 128 + 128, 100 + 500 + 1_024]
+    const addedUs = stepUs(windowed, 3, 20, total!, capped) - stepUs(plain, 3, 20, total!)
+    expect(addedUs).toBeCloseTo((3 * 356 + 50 * 1_624) / 1000, 9)
+  })
+
+  it('does not guess what windows attend to', () => {
+    const windowed = { ...first, decode: { ...first.decode, windows: [{ tokens: 128, perContextKTokenUs: 3 }] } }
+    expect(() => stepUs(windowed, 1, 8, 100)).toThrow('0 windowed sums for 1 windows')
+    expect(() => stepUs(windowed, 1, 8, 100, [100, 100])).toThrow('2 windowed sums for 1 windows')
   })
 
   it('reads a prompt by its tokens and moves its cache by its bytes', () => {
@@ -48,6 +66,8 @@ describe('a cost profile', () => {
 
 describe('a profile file', () => {
   const withChange = (key: string, change: object) => JSON.stringify({ ...shipped, [key]: { ...shipped[key], ...change } })
+  const withWindows = (windows: unknown) => withChange('decode', { windows })
+  const window = { tokens: 128, perContextKTokenUs: 1 }
 
   it('goes by its name when it ships, and by its path otherwise', async () => {
     expect(await profileNames()).toContain('h200-first')
@@ -61,9 +81,28 @@ describe('a profile file', () => {
     expect((await failure('nowhere.json', () => loadProfile('nowhere.json'))).code).toBe('ELDR_FILE_UNREADABLE')
   })
 
-  it('states what is assumed', () => {
-    expect(first.provenance.notes.filter(note => note.startsWith('Assumed')).length).toBeGreaterThanOrEqual(3)
-    for (const { provenance } of [first]) expect(provenance.what).not.toBe('')
+  it('is all that lies in profiles/', async () => {
+    expect(files.filter(file => !file.endsWith('.json'))).toEqual([])
+    expect(await profileNames()).toEqual(names.toSorted())
+  })
+
+  it.each(names)('%s loads under its name and states what is assumed', async name => {
+    const { name: itsOwn, provenance } = await loadProfile(name)
+    expect(itsOwn).toBe(name)
+    expect(provenance.what).not.toBe('')
+    expect(provenance.notes.filter(note => note.includes('Assumed')).length).toBeGreaterThanOrEqual(2)
+  })
+
+  it.each(['qwen3-30b-a3b', 'gpt-oss-120b', 'gemma-4-26b-a4b'])('h200-%s has the fitted numbers', async shape => {
+    const text = readFileSync(new URL('bench/gpu/results/h200-fitted.json', root), 'utf8')
+    const fitted = (JSON.parse(text) as { shapes: Record<string, { profile: Partial<CostProfile> }> }).shapes[shape]!
+    expect(await loadProfile(`h200-${shape}`)).toMatchObject(fitted.profile)
+  })
+
+  it('may have layers with windows, up to 8 sizes of them', () => {
+    const windows = Array.from({ length: 8 }, (_, w) => ({ tokens: 128 << w, perContextKTokenUs: w }))
+    expect(parseProfile('p.json', withChange('decode', { windows })).decode.windows).toEqual(windows)
+    expect(parseProfile('p.json', withChange('decode', {})).decode).not.toHaveProperty('windows')
   })
 
   it.each([
@@ -78,6 +117,18 @@ describe('a profile file', () => {
     [withChange('shape', { topK: 129 }), 'ELDR_FILE_BAD_METADATA', 'shape.topK 129'],
     [withChange('decode', { kind: 'cubic' }), 'ELDR_FILE_BAD_METADATA', 'decode.kind'],
     [withChange('decode', { perRequestUs: -1 }), 'ELDR_FILE_BAD_METADATA', 'decode.perRequestUs -1'],
+    [withWindows(null), 'ELDR_FILE_BAD_METADATA', 'decode.windows null'],
+    [withWindows({ tokens: 128, perContextKTokenUs: 1 }), 'ELDR_FILE_BAD_METADATA', 'a list of at most 8 objects'],
+    [withWindows(Array.from({ length: 9 }, () => window)), 'ELDR_FILE_BAD_METADATA', 'a list of at most 8 objects'],
+    [withWindows([window, 128]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[1] 128'],
+    [withWindows([{ perContextKTokenUs: 1 }]), 'ELDR_FILE_BAD_METADATA', 'no decode.windows[0].tokens'],
+    [withWindows([{ ...window, tokens: 0 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens 0'],
+    [withWindows([{ ...window, tokens: -128 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens -128'],
+    [withWindows([{ ...window, tokens: 127.5 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens 127.5'],
+    [withWindows([{ ...window, tokens: '128' }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens "128"'],
+    [withWindows([{ tokens: 128 }]), 'ELDR_FILE_BAD_METADATA', 'no decode.windows[0].perContextKTokenUs'],
+    [withWindows([window, { ...window, perContextKTokenUs: -1 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[1].perContextKTokenUs -1'],
+    [withWindows([{ ...window, perContextKTokenUs: null }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].perContextKTokenUs null'],
     [withChange('prefill', { baseUs: '8' }), 'ELDR_FILE_BAD_METADATA', 'prefill.baseUs "8"'],
     [withChange('kv', { gigabytesPerSecond: 0 }), 'ELDR_FILE_BAD_METADATA', 'kv.gigabytesPerSecond 0'],
     [withChange('provenance', { notes: [1] }), 'ELDR_FILE_BAD_METADATA', 'provenance.notes'],

@@ -25,7 +25,8 @@ export interface Provenance {
 }
 
 /**
- * One step of the whole batch: base + perRequest·batch + layers·(perLayer + perActiveExpert·active) + perContextKToken·context/1000.
+ * One step of the whole batch: base + perRequest·batch + layers·(perLayer + perActiveExpert·active) + perContextKToken·context/1000, and
+ * for each of `windows` its perContextKToken·Σ min(context of a request, tokens)/1000.
  * `kind` leaves room for a measured table beside the linear form.
  */
 export interface DecodeCost {
@@ -35,7 +36,16 @@ export interface DecodeCost {
   readonly perLayerUs: number
   /** For each active expert of each layer. */
   readonly perActiveExpertUs: number
-  /** For every 1,000 tokens of context, summed over the batch. */
+  /** For every 1,000 tokens of context, summed over the batch: what the layers take that attend to all of it. */
+  readonly perContextKTokenUs: number
+  /** Layers with a sliding window, an entry for each size of it. */
+  readonly windows?: readonly AttentionWindow[]
+}
+
+/** Layers that attend to the last `tokens` of a request's context at most. */
+export interface AttentionWindow {
+  readonly tokens: number
+  /** For every 1,000 tokens that they attend to, summed over the batch. */
   readonly perContextKTokenUs: number
 }
 
@@ -53,10 +63,27 @@ export interface KvCost {
   readonly gigabytesPerSecond: number
 }
 
-/** `active`: distinct experts that the step fires, mean over the profile's layers. `contextTokens`: summed over the batch. */
-export function stepUs({ shape, decode }: CostProfile, batch: number, active: number, contextTokens: number): number {
+/**
+ * `active`: distinct experts that the step fires, mean over the profile's layers. `contextTokens`: summed over the batch.
+ * `windowedTokens`: for each of the profile's windows, Σ min(context, tokens) over the batch; the sum of contexts does not tell it.
+ */
+export function stepUs(
+  { shape, decode }: CostProfile,
+  batch: number,
+  active: number,
+  contextTokens: number,
+  windowedTokens?: ArrayLike<number>,
+): number {
   const moeUs = shape.layers * (decode.perLayerUs + decode.perActiveExpertUs * active)
-  return decode.baseUs + decode.perRequestUs * batch + moeUs + decode.perContextKTokenUs * (contextTokens / 1000)
+  const us = decode.baseUs + decode.perRequestUs * batch + moeUs + decode.perContextKTokenUs * (contextTokens / 1000)
+  return decode.windows === undefined ? us : us + windowsUs(decode.windows, windowedTokens)
+}
+
+function windowsUs(windows: readonly AttentionWindow[], windowedTokens: ArrayLike<number> = []): number {
+  if (windowedTokens.length !== windows.length) throw new RangeError(`${windowedTokens.length} windowed sums for ${windows.length} windows`)
+  let us = 0
+  for (let w = 0; w < windows.length; w++) us += windows[w]!.perContextKTokenUs * (windowedTokens[w]! / 1000)
+  return us
 }
 
 export function prefillUs({ prefill }: CostProfile, tokens: number): number {

@@ -8,6 +8,7 @@ import type { Replay } from './replay.ts'
 import type { RequestPool } from './requests.ts'
 import { SlotQueue } from './slot-queue.ts'
 import { activeExperts, fullestRankExperts, uniteSteps } from './union.ts'
+import { WindowSums } from './window-sums.ts'
 
 export interface DecodeLimits {
   readonly maxBatch: number
@@ -41,6 +42,8 @@ export class DecodeWorker {
   readonly #waiting = new SlotQueue()
   /** Context of all requests in the batch before the step. */
   #contextTokens = 0
+  /** The same in layers with a window, with the token that each request makes in the step; none where the profile has no such layers. */
+  readonly #windows: WindowSums | undefined
   /** Of each request in the batch: where its experts of this step lie, where its row ends, and the tokens that it has still to make. */
   readonly #at: Int32Array
   readonly #rowEnd: Int32Array
@@ -54,6 +57,7 @@ export class DecodeWorker {
     this.#limits = limits
     this.#weights = weights
     this.#masks = masks
+    this.#windows = profile.decode.windows && new WindowSums(profile.decode.windows)
     this.slots = new Int32Array(limits.maxBatch)
     this.#at = new Int32Array(limits.maxBatch)
     this.#rowEnd = new Int32Array(limits.maxBatch)
@@ -78,12 +82,8 @@ export class DecodeWorker {
   /** One request of the step that has just begun: its own experts, as bits like `union`, and its context. To time real steps on a GPU. */
   member(index: number): { readonly words: Int32Array; readonly contextTokens: number } {
     const from = this.#at[index]!
-    const slot = this.slots[index]!
-    const made = this.#pool.decodeTokens[slot]! - this.#left[index]!
-    return {
-      words: this.#replay.words.subarray(from, from + this.#replay.wordsPerStep),
-      contextTokens: this.#pool.promptTokens[slot]! + made + 1,
-    }
+    const words = this.#replay.words.subarray(from, from + this.#replay.wordsPerStep)
+    return { words, contextTokens: this.#contextOf(index) + 1 }
   }
 
   enqueue(slot: number): void {
@@ -104,7 +104,8 @@ export class DecodeWorker {
     const exchangeUs = this.#masks === undefined ? 0 : this.#profile.shape.layers * this.#limits.allToAllUs
     const recomputeUs = this.#profile.prefill.perTokenUs * recomputed
     // Each request attends to its own new token as well.
-    this.stepUs = stepUs(this.#profile, this.batch, this.fullest, this.#contextTokens + this.batch) + exchangeUs + recomputeUs
+    const attended = this.#contextTokens + this.batch
+    this.stepUs = stepUs(this.#profile, this.batch, this.fullest, attended, this.#windows?.sums) + exchangeUs + recomputeUs
     return this.stepUs
   }
 
@@ -113,15 +114,19 @@ export class DecodeWorker {
     const { slots } = this
     const [at, rowEnd, left] = [this.#at, this.#rowEnd, this.#left]
     const { wordsPerStep, start } = this.#replay
+    const windows = this.#windows
     this.#contextTokens += this.batch
     let kept = 0
     for (let i = 0; i < this.batch; i++) {
       const slot = slots[i]!
       if (--left[i]! === 0) {
-        this.#contextTokens -= this.#pool.promptTokens[slot]! + this.#pool.decodeTokens[slot]!
+        const context = this.#pool.promptTokens[slot]! + this.#pool.decodeTokens[slot]!
+        this.#contextTokens -= context
+        windows?.leave(context)
         ended(slot)
         continue
       }
+      windows?.grow(this.#contextOf(i))
       const next = at[i]! + wordsPerStep
       slots[kept] = slot
       at[kept] = next === rowEnd[i]! ? start[this.#pool.row[slot]!]! : next // past the recorded steps it begins again
@@ -132,6 +137,12 @@ export class DecodeWorker {
     this.batch = kept
   }
 
+  /** Tokens that a request of the batch holds. */
+  #contextOf(index: number): number {
+    const slot = this.slots[index]!
+    return this.#pool.promptTokens[slot]! + this.#pool.decodeTokens[slot]! - this.#left[index]!
+  }
+
   /** Room for a token more of each request; returns how many stay. */
   #preempt(nowUs: number): number {
     while (this.batch > 1 && this.#contextTokens + this.batch > this.#limits.kvTokens) {
@@ -140,7 +151,9 @@ export class DecodeWorker {
       this.#pool.generated[slot] = this.#pool.decodeTokens[slot]! - this.#left[last]!
       this.#pool.recompute[slot] = 1
       this.#pool.lastTokenUs[slot] = nowUs
-      this.#contextTokens -= this.#pool.contextTokens(slot)
+      const context = this.#pool.contextTokens(slot)
+      this.#contextTokens -= context
+      this.#windows?.leave(context + 1)
       this.#waiting.pushFront(slot)
       this.preemptions++
     }
@@ -158,6 +171,7 @@ export class DecodeWorker {
       if (this.#pool.recompute[slot] === 1) recomputed += context
       this.#pool.recompute[slot] = 0
       this.#contextTokens += context
+      this.#windows?.join(context + 1)
       this.#place(slot)
     }
     return recomputed

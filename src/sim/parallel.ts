@@ -12,14 +12,19 @@ export interface JobModule<Data, Job, Result> {
   prepare(data: Data): Promise<(job: Job) => Result | Promise<Result>>
 }
 
-export interface ParallelInput<Data, Job> {
+export interface PoolInput<Data> {
   /** Of a module that exports `prepare`. */
   readonly module: URL
   readonly data: Data
-  readonly jobs: readonly Job[]
   /** As many as there are cores unless told; 1 runs in this thread. */
   readonly threads?: number
-  readonly onProgress?: (done: number, of: number) => void
+}
+
+/** Threads that keep what they have prepared from one list of jobs to the next. */
+export interface Pool<Job, Result> {
+  /** One list at a time. After a failure the pool is of no more use. */
+  run(jobs: readonly Job[], onProgress?: (done: number, of: number) => void): Promise<Result[]>
+  close(): Promise<void>
 }
 
 /** What a thread answers. */
@@ -35,54 +40,64 @@ export interface Failure {
 // Sources run as TypeScript in tests alone, and threads of Node 20 cannot: there everything runs in this one.
 const COMPILED = import.meta.url.endsWith('.js')
 
-export async function runParallel<Data, Job, Result>(input: ParallelInput<Data, Job>): Promise<Result[]> {
-  const threads = Math.min(input.jobs.length, input.threads ?? availableParallelism())
-  return threads > 1 && COMPILED ? inThreads<Data, Job, Result>(input, threads) : here<Data, Job, Result>(input)
+export function openPool<Data, Job, Result>(input: PoolInput<Data>): Pool<Job, Result> {
+  const threads = input.threads ?? availableParallelism()
+  return threads > 1 && COMPILED ? inThreads(input, threads) : here(input)
 }
 
-async function here<Data, Job, Result>({ module, data, jobs, onProgress }: ParallelInput<Data, Job>): Promise<Result[]> {
-  const { prepare } = (await import(module.href)) as JobModule<Data, Job, Result>
-  const run = await prepare(data)
-  const results: Result[] = []
-  for (const job of jobs) {
-    results.push(await run(job))
-    onProgress?.(results.length, jobs.length)
-    await new Promise(setImmediate) // a progress line and Ctrl-C get their turn
+function here<Data, Job, Result>({ module, data }: PoolInput<Data>): Pool<Job, Result> {
+  let prepared: ReturnType<JobModule<Data, Job, Result>['prepare']> | undefined
+  return {
+    async run(jobs, onProgress) {
+      prepared ??= ((await import(module.href)) as JobModule<Data, Job, Result>).prepare(data)
+      const run = await prepared
+      const results: Result[] = []
+      for (const job of jobs) {
+        results.push(await run(job))
+        onProgress?.(results.length, jobs.length)
+        await new Promise(setImmediate) // a progress line and Ctrl-C get their turn
+      }
+      return results
+    },
+    close: async () => {},
   }
-  return results
 }
 
-async function inThreads<Data, Job, Result>(
-  { module, data, jobs, onProgress }: ParallelInput<Data, Job>,
-  threads: number,
-): Promise<Result[]> {
-  const results: Result[] = []
+function inThreads<Data, Job, Result>({ module, data }: PoolInput<Data>, threads: number): Pool<Job, Result> {
   const workers: Worker[] = []
-  let next = 0
-  let done = 0
-  try {
-    await new Promise<void>((resolve, reject) => {
-      const give = (worker: Worker) => {
-        if (next < jobs.length) worker.postMessage({ at: next, job: jobs[next++] }, [])
-      }
-      for (let t = 0; t < threads; t++) {
-        const worker = new Worker(new URL('./parallel-thread.js', import.meta.url), { workerData: { module: module.href, data } })
-        workers.push(worker)
-        worker.on('error', reject)
-        worker.on('message', (answer: Answer) => {
-          if ('failure' in answer) return reject(errorOf(answer.failure))
-          results[answer.at] = answer.result as Result
-          onProgress?.(++done, jobs.length)
-          if (done === jobs.length) return resolve()
-          give(worker)
-        })
-        give(worker)
-      }
-    })
-  } finally {
-    await Promise.all(workers.map(worker => worker.terminate()))
+  /** Started when there is work for them, and no more than there is. */
+  function workersFor(jobs: number): readonly Worker[] {
+    while (workers.length < Math.min(threads, jobs))
+      workers.push(new Worker(new URL('./parallel-thread.js', import.meta.url), { workerData: { module: module.href, data } }))
+    return workers.slice(0, jobs)
   }
-  return results
+  return {
+    run(jobs, onProgress) {
+      const results: Result[] = []
+      let next = 0
+      let done = 0
+      if (jobs.length === 0) return Promise.resolve(results)
+      return new Promise<Result[]>((resolve, reject) => {
+        const used = workersFor(jobs.length)
+        const give = (worker: Worker) => {
+          if (next < jobs.length) worker.postMessage({ at: next, job: jobs[next++] }, [])
+        }
+        for (const worker of used) {
+          worker.removeAllListeners('error').removeAllListeners('message')
+          worker.on('error', reject)
+          worker.on('message', (answer: Answer) => {
+            if ('failure' in answer) return reject(errorOf(answer.failure))
+            results[answer.at] = answer.result as Result
+            onProgress?.(++done, jobs.length)
+            if (done === jobs.length) return resolve(results)
+            give(worker)
+          })
+          give(worker)
+        }
+      })
+    },
+    close: async () => void (await Promise.all(workers.map(worker => worker.terminate()))),
+  }
 }
 
 export function failureOf(error: unknown): Failure {

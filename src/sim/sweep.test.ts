@@ -5,7 +5,9 @@ import { pathToFileURL } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { compileModules, temporaryFolder } from '../../test/trace-support.ts'
 import { meanInterval, studentT } from './confidence.ts'
-import { changeAgainst, grid, over, sweep } from './sweep.ts'
+import { openPool } from './parallel.ts'
+import type { SimulationResult } from './result.ts'
+import { changeAgainst, grid, over, sweep, type SweepJob } from './sweep.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -19,12 +21,14 @@ writeFileSync(
     return { policy: variant, seed, tpotMs: { p50: scale * rate * (variant === 'half' ? 0.5 : 1) + seed } }
   }`,
 )
-const plan = { cells: grid(['whole', 'half'], [10, 20]), seeds: [1, 2, 3], module: pathToFileURL(module), data: { scale: 2 } }
+const plan = { cells: grid(['whole', 'half'], [10, 20]), seeds: [1, 2, 3] }
+const data = { scale: 2 }
+const onOneThread = () => openPool<unknown, SweepJob, SimulationResult>({ module: pathToFileURL(module), data, threads: 1 })
 
 describe('a sweep', () => {
   it('runs every variant at every rate with every seed, and says how far it is', async () => {
     const progress: string[] = []
-    const points = await sweep({ ...plan, threads: 1, onProgress: (done, of) => progress.push(`${done}/${of}`) })
+    const points = await sweep({ ...plan, pool: onOneThread(), onProgress: (done, of) => progress.push(`${done}/${of}`) })
     expect(points.map(({ variant, rate, runs }) => [variant, rate, runs.map(run => run.tpotMs.p50)])).toEqual([
       ['whole', 10, [21, 22, 23]],
       ['whole', 20, [41, 42, 43]],
@@ -35,7 +39,7 @@ describe('a sweep', () => {
   })
 
   it('brings seeds together as a mean with an interval, and compares points seed by seed', async () => {
-    const [whole, , half] = await sweep({ ...plan, threads: 1 })
+    const [whole, , half] = await sweep({ ...plan, pool: onOneThread() })
     const p50 = over(whole!, run => run.tpotMs.p50)
     expect(p50).toMatchObject({ mean: 22, count: 3 })
     expect(p50.half).toBeCloseTo(4.303 / Math.sqrt(3), 9)
@@ -47,16 +51,23 @@ describe('a sweep', () => {
     const script = join(folder.path, 'script.mjs')
     writeFileSync(
       script,
-      `import { sweep } from './sim/sweep.js'
-       const plan = { ...${JSON.stringify({ ...plan, module: undefined })}, module: new URL('./made-up.mjs', import.meta.url) }
-       const here = await sweep({ ...plan, threads: 1 })
+      `import { openPool } from './sim/parallel.js'
+       import { sweep } from './sim/sweep.js'
+       const plan = ${JSON.stringify(plan)}
+       const pool = threads => openPool({ module: new URL('./made-up.mjs', import.meta.url), data: ${JSON.stringify(data)}, threads })
+       const here = await sweep({ ...plan, pool: pool(1) })
        const progress = []
-       const threads = await sweep({ ...plan, threads: 3, onProgress: done => progress.push(done) })
-       const failure = await sweep({ ...plan, cells: [{ variant: 'broken', rate: 1 }, ...plan.cells], threads: 2 }).catch(error => error.message.split('\\n')[0])
-       console.log(JSON.stringify({ same: JSON.stringify(here) === JSON.stringify(threads), progress: progress.length, failure }))`,
+       const three = pool(3)
+       const threads = await sweep({ ...plan, pool: three, onProgress: done => progress.push(done) })
+       const again = await sweep({ ...plan, pool: three, onProgress: done => progress.push(done) })
+       const broken = sweep({ ...plan, cells: [{ variant: 'broken', rate: 1 }, ...plan.cells], pool: three })
+       const failure = await broken.catch(error => error.message.split('\\n')[0])
+       await three.close()
+       const same = [threads, again].every(points => JSON.stringify(here) === JSON.stringify(points))
+       console.log(JSON.stringify({ same, progress: progress.length, failure }))`,
     )
     const printed = execFileSync(process.execPath, [script], { encoding: 'utf8' })
-    expect(JSON.parse(printed)).toEqual({ same: true, progress: 12, failure: 'Error: no such variant' })
+    expect(JSON.parse(printed)).toEqual({ same: true, progress: 24, failure: 'Error: no such variant' })
   })
 })
 

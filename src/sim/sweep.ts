@@ -1,6 +1,6 @@
 /** Many runs: every variant at every rate with every seed, on all cores; seeds are then brought together as a mean with its confidence interval. */
 import { type Interval, meanInterval } from './confidence.ts'
-import { runParallel } from './parallel.ts'
+import type { Pool } from './parallel.ts'
 import type { SimulationResult } from './result.ts'
 
 /** What is run with several seeds: `variant` names a policy, or a policy with a setting; the module that prepares a sweep knows what it means. */
@@ -16,13 +16,10 @@ export interface SweepJob<Setting = unknown> extends SweepCell<Setting> {
   readonly seed: number
 }
 
-export interface SweepPlan<Data> {
-  readonly cells: readonly SweepCell<Partial<Data>>[]
+export interface SweepPlan<Setting> {
+  readonly cells: readonly SweepCell<Setting>[]
   readonly seeds: readonly number[]
-  /** Exports `prepare(data)`, which gives a function from a SweepJob to a SimulationResult. */
-  readonly module: URL
-  readonly data: Data
-  readonly threads?: number
+  readonly pool: Pool<SweepJob<Setting>, SimulationResult>
   readonly onProgress?: (done: number, of: number) => void
 }
 
@@ -37,10 +34,12 @@ export function grid(variants: readonly string[], rates: readonly number[]): { v
 }
 
 /** Points come in the order of the cells. */
-export async function sweep<Data>({ cells, seeds, ...how }: SweepPlan<Data>): Promise<SweepPoint<Partial<Data>>[]> {
+export async function sweep<Setting>({ cells, seeds, pool, onProgress }: SweepPlan<Setting>): Promise<SweepPoint<Setting>[]> {
   // Seeds outermost: all cells have their first run before any has its second, and long runs (high rates) are spread over the time.
-  const jobs = seeds.flatMap(seed => cells.map(cell => ({ ...cell, seed })))
-  const results = await runParallel<Data, SweepJob<Partial<Data>>, SimulationResult>({ ...how, jobs })
+  const results = await pool.run(
+    seeds.flatMap(seed => cells.map(cell => ({ ...cell, seed }))),
+    onProgress,
+  )
   return cells.map((cell, at) => ({ ...cell, runs: seeds.map((_, s) => results[s * cells.length + at]!) }))
 }
 

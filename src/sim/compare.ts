@@ -1,0 +1,23 @@
+/** Policies against the best that knows nothing of experts. */
+import type { Interval } from './confidence.ts'
+import type { SimulationResult } from './result.ts'
+import { changeAgainst, over, type SweepPoint } from './sweep.ts'
+
+export const LOAD_BALANCERS: readonly string[] = ['random', 'round_robin', 'jsq', 'power_of_two']
+
+type Value = (run: SimulationResult) => number
+
+/** The load balancer with the least of one number: it may be another for the median than for the tail. Undefined when none was run. */
+export function bestBalancer<Point extends SweepPoint>(points: readonly Point[], value: Value): Point | undefined {
+  const balancers = points.filter(({ variant }) => LOAD_BALANCERS.includes(variant))
+  return balancers.reduce<Point | undefined>(
+    (best, point) => (best === undefined || over(point, value).mean < over(best, value).mean ? point : best),
+    undefined,
+  )
+}
+
+/** Change against it, paired by seed; undefined without a load balancer, and for that one itself. Points are of one rate and setting. */
+export function gainOf(points: readonly SweepPoint[], point: SweepPoint, value: Value): Interval | undefined {
+  const base = bestBalancer(points, value)
+  return base === undefined || base === point ? undefined : changeAgainst(base, point, value)
+}

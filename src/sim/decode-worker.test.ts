@@ -1,0 +1,130 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { loadProfile, profileNames } from '../cost/profile-file.ts'
+import { type AttentionWindow, type CostProfile, layerWeights, stepUs } from '../cost/profile.ts'
+import { createRandom } from '../math/random.ts'
+import { jsq } from '../policy/by-load.ts'
+import { DecodeWorker } from './decode-worker.ts'
+import { replayOf } from './replay.ts'
+import { RequestPool } from './requests.ts'
+import { simulate } from './simulate.ts'
+import { parseTopology } from './topology.ts'
+
+const [layers, experts, topK, rows, steps] = [3, 40, 4, 20, 5]
+const source = createRandom(7)
+const ids = Uint8Array.from({ length: rows * steps * layers * topK }, () => source.below(experts))
+const [rowSteps, rowPrompts] = [Array.from({ length: rows }, () => steps), Array.from({ length: rows }, () => 9)]
+const replay = replayOf({ layers, experts, topK, ids, maxSteps: steps, steps: rowSteps, promptTokens: rowPrompts })
+const profiles = await Promise.all((await profileNames()).map(loadProfile))
+
+/** As the profile's formula has it, for requests of these contexts. */
+function writtenOutUs({ shape, decode }: CostProfile, active: number, contexts: readonly number[]): number {
+  const attendedUs = (perContextKTokenUs: number, most: number) =>
+    contexts.reduce((us, context) => us + (perContextKTokenUs * Math.min(context, most)) / 1000, 0)
+  return (
+    decode.baseUs +
+    decode.perRequestUs * contexts.length +
+    shape.layers * (decode.perLayerUs + decode.perActiveExpertUs * active) +
+    attendedUs(decode.perContextKTokenUs, Infinity) +
+    (decode.windows ?? []).reduce((us, { tokens, perContextKTokenUs }) => us + attendedUs(perContextKTokenUs, tokens), 0)
+  )
+}
+
+const capped = (windows: readonly AttentionWindow[], contexts: readonly number[]) =>
+  windows.map(({ tokens }) => contexts.reduce((sum, context) => sum + Math.min(context, tokens), 0))
+
+describe.each(profiles.map(profile => ({ name: profile.name, profile })))('a request alone on $name', ({ profile }) => {
+  /** Steps of one request, each with its context and experts. */
+  function alone(promptTokens: number, outputTokens: number) {
+    const lengths = { source: 'test', timesUs: new Float64Array(1), promptTokens: Int32Array.of(promptTokens), outputTokens: Int32Array.of(outputTokens) } // prettier-ignore
+    const seen: { readonly us: number; readonly active: number }[] = []
+    const { result } = simulate({
+      workload: { arrivals: { kind: 'poisson', perSecond: 1 }, rows: Int32Array.of(4), lengths },
+      requests: 1,
+      warmUpShare: 0,
+      coolDownShare: 0,
+      seed: 1,
+      replay,
+      profile,
+      topology: parseTopology('1D'),
+      decodePolicy: jsq(),
+      onStep: ({ stepUs, active }) => seen.push({ us: stepUs, active }),
+    })
+    return { seen, latencyUs: result.latencyMs.mean * 1000 }
+  }
+
+  // Below, at and past each window; somewhere at least where there is none.
+  const windows = profile.decode.windows ?? []
+  const edges = windows.length === 0 ? [1_000] : windows.map(({ tokens }) => tokens)
+
+  it.each(edges)('takes exactly its step times around a context of %i', edge => {
+    const { seen, latencyUs } = alone(edge - 6, 12)
+    const contexts = seen.map((_, step) => edge - 6 + step + 1)
+    expect([contexts[0], contexts.at(-1)]).toEqual([edge - 5, edge + 5])
+    for (const [step, { us, active }] of seen.entries()) {
+      const context = contexts[step]!
+      expect(us).toBe(stepUs(profile, 1, active, context, capped(windows, [context])))
+      expect(us).toBeCloseTo(writtenOutUs(profile, active, [context]), 6)
+    }
+    expect(latencyUs).toBeCloseTo(seen.reduce((sum, { us }) => sum + us, 0), 6) // prettier-ignore
+  })
+
+  it.each(edges)('pays for a token more of context in all layers up to %i, and past it in those without that window', edge => {
+    const { seen } = alone(edge - 6, 12)
+    const moeUs = (active: number) => profile.shape.layers * profile.decode.perActiveExpertUs * active
+    const rest = seen.map(({ us, active }) => us - moeUs(active))
+    for (let step = 1; step < rest.length; step++) {
+      const context = edge - 6 + step + 1
+      const open = windows.filter(({ tokens }) => context <= tokens)
+      const perTokenUs = open.reduce((us, window) => us + window.perContextKTokenUs, profile.decode.perContextKTokenUs) / 1000
+      expect(rest[step]! - rest[step - 1]!).toBeCloseTo(perTokenUs, 6)
+    }
+  })
+})
+
+describe('a decode worker', () => {
+  const requests = fc.array(fc.record({ promptTokens: fc.integer({ min: 1, max: 60 }), decodeTokens: fc.integer({ min: 1, max: 40 }), atStep: fc.nat({ max: 30 }) }), { minLength: 1, maxLength: 30 }) // prettier-ignore
+  const sizes = fc.array(fc.integer({ min: 1, max: 80 }), { maxLength: 3 })
+  const limits = fc.record({ maxBatch: fc.constantFrom(1, 3, 64), kvTokens: fc.constantFrom(1, 60, 200, 1e6), allToAllUs: fc.constant(0) })
+
+  it('keeps to the token what its batch attends to, whoever joins, ends, is preempted or comes back', () => {
+    let preemptions = 0
+    const check = (
+      windowTokens: readonly number[],
+      arriving: readonly { promptTokens: number; decodeTokens: number; atStep: number }[],
+      most: { maxBatch: number; kvTokens: number; allToAllUs: number },
+    ) => {
+      // prettier-ignore
+      // Costs that tell the sums apart; computing a context again is free, so that a step takes what its batch says.
+      const windows = windowTokens.map((tokens, w) => ({ tokens, perContextKTokenUs: 7 ** (w + 1) }))
+      const base = profiles[0]!
+      const profile = { ...base, decode: { ...base.decode, perContextKTokenUs: 3, windows }, prefill: { baseUs: 0, perTokenUs: 0 } }
+      const pool = new RequestPool()
+      const worker = new DecodeWorker(replay, pool, profile, most, layerWeights(profile.shape.layers, layers))
+      const queue = arriving.toSorted((a, b) => a.atStep - b.atStep)
+      let ended = 0
+      for (let step = 0; ended < arriving.length; step++) {
+        while (queue.length > 0 && queue[0]!.atStep <= step) {
+          const slot = pool.take()
+          const { promptTokens, decodeTokens } = queue.shift()!
+          pool.row[slot] = slot % rows
+          pool.promptTokens[slot] = promptTokens
+          pool.decodeTokens[slot] = decodeTokens
+          worker.enqueue(slot)
+        }
+        const us = worker.startStep(step)
+        if (us === undefined) continue
+        const contexts = Array.from({ length: worker.batch }, (_, at) => worker.member(at).contextTokens)
+        const total = contexts.reduce((a, b) => a + b, 0)
+        expect(us).toBe(stepUs(profile, worker.batch, worker.active, total, capped(windows, contexts)))
+        worker.endStep(slot => {
+          pool.giveBack(slot)
+          ended++
+        })
+      }
+      preemptions += worker.preemptions
+    }
+    fc.assert(fc.property(sizes, requests, limits, check), { numRuns: 200 })
+    expect(preemptions).toBeGreaterThan(100)
+  })
+})
