@@ -8,7 +8,7 @@ import type { AttentionWindow, CostProfile, DecodeCost, Provenance } from './pro
 
 export const PROFILE_FORMAT = 'eldr.profile.v1'
 
-/** Models have one or two sizes of window; each costs a sum for every request of every step. */
+/** Models have one or two sizes of window; each costs the simulator a sum more. */
 const MOST_WINDOWS = 8
 
 /** The same folder from src/cost and from dist/cost. */

@@ -4,7 +4,7 @@ import { loadProfile, profileNames } from '../cost/profile-file.ts'
 import { type AttentionWindow, type CostProfile, layerWeights, stepUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'
 import { jsq } from '../policy/by-load.ts'
-import { DecodeWorker } from './decode-worker.ts'
+import { type DecodeLimits, DecodeWorker } from './decode-worker.ts'
 import { replayOf } from './replay.ts'
 import { RequestPool } from './requests.ts'
 import { simulate } from './simulate.ts'
@@ -36,7 +36,12 @@ const capped = (windows: readonly AttentionWindow[], contexts: readonly number[]
 describe.each(profiles.map(profile => ({ name: profile.name, profile })))('a request alone on $name', ({ profile }) => {
   /** Steps of one request, each with its context and experts. */
   function alone(promptTokens: number, outputTokens: number) {
-    const lengths = { source: 'test', timesUs: new Float64Array(1), promptTokens: Int32Array.of(promptTokens), outputTokens: Int32Array.of(outputTokens) } // prettier-ignore
+    const lengths = {
+      source: 'test',
+      timesUs: new Float64Array(1),
+      promptTokens: Int32Array.of(promptTokens),
+      outputTokens: Int32Array.of(outputTokens),
+    }
     const seen: { readonly us: number; readonly active: number }[] = []
     const { result } = simulate({
       workload: { arrivals: { kind: 'poisson', perSecond: 1 }, rows: Int32Array.of(4), lengths },
@@ -83,48 +88,57 @@ describe.each(profiles.map(profile => ({ name: profile.name, profile })))('a req
 })
 
 describe('a decode worker', () => {
-  const requests = fc.array(fc.record({ promptTokens: fc.integer({ min: 1, max: 60 }), decodeTokens: fc.integer({ min: 1, max: 40 }), atStep: fc.nat({ max: 30 }) }), { minLength: 1, maxLength: 30 }) // prettier-ignore
-  const sizes = fc.array(fc.integer({ min: 1, max: 80 }), { maxLength: 3 })
-  const limits = fc.record({ maxBatch: fc.constantFrom(1, 3, 64), kvTokens: fc.constantFrom(1, 60, 200, 1e6), allToAllUs: fc.constant(0) })
+  interface Arrival {
+    readonly promptTokens: number
+    readonly decodeTokens: number
+    readonly atStep: number
+  }
+
+  /** Runs them all, each step checked; returns how often one was preempted. */
+  function preemptionsIn(windowTokens: readonly number[], arrivals: readonly Arrival[], limits: DecodeLimits): number {
+    // Costs that tell the sums apart; computing a context again is free, so that a step takes what its batch says.
+    const windows = windowTokens.map((tokens, w) => ({ tokens, perContextKTokenUs: 7 ** (w + 1) }))
+    const [{ decode, ...rest }] = profiles as [CostProfile]
+    const profile = { ...rest, decode: { ...decode, perContextKTokenUs: 3, windows }, prefill: { baseUs: 0, perTokenUs: 0 } }
+    const pool = new RequestPool()
+    const worker = new DecodeWorker(replay, pool, profile, limits, layerWeights(profile.shape.layers, layers))
+    let ended = 0
+    for (let step = 0; ended < arrivals.length; step++) {
+      for (const { promptTokens, decodeTokens } of arrivals.filter(({ atStep }) => atStep === step)) {
+        const slot = pool.take()
+        pool.row[slot] = slot % rows
+        pool.promptTokens[slot] = promptTokens
+        pool.decodeTokens[slot] = decodeTokens
+        worker.enqueue(slot)
+      }
+      const us = worker.startStep(step)
+      if (us === undefined) continue
+      const contexts = Array.from({ length: worker.batch }, (_, at) => worker.member(at).contextTokens)
+      const total = contexts.reduce((a, b) => a + b, 0)
+      expect(us).toBe(stepUs(profile, worker.batch, worker.active, total, capped(windows, contexts)))
+      worker.endStep(slot => {
+        pool.giveBack(slot)
+        ended++
+      })
+    }
+    return worker.preemptions
+  }
 
   it('keeps to the token what its batch attends to, whoever joins, ends, is preempted or comes back', () => {
-    let preemptions = 0
-    const check = (
-      windowTokens: readonly number[],
-      arriving: readonly { promptTokens: number; decodeTokens: number; atStep: number }[],
-      most: { maxBatch: number; kvTokens: number; allToAllUs: number },
-    ) => {
-      // prettier-ignore
-      // Costs that tell the sums apart; computing a context again is free, so that a step takes what its batch says.
-      const windows = windowTokens.map((tokens, w) => ({ tokens, perContextKTokenUs: 7 ** (w + 1) }))
-      const base = profiles[0]!
-      const profile = { ...base, decode: { ...base.decode, perContextKTokenUs: 3, windows }, prefill: { baseUs: 0, perTokenUs: 0 } }
-      const pool = new RequestPool()
-      const worker = new DecodeWorker(replay, pool, profile, most, layerWeights(profile.shape.layers, layers))
-      const queue = arriving.toSorted((a, b) => a.atStep - b.atStep)
-      let ended = 0
-      for (let step = 0; ended < arriving.length; step++) {
-        while (queue.length > 0 && queue[0]!.atStep <= step) {
-          const slot = pool.take()
-          const { promptTokens, decodeTokens } = queue.shift()!
-          pool.row[slot] = slot % rows
-          pool.promptTokens[slot] = promptTokens
-          pool.decodeTokens[slot] = decodeTokens
-          worker.enqueue(slot)
-        }
-        const us = worker.startStep(step)
-        if (us === undefined) continue
-        const contexts = Array.from({ length: worker.batch }, (_, at) => worker.member(at).contextTokens)
-        const total = contexts.reduce((a, b) => a + b, 0)
-        expect(us).toBe(stepUs(profile, worker.batch, worker.active, total, capped(windows, contexts)))
-        worker.endStep(slot => {
-          pool.giveBack(slot)
-          ended++
-        })
-      }
-      preemptions += worker.preemptions
-    }
-    fc.assert(fc.property(sizes, requests, limits, check), { numRuns: 200 })
-    expect(preemptions).toBeGreaterThan(100)
+    const sizes = fc.array(fc.integer({ min: 1, max: 80 }), { maxLength: 3 })
+    const tokens = fc.integer({ min: 1, max: 60 })
+    const arrivals = fc.array(fc.record({ promptTokens: tokens, decodeTokens: tokens, atStep: fc.nat({ max: 30 }) }), { maxLength: 30 })
+    const limits = fc.record({
+      maxBatch: fc.constantFrom(1, 3, 64),
+      kvTokens: fc.constantFrom(1, 60, 200, 1e6),
+      allToAllUs: fc.constant(0),
+    })
+    fc.assert(
+      fc.property(sizes, arrivals, limits, (...run) => void preemptionsIn(...run)),
+      { numRuns: 200 },
+    )
+    // Ten that fit together when they join and not when they have grown.
+    const crowd = Array.from({ length: 10 }, (_, atStep) => ({ promptTokens: 15, decodeTokens: 40, atStep }))
+    expect(preemptionsIn([20, 50], crowd, { maxBatch: 64, kvTokens: 200, allToAllUs: 0 })).toBeGreaterThan(5)
   })
 })

@@ -42,7 +42,7 @@ export class DecodeWorker {
   readonly #waiting = new SlotQueue()
   /** Context of all requests in the batch before the step. */
   #contextTokens = 0
-  /** The same in layers with a window, with the token that each request makes in the step; none where the profile has no such layers. */
+  /** The same for layers with a window, and with the token that each request makes in the step; none where the profile has none. */
   readonly #windows: WindowSums | undefined
   /** Of each request in the batch: where its experts of this step lie, where its row ends, and the tokens that it has still to make. */
   readonly #at: Int32Array
@@ -82,8 +82,12 @@ export class DecodeWorker {
   /** One request of the step that has just begun: its own experts, as bits like `union`, and its context. To time real steps on a GPU. */
   member(index: number): { readonly words: Int32Array; readonly contextTokens: number } {
     const from = this.#at[index]!
-    const words = this.#replay.words.subarray(from, from + this.#replay.wordsPerStep)
-    return { words, contextTokens: this.#contextOf(index) + 1 }
+    const slot = this.slots[index]!
+    const made = this.#pool.decodeTokens[slot]! - this.#left[index]!
+    return {
+      words: this.#replay.words.subarray(from, from + this.#replay.wordsPerStep),
+      contextTokens: this.#pool.promptTokens[slot]! + made + 1,
+    }
   }
 
   enqueue(slot: number): void {
@@ -114,7 +118,6 @@ export class DecodeWorker {
     const { slots } = this
     const [at, rowEnd, left] = [this.#at, this.#rowEnd, this.#left]
     const { wordsPerStep, start } = this.#replay
-    const windows = this.#windows
     this.#contextTokens += this.batch
     let kept = 0
     for (let i = 0; i < this.batch; i++) {
@@ -122,11 +125,10 @@ export class DecodeWorker {
       if (--left[i]! === 0) {
         const context = this.#pool.promptTokens[slot]! + this.#pool.decodeTokens[slot]!
         this.#contextTokens -= context
-        windows?.leave(context)
+        this.#windows?.leave(context)
         ended(slot)
         continue
       }
-      windows?.grow(this.#contextOf(i))
       const next = at[i]! + wordsPerStep
       slots[kept] = slot
       at[kept] = next === rowEnd[i]! ? start[this.#pool.row[slot]!]! : next // past the recorded steps it begins again
@@ -135,12 +137,7 @@ export class DecodeWorker {
       kept++
     }
     this.batch = kept
-  }
-
-  /** Tokens that a request of the batch holds. */
-  #contextOf(index: number): number {
-    const slot = this.slots[index]!
-    return this.#pool.promptTokens[slot]! + this.#pool.decodeTokens[slot]! - this.#left[index]!
+    this.#windows?.grow()
   }
 
   /** Room for a token more of each request; returns how many stay. */

@@ -1,29 +1,56 @@
 /**
- * What a batch attends to in layers with a sliding window: Σ min(context, window) over its requests, for each window of a profile. Kept as
- * requests join, grow by a token and leave, so that no step adds up its batch again; whole numbers, so that the sums never drift.
+ * What a batch attends to in layers with a sliding window: Σ min(context, window) over its requests, for each window of a profile. All
+ * requests grow by a token a step, so it is known when one joins at which step its context fills the window: a sum grows by the number of
+ * those that have not, and no step looks at its requests one by one. Whole numbers: the sums never drift.
  */
 import type { AttentionWindow } from '../cost/profile.ts'
 
 export class WindowSums {
   /** [windows] tokens. */
   readonly sums: Float64Array
-  readonly #tokens: Float64Array
+  readonly #tokens: readonly number[]
+  /** [windows] requests whose context is shorter than the window. */
+  readonly #growing: Float64Array
+  /** Of those, how many fill the window at a step to come, by the number of that step; sparse, since a window may be long. */
+  readonly #filling: readonly Map<number, number>[]
+  #step = 0
 
   constructor(windows: readonly AttentionWindow[]) {
-    this.#tokens = Float64Array.from(windows, ({ tokens }) => tokens)
+    this.#tokens = windows.map(({ tokens }) => tokens)
+    this.#growing = new Float64Array(windows.length)
+    this.#filling = windows.map(() => new Map<number, number>())
     this.sums = new Float64Array(windows.length)
   }
 
   join(context: number): void {
-    for (let w = 0; w < this.sums.length; w++) this.sums[w]! += Math.min(context, this.#tokens[w]!)
+    this.#count(context, 1)
   }
 
-  /** A request had `context` tokens and gets one more. */
-  grow(context: number): void {
-    for (let w = 0; w < this.sums.length; w++) if (context < this.#tokens[w]!) this.sums[w]!++
-  }
-
+  /** `context`: what it has grown to. */
   leave(context: number): void {
-    for (let w = 0; w < this.sums.length; w++) this.sums[w]! -= Math.min(context, this.#tokens[w]!)
+    this.#count(context, -1)
+  }
+
+  /** Every request gets a token more. */
+  grow(): void {
+    this.#step++
+    for (let w = 0; w < this.sums.length; w++) {
+      this.sums[w]! += this.#growing[w]!
+      const filled = this.#filling[w]!.get(this.#step)
+      if (filled === undefined) continue
+      this.#growing[w]! -= filled
+      this.#filling[w]!.delete(this.#step)
+    }
+  }
+
+  #count(context: number, change: 1 | -1): void {
+    for (let w = 0; w < this.sums.length; w++) {
+      const tokens = this.#tokens[w]!
+      this.sums[w]! += change * Math.min(context, tokens)
+      if (context >= tokens) continue
+      const fullAt = this.#step + tokens - context
+      this.#growing[w]! += change
+      this.#filling[w]!.set(fullAt, (this.#filling[w]!.get(fullAt) ?? 0) + change)
+    }
   }
 }
