@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../test/trace-support.ts'
-import { type CostProfile, layerWeights, prefillUs, stepUs, transferUs } from './profile.ts'
+import { type CostProfile, layerWeights, prefillUs, stepParts, stepUs, transferUs } from './profile.ts'
 import { loadProfile, parseProfile, profileNames } from './profile-file.ts'
 
 const folder = temporaryFolder()
@@ -24,6 +24,12 @@ describe('a cost profile', () => {
     ] as const) {
       expect(stepUs(first, batch, active, 1e6)).toBeCloseTo(prototypeUs(batch, active), 9)
     }
+  })
+
+  it('tells policies what a step grows by, so that they and it agree', () => {
+    const { base, perExpert, perRequest } = stepParts(first)
+    expect(base + 20 * perExpert + 4 * perRequest).toBeCloseTo(stepUs(first, 4, 20, 0), 9)
+    expect(stepParts(first, 4).perExpert).toBe(perExpert / 4)
   })
 
   it('charges context by the thousand tokens of the whole batch', () => {

@@ -86,6 +86,15 @@ function windowsUs(windows: readonly AttentionWindow[], windowedTokens: ArrayLik
   return us
 }
 
+/**
+ * What policies weigh of a decode step: its time with nothing in the batch, and what one more expert in every layer or one more request
+ * adds. On several expert-parallel ranks a step pays for the fullest one, about its share of the experts.
+ */
+export function stepParts({ shape, decode }: CostProfile, ranks = 1): { base: number; perExpert: number; perRequest: number } {
+  const base = decode.baseUs + shape.layers * decode.perLayerUs
+  return { base, perExpert: (decode.perActiveExpertUs * shape.layers) / ranks, perRequest: decode.perRequestUs }
+}
+
 export function prefillUs({ prefill }: CostProfile, tokens: number): number {
   return prefill.baseUs + prefill.perTokenUs * tokens
 }

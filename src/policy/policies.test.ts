@@ -161,6 +161,36 @@ describe('union', () => {
     expect(policy.pick(request(5, 4, 0, 0, 5, 4, 0, 0), cluster(40, 0), ctx()).worker).toBe(1)
   })
 
+  it('takes the worker that the formula prices lowest, for any requests in flight', () => {
+    const counts = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 8, maxLength: 8 })
+    const running = fc.array(fc.tuple(counts, fc.integer({ min: 0, max: 2 })), { maxLength: 30 })
+    fc.assert(
+      fc.property(running, counts, (there, next) => {
+        const policy = unionOf(3)
+        const inflight = [0, 0, 0]
+        // The chance that nobody on a worker fires each cell, from the shares themselves.
+        const idle = inflight.map(() => new Array<number>(LAYERS * EXPERTS).fill(1))
+        const chancesOf = (list: readonly number[]) =>
+          list.map((count, at) => {
+            const from = Math.floor(at / EXPERTS) * EXPERTS
+            return Math.min(0.98, (2 * count) / list.slice(from, from + EXPERTS).reduce((a, b) => a + b))
+          })
+        for (const [list, worker] of there) {
+          policy.dispatched!(request(...list), worker)
+          inflight[worker]!++
+          chancesOf(list).forEach((p, cell) => (idle[worker]![cell]! *= 1 - p))
+        }
+        const prices = idle.map((cells, worker) => {
+          const [experts, added] = [cells.reduce((sum, e) => sum + 1 - e, 0), cells.reduce((sum, e, c) => sum + e * chancesOf(next)[c]!, 0)]
+          const stepTime = 2688 + 148.8 * (experts / LAYERS) + 25 * inflight[worker]!
+          return Math.sqrt(stepTime) * (stepTime + (148.8 * (added / LAYERS) + 25) * (9 + inflight[worker]!))
+        })
+        const { worker } = policy.pick(request(...next), cluster(...inflight), ctx())
+        expect(prices[worker]! / Math.min(...prices)).toBeLessThan(1.002) // chances are read in 4,096ths
+      }),
+    )
+  })
+
   it('routes by load without counts, with counts of another shape and with an empty layer', () => {
     for (const odd of [{ id: 'a' }, request(1, 2, 3), request(1, 1, 0, 0, 0, 0, 0, 0)]) {
       expect(unionOf(2).pick(odd, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_counts' })

@@ -4,6 +4,7 @@
  * requests at the same times.
  */
 import { EldrError } from '../errors.ts'
+import { stepParts } from '../cost/profile.ts'
 import { createDecodePolicy, missingFor, type PolicySettings } from '../policy/create-policy.ts'
 import { createPrefillPolicy, type PrefillPolicyName } from '../policy/prefill-policy.ts'
 import type { ArrivalSpec } from './arrivals.ts'
@@ -58,12 +59,10 @@ async function run(
   const profile = await library.profile(data.profile)
   const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(data.trace, data.artifact)
   const { policy, tau, foresight } = parseVariant(variant)!
-  // On several ranks a step pays for the fullest one, about its share of the union.
-  const perExpert = (profile.decode.perActiveExpertUs * profile.shape.layers) / topology.ranks
   const settings: PolicySettings = {
     workers: topology.decode,
     shape,
-    cost: { perExpert, perRequest: profile.decode.perRequestUs },
+    cost: stepParts(profile, topology.ranks),
     ...(artifact && { artifact }),
     ...(policy === 'union' && { predictor: predictor(foresight) }),
     ...(tau !== undefined && { tau }),
@@ -75,9 +74,10 @@ async function run(
   }
   const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
   const placement = kind === 'linear' ? undefined : await library.placement(data, kind, topology)
+  const workload = await workloadOf(library, data, rate)
   return simulate({
-    workload: await workloadOf(library, data, rate),
-    requests: data.requests,
+    workload,
+    requests: Math.min(data.requests, workload.lengths?.timesUs.length ?? Infinity),
     seed,
     replay,
     profile,
@@ -92,10 +92,12 @@ async function run(
   }).result
 }
 
-async function workloadOf(library: StudyLibrary, { workload, arrivals, rows }: StudyData, perSecond: number): Promise<WorkloadSpec> {
+async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: number): Promise<WorkloadSpec> {
+  const { workload, arrivals, rows, requests } = data
   if (workload === undefined) return { arrivals: arrivalsAt(arrivals, perSecond), rows }
   const lengths = await library.workload(workload)
-  return { arrivals: { kind: 'recorded', timesUs: lengths.timesUs, perSecond }, rows, lengths }
+  // The requests that run have the rate asked for, whatever the rate of those after them.
+  return { arrivals: { kind: 'recorded', timesUs: lengths.timesUs.subarray(0, requests), perSecond }, rows, lengths }
 }
 
 /** Bursts: gamma gaps of shape 0.25 deviate twice as much as Poisson's; on/off is silent for 5 s after each 5 s, on average. */
