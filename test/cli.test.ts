@@ -1,4 +1,5 @@
 import { execFile, spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -169,6 +170,18 @@ describe('eldr refit', () => {
 
 describe('eldr simulate', () => {
   const EVALUATION = shipped('lab16-task.evaluation')
+  interface Simulation {
+    readonly gpus: number
+    readonly points: readonly { readonly variant: string; readonly costPerMillionTokens: number; readonly runs: readonly SimulatedRun[] }[]
+  }
+  interface SimulatedRun {
+    readonly allRequests: number
+    readonly tokensPerSecond: number
+    readonly costPerMillionTokens: number
+    readonly prefixHitShare: number
+    readonly fullestRankExperts: number
+    readonly ttftMs: { readonly p50: number }
+  }
 
   it('compares policies on all cores, as a table and as JSON', async () => {
     await eldr('fit', TASK, '-k', '8', '-o', file('s.safetensors'), '-q')
@@ -191,17 +204,98 @@ describe('eldr simulate', () => {
     expect(err).toBe('')
     expect(code).toBe(0)
     for (const text of ['200 requests a second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first']) expect(out).toContain(text)
-    const { points } = JSON.parse((await eldr(...args, '--json')).out) as {
-      points: { variant: string; runs: { allRequests: number; tpotMs: { p50: number } }[] }[]
-    }
+    expect(out).toMatch(/^ {2}eldr: band_hit \d+ %, band_spill \d+ %$/m)
+    expect(out).not.toMatch(/goodput|\$/)
+    const { points, gpus } = JSON.parse((await eldr(...args, '--json')).out) as Simulation
+    expect(gpus).toBe(12)
     expect(points.map(({ variant }) => variant)).toEqual(['jsq', 'eldr', 'union'])
-    for (const { runs } of points) expect(runs.map(({ allRequests }) => allRequests)).toEqual([600, 600])
+    for (const { runs, costPerMillionTokens } of points) {
+      expect(runs.map(({ allRequests }) => allRequests)).toEqual([600, 600])
+      const costs = runs.map(({ tokensPerSecond }) => ((12 * 2.5) / 3600 / tokensPerSecond) * 1e6)
+      runs.forEach((run, seed) => expect(run.costPerMillionTokens).toBeCloseTo(costs[seed]!, 12))
+      expect(costPerMillionTokens).toBeCloseTo((costs[0]! + costs[1]!) / 2, 12)
+    }
+  })
+
+  it('shows goodput and cost when asked to, and writes a report', async () => {
+    const args = ['--topology', '2P4D', '--policies', 'jsq,union', '--rates', '60,90', '--seeds', '2', '--requests', '200']
+    const asked = ['--slo-tpot', '9', '--slo-ttft', '400', '--gpu-hour', '3', '--prefill-policy', 'least_loaded', '--prefix-cache', '5000']
+    const { code, out, err } = await eldr('simulate', '--trace', EVALUATION, ...args, ...asked, '--report', file('sim.html'))
+    expect(err).toBe('')
+    expect(code).toBe(0)
+    for (const text of ['goodput', '$/M tokens', 'prefill by least_loaded', `report ${file('sim.html')}`]) expect(out).toContain(text)
+    expect(
+      Math.max(
+        ...out
+          .split('\n')
+          .filter(line => !line.includes(folder.path))
+          .map(line => line.length),
+      ),
+    ).toBeLessThanOrEqual(120)
+    const page = readFileSync(file('sim.html'), 'utf8')
+    for (const text of [
+      'TTFT ≤ 400 ms, TPOT ≤ 9 ms',
+      '2P4D, 6 GPUs',
+      '5,000 tokens of prefix cache',
+      'Change against the best load balancer',
+    ])
+      expect(page).toContain(text)
+    const hash = createHash('sha256').update(readFileSync(EVALUATION)).digest('hex')
+    expect(page).toContain(`sha256 ${hash.slice(0, 16)}…`)
+    expect(page).not.toMatch(/<script|(?:src|href)="http/)
+  })
+
+  it('takes arrivals, lengths and prefixes from a recorded workload', async () => {
+    const times = Array.from({ length: 60 }, (_, i) => i * 200)
+    writeFileSync(file('calls.jsonl'), times.map(timestamp => JSON.stringify({ timestamp, input_length: 2000, output_length: 30, hash_ids: [1, 2, 3] })).join('\n')) // prettier-ignore
+    writeFileSync(file('calls.csv'), `TIMESTAMP,ContextTokens,GeneratedTokens\n${times.map(ms => `2023-11-16 18:01:${(ms / 1000).toFixed(3).padStart(6, '0')},700,30`).join('\n')}\n`) // prettier-ignore
+    const args = ['simulate', '--trace', EVALUATION, '--topology', '2P4D', '--policies', 'jsq', '--rates', '20', '--seeds', '1', '--json']
+    const run = async (...more: string[]) => JSON.parse((await eldr(...args, ...more)).out) as Simulation
+    const recorded = await run('--workload', file('calls.jsonl'), '--prefix-cache', '100000', '--max-output', '20')
+    expect(recorded).toMatchObject({ arrivals: 'recorded', workload: { file: file('calls.jsonl'), outputTokens: 20 } })
+    expect(recorded.points[0]!.runs[0]).toMatchObject({ allRequests: 60 })
+    expect(recorded.points[0]!.runs[0]!.prefixHitShare).toBeGreaterThan(0.5)
+    const cut = await run('--workload', file('calls.csv'), '--max-prompt', '100')
+    const whole = await run('--workload', file('calls.csv'))
+    expect(cut.points[0]!.runs[0]!.ttftMs.p50).toBeLessThan(whole.points[0]!.runs[0]!.ttftMs.p50)
+  })
+
+  it('places experts of expert-parallel decoders', async () => {
+    await eldr('fit', TASK, '-k', '4', '-o', file('p.safetensors'), '-q')
+    const args = ['simulate', '--trace', EVALUATION, '--artifact', file('p.safetensors'), '--topology', '4D×EP4', '--policies', 'eldr', '--rates', '60', '--seeds', '1', '--requests', '200', '--json'] // prettier-ignore
+    const fullest = async (placement: string) => {
+      const { points } = JSON.parse((await eldr(...args, '--placement', placement)).out) as Simulation
+      return points[0]!.runs[0]!.fullestRankExperts
+    }
+    expect(await fullest('cluster')).toBeLessThan(await fullest('linear'))
   })
 
   it.each([
     [['--policies', 'jsq,lru'], 2, /one of random, round_robin/],
     [['--topology', '8Q'], 2, /such as 8P16D/],
     [['--rates', '0'], 2, /rates above 0/],
+    [['--rates', '50,50.0'], 2, /different rates/],
+    [['--slo-tpot', '0'], 2, /a number above 0/],
+    [['--slo-ttft', 'soon'], 2, /a number above 0/],
+    [['--gpu-hour', '-1'], 2, /a number above 0/],
+    [['--max-prompt', '0'], 2, /whole number from 1/],
+    [['--placement', 'best'], 2, /linear, global, cluster/],
+    [['--prefill-policy', 'best'], 2, /prefix_hash, round_robin, least_loaded/],
+    [['--topology', '4D', '--slo-ttft', '100'], 2, /--slo-ttft with 4D, which has no prefill.*ELDR_USAGE/],
+    [['--topology', '4D', '--prefill-policy', 'round_robin'], 2, /--prefill-policy with 4D, which has no prefill/],
+    [['--topology', '4D', '--prefix-cache', '100'], 2, /--prefix-cache with 4D, which has no prefill/],
+    [['--placement', 'linear'], 2, /--placement with 8P16D.*several ranks.*ELDR_USAGE/],
+    [['--topology', '4D×EP4', '--placement', 'global'], 2, /placement global.*--artifact/],
+    [['--arrivals', 'gamma', '--workload', file('w.csv')], 2, /--arrivals with --workload.*ELDR_USAGE/],
+    [['--max-prompt', '100'], 2, /--max-prompt without --workload.*ELDR_USAGE/],
+    [['--max-output', '100'], 2, /--max-output without --workload.*ELDR_USAGE/],
+    [['--workload', file('nowhere.csv')], 1, /nowhere.csv.*ELDR_FILE_UNREADABLE/],
+    [['--workload', cli], 1, /ELDR_FILE_WRONG_KIND/],
+    [['--report', EVALUATION], 2, /an input and an output with the same path.*ELDR_USAGE/],
+    [['--workload', file('w.csv'), '--report', file('w.csv')], 2, /an input and an output with the same path/],
+    [['--report', ''], 2, /empty name for an output/],
+    [['--report', join(folder.path, 'no', 'folder.html')], 1, /ELDR_FILE_UNWRITABLE/],
+    [['--report', file('r.html'), '--workload', file('nowhere.csv')], 1, /ELDR_FILE_UNREADABLE/],
     [['--policies', 'eldr'], 2, /an artifact with centroids/],
     [['--profile', 'abacus'], 1, /abacus/],
     [['--trace', TASK], 1, /decode_expert_ids/],

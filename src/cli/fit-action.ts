@@ -17,7 +17,7 @@ import { checkOutputs, checkPlacementFlags, placementPath } from './outputs.ts'
 export async function fitAction(tracePath: string, flags: FitFlags): Promise<void> {
   checkPlacementFlags(flags)
   const placementFile = flags.ranks === undefined ? undefined : (flags.placementOut ?? placementPath(flags.out))
-  await checkOutputs(tracePath, [flags.out, placementFile, flags.report])
+  await checkOutputs([tracePath], [flags.out, placementFile, flags.report])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const stages = createStages(stageProgress(err, flags.quiet === true))
   await withTrace(tracePath, async trace => {

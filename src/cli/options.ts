@@ -11,6 +11,13 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
+/** Above 0. */
+export function positiveNumber(text: string): number {
+  const value = /^\d{1,9}(\.\d{1,9})?$/.test(text) ? Number(text) : NaN
+  if (value > 0) return value
+  throw new InvalidArgumentError('Expected a number above 0.')
+}
+
 export function transformName(text: string): TransformName | 'auto' {
   if (text === 'auto' || TRANSFORMS.includes(text as TransformName)) return text as TransformName | 'auto'
   throw new InvalidArgumentError(`Expected auto or one of ${TRANSFORMS.join(', ')}.`)

@@ -4,13 +4,20 @@ import { dirname } from 'node:path'
 import { EldrError } from '../errors.ts'
 
 /**
- * Finds out before minutes of work, not after: each output's folder is there and can be written, and no output is the input or another
+ * Finds out before minutes of work, not after: each output's folder is there and can be written, and no output is an input or another
  * output. A re-fit may replace its input by its artifact, and by nothing else.
  */
-export async function checkOutputs(input: string, outputs: readonly (string | undefined)[], mayReplaceInput?: string): Promise<void> {
+export async function checkOutputs(
+  inputs: readonly (string | undefined)[],
+  outputs: readonly (string | undefined)[],
+  mayReplaceInput?: string,
+): Promise<void> {
   const taken = new Map<string, string>()
-  if (mayReplaceInput === undefined || (await canonical(input)) !== (await canonical(mayReplaceInput)))
-    taken.set(await canonical(input), 'the input')
+  for (const input of inputs) {
+    if (input === undefined) continue
+    if (mayReplaceInput === undefined || (await canonical(input)) !== (await canonical(mayReplaceInput)))
+      taken.set(await canonical(input), inputs.length === 1 ? 'the input' : 'an input')
+  }
   for (const file of outputs) {
     if (file === undefined) continue
     if (file === '') throw new EldrError('ELDR_USAGE', { found: 'an empty name for an output', expected: 'a path', todo: 'Name a file.' })

@@ -17,7 +17,7 @@ import type { RefitFlags } from './refit.ts'
 export async function refitAction(path: string, flags: RefitFlags): Promise<void> {
   checkPlacementFlags(flags)
   const placementFile = flags.ranks === undefined ? undefined : (flags.placementOut ?? placementPath(flags.out))
-  await checkOutputs(path, [flags.out, placementFile], flags.out)
+  await checkOutputs([path], [flags.out, placementFile], flags.out)
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const stages = createStages(stageProgress(err, flags.quiet === true))
   const old = await stages.run('read the artifact', () => readArtifact(path))

@@ -1,32 +1,28 @@
-import { EldrError } from '../errors.ts'
-import { POLICIES } from '../policy/decode-policy.ts'
-import { simulationTables } from '../report/simulation-tables.ts'
 import { stageProgress } from '../report/progress.ts'
-import { terminalOn } from '../report/terminal.ts'
+import type { SimulationSources } from '../report/simulation-report.ts'
+import { costMeasure } from '../report/simulation-measures.ts'
+import { type Simulated, simulationTables } from '../report/simulation-tables.ts'
+import { printable, terminalOn } from '../report/terminal.ts'
 import { openStudy } from '../sim/study-pool.ts'
 import type { StudyData } from '../sim/study.ts'
-import { grid, sweep } from '../sim/sweep.ts'
-import { parseTopology } from '../sim/topology.ts'
-import { parseVariant } from '../sim/variant.ts'
-import type { SimulateFlags } from './simulate.ts'
+import { grid, over, sweep } from '../sim/sweep.ts'
+import { gpusOf, parseTopology } from '../sim/topology.ts'
+import { writeFileAtomic } from '../trace/write-atomic.ts'
+import { VERSION } from '../version.ts'
+import { checkOutputs } from './outputs.ts'
+import { GPU_HOUR, type SimulateFlags } from './simulate.ts'
+import { sourcesOf } from './simulate-sources.ts'
+import { studyOf } from './simulate-study.ts'
 
 /** `eldr simulate` */
 export async function simulateAction(flags: SimulateFlags): Promise<void> {
-  parseTopology(flags.topology)
-  const unknown = flags.policies.find(name => parseVariant(name) === undefined)
-  if (unknown !== undefined) {
-    throw new EldrError('ELDR_USAGE', {
-      found: `policy ${JSON.stringify(unknown)}`,
-      expected: `one of ${POLICIES.join(', ')}, or eldr@TAU`,
-      todo: 'Name a policy.',
-    })
-  }
+  const study = studyOf(flags)
+  await checkOutputs([flags.trace, flags.artifact, flags.workload, flags.profile], [flags.report])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = stageProgress(err, flags.quiet === true || !err.live)
-  const { trace, artifact, profile, topology, requests, arrivals, rows } = flags
-  const data: StudyData = { trace, profile, topology, requests, arrivals, rows, ...(artifact !== undefined && { artifact }) }
   const from = performance.now()
-  const pool = openStudy(data)
+  const sources = flags.report === undefined ? undefined : await sourcesOf(study) // the files as they were before the runs
+  const pool = openStudy(study)
   const points = await sweep({
     cells: grid(flags.policies, flags.rates),
     seeds: Array.from({ length: flags.seeds }, (_, seed) => seed),
@@ -35,6 +31,37 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   }).finally(pool.close)
   watch.clear?.()
   const seconds = (performance.now() - from) / 1000
-  if (flags.json) out.write(`${JSON.stringify({ ...data, seeds: flags.seeds, seconds, points }, null, 2)}\n`)
-  else out.write(`\n${simulationTables(points, data, flags.seeds, seconds, out)}\n`)
+  const simulated: Simulated = { points, study, seeds: flags.seeds, pricePerGpuHour: flags.gpuHour ?? GPU_HOUR }
+  if (sources !== undefined) await writeReport(flags.report!, simulated, sources)
+  if (flags.json) return out.write(`${JSON.stringify(resultOf(simulated, seconds, flags.report), null, 2)}\n`)
+  out.write(`\n${simulationTables(simulated, { seconds, withCost: flags.gpuHour !== undefined }, out)}\n`)
+  if (flags.report !== undefined) out.write(`\n${out.accent('report')} ${printable(flags.report)}\n`)
+}
+
+async function writeReport(file: string, simulated: Simulated, sources: SimulationSources): Promise<void> {
+  const { simulationReport } = await import('../report/simulation-report.ts')
+  const { exhibitPage } = await import('../report/exhibit-page.ts')
+  await writeFileAtomic(file, [exhibitPage(simulationReport(simulated, sources, VERSION), VERSION)])
+}
+
+/** What `--json` prints: the settings, then every run with all its numbers. */
+function resultOf({ points, study, seeds, pricePerGpuHour }: Simulated, seconds: number, report: string | undefined): object {
+  const cost = costMeasure(pricePerGpuHour)
+  const settings: Omit<StudyData, 'arrivals'> & { readonly arrivals: string } = {
+    ...study,
+    arrivals: study.workload ? 'recorded' : study.arrivals,
+  }
+  return {
+    ...settings,
+    seeds,
+    gpus: gpusOf(parseTopology(study.topology)),
+    pricePerGpuHour,
+    seconds,
+    ...(report !== undefined && { files: { report } }),
+    points: points.map(point => ({
+      ...point,
+      costPerMillionTokens: over(point, cost.of).mean,
+      runs: point.runs.map(run => ({ ...run, costPerMillionTokens: cost.of(run) })),
+    })),
+  }
 }

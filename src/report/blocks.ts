@@ -82,6 +82,19 @@ export interface Table {
 const TALL = 24
 
 export function table({ title, finding, columns, rows, foot, caption, legend, wide }: Table): Markup {
+  return element(
+    'figure',
+    { class: wide === true ? 'card table wide' : 'card table' },
+    element('h3', {}, title),
+    finding === undefined ? undefined : element('p', { class: 'finding' }, finding),
+    legend,
+    bareTable(title, columns, rows, foot),
+    element('figcaption', {}, element('p', {}, caption)),
+  )
+}
+
+/** A table without a card of its own; `label` names it to those who do not see it. */
+export function bareTable(label: string, columns: readonly Column[], rows: readonly (readonly Child[])[], foot?: readonly Child[]): Markup {
   const cell = (tag: 'th' | 'td', scope: string | undefined, at: number, content: Child) =>
     element(tag, { scope, class: columns[at]?.kind }, content)
   const row = (cells: readonly Child[]) =>
@@ -95,28 +108,20 @@ export function table({ title, finding, columns, rows, foot, caption, legend, wi
     {},
     columns.map(({ title }, at) => cell('th', 'col', at, title)),
   )
-  return element(
-    'figure',
-    { class: wide === true ? 'card table wide' : 'card table' },
-    element('h3', {}, title),
-    finding === undefined ? undefined : element('p', { class: 'finding' }, finding),
-    legend,
-    scroll(
-      title,
-      element(
-        'table',
-        {},
-        element('thead', {}, head),
-        element('tbody', {}, rows.map(row)),
-        foot === undefined ? undefined : element('tfoot', {}, row(foot)),
-      ),
-      rows.length > TALL,
+  return scroll(
+    label,
+    element(
+      'table',
+      {},
+      element('thead', {}, head),
+      element('tbody', {}, rows.map(row)),
+      foot === undefined ? undefined : element('tfoot', {}, row(foot)),
     ),
-    element('figcaption', {}, element('p', {}, caption)),
+    rows.length > TALL,
   )
 }
 
 /** Wide content scrolls by itself, not with the page; it takes the keyboard so that it can be scrolled without a mouse. */
-function scroll(label: string, content: Child, tall = false): Markup {
+export function scroll(label: string, content: Child, tall = false): Markup {
   return element('div', { class: tall ? 'scroll tall' : 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, content)
 }

@@ -34,7 +34,12 @@ function shape(swatch: Swatch): Markup {
       return element('path', { fill: groupColour(swatch.group), d: markerPath(groupShape(swatch.group), 9, 7, 4.4) })
     case 'line':
     case 'dashed':
-      return element('path', { class: swatch.kind === 'line' ? 'line' : 'line dashed', stroke: groupColour(swatch.group), d: 'M0 7H18' })
+      return together(
+        element('path', { class: swatch.kind === 'line' ? 'line' : 'line dashed', stroke: groupColour(swatch.group), d: 'M0 7H18' }),
+        isRepeated(swatch.group)
+          ? element('path', { fill: groupColour(swatch.group), d: markerPath(groupShape(swatch.group), 9, 7, 4.4) })
+          : undefined,
+      )
     case 'bar':
       return together(
         element('rect', { x: 1, y: 2, width: 16, height: 10, fill: groupColour(swatch.group) }),

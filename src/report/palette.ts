@@ -55,7 +55,7 @@ export const DARK = {
   ],
 } as const
 
-const COLOURS = LIGHT.groups.length
+export const COLOURS: number = LIGHT.groups.length
 
 export const SHAPES = ['circle', 'diamond', 'triangle', 'square', 'cross', 'bar'] as const
 export type Shape = (typeof SHAPES)[number]

@@ -1,68 +1,109 @@
 import { bestBalancer, gainOf } from '../sim/compare.ts'
-import type { SimulationResult } from '../sim/result.ts'
 import type { StudyData } from '../sim/study.ts'
-import { over, type SweepPoint } from '../sim/sweep.ts'
-import { fixed, whole } from './numbers.ts'
-import { type Column, table } from './table.ts'
+import type { SweepPoint } from '../sim/sweep.ts'
+import type { Cell } from './exhibit.ts'
+import { cellText } from './exhibit-cells.ts'
+import { fixed, many, whole } from './numbers.ts'
+import { BATCH, changeText, costMeasure, EXPERTS, FULLEST, GOODPUT, IMBALANCE, measured, type Measure, rateText, reasonShares, reasonsInWords, TOKENS, TPOT, TTFT } from './simulation-measures.ts' // prettier-ignore
+import { table } from './table.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
-const p50 = (run: SimulationResult) => run.tpotMs.p50
-const p99 = (run: SimulationResult) => run.tpotMs.p99
+/** A sweep and what it was asked for. */
+export interface Simulated {
+  readonly points: readonly SweepPoint[]
+  readonly study: StudyData
+  readonly seeds: number
+  readonly pricePerGpuHour: number
+}
+
+export interface TableOptions {
+  readonly seconds: number
+  /** Whether somebody asked what tokens cost. */
+  readonly withCost: boolean
+}
+
+/** Wider tables are no longer read in one glance, whatever the window; reports and JSON have every number. */
+const MOST_COLUMNS = 120
 
 /** The results of a sweep as a person reads them: a table for each rate, gains against the best load balancer of each column there. */
-export function simulationTables(
-  points: readonly SweepPoint[],
-  study: StudyData,
-  seeds: number,
-  seconds: number,
-  terminal: Terminal,
-): string {
+export function simulationTables(simulated: Simulated, { seconds, withCost }: TableOptions, terminal: Terminal): string {
+  const { points } = simulated
   const rates = [...new Set(points.map(({ rate }) => rate))]
-  const tokens = points.flatMap(({ runs }) => runs).reduce((sum, run) => sum + run.tokensPerSecond * run.spanSeconds, 0)
-  const source = `Simulated: ${study.topology}, profile ${study.profile}, trace ${printable(study.trace)}${study.artifact === undefined ? '' : `, artifact ${printable(study.artifact)}`}; ${whole(study.requests)} requests a run, ${study.arrivals} arrivals, ${seeds} ${seeds === 1 ? 'seed' : 'seeds'}.`
+  const runs = points.flatMap(point => point.runs)
+  const tokens = runs.reduce((sum, run) => sum + run.tokensPerSecond * run.spanSeconds, 0)
+  const narrow = { ...terminal, width: Math.min(terminal.width, MOST_COLUMNS) }
   return [
-    wrapped(terminal.dim(source), terminal.width),
-    ...rates.map(rate => rateTable(points.filter(point => point.rate === rate), rate, terminal)), // prettier-ignore
+    wrapped(terminal.dim(`Simulated: ${printable(studyInWords(simulated))}`), narrow.width),
+    ...rates.map(rate => rateTable(points.filter(point => point.rate === rate), rate, simulated, withCost, narrow)), // prettier-ignore
     terminal.dim(`${fixed(tokens / 1e6, 1)} million output tokens in ${fixed(seconds, 1)} s`),
   ].join('\n\n')
 }
 
-function rateTable(points: readonly SweepPoint[], rate: number, terminal: Terminal): string {
-  const base = bestBalancer(points, p50)
-  const prefill = points[0]!.runs[0]!.ttftMs !== null
-  const right = (title: string): Column => ({ title, align: 'right' })
-  const columns = [
-    { title: 'policy' },
-    right('TPOT p50'),
-    ...(base ? [right('gain')] : []),
-    right('TPOT p99'),
-    ...(base ? [right('gain')] : []),
-    right('active experts'),
-    right('batch'),
-    right('imbalance'),
-    ...(prefill ? [right('TTFT p50')] : []),
-    right('tokens/s'),
-  ]
-  const rows = points.map(point => [
-    point.variant,
-    `${fixed(over(point, p50).mean, 2)} ms`,
-    ...(base ? [change(points, point, p50)] : []),
-    `${fixed(over(point, p99).mean, 2)} ms`,
-    ...(base ? [change(points, point, p99)] : []),
-    fixed(over(point, run => run.activeExperts).mean, 1),
-    fixed(over(point, run => run.batch).mean, 1),
-    fixed(over(point, run => run.imbalance.inflight).mean, 2),
-    ...(prefill ? [`${fixed(over(point, run => run.ttftMs!.p50).mean, 1)} ms`] : []),
-    whole(over(point, run => run.tokensPerSecond).mean),
-  ])
-  const remark = base ? ` ${terminal.dim(`(gains against the best load balancer of the column, marked ·, paired by seed, ± 95 %)`)}` : ''
-  return `${wrapped(`${terminal.bold(`${rate} requests a second`)}${remark}`, terminal.width)}\n${table(columns, rows, terminal)}`
+/** Topology, files, requests, arrivals and seeds in a sentence. */
+export function studyInWords({ points, study, seeds }: Simulated): string {
+  const { topology, profile, trace, artifact, workload, placement, prefillPolicy } = study
+  const requests = points[0]?.runs[0]?.allRequests ?? study.requests
+  return [
+    `${topology}${placement === undefined ? '' : `, ${placement} placement`}${prefillPolicy === undefined ? '' : `, prefill by ${prefillPolicy}`}`,
+    `profile ${profile}`,
+    `trace ${trace}`,
+    ...(artifact === undefined ? [] : [`artifact ${artifact}`]),
+    `${whole(requests)} requests a run, ${workload === undefined ? `${study.arrivals} arrivals` : `arrivals and lengths of ${workload.file}`}`,
+    `${many(seeds, 'seed')}.`,
+  ].join(', ')
 }
 
-function change(points: readonly SweepPoint[], point: SweepPoint, value: (run: SimulationResult) => number): string {
-  const interval = gainOf(points, point, value)
-  if (interval === undefined) return '·'
-  const sign = interval.mean > 0 ? '+' : ''
-  const half = Number.isFinite(interval.half) ? ` ± ${fixed(100 * interval.half, 1)}` : ''
-  return `${sign}${fixed(100 * interval.mean, 1)}${half} %`
+interface TableColumn {
+  readonly title: string
+  readonly cells: readonly string[]
 }
+
+function rateTable(points: readonly SweepPoint[], rate: number, simulated: Simulated, withCost: boolean, terminal: Terminal): string {
+  const { study, pricePerGpuHour } = simulated
+  const run = points[0]!.runs[0]!
+  const withSlo = study.slo !== undefined
+  const column = (measure: Measure): TableColumn => ({
+    title: measure.name,
+    cells: points.map(point => text({ ...measured(point, measure), half: NaN })),
+  })
+  const gain = ({ of }: Measure): TableColumn[] => {
+    if (bestBalancer(points, of) === undefined) return []
+    const changes = points.map(point => gainOf(points, point, of))
+    return [{ title: 'gain', cells: changes.map(change => (change === undefined ? '·' : text(changeText(change)))) }]
+  }
+  const columns = [
+    column(TPOT.p50),
+    ...gain(TPOT.p50),
+    column(TPOT.p99),
+    ...gain(TPOT.p99),
+    ...(run.ttftMs === null ? [] : [column(TTFT.p50)]),
+    ...(run.fullestRankExperts === run.activeExperts ? [column(EXPERTS)] : [column(FULLEST)]),
+    // What was asked for takes the place of what it is made of.
+    ...(withSlo && withCost ? [] : [column(BATCH)]),
+    column(IMBALANCE),
+    ...(withSlo || withCost ? [] : [column(TOKENS)]),
+    ...(withSlo ? [column(GOODPUT)] : []),
+    ...(withCost ? [column(costMeasure(pricePerGpuHour))] : []),
+  ]
+  const isSame = ({ cells }: TableColumn) => cells.length > 1 && cells.every(cell => cell === cells[0])
+  const [shown, same] = [columns.filter(one => !isSame(one)), columns.filter(isSame)]
+  const remark = shown.some(({ title }) => title === 'gain')
+    ? ` ${terminal.dim('(gains against the best load balancer of the column, marked ·, paired by seed, ± 95 %)')}`
+    : ''
+  const rows = points.map(({ variant }, at) => [variant, ...shown.map(({ cells }) => cells[at]!)])
+  const heads = [{ title: 'policy' }, ...shown.map(({ title }) => ({ title, align: 'right' as const }))]
+  const several = points.filter(point => reasonShares(point).length > 1)
+  const notes = [
+    ...(same.length === 0 ? [] : [`every policy: ${same.map(({ title, cells }) => `${title} ${cells[0]}`).join(', ')}`]),
+    ...several.map(point => `${point.variant}: ${spaced(reasonsInWords(point))}`),
+  ]
+  return [
+    wrapped(`${terminal.bold(`${rateText(rate)} requests a second`)}${remark}`, terminal.width),
+    table(heads, rows, terminal),
+    ...notes.map(note => terminal.dim(`  ${wrapped(note, terminal.width - 2, 2)}`)),
+  ].join('\n')
+}
+
+const text = (cell: Cell) => spaced(cellText(cell))
+/** Whoever searches or cuts what a terminal shows expects plain spaces. */
+const spaced = (words: string) => words.replaceAll('\u00a0', ' ')

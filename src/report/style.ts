@@ -30,6 +30,20 @@ dl.facts dt{color:var(--muted);font-size:.8rem}
 dl.facts dd{margin:0;font-size:.95rem}
 dl.facts div.long{grid-column:span 2}
 dl.facts.small{grid-template-columns:repeat(auto-fill,minmax(64px,1fr));gap:6px 10px;margin:10px 0 0;font-variant-numeric:tabular-nums}
+h4{font-size:.92rem;line-height:1.35;margin:.2rem 0 .2rem}
+a{color:var(--accent)}
+.contents{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,200px),1fr));gap:8px 24px;margin-top:22px;padding-top:14px;border-top:1px solid var(--line);font-size:.9rem}
+.contents p{margin:0;font-weight:600}
+.contents ul{list-style:none;margin:0;padding:0}
+.contents a{display:block;padding:2px 0}
+.card:target{border-color:var(--accent)}
+.exhibit{scroll-margin-top:12px}
+.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:18px 28px;align-items:start}
+.panel{min-width:0}
+.panel.full{grid-column:1/-1}
+.panel>.quiet{font-size:.85rem;margin:.3rem 0 0}
+.exhibit tbody th{min-width:7.5rem;max-width:18rem;overflow-wrap:anywhere}
+.paper{font-size:.9rem;margin:.9rem 0 0;padding-left:12px;border-left:3px solid var(--line)}
 .notes{border-left:4px solid var(--accent);margin-top:20px}
 .notes ul{margin:.3rem 0 0;padding-left:1.2em}
 figure .finding{margin:0 0 .5rem;font-size:.95rem}
@@ -95,6 +109,7 @@ h1{font-size:1.5rem}
 dl.facts:not(.small){grid-template-columns:1fr 1fr;gap:10px 16px}
 th,td{padding:5px 6px}
 td.parts{min-width:110px}
+.exhibit tbody th{max-width:9rem}
 .parts div>*{flex-basis:110px}
 }
 @media print{

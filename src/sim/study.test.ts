@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fitFile, shipped } from '../../test/data.ts'
@@ -72,6 +73,29 @@ describe('a study', () => {
     expect((await failure('task', () => prepare({ ...study, trace: shipped('tiny6-long-task.evaluation') }))).code).toBe(
       'ELDR_FIT_BAD_OPTION',
     )
+  })
+
+  describe('with recorded arrivals', () => {
+    const file = join(folder.path, 'calls.jsonl')
+    // The first half comes ten times as fast as the second.
+    const times = Array.from({ length: 400 }, (_, i) => (i < 200 ? i * 10 : 2_000 + (i - 200) * 100))
+    writeFileSync(file, times.map(timestamp => JSON.stringify({ timestamp, input_length: 600, output_length: 40 })).join('\n'))
+    const recorded = { ...study, topology: '2P4D', workload: { file } }
+
+    it('gives the requests that run the rate asked for, whatever comes after them in the file', async () => {
+      const run = await prepare({ ...recorded, requests: 200 })
+      const { requestsPerSecond, allRequests } = await run({ variant: 'jsq', rate: 50, seed: 0 })
+      expect(allRequests).toBe(200)
+      expect(requestsPerSecond).toBeGreaterThan(45)
+      expect(requestsPerSecond).toBeLessThan(55)
+    })
+
+    it('measures the middle of a file that has fewer requests than asked for', async () => {
+      const run = await prepare({ ...recorded, requests: 100_000 })
+      const { requests, allRequests, tpotMs } = await run({ variant: 'jsq', rate: 50, seed: 0 })
+      expect([requests, allRequests]).toEqual([300, 400])
+      expect(tpotMs.p50).toBeGreaterThan(0)
+    })
   })
 
   it('of an artifact on recent counts reads those of the trace', async () => {

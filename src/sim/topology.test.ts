@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { EldrError } from '../errors.ts'
-import { gpusOf, parseTopology, topologyText } from './topology.ts'
+import { costPerMillionTokens, gpusOf, parseTopology, topologyText } from './topology.ts'
 
 describe('a topology', () => {
   it.each([
@@ -12,6 +12,11 @@ describe('a topology', () => {
   ])('%s is read, and takes its GPUs', (text, topology, gpus) => {
     expect(parseTopology(text)).toEqual(topology)
     expect(gpusOf(topology)).toBe(gpus)
+  })
+
+  it('costs its GPU-hours over the tokens made in them', () => {
+    const hours = 1e6 / 2_000 / 3_600 // that a million tokens take at 2,000 a second
+    expect(costPerMillionTokens(parseTopology('2P8D×EP4'), 2.5, 2_000)).toBeCloseTo(40 * 2.5 * hours, 9)
   })
 
   it('reads what it writes', () => {

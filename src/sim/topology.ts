@@ -36,6 +36,11 @@ export function gpusOf({ prefill, decode, ranks }: Topology): number {
   return (prefill + decode) * ranks
 }
 
+/** What a million output tokens cost while the cluster makes so many a second and a GPU-hour has this price. */
+export function costPerMillionTokens(topology: Topology, pricePerGpuHour: number, tokensPerSecond: number): number {
+  return ((gpusOf(topology) * pricePerGpuHour) / 3600 / tokensPerSecond) * 1e6
+}
+
 function wrong(text: string, expected: string): EldrError {
   return new EldrError('ELDR_USAGE', { found: `topology ${quoted(text)}`, expected, todo: 'Name workers as in 8P16D.' })
 }

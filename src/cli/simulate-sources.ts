@@ -1,0 +1,31 @@
+/** What a report of a simulation rests on: the files with their hashes, and what the profile's numbers are. */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { loadProfile } from '../cost/profile-file.ts'
+import { EldrError } from '../errors.ts'
+import type { HashedFile, SimulationSources } from '../report/simulation-report.ts'
+import type { StudyData } from '../sim/study.ts'
+import { withSafetensors } from '../trace/safetensors-file.ts'
+import { withTrace } from '../trace/trace.ts'
+
+export async function sourcesOf({ trace, artifact, workload, profile }: StudyData): Promise<SimulationSources> {
+  const { name, provenance, shape } = await loadProfile(profile)
+  return {
+    trace: await withTrace(trace, async opened => ({
+      file: trace,
+      sha256: await opened.sha256(),
+      model: opened.model,
+      shape: { layers: opened.layers, experts: opened.experts, topK: opened.topK },
+    })),
+    ...(artifact !== undefined && { artifact: { file: artifact, sha256: await withSafetensors(artifact, file => file.sha256()) } }),
+    ...(workload !== undefined && { workload: await hashedText(workload.file) }),
+    profile: { name, what: provenance.what, shape },
+  }
+}
+
+async function hashedText(file: string): Promise<HashedFile> {
+  const bytes = await readFile(file).catch((cause: unknown) => {
+    throw new EldrError('ELDR_FILE_UNREADABLE', { file, cause })
+  })
+  return { file, sha256: createHash('sha256').update(bytes).digest('hex') }
+}
