@@ -1,0 +1,92 @@
+// Times one way to simulate, in a process of its own, so that no other way has shaped its machine code or its heap:
+//
+//   node --expose-gc simulation-process.mjs '{"dist": …, "way": "eldr", "policy": "jsq", "decoders": 16, …}'
+//
+// Prints JSON: the result of the run, the decode tokens that it simulated, and the times of all repeats. With `memory` it runs once and
+// untimed, and says what is held late in that run: what runs before it left behind would be counted with it.
+import { ACTIVE, simulatePlainly } from './plain-simulator.mjs'
+import { drawRequests, loadEvaluation, loadProfile, loadSimulator, madeUpReplay, rateFor, routingOf } from './simulation.mjs'
+
+const spec = JSON.parse(process.argv[2])
+const { policy = 'jsq', decoders, requests, seed, repeat } = spec
+/** The engine compiles while the first runs go: short ones want several of them, a long one is warm at its own end. */
+const WARM_UP_MS = 1_000
+const product = await loadSimulator(spec.dist)
+const profile = await loadProfile(product)
+const { trace, replay } = spec.shape ? { replay: madeUpReplay(product, { ...spec.shape, seed }) } : await loadEvaluation(product)
+const perSecond = spec.perSecond ?? rateFor(product, profile, { decoders, batch: spec.batch, ...spec.shape })
+const steps = replay.steps[0]
+if (replay.steps.some(made => made !== steps)) throw new Error('rows of different lengths: tokens would have to be counted')
+
+const { run, resultOf } = spec.way === 'plain' ? await plain() : await eldr()
+await trace?.close()
+if (spec.memory) console.log(JSON.stringify(memoryOf()))
+else console.log(JSON.stringify(timesOf()))
+
+function timesOf() {
+  const started = performance.now()
+  do run()
+  while (performance.now() - started < WARM_UP_MS)
+  const times = []
+  let last
+  for (let n = 0; n < repeat; n++) {
+    const [from, used] = [performance.now(), process.cpuUsage()]
+    last = run()
+    const { user, system } = process.cpuUsage(used)
+    times.push({ wallMs: performance.now() - from, cpuMs: (user + system) / 1e3 })
+  }
+  return { ...resultOf(last), perSecond, tokens: requests * steps, times }
+}
+
+async function eldr() {
+  const artifact = spec.artifact && (await product.readArtifact(spec.artifact))
+  const { featuresOf, predictor } = artifact ? await routingOf(product, trace, artifact, spec.fresh) : {}
+  const cost = product.stepParts(profile)
+  const fixed = spec.rows === 'fixed' ? drawRequests({ requests, perSecond, of: replay.rows, seed }) : undefined
+  const workload = fixed
+    ? { arrivals: { kind: 'recorded', timesUs: fixed.arrivalsUs }, rows: fixed.rows }
+    : { arrivals: { kind: 'poisson', perSecond }, rows: spec.rows }
+  return {
+    run: (onArrival = undefined) => {
+      const decodePolicy = product.createDecodePolicy(policy, { workers: decoders, cost, artifact, predictor })
+      const seen = onArrival ? request => (onArrival(), featuresOf?.(request)) : featuresOf
+      const topology = { prefill: 0, decode: decoders, ranks: 1 }
+      return product.simulate({ workload, requests, seed, replay, profile, topology, decodePolicy, featuresOf: seen }).result
+    },
+    resultOf: ({ tpotMs, activeExperts, batch, preemptions }) => ({ tpotMs, activeExperts, batch, preemptions }),
+  }
+}
+
+async function plain() {
+  const { layers, experts, topK, maxSteps } = trace
+  if (trace.requests !== replay.rows) throw new Error('a request without a decode step: rows would have other numbers here')
+  const [ids, made] = [await trace.decodeExpertIds(), await trace.decodeSteps()]
+  const activeOf = ACTIVE[spec.active]({ ids, steps: made, maxSteps, layers, experts, topK })
+  const { arrivalsUs, rows } = drawRequests({ requests, perSecond, of: trace.requests, seed })
+  return {
+    run: () => {
+      // The stream from which the product breaks ties.
+      const random = product.createRandom(seed).fork(4).uniform
+      return simulatePlainly({ activeOf, steps: made, profile, workers: decoders, arrivalsUs, rows, random })
+    },
+    resultOf: ({ tpotUs, ...rest }) => {
+      // Into the product's buckets, so that quantiles can be compared to the bit.
+      const histogram = product.createHistogram()
+      for (const us of tpotUs) product.record(histogram, us)
+      return { tpotMs: product.quantilesOf(histogram, 1e-3), ...rest }
+    },
+  }
+}
+
+/** Bytes that are alive when 95 % of the requests have arrived, and what the process takes of the machine then. */
+function memoryOf() {
+  let arrived = 0
+  let found
+  run(() => {
+    if (++arrived !== Math.floor(0.95 * requests)) return
+    for (let n = 0; n < 3; n++) globalThis.gc() // arrays outside the heap go one collection after their owners
+    const { rss, heapUsed, arrayBuffers } = process.memoryUsage()
+    found = { rss, heapUsed, arrayBuffers }
+  })
+  return found
+}

@@ -1,0 +1,105 @@
+// How many decode tokens a second of one core simulates, by policy, and against the same simulation in plain JavaScript.
+import { deepStrictEqual } from 'node:assert'
+import { PER_DECODER_PER_SECOND } from '../lib/simulation.mjs'
+import { times } from '../lib/table.mjs'
+
+const DECODERS = 16
+/** Million tokens a second of one core that were promised. */
+const TARGET = { jsq: 2, union: 1 }
+
+const WAYS = [
+  { name: 'jsq', policy: 'jsq' },
+  { name: 'jsq, rows drawn with replacement', policy: 'jsq', rows: 'replacement', target: null },
+  { name: 'eldr', policy: 'eldr' },
+  { name: 'eldr, signature of each request', policy: 'eldr', fresh: true },
+  { name: 'union', policy: 'union' },
+  { name: 'union, prediction for each request', policy: 'union', fresh: true, target: null },
+]
+
+export async function policies({ measure, artifactFor, quick }) {
+  const requests = quick ? 2_000 : 20_000
+  const rows = []
+  const data = []
+  let jsq
+  for (const { name, policy, rows: drawn = 'passes', fresh = false, target = TARGET[policy] } of WAYS) {
+    const artifact = policy === 'jsq' ? undefined : await artifactFor(DECODERS)
+    const perSecond = DECODERS * PER_DECODER_PER_SECOND
+    const run = await measure(name, { policy, fresh, artifact, decoders: DECODERS, perSecond, requests, rows: drawn })
+    jsq ??= run
+    rows.push([
+      name,
+      run.mTokens.toFixed(2),
+      run.mTokensOfCpu.toFixed(2),
+      target ?? '–',
+      ((1e3 * run.wallMs) / requests).toFixed(1),
+      times(run.wallMs, jsq.wallMs),
+      run.batch.toFixed(1),
+      run.activeExperts.toFixed(1),
+      run.tpotMs.p50.toFixed(2),
+    ])
+    data.push({ name, policy, fresh, target, ...run })
+  }
+  return {
+    title: 'Simulated tokens a second, by policy',
+    notes: [
+      `${DECODERS} decode workers, ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace (16 layers × 128 experts, top-8, 48 decode steps each), profile h200-first, Poisson arrivals at ${DECODERS * PER_DECODER_PER_SECOND}/s, one thread. Million decode tokens in a second of wall time, and in one of processor time (all threads, those of the engine included), which a busy machine disturbs less; µs for each request of 48 tokens, from its arrival to its last token. Batch, active experts and TPOT are what the runs found.`,
+      'Signatures and predictions are computed once for each row of the trace, as `eldr simulate` does, but in the rows that say otherwise: those pay for each request what a gateway pays. Rows are drawn in passes, none while it is in flight as long as another is free; here more requests are in flight than the trace has rows (400), and the second row of the table shows the time without that search.',
+    ],
+    tables: [
+      {
+        head: [
+          'policy',
+          'M tokens/s',
+          'by CPU time',
+          'target',
+          'µs a request',
+          'time against jsq',
+          'batch',
+          'active experts',
+          'p50 TPOT, ms',
+        ],
+        rows,
+      },
+    ],
+    data,
+  }
+}
+
+const PLAIN = [
+  { name: 'ELDR', rows: 'fixed' },
+  { name: 'plain, marks in a flat array', way: 'plain', active: 'marks' },
+  { name: 'plain, a Set for each layer', way: 'plain', active: 'sets' },
+]
+
+export async function plain({ measure, quick }) {
+  const requests = quick ? 2_000 : 20_000
+  const rows = []
+  const data = []
+  for (const { name, ...way } of PLAIN) {
+    const perSecond = DECODERS * PER_DECODER_PER_SECOND
+    const run = await measure(name, { ...way, policy: 'jsq', decoders: DECODERS, perSecond, requests })
+    data.push({ name, ...run })
+    const [ours] = data
+    // To the bit: the same arrivals, rows and ties, and times summed in the same order.
+    const found = ({ tpotMs, activeExperts, batch }) => ({ tpotMs, activeExperts, batch })
+    deepStrictEqual(found(run), found(ours), `${name} made another run than ELDR`)
+    const { p50, p99 } = run.tpotMs
+    rows.push([
+      name,
+      run.mTokens.toFixed(2),
+      times(run.wallMs, ours.wallMs),
+      p50.toFixed(4),
+      p99.toFixed(4),
+      run.activeExperts.toFixed(4),
+      run.batch.toFixed(2),
+    ])
+  }
+  return {
+    title: 'Against the same simulation in plain JavaScript',
+    notes: [
+      `jsq on the same cluster, ${requests.toLocaleString('en')} requests whose arrivals, rows and ties are the same for all three; the run fails when a quantile of TPOT, active experts or the batch differs in a bit. Plain: \`bench/lib/plain-simulator.mjs\`, with objects for requests, a sorted array of events, and experts as numbers.`,
+    ],
+    tables: [{ head: ['', 'M tokens/s', 'time against ELDR', 'p50 TPOT, ms', 'p99 TPOT, ms', 'active experts', 'batch'], rows }],
+    data,
+  }
+}
