@@ -25,6 +25,7 @@ export function createRowDraw(mode: DrawMode, rows: number, random: Random): Row
 
 function passes(rows: number, random: Random): RowDraw {
   const inflight = new Int32Array(rows)
+  let idle = rows
   const pass = Int32Array.from({ length: rows }, (_, row) => row)
   shuffle(pass, random)
   /** This pass and the next, so that at the end of one there are rows to let go first. */
@@ -43,11 +44,11 @@ function passes(rows: number, random: Random): RowDraw {
   makePass()
 
   function freeRow(): number {
-    let at = next
+    let at = idle > 0 ? next : coming.length // with none idle there is nothing to look for
     while (at < coming.length && inflight[coming[at]!]! > 0) at++
     if (at === coming.length) {
       // Those still to come may all be in flight, and one that came early not: then it comes once more.
-      const early = pass.find(row => inflight[row] === 0)
+      const early = idle > 0 ? pass.find(row => inflight[row] === 0) : undefined
       if (early !== undefined) return early
       at = next
     }
@@ -65,11 +66,11 @@ function passes(rows: number, random: Random): RowDraw {
         next = 0
       }
       const row = freeRow()
-      inflight[row]!++
+      if (inflight[row]!++ === 0) idle--
       return row
     },
     release(row) {
-      inflight[row]!--
+      if (--inflight[row]! === 0) idle++
     },
   }
 }
