@@ -169,7 +169,7 @@ describe('union', () => {
         const policy = unionOf(3)
         const inflight = [0, 0, 0]
         // The chance that nobody on a worker fires each cell, from the shares themselves.
-        const idle = inflight.map(() => new Array<number>(LAYERS * EXPERTS).fill(1))
+        const idle = inflight.map(() => Array.from({ length: LAYERS * EXPERTS }, () => 1))
         const chancesOf = (list: readonly number[]) =>
           list.map((count, at) => {
             const from = Math.floor(at / EXPERTS) * EXPERTS

@@ -88,7 +88,8 @@ function inThreads<Data, Job, Result>({ module, data }: PoolInput<Data>, threads
           worker.on('message', (answer: Answer) => {
             if ('failure' in answer) return reject(errorOf(answer.failure))
             results[answer.at] = answer.result as Result
-            onProgress?.(++done, jobs.length)
+            done++ // not in the call below: without a listener its arguments are not computed
+            onProgress?.(done, jobs.length)
             if (done === jobs.length) return resolve(results)
             give(worker)
           })

@@ -1,0 +1,112 @@
+/** A plan as a person reads it: the highest rates, the fewest workers, what speaks against it, and the verdict. */
+import { RATE_TOLERANCE } from '../sim/plan-search.ts'
+import type { Plan, PolicyPlan } from '../sim/plan.ts'
+import { fixed, many, percent, whole } from './numbers.ts'
+import {
+  checkCells,
+  money,
+  rateLimitText,
+  signedPercent,
+  sloText,
+  spanInWords,
+  threeDigits,
+  verdictInWords,
+  workerLimitText,
+} from './plan-words.ts'
+import { type Column, table } from './table.ts'
+import { printable, type Terminal, wrapped } from './terminal.ts'
+
+const NONE = '–'
+const right = (title: string): Column => ({ title, align: 'right' })
+
+export function planTables(plan: Plan, seconds: number, terminal: Terminal): string {
+  const span = spanInWords(plan)
+  const paragraph = (text: string) => wrapped(text, terminal.width)
+  return [
+    paragraph(terminal.dim(sourceOf(plan))),
+    rateTable(plan, terminal),
+    ...(plan.rate === undefined ? [] : [decoderTable(plan, terminal)]),
+    checkTable(plan, terminal),
+    `${terminal.bold('Verdict')}\n${paragraph(verdictInWords(plan))}`,
+    paragraph(terminal.dim(priceText(plan))),
+    paragraph(span.isShort ? `${terminal.warn('warning:')} ${span.text}` : terminal.dim(span.text)),
+    terminal.dim(`planned in ${fixed(seconds, 1)} s`),
+  ].join('\n\n')
+}
+
+function sourceOf({ study, seeds, artifactWorkers, results }: Plan): string {
+  const { trace, artifact, profile, topology, requests } = study
+  const decoders = results[0]!.highest.probe.decoders
+  const fitted =
+    artifact === undefined ? '' : `, artifact ${printable(artifact)}${artifactWorkers === decoders ? '' : ` re-fitted from ${artifactWorkers} to ${many(decoders, 'worker')}`}` // prettier-ignore
+  return `Simulated: ${topology}, profile ${printable(profile)}, trace ${printable(trace)}${fitted}; ${study.arrivals} arrivals, ${many(seeds, 'seed')}, ${whole(requests)} requests a run or more.`
+}
+
+function rateTable(plan: Plan, terminal: Terminal): string {
+  const prefill = plan.results[0]!.highest.probe.ttftP99Ms !== null
+  const columns = [
+    { title: 'policy' },
+    right('requests/s'),
+    right('gain'),
+    right('p99 TPOT'),
+    ...(prefill ? [right('p99 TTFT')] : []),
+    right('batch'),
+    right('active experts'),
+    right('$/M tokens'),
+    { title: 'above it breaks' },
+  ]
+  const rows = plan.results.map(({ variant, highest }) => {
+    const { probe, value, gain } = highest
+    const ms = (interval: { mean: number; half: number }, digits: number) =>
+      `${fixed(interval.mean, digits)}${Number.isFinite(interval.half) ? ` ± ${fixed(interval.half, digits)}` : ''} ms`
+    return [
+      variant,
+      value === null ? 'none' : threeDigits(value),
+      variant === plan.balancer ? '·' : gain === null ? NONE : signedPercent(gain),
+      ms(probe.tpotP99Ms, 2),
+      ...(prefill ? [ms(probe.ttftP99Ms!, 1)] : []),
+      fixed(probe.batch, 1),
+      fixed(probe.activeExperts, 1),
+      highest.costPerMillionTokens === null ? NONE : money(highest.costPerMillionTokens, 3),
+      rateLimitText(highest),
+    ]
+  })
+  const remark = `(${sloText(plan)}; to ${percent(RATE_TOLERANCE)}; gain against the best load balancer, marked ·)`
+  return `${wrapped(`${terminal.bold(`Highest rate that ${plan.study.topology} holds`)} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
+}
+
+function decoderTable(plan: Plan, terminal: Terminal): string {
+  const columns = [{ title: 'policy' }, ...['decode workers', 'GPUs', 'GPUs saved', '$/hour', '$ saved a year'].map(right), { title: 'with one less breaks' }] // prettier-ignore
+  const row = ({ variant, isBalancer, fewest }: PolicyPlan) => {
+    const { value, gpus, gpusSaved, costPerHour, savedPerYear } = fewest!
+    const saved = (text: string | undefined) => (isBalancer ? '·' : (text ?? NONE))
+    return [
+      variant,
+      value === null ? 'none' : `${value}`,
+      gpus === null ? NONE : whole(gpus),
+      saved(gpusSaved === null ? undefined : whole(gpusSaved)),
+      costPerHour === null ? NONE : money(costPerHour),
+      saved(savedPerYear === null ? undefined : money(savedPerYear, 0)),
+      workerLimitText(fewest!, plan),
+    ]
+  }
+  const heading = `Fewest decode workers that hold ${threeDigits(plan.rate!)} requests a second`
+  const refitted = plan.study.artifact === undefined ? '' : 'the artifact re-fitted to each number; '
+  const remark = `(${refitted}saved against the load balancer with the fewest)`
+  return `${wrapped(`${terminal.bold(heading)} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, plan.results.map(row), terminal)}`
+}
+
+function checkTable(plan: Plan, terminal: Terminal): string {
+  const columns = [{ title: 'condition' }, right('found'), { title: 'wanted' }, { title: '' }]
+  const rows = plan.verdict.checks.map(check => {
+    const { what, found, wanted } = checkCells(check, plan)
+    return [what, found, wanted, check.against ? terminal.warn('✗') : '✓']
+  })
+  const remark = `(with ${plan.balancer} at ${threeDigits(plan.sameRate.rate)} requests a second)`
+  return `${wrapped(`${terminal.bold('What routing by experts lives on')} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
+}
+
+function priceText({ pricePerGpuHour, isPriceGiven, gpus, study }: Plan): string {
+  const where = isPriceGiven === true ? 'as given with --gpu-hour' : 'an example: give yours with --gpu-hour'
+  return `Money is GPUs times ${money(pricePerGpuHour)} an hour, ${where}; it is no quote of ours. ${study.topology} is ${many(gpus, 'GPU')}; a million tokens are those that decode made; a year is 365 days.`
+}

@@ -1,0 +1,99 @@
+/**
+ * Searches for the hardest load that still holds: the highest rate on a cluster, the fewest workers for a rate. A search asks one value at
+ * a time and is told whether it holds; several searches go side by side, and what they ask in one round is probed as one list, so that
+ * all cores have work. Holding is taken to be monotone: noise near the edge moves what is found by no more than the noise is wide.
+ */
+
+/** `hopeless`: it fails, and no easier value would help. */
+export type Answer = 'holds' | 'fails' | 'hopeless'
+
+/** A range of values from easy to hard, and how a search moves in it. */
+export interface Axis {
+  readonly start: number
+  readonly easiest: number
+  readonly hardest: number
+  /** The next value to try on the way to an end, never past it; `step` counts the moves from 0. */
+  harder(value: number, step: number): number
+  easier(value: number, step: number): number
+  /** A value between one that holds and one that fails; undefined when they are near enough. */
+  between(holds: number, fails: number): number | undefined
+}
+
+/** `always`: even the hardest value holds; `never`: not even the easiest does, or the search was told that it would not. */
+export type Edge =
+  | { readonly outcome: 'edge'; readonly holds: number; readonly fails: number }
+  | { readonly outcome: 'always'; readonly holds: number }
+  | { readonly outcome: 'never'; readonly fails: number }
+
+export type Search = Generator<number, Edge, Answer>
+
+/** Brackets the edge from `start` outwards, then halves the bracket. No value is asked twice. */
+export function* searchEdge(axis: Axis): Search {
+  const first = yield axis.start
+  if (first === 'hopeless') return { outcome: 'never', fails: axis.start }
+  let [holds, fails] = [axis.start, axis.start]
+  const harder = first === 'holds'
+  for (let step = 0, answer: Answer = first; answer === first; step++) {
+    const at = harder ? holds : fails
+    if (harder && at === axis.hardest) return { outcome: 'always', holds }
+    if (!harder && at === axis.easiest) return { outcome: 'never', fails }
+    const next = harder ? axis.harder(at, step) : axis.easier(at, step)
+    answer = yield next
+    if (answer === 'hopeless' && !harder) return { outcome: 'never', fails: next }
+    if (answer === 'holds') holds = next
+    else fails = next
+  }
+  for (let next = axis.between(holds, fails); next !== undefined; next = axis.between(holds, fails)) {
+    if ((yield next) === 'holds') holds = next
+    else fails = next
+  }
+  return { outcome: 'edge', holds, fails }
+}
+
+/** Requests a second, found to a relative `tolerance`: what fails lies at most that much above what holds. Rates have four digits. */
+export function rateAxis(range: { start: number; lowest: number; highest: number }, tolerance: number): Axis {
+  const readable = (rate: number) => Number(rate.toPrecision(4)) // they stand in tables and on command lines
+  const [easiest, hardest] = [readable(range.lowest), readable(range.highest)]
+  const within = (rate: number) => Math.min(hardest, Math.max(easiest, readable(rate)))
+  return {
+    start: within(range.start),
+    easiest,
+    hardest,
+    harder: rate => within(2 * rate),
+    easier: rate => within(rate / 2),
+    between: (holds, fails) => (fails / holds <= 1 + tolerance ? undefined : readable(Math.sqrt(holds * fails))),
+  }
+}
+
+/** Workers: what fails is the neighbour below what holds. Steps away from the start double: a good start needs one or two. */
+export function workerAxis(start: number, most: number): Axis {
+  return {
+    start: Math.min(most, Math.max(1, start)),
+    easiest: most,
+    hardest: 1,
+    harder: (workers, step) => Math.max(1, workers - 2 ** step),
+    easier: (workers, step) => Math.min(most, workers + 2 ** step),
+    between: (holds, fails) => (holds - fails <= 1 ? undefined : Math.floor((holds + fails) / 2)),
+  }
+}
+
+/** Runs searches side by side, a round at a time: `probe` gets what each search that is not done asks, by the search's index. */
+export async function inRounds(
+  searches: readonly Search[],
+  probe: (asked: readonly { readonly search: number; readonly value: number }[]) => Promise<readonly Answer[]>,
+): Promise<Edge[]> {
+  const edges: Edge[] = []
+  let asked: { search: number; value: number }[] = []
+  const take = (search: number, { done, value }: IteratorResult<number, Edge>) => {
+    if (done === true) edges[search] = value
+    else asked.push({ search, value })
+  }
+  searches.forEach((search, at) => take(at, search.next()))
+  while (asked.length > 0) {
+    const answers = await probe(asked)
+    const round = asked
+    asked = []
+    round.forEach(({ search }, at) => take(search, searches[search]!.next(answers[at]!)))
+  }
+  return edges
+}

@@ -1,0 +1,100 @@
+/** What a profile and the lengths of a trace say before anything is simulated: which rates are worth trying, and how long a run must be. */
+import { type CostProfile, prefillUs, stepUs } from '../cost/profile.ts'
+import { EldrError } from '../errors.ts'
+import { withTrace } from '../trace/trace.ts'
+import { DEFAULT_LIMITS } from './limits.ts'
+import type { Topology } from './topology.ts'
+
+/** What a trace's requests are like. Those that decode nothing are left out, as in a replay. */
+export interface Traffic {
+  readonly experts: number
+  readonly topK: number
+  /** Means over the requests. */
+  readonly promptTokens: number
+  readonly decodeTokens: number
+}
+
+export interface Bounds {
+  /** A step with one request of the mean length. */
+  readonly aloneMs: number
+  /** Requests a second at which hardly two of them meet on a worker. */
+  readonly lowest: number
+  /** Where the search begins: a batch whose step takes the SLO if every request drew its experts evenly. */
+  readonly start: number
+  /** No policy can serve more: full batches that fire no expert more than one request does, or prefill in full steps. */
+  readonly highest: number
+  /** What prefill workers can do at most; null where prefill is not simulated. */
+  readonly prefill: number | null
+}
+
+/** Share of its time that a worker is busy at the lowest rate. */
+const ALONE = 0.01
+/** Requests a second: for profiles that charge next to nothing. */
+const MOST_RATE = 1e6
+/** Share of a run's requests that are not measured at its beginning, as in `simulate`: meanwhile the workers must fill up. */
+const WARM_UP = 0.15
+/** Times that the requests in flight must have come by then: a worker that fills up slows down, and so takes longer than one request. */
+const FILLS = 1.5
+/** A run is at most so many times longer than was asked for. */
+const MOST_LONGER = 10
+
+export function trafficOf(file: string): Promise<Traffic> {
+  return withTrace(file, async trace => {
+    trace.need('replay')
+    const [steps, prompts] = [await trace.decodeSteps(), await trace.promptTokens()]
+    const rows = Array.from(steps.keys()).filter(row => steps[row]! > 0)
+    if (rows.length === 0) throw new EldrError('ELDR_TRACE_TOO_SMALL', { file, found: 'no request with a decode step' })
+    const mean = (of: (row: number) => number) => rows.reduce((sum, row) => sum + of(row), 0) / rows.length
+    const { experts, topK } = trace
+    return { experts, topK, promptTokens: mean(row => Math.max(1, prompts?.[row] ?? 1)), decodeTokens: mean(row => steps[row]!) }
+  })
+}
+
+export function boundsOf(profile: CostProfile, traffic: Traffic, topology: Topology, sloTpotMs: number): Bounds {
+  const { experts, topK, decodeTokens } = traffic
+  const mostRequests = mostInBatch(profile, traffic)
+  const meanContext = contextOf(traffic)
+  const step = (batch: number, active: number) => {
+    const windowed = profile.decode.windows?.map(({ tokens }) => batch * Math.min(tokens, meanContext))
+    return stepUs(profile, batch, active / topology.ranks, batch * meanContext, windowed) // the fullest rank has its share at least
+  }
+  const perSecond = (batch: number, us: number) => (topology.decode * batch * 1e6) / (us * decodeTokens)
+  const decode = perSecond(mostRequests, step(mostRequests, topK))
+  const prefill = prefillBound(profile, traffic, topology)
+  const highest = Math.min(MOST_RATE, decode, prefill ?? Infinity)
+  const lowest = Math.min(highest, ALONE * perSecond(1, step(1, topK)))
+  const drawnEvenly = (batch: number) => experts * (1 - (1 - topK / experts) ** batch)
+  let batch = 0
+  while (batch < mostRequests && step(batch + 1, drawnEvenly(batch + 1)) <= sloTpotMs * 1000) batch++
+  const start = batch === 0 ? lowest : perSecond(batch, step(batch, drawnEvenly(batch)))
+  return { aloneMs: step(1, topK) / 1000, lowest, start: Math.min(highest, Math.max(lowest, start)), highest, prefill }
+}
+
+/**
+ * Requests of a run at a rate: as many as were asked for, and more where those would have come before the first workers are full. A request
+ * that keeps the SLO takes at most its tokens times the SLO, and workers hold no more than their largest batch.
+ */
+export function requestsFor(
+  rate: number,
+  asked: number,
+  profile: CostProfile,
+  traffic: Traffic,
+  topology: Topology,
+  sloTpotMs: number,
+): number {
+  const inFlight = Math.min((rate * traffic.decodeTokens * sloTpotMs) / 1000, topology.decode * mostInBatch(profile, traffic))
+  return Math.min(MOST_LONGER * asked, Math.max(asked, 100 * Math.ceil((FILLS * inFlight) / WARM_UP / 100)))
+}
+
+/** In full steps. */
+function prefillBound(profile: CostProfile, { promptTokens }: Traffic, { prefill }: Topology): number | null {
+  if (prefill === 0) return null
+  const { prefillTokensPerStep } = DEFAULT_LIMITS
+  return Math.min(MOST_RATE, (prefill * 1e6 * prefillTokensPerStep) / (prefillUs(profile, prefillTokensPerStep) * promptTokens))
+}
+
+const contextOf = ({ promptTokens, decodeTokens }: Traffic): number => promptTokens + decodeTokens / 2
+
+function mostInBatch({ kv }: CostProfile, traffic: Traffic): number {
+  return Math.max(1, Math.min(DEFAULT_LIMITS.maxBatch, Math.floor(kv.capacityTokens / contextOf(traffic))))
+}
