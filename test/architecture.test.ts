@@ -18,7 +18,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cost: ['trace'],
   sim: ['math', 'signature', 'trace', 'fit', 'policy', 'cost'],
   report: ['math', 'signature', 'trace', 'fit', 'sim'],
-  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
+  paper: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
+  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report', 'paper'],
 }
 
 function filesUnder(folder: string): string[] {

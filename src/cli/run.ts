@@ -4,7 +4,9 @@ import { printable, terminalOn, wrapped } from '../report/terminal.ts'
 import { VERSION } from '../version.ts'
 import { addFit } from './fit.ts'
 import { addInspect } from './inspect.ts'
+import { addPlan } from './plan.ts'
 import { addRefit } from './refit.ts'
+import { addReproduce } from './reproduce.ts'
 import { addSimulate } from './simulate.ts'
 
 /** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
@@ -44,9 +46,11 @@ Examples:
   eldr inspect data/lab16-task.calibration.safetensors
   eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
   eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
-  eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500`,
+  eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500
+  eldr plan --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --slo-tpot 15 --rate 400
+  eldr reproduce --quick`,
     )
-  for (const add of [addFit, addRefit, addInspect, addSimulate]) add(program)
+  for (const add of [addFit, addRefit, addInspect, addSimulate, addPlan, addReproduce]) add(program)
   return program
 }
 

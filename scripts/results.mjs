@@ -1,0 +1,27 @@
+// Makes docs/results/ and docs/results.md anew: `node scripts/results.mjs [--cut]`. The whole traces and the recorded arrivals are not in
+// the repository: they are looked for beside it, and with --cut left as they are. Run `npm run build` before.
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const beside = join(root, '..', 'shared')
+const out = mkdtempSync(join(tmpdir(), 'eldr-results-'))
+
+function make(name, ...args) {
+  console.log(`> eldr reproduce ${args.join(' ')}`)
+  const cli = join(root, 'dist', 'cli', 'main.js')
+  execFileSync(process.execPath, [cli, 'reproduce', '--out', out, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+  copyFileSync(join(out, 'results.json'), join(root, 'docs', 'results', `${name}.json`))
+}
+
+mkdirSync(join(root, 'docs', 'results'), { recursive: true })
+try {
+  make('cut')
+  if (!process.argv.includes('--cut')) make('whole', '--traces', join(beside, 'traces'), '--workloads', join(beside, 'workloads'))
+} finally {
+  rmSync(out, { recursive: true })
+}
+await import('./docs.mjs')

@@ -1,0 +1,36 @@
+/** What union's shortcuts cost: neighbours sought in near clusters only, or no neighbours at all, against knowing what requests will do. */
+import type { Exhibit } from '../report/exhibit.ts'
+import { fixed } from '../report/numbers.ts'
+import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
+import { type Context, simulatedFrom } from './context.ts'
+import { BATCHES, served } from './loads.ts'
+import { gains, gainTable, type LoadPoints, loadGrid } from './main-results.ts'
+import { IN_WORDS } from './traces.ts'
+import { listed, sum } from './words.ts'
+
+const POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'union@own', 'union', 'union@all', 'union@true'] as const
+
+export function foresight(context: Context): Simulated<Exhibit> {
+  const parts = context.workloads.map(workload => ({ workload, ...loadGrid(POLICIES, BATCHES, served(workload), context) }))
+  return {
+    cells: parts.flatMap(({ cells }) => cells),
+    make: of => {
+      const grids = parts.map(({ workload, points }) => ({ workload: workload.workload, loads: points(of) }))
+      /** Share of the gain with true patterns, over all loads. */
+      const kept = (loads: readonly LoadPoints[], variant: string) => total(loads, variant, tpotP50) / total(loads, 'union@true', tpotP50)
+      const says = (variant: string) =>
+        `${variant} ${listed(grids.map(({ workload, loads }) => `${fixed(100 * kept(loads, variant), 0)} % (${IN_WORDS[workload]})`))}`
+      return {
+        id: 'foresight',
+        title: 'What union’s shortcuts cost',
+        finding: `Of the median gain that true decode patterns would give, over all four loads: ${['union@own', 'union', 'union@all'].map(says).join('; ')}.`,
+        source: `${simulatedFrom(context, context.workloads)} union predicts from the prompt’s own counts and from calibration requests in the nearest clusters; @own from the prompt alone, @all with all calibration requests searched, @true knows what each request will do.`,
+        tables: grids.map(({ workload, loads }) => gainTable(loads, `TPOT against the best load balancer, ${IN_WORDS[workload]}`)),
+        charts: [],
+      }
+    },
+  }
+}
+
+const total = (loads: readonly LoadPoints[], variant: string, value: typeof tpotP50 | typeof tpotP99): number =>
+  sum(gains(loads, variant, value).map(({ mean }) => mean))

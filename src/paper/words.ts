@@ -1,0 +1,69 @@
+/** Numbers of exhibits, and the phrases that findings are made of. */
+import type { ExhibitNumber } from '../report/exhibit.ts'
+import { fixed, whole } from '../report/numbers.ts'
+import type { Interval } from '../sim/confidence.ts'
+
+export function number(value: number, digits: number, unit?: string): ExhibitNumber {
+  return { value, digits, ...(unit !== undefined && { unit }) }
+}
+
+/** A mean with its interval, where there is one. */
+export function mean({ mean: value, half }: Interval, digits: number, unit?: string): ExhibitNumber {
+  return { ...number(value, digits, unit), ...(Number.isFinite(half) && { half }) }
+}
+
+/** A share as a change in percent. */
+export function change(interval: Interval | undefined): ExhibitNumber | null {
+  if (interval === undefined || !Number.isFinite(interval.mean)) return null
+  const { mean: value, half } = interval
+  return { value: 100 * value, digits: 1, unit: '%', signed: true, ...(Number.isFinite(half) && { half: 100 * half }) }
+}
+
+/** A difference of two percentages. */
+export function points(value: number): ExhibitNumber {
+  return { value, digits: 2, unit: 'points', signed: true }
+}
+
+/** −0.105 → “−10.5 %”. */
+export function signedPercent(share: number, digits = 1): string {
+  const shown = fixed(100 * share, digits)
+  return `${share > 0 && /[1-9]/.test(shown) ? '+' : ''}${shown}\u00a0%`
+}
+
+/** “−12.9 to −10.5 %”, from the lowest to the highest; one number where both look the same. */
+export function span(shares: readonly number[], digits = 1): string {
+  const [low, high] = [Math.min(...shares), Math.max(...shares)]
+  const [from, to] = [signedPercent(low, digits), signedPercent(high, digits)]
+  return from === to ? from : `${from.replace('\u00a0%', '')} to ${to}`
+}
+
+/** The same of plain numbers. */
+export function range(values: readonly number[], digits: number): string {
+  const [from, to] = [fixed(Math.min(...values), digits), fixed(Math.max(...values), digits)]
+  return from === to ? from : `${from} to ${to}`
+}
+
+/** −0.105 → “10.5 % fewer”; of several “7.0 to 8.9 % fewer”. */
+export function fewer(...shares: readonly number[]): string {
+  const word = Math.max(...shares) > 0 ? 'more' : 'fewer'
+  return Math.max(...shares) > 0 && Math.min(...shares) < 0
+    ? `${span(shares)} more`
+    : `${range(shares.map(share => 100 * Math.abs(share)), 1)}\u00a0% ${word}` // prettier-ignore
+}
+
+export function listed(names: readonly (string | number)[]): string {
+  if (names.length < 2) return `${names[0] ?? 'none'}`
+  return `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
+}
+
+/** “2 of the 8”, “all 8”, “none of the 8”. */
+export function outOf(some: number, all: number): string {
+  if (some === all) return `all ${whole(all)}`
+  return some === 0 ? `none of the ${whole(all)}` : `${whole(some)} of the ${whole(all)}`
+}
+
+/** Enough of a hash to tell files apart. */
+export const shortHash = (sha256: string): string => sha256.slice(0, 12)
+
+export const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0)
+export const average = (values: readonly number[]): number => sum(values) / values.length
