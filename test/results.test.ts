@@ -36,9 +36,11 @@ describe('saved results', () => {
   })
 
   it('say beside every figure of the paper what the paper has, and where all numbers come from', () => {
-    for (const { id, finding, paper, source } of [whole, cut].flatMap(({ sections }) => sections.flatMap(({ exhibits }) => exhibits))) {
+    for (const { id, finding, notes = [], paper, source } of [whole, cut].flatMap(({ sections }) =>
+      sections.flatMap(({ exhibits }) => exhibits),
+    )) {
       expect(finding).toMatch(/^[A-Z].*\.$/)
-      expect(finding + source).not.toMatch(/NaN|undefined|Infinity/)
+      expect(finding + notes.join('') + source).not.toMatch(/NaN|undefined|Infinity/)
       expect(source).toMatch(/sha256 [0-9a-f]{12}…|Measured on/)
       expect(paper === undefined).toBe(!/^(fig|table)-/.test(id))
     }

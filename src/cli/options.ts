@@ -11,11 +11,18 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
-/** Above 0. */
+/** Above 0, in plain digits. */
 export function positiveNumber(text: string): number {
   const value = /^\d{1,9}(\.\d{1,9})?$/.test(text) ? Number(text) : NaN
   if (value > 0) return value
-  throw new InvalidArgumentError('Expected a number above 0.')
+  throw new InvalidArgumentError('Expected a number above 0 and below 1,000,000,000 in plain digits, such as 12.5.')
+}
+
+/** Names with commas between them, none twice. */
+export function nameList(text: string): string[] {
+  const names = text.split(',').map(name => name.trim())
+  if (!names.includes('') && new Set(names).size === names.length) return names
+  throw new InvalidArgumentError('Expected different names with commas between them.')
 }
 
 export function transformName(text: string): TransformName | 'auto' {

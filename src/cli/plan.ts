@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
-import { InvalidArgumentError } from 'commander'
 import { POLICIES } from '../policy/decode-policy.ts'
-import { positiveNumber, wholeNumber } from './options.ts'
+import { nameList, positiveNumber, wholeNumber } from './options.ts'
 import { GPU_HOUR } from './simulate.ts'
 
 export interface PlanFlags {
@@ -34,7 +33,7 @@ export function addPlan(program: Command): void {
     .requiredOption('--slo-tpot <ms>', 'what p99 TPOT may be', positiveNumber)
     .option('--slo-ttft <ms>', 'what p99 TTFT may be; needs prefill workers', positiveNumber)
     .option('--rate <n>', 'requests a second for which the fewest decode workers are sought', positiveNumber)
-    .option('--policies <list>', `of ${POLICIES.join(', ')}; a load balancer among them`, names, ['jsq', 'eldr', 'union'])
+    .option('--policies <list>', `of ${POLICIES.join(', ')}; a load balancer among them`, nameList, ['jsq', 'eldr', 'union'])
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
     .option('--gpu-hour <price>', `what you pay for a GPU hour (default: ${GPU_HOUR}, an example)`, positiveNumber)
     .option('--seeds <n>', 'runs of each probe', wholeNumber(1, 100), 3)
@@ -43,10 +42,4 @@ export function addPlan(program: Command): void {
     .option('--json', 'print the plan as JSON')
     .option('-q, --quiet', 'no progress')
     .action(async (flags: PlanFlags) => (await import('./plan-action.ts')).planAction(flags))
-}
-
-function names(text: string): string[] {
-  const list = text.split(',').map(name => name.trim())
-  if (!list.includes('') && new Set(list).size === list.length) return list
-  throw new InvalidArgumentError('Expected different names with commas between them.')
 }

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { InvalidArgumentError, Option } from 'commander'
 import { POLICIES } from '../policy/decode-policy.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../policy/prefill-policy.ts'
-import { positiveNumber, wholeNumber } from './options.ts'
+import { nameList, positiveNumber, wholeNumber } from './options.ts'
 
 /** What has a default that depends on other flags, or must not come with them, is absent unless given. */
 export interface SimulateFlags {
@@ -40,7 +40,7 @@ export function addSimulate(program: Command): void {
     .command('simulate')
     .summary('what policies would give on a cluster, from a trace and a cost profile')
     .description(
-      'Replays the recorded experts of an evaluation trace on a simulated cluster under several policies and rates. What a decode step takes comes from a cost profile; all policies see the same requests at the same times.',
+      'Replays the recorded experts of an evaluation trace on a simulated cluster under several policies and rates. What a decode step takes comes from a cost profile; requests come at the same times under all policies. An artifact with another number of clusters than there are decode workers is re-fitted to theirs.',
     )
     .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
     .option('--artifact <file>', 'artifact of a fit; eldr and domain need it, union predicts better with it')
@@ -48,7 +48,12 @@ export function addSimulate(program: Command): void {
     .addOption(
       new Option('--placement <how>', 'of experts on the ranks of ×EP decoders (default: linear)').choices(['linear', 'global', 'cluster']),
     )
-    .option('--policies <list>', `of ${POLICIES.join(', ')}; eldr@0.2 sets the band`, list, ['jsq', 'eldr', 'union'])
+    .option(
+      '--policies <list>',
+      `of ${POLICIES.join(', ')}; eldr@0.2 sets the band, union@true, @own and @all another prediction: the truth, the prompt alone, all neighbours`,
+      nameList,
+      ['jsq', 'eldr', 'union'],
+    )
     .addOption(new Option('--prefill-policy <name>', 'which worker reads a prompt (default: prefix_hash)').choices(PREFILL_POLICIES))
     .option('--prefix-cache <tokens>', 'prompt tokens that each prefill worker keeps (default: none)', wholeNumber(0, 2 ** 40))
     .option('--rates <list>', 'requests a second', rates, [60, 100, 150])
@@ -57,7 +62,10 @@ export function addSimulate(program: Command): void {
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
     .addOption(new Option('--arrivals <kind>', 'how requests come (default: poisson)').choices(['poisson', 'gamma', 'on_off']))
     .addOption(new Option('--rows <how>', 'how recorded requests are drawn').choices(['passes', 'replacement']).default('passes'))
-    .option('--workload <file>', 'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file, stretched to each rate')
+    .option(
+      '--workload <file>',
+      'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file, stretched so that the run as a whole has each rate',
+    )
     .option('--max-prompt <tokens>', 'cuts longer prompts of the workload', tokens)
     .option('--max-output <tokens>', 'cuts longer outputs of the workload', tokens)
     .option('--slo-ttft <ms>', 'goodput counts requests whose first token came in time', positiveNumber)
@@ -69,15 +77,8 @@ export function addSimulate(program: Command): void {
     .action(async (flags: SimulateFlags) => (await import('./simulate-action.ts')).simulateAction(flags))
 }
 
-function list(text: string): string[] {
-  const names = text.split(',').map(name => name.trim())
-  if (names.includes('') || new Set(names).size < names.length)
-    throw new InvalidArgumentError('Expected different names with commas between them.')
-  return names
-}
-
 function rates(text: string): number[] {
-  const values = list(text).map(item => (/^\d{1,7}(\.\d{1,6})?$/.test(item) ? Number(item) : NaN))
+  const values = text.split(',').map(item => (/^\d{1,7}(\.\d{1,6})?$/.test(item.trim()) ? Number(item) : NaN))
   if (values.every(value => value > 0) && new Set(values).size === values.length) return values
-  throw new InvalidArgumentError('Expected different rates above 0 with commas between them.')
+  throw new InvalidArgumentError('Expected different rates above 0 and below 10,000,000 in plain digits, with commas between them.')
 }

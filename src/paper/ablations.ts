@@ -1,13 +1,14 @@
 /** What the recipe's parts are worth: Fig. 14 (transform), Fig. 15 (balance of clusters), Fig. 16 (width of the band). */
 import type { Interval } from '../sim/confidence.ts'
 import type { Exhibit, ExhibitBar, ExhibitChart, ExhibitTable } from '../report/exhibit.ts'
-import { fixed, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
 import { changeAgainst } from '../sim/sweep.ts'
 import { type Cell, meanChange, type PointOf, type Setting, type Simulated, tpotP50, tpotP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { OTHER_TRANSFORMS, type Workload } from './fits.ts'
 import { BATCHES, served } from './loads.ts'
 import { pair } from './main-results.ts'
+import { fixed } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
 import { change, fewer, listed, number, range } from './words.ts'
 

@@ -1,8 +1,9 @@
 /** What experts do: Fig. 1 (by domain), Fig. 3 (prefill against decode), Fig. 5 (how skewed the domains are). */
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
-import { fixed, percent, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
 import { fittedFrom } from './context.ts'
 import type { Workload } from './fits.ts'
+import { fixed, percent } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
 import { listed, number, sum } from './words.ts'
 

@@ -1,11 +1,12 @@
 /** Bursts: gamma gaps, and recorded arrivals where there are some. Is a policy that goes by experts ever worse than jsq? */
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
-import { fixed, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
 import { batchOf, cellsOf, type Point, type Setting, type Simulated, tpotP50, tpotP99, ttftP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { bursty, FEW_BATCHES, type Load, recorded, TOPOLOGY } from './loads.ts'
 import type { RecordedSource } from './recorded.ts'
+import { fixed } from './rounded.ts'
 import { change, mean, number, outOf, shortHash, span } from './words.ts'
 
 const POLICIES = ['jsq', 'eldr', 'union'] as const

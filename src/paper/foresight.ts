@@ -1,10 +1,10 @@
 /** What union's shortcuts cost: neighbours sought in near clusters only, or no neighbours at all, against knowing what requests will do. */
 import type { Exhibit } from '../report/exhibit.ts'
-import { fixed } from '../report/numbers.ts'
 import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { BATCHES, served } from './loads.ts'
 import { gains, gainTable, type LoadPoints, loadGrid } from './main-results.ts'
+import { fixed } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
 import { listed, sum } from './words.ts'
 

@@ -1,6 +1,5 @@
 /** Fig. 11 and 12: all policies over the rate. */
 import type { Exhibit, ExhibitChart, ExhibitNumber, ExhibitTable } from '../report/exhibit.ts'
-import { fixed } from '../report/numbers.ts'
 import { bestBalancer, gainOf, LOAD_BALANCERS } from '../sim/compare.ts'
 import type { Interval } from '../sim/confidence.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
@@ -20,6 +19,7 @@ import {
 import { type Context, simulatedFrom } from './context.ts'
 import type { Workload } from './fits.ts'
 import { served } from './loads.ts'
+import { fixed } from './rounded.ts'
 import type { WorkloadName } from './traces.ts'
 import { change, listed, mean, number, range, signedPercent, span } from './words.ts'
 
@@ -60,7 +60,7 @@ const PAPER: Readonly<Record<WorkloadName, { id: string; title: string; finding:
     finding:
       'ELDR lowers the median TPOT by 7.0 to 13.9 % and p99 by 3.4 to 6.0 % against the best of four load balancers (three models, mean over rates); routing by domain label lowers the median by 6.8 to 9.7 %.',
     differs:
-      'Simulated, not served, on lab16, whose domains share more experts than those of the paper’s models. A simulated step has no noise: a load balancer’s p99 lies just above its median, and every uneven load shows there. Decode does not hold up prefill, so TTFT cannot differ.',
+      'Simulated, not served, on lab16, whose domains share more experts than those of the paper’s models. A simulated step has no noise: a load balancer’s p99 lies just above its median, and every uneven load shows there. Decode does not hold up prefill; TTFT differs between policies only where rows run short, since which row is free hangs on the policy, and the length of its prompt with it.',
   },
   lang: {
     id: 'fig-12',

@@ -1,20 +1,21 @@
 /** The grid of Fig. 11 and 12 again, on a profile for which a whole decode step was measured. */
 import type { Exhibit } from '../report/exhibit.ts'
-import { fixed } from '../report/numbers.ts'
+import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { BATCHES, measured, served } from './loads.ts'
 import { gainSpan, gainTable, loadGrid } from './main-results.ts'
+import { fixed } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
 import { listed } from './words.ts'
 
-const POLICIES = ['jsq', 'round_robin', 'eldr', 'union'] as const
+export const MEASURED_POLICIES = [...LOAD_BALANCERS, 'eldr', 'union'] as const
 
 export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
   const parts = context.workloads.map(workload => ({
     workload: workload.workload,
-    ours: loadGrid(POLICIES, BATCHES, measured(workload), context),
-    beside: loadGrid(POLICIES, BATCHES, served(workload), context),
+    ours: loadGrid(MEASURED_POLICIES, BATCHES, measured(workload), context),
+    beside: loadGrid(MEASURED_POLICIES, BATCHES, served(workload), context),
   }))
   return {
     cells: parts.flatMap(({ ours, beside }) => [...ours.cells, ...beside.cells]),
@@ -28,7 +29,7 @@ export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
       return {
         id: 'measured-profile',
         title: 'The same on a measured step',
-        finding: `On ${whole.name} ${listed(grids.map(({ workload, ours }) => `eldr changes the median by ${gainSpan(ours, 'eldr', tpotP50)} and p99 by ${gainSpan(ours, 'eldr', tpotP99)}, union by ${gainSpan(ours, 'union', tpotP50)} and ${gainSpan(ours, 'union', tpotP99)} (${IN_WORDS[workload]})`))}. With half of the experts active and 20 requests, loading experts is ${fixed(100 * share(whole), 0)} % of a step there and ${fixed(100 * share(profile), 0)} % on ${profile.name}.`,
+        finding: `On ${whole.name} ${listed(grids.map(({ workload, ours }) => `eldr changes the median by ${gainSpan(ours, 'eldr', tpotP50)} and p99 by ${gainSpan(ours, 'eldr', tpotP99)}, union by ${gainSpan(ours, 'union', tpotP50)} and ${gainSpan(ours, 'union', tpotP99)} (${IN_WORDS[workload]})`))}. With half of the experts active and 20 requests, attention over their contexts left out, loading experts is ${fixed(100 * share(whole), 0)} % of a step there and ${fixed(100 * share(profile), 0)} % on ${profile.name}.`,
         source: `${simulatedFrom(context, context.workloads, { profile: whole })} ${whole.provenance.what}.`,
         tables: grids.flatMap(({ workload, ours, beside }) => [
           gainTable(ours, `${whole.name}, ${IN_WORDS[workload]}`),

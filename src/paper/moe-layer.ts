@@ -1,7 +1,8 @@
 /** Fig. 2: what an MoE layer takes by the experts that it activates. Measured on a GPU once; the timings ship with the package. */
 import { readFile } from 'node:fs/promises'
 import type { Exhibit } from '../report/exhibit.ts'
-import { fixed, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
+import { fixed } from './rounded.ts'
 import { listed, number, range, signedPercent } from './words.ts'
 
 /** data/moe-layer-h200.json */

@@ -1,11 +1,12 @@
 /** Fig. 17: locality and the prefix cache do not get in each other's way. */
 import type { Exhibit } from '../report/exhibit.ts'
-import { fixed, percent, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
 import { cellsOf, type Point, type Simulated, tpotP50, tpotP99, ttftP50 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { served } from './loads.ts'
 import { pair } from './main-results.ts'
+import { fixed, percent } from './rounded.ts'
 import { change, mean, number } from './words.ts'
 
 const POLICIES = ['round_robin', 'eldr', 'union'] as const

@@ -28,7 +28,7 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
     of.length === 0 ? [] : [{ title, ...(intro !== undefined && { intro }), exhibits: of }]
   return rounded({
     title: 'The paper’s figures, reproduced',
-    intro: `What the ELDR paper shows, on gate choices of lab16 (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s with weaker structure, in a simulated cluster: ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps for each of two workloads. Figures 6 and 10 are drawings, and Table 1 times a served system.`,
+    intro: `What the ELDR paper shows, on gate choices of ${calibration.model} (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s with weaker structure, in a simulated cluster: ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps for each of two workloads. Figures 6 and 10 are drawings, and Table 1 times a served system.`,
     facts: [
       ...workloads.flatMap(of => [of.calibration, of.evaluation]).map(({ name, sha256 }) => ({ term: name, value: `sha256 ${sha256}` })),
       ...[profile, measured].filter((one, at, all) => all.findIndex(({ name }) => name === one.name) === at).map(({ name, provenance }) => ({ term: `Profile ${name}`, value: `${provenance.what}.` })), // prettier-ignore

@@ -1,12 +1,12 @@
 /** Other clusters: Fig. 18 (decoders of four expert-parallel GPUs) and Table 2 (8, 16 and 24 decoders). */
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
-import { fixed } from '../report/numbers.ts'
 import { bestBalancer } from '../sim/compare.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
 import { batchOf, type Cell, meanChange, type Point, type Setting, type Simulated, tpotP50, tpotP99, type Value } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { BATCHES, EP_TOPOLOGY, expertParallel, served, TOPOLOGY } from './loads.ts'
 import { twiceInFlight } from './main-results.ts'
+import { fixed } from './rounded.ts'
 import { change, listed, mean, number, range, signedPercent, span } from './words.ts'
 
 /** Loads of the expert-parallel cluster. */

@@ -1,9 +1,10 @@
 /** How well signatures foretell decode: Fig. 7 (transforms), Fig. 8 (layers kept), Fig. 9 (the space that is clustered). */
 import type { TransformName } from '../signature/transform.ts'
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
-import { fixed, percent, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
 import { fittedFrom } from './context.ts'
 import type { Workload } from './fits.ts'
+import { fixed, percent } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
 import { average, listed, number } from './words.ts'
 

@@ -13,6 +13,8 @@ export interface TraceFile {
   /** Reports name files and not folders: the same traces give the same report wherever they lie. */
   readonly name: string
   readonly sha256: string
+  /** What the file says it was recorded from. */
+  readonly model: string
   readonly requests: number
   readonly layers: number
   readonly experts: number
@@ -44,13 +46,14 @@ async function pairOf(folder: string, workload: WorkloadName): Promise<TracePair
 
 function describe(path: string): Promise<TraceFile> {
   return withTrace(path, async trace => {
-    const { requests, layers, experts, topK, domains } = trace
+    const { model, requests, layers, experts, topK, domains } = trace
     const steps = await trace.decodeSteps()
     const prompts = Array.from((await trace.promptTokens()) ?? []).sort((a, b) => a - b)
     return {
       path,
       name: basename(path),
       sha256: await trace.sha256(),
+      model,
       requests,
       layers,
       experts,

@@ -1,7 +1,8 @@
 /** Numbers of exhibits, and the phrases that findings are made of. */
 import type { ExhibitNumber } from '../report/exhibit.ts'
-import { fixed, whole } from '../report/numbers.ts'
+import { whole } from '../report/numbers.ts'
 import type { Interval } from '../sim/confidence.ts'
+import { fixed } from './rounded.ts'
 
 export function number(value: number, digits: number, unit?: string): ExhibitNumber {
   return { value, digits, ...(unit !== undefined && { unit }) }
@@ -17,11 +18,6 @@ export function change(interval: Interval | undefined): ExhibitNumber | null {
   if (interval === undefined || !Number.isFinite(interval.mean)) return null
   const { mean: value, half } = interval
   return { value: 100 * value, digits: 1, unit: '%', signed: true, ...(Number.isFinite(half) && { half: 100 * half }) }
-}
-
-/** A difference of two percentages. */
-export function points(value: number): ExhibitNumber {
-  return { value, digits: 2, unit: 'points', signed: true }
 }
 
 /** −0.105 → “−10.5 %”. */

@@ -3,7 +3,8 @@
  *
  * It is pure and synchronous: what it may look at comes in, what it decides goes out. The gateway and the simulator run the same
  * objects, so what is studied is what is served. State that follows the cluster changes in `dispatched` and `released` only, once each
- * a request, and after the last release it is to the last bit what it was before the first dispatch.
+ * a request, and after the last release what follows load is to the last bit what it was before the first dispatch. (Round robin's position
+ * is no load: going back, it would send every request to an idle cluster to the first worker.)
  */
 export interface DecodePolicy {
   readonly name: PolicyName

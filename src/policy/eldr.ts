@@ -15,7 +15,8 @@ export interface EldrOptions {
 export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodePolicy {
   const matrix = rowMatrixOf(centroids, dimensions)
   const similarity = new Float32Array(matrix.rows)
-  const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // a worker without a centroid matches nothing
+  const hasCentroid = ({ worker }: Candidate) => worker < matrix.rows
+  const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // of a worker without a centroid nothing is known
 
   return {
     name: 'eldr',
@@ -29,10 +30,12 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
         similarities[at] = value
         if (value > best) best = value
       }
-      if (best === -Infinity) return byLoad(candidates, ctx, 'no_centroid')
-      const band = candidates.filter(candidate => of(candidate) >= best - tau)
-      const picked = leastLoaded(band, of)
-      return { worker: picked.worker, reason: of(picked) === best ? 'band_hit' : 'band_spill', similarities, band: band.length }
+      // A worker without a centroid may match or not: it takes its share of the load. With none that can be compared, load is all there is.
+      if (best === -Infinity) return byLoad(candidates, ctx, candidates.some(hasCentroid) ? 'no_signature' : 'no_centroid')
+      const band = candidates.filter(candidate => !(of(candidate) < best - tau))
+      const { worker } = leastLoaded(band, candidate => (hasCentroid(candidate) ? of(candidate) : -Infinity), ctx.random)
+      const reason = worker >= matrix.rows ? 'no_centroid' : similarity[worker] === best ? 'band_hit' : 'band_spill'
+      return { worker, reason, similarities, band: band.length }
     },
   }
 }

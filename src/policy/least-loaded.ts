@@ -2,16 +2,25 @@ import type { Candidate } from './decode-policy.ts'
 
 /**
  * The candidate with the fewest requests in flight. Among equals the one with the highest `prefer`: callers pass a random number or a
- * similarity, because always taking the first would send every idle moment's request to the same worker. Candidates are not empty.
+ * similarity, because always taking the first would send every idle moment's request to the same worker. Where similarities may be equal
+ * too, `random` decides. Candidates are not empty.
  */
-export function leastLoaded<C extends Pick<Candidate, 'inflight'>>(candidates: readonly C[], prefer: (candidate: C) => number): C {
+export function leastLoaded<C extends Pick<Candidate, 'inflight'>>(
+  candidates: readonly C[],
+  prefer: (candidate: C) => number,
+  random?: () => number,
+): C {
   let best = candidates[0]!
   let bestPreference = prefer(best)
+  let equals = 1
   for (let at = 1; at < candidates.length; at++) {
     const candidate = candidates[at]!
     if (candidate.inflight > best.inflight) continue
     const preference = prefer(candidate)
-    if (candidate.inflight === best.inflight && preference <= bestPreference) continue
+    const same = candidate.inflight === best.inflight
+    if (same && preference < bestPreference) continue
+    equals = same && preference === bestPreference ? equals + 1 : 1
+    if (equals > 1 && !(random !== undefined && random() * equals < 1)) continue
     best = candidate
     bestPreference = preference
   }

@@ -142,6 +142,25 @@ describe('eldr', () => {
     expect(policy.pick({ id: 'a' }, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_signature' })
     const away = [{ worker: 2, inflight: 4 }, { worker: 3, inflight: 1 }] // prettier-ignore
     expect(policy.pick({ id: 'a', signature: towards(0.9) }, away, ctx())).toEqual({ worker: 3, reason: 'no_centroid' })
+    expect(policy.pick({ id: 'a', signature: new Float32Array([NaN, NaN]) }, cluster(3, 2), ctx())).toEqual({
+      worker: 1,
+      reason: 'no_signature',
+    })
+  })
+
+  it('lets a worker without a centroid take its share, when it is less loaded than those that match', () => {
+    const policy = eldr({ centroids, dimensions: 2 })
+    const request = { id: 'a', signature: towards(0.99) }
+    expect(policy.pick(request, cluster(3, 0, 2), ctx())).toMatchObject({ worker: 2, reason: 'no_centroid' })
+    expect(policy.pick(request, cluster(2, 0, 2), ctx())).toMatchObject({ worker: 0, reason: 'band_hit' })
+  })
+
+  it('draws between workers that are alike in load and in similarity', () => {
+    const policy = eldr({ centroids: new Float32Array([1, 0, 1, 0, 1, 0]), dimensions: 2 })
+    const source = ctx()
+    const picks = [0, 0, 0]
+    for (let n = 0; n < 900; n++) picks[policy.pick({ id: 'a', signature: towards(0.9) }, cluster(1, 1, 1), source).worker]!++
+    for (const count of picks) expect(count).toBeGreaterThan(240)
   })
 })
 
@@ -189,6 +208,13 @@ describe('union', () => {
         expect(prices[worker]! / Math.min(...prices)).toBeLessThan(1.002) // chances are read in 4,096ths
       }),
     )
+  })
+
+  it('takes a worker that nobody announced for one that runs nothing in common', () => {
+    const policy = unionOf(1)
+    for (let n = 0; n < 30; n++) policy.dispatched!(request(9, 9, 0, 0, 9, 9, 0, 0), 0)
+    expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), cluster(30, 0), ctx())).toEqual({ worker: 1, reason: 'least_cost' })
+    expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), [{ worker: 7, inflight: 1 }], ctx())).toEqual({ worker: 7, reason: 'least_cost' })
   })
 
   it('routes by load without counts, with counts of another shape and with an empty layer', () => {

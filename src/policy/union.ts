@@ -9,6 +9,9 @@ export interface UnionOptions {
   readonly layers: number
   readonly predictor: Predictor
   readonly cost: UnionCost
+  /** For studies of the two constants below (bench/union-rule.mjs). */
+  readonly comers?: number
+  readonly tail?: number
 }
 
 /** What a decode step takes, in any unit: only ratios matter. `cost/profile.ts` gives it of a profile. */
@@ -26,18 +29,23 @@ export const DEFAULT_COST: UnionCost = { base: 1344 + 48 * 28, perExpert: 48 * 3
 
 /**
  * Requests that are not there yet but will be, and wait for what this one adds as those do that are. Without them a nearly empty worker
- * takes whatever comes, and requests that belong together are scattered while there is little traffic. Found with the square root below,
- * on held-out calibration requests of both lab16 traces at mean batches from 6 to 50: the median and the tail are both better than with 0.
+ * takes whatever comes, and requests that belong together are scattered while there is little traffic.
  */
 const COMERS = 8
+/**
+ * Power of a worker's step time by which all it costs there is weighed: what is slow already counts for more, and the tail does not pay
+ * for the median. Both constants were found on held-out calibration requests of both lab16 traces, at mean batches from 6 to 50
+ * (docs/benchmarks-union.md): the median gains under little traffic and the tail under much, at little cost elsewhere.
+ */
+const TAIL = 0.5
 
 /**
  * Sends a request where it costs least, going by who is on each worker now (beyond the paper; design.md, “union”). For each worker it
  * estimates the experts that a step activates, U, and those that the request would add, G. Steps there take T now and ΔT longer with it:
- * its own take T + ΔT, and each of the n requests there waits ΔT more. That sum is weighed by √T, so that what is slow already counts for
- * more, and the tail does not pay for the median. It needs no clusters; a fit improves the prediction.
+ * its own take T + ΔT, and each of the n requests there, and of those to come, waits ΔT more. It needs no clusters; a fit improves the
+ * prediction.
  */
-export function union({ workers, layers, predictor, cost }: UnionOptions): DecodePolicy {
+export function union({ workers, layers, predictor, cost, comers = COMERS, tail = TAIL }: UnionOptions): DecodePolicy {
   const state = createUnionState(workers, predictor.cells)
   const growth = new Float32Array(workers)
   const logsOn = new Map<RoutableRequest, Uint16Array>()
@@ -48,20 +56,23 @@ export function union({ workers, layers, predictor, cost }: UnionOptions): Decod
       const chances = predictor.chances(request)
       if (chances === undefined) return byLoad(candidates, ctx, 'no_counts')
       state.growth(chances, growth)
+      // Of a worker beyond those that were announced nothing is known: it is priced as one that runs nothing the request could share.
+      let unshared: number | undefined
       let best = -1
       let least = Infinity
       let equals = 0
       for (const { worker, inflight } of candidates) {
-        if (worker >= workers) continue
-        const stepTime = cost.base + cost.perExpert * (state.unionOf(worker) / layers) + cost.perRequest * inflight
-        const longer = cost.perExpert * (growth[worker]! / layers) + cost.perRequest
-        const price = Math.sqrt(stepTime) * (stepTime + longer * (1 + COMERS + inflight))
+        const known = worker < workers
+        const added = known ? growth[worker]! : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
+        const stepTime = cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * inflight
+        const longer = cost.perExpert * (added / layers) + cost.perRequest
+        const price = stepTime ** tail * (stepTime + longer * (1 + comers + inflight))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
         if (equals === 1 || ctx.random() * equals < 1) best = worker // among equals each with the same chance
         least = price
       }
-      return best < 0 ? byLoad(candidates, ctx, 'no_centroid') : { worker: best, reason: 'least_cost' }
+      return { worker: best, reason: 'least_cost' }
     },
     dispatched(request, worker) {
       const chances = predictor.chances(request)

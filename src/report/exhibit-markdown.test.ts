@@ -45,6 +45,13 @@ Every number on this page was computed.
 `)
   })
 
+  it('lists notes below the tables, on one line each and with nothing in them markup', () => {
+    expect(exhibitMarkdown(only({ notes: ['It is *so*.', 'And\nso.'] }))).toContain(
+      'TPOT p50 over rate.\n\n- It is \\*so\\*.\n- And so.\n\n**The paper',
+    )
+    expect(exhibitMarkdown(only({ notes: [] }))).toBe(exhibitMarkdown(only({})))
+  })
+
   it('is the same to the byte for the same report', () => {
     expect(exhibitMarkdown(structuredClone(report))).toBe(exhibitMarkdown(report))
   })

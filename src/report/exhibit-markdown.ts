@@ -18,7 +18,7 @@ export function exhibitMarkdown({ title, intro, facts, sections, footer }: Exhib
   return `${blocks.filter(text => text !== '').join('\n\n')}\n`
 }
 
-function exhibitBlocks({ id, title, finding, paper, source, tables, charts }: Exhibit): string[] {
+function exhibitBlocks({ id, title, finding, notes, paper, source, tables, charts }: Exhibit): string[] {
   const figures = charts.map(chart => inline(chart.title)).join('; ')
   return [
     `<a id="${id.replace(/[^A-Za-z0-9-]/g, '')}"></a>`,
@@ -26,6 +26,7 @@ function exhibitBlocks({ id, title, finding, paper, source, tables, charts }: Ex
     block(finding),
     ...tables.flatMap(tableBlocks),
     figures === '' ? '' : `Drawn in the HTML report: ${figures}.`,
+    (notes ?? []).map(note => `- ${inline(note)}`).join('\n'),
     ...(paper === undefined ? [] : [`**The paper:** ${inline(paper.finding)} **Why ours differs:** ${inline(paper.differs)}`]),
     `Source: ${inline(source)}`,
   ]

@@ -46,6 +46,17 @@ describe('exhibitPage', () => {
     expect(text.match(/^TPOT p50 over rate$/gm)).toHaveLength(3 + 2) // link, heading and title; in a card of several charts heading and title
   })
 
+  it('lists notes, and nothing where there are none', () => {
+    const withNotes = (notes: readonly string[]) => {
+      const report = exhibitFixture()
+      const [first] = report.sections[0]!.exhibits
+      return sound({ ...report, sections: [{ title: 'One', exhibits: [{ ...first!, notes }] }] })
+    }
+    const lists = (notes: readonly string[]) => withNotes(notes).filter(({ attributes }) => attributes['class'] === 'remarks')
+    expect(textOf(withNotes(['It is so.', HOSTILE]))).toContain('It is so.')
+    expect([lists(['It is so.']).length, lists([]).length]).toEqual([1, 0])
+  })
+
   it('aligns numbers and names tables for those who do not see them', () => {
     const elements = sound(exhibitFixture())
     const heads = elements.filter(({ name, attributes }) => name === 'th' && attributes['scope'] === 'col')

@@ -65,7 +65,7 @@ function withWidths(exhibits: readonly Exhibit[]): { readonly exhibit: Exhibit; 
   })
 }
 
-function card({ id, title, finding, paper, source, charts, tables }: Exhibit, wide: boolean, colours: Colours): Markup {
+function card({ id, title, finding, notes, paper, source, charts, tables }: Exhibit, wide: boolean, colours: Colours): Markup {
   return element(
     'figure',
     { class: wide ? 'card exhibit wide' : 'card exhibit', id },
@@ -77,6 +77,13 @@ function card({ id, title, finding, paper, source, charts, tables }: Exhibit, wi
       charts.map((chart, at) => chartPanel(chart, `${id}-chart-${at + 1}`, charts.length > 1 || chart.title !== title, colours)),
       tables.map(table => tablePanel(table, title)),
     ),
+    notes !== undefined && notes.length > 0
+      ? element(
+          'ul',
+          { class: 'remarks' },
+          notes.map(note => element('li', {}, note)),
+        )
+      : undefined,
     paper &&
       element(
         'p',

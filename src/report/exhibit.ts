@@ -8,6 +8,8 @@ export interface Exhibit {
   readonly title: string
   /** The message in a sentence or two, with numbers that were computed and not typed. */
   readonly finding: string
+  /** What a reader should know besides: why something is not as wanted. A sentence or a few each. */
+  readonly notes?: readonly string[]
   /** What the paper has, and one line on why ours differs; absent where the paper has nothing of the kind. */
   readonly paper?: { readonly finding: string; readonly differs: string }
   /** Measured on what, or simulated from which trace, profile, topology and seeds. */

@@ -71,7 +71,7 @@ function rateTable(plan: Plan, terminal: Terminal): string {
       rateLimitText(highest),
     ]
   })
-  const remark = `(${sloText(plan)}; to ${percent(RATE_TOLERANCE)}; gain against the best load balancer, marked ·)`
+  const remark = `(${sloText(plan)}; searched to ${percent(RATE_TOLERANCE)} with these seeds, others lie within the ± of p99; gain against the best load balancer, marked ·)`
   return `${wrapped(`${terminal.bold(`Highest rate that ${plan.study.topology} holds`)} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
 }
 

@@ -1,6 +1,7 @@
 import { bestBalancer, gainOf } from '../sim/compare.ts'
 import type { StudyData } from '../sim/study.ts'
-import type { SweepPoint } from '../sim/sweep.ts'
+import { pilesUp } from '../sim/piles-up.ts'
+import { over, type SweepPoint } from '../sim/sweep.ts'
 import type { Cell } from './exhibit.ts'
 import { cellText } from './exhibit-cells.ts'
 import { fixed, many, whole } from './numbers.ts'
@@ -96,6 +97,7 @@ function rateTable(points: readonly SweepPoint[], rate: number, simulated: Simul
   const notes = [
     ...(same.length === 0 ? [] : [`every policy: ${same.map(({ title, cells }) => `${title} ${cells[0]}`).join(', ')}`]),
     ...several.map(point => `${point.variant}: ${spaced(reasonsInWords(point))}`),
+    ...points.filter(({ runs }) => pilesUp(runs)).map(point => `${point.variant}: requests pile up, ${whole(over(point, one => one.requestsPerSecond).mean)} of ${rateText(rate)} a second end; its times grow with the length of the run`), // prettier-ignore
   ]
   return [
     wrapped(`${terminal.bold(`${rateText(rate)} requests a second`)}${remark}`, terminal.width),

@@ -4,9 +4,20 @@
  */
 import { DARK, LIGHT, themeProperties } from './palette.ts'
 
+/**
+ * A shadow at each edge past which there is more to scroll to: two that stay with the box, and above them two covers that move with the
+ * content and so hide the shadow of the edge where the content ends.
+ */
+const SCROLL_EDGES = [
+  'linear-gradient(to right,var(--surface) 30%,transparent) left/36px 100% no-repeat local',
+  'linear-gradient(to left,var(--surface) 30%,transparent) right/36px 100% no-repeat local',
+  'linear-gradient(to right,var(--edge),transparent) left/14px 100% no-repeat',
+  'linear-gradient(to left,var(--edge),transparent) right/14px 100% no-repeat',
+].join(',')
+
 export const STYLE = `
-:root{color-scheme:light;${themeProperties(LIGHT)}}
-@media screen and (prefers-color-scheme:dark){:root{color-scheme:dark;${themeProperties(DARK)}}}
+:root{color-scheme:light;--edge:rgba(27,32,39,.34);${themeProperties(LIGHT)}}
+@media screen and (prefers-color-scheme:dark){:root{color-scheme:dark;--edge:rgba(231,234,239,.38);${themeProperties(DARK)}}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif;overflow-wrap:anywhere;-webkit-text-size-adjust:100%;text-size-adjust:100%}
 main,header.top,footer{max-width:1180px;margin:0 auto;padding:0 24px}
@@ -43,14 +54,17 @@ a{color:var(--accent)}
 .panel.full{grid-column:1/-1}
 .panel>.quiet{font-size:.85rem;margin:.3rem 0 0}
 .exhibit tbody th{min-width:7.5rem;max-width:18rem;overflow-wrap:anywhere}
+.remarks{font-size:.9rem;max-width:62rem;margin:.9rem 0 0;padding-left:1.2em}
+.remarks li{margin:.3rem 0}
 .paper{font-size:.9rem;margin:.9rem 0 0;padding-left:12px;border-left:3px solid var(--line)}
 .notes{border-left:4px solid var(--accent);margin-top:20px}
 .notes ul{margin:.3rem 0 0;padding-left:1.2em}
 figure .finding{margin:0 0 .5rem;font-size:.95rem}
 figcaption{font-size:.85rem;line-height:1.45;padding-top:10px}
 figcaption p{margin:0}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto;background:${SCROLL_EDGES}}
 .scroll.tall{max-height:34rem;overflow-y:auto}
+.tall thead th{position:sticky;top:0;background:var(--surface)}
 .scroll:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 14px;margin:.1rem 0 .5rem;padding:0;font-size:.85rem}
 .legend li{display:flex;gap:6px;align-items:baseline;min-width:0}
@@ -59,7 +73,7 @@ table{border-collapse:collapse;width:100%;font-size:.9rem;font-variant-numeric:t
 caption{text-align:left;padding:0 0 6px}
 th,td{padding:5px 10px;text-align:left;vertical-align:middle;border-bottom:1px solid var(--grid)}
 th:first-child,td:first-child{padding-left:2px}
-thead th{position:sticky;top:0;background:var(--surface);color:var(--muted);font-weight:600;font-size:.8rem;border-bottom:1px solid var(--line);vertical-align:bottom}
+thead th{color:var(--muted);font-weight:600;font-size:.8rem;border-bottom:1px solid var(--line);vertical-align:bottom}
 tbody th{font-weight:600}
 tfoot th,tfoot td{font-weight:600;border-top:1px solid var(--line);border-bottom:0}
 th.number,td.number{text-align:right}
@@ -122,9 +136,9 @@ main,header.top,footer{max-width:none;padding:0}
 .grid>.table{grid-column:1/-1;break-inside:auto}
 tfoot{display:table-row-group}
 tr{break-inside:avoid}
-thead th{position:static}
+.tall thead th{position:static}
 h2,h3,.intro,.finding,.legend,thead{break-after:avoid}
-.scroll,.scroll.tall{overflow:visible;max-height:none}
+.scroll,.scroll.tall{overflow:visible;max-height:none;background:none}
 .chart.wide{min-width:0}
 .chart{max-width:none}
 svg{print-color-adjust:exact;-webkit-print-color-adjust:exact}

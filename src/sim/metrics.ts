@@ -7,7 +7,10 @@ import type { DecodeWorker } from './decode-worker.ts'
 import { createHistogram, type Histogram, record } from './histogram.ts'
 import type { RequestPool } from './requests.ts'
 
-/** What a request must keep to count as good; what is not given is not asked. */
+/**
+ * What a request must keep to count as good; what is not given is not asked. The time per token is the client's: from prefill's token (or
+ * from the arrival, where prefill is not simulated) to the last, so that waiting for a place on a decode worker counts.
+ */
 export interface Slo {
   readonly ttftMs?: number
   readonly tpotMs?: number
@@ -132,9 +135,10 @@ export class Metrics {
     record(this.histograms.latencyUs, nowUs - arrivalUs[slot]!)
     const tpotUs = (nowUs - firstDecodeUs[slot]!) / (decodeTokens[slot]! - 1)
     if (decodeTokens[slot]! > 1) record(this.histograms.tpotUs, tpotUs)
-    // What a request does not have (prefill not simulated, a single token) it does not miss.
+    // What a request does not have (prefill not simulated, no token of decode) it does not miss.
     const late = firstTokenUs[slot]! - arrivalUs[slot]! > (this.#slo.ttftMs ?? Infinity) * 1000
-    const slow = decodeTokens[slot]! > 1 && tpotUs > (this.#slo.tpotMs ?? Infinity) * 1000
+    const beganUs = Number.isNaN(firstTokenUs[slot]!) ? arrivalUs[slot]! : firstTokenUs[slot]!
+    const slow = decodeTokens[slot]! > 0 && (nowUs - beganUs) / decodeTokens[slot]! > (this.#slo.tpotMs ?? Infinity) * 1000
     if (!late && !slow) this.good++
   }
 

@@ -1,5 +1,6 @@
 /** One probe of a plan: a policy at a rate on a number of decode workers, all seeds, held against the SLO. */
 import { type Interval, meanInterval } from './confidence.ts'
+import { pilesUp } from './piles-up.ts'
 import type { SimulationResult } from './result.ts'
 
 /** What a plan must keep: the means over seeds of the 99th percentiles. */
@@ -34,13 +35,6 @@ export interface Probe {
   readonly requestSeconds: number
 }
 
-/** Share of the arrivals in the measured span by which those in flight may grow beside what follows. */
-const BEHIND = 0.05
-/** Chance: so many deviations of the difference of two Poisson numbers in flight, at the beginning of the span and at its end. */
-const CHANCE = 3
-/** A cluster that still fills up: requests that take longer than the warm-up, which is this much of the span. */
-const WARM_UP_TO_SPAN = 0.2
-
 /** `decodeTokens`: that a request makes, in the mean. */
 export function probeOf(rate: number, decoders: number, runs: readonly SimulationResult[], slo: PlanSlo, decodeTokens: number): Probe {
   const over = (value: (run: SimulationResult) => number) => meanInterval(runs.map(value))
@@ -50,12 +44,8 @@ export function probeOf(rate: number, decoders: number, runs: readonly Simulatio
   const limits: Limit[] = []
   if (tpotP99Ms.mean > slo.tpotMs) limits.push('tpot')
   if (ttftP99Ms !== null && ttftP99Ms.mean > (slo.ttftMs ?? Infinity)) limits.push('ttft')
-  // Measured requests are those that arrive in the span.
-  const behind = mean(run => 1 - (run.requestsPerSecond * run.spanSeconds) / run.requests)
-  const chance = CHANCE * mean(run => Math.sqrt((2 * run.inflight) / runs.length) / run.requests)
-  const filling = Math.max(0, mean(run => (run.tpotMs.mean * decodeTokens) / 1000 / run.spanSeconds) - WARM_UP_TO_SPAN)
   const atPrefill = mean(run => (run.ttftMs?.mean ?? 0) / run.latencyMs.mean) > 0.5
-  if (behind > BEHIND + chance + filling) limits.push(atPrefill ? 'prefill_rate' : 'decode_rate')
+  if (pilesUp(runs, decodeTokens)) limits.push(atPrefill ? 'prefill_rate' : 'decode_rate')
   return {
     rate,
     decoders,

@@ -39,7 +39,7 @@ export interface SimulationResult {
   /** Tokens that decode made. */
   readonly tokensPerSecond: number
   readonly requestsPerSecond: number
-  /** Measured requests that kept the SLO: their share, and that share of the rate of arrivals. */
+  /** Measured requests that kept the SLO: their share, and that share of the requests that arrive or, where fewer do, end in a second. */
   readonly goodput: { readonly share: number; readonly requestsPerSecond: number }
   readonly reasons: Readonly<Partial<Record<Reason, number>>>
   readonly preemptions: number
@@ -92,7 +92,7 @@ export function resultOf(
     },
     tokensPerSecond: tokens / spanSeconds,
     requestsPerSecond: metrics.endedInSpan / spanSeconds,
-    goodput: { share, requestsPerSecond: (share * metrics.endedMeasured) / spanSeconds },
+    goodput: { share, requestsPerSecond: (share * Math.min(metrics.endedMeasured, metrics.endedInSpan)) / spanSeconds },
     reasons: Object.fromEntries(metrics.reasons),
     preemptions: decoders.reduce((sum, worker) => sum + worker.preemptions, 0),
     prefixHitShare: prefillers.length === 0 ? null : hits / prompts,

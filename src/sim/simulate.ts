@@ -2,7 +2,7 @@
  * One run of a cluster: arrivals → prefill policy → prefill worker → decode policy at the moment prefill ends → KV transfer → decode
  * worker → last token. Discrete events; a decode step of a whole batch is one of them. The same input gives the same numbers to the bit:
  * time is a sum of modelled costs, events of one time keep their order, and arrivals, rows and ties draw from streams of their own, so
- * that runs which differ in the policy see the same requests at the same times.
+ * that runs which differ in the policy see requests at the same times (and the same ones, as far as `row-draw.ts` can).
  */
 import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'

@@ -5,6 +5,7 @@ import type { CostProfile } from '../cost/profile.ts'
 import type { Artifact } from '../fit/artifact.ts'
 import { readArtifact } from '../fit/artifact-read.ts'
 import { placementOf } from '../fit/placement-of.ts'
+import { refit } from '../fit/refit.ts'
 import { predictorOf } from '../policy/create-policy.ts'
 import type { RoutableRequest } from '../policy/decode-policy.ts'
 import type { Predictor } from '../policy/predictor.ts'
@@ -35,7 +36,8 @@ export interface Evaluation {
 
 export interface StudyLibrary {
   profile(name: string): Promise<CostProfile>
-  evaluation(trace: string, artifact: string | undefined): Promise<Evaluation>
+  /** The artifact is re-fitted where it has another number of clusters than there are decode workers, as a gateway does. */
+  evaluation(trace: string, artifact: string | undefined, workers: number): Promise<Evaluation>
   placement(files: { readonly artifact?: string }, kind: 'global' | 'cluster', topology: Topology): Promise<PlacementSpec>
   workload(file: RecordedFile): Promise<RecordedWorkload>
 }
@@ -44,13 +46,18 @@ export interface StudyLibrary {
 const PLACED_FOR_BATCH = 32
 
 export function createStudyLibrary(): StudyLibrary {
-  const artifactOf = memo((file: string) => readArtifact(file))
+  const given = memo((file: string) => readArtifact(file))
+  const artifactFor = memo(async (file: string, workers: number) => {
+    const artifact = await given(file)
+    const { balance, seed, restarts } = artifact.about
+    return artifact.about.workers === workers ? artifact : refit(artifact, { workers, balance, seed, restarts }, file).artifact
+  })
   const replayOf = memo((file: string) => withTrace(file, loadReplay))
-  const evaluation = memo((trace: string, artifact: string | undefined) =>
+  const evaluation = memo((trace: string, file: string | undefined, workers: number) =>
     withTrace(trace, async opened => {
-      const given = artifact === undefined ? undefined : await artifactOf(artifact)
-      if (given !== undefined) checkSameModel(opened, given, artifact!)
-      return evaluationOf(opened, await replayOf(trace), given && asSeenFrom(opened, given))
+      if (file !== undefined) checkSameModel(opened, await given(file), file)
+      const artifact = file === undefined ? undefined : await artifactFor(file, workers)
+      return evaluationOf(opened, await replayOf(trace), artifact && asSeenFrom(opened, artifact))
     }),
   )
   return {
@@ -60,16 +67,12 @@ export function createStudyLibrary(): StudyLibrary {
       const expected = 'decode patterns, from which experts are placed'
       if (artifact === undefined)
         throw new EldrError('ELDR_USAGE', { found: `placement ${kind}`, expected, todo: 'Give an artifact with --artifact.' })
-      const fitted = await artifactOf(artifact)
+      const fitted = await artifactFor(artifact, topology.decode)
       const { clusterOf } = fitted.calibration
       if (kind === 'global') {
         const asOne = { ...fitted, about: { ...fitted.about, workers: 1 } }
         const calibration = { ...fitted.calibration, clusterOf: new Uint16Array(clusterOf.length) }
         return placementOf({ ...asOne, calibration }, topology.ranks, PLACED_FOR_BATCH, artifact)
-      }
-      if (fitted.about.workers < topology.decode) {
-        const found = `${fitted.about.workers} clusters for ${topology.decode} decode workers`
-        throw new EldrError('ELDR_FIT_BAD_OPTION', { file: artifact, found, expected: 'a cluster for each, to place its experts by' })
       }
       return placementOf(fitted, topology.ranks, PLACED_FOR_BATCH, artifact)
     }),
@@ -130,10 +133,13 @@ async function readFeatures(trace: Trace, artifact: Artifact | undefined): Promi
   const recent = artifact !== undefined && TRANSFORM[artifact.primary.model.transform].source === 'recent'
   const values = recent ? await trace.prefillRecent() : await trace.prefillCounts()
   const domain = await trace.domain()
+  const known = artifact?.about.domains ?? trace.domains
+  const indexOf = trace.domains.map(name => known.indexOf(name)) // a domain that the artifact has not seen is none
   const signer = artifact && createSigner(artifact.primary.model)
   return Array.from({ length: trace.requests }, (_, request): Omit<RoutableRequest, 'id'> => {
     const counts = values.subarray(request * cells, (request + 1) * cells)
     const signature = signer?.sign(counts)
-    return { counts, ...(signature && { signature }), ...(domain && { domain: domain[request]! }) }
+    const index = domain === undefined ? -1 : indexOf[domain[request]!]!
+    return { counts, ...(signature && { signature }), ...(index >= 0 && { domain: index }) }
   })
 }

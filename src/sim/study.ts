@@ -1,7 +1,7 @@
 /**
  * A study: policies on one evaluation trace, artifact, profile and topology, or on several. `prepare` gives, once in each thread of a sweep,
- * the function that runs one job; what jobs need is loaded when the first of them asks. All jobs of a seed and a setting see the same
- * requests at the same times.
+ * the function that runs one job; what jobs need is loaded when the first of them asks. All jobs of a seed and a setting see requests at
+ * the same times, and the same requests where rows are drawn with replacement; in passes a row in flight lets another go first.
  */
 import { EldrError } from '../errors.ts'
 import { stepParts } from '../cost/profile.ts'
@@ -45,7 +45,7 @@ export type StudyJob = SweepJob<Partial<StudyData>>
 /** `onStep` sees every decode step when it begins. */
 export async function prepare(data: StudyData, onStep?: SimulationInput['onStep']): Promise<(job: StudyJob) => Promise<SimulationResult>> {
   const library = createStudyLibrary()
-  await library.evaluation(data.trace, data.artifact) // what is wrong with the files shows before the first run
+  await library.evaluation(data.trace, data.artifact, parseTopology(data.topology).decode) // what is wrong with the files shows before the first run
   return job => run(library, { ...data, ...job.setting }, job, onStep)
 }
 
@@ -57,7 +57,7 @@ async function run(
 ): Promise<SimulationResult> {
   const topology = parseTopology(data.topology)
   const profile = await library.profile(data.profile)
-  const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(data.trace, data.artifact)
+  const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(data.trace, data.artifact, topology.decode)
   const { policy, tau, foresight } = parseVariant(variant)!
   const settings: PolicySettings = {
     workers: topology.decode,

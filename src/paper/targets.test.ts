@@ -1,0 +1,81 @@
+import { describe, expect, it } from 'vitest'
+import { whyMissed } from './misses.ts'
+import { prototypeFigures } from './prototype-figures.ts'
+import { fixed, percent, shown } from './rounded.ts'
+import { ALL_TARGETS, fromPrototype, type Judged, KEEPS_MEDIAN, LOWERS_TAIL, OWN_TARGETS, targetTable, verdicts } from './targets.ts'
+import { signedPercent } from './words.ts'
+
+const plain = (text: string) => text.replaceAll('\u00a0', ' ')
+const of = (mean: number, half = 0.5) => ({ mean, half, count: 3 })
+
+/** Language mix at batch 35, where the prototype has −10.2 and +5.7 for eldr, −9.7 and −6.4 for union. */
+function judged(change: Partial<Judged> = {}): Judged {
+  return {
+    workload: 'lang',
+    batch: 35,
+    eldr: { p50: of(-10), p99: of(5) },
+    union: { p50: of(-10), p99: of(-7) },
+    unionAll: -10.1,
+    unionTrue: -11,
+    prototype: { eldr: prototypeFigures('lang', 35, 'eldr')!, union: prototypeFigures('lang', 35, 'union')! },
+    inflight: 500,
+    rows: 800,
+    calibration: 1000,
+    ...change,
+  }
+}
+const words = (one: Judged) => ALL_TARGETS.map(({ verdict }) => verdict(one))
+const settings = (one: Judged) => {
+  const judgement = { setting: 'As served (8P16D)', judged: [one] }
+  return { asServed: judgement, alone: { ...judgement, setting: 'As run' }, onMeasured: { ...judgement, setting: 'On x' } }
+}
+
+describe('targets', () => {
+  it('are met, and then nothing is to be explained', () => {
+    expect(words(judged())).toEqual(['met', 'met', 'met', 'met', 'met'])
+    expect(whyMissed(settings(judged()))).toEqual([])
+  })
+
+  it('count points from the nearer end of the prototype’s range, which may be lower or higher by 2', () => {
+    const task = { prototype: { eldr: prototypeFigures('task', 20, 'eldr')!, union: prototypeFigures('task', 20, 'union')! } }
+    const at = (p50: number, p99: number) => judged({ ...task, eldr: { p50: of(p50), p99: of(p99) } })
+    const distance = (one: Judged) => [fromPrototype(one, 'p50'), fromPrototype(one, 'p99')]
+    expect(distance(at(-11, 2))).toEqual([0, 0])
+    expect(distance(at(-14.94, 5.34))).toEqual([-2, 2])
+    expect(words(at(-14.94, 5.34)).slice(0, 2)).toEqual(['met', 'met'])
+    expect(words(at(-14.96, 5.36)).slice(0, 2)).toEqual(['lower', 'higher'])
+  })
+
+  it('go by what a table shows', () => {
+    const near = judged({ union: { p50: of(-8.9952), p99: of(0.004) } })
+    expect([LOWERS_TAIL.verdict(near), KEEPS_MEDIAN.verdict(near)]).toEqual(['met', 'met'])
+    const past = judged({ union: { p50: of(-8.99), p99: of(0.01) } })
+    expect([LOWERS_TAIL.verdict(past), KEEPS_MEDIAN.verdict(past)]).toEqual(['missed', 'missed'])
+    expect(KEEPS_MEDIAN.verdict({ ...past, batch: 10 })).toBe('met')
+  })
+
+  it('are named where they are missed, and explained', () => {
+    const missed = judged({ eldr: { p50: of(-12.4, 0.1), p99: of(-3, 9) }, union: { p50: of(-9), p99: of(-7) }, inflight: 900 })
+    const judgement = { setting: 'As served (8P16D)', judged: [judged(), missed] }
+    expect(verdicts(judgement, ALL_TARGETS)).toContain('prototype’s in 1 of the 2 (missed: lang 35 lower)')
+    expect(verdicts(judgement, OWN_TARGETS)).toMatch(/^As served \(8P16D\), targets met of 2 loads: union’s p99 .*\(missed: lang 35\)\.$/)
+    const { columns, rows } = targetTable(judgement, ALL_TARGETS)
+    for (const row of rows) expect(row).toHaveLength(columns.length)
+    const notes = whyMissed(settings(missed)).map(plain)
+    expect(notes).toHaveLength(4)
+    expect(notes[0]).toContain('All of these 4 are lower than the prototype’s: a difference in our favour')
+    expect(notes[0]).toContain('in 2 of the 4')
+    expect(notes[1]).toContain('union keeps 81.8 % there')
+    expect(notes[2]).toContain('eldr −3.0 % (prototype +5.7), union −7.0 % (prototype −6.4)')
+    expect(notes[3]).toContain('Up to 900 requests are in flight and the trace has 800 rows')
+    expect(notes.join('')).not.toMatch(/NaN|undefined|–(?!\d)/)
+  })
+})
+
+describe('numbers of findings', () => {
+  it('are rounded as those of tables are', () => {
+    expect(Number((9.850002).toPrecision(5)).toFixed(1)).toBe('9.8')
+    expect([fixed(9.850002, 1), plain(signedPercent(0.09850002)), shown(9.850002, 1)]).toEqual(['9.8', '+9.8 %', 9.8])
+    expect(plain(percent(0.125000001))).toBe('13 %')
+  })
+})

@@ -1,0 +1,157 @@
+/** The targets that were set from the prototype's figures: what each load comes to, and which targets it meets. Verdicts go by the numbers as tables show them. */
+import type { ExhibitNumber, ExhibitTable } from '../report/exhibit.ts'
+import { whole } from '../report/numbers.ts'
+import { gainOf } from '../sim/compare.ts'
+import type { Interval } from '../sim/confidence.ts'
+import { over } from '../sim/sweep.ts'
+import { tpotP50, tpotP99, type Value } from './cells.ts'
+import type { Workload } from './fits.ts'
+import { type LoadPoints, variantOf } from './main-results.ts'
+import { type Figures, prototypeFigures } from './prototype-figures.ts'
+import { shown } from './rounded.ts'
+import type { WorkloadName } from './traces.ts'
+import { number, outOf } from './words.ts'
+
+/** Changes in percent against the best load balancer. */
+export interface Gains {
+  readonly p50: Interval
+  readonly p99: Interval
+}
+
+/** One load of a setting. */
+export interface Judged {
+  readonly workload: WorkloadName
+  readonly batch: number
+  readonly eldr: Gains
+  readonly union: Gains
+  /** Median with all calibration requests searched, and with true patterns; NaN where they were not run. */
+  readonly unionAll: number
+  readonly unionTrue: number
+  /** What the prototype has for eldr, and for union. */
+  readonly prototype: { readonly eldr: Figures; readonly union: Figures }
+  /** Requests in flight under eldr, and how many different ones there are. */
+  readonly inflight: number
+  readonly rows: number
+  readonly calibration: number
+}
+
+export interface Target {
+  readonly words: string
+  readonly columns: readonly [value: string, verdict: string]
+  readonly value: (of: Judged) => ExhibitNumber
+  /** “met”, or how it is missed. */
+  readonly verdict: (of: Judged) => string
+}
+
+/** Loads judged under one setting. */
+export interface Judgement {
+  readonly setting: string
+  readonly judged: readonly Judged[]
+}
+
+const MET = 'met'
+const WITHIN = 2
+const LEAST_SHARE = 90
+const LEAST_DISTANCE = -5
+const mostAbove = (batch: number): number => (batch <= 10 ? 2 : 1)
+
+/** Points below (−) or above the prototype's range; 0 inside of it. One digit, as both are quoted. */
+export function fromPrototype({ eldr, prototype }: Judged, metric: keyof Gains): number {
+  const ours = shown(eldr[metric].mean, 1)
+  const [low, high] = prototype.eldr[metric].ends
+  return shown(ours < low ? ours - low : ours > high ? ours - high : 0, 1)
+}
+
+export const isOutside = (of: Judged, metric: keyof Gains): boolean => Math.abs(fromPrototype(of, metric)) > WITHIN
+
+/** Whether what is outside would not be, were ours off by half its interval. */
+export const isWithinChance = (of: Judged, metric: keyof Gains): boolean =>
+  Math.abs(fromPrototype(of, metric)) <= WITHIN + (of.eldr[metric].half || 0)
+
+const nearPrototype = (metric: keyof Gains): Target => ({
+  words: `eldr’s ${metric} within ${WITHIN} points of the prototype’s`,
+  columns: [`eldr ${metric} from the prototype’s (points)`, `within ${WITHIN}`],
+  value: of => ({ ...number(fromPrototype(of, metric), 1), signed: true }),
+  verdict: of => (isOutside(of, metric) ? (fromPrototype(of, metric) < 0 ? 'lower' : 'higher') : MET),
+})
+
+export const shareOf = ({ union, unionTrue }: Judged): number => shown((100 * union.p50.mean) / unionTrue, 2)
+const lessEldr = ({ union, eldr }: Judged, metric: keyof Gains): number => shown(union[metric].mean - eldr[metric].mean, 2)
+
+export const NEAR_PROTOTYPE: readonly Target[] = [nearPrototype('p50'), nearPrototype('p99')]
+
+export const KEEPS_GAIN: Target = {
+  words: `union keeping ${LEAST_SHARE} % of the median gain that true patterns allow`,
+  columns: ['union’s share of the true p50 gain', `≥ ${LEAST_SHARE} %`],
+  value: of => number(shareOf(of), 2, '%'),
+  verdict: of => (shareOf(of) >= LEAST_SHARE ? MET : 'missed'),
+}
+
+export const LOWERS_TAIL: Target = {
+  words: `union’s p99 at least ${-LEAST_DISTANCE} points below eldr’s`,
+  columns: ['union’s p99 less eldr’s (points)', `≤ −${-LEAST_DISTANCE}`],
+  value: of => ({ ...number(lessEldr(of, 'p99'), 2), signed: true }),
+  verdict: of => (lessEldr(of, 'p99') <= LEAST_DISTANCE ? MET : 'missed'),
+}
+
+export const KEEPS_MEDIAN: Target = {
+  words: 'union’s median at most 1 point above eldr’s (2 at batch 10)',
+  columns: ['union’s p50 less eldr’s (points)', '≤ +1 (+2 at batch 10)'],
+  value: of => ({ ...number(lessEldr(of, 'p50'), 2), signed: true }),
+  verdict: of => (lessEldr(of, 'p50') <= mostAbove(of.batch) ? MET : 'missed'),
+}
+
+export const ALL_TARGETS: readonly Target[] = [...NEAR_PROTOTYPE, KEEPS_GAIN, LOWERS_TAIL, KEEPS_MEDIAN]
+/** Those that hang on neither the prototype's step cost nor on true patterns. */
+export const OWN_TARGETS: readonly Target[] = [LOWERS_TAIL, KEEPS_MEDIAN]
+
+export function judge({ workload, evaluation, calibration }: Workload, { batch, points }: LoadPoints): Judged {
+  const gain = (variant: string, value: Value): Interval => {
+    const point = variantOf(points, variant)
+    const of = point && gainOf(points, point, value)
+    return { mean: 100 * (of?.mean ?? NaN), half: 100 * (of?.half ?? NaN), count: of?.count ?? 0 }
+  }
+  const gains = (variant: string): Gains => ({ p50: gain(variant, tpotP50), p99: gain(variant, tpotP99) })
+  return {
+    workload,
+    batch,
+    eldr: gains('eldr'),
+    union: gains('union'),
+    unionAll: gain('union@all', tpotP50).mean,
+    unionTrue: gain('union@true', tpotP50).mean,
+    prototype: { eldr: prototypeFigures(workload, batch, 'eldr')!, union: prototypeFigures(workload, batch, 'union')! },
+    inflight: over(variantOf(points, 'eldr')!, run => run.inflight).mean,
+    rows: evaluation.requests,
+    calibration: calibration.requests,
+  }
+}
+
+export const missedIn = (target: Target, judged: readonly Judged[]): Judged[] => judged.filter(of => target.verdict(of) !== MET)
+
+export const named = (loads: readonly Judged[], about: (of: Judged) => string = () => ''): string =>
+  loads.map(of => `${of.workload} ${of.batch}${about(of)}`).join(', ')
+
+/** All of them by that word. */
+export const namedOf = (loads: readonly Judged[], all: readonly Judged[]): string =>
+  loads.length === all.length ? 'all loads' : named(loads)
+
+/** “8P16D: a is met in all 8 loads; b in 2 of the 8 (missed: task 10, lang 20).” */
+export function verdicts({ setting, judged }: Judgement, targets: readonly Target[]): string {
+  const says = targets.map(target => {
+    const missed = missedIn(target, judged)
+    const how = (of: Judged) => (target.verdict(of) === 'missed' ? '' : ` ${target.verdict(of)}`)
+    return `${target.words} in ${outOf(judged.length - missed.length, judged.length)}${missed.length > 0 && !(missed.length === judged.length && missed.every(of => how(of) === '')) ? ` (missed: ${named(missed, how)})` : ''}`
+  })
+  return `${setting}, targets met of ${whole(judged.length)} loads: ${says.join('; ')}.`
+}
+
+export function targetTable({ setting, judged }: Judgement, targets: readonly Target[]): ExhibitTable {
+  return {
+    title: `${setting}: targets`,
+    columns: ['load', ...targets.flatMap(({ columns }) => columns)],
+    rows: judged.map(of => [
+      `${of.workload}, batch ${of.batch}`,
+      ...targets.flatMap(target => [target.value(of), target.verdict(of)]),
+    ]), // prettier-ignore
+  }
+}
