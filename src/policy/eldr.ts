@@ -4,7 +4,7 @@ import type { Candidate, DecodePolicy } from './decode-policy.ts'
 import { leastLoaded } from './least-loaded.ts'
 
 export interface EldrOptions {
-  /** Unit centroids, one row a worker: [workers × dimensions]. Workers beyond the last row have none. */
+  /** Unit centroids, one row a worker: [workers × dimensions]. Workers beyond the last row, or with a row of NaN, have none. */
   readonly centroids: Float32Array
   readonly dimensions: number
   /** Width of the locality band: 0 follows similarity alone, 1 load alone. Paper §6.3 settles on 0.1. */
@@ -15,7 +15,8 @@ export interface EldrOptions {
 export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodePolicy {
   const matrix = rowMatrixOf(centroids, dimensions)
   const similarity = new Float32Array(matrix.rows)
-  const hasCentroid = ({ worker }: Candidate) => worker < matrix.rows
+  const known = Array.from(similarity, (_, row) => !Number.isNaN(centroids[row * dimensions]!))
+  const hasCentroid = ({ worker }: Candidate) => known[worker] === true
   const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // of a worker without a centroid nothing is known
 
   return {
@@ -33,9 +34,9 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
       // A worker without a centroid may match or not: it takes its share of the load. With none that can be compared, load is all there is.
       if (best === -Infinity) return byLoad(candidates, ctx, candidates.some(hasCentroid) ? 'no_signature' : 'no_centroid')
       const band = candidates.filter(candidate => !(of(candidate) < best - tau))
-      const { worker } = leastLoaded(band, candidate => (hasCentroid(candidate) ? of(candidate) : -Infinity), ctx.random)
-      const reason = worker >= matrix.rows ? 'no_centroid' : similarity[worker] === best ? 'band_hit' : 'band_spill'
-      return { worker, reason, similarities, band: band.length }
+      const picked = leastLoaded(band, candidate => (hasCentroid(candidate) ? of(candidate) : -Infinity), ctx.random)
+      const reason = !hasCentroid(picked) ? 'no_centroid' : of(picked) === best ? 'band_hit' : 'band_spill'
+      return { worker: picked.worker, reason, similarities, band: band.length }
     },
   }
 }

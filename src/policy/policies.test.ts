@@ -153,6 +153,9 @@ describe('eldr', () => {
     const request = { id: 'a', signature: towards(0.99) }
     expect(policy.pick(request, cluster(3, 0, 2), ctx())).toMatchObject({ worker: 2, reason: 'no_centroid' })
     expect(policy.pick(request, cluster(2, 0, 2), ctx())).toMatchObject({ worker: 0, reason: 'band_hit' })
+    const gap = eldr({ centroids: new Float32Array([1, 0, NaN, NaN]), dimensions: 2 })
+    expect(gap.pick(request, cluster(1, 0), ctx())).toMatchObject({ worker: 1, reason: 'no_centroid' })
+    expect(gap.pick(request, [{ worker: 1, inflight: 0 }], ctx())).toEqual({ worker: 1, reason: 'no_centroid' })
   })
 
   it('draws between workers that are alike in load and in similarity', () => {
