@@ -17,6 +17,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   policy: ['math', 'signature', 'fit'],
   cost: ['trace'],
   sim: ['math', 'signature', 'trace', 'fit', 'policy', 'cost'],
+  wire: [],
+  cluster: ['math'],
   report: ['math', 'signature', 'trace', 'fit', 'sim'],
   paper: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
   cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report', 'paper'],

@@ -1,0 +1,236 @@
+import { describe, expect, it } from 'vitest'
+import type { BreakerLimits } from './breaker.ts'
+import { type Dispatch, Registry, type RegistryEvent } from './registry.ts'
+import { sumByName } from './metrics-text.ts'
+import { RestartWatch } from './restart-watch.ts'
+import { TicketDesk } from './tickets.ts'
+import type { Role, WorkerSpec } from './worker.ts'
+
+const LIMITS: BreakerLimits = { consecutiveFailures: 3, windowMs: 1000, windowRequests: 100, windowFailureShare: 0.5, openMs: 500 }
+
+const worker = (id: string, role: Role = 'decode', cluster?: number): WorkerSpec => ({ id, role, url: `http://${id}:8000`, ...(cluster !== undefined && { cluster }) }) // prettier-ignore
+
+/** A registry of healthy workers. */
+function cluster(...specs: WorkerSpec[]) {
+  const desk = new TicketDesk()
+  const registry = new Registry(desk, LIMITS)
+  registry.addAll(specs)
+  for (const { id } of specs) registry.setHealth(id, true)
+  const loads = (role: Role = 'decode', nowMs = 0) => Object.fromEntries(registry.candidates(role, nowMs).map(({ id, inflight }) => [id, inflight])) // prettier-ignore
+  const state = (id: string, nowMs = 0) => registry.views(nowMs).find(({ spec }) => spec.id === id)?.state
+  const indices = () => Object.fromEntries(registry.views(0).map(({ spec, index }) => [spec.id, index]))
+  const send = (index: number, role: Role = 'decode', nowMs = 0): Dispatch => registry.dispatch(role, index, 10, nowMs)!
+  const fail = (index: number, role: Role = 'decode') => [1, 2, 3].forEach(nowMs => send(index, role, nowMs).failed(nowMs))
+  return { desk, registry, loads, state, indices, send, fail }
+}
+
+describe('load, as other routers get it wrong', () => {
+  it('cannot be nothing between a decision and the answer’s headers: it counts from the dispatch (sglang #34850)', () => {
+    const { registry, loads, send } = cluster(worker('a'), worker('b'))
+    send(0)
+    expect(loads()).toEqual({ a: 1, b: 0 })
+    send(0)
+    expect(registry.candidates('decode', 0)).toEqual([
+      { worker: 0, id: 'a', inflight: 2 },
+      { worker: 1, id: 'b', inflight: 0 },
+    ])
+  })
+
+  it('cannot fall while a stream runs, whatever is heard of its worker meanwhile (vllm-router #176)', () => {
+    const { registry, desk, loads, send, fail } = cluster(worker('a'))
+    const stream = send(0)
+    registry.setHealth('a', false)
+    registry.setHealth('a', true)
+    registry.drain('a')
+    registry.undrain('a')
+    registry.add(worker('a'))
+    expect(loads()).toEqual({ a: 1 })
+    fail(0)
+    expect([loads('decode', 3), desk.inflight('a', 'decode')]).toEqual([{}, 1])
+    stream.succeeded(4)
+    expect(desk.inflight('a', 'decode')).toBe(0)
+  })
+
+  it('cannot come from a worker’s own figures, be they missing, old or −1 (vllm-router #174, #177, #178; sglang #32070)', () => {
+    const { loads, send } = cluster(worker('a'), worker('b'))
+    const watch = new RestartWatch(() => undefined)
+    send(1)
+    for (const value of [-1, NaN, 1e9]) watch.sawCounters('a', sumByName([{ name: 'vllm:num_requests_running', labels: {}, value }]))
+    expect(loads()).toEqual({ a: 0, b: 1 })
+  })
+
+  it('cannot start anew because a worker was announced again (vllm-router #299)', () => {
+    const { registry, loads, send } = cluster(worker('a'))
+    send(0)
+    expect([registry.add(worker('a')), registry.add({ ...worker('a') })]).toEqual(['unchanged', 'unchanged'])
+    expect(loads()).toEqual({ a: 1 })
+  })
+
+  it('cannot be left behind by a client that leaves, in prefill or before decode’s first byte (vllm-router: +1 for good)', () => {
+    const { desk, send } = cluster(worker('p', 'prefill'), worker('d'))
+    send(0, 'prefill').ignored()
+    send(0).ignored()
+    expect([desk.total('prefill').inflight, desk.total('decode').inflight, desk.leaked]).toEqual([0, 0, 0])
+  })
+
+  it('cannot be taken off both legs by the failure of one, nor stay on both (sglang #9726, #24159; aibrix #2289)', () => {
+    const { desk, send } = cluster(worker('p', 'prefill'), worker('d'))
+    const [prefill, decode] = [send(0, 'prefill'), send(0)]
+    prefill.failed(1)
+    expect([desk.total('prefill').inflight, desk.total('decode').inflight]).toEqual([0, 1])
+    decode.ignored()
+    expect(desk.total('decode').inflight).toBe(0)
+  })
+
+  it('cannot be taken off twice, by whatever ends a request twice', () => {
+    const { desk, send } = cluster(worker('a'))
+    const [first] = [send(0), send(0)]
+    first.succeeded(1)
+    first.failed(1)
+    first.ignored()
+    expect([desk.inflight('a', 'decode'), desk.doubleReleases]).toEqual([1, 2])
+  })
+
+  it('cannot be ordered by a hash map: candidates come by index, and ties are for the policy to break (dynamo #6253)', () => {
+    const { registry } = cluster(worker('z'), worker('a', 'decode', 5), worker('m', 'decode', 0), worker('b'))
+    expect(registry.candidates('decode', 0).map(({ worker, id }) => [worker, id])).toEqual([[0, 'm'], [1, 'z'], [3, 'b'], [5, 'a']]) // prettier-ignore
+  })
+})
+
+describe('who may be picked', () => {
+  it('is whoever is healthy, not draining and not open; a new worker is unknown until its first check', () => {
+    const { registry, loads, state, fail } = cluster(...['a', 'b', 'c', 'd'].map(id => worker(id)))
+    registry.add(worker('new'))
+    registry.drain('b')
+    registry.setHealth('c', false)
+    fail(3)
+    expect(['a', 'b', 'c', 'd', 'new'].map(id => state(id, 3))).toEqual(['ready', 'draining', 'unhealthy', 'open', 'unknown'])
+    expect(Object.keys(loads('decode', 3))).toEqual(['a'])
+    expect([1, 2, 3, 4, 9].map(index => registry.dispatch('decode', index, 1, 3))).toEqual(Array.from({ length: 5 }))
+  })
+
+  it('is nobody when all of a role are open or unhealthy: no request is sent to a worker in hope', () => {
+    const { registry, fail } = cluster(worker('a'), worker('b'), worker('p', 'prefill'))
+    registry.setHealth('a', false)
+    fail(1)
+    expect(registry.candidates('decode', 3)).toEqual([])
+    expect(registry.candidates('prefill', 3)).toHaveLength(1)
+  })
+
+  it('leaves out those that a retry has tried', () => {
+    const { registry } = cluster(worker('a'), worker('b'))
+    expect(registry.candidates('decode', 0, new Set(['a'])).map(({ id }) => id)).toEqual(['b'])
+  })
+
+  it('cannot exclude a decode worker because the prefill worker of its requests fails: one leg’s fault opens one breaker (sglang-router 0.3.2)', () => {
+    const { registry, state, send } = cluster(worker('p', 'prefill'), worker('d'))
+    for (const nowMs of [1, 2, 3]) {
+      const decode = send(0, 'decode', nowMs)
+      send(0, 'prefill', nowMs).failed(nowMs)
+      decode.ignored()
+    }
+    expect([state('p', 3), state('d', 3)]).toEqual(['open', 'ready'])
+    expect(registry.views(3).map(({ breaker }) => breaker)).toEqual(['open', 'closed'])
+  })
+
+  it('is one request for a worker that was open: the probe, and no other until it has ended', () => {
+    const { registry, loads, state, send, fail } = cluster(worker('a'))
+    fail(0)
+    expect([state('a', 502), state('a', 503)]).toEqual(['open', 'ready'])
+    const probe = send(0, 'decode', 503)
+    expect([state('a', 503), loads('decode', 503), registry.dispatch('decode', 0, 1, 503)]).toEqual(['open', {}, undefined])
+    probe.succeeded(600)
+    expect(loads('decode', 600)).toEqual({ a: 0 })
+  })
+
+  it('cannot exclude a worker for good because its probe was lost: the janitor ends that too', () => {
+    const { desk, state, send, fail } = cluster(worker('a'))
+    fail(0)
+    send(0, 'decode', 503)
+    desk.findLeaks(10_000, 5000)
+    expect([state('a', 10_000), desk.inflight('a', 'decode')]).toEqual(['ready', 0])
+  })
+})
+
+describe('workers that come and go', () => {
+  it('keep their index as long as they are registered, and leave it to the next', () => {
+    const { registry, indices } = cluster(worker('a'), worker('b'), worker('c'))
+    registry.remove('a')
+    expect(indices()).toEqual({ b: 1, c: 2 })
+    registry.add(worker('d'))
+    registry.add(worker('e'))
+    expect(indices()).toEqual({ b: 1, c: 2, d: 0, e: 3 })
+  })
+
+  it('get the cluster that they name before others get their place in the list', () => {
+    expect(cluster(worker('a'), worker('b', 'decode', 0), worker('c'), worker('p', 'prefill')).indices()).toEqual({
+      a: 1,
+      b: 0,
+      c: 2,
+      p: 0,
+    })
+  })
+
+  it('cannot share a name or a cluster', () => {
+    const { registry, indices } = cluster(worker('a'), worker('b'))
+    expect(registry.add({ ...worker('a'), url: 'http://elsewhere:1' })).toBe('id_taken')
+    expect(registry.add(worker('a', 'decode', 7))).toBe('id_taken')
+    expect(registry.add(worker('a', 'prefill'))).toBe('id_taken')
+    expect(registry.add(worker('c', 'decode', 1))).toBe('cluster_taken')
+    expect(registry.add(worker('c', 'prefill', 1))).toBe('added')
+    expect(indices()).toEqual({ a: 0, b: 1, c: 1 })
+  })
+
+  it('take nothing new once removed, and are forgotten with the end of their last request', () => {
+    const { registry, desk, loads, state, send } = cluster(worker('a'), worker('b'))
+    const events: string[] = []
+    registry.subscribe(({ kind, worker }) => events.push(`${kind} ${worker.id}`))
+    const [first, second] = [send(0), send(0)]
+    expect([registry.remove('a'), registry.remove('a'), registry.remove('nobody')]).toEqual([true, false, false])
+    expect([loads(), registry.dispatch('decode', 0, 1, 0), state('a')]).toEqual([{ b: 0 }, undefined, 'draining'])
+    first.succeeded(1)
+    expect([state('a'), desk.inflight('a', 'decode')]).toEqual(['draining', 1])
+    second.failed(2)
+    expect([state('a'), events]).toEqual([undefined, ['removed a', 'forgotten a']])
+  })
+
+  it('come back to the requests that they still have, at the same address', () => {
+    const { registry, loads, send } = cluster(worker('a'), worker('b'))
+    const old = send(0)
+    registry.remove('a')
+    expect(registry.add(worker('a'))).toBe('added')
+    registry.setHealth('a', true)
+    expect(loads()).toEqual({ a: 1, b: 0 })
+    old.succeeded(1)
+    expect(loads()).toEqual({ a: 0, b: 0 })
+  })
+
+  it('cannot inherit load or faults from another that had their name: a load below nothing draws every request', () => {
+    const { registry, loads, send } = cluster(worker('a'))
+    const old = Array.from({ length: 4 }, () => send(0))
+    registry.remove('a')
+    registry.add({ ...worker('a'), url: 'http://elsewhere:1' })
+    registry.setHealth('a', true)
+    const events: RegistryEvent[] = []
+    registry.subscribe(event => events.push(event))
+    expect(loads()).toEqual({ a: 0 })
+    send(0)
+    for (const dispatch of old) dispatch.failed(1)
+    expect([loads('decode', 1), events]).toEqual([{ a: 1 }, []])
+  })
+
+  it('tell listeners of each change once, and of nothing that did not change', () => {
+    const { registry, fail, send } = cluster(worker('a'))
+    const kinds: string[] = []
+    const stop = registry.subscribe(({ kind }) => kinds.push(kind))
+    for (const healthy of [true, false, false, true]) registry.setHealth('a', healthy)
+    registry.setHealth('nobody', true)
+    expect([registry.drain('a'), registry.drain('a'), registry.drain('nobody'), registry.undrain('a')]).toEqual([true, true, false, true])
+    fail(0)
+    send(0, 'decode', 600).succeeded(700)
+    expect(kinds.splice(0)).toEqual(['unhealthy', 'healthy', 'drained', 'undrained', 'breaker_open', 'breaker_half_open', 'breaker_closed'])
+    stop()
+    registry.remove('a')
+    expect(kinds).toEqual([])
+  })
+})

@@ -1,0 +1,132 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { type Ticket, TicketDesk } from './tickets.ts'
+
+const WORKERS = ['a', 'b']
+const LEGS = ['prefill', 'decode'] as const
+
+describe('the ticket desk', () => {
+  it('counts what a list of all live tickets would, through any schedule, and ends at nothing', () => {
+    const step = fc.oneof(
+      { weight: 4, arbitrary: fc.record({ do: fc.constant('take' as const), worker: fc.constantFrom(...WORKERS), leg: fc.constantFrom(...LEGS), tokens: fc.nat(9000) }) }, // prettier-ignore
+      { weight: 4, arbitrary: fc.record({ do: fc.constant('release' as const), which: fc.nat() }) },
+      { weight: 1, arbitrary: fc.record({ do: fc.constant('retire' as const), worker: fc.constantFrom(...WORKERS) }) },
+      { weight: 1, arbitrary: fc.record({ do: fc.constant('janitor' as const), olderThanMs: fc.nat(30) }) },
+    )
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 120 }), steps => {
+        const desk = new TicketDesk()
+        const life: Record<string, number> = { a: 0, b: 0 }
+        let live: { ticket: Ticket; life: number }[] = []
+        const dead: Ticket[] = []
+        const drop = (gone: typeof live) => {
+          live = live.filter(one => !gone.includes(one))
+          dead.push(...gone.map(({ ticket }) => ticket))
+        }
+        const expectEqual = () => {
+          for (const leg of LEGS) {
+            const sum = (list: typeof live) => ({ inflight: list.length, tokens: list.reduce((all, { ticket }) => all + ticket.tokens, 0) })
+            for (const worker of WORKERS)
+              expect({ inflight: desk.inflight(worker, leg), tokens: desk.tokens(worker, leg) }).toEqual(
+                sum(live.filter(({ ticket, life: of }) => ticket.worker === worker && ticket.leg === leg && of === life[worker])),
+              )
+            expect(desk.total(leg)).toEqual(sum(live.filter(({ ticket }) => ticket.leg === leg)))
+          }
+        }
+        let [doubles, leaked] = [0, 0]
+        steps.forEach((step, nowMs) => {
+          if (step.do === 'take') live.push({ ticket: desk.take(step.worker, step.leg, step.tokens, nowMs), life: life[step.worker]! })
+          if (step.do === 'retire') {
+            desk.retire(step.worker)
+            life[step.worker]!++
+          }
+          if (step.do === 'janitor') {
+            const old = live.filter(({ ticket }) => nowMs - ticket.takenMs > step.olderThanMs)
+            leaked += desk.findLeaks(nowMs, step.olderThanMs).length
+            drop(old)
+          }
+          if (step.do === 'release' && live.length + dead.length > 0) {
+            const which = step.which % (live.length + dead.length)
+            if (which < live.length) {
+              live[which]!.ticket.release()
+              drop([live[which]!])
+            } else {
+              dead[which - live.length]!.release()
+              doubles++
+            }
+          }
+          expectEqual()
+        })
+        for (const { ticket } of live) ticket.release()
+        live = []
+        expectEqual()
+        expect({ doubles: desk.doubleReleases, leaked: desk.leaked }).toEqual({ doubles, leaked })
+      }),
+    )
+  })
+
+  it('cannot go below nothing when a ticket is released twice: the second is counted and does nothing (a load of −1 draws every request)', () => {
+    const desk = new TicketDesk()
+    const [first] = [desk.take('d', 'decode', 10, 0), desk.take('d', 'decode', 20, 0)]
+    first.release()
+    first.release()
+    expect({ inflight: desk.inflight('d', 'decode'), tokens: desk.tokens('d', 'decode') }).toEqual({ inflight: 1, tokens: 20 })
+    expect(desk.doubleReleases).toBe(1)
+  })
+
+  it('cannot count the tokens of one leg on the other (llm-d-router #2395)', () => {
+    const desk = new TicketDesk()
+    desk.take('both', 'prefill', 4000, 0)
+    desk.take('both', 'decode', 64, 0)
+    expect([desk.tokens('both', 'prefill'), desk.tokens('both', 'decode')]).toEqual([4000, 64])
+    expect([desk.total('prefill'), desk.total('decode')]).toEqual([
+      { inflight: 1, tokens: 4000 },
+      { inflight: 1, tokens: 64 },
+    ])
+  })
+
+  it('cannot keep prefill busy until the decode stream ends: each leg has a ticket of its own (sglang #34850)', () => {
+    const desk = new TicketDesk()
+    const prefill = desk.take('p', 'prefill', 100, 0)
+    desk.take('d', 'decode', 100, 0)
+    prefill.release()
+    expect([desk.inflight('p', 'prefill'), desk.inflight('d', 'decode')]).toEqual([0, 1])
+  })
+
+  it('cannot hold the load of a request for good that nobody ended: the janitor finds it, and says so (vllm-router: +1 after a client left)', () => {
+    const desk = new TicketDesk()
+    let told = 0
+    const lost = desk.take('d', 'decode', 10, 1000, () => told++)
+    desk.take('d', 'decode', 10, 5000)
+    expect(desk.findLeaks(11_000, 10_000)).toEqual([])
+    expect(desk.findLeaks(11_001, 10_000)).toEqual([lost])
+    expect([desk.inflight('d', 'decode'), desk.leaked, told]).toEqual([1, 1, 1])
+    // Should it end after all, it is not counted off a second time.
+    lost.release()
+    expect([desk.inflight('d', 'decode'), desk.doubleReleases, told]).toEqual([1, 1, 1])
+  })
+
+  it('cannot lower the load of a worker by the tickets of another that had its name before', () => {
+    const desk = new TicketDesk()
+    const old = desk.take('d', 'decode', 10, 0)
+    desk.retire('d')
+    expect(desk.inflight('d', 'decode')).toBe(0)
+    desk.take('d', 'decode', 7, 0)
+    old.release()
+    expect([desk.inflight('d', 'decode'), desk.tokens('d', 'decode'), desk.total('decode').inflight]).toEqual([1, 7, 1])
+  })
+
+  it('takes and releases in the same time with a hundred thousand tickets out', () => {
+    const desk = new TicketDesk()
+    const nsEach = () => {
+      const beganNs = process.hrtime.bigint()
+      for (let n = 0; n < 2000; n++) desk.take('d', 'decode', 1, 0).release()
+      return Number(process.hrtime.bigint() - beganNs) / 2000
+    }
+    const best = () => Math.min(...Array.from({ length: 10 }, nsEach))
+    const empty = best()
+    for (let n = 0; n < 100_000; n++) desk.take('d', 'decode', 1, 0)
+    expect(best()).toBeLessThan(20 * empty + 5000)
+    expect(desk.inflight('d', 'decode')).toBe(100_000)
+  })
+})

@@ -1,0 +1,92 @@
+import type { Role } from './worker.ts'
+
+/** One request on one worker: taken at the decision, released when the request ends there, however it ends. */
+export interface Ticket {
+  readonly worker: string
+  readonly leg: Role
+  /** Whole: what is added must come off again to nothing. */
+  readonly tokens: number
+  readonly takenMs: number
+  /** Once; again does nothing and is counted, since it is a fault of the caller. */
+  release(): void
+}
+
+export interface Load {
+  readonly inflight: number
+  readonly tokens: number
+}
+
+type Account = Record<Role, { inflight: number; tokens: number }>
+
+/**
+ * Load of every worker: what was dispatched to it and has not been seen to end. Never a number that somebody polled, which would be old
+ * when it is used. Tickets hold the account that they were taken from, so that one of a worker's former life cannot touch its next.
+ */
+export class TicketDesk {
+  readonly #accounts = new Map<string, Account>()
+  readonly #live = new Set<Ticket>()
+  readonly #totals = emptyAccount()
+  #doubleReleases = 0
+  #leaked = 0
+
+  /** `onRelease` runs once, whoever releases: the request's end or the janitor. */
+  take(worker: string, leg: Role, tokens: number, nowMs: number, onRelease?: () => void): Ticket {
+    let account = this.#accounts.get(worker)
+    if (account === undefined) this.#accounts.set(worker, (account = emptyAccount()))
+    const release = () => {
+      if (!this.#live.delete(ticket)) {
+        this.#doubleReleases++
+        return
+      }
+      move(account, leg, -1, -tokens)
+      move(this.#totals, leg, -1, -tokens)
+      onRelease?.()
+    }
+    const ticket: Ticket = { worker, leg, tokens, takenMs: nowMs, release }
+    this.#live.add(ticket)
+    move(account, leg, 1, tokens)
+    move(this.#totals, leg, 1, tokens)
+    return ticket
+  }
+
+  inflight(worker: string, leg: Role): number {
+    return this.#accounts.get(worker)?.[leg].inflight ?? 0
+  }
+
+  tokens(worker: string, leg: Role): number {
+    return this.#accounts.get(worker)?.[leg].tokens ?? 0
+  }
+
+  /** Over all workers, those that are gone and still have tickets included. */
+  total(leg: Role): Load {
+    return { ...this.#totals[leg] }
+  }
+
+  /** The next ticket under this name is of another worker: its load starts at nothing, and what is still out counts for the old one. */
+  retire(worker: string): void {
+    this.#accounts.delete(worker)
+  }
+
+  /** The janitor: releases tickets older than any request may be, and says which. There should be none; each one is a fault of ours. */
+  findLeaks(nowMs: number, olderThanMs: number): readonly Ticket[] {
+    const leaks = [...this.#live].filter(({ takenMs }) => nowMs - takenMs > olderThanMs)
+    this.#leaked += leaks.length
+    for (const leak of leaks) leak.release()
+    return leaks
+  }
+
+  get leaked(): number {
+    return this.#leaked
+  }
+
+  get doubleReleases(): number {
+    return this.#doubleReleases
+  }
+}
+
+const emptyAccount = (): Account => ({ prefill: { inflight: 0, tokens: 0 }, decode: { inflight: 0, tokens: 0 } })
+
+function move(account: Account, leg: Role, requests: number, tokens: number): void {
+  account[leg].inflight += requests
+  account[leg].tokens += tokens
+}

@@ -1,0 +1,76 @@
+/**
+ * The second source of counts: vLLM's own `routed_experts` (`--enable-return-routed-experts`), base64 of a .npy file [tokens, layers,
+ * top_k] of logical expert ids, one row for each token but the last. vLLM refuses the option beside today's PD connectors; servers that
+ * allow both need no plugin. Layers are those of the model: one with dense layers among them has another shape than its artifact.
+ */
+import { base64Length, decodeBase64 } from './base64.ts'
+import { type CountsOrReject, type ExpectedCounts, toU16 } from './counts.ts'
+import { NPY_HEADER_BYTES, type NpyValues, npyValues, readNpyHeader } from './npy.ts'
+
+export interface ExpectedExperts extends ExpectedCounts {
+  /** Of the prompt, as the worker's `usage` says: rows beyond are of generated tokens. */
+  readonly promptTokens: number
+}
+
+/** Never throws, and allocates nothing that the text does not hold. */
+export function readRoutedExperts(value: unknown, expected: ExpectedExperts): CountsOrReject {
+  if (value === undefined || value === null) return { reject: 'missing' }
+  const { layers, topK, promptTokens, minCovered } = expected
+  if (typeof value !== 'string' || !(promptTokens > 0)) return { reject: 'bad_value' }
+  const headText = value.slice(0, base64Length(NPY_HEADER_BYTES))
+  const head = new Uint8Array(decodedLength(headText))
+  if (!decodeBase64(headText, head)) return { reject: 'bad_base64' }
+  const header = readNpyHeader(head)
+  if (header === undefined) return { reject: 'bad_value' }
+  const { shape, dataAt, dataBytes } = header
+  const rows = shape[0] ?? 0
+  if (shape.length !== 3 || shape[1] !== layers) return { reject: 'wrong_shape' }
+  if (shape[2] !== topK) return { reject: 'wrong_model' }
+  if (dataAt + dataBytes !== decodedLength(value)) return { reject: 'bad_base64' }
+  if (Math.min(rows, promptTokens) < minCovered * promptTokens) return { reject: 'too_little_covered' }
+  const file = new Uint8Array(dataAt + dataBytes)
+  if (!decodeBase64(value, file)) return { reject: 'bad_base64' }
+  return countIds(npyValues(file, header), Math.min(rows, promptTokens), expected)
+}
+
+/** Of base64 text with its padding; whatever is not such a text has no bytes. */
+function decodedLength(text: string): number {
+  if (text.length % 4 !== 0) return 0
+  return (text.length / 4) * 3 - (text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0)
+}
+
+function countIds(ids: NpyValues, rows: number, expected: ExpectedExperts): CountsOrReject {
+  const { layers, experts, topK, promptTokens, minCovered, recentHalfLife } = expected
+  const counted = new Uint32Array(layers * experts)
+  const recent = recentHalfLife === undefined ? undefined : new Float64Array(layers * experts)
+  let covered = 0
+  for (let row = 0, at = 0; row < rows; row++) {
+    if (!isCovered(ids, at, expected)) {
+      at += layers * topK
+      continue
+    }
+    covered++
+    const weight = recentHalfLife === undefined ? 0 : 2 ** ((row + 1 - promptTokens) / recentHalfLife)
+    for (let layer = 0; layer < layers; layer++) {
+      for (const end = at + topK; at < end; at++) {
+        const id = ids[at]!
+        if (!(id >= 0 && id < experts)) return { reject: 'bad_value' }
+        counted[layer * experts + id]!++
+        if (recent !== undefined) recent[layer * experts + id]! += weight
+      }
+    }
+  }
+  if (covered < minCovered * promptTokens) return { reject: 'too_little_covered' }
+  const counts = toU16(counted).values
+  return { counts, ...(recent !== undefined && { recent: Float32Array.from(recent) }), tokens: promptTokens, covered }
+}
+
+/**
+ * A token takes each expert once. Rows that nobody wrote (tokens whose KV came from elsewhere) are zeros or −1, so that two ids of a layer
+ * are the same: such a token is not covered.
+ */
+function isCovered(ids: NpyValues, from: number, { layers, topK }: ExpectedExperts): boolean {
+  if (topK === 1) return ids[from]! >= 0
+  for (let layer = 0, at = from; layer < layers; layer++, at += topK) if (ids[at] === ids[at + 1]) return false
+  return true
+}
