@@ -1,10 +1,19 @@
 // Writes the pages under docs/ that are made from the code and from saved results. A test fails when one of them is stale.
 import { readFileSync, writeFileSync } from 'node:fs'
+import { metricsPage } from '../dist/gateway/admin/metrics-page.js'
+import { ANSWERS } from '../dist/gateway/answers.js'
+import { configPage, schemaText } from '../dist/gateway/config/reference.js'
 import { resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
 const results = name => JSON.parse(readFileSync(docs(`results/${name}.json`), 'utf8'))
 
-writeFileSync(docs('errors.md'), errorsPage())
-writeFileSync(docs('results.md'), resultsPage(results('whole'), results('cut')))
+for (const [name, text] of [
+  ['errors.md', errorsPage(ANSWERS)],
+  ['config.md', configPage()],
+  ['eldr-config.schema.json', schemaText()],
+  ['metrics.md', metricsPage()],
+  ['results.md', resultsPage(results('whole'), results('cut'))],
+])
+  writeFileSync(docs(name), text)

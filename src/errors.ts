@@ -67,6 +67,10 @@ export const ERRORS = {
     text: 'An option does not fit the file',
     todo: 'Change the option; `eldr inspect FILE` shows the file’s shape.',
   },
+  ELDR_CONFIG_INVALID: {
+    text: 'The configuration is not right',
+    todo: 'Change what the problems name; docs/config.md lists every key, and `eldr config print` shows what is in force and from where.',
+  },
   ELDR_USAGE: {
     text: 'The command line is not right',
     todo: 'Run the command with --help.',
@@ -82,6 +86,8 @@ export interface ErrorDetail {
   readonly expected?: string
   /** Replaces the table's advice where the place of failure knows better. */
   readonly todo?: string
+  /** One line each where several things are wrong at once; the command line shows them above the message. */
+  readonly problems?: readonly string[]
   readonly cause?: unknown
 }
 

@@ -4,6 +4,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { ERRORS } from '../src/errors.ts'
+import { ANSWERS } from '../src/gateway/answers.ts'
 import { errorsPage } from '../src/report/errors-page.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -19,9 +20,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sim: ['math', 'signature', 'trace', 'fit', 'policy', 'cost'],
   wire: [],
   cluster: ['math'],
+  gateway: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'wire', 'cluster'],
   report: ['math', 'signature', 'trace', 'fit', 'sim'],
   paper: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
-  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report', 'paper'],
+  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'wire', 'cluster', 'gateway', 'report', 'paper'],
 }
 
 function filesUnder(folder: string): string[] {
@@ -68,8 +70,27 @@ describe('the map of the code', () => {
   })
 
   it('loads no package before a command needs it: commander alone at the start', () => {
-    const packages = new Set(imports().map(({ to }) => to).filter(to => to !== '' && !to.startsWith('node:') && !(to in MAY_IMPORT))) // prettier-ignore
+    const seen = new Set<string>()
+    const packages = new Set<string>()
+    const follow = (file: string) => {
+      if (seen.has(file)) return
+      seen.add(file)
+      for (const [, target] of readFileSync(file, 'utf8').matchAll(
+        /^(?:import|\} from|(?:import|export) (?!type )[^'\n]* from) '([^'\n]+)'/gm,
+      )) {
+        if (target!.startsWith('.')) follow(join(file, '..', target!))
+        else if (!target!.startsWith('node:')) packages.add(target!)
+      }
+    }
+    follow(join(root, 'src/cli/main.ts'))
+    expect(seen.size).toBeGreaterThan(5)
     expect([...packages]).toEqual(['commander'])
+  })
+
+  it('uses the packages that it names, and no others', () => {
+    const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { dependencies: Record<string, string> }
+    const used = new Set(imports().map(({ to }) => to).filter(to => to !== '' && !to.startsWith('node:') && !(to in MAY_IMPORT))) // prettier-ignore
+    expect([...used].toSorted()).toEqual(Object.keys(dependencies).toSorted())
   })
 })
 
@@ -103,8 +124,8 @@ describe('the package', () => {
 })
 
 describe('the page of errors', () => {
-  it('is made from the table of errors as it is now: run `npm run build && npm run docs` if not', () => {
-    expect(readFileSync(join(root, 'docs', 'errors.md'), 'utf8')).toBe(errorsPage())
+  it('is made from the tables of errors as they are now: run `npm run build && npm run docs` if not', () => {
+    expect(readFileSync(join(root, 'docs', 'errors.md'), 'utf8')).toBe(errorsPage(ANSWERS))
   })
 
   it('has a text and an advice for every code, both as sentences', () => {

@@ -2,11 +2,13 @@ import { Command, CommanderError } from 'commander'
 import { EldrError } from '../errors.ts'
 import { printable, terminalOn, wrapped } from '../report/terminal.ts'
 import { VERSION } from '../version.ts'
+import { addConfig } from './config.ts'
 import { addFit } from './fit.ts'
 import { addInspect } from './inspect.ts'
 import { addPlan } from './plan.ts'
 import { addRefit } from './refit.ts'
 import { addReproduce } from './reproduce.ts'
+import { addServe } from './serve.ts'
 import { addSimulate } from './simulate.ts'
 
 /** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
@@ -48,17 +50,19 @@ Examples:
   eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
   eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500
   eldr plan --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --slo-tpot 15 --rate 400
-  eldr reproduce --quick`,
+  eldr reproduce --quick
+  eldr serve --prefill http://10.0.0.1:8000 --decode http://10.0.1.1:8000 --decode http://10.0.1.2:8000`,
     )
-  for (const add of [addFit, addRefit, addInspect, addSimulate, addPlan, addReproduce]) add(program)
+  for (const add of [addFit, addRefit, addInspect, addSimulate, addPlan, addReproduce, addServe, addConfig]) add(program)
   return program
 }
 
 function report(error: unknown): number {
   const { write, warn, width } = terminalOn(process.stderr)
   if (error instanceof EldrError) {
+    for (const problem of error.detail.problems ?? []) write(`${wrapped(printable(problem), width, 2)}\n`)
     write(`${warn('error:')} ${wrapped(printable(error.message), width - 7, 7)}\n`)
-    return error.code === 'ELDR_USAGE' ? 2 : 1
+    return error.code === 'ELDR_USAGE' || error.code === 'ELDR_CONFIG_INVALID' ? 2 : 1
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
   write(`${warn('error:')} this is a fault in ELDR, please report it.\n${text}\n`)

@@ -1,8 +1,12 @@
 import { ERRORS } from '../errors.ts'
 
-/** docs/errors.md, made from the table of errors. */
-export function errorsPage(): string {
+/** What the gateway answers when it does not serve a request, by code; its table lies in a folder that this one does not know. */
+export type AnswerTable = Readonly<Record<string, { readonly status: number; readonly message: string }>>
+
+/** docs/errors.md, made from the tables of errors. */
+export function errorsPage(answers: AnswerTable): string {
   const rows = Object.entries(ERRORS).map(([code, { text, todo }]) => `| \`${code}\` | ${text}. | ${todo} |`)
+  const answerRows = Object.entries(answers).map(([code, { status, message }]) => `| \`${code}\` | ${status} | ${message} |`)
   return [
     '# Errors',
     '',
@@ -14,7 +18,15 @@ export function errorsPage(): string {
     '|---|---|---|',
     ...rows,
     '',
-    'This page is made by `npm run docs` from `src/errors.ts`.',
+    '## Answers of the gateway',
+    '',
+    'Where the gateway itself refuses or fails a request, the body has OpenAI’s shape (`{"error": {"message", "type", "param", "code"}}`) with one of these codes, which also stands in the header `x-eldr-error-code`. Messages may say more than the sentence here; they name neither workers nor addresses, but on the routes under `/eldr`. What a worker answers with a status of 4xx is passed on as it is. A stream that has begun ends with the same object in an event of its own.',
+    '',
+    '| code | status | what happened |',
+    '|---|---|---|',
+    ...answerRows,
+    '',
+    'This page is made by `npm run docs` from `src/errors.ts` and `src/gateway/answers.ts`.',
     '',
   ].join('\n')
 }

@@ -1,0 +1,48 @@
+import type { FlagValues } from '../gateway/config/given.ts'
+import { type Loaded, loadSettings } from '../gateway/config/load.ts'
+import type { Settings } from '../gateway/config/settings.ts'
+import { asJson, asYaml } from '../gateway/config/show.ts'
+import { createLog, type Log } from '../gateway/log.ts'
+
+export type StartGateway = (settings: Settings) => Promise<{ readonly url: string; stop(): Promise<void> }>
+
+/** What a shell gives for a program that Ctrl-C ended. */
+const FORCED = 130
+
+/** `eldr serve`: ends when a signal told it to and what was under way has ended too. */
+export async function serveAction(flags: FlagValues, start: StartGateway): Promise<void> {
+  const loaded = await loadSettings({ flags, env: process.env })
+  const { observe, server } = loaded.settings
+  const log = createLog(observe)
+  for (const warning of loaded.warnings) log.warn(warning)
+  logConfiguration(log, loaded)
+  // Before the start, which may take a while: a signal that comes meanwhile stops the gateway as soon as it stands.
+  const told = toldToStop()
+  const gateway = await start(loaded.settings)
+  log.info(`listening on ${gateway.url}`)
+  const signal = await told
+  log.info(`${signal}: stopping; streams may go on for ${server.shutdownGraceMs / 1000} s, a second signal ends them`)
+  await gateway.stop()
+  log.info('stopped')
+}
+
+/** As lines where a person looks, as an object for programs; what has its default needs no origin. */
+function logConfiguration(log: Log, { settings, origins }: Loaded): void {
+  const { logFormat } = settings.observe
+  const loaded = { settings, origins: new Map([...origins].filter(([, { kind }]) => kind !== 'default')) }
+  const pretty = logFormat === 'pretty' || (logFormat === 'auto' && process.stderr.isTTY)
+  if (pretty) log.info(`configuration\n${asYaml(loaded).trimEnd().replaceAll(/^/gm, '  ')}`)
+  else log.info(asJson(loaded), 'configuration')
+}
+
+function toldToStop(): Promise<NodeJS.Signals> {
+  return new Promise(resolve => {
+    let told = false
+    for (const name of ['SIGTERM', 'SIGINT'] as const)
+      process.on(name, () => {
+        if (told) process.exit(FORCED)
+        told = true
+        resolve(name)
+      })
+  })
+}

@@ -1,0 +1,68 @@
+/**
+ * GET /eldr/events: server-sent events. A reader that is slower than the gateway loses events, and is told how many when it has caught up;
+ * what waits for it in memory is bounded.
+ */
+import type { Exchange } from '../exchange.ts'
+import type { Outcome } from '../metrics.ts'
+import { Refusal } from '../answers.ts'
+import { type Events, MOST_FOLLOWERS } from './events.ts'
+
+/** Bytes that may wait for one reader. */
+const MOST_WAITING_BYTES = 256 << 10
+/** Proxies close what is silent for a minute. */
+const KEEP_ALIVE_MS = 15_000
+
+export class EventStreams {
+  readonly #events: Events
+  readonly #open = new Set<() => void>()
+  #closed = false
+
+  constructor(events: Events) {
+    this.#events = events
+  }
+
+  /** Resolves when the reader has left, or the gateway stops. */
+  serve(exchange: Exchange): Promise<Outcome> {
+    const { response } = exchange
+    return new Promise((resolve, reject) => {
+      if (this.#closed) return reject(new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 }))
+      if (response.destroyed) return resolve('client_gone')
+      let lost = 0
+      const send = (event: string) => {
+        // Once one is lost all are, until the reader is told: the gap must not lie behind what it missed.
+        if (lost > 0 || response.writableLength > MOST_WAITING_BYTES) lost++
+        else response.write(event)
+      }
+      const unfollow = this.#events.follow(send)
+      if (unfollow === undefined)
+        return reject(new Refusal('ELDR_OVERLOADED', { words: `${MOST_FOLLOWERS} readers follow events already.`, retryAfterSeconds: 5 }))
+      const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+      response.writeHead(200, { 'x-request-id': exchange.id, ...headers })
+      // Browsers come back by themselves; what happened meanwhile they read from the other routes.
+      response.write('retry: 2000\n: events of the gateway from now on\n\n')
+      response.on('drain', () => {
+        if (lost === 0) return
+        const missed = lost
+        lost = 0
+        response.write(`event: lost\ndata: ${JSON.stringify({ events: missed })}\n\n`)
+      })
+      const keepAlive = setInterval(() => response.writableLength === 0 && response.write(':\n\n'), KEEP_ALIVE_MS).unref()
+      const end = () => void response.end()
+      this.#open.add(end)
+      const unhook = exchange.onStop(end)
+      response.once('close', () => {
+        clearInterval(keepAlive)
+        unfollow()
+        unhook()
+        this.#open.delete(end)
+        resolve('ok')
+      })
+    })
+  }
+
+  /** They would keep a gateway that stops waiting until its grace is over. */
+  close(): void {
+    this.#closed = true
+    for (const end of this.#open) end()
+  }
+}

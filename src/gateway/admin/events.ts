@@ -1,0 +1,33 @@
+/**
+ * What happens in the gateway, for those who follow it: decisions, changes of workers, of routing. Followers come and go and may be slow;
+ * nothing waits for them. An event is written down once, whoever reads it, and not at all for nobody.
+ */
+export type EventKind = 'decision' | 'worker' | 'routing'
+
+export type Follower = (event: string) => void
+
+/** Each costs a little at every decision. */
+export const MOST_FOLLOWERS = 32
+
+export class Events {
+  readonly #followers = new Set<Follower>()
+  #number = 0
+
+  get any(): boolean {
+    return this.#followers.size > 0
+  }
+
+  publish(kind: EventKind, data: object): void {
+    if (!this.any) return
+    // JSON has no newlines of its own, so one line holds it. What is no number is null there.
+    const event = `id: ${++this.#number}\nevent: ${kind}\ndata: ${JSON.stringify(data)}\n\n`
+    for (const follower of this.#followers) follower(event)
+  }
+
+  /** Undefined when there are too many. Otherwise the way to stop. */
+  follow(follower: Follower): (() => void) | undefined {
+    if (this.#followers.size >= MOST_FOLLOWERS) return undefined
+    this.#followers.add(follower)
+    return () => void this.#followers.delete(follower)
+  }
+}

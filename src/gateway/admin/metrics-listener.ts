@@ -1,0 +1,22 @@
+/** Metrics on a port of their own (server.metricsPort), so that whoever scrapes them need not reach the gateway's own port. */
+import { createServer, type Server } from 'node:http'
+import type { Registry } from 'prom-client'
+import { errorBody, Refusal } from '../answers.ts'
+
+export function createMetricsListener(registry: Registry): Server {
+  const server = createServer(async (request, response) => {
+    const answer = (status: number, type: string, body: string) => {
+      response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body) })
+      response.end(request.method === 'HEAD' ? undefined : body)
+    }
+    const wrong = request.url?.split('?', 1)[0] !== '/metrics' ? 'ELDR_NOT_FOUND' : isRead(request.method) ? undefined : 'ELDR_METHOD'
+    const refusal = wrong && new Refusal(wrong)
+    if (refusal) answer(refusal.status, 'application/json', errorBody(refusal))
+    else answer(200, registry.contentType, await registry.metrics())
+  })
+  // Scrapers come every few seconds; an idle connection must not keep the gateway from stopping.
+  server.keepAliveTimeout = 5_000
+  return server
+}
+
+const isRead = (method: string | undefined) => method === 'GET' || method === 'HEAD'

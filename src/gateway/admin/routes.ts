@@ -1,0 +1,70 @@
+/** Routes of the admin API as a table, and which of them a request is for. */
+import type { RoutingControl } from '../routing/routing-control.ts'
+import { Refusal } from '../answers.ts'
+import type { GatewayContext } from '../context.ts'
+import type { Exchange } from '../exchange.ts'
+
+/** What the routes look at and change. */
+export interface AdminParts {
+  readonly ctx: GatewayContext
+  readonly control: RoutingControl
+  /** Requests that are under way. */
+  live(): Iterable<Exchange>
+}
+
+export interface AdminCall {
+  readonly exchange: Exchange
+  /** What stands in the path for {id}; empty where there is none. */
+  readonly id: string
+  readonly query: URLSearchParams
+  /** Tells a client that waits for leave to send its body. */
+  proceed(): void
+}
+
+export interface AdminAnswer {
+  readonly status: number
+  readonly body: object
+}
+
+export interface AdminRoute {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  run(call: AdminCall): AdminAnswer | Promise<AdminAnswer>
+}
+
+/** Ids of workers and of requests alike. */
+const ID = /^[\w.:[\]-]{1,128}$/
+
+/** Paths come without dots and doubled slashes (`routes.ts` of the gateway refuses those). */
+export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
+  routes: readonly Route[],
+  method: string,
+  path: string,
+): { readonly route: Route; readonly id: string } {
+  const here = routes.flatMap(route => {
+    const id = idIn(route.path, path)
+    return id === undefined ? [] : [{ route, id }]
+  })
+  const found = here.find(({ route }) => route.method === method)
+  if (found !== undefined) return found
+  throw new Refusal(here.length > 0 ? 'ELDR_METHOD' : 'ELDR_NOT_FOUND')
+}
+
+function idIn(pattern: string, path: string): string | undefined {
+  const [wanted, given] = [pattern.split('/'), path.split('/')]
+  if (wanted.length !== given.length) return undefined
+  let id = ''
+  for (const [at, part] of wanted.entries()) {
+    if (part === '{id}') id = decoded(given[at]!)
+    else if (part !== given[at]) return undefined
+  }
+  return pattern.includes('{id}') && !ID.test(id) ? undefined : id
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return '' // no id
+  }
+}

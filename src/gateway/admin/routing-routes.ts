@@ -1,0 +1,80 @@
+/** Policy, artifact and clusters while the gateway runs. Each change is made whole or not at all; requests in flight stay where they are. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { EldrError } from '../../errors.ts'
+import { POLICIES } from '../../policy/decode-policy.ts'
+import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
+import { type AnswerCode, Refusal } from '../answers.ts'
+import { readBody } from '../read-body.ts'
+import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
+import type { AdminCall, AdminParts, AdminRoute } from './routes.ts'
+
+/** As the configuration has it. */
+const MOST_TAU = 2
+const MOST_CLUSTERS = 65_535
+/** A path and what is around it. */
+const MOST_JSON_BYTES = 64 << 10
+/** How an artifact that was sent is called. */
+const SENT = 'the artifact that was sent'
+
+export function routingRoutes({ ctx, control }: AdminParts): AdminRoute[] {
+  const { maxBodyBytes } = ctx.settings.server
+  return [
+    {
+      method: 'PUT',
+      path: '/eldr/policy',
+      async run({ exchange, proceed }) {
+        const fields = await readFields(exchange, proceed, ['policy', 'tau', 'prefillPolicy'])
+        const policy = nameOf(fields, 'policy', POLICIES)
+        const prefillPolicy = nameOf(fields, 'prefillPolicy', PREFILL_POLICIES)
+        const { tau } = fields
+        if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MOST_TAU))
+          throw bad(`tau must be a number from 0 to ${MOST_TAU}.`, 'tau')
+        if (Object.keys(fields).length === 0) throw bad('Nothing to change: give policy, tau or prefillPolicy.')
+        const wanted = { ...(policy && { policy }), ...(prefillPolicy && { prefillPolicy }), ...(tau !== undefined && { tau }) }
+        return { status: 200, body: control.setPolicy(wanted) }
+      },
+    },
+    {
+      method: 'POST',
+      path: '/eldr/artifact',
+      async run({ exchange, proceed }) {
+        const isJson = /^application\/json\b/i.test(exchange.request.headers['content-type'] ?? '')
+        const body = await readBody(exchange.request, isJson ? MOST_JSON_BYTES : maxBodyBytes, proceed, exchange)
+        if (!isJson) return { status: 200, body: await sent(body, path => control.load(path, SENT)) }
+        const { path } = fieldsOf(body, ['path'])
+        if (typeof path !== 'string' || path === '' || path.includes('\0'))
+          throw bad('path must be that of an artifact on the gateway’s machine.', 'path')
+        return { status: 200, body: await control.load(path).catch(told('ELDR_ARTIFACT_BAD')) }
+      },
+    },
+    { method: 'POST', path: '/eldr/refit', run: call => refit(call) },
+  ]
+
+  async function refit({ exchange, proceed }: AdminCall) {
+    const clusters = wholeOf(await readFields(exchange, proceed, ['workers']), 'workers', 1, MOST_CLUSTERS)
+    return { status: 200, body: await control.refit(clusters).catch(told('ELDR_REFIT_REFUSED')) }
+  }
+}
+
+/** In a file of its own while it is read: artifacts are read by parts, and proven before they are held. */
+async function sent<T>(body: Buffer, use: (path: string) => Promise<T>): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), 'eldr-'))
+  try {
+    const path = join(folder, 'artifact.safetensors')
+    await writeFile(path, body, { mode: 0o600 })
+    return await use(path).catch(told('ELDR_ARTIFACT_BAD', SENT))
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** What is wrong with a file is said as the command line would say it; `file` in place of a name that means nothing to the client. */
+function told(code: AnswerCode, file?: string): (error: unknown) => never {
+  return error => {
+    if (!(error instanceof EldrError)) throw error
+    const { message } = file === undefined ? error : new EldrError(error.code, { ...error.detail, file })
+    throw new Refusal(code, { words: message, cause: error })
+  }
+}

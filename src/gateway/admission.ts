@@ -1,0 +1,75 @@
+/**
+ * How many requests are in the gateway at once. More wait in a queue, first come first served; when that is full, or the wait too long,
+ * they are refused with a time to come back. Short and long requests wait alike: a place is a place.
+ */
+import { Refusal } from './answers.ts'
+import type { StopSignal } from './upstream.ts'
+
+export interface AdmissionLimits {
+  /** 0 is no limit. */
+  readonly maxConcurrentRequests: number
+  readonly queueSize: number
+  readonly queueTimeoutMs: number
+}
+
+interface Waiting {
+  admit(): void
+}
+
+export class Admission {
+  running = 0
+  readonly #limits: AdmissionLimits
+  readonly #queue = new Set<Waiting>()
+
+  constructor(limits: AdmissionLimits) {
+    this.#limits = limits
+  }
+
+  get queued(): number {
+    return this.#queue.size
+  }
+
+  /** Resolves when the request may go on; call `leave` once when it has ended. Rejects with a Refusal, or when `stop` happens. */
+  enter(stop: StopSignal): Promise<void> {
+    const { maxConcurrentRequests: most, queueSize, queueTimeoutMs } = this.#limits
+    if (most === 0 || (this.running < most && this.#queue.size === 0)) {
+      this.running++
+      return Promise.resolve()
+    }
+    if (this.#queue.size >= queueSize) return Promise.reject(new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: this.#comeBackSeconds() }))
+    return new Promise((resolve, reject) => {
+      const waiting: Waiting = {
+        admit: () => {
+          this.#queue.delete(waiting)
+          clearTimeout(timer)
+          unhook()
+          this.running++
+          resolve()
+        },
+      }
+      const give = (reason: Error) => {
+        if (!this.#queue.delete(waiting)) return
+        clearTimeout(timer)
+        unhook()
+        reject(reason)
+      }
+      const timer = setTimeout(
+        () => give(new Refusal('ELDR_QUEUE_TIMEOUT', { retryAfterSeconds: this.#comeBackSeconds() })),
+        queueTimeoutMs,
+      )
+      this.#queue.add(waiting)
+      const unhook = stop.onStop(give)
+    })
+  }
+
+  leave(): void {
+    this.running--
+    const [next] = this.#queue
+    next?.admit()
+  }
+
+  /** The fuller the queue, the later; never at once, and never so late that a client gives up. */
+  #comeBackSeconds(): number {
+    return Math.min(30, 1 + Math.floor((4 * this.#queue.size) / Math.max(1, this.#limits.maxConcurrentRequests)))
+  }
+}

@@ -1,0 +1,110 @@
+/** What a schema cannot say: values that are right alone and wrong together. */
+import { addressOf, originOf, wrongOrigin } from './origin.ts'
+import { isObject, type Path, valueAt } from './paths.ts'
+import type { FileForm } from './schema.ts'
+import { policyOf } from './settle.ts'
+
+/** `path` is where it stands, if anywhere; `about` are other values it looked at: when one is wrong by itself, that is said instead. */
+export interface Finding {
+  readonly path?: Path
+  readonly about?: readonly Path[]
+  readonly text: string
+  readonly warning?: true
+}
+
+/** Idle connections that uvicorn closes first, after this time, take the next request with them. */
+const UVICORN_KEEP_ALIVE_MS = 5000
+
+/** Over the file with its defaults. */
+export function* checkTogether({ server, workers, routing }: FileForm): Generator<Finding> {
+  const policy = policyOf(routing)
+  const [policyPath, artifactPath] = [['routing', 'policy'], ['routing', 'artifact']] // prettier-ignore
+  if ((policy === 'eldr' || policy === 'domain') && routing.artifact === undefined)
+    yield {
+      path: policyPath,
+      about: [artifactPath],
+      text: `routing.policy: ${policy} needs an artifact: set routing.artifact (--artifact)`,
+    }
+  const { certFile, keyFile } = workers.tls ?? {}
+  if ((certFile === undefined) !== (keyFile === undefined)) {
+    const [has, lacks] = keyFile === undefined ? ['certFile', 'keyFile'] : ['keyFile', 'certFile']
+    yield { path: ['workers', 'tls', has], about: [['workers', 'tls', lacks]], text: `workers.tls.${has} without workers.tls.${lacks}: give both` } // prettier-ignore
+  }
+  const [adminPath, keysPath] = [['server', 'adminToken'], ['server', 'apiKeys']] // prettier-ignore
+  if (server.adminToken !== undefined && server.apiKeys.includes(server.adminToken))
+    yield { path: adminPath, about: [keysPath], text: 'server.adminToken is one of server.apiKeys: every client could change the gateway' }
+  if (server.metricsPort !== undefined && server.metricsPort === server.port)
+    yield { path: ['server', 'metricsPort'], about: [['server', 'port']], text: `server.metricsPort is server.port, ${server.port}: take another` } // prettier-ignore
+  if (server.headersTimeoutMs > server.bodyTimeoutMs)
+    yield {
+      path: ['server', 'headersTimeoutMs'],
+      about: [['server', 'bodyTimeoutMs']],
+      text: `server.headersTimeoutMs ${server.headersTimeoutMs} is more than server.bodyTimeoutMs ${server.bodyTimeoutMs}, which includes it`,
+    }
+  if (workers.idleConnectionMs >= UVICORN_KEEP_ALIVE_MS)
+    yield {
+      path: ['workers', 'idleConnectionMs'],
+      text: `workers.idleConnectionMs ${workers.idleConnectionMs}: uvicorn closes idle connections after ${UVICORN_KEEP_ALIVE_MS}, and a request sent just then fails`,
+      warning: true,
+    }
+  if (workers.tls?.insecure) yield { path: ['workers', 'tls', 'insecure'], text: 'workers.tls.insecure: certificates of workers are not checked', warning: true } // prettier-ignore
+  for (const role of ['prefill', 'decode'] as const)
+    if (workers[role].length === 0)
+      yield { about: [['workers', role]], text: `no ${role} workers: set workers.${role} (--${role})`, warning: true }
+}
+
+interface Worker {
+  readonly path: Path
+  readonly url: string
+  readonly id: string
+}
+
+/** Over the lists as they were given, so that one wrong worker does not hide what is wrong with others. */
+export function* checkWorkers(value: unknown): Generator<Finding> {
+  const workers = ['prefill', 'decode'].flatMap(role => workersIn(value, ['workers', role]))
+  yield* twice(workers, 'url', worker => originOf(worker.url))
+  yield* twice(workers, 'id', worker => worker.id)
+  const decode = valueAt(value, ['workers', 'decode'])
+  if (Array.isArray(decode)) yield* checkClusters(decode)
+}
+
+function workersIn(value: unknown, list: Path): Worker[] {
+  const items = valueAt(value, list)
+  if (!Array.isArray(items)) return []
+  return items.flatMap((item: unknown, at) => {
+    const { url, id } = isObject(item) ? item : { url: item }
+    if (typeof url !== 'string' || wrongOrigin(url) !== undefined) return []
+    return [{ path: [...list, at], url, id: typeof id === 'string' ? id : addressOf(url) }]
+  })
+}
+
+function* twice(workers: readonly Worker[], what: 'url' | 'id', keyOf: (worker: Worker) => string): Generator<Finding> {
+  const seen = new Map<string, Worker>()
+  for (const worker of workers) {
+    const first = seen.get(keyOf(worker))
+    if (first === undefined) seen.set(keyOf(worker), worker)
+    // The same address twice has the same id twice, and is said once.
+    else if (what === 'url' || originOf(first.url) !== originOf(worker.url))
+      yield { path: worker.path, text: `two workers with the ${what} ${keyOf(worker)}: ${[first, worker].map(placeIn).join(' and ')}` }
+  }
+}
+
+const placeIn = ({ path: [, role, at] }: Worker) => `workers.${role}[${at}]`
+
+function* checkClusters(decode: readonly unknown[]): Generator<Finding> {
+  const clusters = decode.map(item => (isObject(item) ? item['cluster'] : undefined))
+  const firstWithout = clusters.indexOf(undefined)
+  if (firstWithout >= 0 && clusters.some(cluster => cluster !== undefined))
+    yield {
+      path: ['workers', 'decode', firstWithout],
+      text: `workers.decode[${firstWithout}] has no cluster and others have: give one to every decode worker or to none`,
+    }
+  for (const [at, cluster] of clusters.entries()) {
+    const first = clusters.indexOf(cluster)
+    if (cluster !== undefined && first < at)
+      yield {
+        path: ['workers', 'decode', at],
+        text: `cluster ${String(cluster)} twice: workers.decode[${first}] and workers.decode[${at}]`,
+      }
+  }
+}

@@ -1,0 +1,216 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../../../test/trace-support.ts'
+import type { Environment, FlagValues } from './given.ts'
+import { nodeAt } from './json-schema.ts'
+import { type Asked, loadSettings } from './load.ts'
+import { partsOf, valueAt } from './paths.ts'
+import type { Settings } from './settings.ts'
+import { longNameOf, SOURCES } from './sources.ts'
+
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+
+function file(name: string, text: string): string {
+  const path = join(folder.path, name)
+  writeFileSync(path, text)
+  return path
+}
+const load = async (asked: Asked) => (await loadSettings(asked)).settings
+const flags = (values: Record<string, string | readonly string[] | true>): FlagValues => new Map(Object.entries(values))
+
+describe('without anything said', () => {
+  it('the gateway has these settings', async () => {
+    const expected: Settings = {
+      server: {
+        host: '127.0.0.1',
+        port: 8000,
+        apiKeys: [],
+        maxBodyBytes: 32 * 2 ** 20,
+        maxHeaderBytes: 16_384,
+        headersTimeoutMs: 10_000,
+        bodyTimeoutMs: 60_000,
+        clientStallMs: 60_000,
+        keepAliveMs: 5_000,
+        shutdownGraceMs: 30_000,
+      },
+      workers: { engine: 'vllm-nixl', prefill: [], decode: [], idleConnectionMs: 4_000 },
+      routing: {
+        policy: 'union',
+        prefillPolicy: 'prefix_hash',
+        tau: 0.1,
+        prefixTokens: 256,
+        prefixLoadFactor: 1.25,
+        minCovered: 0.5,
+        refit: 'auto',
+        reuseTokenIds: false,
+      },
+      limits: { maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 30_000, maxChoices: 128 },
+      timeouts: { connectMs: 2_000, prefillMs: 120_000, firstTokenMs: 60_000, betweenTokensMs: 30_000, requestMs: 1_800_000 },
+      retries: { max: 2, budgetShare: 0.2, backoffMs: 50 },
+      lease: { durationMs: 30_000, usableShare: 0.6 },
+      breaker: { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 },
+      health: { path: '/health', intervalMs: 5_000, timeoutMs: 2_000, failures: 2, successes: 1 },
+      observe: { logLevel: 'info', logFormat: 'auto', debugHeaders: false, decisionsKept: 256 },
+    }
+    const { settings, origins } = await loadSettings({})
+    expect(settings).toEqual(expected)
+    expect(new Set([...origins.values()].map(({ kind }) => kind))).toEqual(new Set(['default']))
+  })
+
+  it('the policy is eldr with an artifact', async () => {
+    expect((await load({ flags: flags({ '--artifact': 'a.safetensors' }) })).routing.policy).toBe('eldr')
+  })
+})
+
+/** A text for each flag and variable, other than the default, and what it sets. */
+const keys = file('keys', 'sk-one\n\nsk-two\n')
+const token = file('token', 'sk-admin\n')
+const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
+  ELDR_HOST: ['0.0.0.0', '0.0.0.0'],
+  ELDR_PORT: ['9000', 9000],
+  ELDR_PREFILL: ['http://p:1', [{ url: 'http://p:1', id: 'p:1' }]],
+  ELDR_DECODE: ['https://d/', [{ url: 'https://d', id: 'd:443', cluster: 0 }]],
+  ELDR_POLICY: ['power-of-two', 'power_of_two'],
+  ELDR_DECODE_POLICY: ['round_robin', 'round_robin'],
+  ELDR_PREFILL_POLICY: ['least-loaded', 'least_loaded'],
+  ELDR_ARTIFACT: ['a.safetensors', 'a.safetensors'],
+  ELDR_TAU: ['.25', 0.25],
+  ELDR_PROFILE: ['h200-first', 'h200-first'],
+  ELDR_PREFIX_TOKEN_COUNT: ['128', 128],
+  ELDR_PREFIX_HASH_LOAD_FACTOR: ['2', 2],
+  ELDR_REQUEST_TIMEOUT_SECS: ['1.1', 1100],
+  ELDR_SHUTDOWN_GRACE_PERIOD_SECS: ['180', 180_000],
+  ELDR_MAX_CONCURRENT_REQUESTS: ['-1', 0],
+  ELDR_QUEUE_SIZE: ['100', 100],
+  ELDR_QUEUE_TIMEOUT_SECS: ['60', 60_000],
+  ELDR_MAX_PAYLOAD_SIZE: ['1048576', 1_048_576],
+  ELDR_RETRY_MAX_RETRIES: ['5', 5],
+  ELDR_RETRY_INITIAL_BACKOFF_MS: ['10', 10],
+  ELDR_DISABLE_RETRIES: ['true', 0],
+  ELDR_CB_FAILURE_THRESHOLD: ['10', 10],
+  ELDR_CB_TIMEOUT_DURATION_SECS: ['60', 60_000],
+  ELDR_CB_WINDOW_DURATION_SECS: ['120', 120_000],
+  ELDR_HEALTH_CHECK_ENDPOINT: ['/healthz', '/healthz'],
+  ELDR_HEALTH_CHECK_INTERVAL_SECS: ['60', 60_000],
+  ELDR_HEALTH_CHECK_TIMEOUT_SECS: ['0.5', 500],
+  ELDR_HEALTH_FAILURE_THRESHOLD: ['3', 3],
+  ELDR_HEALTH_SUCCESS_THRESHOLD: ['2', 2],
+  ELDR_PROMETHEUS_PORT: ['29000', 29_000],
+  ELDR_LOG_LEVEL: ['debug', 'debug'],
+  ELDR_JSON_LOG: ['1', 'json'],
+  ELDR_API_KEY_FILE: [keys, ['sk-one', 'sk-two']],
+  ELDR_ADMIN_TOKEN_FILE: [token, 'sk-admin'],
+  ELDR_TLS_CERT_PATH: ['cert.pem', 'cert.pem'],
+  ELDR_TLS_KEY_PATH: ['key.pem', 'key.pem'],
+  ELDR_CA_CERT_PATH: ['ca.pem', 'ca.pem'],
+  ELDR_CLIENT_CERT_PATH: ['client.pem', 'client.pem'],
+  ELDR_CLIENT_KEY_PATH: ['client-key.pem', 'client-key.pem'],
+  ELDR_DEBUG_HEADERS: ['true', true],
+  ELDR_API_KEYS: ['sk-a, sk-b', ['sk-a', 'sk-b']],
+  ELDR_ADMIN_TOKEN: ['sk-c', 'sk-c'],
+  ELDR_WORKER_API_KEY: ['sk-d', 'sk-d'],
+}
+/** A certificate needs its key, and a key its certificate. */
+const PARTNERS: Environment = {
+  ELDR_TLS_CERT_PATH: 'ELDR_TLS_KEY_PATH',
+  ELDR_TLS_KEY_PATH: 'ELDR_TLS_CERT_PATH',
+  ELDR_CLIENT_CERT_PATH: 'ELDR_CLIENT_KEY_PATH',
+  ELDR_CLIENT_KEY_PATH: 'ELDR_CLIENT_CERT_PATH',
+}
+
+describe('every flag and every variable', () => {
+  it.each(SOURCES.map(source => [source.env, source] as const))('%s changes the setting that the table says', async (env, source) => {
+    const [text, value] = SAMPLES[env]!
+    const partner = PARTNERS[env]
+    const beside = partner === undefined ? {} : { [partner]: SAMPLES[partner]![0] }
+    expect(valueAt(await load({}), partsOf(source.name))).not.toEqual(value)
+    const byEnvironment = await loadSettings({ env: { [env]: text, ...beside } })
+    expect(valueAt(byEnvironment.settings, partsOf(source.name))).toEqual(value)
+    expect(byEnvironment.origins.get(source.name)).toEqual({ kind: 'environment', name: env })
+    if (source.flag === undefined) return
+    const flag = longNameOf(source.flag)
+    const typed = source.flag.includes('...') ? [text] : source.flag.includes('<') ? text : true
+    const byFlag = await loadSettings({ flags: new Map([[flag, typed]]), env: beside })
+    expect(valueAt(byFlag.settings, partsOf(source.name))).toEqual(value)
+    expect(byFlag.origins.get(source.name)).toEqual({ kind: 'flag', name: flag })
+  })
+
+  it('says in its help the default that the schema has', () => {
+    const said = SOURCES.flatMap(({ help, name, flag = '' }) => {
+      const text = /\(default: ([\w./]+)\)$/.exec(help)?.[1]
+      return text === undefined ? [] : [{ flag, name, text }]
+    })
+    expect(said.length).toBeGreaterThan(20)
+    for (const { flag, name, text } of said) {
+      const { default: real } = nodeAt(partsOf(name))!
+      expect(`${flag} ${text}`).toBe(`${flag} ${flag.includes('-secs ') ? Number(real) / 1000 : String(real)}`)
+    }
+  })
+
+  it('has its own name', () => {
+    const names = SOURCES.flatMap(({ flag, env }) => [env, ...(flag === undefined ? [] : [longNameOf(flag)])])
+    expect(new Set(names).size).toBe(names.length)
+  })
+})
+
+describe('where a value comes from', () => {
+  const config = file('some.yaml', 'server:\n  port: 1\n  host: a\nrouting:\n  tau: 0.3\nhealth:\n')
+
+  it('is the flag, else the environment, else the file, else the default', async () => {
+    const env = { ELDR_PORT: '2', ELDR_HOST: 'b', ELDR_CONFIG: 'nowhere.yaml' }
+    const { settings, origins } = await loadSettings({ flags: flags({ '--port': '3', '--config': config }), env })
+    expect([settings.server.port, settings.server.host, settings.routing.tau, settings.retries.max]).toEqual([3, 'b', 0.3, 2])
+    expect(['server.port', 'server.host', 'routing.tau', 'retries.max'].map(name => origins.get(name)!.name)).toEqual([
+      '--port',
+      'ELDR_HOST',
+      `${config}:5:8`,
+      'default',
+    ])
+  })
+
+  it('is known for every value that there is', async () => {
+    const { settings, origins } = await loadSettings({ file: config })
+    for (const [section, values] of Object.entries(settings) as [string, object][])
+      for (const key of Object.keys(values)) expect(origins.has(`${section}.${key}`)).toBe(true)
+  })
+
+  it('is a JSON file as well, with tabs, and with a schema for the editor', async () => {
+    const json = file('some.json', '{\n\t"$schema": "x",\n\t"server": {\n\t\t"port": 7\n\t}\n}\n')
+    const { settings, origins } = await loadSettings({ env: { ELDR_CONFIG: json } })
+    expect(settings.server.port).toBe(7)
+    expect(origins.get('server.port')!.name).toBe(`${json}:4:11`)
+    expect(settings).not.toHaveProperty('$schema')
+  })
+
+  it('is the default where a switch is off, unless off is a value', async () => {
+    const off = file('on.yaml', 'retries: {max: 1}\nobserve: {debugHeaders: true, logFormat: pretty}\n')
+    const env = { ELDR_DISABLE_RETRIES: 'false', ELDR_JSON_LOG: '0', ELDR_DEBUG_HEADERS: 'false' }
+    const { retries, observe } = await load({ file: off, env })
+    expect([retries.max, observe.logFormat, observe.debugHeaders]).toEqual([1, 'pretty', false])
+  })
+
+  it('is nothing for an empty file', async () => {
+    expect(await load({ file: file('empty.yaml', '# nothing\n') })).toEqual(await load({}))
+  })
+})
+
+describe('workers', () => {
+  it('may be URLs or objects, keep the cluster that they are given, and are named by their address unless told', async () => {
+    const config = file(
+      'w.yaml',
+      'workers:\n  decode:\n    - {url: "http://[::1]:8000/", cluster: 3}\n    - {url: HTTP://B, id: b, cluster: 0}\n',
+    )
+    expect((await load({ file: config })).workers.decode).toEqual([
+      { url: 'http://[::1]:8000', id: '[::1]:8000', cluster: 3 },
+      { url: 'http://b', id: 'b', cluster: 0 },
+    ])
+  })
+
+  it('of flags replace those of the file', async () => {
+    const config = file('p.yaml', 'workers: {prefill: [http://a:1, http://b:1]}\n')
+    const { workers } = await load({ file: config, flags: flags({ '--prefill': ['http://c:1', 'http://d:1'] }) })
+    expect(workers.prefill.map(({ url }) => url)).toEqual(['http://c:1', 'http://d:1'])
+  })
+})

@@ -1,0 +1,34 @@
+/** The known name that somebody most likely meant. */
+
+/** Undefined when nothing is near: a far guess helps nobody. Case, dashes and underscores do not count. */
+export function nearest(wrong: string, known: readonly string[]): string | undefined {
+  const plainWrong = plain(wrong)
+  let best: string | undefined
+  let bestDistance = Math.max(1, Math.floor(plainWrong.length / 3)) + 1
+  for (const name of known) {
+    const distance = distanceOf(plainWrong, plain(name), bestDistance)
+    if (distance >= bestDistance) continue
+    best = name
+    bestDistance = distance
+  }
+  return best
+}
+
+const plain = (name: string) => name.replaceAll(/[-_]/g, '').toLowerCase()
+
+/** Changes of one letter (in, out, another, two swapped) from one word to the other; `limit` when they are that many or more. */
+function distanceOf(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) >= limit) return limit
+  let [before, last] = [[] as number[], Array.from({ length: b.length + 1 }, (_, j) => j)]
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1]
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
+      const least = Math.min(last[j - 1]! + (same ? 0 : 1), last[j]! + 1, row[j - 1]! + 1)
+      row.push(swapped ? Math.min(least, before[j - 2]! + 1) : least)
+    }
+    ;[before, last] = [last, row]
+  }
+  return Math.min(limit, last[b.length]!)
+}

@@ -1,0 +1,28 @@
+/** The address of a worker, checked and in one spelling. */
+
+export const ORIGIN_EXAMPLE = 'http://10.0.0.7:8000'
+
+/** What is wrong with a text as the origin of a worker; undefined when nothing. It never repeats a password. */
+export function wrongOrigin(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    // localhost:8000 is a URL too, of the scheme localhost.
+    const bare = /^[\w.-]+(:\d+)?$/.test(text) || /^\[[\da-fA-F:]+\](:\d+)?$/.test(text)
+    if (bare) return `expected http:// or https:// before it: did you mean http://${text}?`
+    const scheme = url === undefined || url.host === '' ? '' : `, found the scheme ${url.protocol.slice(0, -1)}`
+    return `expected an http or https URL such as ${ORIGIN_EXAMPLE}${scheme}`
+  }
+  if (url.username !== '' || url.password !== '')
+    return 'expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key'
+  if (url.pathname !== '/' || url.search !== '' || url.hash !== '')
+    return `expected no path: ${url.origin} is enough, since requests bring their own`
+  return undefined
+}
+
+export const originOf = (text: string): string => new URL(text).origin
+
+/** host:port, always with the port: the name that a worker has unless it is given one. */
+export function addressOf(text: string): string {
+  const { hostname, port, protocol } = new URL(text)
+  return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`
+}

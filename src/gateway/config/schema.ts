@@ -1,0 +1,174 @@
+/**
+ * The configuration file: what may stand in it, defaults and meanings. Reference page, JSON Schema and messages are made from it.
+ *
+ * Nothing is changed on the way (both spellings of a policy, URLs with a slash at the end): `settle.ts` does that, so that the schema can
+ * be published as it is.
+ */
+import * as z from 'zod'
+import { POLICIES } from '../../policy/decode-policy.ts'
+import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
+import { MASK } from './mask.ts'
+import { ORIGIN_EXAMPLE, wrongOrigin } from './origin.ts'
+
+const DAY_MS = 86_400_000
+const MIB = 1_048_576
+
+const whole = (min: number, max: number) => z.int().min(min).max(max)
+const ms = (min = 1) => whole(min, DAY_MS)
+/** Above 0. */
+const share = () => z.number().gt(0).max(1)
+/** `expected` reads well after that word. */
+const text = (expected: string, pattern: RegExp = /./) => z.string({ error: expected }).regex(pattern, { error: expected })
+const file = (what: string) => text(`the path of ${what}`)
+const spellings = <Name extends string>(names: readonly Name[]) =>
+  z.enum([...names, ...names.filter(name => name.includes('_')).map(name => name.replaceAll('_', '-'))])
+
+/** Goes into a header, so visible ASCII; `writeOnly` marks in the JSON Schema what must not be shown. */
+const secret = () =>
+  text('a key of visible ASCII characters without blanks', /^[\x21-\x7e]+$/)
+    .refine(value => value !== MASK, { error: 'this is a masked secret, as `eldr config print` shows it: put in the real one' })
+    .meta({ writeOnly: true })
+
+const url = () =>
+  z
+    .string({ error: `a URL such as ${ORIGIN_EXAMPLE}` })
+    .superRefine((value, context) => {
+      const message = wrongOrigin(value)
+      if (message !== undefined) context.addIssue({ code: 'custom', message })
+    })
+    .meta({ format: 'uri' })
+const id = () => text('1 to 128 letters, digits or any of . : _ [ ] -', /^[\w.:[\]-]{1,128}$/)
+const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}.`
+const ID_MEANING = 'Unique over all workers; host and port unless told. Metrics and the admin API use it.'
+const prefillWorker = z.strictObject({ url: url().describe(URL_MEANING), id: id().optional().describe(ID_MEANING) })
+const decodeWorker = prefillWorker.extend({
+  cluster: whole(0, 65_534).optional().describe('Its cluster of the artifact; its place in the list unless told. For all decode workers or for none.'), // prettier-ignore
+})
+
+const server = z.strictObject({
+  host: text('an address or a host name', /^[^\s/]+$/).default('127.0.0.1').describe('Address to listen on. Containers need 0.0.0.0.'), // prettier-ignore
+  port: whole(0, 65_535).default(8000).describe('Port to listen on; 0 takes any free one.'),
+  metricsPort: whole(1, 65_535).optional().describe('Metrics on a port of their own; otherwise at /metrics on the main one.'),
+  tls: z
+    .strictObject({
+      certFile: file('a PEM file with the certificate').describe('Certificate of the gateway, PEM.'),
+      keyFile: file('a PEM file with the private key').describe('Private key of the gateway, PEM.'),
+      caFile: file('a PEM file with certificates').optional().describe('Clients must show a certificate of this authority, PEM.'),
+    })
+    .optional(),
+  apiKeys: z.array(secret()).default([]).describe('Secret. Clients must bring one of them as a bearer token; with none anybody may ask.'),
+  adminToken: secret().optional().describe('Secret. For admin routes that change something; without it they answer on loopback only.'),
+  maxBodyBytes: whole(1024, 1024 * MIB).default(32 * MIB).describe('Largest request body.'), // prettier-ignore
+  maxHeaderBytes: whole(1024, MIB).default(16_384).describe('All headers of a request together.'),
+  headersTimeoutMs: ms().default(10_000).describe('A client must have sent its headers within this time.'),
+  bodyTimeoutMs: ms().default(60_000).describe('A client must have sent its whole request within this time.'),
+  clientStallMs: ms().default(60_000).describe('A client that takes no byte for so long while there are some for it is let go.'),
+  keepAliveMs: ms().default(5_000).describe('An idle connection of a client is kept so long.'),
+  shutdownGraceMs: ms(0).default(30_000).describe('Streams may go on so long after SIGTERM. Must be less than the orchestrator’s own grace.'), // prettier-ignore
+})
+
+const workers = z.strictObject({
+  engine: z.enum(['vllm-nixl']).default('vllm-nixl').describe('How prefill hands over to decode.'),
+  prefill: z.array(z.union([url(), prefillWorker])).default([]).describe('Prefill workers, each a URL or an object.'), // prettier-ignore
+  decode: z.array(z.union([url(), decodeWorker])).default([]).describe('Decode workers, each a URL or an object. The k-th has cluster k of the artifact.'), // prettier-ignore
+  apiKey: secret().optional().describe('Secret. Sent to workers as a bearer token in place of the client’s.'),
+  tls: z
+    .strictObject({
+      caFile: file('a PEM file with certificates').optional().describe('Authority of the workers’ certificates, PEM.'),
+      certFile: file('a PEM file with the certificate').optional().describe('Certificate that is shown to workers, PEM.'),
+      keyFile: file('a PEM file with the private key').optional().describe('Its private key, PEM.'),
+      insecure: z.boolean().optional().describe('Takes any certificate of a worker. For trials only.'),
+    })
+    .optional(),
+  idleConnectionMs: ms().default(4_000).describe('An idle connection to a worker is kept so long; must be less than the worker keeps it (uvicorn: 5000).'), // prettier-ignore
+})
+
+const routing = z.strictObject({
+  policy: spellings(POLICIES).optional().describe('Decode policy. Default: eldr with an artifact, union without.'),
+  prefillPolicy: spellings(PREFILL_POLICIES).default('prefix_hash').describe('Prefill policy.'),
+  tau: z.number().min(0).max(2).default(0.1).describe('Locality band of eldr: workers whose cosine is so much below the best still count.'),
+  artifact: file('an artifact of `eldr fit`').optional().describe('Artifact of `eldr fit`; eldr and domain need it, union predicts better with it.'), // prettier-ignore
+  profile: text('a name of profiles/ or the path of a .json file').optional().describe('Cost profile of union: a name under profiles/ or a path.'), // prettier-ignore
+  prefixTokens: whole(1, 1_000_000).default(256).describe('Leading tokens of a prompt (4 bytes of text count as one) that prefix_hash looks at.'), // prettier-ignore
+  prefixLoadFactor: z.number().min(1).max(1000).default(1.25).describe('prefix_hash looks elsewhere when a worker has so many times the average load.'), // prettier-ignore
+  minCovered: z.number().min(0).max(1).default(0.5).describe('A hand-off whose counts cover less of the prompt than this is routed by load.'), // prettier-ignore
+  refit: z.enum(['auto', 'off']).default('auto').describe('When there are more or fewer decode workers than clusters: fit anew for them, or leave it.'), // prettier-ignore
+  reuseTokenIds: z
+    .boolean()
+    .default(false)
+    .describe('Hand the token ids of a chat from prefill to decode, so that its template runs once.'),
+})
+
+const limits = z.strictObject({
+  maxConcurrentRequests: whole(0, 1_000_000).default(4096).describe('Requests in the gateway at once; more wait in the queue. 0 is no limit.'), // prettier-ignore
+  queueSize: whole(0, 1_000_000).default(1024).describe('Requests that may wait; more are answered with 429.'),
+  queueTimeoutMs: ms().default(30_000).describe('Longest wait in the queue.'),
+  maxChoices: whole(1, 10_000).default(128).describe('Choices × prompts that one request may ask for.'),
+})
+
+const timeouts = z.strictObject({
+  connectMs: ms().default(2_000).describe('Until a connection to a worker stands.'),
+  prefillMs: ms().default(120_000).describe('From dispatch to the whole answer of the prefill leg.'),
+  firstTokenMs: ms().default(60_000).describe('From dispatch of the decode leg to the first byte of its body.'),
+  betweenTokensMs: ms().default(30_000).describe('Between two pieces of a decode stream.'),
+  requestMs: ms().default(1_800_000).describe('All of a request.'),
+})
+
+const retries = z.strictObject({
+  max: whole(0, 10).default(2).describe('Tries of each leg beyond the first.'),
+  budgetShare: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.2)
+    .describe('Retries may be this share of requests, so that an outage is not made worse.'),
+  backoffMs: ms(0).default(50).describe('Wait before the first retry.'),
+})
+
+const lease = z.strictObject({
+  durationMs: ms().default(30_000).describe('kv_lease_duration of the prefill workers.'),
+  usableShare: share().default(0.6).describe('A hand-off older than this share of the lease is not used.'),
+})
+
+const breaker = z.strictObject({
+  consecutiveFailures: whole(1, 1000).default(5).describe('A worker is taken out after so many failures in a row.'),
+  windowMs: ms().default(30_000).describe('Window over which the share of failures counts.'),
+  windowRequests: whole(1, 1_000_000).default(20).describe('Requests that must have ended within the window for the share to count.'),
+  windowFailureShare: share().default(0.5).describe('Share of failures within the window that takes a worker out.'),
+  openMs: ms().default(10_000).describe('Then one request is let through to see.'),
+})
+
+const health = z.strictObject({
+  path: text('a path that begins with /, such as /health', /^\/[^\s#]*$/).default('/health').describe('Path that workers are asked at.'), // prettier-ignore
+  intervalMs: ms().default(5_000).describe('Between two checks of a worker.'),
+  timeoutMs: ms().default(2_000).describe('A later answer is a failure.'),
+  failures: whole(1, 1000).default(2).describe('Failures in a row that take a worker out.'),
+  successes: whole(1, 1000).default(1).describe('Successes in a row that bring it back.'),
+})
+
+const observe = z.strictObject({
+  logLevel: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info').describe('What is logged.'),
+  logFormat: z.enum(['auto', 'json', 'pretty']).default('auto').describe('auto: for people on a terminal, a JSON object on each line elsewhere.'), // prettier-ignore
+  debugHeaders: z
+    .boolean()
+    .default(false)
+    .describe('X-Eldr-* headers on every answer; otherwise when a request asks with `X-Eldr-Debug: 1`.'),
+  decisionsKept: whole(0, 100_000).default(256).describe('Decisions kept for /eldr/decisions.'),
+})
+
+export const fileSchema = z.strictObject({
+  $schema: z.string({ error: 'the address of a JSON Schema' }).optional().describe('For editors; ELDR does not look at it.'),
+  server: server.prefault({}),
+  workers: workers.prefault({}),
+  routing: routing.prefault({}),
+  limits: limits.prefault({}),
+  timeouts: timeouts.prefault({}),
+  retries: retries.prefault({}),
+  lease: lease.prefault({}),
+  breaker: breaker.prefault({}),
+  health: health.prefault({}),
+  observe: observe.prefault({}),
+})
+
+/** The file with its defaults filled in. */
+export type FileForm = z.output<typeof fileSchema>

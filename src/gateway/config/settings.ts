@@ -1,0 +1,153 @@
+/** Everything that can be set about a gateway, resolved: flags, environment, file and defaults are one value each here. */
+import type { PolicyName } from '../../policy/decode-policy.ts'
+import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
+
+export interface Settings {
+  readonly server: ServerSettings
+  readonly workers: WorkersSettings
+  readonly routing: RoutingSettings
+  readonly limits: LimitSettings
+  readonly timeouts: TimeoutSettings
+  readonly retries: RetrySettings
+  readonly lease: LeaseSettings
+  readonly breaker: BreakerSettings
+  readonly health: HealthSettings
+  readonly observe: ObserveSettings
+}
+
+export interface ServerSettings {
+  readonly host: string
+  readonly port: number
+  /** Absent: metrics are on the main port, at /metrics. */
+  readonly metricsPort?: number
+  readonly tls?: ServerTls
+  /** Secrets: clients must bring one of them; none means that anybody may ask. */
+  readonly apiKeys: readonly string[]
+  /** Secret: without it the admin routes that change something answer only on a loopback connection. */
+  readonly adminToken?: string
+  readonly maxBodyBytes: number
+  readonly maxHeaderBytes: number
+  /** A client must have sent its headers, and its whole request, within these. */
+  readonly headersTimeoutMs: number
+  readonly bodyTimeoutMs: number
+  /** A client that takes no byte for so long while there are some for it is let go. */
+  readonly clientStallMs: number
+  readonly keepAliveMs: number
+  /** Streams may go on for so long after SIGTERM. */
+  readonly shutdownGraceMs: number
+}
+
+export interface ServerTls {
+  readonly certFile: string
+  readonly keyFile: string
+  /** Clients must show a certificate of this authority. */
+  readonly caFile?: string
+}
+
+export interface WorkersSettings {
+  readonly engine: 'vllm-nixl'
+  readonly prefill: readonly WorkerSetting[]
+  readonly decode: readonly WorkerSetting[]
+  /** Secret: sent to workers as a bearer token in place of the client's. */
+  readonly apiKey?: string
+  readonly tls?: WorkerTls
+  /** Must be below the workers' own keep-alive time (uvicorn: 5 s). */
+  readonly idleConnectionMs: number
+}
+
+export interface WorkerSetting {
+  readonly url: string
+  /** Unique; made from the address when not given. */
+  readonly id: string
+  /** Of a decode worker: the cluster of the artifact that is its own; its place in the list unless told. */
+  readonly cluster?: number
+}
+
+export interface WorkerTls {
+  readonly caFile?: string
+  readonly certFile?: string
+  readonly keyFile?: string
+  readonly insecure?: boolean
+}
+
+export interface RoutingSettings {
+  readonly policy: PolicyName
+  readonly prefillPolicy: PrefillPolicyName
+  /** Locality band of eldr. */
+  readonly tau: number
+  readonly artifact?: string
+  /** Cost profile of union. */
+  readonly profile?: string
+  /** Leading tokens of a prompt (4 bytes of text count as one) that prefix_hash looks at, and the load at which it looks elsewhere. */
+  readonly prefixTokens: number
+  readonly prefixLoadFactor: number
+  /** A hand-off whose counts cover less of the prompt is routed by load. */
+  readonly minCovered: number
+  /** When the number of decode workers is not that of the artifact's clusters: fit anew for theirs, or leave it. */
+  readonly refit: 'auto' | 'off'
+  /** Hand prompt token ids of a chat from prefill to decode, so that the template runs once. */
+  readonly reuseTokenIds: boolean
+}
+
+export interface LimitSettings {
+  /** Requests in the gateway at once; more wait in the queue. 0 is no limit. */
+  readonly maxConcurrentRequests: number
+  readonly queueSize: number
+  readonly queueTimeoutMs: number
+  /** Choices × prompts that one request may ask for. */
+  readonly maxChoices: number
+}
+
+export interface TimeoutSettings {
+  readonly connectMs: number
+  /** From dispatch to the whole answer of the prefill leg. */
+  readonly prefillMs: number
+  /** From dispatch of the decode leg to its first byte of body. */
+  readonly firstTokenMs: number
+  readonly betweenTokensMs: number
+  readonly requestMs: number
+}
+
+export interface RetrySettings {
+  /** Of each leg, beyond the first try. */
+  readonly max: number
+  /** Retries may be this share of requests (with a few to spare), so that an outage is not made worse. */
+  readonly budgetShare: number
+  readonly backoffMs: number
+}
+
+export interface LeaseSettings {
+  /** kv_lease_duration of the prefill workers. */
+  readonly durationMs: number
+  /** A hand-off older than this share of the lease is not used. */
+  readonly usableShare: number
+}
+
+export interface BreakerSettings {
+  /** Opens after so many failures in a row … */
+  readonly consecutiveFailures: number
+  /** … or when, of at least `windowRequests` ends within the window, this share were failures. */
+  readonly windowMs: number
+  readonly windowRequests: number
+  readonly windowFailureShare: number
+  /** Then one probe is let through. */
+  readonly openMs: number
+}
+
+export interface HealthSettings {
+  readonly path: string
+  readonly intervalMs: number
+  readonly timeoutMs: number
+  /** Checks in a row that take a worker out, and that bring it back. */
+  readonly failures: number
+  readonly successes: number
+}
+
+export interface ObserveSettings {
+  readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
+  readonly logFormat: 'auto' | 'json' | 'pretty'
+  /** X-Eldr-* response headers on every answer; otherwise only when a request asks with `X-Eldr-Debug: 1`. */
+  readonly debugHeaders: boolean
+  /** Decisions kept for /eldr/decisions. */
+  readonly decisionsKept: number
+}

@@ -1,0 +1,78 @@
+/**
+ * What can be set from outside a file, in one table: flag, place in the settings, environment variable. `eldr serve --help`, the
+ * reference page and the reading of the command line are all made from it, and a test walks it, so that no flag is accepted in vain.
+ * Names are those of vllm-router and sglang-router where they have one. No package is loaded for it: help must be quick.
+ */
+import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
+import { POLICIES } from '../../policy/decode-policy.ts'
+import type { SettingName } from './paths.ts'
+import { flagSwitch, keysIn, list, number, onlyLineOf, orNoLimit, type Reader, seconds, text } from './readers.ts'
+
+export interface Source {
+  /** As commander writes it, such as `--port <n>`; absent where only the environment can say it. */
+  readonly flag?: string
+  readonly env: string
+  readonly name: SettingName
+  readonly read: Reader
+  readonly help: string
+}
+
+const flag = (flag: string, name: SettingName, read: Reader, help: string): Source => ({ flag, env: envOf(flag), name, read, help })
+
+export const SOURCES: readonly Source[] = [
+  flag('--host <address>', 'server.host', text, 'address to listen on; 0.0.0.0 in a container (default: 127.0.0.1)'),
+  flag('--port <n>', 'server.port', number, 'port to listen on; 0 takes any free one (default: 8000)'),
+  flag('--prefill <url...>', 'workers.prefill', list, 'a prefill worker, such as http://10.0.0.7:8000; again for each'),
+  flag('--decode <url...>', 'workers.decode', list, 'a decode worker; again for each'),
+  flag('--policy <name>', 'routing.policy', text, `decode policy: ${POLICIES.join(', ')} (default: eldr with an artifact, else union)`),
+  flag('--decode-policy <name>', 'routing.policy', text, 'the same as --policy'),
+  flag('--prefill-policy <name>', 'routing.prefillPolicy', text, `${PREFILL_POLICIES.join(', ')} (default: prefix_hash)`),
+  flag('--artifact <file>', 'routing.artifact', text, 'artifact of `eldr fit`'),
+  flag('--tau <number>', 'routing.tau', number, 'locality band of eldr (default: 0.1)'),
+  flag('--profile <name>', 'routing.profile', text, 'cost profile of union: a name under profiles/ or a path'),
+  flag('--prefix-token-count <n>', 'routing.prefixTokens', number, 'leading tokens that prefix_hash looks at (default: 256)'),
+  flag('--prefix-hash-load-factor <x>', 'routing.prefixLoadFactor', number, 'load at which it looks elsewhere (default: 1.25)'),
+  flag('--request-timeout-secs <s>', 'timeouts.requestMs', seconds, 'longest that a request may take (default: 1800)'),
+  flag('--shutdown-grace-period-secs <s>', 'server.shutdownGraceMs', seconds, 'streams may go on so long after SIGTERM (default: 30)'),
+  flag('--max-concurrent-requests <n>', 'limits.maxConcurrentRequests', orNoLimit, 'more wait; 0 or -1 is no limit (default: 4096)'),
+  flag('--queue-size <n>', 'limits.queueSize', number, 'requests that may wait (default: 1024)'),
+  flag('--queue-timeout-secs <s>', 'limits.queueTimeoutMs', seconds, 'longest wait (default: 30)'),
+  flag('--max-payload-size <bytes>', 'server.maxBodyBytes', number, 'largest request body (default: 33554432)'),
+  flag('--retry-max-retries <n>', 'retries.max', number, 'tries of each leg beyond the first (default: 2)'),
+  flag('--retry-initial-backoff-ms <ms>', 'retries.backoffMs', number, 'wait before the first of them (default: 50)'),
+  flag('--disable-retries', 'retries.max', flagSwitch(0), 'the same as --retry-max-retries 0'),
+  flag('--cb-failure-threshold <n>', 'breaker.consecutiveFailures', number, 'failures in a row that take a worker out (default: 5)'),
+  flag('--cb-timeout-duration-secs <s>', 'breaker.openMs', seconds, 'until it is tried again (default: 10)'),
+  flag('--cb-window-duration-secs <s>', 'breaker.windowMs', seconds, 'window over which the share of failures counts (default: 30)'),
+  flag('--health-check-endpoint <path>', 'health.path', text, 'path that workers are asked at (default: /health)'),
+  flag('--health-check-interval-secs <s>', 'health.intervalMs', seconds, 'between two checks of a worker (default: 5)'),
+  flag('--health-check-timeout-secs <s>', 'health.timeoutMs', seconds, 'a later answer is a failure (default: 2)'),
+  flag('--health-failure-threshold <n>', 'health.failures', number, 'failures in a row that take a worker out (default: 2)'),
+  flag('--health-success-threshold <n>', 'health.successes', number, 'successes in a row that bring it back (default: 1)'),
+  flag('--prometheus-port <n>', 'server.metricsPort', number, 'metrics on a port of their own (default: /metrics on the main one)'),
+  flag('--log-level <level>', 'observe.logLevel', text, 'debug, info, warn, error, silent (default: info)'),
+  flag('--json-log', 'observe.logFormat', flagSwitch('json'), 'a JSON object on each line, also on a terminal'),
+  flag('--api-key-file <file>', 'server.apiKeys', keysIn, 'clients must bring one of these keys, one on each line'),
+  flag('--admin-token-file <file>', 'server.adminToken', onlyLineOf, 'token for admin routes that change something'),
+  flag('--tls-cert-path <file>', 'server.tls.certFile', text, 'certificate of the gateway (PEM)'),
+  flag('--tls-key-path <file>', 'server.tls.keyFile', text, 'its private key (PEM)'),
+  flag('--ca-cert-path <file>', 'workers.tls.caFile', text, 'authority of the workers’ certificates (PEM)'),
+  flag('--client-cert-path <file>', 'workers.tls.certFile', text, 'certificate that is shown to workers (PEM)'),
+  flag('--client-key-path <file>', 'workers.tls.keyFile', text, 'its private key (PEM)'),
+  flag('--debug-headers', 'observe.debugHeaders', flagSwitch(true, false), 'X-Eldr-* headers on every answer'),
+  { env: 'ELDR_API_KEYS', name: 'server.apiKeys', read: list, help: 'keys with commas between them' },
+  { env: 'ELDR_ADMIN_TOKEN', name: 'server.adminToken', read: text, help: 'the token itself' },
+  { env: 'ELDR_WORKER_API_KEY', name: 'workers.apiKey', read: text, help: 'sent to workers as a bearer token' },
+]
+
+/** Not a setting: where settings are. */
+export const CONFIG = { flag: '--config <file>', env: 'ELDR_CONFIG', help: 'YAML or JSON file; docs/config.md lists its keys' } as const
+
+/** `--port <n>` → --port */
+export function longNameOf(flag: string): string {
+  return flag.split(' ')[0]!
+}
+
+function envOf(flag: string): string {
+  return `ELDR_${longNameOf(flag).slice(2).replaceAll('-', '_').toUpperCase()}`
+}

@@ -1,0 +1,25 @@
+/** What every request of a gateway shares. */
+import type { Registry } from '../cluster/registry.ts'
+import type { HealthLoop } from '../cluster/health.ts'
+import type { RestartWatch } from '../cluster/restart-watch.ts'
+import type { Settings } from './config/settings.ts'
+import type { EngineAdapter } from './engine/engine.ts'
+import type { Log, Seldom } from './log.ts'
+import type { Metrics } from './metrics.ts'
+import type { RetryBudget } from './retry-budget.ts'
+import type { Router } from './routing/router.ts'
+import type { Upstreams } from './upstream.ts'
+
+export interface GatewayContext {
+  readonly settings: Settings
+  readonly registry: Registry
+  readonly router: Router
+  readonly upstreams: Upstreams
+  readonly engine: EngineAdapter
+  readonly metrics: Metrics
+  readonly budget: RetryBudget
+  readonly health: Pick<HealthLoop, 'passiveFailure'>
+  readonly restarts: Pick<RestartWatch, 'sawEngineId'>
+  readonly log: Log
+  readonly seldom: Seldom
+}

@@ -1,0 +1,85 @@
+/** vLLM with its NIXL connector in pull mode (vLLM 0.20 to 0.32): two requests, the hand-off in `kv_transfer_params`. */
+import { editObject } from '../json/edit.ts'
+import { type Member, scanObject } from '../json/scan.ts'
+import { type ClientRequest, last } from '../request.ts'
+import type { EngineAdapter, Handoff } from './engine.ts'
+
+const ASK_FOR_HANDOFF =
+  '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}'
+
+/** Without these a decode worker does not fetch anything, and says nothing. */
+const NEEDED = ['remote_block_ids', 'remote_engine_id', 'remote_request_id', 'remote_host', 'remote_port'] as const
+
+export interface VllmOptions {
+  /** Ask prefill for the prompt's token ids and give them to decode, so that a chat's template and the tokenizer run once. */
+  readonly reuseTokenIds: boolean
+}
+
+export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
+  return {
+    name: 'vllm-nixl',
+    prefillBody({ api, body, members }) {
+      const has = (name: string) => last(members, name) !== undefined
+      return editObject(body, members, {
+        kv_transfer_params: ASK_FOR_HANDOFF,
+        stream: 'false',
+        max_tokens: '1',
+        ...(has('max_completion_tokens') && { max_completion_tokens: '1' }),
+        // vLLM refuses the first without a stream, and the others when they ask for more than max_tokens.
+        stream_options: undefined,
+        min_tokens: undefined,
+        min_completion_tokens: undefined,
+        ...(reuseTokenIds && api === 'chat' && { return_token_ids: 'true' }),
+      })
+    },
+
+    readHandoff(answer, { api }) {
+      const members = scanObject(answer)
+      const params = members && last(members, 'kv_transfer_params')
+      const inside = params && scanObject(answer, params.valueStart, params.end)
+      if (members === undefined) return 'prefill’s answer is not a JSON object'
+      if (inside === undefined) return 'no kv_transfer_params in prefill’s answer: is a KV connector configured there?'
+      const missing = NEEDED.find(name => isNullish(answer, last(inside, name)))
+      if (missing !== undefined) return `no ${missing} in kv_transfer_params`
+      const ids = reuseTokenIds && api === 'chat' ? last(members, 'prompt_token_ids') : undefined
+      const idsText = ids !== undefined && answer[ids.valueStart] === 0x5b ? answer.subarray(ids.valueStart, ids.end) : undefined
+      const bytes = answer.subarray(params!.valueStart, params!.end)
+      const shifted = inside.map(member => shift(member, params!.valueStart))
+      return {
+        transfer: editObject(bytes, shifted, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
+        counts: valueOf(answer, last(inside, 'eldr')),
+        routedExperts: textOf(valueOf(answer, last(members, 'routed_experts'))),
+        engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
+        promptTokens: promptTokensOf(valueOf(answer, last(members, 'usage'))),
+      } satisfies Handoff
+    },
+
+    decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) => editObject(body, members, { kv_transfer_params: transfer }),
+  }
+}
+
+function shift({ name, start, valueStart, end }: Member, by: number): Member {
+  return { name, start: start - by, valueStart: valueStart - by, end: end - by }
+}
+
+function isNullish(bytes: Buffer, member: Member | undefined): boolean {
+  return member === undefined || (bytes[member.valueStart] === 0x6e && member.end - member.valueStart === 4)
+}
+
+function valueOf(bytes: Buffer, member: Member | undefined): unknown {
+  if (member === undefined) return undefined
+  try {
+    return JSON.parse(bytes.toString('utf8', member.valueStart, member.end)) as unknown
+  } catch {
+    return undefined
+  }
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined
+}
+
+function promptTokensOf(usage: unknown): number | undefined {
+  const tokens = (usage as { prompt_tokens?: unknown } | null | undefined)?.prompt_tokens
+  return typeof tokens === 'number' && Number.isFinite(tokens) ? tokens : undefined
+}

@@ -1,0 +1,210 @@
+/**
+ * One prompt, one choice: prefill, decision, decode. Until the first byte of decode has come nothing was sent to the client, and a
+ * failure is met by doing all of it again without the worker that failed: its hand-off may have been read, and the prefix cache makes a
+ * second prefill cheap. After the first byte nothing is tried again.
+ */
+import type { Dispatch } from '../cluster/registry.ts'
+import type { Role } from '../cluster/worker.ts'
+import { type AnswerCode, Refusal } from './answers.ts'
+import type { GatewayContext } from './context.ts'
+import type { Handoff } from './engine/engine.ts'
+import type { Exchange } from './exchange.ts'
+import { type LegEnd, type LegLimits, runLeg } from './leg.ts'
+import type { Outcome } from './metrics.ts'
+import { runPrefill, workersFull } from './prefill-leg.ts'
+import { prefixKeyOf } from './prefix-key.ts'
+import { releaseHandoff } from './release-handoff.ts'
+import type { ClientRequest } from './request.ts'
+import { mayTryAgain } from './retry-budget.ts'
+import type { Sink } from './sink.ts'
+import { legHeaders } from './worker-headers.ts'
+
+export interface Generation {
+  readonly exchange: Exchange
+  readonly request: ClientRequest
+  /** On both legs; of a part of a split request its own. */
+  readonly requestId: string
+  readonly path: string
+  readonly sink: Sink
+}
+
+type Failed = Extract<LegEnd, { kind: 'failed' }>
+
+/** Rejects with a Refusal when the client has seen nothing yet and is to be told why. */
+export async function generate(ctx: GatewayContext, generation: Generation): Promise<Outcome> {
+  const { exchange, request } = generation
+  exchange.clientStallMs = ctx.settings.server.clientStallMs
+  ctx.budget.requestCame()
+  // One token is prefill's own; what must not be handed over is done by one decode worker alone.
+  if (request.whole) return direct(ctx, generation, 'decode')
+  if (request.maxTokens === 1) return direct(ctx, generation, 'prefill')
+  return twoLegs(ctx, generation)
+}
+
+async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Outcome> {
+  const { exchange, request, path, requestId } = generation
+  const failed = new Set<string>()
+  for (let tries = 1; ; tries++) {
+    if (exchange.stopped !== undefined) return stopped(exchange)
+    // Nobody is there to take the prompt over: then it need not be read.
+    if (ctx.registry.candidates('decode', performance.now(), failed).length === 0) throw noWorker('decode')
+    const prefill = await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId))
+    if (prefill.kind === 'stopped') return stopped(exchange)
+    if (prefill.kind === 'refused') {
+      generation.sink.whole(prefill.status, prefill.headers, prefill.body)
+      return 'worker_refused'
+    }
+    if (exchange.stopped !== undefined) return letGo(ctx, generation, prefill.handoff)
+    if (isTooOld(ctx, prefill.leasedMs)) {
+      const again = { leg: 'prefill', tries, cause: 'lease', failed: new Set<string>() } as const
+      if (!(await mayTryAgain(ctx, exchange, again))) throw new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
+      continue
+    }
+    noteWorker(ctx, exchange, 'prefill', prefill.worker)
+    const end = await decode(ctx, generation, prefill.handoff, prefill.answeredMs, failed)
+    if (end.kind === 'stopped' && !end.sent) return letGo(ctx, generation, prefill.handoff)
+    if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
+    const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
+    if (!(await mayTryAgain(ctx, exchange, again))) throw refusalOf('decode', end)
+  }
+}
+
+async function decode(
+  ctx: GatewayContext,
+  generation: Generation,
+  handoff: Handoff,
+  answeredMs: number,
+  failed: Set<string>,
+): Promise<LegEnd> {
+  const { exchange, request, requestId } = generation
+  const body = ctx.engine.decodeBody(request, handoff)
+  const place = ctx.router.toDecode(requestId, handoff, handoff.promptTokens ?? request.promptTokens, failed)
+  if (place === undefined) throw noWorker('decode')
+  const { dispatch, decision, left } = place
+  const { id } = dispatch.worker
+  noteWorker(ctx, exchange, 'decode', id, decision.reason)
+  ctx.metrics.handoffSeconds.observe((performance.now() - answeredMs) / 1000)
+  const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request)).finally(left)
+  // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
+  const alone = () => ctx.registry.candidates('decode', performance.now(), new Set([...failed, id])).length === 0
+  if (end.kind === 'failed' && !(end.status === 500 && alone())) failed.add(id)
+  return end
+}
+
+/** By one worker alone, without a hand-off. */
+async function direct(ctx: GatewayContext, generation: Generation, role: Role): Promise<Outcome> {
+  const { exchange, request, requestId } = generation
+  const { prefillMs } = ctx.settings.timeouts
+  const limits = limitsOf(ctx, request, prefillMs)
+  const failed = new Set<string>()
+  for (let tries = 1; ; tries++) {
+    if (exchange.stopped !== undefined) return stopped(exchange)
+    const place = role === 'decode' ? ctx.router.toDecode(requestId, undefined, request.promptTokens, failed) : undefined
+    const key = () => prefixKeyOf(request, ctx.settings.routing.prefixTokens)
+    const dispatch = role === 'decode' ? place?.dispatch : ctx.router.toPrefill(key(), request.promptTokens, failed)
+    if (dispatch === undefined) throw noWorker(role)
+    noteWorker(ctx, exchange, role, dispatch.worker.id)
+    const end = await send(ctx, generation, dispatch, request.body, limits).finally(() => place?.left())
+    if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
+    failed.add(dispatch.worker.id)
+    const again = { leg: role, tries, cause: end.failure.kind, failed }
+    if (!(await mayTryAgain(ctx, exchange, again))) throw refusalOf(role, end)
+  }
+}
+
+/** One try on one worker, its load and its breaker told of the end. */
+async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispatch, body: Buffer, limits: LegLimits): Promise<LegEnd> {
+  const { exchange, request, requestId, path, sink } = generation
+  const { id, url, role } = dispatch.worker
+  let firstMs = 0
+  let lastMs = 0
+  let tokens = 0
+  const on = {
+    onFirstByte() {
+      firstMs = lastMs = performance.now()
+      ctx.metrics.ttftSeconds.observe({ route: request.api }, (firstMs - exchange.startedMs) / 1000)
+    },
+    onTokens(events: number) {
+      tokens += events
+      if (events > 0) lastMs = performance.now()
+    },
+  }
+  const headers = legHeaders(ctx.settings, exchange, requestId)
+  const plan = { stream: request.stream, sink, stop: exchange, limits, on }
+  const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch((error: unknown) => {
+    dispatch.ignored()
+    throw error
+  })
+  const nowMs = performance.now()
+  if (tokens > 1) ctx.metrics.interTokenSeconds.observe((lastMs - firstMs) / 1000 / (tokens - 1))
+  if (tokens > 0) ctx.metrics.tokens.inc({ kind: 'output' }, tokens)
+  if (end.kind === 'served' && end.status === 200) dispatch.succeeded(nowMs)
+  else if (end.kind !== 'failed') dispatch.ignored()
+  else {
+    const { kind, message: why } = end.failure
+    // A worker that has no room is not one that fails.
+    if (end.status === 429) dispatch.ignored()
+    else dispatch.failed(nowMs)
+    ctx.metrics.legFailures.inc({ worker: id, leg: role, kind })
+    if (kind === 'connect' || kind === 'reset' || kind === 'timeout') ctx.health.passiveFailure(id)
+    ctx.seldom.say(`${role} ${id} ${kind}`, nowMs, times => ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, `${role} failed`))
+  }
+  return end
+}
+
+/**
+ * Of an answer that is not streamed nothing is seen before its end: it may take as long as a stream of as many tokens. `prefillMs` where
+ * the worker has to read the prompt as well.
+ */
+function limitsOf({ settings: { timeouts, server } }: GatewayContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
+  const { firstTokenMs, betweenTokensMs, requestMs } = timeouts
+  const restMs = stream ? 0 : ((maxTokens ?? Infinity) - 1) * betweenTokensMs
+  return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs, clientStallMs: server.clientStallMs }
+}
+
+function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: number): boolean {
+  const old = performance.now() - leasedMs > lease.durationMs * lease.usableShare
+  if (old) metrics.leasesMissed.inc()
+  return old
+}
+
+/** The prompt was read, and no decode worker has heard of it. */
+function letGo(ctx: GatewayContext, generation: Generation, handoff: Handoff): Outcome {
+  releaseHandoff(ctx, generation, handoff).catch((err: unknown) => ctx.log.error({ err }, 'a hand-off was not given back'))
+  return stopped(generation.exchange)
+}
+
+function noWorker(role: Role): Refusal {
+  return new Refusal(role === 'decode' ? 'ELDR_NO_DECODE_WORKER' : 'ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
+}
+
+const CODES: Readonly<Record<Role, { readonly timeout: AnswerCode; readonly other: AnswerCode }>> = {
+  prefill: { timeout: 'ELDR_PREFILL_TIMEOUT', other: 'ELDR_PREFILL_FAILED' },
+  decode: { timeout: 'ELDR_DECODE_TIMEOUT', other: 'ELDR_DECODE_FAILED' },
+}
+
+function refusalOf(role: Role, { failure, status }: Failed): Refusal {
+  if (status === 429) return workersFull()
+  return new Refusal(CODES[role][failure.kind === 'timeout' ? 'timeout' : 'other'], { retryAfterSeconds: 1 })
+}
+
+function outcomeOf(exchange: Exchange, end: LegEnd): Outcome {
+  if (end.kind === 'served') return end.status === 200 ? 'ok' : 'worker_refused'
+  if (end.kind === 'failed') return 'broken'
+  return stopped(exchange, end.begun)
+}
+
+/** Whoever is there and has seen nothing yet is told; the leg has told those that have. */
+function stopped(exchange: Exchange, begun = false): Outcome {
+  const { refusal } = exchange
+  if (refusal !== undefined && !begun) throw refusal
+  if (exchange.stopped === 'client_gone' || exchange.stopped === 'client_stalled') return exchange.stopped
+  if (exchange.stopped === 'part_failed') return 'failed' // the part that failed says why
+  return exchange.stopped === 'shutdown' ? 'broken' : 'timeout'
+}
+
+function noteWorker({ settings }: GatewayContext, exchange: Exchange, leg: Role, id: string, reason?: string): void {
+  if (!settings.observe.debugHeaders && exchange.request.headers['x-eldr-debug'] !== '1') return
+  exchange.headers[`x-eldr-${leg}-worker`] = id
+  if (reason !== undefined) exchange.headers['x-eldr-reason'] = reason
+}

@@ -1,0 +1,165 @@
+/** From a route to an answer: who may ask, what is asked, and how it ended. Nothing thrown in here leaves it. */
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Admin } from './admin/admin.ts'
+import type { Admission } from './admission.ts'
+import { Refusal } from './answers.ts'
+import { createKeyCheck } from './auth.ts'
+import type { GatewayContext } from './context.ts'
+import { Exchange, type StopReason } from './exchange.ts'
+import { generate } from './generate.ts'
+import { wrongHead } from './http-head.ts'
+import type { Outcome } from './metrics.ts'
+import { passThrough } from './pass-through.ts'
+import { readBody } from './read-body.ts'
+import { refuse } from './refuse.ts'
+import { type Api, readRequest } from './request.ts'
+import { type Route, routeOf } from './routes.ts'
+import { clientSink } from './sink.ts'
+import { partsOf } from './split/split.ts'
+import { runSplit } from './split/run-split.ts'
+
+export class Handler {
+  readonly live = new Set<Exchange>()
+  draining = false
+  readonly #ctx: GatewayContext
+  readonly #admission: Admission
+  readonly #admin: Admin
+  readonly #mayAsk: (request: IncomingMessage) => boolean
+
+  constructor(ctx: GatewayContext, admission: Admission, admin: Admin) {
+    this.#ctx = ctx
+    this.#admission = admission
+    this.#admin = admin
+    const { apiKeys } = ctx.settings.server
+    this.#mayAsk = apiKeys.length === 0 ? () => true : createKeyCheck(apiKeys)
+  }
+
+  /** `proceed` tells a client that waits for leave to send its body. */
+  async handle(request: IncomingMessage, response: ServerResponse, proceed: () => void = () => {}): Promise<void> {
+    const exchange = new Exchange(requestIdOf(request), request, response, this.#limitOf(request))
+    const route = routeOf(request.method ?? '', request.url ?? '')
+    if (this.draining) response.shouldKeepAlive = false
+    response.on('error', noop) // a client that leaves amid an answer is no fault of ours
+    if (response.socket === null) followSocket(exchange)
+    this.live.add(exchange)
+    let outcome: Outcome = 'failed'
+    try {
+      outcome = await this.#serve(exchange, route, proceed)
+    } catch (error) {
+      outcome = this.#refuse(exchange, error)
+    } finally {
+      this.live.delete(exchange)
+      this.#ended(exchange, route, outcome)
+    }
+  }
+
+  #serve(exchange: Exchange, route: Route, proceed: () => void): Promise<Outcome> | Outcome {
+    const wrong = wrongHead(exchange.request)
+    if (wrong !== undefined) {
+      exchange.response.shouldKeepAlive = false
+      throw new Refusal('ELDR_BAD_REQUEST', { words: wrong })
+    }
+    if (route.kind === 'refused') {
+      if (route.allow !== undefined) exchange.headers['allow'] = route.allow
+      throw new Refusal(route.code)
+    }
+    if (route.kind === 'admin') return this.#admin.serve(exchange, route.path, proceed)
+    if (route.kind === 'own') return this.#admin.serveOwn(exchange, route.name, this.draining)
+    if (!this.#mayAsk(exchange.request)) {
+      exchange.headers['www-authenticate'] = 'Bearer'
+      throw new Refusal('ELDR_UNAUTHORIZED')
+    }
+    if (this.draining) throw new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 })
+    return this.#admitted(exchange, () =>
+      route.kind === 'generate' ? this.#generate(exchange, route, proceed) : this.#pass(exchange, route.path, proceed),
+    )
+  }
+
+  async #admitted(exchange: Exchange, serve: () => Promise<Outcome>): Promise<Outcome> {
+    await this.#admission.enter(exchange)
+    try {
+      return await serve()
+    } finally {
+      this.#admission.leave()
+    }
+  }
+
+  async #generate(exchange: Exchange, { api, path }: { readonly api: Api; readonly path: string }, proceed: () => void): Promise<Outcome> {
+    const { settings } = this.#ctx
+    const request = readRequest(api, await readBody(exchange.request, settings.server.maxBodyBytes, proceed, exchange))
+    if ('wrong' in request) {
+      throw new Refusal('ELDR_BAD_REQUEST', { words: request.wrong, ...(request.param !== undefined && { param: request.param }) })
+    }
+    const parts = partsOf(request)
+    if (parts > settings.limits.maxChoices) {
+      throw new Refusal('ELDR_TOO_MANY_CHOICES', {
+        words: `${parts} choices in one request; at most ${settings.limits.maxChoices} are served.`,
+      })
+    }
+    if (parts === 1 || request.whole) {
+      return generate(this.#ctx, { exchange, request, requestId: exchange.id, path, sink: clientSink(exchange) })
+    }
+    return runSplit(exchange, request, (part, requestId, sink) =>
+      generate(this.#ctx, { exchange, request: part.request, requestId, path, sink }),
+    )
+  }
+
+  async #pass(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
+    const { maxBodyBytes } = this.#ctx.settings.server
+    return passThrough(this.#ctx, exchange, path, await readBody(exchange.request, maxBodyBytes, proceed, exchange))
+  }
+
+  #refuse(exchange: Exchange, error: unknown): Outcome {
+    const { response, stopped } = exchange
+    if (stopped === 'client_gone' || stopped === 'client_stalled') return stopped
+    const refusal = error instanceof Refusal ? error : exchange.refusal
+    if (refusal === undefined) this.#ctx.log.error({ err: error, reqId: exchange.id }, 'a request met a fault of the gateway')
+    const told = refusal ?? new Refusal('ELDR_INTERNAL')
+    if (response.headersSent) response.destroy()
+    else refuse(exchange, told)
+    return told.status >= 500 ? (told.status === 504 ? 'timeout' : 'failed') : 'refused'
+  }
+
+  #limitOf({ headers }: IncomingMessage): { ms: number; reason: StopReason } {
+    const { requestMs } = this.#ctx.settings.timeouts
+    const asked = /^\d{1,9}$/.test(String(headers['x-request-timeout-ms'] ?? '')) ? Number(headers['x-request-timeout-ms']) : Infinity
+    return asked < requestMs ? { ms: asked, reason: 'deadline' } : { ms: requestMs, reason: 'request_timeout' }
+  }
+
+  #ended(exchange: Exchange, route: Route, outcome: Outcome): void {
+    const { metrics, log } = this.#ctx
+    const name = route.kind === 'generate' ? route.api : route.kind
+    const seconds = (performance.now() - exchange.startedMs) / 1000
+    metrics.requests.inc({ route: name, outcome })
+    if (this.draining) closeAfter(exchange)
+    if (route.kind !== 'generate' && route.kind !== 'pass') return
+    metrics.requestSeconds.observe({ route: name }, seconds)
+    if (log.isLevelEnabled('info')) {
+      const status = exchange.response.headersSent ? exchange.response.statusCode : undefined
+      log.info({ reqId: exchange.id, route: name, outcome, status, seconds: Number(seconds.toFixed(4)) }, 'request')
+    }
+  }
+}
+
+function noop(): void {}
+
+/** An answer that waits for those to earlier requests of its connection has no socket yet, and is not told when that one closes. */
+function followSocket(exchange: Exchange): void {
+  const { socket } = exchange.request
+  const gone = () => exchange.stop('client_gone')
+  socket.setMaxListeners(0).once('close', gone)
+  exchange.response.once('close', () => socket.off('close', gone))
+}
+
+/** A connection that the gateway's end waits for is of no more use to its client either. */
+function closeAfter({ request: { socket }, response }: Exchange): void {
+  if (response.writableFinished) socket.destroySoon()
+  else response.once('close', () => socket.destroySoon())
+}
+
+/** The client's own id, where it is one that can stand in a header and a log; else a new one. */
+function requestIdOf({ headers }: IncomingMessage): string {
+  const given = headers['x-request-id']
+  return typeof given === 'string' && /^[\w.:-]{1,128}$/.test(given) ? given : randomUUID()
+}

@@ -1,0 +1,139 @@
+/**
+ * Finds the members of a JSON object in its raw bytes, without parsing their values: a prompt of 32 KB is one value that is stepped over.
+ * The bytes outside of the members that are looked at are never read as anything but brackets and strings, so what a worker gets is what
+ * the client sent. UTF-8 bytes of a multi-byte character are never ASCII, so strings can be searched byte by byte.
+ */
+export interface Member {
+  readonly name: string
+  /** From the opening quote of the name to the end of the value. */
+  readonly start: number
+  readonly valueStart: number
+  readonly end: number
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const OPEN = 0x7b
+const CLOSE = 0x7d
+const OPEN_LIST = 0x5b
+const CLOSE_LIST = 0x5d
+const COMMA = 0x2c
+const COLON = 0x3a
+
+/** Deeper nesting than this is no request; Python's own parser gives up at about 1,000. */
+const DEEPEST = 512
+
+/** Members of the object that is the whole of `bytes`, in their order, names with escapes resolved; undefined when it is not one. */
+export function scanObject(bytes: Buffer, from = 0, to = bytes.length): Member[] | undefined {
+  let at = skipSpace(bytes, from, to)
+  if (bytes[at] !== OPEN) return undefined
+  const members: Member[] = []
+  at = skipSpace(bytes, at + 1, to)
+  if (bytes[at] === CLOSE) return skipSpace(bytes, at + 1, to) === to ? members : undefined
+  for (;;) {
+    if (at >= to || bytes[at] !== QUOTE) return undefined
+    const start = at
+    const nameEnd = endOfString(bytes, at, to)
+    if (nameEnd < 0) return undefined
+    const name = stringAt(bytes, start, nameEnd)
+    at = skipSpace(bytes, nameEnd, to)
+    if (name === undefined || bytes[at] !== COLON) return undefined
+    const valueStart = skipSpace(bytes, at + 1, to)
+    const end = endOfValue(bytes, valueStart, to)
+    if (end < 0) return undefined
+    members.push({ name, start, valueStart, end })
+    at = skipSpace(bytes, end, to)
+    if (at >= to) return undefined
+    if (bytes[at] === CLOSE) return skipSpace(bytes, at + 1, to) === to ? members : undefined
+    if (bytes[at] !== COMMA) return undefined
+    at = skipSpace(bytes, at + 1, to)
+  }
+}
+
+/** Elements of the list that is the whole of the range, as ranges; undefined when it is not one. `most` stops early. */
+export function scanList(bytes: Buffer, from: number, to: number, most = Infinity): { start: number; end: number }[] | undefined {
+  let at = skipSpace(bytes, from, to)
+  if (bytes[at] !== OPEN_LIST) return undefined
+  const elements: { start: number; end: number }[] = []
+  at = skipSpace(bytes, at + 1, to)
+  if (bytes[at] === CLOSE_LIST) return elements
+  while (elements.length < most) {
+    const end = endOfValue(bytes, at, to)
+    if (end < 0) return undefined
+    elements.push({ start: at, end })
+    at = skipSpace(bytes, end, to)
+    if (bytes[at] === CLOSE_LIST) return elements
+    if (at >= to || bytes[at] !== COMMA) return undefined
+    at = skipSpace(bytes, at + 1, to)
+  }
+  return elements
+}
+
+/** After the last byte of the value that begins at `at`; −1 when there is none. Whether a list or an object is sound inside is not asked. */
+export function endOfValue(bytes: Buffer, at: number, to: number): number {
+  if (at >= to) return -1
+  const first = bytes[at]!
+  if (first === QUOTE) return endOfString(bytes, at, to)
+  if (first === OPEN || first === OPEN_LIST) return endOfNested(bytes, at, to)
+  return endOfScalar(bytes, at, to)
+}
+
+function endOfNested(bytes: Buffer, at: number, to: number): number {
+  let depth = 0
+  for (let i = at; i < to; i++) {
+    const byte = bytes[i]!
+    if (byte === QUOTE) {
+      i = endOfString(bytes, i, to) - 1
+      if (i < 0) return -1
+    } else if (byte === OPEN || byte === OPEN_LIST) {
+      if (++depth > DEEPEST) return -1
+    } else if ((byte === CLOSE || byte === CLOSE_LIST) && --depth === 0) return i + 1
+  }
+  return -1
+}
+
+/** A number, true, false or null: JSON's own parser says whether it is one. */
+function endOfScalar(bytes: Buffer, at: number, to: number): number {
+  let end = at
+  while (end < to && !isEnd(bytes[end]!)) end++
+  if (end === at || end - at > 64) return -1
+  try {
+    JSON.parse(bytes.toString('latin1', at, end))
+    return end
+  } catch {
+    return -1
+  }
+}
+
+/** `at` is the opening quote; gives the place after the closing one, or −1. */
+function endOfString(bytes: Buffer, at: number, to: number): number {
+  for (let quote = bytes.indexOf(QUOTE, at + 1); quote >= 0 && quote < to; quote = bytes.indexOf(QUOTE, quote + 1)) {
+    let backslashes = 0
+    while (bytes[quote - 1 - backslashes] === BACKSLASH) backslashes++
+    if (backslashes % 2 === 0) return quote + 1
+  }
+  return -1
+}
+
+function stringAt(bytes: Buffer, start: number, end: number): string | undefined {
+  const inner = bytes.toString('utf8', start + 1, end - 1)
+  if (!inner.includes('\\')) return inner
+  try {
+    return JSON.parse(`"${inner}"`) as string
+  } catch {
+    return undefined
+  }
+}
+
+function skipSpace(bytes: Buffer, at: number, to: number): number {
+  while (at < to && isSpace(bytes[at]!)) at++
+  return at
+}
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
+}
+
+function isEnd(byte: number): boolean {
+  return byte === COMMA || byte === CLOSE || byte === CLOSE_LIST || isSpace(byte)
+}

@@ -1,0 +1,243 @@
+/**
+ * One request to one worker whose answer goes to a sink. Nothing reaches the sink before the first event of a good answer, so until then
+ * the request can be tried again elsewhere; after it the leg sees to it that the sink hears how the stream ended.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import { Refusal } from './answers.ts'
+import { scanObject } from './json/scan.ts'
+import type { Sink } from './sink.ts'
+import {
+  type FailureKind,
+  type StopSignal,
+  type UpstreamCall,
+  UpstreamFailure,
+  type UpstreamHandler,
+  type UpstreamRequest,
+  type Upstreams,
+} from './upstream.ts'
+import { WholeEvents } from './whole-events.ts'
+
+export interface LegLimits {
+  /** To the first event of a stream, or to the end of an answer that is not streamed. */
+  readonly firstByteMs: number
+  readonly betweenTokensMs: number
+  /** How long a client may take no bytes. */
+  readonly clientStallMs: number
+}
+
+/** How a leg ended. */
+export type LegEnd =
+  /** The sink has the answer, whole or to its last event. */
+  | { readonly kind: 'served'; readonly status: number }
+  /** The worker is at fault, or seems to be. `begun`: the sink has had bytes, and has been told that there will be no more. */
+  | { readonly kind: 'failed'; readonly failure: UpstreamFailure; readonly status?: number; readonly begun: boolean }
+  /** The client left, or its time is up. `sent`: the worker may have heard of the request. */
+  | { readonly kind: 'stopped'; readonly begun: boolean; readonly sent: boolean }
+
+export interface LegEvents {
+  /** The first byte of a good answer. */
+  onFirstByte?(): void
+  /** After each chunk, `events` being those that it ended. */
+  onTokens?(events: number): void
+}
+
+/** Answers that are not streamed are kept until they are whole; more than this no answer has. */
+const MOST_WHOLE_BYTES = 64 << 20
+/** What a slow client may be behind a worker whose connection cannot be held. */
+const MOST_BEHIND_BYTES = 1 << 20
+const END_OF_EVENT = Buffer.from('\n\n')
+
+export interface LegPlan {
+  /** Whether the client asked for a stream. */
+  readonly stream: boolean
+  readonly sink: Sink
+  readonly stop: StopSignal
+  readonly limits: LegLimits
+  readonly on?: LegEvents
+}
+
+/** Rejects only when something threw that should not. */
+export function runLeg(upstreams: Upstreams, origin: string, request: UpstreamRequest, plan: LegPlan): Promise<LegEnd> {
+  return new Promise((resolve, reject) => new Leg(plan, resolve, reject).run(upstreams, origin, request))
+}
+
+class Leg implements UpstreamHandler {
+  readonly #plan: LegPlan
+  readonly #sink: Sink
+  readonly #resolve: (end: LegEnd) => void
+  readonly #reject: (error: unknown) => void
+  readonly #events = new WholeEvents()
+  #call!: UpstreamCall
+  #unhook = () => {}
+  #stopped: UpstreamFailure | undefined
+  /** Until the first event, then between two; cleared while the client is waited for, which is not the worker's doing. */
+  #timer: NodeJS.Timeout | undefined
+  #status = 0
+  #headers: IncomingHttpHeaders = {}
+  #streaming = false
+  #begun = false
+  #held = false
+  #ended = false
+  /** Of a stream what came before its first event, otherwise all of the answer. */
+  #kept: Buffer[] = []
+  #keptBytes = 0
+  #behindBytes = 0
+
+  constructor(plan: LegPlan, resolve: (end: LegEnd) => void, reject: (error: unknown) => void) {
+    this.#plan = plan
+    this.#sink = plan.sink
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  run(upstreams: Upstreams, origin: string, request: UpstreamRequest): void {
+    const { firstByteMs } = this.#plan.limits
+    this.#timer = setTimeout(() => this.#fail('timeout', `no answer within ${firstByteMs} ms`), firstByteMs)
+    this.#call = upstreams.open(origin, request, this)
+    this.#unhook = this.#plan.stop.onStop(reason => {
+      this.#stopped = reason
+      this.#call.abort(reason)
+    })
+  }
+
+  onStart(status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status
+    this.#headers = headers
+    if (status !== 200) return
+    const type = String(headers['content-type'] ?? 'none').toLowerCase()
+    this.#streaming = this.#plan.stream && type.startsWith('text/event-stream')
+    if (!this.#streaming && (this.#plan.stream || !type.startsWith('application/json'))) this.#fail('garbage', `an answer of type ${type}`)
+    // Nobody asked for it, and a stream must be looked into.
+    else if (this.#streaming && isPacked(headers)) this.#fail('garbage', 'a compressed stream')
+  }
+
+  onData(chunk: Buffer): void {
+    if (!this.#streaming) return this.#keep(chunk)
+    const { watch } = this.#events
+    const before = watch.events
+    const passed = this.#events.push(chunk)
+    if (this.#begun) {
+      if (!this.#held) this.#timer!.refresh()
+      if (passed !== undefined) this.#write(passed)
+    } else {
+      // An error in the place of the first token is a failure that the client need not see.
+      if (watch.failed) return this.#fail('error_event', 'an error event before the first token')
+      if (passed === undefined) return
+      this.#keep(passed)
+      if (this.#ended || (watch.events === 0 && !watch.done && !this.#events.amidEvent)) return
+      this.#begin()
+    }
+    this.#plan.on?.onTokens?.(watch.events - before)
+  }
+
+  onEnd(): void {
+    if (!this.#streaming) this.#endWhole()
+    else if (this.#begun) this.#endStream(new UpstreamFailure('early_end', 'the stream ended early'))
+    else this.#failed(new UpstreamFailure('early_end', 'the stream ended before its first event'))
+  }
+
+  onFailure(failure: UpstreamFailure): void {
+    if (failure.kind === 'fault') {
+      this.#settle()
+      this.#reject(failure.cause)
+    } else if (this.#stopped !== undefined) {
+      if (this.#begun && this.#stopped.cause instanceof Refusal) this.#break(this.#stopped.cause)
+      this.#end({ kind: 'stopped', begun: this.#begun, sent: this.#call.sent })
+    } else if (this.#begun) this.#endStream(failure)
+    else this.#failed(failure)
+  }
+
+  /** The first event is there. From now on it is this worker or none. */
+  #begin(): void {
+    this.#begun = true
+    clearTimeout(this.#timer)
+    this.#waitForToken()
+    this.#plan.on?.onFirstByte?.()
+    this.#sink.begin(this.#headers)
+    for (const chunk of this.#kept) this.#write(chunk)
+    this.#kept = []
+  }
+
+  #write(chunk: Buffer): void {
+    if (this.#ended || this.#sink.write(chunk)) return
+    if (!this.#held) this.#hold()
+    this.#behindBytes += chunk.length
+    if (this.#behindBytes > MOST_BEHIND_BYTES && !this.#call.pause()) this.#fail('reset', 'the client is too slow for a closing worker')
+  }
+
+  /** The client is slower than the worker, whose connection is not read until it has caught up. */
+  #hold(): void {
+    this.#held = true
+    this.#call.pause()
+    clearTimeout(this.#timer)
+    this.#sink.drained(() => {
+      if (this.#ended) return
+      this.#held = false
+      this.#behindBytes = 0
+      this.#waitForToken()
+      this.#call.resume()
+    })
+  }
+
+  #waitForToken(): void {
+    const { betweenTokensMs } = this.#plan.limits
+    this.#timer = setTimeout(() => this.#fail('timeout', `no byte for ${betweenTokensMs} ms`), betweenTokensMs)
+  }
+
+  #keep(chunk: Buffer): void {
+    this.#kept.push(chunk)
+    this.#keptBytes += chunk.length
+    if (this.#keptBytes > MOST_WHOLE_BYTES) this.#fail('too_large', `an answer of more than ${MOST_WHOLE_BYTES} bytes`)
+  }
+
+  #endWhole(): void {
+    const status = this.#status
+    if (status !== 200 && (status < 400 || status === 429 || status >= 500)) {
+      return this.#failed(new UpstreamFailure('status', `status ${status}`))
+    }
+    const body = Buffer.concat(this.#kept)
+    const sound = status !== 200 || isPacked(this.#headers) || scanObject(body) !== undefined
+    if (!sound) return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
+    if (status === 200) this.#plan.on?.onFirstByte?.()
+    this.#sink.whole(status, this.#headers, body)
+    return this.#end({ kind: 'served', status })
+  }
+
+  /** A stream that was told to its end is whole, however its connection ended. */
+  #endStream(failure: UpstreamFailure): void {
+    const { failed, done } = this.#events.watch
+    if (failed || done) this.#sink.end()
+    else this.#break(new Refusal(failure.kind === 'timeout' ? 'ELDR_STREAM_STALLED' : 'ELDR_STREAM_BROKEN'))
+    if (failed) this.#failed(new UpstreamFailure('error_event', 'an error event'))
+    else if (done) this.#end({ kind: 'served', status: this.#status })
+    else this.#failed(failure)
+  }
+
+  #break(refusal: Refusal): void {
+    if (this.#events.amidEvent) this.#sink.write(END_OF_EVENT)
+    this.#sink.broken(refusal)
+  }
+
+  #fail(kind: FailureKind, words: string): void {
+    this.#call.abort(new UpstreamFailure(kind, words))
+  }
+
+  #failed(failure: UpstreamFailure): void {
+    this.#end({ kind: 'failed', failure, begun: this.#begun, ...(this.#status > 0 && { status: this.#status }) })
+  }
+
+  #end(how: LegEnd): void {
+    this.#settle()
+    this.#resolve(how)
+  }
+
+  #settle(): void {
+    this.#ended = true
+    clearTimeout(this.#timer)
+    this.#unhook()
+  }
+}
+
+function isPacked(headers: IncomingHttpHeaders): boolean {
+  return (headers['content-encoding'] ?? 'identity') !== 'identity'
+}

@@ -1,0 +1,71 @@
+import { Writable } from 'node:stream'
+import { describe, expect, it } from 'vitest'
+import { createLog, Seldom } from './log.ts'
+
+/** A place to write to, and what was written. */
+function output(isTTY: boolean): { out: typeof process.stderr; lines: () => string[] } {
+  let text = ''
+  const out = Object.assign(new Writable({ write: (chunk: Buffer, _, done) => void ((text += chunk.toString()), done()) }), { isTTY })
+  return { out: out as unknown as typeof process.stderr, lines: () => text.split('\n').slice(0, -1) }
+}
+
+describe('the log', () => {
+  it('is an object a line where no person looks', () => {
+    const { out, lines } = output(false)
+    createLog({ logLevel: 'info', logFormat: 'auto' }, out).warn({ worker: 'a' }, 'worker does not answer')
+    expect(lines().map(line => JSON.parse(line) as object)).toEqual([{ level: 40, time: expect.stringMatching(/^\d{4}-/) as string, worker: 'a', msg: 'worker does not answer' }]) // prettier-ignore
+  })
+
+  it('is a line of words where one does', () => {
+    for (const [logFormat, isTTY] of [
+      ['auto', true],
+      ['pretty', false],
+    ] as const) {
+      // prettier-ignore
+      const { out, lines } = output(isTTY)
+      const log = createLog({ logLevel: 'debug', logFormat }, out)
+      log.info({ worker: 'a', times: 2, inner: { b: 1 } }, 'ready')
+      log.debug('alone')
+      expect(lines()).toEqual([
+        expect.stringMatching(/^\d\d:\d\d:\d\d info  ready {2}worker=a times=2 inner=\{"b":1\}$/),
+        expect.stringMatching(/debug alone$/),
+      ])
+    }
+  })
+
+  it('says nothing below its level, and nothing at all when it is to be silent', () => {
+    const { out, lines } = output(false)
+    createLog({ logLevel: 'warn', logFormat: 'json' }, out).info('no')
+    createLog({ logLevel: 'silent', logFormat: 'json' }, out).fatal('no')
+    expect(lines()).toEqual([])
+  })
+
+  it('does not repeat what a parser could not read: that may be part of a prompt', () => {
+    const { out, lines } = output(false)
+    const log = createLog({ logLevel: 'debug', logFormat: 'json' }, out)
+    try {
+      JSON.parse('{"prompt": private words')
+    } catch (err) {
+      log.error({ err }, 'a fault')
+    }
+    log.error({ err: new Error('said by us', { cause: new Error('private words') }) }, 'a fault')
+    log.error({ err: 'private words' }, 'a fault')
+    expect(lines().join('\n')).not.toContain('private')
+    expect(JSON.parse(lines()[0]!)).toMatchObject({ err: { type: 'SyntaxError', stack: expect.stringMatching(/^\s+at /) as string } })
+    expect(JSON.parse(lines()[1]!)).toMatchObject({ err: { type: 'Error', message: 'said by us' } })
+  })
+})
+
+describe('what happens often', () => {
+  it('is said once in a while, with how often it was', () => {
+    const seldom = new Seldom(1_000)
+    const said: [string, number][] = []
+    const say = (key: string, nowMs: number) => seldom.say(key, nowMs, times => said.push([key, times]))
+    for (const nowMs of [0, 1, 999]) say('a', nowMs)
+    say('b', 999)
+    say('a', 1_000)
+    say('a', 1_500)
+    say('a', 2_000)
+    expect(said).toEqual([['a', 1], ['b', 1], ['a', 3], ['a', 2]]) // prettier-ignore
+  })
+})

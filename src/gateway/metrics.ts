@@ -1,0 +1,103 @@
+/** What the gateway counts, in Prometheus' form. Label values come from fixed lists or from the configuration, so there are few of them. */
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { Reason } from '../policy/decode-policy.ts'
+
+/** How a request ended. */
+export const OUTCOMES = ['ok', 'refused', 'worker_refused', 'failed', 'broken', 'client_gone', 'client_stalled', 'timeout'] as const
+export type Outcome = (typeof OUTCOMES)[number]
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
+const TOKEN_SECONDS = [0.002, 0.004, 0.006, 0.008, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 5]
+const ROUTE_SECONDS = [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1]
+
+/** What docs/metrics.md says of a metric. */
+export interface MetricDefinition {
+  readonly name: string
+  readonly type: 'counter' | 'histogram' | 'gauge'
+  readonly help: string
+  readonly labels: readonly string[]
+}
+
+export class Metrics {
+  readonly registry = new Registry()
+  readonly definitions: MetricDefinition[] = []
+
+  readonly requests = this.#counter('eldr_requests_total', 'Requests by route and outcome', ['route', 'outcome'])
+  readonly decisions = this.#counter('eldr_decisions_total', 'Decode decisions by policy and reason', ['policy', 'reason'])
+  readonly rejects = this.#counter('eldr_signature_rejects_total', 'Hand-offs whose counts were not used, by reason', ['reason'])
+  readonly retries = this.#counter('eldr_retries_total', 'Second and later tries of a leg', ['leg', 'cause'])
+  readonly legFailures = this.#counter('eldr_leg_failures_total', 'Failures of workers, by kind', ['worker', 'leg', 'kind'])
+  readonly leasesMissed = this.#counter('eldr_leases_missed_total', 'Hand-offs that were too old to be used', [])
+  readonly handoffsReleased = this.#counter('eldr_handoffs_released_total', 'Hand-offs given back because their client had left', [])
+  readonly tokens = this.#counter('eldr_tokens_total', 'Tokens that clients got (events of a stream, usage otherwise)', ['kind'])
+  readonly ticketLeaks = this.#counter('eldr_ticket_leaks_total', 'Tickets that nobody released: must stay 0', [])
+  readonly restarts = this.#counter('eldr_worker_restarts_total', 'Restarts of workers that were noticed', ['worker'])
+  readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'Changes of a worker’s breaker', ['worker', 'to'])
+
+  readonly routeSeconds = this.#histogram('eldr_route_seconds', 'Time to read a hand-off’s counts and decide', [], ROUTE_SECONDS)
+  readonly handoffSeconds = this.#histogram('eldr_handoff_seconds', 'From prefill’s answer to the dispatch of decode', [], ROUTE_SECONDS)
+  readonly prefillSeconds = this.#histogram('eldr_prefill_seconds', 'Time of the prefill leg', [], SECONDS)
+  readonly ttftSeconds = this.#histogram(
+    'eldr_time_to_first_token_seconds',
+    'From the request to the first byte for its client',
+    ['route'],
+    SECONDS,
+  )
+  readonly interTokenSeconds = this.#histogram('eldr_inter_token_seconds', 'Mean time between tokens of a stream (TPOT)', [], TOKEN_SECONDS)
+  readonly requestSeconds = this.#histogram('eldr_request_seconds', 'From the request to its end', ['route'], SECONDS)
+  readonly similarity = this.#histogram('eldr_similarity', 'Cosine of a request to the centroid of the worker it went to', [], [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1]) // prettier-ignore
+  readonly bandSize = this.#histogram('eldr_band_size', 'Workers in the locality band', [], [1, 2, 3, 4, 6, 8, 12, 16, 32, 64])
+  readonly covered = this.#histogram(
+    'eldr_signature_coverage',
+    'Share of a prompt whose experts are known',
+    [],
+    [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1],
+  )
+
+  constructor() {
+    collectDefaultMetrics({ register: this.registry })
+  }
+
+  /** Labels that are the same for most requests are bound once: that is most of what a sample costs. */
+  decided(policy: string, reason: Reason): void {
+    this.decisions.inc({ policy, reason })
+  }
+
+  /** Read when somebody asks. */
+  gauge(
+    name: string,
+    help: string,
+    labels: readonly string[],
+    collect: (set: (labels: Record<string, string>, value: number) => void) => void,
+  ): void {
+    const gauge: Gauge = new Gauge({
+      ...this.#define('gauge', name, help, labels),
+      collect: () => {
+        gauge.reset()
+        collect((values, value) => gauge.set(values, value))
+      },
+    })
+  }
+
+  /** Series of a worker that is gone: with workers that come and go under new names they would pile up. */
+  async forgetWorker(worker: string): Promise<void> {
+    await new Promise(setImmediate) // how its last request ended is counted just after the worker is gone
+    for (const counter of [this.legFailures, this.restarts, this.breakerChanges]) {
+      const { values } = await counter.get()
+      for (const { labels } of values) if (labels['worker'] === worker) counter.remove(labels)
+    }
+  }
+
+  #counter(name: string, help: string, labels: readonly string[]): Counter {
+    return new Counter(this.#define('counter', name, help, labels))
+  }
+
+  #histogram(name: string, help: string, labels: readonly string[], buckets: readonly number[]): Histogram {
+    return new Histogram({ ...this.#define('histogram', name, help, labels), buckets: [...buckets] })
+  }
+
+  #define(type: MetricDefinition['type'], name: string, help: string, labels: readonly string[]) {
+    this.definitions.push({ name, type, help, labels })
+    return { name, help, labelNames: [...labels], registers: [this.registry] }
+  }
+}

@@ -1,0 +1,59 @@
+/** Routes that the gateway does not take part in: one worker answers, and the answer is passed on as it is. */
+import { Refusal } from './answers.ts'
+import type { GatewayContext } from './context.ts'
+import type { Exchange } from './exchange.ts'
+import type { Outcome } from './metrics.ts'
+import { relay, type RelayEnd } from './relay.ts'
+import { withoutHandoff } from './request.ts'
+import { mayTryAgain } from './retry-budget.ts'
+import { clientSink, type Sink } from './sink.ts'
+import type { UpstreamRequest } from './upstream.ts'
+import { legHeaders } from './worker-headers.ts'
+
+/** On a decode worker: any of them has the model and the tokenizer. */
+export async function passThrough(ctx: GatewayContext, exchange: Exchange, path: string, body: Buffer): Promise<Outcome> {
+  const { settings, router } = ctx
+  exchange.clientStallMs = settings.server.clientStallMs
+  const headers = legHeaders(settings, exchange, exchange.id)
+  const request: UpstreamRequest =
+    exchange.request.method === 'POST'
+      ? { method: 'POST', path, headers, body: withoutHandoff(body).body }
+      : { method: 'GET', path, headers }
+  const { firstTokenMs: firstByteMs, betweenTokensMs } = settings.timeouts
+  const limits = { firstByteMs, betweenTokensMs, clientStallMs: settings.server.clientStallMs }
+  const sink = clientSink(exchange)
+  const failed = new Set<string>()
+  for (let tries = 1; ; tries++) {
+    if (exchange.stopped !== undefined) return stopped(exchange, sink, false)
+    const place = router.toDecode(exchange.id, undefined, 0, failed)
+    if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
+    const { id, url } = place.dispatch.worker
+    const end = await relay(ctx.upstreams, url, request, sink, exchange, limits).finally(() => {
+      place.dispatch.ignored() // what these routes answer says little of how well the worker generates
+      place.left()
+    })
+    if (end.kind === 'served') return end.status < 400 ? 'ok' : 'worker_refused'
+    if (end.kind === 'stopped') return stopped(exchange, sink, end.begun)
+    if (end.failure.kind === 'connect') ctx.health.passiveFailure(id)
+    if (end.begun) return broken(sink, end)
+    failed.add(id)
+    // A worker that has taken a POST may have begun with it.
+    const harmless = request.method === 'GET' || end.failure.kind === 'connect'
+    const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
+    if (harmless && (await mayTryAgain(ctx, exchange, again))) continue
+    const code = end.status === 429 ? 'ELDR_OVERLOADED' : end.failure.kind === 'timeout' ? 'ELDR_DECODE_TIMEOUT' : 'ELDR_DECODE_FAILED'
+    throw new Refusal(code, { retryAfterSeconds: 1 })
+  }
+}
+
+function broken(sink: Sink, { failure }: Extract<RelayEnd, { kind: 'failed' }>): Outcome {
+  sink.broken(new Refusal(failure.kind === 'timeout' ? 'ELDR_STREAM_STALLED' : 'ELDR_STREAM_BROKEN'))
+  return 'broken'
+}
+
+function stopped({ stopped: reason, refusal }: Exchange, sink: Sink, begun: boolean): Outcome {
+  if (refusal === undefined) return reason === 'client_stalled' ? 'client_stalled' : 'client_gone'
+  if (!begun) throw refusal
+  sink.broken(refusal)
+  return 'timeout'
+}

@@ -1,0 +1,50 @@
+/** Which path is what. */
+import type { AnswerCode } from './answers.ts'
+import type { Api } from './request.ts'
+
+export type Route =
+  | { readonly kind: 'generate'; readonly api: Api; readonly path: string }
+  /** To one worker as it is. */
+  | { readonly kind: 'pass'; readonly path: string }
+  | { readonly kind: 'own'; readonly name: 'health' | 'ready' | 'metrics' | 'version' }
+  | { readonly kind: 'admin'; readonly path: string }
+  | { readonly kind: 'refused'; readonly code: AnswerCode; readonly allow?: string }
+
+const GENERATE: Readonly<Record<string, Api>> = { '/v1/completions': 'completions', '/v1/chat/completions': 'chat' }
+const OWN = { '/health': 'health', '/ready': 'ready', '/metrics': 'metrics', '/version': 'version' } as const
+/** These have no decode phase, or are an engine's own affair. */
+const NOT_GENERATION =
+  /^\/v1\/(embeddings|rerank|score|audio|images|moderations|fine_tuning|files|batches|load_lora_adapter|unload_lora_adapter)\b/
+const PASSED = new Set(['/tokenize', '/detokenize'])
+
+export function routeOf(method: string, url: string): Route {
+  const path = pathOf(url)
+  if (path === undefined) return { kind: 'refused', code: 'ELDR_BAD_REQUEST' }
+  const api = Object.hasOwn(GENERATE, path) ? GENERATE[path] : undefined
+  if (api !== undefined) return method === 'POST' ? { kind: 'generate', api, path } : wrongMethod('POST')
+  if (Object.hasOwn(OWN, path)) {
+    return method === 'GET' || method === 'HEAD' ? { kind: 'own', name: OWN[path as keyof typeof OWN] } : wrongMethod('GET, HEAD')
+  }
+  if (path === '/eldr' || path.startsWith('/eldr/')) return { kind: 'admin', path }
+  if (NOT_GENERATION.test(path)) return { kind: 'refused', code: 'ELDR_NOT_GENERATION' }
+  if (path === '*') return wrongMethod('GET, HEAD, POST')
+  if ((path.startsWith('/v1/') && !path.endsWith('/')) || PASSED.has(path)) {
+    return method === 'GET' || method === 'HEAD' || method === 'POST' ? { kind: 'pass', path } : wrongMethod('GET, HEAD, POST')
+  }
+  return { kind: 'refused', code: 'ELDR_NOT_FOUND' }
+}
+
+function wrongMethod(allow: string): Route {
+  return { kind: 'refused', code: 'ELDR_METHOD', allow }
+}
+
+/** What may stand in a path that a worker is asked at: an encoded character (%65mbeddings) may be another path to it than to us. */
+const PLAIN = /^\/[\w.~!$&'()*+,;=:@/-]*$/
+const TRICKS = /\/\.{1,2}(\/|$)|\/\/|%2e|%2f|%5c|\\/i
+
+/** Without its query. A client that takes us for a proxy gives a whole address: whom it names is not looked at. */
+function pathOf(url: string): string | undefined {
+  const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split('?', 1)[0]!
+  if (path === '*' || path === '') return path
+  return !TRICKS.test(path) && (PLAIN.test(path) || path.startsWith('/eldr/')) ? path : undefined
+}

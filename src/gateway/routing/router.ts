@@ -1,0 +1,152 @@
+/** Picks the worker of each leg, counts the request there from that moment, and remembers the last decisions for whoever asks. */
+import type { Dispatch, Registry } from '../../cluster/registry.ts'
+import type { Decision } from '../../policy/decode-policy.ts'
+import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
+import type { Metrics } from '../metrics.ts'
+import { DecisionLog, type DecisionRecord } from './decision-log.ts'
+import { LiveRequests } from './live-requests.ts'
+import { type HandoffExperts, type Shape, shapeIn } from './read-experts.ts'
+import type { Reading, RoutingTable } from './routing-table.ts'
+
+export type { DecisionRecord } from './decision-log.ts'
+
+export interface RouterOptions {
+  readonly registry: Registry
+  readonly metrics: Metrics
+  readonly prefillPolicy: PrefillPolicy
+  readonly table: RoutingTable
+  /** Makes a table for a model whose shape is known only now, from its first hand-off. */
+  readonly tableFor?: (shape: Shape) => RoutingTable
+  readonly decisionsKept: number
+  readonly random?: () => number
+  /** Who follows decisions as they are made; nothing is written down for nobody. */
+  readonly followers?: { readonly any: boolean; decided(record: DecisionRecord): void }
+  /** Counts of a hand-off cannot be used. */
+  readonly rejected?: (reason: string, request: string) => void
+}
+
+/** A request on a decode worker. End its dispatch and then `left`, once each. */
+export interface DecodePlace {
+  readonly dispatch: Dispatch
+  readonly decision: Decision
+  left(): void
+}
+
+export class Router {
+  prefillPolicy: PrefillPolicy
+  readonly #options: RouterOptions
+  readonly #context: { random(): number }
+  readonly #live: LiveRequests
+  readonly #log: DecisionLog
+  #table: RoutingTable
+
+  constructor(options: RouterOptions) {
+    this.#options = options
+    this.#context = { random: options.random ?? Math.random }
+    this.prefillPolicy = options.prefillPolicy
+    this.#log = new DecisionLog(options.decisionsKept)
+    this.#table = options.table
+    this.#live = new LiveRequests(options.table)
+  }
+
+  get table(): RoutingTable {
+    return this.#table
+  }
+
+  /** From now on decisions are made by this table. Requests in flight stay where they are. */
+  swap(table: RoutingTable): void {
+    this.#table = table
+    this.#live.moveTo(table)
+  }
+
+  /** Decode workers that a request, or parts of it, are on now. */
+  decodeWorkersOf(id: string): string[] {
+    return this.#live.workersOf(id)
+  }
+
+  /** The last first. */
+  decisions(limit?: number): DecisionRecord[] {
+    return this.#log.last(limit)
+  }
+
+  decisionsOf(id: string): DecisionRecord[] {
+    return this.#log.of(id)
+  }
+
+  toPrefill(prefixKey: number | undefined, tokens: number, exclude: ReadonlySet<string>): Dispatch | undefined {
+    const { registry } = this.#options
+    const { prefillPolicy } = this
+    const nowMs = performance.now()
+    const tried = new Set(exclude)
+    for (;;) {
+      const candidates = registry.candidates('prefill', nowMs, tried)
+      if (candidates.length === 0) return undefined
+      const { worker } = prefillPolicy.pick(prefixKey === undefined ? {} : { prefixKey }, candidates, this.#context)
+      const dispatch = registry.dispatch('prefill', worker, tokens, nowMs)
+      if (dispatch !== undefined) {
+        prefillPolicy.dispatched?.(worker)
+        return dispatch
+      }
+      tried.add(candidates.find(candidate => candidate.worker === worker)!.id)
+    }
+  }
+
+  /** `handoff`: absent when there was no prefill. Undefined when no worker takes requests. */
+  toDecode(id: string, handoff: HandoffExperts | undefined, tokens: number, exclude: ReadonlySet<string>): DecodePlace | undefined {
+    const { registry, metrics, tableFor } = this.#options
+    const nowMs = performance.now()
+    const shape = this.#table.shape === undefined ? shapeIn(handoff?.counts) : undefined
+    if (shape !== undefined && tableFor !== undefined) this.swap(tableFor(shape))
+    const { policy } = this.#table
+    const reading = this.#table.read(id, handoff)
+    const tried = new Set(exclude)
+    for (;;) {
+      const candidates = registry.candidates('decode', nowMs, tried)
+      if (candidates.length === 0) return undefined
+      const decision = policy.pick(reading.routable, candidates, this.#context)
+      const dispatch = registry.dispatch('decode', decision.worker, tokens, nowMs)
+      if (dispatch === undefined) {
+        tried.add(candidates.find(({ worker }) => worker === decision.worker)!.id)
+        continue
+      }
+      this.#live.take(reading.routable, decision.worker, dispatch.worker.id)
+      this.#record(id, reading, decision, candidates, dispatch)
+      metrics.routeSeconds.observe((performance.now() - nowMs) / 1000)
+      return { dispatch, decision, left: () => this.#live.leave(reading.routable) }
+    }
+  }
+
+  #record(
+    request: string,
+    { reject, covered }: Reading,
+    { reason, similarities, band }: Decision,
+    candidates: readonly { readonly id: string; readonly inflight: number }[],
+    dispatch: Dispatch,
+  ): void {
+    const { metrics, followers, rejected } = this.#options
+    const policy = this.#table.policy.name
+    metrics.decided(policy, reason)
+    if (reject !== undefined) {
+      metrics.rejects.inc({ reason: reject })
+      rejected?.(reject, request)
+    }
+    if (covered !== undefined) metrics.covered.observe(covered)
+    if (band !== undefined) metrics.bandSize.observe(band)
+    const at = candidates.findIndex(({ id }) => id === dispatch.worker.id)
+    if (similarities !== undefined && !Number.isNaN(similarities[at]!)) metrics.similarity.observe(similarities[at]!)
+    if (!this.#log.keeps && followers?.any !== true) return
+    const record: DecisionRecord = {
+      request,
+      timeMs: Date.now(),
+      policy,
+      worker: dispatch.worker.id,
+      reason,
+      ...(band !== undefined && { band }),
+      ...(reject !== undefined && { reject }),
+      ...(covered !== undefined && { covered }),
+      candidates: candidates.map(({ id, inflight }, c) => ({ id, inflight, ...(similarities && { similarity: similarities[c]! }) })),
+    }
+    this.#log.add(record)
+    if (followers?.any === true) followers.decided(record)
+  }
+}

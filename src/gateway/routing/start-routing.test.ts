@@ -1,0 +1,67 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { afterAll, describe, expect, it } from 'vitest'
+import { shipped } from '../../../test/data.ts'
+import { failure, temporaryFolder } from '../../../test/trace-support.ts'
+import { Registry } from '../../cluster/registry.ts'
+import { TicketDesk } from '../../cluster/tickets.ts'
+import { stepParts } from '../../cost/profile.ts'
+import { loadProfile } from '../../cost/profile-file.ts'
+import { Events } from '../admin/events.ts'
+import { fileSchema } from '../config/schema.ts'
+import { settle } from '../config/settle.ts'
+import { Seldom } from '../log.ts'
+import { Metrics } from '../metrics.ts'
+import { readRoutingFiles, startRouting } from './start-routing.ts'
+
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+
+const settingsOf = (routing: object) => settle(fileSchema.parse({ routing, workers: { decode: ['http://a:1', 'http://b:1'] } }))
+
+async function start(routing: object) {
+  const settings = settingsOf(routing)
+  const registry = new Registry(new TicketDesk(), settings.breaker)
+  registry.addAll(settings.workers.decode.map(worker => ({ ...worker, role: 'decode' as const })))
+  for (const { id } of settings.workers.decode) registry.setHealth(id, true)
+  const lines: Record<string, unknown>[] = []
+  const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) })
+  const metrics = new Metrics()
+  const parts = { registry, metrics, events: new Events(), log, seldom: new Seldom() }
+  return { ...startRouting(settings, await readRoutingFiles(settings), parts), lines, metrics }
+}
+
+describe('routing from settings', () => {
+  it('takes the costs of union from the profile that they name', async () => {
+    expect(await readRoutingFiles(settingsOf({}))).toEqual({})
+    const { cost } = await readRoutingFiles(settingsOf({ policy: 'union', profile: 'h200-first' }))
+    expect(cost).toEqual(stepParts(await loadProfile('h200-first')))
+    const unknown = await failure('', () => readRoutingFiles(settingsOf({ profile: 'nobody' })))
+    expect(unknown.message).toContain('h200-first')
+  })
+
+  it('fails with the reason when the artifact is none, or the policy needs one', async () => {
+    const file = join(folder.path, 'text')
+    writeFileSync(file, 'this is a text')
+    expect((await failure(file, () => readRoutingFiles(settingsOf({ artifact: file })))).code).toBe('ELDR_FILE_NOT_SAFETENSORS')
+    const trace = shipped('tiny6-long-task.calibration')
+    expect((await failure(trace, () => readRoutingFiles(settingsOf({ artifact: trace })))).code).toBe('ELDR_FILE_WRONG_KIND')
+    expect((await failure('--artifact', () => start({ policy: 'eldr' }))).code).toBe('ELDR_USAGE')
+  })
+
+  it('says once a minute, and not for every request, that counts cannot be used', async () => {
+    const { router, control, lines, metrics } = await start({ policy: 'union' })
+    const bad = { counts: { v: 2, layers: 2, experts: 8, top_k: 2 }, routedExperts: undefined, promptTokens: 3 }
+    for (let n = 0; n < 20; n++) router.toDecode(`r${n}`, bad, 1, new Set())
+    router.toDecode('none', { ...bad, counts: undefined }, 1, new Set())
+    router.toDecode('direct', undefined, 1, new Set())
+    const said = lines.filter(({ reason }) => reason !== undefined)
+    expect(said.map(({ reason, reqId }) => [reason, reqId])).toEqual([['wrong_version', 'r0'], ['missing', 'none']]) // prettier-ignore
+    const { values } = await metrics.rejects.get()
+    expect(values.map(({ labels, value }) => [labels['reason'], value])).toEqual([['wrong_version', 20], ['missing', 1]]) // prettier-ignore
+    control.setPolicy({ policy: 'jsq' })
+    router.toDecode('by load', { ...bad, counts: { v: 1 } }, 1, new Set())
+    expect(lines.filter(({ reason }) => reason !== undefined)).toHaveLength(2)
+  })
+})

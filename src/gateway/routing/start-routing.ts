@@ -1,0 +1,67 @@
+/** Control and router from the settings, and who hears of what they do. */
+import type { Registry } from '../../cluster/registry.ts'
+import { stepParts } from '../../cost/profile.ts'
+import { loadProfile } from '../../cost/profile-file.ts'
+import type { UnionCost } from '../../policy/union.ts'
+import type { Events } from '../admin/events.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Log, Seldom } from '../log.ts'
+import type { Metrics } from '../metrics.ts'
+import { JOBS } from './fit-jobs.ts'
+import { RoutingControl } from './routing-control.ts'
+import type { LoadedArtifact } from './routing-plan.ts'
+import { Router } from './router.ts'
+
+export interface RoutingFiles {
+  readonly artifact?: LoadedArtifact
+  /** Of the profile; union has its own where there is none. */
+  readonly cost?: UnionCost
+}
+
+/** Rejects with what is wrong with one of them. */
+export async function readRoutingFiles({ routing }: Settings): Promise<RoutingFiles> {
+  const { artifact: file, profile } = routing
+  return {
+    ...(file !== undefined && { artifact: { ...(await JOBS.read({ path: file })), file } }),
+    ...(profile !== undefined && { cost: stepParts(await loadProfile(profile)) }),
+  }
+}
+
+export interface RoutingParts {
+  /** With the workers of the settings in it. */
+  readonly registry: Registry
+  readonly metrics: Metrics
+  readonly events: Events
+  readonly log: Log
+  readonly seldom: Seldom
+}
+
+export function startRouting(
+  { routing, observe }: Settings,
+  files: RoutingFiles,
+  { registry, metrics, events, log, seldom }: RoutingParts,
+): { readonly control: RoutingControl; readonly router: Router } {
+  const control = new RoutingControl({ routing, registry, log, ...files, changed: change => events.publish('routing', change) })
+  const router = new Router({
+    registry,
+    metrics,
+    prefillPolicy: control.prefillPolicy,
+    table: control.firstTable(),
+    tableFor: shape => control.tableFor(shape),
+    decisionsKept: observe.decisionsKept,
+    followers: {
+      get any() {
+        return events.any
+      },
+      decided: record => events.publish('decision', record),
+    },
+    rejected(reason, reqId) {
+      if (control.policy !== 'eldr' && control.policy !== 'union') return // others do not look at counts
+      seldom.say(`counts ${reason}`, performance.now(), times =>
+        log.warn({ reason, times, reqId }, 'counts of a hand-off cannot be used: it is routed by load'),
+      )
+    },
+  })
+  control.drive(router)
+  return { control, router }
+}

@@ -1,0 +1,165 @@
+/** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
+import { readFileSync } from 'node:fs'
+import type { Server } from 'node:http'
+import type { ConnectionOptions } from 'node:tls'
+import { Registry } from '../cluster/registry.ts'
+import { TicketDesk } from '../cluster/tickets.ts'
+import type { WorkerSpec } from '../cluster/worker.ts'
+import { Admin } from './admin/admin.ts'
+import { Events } from './admin/events.ts'
+import { addGauges } from './admin/gauges.ts'
+import { LoopDelay } from './admin/loop-delay.ts'
+import { createMetricsListener } from './admin/metrics-listener.ts'
+import { Admission } from './admission.ts'
+import type { Settings, WorkerTls } from './config/settings.ts'
+import type { GatewayContext } from './context.ts'
+import { vllmNixl } from './engine/vllm-nixl.ts'
+import { Handler } from './handle.ts'
+import { createListener, listen } from './listen.ts'
+import { createLog, type Log, Seldom } from './log.ts'
+import { Metrics } from './metrics.ts'
+import { RetryBudget } from './retry-budget.ts'
+import type { RoutingControl } from './routing/routing-control.ts'
+import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
+import { Upstreams } from './upstream.ts'
+import { watchWorkers } from './watch-workers.ts'
+
+export interface Gateway {
+  /** Where it listens. */
+  readonly url: string
+  readonly context: GatewayContext
+  readonly control: RoutingControl
+  /** No new requests; those under way may end within the grace period. */
+  stop(): Promise<void>
+}
+
+/** How often the janitor looks for tickets that nobody released. */
+const JANITOR_MS = 10_000
+/** A ticket is this much older than any request may be before it counts as leaked. */
+const JANITOR_SLACK_MS = 60_000
+
+export async function startGateway(settings: Settings, log: Log = createLog(settings.observe)): Promise<Gateway> {
+  // What may be wrong with files is found before anything is begun.
+  const files = await readRoutingFiles(settings)
+  const tls = tlsOf(settings.workers.tls)
+  const server = createListener(settings.server, (request, response, proceed) => void handler.handle(request, response, proceed))
+
+  const apart: (() => unknown)[] = []
+  const takeApart = async () => {
+    for (const step of apart.splice(0).toReversed()) await step()
+  }
+  const metrics = new Metrics()
+  const events = new Events()
+  const seldom = new Seldom()
+  const desk = new TicketDesk()
+  const registry = new Registry(desk, settings.breaker)
+  const upstreams = new Upstreams({
+    connectMs: settings.timeouts.connectMs,
+    idleConnectionMs: settings.workers.idleConnectionMs,
+    ...(tls && { tls }),
+  })
+  apart.push(() => upstreams.close())
+  const watch = watchWorkers(settings, registry, upstreams, metrics, log)
+  apart.push(() => watch.stop())
+  registry.subscribe(({ kind, worker: { id, role } }) => {
+    events.publish('worker', { change: kind, worker: id, leg: role })
+    if (kind === 'forgotten') void metrics.forgetWorker(id)
+  })
+  registry.addAll(workersOf(settings))
+  const admission = new Admission(settings.limits)
+  const loopDelay = new LoopDelay()
+  apart.push(() => loopDelay.close())
+  const routing = await begun(() => startRouting(settings, files, { registry, metrics, events, log, seldom }))
+  const { control, router } = routing
+  apart.push(() => control.close())
+  addGauges(metrics, () => ({ registry, admission, control, loopDelay }))
+  const context: GatewayContext = {
+    settings,
+    registry,
+    router,
+    upstreams,
+    engine: vllmNixl(settings.routing),
+    metrics,
+    budget: new RetryBudget(settings.retries.budgetShare),
+    health: watch.health,
+    restarts: watch.restarts,
+    log,
+    seldom,
+  }
+  const admin = new Admin({ ctx: context, control, live: () => handler.live }, events)
+  const handler = new Handler(context, admission, admin)
+  const janitor = setInterval(() => {
+    const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
+    if (leaks.length === 0) return
+    metrics.ticketLeaks.inc(leaks.length)
+    log.error({ leaks: leaks.map(({ worker, leg }) => ({ worker, leg })) }, 'tickets were not released: a fault of the gateway')
+  }, JANITOR_MS).unref()
+  apart.push(() => clearInterval(janitor))
+  const { host, port, metricsPort } = settings.server
+  if (metricsPort !== undefined) {
+    const metricsServer = createMetricsListener(metrics.registry)
+    await begun(() => listen(metricsServer, host, metricsPort))
+    // Until the last stream has ended: what happens while a gateway stops is worth counting too.
+    apart.push(() => closed(metricsServer))
+  }
+  const address = await begun(() => listen(server, host, port))
+
+  /** A gateway that cannot start leaves nothing behind. */
+  async function begun<T>(start: () => T | Promise<T>): Promise<T> {
+    try {
+      return await start()
+    } catch (error) {
+      await takeApart()
+      throw error
+    }
+  }
+
+  let stopping: Promise<void> | undefined
+  async function end(): Promise<void> {
+    handler.draining = true
+    admin.close()
+    const ended = new Promise<void>(resolve => server.close(() => resolve()))
+    server.closeIdleConnections()
+    const grace = setTimeout(() => {
+      for (const exchange of handler.live) exchange.stop('shutdown')
+      setTimeout(() => server.closeAllConnections(), 1_000).unref()
+    }, settings.server.shutdownGraceMs)
+    await ended
+    clearTimeout(grace)
+    await takeApart()
+  }
+  return {
+    url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,
+    context,
+    control,
+    stop: () => (stopping ??= end()),
+  }
+}
+
+/**
+ * A decode worker has its place in the list for its cluster, and may get another one's number when workers have gone. Where the
+ * configuration gives clusters in another order it means them, and they are kept.
+ */
+function workersOf({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
+  const fixed = decode.some(({ cluster }, place) => cluster !== place)
+  return [
+    ...prefill.map(({ id, url }) => ({ id, url, role: 'prefill' as const })),
+    ...decode.map(({ id, url, cluster }) => ({ id, url, role: 'decode' as const, ...(fixed && cluster !== undefined && { cluster }) })),
+  ]
+}
+
+function closed(server: Server): Promise<void> {
+  server.closeAllConnections()
+  return new Promise(resolve => server.close(() => resolve()))
+}
+
+function tlsOf(tls: WorkerTls | undefined): ConnectionOptions | undefined {
+  if (tls === undefined) return undefined
+  const { caFile, certFile, keyFile, insecure } = tls
+  return {
+    ...(caFile !== undefined && { ca: readFileSync(caFile) }),
+    ...(certFile !== undefined && { cert: readFileSync(certFile) }),
+    ...(keyFile !== undefined && { key: readFileSync(keyFile) }),
+    ...(insecure === true && { rejectUnauthorized: false }),
+  }
+}

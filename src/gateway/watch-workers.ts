@@ -1,0 +1,93 @@
+/** Keeps the registry's picture of the workers true: checks, restarts, connections of those that are gone. */
+import { HealthLoop, NODE_TIMERS } from '../cluster/health.ts'
+import { readSamples, sumByName } from '../cluster/metrics-text.ts'
+import type { Registry } from '../cluster/registry.ts'
+import { RESTART_SAMPLES, RestartWatch } from '../cluster/restart-watch.ts'
+import type { WorkerSpec } from '../cluster/worker.ts'
+import type { Settings } from './config/settings.ts'
+import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
+import { type StopSignal, UpstreamFailure, type Upstreams } from './upstream.ts'
+
+export interface WorkerWatch {
+  readonly health: HealthLoop
+  readonly restarts: RestartWatch
+  stop(): void
+}
+
+const MOST_METRICS_BYTES = 8 << 20
+
+export function watchWorkers(settings: Settings, registry: Registry, upstreams: Upstreams, metrics: Metrics, log: Log): WorkerWatch {
+  const specs = new Map<string, WorkerSpec>()
+  const restarts = new RestartWatch(worker => {
+    metrics.restarts.inc({ worker })
+    log.warn({ worker }, 'a worker has been started anew')
+  })
+  const authorization = settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
+  const get = (url: string, path: string, signal: AbortSignal, maxBytes: number) =>
+    upstreams.ask(
+      url,
+      { method: 'GET', path, headers: { ...authorization } },
+      { timeoutMs: settings.health.timeoutMs, maxBytes },
+      fromSignal(signal),
+    )
+
+  async function probe(id: string, signal: AbortSignal): Promise<boolean> {
+    const spec = specs.get(id)
+    if (spec === undefined) return false
+    const { status } = await get(spec.url, settings.health.path, signal, 65_536)
+    if (status !== 200) return false
+    if (spec.role === 'decode') await readCounters(spec, signal)
+    return true
+  }
+
+  /** A worker without metrics is well all the same. */
+  async function readCounters({ id, url }: WorkerSpec, signal: AbortSignal): Promise<void> {
+    const answer = await get(url, '/metrics', signal, MOST_METRICS_BYTES).catch(() => undefined)
+    if (answer?.status === 200) restarts.sawCounters(id, sumByName(readSamples(answer.body.toString('utf8'), RESTART_SAMPLES)))
+  }
+
+  const health = new HealthLoop({
+    limits: settings.health,
+    probe,
+    changed: (id, healthy) => {
+      registry.setHealth(id, healthy)
+      log[healthy ? 'info' : 'warn']({ worker: id }, healthy ? 'worker is ready' : 'worker does not answer its health check')
+    },
+    random: Math.random,
+    timers: NODE_TIMERS,
+  })
+  const unsubscribe = registry.subscribe(({ kind, worker }) => {
+    if (kind === 'added') {
+      specs.set(worker.id, worker)
+      health.watch(worker.id)
+    } else if (kind === 'removed') health.unwatch(worker.id)
+    else if (kind === 'forgotten') {
+      specs.delete(worker.id)
+      restarts.forget(worker.id)
+      if (![...specs.values()].some(({ url }) => url === worker.url)) upstreams.forget(worker.url)
+    } else if (kind.startsWith('breaker_')) {
+      metrics.breakerChanges.inc({ worker: worker.id, to: kind.slice('breaker_'.length) })
+      log.warn({ worker: worker.id, breaker: kind.slice('breaker_'.length) }, 'breaker')
+    }
+  })
+  return {
+    health,
+    restarts,
+    stop() {
+      unsubscribe()
+      health.stop()
+    },
+  }
+}
+
+function fromSignal(signal: AbortSignal): StopSignal {
+  return {
+    onStop(listener) {
+      const tell = () => listener(new UpstreamFailure('aborted', 'the check was called off'))
+      if (signal.aborted) queueMicrotask(tell)
+      else signal.addEventListener('abort', tell, { once: true })
+      return () => signal.removeEventListener('abort', tell)
+    },
+  }
+}

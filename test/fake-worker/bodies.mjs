@@ -1,0 +1,116 @@
+// Bodies that vLLM 0.32 answers with, as text. Completions are put together from strings, not objects: this is a benchmark's hot path.
+import { promptTokenIds } from './tokens.mjs'
+
+export const MAX_MODEL_LEN = 131_072
+const CREATED = 1_790_000_000 // always the same: bodies can be compared
+
+/** @param {unknown} value */
+export const json = value => JSON.stringify(value)
+
+/** @type {Readonly<Record<number, string>>} */
+const ERROR_TYPES = {
+  400: 'BadRequestError',
+  404: 'NotFoundError',
+  429: 'RateLimitError',
+  500: 'InternalServerError',
+  503: 'ServiceUnavailableError',
+}
+
+/** vLLM's error body. @param {number} status @param {string} message */
+export function errorBody(status, message) {
+  return json({ error: { message, type: ERROR_TYPES[status] ?? 'InternalServerError', param: null, code: status } })
+}
+
+/** @param {string} model */
+export function modelsBody(model) {
+  const card = {
+    id: model,
+    object: 'model',
+    created: CREATED,
+    owned_by: 'vllm',
+    root: model,
+    parent: null,
+    max_model_len: MAX_MODEL_LEN,
+  }
+  return json({ object: 'list', data: [card] })
+}
+
+/** @param {any} body */
+export function tokenizeBody(body) {
+  const tokens = promptTokenIds(body)
+  return json({ count: tokens.length, max_model_len: MAX_MODEL_LEN, tokens, token_strs: null })
+}
+
+/**
+ * What is wrong with a request in vLLM's eyes: [status, message], or undefined. A prefill leg made carelessly from a client's request
+ * breaks one of these.
+ * @param {any} body
+ * @param {{isChat: boolean, model: string}} expected
+ * @returns {[number, string] | undefined}
+ */
+export function complaint(body, { isChat, model }) {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return [400, 'JSON decode error']
+  if (body.model !== undefined && body.model !== model) return [404, `The model \`${body.model}\` does not exist.`]
+  if (isChat ? !Array.isArray(body.messages) : body.prompt === undefined) return [400, `Field required: ${isChat ? 'messages' : 'prompt'}`]
+  if (body.stream_options && body.stream !== true) return [400, 'Stream options can only be defined when `stream=True`.']
+  const wanted = tokensWanted(body)
+  if (wanted !== undefined && !(Number.isInteger(wanted) && wanted >= 1)) return [400, `max_tokens must be at least 1, got ${wanted}.`]
+  if (wanted !== undefined && body.min_tokens > wanted)
+    return [400, `min_tokens must be less than or equal to max_tokens=${wanted}, got ${body.min_tokens}.`]
+  return undefined
+}
+
+/** Tokens asked for; for a chat max_completion_tokens wins, as in vLLM. @param {any} body @returns {number | undefined} */
+export function tokensWanted(body) {
+  return (body.messages !== undefined ? body.max_completion_tokens : undefined) ?? body.max_tokens ?? undefined
+}
+
+/** @param {number} prompt @param {number} completion */
+export function usageText(prompt, completion) {
+  return `{"prompt_tokens":${prompt},"total_tokens":${prompt + completion},"completion_tokens":${completion},"prompt_tokens_details":null}`
+}
+
+/** Text of token n, always five characters, so that every event of a stream has the same length. @param {number} n */
+export function tokenText(n) {
+  return n < 10_000 ? TOKENS[n] : ` ${String(n % 10_000).padStart(4, '0')}`
+}
+const TOKENS = Array.from({ length: 10_000 }, (_, n) => ` ${String(n).padStart(4, '0')}`)
+
+/**
+ * A whole answer, not streamed. `kv` is JSON, 'null' from a decode worker.
+ * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string, promptTokenIds?: number[]}} answer
+ */
+export function completionBody({ id, model, isChat, prompt, tokens, kv, promptTokenIds }) {
+  let text = ''
+  for (let n = 0; n < tokens; n++) text += tokenText(n)
+  const ids = `"prompt_logprobs":null,"prompt_token_ids":${promptTokenIds === undefined ? 'null' : json(promptTokenIds)}`
+  const said = isChat
+    ? `"message":{"role":"assistant","content":"${text}","refusal":null,"tool_calls":[],"reasoning":null}`
+    : `"text":"${text}",${ids}`
+  const choice = `{"index":0,${said},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}`
+  const head = `"id":"${id}","object":"${isChat ? 'chat.completion' : 'text_completion'}","created":${CREATED},"model":"${model}"`
+  const rest = `"service_tier":null,"system_fingerprint":null,"usage":${usageText(prompt, tokens)}${isChat ? `,${ids}` : ''}`
+  return `{${head},"choices":[${choice}],${rest},"kv_transfer_params":${kv}}`
+}
+
+/**
+ * The events of a stream: token events in two halves around a token's text, of about 220 bytes.
+ * @param {{id: string, model: string, isChat: boolean}} answer
+ */
+export function streamTexts({ id, model, isChat }) {
+  const object = isChat ? 'chat.completion.chunk' : 'text_completion'
+  const start = `data: {"id":"${id}","object":"${object}","created":${CREATED},"model":"${model}","choices":[`
+  const [before, after] = isChat ? ['{"index":0,"delta":{"content":"', '"}'] : ['{"index":0,"text":"', '"']
+  /** @param {string} reason */
+  const end = reason => `${after},"logprobs":null,"finish_reason":${reason},"token_ids":null}]}\n\n`
+  const role = `${start}{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n`
+  return {
+    /** A chat stream opens with an event that has no token. */
+    opening: isChat ? role : '',
+    before: start + before,
+    after: end('null'),
+    afterLast: end('"length"'),
+    /** @param {number} prompt @param {number} tokens */
+    usage: (prompt, tokens) => `${start}],"usage":${usageText(prompt, tokens)}}\n\n`,
+  }
+}

@@ -1,0 +1,162 @@
+// One request and its answer on one connection. An exchange ends once: completed, rejected, ended by a fault, or left by the peer.
+import { gzipSync } from 'node:zlib'
+import { errorBody } from './bodies.mjs'
+import { dribble, plainSink, reset } from './faults.mjs'
+
+/** @type {Readonly<Record<number, string>>} */
+const REASONS = {
+  200: 'OK',
+  400: 'Bad Request',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  429: 'Too Many Requests',
+  500: 'Internal Server Error',
+  502: 'Bad Gateway',
+  503: 'Service Unavailable',
+}
+const READ_MS = 5
+const GARBAGE = '\u0000\u0016\u0003\u0001 this is not HTTP\r\n\r\n'
+
+/** @typedef {'completed' | 'rejected' | 'faulted' | 'aborted'} Outcome */
+
+export class Exchange {
+  /** Faults that strike within the answer; those that replace it are done with before. @type {import('./types.ts').Fault | undefined} */
+  fault
+  open = true
+  /** The connection goes with this exchange: nothing more is read from it. */
+  last = false
+  #onEnd
+
+  /**
+   * @param {import('node:net').Socket} socket
+   * @param {import('./received-request.mjs').ReceivedRequest} request
+   * @param {(outcome: Outcome) => void} onEnd
+   */
+  constructor(socket, request, onEnd) {
+    this.socket = socket
+    this.request = request
+    this.sink = plainSink(socket)
+    this.#onEnd = onEnd
+  }
+
+  /** @param {Outcome} outcome */
+  end(outcome) {
+    if (!this.open) return
+    this.open = false
+    this.#onEnd(outcome)
+  }
+
+  /**
+   * Meets a fault: it takes the place of the answer, or the answer goes on and meets it later.
+   * @param {import('./types.ts').Fault} fault
+   * @param {() => void} goOn
+   */
+  meet(fault, goOn) {
+    if (fault.kind === 'reset' && fault.after === 'request') return this.reset()
+    if (fault.kind === 'hang' && fault.after === 'request') return this.hold(fault, goOn)
+    if (fault.kind === 'garbage') return this.cut(fault.bytes ?? GARBAGE)
+    if (fault.kind === 'status') {
+      const body = errorBody(fault.status, fault.message ?? 'a fault that a test asked for')
+      return this.send(fault.status, body, { outcome: 'faulted', headers: fault.headers })
+    }
+    if (fault.kind === 'answer' && fault.body !== undefined) {
+      return this.send(200, fault.body, { outcome: 'faulted', contentType: fault.contentType ?? 'application/json' })
+    }
+    this.fault = fault
+    if (fault.kind === 'slow') this.sink = dribble(this.socket, fault)
+    return goOn()
+  }
+
+  /** RST, once the peer has had time to read what was written: libuv takes bytes and RST together for an orderly end. */
+  reset() {
+    this.last = true
+    this.end('faulted')
+    this.socket.write('', () => setTimeout(() => reset(this.socket), READ_MS))
+  }
+
+  /** The last bytes, then the end of the connection. @param {string} bytes */
+  cut(bytes) {
+    this.last = true
+    this.end('faulted')
+    this.socket.end(bytes, 'latin1')
+  }
+
+  /** Silence. The fault is over when its promise is kept. @param {{until?: Promise<unknown> | undefined}} fault @param {() => void} goOn */
+  hold({ until }, goOn) {
+    this.fault = undefined
+    void until?.then(() => {
+      if (this.open) goOn()
+    })
+  }
+
+  /**
+   * A whole answer with its length.
+   * @param {number} status
+   * @param {string} text
+   * @param {{contentType?: string, headers?: Readonly<Record<string, string>> | undefined, outcome?: Outcome}} [how]
+   * @returns {void}
+   */
+  send(status, text, { contentType = 'application/json', headers = {}, outcome = status < 400 ? 'completed' : 'rejected' } = {}) {
+    if (this.fault !== undefined) return this.#sendWithFault(status, text, contentType)
+    this.sink.write(`${headOf(status, contentType, Buffer.byteLength(text), headers)}${text}`)
+    return this.end(outcome)
+  }
+
+  /** @param {number} status @param {string} text @param {string} contentType @returns {void} */
+  #sendWithFault(status, text, contentType) {
+    const fault = /** @type {import('./types.ts').Fault} */ (this.fault)
+    this.fault = undefined
+    if (fault.kind === 'error_event') return this.send(500, errorBody(500, fault.message ?? 'EngineCore died'), { outcome: 'faulted' })
+    const packed = fault.kind === 'gzip' && this.acceptsGzip ? gzipSync(text) : undefined
+    const body = packed ?? Buffer.from(text)
+    const type = fault.kind === 'answer' ? fault.contentType : undefined
+    const head = headOf(status, type ?? contentType, body.length, packed && { 'content-encoding': 'gzip' })
+    const finish = () => this.sink.flushed(() => this.end('completed'))
+    if (fault.kind === 'truncate' || fault.kind === 'close') return this.cut(head + body.toString('latin1', 0, body.length >> 1))
+    this.sink.write(head)
+    if (fault.kind === 'reset') return this.reset()
+    const rest = () => {
+      this.sink.write(body)
+      finish()
+    }
+    return fault.kind === 'hang' ? this.hold(fault, rest) : rest()
+  }
+
+  get acceptsGzip() {
+    return /\bgzip\b/.test(this.request.headers['accept-encoding'] ?? '')
+  }
+
+  /** The head of a stream. */
+  startStream() {
+    const type = this.fault?.kind === 'answer' ? this.fault.contentType : undefined
+    const packed = this.fault?.kind === 'gzip' && this.acceptsGzip
+    const headers = { 'transfer-encoding': 'chunked', ...(packed ? { 'content-encoding': 'gzip' } : {}) }
+    this.sink.write(headOf(200, type ?? 'text/event-stream; charset=utf-8', undefined, headers), 'latin1')
+  }
+}
+
+/**
+ * @param {number} status
+ * @param {string} contentType
+ * @param {number | undefined} length
+ * @param {Readonly<Record<string, string>>} [headers]
+ */
+function headOf(status, contentType, length, headers = {}) {
+  let head = `HTTP/1.1 ${status} ${REASONS[status] ?? 'Status'}\r\ndate: ${date()}\r\nserver: uvicorn\r\ncontent-type: ${contentType}\r\n`
+  if (length !== undefined) head += `content-length: ${length}\r\n`
+  for (const name in headers) head += `${name}: ${headers[name]}\r\n`
+  return `${head}\r\n`
+}
+
+let dateText = ''
+let dateSecond = 0
+
+/** Renewed each second: formatting a date costs more than the rest of a head. */
+function date() {
+  const second = Math.floor(Date.now() / 1000)
+  if (second !== dateSecond) {
+    dateSecond = second
+    dateText = new Date().toUTCString()
+  }
+  return dateText
+}

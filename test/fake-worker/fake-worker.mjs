@@ -1,0 +1,201 @@
+// A fake vLLM worker on raw sockets: it speaks the PD protocol, remembers what it was sent, and fails in every way that it is told to.
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { serve } from './connection.mjs'
+import { countsWriter } from './counts.mjs'
+import { FaultList } from './faults.mjs'
+import { HandoffLedger } from './handoffs.mjs'
+import { Engine } from './streams.mjs'
+import { Watched, zeros } from './watched.mjs'
+
+export class FakeWorker extends Watched {
+  /** @type {import('./received-request.mjs').ReceivedRequest[]} */
+  requests = []
+  faults = new FaultList()
+  engineId = randomUUID()
+  port
+  engine = new Engine(tokens => {
+    this.counters.tokensSent += tokens
+    this.tokens.add(0, tokens)
+    this.changed()
+  })
+  tokens = {
+    prompt: 0,
+    generated: 0,
+    /** @param {number} prompt @param {number} generated */
+    add(prompt, generated) {
+      this.prompt += prompt
+      this.generated += generated
+    },
+  }
+  /** @type {Set<ReturnType<typeof serve>>} */
+  #connections = new Set()
+  /** @type {import('node:net').Server | undefined} */
+  #server
+  #ledger
+  #countsOf
+
+  /** @param {import('./types.ts').FakeWorkerOptions} options */
+  constructor({ counts, prefills, port = 0, keepAliveMs, ...options }) {
+    super()
+    this.port = port
+    this.settings = {
+      role: options.role ?? 'both',
+      host: options.host ?? '127.0.0.1',
+      model: options.model ?? 'fake',
+      prefillMs: options.prefillMs ?? 0,
+      firstTokenMs: options.firstTokenMs ?? 0,
+      gapMs: options.gapMs ?? 0,
+      tokens: options.tokens ?? 16,
+      recordLimit: options.recordLimit ?? 10_000,
+      keepAliveMs,
+      prefills,
+    }
+    this.#ledger = new HandoffLedger(this.settings.recordLimit)
+    const write = typeof counts === 'object' ? countsWriter(counts) : undefined
+    /** @type {(request: import('./received-request.mjs').ReceivedRequest, prompt: number) => string | undefined} */
+    this.#countsOf =
+      typeof counts === 'function'
+        ? request => JSON.stringify(counts(/** @type {import('./types.ts').ReceivedRequest} */ (request)))
+        : (_request, prompt) => write?.(this.#ledger.given, prompt)
+  }
+
+  get url() {
+    return `http://${this.settings.host}:${this.port}`
+  }
+
+  /** @returns {ReadonlyMap<string, number>} */
+  get handoffs() {
+    return this.#ledger.reads
+  }
+
+  get listening() {
+    return this.#server !== undefined
+  }
+
+  /** @param {import('./types.ts').Fault} fault @param {import('./types.ts').FaultScope} [scope] */
+  fail(fault, scope) {
+    this.faults.add(fault, scope)
+  }
+
+  /** @param {import('./types.ts').Fault} fault @param {import('./types.ts').FaultScope} [scope] */
+  failNext(fault, scope) {
+    this.faults.add(fault, { ...scope, times: 1 })
+  }
+
+  clearFaults() {
+    this.faults.clear()
+  }
+
+  async accept() {
+    if (this.#server !== undefined) return
+    this.#server = createServer({ noDelay: true }, socket => this.#connect(socket))
+    this.#server.listen(this.port, this.settings.host, 4096)
+    await once(this.#server, 'listening')
+    this.port = /** @type {import('node:net').AddressInfo} */ (this.#server.address()).port
+  }
+
+  async refuse() {
+    this.#server?.close()
+    this.#server = undefined
+    for (const { socket, busy } of this.#connections) if (!busy) socket.end()
+    await new Promise(done => setImmediate(done)) // the listening socket is closed when the event loop has turned
+  }
+
+  async restart() {
+    await this.close()
+    this.counters = zeros()
+    this.requests = []
+    this.#ledger = new HandoffLedger(this.settings.recordLimit)
+    this.tokens.prompt = this.tokens.generated = 0
+    this.engineId = randomUUID()
+    await this.accept()
+  }
+
+  async close() {
+    const closed = [...this.#connections].map(({ socket }) => new Promise(done => socket.once('close', done)))
+    for (const connection of this.#connections) connection.reset()
+    await this.refuse()
+    await Promise.all(closed)
+  }
+
+  // What connections and routes tell the worker; not for tests.
+
+  /** @param {import('./received-request.mjs').ReceivedRequest} request */
+  began(request) {
+    this.counters[request.leg]++
+    if (request.isGeneration) this.counters.active++
+    if (this.settings.recordLimit > 0) this.requests.push(request)
+    if (this.requests.length > this.settings.recordLimit) this.requests.shift()
+    this.events.emit('request', request)
+    this.changed()
+  }
+
+  /** @param {import('./received-request.mjs').ReceivedRequest} request @param {import('./exchange.mjs').Outcome} outcome */
+  ended(request, outcome) {
+    if (request.isGeneration) this.counters.active--
+    this.counters[outcome]++
+    if (outcome === 'aborted') this.events.emit('abort', request)
+    this.events.emit('end', request)
+    this.changed()
+  }
+
+  badFraming() {
+    this.counters.badFraming++
+    this.changed()
+  }
+
+  /** @param {string} id */
+  giveHandoff(id) {
+    this.counters.handoffsGiven++
+    return this.#ledger.give(id)
+  }
+
+  /** @param {import('./received-request.mjs').ReceivedRequest} request @param {number} prompt */
+  eldrText(request, prompt) {
+    return this.#countsOf(request, prompt)
+  }
+
+  /**
+   * False when the hand-off is none of those that the prefill workers hold.
+   * @param {import('./received-request.mjs').ReceivedRequest} request
+   */
+  readHandoff({ kv, json }) {
+    if ('eldr' in json || (kv !== undefined && 'eldr' in kv)) this.counters.eldrAtDecode++
+    const remoteId = kv?.remote_request_id
+    if (typeof remoteId !== 'string') {
+      this.counters.noKv++
+      return true
+    }
+    const { prefills } = this.settings
+    const owner = prefills?.find(({ engineId, handoffs }) => engineId === kv?.remote_engine_id && handoffs.has(remoteId))
+    if (prefills !== undefined && owner === undefined) {
+      this.counters.handoffsUnknown++
+      return false
+    }
+    this.noteRead(remoteId)
+    if (owner instanceof FakeWorker) owner.noteRead(remoteId)
+    return true
+  }
+
+  /** @param {string} remoteId */
+  noteRead(remoteId) {
+    this.counters.handoffsRead++
+    this.#ledger.read(remoteId)
+  }
+
+  /** @param {import('node:net').Socket} socket */
+  #connect(socket) {
+    this.counters.connections++
+    this.events.emit('connection')
+    this.changed()
+    if (this.faults.takeAtAccept()) {
+      socket.resetAndDestroy()
+      return
+    }
+    const connection = serve(this, socket)
+    this.#connections.add(connection)
+    socket.once('close', () => this.#connections.delete(connection))
+  }
+}

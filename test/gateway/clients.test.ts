@@ -1,0 +1,340 @@
+/** Clients that leave, take nothing, or take little: both legs hear of it at once, nothing is left over, and nothing piles up. */
+import { once } from 'node:events'
+import { type Socket, connect } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { Exchange } from '../../src/gateway/exchange.ts'
+import type { Fault } from '../fake-worker/index.ts'
+import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
+import { RawClient, postBytes } from './raw-socket.ts'
+import { type TicketWatch, eventually, metric, stopCluster, watchTickets } from './watching.ts'
+
+let cluster: Cluster
+let tickets: TicketWatch
+const clients: { destroy(): void }[] = []
+afterEach(async () => {
+  for (const client of clients.splice(0)) client.destroy()
+  await stopCluster(cluster)
+})
+
+async function start(options: ClusterOptions = {}): Promise<void> {
+  cluster = await startCluster({ prefill: 1, decode: 1, ...options })
+  tickets = watchTickets(cluster)
+}
+
+const body = (more: object = {}) => ({ prompt: 'Once upon a time', max_tokens: 64, stream: true, ...more })
+const tokensIn = (text: string) => text.match(/"text":"/g)?.length ?? 0
+const outcomes = (outcome: string) => metric(cluster, 'eldr_requests_total', { route: 'completions', outcome })
+
+function send(more: object = {}): RawClient {
+  const client = new RawClient(cluster.url)
+  clients.push(client.socket)
+  return client.send(postBytes(JSON.stringify(body(more))))
+}
+
+const LEAVE = {
+  'closes its connection': (client: RawClient) => client.socket.destroy(),
+  'resets its connection': (client: RawClient) => client.socket.resetAndDestroy(),
+  'says that it will send no more': (client: RawClient) => client.socket.end(),
+}
+
+describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
+  it.each([true, false])('during prefill leaves nothing behind (stream: %s)', async stream => {
+    await start()
+    cluster.prefills[0]!.fail({ kind: 'hang', after: 'request' })
+    const client = send({ stream })
+    await cluster.prefills[0]!.waitForActive(1)
+    leave(client)
+    await cluster.prefills[0]!.waitForAborts(1)
+    await tickets.settled()
+    expect(tickets.dispatches).toMatchObject([{ leg: 'prefill', ends: ['ignored'] }])
+    expect([await outcomes('client_gone'), cluster.decodes[0]!.counters.decode]).toEqual([1, 0])
+  })
+
+  it.each<[string, boolean, Fault]>([
+    ['before the head of decode’s stream', true, { kind: 'hang', after: 'request' }],
+    ['before its first token', true, { kind: 'hang', after: 'headers' }],
+    ['before the answer', false, { kind: 'hang', after: 'request' }],
+    ['amid the answer', false, { kind: 'hang', after: 'headers' }],
+    ['amid a stream that stalls', true, { kind: 'hang', after: 'tokens', tokens: 3 }],
+  ])('%s leaves nothing behind', async (_name, stream, fault) => {
+    await start()
+    const decode = cluster.decodes[0]!
+    decode.fail(fault)
+    const client = send({ stream })
+    await decode.waitForActive(1)
+    if (fault.kind === 'hang' && fault.after === 'tokens') await client.until(text => tokensIn(text) === 3)
+    leave(client)
+    await decode.waitForAborts(1)
+    await tickets.settled()
+    expect(tickets.dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
+      ['prefill', 'succeeded'],
+      ['decode', 'ignored'],
+    ])
+    expect([await outcomes('client_gone'), await metric(cluster, 'eldr_retries_total')]).toEqual([1, 0])
+  })
+
+  it('amid a stream that flows ends it at the worker', async () => {
+    await start({ decodeOptions: { gapMs: 2 } })
+    const client = send({ max_tokens: 100_000 })
+    await client.until(text => tokensIn(text) > 5)
+    leave(client)
+    await cluster.decodes[0]!.waitForAborts(1)
+    await tickets.settled()
+    expect(await outcomes('client_gone')).toBe(1)
+  })
+
+  it('and asked for several choices ends all of them', async () => {
+    await start({ prefill: 2, decode: 2 })
+    for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
+    const client = send({ prompt: ['a', 'b'], n: 3 })
+    await client.until(text => tokensIn(text) === 6)
+    leave(client)
+    await Promise.all(cluster.decodes.map(decode => decode.waitForActive(0)))
+    await tickets.settled()
+    expect(tickets.dispatches.filter(({ leg, ends }) => leg === 'decode' && ends[0] === 'ignored')).toHaveLength(6)
+    expect(await outcomes('client_gone')).toBe(1)
+  })
+
+  it('while it waits for its turn is never dispatched', async () => {
+    await start({ config: { limits: { maxConcurrentRequests: 1 } } })
+    let goOn = () => {}
+    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: new Promise<void>(resolve => (goOn = resolve)) })
+    const first = send()
+    await cluster.decodes[0]!.waitForActive(1)
+    const second = send({ prompt: 'never' })
+    // Once a third is refused or served after it the second has been read; its own answer to /health comes after it was queued.
+    await (await fetch(`${cluster.url}/health`)).text()
+    leave(second)
+    goOn()
+    await first.until(text => text.includes('[DONE]'))
+    await tickets.settled()
+    expect(cluster.prefills[0]!.requests.filter(({ json }) => json?.prompt === 'never')).toEqual([])
+    expect([await outcomes('ok'), await outcomes('client_gone')]).toEqual([1, 1])
+  })
+})
+
+describe('a client that leaves between the legs', () => {
+  /** The exchange of the request whose prefill is asked for next. */
+  function nextExchange(): Promise<Exchange> {
+    const { upstreams } = cluster.gateway.context
+    const ask = upstreams.ask.bind(upstreams)
+    return new Promise(resolve => {
+      upstreams.ask = (origin, request, limits, stop) => {
+        if (request.method === 'POST') resolve(stop as Exchange)
+        return ask(origin, request, limits, stop)
+      }
+    })
+  }
+
+  /** How often the one hand-off was read, and how many were given back. */
+  async function released(): Promise<{ reads: number[]; count: number }> {
+    const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
+    await decode.waitFor(({ handoffsRead }) => handoffsRead === 1)
+    await tickets.settled()
+    expect(decode.counters).toMatchObject({ decode: 1, aborted: 1, noKv: 0 })
+    expect(tickets.dispatches.at(-1)).toMatchObject({ leg: 'decode', ends: ['ignored'] })
+    return { reads: [...prefill.handoffs.values()], count: await metric(cluster, 'eldr_handoffs_released_total') }
+  }
+
+  it.each([true, false])('has its blocks given back by a decode request that is aborted (stream: %s)', async stream => {
+    // Of an answer that is not streamed nothing comes: only time tells that the worker has taken the request up.
+    await start({ decodeOptions: { gapMs: 5 } })
+    const { restarts } = cluster.gateway.context
+    const exchange = nextExchange()
+    const saw = restarts.sawEngineId.bind(restarts)
+    let gone: Exchange | undefined
+    void exchange.then(known => (gone = known))
+    restarts.sawEngineId = (...seen) => {
+      saw(...seen)
+      gone!.stop('client_gone')
+    }
+    send({ stream, max_tokens: 100_000 })
+    expect(await released()).toEqual({ reads: [1], count: 1 })
+  })
+
+  it('also when decode has been chosen and waits for its connection', async () => {
+    await start({ config: { workers: { idleConnectionMs: 1 } } })
+    const { upstreams } = cluster.gateway.context
+    const open = upstreams.open.bind(upstreams)
+    const exchange = nextExchange()
+    let opened = 0
+    upstreams.open = (origin, request, to) => {
+      const call = open(origin, request, to)
+      if (origin === cluster.decodes[0]!.url && request.method === 'POST' && opened++ === 0) void exchange.then(known => known.stop('client_gone')) // prettier-ignore
+      return call
+    }
+    send({ max_tokens: 100_000 })
+    expect(await released()).toEqual({ reads: [1], count: 1 })
+  })
+})
+
+/** A client that reads only when it is told to. */
+function sendUnread(more: object): { readonly socket: Socket; read(): Promise<{ events: number; end: string }> } {
+  const { hostname, port } = new URL(cluster.url)
+  const socket = connect({ host: hostname, port: Number(port) })
+  clients.push(socket)
+  socket.pause()
+  socket.on('error', () => {})
+  socket.write(postBytes(JSON.stringify(body(more)), 'Connection: close\r\n'))
+  return {
+    socket,
+    async read() {
+      let [events, end] = [0, '']
+      socket.setEncoding('latin1').on('data', (part: string) => {
+        events += part.split('data: ').length - 1
+        end = (end + part).slice(-500)
+      })
+      socket.resume()
+      await once(socket, 'close')
+      return { events, end }
+    },
+  }
+}
+
+/** Resolves when a worker has sent so much that whoever reads it must have stopped, and no more comes for some turns of the event loop. */
+async function stuck(): Promise<number> {
+  const [decode] = cluster.decodes
+  await decode!.waitFor(({ tokensSent }) => tokensSent > 2_000)
+  for (let [sent, still] = [0, 0]; still < 300; still = decode!.counters.tokensSent === sent ? still + 1 : 0) {
+    sent = decode!.counters.tokensSent
+    await new Promise(setImmediate)
+  }
+  return decode!.counters.tokensSent
+}
+
+/** 220 MB: more than all buffers of the kernel on the way. */
+const ENDLESS = 1_000_000
+/** Kernels keep a few MB on each of two connections. */
+const MOST_ON_THE_WAY = 200_000
+
+describe('a client that does not read', () => {
+  it('stops the worker, whatever the answer’s length, and is let go when it takes nothing for too long', async () => {
+    await start({ config: { server: { clientStallMs: 500 } } })
+    const before = process.memoryUsage().arrayBuffers
+    sendUnread({ max_tokens: ENDLESS })
+    await cluster.decodes[0]!.waitForActive(1)
+    const sent = await stuck()
+    expect(sent).toBeLessThan(MOST_ON_THE_WAY)
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(32 << 20)
+    await cluster.decodes[0]!.waitForAborts(1)
+    await tickets.settled()
+    expect(cluster.decodes[0]!.counters.tokensSent).toBeLessThan(MOST_ON_THE_WAY)
+    expect(tickets.dispatches.at(-1)!.ends).toEqual(['ignored'])
+    expect(await outcomes('client_stalled')).toBe(1)
+  })
+
+  it('and then does has missed nothing, and the worker is not blamed for the pause', async () => {
+    await start({ config: { timeouts: { betweenTokensMs: 300 } } })
+    cluster.decodes[0]!.failNext({ kind: 'garbage', bytes: `${largeStream(4_000)}e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n` })
+    const client = sendUnread({})
+    await cluster.decodes[0]!.waitFor(({ faulted }) => faulted === 1)
+    // Another stream hangs at the worker for longer than the time between tokens, so that much has passed for the first one too.
+    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1 })
+    expect((await eventsOf(await cluster.post('/v1/completions', body()))).at(-1)).toContain('ELDR_STREAM_STALLED')
+    expect(await metric(cluster, 'eldr_requests_total', { outcome: 'ok', route: 'completions' })).toBe(0)
+    const { events, end } = await client.read()
+    expect(end).toContain('data: [DONE]\n\n')
+    // Some are cut by the pieces in which they are read.
+    expect(events).toBeGreaterThan(0.95 * 4_000)
+    await tickets.settled()
+    expect(await outcomes('ok')).toBe(1)
+  })
+
+  it('and leaves ends the request at the worker', async () => {
+    await start()
+    const client = sendUnread({ max_tokens: ENDLESS })
+    await stuck()
+    client.socket.destroy()
+    await cluster.decodes[0]!.waitForAborts(1)
+    await tickets.settled()
+    expect(await outcomes('client_gone')).toBe(1)
+  })
+
+  it('is told when it reads that the worker has gone in the meantime', async () => {
+    await start()
+    const client = sendUnread({ max_tokens: ENDLESS })
+    await stuck()
+    await cluster.decodes[0]!.restart()
+    const { end } = await client.read()
+    expect(end).toContain('ELDR_STREAM_BROKEN')
+    expect(end).not.toContain('[DONE]')
+    await tickets.settled()
+    expect(await outcomes('broken')).toBe(1)
+  })
+
+  it('is told when it reads that its time has passed', async () => {
+    await start({ config: { timeouts: { requestMs: 1_000 } } })
+    const client = sendUnread({ max_tokens: ENDLESS })
+    await cluster.decodes[0]!.waitForAborts(1)
+    const { end } = await client.read()
+    expect(end).toContain('ELDR_REQUEST_TIMEOUT')
+    expect(end).not.toContain('[DONE]')
+    await tickets.settled()
+    expect(await outcomes('timeout')).toBe(1)
+  })
+
+  it('several choices at once stops all of them, without a warning of listeners', async () => {
+    const warnings: string[] = []
+    const warned = (warning: Error) => warnings.push(warning.name)
+    process.on('warning', warned)
+    await start({ config: { server: { clientStallMs: 500 } } })
+    sendUnread({ n: 16, max_tokens: ENDLESS })
+    await stuck()
+    await cluster.decodes[0]!.waitForAborts(16)
+    await tickets.settled()
+    expect(cluster.decodes[0]!.counters.tokensSent).toBeLessThan(16 * MOST_ON_THE_WAY)
+    expect(await outcomes('client_stalled')).toBe(1)
+    expect(warnings).toEqual([])
+    process.off('warning', warned)
+  })
+
+  it('an answer that is whole at the gateway is let go as well', async () => {
+    await start({ config: { server: { clientStallMs: 300 } } })
+    const large = JSON.stringify({ choices: [], text: 'a'.repeat(32 << 20) })
+    cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
+    const client = sendUnread({ stream: false })
+    await eventually(async () => (await outcomes('ok')) === 1)
+    await tickets.settled()
+    // Two streams that stall one after the other, so that there was time enough for the first answer too.
+    for (let stalled = 1; stalled <= 2; stalled++) {
+      cluster.decodes[0]!.failNext({ kind: 'garbage', bytes: largeStream(4_000) })
+      sendUnread({})
+      await eventually(async () => (await outcomes('client_stalled')) === stalled)
+    }
+    expect((await client.read()).end).not.toMatch(/"\}$/)
+  })
+
+  it('a worker that will close its connection is not waited for without end', async () => {
+    await start()
+    cluster.decodes[0]!.failNext({ kind: 'garbage', bytes: largeStream(4_000, 'connection: close\r\n') })
+    const client = sendUnread({})
+    await cluster.decodes[0]!.waitFor(({ faulted }) => faulted === 1)
+    await tickets.settled()
+    expect((await client.read()).end).toContain('ELDR_STREAM_BROKEN')
+    expect(await outcomes('broken')).toBe(1)
+  })
+})
+
+describe('a client that reads slowly', () => {
+  it('but goes on is not let go, however long it takes', async () => {
+    await start({ config: { server: { clientStallMs: 500 } } })
+    const large = JSON.stringify({ choices: [], text: 'a'.repeat(16 << 20) })
+    cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
+    const { socket } = sendUnread({ stream: false })
+    let bytes = 0
+    // A piece of 64 KB at most in each step: seconds in all, and the gateway had all of it in the first of them.
+    const step = setInterval(() => (bytes += (socket.read() as Buffer | null)?.length ?? 0), 3)
+    await once(socket, 'end')
+    clearInterval(step)
+    expect(bytes).toBeGreaterThan(large.length)
+    await tickets.settled()
+    expect(await outcomes('ok')).toBe(1)
+  })
+})
+
+/** So many events of 10 KB, and no end. */
+function largeStream(events: number, headers = ''): string {
+  const event = `data: ${JSON.stringify({ choices: [{ text: 'a'.repeat(10_000) }] })}\n\n`
+  const head = `HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n${headers}\r\n`
+  return head + `${event.length.toString(16)}\r\n${event}\r\n`.repeat(events)
+}

@@ -1,0 +1,108 @@
+/** A gateway in front of fake workers, for tests: real sockets, settings of a test's own. */
+import type { Settings } from '../../src/gateway/config/settings.ts'
+import { fileSchema } from '../../src/gateway/config/schema.ts'
+import { settle } from '../../src/gateway/config/settle.ts'
+import { createLog } from '../../src/gateway/log.ts'
+import { type Gateway, startGateway } from '../../src/gateway/start.ts'
+import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../fake-worker/index.ts'
+
+export interface ClusterOptions {
+  readonly prefill?: number
+  readonly decode?: number
+  readonly prefillOptions?: FakeWorkerOptions
+  readonly decodeOptions?: FakeWorkerOptions
+  /** Parts of the configuration file. */
+  readonly config?: { readonly [section in keyof Settings]?: Record<string, unknown> }
+}
+
+export interface Cluster {
+  readonly gateway: Gateway
+  readonly url: string
+  readonly prefills: readonly FakeWorker[]
+  readonly decodes: readonly FakeWorker[]
+  post(path: string, body: unknown, init?: RequestInit): Promise<Response>
+  /** Counts of everything that must be 0 when nothing is under way. */
+  leftovers(): Record<string, number>
+  /** Resolves when they are. */
+  idle(): Promise<void>
+  stop(): Promise<void>
+}
+
+export const SHAPE = { layers: 2, experts: 8, topK: 2 } as const
+
+export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
+  const many = (count: number, more: FakeWorkerOptions) => Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
+  const prefills = await many(options.prefill ?? 2, { role: 'prefill', counts: SHAPE, ...options.prefillOptions })
+  const decodes = await many(options.decode ?? 2, { role: 'decode', prefills, ...options.decodeOptions })
+  const { config = {} } = options
+  const settings = settle(
+    fileSchema.parse({
+      ...config,
+      server: { port: 0, ...config.server },
+      workers: { prefill: prefills.map(({ url }) => ({ url })), decode: decodes.map(({ url }) => ({ url })), ...config.workers },
+      retries: { backoffMs: 1, ...config.retries },
+    }),
+  )
+  const gateway = await startGateway(settings, createLog({ logLevel: 'silent', logFormat: 'json' }))
+  const { registry } = gateway.context
+  const ready = () => registry.candidates('prefill', performance.now()).length === prefills.length && registry.candidates('decode', performance.now()).length === decodes.length // prettier-ignore
+  await until(ready, listener => registry.subscribe(listener))
+  const leftovers = () => {
+    const views = registry.views(performance.now())
+    const sum = (of: (view: (typeof views)[number]) => number) => views.reduce((total, view) => total + of(view), 0)
+    const active = [...prefills, ...decodes].reduce((total, { counters }) => total + counters.active, 0)
+    return { inflight: sum(({ inflight }) => inflight), tokens: sum(({ tokens }) => tokens), active }
+  }
+  return {
+    gateway,
+    url: gateway.url,
+    prefills,
+    decodes,
+    post: (path, body, init) =>
+      fetch(`${gateway.url}${path}`, {
+        method: 'POST',
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+        ...init,
+        headers: { 'content-type': 'application/json', ...init?.headers },
+      }),
+    leftovers,
+    idle: () =>
+      polled(
+        () => Object.values(leftovers()).every(count => count === 0),
+        () => JSON.stringify(leftovers()),
+      ),
+    async stop() {
+      await gateway.stop()
+      await Promise.all([...prefills, ...decodes].map(worker => worker.close()))
+    },
+  }
+}
+
+function until(holds: () => boolean, subscribe: (listener: () => void) => () => void): Promise<void> {
+  return new Promise(resolve => {
+    const check = () => {
+      if (!holds()) return
+      unsubscribe()
+      resolve()
+    }
+    const unsubscribe = subscribe(check)
+    queueMicrotask(check)
+  })
+}
+
+/** For counts that nobody announces: looks after every turn of the event loop, and gives up loudly. */
+async function polled(holds: () => boolean, what: () => string): Promise<void> {
+  const untilMs = performance.now() + 5_000
+  while (!holds()) {
+    if (performance.now() > untilMs) throw new Error(`not idle after 5 s: ${what()}`)
+    await new Promise(setImmediate)
+  }
+}
+
+/** Data of the events of a stream. */
+export async function eventsOf(response: Response): Promise<string[]> {
+  return (await response.text())
+    .split('\n\n')
+    .filter(event => event.startsWith('data: '))
+    .map(event => event.slice(6))
+}

@@ -1,0 +1,227 @@
+/** HTTP as it should be: bytes on raw sockets against a gateway in front of fake workers. */
+import { gunzipSync, gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Cluster, startCluster } from './cluster.ts'
+import { postBytes, RawClient } from './raw-socket.ts'
+
+let cluster: Cluster
+beforeAll(async () => void (cluster = await startCluster({ config: { server: { maxBodyBytes: 65_536, maxHeaderBytes: 4_096 } } })))
+afterAll(() => cluster.stop())
+
+const PROMPT = '{"prompt":"hello","max_tokens":3}'
+const STREAM = '{"prompt":"hello","max_tokens":3,"stream":true}'
+const GET = 'GET /version HTTP/1.1\r\nHost: gateway\r\n\r\n'
+const client = () => new RawClient(cluster.url)
+
+describe('a connection', () => {
+  it('is kept for the next request, and many after it', async () => {
+    const raw = client()
+    for (let at = 1; at <= 3; at++) {
+      const answers = await raw.send(postBytes(at === 2 ? STREAM : PROMPT)).answers(at)
+      expect(answers[at - 1]).toMatchObject({ status: 200, headers: { connection: 'keep-alive' } })
+    }
+    raw.leave()
+  })
+
+  it('is kept after a refusal whose body is small or has been read', async () => {
+    const raw = client()
+    const sent = [postBytes(PROMPT, '', '/nothing'), postBytes('{', ''), postBytes(PROMPT, '', '/v1/embeddings'), 'DELETE /v1/models HTTP/1.1\r\nHost: a\r\n\r\n', GET] // prettier-ignore
+    for (const [at, bytes] of sent.entries()) {
+      const answers = await raw.send(bytes).answers(at + 1)
+      expect(answers[at]!.status).toBe([404, 400, 404, 405, 200][at])
+    }
+    raw.leave()
+  })
+
+  it('ends after the answer when the client says so', async () => {
+    const [answer, ...more] = await client()
+      .send(`${postBytes(PROMPT, 'Connection: close\r\n')}${GET}`)
+      .toEnd()
+    expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' } })
+    expect(more).toEqual([])
+  })
+
+  it('has its answers in the order of its requests, a slow first one or not', async () => {
+    let goOn = () => {}
+    const held = new Promise<void>(resolve => (goOn = resolve))
+    for (const decode of cluster.decodes) decode.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: held })
+    const raw = client().send(`${postBytes(STREAM)}${GET}`)
+    await raw.until(text => text.includes('data: '))
+    raw.send(postBytes(PROMPT, '', '/nothing')).send(GET)
+    goOn()
+    const answers = await raw.answers(4)
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 404, 200])
+    expect(answers[0]!.body).toContain('[DONE]')
+    expect(answers[1]!.body).toContain('version')
+    raw.leave()
+    for (const decode of cluster.decodes) decode.clearFaults()
+  })
+
+  it('that its client leaves takes all requests with it, those that wait for their turn too', async () => {
+    for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
+    const raw = client().send(postBytes(STREAM).repeat(3))
+    await raw.until(text => text.includes('data: '))
+    raw.leave()
+    await cluster.idle()
+    expect(cluster.gateway.context.registry.views(performance.now()).every(({ inflight }) => inflight === 0)).toBe(true)
+    for (const decode of cluster.decodes) decode.clearFaults()
+  })
+
+  it('that its client half closes counts as left: nobody generates for those who may not listen', async () => {
+    for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'request' })
+    const raw = client().send(postBytes(PROMPT))
+    await Promise.race(cluster.decodes.map(decode => decode.waitForActive(1)))
+    raw.socket.end()
+    await cluster.idle()
+    expect(await raw.toEnd()).toEqual([])
+    for (const decode of cluster.decodes) decode.clearFaults()
+  })
+
+  it('that ends amid a request, or sends nothing, leaves nothing behind', async () => {
+    for (const bytes of ['', 'POST /v1/comp', postBytes(PROMPT).slice(0, -5), postBytes(PROMPT, 'Expect: 100-continue\r\n').slice(0, -5)]) {
+      const raw = client().send(bytes)
+      await new Promise(resolve => raw.socket.once('ready', resolve))
+      raw.socket.end()
+      const answers = await raw.toEnd()
+      expect(answers.filter(({ status }) => status >= 200 && status !== 400)).toEqual([])
+    }
+    await cluster.idle()
+  })
+
+  it('of a gateway that stops has the answers that were under way, and no more', async () => {
+    const ending = await startCluster({ prefill: 1, decode: 1 })
+    let goOn = () => {}
+    ending.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: new Promise<void>(resolve => (goOn = resolve)) })
+    const raw = new RawClient(ending.url).send(postBytes(STREAM))
+    await raw.until(text => text.includes('data: '))
+    const stopped = ending.stop()
+    raw.send(postBytes(PROMPT))
+    goOn()
+    const [first, second, ...more] = await raw.toEnd()
+    expect(first).toMatchObject({ status: 200, body: expect.stringContaining('[DONE]') as string })
+    expect([503, undefined]).toContain(second?.status) // its request may come when the connection is closed already
+    expect(more).toEqual([])
+    await stopped
+  })
+
+  it.each([
+    ['what is no request', 'GARBAGE\r\n\r\n'],
+    ['headers that are too large', `GET / HTTP/1.1\r\nX-A: ${'a'.repeat(8_000)}\r\n\r\n`],
+  ])('on which %s follows a request gets the whole answer to that first', async (_, bytes) => {
+    const answers = await client()
+      .send(`${postBytes(STREAM)}${bytes}${GET}`)
+      .toEnd()
+    expect(answers).toHaveLength(2)
+    expect(answers[0]).toMatchObject({ status: 200, body: expect.stringContaining('[DONE]') as string })
+    expect([400, 431]).toContain(answers[1]!.status)
+  })
+})
+
+describe('a target', () => {
+  it.each([
+    ['GET http://elsewhere:1234/health', 200],
+    ['GET HTTP://elsewhere/health?x', 200],
+    ['GET http://elsewhere', 404],
+    ['HEAD /health', 200],
+    ['HEAD /v1/models', 200],
+    ['HEAD /metrics', 200],
+    ['HEAD /nothing', 404],
+    ['GET /v1/completions', 405],
+    ['HEAD /v1/chat/completions', 405],
+    ['OPTIONS *', 405],
+    ['OPTIONS /v1/completions', 405],
+    ['PUT /health', 405],
+    ['DELETE /v1/models', 405],
+    ['TRACE /nothing', 404],
+    ['GET /health#fragment', 400],
+    ['GET /v1/../health', 400],
+    ['GET *', 405],
+  ])('%s is answered with %i', async (target, status) => {
+    const method = target.split(' ')[0]!
+    const raw = client().send(`${target} HTTP/1.1\r\nHost: a\r\n\r\n${GET}`)
+    const answers = await raw.answers(2, [method])
+    expect(answers.map(answer => answer.status)).toEqual([status, 200])
+    expect(answers[0]!.headers['allow'] !== undefined).toBe(status === 405)
+    expect(Number(answers[0]!.headers['content-length'])).toBeGreaterThan(0)
+    raw.leave()
+  })
+
+  it('of CONNECT gets no connection to anywhere', async () => {
+    const address = cluster.decodes[0]!.url.slice('http://'.length)
+    expect(await client().send(`CONNECT ${address} HTTP/1.1\r\nHost: ${address}\r\n\r\nGET /health HTTP/1.1\r\n\r\n`).toEnd()).toEqual([])
+  })
+
+  it('with an upgrade is served as it is', async () => {
+    const raw = client().send('GET /version HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n') // prettier-ignore
+    expect((await raw.answer()).status).toBe(200)
+    raw.leave()
+  })
+})
+
+describe('a client of HTTP/1.0', () => {
+  it('gets whole answers and streams without chunks, and the end of the connection', async () => {
+    for (const [body, wanted] of [
+      [PROMPT, '"choices"'],
+      [STREAM, '[DONE]'],
+    ] as const) {
+      // prettier-ignore
+      const [answer] = await client().send(postBytes(body, '', '/v1/completions', '1.0')).toEnd()
+      expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' }, body: expect.stringContaining(wanted) as string })
+      expect(answer!.headers).not.toHaveProperty('transfer-encoding')
+    }
+  })
+
+  it('may keep its connection', async () => {
+    const raw = client()
+    for (let at = 1; at <= 2; at++) {
+      const answers = await raw.send(postBytes(PROMPT, 'Connection: keep-alive\r\n', '/v1/completions', '1.0')).answers(at)
+      expect(answers[at - 1]).toMatchObject({ status: 200, headers: { connection: 'keep-alive' } })
+    }
+    raw.leave()
+  })
+})
+
+describe('headers', () => {
+  it('that are too large are refused with 431', async () => {
+    const answers = await client()
+      .send(`GET /version HTTP/1.1\r\nHost: a\r\nX-A: ${'a'.repeat(5_000)}\r\n\r\n${GET}`)
+      .toEnd()
+    expect(answers.map(({ status, headers }) => [status, headers['connection']])).toEqual([[431, 'close']])
+  })
+
+  it('of one hop stay on it, in both directions', async () => {
+    const hop = 'Connection: x-mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authorization: Basic x\r\nTE: trailers\r\nProxy-Connection: keep-alive\r\nCookie: a=b\r\nX-Forwarded-For: 1.2.3.4\r\nTraceparent: 00-11111111111111111111111111111111-2222222222222222-01\r\n' // prettier-ignore
+    const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close, x-secret\r\nx-secret: 1\r\nkeep-alive: timeout=5\r\nproxy-authenticate: Basic\r\nserver: uvicorn\r\nset-cookie: a=b\r\nlocation: http://worker/\r\nupgrade: h2c\r\ntrailer: x\r\n' // prettier-ignore
+    for (const decode of cluster.decodes) decode.failNext({ kind: 'garbage', bytes: `${head}content-length: 14\r\n\r\n{"choices":[]}` })
+    const { status, headers, body } = await client()
+      .send(postBytes(PROMPT, `${hop}X-Request-Id: hop\r\n`))
+      .answer()
+    expect([status, body]).toEqual([200, '{"choices":[]}'])
+    expect(Object.keys(headers).toSorted()).toEqual(['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'x-request-id'])
+    const { headers: sent } = [...cluster.prefills]
+      .flatMap(({ requests }) => requests)
+      .find(request => request.headers['x-request-id'] === 'hop')!
+    expect(sent['traceparent']).toContain('1111')
+    for (const name of ['x-mine', 'keep-alive', 'proxy-authorization', 'te', 'proxy-connection', 'cookie', 'x-forwarded-for', 'expect']) expect(sent).not.toHaveProperty(name) // prettier-ignore
+    for (const decode of cluster.decodes) decode.clearFaults()
+  })
+
+  it('of a compressed answer go with it, where a worker compresses although it was told not to', async () => {
+    const packed = gzipSync('{"choices":[]}')
+    const bytes = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.length}\r\nconnection: close\r\n\r\n${packed.toString('latin1')}` // prettier-ignore
+    const match = ({ path }: { path: string }) => path === '/v1/completions' || path === '/v1/responses'
+    for (const path of ['/v1/completions', '/v1/responses']) {
+      for (const decode of cluster.decodes) decode.failNext({ kind: 'garbage', bytes }, { match })
+      const { status, headers, body } = await client()
+        .send(postBytes(PROMPT, 'Accept-Encoding: gzip\r\n', path))
+        .answer()
+      expect([status, headers['content-encoding']]).toEqual([200, 'gzip'])
+      expect(gunzipSync(Buffer.from(body, 'latin1')).toString()).toBe('{"choices":[]}')
+      for (const decode of cluster.decodes) decode.clearFaults()
+    }
+    for (const worker of [...cluster.prefills, ...cluster.decodes]) worker.failNext({ kind: 'gzip' })
+    const { headers } = await client().send(postBytes(PROMPT, 'Accept-Encoding: gzip\r\n')).answer()
+    expect(headers).not.toHaveProperty('content-encoding')
+    for (const worker of [...cluster.prefills, ...cluster.decodes]) worker.clearFaults()
+  })
+})

@@ -1,0 +1,275 @@
+/** Outages, leases, restarts, breakers and hung workers. */
+import { afterEach, describe, expect, it } from 'vitest'
+import type { FakeWorker } from '../fake-worker/index.ts'
+import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
+import { RawClient, postBytes } from './raw-socket.ts'
+import { type TicketWatch, eventually, gate, metric, stopCluster, watchTickets } from './watching.ts'
+
+let cluster: Cluster
+let tickets: TicketWatch
+const clients: RawClient[] = []
+afterEach(async () => {
+  for (const client of clients.splice(0)) client.leave()
+  await stopCluster(cluster)
+})
+
+async function start(options: ClusterOptions = {}): Promise<void> {
+  cluster = await startCluster({ prefill: 1, decode: 1, ...options })
+  tickets = watchTickets(cluster)
+}
+
+const BODY = { prompt: 'Once upon a time', max_tokens: 8, stream: true }
+const ask = (more: object = {}, headers: Record<string, string> = {}) => cluster.post('/v1/completions', { ...BODY, ...more }, { headers })
+const errorOf = (event: string | undefined) => (JSON.parse(event ?? '{}') as { error: { code: unknown; message: string } }).error
+const stateOf = (worker: FakeWorker) =>
+  cluster.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.url === worker.url)
+const idOf = (worker: FakeWorker) => stateOf(worker)!.spec.id
+const sum = (workers: readonly FakeWorker[], of: 'prefill' | 'decode') => workers.reduce((total, { counters }) => total + counters[of], 0)
+async function served(more: object = {}): Promise<void> {
+  expect((await eventsOf(await ask(more))).at(-1)).toBe('[DONE]')
+}
+function connect(bytes: string): RawClient {
+  const client = new RawClient(cluster.url).send(bytes)
+  clients.push(client)
+  return client
+}
+
+describe('in an outage', () => {
+  it('retries are a share of requests, so that it is not made worse', async () => {
+    const config = { retries: { max: 10, budgetShare: 0.2 }, breaker: { consecutiveFailures: 1000, windowRequests: 100_000 } }
+    await start({ prefill: 2, decode: 2, config })
+    for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 503 })
+    for (let n = 0; n < 60; n++) expect((await ask()).status).toBe(502)
+    await tickets.settled()
+    const tries = sum(cluster.decodes, 'decode')
+    expect(tries - 60).toBe(await metric(cluster, 'eldr_retries_total'))
+    // A fifth of them, and ten to begin with.
+    expect(tries).toBeGreaterThan(60)
+    expect(tries).toBeLessThanOrEqual(60 + 10 + 0.2 * 60)
+  })
+
+  it('of all decode workers no prompt is read for nothing', async () => {
+    await start()
+    await cluster.decodes[0]!.refuse()
+    cluster.gateway.context.registry.drain(idOf(cluster.decodes[0]!))
+    const response = await ask()
+    expect([response.status, response.headers.get('retry-after'), errorOf(await response.text())]).toMatchObject([503, '1', { code: 'ELDR_NO_DECODE_WORKER' }]) // prettier-ignore
+    expect(cluster.prefills[0]!.counters.prefill).toBe(0)
+  })
+
+  it('of all prefill workers clients are told so', async () => {
+    await start()
+    cluster.gateway.context.registry.drain(idOf(cluster.prefills[0]!))
+    expect(errorOf(await (await ask()).text())).toMatchObject({ code: 'ELDR_NO_PREFILL_WORKER' })
+  })
+})
+
+describe('a hand-off', () => {
+  const LEASE = { lease: { durationMs: 200, usableShare: 0.5 } }
+  /** The head comes at once, the rest of it within a quarter of a second or more. */
+  const SLOW = { kind: 'slow', bytes: 16, everyMs: 5 } as const
+
+  it('that has used up its share of the lease is not used: the prompt is read again', async () => {
+    await start({ config: LEASE })
+    cluster.prefills[0]!.failNext(SLOW)
+    await served()
+    await tickets.settled()
+    expect([...cluster.prefills[0]!.handoffs.values()]).toEqual([0, 1])
+    expect(await metric(cluster, 'eldr_leases_missed_total')).toBe(1)
+    expect(await metric(cluster, 'eldr_retries_total', { leg: 'prefill', cause: 'lease' })).toBe(1)
+  })
+
+  it('that is too old every time ends the request', async () => {
+    await start({ config: LEASE })
+    cluster.prefills[0]!.fail(SLOW)
+    const response = await ask()
+    expect([response.status, errorOf(await response.text()).code]).toEqual([502, 'ELDR_HANDOFF_BAD'])
+    await tickets.settled()
+    expect([cluster.prefills[0]!.counters.prefill, cluster.decodes[0]!.counters.decode]).toEqual([3, 0])
+  })
+
+  it('of a prefill worker that was restarted between the legs is made anew, also when there is one decode worker', async () => {
+    await start()
+    const { opened, open } = gate()
+    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: opened })
+    const answer = ask()
+    await cluster.decodes[0]!.waitForActive(1)
+    await cluster.prefills[0]!.restart()
+    open()
+    expect((await eventsOf(await answer)).at(-1)).toBe('[DONE]')
+    await tickets.settled()
+    expect(cluster.decodes[0]!.counters).toMatchObject({ handoffsUnknown: 1, handoffsRead: 1, decode: 2 })
+    expect(await metric(cluster, 'eldr_worker_restarts_total', { worker: idOf(cluster.prefills[0]!) })).toBe(1)
+  })
+
+  it('of a prefill worker that was restarted goes to another decode worker where there is one', async () => {
+    await start({ decode: 2 })
+    const { opened, open } = gate()
+    for (const decode of cluster.decodes) decode.failNext({ kind: 'hang', after: 'request', until: opened })
+    const answer = ask()
+    await eventually(() => sum(cluster.decodes, 'decode') === 1)
+    for (const decode of cluster.decodes) decode.clearFaults()
+    await cluster.prefills[0]!.restart()
+    open()
+    expect((await eventsOf(await answer)).at(-1)).toBe('[DONE]')
+    await tickets.settled()
+    expect(cluster.decodes.map(({ counters }) => counters.decode)).toEqual([1, 1])
+  })
+})
+
+describe('a restart of a decode worker', () => {
+  it('is noticed by its counters, which begin again', async () => {
+    await start({ config: { health: { intervalMs: 30 } } })
+    const decode = cluster.decodes[0]!
+    await served()
+    const { other } = decode.counters
+    await decode.waitFor(counters => counters.other > other + 4)
+    await decode.restart()
+    const restarts = () => metric(cluster, 'eldr_worker_restarts_total', { worker: idOf(decode) })
+    await eventually(async () => (await restarts()) > 0)
+    expect(await restarts()).toBe(1)
+  })
+})
+
+describe('a breaker', () => {
+  const BREAKER = { consecutiveFailures: 3, openMs: 400, windowRequests: 1_000 }
+  const failStreams = async (count: number) => {
+    for (let n = 0; n < count; n++) expect(errorOf((await eventsOf(await ask())).at(-1))).toBeDefined()
+  }
+
+  it('opens after so many failures in a row, lets one probe through, and closes when that went well', async () => {
+    await start({ decode: 2, config: { breaker: BREAKER, routing: { policy: 'round_robin' } } })
+    const [bad, good] = cluster.decodes as [FakeWorker, FakeWorker]
+    bad.fail({ kind: 'status', status: 500 })
+    for (let n = 0; n < 8; n++) await served()
+    expect(stateOf(bad)).toMatchObject({ state: 'open' })
+    expect(bad.counters.decode).toBe(3)
+    expect(await metric(cluster, 'eldr_breaker_transitions_total', { worker: idOf(bad), to: 'open' })).toBe(1)
+    bad.clearFaults()
+    const { opened, open } = gate()
+    bad.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: opened })
+    await eventually(() => stateOf(bad)!.breaker === 'half_open')
+    // Until the probe has ended, at the end of its stream, nothing else goes there.
+    const streams = [await ask(), await ask(), await ask(), await ask()]
+    await bad.waitForActive(1)
+    expect([bad.counters.decode, stateOf(bad)!.breaker]).toEqual([4, 'half_open'])
+    open()
+    for (const stream of streams) expect((await eventsOf(stream)).at(-1)).toBe('[DONE]')
+    await tickets.settled()
+    expect(stateOf(bad)).toMatchObject({ state: 'ready', breaker: 'closed' })
+    await served()
+    await served()
+    expect(bad.counters.decode).toBe(5)
+    expect(good.counters.decode).toBeGreaterThan(8)
+  })
+
+  it('opens again when the probe fails', async () => {
+    await start({ config: { breaker: BREAKER } })
+    cluster.decodes[0]!.fail({ kind: 'reset', after: 'tokens', tokens: 1 })
+    await failStreams(3)
+    await eventually(() => stateOf(cluster.decodes[0]!)!.breaker === 'half_open')
+    await failStreams(1)
+    expect(stateOf(cluster.decodes[0]!)!.state).toBe('open')
+    expect((await ask()).status).toBe(503)
+  })
+
+  it('counts the end of a stream, not its beginning', async () => {
+    await start({ config: { breaker: BREAKER } })
+    const decode = cluster.decodes[0]!
+    const { opened, open } = gate()
+    decode.fail({ kind: 'hang', after: 'tokens', tokens: 1, until: opened }, { times: 1 })
+    decode.fail({ kind: 'close', tokens: 1 })
+    const slow = await ask()
+    await failStreams(2)
+    expect(stateOf(decode)!.breaker).toBe('closed')
+    // Had the head of the slow stream counted as a success, two more would be needed after it.
+    await failStreams(1)
+    expect(stateOf(decode)!.breaker).toBe('open')
+    open()
+    expect((await eventsOf(slow)).at(-1)).toBe('[DONE]')
+    await tickets.settled()
+  })
+
+  it('does not take a client’s fault, a client that leaves, or a lack of room for the worker’s', async () => {
+    await start({ config: { breaker: BREAKER, retries: { max: 0 } } })
+    const decode = cluster.decodes[0]!
+    for (const status of [400, 404, 422, 429]) {
+      decode.fail({ kind: 'status', status }, { times: 4 })
+      for (let n = 0; n < 4; n++) expect((await ask()).status).toBe(status)
+    }
+    decode.fail({ kind: 'hang', after: 'tokens', tokens: 1 }, { times: 4 })
+    for (let n = 1; n <= 4; n++) {
+      const client = connect(postBytes(JSON.stringify(BODY)))
+      await client.until(text => text.includes('"text"'))
+      client.leave()
+      await decode.waitForAborts(n)
+    }
+    await tickets.settled()
+    expect(stateOf(decode)).toMatchObject({ state: 'ready', breaker: 'closed' })
+  })
+
+  it('of a decode worker never opens for what prefill does', async () => {
+    await start({ config: { breaker: BREAKER, timeouts: { prefillMs: 200 } } })
+    const prefill = cluster.prefills[0]!
+    for (const kind of ['status', 'reset', 'hang'] as const) {
+      await eventually(() => stateOf(prefill)!.state === 'ready')
+      prefill.fail(kind === 'status' ? { kind, status: 500 } : { kind, after: 'request' }, { times: 3 })
+      for (let n = 0; n < 3; n++) await (await ask()).text()
+      await eventually(() => stateOf(prefill)!.breaker !== 'closed')
+      prefill.clearFaults()
+      expect(stateOf(cluster.decodes[0]!)!.breaker).toBe('closed')
+      await eventually(() => stateOf(prefill)!.breaker === 'half_open')
+      await served()
+    }
+    await tickets.settled()
+  })
+})
+
+describe('a worker that hangs', () => {
+  const HEALTH = { intervalMs: 100, timeoutMs: 300, failures: 2, successes: 1 }
+
+  it('on everything leaves rotation by its health check, and comes back', async () => {
+    await start({ decode: 2, config: { health: HEALTH, timeouts: { firstTokenMs: 300 } } })
+    const [hung, well] = cluster.decodes as [FakeWorker, FakeWorker]
+    hung.fail({ kind: 'hang', after: 'request' }, { match: () => true })
+    for (let n = 0; n < 4; n++) await served()
+    await eventually(() => stateOf(hung)!.state === 'unhealthy')
+    const [before, other] = [hung.counters.decode, well.counters.decode]
+    for (let n = 0; n < 6; n++) await served()
+    expect([hung.counters.decode, well.counters.decode]).toEqual([before, other + 6])
+    hung.clearFaults()
+    await eventually(() => stateOf(hung)!.state === 'ready')
+    await tickets.settled()
+  })
+
+  it('on generation alone leaves rotation by its breaker', async () => {
+    await start({
+      decode: 2,
+      config: { breaker: { consecutiveFailures: 2 }, timeouts: { firstTokenMs: 200 }, retries: { budgetShare: 1 } },
+    })
+    const [hung] = cluster.decodes
+    hung!.fail({ kind: 'hang', after: 'request' })
+    for (let n = 0; stateOf(hung!)!.state === 'ready'; n++) {
+      expect(n).toBeLessThan(50)
+      await served()
+    }
+    expect(hung!.counters.decode).toBe(2)
+    await tickets.settled()
+  })
+
+  it('is not one that takes long for an answer which is not streamed', async () => {
+    await start({ decodeOptions: { gapMs: 60 }, config: { timeouts: { firstTokenMs: 200, betweenTokensMs: 200 } } })
+    const response = await ask({ stream: false, max_tokens: 10 })
+    expect(await response.json()).toMatchObject({ usage: { completion_tokens: 10 } })
+    await tickets.settled()
+  })
+
+  it('on the one leg of a request for one token is found as well', async () => {
+    await start({ prefill: 2, config: { timeouts: { prefillMs: 200, firstTokenMs: 200 } } })
+    let struck = false
+    for (const prefill of cluster.prefills) prefill.fail({ kind: 'hang', after: 'request' }, { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) }) // prettier-ignore
+    expect(await (await ask({ stream: false, max_tokens: 1 })).json()).toMatchObject({ usage: { completion_tokens: 1 } })
+    await tickets.settled()
+    expect(sum(cluster.prefills, 'prefill') + sum(cluster.prefills, 'decode')).toBe(2)
+  })
+})

@@ -1,0 +1,288 @@
+/**
+ * Every fault of a worker, on every leg, for streams and for answers that are not: what the client sees when the worker is the only one,
+ * and when there is another. Whatever happens, nothing is left over.
+ */
+import { describe, expect, it } from 'vitest'
+import type { Fault } from '../fake-worker/index.ts'
+import { type Cluster, eventsOf, startCluster } from './cluster.ts'
+import { metric, stopCluster, watchTickets } from './watching.ts'
+
+/** Time-outs that a healthy fake worker keeps by far, also on a busy machine. */
+const TIMEOUTS = { prefillMs: 400, firstTokenMs: 400, betweenTokensMs: 400, connectMs: 2_000 }
+const TOKENS = { stream: 8, whole: 2 }
+
+type Leg = 'prefill' | 'decode'
+type Way = 'stream' | 'whole'
+
+type Run = ReturnType<typeof runOf>
+
+/** A cluster of a test's own: tests run beside each other, since most of them wait for a time-out. */
+async function withWorkers(workers: number, test: (run: Run) => Promise<void>): Promise<void> {
+  const routing = { policy: 'round_robin', prefillPolicy: 'round_robin' }
+  const cluster = await startCluster({ prefill: workers, decode: workers, config: { timeouts: TIMEOUTS, routing } })
+  await test(runOf(cluster)).finally(() => stopCluster(cluster))
+}
+
+function runOf(cluster: Cluster) {
+  const workersOf = (leg: Leg) => (leg === 'prefill' ? cluster.prefills : cluster.decodes)
+  return {
+    tickets: watchTickets(cluster),
+    workersOf,
+    triesOf: (leg: Leg) => workersOf(leg).reduce((sum, { counters }) => sum + counters[leg], 0),
+    counted: (name: string, labels?: Record<string, string>) => metric(cluster, name, labels),
+    ask: (way: Way, more: object = {}) =>
+      cluster.post('/v1/completions', { prompt: 'Once upon a time', max_tokens: TOKENS[way], stream: way === 'stream', ...more }),
+    /** The first request to any of these workers meets it. */
+    strikeOnce(leg: Leg, fault: Fault): void {
+      let struck = false
+      for (const worker of workersOf(leg)) worker.fail(fault, { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) })
+    },
+  }
+}
+
+interface Case {
+  readonly name: string
+  readonly fault: Fault
+  /** What the client is told when nobody else is there: status and code; 'served' when it is no failure at all. */
+  readonly alone: readonly [status: number, code: string] | 'served'
+  /** Requests to the worker that fails, when it is the only one. One, unless told. */
+  readonly tries?: number
+}
+
+const PREFILL_FAILED = [502, 'ELDR_PREFILL_FAILED'] as const
+const PREFILL_TIMEOUT = [504, 'ELDR_PREFILL_TIMEOUT'] as const
+const HANDOFF_BAD = [502, 'ELDR_HANDOFF_BAD'] as const
+const DECODE_FAILED = [502, 'ELDR_DECODE_FAILED'] as const
+const DECODE_TIMEOUT = [504, 'ELDR_DECODE_TIMEOUT'] as const
+const OVERLOADED = [429, 'ELDR_OVERLOADED'] as const
+
+const PREFILL: Case[] = [
+  { name: 'resets the connection at once', fault: { kind: 'reset', after: 'request' }, alone: PREFILL_FAILED },
+  { name: 'resets it after the head', fault: { kind: 'reset', after: 'headers' }, alone: PREFILL_FAILED },
+  { name: 'answers 500', fault: { kind: 'status', status: 500 }, alone: PREFILL_FAILED },
+  { name: 'answers 503', fault: { kind: 'status', status: 503 }, alone: PREFILL_FAILED },
+  { name: 'has no room', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
+  { name: 'hangs', fault: { kind: 'hang', after: 'request' }, alone: PREFILL_TIMEOUT },
+  { name: 'hangs after the head', fault: { kind: 'hang', after: 'headers' }, alone: PREFILL_TIMEOUT },
+  { name: 'sends garbage', fault: { kind: 'garbage' }, alone: PREFILL_FAILED },
+  { name: 'sends half of an answer', fault: { kind: 'truncate' }, alone: PREFILL_FAILED },
+  { name: 'sends a page', fault: { kind: 'answer', contentType: 'text/html', body: '<p>' }, alone: HANDOFF_BAD },
+  { name: 'sends no hand-off', fault: { kind: 'answer', body: '{"choices":[],"kv_transfer_params":null}' }, alone: HANDOFF_BAD },
+  { name: 'is slow', fault: { kind: 'slow', bytes: 300 }, alone: 'served' },
+  { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: 5 }, alone: PREFILL_TIMEOUT },
+]
+
+/** Before the first byte, or of an answer that is not streamed before the last. A worker that answers 500 may have missed its hand-off. */
+const DECODE: Case[] = [
+  { name: 'resets the connection at once', fault: { kind: 'reset', after: 'request' }, alone: DECODE_FAILED },
+  { name: 'resets it after the head', fault: { kind: 'reset', after: 'headers' }, alone: DECODE_FAILED },
+  { name: 'answers 500', fault: { kind: 'status', status: 500 }, alone: DECODE_FAILED, tries: 3 },
+  { name: 'answers 503', fault: { kind: 'status', status: 503 }, alone: DECODE_FAILED },
+  { name: 'has no room', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
+  { name: 'hangs', fault: { kind: 'hang', after: 'request' }, alone: DECODE_TIMEOUT },
+  { name: 'hangs after the head', fault: { kind: 'hang', after: 'headers' }, alone: DECODE_TIMEOUT },
+  { name: 'sends garbage', fault: { kind: 'garbage' }, alone: DECODE_FAILED },
+  { name: 'sends half of an answer', fault: { kind: 'truncate', tokens: 0 }, alone: DECODE_FAILED },
+  { name: 'ends without a token', fault: { kind: 'close', tokens: 0 }, alone: DECODE_FAILED },
+  { name: 'sends a page', fault: { kind: 'answer', contentType: 'text/html', body: '<p>' }, alone: DECODE_FAILED },
+  { name: 'calls its answer plain text', fault: { kind: 'answer', contentType: 'text/plain' }, alone: DECODE_FAILED },
+  { name: 'calls something else JSON', fault: { kind: 'answer', body: 'out of memory' }, alone: DECODE_FAILED },
+  { name: 'is slow', fault: { kind: 'slow', bytes: 300 }, alone: 'served' },
+  { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: 10 }, alone: DECODE_TIMEOUT },
+]
+const DECODE_STREAM: Case[] = [
+  { name: 'has an error in the place of a token', fault: { kind: 'error_event', tokens: 0 }, alone: DECODE_FAILED },
+  { name: 'sends half of an event', fault: { kind: 'garbage', bytes: streamBytes('data: {"id":"cmpl') }, alone: DECODE_FAILED },
+]
+
+describe.each<[Leg, Way, Case[]]>([
+  ['prefill', 'stream', PREFILL],
+  ['prefill', 'whole', PREFILL],
+  ['decode', 'stream', [...DECODE, ...DECODE_STREAM]],
+  ['decode', 'whole', DECODE],
+])('a %s worker, asked for a %s answer,', (leg, way, cases) => {
+  it.concurrent.each(cases)('that $name, alone', ({ fault, alone, tries = 1 }) =>
+    withWorkers(1, async ({ tickets, workersOf, triesOf, counted, ask }) => {
+      const [worker] = workersOf(leg)
+      worker!.fail(fault)
+      const response = await ask(way)
+      if (alone === 'served') await expectServed(response, way)
+      else await expectRefused(response, alone)
+      await tickets.settled()
+      expect(triesOf(leg)).toBe(tries)
+      expect(await counted('eldr_retries_total')).toBe(tries - 1)
+      const outcome = alone === 'served' ? 'ok' : alone[0] === 504 ? 'timeout' : alone[0] === 429 ? 'refused' : 'failed'
+      expect(await counted('eldr_requests_total', { route: 'completions', outcome })).toBe(1)
+      // A prompt is read again only when there is somebody to take it over; a worker without room is not one that fails.
+      expect(triesOf('prefill')).toBe(leg === 'prefill' ? 1 : tries)
+      const blamed = tickets.dispatches.filter(({ ends }) => ends[0] === 'failed')
+      expect(blamed).toHaveLength(alone === 'served' || alone[0] === 429 ? 0 : tries)
+      expect(new Set(blamed.map(dispatch => dispatch.leg))).toEqual(new Set(blamed.length > 0 ? [leg] : []))
+    }),
+  )
+
+  it.concurrent.each(cases)('that $name, with another', ({ fault, alone }) =>
+    withWorkers(2, async ({ tickets, workersOf, triesOf, counted, ask, strikeOnce }) => {
+      strikeOnce(leg, fault)
+      await expectServed(await ask(way), way)
+      await tickets.settled()
+      const retried = alone === 'served' ? 0 : 1
+      expect(triesOf(leg)).toBe(1 + retried)
+      expect(workersOf(leg).every(({ counters }) => counters[leg] <= 1)).toBe(true)
+      expect(await counted('eldr_retries_total', { leg })).toBe(retried)
+      expect(await counted('eldr_leg_failures_total', { leg })).toBe(retried)
+    }),
+  )
+
+  it.concurrent('that refuses connections, alone', () =>
+    withWorkers(1, async ({ tickets, workersOf, counted, ask }) => {
+      await workersOf(leg)[0]!.refuse()
+      await expectRefused(await ask(way), leg === 'prefill' ? PREFILL_FAILED : DECODE_FAILED)
+      await tickets.settled()
+      expect(await counted('eldr_leg_failures_total', { leg, kind: 'connect' })).toBe(1)
+    }))
+
+  it.concurrent('that refuses connections, with another', () =>
+    withWorkers(2, async ({ tickets, workersOf, counted, ask }) => {
+      await workersOf(leg)[1]!.refuse()
+      // Two, so that each worker has its turn.
+      for (let request = 0; request < 2; request++) await expectServed(await ask(way), way)
+      await tickets.settled()
+      expect(await counted('eldr_retries_total', { leg, cause: 'connect' })).toBe(1)
+    }))
+
+  it.concurrent('that answers 400 is believed, and nobody else is asked', () =>
+    withWorkers(2, async ({ tickets, workersOf, triesOf, ask }) => {
+      for (const worker of workersOf(leg)) worker.fail({ kind: 'status', status: 400, message: 'too long' })
+      const response = await ask(way)
+      expect([response.status, await response.json()]).toMatchObject([400, { error: { message: 'too long' } }])
+      await tickets.settled()
+      expect(triesOf(leg)).toBe(1)
+      expect(tickets.dispatches.at(-1)!.ends).toEqual(['ignored'])
+    }))
+})
+
+const BROKEN = 'ELDR_STREAM_BROKEN'
+const AMID = `data: {"choices":[{"text":"a"}]}\n\n`
+describe.each([1, 2])('of %i workers a decode worker that has sent tokens and then', workers => {
+  it.concurrent.each<[string, Fault, events: number, code: string | number]>([
+    ['resets the connection', { kind: 'reset', after: 'tokens', tokens: 3 }, 3, BROKEN],
+    ['hangs', { kind: 'hang', after: 'tokens', tokens: 3 }, 3, 'ELDR_STREAM_STALLED'],
+    ['is cut amid an event', { kind: 'truncate', tokens: 3 }, 3, BROKEN],
+    ['is cut after its last token', { kind: 'truncate', tokens: 8 }, 8, BROKEN],
+    ['ends as if it were done', { kind: 'close', tokens: 3 }, 3, BROKEN],
+    ['ends without [DONE] after its last token', { kind: 'close', tokens: 8 }, 8, BROKEN],
+    ['has an error', { kind: 'error_event', tokens: 3, message: 'EngineCore died' }, 3, 500],
+    ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(AMID, AMID)}no chunk` }, 2, BROKEN],
+    ['sends half of an event and the end', { kind: 'garbage', bytes: `${streamBytes(AMID, 'data: {"choices"')}0\r\n\r\n` }, 1, BROKEN],
+    ['sends half of a very large event', { kind: 'garbage', bytes: streamBytes(AMID, `data: ${'a'.repeat(100_000)}`) }, 2, BROKEN],
+  ])('%s', (_, fault, events, code) =>
+    withWorkers(workers, async ({ tickets, workersOf, triesOf, counted, ask }) => {
+      for (const worker of workersOf('decode')) worker.fail(fault)
+      const response = await ask('stream')
+      expect(response.status).toBe(200)
+      const seen = await eventsOf(response)
+      expect(seen).not.toContain('[DONE]')
+      expect(seen).toHaveLength(events + 1)
+      const { error } = JSON.parse(seen.at(-1)!) as { error: { message: string; type: string; code: unknown } }
+      expect(error).toMatchObject({ code, message: expect.any(String), type: expect.any(String) })
+      expect(Object.keys(error)).toContain('param')
+      await tickets.settled()
+      // Never again after the first byte, and the worker is to blame.
+      expect(triesOf('decode')).toBe(1)
+      expect(tickets.dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
+        ['prefill', 'succeeded'],
+        ['decode', 'failed'],
+      ])
+      expect(await counted('eldr_requests_total', { outcome: 'broken' })).toBe(1)
+      expect(await counted('eldr_retries_total')).toBe(0)
+    }),
+  )
+
+  it.concurrent('has said [DONE] has done its work, however its connection ends', () =>
+    withWorkers(workers, async ({ tickets, workersOf, ask }) => {
+      for (const worker of workersOf('decode')) worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
+      expect(await eventsOf(await ask('stream'))).toEqual([AMID.slice(6, -2), '[DONE]'])
+      await tickets.settled()
+      expect(tickets.dispatches.at(-1)!.ends).toEqual(['succeeded'])
+    }))
+})
+
+describe('a request for three choices of which one', () => {
+  const CHOICES = { n: 3, max_tokens: 6 }
+  /** The first decode meets the fault, the others go on or wait for their client. */
+  function strike({ workersOf }: Run, fault: Fault, others: 'go on' | 'wait'): void {
+    workersOf('decode')[0]!.fail(fault, { times: 1 })
+    if (others === 'wait') workersOf('decode')[0]!.fail({ kind: 'hang', after: 'request' })
+  }
+
+  it.concurrent.each<[string, Fault, 'go on' | 'wait', code: string, message?: string]>([
+    ['breaks off', { kind: 'reset', after: 'tokens', tokens: 2 }, 'wait', BROKEN],
+    ['ends early', { kind: 'close', tokens: 2 }, 'wait', BROKEN],
+    ['has an error', { kind: 'error_event', tokens: 2, message: 'EngineCore died' }, 'wait', BROKEN, 'EngineCore died'],
+    ['hangs', { kind: 'hang', after: 'tokens', tokens: 2 }, 'go on', 'ELDR_STREAM_STALLED'],
+    ['says what is no JSON', { kind: 'garbage', bytes: streamBytes(AMID, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') }, 'go on', BROKEN], // prettier-ignore
+  ])('%s amid its stream ends in one error event', (_, fault, others, code, message) =>
+    withWorkers(1, async run => {
+      const { tickets, counted, ask } = run
+      strike(run, fault, others)
+      const events = await eventsOf(await ask('stream', CHOICES))
+      expect(events).not.toContain('[DONE]')
+      expect(JSON.parse(events.at(-1)!)).toMatchObject({ error: { code, ...(message && { message }) } })
+      expect(events.filter(event => event.includes('"error"'))).toHaveLength(1)
+      await tickets.settled()
+      expect(await counted('eldr_requests_total', { outcome: 'broken' })).toBe(1)
+    }),
+  )
+
+  it.concurrent.each<[Way, string, Fault, number, string | number]>([
+    ['stream', 'is refused', { kind: 'status', status: 400 }, 400, 400],
+    ['whole', 'is refused', { kind: 'status', status: 400 }, 400, 400],
+    ['stream', 'resets its connection', { kind: 'reset', after: 'request' }, ...DECODE_FAILED],
+    ['whole', 'resets its connection', { kind: 'reset', after: 'request' }, ...DECODE_FAILED],
+    ['whole', 'is not JSON', { kind: 'answer', body: 'no' }, ...DECODE_FAILED],
+    ['whole', 'is not JSON inside', { kind: 'answer', body: '{"choices":[nonsense]}' }, ...DECODE_FAILED],
+  ])('(%s) %s before anything was sent is answered with a status', (way, name, fault, status, code) =>
+    withWorkers(1, async run => {
+      const { tickets, ask } = run
+      strike(run, fault, name === 'is not JSON inside' ? 'go on' : 'wait')
+      const response = await ask(way, CHOICES)
+      expect(response.status).toBe(status)
+      expect(await response.json()).toMatchObject({ error: { code } })
+      await tickets.settled()
+    }),
+  )
+
+  it.concurrent.each<Way>(['stream', 'whole'])('(%s) fails where there is another worker is served all the same', way =>
+    withWorkers(2, async ({ tickets, counted, ask, strikeOnce }) => {
+      strikeOnce('decode', { kind: 'reset', after: 'request' })
+      const response = await ask(way, CHOICES)
+      expect(response.status).toBe(200)
+      const text = await response.text()
+      for (const index of [0, 1, 2]) expect(text.match(new RegExp(`"index":${index}`, 'g'))).toHaveLength(way === 'stream' ? 6 : 1)
+      await tickets.settled()
+      expect(await counted('eldr_retries_total', { leg: 'decode' })).toBe(1)
+    }),
+  )
+})
+
+/** A stream of these chunks, not ended. */
+function streamBytes(...chunks: readonly string[]): string {
+  const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
+  return head + chunks.map(chunk => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join('')
+}
+
+async function expectServed(response: Response, way: Way): Promise<void> {
+  expect(response.status).toBe(200)
+  const text = await response.text()
+  expect(way === 'whole' ? text : text.match(/"text":"/g)).toHaveLength(way === 'whole' ? text.length : TOKENS.stream)
+  expect(text).toContain(way === 'whole' ? `"completion_tokens":${TOKENS.whole}` : 'data: [DONE]\n\n')
+}
+
+async function expectRefused(response: Response, [status, code]: readonly [number, string]): Promise<void> {
+  expect([response.status, response.headers.get('x-eldr-error-code')]).toEqual([status, code])
+  expect(response.headers.get('retry-after')).toBe('1')
+  const text = await response.text()
+  expect(JSON.parse(text)).toMatchObject({ error: { code, type: 'server_error', param: null } })
+  expect(text).not.toContain('127.0.0.1')
+}

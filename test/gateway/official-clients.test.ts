@@ -1,0 +1,137 @@
+/** OpenAI's own client for Node against a gateway: what it makes of answers, streams, errors and being called off. */
+import OpenAI, {
+  APIConnectionTimeoutError,
+  APIError,
+  APIUserAbortError,
+  AuthenticationError,
+  BadRequestError,
+  InternalServerError,
+  NotFoundError,
+  RateLimitError,
+} from 'openai'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type Cluster, startCluster } from './cluster.ts'
+
+let cluster: Cluster
+let client: OpenAI
+beforeAll(async () => {
+  cluster = await startCluster({
+    config: { server: { apiKeys: ['right'] }, retries: { max: 0 }, breaker: { consecutiveFailures: 1_000, windowRequests: 100_000 } },
+  })
+  client = clientWith({})
+})
+afterAll(() => cluster.stop())
+afterEach(async () => {
+  for (const worker of [...cluster.prefills, ...cluster.decodes]) worker.clearFaults()
+  await cluster.idle()
+})
+
+const clientWith = (more: object) => new OpenAI({ baseURL: `${cluster.url}/v1`, apiKey: 'right', maxRetries: 0, ...more })
+const CHAT = { model: 'fake', messages: [{ role: 'user' as const, content: 'hello' }], max_completion_tokens: 5 }
+const COMPLETION = { model: 'fake', prompt: 'hello', max_tokens: 5 }
+
+describe('the openai client', () => {
+  it('gets a chat, its usage and the request’s name', async () => {
+    const { data, request_id: id } = await client.chat.completions.create(CHAT).withResponse()
+    expect(data.choices[0]).toMatchObject({ index: 0, finish_reason: 'length', message: { role: 'assistant' } })
+    expect(data.usage).toMatchObject({ completion_tokens: 5 })
+    expect(id).toMatch(/^[\da-f-]{36}$/)
+    expect(data.id).toBe(`chatcmpl-${id}`)
+  })
+
+  it('gets a chat as it comes, with the usage at its end', async () => {
+    const stream = await client.chat.completions.create({ ...CHAT, stream: true, stream_options: { include_usage: true } })
+    const chunks = []
+    for await (const chunk of stream) chunks.push(chunk)
+    const text = chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('')
+    const whole = await client.chat.completions.create(CHAT)
+    expect(text).toBe(whole.choices[0]!.message.content)
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 5 } })
+  })
+
+  it('gets completions, several at once, as one answer or one stream', async () => {
+    const whole = await client.completions.create({ ...COMPLETION, prompt: ['a', 'b'], n: 2 })
+    expect(whole.choices.map(({ index }) => index)).toEqual([0, 1, 2, 3])
+    expect(whole.usage).toMatchObject({ completion_tokens: 20 })
+    const stream = await client.completions.create({ ...COMPLETION, n: 2, stream: true })
+    const ids = new Set<string>()
+    const indices = new Set<number>()
+    for await (const { id, choices } of stream) {
+      ids.add(id)
+      for (const { index } of choices) indices.add(index)
+    }
+    expect([ids.size, indices]).toEqual([1, new Set([0, 1])])
+  })
+
+  it('puts a stream together with its own helper', async () => {
+    const completion = await client.chat.completions.stream({ ...CHAT, n: 2 }).finalChatCompletion()
+    expect(completion.choices.map(({ index, message }) => [index, message.content!.length > 0])).toEqual([[0, true], [1, true]]) // prettier-ignore
+  })
+
+  it('lists models', async () => {
+    const models = await client.models.list()
+    expect(models.data.map(({ id }) => id)).toContain('fake')
+  })
+
+  it.each([
+    ['a wrong key', AuthenticationError, 'ELDR_UNAUTHORIZED', () => clientWith({ apiKey: 'wrong' }).chat.completions.create(CHAT)],
+    ['a request that makes no sense', BadRequestError, 'ELDR_BAD_REQUEST', () => client.chat.completions.create({ ...CHAT, n: 0 })],
+    ['too many choices', BadRequestError, 'ELDR_TOO_MANY_CHOICES', () => client.completions.create({ ...COMPLETION, n: 100_000 })],
+    ['what is not served', NotFoundError, 'ELDR_NOT_GENERATION', () => client.embeddings.create({ model: 'fake', input: 'a' })],
+  ])('sees %s as an error of its own kind, with our code', async (_, kind, code, call) => {
+    const error = await call().then(
+      () => undefined,
+      (reason: unknown) => reason,
+    )
+    expect(error).toBeInstanceOf(kind)
+    expect(error).toMatchObject({ code, type: 'invalid_request_error', requestID: expect.stringMatching(/./) as string })
+  })
+
+  it('sees what a worker refuses as the worker said it', async () => {
+    const error = await client.chat.completions.create({ ...CHAT, model: 'no-such-model' }).catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(NotFoundError)
+    expect((error as APIError).message).toContain('no-such-model')
+  })
+
+  it('sees workers that fail, or are full, as the server’s errors', async () => {
+    for (const worker of cluster.decodes) worker.fail({ kind: 'status', status: 500 })
+    await expect(client.chat.completions.create(CHAT)).rejects.toBeInstanceOf(InternalServerError)
+    for (const worker of cluster.decodes) worker.clearFaults()
+    for (const worker of cluster.decodes) worker.fail({ kind: 'status', status: 429 })
+    await expect(client.chat.completions.create(CHAT)).rejects.toBeInstanceOf(RateLimitError)
+  })
+
+  it('tries again by itself where it is told to', async () => {
+    for (const worker of cluster.decodes) worker.failNext({ kind: 'status', status: 500 })
+    const completion = await clientWith({ maxRetries: 3 }).chat.completions.create(CHAT)
+    expect(completion.choices).toHaveLength(1)
+  })
+
+  it('hears of a stream that breaks off as an error, after what came before', async () => {
+    for (const worker of cluster.decodes) worker.fail({ kind: 'reset', after: 'tokens', tokens: 2 })
+    const stream = await client.chat.completions.create({ ...CHAT, stream: true })
+    let chunks = 0
+    const error = await (async () => {
+      for await (const { choices } of stream) chunks += choices.length
+    })().catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(APIError)
+    expect(error).toMatchObject({ code: 'ELDR_STREAM_BROKEN' })
+    expect(chunks).toBeGreaterThanOrEqual(2)
+  })
+
+  it('that calls a request off ends it at the worker: amid a stream, before its first token, and by its own time limit', async () => {
+    for (const worker of cluster.decodes) worker.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
+    const stream = await client.chat.completions.create({ ...CHAT, stream: true })
+    // oxlint-disable-next-line no-unreachable-loop -- the first token is enough
+    for await (const _ of stream) break
+    stream.controller.abort()
+    await cluster.idle()
+    const controller = new AbortController()
+    const called = client.chat.completions.create(CHAT, { signal: controller.signal }).catch((reason: unknown) => reason)
+    await Promise.race(cluster.decodes.map(worker => worker.waitForActive(1)))
+    controller.abort()
+    expect(await called).toBeInstanceOf(APIUserAbortError)
+    await cluster.idle()
+    await expect(client.chat.completions.create(CHAT, { timeout: 200 })).rejects.toBeInstanceOf(APIConnectionTimeoutError)
+  })
+})

@@ -1,0 +1,130 @@
+/** TLS at both ends of the gateway: towards clients by its own certificate, towards workers by theirs. */
+import { readFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { request } from 'node:https'
+import { type AddressInfo, connect } from 'node:net'
+import { createServer, type Server, type TlsOptions } from 'node:tls'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createListener } from '../../src/gateway/listen.ts'
+import type { ServerSettings } from '../../src/gateway/config/settings.ts'
+import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
+import { type Cluster, SHAPE, startCluster } from './cluster.ts'
+import { RawClient } from './raw-socket.ts'
+import { HAS_OPENSSL, makeCertificates } from './tls-files.ts'
+
+if (!HAS_OPENSSL) console.warn('no openssl: the tests of TLS are left out')
+
+describe.runIf(HAS_OPENSSL)('TLS', () => {
+  let pairs: ReturnType<typeof makeCertificates<'gateway' | 'client' | 'worker' | 'elsewhere'>>
+  beforeAll(() => void (pairs = makeCertificates('gateway', 'client', 'worker', 'elsewhere')))
+  afterAll(() => pairs.remove())
+
+  describe('towards clients', () => {
+    let cluster: Cluster
+    afterAll(() => cluster.stop())
+
+    it('is spoken with the certificate of the settings', async () => {
+      cluster = await startCluster({ prefill: 1, decode: 1, config: { server: { tls: pairs.gateway } } })
+      expect(cluster.url).toMatch(/^https:/)
+      expect(await post(cluster.url, pairs.gateway.certFile)).toMatchObject({ status: 200 })
+      expect(await post(cluster.url, pairs.elsewhere.certFile)).toMatchObject({ error: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
+    })
+
+    it('is the only thing spoken: plain HTTP gets no answer, and others go on', async () => {
+      const raw = new RawClient(cluster.url).send('GET /health HTTP/1.1\r\nHost: a\r\n\r\n')
+      expect(await raw.toEnd().catch(() => [])).toEqual([])
+      expect(await post(cluster.url, pairs.gateway.certFile)).toMatchObject({ status: 200 })
+    })
+
+    it('takes only clients with a certificate of the authority, where there is one', async () => {
+      const strict = await startCluster({ prefill: 1, decode: 1, config: { server: { tls: { ...pairs.gateway, caFile: pairs.client.certFile } } } }) // prettier-ignore
+      expect(await post(strict.url, pairs.gateway.certFile)).toHaveProperty('error')
+      expect(await post(strict.url, pairs.gateway.certFile, pairs.worker)).toHaveProperty('error')
+      expect(await post(strict.url, pairs.gateway.certFile, pairs.client)).toMatchObject({ status: 200 })
+      await strict.stop()
+    })
+
+    it('does not begin with files that are not what they should be', () => {
+      const settings = (certFile: string, keyFile: string) => ({ headersTimeoutMs: 1000, tls: { certFile, keyFile } }) as ServerSettings
+      const { gateway, client } = pairs
+      expect(() => createListener(settings('no-such-file', gateway.keyFile), () => {})).toThrow(expect.objectContaining({ code: 'ELDR_FILE_UNREADABLE' })) // prettier-ignore
+      expect(() => createListener(settings(gateway.keyFile, gateway.keyFile), () => {})).toThrow(expect.objectContaining({ code: 'ELDR_CONFIG_INVALID' })) // prettier-ignore
+      expect(() => createListener(settings(gateway.certFile, client.keyFile), () => {})).toThrow(expect.objectContaining({ code: 'ELDR_CONFIG_INVALID' })) // prettier-ignore
+    })
+  })
+
+  describe('towards workers', () => {
+    const workers: FakeWorker[] = []
+    const servers: Server[] = []
+    afterAll(async () => {
+      for (const server of servers) server.close()
+      await Promise.all(workers.map(worker => worker.close()))
+    })
+
+    /** A gateway whose workers speak TLS; it is ready when it takes them for well. */
+    async function startWith(tls: Record<string, unknown>, options: TlsOptions = {}): Promise<Cluster> {
+      const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
+      const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
+      workers.push(prefill, decode)
+      const urls = await Promise.all([prefill, decode].map(worker => terminate(worker, { ...keysOf(pairs.worker), ...options })))
+      return startCluster({ prefill: 0, decode: 0, config: { workers: { prefill: [urls[0]], decode: [urls[1]], tls }, health: { intervalMs: 50 } } }) // prettier-ignore
+    }
+
+    async function terminate(worker: FakeWorker, options: TlsOptions): Promise<string> {
+      const server = createServer(options, socket => {
+        const inner = connect(worker.port, '127.0.0.1')
+        socket.on('error', () => inner.destroy()).pipe(inner)
+        inner.on('error', () => socket.destroy()).pipe(socket)
+      })
+      server.on('tlsClientError', () => {})
+      servers.push(server)
+      server.listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      return `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+    }
+
+    /** How it answers once it has made up its mind about its workers. */
+    async function outcome(cluster: Cluster): Promise<string> {
+      const ask = async () => (await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 })).status
+      for (let left = 20; left > 0; left--) {
+        const status = await ask()
+        if (status === 200) return 'served'
+        if (status !== 503) return String(status)
+        await new Promise(resolve => setTimeout(resolve, 50))
+      }
+      return 'no worker'
+    }
+
+    it.each([
+      ['with their authority', () => ({ caFile: pairs.worker.certFile }), {}, 'served'],
+      ['with another authority', () => ({ caFile: pairs.client.certFile }), {}, 'no worker'],
+      ['with none', () => undefined, {}, 'no worker'],
+      ['with none, and told not to look', () => ({ insecure: true }), {}, 'served'],
+      ['with a certificate of ours that they ask for', () => ({ caFile: pairs.worker.certFile, ...pairs.client }), { requestCert: true }, 'served'], // prettier-ignore
+      ['without the certificate that they ask for', () => ({ caFile: pairs.worker.certFile }), { requestCert: true }, 'no worker'],
+    ])('%s', async (_, tls, { requestCert = false }: { requestCert?: boolean }, wanted) => {
+      const cluster = await startWith(tls() ?? {}, requestCert ? { requestCert, rejectUnauthorized: true, ca: readFileSync(pairs.client.certFile) } : {}) // prettier-ignore
+      expect(await outcome(cluster)).toBe(wanted)
+      await cluster.stop()
+    })
+
+    it('with the certificate of another host is no TLS with them', async () => {
+      const cluster = await startWith({ caFile: pairs.elsewhere.certFile }, keysOf(pairs.elsewhere))
+      expect(await outcome(cluster)).toBe('no worker')
+      await cluster.stop()
+    })
+  })
+})
+
+function keysOf({ certFile, keyFile }: { certFile: string; keyFile: string }): { cert: Buffer; key: Buffer } {
+  return { cert: readFileSync(certFile), key: readFileSync(keyFile) }
+}
+
+function post(url: string, caFile: string, pair?: { certFile: string; keyFile: string }): Promise<{ status?: number; error?: string }> {
+  return new Promise(resolve => {
+    const options = { method: 'POST', ca: readFileSync(caFile), agent: false, ...(pair && keysOf(pair)) } as const
+    const call = request(`${url}/v1/completions`, options, response => response.resume().on('end', () => resolve({ status: response.statusCode! }))) // prettier-ignore
+    call.on('error', (error: NodeJS.ErrnoException) => resolve({ error: error.code ?? error.message }))
+    call.end('{"prompt":"a","max_tokens":2}')
+  })
+}

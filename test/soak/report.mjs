@@ -1,0 +1,76 @@
+// What a soak has counted, minute by minute, and what must hold at its end.
+import { ENDS } from './mix.mjs'
+
+/** Ends and first-byte times of a while. */
+export class Tally {
+  ends = Object.fromEntries(ENDS.map(end => [end, 0]))
+  unwanted = 0
+  firstMs = []
+  faults = []
+  residentBytes = []
+
+  /** @param {{end: import('./mix.mjs').End, wanted: boolean, firstMs: number | undefined}} one */
+  add({ end, wanted, firstMs }) {
+    this.ends[end]++
+    if (!wanted) this.unwanted++
+    if (end === 'ok' && firstMs !== undefined) this.firstMs.push(firstMs)
+  }
+
+  get requests() {
+    return Object.values(this.ends).reduce((sum, count) => sum + count, 0)
+  }
+
+  toJSON() {
+    const { requests, ends, unwanted, faults } = this
+    return { requests, ...ends, unwanted, p50Ms: quantile(this.firstMs, 0.5), p99Ms: quantile(this.firstMs, 0.99), residentMb: megabytes(median(this.residentBytes)), faults } // prettier-ignore
+  }
+}
+
+/** @param {readonly number[]} values @param {number} share */
+export function quantile(values, share) {
+  const sorted = values.toSorted((a, b) => a - b)
+  const value = sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]
+  return value === undefined ? undefined : Number(value.toFixed(1))
+}
+
+export const median = values => quantile(values, 0.5) ?? 0
+export const megabytes = bytes => Number((bytes / 1e6).toFixed(1))
+
+/** Each check: what, what was found, and whether that is well. */
+export function checksOf({ minutes, pending, lost, gauges, workers, metrics, resident, gateway, exitCode }) {
+  const sum = name => minutes.reduce((total, { ends }) => total + ends[name], 0)
+  const counted = name => workers.reduce((total, counters) => total + counters[name], 0)
+  const zero = (what, found, more) => ({ what, found, ok: found === 0, ...(more && { more }) })
+  const growth = resident.last / resident.first - 1
+  return [
+    zero('requests without an end', pending.length, pending.slice(0, 5)),
+    zero('requests without an answer', sum('lost'), lost.slice(0, 5)),
+    zero('streams cut off without a word', sum('cut')),
+    zero('answers of another status than they should have', minutes.reduce((total, { unwanted }) => total + unwanted, 0)), // prettier-ignore
+    ...Object.entries(gauges).map(([name, value]) => zero(`${name} when idle`, value)),
+    zero('answers under way at workers when idle', counted('active')),
+    zero('bad framing seen by workers', counted('badFraming')),
+    zero('prefills sent to decode workers', workers.reduce((total, { role, misdirected }) => total + (role === 'decode' ? misdirected : 0), 0)), // prettier-ignore
+    zero('tickets leaked', metrics.get('eldr_ticket_leaks_total') ?? 0),
+    zero('errors, warnings of Node and unhandled rejections in the log', gateway.errors.length, gateway.errors.slice(0, 5)),
+    {
+      what: `resident memory, last ${resident.seconds} s against first`,
+      found: `${(growth * 100).toFixed(1)} %`,
+      ok: growth <= 0.1,
+      more: { firstMb: megabytes(resident.first), lastMb: megabytes(resident.last) },
+    },
+    zero('exit code after SIGTERM', exitCode),
+  ]
+}
+
+export function table(minutes) {
+  const head = ['minute', 'requests', ...ENDS, 'p50 ms', 'p99 ms', 'MB', 'faults']
+  const rows = minutes.map((tally, at) => {
+    const { p50Ms, p99Ms, residentMb, faults } = tally.toJSON()
+    return [at + 1, tally.requests, ...ENDS.map(end => tally.ends[end]), p50Ms ?? '–', p99Ms ?? '–', residentMb, faults.join(', ') || '–']
+  })
+  const widths = head.map((name, column) => Math.max(name.length, ...rows.map(row => String(row[column]).length)))
+  const line = row =>
+    row.map((cell, column) => (column === head.length - 1 ? String(cell) : String(cell).padStart(widths[column]))).join('  ')
+  return [line(head), ...rows.map(line)].join('\n')
+}
