@@ -24,27 +24,23 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     log.warn({ worker }, 'a worker has been started anew')
   })
   const authorization = settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
-  const get = (url: string, path: string, signal: AbortSignal, maxBytes: number) =>
-    upstreams.ask(
-      url,
-      { method: 'GET', path, headers: { ...authorization } },
-      { timeoutMs: settings.health.timeoutMs, maxBytes },
-      fromSignal(signal),
-    )
+  const get = (url: string, path: string, maxBytes: number, stop?: StopSignal) =>
+    upstreams.ask(url, { method: 'GET', path, headers: { ...authorization } }, { timeoutMs: settings.health.timeoutMs, maxBytes }, stop)
 
   async function probe(id: string, signal: AbortSignal): Promise<boolean> {
     const spec = specs.get(id)
     if (spec === undefined) return false
-    const { status } = await get(spec.url, settings.health.path, signal, 65_536)
+    const { status } = await get(spec.url, settings.health.path, 65_536, fromSignal(signal))
     if (status !== 200) return false
-    if (spec.role === 'decode') await readCounters(spec, signal)
+    if (spec.role === 'decode') void readCounters(spec)
     return true
   }
 
-  /** A worker without metrics is well all the same. */
-  async function readCounters({ id, url }: WorkerSpec, signal: AbortSignal): Promise<void> {
-    const answer = await get(url, '/metrics', signal, MOST_METRICS_BYTES).catch(() => undefined)
-    if (answer?.status === 200) restarts.sawCounters(id, sumByName(readSamples(answer.body.toString('utf8'), RESTART_SAMPLES)))
+  /** Beside the check, not in it: a worker without metrics, or whose metrics hang, is well all the same. */
+  async function readCounters({ id, url }: WorkerSpec): Promise<void> {
+    const answer = await get(url, '/metrics', MOST_METRICS_BYTES).catch(() => undefined)
+    if (answer?.status === 200 && specs.has(id))
+      restarts.sawCounters(id, sumByName(readSamples(answer.body.toString('utf8'), RESTART_SAMPLES)))
   }
 
   const health = new HealthLoop({

@@ -31,7 +31,8 @@ export class Mix {
   lost = []
   #url
   #random
-  #agent = new Agent({ keepAlive: true, maxSockets: Infinity })
+  // Idle connections are let go before the gateway does it: a request that is sent just then is lost without anybody's fault.
+  #agent = new Agent({ keepAlive: true, maxSockets: Infinity, timeout: 4_000 })
   #number = 0
 
   /** @param {string} url @param {() => number} random */
