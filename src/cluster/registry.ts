@@ -125,10 +125,19 @@ export class Registry {
 
   /** Those that take a new request now, by index; empty when there are none, which the client is told with a 503. */
   candidates(role: Role, nowMs: number, exclude?: ReadonlySet<string>): WorkerCandidate[] {
-    return [...this.#byIndex[role].values()]
-      .filter(entry => stateOf(entry, nowMs) === 'ready' && exclude?.has(entry.spec.id) !== true)
-      .map(({ index, spec }) => ({ worker: index, id: spec.id, inflight: this.#desk.inflight(spec.id, role) }))
-      .sort((a, b) => a.worker - b.worker)
+    const candidates: WorkerCandidate[] = []
+    for (const entry of this.#byIndex[role].values()) {
+      const { index, spec } = entry
+      if (!mayTake(entry, nowMs, exclude)) continue
+      candidates.push({ worker: index, id: spec.id, inflight: this.#desk.inflight(spec.id, role) })
+    }
+    return candidates.sort((a, b) => a.worker - b.worker)
+  }
+
+  /** Whether there are any. */
+  hasCandidates(role: Role, nowMs: number, exclude?: ReadonlySet<string>): boolean {
+    for (const entry of this.#byIndex[role].values()) if (mayTake(entry, nowMs, exclude)) return true
+    return false
   }
 
   /** Counts a request from this moment, before a byte is sent. Undefined when the worker takes none: pick again. */
@@ -210,6 +219,10 @@ export class Registry {
   #tell(kind: RegistryEventKind, { spec }: Entry): void {
     for (const listener of this.#listeners) listener({ kind, worker: spec })
   }
+}
+
+function mayTake(entry: Entry, nowMs: number, exclude: ReadonlySet<string> | undefined): boolean {
+  return stateOf(entry, nowMs) === 'ready' && exclude?.has(entry.spec.id) !== true
 }
 
 function stateOf({ leaving, draining, health, breaker }: Entry, nowMs: number): WorkerState {

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Admission } from './admission.ts'
 import { Refusal } from './answers.ts'
-import { type StopSignal, UpstreamFailure } from './upstream.ts'
+import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

@@ -3,7 +3,7 @@
  * they are refused with a time to come back. Short and long requests wait alike: a place is a place.
  */
 import { Refusal } from './answers.ts'
-import type { StopSignal } from './upstream.ts'
+import type { StopSignal } from './upstream/upstreams.ts'
 
 export interface AdmissionLimits {
   /** 0 is no limit. */

@@ -8,7 +8,7 @@ import type { Log, Seldom } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import type { RetryBudget } from './retry-budget.ts'
 import type { Router } from './routing/router.ts'
-import type { Upstreams } from './upstream.ts'
+import type { Upstreams } from './upstream/upstreams.ts'
 
 export interface GatewayContext {
   readonly settings: Settings

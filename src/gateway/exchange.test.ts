@@ -2,7 +2,7 @@ import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { Exchange } from './exchange.ts'
-import type { UpstreamFailure } from './upstream.ts'
+import type { UpstreamFailure } from './upstream/upstreams.ts'
 
 function exchange(ms = 60_000): Exchange {
   const request = new IncomingMessage(new Socket())

@@ -1,7 +1,8 @@
 /** One client and its request: whether it is still there, when its time is up, and what it is told. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Writable } from 'node:stream'
 import { type AnswerCode, Refusal } from './answers.ts'
-import { type StopSignal, UpstreamFailure } from './upstream.ts'
+import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
 
 /** Why a request stopped before its end. */
 export type StopReason = 'client_gone' | 'client_stalled' | 'request_timeout' | 'deadline' | 'shutdown' | 'part_failed'
@@ -79,11 +80,11 @@ export class Exchange implements StopSignal {
     unhook?.()
   }
 
-  /** Calls when the client has taken what was written. The parts of a split request wait together. */
-  whenTaken(listener: () => void): void {
+  /** Calls when the client has taken what was written, into `by`. The parts of a split request wait together. */
+  whenTaken(listener: () => void, by: Writable = this.response): void {
     if (this.#waiting.push(listener) > 1) return
     this.#watchClient()
-    this.response.once('drain', () => {
+    by.once('drain', () => {
       this.response.setTimeout(0)
       const waiting = this.#waiting
       this.#waiting = []

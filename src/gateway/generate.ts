@@ -47,7 +47,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange)
     // Nobody is there to take the prompt over: then it need not be read.
-    if (ctx.registry.candidates('decode', performance.now(), failed).length === 0) throw noWorker('decode')
+    if (!ctx.registry.hasCandidates('decode', performance.now(), failed)) throw noWorker('decode')
     const prefill = await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId))
     if (prefill.kind === 'stopped') return stopped(exchange)
     if (prefill.kind === 'refused') {
@@ -86,7 +86,7 @@ async function decode(
   ctx.metrics.handoffSeconds.observe((performance.now() - answeredMs) / 1000)
   const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request)).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
-  const alone = () => ctx.registry.candidates('decode', performance.now(), new Set([...failed, id])).length === 0
+  const alone = () => !ctx.registry.hasCandidates('decode', performance.now(), new Set([...failed, id]))
   if (end.kind === 'failed' && !(end.status === 500 && alone())) failed.add(id)
   return end
 }
@@ -124,9 +124,9 @@ async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispa
       firstMs = lastMs = performance.now()
       ctx.metrics.ttftSeconds.observe({ route: request.api }, (firstMs - exchange.startedMs) / 1000)
     },
-    onTokens(events: number) {
+    onTokens(events: number, nowMs: number) {
       tokens += events
-      if (events > 0) lastMs = performance.now()
+      lastMs = nowMs
     },
   }
   const headers = legHeaders(ctx.settings, exchange, requestId)

@@ -2,19 +2,19 @@
  * One request to one worker whose answer goes to a sink. Nothing reaches the sink before the first event of a good answer, so until then
  * the request can be tried again elsewhere; after it the leg sees to it that the sink hears how the stream ended.
  */
-import type { IncomingHttpHeaders } from 'node:http'
 import { Refusal } from './answers.ts'
 import { scanObject } from './json/scan.ts'
 import type { Sink } from './sink.ts'
 import {
   type FailureKind,
+  type ReplyHeaders,
   type StopSignal,
   type UpstreamCall,
   UpstreamFailure,
   type UpstreamHandler,
   type UpstreamRequest,
   type Upstreams,
-} from './upstream.ts'
+} from './upstream/upstreams.ts'
 import { WholeEvents } from './whole-events.ts'
 
 export interface LegLimits {
@@ -37,14 +37,12 @@ export type LegEnd =
 export interface LegEvents {
   /** The first byte of a good answer. */
   onFirstByte?(): void
-  /** After each chunk, `events` being those that it ended. */
-  onTokens?(events: number): void
+  /** After what was read at once, `events` being those that it ended. */
+  onTokens?(events: number, nowMs: number): void
 }
 
 /** Answers that are not streamed are kept until they are whole; more than this no answer has. */
 const MOST_WHOLE_BYTES = 64 << 20
-/** What a slow client may be behind a worker whose connection cannot be held. */
-const MOST_BEHIND_BYTES = 1 << 20
 const END_OF_EVENT = Buffer.from('\n\n')
 
 export interface LegPlan {
@@ -72,8 +70,11 @@ class Leg implements UpstreamHandler {
   #stopped: UpstreamFailure | undefined
   /** Until the first event, then between two; cleared while the client is waited for, which is not the worker's doing. */
   #timer: NodeJS.Timeout | undefined
+  /** When bytes came last: the timer looks at it when it is due, which costs less than to set it anew for each token. */
+  #lastMs = 0
+  #toldEvents = 0
   #status = 0
-  #headers: IncomingHttpHeaders = {}
+  #headers: ReplyHeaders = {}
   #streaming = false
   #begun = false
   #held = false
@@ -81,7 +82,6 @@ class Leg implements UpstreamHandler {
   /** Of a stream what came before its first event, otherwise all of the answer. */
   #kept: Buffer[] = []
   #keptBytes = 0
-  #behindBytes = 0
 
   constructor(plan: LegPlan, resolve: (end: LegEnd) => void, reject: (error: unknown) => void) {
     this.#plan = plan
@@ -100,7 +100,7 @@ class Leg implements UpstreamHandler {
     })
   }
 
-  onStart(status: number, headers: IncomingHttpHeaders): void {
+  onStart(status: number, headers: ReplyHeaders): void {
     this.#status = status
     this.#headers = headers
     if (status !== 200) return
@@ -111,28 +111,25 @@ class Leg implements UpstreamHandler {
     else if (this.#streaming && isPacked(headers)) this.#fail('garbage', 'a compressed stream')
   }
 
-  onData(chunk: Buffer): void {
+  onData(chunk: Buffer, frame?: Buffer): void {
     if (!this.#streaming) return this.#keep(chunk)
     const { watch } = this.#events
-    const before = watch.events
     const passed = this.#events.push(chunk)
-    if (this.#begun) {
-      if (!this.#held) this.#timer!.refresh()
-      if (passed !== undefined) this.#write(passed)
-    } else {
-      // An error in the place of the first token is a failure that the client need not see.
-      if (watch.failed) return this.#fail('error_event', 'an error event before the first token')
-      if (passed === undefined) return
-      this.#keep(passed)
-      if (this.#ended || (watch.events === 0 && !watch.done && !this.#events.amidEvent)) return
-      this.#begin()
-    }
-    this.#plan.on?.onTokens?.(watch.events - before)
+    // What a worker says of its own troubles is not for clients; before the first token they need not hear of them at all.
+    if (watch.failed && !this.#begun) return this.#fail('error_event', 'an error event before the first token')
+    if (passed !== undefined) this.#pass(passed, passed === chunk ? frame : undefined)
+    if (watch.failed) this.#fail('error_event', 'an error event')
+  }
+
+  onPause(): void {
+    if (!this.#begun) return
+    this.#tell()
+    if (!this.#sink.flush() && !this.#held) this.#hold()
   }
 
   onEnd(): void {
     if (!this.#streaming) this.#endWhole()
-    else if (this.#begun) this.#endStream(new UpstreamFailure('early_end', 'the stream ended early'))
+    else if (this.#begun) this.#endStream(undefined)
     else this.#failed(new UpstreamFailure('early_end', 'the stream ended before its first event'))
   }
 
@@ -147,22 +144,31 @@ class Leg implements UpstreamHandler {
     else this.#failed(failure)
   }
 
+  /** What comes before the first event, such as comments, waits for it. */
+  #pass(chunk: Buffer, frame: Buffer | undefined): void {
+    const { watch, amidEvent } = this.#events
+    if (!this.#begun && watch.events === 0 && !watch.done && !amidEvent) return this.#keep(chunk)
+    if (!this.#begun) this.#begin()
+    this.#sink.write(chunk, frame)
+  }
+
   /** The first event is there. From now on it is this worker or none. */
   #begin(): void {
     this.#begun = true
     clearTimeout(this.#timer)
-    this.#waitForToken()
+    this.#lastMs = performance.now()
+    this.#waitForToken(this.#plan.limits.betweenTokensMs)
     this.#plan.on?.onFirstByte?.()
     this.#sink.begin(this.#headers)
-    for (const chunk of this.#kept) this.#write(chunk)
+    for (const chunk of this.#kept) this.#sink.write(chunk)
     this.#kept = []
   }
 
-  #write(chunk: Buffer): void {
-    if (this.#ended || this.#sink.write(chunk)) return
-    if (!this.#held) this.#hold()
-    this.#behindBytes += chunk.length
-    if (this.#behindBytes > MOST_BEHIND_BYTES && !this.#call.pause()) this.#fail('reset', 'the client is too slow for a closing worker')
+  #tell(): void {
+    const { events } = this.#events.watch
+    this.#lastMs = performance.now()
+    if (events > this.#toldEvents) this.#plan.on?.onTokens?.(events - this.#toldEvents, this.#lastMs)
+    this.#toldEvents = events
   }
 
   /** The client is slower than the worker, whose connection is not read until it has caught up. */
@@ -173,15 +179,19 @@ class Leg implements UpstreamHandler {
     this.#sink.drained(() => {
       if (this.#ended) return
       this.#held = false
-      this.#behindBytes = 0
-      this.#waitForToken()
+      this.#lastMs = performance.now()
+      this.#waitForToken(this.#plan.limits.betweenTokensMs)
       this.#call.resume()
     })
   }
 
-  #waitForToken(): void {
+  #waitForToken(ms: number): void {
     const { betweenTokensMs } = this.#plan.limits
-    this.#timer = setTimeout(() => this.#fail('timeout', `no byte for ${betweenTokensMs} ms`), betweenTokensMs)
+    this.#timer = setTimeout(() => {
+      const leftMs = this.#lastMs + betweenTokensMs - performance.now()
+      if (leftMs > 0) this.#waitForToken(leftMs)
+      else this.#fail('timeout', `no byte for ${betweenTokensMs} ms`)
+    }, ms)
   }
 
   #keep(chunk: Buffer): void {
@@ -204,13 +214,15 @@ class Leg implements UpstreamHandler {
   }
 
   /** A stream that was told to its end is whole, however its connection ended. */
-  #endStream(failure: UpstreamFailure): void {
-    const { failed, done } = this.#events.watch
-    if (failed || done) this.#sink.end()
-    else this.#break(new Refusal(failure.kind === 'timeout' ? 'ELDR_STREAM_STALLED' : 'ELDR_STREAM_BROKEN'))
-    if (failed) this.#failed(new UpstreamFailure('error_event', 'an error event'))
-    else if (done) this.#end({ kind: 'served', status: this.#status })
-    else this.#failed(failure)
+  #endStream(failure: UpstreamFailure | undefined): void {
+    this.#tell()
+    if (this.#events.watch.done) {
+      this.#sink.end()
+      return this.#end({ kind: 'served', status: this.#status })
+    }
+    const why = failure ?? new UpstreamFailure('early_end', 'the stream ended early')
+    this.#break(new Refusal(why.kind === 'timeout' ? 'ELDR_STREAM_STALLED' : 'ELDR_STREAM_BROKEN'))
+    return this.#failed(why)
   }
 
   #break(refusal: Refusal): void {
@@ -238,6 +250,6 @@ class Leg implements UpstreamHandler {
   }
 }
 
-function isPacked(headers: IncomingHttpHeaders): boolean {
+function isPacked(headers: ReplyHeaders): boolean {
   return (headers['content-encoding'] ?? 'identity') !== 'identity'
 }

@@ -7,7 +7,7 @@ import { relay, type RelayEnd } from './relay.ts'
 import { withoutHandoff } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
 import { clientSink, type Sink } from './sink.ts'
-import type { UpstreamRequest } from './upstream.ts'
+import type { UpstreamRequest } from './upstream/upstreams.ts'
 import { legHeaders } from './worker-headers.ts'
 
 /** On a decode worker: any of them has the model and the tokenizer. */

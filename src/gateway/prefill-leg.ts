@@ -1,5 +1,4 @@
 /** The first leg: a prefill worker reads the prompt and says where its KV cache is. Tried again elsewhere when a worker fails. */
-import type { IncomingHttpHeaders } from 'node:http'
 import { type AnswerCode, Refusal } from './answers.ts'
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
@@ -7,7 +6,7 @@ import type { Exchange } from './exchange.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import type { ClientRequest } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
-import { type UpstreamAnswer, UpstreamFailure } from './upstream.ts'
+import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from './upstream/upstreams.ts'
 
 /** Handed off, refused by the worker as the client's fault, or stopped because the client left. */
 export type PrefillEnd =
@@ -19,7 +18,7 @@ export type PrefillEnd =
       readonly leasedMs: number
       readonly answeredMs: number
     }
-  | { readonly kind: 'refused'; readonly status: number; readonly headers: IncomingHttpHeaders; readonly body: Buffer }
+  | { readonly kind: 'refused'; readonly status: number; readonly headers: ReplyHeaders; readonly body: Buffer }
   | { readonly kind: 'stopped' }
 
 /** Token ids come back for a chat whose prompt is long. */
@@ -36,10 +35,10 @@ export async function runPrefill(
   const body = engine.prefillBody(request)
   const prefixKey = prefixKeyOf(request, settings.routing.prefixTokens)
   const failed = new Set<string>()
-  let refusal = new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
+  let refusal: Refusal | undefined
   for (let tries = 1; ; tries++) {
     const dispatch = router.toPrefill(prefixKey, request.promptTokens, failed)
-    if (dispatch === undefined) throw refusal
+    if (dispatch === undefined) throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = dispatch.worker
     const startMs = performance.now()
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }

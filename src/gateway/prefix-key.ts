@@ -12,6 +12,8 @@ const BYTES_PER_TOKEN = 4
 /** More messages than this never fit into the leading tokens. */
 const MOST_MESSAGES = 64
 const [QUOTE, BACKSLASH, OPEN_LIST, LOWER_U] = [0x22, 0x5c, 0x5b, 0x75]
+/** What stands behind a backslash: what it stands for, as bytes. */
+const ESCAPES: Readonly<Record<number, number>> = { 0x22: 0x22, 0x2f: 0x2f, 0x5c: 0x5c, 0x62: 8, 0x66: 12, 0x6e: 10, 0x72: 13, 0x74: 9 }
 
 /** 32 bits; undefined when there is nothing to go by. Ids are looked at as text, about 6 bytes each. */
 export function prefixKeyOf(request: ClientRequest, tokens: number): number | undefined {
@@ -78,17 +80,36 @@ class PrefixHash {
   }
 
   #addText(bytes: Buffer, start: number, end: number): void {
-    for (let at = start; at < end && !this.full(); at++) {
-      if (bytes[at] !== BACKSLASH) {
-        this.#take(bytes[at]!)
+    for (let at = start; at < end && !this.full();) {
+      at = this.#addPlain(bytes, at, end)
+      if (at >= end || this.full()) return
+      const simple = ESCAPES[bytes[at + 1]!]
+      if (simple !== undefined) {
+        this.#take(simple)
+        at += 2
         continue
       }
       // Neighbours are read together: two of them may be the halves of one character. Each gives a byte at least.
       let run = at
       while (run < end && bytes[run] === BACKSLASH && run - at < 6 * this.#left + 12) run += bytes[run + 1] === LOWER_U ? 6 : 2
       for (const byte of unescaped(bytes.toString('latin1', at, Math.min(run, end)))) this.#take(byte)
-      at = run - 1
+      at = run
     }
+  }
+
+  /** Up to an escape, the end, or what is enough. Every prompt goes through here byte by byte. */
+  #addPlain(bytes: Buffer, start: number, end: number): number {
+    let hash = this.#hash
+    const most = Math.min(end, start + this.#left)
+    let at = start
+    for (; at < most; at++) {
+      const byte = bytes[at]!
+      if (byte === BACKSLASH) break
+      hash = Math.imul(hash ^ byte, 0x01000193)
+    }
+    this.#hash = hash
+    this.#left -= at - start
+    return at
   }
 
   #addRest(bytes: Buffer, start: number, end: number): void {

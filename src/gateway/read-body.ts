@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from './answers.ts'
-import type { StopSignal } from './upstream.ts'
+import type { StopSignal } from './upstream/upstreams.ts'
 
 const readers = new WeakMap<IncomingMessage, (reason: Error) => void>()
 const broken = new WeakMap<IncomingMessage, Refusal>()

@@ -2,10 +2,9 @@
  * One request to one worker whose answer is passed on as it is, whatever API it belongs to: nothing is known of how its streams end.
  * Until something of a good answer has come the client has seen nothing, and another worker can be asked.
  */
-import type { IncomingHttpHeaders } from 'node:http'
 import type { LegLimits } from './leg.ts'
 import type { Sink } from './sink.ts'
-import { type StopSignal, UpstreamFailure, type UpstreamRequest, type Upstreams } from './upstream.ts'
+import { type ReplyHeaders, type StopSignal, UpstreamFailure, type UpstreamRequest, type Upstreams } from './upstream/upstreams.ts'
 
 export type RelayEnd =
   | { readonly kind: 'served'; readonly status: number }
@@ -14,8 +13,6 @@ export type RelayEnd =
   | { readonly kind: 'stopped'; readonly begun: boolean }
 
 const MOST_WHOLE_BYTES = 64 << 20
-/** What a slow client may be behind a worker whose connection cannot be held. */
-const MOST_BEHIND_BYTES = 1 << 20
 
 /** Rejects only when something threw that should not. */
 export function relay(
@@ -28,29 +25,31 @@ export function relay(
 ): Promise<RelayEnd> {
   return new Promise((resolve, reject) => {
     let status = 0
-    let headers: IncomingHttpHeaders = {}
+    let headers: ReplyHeaders = {}
     let streaming = false
     let begun = false
     let held = false
     let ended = false
     let stopped = false
     let bytes = 0
-    let behindBytes = 0
     const chunks: Buffer[] = []
     let timer = setTimeout(() => fail('timeout', `no answer within ${limits.firstByteMs} ms`), limits.firstByteMs)
     const call = upstreams.open(origin, request, {
       onStart(code, head) {
         status = code
-        headers = { 'content-type': one(head['content-type']) ?? 'application/json', ...contentEncoding(head) }
+        headers = { 'content-type': 'application/json', ...head }
         streaming = code === 200 && headers['content-type']!.startsWith('text/event-stream')
         // What a worker says of its own troubles, and where it would send a client, is not for clients.
         if (code < 200 || code >= 500 || code === 429 || (code >= 300 && code < 400)) fail('status', `status ${code}`)
       },
-      onData(chunk) {
-        if (streaming) return pass(chunk)
+      onData(chunk, frame) {
+        if (streaming) return pass(chunk, frame)
         bytes += chunk.length
         if (bytes > MOST_WHOLE_BYTES) fail('too_large', `an answer of more than ${MOST_WHOLE_BYTES} bytes`)
         else chunks.push(chunk)
+      },
+      onPause() {
+        if (begun && !sink.flush() && !held) hold()
       },
       onEnd() {
         settle()
@@ -71,15 +70,11 @@ export function relay(
       call.abort(reason)
     })
 
-    function pass(chunk: Buffer): void {
+    function pass(chunk: Buffer, frame: Buffer | undefined): void {
       if (!begun) sink.begin(headers)
       begun = true
-      const flows = sink.write(chunk)
+      sink.write(chunk, frame)
       if (!held) waitForByte()
-      if (flows) return
-      if (!held) hold()
-      behindBytes += chunk.length
-      if (behindBytes > MOST_BEHIND_BYTES && !call.pause()) fail('reset', 'the client is too slow for a closing worker')
     }
 
     /** The client is slower than the worker; whether it takes anything at all is watched by its exchange. */
@@ -90,7 +85,6 @@ export function relay(
       sink.drained(() => {
         if (ended) return
         held = false
-        behindBytes = 0
         waitForByte()
         call.resume()
       })
@@ -111,14 +105,4 @@ export function relay(
       unhook()
     }
   })
-}
-
-/** A worker may send a header twice. */
-function one(value: string | readonly string[] | undefined): string | undefined {
-  return typeof value === 'object' ? value[0] : value
-}
-
-function contentEncoding(head: IncomingHttpHeaders): { 'content-encoding'?: string } {
-  const encoding = one(head['content-encoding'])
-  return encoding === undefined ? {} : { 'content-encoding': encoding }
 }

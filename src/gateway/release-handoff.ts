@@ -1,7 +1,7 @@
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Generation } from './generate.ts'
-import { UpstreamFailure } from './upstream.ts'
+import { UpstreamFailure } from './upstream/upstreams.ts'
 import { legHeaders } from './worker-headers.ts'
 
 /** After this long the decode worker has taken the request up, and its abort frees the blocks. */

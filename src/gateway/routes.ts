@@ -18,7 +18,7 @@ const NOT_GENERATION =
 const PASSED = new Set(['/tokenize', '/detokenize'])
 
 export function routeOf(method: string, url: string): Route {
-  const path = pathOf(url)
+  const path = Object.hasOwn(GENERATE, url) ? url : pathOf(url)
   if (path === undefined) return { kind: 'refused', code: 'ELDR_BAD_REQUEST' }
   const api = Object.hasOwn(GENERATE, path) ? GENERATE[path] : undefined
   if (api !== undefined) return method === 'POST' ? { kind: 'generate', api, path } : wrongMethod('POST')

@@ -21,7 +21,7 @@ import { Metrics } from './metrics.ts'
 import { RetryBudget } from './retry-budget.ts'
 import type { RoutingControl } from './routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
-import { Upstreams } from './upstream.ts'
+import { Upstreams } from './upstream/upstreams.ts'
 import { watchWorkers } from './watch-workers.ts'
 
 export interface Gateway {

@@ -41,12 +41,4 @@ describe('a watched stream', () => {
     const seen = watch('data: {"a":1}\r\n\r\ndata: [DONE]\r\n\r\n', [3, 14, 15, 16])
     expect([seen.events, seen.done]).toEqual([1, true])
   })
-
-  it('keeps the last event, for the usage in it, and not the stream', () => {
-    expect(watch(token('a').repeat(1000) + usage + 'data: [DONE]\n\n', [70, 5000]).lastEvent()).toMatchObject({
-      usage: { completion_tokens: 2 },
-    })
-    expect(watch('').lastEvent()).toBeUndefined()
-    expect(watch('data: {broken\n\n').lastEvent()).toBeUndefined()
-  })
 })

@@ -7,7 +7,7 @@ import type { WorkerSpec } from '../cluster/worker.ts'
 import type { Settings } from './config/settings.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { type StopSignal, UpstreamFailure, type Upstreams } from './upstream.ts'
+import { type StopSignal, UpstreamFailure, type Upstreams } from './upstream/upstreams.ts'
 
 export interface WorkerWatch {
   readonly health: HealthLoop

@@ -34,11 +34,11 @@ describe('a stream that passes in whole events', () => {
     )
   })
 
-  it('ends with an error event of the worker’s own, and what follows does not pass', () => {
+  it('ends before an error event of the worker’s own', () => {
     fc.assert(
       fc.property(fc.nat({ max: 3 }), fc.array(fc.nat(), { maxLength: 6 }), (before, cuts) => {
         const { events, steps } = passed(event('a').repeat(before) + ERROR + DONE, cuts)
-        expect([steps.at(-1), events.watch.failed, events.watch.done]).toEqual([event('a').repeat(before) + ERROR, true, false])
+        expect([steps.at(-1), events.watch.failed, events.watch.done]).toEqual([event('a').repeat(before), true, false])
       }),
     )
   })

@@ -1,6 +1,6 @@
 /**
- * Lets a stream pass in whole events: whatever happens to its worker, an error event can follow what has passed, and be read. Of an error
- * event of the worker's own it lets nothing pass that comes after, so that it is not the clean end that a [DONE] would make it.
+ * Lets a stream pass in whole events: whatever happens to its worker, an error event can follow what has passed, and be read. An error
+ * event of the worker's own does not pass, nor what comes after it.
  */
 import { StreamWatch } from './stream-watch.ts'
 

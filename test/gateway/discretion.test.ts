@@ -76,6 +76,7 @@ const faults: Fault[] = [
   { kind: 'answer', body: `{"choices":[{"text":"${ANSWER}"`, contentType: 'application/json' },
   { kind: 'answer', body: `data: {"choices":[{"text":"${ANSWER}\n\n`, contentType: 'text/event-stream' },
   { kind: 'error_event', tokens: 0, message: TROUBLE },
+  { kind: 'error_event', tokens: 2, message: TROUBLE },
   { kind: 'truncate' },
   { kind: 'close' },
   { kind: 'reset', after: 'request' },

@@ -1,6 +1,6 @@
 /** Workers that come and go while streams run, the end of the gateway, overload and deadlines. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { Upstreams } from '../../src/gateway/upstream.ts'
+import { Upstreams } from '../../src/gateway/upstream/upstreams.ts'
 import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
 import { RawClient, postBytes } from './raw-socket.ts'
@@ -146,11 +146,11 @@ describe('a gateway that is stopped', () => {
     await start()
     const upstreams = new Upstreams({ connectMs: 1_000, idleConnectionMs: 1_000 })
     const { url } = cluster.decodes[0]!
-    const destroyed = upstreams.poolOf(url).destroy()
     const limits = { timeoutMs: 5_000, maxBytes: 1_000 }
-    await expect(upstreams.ask(url, { method: 'GET', path: '/health', headers: {} }, limits)).rejects.toMatchObject({ kind: 'reset' })
-    await destroyed
-    await upstreams.close()
+    const asked = upstreams.ask(url, { method: 'GET', path: '/health', headers: {} }, limits)
+    upstreams.forget(url)
+    await expect(asked).rejects.toMatchObject({ kind: 'reset' })
+    upstreams.close()
   })
 })
 

@@ -9,22 +9,37 @@ export type Changes = Readonly<Record<string, string | Buffer | undefined>>
  * order, byte for byte.
  */
 export function editObject(bytes: Buffer, members: readonly Member[], changes: Changes): Buffer {
-  const parts: Buffer[] = []
-  let separator = '{'
-  for (const [name, value] of Object.entries(changes)) {
+  /** Text, or a range of `bytes` or of a value. */
+  const parts: (string | Buffer)[] = []
+  let text = '{'
+  for (const name in changes) {
+    const value = changes[name]
     if (value === undefined) continue
-    const head = `${separator}${JSON.stringify(name)}:`
-    parts.push(typeof value === 'string' ? Buffer.from(head + value) : Buffer.from(head), ...(typeof value === 'string' ? [] : [value]))
-    separator = ','
+    text += `${text === '{' && parts.length === 0 ? '' : ','}${JSON.stringify(name)}:`
+    if (typeof value === 'string') text += value
+    else {
+      parts.push(text, value)
+      text = ''
+    }
   }
   // Neighbours that are kept are one slice.
   for (let at = 0; at < members.length; at++) {
     if (Object.hasOwn(changes, members[at]!.name)) continue
     const start = members[at]!.start
     while (at + 1 < members.length && !Object.hasOwn(changes, members[at + 1]!.name)) at++
-    parts.push(Buffer.from(separator), bytes.subarray(start, members[at]!.end))
-    separator = ','
+    parts.push(text === '{' && parts.length === 0 ? text : `${text},`, bytes.subarray(start, members[at]!.end))
+    text = ''
   }
-  parts.push(Buffer.from(separator === '{' ? '{}' : '}'))
-  return Buffer.concat(parts)
+  parts.push(`${text}}`)
+  return written(parts)
+}
+
+/** In one piece, made once. */
+function written(parts: readonly (string | Buffer)[]): Buffer {
+  let length = 0
+  for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : part.length
+  const bytes = Buffer.allocUnsafe(length)
+  let at = 0
+  for (const part of parts) at += typeof part === 'string' ? bytes.write(part, at) : part.copy(bytes, at)
+  return bytes
 }

@@ -92,18 +92,17 @@ function endOfNested(bytes: Buffer, at: number, to: number): number {
   return -1
 }
 
-/** A number, true, false or null: JSON's own parser says whether it is one. */
+/** A number, true, false or null. */
 function endOfScalar(bytes: Buffer, at: number, to: number): number {
   let end = at
   while (end < to && !isEnd(bytes[end]!)) end++
   if (end === at || end - at > 64) return -1
-  try {
-    JSON.parse(bytes.toString('latin1', at, end))
-    return end
-  } catch {
-    return -1
-  }
+  // A digit, and most scalars are one.
+  if (end - at === 1) return bytes[at]! >= 0x30 && bytes[at]! <= 0x39 ? end : -1
+  return SCALAR.test(bytes.toString('latin1', at, end)) ? end : -1
 }
+
+const SCALAR = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/
 
 /** `at` is the opening quote; gives the place after the closing one, or −1. */
 function endOfString(bytes: Buffer, at: number, to: number): number {

@@ -40,6 +40,8 @@ class SplitAnswer {
   #refusal: { status: number; type: string; body: Buffer } | Refusal | undefined
   #fault: { readonly error: unknown } | undefined
   #begun = false
+  /** What the last write said of the client. */
+  #flows = true
 
   constructor(exchange: Exchange, request: ClientRequest, parts: readonly Part[]) {
     this.#exchange = exchange
@@ -63,23 +65,25 @@ class SplitAnswer {
         response.writeHead(200, { ...this.#exchange.headers, 'x-request-id': this.#exchange.id, ...headers })
       },
       write: chunk => this.#pass(at, splitter.push(chunk)),
-      drained: listener => this.#exchange.whenTaken(listener),
+      flush: () => this.#flows,
+      drained: listener =>
+        this.#exchange.whenTaken(() => {
+          this.#flows = true
+          listener()
+        }),
       end: () => {},
       broken: refusal => void (this.#refusal ??= refusal),
     }
   }
 
-  #pass(at: number, events: readonly string[]): boolean {
-    let flows = true
+  #pass(at: number, events: readonly string[]): void {
     for (const data of events) {
       if (data === '[DONE]') continue
       const event = this.#parse(data, 'ELDR_STREAM_BROKEN')
       this.#usages[at] = usageOf(event) ?? this.#usages[at]
-      if (event['error'] !== undefined) this.#refusal ??= new Refusal('ELDR_STREAM_BROKEN', wordsOf(event['error']))
       const rewritten = rewriteEvent(this.#id, this.#parts[at]!.index, event)
-      if (rewritten !== undefined) flows = this.#exchange.response.write(`data: ${JSON.stringify(rewritten)}\n\n`)
+      if (rewritten !== undefined) this.#flows = this.#exchange.response.write(`data: ${JSON.stringify(rewritten)}\n\n`)
     }
-    return flows
   }
 
   /** What a worker says that is no JSON fails the request; the leg of that worker has looked at no more than brackets. */
@@ -119,10 +123,4 @@ class SplitAnswer {
     const object = this.#request.api === 'chat' ? 'chat.completion.chunk' : 'text_completion'
     return `data: ${JSON.stringify({ id: this.#id, object, created: Math.floor(Date.now() / 1000), choices: [], usage })}\n\n`
   }
-}
-
-/** A worker's own words on what went wrong. */
-function wordsOf(error: unknown): { words?: string } {
-  const words = (error as { message?: unknown } | null)?.message
-  return typeof words === 'string' ? { words } : {}
 }

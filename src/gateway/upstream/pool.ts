@@ -1,0 +1,79 @@
+/** The connections to one worker: as many as there are requests under way, and those that wait for the next. */
+import { isIP } from 'node:net'
+import type { ConnectionOptions } from 'node:tls'
+import type { UpstreamCall } from './call.ts'
+import { type ConnectionPlan, WorkerConnection } from './connection.ts'
+
+export interface PoolOptions {
+  readonly connectMs: number
+  /** An idle connection is kept so long. */
+  readonly idleConnectionMs: number
+  readonly tls?: ConnectionOptions
+}
+
+export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed'> {
+  /** For the Host header. */
+  readonly authority: string
+  readonly #plan: ConnectionPlan
+  readonly #idleMs: number
+  readonly #all = new Set<WorkerConnection>()
+  /** The one that was used last is used next; those at the front have waited longest. */
+  readonly #idle: { readonly connection: WorkerConnection; readonly sinceMs: number }[] = []
+  #sweep: NodeJS.Timeout | undefined
+
+  constructor(origin: string, { connectMs, idleConnectionMs, tls }: PoolOptions) {
+    const { protocol, hostname, port, host } = new URL(origin)
+    const secure = protocol === 'https:'
+    const name = hostname.replace(/^\[|\]$/g, '')
+    this.authority = host
+    this.#idleMs = idleConnectionMs
+    this.#plan = {
+      host: name,
+      port: Number(port) || (secure ? 443 : 80),
+      connectMs,
+      tls: secure ? { ...(isIP(name) === 0 && { servername: name }), ALPNProtocols: ['http/1.1'], ...tls } : undefined,
+      onIdle: connection => this.onIdle(connection),
+      onClosed: connection => this.onClosed(connection),
+    }
+  }
+
+  run(call: UpstreamCall, head: string, body: Buffer | undefined): void {
+    this.#connection().run(call, head, body)
+  }
+
+  #connection(): WorkerConnection {
+    const last = this.#idle.pop()
+    // When the event loop was held up it may be older than it should be, and the worker about to close it.
+    if (last !== undefined && performance.now() - last.sinceMs < this.#idleMs) return last.connection
+    last?.connection.drop()
+    const connection = new WorkerConnection(this.#plan)
+    this.#all.add(connection)
+    return connection
+  }
+
+  onIdle(connection: WorkerConnection): void {
+    this.#idle.push({ connection, sinceMs: performance.now() })
+    this.#sweep ??= setTimeout(() => this.#dropOld(), this.#idleMs).unref()
+  }
+
+  onClosed(connection: WorkerConnection): void {
+    this.#all.delete(connection)
+    const at = this.#idle.findIndex(idle => idle.connection === connection)
+    if (at >= 0) this.#idle.splice(at, 1)
+  }
+
+  /** Those with a request fail it. */
+  close(): void {
+    clearTimeout(this.#sweep)
+    for (const connection of this.#all) connection.close()
+    this.#idle.length = 0
+  }
+
+  #dropOld(): void {
+    this.#sweep = undefined
+    const nowMs = performance.now()
+    while (this.#idle.length > 0 && nowMs - this.#idle[0]!.sinceMs >= this.#idleMs) this.#idle.shift()!.connection.drop()
+    if (this.#idle.length === 0) return
+    this.#sweep = setTimeout(() => this.#dropOld(), this.#idleMs - (nowMs - this.#idle[0]!.sinceMs)).unref()
+  }
+}

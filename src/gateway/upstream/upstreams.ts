@@ -1,0 +1,113 @@
+/** Requests to workers. Time-outs are the caller's: a prefill may take minutes. Nothing here knows of legs or hand-offs. */
+import { UpstreamCall, type UpstreamHandler } from './call.ts'
+import { type StopSignal, UpstreamFailure } from './failure.ts'
+import { ConnectionPool, type PoolOptions } from './pool.ts'
+import type { ReplyHeaders } from './reply-head.ts'
+
+export type { UpstreamCall, UpstreamHandler } from './call.ts'
+export { type FailureKind, type StopSignal, UpstreamFailure } from './failure.ts'
+export type { ReplyHeaders } from './reply-head.ts'
+
+export interface UpstreamRequest {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: Buffer
+}
+
+export interface UpstreamAnswer {
+  readonly status: number
+  readonly headers: ReplyHeaders
+  readonly body: Buffer
+  /** When its head came. */
+  readonly startedMs: number
+}
+
+export class Upstreams {
+  readonly #options: PoolOptions
+  readonly #pools = new Map<string, ConnectionPool>()
+
+  constructor(options: PoolOptions) {
+    this.#options = options
+  }
+
+  /** Lets go of the connections of a worker that is gone. */
+  forget(origin: string): void {
+    this.#pools.get(origin)?.close()
+    this.#pools.delete(origin)
+  }
+
+  close(): void {
+    for (const pool of this.#pools.values()) pool.close()
+    this.#pools.clear()
+  }
+
+  /** The whole answer, at most `maxBytes` of it, within `timeoutMs`. */
+  ask(
+    origin: string,
+    request: UpstreamRequest,
+    limits: { timeoutMs: number; maxBytes: number },
+    stop?: StopSignal,
+  ): Promise<UpstreamAnswer> {
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = []
+      let bytes = 0
+      let start: { status: number; headers: ReplyHeaders; startedMs: number } | undefined
+      const timer = setTimeout(
+        () => call.abort(new UpstreamFailure('timeout', `no answer within ${limits.timeoutMs} ms`)),
+        limits.timeoutMs,
+      )
+      const call = this.open(origin, request, {
+        onStart(status, headers) {
+          start = { status, headers, startedMs: performance.now() }
+        },
+        onData(chunk) {
+          bytes += chunk.length
+          if (bytes > limits.maxBytes) call.abort(new UpstreamFailure('too_large', `an answer of more than ${limits.maxBytes} bytes`))
+          else chunks.push(chunk)
+        },
+        onEnd() {
+          settle()
+          resolve({ ...start!, body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks) })
+        },
+        onFailure(failure) {
+          settle()
+          reject(failure)
+        },
+      })
+      const unhook = stop?.onStop(reason => call.abort(reason))
+      const settle = () => {
+        clearTimeout(timer)
+        unhook?.()
+      }
+    })
+  }
+
+  /**
+   * Exactly one of `onEnd` and `onFailure` is called, once, after `open` has returned, and nothing after it. Only origins of workers come
+   * here: what a client sends never chooses one.
+   */
+  open(origin: string, request: UpstreamRequest, to: UpstreamHandler): UpstreamCall {
+    let pool = this.#pools.get(origin)
+    if (pool === undefined) this.#pools.set(origin, (pool = new ConnectionPool(origin, this.#options)))
+    const call = new UpstreamCall(to)
+    pool.run(call, headOf(pool.authority, request), request.body)
+    call.opened()
+    return call
+  }
+}
+
+// oxlint-disable-next-line no-control-regex -- what must not be in a line of a head is control characters
+const UNSAFE = /[\0-\x08\x0a-\x1f\x7f]|[^\0-\xff]/
+
+/** Throws when something in it would end a line: what comes from a client has been checked, and is checked again. */
+function headOf(authority: string, { method, path, headers, body }: UpstreamRequest): string {
+  let head = `${method} ${safe(path)} HTTP/1.1\r\nhost: ${authority}\r\n`
+  for (const name in headers) head += `${name}: ${safe(headers[name]!)}\r\n`
+  return body === undefined ? `${head}\r\n` : `${head}content-length: ${body.length}\r\n\r\n`
+}
+
+function safe(text: string): string {
+  if (UNSAFE.test(text)) throw new Error('a header or path that cannot be sent')
+  return text
+}
