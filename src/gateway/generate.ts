@@ -122,7 +122,7 @@ async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispa
   const on = {
     onFirstByte() {
       firstMs = lastMs = performance.now()
-      ctx.metrics.ttftSeconds.observe({ route: request.api }, (firstMs - exchange.startedMs) / 1000)
+      ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
     },
     onTokens(events: number, nowMs: number) {
       tokens += events
@@ -137,7 +137,7 @@ async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispa
   })
   const nowMs = performance.now()
   if (tokens > 1) ctx.metrics.interTokenSeconds.observe((lastMs - firstMs) / 1000 / (tokens - 1))
-  if (tokens > 0) ctx.metrics.tokens.inc({ kind: 'output' }, tokens)
+  if (tokens > 0) ctx.metrics.tokens.inc('output', '', tokens)
   if (end.kind === 'served' && end.status === 200) dispatch.succeeded(nowMs)
   else if (end.kind !== 'failed') dispatch.ignored()
   else {

@@ -131,10 +131,10 @@ export class Handler {
     const { metrics, log } = this.#ctx
     const name = route.kind === 'generate' ? route.api : route.kind
     const seconds = (performance.now() - exchange.startedMs) / 1000
-    metrics.requests.inc({ route: name, outcome })
+    metrics.requests.inc(name, outcome)
     if (this.draining) closeAfter(exchange)
     if (route.kind !== 'generate' && route.kind !== 'pass') return
-    metrics.requestSeconds.observe({ route: name }, seconds)
+    metrics.requestSeconds.of(name).observe(seconds)
     if (log.isLevelEnabled('info')) {
       const status = exchange.response.headersSent ? exchange.response.statusCode : undefined
       log.info({ reqId: exchange.id, route: name, outcome, status, seconds: Number(seconds.toFixed(4)) }, 'request')

@@ -1,6 +1,6 @@
 /** What the gateway counts, in Prometheus' form. Label values come from fixed lists or from the configuration, so there are few of them. */
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
-import type { Reason } from '../policy/decode-policy.ts'
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
+import { HotCounter, HotHistogram } from './hot-metrics.ts'
 
 /** How a request ended. */
 export const OUTCOMES = ['ok', 'refused', 'worker_refused', 'failed', 'broken', 'client_gone', 'client_stalled', 'timeout'] as const
@@ -22,14 +22,14 @@ export class Metrics {
   readonly registry = new Registry()
   readonly definitions: MetricDefinition[] = []
 
-  readonly requests = this.#counter('eldr_requests_total', 'Requests by route and outcome', ['route', 'outcome'])
-  readonly decisions = this.#counter('eldr_decisions_total', 'Decode decisions by policy and reason', ['policy', 'reason'])
+  readonly requests = this.#hot('eldr_requests_total', 'Requests by route and outcome', ['route', 'outcome'])
+  readonly decisions = this.#hot('eldr_decisions_total', 'Decode decisions by policy and reason', ['policy', 'reason'])
   readonly rejects = this.#counter('eldr_signature_rejects_total', 'Hand-offs whose counts were not used, by reason', ['reason'])
   readonly retries = this.#counter('eldr_retries_total', 'Second and later tries of a leg', ['leg', 'cause'])
   readonly legFailures = this.#counter('eldr_leg_failures_total', 'Failures of workers, by kind', ['worker', 'leg', 'kind'])
   readonly leasesMissed = this.#counter('eldr_leases_missed_total', 'Hand-offs that were too old to be used', [])
   readonly handoffsReleased = this.#counter('eldr_handoffs_released_total', 'Hand-offs given back because their client had left', [])
-  readonly tokens = this.#counter('eldr_tokens_total', 'Tokens that clients got (events of a stream, usage otherwise)', ['kind'])
+  readonly tokens = this.#hot('eldr_tokens_total', 'Tokens that clients got (events of a stream, usage otherwise)', ['kind'])
   readonly ticketLeaks = this.#counter('eldr_ticket_leaks_total', 'Tickets that nobody released: must stay 0', [])
   readonly restarts = this.#counter('eldr_worker_restarts_total', 'Restarts of workers that were noticed', ['worker'])
   readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'Changes of a worker’s breaker', ['worker', 'to'])
@@ -56,11 +56,6 @@ export class Metrics {
 
   constructor() {
     collectDefaultMetrics({ register: this.registry })
-  }
-
-  /** Labels that are the same for most requests are bound once: that is most of what a sample costs. */
-  decided(policy: string, reason: Reason): void {
-    this.decisions.inc({ policy, reason })
   }
 
   /** Read when somebody asks. */
@@ -92,8 +87,12 @@ export class Metrics {
     return new Counter(this.#define('counter', name, help, labels))
   }
 
-  #histogram(name: string, help: string, labels: readonly string[], buckets: readonly number[]): Histogram {
-    return new Histogram({ ...this.#define('histogram', name, help, labels), buckets: [...buckets] })
+  #hot(name: string, help: string, labels: readonly [string, string?]): HotCounter {
+    return new HotCounter(this.registry, this.#define('counter', name, help, labels as readonly string[]), labels)
+  }
+
+  #histogram(name: string, help: string, labels: readonly [string?], buckets: readonly number[]): HotHistogram {
+    return new HotHistogram(this.registry, this.#define('histogram', name, help, labels as readonly string[]), buckets, labels[0])
   }
 
   #define(type: MetricDefinition['type'], name: string, help: string, labels: readonly string[]) {

@@ -47,7 +47,7 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
       const shifted = inside.map(member => shift(member, params!.valueStart))
       return {
         transfer: editObject(bytes, shifted, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
-        counts: valueOf(answer, last(inside, 'eldr')),
+        counts: countsOf(answer, last(inside, 'eldr')),
         routedExperts: textOf(valueOf(answer, last(members, 'routed_experts'))),
         engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
         promptTokens: promptTokensOf(valueOf(answer, last(members, 'usage'))),
@@ -73,6 +73,22 @@ function valueOf(bytes: Buffer, member: Member | undefined): unknown {
   } catch {
     return undefined
   }
+}
+
+const [QUOTE, BACKSLASH] = [0x22, 0x5c]
+
+/** What the plugin says of a prompt's experts. Its large members are base64, which is taken as it stands instead of being parsed. */
+function countsOf(bytes: Buffer, eldr: Member | undefined): unknown {
+  const members = eldr && scanObject(bytes, eldr.valueStart, eldr.end)
+  if (members === undefined) return valueOf(bytes, eldr)
+  const counts: Record<string, unknown> = {}
+  for (const member of members) {
+    const { name, valueStart, end } = member
+    if (name !== 'counts' && name !== 'recent') counts[name] = valueOf(bytes, member)
+    else if (bytes[valueStart] !== QUOTE || bytes.subarray(valueStart, end).includes(BACKSLASH)) counts[name] = valueOf(bytes, member)
+    else counts[name] = bytes.toString('latin1', valueStart + 1, end - 1)
+  }
+  return counts
 }
 
 function textOf(value: unknown): string | undefined {

@@ -125,7 +125,7 @@ export class Router {
   ): void {
     const { metrics, followers, rejected } = this.#options
     const policy = this.#table.policy.name
-    metrics.decided(policy, reason)
+    metrics.decisions.inc(policy, reason)
     if (reject !== undefined) {
       metrics.rejects.inc({ reason: reject })
       rejected?.(reject, request)

@@ -1,6 +1,6 @@
 /** The head of a worker's answer. Workers are ours, but a proxy that guesses what a head means lets one answer pass for two. */
 
-/** Names in lower case. Of a header that comes twice the first counts. */
+/** The few that mean something here, names in lower case. Of a header that comes twice the first counts. */
 export type ReplyHeaders = Readonly<Record<string, string>>
 
 /** How the end of the body is known; a number is its length. */
@@ -14,28 +14,29 @@ export interface ReplyHead {
   readonly keepAlive: boolean
 }
 
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/
-const NAME = /^[!#$%&'*+\-.^_`|~\w]+$/
-// oxlint-disable-next-line no-control-regex -- what must not be in a value is control characters
-const WRONG_IN_VALUE = /[\0-\x08\x0a-\x1f\x7f]/
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?(?=\r\n|$)/
+/** Lines of a name and a value each, and nothing else. */
+const LINES = /^(?:\r\n[!#$%&'*+\-.^_`|~\w]+:[\t\x20-\x7e\x80-\xff]*)*$/
+/** Those that say something to a gateway. */
+const KNOWN = new Set(['content-type', 'content-length', 'content-encoding', 'transfer-encoding', 'connection'])
 
 /** @param text of the head without the empty line that ends it. @returns what is wrong with it, when something is. */
 export function readReplyHead(text: string): ReplyHead | string {
-  let lineEnd = text.indexOf('\r\n')
-  const line = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd))
+  const line = STATUS_LINE.exec(text)
   if (line === null) return 'an answer that is not HTTP/1'
-  const headers: Record<string, string> = Object.create(null) as Record<string, string>
-  while (lineEnd >= 0) {
-    const start = lineEnd + 2
-    lineEnd = text.indexOf('\r\n', start)
-    const end = lineEnd < 0 ? text.length : lineEnd
-    const colon = text.indexOf(':', start)
-    if (colon < 0 || colon >= end) return 'a header without a name'
-    const name = text.slice(start, colon).toLowerCase()
-    const value = text.slice(colon + 1, end).trim()
-    if (!NAME.test(name) || WRONG_IN_VALUE.test(value)) return 'a header that is none'
-    if (headers[name] === undefined) headers[name] = value
-    else if (name === 'content-length' || name === 'transfer-encoding') return `${name} twice`
+  const lines = text.slice(line[0].length)
+  if (!LINES.test(lines)) return 'a header that is none'
+  const headers: Record<string, string> = {}
+  for (let start = 2; start < lines.length;) {
+    const next = lines.indexOf('\r\n', start)
+    const end = next < 0 ? lines.length : next
+    const colon = lines.indexOf(':', start)
+    const name = lines.slice(start, colon).toLowerCase()
+    if (KNOWN.has(name)) {
+      if (headers[name] === undefined) headers[name] = lines.slice(colon + 1, end).trim()
+      else if (name === 'content-length' || name === 'transfer-encoding') return `${name} twice`
+    }
+    start = end + 2
   }
   const status = Number(line[2])
   const framing = framingOf(status, headers)
