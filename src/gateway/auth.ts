@@ -2,13 +2,19 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
 /** Compares hashes, all of them, so that neither the time nor the length tells how near a guess is. */
-export function createKeyCheck(keys: readonly string[], areEqual = timingSafeEqual): (request: IncomingMessage) => boolean {
-  const digests = keys.map(digestOf)
-  return request => {
-    const given = bearerOf(request)
-    if (given === undefined) return false
+export function createSecretCheck(secrets: readonly string[], areEqual = timingSafeEqual): (given: string) => boolean {
+  const digests = secrets.map(digestOf)
+  return given => {
     const digest = digestOf(given)
     return digests.reduce((found, known) => areEqual(known, digest) || found, false)
+  }
+}
+
+export function createKeyCheck(keys: readonly string[], areEqual = timingSafeEqual): (request: IncomingMessage) => boolean {
+  const isKnown = createSecretCheck(keys, areEqual)
+  return request => {
+    const given = bearerOf(request)
+    return given !== undefined && isKnown(given)
   }
 }
 

@@ -3,6 +3,7 @@ import type { Registry } from '../cluster/registry.ts'
 import type { HealthLoop } from '../cluster/health.ts'
 import type { RestartWatch } from '../cluster/restart-watch.ts'
 import type { Settings } from './config/settings.ts'
+import type { NoteWorker } from './debug-headers.ts'
 import type { EngineAdapter } from './engine/engine.ts'
 import type { Log, Seldom } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -20,6 +21,7 @@ export interface GatewayContext {
   readonly budget: RetryBudget
   readonly health: Pick<HealthLoop, 'passiveFailure'>
   readonly restarts: Pick<RestartWatch, 'sawEngineId'>
+  readonly noteWorker: NoteWorker
   readonly log: Log
   readonly seldom: Seldom
 }

@@ -60,7 +60,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
       if (!(await mayTryAgain(ctx, exchange, again))) throw new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
       continue
     }
-    noteWorker(ctx, exchange, 'prefill', prefill.worker)
+    ctx.noteWorker(exchange, 'prefill', prefill.worker)
     const end = await decode(ctx, generation, prefill.handoff, prefill.answeredMs, failed)
     if (end.kind === 'stopped' && !end.sent) return letGo(ctx, generation, prefill.handoff)
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
@@ -82,7 +82,7 @@ async function decode(
   if (place === undefined) throw noWorker('decode')
   const { dispatch, decision, left } = place
   const { id } = dispatch.worker
-  noteWorker(ctx, exchange, 'decode', id, decision.reason)
+  ctx.noteWorker(exchange, 'decode', id, decision.reason)
   ctx.metrics.handoffSeconds.observe((performance.now() - answeredMs) / 1000)
   const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request)).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
@@ -103,7 +103,7 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
     const key = () => prefixKeyOf(request, ctx.settings.routing.prefixTokens)
     const dispatch = role === 'decode' ? place?.dispatch : ctx.router.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
-    noteWorker(ctx, exchange, role, dispatch.worker.id)
+    ctx.noteWorker(exchange, role, dispatch.worker.id)
     const end = await send(ctx, generation, dispatch, request.body, limits).finally(() => place?.left())
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     failed.add(dispatch.worker.id)
@@ -201,10 +201,4 @@ function stopped(exchange: Exchange, begun = false): Outcome {
   if (exchange.stopped === 'client_gone' || exchange.stopped === 'client_stalled') return exchange.stopped
   if (exchange.stopped === 'part_failed') return 'failed' // the part that failed says why
   return exchange.stopped === 'shutdown' ? 'broken' : 'timeout'
-}
-
-function noteWorker({ settings }: GatewayContext, exchange: Exchange, leg: Role, id: string, reason?: string): void {
-  if (!settings.observe.debugHeaders && exchange.request.headers['x-eldr-debug'] !== '1') return
-  exchange.headers[`x-eldr-${leg}-worker`] = id
-  if (reason !== undefined) exchange.headers['x-eldr-reason'] = reason
 }

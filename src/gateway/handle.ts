@@ -1,5 +1,6 @@
 /** From a route to an answer: who may ask, what is asked, and how it ended. Nothing thrown in here leaves it. */
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Admin } from './admin/admin.ts'
 import type { Admission } from './admission.ts'
@@ -20,7 +21,10 @@ import { partsOf } from './split/split.ts'
 import { runSplit } from './split/run-split.ts'
 
 export class Handler {
+  /** Requests that are being served. */
   readonly live = new Set<Exchange>()
+  /** Those, and those whose answer has not gone out wholly. */
+  readonly open = new Set<Exchange>()
   draining = false
   readonly #ctx: GatewayContext
   readonly #admission: Admission
@@ -43,6 +47,8 @@ export class Handler {
     response.on('error', noop) // a client that leaves amid an answer is no fault of ours
     if (response.socket === null) followSocket(exchange)
     this.live.add(exchange)
+    this.open.add(exchange)
+    response.once('close', () => this.open.delete(exchange))
     let outcome: Outcome = 'failed'
     try {
       outcome = await this.#serve(exchange, route, proceed)
@@ -51,6 +57,15 @@ export class Handler {
     } finally {
       this.live.delete(exchange)
       this.#ended(exchange, route, outcome)
+    }
+  }
+
+  /** Resolves when no answer that is at its end still waits for its client: closing the server would cut those. */
+  async sent(): Promise<void> {
+    for (;;) {
+      const unsent = [...this.open].filter(exchange => !this.live.has(exchange))
+      if (unsent.length === 0) return
+      await Promise.all(unsent.map(({ response }) => once(response, 'close')))
     }
   }
 

@@ -1,14 +1,13 @@
 /** The HTTP server: limits on what a client may send and how slowly, and an orderly end. */
-import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
-import { createSecureContext } from 'node:tls'
 import { EldrError } from '../errors.ts'
 import { errorBody, Refusal } from './answers.ts'
 import type { ServerSettings, ServerTls } from './config/settings.ts'
 import { failBody } from './read-body.ts'
 import { endGently } from './refuse.ts'
+import { checkPair, readPem } from './tls-files.ts'
 
 type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () => void) => void
 
@@ -117,23 +116,11 @@ function headersOf(refusal: Refusal, body: string): Record<string, string> {
 }
 
 function tlsOf({ certFile, keyFile, caFile }: ServerTls) {
-  const read = (file: string) => {
-    try {
-      return readFileSync(file)
-    } catch (cause) {
-      throw new EldrError('ELDR_FILE_UNREADABLE', { file, cause })
-    }
-  }
   const options = {
-    cert: read(certFile),
-    key: read(keyFile),
-    ...(caFile !== undefined && { ca: read(caFile), requestCert: true, rejectUnauthorized: true }),
+    cert: readPem(certFile),
+    key: readPem(keyFile),
+    ...(caFile !== undefined && { ca: readPem(caFile), requestCert: true, rejectUnauthorized: true }),
   }
-  try {
-    createSecureContext(options)
-  } catch (cause) {
-    const found = `${certFile} and ${keyFile} (${(cause as Error).message})`
-    throw new EldrError('ELDR_CONFIG_INVALID', { found, expected: 'a certificate and its private key, PEM', cause })
-  }
+  checkPair(options, `${certFile} and ${keyFile}`)
   return options
 }

@@ -1,7 +1,5 @@
 /** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
-import { readFileSync } from 'node:fs'
 import type { Server } from 'node:http'
-import type { ConnectionOptions } from 'node:tls'
 import { Registry } from '../cluster/registry.ts'
 import { TicketDesk } from '../cluster/tickets.ts'
 import type { WorkerSpec } from '../cluster/worker.ts'
@@ -11,8 +9,9 @@ import { addGauges } from './admin/gauges.ts'
 import { LoopDelay } from './admin/loop-delay.ts'
 import { createMetricsListener } from './admin/metrics-listener.ts'
 import { Admission } from './admission.ts'
-import type { Settings, WorkerTls } from './config/settings.ts'
+import type { Settings } from './config/settings.ts'
 import type { GatewayContext } from './context.ts'
+import { createDebugHeaders } from './debug-headers.ts'
 import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
 import { createListener, listen } from './listen.ts'
@@ -21,6 +20,7 @@ import { Metrics } from './metrics.ts'
 import { RetryBudget } from './retry-budget.ts'
 import type { RoutingControl } from './routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
+import { workerTls } from './tls-files.ts'
 import { Upstreams } from './upstream/upstreams.ts'
 import { watchWorkers } from './watch-workers.ts'
 
@@ -41,7 +41,7 @@ const JANITOR_SLACK_MS = 60_000
 export async function startGateway(settings: Settings, log: Log = createLog(settings.observe)): Promise<Gateway> {
   // What may be wrong with files is found before anything is begun.
   const files = await readRoutingFiles(settings)
-  const tls = tlsOf(settings.workers.tls)
+  const tls = settings.workers.tls && workerTls(settings.workers.tls)
   const server = createListener(settings.server, (request, response, proceed) => void handler.handle(request, response, proceed))
 
   const apart: (() => unknown)[] = []
@@ -83,6 +83,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     budget: new RetryBudget(settings.retries.budgetShare),
     health: watch.health,
     restarts: watch.restarts,
+    noteWorker: createDebugHeaders(settings),
     log,
     seldom,
   }
@@ -118,13 +119,16 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   async function end(): Promise<void> {
     handler.draining = true
     admin.close()
-    const ended = new Promise<void>(resolve => server.close(() => resolve()))
-    server.closeIdleConnections()
-    const grace = setTimeout(() => {
-      for (const exchange of handler.live) exchange.stop('shutdown')
-      setTimeout(() => server.closeAllConnections(), 1_000).unref()
-    }, settings.server.shutdownGraceMs)
-    await ended
+    let grace: NodeJS.Timeout | undefined
+    const late = new Promise<void>(resolve => {
+      grace = setTimeout(() => {
+        for (const exchange of handler.live) exchange.stop('shutdown')
+        setTimeout(() => server.closeAllConnections(), 1_000).unref()
+        resolve()
+      }, settings.server.shutdownGraceMs)
+    })
+    await Promise.race([handler.sent(), late])
+    await new Promise<void>(resolve => server.close(() => resolve()))
     clearTimeout(grace)
     await takeApart()
   }
@@ -151,15 +155,4 @@ function workersOf({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
 function closed(server: Server): Promise<void> {
   server.closeAllConnections()
   return new Promise(resolve => server.close(() => resolve()))
-}
-
-function tlsOf(tls: WorkerTls | undefined): ConnectionOptions | undefined {
-  if (tls === undefined) return undefined
-  const { caFile, certFile, keyFile, insecure } = tls
-  return {
-    ...(caFile !== undefined && { ca: readFileSync(caFile) }),
-    ...(certFile !== undefined && { cert: readFileSync(certFile) }),
-    ...(keyFile !== undefined && { key: readFileSync(keyFile) }),
-    ...(insecure === true && { rejectUnauthorized: false }),
-  }
 }

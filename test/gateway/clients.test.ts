@@ -305,6 +305,17 @@ describe('a client that does not read', () => {
     expect((await client.read()).end).not.toMatch(/"\}$/)
   })
 
+  it('gets all of an answer that was there before the gateway was stopped', async () => {
+    await start()
+    const large = JSON.stringify({ choices: [], text: 'a'.repeat(32 << 20) })
+    cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
+    const client = sendUnread({ stream: false })
+    await eventually(async () => (await outcomes('ok')) === 1)
+    const stopped = cluster.gateway.stop()
+    expect((await client.read()).end).toMatch(/a"\}$/)
+    await stopped
+  })
+
   it('holds up a worker that will close its connection as well, and misses nothing', async () => {
     await start()
     const bytes = `${largeStream(4_000, 'connection: close\r\n')}e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n`

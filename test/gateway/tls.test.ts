@@ -108,6 +108,13 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       await cluster.stop()
     })
 
+    it('with files that cannot be read is refused before anything is begun', async () => {
+      const config = (tls: object) => ({ prefill: 0, decode: 0, config: { workers: { tls } } })
+      await expect(startCluster(config({ caFile: 'no-such-file' }))).rejects.toMatchObject({ code: 'ELDR_FILE_UNREADABLE' })
+      const wrong = { certFile: pairs.client.certFile, keyFile: pairs.worker.keyFile }
+      await expect(startCluster(config(wrong))).rejects.toMatchObject({ code: 'ELDR_CONFIG_INVALID' })
+    })
+
     it('with the certificate of another host is no TLS with them', async () => {
       const cluster = await startWith({ caFile: pairs.elsewhere.certFile }, keysOf(pairs.elsewhere))
       expect(await outcome(cluster)).toBe('no worker')

@@ -15,8 +15,13 @@ export function createGuard(adminToken: string | undefined): (request: IncomingM
     }
   }
   return request => {
-    if (!isLoopback(request) || isForwarded(request) || !isOwnPage(request)) throw new Refusal('ELDR_FORBIDDEN')
+    if (!isFromHere(request)) throw new Refusal('ELDR_FORBIDDEN')
   }
+}
+
+/** From the machine itself, and in nobody else's name. */
+export function isFromHere(request: IncomingMessage): boolean {
+  return isLoopback(request) && !isForwarded(request) && isOwnPage(request)
 }
 
 const FORWARDED = ['forwarded', 'via', 'x-forwarded-for', 'x-real-ip'] as const

@@ -152,7 +152,9 @@ const observe = z.strictObject({
   debugHeaders: z
     .boolean()
     .default(false)
-    .describe('X-Eldr-* headers on every answer; otherwise when a request asks with `X-Eldr-Debug: 1`.'),
+    .describe(
+      'X-Eldr-* headers, which name workers, on every answer; otherwise for whoever may use the admin API and asks: `X-Eldr-Debug: TOKEN`, or `1` from the machine itself where no token is set.',
+    ),
   decisionsKept: whole(0, 100_000).default(256).describe('Decisions kept for /eldr/decisions.'),
 })
 

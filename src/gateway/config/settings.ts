@@ -146,7 +146,7 @@ export interface HealthSettings {
 export interface ObserveSettings {
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
   readonly logFormat: 'auto' | 'json' | 'pretty'
-  /** X-Eldr-* response headers on every answer; otherwise only when a request asks with `X-Eldr-Debug: 1`. */
+  /** X-Eldr-* response headers on every answer; otherwise only for those that may ask (debug-headers.ts). */
   readonly debugHeaders: boolean
   /** Decisions kept for /eldr/decisions. */
   readonly decisionsKept: number
