@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# Gets the clients that `npm run test:clients` tries, into .venv/clients. One that cannot be had is named; its tests are left out.
-set -uo pipefail
+# Gets the clients that `npm run test:clients` tries: curl, and openai and aiperf for Python in an environment of their own outside of the
+# checkout (ELDR_CLIENTS says where), so that a second run installs nothing.
+set -euo pipefail
 cd "$(dirname "$0")/.."
-environment=.venv/clients
-command -v curl >/dev/null || echo "curl is not here" >&2
-if ! [ -x $environment/bin/python ] && ! python3 -m venv $environment; then
-  echo "no Python environment: its clients are left out" >&2
-  exit 0
-fi
-for client in openai aiperf; do
-  if ! $environment/bin/python -c "import $client" 2>/dev/null && ! $environment/bin/python -m pip install -q "$client"; then
-    echo "$client for Python could not be installed" >&2
+environment=${ELDR_CLIENTS:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/clients}
+wanted=$(cksum <test/clients/requirements.txt)
+[ "$(cat "$environment/wanted" 2>/dev/null)" = "$wanted" ] && command -v curl >/dev/null && exit 0
+
+if ! command -v curl >/dev/null || ! python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+  if ! command -v apt-get >/dev/null; then
+    echo "curl and Python 3.10 or later with venv are needed for these tests: install them." >&2
+    exit 1
   fi
-done
-exit 0
+  sudo=""
+  [ "$(id -u)" = 0 ] || sudo="sudo"
+  $sudo apt-get update -qq
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq curl python3-venv >/dev/null
+fi
+rm -rf "$environment"
+python3 -m venv "$environment"
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check -r test/clients/requirements.txt
+echo "$wanted" >"$environment/wanted"

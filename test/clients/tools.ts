@@ -1,10 +1,13 @@
 /** Programs that the tests of this folder run. One that is not there is named, and its tests are left out. */
 import { spawn, spawnSync } from 'node:child_process'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const folder = fileURLToPath(new URL('.', import.meta.url))
-const inEnvironment = (name: string) => join(folder, '..', '..', '.venv', 'clients', 'bin', name)
+/** As scripts/client-tools.sh has it. */
+const environment = process.env['ELDR_CLIENTS'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'clients')
+const inEnvironment = (name: string) => join(environment, 'bin', name)
 export const script = (name: string) => join(folder, name)
 
 export const PYTHON = inEnvironment('python')
