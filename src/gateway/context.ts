@@ -6,6 +6,7 @@ import type { Settings } from './config/settings.ts'
 import type { NoteWorker } from './debug-headers.ts'
 import type { EngineAdapter } from './engine/engine.ts'
 import type { Log, Seldom } from './log.ts'
+import type { LostWorkers } from './lost-workers.ts'
 import type { Metrics } from './metrics.ts'
 import type { RetryBudget } from './retry-budget.ts'
 import type { Router } from './routing/router.ts'
@@ -21,6 +22,7 @@ export interface GatewayContext {
   readonly budget: RetryBudget
   readonly health: Pick<HealthLoop, 'passiveFailure'>
   readonly restarts: Pick<RestartWatch, 'sawEngineId'>
+  readonly lost: LostWorkers
   readonly noteWorker: NoteWorker
   readonly log: Log
   readonly seldom: Seldom

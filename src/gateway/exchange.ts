@@ -45,6 +45,11 @@ export class Exchange implements StopSignal {
     })
   }
 
+  /** It may take as long as its client wishes. */
+  takeAnyTime(): void {
+    clearTimeout(this.#timer)
+  }
+
   /** Ends what is under way for this request. The first reason counts. */
   stop(reason: StopReason): void {
     if (this.stopped !== undefined) return

@@ -9,9 +9,10 @@ import { type AnswerCode, Refusal } from './answers.ts'
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Exchange } from './exchange.ts'
-import { type LegEnd, type LegLimits, runLeg } from './leg.ts'
+import { runLeg } from './leg.ts'
+import type { LegEnd, LegLimits } from './leg-plan.ts'
 import type { Outcome } from './metrics.ts'
-import { runPrefill, workersFull } from './prefill-leg.ts'
+import { type PrefillEnd, runPrefill, workersFull } from './prefill-leg.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
 import type { ClientRequest } from './request.ts'
@@ -29,6 +30,7 @@ export interface Generation {
 }
 
 type Failed = Extract<LegEnd, { kind: 'failed' }>
+type HandedOff = Extract<PrefillEnd, { kind: 'handed_off' }>
 
 /** Rejects with a Refusal when the client has seen nothing yet and is to be told why. */
 export async function generate(ctx: GatewayContext, generation: Generation): Promise<Outcome> {
@@ -44,11 +46,14 @@ export async function generate(ctx: GatewayContext, generation: Generation): Pro
 async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Outcome> {
   const { exchange, request, path, requestId } = generation
   const failed = new Set<string>()
+  /** A hand-off that no worker has heard of: the next one can have it. */
+  let unused: HandedOff | undefined
   for (let tries = 1; ; tries++) {
-    if (exchange.stopped !== undefined) return stopped(exchange)
+    if (exchange.stopped !== undefined) return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff)
     // Nobody is there to take the prompt over: then it need not be read.
     if (!ctx.registry.hasCandidates('decode', performance.now(), failed)) throw noWorker('decode')
-    const prefill = await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId))
+    const prefill = unused ?? (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
+    unused = undefined
     if (prefill.kind === 'stopped') return stopped(exchange)
     if (prefill.kind === 'refused') {
       generation.sink.whole(prefill.status, prefill.headers, prefill.body)
@@ -66,6 +71,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
     if (!(await mayTryAgain(ctx, exchange, again))) throw refusalOf('decode', end)
+    if (!end.sent) unused = prefill
   }
 }
 
@@ -128,9 +134,10 @@ async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispa
       tokens += events
       lastMs = nowMs
     },
+    onWhole: (count: number) => ctx.metrics.tokens.inc('output', '', count),
   }
   const headers = legHeaders(ctx.settings, exchange, requestId)
-  const plan = { stream: request.stream, sink, stop: exchange, limits, on }
+  const plan = { stream: request.stream, sink, stop: exchange, lost: ctx.lost.of(id), limits, on }
   const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch((error: unknown) => {
     dispatch.ignored()
     throw error

@@ -60,13 +60,9 @@ export class Handler {
     }
   }
 
-  /** Resolves when no answer that is at its end still waits for its client: closing the server would cut those. */
-  async sent(): Promise<void> {
-    for (;;) {
-      const unsent = [...this.open].filter(exchange => !this.live.has(exchange))
-      if (unsent.length === 0) return
-      await Promise.all(unsent.map(({ response }) => once(response, 'close')))
-    }
+  /** Resolves when the requests that are here now have their answers, to the last byte. */
+  async settled(): Promise<void> {
+    await Promise.all([...this.open].map(({ response }) => once(response, 'close')))
   }
 
   #serve(exchange: Exchange, route: Route, proceed: () => void): Promise<Outcome> | Outcome {

@@ -4,55 +4,23 @@
  */
 import { Refusal } from './answers.ts'
 import { scanObject } from './json/scan.ts'
+import type { LegEnd, LegPlan } from './leg-plan.ts'
 import type { Sink } from './sink.ts'
 import {
   type FailureKind,
   type ReplyHeaders,
-  type StopSignal,
   type UpstreamCall,
   UpstreamFailure,
   type UpstreamHandler,
   type UpstreamRequest,
   type Upstreams,
 } from './upstream/upstreams.ts'
+import { completionTokens, isPacked } from './whole-answer.ts'
 import { WholeEvents } from './whole-events.ts'
-
-export interface LegLimits {
-  /** To the first event of a stream, or to the end of an answer that is not streamed. */
-  readonly firstByteMs: number
-  readonly betweenTokensMs: number
-  /** How long a client may take no bytes. */
-  readonly clientStallMs: number
-}
-
-/** How a leg ended. */
-export type LegEnd =
-  /** The sink has the answer, whole or to its last event. */
-  | { readonly kind: 'served'; readonly status: number }
-  /** The worker is at fault, or seems to be. `begun`: the sink has had bytes, and has been told that there will be no more. */
-  | { readonly kind: 'failed'; readonly failure: UpstreamFailure; readonly status?: number; readonly begun: boolean }
-  /** The client left, or its time is up. `sent`: the worker may have heard of the request. */
-  | { readonly kind: 'stopped'; readonly begun: boolean; readonly sent: boolean }
-
-export interface LegEvents {
-  /** The first byte of a good answer. */
-  onFirstByte?(): void
-  /** After what was read at once, `events` being those that it ended. */
-  onTokens?(events: number, nowMs: number): void
-}
 
 /** Answers that are not streamed are kept until they are whole; more than this no answer has. */
 const MOST_WHOLE_BYTES = 64 << 20
 const END_OF_EVENT = Buffer.from('\n\n')
-
-export interface LegPlan {
-  /** Whether the client asked for a stream. */
-  readonly stream: boolean
-  readonly sink: Sink
-  readonly stop: StopSignal
-  readonly limits: LegLimits
-  readonly on?: LegEvents
-}
 
 /** Rejects only when something threw that should not. */
 export function runLeg(upstreams: Upstreams, origin: string, request: UpstreamRequest, plan: LegPlan): Promise<LegEnd> {
@@ -94,10 +62,19 @@ class Leg implements UpstreamHandler {
     const { firstByteMs } = this.#plan.limits
     this.#timer = setTimeout(() => this.#fail('timeout', `no answer within ${firstByteMs} ms`), firstByteMs)
     this.#call = upstreams.open(origin, request, this)
-    this.#unhook = this.#plan.stop.onStop(reason => {
-      this.#stopped = reason
-      this.#call.abort(reason)
-    })
+    const [unhookStop, unhookLost] = [
+      this.#plan.stop.onStop(reason => {
+        this.#stopped = reason
+        this.#call.abort(reason)
+      }),
+      this.#plan.lost.onStop(reason => {
+        if (!this.#begun) this.#call.lose(reason)
+      }),
+    ]
+    this.#unhook = () => {
+      unhookStop()
+      unhookLost()
+    }
   }
 
   onStart(status: number, headers: ReplyHeaders): void {
@@ -208,7 +185,10 @@ class Leg implements UpstreamHandler {
     const body = Buffer.concat(this.#kept)
     const sound = status !== 200 || isPacked(this.#headers) || scanObject(body) !== undefined
     if (!sound) return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
-    if (status === 200) this.#plan.on?.onFirstByte?.()
+    if (status === 200) {
+      this.#plan.on?.onFirstByte?.()
+      this.#plan.on?.onWhole?.(isPacked(this.#headers) ? 0 : completionTokens(body))
+    }
     this.#sink.whole(status, this.#headers, body)
     return this.#end({ kind: 'served', status })
   }
@@ -235,7 +215,7 @@ class Leg implements UpstreamHandler {
   }
 
   #failed(failure: UpstreamFailure): void {
-    this.#end({ kind: 'failed', failure, begun: this.#begun, ...(this.#status > 0 && { status: this.#status }) })
+    this.#end({ kind: 'failed', failure, begun: this.#begun, sent: this.#call.sent, ...(this.#status > 0 && { status: this.#status }) })
   }
 
   #end(how: LegEnd): void {
@@ -248,8 +228,4 @@ class Leg implements UpstreamHandler {
     clearTimeout(this.#timer)
     this.#unhook()
   }
-}
-
-function isPacked(headers: ReplyHeaders): boolean {
-  return (headers['content-encoding'] ?? 'identity') !== 'identity'
 }

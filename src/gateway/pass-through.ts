@@ -1,10 +1,13 @@
 /** Routes that the gateway does not take part in: one worker answers, and the answer is passed on as it is. */
 import { Refusal } from './answers.ts'
+import type { Settings } from './config/settings.ts'
 import type { GatewayContext } from './context.ts'
 import type { Exchange } from './exchange.ts'
+import { scanObject } from './json/scan.ts'
+import type { LegLimits } from './leg-plan.ts'
 import type { Outcome } from './metrics.ts'
 import { relay, type RelayEnd } from './relay.ts'
-import { withoutHandoff } from './request.ts'
+import { last, withoutHandoff } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
 import { clientSink, type Sink } from './sink.ts'
 import type { UpstreamRequest } from './upstream/upstreams.ts'
@@ -19,8 +22,7 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
     exchange.request.method === 'POST'
       ? { method: 'POST', path, headers, body: withoutHandoff(body).body }
       : { method: 'GET', path, headers }
-  const { firstTokenMs: firstByteMs, betweenTokensMs } = settings.timeouts
-  const limits = { firstByteMs, betweenTokensMs, clientStallMs: settings.server.clientStallMs }
+  const limits = limitsOf(settings, request)
   const sink = clientSink(exchange)
   const failed = new Set<string>()
   for (let tries = 1; ; tries++) {
@@ -28,7 +30,7 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
     const place = router.toDecode(exchange.id, undefined, 0, failed)
     if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = place.dispatch.worker
-    const end = await relay(ctx.upstreams, url, request, sink, exchange, limits).finally(() => {
+    const end = await relay(ctx.upstreams, url, request, sink, { stop: exchange, lost: ctx.lost.of(id), limits }).finally(() => {
       place.dispatch.ignored() // what these routes answer says little of how well the worker generates
       place.left()
     })
@@ -44,6 +46,16 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
     const code = end.status === 429 ? 'ELDR_OVERLOADED' : end.failure.kind === 'timeout' ? 'ELDR_DECODE_TIMEOUT' : 'ELDR_DECODE_FAILED'
     throw new Refusal(code, { retryAfterSeconds: 1 })
   }
+}
+
+/** A worker that generates without a stream says nothing before it is done; one that does not generate is soon done. */
+function limitsOf({ timeouts, server }: Settings, { path, body }: UpstreamRequest): LegLimits {
+  const { prefillMs, firstTokenMs, betweenTokensMs, requestMs } = timeouts
+  const stream = body && last(scanObject(body) ?? [], 'stream')
+  const streams = stream !== undefined && body!.toString('latin1', stream.valueStart, stream.end) === 'true'
+  const firstByteMs =
+    body === undefined || !path.startsWith('/v1/') ? firstTokenMs : streams ? Math.min(requestMs, prefillMs + firstTokenMs) : requestMs
+  return { firstByteMs, betweenTokensMs, clientStallMs: server.clientStallMs }
 }
 
 function broken(sink: Sink, { failure }: Extract<RelayEnd, { kind: 'failed' }>): Outcome {

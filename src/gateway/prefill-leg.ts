@@ -42,7 +42,7 @@ export async function runPrefill(
     const { id, url } = dispatch.worker
     const startMs = performance.now()
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
-    const answer = await upstreams.ask(url, { method: 'POST', path, headers, body }, limits, exchange).catch(asFailure)
+    const answer = await upstreams.ask(url, { method: 'POST', path, headers, body }, limits, exchange, ctx.lost.of(id)).catch(asFailure)
     const answeredMs = performance.now()
     if (exchange.stopped !== undefined && answer instanceof UpstreamFailure) {
       dispatch.ignored()

@@ -2,9 +2,9 @@
  * One request to one worker whose answer is passed on as it is, whatever API it belongs to: nothing is known of how its streams end.
  * Until something of a good answer has come the client has seen nothing, and another worker can be asked.
  */
-import type { LegLimits } from './leg.ts'
+import type { LegPlan } from './leg-plan.ts'
 import type { Sink } from './sink.ts'
-import { type ReplyHeaders, type StopSignal, UpstreamFailure, type UpstreamRequest, type Upstreams } from './upstream/upstreams.ts'
+import { type ReplyHeaders, UpstreamFailure, type UpstreamRequest, type Upstreams } from './upstream/upstreams.ts'
 
 export type RelayEnd =
   | { readonly kind: 'served'; readonly status: number }
@@ -20,8 +20,7 @@ export function relay(
   origin: string,
   request: UpstreamRequest,
   sink: Sink,
-  stop: StopSignal,
-  limits: LegLimits,
+  { stop, lost, limits }: Pick<LegPlan, 'stop' | 'lost' | 'limits'>,
 ): Promise<RelayEnd> {
   return new Promise((resolve, reject) => {
     let status = 0
@@ -65,10 +64,15 @@ export function relay(
         else resolve(stopped ? { kind: 'stopped', begun } : { kind: 'failed', failure, status, begun })
       },
     })
-    const unhook = stop.onStop(reason => {
-      stopped = true
-      call.abort(reason)
-    })
+    const unhooks = [
+      stop.onStop(reason => {
+        stopped = true
+        call.abort(reason)
+      }),
+      lost.onStop(reason => {
+        if (!begun) call.lose(reason)
+      }),
+    ]
 
     function pass(chunk: Buffer, frame: Buffer | undefined): void {
       if (!begun) sink.begin(headers)
@@ -102,7 +106,7 @@ export function relay(
     function settle(): void {
       ended = true
       clearTimeout(timer)
-      unhook()
+      for (const unhook of unhooks) unhook()
     }
   })
 }

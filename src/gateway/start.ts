@@ -16,6 +16,7 @@ import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
 import { createListener, listen } from './listen.ts'
 import { createLog, type Log, Seldom } from './log.ts'
+import { LostWorkers } from './lost-workers.ts'
 import { Metrics } from './metrics.ts'
 import { RetryBudget } from './retry-budget.ts'
 import type { RoutingControl } from './routing/routing-control.ts'
@@ -83,6 +84,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     budget: new RetryBudget(settings.retries.budgetShare),
     health: watch.health,
     restarts: watch.restarts,
+    lost: new LostWorkers(registry),
     noteWorker: createDebugHeaders(settings),
     log,
     seldom,
@@ -127,7 +129,8 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
         resolve()
       }, settings.server.shutdownGraceMs)
     })
-    await Promise.race([handler.sent(), late])
+    // Until then it listens: whoever comes is told to ask another, and a load balancer sees it at /ready.
+    await Promise.race([handler.settled(), late])
     await new Promise<void>(resolve => server.close(() => resolve()))
     clearTimeout(grace)
     await takeApart()

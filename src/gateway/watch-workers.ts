@@ -25,7 +25,12 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
   })
   const authorization = settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
   const get = (url: string, path: string, maxBytes: number, stop?: StopSignal) =>
-    upstreams.ask(url, { method: 'GET', path, headers: { ...authorization } }, { timeoutMs: settings.health.timeoutMs, maxBytes }, stop)
+    upstreams.ask(
+      url,
+      { method: 'GET', path, headers: { ...authorization } },
+      { timeoutMs: settings.health.timeoutMs, maxBytes },
+      ...(stop ? [stop] : []),
+    )
 
   async function probe(id: string, signal: AbortSignal): Promise<boolean> {
     const spec = specs.get(id)

@@ -12,7 +12,7 @@ export function errorsPage(answers: AnswerTable): string {
     '',
     'Every failure that ELDR reports has a stable code. A message names the file, what was found and what was expected; the code stands at its end in brackets. Match on the code, not on the text.',
     '',
-    'Exit codes: 0 for success, 1 for a failure, 2 for a command line that is not right.',
+    'Exit codes: 0 for success, 1 for a failure, 2 for a command line or a configuration that is not right.',
     '',
     '| code | what happened | what to do |',
     '|---|---|---|',

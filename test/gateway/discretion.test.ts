@@ -16,7 +16,9 @@ let cluster: Cluster
 let gateway: Gateway
 let logged = ''
 beforeAll(async () => {
-  cluster = await startCluster({ config: { timeouts: { prefillMs: 150, firstTokenMs: 150, betweenTokensMs: 150 }, retries: { max: 1 } } })
+  cluster = await startCluster({
+    config: { timeouts: { prefillMs: 150, firstTokenMs: 150, betweenTokensMs: 150, requestMs: 2_000 }, retries: { max: 1 } },
+  })
   // The same workers behind a gateway that says all it ever says.
   const { settings } = cluster.gateway.context
   const talkative: Settings = {

@@ -226,6 +226,23 @@ describe('a breaker', () => {
 })
 
 describe('a worker that hangs', () => {
+  it.each([
+    ['decode', false],
+    ['decode', true],
+    ['prefill', false],
+  ] as const)('with its health checks loses the requests that wait for it: %s, stream: %s', async (leg, stream) => {
+    const config = { health: { intervalMs: 50, timeoutMs: 50 }, routing: { policy: 'round_robin', prefillPolicy: 'round_robin' } }
+    await start({ prefill: 2, decode: 2, config })
+    const hung = (leg === 'decode' ? cluster.decodes : cluster.prefills)[0]!
+    hung.fail({ kind: 'hang', after: 'request' }, { match: () => true })
+    // One of each two goes to the worker that hangs, and would wait for minutes.
+    const answers = await Promise.all([1, 2].map(() => ask({ stream })))
+    expect(answers.map(({ status }) => status)).toEqual([200, 200])
+    await Promise.all(answers.map(answer => answer.text()))
+    await tickets.settled()
+    expect(await metric(cluster, 'eldr_leg_failures_total', { leg, kind: 'timeout' })).toBe(1)
+  })
+
   const HEALTH = { intervalMs: 100, timeoutMs: 300, failures: 2, successes: 1 }
 
   it('on everything leaves rotation by its health check, and comes back', async () => {

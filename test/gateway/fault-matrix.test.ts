@@ -143,11 +143,13 @@ describe.each<[Leg, Way, Case[]]>([
     }))
 
   it.concurrent('that refuses connections, with another', () =>
-    withWorkers(2, async ({ tickets, workersOf, counted, ask }) => {
+    withWorkers(2, async ({ tickets, workersOf, triesOf, counted, ask }) => {
       await workersOf(leg)[1]!.refuse()
       // Two, so that each worker has its turn.
       for (let request = 0; request < 2; request++) await expectServed(await ask(way), way)
       await tickets.settled()
+      // A hand-off that nobody has heard of is good for the next.
+      expect(triesOf('prefill')).toBe(2)
       expect(await counted('eldr_retries_total', { leg, cause: 'connect' })).toBe(1)
     }))
 

@@ -33,7 +33,12 @@ export class Admin {
   async serve(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
     const { request } = exchange
     this.#guard(request)
-    const { route, id } = findRoute(this.#routes, request.method ?? '', path)
+    const found = findRoute(this.#routes, request.method ?? '', path)
+    if ('allow' in found) {
+      exchange.headers['allow'] = found.allow
+      throw new Refusal('ELDR_METHOD')
+    }
+    const { route, id } = found
     if (!('run' in route)) return this.#streams.serve(exchange)
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
     const { status, body } = await route.run({ exchange, id, query, proceed })

@@ -33,6 +33,7 @@ export class EventStreams {
         if (lost > 0 || response.writableLength > MOST_WAITING_BYTES) lost++
         else response.write(event)
       }
+      exchange.takeAnyTime()
       const unfollow = this.#events.follow(send)
       if (unfollow === undefined)
         return reject(new Refusal('ELDR_OVERLOADED', { words: `${MOST_FOLLOWERS} readers follow events already.`, retryAfterSeconds: 5 }))

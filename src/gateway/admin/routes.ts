@@ -35,19 +35,20 @@ export interface AdminRoute {
 /** Ids of workers and of requests alike. */
 const ID = /^[\w.:[\]-]{1,128}$/
 
-/** Paths come without dots and doubled slashes (`routes.ts` of the gateway refuses those). */
+/** The route, or which methods its path would take. Paths come without dots and doubled slashes (`routes.ts` of the gateway refuses those). */
 export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
   routes: readonly Route[],
   method: string,
   path: string,
-): { readonly route: Route; readonly id: string } {
+): { readonly route: Route; readonly id: string } | { readonly allow: string } {
   const here = routes.flatMap(route => {
     const id = idIn(route.path, path)
     return id === undefined ? [] : [{ route, id }]
   })
   const found = here.find(({ route }) => route.method === method)
   if (found !== undefined) return found
-  throw new Refusal(here.length > 0 ? 'ELDR_METHOD' : 'ELDR_NOT_FOUND')
+  if (here.length === 0) throw new Refusal('ELDR_NOT_FOUND')
+  return { allow: here.map(({ route }) => route.method).join(', ') }
 }
 
 function idIn(pattern: string, path: string): string | undefined {

@@ -57,7 +57,7 @@ const server = z.strictObject({
     })
     .optional(),
   apiKeys: z.array(secret()).default([]).describe('Secret. Clients must bring one of them as a bearer token; with none anybody may ask.'),
-  adminToken: secret().optional().describe('Secret. For admin routes that change something; without it they answer on loopback only.'),
+  adminToken: secret().optional().describe('Secret. For all routes under /eldr; without it they answer on loopback only.'),
   maxBodyBytes: whole(1024, 1024 * MIB).default(32 * MIB).describe('Largest request body.'), // prettier-ignore
   maxHeaderBytes: whole(1024, MIB).default(16_384).describe('All headers of a request together.'),
   headersTimeoutMs: ms().default(10_000).describe('A client must have sent its headers within this time.'),

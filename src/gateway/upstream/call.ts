@@ -82,6 +82,11 @@ export class UpstreamCall {
     this.fail(reason)
   }
 
+  /** The worker is not there: of a request that it has not heard of that is all there is to say. */
+  lose(reason: UpstreamFailure): void {
+    this.abort(this.sent ? reason : new UpstreamFailure('connect', reason.message))
+  }
+
   fail(failure: UpstreamFailure): void {
     if (this.#ended) return
     this.#ended = true

@@ -47,7 +47,7 @@ export class Upstreams {
     origin: string,
     request: UpstreamRequest,
     limits: { timeoutMs: number; maxBytes: number },
-    stop?: StopSignal,
+    ...stops: readonly StopSignal[]
   ): Promise<UpstreamAnswer> {
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = []
@@ -75,10 +75,10 @@ export class Upstreams {
           reject(failure)
         },
       })
-      const unhook = stop?.onStop(reason => call.abort(reason))
+      const unhooks = stops.map(stop => stop.onStop(reason => call.abort(reason)))
       const settle = () => {
         clearTimeout(timer)
-        unhook?.()
+        for (const unhook of unhooks) unhook()
       }
     })
   }
