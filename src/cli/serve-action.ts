@@ -3,6 +3,7 @@ import { type Loaded, loadSettings } from '../gateway/config/load.ts'
 import type { Settings } from '../gateway/config/settings.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'
 import { createLog, type Log } from '../gateway/log.ts'
+import { closeLog } from '../gateway/log-output.ts'
 
 export type StartGateway = (settings: Settings) => Promise<{ readonly url: string; stop(): Promise<void> }>
 
@@ -24,6 +25,7 @@ export async function serveAction(flags: FlagValues, start: StartGateway): Promi
   log.info(`${signal}: stopping; streams may go on for ${server.shutdownGraceMs / 1000} s, a second signal ends them`)
   await gateway.stop()
   log.info('stopped')
+  await closeLog()
 }
 
 /** As lines where a person looks, as an object for programs; what has its default needs no origin. */

@@ -1,14 +1,15 @@
 /** One JSON object a line, or the same for eyes where a person looks. What is said often is said once a minute. */
-import { pino, type Logger } from 'pino'
+import { type Logger, pino } from 'pino'
 import type { ObserveSettings } from './config/settings.ts'
+import { logOutput } from './log-output.ts'
 
 export type Log = Logger
 
-export function createLog({ logLevel, logFormat }: Pick<ObserveSettings, 'logLevel' | 'logFormat'>, out = process.stderr): Log {
-  const pretty = logFormat === 'pretty' || (logFormat === 'auto' && out.isTTY)
+export function createLog({ logLevel, logFormat }: Pick<ObserveSettings, 'logLevel' | 'logFormat'>, out?: NodeJS.WriteStream): Log {
+  const pretty = logFormat === 'pretty' || (logFormat === 'auto' && (out ?? process.stderr).isTTY)
   const options = { level: logLevel, base: null, serializers: { err: describe } }
-  if (!pretty) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime }, out)
-  return pino({ ...options, timestamp: false }, { write: (line: string) => void out.write(forEyes(line)) })
+  if (!pretty) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime }, out ?? logOutput())
+  return pino({ ...options, timestamp: false }, { write: (line: string) => void (out ?? process.stderr).write(forEyes(line)) })
 }
 
 /** Parsers put what they could not read into their message, and that may be part of a prompt or of an answer. */

@@ -1,0 +1,49 @@
+/** Whoever collects the log may stop reading it. The gateway must not stop with it. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+import { startFakeWorker } from '../fake-worker/index.ts'
+import { eventually } from './watching.ts'
+
+const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+it('serves, and stops when told, while nobody reads its log', async () => {
+  const prefill = await startFakeWorker({ role: 'prefill' })
+  const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
+  const port = await freePort()
+  const flags = ['--prefill', prefill.url, '--decode', decode.url, '--policy', 'jsq', '--port', String(port), '--json-log']
+  const gateway = spawn(process.execPath, [MAIN, 'serve', ...flags], { stdio: ['ignore', 'ignore', 'pipe'] })
+  gateway.stderr.pause()
+  try {
+    const url = `http://127.0.0.1:${port}`
+    await eventually(async () => (await fetch(`${url}/ready`).catch(() => undefined))?.status === 200)
+    // More lines than a pipe and a socket's buffers hold.
+    const reqId = 'r'.repeat(128)
+    const ask = () => fetch(`${url}/v1/completions`, { method: 'POST', headers: { 'x-request-id': reqId }, body: '{"prompt":"a","max_tokens":1}' }) // prettier-ignore
+    for (let n = 0; n < 120; n++) {
+      const answers = await Promise.all(Array.from({ length: 25 }, async () => {
+        const answer = await ask()
+        await answer.arrayBuffer()
+        return answer.status
+      })) // prettier-ignore
+      expect(new Set(answers)).toEqual(new Set([200]))
+    }
+    const exited = once(gateway, 'exit')
+    gateway.kill('SIGTERM')
+    expect(await exited).toEqual([0, null])
+  } finally {
+    gateway.kill('SIGKILL')
+    await Promise.all([prefill.close(), decode.close()])
+  }
+})
