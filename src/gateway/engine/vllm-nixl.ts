@@ -43,10 +43,8 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
       if (missing !== undefined) return `no ${missing} in kv_transfer_params`
       const ids = reuseTokenIds && api === 'chat' ? last(members, 'prompt_token_ids') : undefined
       const idsText = ids !== undefined && answer[ids.valueStart] === 0x5b ? answer.subarray(ids.valueStart, ids.end) : undefined
-      const bytes = answer.subarray(params!.valueStart, params!.end)
-      const shifted = inside.map(member => shift(member, params!.valueStart))
       return {
-        transfer: editObject(bytes, shifted, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
+        transfer: editObject(answer, inside, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
         counts: countsOf(answer, last(inside, 'eldr')),
         routedExperts: textOf(valueOf(answer, last(members, 'routed_experts'))),
         engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
@@ -56,10 +54,6 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
 
     decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) => editObject(body, members, { kv_transfer_params: transfer }),
   }
-}
-
-function shift({ name, start, valueStart, end }: Member, by: number): Member {
-  return { name, start: start - by, valueStart: valueStart - by, end: end - by }
 }
 
 function isNullish(bytes: Buffer, member: Member | undefined): boolean {

@@ -5,7 +5,7 @@ import type { Member } from './scan.ts'
 export type Changes = Readonly<Record<string, string | Buffer | undefined>>
 
 /**
- * `members` are those of the object that is the whole of `bytes` (`scanObject`). What is set comes first, what is kept follows in its
+ * `members` are those of an object in `bytes` (`scanObject`). What is set comes first, what is kept follows in its
  * order, byte for byte.
  */
 export function editObject(bytes: Buffer, members: readonly Member[], changes: Changes): Buffer {
