@@ -29,6 +29,12 @@ export class Admission {
     return this.#queue.size
   }
 
+  /** Throws a Refusal when there is no place, nor one in the queue. */
+  check(): void {
+    const { maxConcurrentRequests: most, queueSize } = this.#limits
+    if (most > 0 && this.running >= most && this.#queue.size >= queueSize) throw this.#overloaded()
+  }
+
   /** Resolves when the request may go on; call `leave` once when it has ended. Rejects with a Refusal, or when `stop` happens. */
   enter(stop: StopSignal): Promise<void> {
     const { maxConcurrentRequests: most, queueSize, queueTimeoutMs } = this.#limits
@@ -36,7 +42,7 @@ export class Admission {
       this.running++
       return Promise.resolve()
     }
-    if (this.#queue.size >= queueSize) return Promise.reject(new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: this.#comeBackSeconds() }))
+    if (this.#queue.size >= queueSize) return Promise.reject(this.#overloaded())
     return new Promise((resolve, reject) => {
       const waiting: Waiting = {
         admit: () => {
@@ -66,6 +72,10 @@ export class Admission {
     this.running--
     const [next] = this.#queue
     next?.admit()
+  }
+
+  #overloaded(): Refusal {
+    return new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: this.#comeBackSeconds() })
   }
 
   /** The fuller the queue, the later; never at once, and never so late that a client gives up. */

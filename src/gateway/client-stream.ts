@@ -14,7 +14,6 @@ export class ClientStream {
   #frames: Buffer[] = []
   #bytes = 0
   #headSent = false
-  #flows = true
 
   constructor(exchange: Exchange) {
     this.#exchange = exchange
@@ -23,7 +22,7 @@ export class ClientStream {
   /** Nothing is sent before there is something to send with it. */
   begin(headers: OutgoingHttpHeaders): void {
     const { response, request, id, headers: extra } = this.#exchange
-    const direct = response.socket !== null && request.httpVersion === '1.1'
+    const direct = response.socket !== null && request.httpVersion === '1.1' && request.method !== 'HEAD'
     // Proxies in front of the gateway must not collect a stream before they pass it on.
     const streaming = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }
     const coding = direct && { 'transfer-encoding': 'chunked' }
@@ -32,7 +31,7 @@ export class ClientStream {
   }
 
   write(chunk: Buffer, frame?: Buffer): void {
-    if (this.#socket === undefined) this.#flows = this.#exchange.response.write(chunk)
+    if (this.#socket === undefined) this.#exchange.response.write(chunk)
     else {
       const bytes = frame ?? framed(chunk)
       this.#frames.push(bytes)
@@ -43,17 +42,21 @@ export class ClientStream {
   /** Sends what was written. False: write no more until `drained` has called. */
   flush(): boolean {
     const socket = this.#socket
-    if (socket === undefined || this.#bytes === 0) return this.#flows
+    if (socket === undefined) return !this.#exchange.response.writableNeedDrain
+    if (this.#bytes > 0) this.#send(socket)
+    return !socket.writableNeedDrain
+  }
+
+  #send(socket: Socket): void {
     const bytes = joined(this.#frames, this.#bytes)
     this.#frames = []
     this.#bytes = 0
-    if (this.#headSent) return (this.#flows = socket.write(bytes))
+    if (this.#headSent) return void socket.write(bytes)
     this.#headSent = true
     socket.cork()
     this.#exchange.response.flushHeaders()
-    this.#flows = socket.write(bytes)
-    socket.uncork()
-    return this.#flows
+    socket.write(bytes)
+    return socket.uncork()
   }
 
   drained(listener: () => void): void {
@@ -76,10 +79,14 @@ function framed(chunk: Buffer): Buffer {
 const CRLF = Buffer.from('\r\n')
 
 /** Frames that were read at once lie side by side, and need no copy. */
-function joined(frames: readonly Buffer[], bytes: number): Buffer {
+export function joined(frames: readonly Buffer[], bytes: number): Buffer {
   const first = frames[0]!
   if (frames.length === 1) return first
-  const last = frames.at(-1)!
-  const side = first.buffer === last.buffer && last.byteOffset + last.length - first.byteOffset === bytes
-  return side ? Buffer.from(first.buffer, first.byteOffset, bytes) : Buffer.concat(frames, bytes)
+  // Each of them is looked at: between two that were made here there may be just as many bytes of somebody else's.
+  for (let at = 1; at < frames.length; at++) if (!isBehind(frames[at - 1]!, frames[at]!)) return Buffer.concat(frames, bytes)
+  return Buffer.from(first.buffer, first.byteOffset, bytes)
+}
+
+function isBehind(one: Buffer, next: Buffer): boolean {
+  return one.buffer === next.buffer && one.byteOffset + one.length === next.byteOffset
 }

@@ -11,6 +11,7 @@ import type { Handoff } from './engine/engine.ts'
 import type { Exchange } from './exchange.ts'
 import { runLeg } from './leg.ts'
 import type { LegEnd, LegLimits } from './leg-plan.ts'
+import { NEVER } from './lost-workers.ts'
 import type { Outcome } from './metrics.ts'
 import { type PrefillEnd, runPrefill, workersFull } from './prefill-leg.ts'
 import { prefixKeyOf } from './prefix-key.ts'
@@ -66,7 +67,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
       continue
     }
     ctx.noteWorker(exchange, 'prefill', prefill.worker)
-    const end = await decode(ctx, generation, prefill.handoff, prefill.answeredMs, failed)
+    const end = await decode(ctx, generation, prefill, failed, tries)
     if (end.kind === 'stopped' && !end.sent) return letGo(ctx, generation, prefill.handoff)
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
@@ -78,9 +79,9 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
 async function decode(
   ctx: GatewayContext,
   generation: Generation,
-  handoff: Handoff,
-  answeredMs: number,
+  { handoff, answeredMs }: HandedOff,
   failed: Set<string>,
+  tries: number,
 ): Promise<LegEnd> {
   const { exchange, request, requestId } = generation
   const body = ctx.engine.decodeBody(request, handoff)
@@ -90,7 +91,7 @@ async function decode(
   const { id } = dispatch.worker
   ctx.noteWorker(exchange, 'decode', id, decision.reason)
   ctx.metrics.handoffSeconds.observe((performance.now() - answeredMs) / 1000)
-  const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request)).finally(left)
+  const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request), tries).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
   const alone = () => !ctx.registry.hasCandidates('decode', performance.now(), new Set([...failed, id]))
   if (end.kind === 'failed' && !(end.status === 500 && alone())) failed.add(id)
@@ -110,7 +111,7 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
     const dispatch = role === 'decode' ? place?.dispatch : ctx.router.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
     ctx.noteWorker(exchange, role, dispatch.worker.id)
-    const end = await send(ctx, generation, dispatch, request.body, limits).finally(() => place?.left())
+    const end = await send(ctx, generation, dispatch, request.body, limits, tries).finally(() => place?.left())
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     failed.add(dispatch.worker.id)
     const again = { leg: role, tries, cause: end.failure.kind, failed }
@@ -119,7 +120,14 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
 }
 
 /** One try on one worker, its load and its breaker told of the end. */
-async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispatch, body: Buffer, limits: LegLimits): Promise<LegEnd> {
+async function send(
+  ctx: GatewayContext,
+  generation: Generation,
+  dispatch: Dispatch,
+  body: Buffer,
+  limits: LegLimits,
+  tries: number,
+): Promise<LegEnd> {
   const { exchange, request, requestId, path, sink } = generation
   const { id, url, role } = dispatch.worker
   let firstMs = 0
@@ -137,7 +145,14 @@ async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispa
     onWhole: (count: number) => ctx.metrics.tokens.inc('output', '', count),
   }
   const headers = legHeaders(ctx.settings, exchange, requestId)
-  const plan = { stream: request.stream, sink, stop: exchange, lost: ctx.lost.of(id), limits, on }
+  const plan = {
+    stream: request.stream,
+    sink,
+    stop: exchange,
+    lost: tries > ctx.settings.retries.max ? NEVER : ctx.lost.of(id),
+    limits,
+    on,
+  }
   const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch((error: unknown) => {
     dispatch.ignored()
     throw error
@@ -165,7 +180,7 @@ async function send(ctx: GatewayContext, generation: Generation, dispatch: Dispa
  */
 function limitsOf({ settings: { timeouts, server } }: GatewayContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
   const { firstTokenMs, betweenTokensMs, requestMs } = timeouts
-  const restMs = stream ? 0 : ((maxTokens ?? Infinity) - 1) * betweenTokensMs
+  const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
   return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs, clientStallMs: server.clientStallMs }
 }
 

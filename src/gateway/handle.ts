@@ -82,23 +82,26 @@ export class Handler {
       throw new Refusal('ELDR_UNAUTHORIZED')
     }
     if (this.draining) throw new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 })
-    return this.#admitted(exchange, () =>
-      route.kind === 'generate' ? this.#generate(exchange, route, proceed) : this.#pass(exchange, route.path, proceed),
+    return this.#admitted(exchange, proceed, body =>
+      route.kind === 'generate' ? this.#generate(exchange, route, body) : passThrough(this.#ctx, exchange, route.path, body),
     )
   }
 
-  async #admitted(exchange: Exchange, serve: () => Promise<Outcome>): Promise<Outcome> {
+  /** A place is taken when the body is there, or clients that send it slowly would take them all; where there is none it is not read. */
+  async #admitted(exchange: Exchange, proceed: () => void, serve: (body: Buffer) => Promise<Outcome>): Promise<Outcome> {
+    this.#admission.check()
+    const body = await readBody(exchange.request, this.#ctx.settings.server.maxBodyBytes, proceed, exchange)
     await this.#admission.enter(exchange)
     try {
-      return await serve()
+      return await serve(body)
     } finally {
       this.#admission.leave()
     }
   }
 
-  async #generate(exchange: Exchange, { api, path }: { readonly api: Api; readonly path: string }, proceed: () => void): Promise<Outcome> {
+  async #generate(exchange: Exchange, { api, path }: { readonly api: Api; readonly path: string }, body: Buffer): Promise<Outcome> {
     const { settings } = this.#ctx
-    const request = readRequest(api, await readBody(exchange.request, settings.server.maxBodyBytes, proceed, exchange))
+    const request = readRequest(api, body)
     if ('wrong' in request) {
       throw new Refusal('ELDR_BAD_REQUEST', { words: request.wrong, ...(request.param !== undefined && { param: request.param }) })
     }
@@ -114,11 +117,6 @@ export class Handler {
     return runSplit(exchange, request, (part, requestId, sink) =>
       generate(this.#ctx, { exchange, request: part.request, requestId, path, sink }),
     )
-  }
-
-  async #pass(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
-    const { maxBodyBytes } = this.#ctx.settings.server
-    return passThrough(this.#ctx, exchange, path, await readBody(exchange.request, maxBodyBytes, proceed, exchange))
   }
 
   #refuse(exchange: Exchange, error: unknown): Outcome {

@@ -3,7 +3,6 @@
  * the request can be tried again elsewhere; after it the leg sees to it that the sink hears how the stream ended.
  */
 import { Refusal } from './answers.ts'
-import { scanObject } from './json/scan.ts'
 import type { LegEnd, LegPlan } from './leg-plan.ts'
 import type { Sink } from './sink.ts'
 import {
@@ -15,11 +14,13 @@ import {
   type UpstreamRequest,
   type Upstreams,
 } from './upstream/upstreams.ts'
-import { completionTokens, isPacked } from './whole-answer.ts'
+import { isPacked, readWhole } from './whole-answer.ts'
 import { WholeEvents } from './whole-events.ts'
 
 /** Answers that are not streamed are kept until they are whole; more than this no answer has. */
 const MOST_WHOLE_BYTES = 64 << 20
+/** From [DONE] to the end of the answer. */
+const AFTER_DONE_MS = 1_000
 const END_OF_EVENT = Buffer.from('\n\n')
 
 /** Rejects only when something threw that should not. */
@@ -47,6 +48,7 @@ class Leg implements UpstreamHandler {
   #begun = false
   #held = false
   #ended = false
+  #done = false
   /** Of a stream what came before its first event, otherwise all of the answer. */
   #kept: Buffer[] = []
   #keptBytes = 0
@@ -102,6 +104,7 @@ class Leg implements UpstreamHandler {
     if (!this.#begun) return
     this.#tell()
     if (!this.#sink.flush() && !this.#held) this.#hold()
+    if (this.#events.watch.done && !this.#done) this.#awaitEnd()
   }
 
   onEnd(): void {
@@ -157,9 +160,16 @@ class Leg implements UpstreamHandler {
       if (this.#ended) return
       this.#held = false
       this.#lastMs = performance.now()
-      this.#waitForToken(this.#plan.limits.betweenTokensMs)
+      if (!this.#done) this.#waitForToken(this.#plan.limits.betweenTokensMs)
       this.#call.resume()
     })
+  }
+
+  /** All was said, but not that it was all: the client need not wait for that as long as for a token. */
+  #awaitEnd(): void {
+    this.#done = true
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#fail('timeout', 'no end after [DONE]'), AFTER_DONE_MS)
   }
 
   #waitForToken(ms: number): void {
@@ -183,13 +193,13 @@ class Leg implements UpstreamHandler {
       return this.#failed(new UpstreamFailure('status', `status ${status}`))
     }
     const body = Buffer.concat(this.#kept)
-    const sound = status !== 200 || isPacked(this.#headers) || scanObject(body) !== undefined
-    if (!sound) return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
+    const answer = status !== 200 || isPacked(this.#headers) ? { body, tokens: 0 } : readWhole(body)
+    if (answer === undefined) return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
     if (status === 200) {
       this.#plan.on?.onFirstByte?.()
-      this.#plan.on?.onWhole?.(isPacked(this.#headers) ? 0 : completionTokens(body))
+      this.#plan.on?.onWhole?.(answer.tokens)
     }
-    this.#sink.whole(status, this.#headers, body)
+    this.#sink.whole(status, this.#headers, answer.body)
     return this.#end({ kind: 'served', status })
   }
 

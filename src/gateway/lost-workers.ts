@@ -3,14 +3,19 @@
  * tried elsewhere: an answer that is not streamed may take half an hour, and nobody would wait that long for a worker that hangs.
  */
 import type { Registry } from '../cluster/registry.ts'
+import type { RetryBudget } from './retry-budget.ts'
 import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
+
+/** For a request that could not be tried again. */
+export const NEVER: StopSignal = { onStop: () => () => {} }
 
 export class LostWorkers {
   readonly #waiting = new Map<string, Set<(reason: UpstreamFailure) => void>>()
 
-  constructor(registry: Pick<Registry, 'subscribe'>) {
-    registry.subscribe(({ kind, worker: { id } }) => {
-      if (kind === 'unhealthy') this.#lose(id)
+  /** As many as can be tried again; the others go on waiting, for the worker may only be slow. */
+  constructor(registry: Pick<Registry, 'subscribe' | 'hasCandidates'>, budget: Pick<RetryBudget, 'left'>) {
+    registry.subscribe(({ kind, worker: { id, role } }) => {
+      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now())) this.#lose(id, budget.left)
     })
   }
 
@@ -28,9 +33,9 @@ export class LostWorkers {
     }
   }
 
-  #lose(id: string): void {
-    const waiting = this.#waiting.get(id)
-    this.#waiting.delete(id)
-    for (const listener of waiting ?? []) listener(new UpstreamFailure('timeout', 'the worker does not answer its health check'))
+  #lose(id: string, most: number): void {
+    for (const listener of [...(this.#waiting.get(id) ?? [])].slice(0, most)) {
+      listener(new UpstreamFailure('timeout', 'the worker does not answer its health check'))
+    }
   }
 }

@@ -5,6 +5,7 @@ import type { GatewayContext } from './context.ts'
 import type { Exchange } from './exchange.ts'
 import { scanObject } from './json/scan.ts'
 import type { LegLimits } from './leg-plan.ts'
+import { NEVER } from './lost-workers.ts'
 import type { Outcome } from './metrics.ts'
 import { relay, type RelayEnd } from './relay.ts'
 import { last, withoutHandoff } from './request.ts'
@@ -25,12 +26,18 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
   const limits = limitsOf(settings, request)
   const sink = clientSink(exchange)
   const failed = new Set<string>()
+  // A worker that has taken a POST may have begun with it.
+  const harmless = request.method === 'GET'
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange, sink, false)
     const place = router.toDecode(exchange.id, undefined, 0, failed)
     if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = place.dispatch.worker
-    const end = await relay(ctx.upstreams, url, request, sink, { stop: exchange, lost: ctx.lost.of(id), limits }).finally(() => {
+    const end = await relay(ctx.upstreams, url, request, sink, {
+      stop: exchange,
+      lost: harmless && tries <= settings.retries.max ? ctx.lost.of(id) : NEVER,
+      limits,
+    }).finally(() => {
       place.dispatch.ignored() // what these routes answer says little of how well the worker generates
       place.left()
     })
@@ -39,10 +46,8 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
     if (end.failure.kind === 'connect') ctx.health.passiveFailure(id)
     if (end.begun) return broken(sink, end)
     failed.add(id)
-    // A worker that has taken a POST may have begun with it.
-    const harmless = request.method === 'GET' || end.failure.kind === 'connect'
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
-    if (harmless && (await mayTryAgain(ctx, exchange, again))) continue
+    if ((harmless || end.failure.kind === 'connect') && (await mayTryAgain(ctx, exchange, again))) continue
     const code = end.status === 429 ? 'ELDR_OVERLOADED' : end.failure.kind === 'timeout' ? 'ELDR_DECODE_TIMEOUT' : 'ELDR_DECODE_FAILED'
     throw new Refusal(code, { retryAfterSeconds: 1 })
   }

@@ -3,6 +3,7 @@ import { type AnswerCode, Refusal } from './answers.ts'
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Exchange } from './exchange.ts'
+import { NEVER } from './lost-workers.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import type { ClientRequest } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
@@ -42,7 +43,9 @@ export async function runPrefill(
     const { id, url } = dispatch.worker
     const startMs = performance.now()
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
-    const answer = await upstreams.ask(url, { method: 'POST', path, headers, body }, limits, exchange, ctx.lost.of(id)).catch(asFailure)
+    const answer = await upstreams
+      .ask(url, { method: 'POST', path, headers, body }, limits, exchange, tries > settings.retries.max ? NEVER : ctx.lost.of(id))
+      .catch(asFailure)
     const answeredMs = performance.now()
     if (exchange.stopped !== undefined && answer instanceof UpstreamFailure) {
       dispatch.ignored()

@@ -11,6 +11,16 @@ const completion = (more: object) => read('completions', { prompt: 'a', ...more 
 const chat = (more: object) => read('chat', { messages: [], ...more })
 
 describe('what a request asks for', () => {
+  it.each([
+    ['completions', 'max_tokens', -3],
+    ['completions', 'max_tokens', 0],
+    ['chat', 'max_completion_tokens', -1],
+    ['chat', 'max_tokens', 0.5],
+  ] as const)('is at least a token: %s, %s %d', (api, param, value) => {
+    const body = Buffer.from(JSON.stringify({ prompt: 'a', messages: [], [param]: value }))
+    expect(readRequest(api, body)).toEqual({ wrong: `${param} must be at least 1.`, param })
+  })
+
   it('is the last of members of the same name, as it is to the worker', () => {
     expect(read('completions', '{"prompt":"a","n":2,"n":3,"stream":true,"stream":false}')).toMatchObject({ choices: 3, stream: false })
     expect(read('completions', '{"max_tokens":1,"prompt":"a","max_tokens":7}').maxTokens).toBe(7)

@@ -49,6 +49,11 @@ export function readRequest(api: Api, sent: Buffer): ClientRequest | BadRequest 
   if (typeof stream !== 'boolean') return { wrong: 'stream must be true or false.', param: 'stream' }
   const choices = value('n') ?? 1
   if (!Number.isInteger(choices) || (choices as number) < 1) return { wrong: 'n must be a whole number above 0.', param: 'n' }
+  // The prefill leg asks for one token whatever the client asks for, so no worker would say it in time.
+  for (const param of LIMITS[api]) {
+    const limit = value(param)
+    if (typeof limit === 'number' && limit < 1) return { wrong: `${param} must be at least 1.`, param }
+  }
   const text = last(members, api === 'chat' ? 'messages' : 'prompt')
   if (text === undefined) {
     const param = api === 'chat' ? 'messages' : 'prompt'
@@ -94,7 +99,10 @@ export function last(members: readonly Member[], name: string): Member | undefin
   return undefined
 }
 
-/** vLLM takes max_completion_tokens first in a chat; completions stop at 16 unless told. */
+/** Where a request says how many tokens it wants. vLLM takes max_completion_tokens first in a chat. */
+const LIMITS = { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] } as const
+
+/** Completions stop at 16 unless told. */
 function limitOf(api: Api, value: (name: string) => unknown): number | undefined {
   const given = (api === 'chat' ? value('max_completion_tokens') : undefined) ?? value('max_tokens')
   if (Number.isInteger(given)) return given as number

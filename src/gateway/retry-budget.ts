@@ -20,6 +20,11 @@ export class RetryBudget {
     this.#saved = Math.min(MOST_SAVED, this.#saved + this.#share)
   }
 
+  /** How many tries more there may be now. */
+  get left(): number {
+    return Math.floor(this.#saved)
+  }
+
   /** Whether one more try may be made; it is counted then. */
   take(): boolean {
     if (this.#saved < 1) return false
@@ -34,7 +39,7 @@ export async function mayTryAgain(
   exchange: Exchange,
   { leg, tries, cause, failed }: { leg: Role; tries: number; cause: string; failed: ReadonlySet<string> },
 ): Promise<boolean> {
-  if (tries > settings.retries.max || registry.candidates(leg, performance.now(), failed).length === 0 || !budget.take()) return false
+  if (tries > settings.retries.max || !registry.hasCandidates(leg, performance.now(), failed) || !budget.take()) return false
   metrics.retries.inc({ leg, cause })
   await exchange.pause(backoffMs(settings.retries.backoffMs, tries, Math.random))
   return true

@@ -74,6 +74,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   const { control, router } = routing
   apart.push(() => control.close())
   addGauges(metrics, () => ({ registry, admission, control, loopDelay }))
+  const budget = new RetryBudget(settings.retries.budgetShare)
   const context: GatewayContext = {
     settings,
     registry,
@@ -81,10 +82,10 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     upstreams,
     engine: vllmNixl(settings.routing),
     metrics,
-    budget: new RetryBudget(settings.retries.budgetShare),
+    budget,
     health: watch.health,
     restarts: watch.restarts,
-    lost: new LostWorkers(registry),
+    lost: new LostWorkers(registry, budget),
     noteWorker: createDebugHeaders(settings),
     log,
     seldom,

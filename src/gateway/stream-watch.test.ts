@@ -37,6 +37,12 @@ describe('a watched stream', () => {
     expect(watch(token('{"error":{')).failed).toBe(false)
   })
 
+  it('knows an error as engines said it before, an end without a space, and events that begin with something else', () => {
+    expect(watch('data: {"object": "error", "message": "boom"}\n\n', [5]).failed).toBe(true)
+    expect(watch('data: {"object": "text_completion"}\n\n', [5])).toMatchObject({ failed: false, events: 1 })
+    expect(watch('data:{"id":1}\n\nid: 7\ndata: {"id":1}\n\n: ping\n\ndata:[DONE]\n\n', [9, 20])).toMatchObject({ events: 2, done: true })
+  })
+
   it('knows lines that end in \\r\\n', () => {
     const seen = watch('data: {"a":1}\r\n\r\ndata: [DONE]\r\n\r\n', [3, 14, 15, 16])
     expect([seen.events, seen.done]).toEqual([1, true])

@@ -3,17 +3,18 @@
  * of them is an error, and whether the stream ended as streams of this API end. Chunks may cut an event anywhere; in most of them there
  * is exactly one.
  */
-const [NEWLINE, RETURN, QUOTE, COLON, LOWER_D, LOWER_E, OPEN] = [0x0a, 0x0d, 0x22, 0x3a, 0x64, 0x65, 0x7b]
-const DONE = 'data: [DONE]'
-const ERROR = /^data: ?\{"error"\s*:\s*[{"]/
+const [NEWLINE, RETURN, QUOTE, COLON, LOWER_D, LOWER_E, LOWER_O, OPEN] = [0x0a, 0x0d, 0x22, 0x3a, 0x64, 0x65, 0x6f, 0x7b]
+const DONE = /^data: ?\[DONE\]/
+/** The second is how engines said it before. */
+const ERROR = /^data: ?\{"(?:error"\s*:\s*[{"]|object"\s*:\s*"error")/
 /** What is looked at of an event's beginning. */
-const HEAD = 24
+const HEAD = 32
 
 export class StreamWatch {
-  /** Events with data, [DONE] aside. */
+  /** Events, [DONE] and comments aside. */
   events = 0
   done = false
-  /** An event that begins with {"error": — the engine's way to fail after it has sent a status of 200. */
+  /** An event that says {"error": — the engine's way to fail after it has sent a status of 200. */
   failed = false
   /** The beginning of an event that an earlier chunk began. */
   #head = ''
@@ -57,16 +58,18 @@ export class StreamWatch {
     const rest = HEAD - this.#head.length
     const head = (rest > 0 ? this.#head + chunk.toString('latin1', from, Math.min(end, from + rest)) : this.#head).trimStart()
     this.#head = ''
-    if (!head.startsWith('data:')) return
-    if (head.startsWith(DONE)) this.done = true
+    if (head === '' || head.startsWith(':')) return // a comment
+    if (DONE.test(head)) this.done = true
     else if (ERROR.test(head)) this.failed = true
     else this.events++
   }
 }
 
-/** `data: {"` and then no `e`: neither the end nor an error, which all but a few events are. Told without making a string. */
+/** `data: {"` and then neither `e` nor `o`: not the end and no error, which all but a few events are. Told without making a string. */
 function isOrdinary(chunk: Buffer, at: number): boolean {
-  return chunk[at] === LOWER_D && chunk[at + 4] === COLON && chunk[at + 6] === OPEN && chunk[at + 7] === QUOTE && chunk[at + 8] !== LOWER_E
+  const letter = chunk[at + 8]
+  const opens = chunk[at] === LOWER_D && chunk[at + 4] === COLON && chunk[at + 6] === OPEN && chunk[at + 7] === QUOTE
+  return opens && letter !== LOWER_E && letter !== LOWER_O
 }
 
 function isEmpty(chunk: Buffer, from: number, to: number): boolean {

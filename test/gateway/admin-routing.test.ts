@@ -182,7 +182,7 @@ describe('experts that the engine lists itself', () => {
     const head = Buffer.from(`\x93NUMPY\x01\x00\x00\x00${header.padEnd(117)}\n`, 'latin1')
     head.writeUInt16LE(head.length - 10, 8)
     const params = { do_remote_prefill: true, remote_block_ids: [[1]], remote_engine_id: 'e', remote_request_id: 'r', remote_host: '127.0.0.1', remote_port: 1 } // prettier-ignore
-    const body = { choices: [], usage: { prompt_tokens: tokens }, kv_transfer_params: params, routed_experts: Buffer.concat([head, ids]).toString('base64') } // prettier-ignore
+    const body = { choices: [{ index: 0, text: '', routed_experts: Buffer.concat([head, ids]).toString('base64') }], usage: { prompt_tokens: tokens }, kv_transfer_params: params } // prettier-ignore
     for (const prefill of cluster.prefills) prefill.fail({ kind: 'answer', body: JSON.stringify(body) })
     await (await ask()).text()
     expect(await lastDecision()).toMatchObject({ policy: 'eldr', covered: 1, reason: expect.stringMatching('^band_') })

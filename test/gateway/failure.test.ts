@@ -259,6 +259,19 @@ describe('a worker that hangs', () => {
     await tickets.settled()
   })
 
+  it('with its health checks keeps its requests where nobody else can take them', async () => {
+    await start({ config: { health: { intervalMs: 50, timeoutMs: 50 } } })
+    const { opened, open } = gate()
+    const [decode] = cluster.decodes
+    decode!.fail({ kind: 'hang', after: 'request', until: opened }, { match: () => true })
+    const answer = ask({ stream: false })
+    await eventually(() => stateOf(decode!)!.state === 'unhealthy')
+    decode!.clearFaults()
+    open()
+    expect((await answer).status).toBe(200)
+    await tickets.settled()
+  })
+
   it('on generation alone leaves rotation by its breaker', async () => {
     await start({
       decode: 2,

@@ -158,6 +158,14 @@ describe('a gateway that is stopped', () => {
 describe('a gateway that is full', () => {
   const LIMITS = { maxConcurrentRequests: 1, queueSize: 1 }
 
+  it('is not filled by clients that do not send their bodies', async () => {
+    await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 0 } } })
+    // The gateway says that it waits for them.
+    const head = 'POST /v1/completions HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n'
+    await Promise.all([connect(head), connect(head)].map(client => client.until(text => text.includes('100 Continue'))))
+    expect((await ask()).status).toBe(200)
+  })
+
   it('queues, and refuses what is too much with a time to come back', async () => {
     await start({ config: { limits: LIMITS } })
     const held = gate()

@@ -1,6 +1,6 @@
 /** vLLM with its NIXL connector in pull mode (vLLM 0.20 to 0.32): two requests, the hand-off in `kv_transfer_params`. */
 import { editObject } from '../json/edit.ts'
-import { type Member, scanObject } from '../json/scan.ts'
+import { type Member, scanList, scanObject } from '../json/scan.ts'
 import { type ClientRequest, last } from '../request.ts'
 import type { EngineAdapter, Handoff } from './engine.ts'
 
@@ -46,7 +46,7 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
       return {
         transfer: editObject(answer, inside, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
         counts: countsOf(answer, last(inside, 'eldr')),
-        routedExperts: textOf(valueOf(answer, last(members, 'routed_experts'))),
+        routedExperts: textOf(valueOf(answer, routedExpertsOf(answer, members))),
         engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
         promptTokens: promptTokensOf(valueOf(answer, last(members, 'usage'))),
       } satisfies Handoff
@@ -54,6 +54,13 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
 
     decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) => editObject(body, members, { kv_transfer_params: transfer }),
   }
+}
+
+/** Of the one choice that a prefill leg has. */
+function routedExpertsOf(answer: Buffer, members: readonly Member[]): Member | undefined {
+  const choices = last(members, 'choices')
+  const [first] = (choices && scanList(answer, choices.valueStart, choices.end, 1)) ?? []
+  return last((first && scanObject(answer, first.start, first.end)) ?? [], 'routed_experts')
 }
 
 function isNullish(bytes: Buffer, member: Member | undefined): boolean {

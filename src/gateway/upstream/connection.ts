@@ -18,6 +18,8 @@ export interface ConnectionPlan {
   readonly tls: ConnectionOptions | undefined
   /** Nothing is under way on it, and it can be used again. */
   onIdle(connection: WorkerConnection): void
+  /** It was closed before the worker said anything, as happens to one that was idle: the request should have another. */
+  onStale(call: UpstreamCall, head: string, body: Buffer | undefined): void
   onClosed(connection: WorkerConnection): void
 }
 
@@ -25,6 +27,8 @@ const READ_BYTES = 65_536
 const SHARED = Buffer.allocUnsafeSlow(READ_BYTES)
 /** Where the system fills a buffer before it says so, as Windows does, each connection needs its own. */
 const readBuffer = () => (process.platform === 'win32' ? Buffer.allocUnsafeSlow(READ_BYTES) : SHARED)
+/** A worker that closes a connection which has been idle for longer has had enough of it, not of the request. */
+const OLD_MS = 500
 /** A smaller body is copied behind its head and goes in one piece, which costs less than a write of two. */
 const MOST_COPIED_BYTES = 16_384
 
@@ -35,9 +39,14 @@ export class WorkerConnection implements ReplyTarget {
   readonly #connectTimer: NodeJS.Timeout
   #connected = false
   #call: UpstreamCall | undefined
-  #unsent: (() => void) | undefined
+  /** What was asked, until the worker says something. */
+  #asked: { readonly head: string; readonly body: Buffer | undefined } | undefined
   #keepAlive = false
   #answered = false
+  #idleSinceMs = Infinity
+  /** It was idle for so long before this request that the worker may have been closing it. */
+  #old = false
+  #paused = false
 
   constructor(plan: ConnectionPlan) {
     this.#plan = plan
@@ -61,9 +70,10 @@ export class WorkerConnection implements ReplyTarget {
     this.#call = call
     this.#answered = false
     this.#reader.reset()
+    this.#asked = { head, body }
+    this.#old = performance.now() - this.#idleSinceMs > OLD_MS
     call.goesBy(this)
     if (this.#connected) this.#send(head, body)
-    else this.#unsent = () => this.#send(head, body)
   }
 
   /** Closes it, and fails the call that is under way. */
@@ -80,10 +90,12 @@ export class WorkerConnection implements ReplyTarget {
   }
 
   pause(): void {
+    this.#paused = true
     this.#socket.pause()
   }
 
   resume(): void {
+    this.#paused = false
     this.#socket.resume()
   }
 
@@ -103,8 +115,7 @@ export class WorkerConnection implements ReplyTarget {
   #connect(): void {
     clearTimeout(this.#connectTimer)
     this.#connected = true
-    this.#unsent?.()
-    this.#unsent = undefined
+    if (this.#asked !== undefined) this.#send(this.#asked.head, this.#asked.body)
   }
 
   #send(head: string, body: Buffer | undefined): void {
@@ -130,6 +141,7 @@ export class WorkerConnection implements ReplyTarget {
     const bytes = Buffer.allocUnsafe(count)
     bytes.set(shared.length === count ? shared : shared.subarray(0, count))
     const call = this.#call
+    this.#asked = undefined
     const wrong = this.#reader.push(bytes, this)
     // Nobody waits for what a worker says without being asked.
     if (this.#call === undefined) this.#socket.destroy()
@@ -142,6 +154,8 @@ export class WorkerConnection implements ReplyTarget {
   #finish(sound: boolean): void {
     const call = this.#call!
     this.#call = undefined
+    this.#idleSinceMs = performance.now()
+    if (this.#paused) this.resume() // TLS hands over what it has read although it is paused, and that may be the end
     // What the worker did not wait for it does not want: then this is no beginning of the next request.
     if (sound && this.#keepAlive && this.#socket.writableLength === 0) this.#plan.onIdle(this)
     else this.drop()
@@ -154,8 +168,9 @@ export class WorkerConnection implements ReplyTarget {
   }
 
   #fail(kind: 'connect' | 'reset' | 'garbage', words: string, cause?: unknown): void {
-    const call = this.#call
+    const [call, asked] = [this.#call, this.#asked]
     this.drop()
-    call?.fail(new UpstreamFailure(kind, words, cause))
+    if (call !== undefined && kind === 'reset' && this.#old && asked !== undefined) this.#plan.onStale(call, asked.head, asked.body)
+    else call?.fail(new UpstreamFailure(kind, words, cause))
   }
 }

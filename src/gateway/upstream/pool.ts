@@ -3,6 +3,7 @@ import { isIP } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
 import type { UpstreamCall } from './call.ts'
 import { type ConnectionPlan, WorkerConnection } from './connection.ts'
+import { UpstreamFailure } from './failure.ts'
 
 export interface PoolOptions {
   readonly connectMs: number
@@ -20,6 +21,7 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
   /** The one that was used last is used next; those at the front have waited longest. */
   readonly #idle: { readonly connection: WorkerConnection; readonly sinceMs: number }[] = []
   #sweep: NodeJS.Timeout | undefined
+  #closed = false
 
   constructor(origin: string, { connectMs, idleConnectionMs, tls }: PoolOptions) {
     const { protocol, hostname, port, host } = new URL(origin)
@@ -33,6 +35,7 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
       connectMs,
       tls: secure ? { ...(isIP(name) === 0 && { servername: name }), ALPNProtocols: ['http/1.1'], ...tls } : undefined,
       onIdle: connection => this.onIdle(connection),
+      onStale: (call, head, body) => this.#runAnew(call, head, body),
       onClosed: connection => this.onClosed(connection),
     }
   }
@@ -41,11 +44,21 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
     this.#connection().run(call, head, body)
   }
 
+  /** A request whose connection was closed by a worker that had not spoken: on a new one it is heard, or the worker is not well. */
+  #runAnew(call: UpstreamCall, head: string, body: Buffer | undefined): void {
+    if (this.#closed) call.fail(new UpstreamFailure('reset', 'the connection was closed'))
+    else this.#open().run(call, head, body)
+  }
+
   #connection(): WorkerConnection {
     const last = this.#idle.pop()
     // When the event loop was held up it may be older than it should be, and the worker about to close it.
     if (last !== undefined && performance.now() - last.sinceMs < this.#idleMs) return last.connection
     last?.connection.drop()
+    return this.#open()
+  }
+
+  #open(): WorkerConnection {
     const connection = new WorkerConnection(this.#plan)
     this.#all.add(connection)
     return connection
@@ -64,6 +77,7 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
 
   /** Those with a request fail it. */
   close(): void {
+    this.#closed = true
     clearTimeout(this.#sweep)
     for (const connection of this.#all) connection.close()
     this.#idle.length = 0

@@ -1,6 +1,6 @@
 /** The head of a worker's answer. Workers are ours, but a proxy that guesses what a head means lets one answer pass for two. */
 
-/** The few that mean something here, names in lower case. Of a header that comes twice the first counts. */
+/** The few that mean something here, names in lower case. Of one that comes twice the first counts, of Connection both. */
 export type ReplyHeaders = Readonly<Record<string, string>>
 
 /** How the end of the body is known; a number is its length. */
@@ -33,7 +33,9 @@ export function readReplyHead(text: string): ReplyHead | string {
     const colon = lines.indexOf(':', start)
     const name = lines.slice(start, colon).toLowerCase()
     if (KNOWN.has(name)) {
-      if (headers[name] === undefined) headers[name] = lines.slice(colon + 1, end).trim()
+      const value = lines.slice(colon + 1, end).trim()
+      if (headers[name] === undefined) headers[name] = value
+      else if (name === 'connection') headers[name] += `, ${value}`
       else if (name === 'content-length' || name === 'transfer-encoding') return `${name} twice`
     }
     start = end + 2

@@ -64,6 +64,33 @@ describe('connections to a worker', () => {
     expect(sockets).toHaveLength(3)
   })
 
+  it('that were idle for long and break before an answer cost no request, once', async () => {
+    let broken = 0
+    const url = await start((socket, connection) => {
+      let requests = 0
+      socket.on('data', () => {
+        if (connection === 0 && ++requests === 2) {
+          broken++
+          socket.destroy()
+        } else socket.write(OK)
+      })
+    })
+    await upstreams.ask(url, GET, LIMITS)
+    await new Promise(resolve => setTimeout(resolve, 600)) // what is tested is time
+    expect(await upstreams.ask(url, GET, LIMITS)).toMatchObject({ status: 200 })
+    expect([broken, sockets.length]).toEqual([1, 2])
+  })
+
+  it('that were used just now and break are taken for a worker that fails', async () => {
+    const url = await start(socket => {
+      let requests = 0
+      socket.on('data', () => (++requests === 2 ? socket.destroy() : socket.write(OK)))
+    })
+    await upstreams.ask(url, GET, LIMITS)
+    await expect(upstreams.ask(url, GET, LIMITS)).rejects.toMatchObject({ kind: 'reset' })
+    expect(sockets).toHaveLength(1)
+  })
+
   it('that the worker wants closed are', async () => {
     const url = await start(answer(OK.replace('content-type', 'connection: close\r\ncontent-type')))
     await upstreams.ask(url, GET, LIMITS)

@@ -53,10 +53,6 @@ export class Upstreams {
       const chunks: Buffer[] = []
       let bytes = 0
       let start: { status: number; headers: ReplyHeaders; startedMs: number } | undefined
-      const timer = setTimeout(
-        () => call.abort(new UpstreamFailure('timeout', `no answer within ${limits.timeoutMs} ms`)),
-        limits.timeoutMs,
-      )
       const call = this.open(origin, request, {
         onStart(status, headers) {
           start = { status, headers, startedMs: performance.now() }
@@ -75,6 +71,10 @@ export class Upstreams {
           reject(failure)
         },
       })
+      const timer = setTimeout(
+        () => call.abort(new UpstreamFailure('timeout', `no answer within ${limits.timeoutMs} ms`)),
+        limits.timeoutMs,
+      )
       const unhooks = stops.map(stop => stop.onStop(reason => call.abort(reason)))
       const settle = () => {
         clearTimeout(timer)
