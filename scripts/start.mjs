@@ -1,20 +1,17 @@
-// `npm start`: fits the shipped trace and shows where the report lies.
-import { spawnSync } from 'node:child_process'
-import { mkdirSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+// `npm start`: a whole cluster on this machine with a gentle load, and its live table. What follows `npm start --` goes to `eldr up`.
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const here = path => relative(process.cwd(), join(root, path)) || '.'
-mkdirSync(join(root, 'eldr-out'), { recursive: true })
-const args = [
-  'fit', here('data/lab16-task.calibration.safetensors'),
-  '--workers', '16',
-  '--ranks', '4',
-  '--out', here('eldr-out/task.artifact.safetensors'),
-  '--report', here('eldr-out/task.html'),
-] // prettier-ignore
-console.log(`> eldr ${args.join(' ')}\n`)
-const { status } = spawnSync(process.execPath, [join(root, 'dist', 'cli', 'main.js'), ...args], { stdio: 'inherit' })
-if (status === 0) console.log(`\nOpen ${here('eldr-out/task.html')} in a browser to see the figures.`)
-process.exitCode = status ?? 1
+const program = join(root, 'dist', 'cli', 'run.js')
+if (existsSync(program)) {
+  const args = ['up', '--load', ...process.argv.slice(2)]
+  console.log(`> eldr ${args.join(' ')}\n`)
+  // In this process: Ctrl-C then has one place to go to.
+  const { run } = await import(pathToFileURL(program).href)
+  process.exitCode = await run(args)
+} else {
+  console.error('Nothing is built yet: run `npm install` first, or `npm run build`.')
+  process.exitCode = 1
+}

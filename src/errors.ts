@@ -71,6 +71,26 @@ export const ERRORS = {
     text: 'The configuration is not right',
     todo: 'Change what the problems name; docs/config.md lists every key, and `eldr config print` shows what is in force and from where.',
   },
+  ELDR_ENDPOINT_UNREACHABLE: {
+    text: 'The server cannot be reached',
+    todo: 'Check the address, and that the server runs and may be reached from here.',
+  },
+  ELDR_ENDPOINT_FAILED: {
+    text: 'The server did not answer as it should',
+    todo: 'Look into the server’s log; `curl` with the same address shows what it answers.',
+  },
+  ELDR_PORT_TAKEN: {
+    text: 'The address cannot be listened on',
+    todo: 'Choose another port or host, or stop what holds it.',
+  },
+  ELDR_CLUSTER_FAILED: {
+    text: 'The embedded cluster does not run',
+    todo: 'Read what its processes said; `--verbose` shows all of it.',
+  },
+  ELDR_OUTPUTS_DIFFER: {
+    text: 'Requests were not answered with the same text under every policy',
+    todo: 'Routing must never change an output: please report it, with the command line and the seed.',
+  },
   ELDR_USAGE: {
     text: 'The command line is not right',
     todo: 'Run the command with --help.',

@@ -23,7 +23,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   gateway: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'wire', 'cluster'],
   report: ['math', 'signature', 'trace', 'fit', 'sim'],
   paper: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
-  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'wire', 'cluster', 'gateway', 'report', 'paper'],
+  worker: ['math', 'signature', 'trace', 'fit', 'cost', 'wire'],
+  load: ['math', 'trace', 'sim', 'report'],
+  up: ['math', 'trace', 'fit', 'policy', 'cost', 'sim', 'report', 'worker', 'load'],
+  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'wire', 'cluster', 'gateway', 'report', 'paper', 'worker', 'load', 'up'], // prettier-ignore
 }
 
 function filesUnder(folder: string): string[] {

@@ -2,7 +2,9 @@ import { Command, CommanderError } from 'commander'
 import { EldrError } from '../errors.ts'
 import { printable, terminalOn, wrapped } from '../report/terminal.ts'
 import { VERSION } from '../version.ts'
+import { addBench } from './bench.ts'
 import { addConfig } from './config.ts'
+import { addDemo } from './demo.ts'
 import { addFit } from './fit.ts'
 import { addInspect } from './inspect.ts'
 import { addPlan } from './plan.ts'
@@ -10,6 +12,8 @@ import { addRefit } from './refit.ts'
 import { addReproduce } from './reproduce.ts'
 import { addServe } from './serve.ts'
 import { addSimulate } from './simulate.ts'
+import { addUp } from './up.ts'
+import { addWorker } from './worker.ts'
 
 /** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
 export async function run(args: readonly string[]): Promise<number> {
@@ -45,15 +49,33 @@ function createProgram(): Command {
       'after',
       `
 Examples:
+  eldr up --load
+  eldr demo
   eldr inspect data/lab16-task.calibration.safetensors
   eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
   eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
   eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500
   eldr plan --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --slo-tpot 15 --rate 400
   eldr reproduce --quick
-  eldr serve --prefill http://10.0.0.1:8000 --decode http://10.0.1.1:8000 --decode http://10.0.1.2:8000`,
+  eldr serve --prefill http://10.0.0.1:8000 --decode http://10.0.1.1:8000 --decode http://10.0.1.2:8000
+  eldr worker --role decode --port 8101
+  eldr bench --url http://127.0.0.1:8000 --rate 20 --requests 500`,
     )
-  for (const add of [addFit, addRefit, addInspect, addSimulate, addPlan, addReproduce, addServe, addConfig]) add(program)
+  const commands = [
+    addUp,
+    addDemo,
+    addFit,
+    addRefit,
+    addInspect,
+    addSimulate,
+    addPlan,
+    addReproduce,
+    addServe,
+    addWorker,
+    addBench,
+    addConfig,
+  ]
+  for (const add of commands) add(program)
   return program
 }
 

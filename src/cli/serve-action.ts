@@ -4,11 +4,9 @@ import type { Settings } from '../gateway/config/settings.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'
 import { createLog, type Log } from '../gateway/log.ts'
 import { closeLog } from '../gateway/log-output.ts'
+import { toldToStop } from './told-to-stop.ts'
 
 export type StartGateway = (settings: Settings) => Promise<{ readonly url: string; stop(): Promise<void> }>
-
-/** What a shell gives for a program that Ctrl-C ended. */
-const FORCED = 130
 
 /** `eldr serve`: ends when a signal told it to and what was under way has ended too. */
 export async function serveAction(flags: FlagValues, start: StartGateway): Promise<void> {
@@ -35,16 +33,4 @@ function logConfiguration(log: Log, { settings, origins }: Loaded): void {
   const pretty = logFormat === 'pretty' || (logFormat === 'auto' && process.stderr.isTTY)
   if (pretty) log.info(`configuration\n${asYaml(loaded).trimEnd().replaceAll(/^/gm, '  ')}`)
   else log.info(asJson(loaded), 'configuration')
-}
-
-function toldToStop(): Promise<NodeJS.Signals> {
-  return new Promise(resolve => {
-    let told = false
-    for (const name of ['SIGTERM', 'SIGINT'] as const)
-      process.on(name, () => {
-        if (told) process.exit(FORCED)
-        told = true
-        resolve(name)
-      })
-  })
 }

@@ -77,7 +77,7 @@ export function addSimulate(program: Command): void {
     .action(async (flags: SimulateFlags) => (await import('./simulate-action.ts')).simulateAction(flags))
 }
 
-function rates(text: string): number[] {
+export function rates(text: string): number[] {
   const values = text.split(',').map(item => (/^\d{1,7}(\.\d{1,6})?$/.test(item.trim()) ? Number(item) : NaN))
   if (values.every(value => value > 0) && new Set(values).size === values.length) return values
   throw new InvalidArgumentError('Expected different rates above 0 and below 10,000,000 in plain digits, with commas between them.')

@@ -2,7 +2,7 @@
 import { createRandom, type Random } from '../math/random.ts'
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { loadReplay, type Replay } from '../sim/replay.ts'
-import { activeExperts, uniteSteps } from '../sim/union.ts'
+import { activeExperts, uniteSteps } from '../cost/union.ts'
 import { withTrace } from '../trace/trace.ts'
 import { namedTrace } from './context.ts'
 import { IN_WORDS, type TracePair, type WorkloadName } from './traces.ts'

@@ -7,7 +7,7 @@ import { type CostProfile, stepUs } from '../cost/profile.ts'
 import type { Replay } from './replay.ts'
 import type { RequestPool } from './requests.ts'
 import { SlotQueue } from './slot-queue.ts'
-import { activeExperts, fullestRankExperts, uniteSteps } from './union.ts'
+import { activeExperts, fullestRankExperts, uniteSteps } from '../cost/union.ts'
 import { WindowSums } from './window-sums.ts'
 
 export interface DecodeLimits {

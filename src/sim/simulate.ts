@@ -56,8 +56,13 @@ const PREFILL_STEP = 1
 const KV_ARRIVED = 2
 const DECODE_STEP = 3
 
+/** Number of the first measured request, and of the first after them. */
+export function measuredRequests(requests: number, warmUpShare = 0.15, coolDownShare = 0.1): { first: number; end: number } {
+  return { first: Math.floor(requests * warmUpShare), end: Math.ceil(requests * (1 - coolDownShare)) }
+}
+
 export function simulate(input: SimulationInput): SimulationRun {
-  const { replay, profile, topology, decodePolicy, prefillPolicy, requests, seed, warmUpShare = 0.15, coolDownShare = 0.1 } = input
+  const { replay, profile, topology, decodePolicy, prefillPolicy, requests, seed, warmUpShare, coolDownShare } = input
   if (topology.prefill > 0 && prefillPolicy === undefined) throw new RangeError('prefill workers without a prefill policy')
   const limits: Limits = { ...DEFAULT_LIMITS, kvTokens: profile.kv.capacityTokens, ...input.limits }
   const random = createRandom(seed)
@@ -65,7 +70,7 @@ export function simulate(input: SimulationInput): SimulationRun {
   const pool = new RequestPool()
   const blockTokens = input.workload.lengths?.prefixes?.blockTokens ?? limits.blockTokens
   const workload = createWorkload(input.workload, replay, topology.prefill > 0 ? blockTokens : 0, random)
-  const measured = { first: Math.floor(requests * warmUpShare), end: Math.ceil(requests * (1 - coolDownShare)) }
+  const measured = measuredRequests(requests, warmUpShare, coolDownShare)
   const metrics = new Metrics(pool, topology.decode, limits.maxBatch, measured, input.slo ?? {})
 
   const prefillLimits = { tokensPerStep: limits.prefillTokensPerStep, cacheTokens: limits.prefixCacheTokens, blockTokens }

@@ -28,6 +28,8 @@ export interface StudyData {
   /** How requests come; where `workload` is given it says so, and this is not looked at. */
   readonly arrivals: 'poisson' | 'gamma' | 'on_off'
   readonly rows: 'passes' | 'replacement'
+  /** The rows that are replayed, in order, in place of a draw: to run what was run elsewhere. */
+  readonly rowList?: Int32Array
   /** Recorded arrivals with their lengths and shared prefixes, stretched to the rate. */
   readonly workload?: RecordedFile
   /** Of experts on the ranks of expert-parallel decoders: linear unless told. */
@@ -93,7 +95,8 @@ async function run(
 }
 
 async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: number): Promise<WorkloadSpec> {
-  const { workload, arrivals, rows, requests } = data
+  const { workload, arrivals, rowList, requests } = data
+  const rows = rowList ?? data.rows
   if (workload === undefined) return { arrivals: arrivalsAt(arrivals, perSecond), rows }
   const lengths = await library.workload(workload)
   // The requests that run have the rate asked for, whatever the rate of those after them.
@@ -101,7 +104,7 @@ async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: num
 }
 
 /** Bursts: gamma gaps of shape 0.25 deviate twice as much as Poisson's; on/off is silent for 5 s after each 5 s, on average. */
-function arrivalsAt(kind: StudyData['arrivals'], perSecond: number): ArrivalSpec {
+export function arrivalsAt(kind: StudyData['arrivals'], perSecond: number): ArrivalSpec {
   if (kind === 'gamma') return { kind, perSecond, shape: 0.25 }
   if (kind === 'on_off') return { kind, perSecond, onSeconds: 5, offSeconds: 5 }
   return { kind, perSecond }

@@ -7,7 +7,7 @@ import { createRandom } from '../math/random.ts'
 import { withTrace } from '../trace/trace.ts'
 import { linearRanks, rankMasks, ranksOfWorker } from './rank-masks.ts'
 import { loadReplay, replayOf } from './replay.ts'
-import { activeExperts, bitCount, fullestRankExperts, uniteSteps } from './union.ts'
+import { activeExperts, bitCount, fullestRankExperts, uniteSteps } from '../cost/union.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())

@@ -26,7 +26,12 @@ export interface Workload {
 }
 
 /** `blockTokens`: length of the prompt blocks that row prefixes are cut into; 0 when nobody looks at them. */
-export function createWorkload(spec: WorkloadSpec, replay: Replay, blockTokens: number, random: Random): Workload {
+export function createWorkload(
+  spec: WorkloadSpec,
+  replay: Pick<Replay, 'rows' | 'steps' | 'promptTokens'>,
+  blockTokens: number,
+  random: Random,
+): Workload {
   const { lengths } = spec
   const arrivals = createArrivals(spec.arrivals, random.fork(1))
   const rows = createRowDraw(spec.rows ?? 'passes', replay.rows, random.fork(2))

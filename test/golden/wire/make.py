@@ -7,6 +7,8 @@ tests of src/wire read vectors.json, and so does whatever else speaks this proto
 encode    what was counted, and the object that must come of it (as JSON, key for key)
 decode    an object, what the reader expects, and the counts it must get or the reason why it must refuse
 experts   the same for a .npy file in base64
+records   experts of generated tokens, and the `decode` object of a calibration's answer that must come of them; or an object that must be
+          refused (no `ids`)
 
 Counts are exact. `recent` is Σ 2^(−d/half_life) over the covered tokens, d being the distance to the last token of the prompt, in 256ths
 rounded half up: floor(256·x + 1/2). Every encoder must give the same text for the same ids where no value lies within 1e-6 of a half
@@ -306,18 +308,52 @@ def experts_cases(rng):
     return cases
 
 
+def record_cases(rng):
+    cases = []
+
+    def add(name, shape, steps, dtype):
+        ids = ids_of(rng, steps, *shape.values())
+        text = base64.b64encode(ids.astype({"u8": "u1", "u16": "<u2"}[dtype]).tobytes()).decode()
+        cases.append({"name": name, **shape, "steps": steps, "ids": ids.ravel().tolist(), "payload": {"steps": steps, "dtype": dtype, "ids": text}})
+        return cases[-1]["payload"]
+
+    good = add("a short answer", SHAPE, 3, "u8")
+    add("no step", SHAPE, 0, "u8")
+    add("the most experts that fit a byte", {"layers": 2, "experts": 256, "top_k": 3}, 5, "u8")
+    add("more experts than fit a byte", {"layers": 2, "experts": 257, "top_k": 3}, 5, "u16")
+    add("ids of two bytes", {"layers": 1, "experts": 700, "top_k": 4}, 4, "u16")
+    text = good["ids"]
+    bad = {
+        "null": None,
+        "a list": [good],
+        "steps that are not whole": good | {"steps": 3.5},
+        "negative steps": good | {"steps": -1},
+        "more steps than ids": good | {"steps": 4},
+        "steps beyond any memory": good | {"steps": 2**53},
+        "another type": good | {"dtype": "u4"},
+        "the wider type": good | {"dtype": "u16"},
+        "ids that are a list": good | {"ids": [1, 2]},
+        "base64 without its padding": good | {"ids": text.rstrip("=")[:-1]},
+        "the URL alphabet": good | {"ids": "_" + text[1:]},
+        "an id that is the number of experts": good | {"ids": base64.b64encode(bytes([4]) + base64.b64decode(text)[1:]).decode()},
+    }
+    cases.extend({"name": name, **SHAPE, "payload": value} for name, value in bad.items())
+    return cases
+
+
 def main():
     rng = np.random.default_rng(20)
     encoded = encode_cases(rng)
     vectors = {"about": f"made by make.py with NumPy {np.__version__}", "encode": encoded}
     vectors |= {"decode": decode_cases(rng, encoded), "experts": experts_cases(rng)}
+    vectors |= {"records": record_cases(rng)}
     lines = [f'"about": {json.dumps(vectors["about"])}']
-    for kind in ["encode", "decode", "experts"]:
+    for kind in ["encode", "decode", "experts", "records"]:
         names = [case["name"] for case in vectors[kind]]
         assert len(names) == len(set(names)), [name for name in names if names.count(name) > 1]
         lines.append(f'"{kind}": [\n' + ",\n".join(json.dumps(case) for case in vectors[kind]) + "\n]")
     (HERE / "vectors.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    print({kind: len(vectors[kind]) for kind in ["encode", "decode", "experts"]}, (HERE / "vectors.json").stat().st_size)
+    print({kind: len(vectors[kind]) for kind in ["encode", "decode", "experts", "records"]}, (HERE / "vectors.json").stat().st_size)
 
 
 main()

@@ -1,4 +1,4 @@
-/** The distinct experts of one decode step, on bit words. These loops are where a simulation spends its time. */
+/** The distinct experts of one decode step, on bit words: what its time depends on. These loops are where a simulation spends its time. */
 
 /** out = OR over the batch of the words of each request's step, which begin at `at`. Four requests a turn: `out` is then loaded and stored once for all of them. */
 export function uniteSteps(words: Int32Array, at: Int32Array, batch: number, out: Int32Array): void {

@@ -1,0 +1,78 @@
+/** From flags to a cluster: which files it runs on, and what is read of them here. */
+import { availableParallelism } from 'node:os'
+import { loadProfile } from '../cost/profile-file.ts'
+import type { CostProfile } from '../cost/profile.ts'
+import { EldrError } from '../errors.ts'
+import { readTraceRows, type TraceRows } from '../load/made-up-sources.ts'
+import { parseTopology, topologyText } from '../sim/topology.ts'
+import { withTrace } from '../trace/trace.ts'
+import { artifactFor, type FoundArtifact, SHIPPED_TRACE } from '../up/artifact-for.ts'
+import type { ClusterSettings } from '../up/cluster.ts'
+import { type MixedBatch, mixedBatch } from '../up/mixed-batch.ts'
+import type { ClusterFlags } from './up.ts'
+
+/** Where artifacts are kept from one start to the next; `eldr reproduce` writes there too. */
+export const OUT_FOLDER = 'eldr-out'
+
+/** Batches of a dozen or so, where requests share experts. */
+const RATE_PER_DECODER = 25
+/** Requests a second that a core carries with ease at the profile's speed: workers, gateway and client together, on a machine that has other work too. */
+const RATE_PER_CORE = 30
+
+export interface ClusterFiles {
+  readonly trace: string
+  readonly rows: TraceRows
+  readonly model: string
+  /** Of the recorded model: layers × experts, top-k. */
+  readonly shape: string
+  readonly profile: CostProfile
+  readonly mixed: MixedBatch
+  readonly artifact: FoundArtifact | undefined
+}
+
+/** What is wrong with a file shows here, once, and not in each of the processes. */
+export async function clusterFiles(flags: Pick<ClusterFlags, 'trace' | 'profile' | 'artifact' | 'decode'>): Promise<ClusterFiles> {
+  const trace = flags.trace ?? SHIPPED_TRACE
+  const profile = await loadProfile(flags.profile)
+  const rows = await readTraceRows(trace)
+  const read = await withTrace(trace, async opened => ({
+    model: opened.model,
+    shape: `${opened.layers} MoE layers × ${opened.experts} experts, top-${opened.topK}`,
+    mixed: await mixedBatch(opened, profile),
+  }))
+  const artifact = flags.artifact === undefined ? await artifactFor(trace, flags.decode, OUT_FOLDER) : { path: flags.artifact }
+  return { trace, rows, profile, ...read, artifact }
+}
+
+export function clusterSettings(flags: ClusterFlags, { trace, artifact }: ClusterFiles, wanted?: string): ClusterSettings {
+  const policy = wanted ?? (artifact === undefined ? 'union' : 'eldr')
+  if (artifact === undefined && (policy === 'eldr' || policy === 'domain'))
+    throw new EldrError('ELDR_USAGE', {
+      found: `policy ${policy} and no calibration trace beside ${trace}`,
+      expected: 'an artifact',
+      todo: 'Give one with --artifact, or take a policy that needs none, such as union.',
+    })
+  const { prefill, decode, host, port, profile, speed } = flags
+  return { prefill, decode, host, port, trace, profile, speed, policy, artifact: artifact?.path }
+}
+
+export function topologyOf({ prefill, decode }: Pick<ClusterFlags, 'prefill' | 'decode'>): string {
+  return topologyText(parseTopology(`${prefill}P${decode}D`))
+}
+
+/** Requests a second of the profile's time. */
+export function usualRate({ decode }: Pick<ClusterFlags, 'decode'>): number {
+  return RATE_PER_DECODER * decode
+}
+
+/** How fast the profile's time may run so that this machine carries the rate: 1, or less in steps of a twentieth. */
+export function carriedSpeed(rate: number): number {
+  const speed = Math.floor((20 * RATE_PER_CORE * availableParallelism()) / rate) / 20
+  return Math.min(1, Math.max(0.05, speed))
+}
+
+/** Pasted into a shell it is answered. */
+export function curlLine(url: string, model: string): string {
+  const body = JSON.stringify({ model, prompt: 'Requests that share experts share a worker', max_tokens: 24 })
+  return `curl ${url}/v1/completions -H 'content-type: application/json' -d '${body}'`
+}

@@ -1,0 +1,150 @@
+/**
+ * The embedded cluster: prefill and decode workers and the gateway, each a process of its own on this machine. Workers start together,
+ * the gateway when their addresses are known. A process that ends by itself is started again; `stop` ends all, at any moment.
+ */
+import { EldrError } from '../errors.ts'
+import { fetchText } from '../load/endpoint.ts'
+import { type AttachedCluster, attachCluster } from '../load/gateway-cluster.ts'
+import type { ClusterEvents } from './cluster-events.ts'
+import { checkPort } from './free-port.ts'
+import { Supervised } from './supervised.ts'
+
+export interface ClusterSettings {
+  readonly prefill: number
+  readonly decode: number
+  readonly host: string
+  /** Of the gateway; 0: any that is free. Workers take any. */
+  readonly port: number
+  readonly trace: string
+  readonly profile: string
+  readonly speed: number
+  readonly policy: string
+  /** Undefined: policies that need none. */
+  readonly artifact: string | undefined
+}
+
+export type Role = 'prefill' | 'decode'
+
+export interface ClusterWorker {
+  readonly role: Role
+  readonly process: Supervised
+}
+
+/** Workers hold little that lives long: small semi-spaces keep their resident memory down and cost a little of a step's time. */
+const WORKER_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=256']
+/** After this a process that was asked to end is ended. */
+const STOP_MS = 3_000
+const GRACE_MS = 500
+const READY_MS = 20_000
+const ASK_AGAIN_MS = 25
+
+export class EmbeddedCluster {
+  readonly settings: ClusterSettings
+  readonly workers: readonly ClusterWorker[]
+  readonly gateway: Supervised
+  #stopped: Promise<void> | undefined
+
+  constructor(settings: ClusterSettings, events: ClusterEvents) {
+    this.settings = settings
+    const worker = (role: Role, index: number): ClusterWorker => ({
+      role,
+      process: new Supervised(workerSpec(settings, role, `${role}-${index}`), events),
+    })
+    const many = (role: Role) => Array.from({ length: settings[role] }, (_, index) => worker(role, index))
+    this.workers = [...many('prefill'), ...many('decode')]
+    this.gateway = new Supervised({
+      name: 'gateway',
+      nodeFlags: [],
+      readyIn: line => /listening on (http:\/\/[^\s"]+)/.exec(line)?.[1],
+      argsFor: url => this.#gatewayArgs(url),
+    }, events) // prettier-ignore
+  }
+
+  get url(): string {
+    return this.gateway.url
+  }
+
+  /** Of the processes that run, by name. */
+  get pids(): Readonly<Record<string, number | undefined>> {
+    return Object.fromEntries([this.gateway, ...this.workers.map(({ process }) => process)].map(({ name, pid }) => [name, pid]))
+  }
+
+  /** Everything stands and answers. On a failure what was started is stopped. */
+  async start(): Promise<void> {
+    try {
+      await checkPort(this.settings.host, this.settings.port)
+      await Promise.all(this.workers.map(({ process }) => process.start()))
+      await this.gateway.start()
+      await this.#whenReady()
+    } catch (error) {
+      await this.stop()
+      throw error
+    }
+  }
+
+  stop(): Promise<void> {
+    // The gateway first: it would take workers that go for workers that fail.
+    this.#stopped ??= this.gateway.stop(STOP_MS).then(async () => {
+      await Promise.all(this.workers.map(({ process }) => process.stop(STOP_MS)))
+    })
+    return this.#stopped
+  }
+
+  /** As the load client sees a cluster that it did not start, but for its end. */
+  async attach(): Promise<AttachedCluster> {
+    const attached = await attachCluster({ url: this.url })
+    return { ...attached, clearPrefixCaches: () => this.#clear(), stop: () => this.stop() }
+  }
+
+  /** Caches can be cleared when nothing is in use: the last hand-offs of a run end a moment after its last token. */
+  async #clear(): Promise<boolean> {
+    return this.#within(READY_MS, 'prefix caches that can be cleared', async () => {
+      const cleared = this.workers.map(({ process }) => fetchText({}, 'POST', `${process.url}/reset_prefix_cache`))
+      return (await Promise.all(cleared)).every(({ status }) => status === 200)
+    })
+  }
+
+  async #whenReady(): Promise<void> {
+    const { prefill, decode } = this.settings
+    await this.#within(READY_MS, 'all workers ready', async () => {
+      const { text } = await fetchText({}, 'GET', `${this.url}/ready`)
+      const ready = JSON.parse(text) as { prefill?: number; decode?: number }
+      return ready.prefill === prefill && ready.decode === decode
+    })
+  }
+
+  async #within(ms: number, expected: string, isSo: () => Promise<boolean>): Promise<true> {
+    const untilMs = performance.now() + ms
+    while (!(await isSo())) {
+      if (this.#stopped !== undefined) throw new EldrError('ELDR_CLUSTER_FAILED', { found: 'the cluster stopped', expected })
+      if (performance.now() > untilMs) throw new EldrError('ELDR_CLUSTER_FAILED', { found: `not so after ${ms / 1000} s`, expected })
+      await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
+    }
+    return true
+  }
+
+  #gatewayArgs(url: string | undefined): string[] {
+    const { host, port, policy, artifact, profile } = this.settings
+    const addresses = this.workers.flatMap(({ role, process }) => [`--${role}`, process.url])
+    return [
+      'serve', '--host', host, '--port', url === undefined ? String(port) : new URL(url).port, ...addresses,
+      '--policy', policy, '--profile', profile, ...(artifact === undefined ? [] : ['--artifact', artifact]),
+      // A worker that is started again is back within a second or two.
+      '--health-check-interval-secs', '1', '--cb-timeout-duration-secs', '1',
+      '--shutdown-grace-period-secs', String(GRACE_MS / 1000), '--log-level', 'info', '--json-log',
+    ] // prettier-ignore
+  }
+}
+
+function workerSpec({ trace, profile, speed }: ClusterSettings, role: Role, name: string) {
+  return {
+    name,
+    nodeFlags: WORKER_FLAGS,
+    readyIn: (line: string) => (line.startsWith('{"ready":true') ? (JSON.parse(line) as { url: string }).url : undefined),
+    argsFor: (url: string | undefined) => [
+      'worker', '--role', role, '--host', '127.0.0.1', '--port', url === undefined ? '0' : new URL(url).port,
+      '--trace', trace, '--profile', profile, '--speed', String(speed),
+      '--grace-ms', String(GRACE_MS), '--log-level', 'warn', '--json-ready',
+    ], // prettier-ignore
+  }
+}

@@ -1,0 +1,170 @@
+/** What `eldr demo` ends in: one table, bars in the terminal, and the same as a page with a figure. */
+import type { Exhibit, ExhibitReport } from '../report/exhibit.ts'
+import { fixed, percent, whole } from '../report/numbers.ts'
+import { bar, table } from '../report/table.ts'
+import { type Terminal, wrapped } from '../report/terminal.ts'
+import { differing, type DemoRun } from './demo.ts'
+
+/** What the numbers rest on. */
+export interface DemoAbout {
+  readonly topology: string
+  readonly model: string
+  readonly trace: string
+  readonly profile: string
+  /** What the profile's numbers are. */
+  readonly profileSource: string
+  readonly machine: { readonly cpu: string; readonly cores: number; readonly node: string }
+  readonly rate: number
+  readonly speed: number
+  readonly requests: number
+  readonly seed: number
+  readonly version: string
+}
+
+export interface Change {
+  /** Live and simulated, against the first policy: −0.08 is 8 % less. */
+  readonly live: number
+  readonly simulated: number
+}
+
+/** How far live and simulated gains may lie apart. */
+const AGREEMENT = 0.02
+const BAR_WIDTH = 40
+
+export function changeOf(run: DemoRun, base: DemoRun, quantile: 'p50' | 'p99'): Change {
+  return {
+    live: run.tpotMs[quantile] / base.tpotMs[quantile] - 1,
+    simulated: run.simulated.tpotMs[quantile] / base.simulated.tpotMs[quantile] - 1,
+  }
+}
+
+const right = (title: string) => ({ title, align: 'right' as const })
+const signed = (share: number) => `${share > 0 ? '+' : ''}${percent(share, 1).replaceAll('\u00a0', ' ')}`
+const isBase = (run: DemoRun, runs: readonly DemoRun[]) => run === runs[0]
+
+export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal: Terminal): string {
+  const base = runs[0]!
+  const columns = [
+    { title: 'policy' },
+    ...['TPOT p50', 'simulated', 'change', 'simulated', 'TPOT p99', 'change', 'simulated', 'experts', 'simulated'].map(right),
+    { title: 'same output' },
+  ]
+  const rows = runs.map(run => {
+    const { policy, tpotMs, activeExperts, simulated, outputs } = run
+    const changes = (quantile: 'p50' | 'p99') => (isBase(run, runs) ? ['·', '·'] : Object.values(changeOf(run, base, quantile)).map(signed))
+    const same = differing(base.outputs, outputs).length === 0
+    return [
+      policy,
+      fixed(tpotMs.p50, 2),
+      fixed(simulated.tpotMs.p50, 2),
+      ...changes('p50'),
+      fixed(tpotMs.p99, 2),
+      ...changes('p99'),
+      fixed(activeExperts, 1),
+      fixed(simulated.activeExperts, 1),
+      same ? 'yes' : terminal.warn('no'),
+    ]
+  })
+  return [
+    `${terminal.bold('The same load under each policy')} ${terminal.dim(`(ms of the profile’s time; changes against ${base.policy}; experts: distinct ones of a layer and step)`)}`, // prettier-ignore
+    table(columns, rows, terminal),
+    '',
+    bars(runs, terminal),
+    '',
+    ...[...verdicts(runs), ...remarks(runs, about), sourceLine(about)].map(line => wrapped(line, terminal.width)),
+  ].join('\n')
+}
+
+function bars(runs: readonly DemoRun[], terminal: Terminal): string {
+  const most = Math.max(...runs.map(({ tpotMs }) => tpotMs.p50))
+  const name = Math.max(...runs.map(({ policy }) => policy.length))
+  const lines = runs.map(run => {
+    const { policy, tpotMs } = run
+    const change = isBase(run, runs) ? '' : `  ${signed(changeOf(run, runs[0]!, 'p50').live)}`
+    return `  ${policy.padEnd(name)}  ${terminal.accent(bar(tpotMs.p50 / most, BAR_WIDTH).padEnd(BAR_WIDTH))} ${fixed(tpotMs.p50, 2)} ms${change}`
+  })
+  return [terminal.dim('  TPOT p50'), ...lines].join('\n')
+}
+
+export function verdicts(runs: readonly DemoRun[]): string[] {
+  const base = runs[0]!
+  const different = runs.reduce((sum, { outputs }) => sum + differing(base.outputs, outputs).length, 0)
+  const others = runs.slice(1)
+  const near = others.filter(run => Math.abs(off(changeOf(run, base, 'p50'))) <= AGREEMENT).length
+  return [
+    `Outputs identical: ${different === 0 ? 'yes' : 'no'} (${whole(base.outputs.size)} requests, byte for byte under ${runs.length} policies).`,
+    `Change of p50 TPOT within ${AGREEMENT * 100} points of the simulator’s: ${near} of ${others.length}.`,
+  ]
+}
+
+const off = ({ live, simulated }: Change) => live - simulated
+
+/** What a reader should know before taking the numbers for more than they are. */
+function remarks(runs: readonly DemoRun[], { speed }: DemoAbout): string[] {
+  const late = runs.filter(({ figures }) => !figures.client.keptUp).map(({ policy }) => policy)
+  return [
+    ...(speed === 1 ? [] : [`Time ran ${speed} times as fast as the profile says; what is shown is the profile’s time.`]),
+    ...(late.length === 0 ? [] : [`This machine was short of time under ${late.join(', ')}: requests left late. That is no part of TPOT, but the cluster may have been late too.`]), // prettier-ignore
+  ]
+}
+
+function sourceLine({ topology, model, trace, profile, machine, rate, requests, seed, version }: DemoAbout): string {
+  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${model} replayed from ${trace}, steps timed as ${profile}, ${rate} requests a second, ${whole(requests)} requests a policy, seed ${seed}.` // prettier-ignore
+}
+
+export function demoReport(runs: readonly DemoRun[], about: DemoAbout): ExhibitReport {
+  const { machine } = about
+  return {
+    title: `The same load under ${runs.map(({ policy }) => policy).join(', ')}`,
+    intro: 'Real processes on one machine: prefill and decode workers that replay the experts of a recorded model, the gateway, and a client that sends the same requests at the same moments under each policy.', // prettier-ignore
+    facts: [
+      { term: 'machine', value: `${machine.cores} cores of ${machine.cpu}, Node ${machine.node}` },
+      { term: 'cluster', value: about.topology },
+      { term: 'model', value: `${about.model}, replayed from ${about.trace}` },
+      { term: 'profile', value: `${about.profile}: ${about.profileSource}` },
+      { term: 'load', value: `${about.rate} requests a second, ${whole(about.requests)} a policy, seed ${about.seed}` },
+      ...(about.speed === 1 ? [] : [{ term: 'speed', value: `${about.speed} of the profile’s; times are the profile’s` }]),
+      { term: 'eldr', value: about.version },
+    ],
+    sections: [{ title: 'Live beside simulated', exhibits: [exhibit(runs, about)] }],
+    footer: 'Made by eldr demo.',
+  }
+}
+
+function exhibit(runs: readonly DemoRun[], about: DemoAbout): Exhibit {
+  const base = runs[0]!
+  const ms = (value: number) => ({ value, digits: 2, unit: 'ms' })
+  const change = (value: number) => ({ value: value * 100, digits: 1, unit: '%', signed: true as const })
+  const bars = (title: string, unit: string, value: (run: DemoRun) => readonly [live: number, simulated: number]) => ({
+    kind: 'bars' as const,
+    title,
+    x: unit,
+    groups: runs.map(run => {
+      const [live, simulated] = value(run)
+      const digits = 2
+      return { heading: run.policy, bars: [{ label: 'live', value: live, digits }, { label: 'simulated', value: simulated, digits, hollow: true }] } // prettier-ignore
+    }),
+  })
+  return {
+    id: 'demo',
+    title: 'Time per output token and active experts',
+    finding: verdicts(runs).join(' '),
+    notes: remarks(runs, about),
+    source: sourceLine(about),
+    charts: [
+      bars('TPOT p50', 'ms', run => [run.tpotMs.p50, run.simulated.tpotMs.p50]),
+      bars('Active experts', 'distinct experts of a layer and step', run => [run.activeExperts, run.simulated.activeExperts]),
+    ],
+    tables: [
+      {
+        columns: ['policy', 'TPOT p50', 'change', 'simulated', 'TPOT p99', 'change', 'simulated', 'experts', 'simulated', 'same output'],
+        rows: runs.map(run => {
+          const changes = (quantile: 'p50' | 'p99') => (isBase(run, runs) ? [null, null] : Object.values(changeOf(run, base, quantile)).map(change)) // prettier-ignore
+          const experts = [run.activeExperts, run.simulated.activeExperts].map(value => ({ value, digits: 1 }))
+          const same = differing(base.outputs, run.outputs).length === 0 ? 'yes' : 'no'
+          return [run.policy, ms(run.tpotMs.p50), ...changes('p50'), ms(run.tpotMs.p99), ...changes('p99'), ...experts, same]
+        }),
+      },
+    ],
+  }
+}

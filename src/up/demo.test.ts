@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest'
+import type { Exchange } from '../load/exchange.ts'
+import { checkSame, differing, outputsOf } from './demo.ts'
+
+const hash = (letter: string) => letter.repeat(64)
+const answered = (index: number, textHash: string, completionTokens = 5): Exchange => ({ index, counted: true, plannedMs: 0, sentMs: 0, firstMs: 0, lastMs: 0, endedMs: 0, events: 5, gapsMs: [], textHash, usage: { promptTokens: 1, completionTokens } }) // prettier-ignore
+const failed = (index: number): Exchange => ({ ...answered(index, hash('a')), failure: { kind: 'reset', message: 'gone' } })
+const base = outputsOf([answered(0, hash('a')), answered(1, hash('b')), answered(2, hash('c'))])
+
+describe('outputs', () => {
+  it('are the same whatever the order in which answers came', () => {
+    expect(differing(base, outputsOf([answered(2, hash('c')), answered(0, hash('a')), answered(1, hash('b'))]))).toEqual([])
+  })
+
+  it.each([
+    ['another text', outputsOf([answered(0, hash('a')), answered(1, hash('d')), answered(2, hash('c'))]), [1]],
+    ['a shorter one', outputsOf([answered(0, hash('a'), 4), answered(1, hash('b')), answered(2, hash('c'))]), [0]],
+    ['one that is missing', outputsOf([answered(0, hash('a')), answered(1, hash('b'))]), [2]],
+    ['one too many', outputsOf([answered(0, hash('a')), answered(1, hash('b')), answered(2, hash('c')), answered(3, hash('e'))]), [3]],
+    ['a failure', outputsOf([failed(0), answered(1, hash('b')), answered(2, hash('c'))]), [0]],
+  ])('differ by %s', (_, other, expected) => {
+    expect(differing(base, other)).toEqual(expected)
+  })
+
+  it('that failed are never the same, not even as each other', () => {
+    expect(differing(outputsOf([failed(0)]), outputsOf([failed(0)]))).toEqual([0])
+  })
+
+  it('that differ are an error, which names the policy and a request', () => {
+    const other = outputsOf([answered(0, hash('a')), answered(1, hash('d')), answered(2, hash('c'))])
+    expect(() => checkSame([{ policy: 'round_robin', outputs: base }, { policy: 'eldr', outputs: base }])).not.toThrow() // prettier-ignore
+    expect(() => checkSame([{ policy: 'round_robin', outputs: base }, { policy: 'eldr', outputs: other }])).toThrow(/1 of 3 requests under eldr \(the first: 1\).*ELDR_OUTPUTS_DIFFER/) // prettier-ignore
+  })
+})

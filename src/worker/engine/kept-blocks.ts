@@ -1,0 +1,50 @@
+/** Blocks of prefill legs that have ended, held until a decode worker has read them or their time is up; the server says which. */
+import { randomUUID } from 'node:crypto'
+import type { BackEnd, BackEndSequence, KeptBlocks } from '../types.ts'
+import type { KvBlocks } from './kv-blocks.ts'
+
+export class KeptLeases {
+  /** Blocks of all leases; one that several share counts for each. */
+  blocks = 0
+  readonly #held = new Set<KeptBlocks>()
+  readonly #pool: KvBlocks
+  readonly #backEnd: BackEnd
+  readonly #released: () => void
+
+  /** `released`: there is more room. */
+  constructor(pool: KvBlocks, backEnd: BackEnd, released: () => void) {
+    this.#pool = pool
+    this.#backEnd = backEnd
+    this.#released = released
+  }
+
+  get size(): number {
+    return this.#held.size
+  }
+
+  /** Takes over one reference to each of the blocks. */
+  keep(sequence: BackEndSequence, blocks: Int32Array, tokens: number): KeptBlocks {
+    const lease: KeptBlocks = {
+      id: randomUUID(),
+      blockIds: [...blocks],
+      tokens,
+      export: () => {
+        if (!this.#held.has(lease)) throw new Error(`The blocks of lease ${lease.id} are not held any more`)
+        return { bytes: this.#backEnd.exportKv(sequence, blocks, tokens), tokens }
+      },
+      release: () => {
+        if (!this.#held.delete(lease)) return
+        this.blocks -= blocks.length
+        for (let i = blocks.length - 1; i >= 0; i--) this.#pool.giveBack(blocks[i]!)
+        this.#released()
+      },
+    }
+    this.#held.add(lease)
+    this.blocks += blocks.length
+    return lease
+  }
+
+  close(): void {
+    for (const lease of this.#held) lease.release()
+  }
+}

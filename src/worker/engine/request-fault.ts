@@ -1,0 +1,24 @@
+/** What is wrong with one request and nothing else. */
+import type { EngineSettings, Generation } from '../types.ts'
+
+export class RequestFault extends Error {
+  /** As HTTP has it. */
+  readonly status: number
+
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+/** Why a request could never run, alone and with all blocks its own. The last token that it makes takes no slot. */
+export function faultOf({ promptIds, maxTokens, remote }: Generation, { blocks, blockTokens }: EngineSettings): RequestFault | undefined {
+  const tokens = promptIds.length
+  if (tokens === 0) return new RequestFault(400, 'The prompt is empty.')
+  if (remote !== undefined && !(remote.tokens >= 1 && remote.tokens <= tokens)) {
+    return new RequestFault(400, `KV of ${remote.tokens} tokens was handed off for a prompt of ${tokens}.`)
+  }
+  if (Math.ceil((tokens + maxTokens - 1) / blockTokens) <= blocks) return undefined
+  const room = blocks * blockTokens
+  return new RequestFault(400, `The prompt has ${tokens} tokens and ${maxTokens} may be generated, but the KV cache holds ${room} tokens.`)
+}

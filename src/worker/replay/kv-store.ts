@@ -1,0 +1,81 @@
+/**
+ * The KV of the replay back end: fingerprints by slot, and how they travel. On the wire a token has as many bytes as asked for, its
+ * fingerprint and what follows from it, so that a transfer moves real bytes; every one of them is checked against the prompt on arrival.
+ */
+import type { KvPayload } from '../types.ts'
+import { drawBits, follow } from './fingerprint.ts'
+
+const MAGIC = 0x31564b45 // "EKV1"
+const HEADER_WORDS = 4
+
+export class KvStore {
+  /** Of a token on the wire: a multiple of 8. */
+  readonly bytesPerToken: number
+  readonly blockTokens: number
+  /** [blocks][slots][low, high] */
+  readonly slots: Uint32Array
+
+  constructor(blocks: number, blockTokens: number, bytesPerToken: number) {
+    this.bytesPerToken = bytesPerToken
+    this.blockTokens = blockTokens
+    this.slots = new Uint32Array(2 * blocks * blockTokens)
+  }
+
+  /** Where in `slots` a token of the sequence lies. */
+  at(blocks: ArrayLike<number>, token: number): number {
+    const block = Math.floor(token / this.blockTokens)
+    return 2 * (blocks[block]! * this.blockTokens + token - block * this.blockTokens)
+  }
+
+  export(row: number, blocks: ArrayLike<number>, tokens: number): Uint8Array {
+    const width = this.bytesPerToken / 4
+    const words = new Uint32Array(HEADER_WORDS + tokens * width)
+    words.set([MAGIC, row, tokens, width])
+    for (let token = 0, out = HEADER_WORDS; token < tokens; token++, out += width) {
+      const at = this.at(blocks, token)
+      fill(words, out, width, this.slots[at]!, this.slots[at + 1]!)
+    }
+    return new Uint8Array(words.buffer)
+  }
+
+  /** Throws unless all of it is the KV of these ids; only then are the tokens from `from` on written. */
+  import(
+    row: number,
+    root: Uint32Array,
+    payload: KvPayload,
+    ids: Int32Array,
+    from: number,
+    tokens: number,
+    blocks: ArrayLike<number>,
+  ): void {
+    const width = this.bytesPerToken / 4
+    const words = wordsOf(payload.bytes)
+    const wanted = [MAGIC, row, tokens, width]
+    if (words.length !== HEADER_WORDS + tokens * width || wanted.some((word, i) => words[i] !== word)) {
+      throw new Error(`The KV that came is not of ${tokens} tokens of row ${row}`)
+    }
+    const expected = new Uint32Array(2 * tokens)
+    const token = new Uint32Array(width)
+    for (let t = 0; t < tokens; t++) {
+      follow(t === 0 ? root : expected, t === 0 ? 0 : 2 * t - 2, ids[t]!, expected, 2 * t)
+      fill(token, 0, width, expected[2 * t]!, expected[2 * t + 1]!)
+      const at = HEADER_WORDS + t * width
+      for (let w = 0; w < width; w++) {
+        if (words[at + w] !== token[w]) throw new Error(`The KV that came is not that of the prompt, from token ${t} on`)
+      }
+    }
+    for (let t = from; t < tokens; t++) this.slots.set(expected.subarray(2 * t, 2 * t + 2), this.at(blocks, t))
+  }
+}
+
+function fill(words: Uint32Array, at: number, width: number, low: number, high: number): void {
+  words[at] = low
+  words[at + 1] = high
+  for (let w = 2; w < width; w++) words[at + w] = drawBits(low, high, w)
+}
+
+/** Bytes of a socket may lie anywhere; words must be aligned. */
+function wordsOf(bytes: Uint8Array): Uint32Array {
+  const copy = bytes.slice(0, bytes.length - (bytes.length % 4))
+  return new Uint32Array(copy.buffer, copy.byteOffset, copy.length / 4)
+}

@@ -1,0 +1,85 @@
+/**
+ * Text and tokens of the replay back end. Known words are a token each, with the space before them or without; everything else is a token
+ * a byte of its UTF-8, so that any text comes back as it was. Marks of the chat template are tokens that no text can spell.
+ */
+import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
+import { WORDS } from './words.ts'
+
+/** 0…255 are bytes. */
+const SPACED = 256
+const BARE = SPACED + WORDS.length
+const SPECIAL = BARE + WORDS.length
+export const EOS_ID = SPECIAL
+/** Of the roles; others are spelt after the last of them. */
+const ROLES = new Map(['system', 'user', 'assistant', 'tool'].map((role, i) => [role, SPECIAL + 1 + i]))
+const OTHER_ROLE = SPECIAL + 1 + ROLES.size
+const END_OF_TURN = OTHER_ROLE + 1
+const SIZE = END_OF_TURN + 1
+
+const WORD_IDS = new Map<string, number>([
+  ...WORDS.map((word, i): [string, number] => [` ${word}`, SPACED + i]),
+  ...WORDS.map((word, i): [string, number] => [word, BARE + i]),
+])
+const TEXTS = [...WORD_IDS.keys()]
+const NOTHING = new Uint8Array(0)
+const BYTES = Array.from({ length: SPECIAL }, (_, id) => (id < SPACED ? Uint8Array.of(id) : Buffer.from(TEXTS[id - SPACED]!)))
+
+/** The token of a plain word, space before it. `choice`: any whole number. */
+export function wordId(choice: number): number {
+  return SPACED + (choice % WORDS.length)
+}
+
+function encodeInto(text: string, ids: number[]): void {
+  // A word ends where no letter follows, so that generated text is read back as the tokens it was made of.
+  for (const [piece] of text.matchAll(/ ?[a-z]+(?![A-Za-z])|[A-Za-z]+|[^A-Za-z ]+| /g)) {
+    const id = WORD_IDS.get(piece)
+    if (id !== undefined) ids.push(id)
+    else for (const byte of Buffer.from(piece)) ids.push(byte)
+  }
+}
+
+function encode(text: string): Int32Array {
+  const ids: number[] = []
+  encodeInto(text, ids)
+  return Int32Array.from(ids)
+}
+
+function bytesOf(id: number): Uint8Array {
+  return BYTES[id] ?? NOTHING
+}
+
+function stream(): TextStream {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  /** The decoder may hold part of a character. Where it cannot, words need no decoder: they are what is generated. */
+  let isInside = false
+  return {
+    push: id => {
+      if (!isInside && id >= SPACED && id < SPECIAL) return TEXTS[id - SPACED]!
+      isInside = id >= 0x80 && id < SPACED
+      return decoder.decode(bytesOf(id), { stream: true })
+    },
+    end: () => decoder.decode(),
+  }
+}
+
+function chat(messages: readonly ChatMessage[]): Int32Array {
+  const ids: number[] = []
+  for (const { role, content } of messages) {
+    const mark = ROLES.get(role)
+    ids.push(mark ?? OTHER_ROLE)
+    if (mark === undefined) encodeInto(`${role}:`, ids)
+    encodeInto(content, ids)
+    ids.push(END_OF_TURN)
+  }
+  ids.push(ROLES.get('assistant')!)
+  return Int32Array.from(ids)
+}
+
+export const replayTokenizer: Tokenizer = {
+  size: SIZE,
+  eosId: EOS_ID,
+  encode,
+  decode: ids => new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(Array.from(ids, bytesOf))),
+  stream,
+  chat,
+}

@@ -1,0 +1,146 @@
+/** What a client asks for, from the JSON of its body: the fields of vLLM's two generation routes that this worker serves, checked. */
+import type { ChatMessage } from '../types.ts'
+import { badRequest, badShape } from './api-error.ts'
+import { readMessages } from './chat-messages.ts'
+import { Fields, fieldsOf, idsOf } from './fields.ts'
+
+export type Api = 'completions' | 'chat'
+
+export type ApiPrompt = { readonly text: string } | { readonly ids: Int32Array } | { readonly messages: readonly ChatMessage[] }
+
+export interface ApiRequest {
+  readonly api: Api
+  readonly model: string | undefined
+  readonly prompt: ApiPrompt
+  readonly stream: boolean
+  readonly includeUsage: boolean
+  /** Usage in every event of the stream. */
+  readonly continuousUsage: boolean
+  /** Undefined: as far as the context goes. */
+  readonly maxTokens: number | undefined
+  readonly minTokens: number
+  readonly ignoreEos: boolean
+  readonly temperature: number
+  readonly topP: number
+  readonly seed: number | undefined
+  readonly stop: readonly string[]
+  readonly stopTokenIds: ReadonlySet<number>
+  readonly includeStop: boolean
+  readonly returnTokenIds: boolean
+  /** `eldr_row`: the recorded request that this one follows. */
+  readonly row: number | undefined
+  readonly requestId: string | undefined
+  readonly kv: Fields | undefined
+}
+
+/** vLLM's own default for completions; chats go on to the end of the context. */
+const COMPLETION_TOKENS = 16
+/** Each is looked for after every token. */
+const MOST_STOPS = 128
+
+export function readApiRequest(api: Api, body: unknown): ApiRequest {
+  const fields = fieldsOf(body)
+  const prompt = api === 'chat' ? { messages: readMessages(fields) } : readPrompt(fields)
+  const stream = fields.bool('stream')
+  const options = fields.object('stream_options')
+  if (options !== undefined && !stream) throw badRequest('Stream options can only be defined when `stream=True`.', 'stream_options')
+  refuseWhatIsNotServed(fields, api)
+  const maxTokens = limitOf(fields, api)
+  return {
+    api,
+    model: fields.text('model'),
+    prompt,
+    stream,
+    includeUsage: options?.bool('include_usage') ?? false,
+    continuousUsage: (options?.bool('include_usage') && options.bool('continuous_usage_stats')) ?? false,
+    maxTokens,
+    minTokens: leastOf(fields, maxTokens),
+    ignoreEos: fields.bool('ignore_eos'),
+    temperature: fields.between('temperature', 0, Infinity, 'non-negative') ?? 1,
+    topP: fields.between('top_p', Number.MIN_VALUE, 1, 'in (0, 1]') ?? 1,
+    seed: seedOf(fields),
+    stop: readStops(fields),
+    stopTokenIds: new Set(fields.ids('stop_token_ids')),
+    includeStop: fields.bool('include_stop_str_in_output'),
+    returnTokenIds: fields.bool('return_token_ids'),
+    row: rowOf(fields),
+    requestId: fields.text('request_id'),
+    kv: fields.object('kv_transfer_params'),
+  }
+}
+
+/** Text, ids, or a list with one of either. */
+export function readPrompt(fields: Fields): ApiPrompt {
+  const given = fields.value('prompt')
+  const several = Array.isArray(given) && (typeof given[0] === 'string' || Array.isArray(given[0]))
+  if (several && given.length > 1) throw badRequest('This worker takes one prompt a request; a gateway in front of it splits lists of prompts.', 'prompt') // prettier-ignore
+  const prompt: unknown = several ? given[0] : given
+  if (prompt === undefined || prompt === '') throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
+  if (typeof prompt === 'string') return { text: prompt }
+  if (!Array.isArray(prompt)) throw badShape('string_type', ['prompt'], 'Input should be a valid string')
+  if (prompt.length === 0) throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
+  return { ids: idsOf(prompt, ['prompt']) }
+}
+
+function limitOf(fields: Fields, api: Api): number | undefined {
+  const [name, given] = api === 'chat' && fields.value('max_completion_tokens') !== undefined
+    ? ['max_completion_tokens', fields.whole('max_completion_tokens')]
+    : ['max_tokens', fields.whole('max_tokens')] // prettier-ignore
+  if (given !== undefined && given < 1) throw badRequest(`max_tokens must be at least 1, got ${given}.`, name as string)
+  return (given as number | undefined) ?? (api === 'completions' ? COMPLETION_TOKENS : undefined)
+}
+
+function leastOf(fields: Fields, maxTokens: number | undefined): number {
+  const least = fields.whole('min_tokens') ?? 0
+  if (least < 0) throw badRequest(`min_tokens must be greater than or equal to 0, got ${least}.`, 'min_tokens')
+  if (maxTokens !== undefined && least > maxTokens) throw badRequest(`min_tokens must be less than or equal to max_tokens=${maxTokens}, got ${least}.`, 'min_tokens') // prettier-ignore
+  return least
+}
+
+function seedOf(fields: Fields): number | undefined {
+  const seed = fields.whole('seed')
+  if (seed !== undefined && Math.abs(seed) > 2 ** 63) throw badShape('less_than_equal', ['seed'], 'Input should be an integer of 64 bits')
+  return seed
+}
+
+function rowOf(fields: Fields): number | undefined {
+  const row = fields.whole('eldr_row')
+  if (row !== undefined && row < 0) throw badRequest(`eldr_row must be greater than or equal to 0, got ${row}.`, 'eldr_row')
+  return row
+}
+
+function readStops(fields: Fields): string[] {
+  const given = fields.value('stop')
+  const stops = given === undefined ? [] : typeof given === 'string' ? [given] : fields.list('stop')!
+  stops.forEach((stop, i) => {
+    if (typeof stop !== 'string') throw badShape('string_type', ['stop', i], 'Input should be a valid string')
+    if (stop === '') throw badRequest('stop cannot contain an empty string.', 'stop')
+  })
+  if (stops.length > MOST_STOPS) throw badRequest(`stop must have at most ${MOST_STOPS} strings, got ${stops.length}.`, 'stop')
+  return stops as string[]
+}
+
+/** What would change the answer and is not done is refused, not passed over. */
+function refuseWhatIsNotServed(fields: Fields, api: Api): void {
+  const n = fields.whole('n') ?? 1
+  if (n < 1) throw badRequest(`n must be at least 1, got ${n}.`, 'n')
+  if (n > 1) throw badRequest(`This worker makes one choice a request (n = 1), got n = ${n}; a gateway in front of it splits requests for several.`, 'n') // prettier-ignore
+  const logprobs = fields.value('logprobs')
+  const wanted = {
+    use_beam_search: fields.bool('use_beam_search'),
+    echo: api === 'completions' && fields.bool('echo'),
+    suffix: api === 'completions' && (fields.text('suffix') ?? '') !== '',
+    best_of: (fields.whole('best_of') ?? 1) > 1,
+    logprobs: logprobs !== undefined && logprobs !== false,
+    prompt_logprobs: fields.value('prompt_logprobs') !== undefined,
+    response_format: (fields.object('response_format')?.text('type') ?? 'text') !== 'text',
+    structured_outputs: fields.object('structured_outputs') !== undefined,
+    tools: api === 'chat' && (fields.list('tools') ?? []).length > 0 && fields.value('tool_choice') !== 'none',
+  }
+  for (const [name, asked] of Object.entries(wanted)) if (asked) throw badRequest(`This worker does not serve ${name}.`, name)
+  fields.between('presence_penalty', -2, 2, 'in [-2, 2]')
+  fields.between('frequency_penalty', -2, 2, 'in [-2, 2]')
+  fields.between('repetition_penalty', Number.MIN_VALUE, Infinity, 'greater than zero')
+  fields.between('min_p', 0, 1, 'in [0, 1]')
+  fields.between('top_k', -1, 2 ** 31, '0 (disable), or at least 1')
+}

@@ -1,0 +1,63 @@
+/**
+ * A stream to one client, at that client's pace. One write a token while the client keeps up; for one that does not, what comes is kept
+ * as tokens, not as events, and goes out as one event when it reads again. So a client that stalls holds at most the text of its own
+ * answer, and nobody else waits. One that stalls too long is taken for gone.
+ */
+import type { ServerResponse } from 'node:http'
+
+export interface EventWriterOptions<T> {
+  readonly response: ServerResponse
+  /** How long a client may take nothing. */
+  readonly stallMs: number
+  readonly onStalled: () => void
+  /** Two pieces as one. */
+  readonly merge: (first: T, second: T) => T
+  readonly print: (piece: T) => string
+}
+
+export class EventWriter<T> {
+  readonly #options: EventWriterOptions<T>
+  #full = false
+  #kept: T | undefined
+  #last: string | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(options: EventWriterOptions<T>) {
+    this.#options = options
+    options.response.on('drain', () => this.#drained())
+    options.response.on('close', () => clearTimeout(this.#timer))
+  }
+
+  write(piece: T): void {
+    if (this.#full) this.#kept = this.#kept === undefined ? piece : this.#options.merge(this.#kept, piece)
+    else this.#send(this.#options.print(piece))
+  }
+
+  /** After everything that was written. */
+  end(text: string): void {
+    this.#last = text
+    if (!this.#full) this.#finish()
+  }
+
+  #send(text: string): void {
+    const { response, stallMs, onStalled } = this.#options
+    if (response.write(text) || response.destroyed) return
+    this.#full = true
+    this.#timer = setTimeout(onStalled, stallMs).unref()
+  }
+
+  #drained(): void {
+    this.#full = false
+    clearTimeout(this.#timer)
+    const kept = this.#kept
+    this.#kept = undefined
+    if (kept !== undefined) this.#send(this.#options.print(kept))
+    if (this.#last !== undefined && !this.#full) this.#finish()
+  }
+
+  #finish(): void {
+    const last = this.#last!
+    this.#last = undefined
+    this.#options.response.end(last)
+  }
+}

@@ -1,0 +1,118 @@
+/** `kv_transfer_params` of both legs, as vLLM's NIXL connector has them in pull mode, with ELDR's own key beside. */
+import { createHash } from 'node:crypto'
+import { type CapturedCounts, encodeCounts, type WireCounts } from '../../wire/counts.ts'
+import { encodeDecodeExperts, type WireDecode } from '../../wire/decode-experts.ts'
+import type { HandoffTarget } from '../kv/remote-handoff.ts'
+import type { CountsSnapshot, KeptBlocks, RecordedDecode } from '../types.ts'
+import { badRequest } from './api-error.ts'
+import { type Fields, idsOf, isRecord } from './fields.ts'
+
+/** What the first leg's worker is called, and where its blocks can be read. */
+export interface HandoffOrigin {
+  readonly engineId: string
+  readonly host: string
+  readonly port: number
+  readonly leaseMs: number
+}
+
+/** What a request wants of the KV transfer. */
+export type KvWish =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'hand_off' }
+  | { readonly kind: 'record' }
+  | {
+      readonly kind: 'fetch'
+      readonly target: HandoffTarget
+      readonly leaseMs: number | undefined
+      readonly cachedTokens: number | undefined
+    }
+
+export function kvWish(kv: Fields | undefined): KvWish {
+  if (kv === undefined) return { kind: 'none' }
+  const [prefill, decode] = [kv.bool('do_remote_prefill'), kv.bool('do_remote_decode')]
+  if (prefill && decode) throw badRequest('do_remote_prefill and do_remote_decode cannot both be true.', 'kv_transfer_params')
+  const record = isRecord(kv.value('eldr')) && kv.object('eldr')!.value('record')
+  if (record !== false && record !== undefined && record !== 'decode')
+    throw badRequest('eldr.record can be "decode".', 'kv_transfer_params')
+  if (record === 'decode') {
+    if (prefill || decode) throw badRequest('A request that is recorded is neither handed off nor fetched.', 'kv_transfer_params')
+    return { kind: 'record' }
+  }
+  if (decode) return { kind: 'hand_off' }
+  return prefill ? fetchWish(kv) : { kind: 'none' }
+}
+
+function fetchWish(kv: Fields): KvWish {
+  const [engineId, requestId, host, port, tokens] = [kv.text('remote_engine_id'), kv.text('remote_request_id'), kv.text('remote_host'), kv.whole('remote_port'), kv.whole('remote_num_tokens')] // prettier-ignore
+  const missing = Object.entries({ remote_engine_id: engineId, remote_request_id: requestId, remote_host: host, remote_port: port, remote_num_tokens: tokens, remote_block_ids: kv.list('remote_block_ids') }).find(([, value]) => value === undefined) // prettier-ignore
+  if (missing !== undefined)
+    throw badRequest(`kv_transfer_params has no ${missing[0]}, which do_remote_prefill needs.`, 'kv_transfer_params')
+  if (host === '' || host!.length > 253) throw badRequest('remote_host is no host.', 'kv_transfer_params')
+  if (port! < 1 || port! > 65_535) throw badRequest(`remote_port must be in [1, 65535], got ${port}.`, 'kv_transfer_params')
+  if (tokens! < 1) throw badRequest(`remote_num_tokens must be at least 1, got ${tokens}.`, 'kv_transfer_params')
+  const target = { host: host!, port: port!, engineId: engineId!, requestId: requestId!, tokens: tokens! }
+  const leaseMs = kv.number('remote_lease_ms')
+  return {
+    kind: 'fetch',
+    target,
+    leaseMs: leaseMs !== undefined && leaseMs > 0 ? leaseMs : undefined,
+    cachedTokens: kv.whole('remote_prefill_cached_tokens'),
+  }
+}
+
+/** Ids that a gateway has from the first leg, so that a chat is not put through its template again. */
+export function givenPromptIds(kv: Fields | undefined): Int32Array | undefined {
+  const ids = kv?.list('prompt_token_ids')
+  return ids === undefined || ids.length === 0 ? undefined : idsOf(ids, ['kv_transfer_params', 'prompt_token_ids'])
+}
+
+export function handoffParams(
+  origin: HandoffOrigin,
+  remoteId: string,
+  lease: KeptBlocks,
+  cachedTokens: number,
+  counts: CountsSnapshot | undefined,
+) {
+  return {
+    do_remote_prefill: true,
+    do_remote_decode: false,
+    // One list for each group of KV caches; there is one.
+    remote_block_ids: [lease.blockIds],
+    remote_engine_id: origin.engineId,
+    remote_request_id: remoteId,
+    remote_host: origin.host,
+    remote_port: origin.port,
+    tp_size: 1,
+    dcp_size: 1,
+    pp_size: 1,
+    transfer_mode: 'pull',
+    remote_num_tokens: lease.tokens,
+    remote_prefill_cached_tokens: cachedTokens,
+    remote_blocks_expiry_time: null,
+    // Ours: how often a heartbeat is due.
+    remote_lease_ms: origin.leaseMs,
+    ...(counts && { eldr: wireCounts(counts) }),
+  }
+}
+
+export function recordedParams(
+  counts: CountsSnapshot | undefined,
+  decode: RecordedDecode | undefined,
+): { eldr: WireCounts & { decode: WireDecode } } | null {
+  if (counts === undefined || decode === undefined) return null
+  return { eldr: { ...wireCounts(counts), decode: encodeDecodeExperts({ ...counts, ...decode }) } }
+}
+
+export function wireCounts({ recent, halfLife, ...counts }: CountsSnapshot): WireCounts {
+  const captured: CapturedCounts = counts
+  return encodeCounts(recent === undefined || halfLife === undefined ? captured : { ...captured, recent: { values: recent, halfLife } })
+}
+
+/** Of the tokens whose KV changes hands: both sides compute it from what they know, and compare. */
+export function promptHash(ids: Int32Array, tokens: number): string {
+  const part = ids.subarray(0, tokens)
+  return createHash('sha256')
+    .update(Buffer.from(part.buffer, part.byteOffset, part.byteLength))
+    .digest('hex')
+    .slice(0, 32)
+}

@@ -1,0 +1,72 @@
+/** From the JSON of a body to what the engine is asked for: everything that can be refused is refused here, before anything begins. */
+import type { WorkerEngine } from '../types.ts'
+import { ApiError, badRequest } from './api-error.ts'
+import { type Api, type ApiPrompt, type ApiRequest, readApiRequest } from './api-request.ts'
+import type { ServerSettings } from './context.ts'
+import { Fields, isRecord } from './fields.ts'
+import { givenPromptIds, type KvWish, kvWish } from './handoff-params.ts'
+
+export interface Plan {
+  readonly asked: ApiRequest
+  readonly promptIds: Int32Array
+  readonly maxTokens: number
+  readonly wish: KvWish
+}
+
+/** Read before all else: where blocks wait somewhere for this request, a refusal of any kind has to give them back. */
+export function wishOf(body: unknown): KvWish {
+  const kv = isRecord(body) ? body['kv_transfer_params'] : undefined
+  return kvWish(isRecord(kv) ? new Fields(kv, ['kv_transfer_params']) : undefined)
+}
+
+export function planOf(settings: ServerSettings, engine: Pick<WorkerEngine, 'tokenizer'>, api: Api, body: unknown, wish: KvWish): Plan {
+  const asked = readApiRequest(api, body)
+  checkModel(settings, asked.model)
+  checkRole(settings, asked, wish)
+  checkRow(settings, asked.row)
+  const promptIds = (api === 'chat' ? givenPromptIds(asked.kv) : undefined) ?? promptIdsOf(engine, asked.prompt)
+  if (wish.kind === 'fetch' && wish.target.tokens > promptIds.length) {
+    const found = `${wish.target.tokens} tokens, the prompt has ${promptIds.length}`
+    throw badRequest(`The hand-off is not of this prompt: remote_num_tokens says ${found}.`, 'kv_transfer_params')
+  }
+  return { asked, promptIds, maxTokens: limitOf(settings, asked, promptIds.length), wish }
+}
+
+export function checkModel({ model }: ServerSettings, asked: string | undefined): void {
+  if (asked !== undefined && asked !== model)
+    throw new ApiError(404, `The model \`${asked.slice(0, 200)}\` does not exist.`, { param: 'model' })
+}
+
+/** Ids within the vocabulary. */
+export function promptIdsOf({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, prompt: ApiPrompt): Int32Array {
+  if ('messages' in prompt) return tokenizer.chat(prompt.messages)
+  if ('text' in prompt) return tokenizer.encode(prompt.text)
+  const outside = prompt.ids.find(id => id >= tokenizer.size)
+  if (outside !== undefined) throw badRequest(`Token id ${outside} is out of vocabulary`, 'prompt')
+  return prompt.ids
+}
+
+/** A worker of the other role was asked: a fault of who sent the request there, not of the client. */
+function checkRole({ role }: ServerSettings, asked: ApiRequest, { kind }: KvWish): void {
+  if (kind === 'hand_off' && role === 'decode') throw new ApiError(501, 'This worker has the role decode: it hands no KV blocks to others.')
+  if (kind === 'record' && role === 'decode') throw new ApiError(501, 'This worker has the role decode: it keeps no experts of prompts.')
+  if (kind === 'fetch' && role === 'prefill') throw new ApiError(501, 'This worker has the role prefill: it fetches no KV blocks.')
+  if (kind === 'record' && asked.stream) throw badRequest('A request that is recorded cannot be streamed.', 'stream')
+}
+
+function checkRow({ rows }: ServerSettings, row: number | undefined): void {
+  if (row === undefined) return
+  if (rows === undefined) throw badRequest('eldr_row is for workers that replay a trace; this one does not.', 'eldr_row')
+  if (row >= rows) throw badRequest(`eldr_row must be less than ${rows}, the requests of the trace, got ${row}.`, 'eldr_row')
+}
+
+function limitOf({ maxModelLen }: ServerSettings, { maxTokens, minTokens }: ApiRequest, promptTokens: number): number {
+  const wanted = maxTokens ?? Math.max(1, minTokens)
+  if (promptTokens + wanted > maxModelLen) {
+    throw badRequest(
+      `This model's maximum context length is ${maxModelLen} tokens. However, you requested ${wanted} output tokens and your prompt contains ${promptTokens} input tokens, for a total of ${promptTokens + wanted} tokens. Please reduce the length of the input prompt or the number of requested output tokens.`,
+      'input_tokens',
+    )
+  }
+  return maxTokens ?? maxModelLen - promptTokens
+}

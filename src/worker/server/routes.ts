@@ -1,0 +1,94 @@
+/** What the worker answers to whom. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { VERSION } from '../../version.ts'
+import { ApiError, badRequest } from './api-error.ts'
+import { readPrompt } from './api-request.ts'
+import { readMessages } from './chat-messages.ts'
+import type { WorkerContext } from './context.ts'
+import { fieldsOf } from './fields.ts'
+import { generate } from './generate.ts'
+import { checkModel, promptIdsOf } from './plan.ts'
+import { readJson } from './read-body.ts'
+import { asApiError, send, sendError, sendJson } from './send.ts'
+import { stateOf, unionOf } from './state.ts'
+
+type Route = (ctx: WorkerContext, request: IncomingMessage, response: ServerResponse) => void | Promise<void>
+
+const STARTED_SECONDS = Math.floor(Date.now() / 1000)
+
+const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
+  ['POST /v1/completions', (ctx, request, response) => generate(ctx, 'completions', request, response)],
+  ['POST /v1/chat/completions', (ctx, request, response) => generate(ctx, 'chat', request, response)],
+  [
+    'GET /v1/models',
+    ({ settings }, _, response) => sendJson(response, 200, JSON.stringify({ object: 'list', data: [modelCard(settings)] })),
+  ],
+  ['POST /tokenize', tokenize],
+  ['POST /detokenize', detokenize],
+  ['GET /health', (_ctx, _, response) => send(response, 200, '', 'application/json')],
+  ['GET /ping', (_ctx, _, response) => send(response, 200, '', 'application/json')],
+  ['GET /version', (_ctx, _, response) => sendJson(response, 200, JSON.stringify({ version: VERSION }))],
+  ['GET /load', ({ live }, _, response) => sendJson(response, 200, JSON.stringify({ server_load: live.size }))],
+  ['GET /metrics', metrics],
+  ['POST /reset_prefix_cache', resetPrefixCache],
+  ['GET /eldr/union', ({ engine }, _, response) => sendJson(response, 200, JSON.stringify(unionOf(engine)))],
+  ['GET /eldr/state', (ctx, _, response) => sendJson(response, 200, JSON.stringify(stateOf(ctx)))],
+])
+
+export async function answer(ctx: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const path = (request.url ?? '/').split('?', 1)[0]!
+  const given = request.headers['x-request-id']
+  if (typeof given === 'string' && given !== '') response.setHeader('x-request-id', given)
+  try {
+    const route = ROUTES.get(`${request.method} ${path}`)
+    if (route === undefined) {
+      request.resume()
+      throw notServed(path, response)
+    }
+    await route(ctx, request, response)
+  } catch (error) {
+    if (!(error instanceof ApiError)) ctx.log.error({ err: error, path }, 'a request failed')
+    sendError(response, asApiError(error))
+  }
+}
+
+function notServed(path: string, response: ServerResponse): ApiError {
+  const methods = [...ROUTES.keys()].filter(route => route.endsWith(` ${path}`)).map(route => route.slice(0, route.indexOf(' ')))
+  if (methods.length === 0) return new ApiError(404, 'Not Found', { type: 'Not Found' })
+  response.setHeader('allow', methods.join(', '))
+  return new ApiError(405, 'Method Not Allowed', { type: 'Method Not Allowed' })
+}
+
+function modelCard({ model, maxModelLen }: WorkerContext['settings']) {
+  const card = { id: model, object: 'model', created: STARTED_SECONDS, owned_by: 'eldr', root: model, parent: null }
+  return { ...card, max_model_len: maxModelLen, permission: [] }
+}
+
+async function tokenize({ settings, engine }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const fields = fieldsOf(await readJson(request, settings.maxBodyBytes))
+  checkModel(settings, fields.text('model'))
+  const prompt = fields.value('messages') === undefined ? readPrompt(fields) : { messages: readMessages(fields) }
+  const ids = promptIdsOf(engine, prompt)
+  const strings = fields.bool('return_token_strs') ? Array.from(ids, id => engine.tokenizer.decode([id])) : null
+  sendJson(response, 200, JSON.stringify({ count: ids.length, max_model_len: settings.maxModelLen, tokens: [...ids], token_strs: strings }))
+}
+
+async function detokenize({ settings, engine }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const fields = fieldsOf(await readJson(request, settings.maxBodyBytes))
+  checkModel(settings, fields.text('model'))
+  const ids = fields.ids('tokens')
+  if (ids === undefined) throw fields.missing('tokens')
+  const outside = ids.find(id => id >= engine.tokenizer.size)
+  if (outside !== undefined) throw badRequest(`Token id ${outside} is out of vocabulary`, 'tokens')
+  sendJson(response, 200, JSON.stringify({ prompt: engine.tokenizer.decode(ids) }))
+}
+
+async function metrics({ metrics: { registry } }: WorkerContext, _: IncomingMessage, response: ServerResponse): Promise<void> {
+  send(response, 200, await registry.metrics(), registry.contentType)
+}
+
+function resetPrefixCache({ engine }: WorkerContext, request: IncomingMessage, response: ServerResponse): void {
+  request.resume()
+  if (!engine.resetPrefixCache()) throw new ApiError(409, 'Blocks are in use: nothing was reset.', { type: 'Conflict' })
+  sendJson(response, 200, '{"success":true}')
+}

@@ -1,0 +1,28 @@
+/** Whole answers. Nothing is sent to who has gone, and nothing twice. */
+import type { ServerResponse } from 'node:http'
+import { ApiError, errorBody } from './api-error.ts'
+
+export function sendJson(response: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
+  send(response, status, body, 'application/json', headers)
+}
+
+export function send(
+  response: ServerResponse,
+  status: number,
+  body: string,
+  contentType: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  if (response.headersSent || response.destroyed) return
+  const bytes = Buffer.from(body)
+  response.writeHead(status, { 'content-type': contentType, 'content-length': bytes.length, ...headers }).end(bytes)
+}
+
+export function sendError(response: ServerResponse, error: ApiError): void {
+  sendJson(response, error.status, errorBody(error))
+}
+
+/** What is not one of ours is a fault of ours. */
+export function asApiError(error: unknown): ApiError {
+  return error instanceof ApiError ? error : new ApiError(500, 'Internal server error')
+}

@@ -1,0 +1,164 @@
+/** Puts a worker together: engine, HTTP, side channel. It stops in order: no new requests, those under way end, blocks are given back. */
+import { randomUUID } from 'node:crypto'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Logger } from 'pino'
+import { EldrError } from '../../errors.ts'
+import { KV_LIMITS } from '../kv/kv-client.ts'
+import { KvServer } from '../kv/kv-server.ts'
+import { LeaseBook } from '../kv/leases.ts'
+import type { WorkerEngine } from '../types.ts'
+import type { ServerSettings, WorkerContext } from './context.ts'
+import { LiveRequests } from './live-requests.ts'
+import { WorkerMetrics } from './metrics.ts'
+import { answer } from './routes.ts'
+import { UnreadHandoffs } from './unread-handoffs.ts'
+
+export interface WorkerOptions {
+  readonly host: string
+  /** 0: any that is free. */
+  readonly port: number
+  readonly kvPort: number
+  /** Where decode workers reach this one. */
+  readonly kvHost: string
+  readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'clientStallMs'> & Partial<ServerSettings>
+  readonly engine: WorkerEngine
+  readonly log: Logger
+  /** How long requests may go on after `stop`. */
+  readonly graceMs: number
+}
+
+export interface Worker {
+  readonly url: string
+  readonly port: number
+  /** Undefined for a worker that only decodes. */
+  readonly kvPort: number | undefined
+  readonly context: WorkerContext
+  stop(): Promise<void>
+}
+
+const DEFAULTS = { kvLimits: KV_LIMITS, maxBodyBytes: 64 << 20, clientStallMs: 60_000 } as const
+/** Longer than a gateway keeps an idle connection, so that it is never the worker who closes one that is about to be used. */
+const KEEP_ALIVE_MS = 75_000
+const FAREWELL_MS = 1_000
+
+export async function startWorker(options: WorkerOptions): Promise<Worker> {
+  const { host, port, engine, log, graceMs } = options
+  const settings: ServerSettings = { ...DEFAULTS, ...options.settings }
+  const engineId = randomUUID()
+  const metrics: WorkerMetrics = new WorkerMetrics({
+    engine,
+    model: settings.model,
+    kv: () => handoffs && { leases: handoffs.leases.size, leasedBlocks: handoffs.leases.blocks, connections: handoffs.server.connections },
+  })
+  const handoffs = settings.role === 'decode' ? undefined : await openHandoffs(options, settings, engineId, metrics)
+  const context: WorkerContext = {
+    settings,
+    engine,
+    engineId,
+    metrics,
+    log,
+    live: new LiveRequests(),
+    handoffs,
+    connections: () => sockets.size,
+  }
+  const sockets = new Set<Socket>()
+  let stopping: Promise<void> | undefined
+  const server = createServer({ noDelay: true, keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) => {
+    if (stopping !== undefined) response.shouldKeepAlive = false
+    handoffs?.unread.heard(request.socket)
+    response.on('finish', () => stopping && setImmediate(() => server.closeIdleConnections()))
+    void answer(context, request, response)
+  })
+  server.maxRequestsPerSocket = 0
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket)
+    socket.on('close', wasReset => {
+      sockets.delete(socket)
+      handoffs?.unread.closed(socket, wasReset)
+    })
+  })
+  try {
+    await listen(server, host, port)
+  } catch (error) {
+    await handoffs?.server.close()
+    throw error
+  }
+  const { address, port: actual, family } = server.address() as AddressInfo
+
+  async function stop(): Promise<void> {
+    const { live } = context
+    const closed = new Promise<void>(resolve => server.close(() => resolve()))
+    server.closeIdleConnections()
+    await within(graceMs, [live.whenIdle(), ...(handoffs ? [handoffs.whenRead()] : [])])
+    live.endAll()
+    await engine.close()
+    // Those that were called off are told so, if they listen.
+    await within(FAREWELL_MS, [closed])
+    // Notices of what was just ended are short; a worker that is gone does not answer them.
+    await within(settings.kvLimits.connectMs, [live.whenIdle()])
+    server.closeAllConnections()
+    await handoffs?.server.close()
+    await closed
+  }
+
+  return {
+    url: `http://${family === 'IPv6' ? `[${address}]` : address}:${actual}`,
+    port: actual,
+    kvPort: handoffs?.origin.port,
+    context,
+    stop: () => (stopping ??= stop()),
+  }
+}
+
+async function openHandoffs(
+  { host, kvPort, kvHost, log }: WorkerOptions,
+  { leaseMs }: ServerSettings,
+  engineId: string,
+  metrics: WorkerMetrics,
+) {
+  const read: (() => void)[] = []
+  const leases: LeaseBook = new LeaseBook({
+    leaseMs,
+    onEnd(id, end) {
+      if (end === 'expired') {
+        metrics.leasesExpired.inc()
+        log.warn({ id }, 'nobody read the KV blocks of a hand-off before its lease ended')
+      }
+      if (leases.size === 0) for (const resolve of read.splice(0)) resolve()
+    },
+  })
+  const server = new KvServer({
+    host,
+    port: kvPort,
+    engineId,
+    leases,
+    onBadFrame(why) {
+      metrics.badFrames.inc()
+      log.warn({ why }, 'a connection of the KV side channel was ended')
+    },
+    onFault: err => log.error({ err }, 'the KV side channel failed'),
+  })
+  await server.listen()
+  const whenRead = () => new Promise<void>(resolve => (leases.size === 0 ? resolve() : void read.push(resolve)))
+  const unread = new UnreadHandoffs(remoteId => leases.end(remoteId, 'released'))
+  return { leases, server, unread, origin: { engineId, host: kvHost, port: server.port, leaseMs }, whenRead }
+}
+
+async function listen(server: Server, host: string, port: number): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      const found = `${host}:${port} (${cause.code ?? cause.message})`
+      reject(new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --port or --host; 0 takes any port that is free.', cause }))
+    })
+    server.listen(port, host, resolve)
+  })
+}
+
+/** Until all have come, or the time is up. */
+async function within(ms: number, all: readonly Promise<void>[]): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const up = new Promise<void>(resolve => (timer = setTimeout(resolve, ms)))
+  await Promise.race([up, Promise.all(all)])
+  clearTimeout(timer)
+}

@@ -1,0 +1,44 @@
+/** What the worker says of itself beyond vLLM's routes: for the cluster's table, for the gateway's estimate of unions, and for tests. */
+import { VERSION } from '../../version.ts'
+import type { WorkerEngine } from '../types.ts'
+import type { WorkerContext } from './context.ts'
+
+/** `GET /eldr/union`: distinct experts of the last decode step, and which. */
+export function unionOf(engine: WorkerEngine) {
+  const { layers, experts, active } = engine.union()
+  const counts = Array.from({ length: layers }, (_, l) =>
+    active.subarray(l * experts, (l + 1) * experts).reduce((sum, one) => sum + one, 0),
+  )
+  return {
+    layers,
+    experts,
+    top_k: engine.model.topK,
+    batch: engine.stats().batch,
+    active: counts,
+    /** Base64 of u8 [layer][expert], 1 where it fires. */
+    union: Buffer.from(active.buffer, active.byteOffset, active.length).toString('base64'),
+  }
+}
+
+/** `GET /eldr/state`: everything that must be back at its start when nothing is under way, and what the table shows. */
+export function stateOf({ settings, engine, engineId, live, handoffs, connections }: WorkerContext) {
+  const stats = engine.stats()
+  return {
+    version: VERSION,
+    pid: process.pid,
+    role: settings.role,
+    model: settings.model,
+    max_model_len: settings.maxModelLen,
+    engine_id: engineId,
+    kv: handoffs && { host: handoffs.origin.host, port: handoffs.origin.port, lease_ms: handoffs.origin.leaseMs },
+    requests: live.size,
+    notices: live.notices,
+    leases: handoffs?.leases.size ?? 0,
+    leased_blocks: handoffs?.leases.blocks ?? 0,
+    connections: { http: connections(), kv: handoffs?.server.connections ?? 0 },
+    rss_bytes: process.memoryUsage.rss(),
+    stats: { ...stats, activePerLayer: [...stats.activePerLayer] },
+  }
+}
+
+export type WorkerState = ReturnType<typeof stateOf>

@@ -1,0 +1,136 @@
+/** Workers and gateways as a person starts them: processes of dist/, on ports of their own, watched until they stand. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { readSamples, sumByName } from '../../src/cluster/metrics-text.ts'
+import type { WorkerState } from '../../src/worker/server/state.ts'
+import { postTo } from './served.ts'
+
+export const PROGRAM = process.env['ELDR_TEST_PROGRAM'] ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+const PATIENCE_MS = 20_000
+
+const running = new Set<ChildProcess>()
+
+export interface RunningProcess {
+  readonly child: ChildProcess
+  readonly url: string
+  post(path: string, body: unknown, init?: RequestInit): Promise<Response>
+  /** What it has written to standard error so far. */
+  said(): string
+  /** SIGTERM; resolves with the exit code. */
+  stop(): Promise<number | null>
+  kill(): Promise<void>
+}
+
+export interface WorkerProcess extends RunningProcess {
+  state(): Promise<WorkerState>
+  metric(name: string): Promise<number>
+  /** Resolves when the state is as wanted. */
+  until(wanted: (state: WorkerState) => boolean, what?: string): Promise<WorkerState>
+  /** What is not as when the process stood, once nothing is under way and the prefix cache is emptied: 'name: value', none if all is well. */
+  leftovers(): Promise<string[]>
+}
+
+export async function startWorkerProcess(...flags: string[]): Promise<WorkerProcess> {
+  const started = await start(
+    ['worker', '--port', '0', '--json-ready', '--log-level', 'warn', '--grace-ms', '1000', ...flags],
+    'stdout',
+    line => {
+      return line.startsWith('{') ? (JSON.parse(line) as { url: string }).url : undefined
+    },
+  )
+  const { url } = started
+  const get = async (path: string) => fetch(`${url}${path}`, { headers: { connection: 'close' } })
+  const state = async () => (await get('/eldr/state')).json() as Promise<WorkerState>
+  const until = (wanted: (state: WorkerState) => boolean, what = wanted.toString()) => polled(state, wanted, what)
+  const atStart = countsOf(await state())
+  return {
+    ...started,
+    state,
+    until,
+    async metric(name) {
+      return sumByName(readSamples(await (await get('/metrics')).text(), new Set([name]))).get(name) ?? NaN
+    },
+    async leftovers() {
+      await until(isQuiet, 'nothing under way')
+      const reset = await started.post('/reset_prefix_cache', '')
+      if (reset.status !== 200) throw new Error(`the prefix cache cannot be emptied: ${await reset.text()}`)
+      const left = async () => Object.entries(countsOf(await state())).filter(([name, value]) => atStart[name] !== value).map(([name, value]) => `${name}: ${value}`) // prettier-ignore
+      // The connection that asked for the reset may be seen closing.
+      return polled(left, names => names.length === 0, 'everything at its start')
+    },
+  }
+}
+
+function isQuiet({ requests, notices, leases, connections, stats }: WorkerState): boolean {
+  return requests + notices + leases + connections.kv + stats.running + stats.waiting + stats.blocksKept === 0
+}
+
+/** What must come back to where it was. One connection is the one that asks. */
+function countsOf({ requests, notices, leases, leased_blocks, connections, stats }: WorkerState): Record<string, number> {
+  const { running, waiting, fetching, blocksFree, blocksCached, blocksKept, leases: held, kvUsage, signatureRows } = stats
+  return { requests, notices, leases, leased_blocks, kv: connections.kv, http: connections.http, running, waiting, fetching, blocksFree, blocksCached, blocksKept, held, kvUsage, signatureRows } // prettier-ignore
+}
+
+/** Of several workers. */
+export async function leftovers(...workers: readonly WorkerProcess[]): Promise<string[]> {
+  return (await Promise.all(workers.map(worker => worker.leftovers()))).flat()
+}
+
+export function startGatewayProcess(flags: readonly string[]): Promise<RunningProcess> {
+  return start(['serve', '--port', '0', ...flags], 'stderr', line => /listening on (http:\/\/[^\s"]+)/.exec(line)?.[1])
+}
+
+async function start(
+  args: readonly string[],
+  stream: 'stdout' | 'stderr',
+  urlIn: (line: string) => string | undefined,
+): Promise<RunningProcess> {
+  const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  running.add(child)
+  const exited = once(child, 'exit').finally(() => running.delete(child))
+  let said = ''
+  child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()))
+  const lines = createInterface({ input: child[stream] })
+  const url = await new Promise<string>((resolve, reject) => {
+    lines.on('line', line => {
+      const found = urlIn(line)
+      if (found !== undefined) resolve(found)
+    })
+    void exited.then(([code]) => reject(new Error(`eldr ${args.join(' ')} ended with ${String(code)}: ${said}`)))
+  })
+  return {
+    child,
+    url,
+    post: (path, body, init) => postTo(url)(path, body, { ...init, headers: { connection: 'close', ...init?.headers } }),
+    said: () => said,
+    async stop() {
+      child.kill('SIGTERM')
+      return ((await exited) as [number | null])[0]
+    },
+    async kill() {
+      child.kill('SIGKILL')
+      await exited
+    },
+  }
+}
+
+/** Whatever a test left running. */
+export async function killAll(): Promise<void> {
+  await Promise.all([...running].map(async child => {
+    const exited = once(child, 'exit')
+    child.kill('SIGKILL')
+    await exited
+  })) // prettier-ignore
+}
+
+/** Asks again and again: the answer is the event. Gives up loudly. */
+export async function polled<T>(ask: () => Promise<T>, wanted: (value: T) => boolean, what: string): Promise<T> {
+  const untilMs = performance.now() + PATIENCE_MS
+  for (;;) {
+    const value = await ask()
+    if (wanted(value)) return value
+    if (performance.now() > untilMs) throw new Error(`waited ${PATIENCE_MS} ms in vain for ${what}: ${JSON.stringify(value)}`)
+  }
+}
