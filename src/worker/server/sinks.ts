@@ -78,16 +78,10 @@ export function streamSink(options: SinkOptions & { readonly stallMs: number; re
     return opening + texts.delta(delta, promptTokenIds)
   }
 
-  const writer = new EventWriter<Piece>({
-    response,
-    stallMs,
-    onStalled,
-    merge: joined,
-    print,
-  })
   // As vLLM: before the engine has done anything, so that whoever waits knows that the request was taken.
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' })
   response.flushHeaders()
+  const writer = new EventWriter<Piece>({ response, stallMs, onStalled, merge: joined, print })
   return {
     token: (id, text) => writer.write({ text, ids: [id], end: undefined }),
     finish(end) {
