@@ -8,7 +8,9 @@ const program = join(root, 'dist', 'cli', 'run.js')
 if (existsSync(program)) {
   const args = ['up', '--load', ...process.argv.slice(2)]
   console.log(`> eldr ${args.join(' ')}\n`)
-  // In this process: Ctrl-C then has one place to go to.
+  // In this process: Ctrl-C then has one place to go to. npm does not pass every signal on: when it is gone, so is this.
+  const parent = process.ppid
+  setInterval(() => process.ppid !== parent && process.kill(process.pid, 'SIGTERM'), 500).unref()
   const { run } = await import(pathToFileURL(program).href)
   process.exitCode = await run(args)
 } else {

@@ -21,7 +21,7 @@ export function terminalOn(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv = 
   const colour = live && (env['NO_COLOR'] ?? '') === ''
   const style = (as: Style) => (text: string) => (colour ? styleText(as, text) : text)
   return {
-    width: stream.isTTY === true ? (stream.columns ?? 80) : Infinity,
+    width: stream.isTTY === true ? stream.columns || 80 /* some terminals say 0 */ : Infinity,
     live,
     bold: style('bold'),
     dim: style('dim'),

@@ -26,6 +26,14 @@ describe('outputs', () => {
     expect(differing(outputsOf([failed(0)]), outputsOf([failed(0)]))).toEqual([0])
   })
 
+  it('that failed are an error of the cluster, not of routing', () => {
+    const runs = [
+      { policy: 'round_robin' as const, outputs: outputsOf([answered(0, hash('a')), failed(1)]) },
+      { policy: 'eldr' as const, outputs: outputsOf([answered(0, hash('a')), answered(1, hash('b'))]) },
+    ]
+    expect(() => checkSame(runs)).toThrow(expect.objectContaining({ code: 'ELDR_CLUSTER_FAILED' }) as Error)
+  })
+
   it('that differ are an error, which names the policy and a request', () => {
     const other = outputsOf([answered(0, hash('a')), answered(1, hash('d')), answered(2, hash('c'))])
     expect(() => checkSame([{ policy: 'round_robin', outputs: base }, { policy: 'eldr', outputs: base }])).not.toThrow() // prettier-ignore

@@ -110,14 +110,27 @@ export function outputsOf(exchanges: readonly Exchange[]): Outputs {
   return new Map(exchanges.map(({ index, failure, textHash, usage, events }) => [index, failure === undefined ? `${textHash} ${usage?.completionTokens ?? events}` : `${failure.kind} ${index}`])) // prettier-ignore
 }
 
+/** An output of a request that was answered: its hash. */
+const ANSWERED = /^[0-9a-f]{64} /
+
 /** Numbers of the requests that were not answered, or not with the same bytes as in the other run. */
 export function differing(a: Outputs, b: Outputs): number[] {
-  const same = (index: number) => a.get(index) === b.get(index) && /^[0-9a-f]{64} /.test(a.get(index) ?? '')
+  const same = (index: number) => a.get(index) === b.get(index) && ANSWERED.test(a.get(index) ?? '')
   return [...new Set([...a.keys(), ...b.keys()])].filter(index => !same(index)).toSorted((x, y) => x - y)
 }
 
-/** Routing must not change what is answered. */
+/** Routing must not change what is answered. A request that failed says nothing of that, and is another matter. */
 export function checkSame(runs: readonly Pick<DemoRun, 'policy' | 'outputs'>[]): void {
+  for (const { policy, outputs } of runs) {
+    const failed = [...outputs].filter(([, output]) => !ANSWERED.test(output))
+    if (failed.length === 0) continue
+    const found = `${failed.length} of ${outputs.size} requests failed under ${policy} (the first: ${failed[0]![0]}, ${failed[0]![1].split(' ')[0]})` // prettier-ignore
+    throw new EldrError('ELDR_CLUSTER_FAILED', {
+      found,
+      expected: 'every request answered',
+      todo: 'If a worker ended meanwhile, run it again.',
+    })
+  }
   for (const { policy, outputs } of runs) {
     const different = differing(runs[0]!.outputs, outputs)
     if (different.length === 0) continue

@@ -120,6 +120,22 @@ describe('the KV side channel', () => {
     if (!socket.destroyed) await once(socket, 'close')
   })
 
+  it.each([
+    ['asks and does not listen', textFrame('renew', { engine_id: 'engine-1', request_id: 'a' })],
+    ['sends junk behind what it does not take', Buffer.alloc(1_000, 'x')],
+  ])('does not read on from a peer that %s', async (_, piece) => {
+    const { keep, server, bad } = await serve(60_000, { idleMs: 200 })
+    keep('a', Buffer.alloc(64 << 20))
+    const socket = connect(server.port, '127.0.0.1')
+    socket.on('error', () => undefined).pause()
+    socket.write(textFrame('read', { engine_id: 'engine-1', request_id: 'a', prompt_hash: 'hash' }))
+    const much = Buffer.concat(Array.from({ length: (64 << 20) / piece.length }, () => piece))
+    // Nothing moves any more, and it is cut off for that.
+    const taken = await new Promise(resolve => socket.write(much, error => resolve(error === undefined || error === null)))
+    expect(taken).toBe(false)
+    expect(bad.length).toBeLessThanOrEqual(1)
+  })
+
   it('cuts off who says nothing', async () => {
     const { server } = await serve(60_000, { idleMs: 30 })
     const socket = connect(server.port, '127.0.0.1')

@@ -73,16 +73,22 @@ export class KvServer {
     socket.setTimeout(this.#options.idleMs ?? IDLE_MS, () => socket.destroy())
     socket.on('error', () => socket.destroy())
     socket.on('close', () => this.#sockets.delete(socket))
-    // One answer after the other: a second request on the same connection waits until the first has been sent.
-    let turn = Promise.resolve()
+    // One answer after the other, and nothing more is read until the peer has taken them: what it may keep here is one read.
     socket.on('data', chunk => {
-      try {
-        for (const frame of reader.push(chunk))
-          turn = turn.then(() => this.#answer(socket, frame)).catch(error => this.#giveUp(socket, error))
-      } catch (error) {
-        turn = turn.then(() => this.#giveUp(socket, error))
-      }
+      socket.pause()
+      this.#serve(socket, reader.push(chunk)).then(
+        () => socket.resume(),
+        error => this.#giveUp(socket, error),
+      )
     })
+  }
+
+  /** Rejects when there is no going on with this peer. */
+  async #serve(socket: Socket, frames: Iterable<Frame>): Promise<void> {
+    for (const frame of frames) {
+      await this.#answer(socket, frame)
+      if (socket.writableNeedDrain && !(await drained(socket))) return
+    }
   }
 
   async #answer(socket: Socket, frame: Frame): Promise<void> {

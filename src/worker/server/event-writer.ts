@@ -35,6 +35,8 @@ export class EventWriter<T> {
     const drained = () => this.#drained()
     const by = this.#socket ?? response
     by.on('drain', drained)
+    // One that waits for another's end is not behind; from when it has its turn it may be.
+    if (response.socket === null) response.once('socket', () => this.#full && this.#watch())
     response.once('close', () => {
       clearTimeout(this.#timer)
       by.off('drain', drained)
@@ -53,12 +55,18 @@ export class EventWriter<T> {
   }
 
   #send(text: string): void {
-    const { response, stallMs, onStalled } = this.#options
+    const { response } = this.#options
     if (response.destroyed || text === '') return
     const socket = this.#socket
     const flows = socket === undefined ? response.write(text) : socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`)
     if (flows) return
     this.#full = true
+    if (response.socket !== null) this.#watch()
+  }
+
+  #watch(): void {
+    const { stallMs, onStalled } = this.#options
+    clearTimeout(this.#timer)
     this.#timer = setTimeout(onStalled, stallMs).unref()
   }
 

@@ -41,7 +41,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         stallMs: settings.clientStallMs,
         onStalled() {
           metrics.clientsStalled.inc()
-          response.destroy()
+          response.req.socket.destroy()
         },
       })
     : lookFirst(isHandoff, response, wholeSink({ ...common, kvTransferParams: end => paramsOf(ctx, plan, name, response, end) }))
@@ -58,11 +58,13 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
     onEnd(end, taken) {
       forget()
       response.off('close', onClose)
+      socket.off('close', onClose)
       if (remote !== undefined) live.follow(remote.close())
       // Nobody has been told where these blocks are.
       if (end.kind === 'finished' && !taken) end.lease?.release()
     },
   })
+  const { socket } = response.req
   const onClose = () => {
     if (response.writableFinished) return
     metrics.clientsGone.inc()
@@ -70,6 +72,8 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
   }
   const forget = live.add({ end: () => generation.callOff() })
   response.on('close', onClose)
+  // An answer that waits for those before it is not told when the connection closes.
+  if (response.socket === null) socket.setMaxListeners(0).on('close', onClose)
   generation.begin(
     engine.generate(
       {
@@ -90,7 +94,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
       generation,
     ),
   )
-  if (response.destroyed) generation.leave()
+  if (response.destroyed || socket.destroyed) generation.leave()
 }
 
 /** That a client has left is heard between steps only: before blocks are handed off its connection is looked at once more. */
@@ -100,7 +104,9 @@ function lookFirst(isHandoff: boolean, response: ServerResponse, sink: AnswerSin
     ...sink,
     finish(end) {
       const look = () => {
-        if (response.destroyed || response.socket?.readableEnded !== false) end.finished.lease?.release()
+        // Of the request: an answer that waits for those before it has no socket yet.
+        const { socket } = response.req
+        if (response.destroyed || socket.destroyed || socket.readableEnded) end.finished.lease?.release()
         else sink.finish(end)
       }
       // Between two of these the sockets are read.
@@ -131,7 +137,7 @@ function paramsOf(
   ctx: WorkerContext,
   { wish, promptIds }: Plan,
   name: string,
-  { socket }: ServerResponse,
+  { req: { socket } }: ServerResponse,
   { finished }: RunEnd,
 ): object | null {
   if (wish.kind === 'record') return recordedParams(finished.counts, finished.decode)
@@ -143,7 +149,7 @@ function paramsOf(
   do remoteId = `${name}-${randomBytes(4).toString('hex')}`
   while (leases.find(remoteId) !== undefined)
   leases.keep(remoteId, { blocks: lease, promptHash: promptHash(promptIds, lease.tokens) })
-  if (socket !== null) unread.sent(socket, remoteId)
+  unread.sent(socket, remoteId)
   return handoffParams(origin, remoteId, lease, finished.cachedTokens, finished.counts)
 }
 
