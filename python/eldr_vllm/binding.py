@@ -1,0 +1,166 @@
+"""Where vLLM is touched to get at routers, slots and ranks. Everything that cannot be captured is refused here, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+class Unsupported(Exception):
+    """Why this engine's experts cannot be captured. Requests are served as before; hand-offs carry the reason."""
+
+
+# Their ids are not those of the model's experts: a token that needs none, or shared experts appended.
+_ROUTERS_OF_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERouter")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The KV group whose slots key the store: the first with full attention. Sliding-window groups recycle their blocks."""
+
+    index: int
+    block_size: int
+    layer_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A MoE layer of this worker."""
+
+    layer_id: int
+    router: Any
+
+
+def group_of(kv_cache_config: Any) -> Group:
+    from vllm.v1 import kv_cache_interface as kv
+
+    for index, group in enumerate(kv_cache_config.kv_cache_groups):
+        spec = group.kv_cache_spec
+        is_full = getattr(kv, "is_full_attention_spec", None)
+        if is_full(spec) if is_full is not None else isinstance(spec, kv.FullAttentionSpec):
+            return Group(index, int(spec.block_size), str(group.layer_names[0]))
+    raise Unsupported("no KV group with full attention (a model of sliding windows alone)")
+
+
+def check_parallel(vllm_config: Any) -> None:
+    parallel = vllm_config.parallel_config
+    for name, text in (
+        ("decode_context_parallel_size", "decode context parallelism"),
+        ("prefill_context_parallel_size", "prefill context parallelism"),
+    ):
+        if getattr(parallel, name, 1) > 1:
+            raise Unsupported(f"{text} spreads a token's slots over ranks")
+    if getattr(parallel, "enable_dbo", False):
+        raise Unsupported("dual-batch overlap runs a step in two halves")
+
+
+def check_compiled(vllm_config: Any, device: Any) -> None:
+    """On a CPU torch.compile traces through the routers, and what a hook does was lost after the first step (seen on 0.32, whose engine
+    then died by itself, with and without the plugin). On an accelerator the MoE layer is an operation that it does not look into."""
+    mode = getattr(vllm_config.compilation_config, "mode", None)
+    if device.type == "cpu" and mode is not None and int(mode) != 0:
+        raise Unsupported("layers are compiled on a CPU, which hides their routers; start with --enforce-eager")
+
+
+def model_shape(vllm_config: Any) -> tuple[int, int]:
+    """Logical experts and top-k."""
+    model = vllm_config.model_config
+    experts, top_k = int(model.get_num_experts()), 0
+    if hasattr(model, "get_num_experts_per_tok"):
+        top_k = int(model.get_num_experts_per_tok())
+    else:
+        text = model.hf_text_config
+        top_k = int(getattr(text, "num_experts_per_tok", 0) or getattr(text, "moe_topk", 0) or getattr(text, "top_k_experts", 0))
+    if experts <= 0 or top_k <= 0:
+        raise Unsupported(f"not a mixture of experts ({experts} experts, top {top_k})")
+    return experts, top_k
+
+
+def routed_layers(vllm_config: Any, top_k: int) -> list[Routed]:
+    from vllm.model_executor.layers.fused_moe.router.base_router import BaseRouter
+
+    found: list[Routed] = []
+    for runner in moe_runners(vllm_config):
+        name, router = runner.layer_name, runner.router
+        if getattr(runner._quant_method, "is_monolithic", False):
+            kernel = type(kernel_of(runner)).__name__
+            raise Unsupported(f"{name}: kernel {kernel} routes by itself; take another one, such as --moe-backend triton or marlin")
+        if not isinstance(router, BaseRouter) or type(router).__name__ in _ROUTERS_OF_OTHER_IDS:
+            raise Unsupported(f"{name}: router {type(router).__name__} does not show the model's own experts")
+        if getattr(router, "capture_fn", None) is not None:
+            raise Unsupported(f"{name}: its router is captured by somebody else (--enable-return-routed-experts?)")
+        if getattr(runner.moe_config, "is_sequence_parallel", False):
+            raise Unsupported(f"{name}: sequence parallelism shows each rank a part of the tokens")
+        if router.top_k != top_k:
+            raise Unsupported(f"{name}: top {router.top_k}, expected {top_k} as in the model's configuration")
+        found.append(Routed(int(runner.layer_id), router))
+    return found
+
+
+def moe_runners(vllm_config: Any) -> list[Any]:
+    """MoE layers of this worker in rising layer id; draft layers of speculative decoding, which have higher ids, left out."""
+    from vllm.model_executor.layers.fused_moe.layer import MoERunner
+
+    hidden = vllm_config.model_config.get_total_num_hidden_layers()
+    modules = vllm_config.compilation_config.static_forward_context.values()
+    return sorted((m for m in modules if isinstance(m, MoERunner) and m.layer_id < hidden), key=lambda m: m.layer_id)
+
+
+def kernel_of(runner: Any) -> Any:
+    method = runner._quant_method
+    kernel = getattr(method, "moe_kernel", None)
+    return getattr(getattr(kernel, "impl", None), "fused_experts", None) or getattr(kernel, "fused_experts", None) or method
+
+
+def slots_in_context(layer_name: str) -> Any:
+    """The running step's slots of a KV group, or none in a dry run."""
+    from vllm.forward_context import get_forward_context, is_forward_context_available
+
+    if not is_forward_context_available():
+        return None
+    mapping = getattr(get_forward_context(), "slot_mapping", None)
+    return mapping.get(layer_name) if isinstance(mapping, dict) else None
+
+
+def own_rows(dp_rank: int, rows: int) -> tuple[int, int]:
+    """With data parallelism a layer may route the tokens of all ranks, one behind the other. Their numbers are on the host."""
+    from vllm.forward_context import get_forward_context
+
+    data = getattr(get_forward_context(), "dp_metadata", None)
+    if data is None:
+        return 0, rows
+    sizes = [int(size) for size in data.num_tokens_across_dp_cpu.tolist()]
+    own = sizes[dp_rank]
+    if rows == own:
+        return 0, rows
+    if rows == sum(sizes):
+        first = sum(sizes[:dp_rank])
+        return first, first + own
+    raise RuntimeError(f"{rows} rows in a layer, of ranks with {sizes} tokens")
+
+
+def ranks() -> tuple[int, int]:
+    """Tensor-parallel rank and pipeline stage."""
+    from vllm.distributed import parallel_state
+
+    return int(parallel_state.get_tensor_model_parallel_rank()), int(parallel_state.get_pp_group().rank_in_group)
+
+
+def rewrites_slots(vllm_config: Any) -> bool:
+    """Whether a slot may be computed more than once without its block being given out anew in between."""
+    cache = vllm_config.cache_config
+    unit = getattr(cache, "prefix_match_unit", None)
+    return (
+        vllm_config.speculative_config is not None
+        or getattr(vllm_config.kv_transfer_config, "kv_load_failure_policy", "fail") == "recompute"
+        or (unit is not None and cache.block_size is not None and unit < cache.block_size)
+    )
+
+
+def kv_bytes(kv_caches: dict[str, Any]) -> int:
+    """Of this worker's KV cache; layers may share a tensor."""
+    sizes: dict[int, int] = {}
+    for value in kv_caches.values():
+        for tensor in value if isinstance(value, (list, tuple)) else [value]:
+            sizes[int(tensor.data_ptr())] = int(tensor.numel()) * int(tensor.element_size())
+    return sum(sizes.values())

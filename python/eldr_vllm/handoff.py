@@ -1,0 +1,257 @@
+"""The scheduler's half: follows requests and their blocks, tells the workers what ends, and fills the hand-offs.
+
+vLLM asks for a finished request's `kv_transfer_params` before it hands over what the workers counted in the same step (vllm.md §2.4). So
+`finished` returns a dictionary that `received` fills a moment later, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import wire
+from .messages import EMPTY_STEP, Counted, Part, StepCounts, StepMeta, sums_of
+from .store import Array, End
+
+OFF_LATE = "no counts came with the step that ended the prompt"
+
+
+@dataclass(slots=True)
+class Followed:
+    """A request whose experts somebody wants."""
+
+    request: Any
+    records: bool
+    blocks: list[int] = field(default_factory=list)
+    asked: bool = False  # its sums were asked for: once, at the first end of its prompt
+    counted: Counted | str | None = None  # a string says why there are none
+    decode: dict[int, Array] = field(default_factory=dict)  # ids by position
+
+
+class HandOffs:
+    def __init__(
+        self,
+        group: int,
+        block_size: int,
+        experts: int,
+        top_k: int,
+        stages: int = 1,
+        half_life: float | None = None,
+        can_record: bool = True,
+    ) -> None:
+        self.group, self.block_size, self.experts, self.top_k, self.stages = group, block_size, experts, top_k, stages
+        self.half_life, self.can_record = half_life, can_record
+        self.off: str | None = None
+        self.on_off: Callable[[str], None] = lambda reason: None
+        self._followed: dict[str, Followed] = {}
+        self._known: dict[str, int] = {}  # leading blocks of a request that are not new: prefix hits, or seen when it was admitted before
+        self._fresh: list[int] = []
+        self._waiting: dict[str, tuple[Followed, dict[str, Any]]] = {}
+
+    # ---- before the step -------------------------------------------------------------------------------------
+
+    def follow(self, request: Any) -> None:
+        """May be called again for the same request."""
+        rid = request.request_id
+        if rid in self._followed:
+            return
+        wants, records = _wanted(request.kv_transfer_params)
+        if wants:
+            self._followed[rid] = Followed(request, records)
+
+    def found_locally(self, rid: str, tokens: int) -> None:
+        self._known[rid] = tokens // self.block_size
+
+    def admitted(self, request: Any, blocks: Sequence[int]) -> None:
+        """All blocks that a request has now. Those behind its own prefix hits are new, whoever fills them: another connector may load them,
+        and then nothing is known of their experts. After such a load the request is admitted a second time, with more blocks."""
+        self.follow(request)
+        rid = request.request_id
+        self._fresh.extend(blocks[self._known.get(rid, 0) :])
+        self._known[rid] = len(blocks)
+
+    def step(self, out: Any) -> StepMeta:
+        """vLLM's SchedulerOutput, before it advances the requests."""
+        tokens: int = out.total_num_scheduled_tokens
+        copies = getattr(out, "kv_cache_block_copies", None)
+        if tokens == 0 and not self._fresh and not copies:
+            return EMPTY_STEP
+        meta = StepMeta(tokens=tokens, fresh=self._fresh)
+        self._fresh = []
+        scheduled: dict[str, int] = out.num_scheduled_tokens
+        if tokens == len(scheduled):
+            meta.decode_batch = tokens
+        for new in out.scheduled_new_reqs:
+            if (followed := self._followed.get(new.req_id)) is not None:
+                followed.blocks = list(new.block_ids[self.group])
+        cached = out.scheduled_cached_reqs
+        for rid, new_blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            self._blocks_of_cached(rid, new_blocks, rid in cached.resumed_req_ids, meta)
+        if copies:
+            meta.copies = [pair for copy in copies if (pair := _pair(copy, self.group)) is not None]
+        if self._followed:
+            self._ask(scheduled, meta)
+        return meta
+
+    def _blocks_of_cached(self, rid: str, new: Any, resumed: bool, meta: StepMeta) -> None:
+        if new is None:
+            return
+        blocks = new[self.group]
+        followed = self._followed.get(rid)
+        if resumed:  # admitted anew, so `admitted` has told which are fresh
+            if followed is not None:
+                followed.blocks = list(blocks)
+            return
+        meta.fresh.extend(blocks)
+        if followed is not None:
+            followed.blocks.extend(blocks)
+
+    def _ask(self, scheduled: dict[str, int], meta: StepMeta) -> None:
+        for rid, tokens in scheduled.items():
+            followed = self._followed.get(rid)
+            if followed is None:
+                continue
+            request = followed.request
+            prompt, done = request.num_prompt_tokens, request.num_computed_tokens
+            if not followed.asked and done < prompt <= done + tokens:
+                followed.asked = True
+                meta.ends[rid] = End(followed.blocks[: -(-prompt // self.block_size)], prompt)
+            if followed.records and self.can_record:
+                at = range(max(done, prompt), done + tokens)
+                slots = [(p, followed.blocks[p // self.block_size] * self.block_size + p % self.block_size) for p in at]
+                if slots:
+                    meta.records[rid] = slots
+
+    # ---- after the step --------------------------------------------------------------------------------------
+
+    def finished(self, request: Any, aborted: bool) -> dict[str, Any] | None:
+        """What the answer's `kv_transfer_params` get; filled at once if the counts are here already, else in `received`."""
+        rid = request.request_id
+        self._known.pop(rid, None)
+        followed = self._followed.pop(rid, None)
+        if followed is None or aborted:
+            return None
+        inner: dict[str, Any] = {}
+        self._waiting[rid] = (followed, inner)
+        if followed.counted is not None and not followed.records:
+            self._fill(rid)
+        return {"eldr": inner}
+
+    def received(self, counts: StepCounts | None) -> None:
+        if counts is not None:
+            if counts.off is not None:
+                self.switch_off(counts.off)
+            self._take(counts.parts)
+        for rid in list(self._waiting):  # never later than the step that finished the request
+            self._fill(rid)
+
+    def switch_off(self, reason: str) -> None:
+        if self.off is None:
+            self.off = reason
+            self.on_off(reason)
+
+    def _of(self, rid: str) -> Followed | None:
+        if (followed := self._followed.get(rid)) is not None:
+            return followed
+        return self._waiting[rid][0] if rid in self._waiting else None
+
+    def _take(self, parts: dict[int, Part]) -> None:
+        if not parts:
+            return
+        ordered = [parts[stage] for stage in sorted(parts)]
+        names = {rid for part in ordered for rid in part.requests}
+        if names and len(ordered) < self.stages:
+            for rid in names:
+                if (followed := self._of(rid)) is not None:
+                    followed.counted = f"{len(ordered)} of {self.stages} pipeline stages reported"
+            return
+        ordered.sort(key=lambda part: part.layers)  # stages in the order of their layers; those without any come first
+        for rid, counted in _joined(ordered).items():
+            if (followed := self._of(rid)) is not None:
+                followed.counted = counted
+        for (rid, position), ids in _joined_records(ordered).items():
+            if (followed := self._of(rid)) is not None:
+                followed.decode[position] = ids
+
+    def _fill(self, rid: str) -> None:
+        followed, inner = self._waiting.pop(rid)
+        counted = followed.counted
+        if self.off is not None or counted is None or isinstance(counted, str):
+            inner["off"] = self.off or counted or OFF_LATE
+            return
+        tokens = followed.request.num_prompt_tokens
+        inner.update(
+            wire.encode(
+                wire.Captured(self.top_k, tokens, counted.covered, counted.counts, counted.recent, self.half_life)
+                if counted.recent is not None
+                else wire.Captured(self.top_k, tokens, counted.covered, counted.counts)
+            )
+        )
+        if not followed.records:
+            return
+        if not self.can_record:
+            inner["decode_off"] = 'decode ids are not kept here: set "record": true in the connector\'s configuration'
+            return
+        steps: list[Array] = []
+        while (ids := followed.decode.get(tokens + len(steps))) is not None:
+            steps.append(ids)
+        layers = counted.counts.shape[0]
+        rows = np.stack(steps) if steps else np.zeros((0, layers, self.top_k), np.uint8)
+        inner["decode"] = wire.encode_decode(rows, self.experts)
+
+
+def _wanted(params: Any) -> tuple[bool, bool]:
+    """Whether a request's counts are wanted, and whether its decode ids are."""
+    if not isinstance(params, dict):
+        return False, False
+    ours = params.get("eldr")
+    records = isinstance(ours, dict) and ours.get("record") == "decode"
+    return bool(params.get("do_remote_decode")) or records, records
+
+
+def _pair(copy: Any, group: int) -> tuple[int, int] | None:
+    """A copy-on-write of a partly shared block, in whichever form this vLLM names it."""
+    if getattr(copy, "group_id", getattr(copy, "kv_cache_group_id", group)) != group:
+        return None
+    source = getattr(copy, "src_block_id", None)
+    target = getattr(copy, "dst_block_id", None)
+    if source is None or target is None:
+        raise ValueError(f"a block copy of unknown form: {copy!r}")
+    return int(source), int(target)
+
+
+def _joined(parts: list[Part]) -> dict[str, Counted]:
+    """Each request's counts, layers of all stages one below the other."""
+    shares: dict[str, list[Counted]] = {}
+    for part in parts:
+        sums = sums_of(part)
+        if sums is None:
+            continue
+        for row, rid in enumerate(part.requests):
+            recent = None if sums.recent is None else sums.recent[row]
+            shares.setdefault(rid, []).append(Counted(sums.counts[row], int(sums.covered[row]), recent))
+    return {rid: _stacked(share) for rid, share in shares.items()}
+
+
+def _stacked(share: list[Counted]) -> Counted:
+    if len(share) == 1:
+        return share[0]
+    recents = [counted.recent for counted in share if counted.recent is not None]
+    return Counted(
+        np.concatenate([counted.counts for counted in share]),
+        min(counted.covered for counted in share),
+        np.concatenate(recents) if len(recents) == len(share) else None,
+    )
+
+
+def _joined_records(parts: list[Part]) -> dict[tuple[str, int], Array]:
+    shares: dict[tuple[str, int], list[Array]] = {}
+    for part in parts:
+        if part.records is None:
+            continue
+        rows = part.records.get()
+        for key, row in zip(part.record_keys, rows, strict=True):
+            shares.setdefault(key, []).append(row)
+    return {key: np.concatenate(share) for key, share in shares.items()}

@@ -1,0 +1,91 @@
+"""What the two halves of the connector tell each other each step. Plain data, pickled where workers are processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .store import Array, End, Sums
+
+
+@dataclass(slots=True)
+class StepMeta:
+    """Scheduler → workers, before the forward pass."""
+
+    tokens: int = 0
+    # Requests of a step in which each has one token: a decode step. 0 for any other.
+    decode_batch: int = 0
+    # Blocks given out anew, then copies of blocks (from, to).
+    fresh: list[int] = field(default_factory=list)
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    # Prompts whose last token is computed in this step.
+    ends: dict[str, End] = field(default_factory=dict)
+    # Generated tokens of calibration requests: request → (position, slot) of each that is computed in this step.
+    records: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.ends or self.records)
+
+
+# Most steps of an idle prefill worker that holds blocks for its decoders: nothing is allocated for them.
+EMPTY_STEP = StepMeta()
+
+
+class Later:
+    """A value that the device still works on. Whoever sends it to another process waits for it there and not before."""
+
+    __slots__ = ("_get", "_value")
+
+    def __init__(self, get: Callable[[], Any]) -> None:
+        self._get: Callable[[], Any] | None = get
+        self._value: Any = None
+
+    def get(self) -> Any:
+        if self._get is not None:
+            self._value, self._get = self._get(), None
+        return self._value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_now, (self.get(),))
+
+
+def _now(value: Any) -> Later:
+    return Later(lambda: value)
+
+
+@dataclass(slots=True)
+class Part:
+    """What one pipeline stage has counted: its MoE layers, rising, and the sums over them in the order of `requests`."""
+
+    layers: list[int]
+    requests: list[str] = field(default_factory=list)
+    sums: Later | None = None  # of Sums
+    # Decode ids, [rows, layers, top_k], a row for each (request, position).
+    record_keys: list[tuple[str, int]] = field(default_factory=list)
+    records: Later | None = None  # of Array
+
+
+@dataclass(slots=True)
+class StepCounts:
+    """Workers → scheduler, after the step."""
+
+    parts: dict[int, Part] = field(default_factory=dict)  # by pipeline stage
+    off: str | None = None
+
+    def aggregate(self, other: StepCounts) -> StepCounts:
+        return StepCounts(self.parts | other.parts, self.off or other.off)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One request's share of a step's sums, joined over stages."""
+
+    counts: Array
+    covered: int
+    recent: Array | None
+
+
+def sums_of(part: Part) -> Sums | None:
+    return None if part.sums is None else part.sums.get()

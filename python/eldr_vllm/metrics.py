@@ -1,0 +1,122 @@
+"""Decode steps as a team sees them: distinct experts per layer, and batch size, through vLLM's own connector metrics."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+# A device that lags by more steps than this has its oldest ones left out, instead of being waited for.
+_MOST_PENDING: Final = 64
+
+
+class Tally:
+    """A worker's sums since the last report. The device's answers are taken when they are there."""
+
+    def __init__(self, layers: list[int], every: int = 1) -> None:
+        self.layers, self.every = layers, every
+        self._seen = 0
+        self._pending: deque[tuple[int, Any]] = deque(maxlen=_MOST_PENDING)
+        self._sums = [0] * len(layers)
+        self._steps = self._requests = 0
+        self._once: dict[str, int] = {}
+
+    def once(self, key: str, value: int) -> None:
+        """A value that stays, such as the size of the store: reported the next time."""
+        self._once[key] = value
+
+    def is_due(self) -> bool:
+        self._seen += 1
+        return self._seen % self.every == 0
+
+    def add(self, batch: int, distinct: Any) -> None:
+        self._pending.append((batch, distinct))
+
+    def take(self) -> dict[str, Any] | None:
+        """Plain data, or none when there is nothing new."""
+        while self._pending and self._pending[0][1].ready():
+            batch, distinct = self._pending.popleft()
+            (values,) = distinct.arrays()
+            self._sums = [have + int(value) for have, value in zip(self._sums, values, strict=True)]
+            self._steps += 1
+            self._requests += batch
+        if self._steps == 0 and not self._once:
+            return None
+        active = {str(layer): total for layer, total in zip(self.layers, self._sums, strict=True)} if self._steps else {}
+        data: dict[str, Any] = {"steps": self._steps, "requests": self._requests, "active": active, "once": self._once}
+        self._sums, self._steps, self._requests, self._once = [0] * len(self.layers), 0, 0, {}
+        return data
+
+
+def joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Steps of one worker after another, or of pipeline stages side by side: those have layers of their own, and the same steps."""
+    if not one:
+        return other
+    if not other:
+        return one
+    apart = bool(one["active"]) and bool(other["active"]) and not set(one["active"]) & set(other["active"])
+    active = dict(one["active"])
+    for layer, total in other["active"].items():
+        active[layer] = active.get(layer, 0) + total
+    once = dict(one["once"])
+    for key, value in other["once"].items():
+        once[key] = once.get(key, 0) + value if apart else max(once.get(key, 0), value)
+    steps = max(one["steps"], other["steps"]) if apart else one["steps"] + other["steps"]
+    requests = max(one["requests"], other["requests"]) if apart else one["requests"] + other["requests"]
+    return {"steps": steps, "requests": requests, "active": active, "once": once}
+
+
+def summary(data: dict[str, Any]) -> dict[str, int | float]:
+    """For vLLM's log line."""
+    steps = data.get("steps", 0)
+    if steps == 0:
+        return {}
+    active = data["active"].values()
+    mean = sum(active) / (steps * len(active)) if active else 0.0
+    return {
+        "decode steps": steps,
+        "mean batch": round(data["requests"] / steps, 2),
+        "mean active experts": round(mean, 2),
+    }
+
+
+class Gauges:
+    """Registers Prometheus metrics with the classes that vLLM gives, and keeps one child per engine and layer."""
+
+    def __init__(self, gauge: Any, counter: Any, labelnames: list[str], engines: dict[int, list[object]]) -> None:
+        self._engines = engines
+        layered = [*labelnames, "layer"]
+        recent: dict[str, Any] = {"multiprocess_mode": "mostrecent"}
+        self._active = gauge(
+            name="eldr_active_experts",
+            documentation="Distinct experts of a decode step, mean of the last report",
+            labelnames=layered,
+            **recent,
+        )
+        self._batch = gauge(
+            name="eldr_decode_batch", documentation="Requests of a decode step, mean of the last report", labelnames=labelnames, **recent
+        )
+        self._activated = counter(
+            name="eldr_experts_activated", documentation="Distinct experts, summed over decode steps", labelnames=layered
+        )
+        self._steps = counter(name="eldr_decode_steps", documentation="Decode steps observed", labelnames=labelnames)
+        self._requests = counter(
+            name="eldr_decode_step_requests", documentation="Requests, summed over decode steps", labelnames=labelnames
+        )
+        self._once = {
+            "store_bytes": gauge(name="eldr_store_bytes", documentation="Memory of the expert store", labelnames=labelnames, **recent)
+        }
+
+    def observe(self, data: dict[str, Any], engine: int = 0) -> None:
+        labels = self._engines.get(engine, [])
+        for key, value in data.get("once", {}).items():
+            if key in self._once:
+                self._once[key].labels(*labels).set(value)
+        steps = data.get("steps", 0)
+        if steps == 0:
+            return
+        for layer, total in data["active"].items():
+            self._active.labels(*labels, layer).set(total / steps)
+            self._activated.labels(*labels, layer).inc(total)
+        self._batch.labels(*labels).set(data["requests"] / steps)
+        self._steps.labels(*labels).inc(steps)
+        self._requests.labels(*labels).inc(data["requests"])

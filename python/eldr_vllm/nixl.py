@@ -1,0 +1,59 @@
+"""A delay for NIXL's progress thread, which otherwise polls without pause and takes a core per server, idle or not (vllm.md §12.2). Wanted
+where servers share few cores, as in tests; off unless ELDR_NIXL_DELAY_US is set. An environment variable, because the agent is made before
+any connector of ours, and on servers that have none."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import log
+
+VARIABLE = "ELDR_NIXL_DELAY_US"
+
+
+def apply() -> None:
+    text = os.environ.get(VARIABLE, "")
+    if text in ("", "0"):
+        return
+    if not text.isdigit():
+        log.warning("%s is %r, expected whole microseconds; NIXL is left as it is", VARIABLE, text)
+        return
+    try:
+        from vllm.distributed import nixl_utils
+    except ImportError as error:
+        log.warning("%s is set, but this vLLM has no nixl_utils (%s)", VARIABLE, error)
+        return
+    if getattr(nixl_utils, "_eldr_delay", None) is not None:
+        return
+    if not hasattr(nixl_utils, "_load_nixl_attr"):
+        log.warning("%s is set, but this vLLM loads NIXL in another way; it is left as it is", VARIABLE)
+        return
+    nixl_utils._eldr_delay = int(text)
+    load = nixl_utils._load_nixl_attr
+
+    def patched(name: str) -> Any:
+        attribute = load(name)
+        if name == "NixlWrapper" and attribute is not None:
+            try:
+                delay_agents(attribute.__init__.__globals__["nixlBind"], int(text))
+            except Exception as error:
+                log.warning("NIXL's delay could not be set: %s: %s", type(error).__name__, error)
+        return attribute
+
+    nixl_utils._load_nixl_attr = patched
+
+
+def delay_agents(bind: Any, microseconds: int) -> None:
+    """Once per module, however often it is asked for."""
+    if getattr(bind, "_eldr_delay", None) is not None:
+        return
+    make = bind.nixlAgent
+
+    def agent(name: str, config: Any) -> Any:
+        config.pthrDelay = microseconds
+        return make(name, config)
+
+    bind.nixlAgent = agent
+    bind._eldr_delay = microseconds
+    log.info("NIXL's progress thread pauses %d µs between polls", microseconds)

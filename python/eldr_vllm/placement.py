@@ -1,0 +1,168 @@
+"""Puts each layer's logical experts on the ranks that a placement file says.
+
+vLLM has no file for this. It makes an expert map per layer (`ExpertMapManager`, "linear"), from which weight loading and kernels take where
+an expert lies. `RoutedExperts` reads that map in `update_expert_map_info`, which runs while a layer is built, before any weight is made:
+there the map is replaced. What assumes linear experts elsewhere (all-to-all kernels, EPLB, the weight filter) is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from . import binding, log
+from .config import Config, ConfigError, config_in
+from .placement_file import Placement, PlacementError, read_placement
+
+# By vLLM's own account (the text of ExpertMapManager), where a kernel does not say so itself.
+_KERNELS_WITH_MAPS: Final = ("Triton", "Marlin", "DeepGemm", "OAITriton", "UnfusedOAITriton", "Humming", "XPU")
+
+_placements: dict[tuple[str, int], Placement] = {}
+
+
+def local_map(placement: Placement, cluster: int, layer: int, rank: int) -> list[int]:
+    """For each logical expert its local place on that rank, −1 if it lies elsewhere: vLLM's expert map."""
+    out = np.full(placement.experts, -1, np.int32)
+    local = placement.experts_of(cluster, layer, rank)
+    out[local] = np.arange(len(local))
+    return [int(value) for value in out]
+
+
+def check_fits(placement: Placement, cluster: int, layers: int, experts: int, ranks: int, model: str = "") -> None:
+    """model: as this engine calls it, for the message alone; names differ between servers of one model."""
+    path = placement.path
+    if cluster >= placement.clusters:
+        raise PlacementError(f"{path}: cluster {cluster}; the file has {placement.clusters}, from 0")
+    for what, found, expected in (
+        ("MoE layers", placement.layers, layers),
+        ("experts", placement.experts, experts),
+        ("ranks", placement.ranks, ranks),
+    ):
+        if found != expected:
+            made_for = f" (made for {placement.model!r})" if placement.model else ""
+            raise PlacementError(f"{path}: {found} {what}{made_for}; this engine{f' of {model!r}' if model else ''} has {expected}")
+
+
+def moe_layer_ids(hf_config: Any, hidden_layers: int) -> list[int]:
+    """Ids of a model's MoE layers by its configuration, in the spellings of the families that have dense layers among them."""
+
+    def get(name: str, default: Any) -> Any:
+        return getattr(hf_config, name, default)
+
+    dense = set(get("mlp_only_layers", None) or [])
+    step = get("decoder_sparse_step", None) or get("moe_layer_freq", None) or 1
+    first = get("first_k_dense_replace", 0) or 0
+    if isinstance(step, (list, tuple)):  # one flag per layer
+        return [layer for layer, flag in enumerate(step) if flag]
+    qwen = get("decoder_sparse_step", None) is not None
+    sparse = [layer for layer in range(hidden_layers) if layer >= first and layer not in dense]
+    return [layer for layer in sparse if ((layer + 1) % step == 0 if qwen else layer % step == 0)]
+
+
+def install() -> None:
+    """In every process, before a model is built. Costs nothing where no placement is configured."""
+    try:
+        from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
+    except ImportError:
+        return  # an older vLLM: refused in `require` if somebody configures a placement
+    original = RoutedExperts.update_expert_map_info
+    if getattr(original, "_eldr", False):
+        return
+
+    def update_expert_map_info(self: Any) -> None:
+        _place(self)
+        original(self)
+
+    update_expert_map_info._eldr = True  # type: ignore[attr-defined]
+    RoutedExperts.update_expert_map_info = update_expert_map_info
+
+
+def require(config: Config) -> None:
+    """Called when the connector starts: a placement that could not be put in place must not be passed over in silence."""
+    if config.placement is None:
+        return
+    try:
+        from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
+    except ImportError as error:
+        raise ConfigError(f"EldrConnector: this vLLM cannot take a placement ({error})") from error
+    if not getattr(RoutedExperts.update_expert_map_info, "_eldr", False):
+        raise ConfigError("EldrConnector: placement is set, but the plugin was not loaded before the model (VLLM_PLUGINS?)")
+
+
+def takes_maps(kernel: Any) -> bool:
+    """Whether a MoE kernel looks experts up in the map. One that does not takes them for linear, and would compute rubbish."""
+    supports = getattr(kernel, "supports_expert_map", None)
+    return bool(supports()) if supports is not None else type(kernel).__name__.startswith(_KERNELS_WITH_MAPS)
+
+
+def check_placed(vllm_config: Any, config: Config) -> None:
+    """After loading: every layer has its map, and its kernel uses it."""
+    if config.placement is None:
+        return
+    for runner in binding.moe_runners(vllm_config):
+        if not getattr(runner.routed_experts, "_eldr_placed", False):
+            raise PlacementError(f"{config.placement}: {runner.layer_name} was built without it")
+        kernel = binding.kernel_of(runner)
+        if not takes_maps(kernel):
+            what = f"kernel {type(kernel).__name__} of {runner.layer_name} takes no expert map"
+            raise PlacementError(f"{config.placement}: {what}; choose another --moe-backend")
+
+
+def _place(experts: Any) -> None:
+    import torch
+    from vllm.config import get_current_vllm_config
+
+    vllm_config = get_current_vllm_config()
+    config = config_in(vllm_config)
+    if config is None or config.placement is None or config.cluster is None:
+        return
+    manager = experts.expert_map_manager
+    text = vllm_config.model_config.hf_text_config
+    hidden = vllm_config.model_config.get_total_num_hidden_layers()
+    layer_id = int(re.findall(r"\.layers\.(\d+)\.", experts.layer_name + ".")[0])
+    if layer_id >= hidden:
+        return  # a draft layer
+    _refuse_what_cannot(vllm_config, manager)
+    ids = moe_layer_ids(text, hidden)
+    placement = _placed(config.placement, config.cluster, len(ids), manager, str(vllm_config.model_config.model))
+    if layer_id not in ids:
+        raise PlacementError(f"{config.placement}: layer {layer_id} routes experts, expected only {ids} to")
+    linear = manager._expert_map
+    values = local_map(placement, config.cluster, ids.index(layer_id), int(manager.ep_rank))
+    manager._expert_map = torch.tensor(values, dtype=linear.dtype, device=linear.device)
+    experts._eldr_placed = True
+
+
+def _refuse_what_cannot(vllm_config: Any, manager: Any) -> None:
+    parallel = vllm_config.parallel_config
+    problem = None
+    if not parallel.enable_expert_parallel or manager._expert_map is None:
+        problem = "experts are not spread over ranks; start with --enable-expert-parallel and more than one rank, or leave placement out"
+    elif parallel.enable_eplb:
+        problem = "EPLB moves experts by itself; start without --enable-eplb"
+    elif getattr(parallel, "enable_ep_weight_filter", False):
+        problem = "the expert weight filter assumes linear experts; start without --enable-ep-weight-filter"
+    elif manager.moe_parallel_config.use_all2all_kernels:
+        problem = "all-to-all kernels (data parallelism) assume linear experts; use tensor parallelism"
+    elif manager.num_fused_shared_experts > 0 or manager.expert_mask is not None:
+        problem = "AITER's fused shared experts are not supported with a placement"
+    if problem is not None:
+        raise ConfigError(f"EldrConnector: placement cannot take effect: {problem}")
+
+
+def _placed(path: str, cluster: int, layers: int, manager: Any, model: str) -> Placement:
+    key = (path, cluster)
+    if key not in _placements:
+        placement = read_placement(path)
+        check_fits(placement, cluster, layers, int(manager.global_num_experts), int(manager.ep_size), model)
+        _placements[key] = placement
+        log.info(
+            "experts are placed as %s says for cluster %d: %d layers, %d experts on %d ranks",
+            path,
+            cluster,
+            layers,
+            placement.experts,
+            placement.ranks,
+        )
+    return _placements[key]

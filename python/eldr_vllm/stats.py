@@ -1,0 +1,40 @@
+"""The classes through which vLLM carries a connector's statistics from its workers to its log and to Prometheus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
+
+from . import log, metrics
+
+
+@dataclass
+class EldrStats(KVConnectorStats):
+    """`data` is what metrics.Tally gives, or nothing."""
+
+    def reset(self) -> None:
+        self.data: dict[str, Any] = {}
+
+    def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
+        self.data = metrics.joined(self.data, other.data)
+        return self
+
+    def reduce(self) -> dict[str, int | float]:
+        return metrics.summary(self.data)
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+class EldrPromMetrics(KVConnectorPromMetrics):
+    def __init__(self, vllm_config: Any, metric_types: Any, labelnames: list[str], engines: dict[int, list[object]]) -> None:
+        super().__init__(vllm_config, metric_types, labelnames, engines)
+        self._gauges = metrics.Gauges(self._gauge_cls, self._counter_cls, labelnames, engines)
+
+    def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        try:
+            self._gauges.observe(transfer_stats_data, engine_idx)
+        except Exception as error:
+            log.warning("metrics were not understood: %s: %s", type(error).__name__, error)

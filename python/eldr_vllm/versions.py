@@ -1,0 +1,34 @@
+"""Which vLLM this was built for. Another version is tried all the same: what it lacks is found by name, and then nothing is captured."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+TESTED: Final = ((0, 32),)
+# Since 0.25 MultiConnector joins its children's parameters; MoE layers are MoERunner objects since 0.24.
+OLDEST: Final = (0, 25)
+
+
+def parsed(version: str) -> tuple[int, int] | None:
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def verdict(version: str) -> tuple[str, str]:
+    """("known" | "untested" | "old", a sentence for the log)."""
+    found = parsed(version)
+    tested = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
+    if found is None:
+        return "untested", f"vLLM {version} is not a released version; tested with {tested}"
+    if found < OLDEST:
+        return (
+            "old",
+            f"vLLM {version} is older than {OLDEST[0]}.{OLDEST[1]}, whose MultiConnector drops what a second connector hands off",
+        )
+    if found in TESTED:
+        return "known", f"vLLM {version}, a version this plugin is tested with"
+    return (
+        "untested",
+        f"vLLM {version} is not one this plugin is tested with ({tested}); compare counts before relying on them",
+    )

@@ -1,0 +1,148 @@
+"""The connector keeps serving, whatever happens. vLLM is faked here as far as it is imported; the real one is tried in test/vllm."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eldr_vllm.messages import EMPTY_STEP, StepCounts, StepMeta
+from eldr_vllm.worker import Worker
+
+from . import fake_vllm
+from .fake_vllm import FullAttentionSpec, Role, kv_cache_config, vllm_config
+from .test_handoff import counted, output, request
+
+
+def scheduler(monkeypatch: pytest.MonkeyPatch, config: Any = None, cache: Any = None, version: str = "0.32.0") -> Any:
+    connector = fake_vllm.install(monkeypatch, version)
+    return connector.EldrConnector(config or vllm_config(), Role.SCHEDULER, cache or kv_cache_config(object(), FullAttentionSpec()))
+
+
+def finished(connector: Any, r: Any, status: str = "FINISHED_LENGTH_CAPPED") -> Any:
+    r.status = SimpleNamespace(name=status)
+    return connector.request_finished_all_groups(r, ([], []))
+
+
+def run(connector: Any, r: Any, counts: Any) -> Any:
+    """A prompt of 10 tokens from its arrival to its end."""
+    connector.on_new_request(r)
+    assert connector.get_num_new_matched_tokens(r, 0) == (0, False)
+    connector.update_state_after_alloc(r, SimpleNamespace(get_block_ids=lambda: ([], [7, 8, 9])), 0)
+    meta = connector.build_connector_meta(output({"r": 10}, {"r": [7, 8, 9]}))
+    assert isinstance(meta, StepMeta)
+    delay, answer = finished(connector, r)
+    assert delay is False
+    connector.update_connector_output(SimpleNamespace(kv_connector_worker_meta=counts))
+    return answer
+
+
+def test_a_hand_off_is_keyed_by_the_group_with_full_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    connector = scheduler(monkeypatch)
+    assert run(connector, request(), counted("r"))["eldr"]["covered"] == 10
+    assert connector.requires_kv_delivery is False
+
+
+def test_an_abort_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    connector, r = scheduler(monkeypatch), request()
+    connector.on_new_request(r)
+    assert finished(connector, r, "FINISHED_ABORTED") == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("config", "cache", "version", "reason"),
+    [
+        (vllm_config(), kv_cache_config(object()), "0.32.0", "no KV group with full attention"),
+        (vllm_config(decode_context_parallel_size=2), None, "0.32.0", "decode context parallelism"),
+        (vllm_config(enable_dbo=True), None, "0.32.0", "dual-batch overlap"),
+        (vllm_config(), None, "0.24.0", "older than 0.25"),
+    ],
+)
+def test_what_cannot_be_captured_is_served_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, config: Any, cache: Any, version: str, reason: str
+) -> None:
+    with caplog.at_level(logging.WARNING, "vllm.eldr"):
+        connector = scheduler(monkeypatch, config, cache, version)
+    assert reason in caplog.text
+    answer = run(connector, request(), None)
+    assert list(answer["eldr"]) == ["off"]
+    assert reason in answer["eldr"]["off"]
+
+
+def test_an_exception_is_logged_once_and_ends_capture(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    connector = scheduler(monkeypatch)
+    broken = SimpleNamespace(total_num_scheduled_tokens=3, num_scheduled_tokens={"x": 3})
+    for _ in range(3):
+        meta = connector.build_connector_meta(broken)
+        assert (meta.tokens, meta.decode_batch, meta.ends) == (3, 0, {})
+    assert caplog.text.count("capture is off from now on") == 1
+    answer = run(connector, request(), None)
+    assert answer["eldr"]["off"].startswith("build_connector_meta failed: AttributeError")
+
+
+def test_an_untested_version_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "vllm.eldr"):
+        scheduler(monkeypatch, version="0.31.2")
+    assert "vLLM 0.31.2 is not one this plugin is tested with (0.32)" in caplog.text
+
+
+def test_a_decode_worker_follows_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    connector = scheduler(monkeypatch, vllm_config("kv_consumer"))
+    assert connector.build_connector_meta(output({"a": 1, "b": 1})).decode_batch == 2
+    assert connector.build_connector_meta(output({})) is EMPTY_STEP
+    assert finished(connector, request()) == (False, None)
+
+
+class Failing:
+    """A capture whose store fails."""
+
+    def __init__(self) -> None:
+        self.store = self
+        self.off: str | None = None
+        self.failures: list[str] = []
+
+    def fail(self, where: str, error: BaseException) -> None:
+        self.off = self.off or f"{where} failed: {error}"
+        self.failures.append(where)
+
+    def finish(self, tokens: int) -> None:
+        raise RuntimeError("no memory")
+
+    def sums(self, ends: Any) -> Any:
+        raise RuntimeError("no memory")
+
+
+def test_a_worker_that_fails_says_so_once_and_then_to_everybody_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake_vllm.install(monkeypatch)
+    connector = module.EldrConnector(vllm_config(), Role.WORKER, kv_cache_config(FullAttentionSpec()))
+    capture: Any = Failing()
+    connector._worker = Worker(0, [0], capture, None, None)
+    connector.bind_connector_metadata(StepMeta(tokens=3))
+    connector.wait_for_save()
+    assert connector.build_connector_worker_meta() == StepCounts(off="storing a step's experts failed: no memory")
+    connector.bind_connector_metadata(StepMeta(tokens=3))
+    connector.wait_for_save()
+    assert connector.build_connector_worker_meta() is None
+    connector.bind_connector_metadata(StepMeta(tokens=3, ends={"r": SimpleNamespace()}))  # type: ignore[dict-item]
+    assert connector.build_connector_worker_meta() == StepCounts(off="storing a step's experts failed: no memory")
+    assert capture.failures == ["storing a step's experts"]
+
+
+def test_an_engine_without_parallel_state_is_served_without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake_vllm.install(monkeypatch)
+    connector = module.EldrConnector(vllm_config(), Role.WORKER, kv_cache_config(FullAttentionSpec()))
+    connector.register_kv_caches({})
+    connector.bind_connector_metadata(StepMeta(tokens=1))
+    counts = connector.build_connector_worker_meta()
+    assert counts.off.startswith("ImportError")
+
+
+def test_statistics_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake_vllm.install(monkeypatch)
+    one = {"steps": 1, "requests": 2, "active": {"0": 4}, "once": {}}
+    stats = module.EldrConnector.build_kv_connector_stats(dict(one))
+    assert stats.aggregate(module.EldrConnector.build_kv_connector_stats(dict(one))).data["steps"] == 2
+    assert stats.reduce()["mean active experts"] == 4
+    assert module.EldrConnector.build_kv_connector_stats().is_empty()

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from eldr_vllm.metrics import Gauges, Tally, joined, summary
+
+
+class Fetched:
+    def __init__(self, values: list[int], ready: bool = True) -> None:
+        self.values, self.is_ready = values, ready
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def arrays(self) -> list[Any]:
+        return [np.array(self.values)]
+
+
+def test_sums_are_reported_once_and_as_plain_data() -> None:
+    tally = Tally([3, 7])
+    assert tally.take() is None
+    tally.once("store_bytes", 100)
+    tally.add(2, Fetched([5, 6]))
+    tally.add(4, Fetched([7, 8]))
+    data = tally.take()
+    assert data == {"steps": 2, "requests": 6, "active": {"3": 12, "7": 14}, "once": {"store_bytes": 100}}
+    assert json.loads(json.dumps(data)) == data
+    assert tally.take() is None
+
+
+def test_steps_that_the_device_still_works_on_wait_for_the_next_report() -> None:
+    tally = Tally([0])
+    late = Fetched([9], ready=False)
+    tally.add(1, Fetched([4]))
+    tally.add(1, late)
+    assert (tally.take() or {})["active"] == {"0": 4}
+    assert tally.take() is None
+    late.is_ready = True
+    assert (tally.take() or {})["active"] == {"0": 9}
+
+
+def test_a_device_that_lags_loses_old_steps_and_keeps_memory() -> None:
+    tally = Tally([0])
+    for _ in range(1000):
+        tally.add(1, Fetched([1], ready=False))
+    assert len(tally._pending) == 64
+
+
+def test_every_nth_step() -> None:
+    tally = Tally([0], every=3)
+    assert [tally.is_due() for _ in range(6)] == [False, False, True] * 2
+
+
+def data(steps: int, requests: int, active: dict[str, int], **once: int) -> dict[str, Any]:
+    return {"steps": steps, "requests": requests, "active": active, "once": once}
+
+
+def test_reports_after_each_other_add_up_and_stages_lie_side_by_side() -> None:
+    assert joined({}, data(1, 2, {"0": 3})) == joined(data(1, 2, {"0": 3}), {}) == data(1, 2, {"0": 3})
+    after = joined(data(1, 2, {"0": 3}, store_bytes=5), data(2, 5, {"0": 4}))
+    assert after == data(3, 7, {"0": 7}, store_bytes=5)
+    beside = joined(data(2, 5, {"0": 3}, store_bytes=5), data(2, 5, {"4": 9}, store_bytes=6))
+    assert beside == data(2, 5, {"0": 3, "4": 9}, store_bytes=11)
+    assert summary(beside) == {"decode steps": 2, "mean batch": 2.5, "mean active experts": 3.0}
+    assert summary({}) == {}
+
+
+class Metric:
+    """Of prometheus_client, as far as it is used."""
+
+    def __init__(self, name: str, documentation: str, labelnames: list[str], **more: Any) -> None:
+        self.name, self.labelnames = name, labelnames
+        self.values: dict[tuple[Any, ...], float] = {}
+        MADE[name] = self
+
+    def labels(self, *values: Any) -> Any:
+        assert len(values) == len(self.labelnames)
+        metric = self
+
+        class Child:
+            def set(self, value: float) -> None:
+                metric.values[values] = value
+
+            def inc(self, value: float) -> None:
+                metric.values[values] = metric.values.get(values, 0) + value
+
+        return Child()
+
+
+MADE: dict[str, Metric] = {}
+
+
+def test_prometheus_gets_means_and_totals() -> None:
+    gauges = Gauges(Metric, Metric, ["model", "engine"], {0: ["tiny", "0"]})
+    gauges.observe(data(2, 6, {"3": 10, "7": 16}, store_bytes=9))
+    gauges.observe(data(2, 10, {"3": 12, "7": 12}))
+    assert MADE["eldr_active_experts"].values == {("tiny", "0", "3"): 6, ("tiny", "0", "7"): 6}
+    assert MADE["eldr_experts_activated"].values == {("tiny", "0", "3"): 22, ("tiny", "0", "7"): 28}
+    assert MADE["eldr_decode_batch"].values == {("tiny", "0"): 5}
+    assert MADE["eldr_decode_steps"].values == {("tiny", "0"): 4}
+    assert MADE["eldr_decode_step_requests"].values == {("tiny", "0"): 16}
+    assert MADE["eldr_store_bytes"].values == {("tiny", "0"): 9}

@@ -1,0 +1,73 @@
+"""Two tensor-parallel ranks: one reports; a placement that cannot take effect is refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import prompts
+from servers import eldr, running, vllm
+from test_counts import asked, check
+
+LAYERS, EXPERTS = 6, 64
+# Two ranks are two processes: the executor that keeps the worker in the engine's own does not do.
+TWO = ("--tensor-parallel-size", "2")
+ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+
+
+def write_placement(path: Path, ranks: int) -> Path:
+    """Two clusters of random placements."""
+    rng = np.random.default_rng(5)
+    order = rng.permuted(np.tile(np.arange(EXPERTS, dtype="<u2"), (2, LAYERS, 1)), axis=2)
+    order = np.sort(order.reshape(2, LAYERS, ranks, -1), axis=3).reshape(2, LAYERS, EXPERTS)
+    rank = np.empty_like(order)
+    slots = np.broadcast_to(np.arange(EXPERTS) * ranks // EXPERTS, order.shape).astype("<u2")
+    np.put_along_axis(rank, order.astype(int), slots, axis=2)
+    metadata = {
+        "format": "eldr.placement.v1",
+        "model": "tiny6",
+        "clusters": "2",
+        "layers": f"{LAYERS}",
+        "experts": f"{EXPERTS}",
+        "ranks": f"{ranks}",
+    }
+    size = rank.nbytes
+    header: dict[str, Any] = {"__metadata__": metadata}
+    for name, first in (("rank", 0), ("order", size)):
+        header[name] = {"dtype": "U16", "shape": list(rank.shape), "data_offsets": [first, first + size]}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + rank.tobytes() + order.tobytes())
+    return path
+
+
+def test_one_rank_reports(folder: Path) -> None:
+    with running(vllm("two-ranks", folder, eldr("kv_producer", store="slots", half_life=64), *TWO, **ENVIRONMENT)) as (server,):
+        for prompt in prompts()[:6]:
+            check(asked(server, prompt), prompt, {"half_life": 64})
+        assert server.log.read_text().count("eldr: capturing") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "flags", "message"),
+    [
+        ("ranks", 4, (*TWO, "--enable-expert-parallel"), "4 ranks (made for 'tiny6'); this engine"),
+        ("not-spread", 2, TWO, "experts are not spread over ranks"),
+        # The CPU build's kernel takes experts for linear. So the placement itself is tried one level below, in test_placement.py.
+        ("kernel", 2, (*TWO, "--enable-expert-parallel"), "takes no expert map; choose another --moe-backend"),
+    ],
+)
+def test_a_placement_that_cannot_take_effect_stops_the_server(
+    folder: Path, name: str, ranks: int, flags: tuple[str, ...], message: str
+) -> None:
+    file = write_placement(folder / f"{name}.safetensors", ranks)
+    server = vllm(f"refused-{name}", folder, eldr("kv_producer", placement=str(file), cluster=0), *flags, **ENVIRONMENT)
+    try:
+        with pytest.raises(RuntimeError, match="ended with"):
+            server.wait_until_ready()
+        assert server.logged(message), server.tail()
+    finally:
+        server.stop()
