@@ -178,10 +178,10 @@ async function send(
  * Of an answer that is not streamed nothing is seen before its end: it may take as long as a stream of as many tokens. `prefillMs` where
  * the worker has to read the prompt as well.
  */
-function limitsOf({ settings: { timeouts, server } }: GatewayContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
+function limitsOf({ settings: { timeouts } }: GatewayContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
   const { firstTokenMs, betweenTokensMs, requestMs } = timeouts
   const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
-  return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs, clientStallMs: server.clientStallMs }
+  return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
 }
 
 function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: number): boolean {

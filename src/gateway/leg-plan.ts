@@ -6,8 +6,6 @@ export interface LegLimits {
   /** To the first event of a stream, or to the end of an answer that is not streamed. */
   readonly firstByteMs: number
   readonly betweenTokensMs: number
-  /** How long a client may take no bytes. */
-  readonly clientStallMs: number
 }
 
 /** How a leg ended. */

@@ -54,13 +54,13 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
 }
 
 /** A worker that generates without a stream says nothing before it is done; one that does not generate is soon done. */
-function limitsOf({ timeouts, server }: Settings, { path, body }: UpstreamRequest): LegLimits {
+function limitsOf({ timeouts }: Settings, { path, body }: UpstreamRequest): LegLimits {
   const { prefillMs, firstTokenMs, betweenTokensMs, requestMs } = timeouts
   const stream = body && last(scanObject(body) ?? [], 'stream')
   const streams = stream !== undefined && body!.toString('latin1', stream.valueStart, stream.end) === 'true'
   const firstByteMs =
     body === undefined || !path.startsWith('/v1/') ? firstTokenMs : streams ? Math.min(requestMs, prefillMs + firstTokenMs) : requestMs
-  return { firstByteMs, betweenTokensMs, clientStallMs: server.clientStallMs }
+  return { firstByteMs, betweenTokensMs }
 }
 
 function broken(sink: Sink, { failure }: Extract<RelayEnd, { kind: 'failed' }>): Outcome {

@@ -22,7 +22,7 @@ export interface FoundArtifact {
 }
 
 /** x.evaluation.safetensors → x.calibration.safetensors, where that is there. */
-export async function calibrationBeside(trace: string): Promise<string | undefined> {
+async function calibrationBeside(trace: string): Promise<string | undefined> {
   if (!trace.endsWith(EVALUATION)) return undefined
   const beside = `${trace.slice(0, -EVALUATION.length)}${CALIBRATION}`
   return (await stat(beside).catch(() => undefined))?.isFile() ? beside : undefined

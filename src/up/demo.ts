@@ -93,7 +93,7 @@ function countedPart({ timesUs }: SharedWorkload, look: () => Promise<Observatio
 }
 
 /** A token's mean over all decode workers. */
-export function stepsBetween(from: Observation, to: Observation): { activeExperts: number; batch: number } {
+function stepsBetween(from: Observation, to: Observation): { activeExperts: number; batch: number } {
   let [tokens, active, steps, restarted] = [0, 0, 0, false]
   for (const [at, { role, pid, own }] of to.workers.entries()) {
     const before = from.workers[at]!

@@ -166,6 +166,14 @@ describe.each<[Leg, Way, Case[]]>([
 
 const BROKEN = 'ELDR_STREAM_BROKEN'
 const AMID = `data: {"choices":[{"text":"a"}]}\n\n`
+it('a stream that was told to its end is whole, though its answer is cut there', () =>
+  withWorkers(1, async ({ tickets, workersOf, ask, counted }) => {
+    workersOf('decode')[0]!.fail({ kind: 'garbage', bytes: streamBytes(AMID, AMID, 'data: [DONE]\n\n') })
+    expect(await eventsOf(await ask('stream'))).toHaveLength(3)
+    await tickets.settled()
+    expect(await counted('eldr_requests_total', { route: 'completions', outcome: 'ok' })).toBe(1)
+  }))
+
 describe.each([1, 2])('of %i workers a decode worker that has sent tokens and then', workers => {
   it.concurrent.each<[string, Fault, events: number, code: string]>([
     ['resets the connection', { kind: 'reset', after: 'tokens', tokens: 3 }, 3, BROKEN],

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createListener } from '../../src/gateway/listen.ts'
 import type { ServerSettings } from '../../src/gateway/config/settings.ts'
 import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
+import { Upstreams } from '../../src/gateway/upstream/upstreams.ts'
 import { type Cluster, SHAPE, startCluster } from './cluster.ts'
 import { RawClient } from './raw-socket.ts'
 import { HAS_OPENSSL, makeCertificates } from './tls-files.ts'
@@ -106,6 +107,38 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       const cluster = await startWith(tls() ?? {}, requestCert ? { requestCert, rejectUnauthorized: true, ca: readFileSync(pairs.client.certFile) } : {}) // prettier-ignore
       expect(await outcome(cluster)).toBe(wanted)
       await cluster.stop()
+    })
+
+    it('that was held up amid the last bytes of an answer can be used again', async () => {
+      const body = 'a'.repeat(200_000)
+      const server = createServer(keysOf(pairs.worker), socket => {
+        socket.on('error', () => {})
+        socket.on('data', () => socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`))
+      })
+      servers.push(server)
+      server.listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+      const upstreams = new Upstreams({ connectMs: 5_000, idleConnectionMs: 5_000, tls: { ca: readFileSync(pairs.worker.certFile) } })
+      await new Promise<void>((resolve, reject) => {
+        const call = upstreams.open(
+          url,
+          { method: 'GET', path: '/', headers: {} },
+          {
+            onStart: () => {},
+            // TLS hands over what it has decrypted although it is paused: the end may come before anybody goes on.
+            onData: () => {
+              call.pause()
+              setImmediate(() => call.resume())
+            },
+            onEnd: resolve,
+            onFailure: reject,
+          },
+        )
+      })
+      const again = await upstreams.ask(url, { method: 'GET', path: '/', headers: {} }, { timeoutMs: 5_000, maxBytes: 1_000_000 })
+      expect(again.body.length).toBe(body.length)
+      upstreams.close()
     })
 
     it('with files that cannot be read is refused before anything is begun', async () => {

@@ -70,7 +70,7 @@ export function scanList(bytes: Buffer, from: number, to: number, most = Infinit
 }
 
 /** After the last byte of the value that begins at `at`; −1 when there is none. Whether a list or an object is sound inside is not asked. */
-export function endOfValue(bytes: Buffer, at: number, to: number): number {
+function endOfValue(bytes: Buffer, at: number, to: number): number {
   if (at >= to) return -1
   const first = bytes[at]!
   if (first === QUOTE) return endOfString(bytes, at, to)

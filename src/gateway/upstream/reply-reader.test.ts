@@ -106,6 +106,11 @@ describe('an answer', () => {
     ])
   })
 
+  it('heeds both of two Connection headers', () => {
+    const head = 'HTTP/1.1 200 OK\r\nconnection: keep-alive\r\nconnection: close\r\ncontent-length: 0\r\n\r\n'
+    expect(read(head).heads[0]).toMatchObject({ keepAlive: false })
+  })
+
   it('keeps the first of a header that comes twice', () => {
     const { headers } = read('HTTP/1.1 200 OK\r\nX-A:Content-Type: 3\r\nContent-Type:  1 \r\ncontent-type: 2\r\ncontent-length: 0\r\n\r\n').heads[0]! // prettier-ignore
     expect(headers).toEqual({ 'content-type': '1', 'content-length': '0' })

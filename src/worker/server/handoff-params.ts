@@ -103,7 +103,7 @@ export function recordedParams(
   return { eldr: { ...wireCounts(counts), decode: encodeDecodeExperts({ ...counts, ...decode }) } }
 }
 
-export function wireCounts({ recent, halfLife, ...counts }: CountsSnapshot): WireCounts {
+function wireCounts({ recent, halfLife, ...counts }: CountsSnapshot): WireCounts {
   const captured: CapturedCounts = counts
   return encodeCounts(recent === undefined || halfLife === undefined ? captured : { ...captured, recent: { values: recent, halfLife } })
 }
