@@ -1,11 +1,12 @@
 """Hooks on the routers of the MoE layers. Each sees the experts of a step's tokens, [tokens, top_k], logical ids, before EPLB maps them.
 
-On an accelerator a hook copies them into one buffer, and the hook of the last layer scatters the buffer into the store. Both are recorded
-with the CUDA graph that the layer runs in, so they happen on replay, when no Python runs. The slots are a view of the engine's own
-persistent tensor (padding is −1 there), so a recorded scatter sees each step's slots.
+A hook keeps a reference and no more. On an accelerator the hook of the last layer puts all layers' ids into one buffer and scatters it into
+the store: a handful of launches a step, recorded with the CUDA graph that the last layer runs in, so they happen on replay, when no Python
+runs. Where layers are recorded as graphs of their own, the references keep the ids' memory from being given to a later one. The slots are a
+view of the engine's own persistent tensor (padding is −1 there), so a recorded scatter sees each step's slots.
 
-On a CPU there are no graphs: a hook keeps a reference, and `finish` does the work after the forward pass. (There torch.compile would trace
-through the hook and lose what it does, so compiled layers are refused in binding.py; on an accelerator the layer is opaque to it.)"""
+On a CPU there are no graphs, and `finish` does the work after the forward pass. (There torch.compile would trace through the hook and lose
+what it does, so compiled layers are refused in binding.py; on an accelerator the layer is opaque to it.)"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from typing import Any
 import torch
 
 from . import log
-from .torch_store import Tensor, TorchStore, fetch
+from .fetched import Fetched, Tensor
+from .torch_store import TorchStore
 
 
 class Capture:
@@ -49,30 +51,31 @@ class Capture:
 
     def hook(self, row: int) -> Callable[[Tensor], None]:
         """For the layer with that place among the MoE layers of this worker."""
-        if self._buffer is None:
-            references = self._references
+        references, last = self._references, row == self.layers - 1
 
-            def keep(ids: Tensor) -> None:
-                references[row] = ids
+        def keep(ids: Tensor) -> None:
+            references[row] = ids
 
-            return keep
-        buffer, last = self._buffer, row == self.layers - 1
+        def keep_last(ids: Tensor) -> None:
+            references[row] = ids
+            if self.off is None:
+                try:
+                    self._record()
+                except Exception as error:
+                    self.fail("a router's hook", error)
+            references.clear()
 
-        def record(ids: Tensor) -> None:
-            if self.off is not None:
-                return
-            try:
-                first, end = self._own_rows(ids.shape[0])
-                buffer[: end - first, row].copy_(ids[first:end])
-                if last and self.store is not None:
-                    slots = self._slots()
-                    if slots is not None:
-                        tokens = min(end - first, slots.shape[0])
-                        self.store.scatter(slots[:tokens], buffer[:tokens])
-            except Exception as error:
-                self.fail("a router's hook", error)
+        return keep_last if last and self._buffer is not None else keep
 
-        return record
+    def _record(self) -> None:
+        assert self._buffer is not None
+        ids = self._joined()
+        buffer = self._buffer[: len(ids)]
+        buffer.copy_(ids)
+        slots = None if self.store is None else self._slots()
+        if self.store is not None and slots is not None:
+            tokens = min(len(ids), slots.shape[0])
+            self.store.scatter(slots[:tokens], buffer[:tokens])
 
     def fail(self, where: str, error: BaseException) -> None:
         """Off for good. Serving goes on, and hand-offs say why they carry no counts."""
@@ -88,7 +91,7 @@ class Capture:
         slots = self._slots()
         if slots is None:
             return
-        ids = self._step_ids(tokens)
+        ids = self._joined()
         tokens = min(len(ids), slots.shape[0])
         self.store.scatter(slots[:tokens], ids[:tokens])
 
@@ -98,18 +101,20 @@ class Capture:
         fired = torch.zeros(self.layers * self.experts, dtype=torch.int32, device=self.device)
         where = (ids.clamp_(0, self.experts - 1) + self._layer_cell).reshape(-1)
         fired.index_fill_(0, where, 1)
-        return fetch(self.device, [fired.view(self.layers, self.experts).sum(1, dtype=torch.int32)])
+        return Fetched(self.device, fired.view(self.layers, self.experts).sum(1, dtype=torch.int32))
 
     def forget(self) -> None:
         """A step's references must not outlive it, or a step without a forward pass would see them again."""
         self._references.clear()
 
     def _step_ids(self, tokens: int) -> Tensor:
-        if self._buffer is not None:
-            return self._buffer[:tokens]
+        return self._joined() if self._buffer is None else self._buffer[:tokens]
+
+    def _joined(self) -> Tensor:
+        """[tokens, layers, top_k]"""
         missing = [row for row in range(self.layers) if row not in self._references]
         if missing:
-            raise RuntimeError(f"layers {missing} of {self.layers} routed nothing in a step of {tokens} tokens")
+            raise RuntimeError(f"layers {missing} of {self.layers} routed nothing in a step")
         ids = torch.stack([self._references[row] for row in range(self.layers)], dim=1)
         first, end = self._own_rows(ids.shape[0])
         if ids.shape[2] != self.top_k:

@@ -35,7 +35,7 @@ class Tally:
         """Plain data, or none when there is nothing new."""
         while self._pending and self._pending[0][1].ready():
             batch, distinct = self._pending.popleft()
-            (values,) = distinct.arrays()
+            values = distinct.array()
             self._sums = [have + int(value) for have, value in zip(self._sums, values, strict=True)]
             self._steps += 1
             self._requests += batch

@@ -4,19 +4,15 @@ masked out, and results come back through pinned memory with an event. `scatter`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
 
+from .fetched import Fetched, Tensor, sent
 from .layout import Layout
-from .store import Array, End, Sums
-
-Tensor = Any
-# Weights of recent tokens are added up as whole numbers: the sum does not depend on the order in which a device adds.
-_UNITS: Final = 2.0**40
-# Tokens summed at once; bounds what a sum needs beside the store (at 48 layers and top 8, 25 MiB of indices).
-_CHUNK_TOKENS: Final = 8192
+from .store import Array, End
+from .torch_sums import PendingSums, Sources, Summing
 
 
 class TorchStore:
@@ -38,7 +34,8 @@ class TorchStore:
             self._one = torch.ones((), dtype=count_type, device=self.device)
             self._one16 = torch.ones((), dtype=torch.int16, device=self.device)
         self._layer_cell = (torch.arange(layout.layers, device=self.device) * layout.experts)[None, :, None]
-        self._offsets = torch.arange(layout.block_size, device=self.device)
+        sources = Sources(self.ids, self.known, None) if layout.form == "slots" else Sources(self.counts, self.covered, self.recent)
+        self._summing = Summing(layout, self.device, sources)
 
     @property
     def nbytes(self) -> int:
@@ -52,7 +49,7 @@ class TorchStore:
     def reset(self, blocks: Sequence[int]) -> None:
         if not blocks:
             return
-        index = self._sent(np.asarray(blocks, np.int64))
+        index = sent(np.asarray(blocks, np.int64), self.device)
         if self.layout.form == "slots":
             self.known[: self.scratch].view(-1, self.layout.block_size).index_fill_(0, index, 0)
             return
@@ -62,7 +59,7 @@ class TorchStore:
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         if not pairs:
             return
-        index = self._sent(np.asarray(pairs, np.int64))
+        index = sent(np.asarray(pairs, np.int64), self.device)
         size = self.layout.block_size
         for tensor in (self.ids, self.known):
             whole = tensor[: self.scratch].view(-1, size, *tensor.shape[1:])
@@ -90,119 +87,19 @@ class TorchStore:
 
     def sums(self, ends: Sequence[End]) -> PendingSums:
         """Launched on the current stream behind the step's scatter; read when the event has passed."""
-        layout = self.layout
-        size, cells = layout.block_size, layout.layers * layout.experts
-        # One column per block: block, request, its tokens that belong to the prompt, and where it starts, seen from the prompt's end.
-        columns = np.concatenate([np.zeros((4, 0), np.int64), *(_columns(row, end, size) for row, end in enumerate(ends))], axis=1)
-        zeros = _zeros_on(self.device)
-        counts, covered = zeros((len(ends), cells), torch.int32), zeros((len(ends),), torch.int32)
-        weighs_float = layout.form == "blocks"
-        recent = None
-        if layout.half_life is not None:
-            recent = zeros((len(ends), cells), torch.float64 if weighs_float else torch.int64)
-        sent = self._sent(columns)
-        chunk = max(1, _CHUNK_TOKENS // size)
-        for first in range(0, columns.shape[1], chunk):
-            part = sent[:, first : first + chunk]
-            if weighs_float:
-                self._add_blocks(part, counts, covered, recent)
-            else:
-                self._add_slots(part, counts, covered, recent)
-        return PendingSums(self, counts, covered, recent)
-
-    def _add_blocks(self, part: Tensor, counts: Tensor, covered: Tensor, recent: Tensor | None) -> None:
-        block, request, _, to_end = part
-        counts.index_add_(0, request, self.counts[block].view(len(block), -1).to(torch.int32))
-        covered.index_add_(0, request, self.covered[block].to(torch.int32))
-        if recent is not None and self.recent is not None:
-            after = to_end - self.layout.block_size
-            factor = torch.exp2(-after.to(torch.float64) / self.layout.half_life)
-            recent.index_add_(0, request, self.recent[block].view(len(block), -1).to(torch.float64) * factor[:, None])
-
-    def _add_slots(self, part: Tensor, counts: Tensor, covered: Tensor, recent: Tensor | None) -> None:
-        layout = self.layout
-        block, request, tokens, to_end = part
-        slots = block[:, None] * layout.block_size + self._offsets  # [blocks of the chunk, block size]
-        known = self.known[slots].to(torch.int32) * (self._offsets < tokens[:, None])
-        covered.index_add_(0, request, known.sum(1, dtype=torch.int32))
-        cells = layout.layers * layout.experts
-        where = self.ids[slots.view(-1)].to(torch.int64)
-        where.clamp_(0, layout.experts - 1).add_(self._layer_cell)
-        where += (request * cells)[:, None].expand(slots.shape).reshape(-1)[:, None, None]
-        weight = known.view(-1)[:, None, None].expand(where.shape)
-        where = where.view(-1)
-        counts.view(-1).scatter_add_(0, where, weight.reshape(-1))
-        if recent is not None:
-            distance = (to_end[:, None] - 1 - self._offsets).to(torch.float64)  # from the last token of the prompt
-            units = torch.round(torch.exp2(-distance.clamp_min(0) / layout.half_life) * _UNITS).to(torch.int64) * known
-            recent.view(-1).scatter_add_(0, where, units.view(-1)[:, None, None].expand(weight.shape).reshape(-1))
+        return self._summing.start(ends)
 
     def rows(self, slots: Sequence[int]) -> PendingRows:
-        return PendingRows(self, self.ids[self._sent(np.asarray(slots, np.int64))])
-
-    def _sent(self, values: Array) -> Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(values))
-        if self.device.type == "cpu":
-            return tensor
-        return tensor.pin_memory().to(self.device, non_blocking=True)
-
-
-class _Fetched:
-    """Tensors that were asked for: copied to pinned memory behind what is queued, and waited for when somebody looks."""
-
-    def __init__(self, device: Any, tensors: Sequence[Tensor]) -> None:
-        self._event: Any = None
-        if device.type == "cpu":
-            self._host = list(tensors)
-            return
-        self._host = [torch.empty(t.shape, dtype=t.dtype, pin_memory=True).copy_(t, non_blocking=True) for t in tensors]
-        self._event = torch.cuda.Event()
-        self._event.record()
-
-    def ready(self) -> bool:
-        return self._event is None or bool(self._event.query())
-
-    def arrays(self) -> list[Array]:
-        if self._event is not None:
-            self._event.synchronize()
-        return [tensor.numpy() for tensor in self._host]
-
-
-class PendingSums:
-    def __init__(self, store: TorchStore, counts: Tensor, covered: Tensor, recent: Tensor | None) -> None:
-        self._shape = (store.layout.layers, store.layout.experts)
-        self._fetched = _Fetched(store.device, [t for t in (counts, covered, recent) if t is not None])
-
-    def get(self) -> Sums:
-        counts, covered, *rest = self._fetched.arrays()
-        recent = rest[0].reshape(-1, *self._shape) if rest else None
-        if recent is not None and recent.dtype == np.int64:
-            recent = recent / _UNITS
-        return Sums(counts.reshape(-1, *self._shape), covered, recent)
+        return PendingRows(self.ids[sent(np.asarray(slots, np.int64), self.device)], self.device)
 
 
 class PendingRows:
-    def __init__(self, store: TorchStore, rows: Tensor) -> None:
-        self._fetched = _Fetched(store.device, [rows])
+    def __init__(self, rows: Tensor, device: Any) -> None:
+        self._fetched = Fetched(device, rows)
 
     def get(self) -> Array:
-        return self._fetched.arrays()[0]
-
-
-def fetch(device: Any, tensors: Sequence[Tensor]) -> _Fetched:
-    return _Fetched(device, tensors)
+        return self._fetched.array()
 
 
 def _zeros_on(device: Any) -> Any:
     return lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device)
-
-
-def _columns(row: int, end: End, size: int) -> Array:
-    count = -(-end.tokens // size)
-    out = np.empty((4, count), np.int64)
-    out[0] = np.asarray(end.blocks, np.int64)[:count]
-    out[1] = row
-    starts = np.arange(count, dtype=np.int64) * size
-    out[2] = np.minimum(size, end.tokens - starts)
-    out[3] = end.tokens - starts
-    return out

@@ -15,8 +15,8 @@ class Fetched:
     def ready(self) -> bool:
         return self.is_ready
 
-    def arrays(self) -> list[Any]:
-        return [np.array(self.values)]
+    def array(self) -> Any:
+        return np.array(self.values)
 
 
 def test_sums_are_reported_once_and_as_plain_data() -> None:

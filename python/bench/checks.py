@@ -1,0 +1,103 @@
+"""That what capture.py times is right: the device's store against the one in NumPy, step by step, with new ids in each. On a CPU only the
+eager way is tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from eldr_vllm.capture import Capture
+from eldr_vllm.layout import Layout
+from eldr_vllm.store import End, NumpyStore
+from eldr_vllm.torch_store import TorchStore
+
+LAYERS, BLOCKS, TOKENS = 5, 60, 200
+
+
+class Model:
+    """Layers whose routers take the top of fixed score tensors, with memory taken and given back on the way, as layers do."""
+
+    def __init__(self, layout: Layout, device: str) -> None:
+        self.layout = layout
+        self.scores = torch.rand(layout.layers, TOKENS, layout.experts, device=device)
+        self.slots = torch.zeros(TOKENS, dtype=torch.int64, device=device)
+        self.store = TorchStore(layout, device)
+        self.capture = Capture(layout.layers, layout.experts, layout.top_k, TOKENS, device, self.store, lambda: self.slots)
+        self.hooks = [self.capture.hook(layer) for layer in range(layout.layers)]
+
+    def layer(self, layer: int) -> None:
+        ids = self.scores[layer].topk(self.layout.top_k, dim=1).indices.to(torch.int32)
+        self.hooks[layer](ids)
+        for _ in range(3):  # takes over what the allocator believes to be free
+            torch.full_like(ids, 1)
+
+    def forward(self) -> None:
+        for layer in range(self.layout.layers):
+            self.layer(layer)
+
+
+def check_all(device: str) -> None:
+    hows = ["eager"] if device == "cpu" else ["eager", "graph", "piecewise"]
+    for form in ("slots", "blocks"):
+        for half_life in (None, 33.3):
+            for experts, size in ((128, 16), (288, 33)):
+                for how in hows:
+                    check(Layout(LAYERS, experts, 8, BLOCKS, size, half_life, form), device, how)
+    print(f"checked on {device}: {', '.join(hows)}")
+
+
+def check(layout: Layout, device: str, how: str) -> None:
+    rng = np.random.default_rng(5)
+    model, plain = Model(layout, device), NumpyStore(layout)
+    run = recorded(model, how)
+    model.store.reset(list(range(BLOCKS)))  # what warming up has left
+    for step in range(4):
+        size = layout.block_size
+        slots = rng.permutation(BLOCKS * size)[:TOKENS]
+        if layout.form == "blocks":  # a slot is computed once between two resets
+            model.store.reset(list(range(BLOCKS)))
+            plain.reset(list(range(BLOCKS)))
+        slots[-7:] = -1
+        model.slots.copy_(torch.from_numpy(slots))
+        model.scores.copy_(torch.rand(model.scores.shape))
+        ids = model.scores.topk(layout.top_k, dim=2).indices.cpu().numpy().transpose(1, 0, 2)
+        run()
+        model.capture.finish(TOKENS)
+        assert model.capture.off is None, model.capture.off
+        plain.scatter(slots, ids)
+        ends = [End([int(block) for block in rng.permutation(BLOCKS)[:count]], count * size) for count in (1, 9, BLOCKS)]
+        compare(plain.sums(ends), model.store.sums(ends).get(), f"{how}, step {step}, {layout}")
+
+
+def recorded(model: Model, how: str) -> Any:
+    model.forward()  # warms up, as engines do
+    model.capture.forget()
+    if how == "eager":
+        return model.forward
+    layers = range(model.layout.layers)
+    if how == "graph":
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            model.forward()
+        return graph.replay
+    graphs, pool = [torch.cuda.CUDAGraph() for _ in layers], torch.cuda.graph_pool_handle()
+    torch.cuda.synchronize()
+    for layer in layers:
+        with torch.cuda.graph(graphs[layer], pool=pool):
+            model.layer(layer)
+    return lambda: [graph.replay() for graph in graphs]
+
+
+def compare(expected: Any, found: Any, what: str) -> None:
+    assert expected.counts.any(), what
+    np.testing.assert_array_equal(found.counts, expected.counts, what)
+    np.testing.assert_array_equal(found.covered, expected.covered, what)
+    if expected.recent is not None:
+        np.testing.assert_allclose(found.recent, expected.recent, rtol=1e-5, atol=1e-9, err_msg=what)
+
+
+if __name__ == "__main__":
+    check_all("cuda" if torch.cuda.is_available() else "cpu")

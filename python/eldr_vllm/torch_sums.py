@@ -1,0 +1,175 @@
+"""Counts of prompts that end: sums over their blocks. On an accelerator two kernels of our own (sum_kernel.py), if Triton is there: plain
+operations take some twenty launches, longer than a step may be held up. Elsewhere plain operations, which are also what the kernels are
+compared with.
+
+Weights of recent tokens are whole numbers of 2^−40 out of one table, so that their sum depends neither on the order in which a device adds
+nor on whose 2^x it is (counts per block hold floats instead, and are summed as doubles)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from .fetched import Fetched, Tensor, sent
+from .layout import Layout
+from .store import Array, End, Sums
+
+_UNITS: Final = 2.0**40
+# Tokens summed at once by plain operations; bounds what a sum needs beside the store (at 48 layers and top 8, 25 MiB of indices).
+_CHUNK_TOKENS: Final = 8192
+# Tokens that one program of a kernel goes through. Smaller: more programs that add to the same counts; larger: one that all wait for.
+_PROGRAM_TOKENS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is summed. Ids per slot: ids, known. Counts per block: counts, covered, and recent counts or none."""
+
+    values: Tensor
+    known: Tensor
+    recent: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """[requests, cells], [requests], and [requests, cells] or none: views of one buffer, so that one copy brings them all."""
+
+    counts: Tensor
+    covered: Tensor
+    recent: Tensor | None
+
+
+class Summing:
+    def __init__(self, layout: Layout, device: Any, sources: Sources) -> None:
+        self.layout, self.device, self.sources = layout, device, sources
+        self.cells = layout.layers * layout.experts
+        self.weights = None if layout.half_life is None or layout.form == "blocks" else sent(weight_table(layout.half_life), device)
+        self._layer_cell = (torch.arange(layout.layers, device=device) * layout.experts)[None, :, None]
+        self._offsets = torch.arange(layout.block_size, device=device)
+        self.kernel = _kernel_for(device)
+
+    def start(self, ends: Sequence[End]) -> PendingSums:
+        layout = self.layout
+        recent_type = None if layout.half_life is None else torch.int64 if layout.form == "slots" else torch.float64
+        out = _Buffer(len(ends), self.cells, recent_type, self.device)
+        columns = np.concatenate([np.zeros((4, 0), np.int64), *(_columns(row, end, layout) for row, end in enumerate(ends))], axis=1)
+        if columns.shape[1] > 0:
+            add = self._with_plain_operations if self.kernel is None else self._with_kernel
+            add(columns, out.targets)
+        return PendingSums((layout.layers, layout.experts), out, self.device)
+
+    def _with_kernel(self, columns: Array, targets: Targets) -> None:
+        assert self.kernel is not None
+        parts = _parts(columns, max(1, _PROGRAM_TOKENS // self.layout.block_size))
+        both = sent(np.concatenate([columns, parts], axis=1), self.device)
+        count = columns.shape[1]
+        self.kernel(self.layout, self.sources, self.weights, both[:, :count], both[:3, count:], targets)
+
+    def _with_plain_operations(self, columns: Array, targets: Targets) -> None:
+        all_columns = sent(columns, self.device)
+        chunk = max(1, _CHUNK_TOKENS // self.layout.block_size)
+        add = self._add_slots if self.layout.form == "slots" else self._add_blocks
+        for first in range(0, columns.shape[1], chunk):
+            add(all_columns[:, first : first + chunk], targets)
+
+    def _add_blocks(self, part: Tensor, to: Targets) -> None:
+        block, request, _, factor = part
+        values = self.sources
+        to.counts.index_add_(0, request, values.values[block].view(len(block), -1).to(torch.int32))
+        to.covered.index_add_(0, request, values.known[block].to(torch.int32))
+        if to.recent is not None and values.recent is not None:
+            weighed = values.recent[block].view(len(block), -1).to(torch.float64) * factor.view(torch.float64)[:, None]
+            to.recent.index_add_(0, request, weighed)
+
+    def _add_slots(self, part: Tensor, to: Targets) -> None:
+        layout = self.layout
+        block, request, tokens, to_end = part
+        slots = block[:, None] * layout.block_size + self._offsets  # [blocks of the chunk, block size]
+        known = self.sources.known[slots].to(torch.int32) * (self._offsets < tokens[:, None])
+        to.covered.index_add_(0, request, known.sum(1, dtype=torch.int32))
+        where = self.sources.values[slots.view(-1)].to(torch.int64)
+        where.clamp_(0, layout.experts - 1).add_(self._layer_cell)
+        where += (request * self.cells)[:, None].expand(slots.shape).reshape(-1)[:, None, None]
+        weight = known.view(-1)[:, None, None].expand(where.shape)
+        where = where.view(-1)
+        to.counts.view(-1).scatter_add_(0, where, weight.reshape(-1))
+        if to.recent is not None and self.weights is not None:
+            distance = (to_end[:, None] - 1 - self._offsets).clamp(0, len(self.weights) - 1)  # from the last token of the prompt
+            units = self.weights[distance] * known
+            to.recent.view(-1).scatter_add_(0, where, units.view(-1)[:, None, None].expand(weight.shape).reshape(-1))
+
+
+class _Buffer:
+    def __init__(self, requests: int, cells: int, recent_type: Any, device: Any) -> None:
+        self.requests, self.recent_type = requests, recent_type
+        self.recent_bytes = 0 if recent_type is None else requests * cells * 8
+        count_bytes = requests * cells * 4
+        self.whole = torch.zeros(self.recent_bytes + count_bytes + requests * 4, dtype=torch.uint8, device=device)
+        recent, counts, covered = self.whole.split([self.recent_bytes, count_bytes, requests * 4])
+        self.targets = Targets(
+            counts.view(torch.int32).view(requests, cells),
+            covered.view(torch.int32),
+            None if recent_type is None else recent.view(recent_type).view(requests, cells),
+        )
+
+
+class PendingSums:
+    def __init__(self, shape: tuple[int, int], out: _Buffer, device: Any) -> None:
+        self._shape, self._out = shape, out
+        self._fetched = Fetched(device, out.whole)
+
+    def get(self) -> Sums:
+        whole, requests, recent_bytes = self._fetched.array(), self._out.requests, self._out.recent_bytes
+        rest = whole[recent_bytes:].view(np.int32)
+        counts = rest[: len(rest) - requests].reshape(requests, *self._shape)
+        recent: Array | None = None
+        if self._out.recent_type is not None:
+            recent = whole[:recent_bytes].view(np.float64 if self._out.recent_type == torch.float64 else np.int64).reshape(counts.shape)
+            recent = recent / _UNITS if recent.dtype == np.int64 else recent
+        return Sums(counts, rest[len(rest) - requests :], recent)
+
+
+def weight_table(half_life: float) -> Array:
+    """Units of a token so many tokens before the last; the final entry, for all beyond, is 0."""
+    beyond = int(np.ceil(41 * half_life)) + 1
+    return np.append(np.rint(np.exp2(-np.arange(beyond) / half_life) * _UNITS).astype(np.int64), 0)
+
+
+def _kernel_for(device: Any) -> Callable[..., None] | None:
+    if device.type != "cuda":
+        return None
+    try:
+        from .sum_kernel import add
+    except ImportError:
+        return None
+    return add
+
+
+def _columns(row: int, end: End, layout: Layout) -> Array:
+    """One column per block: block, request, its tokens that belong to the prompt, and where it starts, seen from the prompt's end; with
+    counts per block instead the factor of its recent counts, as the bits of a double."""
+    size = layout.block_size
+    count = -(-end.tokens // size)
+    out = np.empty((4, count), np.int64)
+    out[0] = np.asarray(end.blocks, np.int64)[:count]
+    out[1] = row
+    to_end = end.tokens - np.arange(count, dtype=np.int64) * size
+    out[2] = np.minimum(size, to_end)
+    out[3] = to_end if layout.form == "slots" else np.exp2(-(to_end - size) / (layout.half_life or 1)).view(np.int64)
+    return out
+
+
+def _parts(columns: Array, most: int) -> Array:
+    """Work of single programs, none across requests. Rows: request, first column, columns; the fourth is not used."""
+    request = columns[1]
+    firsts = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
+    out = [
+        (request[first], at, min(most, end - at), 0)
+        for first, end in zip(firsts, np.r_[firsts[1:], len(request)], strict=True)
+        for at in range(first, end, most)
+    ]
+    return np.array(out, np.int64).T
