@@ -119,6 +119,12 @@ describe('the package', () => {
     expect(bytes).toBeLessThan(28e6)
   })
 
+  it('ships a model of at most 16 MB', () => {
+    const bytes = filesUnder(join(root, 'models')).reduce((sum, file) => sum + statSync(file).size, 0)
+    expect(bytes).toBeGreaterThan(10e6)
+    expect(bytes).toBeLessThan(16e6)
+  })
+
   it.runIf(existsSync(join(root, '.git')))('holds no path of a machine and no TypeScript check that is switched off', () => {
     const files = execFileSync('git', ['ls-files', '*.ts', '*.mjs', '*.md', '*.json', '*.py', '*.yml', '.ci/run'], { cwd: root, encoding: 'utf8' }).split('\n').filter(file => file !== '' && existsSync(join(root, file))) // prettier-ignore
     const wrong = files.filter(file => /\/work\/(main|shared|steering)|\/root\/|@ts-(ignore|nocheck|expect-error)|\bas any\b/.test(readFileSync(join(root, file), 'utf8')) && file !== 'test/architecture.test.ts') // prettier-ignore

@@ -7,6 +7,8 @@ import type { Api } from './endpoint.ts'
 import type { Asked, Message, RequestSource } from './request-source.ts'
 
 const EXPECTED = '{"prompt": text or token ids} or {"messages": [{"role", "content"}, …]}, with "max_tokens" or without'
+/** `id` and `domain` are labels for those who choose and compare prompts; they are not sent. */
+const KEYS: ReadonlySet<string> = new Set(['prompt', 'messages', 'max_tokens', 'id', 'domain'])
 
 export async function promptFile(path: string, api: Api, outputTokens: number | undefined): Promise<RequestSource> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
@@ -35,7 +37,7 @@ function askedIn(path: string, line: string, number: number, api: Api, outputTok
     throw wrong(quoted(line))
   }
   const { prompt, messages, max_tokens: maxTokens = outputTokens } = value
-  const unknown = Object.keys(value).find(key => !['prompt', 'messages', 'max_tokens'].includes(key))
+  const unknown = Object.keys(value).find(key => !KEYS.has(key))
   if (unknown !== undefined) throw wrong(`the key ${quoted(unknown)}`)
   if (maxTokens !== undefined && !(Number.isInteger(maxTokens) && (maxTokens as number) >= 1)) throw wrong('max_tokens that is no whole number from 1') // prettier-ignore
   const limit = maxTokens === undefined ? {} : { maxTokens: maxTokens as number }

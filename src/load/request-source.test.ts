@@ -92,6 +92,11 @@ describe('a file of prompts', () => {
     expect(chat.ask(0)).toEqual({ prompt: { messages: [{ role: 'user', content: 'a' }] } })
   })
 
+  it('may have an id and a domain, which are not sent', () => {
+    const source = parsePrompts('p.jsonl', '{"id": "code-001", "domain": "code", "prompt": "a"}', 'completions', 50)
+    expect(source.ask(0)).toEqual({ prompt: 'a', maxTokens: 50 })
+  })
+
   it.each([
     ['', /no line/],
     ['{"prompt": "a"}\nx', /"x" in line 2/],
