@@ -79,6 +79,26 @@ export const ERRORS = {
     text: 'The server did not answer as it should',
     todo: 'Look into the server’s log; `curl` with the same address shows what it answers.',
   },
+  ELDR_FILE_EXISTS: {
+    text: 'The file is there already',
+    todo: 'Name another file, or give --force to have it replaced.',
+  },
+  ELDR_CAPTURE_MISSING: {
+    text: 'The server sends no expert counts',
+    todo: 'Ask a vLLM server with EldrConnector and "record": true itself, or an `eldr worker`, and no gateway in front of it; docs/calibration.md has the line that starts one.',
+  },
+  ELDR_CAPTURE_CHANGED: {
+    text: 'The model is another one than before',
+    todo: 'Calibrate against one server with one model; delete the journal to begin anew.',
+  },
+  ELDR_CALIBRATION_STOPPED: {
+    text: 'The calibration stopped before its end',
+    todo: 'Run the same command again: it goes on where it stopped.',
+  },
+  ELDR_JOURNAL_MISMATCH: {
+    text: 'The journal beside the output belongs to something else',
+    todo: 'Give the options and the prompts that it was begun with to go on, or delete it to begin anew.',
+  },
   ELDR_PORT_TAKEN: {
     text: 'The address cannot be listened on',
     todo: 'Choose another port or host, or stop what holds it.',

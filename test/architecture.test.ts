@@ -25,8 +25,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   paper: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'report'],
   worker: ['math', 'signature', 'trace', 'fit', 'cost', 'wire'],
   load: ['math', 'trace', 'sim', 'report'],
+  calibrate: ['math', 'trace', 'wire', 'load'],
   up: ['math', 'trace', 'fit', 'policy', 'cost', 'sim', 'report', 'worker', 'load'],
-  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'wire', 'cluster', 'gateway', 'report', 'paper', 'worker', 'load', 'up'], // prettier-ignore
+  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'wire', 'cluster', 'gateway', 'report', 'paper', 'worker', 'load', 'calibrate', 'up'], // prettier-ignore
 }
 
 function filesUnder(folder: string): string[] {

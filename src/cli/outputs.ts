@@ -63,3 +63,8 @@ export function checkPlacementFlags({ ranks, placementOut }: { readonly ranks?: 
 export function placementPath(artifact: string): string {
   return `${artifact.replace(/(\.artifact)?\.safetensors$/, '')}.placement.safetensors`
 }
+
+/** x.calibration.safetensors → x.evaluation.safetensors, anything.safetensors → anything.evaluation.safetensors */
+export function evaluationPath(calibration: string): string {
+  return `${calibration.replace(/(\.calibration)?\.safetensors$/, '')}.evaluation.safetensors`
+}

@@ -3,6 +3,7 @@ import { EldrError } from '../errors.ts'
 import { printable, terminalOn, wrapped } from '../report/terminal.ts'
 import { VERSION } from '../version.ts'
 import { addBench } from './bench.ts'
+import { addCalibrate } from './calibrate.ts'
 import { addConfig } from './config.ts'
 import { addDemo } from './demo.ts'
 import { addFit } from './fit.ts'
@@ -12,6 +13,7 @@ import { addRefit } from './refit.ts'
 import { addReproduce } from './reproduce.ts'
 import { addServe } from './serve.ts'
 import { addSimulate } from './simulate.ts'
+import { addTrace } from './trace.ts'
 import { addUp } from './up.ts'
 import { addWorker } from './worker.ts'
 
@@ -52,6 +54,7 @@ Examples:
   eldr up --load
   eldr demo
   eldr inspect data/lab16-task.calibration.safetensors
+  eldr calibrate --url http://127.0.0.1:8000 --prompts prompts.jsonl --out task.calibration.safetensors --holdout 0.3
   eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
   eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
   eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500
@@ -64,6 +67,8 @@ Examples:
   const commands = [
     addUp,
     addDemo,
+    addCalibrate,
+    addTrace,
     addFit,
     addRefit,
     addInspect,

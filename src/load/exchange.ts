@@ -164,7 +164,7 @@ class Call implements Dispatcher.DispatchHandler {
 }
 
 /** An error body in one line: OpenAI's, FastAPI's, or whatever it is. */
-function saidIn(text: string): string {
+export function saidIn(text: string): string {
   try {
     const body = JSON.parse(text) as { error?: unknown; detail?: unknown; message?: unknown }
     return errorText(body?.error ?? body?.detail ?? body?.message ?? body)

@@ -88,6 +88,8 @@ describe('a file of prompts', () => {
   it('is read line by line, its own max_tokens before the one for all', () => {
     const source = parsePrompts('p.jsonl', '{"prompt": "a"}\n\n{"prompt": [1, 2], "max_tokens": 3}\n', 'completions', 50)
     expect([0, 1, 2].map(index => source.ask(index))).toEqual([{ prompt: 'a', maxTokens: 50 }, { prompt: [1, 2], maxTokens: 3 }, { prompt: 'a', maxTokens: 50 }]) // prettier-ignore
+    // For calibrations, which read the same files.
+    expect(parsePrompts('p.jsonl', '{"prompt": "a", "domain": "law"}', 'completions', 9).ask(0)).toEqual({ prompt: 'a', maxTokens: 9 })
     const chat = parsePrompts('p.jsonl', '{"messages": [{"role": "user", "content": "a"}]}', 'chat', undefined)
     expect(chat.ask(0)).toEqual({ prompt: { messages: [{ role: 'user', content: 'a' }] } })
   })
@@ -106,6 +108,7 @@ describe('a file of prompts', () => {
     ['{"prompt": "a", "messages": []}', /prompt and messages/],
     ['{"messages": [{"role": "user", "content": "a"}]}', /a prompt for --api completions/],
     ['null', /in line 1/],
+    ['{"prompt": "a", "domain": ""}', /the domain "" in line 1/],
   ])('that is wrong says where: %j', (text, message) => {
     expect(() => parsePrompts('p.jsonl', text, 'completions', undefined)).toThrow(message)
   })

@@ -17,20 +17,50 @@ export function readRoutedExperts(value: unknown, expected: ExpectedExperts): Co
   if (value === undefined || value === null) return { reject: 'missing' }
   const { layers, topK, promptTokens, minCovered } = expected
   if (typeof value !== 'string' || !(promptTokens > 0)) return { reject: 'bad_value' }
-  const headText = value.slice(0, base64Length(NPY_HEADER_BYTES))
+  const found = routedExpertsIn(value)
+  if ('reject' in found) return found
+  const { shape } = found
+  const rows = shape[0] ?? 0
+  if (shape.length !== 3 || shape[1] !== layers) return { reject: 'wrong_shape' }
+  if (shape[2] !== topK) return { reject: 'wrong_model' }
+  if (!found.isWhole) return { reject: 'bad_base64' }
+  if (Math.min(rows, promptTokens) < minCovered * promptTokens) return { reject: 'too_little_covered' }
+  const ids = found.values()
+  return ids === undefined ? { reject: 'bad_base64' } : countIds(ids, Math.min(rows, promptTokens), expected)
+}
+
+export interface RoutedExpertsText {
+  readonly shape: readonly number[]
+  /** Whether the text is as long as its header says. */
+  readonly isWhole: boolean
+  /** Undefined unless the text is whole and strict. */
+  values(): NpyValues | undefined
+}
+
+/** Base64 of a .npy file: its header now, its values when asked for. */
+export function routedExpertsIn(text: string): RoutedExpertsText | { readonly reject: 'bad_base64' | 'bad_value' } {
+  const headText = text.slice(0, base64Length(NPY_HEADER_BYTES))
   const head = new Uint8Array(decodedLength(headText))
   if (!decodeBase64(headText, head)) return { reject: 'bad_base64' }
   const header = readNpyHeader(head)
   if (header === undefined) return { reject: 'bad_value' }
-  const { shape, dataAt, dataBytes } = header
-  const rows = shape[0] ?? 0
-  if (shape.length !== 3 || shape[1] !== layers) return { reject: 'wrong_shape' }
-  if (shape[2] !== topK) return { reject: 'wrong_model' }
-  if (dataAt + dataBytes !== decodedLength(value)) return { reject: 'bad_base64' }
-  if (Math.min(rows, promptTokens) < minCovered * promptTokens) return { reject: 'too_little_covered' }
-  const file = new Uint8Array(dataAt + dataBytes)
-  if (!decodeBase64(value, file)) return { reject: 'bad_base64' }
-  return countIds(npyValues(file, header), Math.min(rows, promptTokens), expected)
+  const bytes = header.dataAt + header.dataBytes
+  const isWhole = bytes === decodedLength(text)
+  return {
+    shape: header.shape,
+    isWhole,
+    values() {
+      if (!isWhole) return undefined
+      const file = new Uint8Array(bytes)
+      return decodeBase64(text, file) ? npyValues(file, header) : undefined
+    },
+  }
+}
+
+/** SGLang's: base64 of little-endian int32 [tokens][layers][top_k] without a header. Undefined unless it is that. */
+export function rawExpertsIn(text: string): Int32Array | undefined {
+  const bytes = new Uint8Array(decodedLength(text))
+  return bytes.length % 4 === 0 && decodeBase64(text, bytes) ? new Int32Array(bytes.buffer) : undefined
 }
 
 /** Of base64 text with its padding; whatever is not such a text has no bytes. */

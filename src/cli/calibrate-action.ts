@@ -1,0 +1,99 @@
+/** `eldr calibrate` */
+import { existsSync } from 'node:fs'
+import { calibrate, type CalibrationPlan, type CalibrationResult, journalOf } from '../calibrate/calibrate.ts'
+import { SKIP_WORDS } from '../calibrate/captured.ts'
+import { openEndpoint } from '../load/endpoint.ts'
+import { duration, fixed, many, runs, whole } from '../report/numbers.ts'
+import { rateProgress } from '../report/progress.ts'
+import { printable, type Terminal, terminalOn, wrapped } from '../report/terminal.ts'
+import { wrong } from './bench-flags.ts'
+import type { CalibrateFlags } from './calibrate.ts'
+import { checkOutputs, evaluationPath } from './outputs.ts'
+import { stoppable } from './stoppable.ts'
+
+/** Lines that are named when they are skipped; all of them are in the JSON. */
+const MOST_NAMED = 20
+
+export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
+  const { holdout } = flags
+  if (holdout === undefined && flags.holdoutOut !== undefined) throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.') // prettier-ignore
+  const holdoutOut = holdout === undefined ? undefined : (flags.holdoutOut ?? evaluationPath(flags.out))
+  await checkOutputs([flags.prompts], [flags.out, holdoutOut, journalOf(flags.out)])
+  const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
+  const watch = flags.quiet ? undefined : rateProgress(err, 'calibrate')
+  const endpoint = openEndpoint({ url: flags.url, api: 'completions', ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }), ...(flags.insecure && { insecure: true }) }) // prettier-ignore
+  const stopped = () =>
+    existsSync(journalOf(flags.out))
+      ? `stopped; what came so far is in ${printable(journalOf(flags.out))}. The same command line goes on from there.`
+      : 'stopped; nothing came yet.'
+  const [fromMs, cpu] = [performance.now(), process.cpuUsage()]
+  try {
+    const plan: Omit<CalibrationPlan, 'stop'> = {
+      ...planOf(flags),
+      endpoint,
+      ...(holdoutOut !== undefined && { holdoutOut }),
+      ...(watch && {
+        onProgress: ({ done, resumed, total, skipped, waiting }) =>
+          watch.progress(done, total, resumed, [
+            ...(skipped > 0 ? [`skipped ${whole(skipped)}`] : []),
+            ...(waiting > 0 ? [err.warn(`server away, ${whole(waiting)} waiting`)] : []),
+          ]),
+        onSkip: (line: number, why: string) => watch.say(`line ${line} skipped: ${printable(why)}`),
+      }),
+    }
+    const result = await stoppable(stop => calibrate({ ...plan, stop }).finally(() => watch?.clear()), () => err.write(`${wrapped(stopped(), err.width)}\n`)) // prettier-ignore
+    const { user, system } = process.cpuUsage(cpu)
+    show(flags, result, { seconds: (performance.now() - fromMs) / 1000, cpuSeconds: (user + system) / 1e6 }, out)
+  } finally {
+    await endpoint.close()
+  }
+}
+
+function planOf(flags: CalibrateFlags): Omit<CalibrationPlan, 'endpoint' | 'stop'> {
+  const { prompts, out, steps, concurrency, api, temperature, seed, minCovered, retries } = flags
+  return {
+    prompts,
+    out,
+    steps,
+    concurrency,
+    api,
+    temperature,
+    seed,
+    minCovered,
+    retries,
+    holdout: flags.holdout ?? 0,
+    ignoreEos: flags.stopAtEos !== true,
+    skipRefused: flags.skipRefused === true,
+    force: flags.force === true,
+    timeoutMs: flags.timeout * 1000,
+    headers: [...(flags.apiKey === undefined ? [] : ['authorization', `Bearer ${flags.apiKey}`]), ...flags.header],
+    ...(flags.model !== undefined && { model: flags.model }),
+    ...(flags.limit !== undefined && { limit: flags.limit }),
+    ...(flags.workload !== undefined && { workload: flags.workload }),
+  }
+}
+
+function show(flags: CalibrateFlags, result: CalibrationResult, times: { seconds: number; cpuSeconds: number }, out: Terminal): void {
+  if (flags.json) return void out.write(`${JSON.stringify({ ...result, ...times }, null, 2)}\n`)
+  const { model, layers, experts, topK, halfLife, captured, skipped, shorter, files } = result
+  const asked = result.prompts - result.resumed
+  out.write(
+    `${printable(model)}: ${layers} layers × ${experts} experts, top ${topK}${halfLife ? `, recent counts of half-life ${halfLife}` : ''}\n`,
+  )
+  for (const [kind, file] of Object.entries(files)) out.write(`${out.accent(kind.padEnd(11))} ${printable(file)}  ${out.dim(many(captured[kind as keyof typeof captured], 'request'))}\n`) // prettier-ignore
+  for (const { reason, lines } of skipped) {
+    const named = runs(lines.slice(0, MOST_NAMED))
+    out.write(
+      `${out.warn('skipped')} ${many(lines.length, 'prompt')}, ${SKIP_WORDS[reason]}: line ${named}${lines.length > MOST_NAMED ? ', …' : ''}\n`,
+    )
+  }
+  if (skipped.some(({ reason }) => reason === 'not_covered'))
+    out.write(out.dim('--min-covered 0.5 would keep those of whose tokens half are known\n'))
+  if (shorter > 0) out.write(`${many(shorter, 'request')} with fewer decode steps than ${flags.steps}\n`)
+  const before = result.resumed > 0 ? `, ${whole(result.resumed)} before` : ''
+  const rate =
+    asked > 0
+      ? `, ${fixed(asked / times.seconds, 1)} prompts/s, ${fixed((1000 * times.cpuSeconds) / asked, 1)} ms of this program’s CPU each`
+      : ''
+  out.write(`${out.dim(`${many(asked, 'prompt')} in ${duration(times.seconds * 1000)}${rate}${before}`)}\n`)
+}
