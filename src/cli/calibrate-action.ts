@@ -21,7 +21,7 @@ export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
   await checkOutputs([flags.prompts], [flags.out, holdoutOut, journalOf(flags.out)])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = flags.quiet ? undefined : rateProgress(err, 'calibrate')
-  const endpoint = openEndpoint({ url: flags.url, api: 'completions', ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }), ...(flags.insecure && { insecure: true }) }) // prettier-ignore
+  const endpoint = openEndpoint({ url: flags.url, api: 'completions', ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }), headers: flags.header, ...(flags.insecure && { insecure: true }) }) // prettier-ignore
   const stopped = () =>
     existsSync(journalOf(flags.out))
       ? `stopped; what came so far is in ${printable(journalOf(flags.out))}. The same command line goes on from there.`

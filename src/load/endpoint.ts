@@ -11,6 +11,8 @@ export interface EndpointSpec {
   readonly apiKey?: string
   /** Whether certificates that nobody vouches for are taken. */
   readonly insecure?: boolean
+  /** Of every request beside the key: names and values in turn. */
+  readonly headers?: readonly string[]
 }
 
 export interface Endpoint {
@@ -84,13 +86,13 @@ function modelIn(text: string): string | undefined {
 
 /** One small request aside from the load: to look something up or to change a setting. */
 export async function fetchText(
-  { apiKey, insecure }: Pick<EndpointSpec, 'apiKey' | 'insecure'>,
+  { apiKey, insecure, headers: more = [] }: Pick<EndpointSpec, 'apiKey' | 'insecure' | 'headers'>,
   method: 'GET' | 'POST' | 'PUT',
   url: string,
   body?: object,
 ): Promise<{ status: number; text: string }> {
   const dispatcher = new Agent({ connect: { timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: insecure !== true } })
-  const headers = { 'content-type': 'application/json', ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }) }
+  const headers = ['content-type', 'application/json', ...(apiKey === undefined ? [] : ['authorization', `Bearer ${apiKey}`]), ...more]
   try {
     const limits = { headersTimeout: LOOK_TIMEOUT_MS, bodyTimeout: LOOK_TIMEOUT_MS }
     const answer = await request(url, { method, headers, dispatcher, ...limits, ...(body && { body: JSON.stringify(body) }) })

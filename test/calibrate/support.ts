@@ -70,6 +70,7 @@ export interface CapturingServer {
   readonly url: string
   /** Every request's body, in the order of arrival. */
   readonly asked: AskedBody[]
+  /** Of those and of the question for the model's name. */
   readonly headers: IncomingMessage['headers'][]
   readonly mostAtOnce: () => number
   stop(): Promise<void>
@@ -87,10 +88,10 @@ export async function capturing(
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => {
+      headers.push(request.headers)
       if (request.url === '/v1/models') return void response.end('{"data":[{"id":"made-up"}]}')
       const body = JSON.parse(Buffer.concat(chunks).toString()) as AskedBody
       const number = asked.push(body) - 1
-      headers.push(request.headers)
       most = Math.max(most, ++now)
       response.on('close', () => now--)
       void Promise.resolve(answer(body, response, number)).then(done => {
@@ -122,7 +123,7 @@ export async function run(
   files: Pick<CalibrationPlan, 'prompts' | 'out'>,
   more: Partial<CalibrationPlan> = {},
 ): Promise<CalibrationResult> {
-  const endpoint = openEndpoint({ url, api: 'completions' })
+  const endpoint = openEndpoint({ url, api: 'completions', headers: more.headers ?? [] })
   try {
     return await calibrate({
       endpoint,
