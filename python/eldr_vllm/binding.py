@@ -16,7 +16,7 @@ _ROUTERS_OF_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERo
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The KV group whose slots key the store: the first with full attention. Sliding-window groups recycle their blocks."""
+    """The KV group whose slots key the store: the first with full attention. Sliding windows recycle blocks, state spaces have none."""
 
     index: int
     block_size: int
@@ -31,14 +31,17 @@ class Routed:
     router: Any
 
 
-def group_of(kv_cache_config: Any) -> Group:
+def group_of(kv_cache_config: Any, longest: int) -> Group:
+    """longest: tokens of the longest request. A window of that size lets go of no block."""
     from vllm.v1 import kv_cache_interface as kv
 
-    for index, group in enumerate(kv_cache_config.kv_cache_groups):
-        spec = group.kv_cache_spec
-        is_full = getattr(kv, "is_full_attention_spec", None)
-        if is_full(spec) if is_full is not None else isinstance(spec, kv.FullAttentionSpec):
-            return Group(index, int(spec.block_size), str(group.layer_names[0]))
+    is_full = getattr(kv, "is_full_attention_spec", None) or (lambda spec: isinstance(spec, kv.FullAttentionSpec))
+    keeps_all = (is_full, lambda spec: (getattr(spec, "sliding_window", None) or 0) >= longest)
+    for keeps in keeps_all:
+        for index, group in enumerate(kv_cache_config.kv_cache_groups):
+            spec = group.kv_cache_spec
+            if keeps(spec):
+                return Group(index, int(spec.block_size), str(group.layer_names[0]))
     raise Unsupported("no KV group with full attention (a model of sliding windows alone)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import vllm
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -26,22 +26,24 @@ from .worker import Worker
 KVConnectorMetadata.register(StepMeta)
 KVConnectorWorkerMetadata.register(StepCounts)
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+Method = Callable[Concatenate["EldrConnector", P], R]
 
 
-def guarded(default: Any = None) -> Callable[[F], F]:
+def guarded(default: Any = None) -> Callable[[Method[P, R]], Method[P, R]]:
     """An exception ends capture, not serving."""
 
-    def wrap(method: F) -> F:
+    def wrap(method: Method[P, R]) -> Method[P, R]:
         @wraps(method)
-        def call(self: EldrConnector, *args: Any, **kwargs: Any) -> Any:
+        def call(self: EldrConnector, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             try:
                 return method(self, *args, **kwargs)
             except Exception as error:
                 self._failed(method.__name__, error)
                 return default
 
-        return call  # type: ignore[return-value]
+        return call
 
     return wrap
 
@@ -64,9 +66,11 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         return False  # the connector that transfers decides
 
     def _failed(self, where: str, error: Exception) -> None:
-        if self._hand_offs is not None and self._hand_offs.off is None:
-            self._hand_offs.off = f"{where} failed: {type(error).__name__}: {error}"
-            log.failure("capture is off from now on, requests are served without counts: %s", self._hand_offs.off)
+        if self._hand_offs is not None:
+            if self._hand_offs.off is None:
+                self._hand_offs.off = f"{where} failed: {type(error).__name__}: {error}"
+                log.failure("capture is off from now on, requests are served without counts: %s", self._hand_offs.off)
+            self._hand_offs.give_up()
         elif self._worker is not None and self._worker.capture is not None:
             self._worker.capture.fail(where, error)
 
@@ -77,6 +81,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         if self._hand_offs is not None:
             self._hand_offs.follow(request)
 
+    @guarded((0, False))
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """Under MultiConnector this is the only place that tells how much of the prompt is in this worker's own cache."""
         if self._hand_offs is not None:
@@ -99,15 +104,21 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
             return EMPTY_STEP
         return StepMeta(tokens, tokens if tokens == len(scheduler_output.num_scheduled_tokens) else 0)
 
-    @guarded((False, None))
     def request_finished(self, request: Any, block_ids: Sequence[int]) -> tuple[bool, dict[str, Any] | None]:
         if self._hand_offs is None:
             return False, None
-        return False, self._hand_offs.finished(request, request.status.name == "FINISHED_ABORTED")
+        aborted = request.status.name == "FINISHED_ABORTED"
+        given: dict[str, Any] | None = None
+        try:
+            given = self._hand_offs.finished(request, aborted)
+        except Exception as error:
+            self._failed("request_finished", error)
+        if given is None and not aborted:
+            given = self._hand_offs.excuse(request)
+        return False, given
 
     def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
-        result: tuple[bool, dict[str, Any] | None] = self.request_finished(request, ())
-        return result
+        return self.request_finished(request, ())
 
     @guarded()
     def update_connector_output(self, connector_output: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from . import wire
-from .messages import EMPTY_STEP, Counted, Part, StepCounts, StepMeta, sums_of
+from . import joined, wire
+from .messages import EMPTY_STEP, Counted, Part, StepCounts, StepMeta
 from .store import Array, End
 
 OFF_LATE = "no counts came with the step that ended the prompt"
@@ -152,6 +152,20 @@ class HandOffs:
             self.off = reason
             self.on_off(reason)
 
+    def give_up(self) -> None:
+        """Something has failed: those who wait for counts learn why there are none, and nothing is kept of anybody."""
+        for _, inner in self._waiting.values():
+            inner["off"] = self.off or OFF_LATE
+        self._waiting.clear()
+        self._known.clear()
+        self._fresh = []
+
+    def excuse(self, request: Any) -> dict[str, Any] | None:
+        """For a request that wanted counts and that nothing was kept of, since something had failed."""
+        self._followed.pop(request.request_id, None)
+        wanted = self.off is not None and _wanted(request.kv_transfer_params)[0]
+        return {"eldr": {"off": self.off}} if wanted else None
+
     def _of(self, rid: str) -> Followed | None:
         if (followed := self._followed.get(rid)) is not None:
             return followed
@@ -168,10 +182,10 @@ class HandOffs:
                     followed.counted = f"{len(ordered)} of {self.stages} pipeline stages reported"
             return
         ordered.sort(key=lambda part: part.layers)  # stages in the order of their layers; those without any come first
-        for rid, counted in _joined(ordered).items():
+        for rid, counted in joined.counts(ordered).items():
             if (followed := self._of(rid)) is not None:
                 followed.counted = counted
-        for (rid, position), ids in _joined_records(ordered).items():
+        for (rid, position), ids in joined.records(ordered).items():
             if (followed := self._of(rid)) is not None:
                 followed.decode[position] = ids
 
@@ -220,38 +234,3 @@ def _pair(copy: Any, group: int) -> tuple[int, int] | None:
     if source is None or target is None:
         raise ValueError(f"a block copy of unknown form: {copy!r}")
     return int(source), int(target)
-
-
-def _joined(parts: list[Part]) -> dict[str, Counted]:
-    """Each request's counts, layers of all stages one below the other."""
-    shares: dict[str, list[Counted]] = {}
-    for part in parts:
-        sums = sums_of(part)
-        if sums is None:
-            continue
-        for row, rid in enumerate(part.requests):
-            recent = None if sums.recent is None else sums.recent[row]
-            shares.setdefault(rid, []).append(Counted(sums.counts[row], int(sums.covered[row]), recent))
-    return {rid: _stacked(share) for rid, share in shares.items()}
-
-
-def _stacked(share: list[Counted]) -> Counted:
-    if len(share) == 1:
-        return share[0]
-    recents = [counted.recent for counted in share if counted.recent is not None]
-    return Counted(
-        np.concatenate([counted.counts for counted in share]),
-        min(counted.covered for counted in share),
-        np.concatenate(recents) if len(recents) == len(share) else None,
-    )
-
-
-def _joined_records(parts: list[Part]) -> dict[tuple[str, int], Array]:
-    shares: dict[tuple[str, int], list[Array]] = {}
-    for part in parts:
-        if part.records is None:
-            continue
-        rows = part.records.get()
-        for key, row in zip(part.record_keys, rows, strict=True):
-            shares.setdefault(key, []).append(row)
-    return {key: np.concatenate(share) for key, share in shares.items()}

@@ -66,16 +66,16 @@ def install() -> None:
         from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
     except ImportError:
         return  # an older vLLM: refused in `require` if somebody configures a placement
-    original = RoutedExperts.update_expert_map_info
-    if getattr(original, "_eldr", False):
+    if getattr(RoutedExperts, "_eldr_places", False):
         return
+    original = RoutedExperts.update_expert_map_info
 
     def update_expert_map_info(self: Any) -> None:
         _place(self)
         original(self)
 
-    update_expert_map_info._eldr = True  # type: ignore[attr-defined]
     RoutedExperts.update_expert_map_info = update_expert_map_info
+    RoutedExperts._eldr_places = True
 
 
 def require(config: Config) -> None:
@@ -86,7 +86,7 @@ def require(config: Config) -> None:
         from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
     except ImportError as error:
         raise ConfigError(f"EldrConnector: this vLLM cannot take a placement ({error})") from error
-    if not getattr(RoutedExperts.update_expert_map_info, "_eldr", False):
+    if not getattr(RoutedExperts, "_eldr_places", False):
         raise ConfigError("EldrConnector: placement is set, but the plugin was not loaded before the model (VLLM_PLUGINS?)")
 
 

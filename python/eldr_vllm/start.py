@@ -28,7 +28,7 @@ def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version
         if grade == "old":
             raise Unsupported(sentence)
         binding.check_parallel(vllm_config)
-        group = binding.group_of(kv_cache_config)
+        group = binding.group_of(kv_cache_config, int(vllm_config.model_config.max_model_len))
         experts, top_k = binding.model_shape(vllm_config)
         layout = _layout(vllm_config, group, 1, 1, experts, top_k, config)
         can_record = layout.form == "slots" and vllm_config.speculative_config is None
@@ -50,7 +50,7 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
     from .torch_store import TorchStore
 
     binding.check_parallel(vllm_config)
-    group = binding.group_of(kv_cache_config)
+    group = binding.group_of(kv_cache_config, int(vllm_config.model_config.max_model_len))
     experts, top_k = binding.model_shape(vllm_config)
     routed = binding.routed_layers(vllm_config, top_k)
     if not routed:

@@ -29,12 +29,31 @@ class EldrStats(KVConnectorStats):
 
 
 class EldrPromMetrics(KVConnectorPromMetrics):
+    """A server without them serves on."""
+
     def __init__(self, vllm_config: Any, metric_types: Any, labelnames: list[str], engines: dict[int, list[object]]) -> None:
         super().__init__(vllm_config, metric_types, labelnames, engines)
-        self._gauges = metrics.Gauges(self._gauge_cls, self._counter_cls, labelnames, engines)
+        self._gauges: metrics.Gauges | None = None
+        try:
+            _take_away_earlier()
+            self._gauges = metrics.Gauges(self._gauge_cls, self._counter_cls, labelnames, engines)
+        except Exception as error:
+            log.warning("no metrics of the plugin: %s: %s", type(error).__name__, error)
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        if self._gauges is None:
+            return
         try:
             self._gauges.observe(transfer_stats_data, engine_idx)
         except Exception as error:
-            log.warning("metrics were not understood: %s: %s", type(error).__name__, error)
+            self._gauges = None
+            log.warning("no metrics of the plugin from now on: %s: %s", type(error).__name__, error)
+
+
+def _take_away_earlier() -> None:
+    """A second engine in one process registers the same names. vLLM takes away its own first, likewise."""
+    from prometheus_client import REGISTRY
+
+    for collector in list(REGISTRY._collector_to_names):
+        if str(getattr(collector, "_name", "")).startswith("eldr_"):
+            REGISTRY.unregister(collector)

@@ -274,7 +274,8 @@ class Engine:
             worker.begin(meta)
             if worker.capture is not None and rows:
                 slots = np.array([slot for slot, _ in rows])
-                worker.capture.store.scatter(slots, np.stack([ids[layers] for _, ids in rows]))  # type: ignore[union-attr]
+                store: Any = worker.capture.store
+                store.scatter(slots, np.stack([ids[layers] for _, ids in rows]))
             counts = worker.answer(meta)
             if counts is not None:
                 merged = counts if merged is None else merged.aggregate(counts)

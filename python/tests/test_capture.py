@@ -11,13 +11,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from eldr_vllm.capture import Capture  # noqa: E402
-from eldr_vllm.layout import Layout  # noqa: E402
-from eldr_vllm.messages import StepMeta  # noqa: E402
-from eldr_vllm.metrics import Tally  # noqa: E402
-from eldr_vllm.store import End  # noqa: E402
-from eldr_vllm.torch_store import TorchStore  # noqa: E402
-from eldr_vllm.worker import Worker  # noqa: E402
+from eldr_vllm.capture import Capture
+from eldr_vllm.layout import Layout
+from eldr_vllm.messages import StepMeta
+from eldr_vllm.metrics import Tally
+from eldr_vllm.store import End
+from eldr_vllm.torch_store import TorchStore
+from eldr_vllm.worker import Worker
 
 LAYERS, EXPERTS, TOP_K, SIZE = 3, 16, 2, 4
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from eldr_vllm.messages import EMPTY_STEP, StepCounts, StepMeta
+from eldr_vllm.store import End
 from eldr_vllm.worker import Worker
 
 from . import fake_vllm
-from .fake_vllm import FullAttentionSpec, Role, kv_cache_config, vllm_config
+from .fake_vllm import MAX_MODEL_LEN, FullAttentionSpec, Role, SlidingWindowSpec, kv_cache_config, vllm_config
 from .test_handoff import counted, output, request
 
 
@@ -45,6 +46,19 @@ def test_a_hand_off_is_keyed_by_the_group_with_full_attention(monkeypatch: pytes
     assert connector.requires_kv_delivery is False
 
 
+@pytest.mark.parametrize(
+    ("cache", "group"),
+    [
+        (kv_cache_config(SlidingWindowSpec(8), FullAttentionSpec(), FullAttentionSpec()), 1),
+        (kv_cache_config(SlidingWindowSpec(MAX_MODEL_LEN), FullAttentionSpec()), 1),
+        # A window of the longest request lets go of no block.
+        (kv_cache_config(object(), SlidingWindowSpec(8), SlidingWindowSpec(MAX_MODEL_LEN)), 2),
+    ],
+)
+def test_groups_that_let_go_of_blocks_are_passed_over(monkeypatch: pytest.MonkeyPatch, cache: Any, group: int) -> None:
+    assert scheduler(monkeypatch, cache=cache)._hand_offs.group == group
+
+
 def test_an_abort_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
     connector, r = scheduler(monkeypatch), request()
     connector.on_new_request(r)
@@ -55,6 +69,7 @@ def test_an_abort_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
     ("config", "cache", "version", "reason"),
     [
         (vllm_config(), kv_cache_config(object()), "0.32.0", "no KV group with full attention"),
+        (vllm_config(), kv_cache_config(SlidingWindowSpec(MAX_MODEL_LEN - 1)), "0.32.0", "no KV group with full attention"),
         (vllm_config(decode_context_parallel_size=2), None, "0.32.0", "decode context parallelism"),
         (vllm_config(enable_dbo=True), None, "0.32.0", "dual-batch overlap"),
         (vllm_config(), None, "0.24.0", "older than 0.25"),
@@ -80,6 +95,26 @@ def test_an_exception_is_logged_once_and_ends_capture(monkeypatch: pytest.Monkey
     assert caplog.text.count("capture is off from now on") == 1
     answer = run(connector, request(), None)
     assert answer["eldr"]["off"].startswith("build_connector_meta failed: AttributeError")
+
+
+@pytest.mark.parametrize("name", ["follow", "found_locally", "admitted", "step", "finished", "received"])
+def test_whatever_fails_in_the_scheduler_hand_offs_say_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    def failing(*args: Any) -> None:
+        raise KeyError("nothing")
+
+    connector = scheduler(monkeypatch)
+    monkeypatch.setattr(connector._hand_offs, name, failing)
+    for _ in range(2):
+        answer = run(connector, request(), counted("r"))
+        assert list(answer["eldr"]) == ["off"]
+        assert "failed: KeyError: 'nothing'" in answer["eldr"]["off"]
+    assert caplog.text.count("capture is off from now on") == 1
+    unwanted = request()
+    unwanted.kv_transfer_params = None
+    assert finished(connector, unwanted) == (False, None)
+    assert finished(connector, request(), "FINISHED_ABORTED") == (False, None)
 
 
 def test_an_untested_version_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +160,7 @@ def test_a_worker_that_fails_says_so_once_and_then_to_everybody_who_asks(monkeyp
     connector.bind_connector_metadata(StepMeta(tokens=3))
     connector.wait_for_save()
     assert connector.build_connector_worker_meta() is None
-    connector.bind_connector_metadata(StepMeta(tokens=3, ends={"r": SimpleNamespace()}))  # type: ignore[dict-item]
+    connector.bind_connector_metadata(StepMeta(tokens=3, ends={"r": End([0], 3)}))
     assert connector.build_connector_worker_meta() == StepCounts(off="storing a step's experts failed: no memory")
     assert capture.failures == ["storing a step's experts"]
 

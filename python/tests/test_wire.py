@@ -50,6 +50,12 @@ def test_reads_what_it_must_and_refuses_the_rest(case: dict[str, Any]) -> None:
         assert got.recent.tolist() == result["recent"]
 
 
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in VECTORS["records"] if "ids" in case])
+def test_decode_ids_are_the_object_of_the_vectors(case: dict[str, Any]) -> None:
+    ids = np.array(case["ids"], np.uint16).reshape(case["steps"], case["layers"], case["top_k"])
+    assert json.dumps(wire.encode_decode(ids, case["experts"])) == json.dumps(case["payload"])
+
+
 @pytest.mark.parametrize(("experts", "dtype", "width"), [(256, "u8", 1), (257, "u16", 2)])
 def test_decode_ids_take_two_bytes_beyond_256_experts(experts: int, dtype: str, width: int) -> None:
     ids = np.array([[[0, experts - 1], [1, 2]], [[3, 4], [5, 6]], [[7, 8], [9, 10]]])
