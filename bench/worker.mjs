@@ -42,6 +42,7 @@ const request = (n, maxTokens) => ({
   minTokens: 0,
   ignoreEos: true,
   temperature: 0,
+  topK: 0,
   topP: 1,
   seed: undefined,
   row: n % 400,

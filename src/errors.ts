@@ -51,6 +51,10 @@ export const ERRORS = {
     text: 'A tensor holds a value that cannot be',
     todo: 'Look for the fault in the capture; the value’s place is named.',
   },
+  ELDR_MODEL_UNFIT: {
+    text: 'The model’s files are broken, do not fit together, or are of a model that this worker cannot run',
+    todo: 'Copy the model’s folder again; docs/worker.md says what the tiny back end can run.',
+  },
   ELDR_TRACE_TOO_SMALL: {
     text: 'The trace has too few requests for what is asked',
     todo: 'Calibrate with more prompts, or ask for less.',

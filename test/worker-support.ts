@@ -70,6 +70,7 @@ export function requestOf(promptIds: ArrayLike<number>, changes: Partial<Generat
     minTokens: 0,
     ignoreEos: false,
     temperature: 0,
+    topK: 0,
     topP: 1,
     seed: undefined,
     row: undefined,

@@ -1,12 +1,12 @@
 /** `eldr up`: ends when a signal told it to, and every process that it started has ended. */
 import { terminalOn } from '../report/terminal.ts'
 import { type BackgroundLoad, startBackgroundLoad } from '../up/background-load.ts'
-import { EmbeddedCluster } from '../up/cluster.ts'
+import { type ClusterBackEnd, EmbeddedCluster } from '../up/cluster.ts'
 import { Observer } from '../up/observe.ts'
 import { Screen } from '../up/screen.ts'
 import { startWatch, type Watch } from '../up/up-watch.ts'
 import { firstSignal } from './first-signal.ts'
-import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, curlLine, usualRate } from './up-cluster.ts'
+import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, curlLine, tinyFiles, usualRate } from './up-cluster.ts'
 import { jsonVoice, personVoice, type Voice } from './up-voice.ts'
 import type { UpFlags } from './up.ts'
 
@@ -24,8 +24,8 @@ export async function upAction(given: UpFlags): Promise<void> {
   const out = terminalOn(process.stdout)
   const screen = new Screen(out, () => process.stdout.rows ?? 24)
   const voice = flags.json ? jsonVoice(flags, out) : personVoice({ ...flags, rate }, screen, out)
-  const files = await clusterFiles(flags)
-  const settings = clusterSettings(flags, files, flags.policy)
+  const files: ClusterFiles & { readonly backEnd?: ClusterBackEnd } = flags.backend === 'tiny' ? await tinyFiles(given) : await clusterFiles(flags) // prettier-ignore
+  const settings = clusterSettings(flags, files, flags.policy, files.backEnd)
   voice.starting(files)
   const cluster = new EmbeddedCluster(settings, voice.events)
   const started = cluster.start()

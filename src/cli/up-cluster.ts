@@ -6,10 +6,11 @@ import { EldrError } from '../errors.ts'
 import { readTraceRows, type TraceRows } from '../load/made-up-sources.ts'
 import { parseTopology, topologyText } from '../sim/topology.ts'
 import { withTrace } from '../trace/trace.ts'
-import { artifactFor, type FoundArtifact, SHIPPED_TRACE } from '../up/artifact-for.ts'
-import type { ClusterSettings } from '../up/cluster.ts'
+import { readArtifact } from '../fit/artifact-read.ts'
+import { artifactFor, type FoundArtifact, SHIPPED_TINY_TRACE, SHIPPED_TRACE } from '../up/artifact-for.ts'
+import type { ClusterBackEnd, ClusterSettings } from '../up/cluster.ts'
 import { type MixedBatch, mixedBatch } from '../up/mixed-batch.ts'
-import type { ClusterFlags } from './up.ts'
+import type { ClusterFlags, UpFlags } from './up.ts'
 
 /** Where artifacts are kept from one start to the next; `eldr reproduce` writes there too. */
 export const OUT_FOLDER = 'eldr-out'
@@ -31,20 +32,43 @@ export interface ClusterFiles {
 }
 
 /** What is wrong with a file shows here, once, and not in each of the processes. */
-export async function clusterFiles(flags: Pick<ClusterFlags, 'trace' | 'profile' | 'artifact' | 'decode'>): Promise<ClusterFiles> {
+export async function clusterFiles(
+  flags: Pick<ClusterFlags, 'trace' | 'profile' | 'artifact' | 'decode'>,
+  costs = (profile: CostProfile) => profile,
+): Promise<ClusterFiles> {
   const trace = flags.trace ?? SHIPPED_TRACE
   const profile = await loadProfile(flags.profile)
   const rows = await readTraceRows(trace)
   const read = await withTrace(trace, async opened => ({
     model: opened.model,
     shape: `${opened.layers} MoE layers × ${opened.experts} experts, top-${opened.topK}`,
-    mixed: await mixedBatch(opened, profile),
+    mixed: await mixedBatch(opened, costs(profile)),
   }))
   const artifact = flags.artifact === undefined ? await artifactFor(trace, flags.decode, OUT_FOLDER) : { path: flags.artifact }
   return { trace, rows, profile, ...read, artifact }
 }
 
-export function clusterSettings(flags: ClusterFlags, { trace, artifact }: ClusterFiles, wanted?: string): ClusterSettings {
+/** What a cluster with a real model routes by comes from a trace of it; so does what mixed batches would have taken, in the profile's time. */
+export async function tinyFiles(flags: UpFlags): Promise<ClusterFiles & { readonly backEnd: ClusterBackEnd }> {
+  const found = flags.load === undefined ? undefined : '--load with --backend tiny'
+  if (found) throw new EldrError('ELDR_USAGE', { found, expected: '--backend replay', todo: 'The load of a trace has no text that a model could read: send prompts with `eldr bench`.' }) // prettier-ignore
+  const files = await clusterFiles({ ...flags, trace: flags.trace ?? SHIPPED_TINY_TRACE }, flags.pace === 'real' ? unpriced : undefined)
+  const fitted = files.artifact && (await readArtifact(files.artifact.path))
+  const pace = flags.pace === 'real' ? 'real' : flags.profile
+  return { ...files, backEnd: { kind: 'tiny', model: flags.model, pace, recentHalfLife: fitted?.primary.recentHalfLife } }
+}
+
+/** What an expert costs in real time no profile says: mixed batches then have more experts and the same time, and no gain is claimed. */
+function unpriced(profile: CostProfile): CostProfile {
+  return { ...profile, decode: { ...profile.decode, perActiveExpertUs: 0, perRequestUs: 0 } }
+}
+
+export function clusterSettings(
+  flags: ClusterFlags,
+  { trace, artifact }: ClusterFiles,
+  wanted?: string,
+  backEnd: ClusterBackEnd = { kind: 'replay', trace },
+): ClusterSettings {
   const policy = wanted ?? (artifact === undefined ? 'union' : 'eldr')
   if (artifact === undefined && (policy === 'eldr' || policy === 'domain'))
     throw new EldrError('ELDR_USAGE', {
@@ -53,7 +77,7 @@ export function clusterSettings(flags: ClusterFlags, { trace, artifact }: Cluste
       todo: 'Give one with --artifact, or take a policy that needs none, such as union.',
     })
   const { prefill, decode, host, port, profile, speed } = flags
-  return { prefill, decode, host, port, trace, profile, speed, policy, artifact: artifact?.path }
+  return { prefill, decode, host, port, backEnd, profile, speed, policy, artifact: artifact?.path }
 }
 
 export function topologyOf({ prefill, decode }: Pick<ClusterFlags, 'prefill' | 'decode'>): string {

@@ -48,7 +48,7 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
     starting({ model, shape, profile, artifact }) {
       const { speed } = flags
       const time = speed === 1 ? '' : `, ${speed} times as fast so that this machine keeps up (times shown are the profile’s)`
-      note(`${bold(`${topologyOf(flags)} on this machine`)}: ${printable(model)} (${shape}) replayed, steps timed as ${printable(profile.name)}${time}`) // prettier-ignore
+      note(`${bold(`${topologyOf(flags)} on this machine`)}: ${printable(model)} (${shape}) ${flags.backend === 'tiny' ? 'computed' : 'replayed'}, ${flags.backend === 'tiny' && flags.pace === 'real' ? 'as fast as it can' : `steps timed as ${printable(profile.name)}${time}`}`) // prettier-ignore
       if (artifact?.fitted) note(dim(`fitted ${printable(artifact.path)} in ${duration(artifact.fitted.ms)}`))
     },
     ready({ url, curl, policy, ms }) {

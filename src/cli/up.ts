@@ -17,6 +17,10 @@ export interface ClusterFlags {
 }
 
 export interface UpFlags extends Omit<ClusterFlags, 'speed'> {
+  readonly backend: 'replay' | 'tiny'
+  /** Folder of the model of `tiny`. */
+  readonly model?: string
+  readonly pace: 'profile' | 'real'
   readonly speed?: number
   readonly policy?: string
   /** Requests a second of the profile's time; true: what suits the cluster. */
@@ -29,7 +33,18 @@ export function addUp(program: Command): void {
   clusterOptions(program.command('up'), 8000)
     .summary('a whole cluster on this machine, no GPU: workers, gateway, live table')
     .description(
-      'Starts prefill and decode workers and the gateway as processes of their own, fits an artifact if there is none, says where to point a client and shows what happens. The workers replay the experts of a recorded model, and their steps take the time that a cost profile gives. Ctrl-C stops everything.',
+      'Starts prefill and decode workers and the gateway as processes of their own, fits an artifact if there is none, says where to point a client and shows what happens. The workers replay the experts of a recorded model, or compute a small one (--backend tiny), and their steps take the time that a cost profile gives. Ctrl-C stops everything.',
+    )
+    .addOption(
+      new Option('--backend <name>', 'what the workers compute: the experts of a trace, or a small model')
+        .choices(['replay', 'tiny'])
+        .default('replay'),
+    )
+    .option('--model <folder>', 'the model of tiny (default: models/tiny6; its traces then are the default of --trace)')
+    .addOption(
+      new Option('--pace <pace>', 'of tiny: steps take the profile’s time, or what they really take')
+        .choices(['profile', 'real'])
+        .default('profile'),
     )
     .addOption(new Option('--policy <name>', 'decode policy to begin with (default: eldr, or union without an artifact)').choices(POLICIES))
     .option(
@@ -50,6 +65,7 @@ export function addUp(program: Command): void {
 Examples:
   eldr up
   eldr up --load
+  eldr up --backend tiny --prefill 1 --decode 2
   eldr up --prefill 2 --decode 8 --policy union --port 9000
   curl -X PUT http://127.0.0.1:8000/eldr/policy -d '{"policy": "round_robin"}'`,
     )

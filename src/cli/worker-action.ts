@@ -1,33 +1,27 @@
 /** `eldr worker`: ends when a signal told it to and what was under way has ended too. */
 import { hostname } from 'node:os'
-import { fileURLToPath } from 'node:url'
-import { loadProfile } from '../cost/profile-file.ts'
 import { EldrError } from '../errors.ts'
 import { createLog } from '../gateway/log.ts'
-import { openTrace, type Trace } from '../trace/trace.ts'
 import { createEngine } from '../worker/engine/engine.ts'
-import { createReplay } from '../worker/replay/replay.ts'
 import { startWorker, type Worker } from '../worker/server/start-worker.ts'
 import type { WorkerEngine } from '../worker/types.ts'
 import { toldToStop } from './told-to-stop.ts'
+import { openBackEnd, type OpenedBackEnd } from './worker-back-end.ts'
 import type { WorkerFlags } from './worker.ts'
 
-/** The same file from src/cli and from dist/cli. */
-const SHIPPED_TRACE = fileURLToPath(new URL('../../data/lab16-task.evaluation.safetensors', import.meta.url))
 const MAX_MODEL_LEN = 32_768
 
 export async function workerAction(flags: WorkerFlags): Promise<void> {
-  const maxModelLen = contextOf(flags)
   const log = createLog({ logLevel: flags.logLevel as 'info', logFormat: 'auto' })
   // Before the start, which takes a moment: a signal that comes meanwhile stops the worker as soon as it stands.
   const told = toldToStop()
-  const profile = await loadProfile(flags.profile)
-  const trace = await openTrace(flags.trace ?? SHIPPED_TRACE)
-  const model = flags.model ?? trace.model
+  const opened = await openBackEnd(flags)
+  const model = opened.name
   let engine: WorkerEngine | undefined
   let worker: Worker
   try {
-    engine = createEngine(await createReplay({ trace, profile, speed: flags.speed }), engineSettings(flags))
+    const maxModelLen = contextOf(flags, opened.positions)
+    engine = createEngine(opened.backEnd, engineSettings(flags, opened))
     worker = await startWorker({
       host: flags.host,
       port: flags.port,
@@ -37,7 +31,8 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
         role: flags.role,
         model,
         maxModelLen,
-        rows: trace.requests,
+        rows: opened.rows,
+        ...(opened.sampling && { sampling: opened.sampling }),
         promptDetails: flags.enablePromptTokensDetails === true,
         clientStallMs: flags.clientStallMs,
         leaseMs: flags.leaseMs,
@@ -47,7 +42,7 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
       graceMs: flags.graceMs,
     })
   } catch (error) {
-    await close(engine, trace)
+    await (engine ?? opened.backEnd).close()
     throw error
   }
   process.stdout.write(readyLine(flags, model, worker))
@@ -57,17 +52,11 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
   log.info('stopped')
 }
 
-/** The trace is the back end's once there is one. */
-async function close(engine: WorkerEngine | undefined, trace: Trace): Promise<void> {
-  if (engine === undefined) await trace.close()
-  else await engine.close()
-}
-
-function engineSettings(flags: WorkerFlags): WorkerEngine['settings'] {
+function engineSettings(flags: WorkerFlags, { maxBatchedTokens }: OpenedBackEnd): WorkerEngine['settings'] {
   return {
     blocks: flags.blocks,
     blockTokens: flags.blockSize,
-    maxBatchedTokens: flags.maxNumBatchedTokens,
+    maxBatchedTokens,
     maxSeqs: flags.maxNumSeqs,
     prefixCaching: flags.prefixCaching,
     capture: flags.role !== 'decode',
@@ -75,13 +64,15 @@ function engineSettings(flags: WorkerFlags): WorkerEngine['settings'] {
   }
 }
 
-/** A request that is let in must be able to run alone. */
-function contextOf({ maxModelLen, blocks, blockSize }: WorkerFlags): number {
+/** A request that is let in must be able to run alone. `positions`: of the model, where it has any. */
+function contextOf({ maxModelLen, blocks, blockSize }: WorkerFlags, positions: number | undefined): number {
   const fits = blocks * blockSize
-  if (maxModelLen === undefined) return Math.min(MAX_MODEL_LEN, fits)
-  if (maxModelLen <= fits) return maxModelLen
-  const found = `--max-model-len ${maxModelLen} with ${blocks} blocks of ${blockSize} tokens`
-  throw new EldrError('ELDR_USAGE', { found, expected: `at most ${fits} tokens`, todo: 'Take more --blocks, or a shorter context.' })
+  if (maxModelLen === undefined) return Math.min(positions ?? MAX_MODEL_LEN, fits)
+  if (maxModelLen <= Math.min(positions ?? Infinity, fits)) return maxModelLen
+  const isLong = positions !== undefined && maxModelLen > positions
+  const found = `--max-model-len ${maxModelLen} with ${isLong ? `a model of ${positions} positions` : `${blocks} blocks of ${blockSize} tokens`}`
+  const todo = isLong ? 'Take a shorter context.' : 'Take more --blocks, or a shorter context.'
+  throw new EldrError('ELDR_USAGE', { found, expected: `at most ${isLong ? positions : fits} tokens`, todo })
 }
 
 /** Nobody can connect to the address that stands for all of them. */

@@ -9,13 +9,19 @@ import type { ClusterEvents } from './cluster-events.ts'
 import { checkPort } from './free-port.ts'
 import { Supervised } from './supervised.ts'
 
+/** `replay`: experts from a trace. `tiny`: a model, whose hand-offs have recent counts of that half-life where there is one. */
+export type ClusterBackEnd =
+  | { readonly kind: 'replay'; readonly trace: string }
+  | { readonly kind: 'tiny'; readonly model: string | undefined; readonly pace: string; readonly recentHalfLife: number | undefined }
+
 export interface ClusterSettings {
   readonly prefill: number
   readonly decode: number
   readonly host: string
   /** Of the gateway; 0: any that is free. Workers take any. */
   readonly port: number
-  readonly trace: string
+  /** What the workers compute with. */
+  readonly backEnd: ClusterBackEnd
   readonly profile: string
   readonly speed: number
   readonly policy: string
@@ -32,6 +38,8 @@ export interface ClusterWorker {
 
 /** Workers hold little that lives long: small semi-spaces keep their resident memory down and cost a little of a step's time. */
 const WORKER_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=256']
+/** Real keys and values take room: these are 100 MB of tiny6's. */
+const TINY_BLOCKS = '1024'
 /** After this a process that was asked to end is ended. */
 const STOP_MS = 3_000
 const GRACE_MS = 500
@@ -136,14 +144,21 @@ export class EmbeddedCluster {
   }
 }
 
-function workerSpec({ trace, profile, speed }: ClusterSettings, role: Role, name: string) {
+function backEndArgs({ backEnd, profile }: ClusterSettings, role: Role): string[] {
+  if (backEnd.kind === 'replay') return ['--trace', backEnd.trace, '--profile', profile]
+  const { model, pace, recentHalfLife } = backEnd
+  const recent = role === 'prefill' && recentHalfLife !== undefined ? ['--recent-half-life', String(recentHalfLife)] : []
+  return ['--backend', 'tiny', ...(model === undefined ? [] : ['--model', model]), '--pace', pace, '--blocks', TINY_BLOCKS, ...recent]
+}
+
+function workerSpec(settings: ClusterSettings, role: Role, name: string) {
   return {
     name,
     nodeFlags: WORKER_FLAGS,
     readyIn: (line: string) => (line.startsWith('{"ready":true') ? (JSON.parse(line) as { url: string }).url : undefined),
     argsFor: (url: string | undefined) => [
       'worker', '--role', role, '--host', '127.0.0.1', '--port', url === undefined ? '0' : new URL(url).port,
-      '--trace', trace, '--profile', profile, '--speed', String(speed),
+      ...backEndArgs(settings, role), '--speed', String(settings.speed),
       '--grace-ms', String(GRACE_MS), '--log-level', 'warn', '--json-ready',
     ], // prettier-ignore
   }

@@ -13,6 +13,8 @@ export interface Generation {
   readonly minTokens: number
   readonly ignoreEos: boolean
   readonly temperature: number
+  /** The most likely tokens that are drawn from; 0: all. */
+  readonly topK: number
   readonly topP: number
   readonly seed: number | undefined
   /** Replay: row of the trace that this request follows; undefined: chosen by the hash of the first block. */
@@ -211,7 +213,10 @@ export interface ChatMessage {
 
 export interface Tokenizer {
   readonly size: number
+  /** The end of a text, as the model's own tokenizer has it. */
   readonly eosId: number
+  /** Whether a text ends with this token: `eosId`, and others where a model has several. */
+  endsText(id: number): boolean
   encode(text: string): Int32Array
   /** Special tokens have no text. decode(encode(text)) is text, for any text that UTF-8 can hold. */
   decode(ids: ArrayLike<number>): string

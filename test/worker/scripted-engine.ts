@@ -16,6 +16,7 @@ export const EOS = 1_000
 const tokenizer: Tokenizer = {
   size: 1_001,
   eosId: EOS,
+  endsText: id => id === EOS,
   encode: text => Int32Array.from(text, character => character.charCodeAt(0) % 1_000),
   decode: ids => Array.from(ids as number[], id => (id === EOS ? '' : String.fromCharCode(id))).join(''),
   stream: () => ({ push: id => (id === EOS ? '' : String.fromCharCode(id)), end: () => '' }),

@@ -189,11 +189,11 @@ class Engine implements WorkerEngine {
     this.#totals.work(work)
     if (work.to < sequence.length) return
     sequence.append(next)
-    const { eosId } = this.#backEnd.tokenizer
-    sequence.events.onToken(next, next === eosId ? '' : sequence.text.push(next))
+    const isEnd = this.#backEnd.tokenizer.endsText(next)
+    sequence.events.onToken(next, isEnd ? '' : sequence.text.push(next))
     if (this.#ended(sequence)) return // by onToken
     const { ignoreEos, maxTokens } = sequence.request
-    if (next === eosId && !ignoreEos) this.#finish(sequence, 'stop')
+    if (isEnd && !ignoreEos) this.#finish(sequence, 'stop')
     else if (sequence.generated >= maxTokens) this.#finish(sequence, 'length')
   }
 

@@ -3,9 +3,10 @@
  * fingerprint alone, so that a cached prefix and a cold run agree whatever the chunks; experts of its decode steps are the recorded ones,
  * from the start again when it is longer. Text is plain words made of fingerprints. A step takes the time that a cost profile gives it.
  */
-import { type CostProfile, layerWeights, prefillUs, stepUs, transferUs } from '../../cost/profile.ts'
-import { activeExperts, bitCount } from '../../cost/union.ts'
+import { type CostProfile, layerWeights } from '../../cost/profile.ts'
 import type { Trace } from '../../trace/trace.ts'
+import { ExpertBits } from '../expert-bits.ts'
+import { StepPace } from '../step-pace.ts'
 import type { BackEnd, BackEndSequence, ExpertSink, Generation, ModelShape, StepItem, StepResult } from '../types.ts'
 import { chooseExperts } from './choose.ts'
 import { drawBits, follow, rootOf } from './fingerprint.ts'
@@ -47,36 +48,25 @@ class Replay implements BackEnd<ReplaySequence> {
   readonly tokenizer = replayTokenizer
   readonly bytesPerToken: number
   readonly #trace: Trace
-  readonly #profile: CostProfile
-  readonly #usPerMs: number
+  readonly #pace: StepPace
   readonly #rows: ReplayRows
   readonly #root: string
-  readonly #weights: Float64Array
-  readonly #wordsPerLayer: number
   #kv = new KvStore(0, 1, 8)
-  /** Experts of the last step with a decode: bits [layers][words], and how many of each layer. */
-  readonly #union: Int32Array
-  readonly #activePerLayer: Uint16Array
-  #active = 0
+  /** Of the last step with a decode. */
+  readonly #union: ExpertBits
   readonly #experts: Uint16Array
-  readonly #windowed: Float64Array
 
   constructor({ trace, profile, speed, kvBytesPerToken = 64 }: ReplaySettings, rows: ReplayRows) {
     const { layers, experts, topK } = trace
     this.model = { layers, experts, topK }
     this.bytesPerToken = kvBytesPerToken
     this.#trace = trace
-    this.#profile = profile
-    this.#usPerMs = 1_000 * speed
+    this.#pace = new StepPace(profile, speed)
     this.#rows = rows
     // Workers that replay other traces do not take each other's KV for their own.
     this.#root = [trace.model, trace.workload, trace.split, trace.requests, layers, experts, topK].join(' ')
-    this.#weights = layerWeights(profile.shape.layers, layers)
-    this.#wordsPerLayer = Math.ceil(experts / 32)
-    this.#union = new Int32Array(layers * this.#wordsPerLayer)
-    this.#activePerLayer = new Uint16Array(layers)
+    this.#union = new ExpertBits(this.model, layerWeights(profile.shape.layers, layers))
     this.#experts = new Uint16Array(layers * topK)
-    this.#windowed = new Float64Array(profile.decode.windows?.length ?? 0)
   }
 
   allocate(blocks: number, blockTokens: number): void {
@@ -92,31 +82,19 @@ class Replay implements BackEnd<ReplaySequence> {
 
   step(items: readonly StepItem<ReplaySequence>[], sink: ExpertSink | undefined): StepResult {
     const next = new Int32Array(items.length)
-    let batch = 0
-    let context = 0
-    let prefilled = 0
-    this.#windowed.fill(0)
-    for (const { decode } of items) if (decode) batch++
-    if (batch > 0) this.#union.fill(0)
-    for (let i = 0; i < items.length; i++) {
-      const item = items[i]!
+    const decodes = items.some(({ decode }) => decode)
+    if (decodes) this.#union.clear()
+    items.forEach((item, i) => {
       this.#compute(item, sink)
-      if (item.decode) {
-        context += item.to
-        this.#profile.decode.windows?.forEach(({ tokens }, w) => (this.#windowed[w]! += Math.min(tokens, item.to)))
-      } else prefilled += item.to - item.from
       if (item.to === item.length) next[i] = this.#next(item)
-    }
-    if (batch > 0) this.#countUnion()
-    const us = batch > 0 ? stepUs(this.#profile, batch, this.#active, context, this.#windowed) + this.#profile.prefill.perTokenUs * prefilled : prefillUs(this.#profile, prefilled) // prettier-ignore
-    return { next, ms: us / this.#usPerMs, activePerLayer: this.#activePerLayer, active: this.#active }
+    })
+    if (decodes) this.#union.count()
+    const { perLayer, active } = this.#union
+    return { next, ms: this.#pace.stepMs(items, active), activePerLayer: perLayer, active }
   }
 
   union(out: Uint8Array): void {
-    const { layers, experts } = this.model
-    for (let layer = 0; layer < layers; layer++) {
-      for (let e = 0; e < experts; e++) out[layer * experts + e] = (this.#union[layer * this.#wordsPerLayer + (e >> 5)]! >>> (e & 31)) & 1
-    }
+    this.#union.write(out)
   }
 
   exportKv({ row }: ReplaySequence, blocks: ArrayLike<number>, tokens: number): Uint8Array {
@@ -127,7 +105,7 @@ class Replay implements BackEnd<ReplaySequence> {
     this.#kv.import(row.row, root, payload, ids, from, tokens, blocks)
 
   transferMs(tokens: number): number {
-    return transferUs(this.#profile, tokens) / this.#usPerMs
+    return this.#pace.transferMs(tokens)
   }
 
   close(): Promise<void> {
@@ -159,29 +137,9 @@ class Replay implements BackEnd<ReplaySequence> {
       sink?.put(blocks[Math.floor(token / blockTokens)]!, token % blockTokens, this.#experts, 0)
       const experts = recorded < 0 ? this.#experts : row.decode
       const start = Math.max(0, recorded)
-      if (decode) this.#unite(experts, start)
+      if (decode) this.#union.add(experts, start)
       if (record !== undefined && generated >= 0) record.set(experts.subarray(start, start + width), (token - Math.max(from, promptTokens)) * width) // prettier-ignore
     }
-  }
-
-  #unite(experts: Uint8Array | Uint16Array, at: number): void {
-    const { layers, topK } = this.model
-    const union = this.#union
-    for (let layer = 0, base = 0; layer < layers; layer++, base += this.#wordsPerLayer) {
-      for (const end = at + topK; at < end; at++) {
-        const expert = experts[at]!
-        union[base + (expert >> 5)]! |= 1 << (expert & 31)
-      }
-    }
-  }
-
-  #countUnion(): void {
-    for (let layer = 0, w = 0; layer < this.model.layers; layer++) {
-      let count = 0
-      for (const end = w + this.#wordsPerLayer; w < end; w++) count += bitCount(this.#union[w]!)
-      this.#activePerLayer[layer] = count
-    }
-    this.#active = activeExperts(this.#union, this.#weights)
   }
 
   /** The end of the text after the row's steps and one, which prefill makes; plain words before it. */

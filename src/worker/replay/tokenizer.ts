@@ -78,6 +78,7 @@ function chat(messages: readonly ChatMessage[]): Int32Array {
 export const replayTokenizer: Tokenizer = {
   size: SIZE,
   eosId: EOS_ID,
+  endsText: id => id === EOS_ID,
   encode,
   decode: ids => new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(Array.from(ids, bytesOf))),
   stream,

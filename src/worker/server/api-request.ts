@@ -21,6 +21,8 @@ export interface ApiRequest {
   readonly minTokens: number
   readonly ignoreEos: boolean
   readonly temperature: number
+  /** 0: all tokens. */
+  readonly topK: number
   readonly topP: number
   readonly seed: number | undefined
   readonly stop: readonly string[]
@@ -29,16 +31,28 @@ export interface ApiRequest {
   readonly returnTokenIds: boolean
   /** `eldr_row`: the recorded request that this one follows. */
   readonly row: number | undefined
+  /** Fields of it that would shape the text and that no back end follows. */
+  readonly unfollowed: readonly string[]
   readonly requestId: string | undefined
   readonly kv: Fields | undefined
 }
+
+/** What a request gets that says nothing of it. */
+export interface SamplingDefaults {
+  readonly temperature: number
+  /** 0: all tokens. */
+  readonly topK: number
+  readonly topP: number
+}
+
+export const PLAIN_SAMPLING: SamplingDefaults = { temperature: 1, topK: 0, topP: 1 }
 
 /** vLLM's own default for completions; chats go on to the end of the context. */
 const COMPLETION_TOKENS = 16
 /** Each is looked for after every token. */
 const MOST_STOPS = 128
 
-export function readApiRequest(api: Api, body: unknown): ApiRequest {
+export function readApiRequest(api: Api, body: unknown, sampling = PLAIN_SAMPLING): ApiRequest {
   const fields = fieldsOf(body)
   const prompt = api === 'chat' ? { messages: readMessages(fields) } : readPrompt(fields)
   const stream = fields.bool('stream')
@@ -56,14 +70,16 @@ export function readApiRequest(api: Api, body: unknown): ApiRequest {
     maxTokens,
     minTokens: leastOf(fields, maxTokens),
     ignoreEos: fields.bool('ignore_eos'),
-    temperature: fields.between('temperature', 0, Infinity, 'non-negative') ?? 1,
-    topP: fields.between('top_p', Number.MIN_VALUE, 1, 'in (0, 1]') ?? 1,
+    temperature: fields.between('temperature', 0, Infinity, 'non-negative') ?? sampling.temperature,
+    topK: topKOf(fields) ?? sampling.topK,
+    topP: fields.between('top_p', Number.MIN_VALUE, 1, 'in (0, 1]') ?? sampling.topP,
     seed: seedOf(fields),
     stop: readStops(fields),
     stopTokenIds: new Set(fields.ids('stop_token_ids')),
     includeStop: fields.bool('include_stop_str_in_output'),
     returnTokenIds: fields.bool('return_token_ids'),
     row: rowOf(fields),
+    unfollowed: unfollowedOf(fields),
     requestId: fields.text('request_id'),
     kv: fields.object('kv_transfer_params'),
   }
@@ -138,9 +154,23 @@ function refuseWhatIsNotServed(fields: Fields, api: Api): void {
     tools: api === 'chat' && (fields.list('tools') ?? []).length > 0 && fields.value('tool_choice') !== 'none',
   }
   for (const [name, asked] of Object.entries(wanted)) if (asked) throw badRequest(`This worker does not serve ${name}.`, name)
-  fields.between('presence_penalty', -2, 2, 'in [-2, 2]')
-  fields.between('frequency_penalty', -2, 2, 'in [-2, 2]')
-  fields.between('repetition_penalty', Number.MIN_VALUE, Infinity, 'greater than zero')
-  fields.between('min_p', 0, 1, 'in [0, 1]')
+}
+
+function topKOf(fields: Fields): number | undefined {
+  const given = fields.whole('top_k')
   fields.between('top_k', -1, 2 ** 31, '0 (disable), or at least 1')
+  return given === undefined ? undefined : Math.max(0, given)
+}
+
+function unfollowedOf(fields: Fields): string[] {
+  const asked = {
+    presence_penalty: (fields.between('presence_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
+    frequency_penalty: (fields.between('frequency_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
+    repetition_penalty: (fields.between('repetition_penalty', Number.MIN_VALUE, Infinity, 'greater than zero') ?? 1) !== 1,
+    min_p: (fields.between('min_p', 0, 1, 'in [0, 1]') ?? 0) !== 0,
+    logit_bias: Object.keys(fields.value('logit_bias') ?? {}).length > 0,
+    bad_words: (fields.list('bad_words') ?? []).length > 0,
+    allowed_token_ids: fields.value('allowed_token_ids') !== undefined,
+  }
+  return Object.entries(asked).filter(([, is]) => is).map(([name]) => name) // prettier-ignore
 }

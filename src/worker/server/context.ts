@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import type { KvLimits } from '../kv/kv-client.ts'
 import type { LeaseBook } from '../kv/leases.ts'
 import type { WorkerEngine } from '../types.ts'
+import type { SamplingDefaults } from './api-request.ts'
 import type { HandoffOrigin } from './handoff-params.ts'
 import type { LiveRequests } from './live-requests.ts'
 import type { WorkerMetrics } from './metrics.ts'
@@ -19,6 +20,8 @@ export interface ServerSettings {
   readonly maxModelLen: number
   /** Of the trace; undefined where there is none, and `eldr_row` is refused. */
   readonly rows: number | undefined
+  /** What the model's files say of sampling, where a request says nothing. */
+  readonly sampling: SamplingDefaults
   /** `cached_tokens` in usage, as vLLM's --enable-prompt-tokens-details. */
   readonly promptDetails: boolean
   readonly maxBodyBytes: number

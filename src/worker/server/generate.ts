@@ -51,7 +51,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
     asked: isHandoff ? { ...asked, stop: [], stopTokenIds: new Set() } : asked,
     promptTokens: promptIds.length,
     maxTokens,
-    eosId: engine.tokenizer.eosId,
+    tokenizer: engine.tokenizer,
     sink,
     metrics,
     arrivedMs,
@@ -84,6 +84,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         // A first token that ends the text is found again by the second leg, which needs the blocks for it.
         ignoreEos: asked.ignoreEos || isHandoff,
         temperature: asked.temperature,
+        topK: asked.topK,
         topP: asked.topP,
         seed: asked.seed,
         row: asked.row,

@@ -2,7 +2,7 @@
  * One request, from the moment it goes to the engine until its client has the end of the answer. Tokens become text, stop strings are
  * looked for, times are measured, and whatever was taken for the request is given back at its end, which comes once.
  */
-import type { FinishedGeneration, GenerationEnd, GenerationEvents, RunningGeneration } from '../types.ts'
+import type { FinishedGeneration, GenerationEnd, GenerationEvents, RunningGeneration, Tokenizer } from '../types.ts'
 import type { FinishReason } from './answers.ts'
 import { ApiError } from './api-error.ts'
 import type { ApiRequest } from './api-request.ts'
@@ -28,7 +28,7 @@ export interface RunOptions {
   readonly asked: Pick<ApiRequest, 'stop' | 'includeStop' | 'stopTokenIds' | 'minTokens' | 'ignoreEos'>
   readonly promptTokens: number
   readonly maxTokens: number
-  readonly eosId: number
+  readonly tokenizer: Pick<Tokenizer, 'eosId' | 'endsText'>
   readonly sink: AnswerSink
   readonly metrics: WorkerMetrics
   readonly arrivedMs: number
@@ -46,6 +46,7 @@ export class GenerationRun implements GenerationEvents {
   #firstMs = 0
   #lastMs = 0
   #stopReason: string | number | undefined
+  #endReason: number | undefined
   /** A token that may be the last one waits for the end, which goes out with it. */
   #held: { readonly id: number; readonly text: string } | undefined
 
@@ -74,12 +75,15 @@ export class GenerationRun implements GenerationEvents {
   onToken(id: number, text: string): void {
     this.#clock()
     if (this.#gone || this.#stopReason !== undefined) return
-    const { asked, maxTokens, eosId, sink } = this.#options
+    const { asked, maxTokens, tokenizer, sink } = this.#options
     this.#flush()
     const maySearch = this.#tokens > asked.minTokens
     const piece = this.#stop.push(text, maySearch)
     const found = piece.stop ?? (maySearch && asked.stopTokenIds.has(id) ? id : undefined)
-    const isLast = found !== undefined || this.#tokens === maxTokens || (id === eosId && !asked.ignoreEos)
+    const isEnd = !asked.ignoreEos && tokenizer.endsText(id)
+    // As in vLLM: ends of text beside the tokenizer's own are told apart from it.
+    if (isEnd && id !== tokenizer.eosId) this.#endReason = id
+    const isLast = found !== undefined || this.#tokens === maxTokens || isEnd
     if (isLast) this.#held = { id, text: piece.text }
     else sink.token(id, piece.text)
     if (found === undefined) return
@@ -109,7 +113,7 @@ export class GenerationRun implements GenerationEvents {
     const rest = this.#stopReason === undefined ? this.#stop.push(finished.tail, false).text + this.#stop.rest() : ''
     const held = this.#held
     const last = { ids: held === undefined ? [] : [held.id], text: (held?.text ?? '') + rest }
-    sink.finish({ last, finished, finishReason: finished.reason, stopReason: this.#stopReason ?? null })
+    sink.finish({ last, finished, finishReason: finished.reason, stopReason: this.#stopReason ?? this.#endReason ?? null })
   }
 
   #flush(): void {

@@ -20,7 +20,8 @@ export function wishOf(body: unknown): KvWish {
 }
 
 export function planOf(settings: ServerSettings, engine: Pick<WorkerEngine, 'tokenizer'>, api: Api, body: unknown, wish: KvWish): Plan {
-  const asked = readApiRequest(api, body)
+  const asked = readApiRequest(api, body, settings.sampling)
+  checkFollowed(settings, asked)
   checkModel(settings, asked.model)
   checkRole(settings, asked, wish)
   checkRow(settings, asked.row)
@@ -52,6 +53,11 @@ function checkRole({ role }: ServerSettings, asked: ApiRequest, { kind }: KvWish
   if (kind === 'record' && role === 'decode') throw new ApiError(501, 'This worker has the role decode: it keeps no experts of prompts.')
   if (kind === 'fetch' && role === 'prefill') throw new ApiError(501, 'This worker has the role prefill: it fetches no KV blocks.')
   if (kind === 'record' && asked.stream) throw badRequest('A request that is recorded cannot be streamed.', 'stream')
+}
+
+/** Replay makes its text up, and these fields change nothing of it; a model's text they would change. */
+function checkFollowed({ rows }: ServerSettings, { unfollowed: [field] }: ApiRequest): void {
+  if (rows === undefined && field !== undefined) throw badRequest(`This worker does not serve ${field}.`, field)
 }
 
 function checkRow({ rows }: ServerSettings, row: number | undefined): void {

@@ -47,8 +47,9 @@ export async function answer(ctx: WorkerContext, request: IncomingMessage, respo
     }
     await route(ctx, request, response)
   } catch (error) {
-    if (!(error instanceof ApiError)) ctx.log.error({ err: error, path }, 'a request failed')
-    sendError(response, asApiError(error))
+    const known = asApiError(error)
+    if (known.status === 500) ctx.log.error({ err: error, path }, 'a request failed')
+    sendError(response, known)
   }
 }
 

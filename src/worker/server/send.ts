@@ -1,5 +1,6 @@
 /** Whole answers. Nothing is sent to who has gone, and nothing twice. */
 import type { ServerResponse } from 'node:http'
+import { RequestFault } from '../engine/request-fault.ts'
 import { ApiError, errorBody } from './api-error.ts'
 
 export function sendJson(response: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
@@ -24,5 +25,6 @@ export function sendError(response: ServerResponse, error: ApiError): void {
 
 /** What is not one of ours is a fault of ours. */
 export function asApiError(error: unknown): ApiError {
-  return error instanceof ApiError ? error : new ApiError(500, 'Internal server error')
+  if (error instanceof ApiError) return error
+  return error instanceof RequestFault ? new ApiError(error.status, error.message) : new ApiError(500, 'Internal server error')
 }

@@ -8,6 +8,7 @@ import { KV_LIMITS } from '../kv/kv-client.ts'
 import { KvServer } from '../kv/kv-server.ts'
 import { LeaseBook } from '../kv/leases.ts'
 import type { WorkerEngine } from '../types.ts'
+import { PLAIN_SAMPLING } from './api-request.ts'
 import type { ServerSettings, WorkerContext } from './context.ts'
 import { LiveRequests } from './live-requests.ts'
 import { WorkerMetrics } from './metrics.ts'
@@ -21,7 +22,7 @@ export interface WorkerOptions {
   readonly kvPort: number
   /** Where decode workers reach this one. */
   readonly kvHost: string
-  readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'clientStallMs'> & Partial<ServerSettings>
+  readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'clientStallMs' | 'sampling'> & Partial<ServerSettings>
   readonly engine: WorkerEngine
   readonly log: Logger
   /** How long requests may go on after `stop`. */
@@ -37,7 +38,7 @@ export interface Worker {
   stop(): Promise<void>
 }
 
-const DEFAULTS = { kvLimits: KV_LIMITS, maxBodyBytes: 64 << 20, clientStallMs: 60_000 } as const
+const DEFAULTS = { kvLimits: KV_LIMITS, maxBodyBytes: 64 << 20, clientStallMs: 60_000, sampling: PLAIN_SAMPLING } as const
 /** Longer than a gateway keeps an idle connection, so that it is never the worker who closes one that is about to be used. */
 const KEEP_ALIVE_MS = 75_000
 const FAREWELL_MS = 1_000

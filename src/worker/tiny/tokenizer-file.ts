@@ -1,0 +1,82 @@
+/** What tokenizer.json and tokenizer_config.json say, checked: a byte-level BPE as GPT-2's, or a clear refusal. */
+import * as z from 'zod'
+import type { Merges } from './bpe.ts'
+import { bytesOfToken, characterOfByte } from './byte-level.ts'
+import { badModel, checked } from './config.ts'
+
+export interface BpeVocabulary {
+  readonly size: number
+  /** Bytes of each token; none of special ones and of ids without a token. */
+  readonly bytes: readonly Uint8Array[]
+  /** [256] */
+  readonly byteIds: Int32Array
+  readonly merges: Merges
+  /** Tokens that are found in a text before all else. */
+  readonly special: ReadonlyMap<string, number>
+}
+
+const byteLevel = { type: z.literal('ByteLevel'), use_regex: z.literal(true).default(true) }
+const schema = z.object({
+  normalizer: z.null(),
+  pre_tokenizer: z.object({ ...byteLevel, add_prefix_space: z.literal(false) }),
+  post_processor: z.null(),
+  decoder: z.object(byteLevel),
+  added_tokens: z.array(
+    z.object({
+      id: z.int().min(0),
+      content: z.string().min(1),
+      special: z.literal(true),
+      // What is not done here.
+      single_word: z.literal(false),
+      lstrip: z.literal(false),
+      rstrip: z.literal(false),
+    }),
+  ),
+  model: z.object({
+    type: z.literal('BPE'),
+    dropout: z.null().default(null),
+    byte_fallback: z.literal(false).default(false),
+    ignore_merges: z.literal(false).default(false),
+    continuing_subword_prefix: z.union([z.null(), z.literal('')]).default(null),
+    end_of_word_suffix: z.union([z.null(), z.literal('')]).default(null),
+    // Thousands of them: looked at below, one by one.
+    vocab: z.looseObject({}),
+    merges: z.array(z.unknown()),
+  }),
+})
+
+const configSchema = z.object({ chat_template: z.string().nullish(), add_bos_token: z.literal(false).default(false) })
+
+export function parseTemplate(file: string, json: unknown): string | undefined {
+  return checked(file, configSchema, json).chat_template ?? undefined
+}
+
+export function parseVocabulary(file: string, json: unknown, size: number): BpeVocabulary {
+  const { added_tokens: added, model } = checked(file, schema, json)
+  const special = new Map(added.map(({ content, id }) => [content, id]))
+  const bytes: Uint8Array[] = Array.from({ length: size }, () => new Uint8Array(0))
+  const problems: string[] = []
+  const ids = new Map(Object.entries(model.vocab as Record<string, number>))
+  for (const [text, id] of [...ids, ...special]) {
+    if (!Number.isInteger(id) || id < 0) problems.push(`token ${JSON.stringify(text)} of id ${JSON.stringify(id)}: a whole number`)
+    else if (id >= size) problems.push(`token ${JSON.stringify(text)} of id ${id}: below ${size}, the vocabulary of config.json`)
+    else if (!special.has(text)) {
+      const own = bytesOfToken(text)
+      if (own === undefined) problems.push(`token ${JSON.stringify(text)}: not written in bytes`)
+      else bytes[id] = own
+    }
+  }
+  if (new Set(ids.values()).size < ids.size) problems.push('two tokens of one id')
+  const byteIds = Int32Array.from({ length: 256 }, (_, byte) => ids.get(characterOfByte(byte)) ?? -1)
+  if (byteIds.includes(-1)) problems.push(`byte ${byteIds.indexOf(-1)}: no token, and so texts that cannot be written`)
+  const pairs = new Map<number, number>()
+  model.merges.forEach((merge, rank) => {
+    const pair: unknown[] = typeof merge === 'string' ? merge.split(' ') : Array.isArray(merge) ? merge : []
+    const [a, b, joined] = [ids.get(pair[0] as string), ids.get(pair[1] as string), ids.get(pair.join(''))]
+    if (pair.length !== 2 || a === undefined || b === undefined || joined === undefined)
+      problems.push(`merge ${rank}, ${JSON.stringify(merge)}: no two tokens that make a third`)
+    else if (!pairs.has(a * size + b)) pairs.set(a * size + b, rank * size + joined)
+  })
+  if (problems.length > 0) throw badModel(file, problems)
+  return { size, bytes, byteIds, merges: { pairs, size }, special }
+}

@@ -1,0 +1,126 @@
+import { readFileSync } from 'node:fs'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { ChatMessage, Tokenizer } from '../types.ts'
+import { joinLong, joinShort } from './bpe.ts'
+import { parseVocabulary } from './tokenizer-file.ts'
+import { createBpeTokenizer } from './tokenizer.ts'
+
+const jsonOf = (path: string): unknown => JSON.parse(readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8'))
+const golden = jsonOf('test/golden/tiny/vectors.json') as {
+  encode: { text: string; ids: number[] }[]
+  decode: { ids: number[]; text: string }[]
+  chat: { messages: ChatMessage[]; ids: number[] }[]
+}
+type Json = Record<string, unknown>
+const json = jsonOf('models/tiny6/tokenizer.json') as Json
+const config = jsonOf('models/tiny6/tokenizer_config.json') as Json
+
+function tokenizerOf(changes: Json = {}, configChanges: Json = {}, vocabulary = 8192): Tokenizer {
+  const files = { file: 'tokenizer.json', json: { ...json, ...changes }, configFile: 'tokenizer_config.json', config: { ...config, ...configChanges } } // prettier-ignore
+  return createBpeTokenizer({ ...files, vocabulary, endIds: [0, 3] })
+}
+const tokenizer = tokenizerOf()
+const anyText = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 80 }),
+  fc.string({ unit: 'grapheme', maxLength: 80 }),
+  fc
+    .array(fc.constantFrom('the ', ' of', '\n', '  ', '<|end|>', 'é', '的', '🙂', "'ll", '123', '\ufeff', '\u0085'))
+    .map(parts => parts.join('')),
+)
+const plainText = anyText.map(text => text.replaceAll(/<(eos|\|(user|assistant|end)\|)>/g, ''))
+
+describe('the byte-level BPE tokenizer', () => {
+  it('gives the ids that Hugging Face’s tokenizers gives', () => {
+    expect(golden.encode.length).toBeGreaterThan(150)
+    for (const { text, ids } of golden.encode) expect([...tokenizer.encode(text)], JSON.stringify(text)).toEqual(ids)
+  })
+
+  it('decodes any ids as it does, broken characters included', () => {
+    for (const { ids, text } of golden.decode) expect(tokenizer.decode(ids)).toBe(text)
+  })
+
+  it('renders chats as the template says, and reads special tokens in their content as special, as it does', () => {
+    for (const { messages, ids } of golden.chat) expect([...tokenizer.chat(messages)]).toEqual(ids)
+  })
+
+  it('brings any text back as it was, at once and token by token', () => {
+    fc.assert(
+      fc.property(plainText, text => {
+        const ids = tokenizer.encode(text)
+        expect(tokenizer.decode(ids)).toBe(text)
+        const parts = tokenizer.stream()
+        expect(Array.from(ids, id => parts.push(id)).join('') + parts.end()).toBe(text)
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it('never says half a character as it goes, whatever the ids, and the whole is the text', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 8191 }), { maxLength: 20 }), ids => {
+        const parts = tokenizer.stream()
+        const said = ids.map(id => parts.push(id))
+        expect(said.join('') + parts.end()).toBe(tokenizer.decode(ids))
+        // What is said early is never taken back: it is the beginning of the whole.
+        expect(said.every(piece => piece.isWellFormed())).toBe(true)
+      }),
+      { numRuns: 500 },
+    )
+    const parts = tokenizer.stream()
+    const ids = tokenizer.encode('\u{1f9ff}')
+    expect(ids.length).toBeGreaterThan(1)
+    expect(Array.from(ids, id => parts.push(id))).toEqual([...Array.from(ids.slice(1), () => ''), '\u{1f9ff}'])
+  })
+
+  it('knows which tokens end a text, and says nothing for special ones', () => {
+    expect([0, 1, 2, 3, 4].map(id => tokenizer.endsText(id))).toEqual([true, false, false, true, false])
+    expect(tokenizer.eosId).toBe(0)
+    expect(tokenizer.decode([0, 1, 2, 3])).toBe('')
+    expect(tokenizer.encode('\ud800')).toEqual(tokenizer.encode('\ufffd'))
+  })
+
+  it('joins long words as it joins short ones, and in little time', () => {
+    const { byteIds, merges } = parseVocabulary('tokenizer.json', json, 8192)
+    const tokensOf = (text: string) => Int32Array.from(Buffer.from(text), byte => byteIds[byte]!)
+    fc.assert(
+      fc.property(fc.string({ unit: fc.constantFrom('a', 'b', 'e', 'n', 't', 'th', 'er', '的', 'ж'), maxLength: 200 }), text => {
+        const [a, b] = [tokensOf(text), tokensOf(text)]
+        const [inShort, inLong] = [joinShort(a, a.length, merges), joinLong(b, b.length, merges)]
+        expect(b.slice(0, inLong)).toEqual(a.slice(0, inShort))
+      }),
+    )
+    const beganMs = performance.now()
+    const long = 'thing'.repeat(100_000)
+    expect(tokenizer.decode(tokenizer.encode(long))).toBe(long)
+    expect(performance.now() - beganMs).toBeLessThan(20_000)
+  })
+})
+
+describe('tokenizer files that do not fit', () => {
+  const model = json['model'] as Json
+  const without = (token: string) => Object.fromEntries(Object.entries(model['vocab'] as Json).filter(([text]) => text !== token))
+  it.each<[string, Json, Json, number, RegExp]>([
+    ['a normalizer', { normalizer: { type: 'NFC' } }, {}, 8192, /normalizer/],
+    ['another pattern', { pre_tokenizer: { type: 'ByteLevel', add_prefix_space: true, use_regex: true } }, {}, 8192, /add_prefix_space/],
+    ['another model', { model: { ...model, type: 'Unigram' } }, {}, 8192, /model\.type/],
+    ['no model', { model: undefined }, {}, 8192, /model/],
+    ['a byte without token', { model: { ...model, vocab: without('!') } }, {}, 8192, /byte 33/],
+    ['a merge of no tokens', { model: { ...model, merges: [['zz', 'qqq']] } }, {}, 8192, /merge 0/],
+    ['a merge that is none', { model: { ...model, merges: [7] } }, {}, 8192, /merge 0, 7/],
+    ['an id that is none', { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 'x' } } }, {}, 8192, /whole number/],
+    ['two tokens of one id', { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 5 } } }, {}, 8192, /two tokens/],
+    ['a larger vocabulary than the model’s', {}, {}, 8160, /below 8160/],
+    ['a template that is not known', {}, { chat_template: '{{ messages }}' }, 8192, /chat_template/],
+    ['a token before every prompt', {}, { add_bos_token: true }, 8192, /add_bos_token/],
+  ])('are refused for %s', (_, changes, configChanges, vocabulary, said) => {
+    expect(() => tokenizerOf(changes, configChanges, vocabulary)).toThrow(said)
+    expect(() => tokenizerOf(changes, configChanges, vocabulary)).toThrow('ELDR_MODEL_UNFIT')
+  })
+
+  it('may lack a chat template, which then is asked for in vain', () => {
+    const bare = tokenizerOf({}, { chat_template: null })
+    expect([...bare.encode('a')]).toEqual([...tokenizer.encode('a')])
+    expect(() => bare.chat([{ role: 'user', content: 'a' }])).toThrow('no chat template')
+  })
+})

@@ -1,0 +1,105 @@
+/**
+ * Text and tokens of a byte-level BPE model. Special tokens are found first, wherever a text spells them, as vLLM and Hugging Face's
+ * tokenizers do; the rest is cut into words, and words into tokens. Any text comes back as it was.
+ */
+import { RequestFault } from '../engine/request-fault.ts'
+import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
+import { joinPairs } from './bpe.ts'
+import { WORD } from './byte-level.ts'
+import { chatTemplate, type ChatTemplate } from './chat-template.ts'
+import { type BpeVocabulary, parseTemplate, parseVocabulary } from './tokenizer-file.ts'
+
+export interface BpeFiles {
+  readonly file: string
+  readonly json: unknown
+  readonly configFile: string
+  readonly config: unknown
+  /** Tokens of the model. */
+  readonly vocabulary: number
+  readonly endIds: readonly number[]
+}
+
+/** Words whose tokens are kept, and the longest of them. */
+const KEPT_WORDS = 20_000
+const KEPT_LENGTH = 64
+
+export function createBpeTokenizer({ file, json, configFile, config, vocabulary, endIds }: BpeFiles): Tokenizer {
+  return new BpeTokenizer(parseVocabulary(file, json, vocabulary), chatTemplate(configFile, parseTemplate(configFile, config)), endIds)
+}
+
+class BpeTokenizer implements Tokenizer {
+  readonly size: number
+  readonly eosId: number
+  readonly #vocabulary: BpeVocabulary
+  readonly #template: ChatTemplate | undefined
+  readonly #endIds: ReadonlySet<number>
+  readonly #special: RegExp | undefined
+  /** The older half is dropped at once when the younger one is full: as good as an exact order of use, and cheaper. */
+  #young = new Map<string, Int32Array>()
+  #old = new Map<string, Int32Array>()
+
+  constructor(vocabulary: BpeVocabulary, template: ChatTemplate | undefined, endIds: readonly number[]) {
+    this.size = vocabulary.size
+    this.eosId = endIds[0]!
+    this.#endIds = new Set(endIds)
+    this.#vocabulary = vocabulary
+    this.#template = template
+    const texts = [...vocabulary.special.keys()].toSorted((a, b) => b.length - a.length)
+    this.#special = texts.length === 0 ? undefined : new RegExp(texts.map(text => text.replaceAll(/[$()*+.?[\\\]^{|}]/g, '\\$&')).join('|'), 'g') // prettier-ignore
+  }
+
+  endsText(id: number): boolean {
+    return this.#endIds.has(id)
+  }
+
+  encode(given: string): Int32Array {
+    // What UTF-8 cannot hold becomes U+FFFD before words are made of it.
+    const text = given.toWellFormed()
+    const ids: number[] = []
+    let from = 0
+    for (const { 0: special, index } of this.#special === undefined ? [] : text.matchAll(this.#special)) {
+      this.#encodePlain(text.slice(from, index), ids)
+      ids.push(this.#vocabulary.special.get(special)!)
+      from = index + special.length
+    }
+    this.#encodePlain(text.slice(from), ids)
+    return Int32Array.from(ids)
+  }
+
+  decode(ids: ArrayLike<number>): string {
+    const bytes = Buffer.concat(Array.from(ids, id => this.#bytesOf(id)))
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
+  }
+
+  stream(): TextStream {
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+    return {
+      push: id => decoder.decode(this.#bytesOf(id), { stream: true }),
+      end: () => decoder.decode(),
+    }
+  }
+
+  chat(messages: readonly ChatMessage[]): Int32Array {
+    if (this.#template === undefined) throw new RequestFault(400, 'This model has no chat template: use /v1/completions.')
+    return this.encode(this.#template(messages))
+  }
+
+  #bytesOf(id: number): Uint8Array {
+    return this.#vocabulary.bytes[id] ?? new Uint8Array(0)
+  }
+
+  #encodePlain(text: string, ids: number[]): void {
+    for (const [word] of text.matchAll(WORD)) for (const id of this.#tokensOf(word)) ids.push(id)
+  }
+
+  #tokensOf(word: string): Int32Array {
+    const known = this.#young.get(word) ?? this.#old.get(word)
+    if (known !== undefined) return known
+    const tokens = Int32Array.from(Buffer.from(word), byte => this.#vocabulary.byteIds[byte]!)
+    const found = tokens.slice(0, joinPairs(tokens, tokens.length, this.#vocabulary.merges))
+    if (word.length > KEPT_LENGTH) return found
+    if (this.#young.size >= KEPT_WORDS / 2) [this.#old, this.#young] = [this.#young, new Map()]
+    this.#young.set(word, found)
+    return found
+  }
+}
