@@ -50,7 +50,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
   /** A hand-off that no worker has heard of: the next one can have it. */
   let unused: HandedOff | undefined
   for (let tries = 1; ; tries++) {
-    if (exchange.stopped !== undefined) return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff)
+    if (exchange.stopped !== undefined) return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff, failed)
     // Nobody is there to take the prompt over: then it need not be read.
     if (!ctx.registry.hasCandidates('decode', performance.now(), failed)) throw noWorker('decode')
     const prefill = unused ?? (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
@@ -60,7 +60,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
       generation.sink.whole(prefill.status, prefill.headers, prefill.body)
       return 'worker_refused'
     }
-    if (exchange.stopped !== undefined) return letGo(ctx, generation, prefill.handoff)
+    if (exchange.stopped !== undefined) return letGo(ctx, generation, prefill.handoff, failed)
     if (isTooOld(ctx, prefill.leasedMs)) {
       const again = { leg: 'prefill', tries, cause: 'lease', failed: new Set<string>() } as const
       if (!(await mayTryAgain(ctx, exchange, again))) throw new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
@@ -68,7 +68,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
     }
     ctx.noteWorker(exchange, 'prefill', prefill.worker)
     const end = await decode(ctx, generation, prefill, failed, tries)
-    if (end.kind === 'stopped' && !end.sent) return letGo(ctx, generation, prefill.handoff)
+    if (end.kind === 'stopped' && !end.sent) return letGo(ctx, generation, prefill.handoff, failed)
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
     if (!(await mayTryAgain(ctx, exchange, again))) throw refusalOf('decode', end)
@@ -191,8 +191,8 @@ function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: nu
 }
 
 /** The prompt was read, and no decode worker has heard of it. */
-function letGo(ctx: GatewayContext, generation: Generation, handoff: Handoff): Outcome {
-  releaseHandoff(ctx, generation, handoff).catch((err: unknown) => ctx.log.error({ err }, 'a hand-off was not given back'))
+function letGo(ctx: GatewayContext, generation: Generation, handoff: Handoff, failed: ReadonlySet<string>): Outcome {
+  releaseHandoff(ctx, generation, handoff, failed).catch((err: unknown) => ctx.log.error({ err }, 'a hand-off was not given back'))
   return stopped(generation.exchange)
 }
 

@@ -4,36 +4,51 @@ import type { Generation } from './generate.ts'
 import { UpstreamFailure } from './upstream/upstreams.ts'
 import { legHeaders } from './worker-headers.ts'
 
-/** After this long the decode worker has taken the request up, and its abort frees the blocks. */
-const LONG_ENOUGH_MS = 250
+/** After this long a decode worker that is alive has taken the request up, be it to its queue, and its abort frees the blocks. */
+const LONG_ENOUGH_MS = 1_000
 
 /**
- * The client left between the legs, and prefill keeps the prompt's KV blocks for a decode worker that will not come. A decode request that
- * is aborted as soon as it has been taken up lets the engine give them back now, instead of when the lease ends. A token is proof of that,
- * the head of a stream is not: vLLM sends it before its engine has the request. Whatever goes wrong, the lease ends.
+ * The client left between the legs, and prefill keeps the prompt's KV blocks for a decode worker that will not come. A decode request of
+ * one token lets the engine give them back now, instead of when the lease ends. It is not called off at once: vLLM frees nothing for a
+ * request that ends before its engine has it. A worker that cannot be reached, perhaps the one that the client was waiting for, has not
+ * heard of the hand-off: then the next one frees it. Whatever else goes wrong, the lease ends.
  */
 export async function releaseHandoff(
   ctx: GatewayContext,
+  generation: Generation,
+  handoff: Handoff,
+  failed: ReadonlySet<string>,
+): Promise<void> {
+  const tried = new Set(failed)
+  for (;;) {
+    const nowMs = performance.now()
+    const [least] = ctx.registry.candidates('decode', nowMs, tried).toSorted((a, b) => a.inflight - b.inflight)
+    const dispatch = least && ctx.registry.dispatch('decode', least.worker, 0, nowMs)
+    if (dispatch === undefined) return
+    tried.add(dispatch.worker.id)
+    const failure = await decodeOneToken(ctx, generation, handoff, dispatch.worker.url)
+    const wasHeard = failure?.kind !== 'connect'
+    if (wasHeard) ctx.metrics.handoffsReleased.inc()
+    dispatch.ignored()
+    if (wasHeard) return
+  }
+}
+
+/** What went wrong, if something did. */
+function decodeOneToken(
+  { settings, upstreams, engine }: GatewayContext,
   { exchange, request, requestId, path }: Generation,
   handoff: Handoff,
-): Promise<void> {
-  const { registry, upstreams, metrics } = ctx
-  const nowMs = performance.now()
-  const body = ctx.engine.decodeBody(request, handoff)
-  const headers = legHeaders(ctx.settings, exchange, requestId)
-  const [least] = registry.candidates('decode', nowMs).toSorted((a, b) => a.inflight - b.inflight)
-  const dispatch = least && registry.dispatch('decode', least.worker, 0, nowMs)
-  if (dispatch === undefined) return
-  metrics.handoffsReleased.inc()
-  await new Promise<void>(resolve => {
-    const enough = () => call.abort(new UpstreamFailure('aborted', 'the client left'))
-    const timer = setTimeout(enough, LONG_ENOUGH_MS)
-    const done = () => {
+  url: string,
+): Promise<UpstreamFailure | undefined> {
+  const headers = legHeaders(settings, exchange, requestId)
+  return new Promise(resolve => {
+    const timer = setTimeout(() => call.abort(new UpstreamFailure('aborted', 'the client left')), LONG_ENOUGH_MS)
+    const done = (failure?: UpstreamFailure) => {
       clearTimeout(timer)
-      resolve()
+      resolve(failure)
     }
-    const to = { onStart: () => {}, onData: enough, onEnd: done, onFailure: done }
-    const call = upstreams.open(dispatch.worker.url, { method: 'POST', path, headers, body }, to)
+    const to = { onStart: () => {}, onData: () => {}, onEnd: () => done(), onFailure: done }
+    const call = upstreams.open(url, { method: 'POST', path, headers, body: engine.releaseBody(request, handoff) }, to)
   })
-  dispatch.ignored()
 }

@@ -119,9 +119,9 @@ describe('a client that leaves between the legs', () => {
     const { upstreams } = cluster.gateway.context
     const ask = upstreams.ask.bind(upstreams)
     return new Promise(resolve => {
-      upstreams.ask = (origin, request, limits, stop) => {
-        if (request.method === 'POST') resolve(stop as Exchange)
-        return ask(origin, request, limits, stop)
+      upstreams.ask = (origin, request, limits, ...stops) => {
+        if (request.method === 'POST') resolve(stops[0] as Exchange)
+        return ask(origin, request, limits, ...stops)
       }
     })
   }
@@ -131,14 +131,14 @@ describe('a client that leaves between the legs', () => {
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
     await decode.waitFor(({ handoffsRead }) => handoffsRead === 1)
     await tickets.settled()
-    expect(decode.counters).toMatchObject({ decode: 1, aborted: 1, noKv: 0 })
+    expect(decode.counters).toMatchObject({ decode: 1, noKv: 0 })
+    expect(decode.requests.at(-1)!.json).toMatchObject({ stream: false, max_tokens: 1 })
     expect(tickets.dispatches.at(-1)).toMatchObject({ leg: 'decode', ends: ['ignored'] })
     return { reads: [...prefill.handoffs.values()], count: await metric(cluster, 'eldr_handoffs_released_total') }
   }
 
-  it.each([true, false])('has its blocks given back by a decode request that is aborted (stream: %s)', async stream => {
-    // Of an answer that is not streamed nothing comes: only time tells that the worker has taken the request up.
-    await start({ decodeOptions: { gapMs: 5 } })
+  /** The next one leaves as soon as prefill has answered. */
+  function leaveAfterPrefill(): void {
     const { restarts } = cluster.gateway.context
     const exchange = nextExchange()
     const saw = restarts.sawEngineId.bind(restarts)
@@ -148,8 +148,36 @@ describe('a client that leaves between the legs', () => {
       saw(...seen)
       gone!.stop('client_gone')
     }
+  }
+
+  it.each([true, false])('has its blocks given back by a decode request of one token (stream: %s)', async stream => {
+    await start({ decodeOptions: { gapMs: 5 } })
+    leaveAfterPrefill()
     send({ stream, max_tokens: 100_000 })
     expect(await released()).toEqual({ reads: [1], count: 1 })
+    expect(cluster.decodes[0]!.counters).toMatchObject({ aborted: 0 })
+  })
+
+  it('by one that is called off where the worker has no time for it', async () => {
+    await start()
+    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request' })
+    leaveAfterPrefill()
+    send({ max_tokens: 100_000 })
+    await cluster.decodes[0]!.waitFor(({ aborted }) => aborted === 1)
+    await tickets.settled()
+    expect(tickets.dispatches.at(-1)).toMatchObject({ leg: 'decode', ends: ['ignored'] })
+  })
+
+  it('by another worker where the first cannot be reached', async () => {
+    await start({ decode: 2 })
+    const [gone, other] = cluster.decodes
+    await gone!.close()
+    leaveAfterPrefill()
+    send({ max_tokens: 100_000 })
+    await other!.waitFor(({ handoffsRead }) => handoffsRead === 1)
+    await tickets.settled()
+    expect(other!.counters).toMatchObject({ decode: 1, noKv: 0 })
+    expect(await metric(cluster, 'eldr_handoffs_released_total')).toBe(1)
   })
 
   it('also when decode has been chosen and waits for its connection', async () => {

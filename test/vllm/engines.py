@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,17 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from servers import MODEL, READY_SECONDS
+from servers import MODEL, READY_SECONDS, inherited
 
 Tokens = tuple[int, ...]
-_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 # Small, so that prompts are computed in chunks, and blocks are evicted.
 SMALL: dict[str, Any] = {"block_size": 32, "num_gpu_blocks_override": 64, "max_num_batched_tokens": 64, "max_num_seqs": 8}
 
@@ -100,13 +91,12 @@ def run_engines(folder: Path, name: str, runs: dict[str, Run], **variables: str)
     asked, answered, log = (folder / f"{name}.{end}" for end in ("runs.json", "results.json", "log"))
     asked.write_text(json.dumps([run.as_json() for run in runs.values()]))
     command = [sys.executable, str(Path(__file__).with_name("engine_main.py")), str(asked), str(answered)]
-    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     with log.open("wb") as out:
         ended = subprocess.run(
             command,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=inherited | _ENVIRONMENT | variables,
+            env=inherited() | variables,
             timeout=READY_SECONDS,
             check=False,
         )

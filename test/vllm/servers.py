@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -11,16 +12,22 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from model import unpacked
+
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = Path(os.environ.get("ELDR_TINY_MODEL", ROOT.parent / "shared" / "model"))
+MODEL = unpacked()
+ELDR = ["node", str(ROOT / "dist" / "cli" / "main.js")]
 # Imports alone take a server ten seconds on a quiet machine; a busy one may need minutes.
 READY_SECONDS = float(os.environ.get("ELDR_READY_SECONDS", "600"))
 ANSWER_SECONDS = 300
+NOISE = (" Route: /", '"GET /health HTTP', '"GET /metrics HTTP')
+# Every server that runs, so that a failure can show their logs and none outlives the tests.
+ALIVE: list[Server] = []
 
 
 def free_port() -> int:
@@ -37,6 +44,7 @@ class Server:
         self.ready_path = ready_path
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
+        ALIVE.append(self)
 
     def wait_until_ready(self) -> Server:
         end = time.monotonic() + READY_SECONDS
@@ -66,7 +74,7 @@ class Server:
             return str(answer.read().decode())
 
     def metrics(self) -> dict[str, float]:
-        """Value of every line of /metrics, labels of vLLM's own (model, engine) left out."""
+        """Value of every line of /metrics."""
         values: dict[str, float] = {}
         for line in self.get("/metrics").splitlines():
             if line and not line.startswith("#"):
@@ -74,25 +82,59 @@ class Server:
                 values[name] = float(value)
         return values
 
+    def values(self, name: str, *labels: str) -> list[float]:
+        """Of a metric, those whose labels hold all that is named, such as 'leg="decode"'."""
+        found = {key: value for key, value in self.metrics().items() if key == name or key.startswith(name + "{")}
+        return [value for key, value in found.items() if all(label in key for label in labels)]
+
     def logged(self, text: str) -> bool:
         return text in self.log.read_text(errors="replace")
 
     def tail(self, lines: int = 60) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        """The end of its log, without what is always there."""
+        kept = [line for line in self.log.read_text(errors="replace").splitlines() if not any(noise in line for noise in NOISE)]
+        return "\n".join(kept[-lines:])
+
+    def signal_all(self, number: int) -> None:
+        """To the server and every process that it has started: they are a session of their own."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal_all(signal.SIGKILL)
+        self.process.wait()
+        if self in ALIVE:
+            ALIVE.remove(self)
 
     def stop(self) -> None:
-        """The server and every process that it has started: they are a session of their own."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(30)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.kill()
+
+
+@atexit.register
+def _kill_all() -> None:
+    for server in ALIVE:
+        server.kill()
+
+
+def until(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """What is waited for has no event of its own: it is asked for again and again."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.1)
+
+
+# On prefill: blocks that nobody reads are kept for so long. Half of vLLM's own, so that tests of it take half as long.
+LEASE_SECONDS = 15
 
 
 def nixl(role: str) -> dict[str, Any]:
-    return {"kv_connector": "NixlConnector", "kv_role": role, "kv_buffer_device": "cpu"}
+    settings = {"kv_lease_duration": LEASE_SECONDS}
+    return {"kv_connector": "NixlConnector", "kv_role": role, "kv_buffer_device": "cpu", "kv_connector_extra_config": settings}
 
 
 def eldr(role: str, **settings: Any) -> dict[str, Any]:
@@ -108,15 +150,25 @@ def both(role: str, **settings: Any) -> dict[str, Any]:
     }
 
 
-def vllm(name: str, folder: Path, transfer: dict[str, Any] | None, *flags: str, **environment: str) -> Server:
-    port = free_port()
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
+# One thread each, and none that spins: several engines share two cores.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def inherited() -> dict[str, str]:
+    """Bytecode is kept: imports take seconds without."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | ENVIRONMENT
+
+
+def vllm(name: str, folder: Path, transfer: dict[str, Any] | None, *flags: str, port: int = 0, **environment: str) -> Server:
+    port = port or free_port()
+    env = inherited() | {
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
         "ELDR_NIXL_DELAY_US": "1000",
@@ -129,12 +181,16 @@ def vllm(name: str, folder: Path, transfer: dict[str, Any] | None, *flags: str, 
     return Server(name, [*command, *flags], port, env, folder)
 
 
-def gateway(folder: Path, prefill: list[Server], decode: list[Server], *flags: str, name: str = "gateway") -> Server:
+def gateway(folder: Path, prefill: list[str], decode: list[str], *flags: str, name: str = "gateway", **settings: Any) -> Server:
+    """In front of workers p0, p1, … and d0, d1, …, given by their URLs. `settings` are those of its file."""
     port = free_port()
-    command = ["node", str(ROOT / "dist" / "cli" / "main.js"), "serve", "--port", str(port), *flags]
-    for kind, servers in (("--prefill", prefill), ("--decode", decode)):
-        for server in servers:
-            command += [kind, server.url]
+    file = folder / f"{name}.json"
+    workers = {
+        kind: [{"url": url, "id": f"{kind[0]}{index}"} for index, url in enumerate(urls)]
+        for kind, urls in (("prefill", prefill), ("decode", decode))
+    }
+    file.write_text(json.dumps({"lease": {"durationMs": LEASE_SECONDS * 1000}, **settings, "workers": workers}))
+    command = [*ELDR, "serve", "--port", str(port), "--config", str(file), *flags]
     return Server(name, command, port, dict(os.environ), folder, "/ready")
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from oracle import prompts
-from servers import eldr, running, vllm
+from servers import Server, eldr, running, vllm
 from test_counts import asked, check
 
 LAYERS, EXPERTS = 6, 64
@@ -51,23 +53,28 @@ def test_one_rank_reports(folder: Path) -> None:
         assert server.log.read_text().count("eldr: capturing") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "ranks", "flags", "message"),
-    [
-        ("ranks", 4, (*TWO, "--enable-expert-parallel"), "4 ranks (made for 'tiny6'); this engine"),
-        ("not-spread", 2, TWO, "experts are not spread over ranks"),
-        # The CPU build's kernel takes experts for linear. So the placement itself is tried one level below, in test_placement.py.
-        ("kernel", 2, (*TWO, "--enable-expert-parallel"), "takes no expert map; choose another --moe-backend"),
-    ],
-)
-def test_a_placement_that_cannot_take_effect_stops_the_server(
-    folder: Path, name: str, ranks: int, flags: tuple[str, ...], message: str
-) -> None:
-    file = write_placement(folder / f"{name}.safetensors", ranks)
-    server = vllm(f"refused-{name}", folder, eldr("kv_producer", placement=str(file), cluster=0), *flags, **ENVIRONMENT)
-    try:
-        with pytest.raises(RuntimeError, match="ended with"):
-            server.wait_until_ready()
-        assert server.logged(message), server.tail()
-    finally:
-        server.stop()
+REFUSED = {
+    "ranks": (4, (*TWO, "--enable-expert-parallel"), "4 ranks (made for 'tiny6'); this engine"),
+    "not-spread": (2, TWO, "experts are not spread over ranks"),
+    # The CPU build's kernel takes experts for linear. So the placement itself is tried one level below, in test_placement.py.
+    "kernel": (2, (*TWO, "--enable-expert-parallel"), "takes no expert map; choose another --moe-backend"),
+}
+
+
+@pytest.fixture(scope="module")
+def refused(folder: Path) -> Iterator[dict[str, Server]]:
+    """All at once: they end by themselves before they take much memory."""
+    started: dict[str, Server] = {}
+    with ExitStack() as stack:
+        for name, (ranks, flags, _) in REFUSED.items():
+            transfer = eldr("kv_producer", placement=str(write_placement(folder / f"{name}.safetensors", ranks)), cluster=0)
+            started[name] = vllm(f"refused-{name}", folder, transfer, *flags, **ENVIRONMENT)
+            stack.callback(started[name].stop)
+        yield started
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_placement_that_cannot_take_effect_stops_the_server(refused: dict[str, Server], name: str) -> None:
+    with pytest.raises(RuntimeError, match="ended with"):
+        refused[name].wait_until_ready()
+    assert refused[name].logged(REFUSED[name][2]), refused[name].tail()

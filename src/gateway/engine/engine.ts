@@ -9,6 +9,8 @@ export interface EngineAdapter {
   readHandoff(answer: Buffer, request: ClientRequest): Handoff | string
   /** Body of the decode leg: the client's own, with the hand-off. */
   decodeBody(request: ClientRequest, handoff: Handoff): Buffer
+  /** Body of a decode request that nobody wants, whose end frees the blocks: never streamed, one token. */
+  releaseBody(request: ClientRequest, handoff: Handoff): Buffer
 }
 
 export interface Handoff {

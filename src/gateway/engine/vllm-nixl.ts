@@ -19,16 +19,9 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
   return {
     name: 'vllm-nixl',
     prefillBody({ api, body, members }) {
-      const has = (name: string) => last(members, name) !== undefined
       return editObject(body, members, {
         kv_transfer_params: ASK_FOR_HANDOFF,
-        stream: 'false',
-        max_tokens: '1',
-        ...(has('max_completion_tokens') && { max_completion_tokens: '1' }),
-        // vLLM refuses the first without a stream, and the others when they ask for more than max_tokens.
-        stream_options: undefined,
-        min_tokens: undefined,
-        min_completion_tokens: undefined,
+        ...oneToken(members),
         ...(reuseTokenIds && api === 'chat' && { return_token_ids: 'true' }),
       })
     },
@@ -53,8 +46,22 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
     },
 
     decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) => editObject(body, members, { kv_transfer_params: transfer }),
+
+    releaseBody: ({ body, members }: ClientRequest, { transfer }: Handoff) =>
+      editObject(body, members, { kv_transfer_params: transfer, ...oneToken(members) }),
   }
 }
+
+/** Whatever the client asked for: one token, not streamed. */
+const oneToken = (members: readonly Member[]) => ({
+  stream: 'false',
+  max_tokens: '1',
+  ...(last(members, 'max_completion_tokens') !== undefined && { max_completion_tokens: '1' }),
+  // vLLM refuses the first without a stream, and the others when they ask for more than max_tokens.
+  stream_options: undefined,
+  min_tokens: undefined,
+  min_completion_tokens: undefined,
+})
 
 /** Of the one choice that a prefill leg has. */
 function routedExpertsOf(answer: Buffer, members: readonly Member[]): Member | undefined {

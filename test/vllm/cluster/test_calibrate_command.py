@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from oracle import counts_of, experts_of, prompts
 from safetensors.numpy import load_file
-from servers import ROOT, Server, eldr, running, vllm
+from servers import ELDR, Server
+
+from cluster.cluster import Cluster
 
 STEPS = 16
 Prompt = tuple[int, ...]
 
 
 def command(*args: str) -> Any:
-    program = str(ROOT / "dist" / "cli" / "main.js")
-    done = subprocess.run(["node", program, *args, "--json", "--quiet"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*ELDR, *args, "--json", "--quiet"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -28,16 +29,16 @@ def text_of(server: Server, prompt: Prompt) -> Prompt:
     return tuple(server.post("/v1/completions", body | {"return_token_ids": True})["choices"][0]["token_ids"])
 
 
-def test_traces_equal_a_forward_pass(folder: Path) -> None:
+def test_traces_equal_a_forward_pass(cluster: Cluster, folder: Path) -> None:
+    server = cluster.alone
     asked = list(dict.fromkeys(prompts()))
     domains = ["law" if len(prompt) % 2 else "code" for prompt in asked]
     lines, out, held = folder / "p.jsonl", folder / "t.calibration.safetensors", folder / "t.evaluation.safetensors"
     pairs = zip(asked, domains, strict=True)
     lines.write_text("".join(json.dumps({"prompt": prompt, "domain": domain}) + "\n" for prompt, domain in pairs))
-    with running(vllm("calibrate", folder, eldr("kv_both", record=True, half_life=64))) as (server,):
-        where = ("--url", server.url, "--prompts", str(lines), "--out", str(out), "--timeout", "300")
-        result = command("calibrate", *where, "--holdout", "0.5", "--steps", str(STEPS), "--concurrency", "4")
-        texts = {prompt: text_of(server, prompt) for prompt in asked}
+    where = ("--url", server.url, "--prompts", str(lines), "--out", str(out), "--timeout", "300")
+    result = command("calibrate", *where, "--holdout", "0.5", "--steps", str(STEPS), "--concurrency", "4")
+    texts = {prompt: text_of(server, prompt) for prompt in asked}
     assert result["prompts"] == len(asked) == result["captured"]["calibration"] + result["captured"]["evaluation"]
     assert (result["layers"], result["experts"], result["topK"], result["halfLife"]) == (6, 64, 8, 64)
 

@@ -1,0 +1,17 @@
+"""`vllm bench serve`, again and again in one process, since its imports take twenty seconds. Reads arguments as a JSON list on each line,
+and writes a line when that run has ended. Not through vLLM's own command, which asks for the version of a package called `vllm`: the CPU
+build has another name."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from vllm.benchmarks.serve import add_cli_args, main
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+for line in sys.stdin:
+    parser = FlexibleArgumentParser()
+    add_cli_args(parser)
+    main(parser.parse_args(json.loads(line)))
+    print("\nended", flush=True)

@@ -1,0 +1,23 @@
+"""1 prefill and 2 decode workers with NIXL between them, and a plain server: started once for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.cluster import Cluster
+
+
+@pytest.fixture(scope="package")
+def started(folder: Path) -> Iterator[Cluster]:
+    with Cluster(folder) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(started: Cluster) -> Cluster:
+    """Whole, whatever a test before has done."""
+    started.mend()
+    return started

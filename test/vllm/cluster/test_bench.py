@@ -1,0 +1,152 @@
+"""`vllm bench serve` through the gateway, and `eldr bench` beside it: no errors, and the same figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import ELDR, MODEL, Server, running
+from summary import show
+
+from cluster import domains
+from cluster.cluster import Cluster
+
+ROUNDS, REQUESTS, TOKENS = 8, 8, 48
+NAMES = ("ttft", "tpot", "itl", "e2el")
+Seen = dict[str, float]
+
+
+class VllmBench:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = (folder / "bench-serve.log").open("w")
+        command = [sys.executable, str(Path(__file__).parent / "bench_serve.py")]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        result = self.folder / "bench-serve.json"
+        result.unlink(missing_ok=True)
+        asked = [*arguments, "--save-result", "--result-dir", str(self.folder), "--result-filename", result.name]
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if line == "ended\n":
+                return dict(json.loads(result.read_text()))
+        raise RuntimeError("vllm bench serve ended\n" + "".join(said[-20:]) + (self.folder / "bench-serve.log").read_text()[-4000:])
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+
+@pytest.fixture(scope="module")
+def front(started: Cluster) -> Iterator[Server]:
+    started.mend()
+    with running(started.gateway("bench", "--policy", "round_robin")) as (gateway,):
+        yield gateway
+        started.until_idle(gateway)
+
+
+@pytest.fixture(scope="module")
+def bench(folder: Path) -> Iterator[VllmBench]:
+    process = VllmBench(folder)
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> tuple[Path, Path]:
+    """The same prompts as each client wants them. Latin letters only: where a token ends amid a letter vLLM sends an event without text,
+    which only one of the two takes for a token."""
+    rows = [text for domain, text in domains.made(REQUESTS, seed=3) if domain in ("code", "law")][:REQUESTS]
+    paths = folder / "bench-eldr.jsonl", folder / "bench-vllm.jsonl"
+    for path, length in zip(paths, ("max_tokens", "output_tokens"), strict=True):
+        path.write_text("".join(json.dumps({"prompt": text, length: TOKENS}) + "\n" for text in rows))
+    return paths
+
+
+def through(front: Server) -> list[str]:
+    where = ["--base-url", front.url, "--model", "tiny", "--tokenizer", str(MODEL), "--temperature", "0", "--ignore-eos"]
+    return [*where, "--percentile-metrics", ",".join(NAMES), "--disable-tqdm"]
+
+
+@pytest.mark.parametrize(("backend", "path"), [("openai", "/v1/completions"), ("openai-chat", "/v1/chat/completions")])
+def test_vllm_bench_serve_has_no_error(started: Cluster, front: Server, bench: VllmBench, backend: str, path: str) -> None:
+    load = [
+        "--dataset-name",
+        "random",
+        "--random-input-len",
+        "100",
+        "--random-output-len",
+        "16",
+        "--num-prompts",
+        "30",
+        "--request-rate",
+        "15",
+    ]
+    result = bench.run(*through(front), "--backend", backend, "--endpoint", path, *load)
+    assert (result["completed"], result["failed"], result["total_output_tokens"]) == (30, 0, 480)
+    started.until_idle(front)
+
+
+def test_eldr_bench_agrees_with_it(started: Cluster, front: Server, bench: VllmBench, folder: Path, files: tuple[Path, Path]) -> None:
+    """Within 3 %, and what the rounds' own spread leaves open: others may use the machine. One stream at a time: two decode workers that
+    step without pause take both cores, and a client's own work would be part of what it measures. Short rounds in turn see the same
+    machine; the first warms caches and does not count."""
+    pairs: list[tuple[Seen, Seen]] = []
+    for number in range(ROUNDS + 1):
+        if number % 2:
+            ours = by_eldr(front, files[0], folder)
+            theirs = by_vllm(front, files[1], bench)
+        else:
+            theirs = by_vllm(front, files[1], bench)
+            ours = by_eldr(front, files[0], folder)
+        if number > 0:
+            pairs.append((ours, theirs))
+    rows, wrong = [], []
+    for name in NAMES:
+        ratio, error = compared([one[name] / other[name] for one, other in pairs])
+        medians = (statistics.median(pair[client][name] for pair in pairs) for client in (0, 1))
+        rows.append((name, *(f"{value:.2f} ms" for value in medians), f"{ratio:.3f}", f"± {error:.3f}"))
+        if abs(ratio - 1) > 0.03 + 4 * error:
+            wrong.append(name)
+    head = ("p50", "eldr bench", "vllm bench serve", "ratio", "standard error")
+    show(f"two clients on one gateway, {ROUNDS} rounds of {REQUESTS} requests of {TOKENS} tokens, one by one", head, rows)
+    started.until_idle(front)
+    assert wrong == [], rows
+
+
+def compared(ratios: list[float]) -> tuple[float, float]:
+    """Median of the rounds' ratios and its standard error, from their median distance to it: single rounds may be far off."""
+    middle = statistics.median(ratios)
+    spread = 1.4826 * statistics.median(abs(ratio - middle) for ratio in ratios)
+    return middle, 1.2533 * spread / math.sqrt(len(ratios))
+
+
+def by_vllm(front: Server, prompts: Path, bench: VllmBench) -> Seen:
+    of_file = ["--dataset-name", "custom", "--dataset-path", str(prompts), "--skip-chat-template", "--custom-output-len", "-1"]
+    load = ["--backend", "openai", *of_file, "--disable-shuffle", "--num-prompts", str(REQUESTS), "--max-concurrency", "1"]
+    result = bench.run(*through(front), *load)
+    assert (result["completed"], result["failed"], result["total_output_tokens"]) == (REQUESTS, 0, REQUESTS * TOKENS)
+    return {name: result[f"median_{name}_ms"] for name in NAMES}
+
+
+def by_eldr(front: Server, prompts: Path, folder: Path) -> Seen:
+    out = folder / "eldr-bench.json"
+    command = [*ELDR, "bench", "--url", front.url, "--concurrency", "1", "--requests", str(REQUESTS), "--prompts", str(prompts)]
+    subprocess.run([*command, "--quiet", "--json", str(out)], check=True, stdout=subprocess.DEVNULL)
+    result = json.loads(out.read_text())
+    assert (result["requests"]["ok"], result["requests"]["failed"], result["tokens"]["outputMean"]) == (REQUESTS, 0, TOKENS)
+    return {name: result[{"e2el": "e2eMs"}.get(name, f"{name}Ms")]["p50"] for name in NAMES}
