@@ -54,7 +54,9 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
     ready({ url, curl, policy, ms }) {
       note(`${accent('ready')} after ${duration(ms)}, policy ${policy}. Point any OpenAI client at ${bold(`${url}/v1`)}, or paste:`)
       screen.log(`\n  ${curl}\n`)
-      screen.log(`Change the policy while it runs, and see what each one gains:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`) // prettier-ignore
+      note(`Watch it, and change what it does, at ${bold(`${url}/dashboard`)}`)
+      screen.log('')
+      screen.log(`Or by hand: change the policy while it runs, and see what each one gains:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`) // prettier-ignore
       if (flags.rate !== undefined) note(dim(`Built-in load: ${flags.rate} requests a second from the trace.`))
       note(dim('Ctrl-C stops everything.'))
       screen.log('')
@@ -87,7 +89,7 @@ export function jsonVoice(flags: UpFlags, terminal: Terminal): Voice {
     },
     starting: ({ trace, model, profile, artifact }) =>
       say('starting', { topology: topologyOf(flags), trace, model, profile: profile.name, speed: flags.speed, artifact: artifact?.path ?? null }), // prettier-ignore
-    ready: ready => say('ready', ready),
+    ready: ready => say('ready', { ...ready, dashboard: `${ready.url}/dashboard` }),
     view: ({ policy, workers, policies }, seconds, failure) =>
       say('view', {
         seconds,

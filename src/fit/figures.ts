@@ -12,11 +12,8 @@ export function figuresOf({ data, points, clusters, artifact }: Fitted, domains:
   const heat = data.decodeCounts && data.domain ? heatOf(data, domains) : undefined
   const activation = data.decodeCounts ? activationOf(data) : undefined
   const { domain, clusterOf } = artifact.calibration
-  const step = Math.max(1, Math.ceil(points.rows / PLANE_ROWS))
-  const rows = Array.from({ length: Math.ceil(points.rows / step) }, (_, at) => at * step)
   const { width } = points
-  const picked = new Int16Array(rows.length * width)
-  rows.forEach((row, at) => picked.set(artifact.primary.signatures.subarray(row * width, (row + 1) * width), at * width))
+  const { rows, picked } = planeRows(artifact.primary.signatures, points.rows, width, PLANE_ROWS)
   const plane = principalPlane(packedRows(picked, width))
   const centroids = clusters.sizes.map((_, k) => plane.project(clusters.centroids.subarray(k * width, (k + 1) * width)))
   return {
@@ -33,6 +30,20 @@ export function figuresOf({ data, points, clusters, artifact }: Fitted, domains:
     ...(heat && { heat }),
     ...(activation && { activation }),
   }
+}
+
+/** Every so manieth request, at most `most` of them, and their signatures. */
+export function planeRows(
+  signatures: Int16Array,
+  requests: number,
+  width: number,
+  most: number,
+): { readonly rows: readonly number[]; readonly picked: Int16Array } {
+  const step = Math.max(1, Math.ceil(requests / most))
+  const rows = Array.from({ length: Math.ceil(requests / step) }, (_, at) => at * step)
+  const picked = new Int16Array(rows.length * width)
+  rows.forEach((row, at) => picked.set(signatures.subarray(row * width, (row + 1) * width), at * width))
+  return { rows, picked }
 }
 
 /** Share of the requests' decode steps that each expert fires in, by domain: [domains × layers × experts]; rows of domains without requests are zero. */

@@ -4,6 +4,7 @@ import type { HealthLoop } from '../cluster/health.ts'
 import type { RestartWatch } from '../cluster/restart-watch.ts'
 import type { Settings } from './config/settings.ts'
 import type { NoteWorker } from './debug-headers.ts'
+import type { Insight } from './dashboard/insight.ts'
 import type { EngineAdapter } from './engine/engine.ts'
 import type { Log, Seldom } from './log.ts'
 import type { LostWorkers } from './lost-workers.ts'
@@ -24,6 +25,7 @@ export interface GatewayContext {
   readonly restarts: Pick<RestartWatch, 'sawEngineId'>
   readonly lost: LostWorkers
   readonly noteWorker: NoteWorker
+  readonly insight: Insight
   readonly log: Log
   readonly seldom: Seldom
 }

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Writable } from 'node:stream'
 import { type AnswerCode, Refusal } from './answers.ts'
+import type { Story } from './dashboard/story.ts'
 import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
 
 /** Why a request stopped before its end. */
@@ -22,6 +23,8 @@ export class Exchange implements StopSignal {
   readonly startedMs = performance.now()
   /** Extra headers of the answer. */
   readonly headers: Record<string, string> = {}
+  /** What becomes of it, where somebody may want to read that. */
+  story: Story | undefined
   /** A client that takes no byte for so long while there are some for it is let go; 0 is never. */
   clientStallMs = 0
   stopped: StopReason | undefined

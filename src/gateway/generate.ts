@@ -91,7 +91,8 @@ async function decode(
   const { id } = dispatch.worker
   ctx.noteWorker(exchange, 'decode', id, decision.reason)
   ctx.metrics.handoffSeconds.observe((performance.now() - answeredMs) / 1000)
-  const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request), tries).finally(left)
+  ctx.insight.decided(exchange, place)
+  const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request), tries, place.policy).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
   const alone = () => !ctx.registry.hasCandidates('decode', performance.now(), new Set([...failed, id]))
   if (end.kind === 'failed' && !(end.status === 500 && alone())) failed.add(id)
@@ -111,7 +112,8 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
     const dispatch = role === 'decode' ? place?.dispatch : ctx.router.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
     ctx.noteWorker(exchange, role, dispatch.worker.id)
-    const end = await send(ctx, generation, dispatch, request.body, limits, tries).finally(() => place?.left())
+    if (place !== undefined) ctx.insight.decided(exchange, place)
+    const end = await send(ctx, generation, dispatch, request.body, limits, tries, place?.policy).finally(() => place?.left())
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     failed.add(dispatch.worker.id)
     const again = { leg: role, tries, cause: end.failure.kind, failed }
@@ -119,7 +121,7 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
   }
 }
 
-/** One try on one worker, its load and its breaker told of the end. */
+/** One try on one worker, its load and its breaker told of the end. `policy`: that placed it there, of a decode worker. */
 async function send(
   ctx: GatewayContext,
   generation: Generation,
@@ -127,22 +129,31 @@ async function send(
   body: Buffer,
   limits: LegLimits,
   tries: number,
+  policy?: string,
 ): Promise<LegEnd> {
   const { exchange, request, requestId, path, sink } = generation
   const { id, url, role } = dispatch.worker
+  const { pace } = ctx.insight
+  const leg = exchange.story?.leg(role, id, tries, requestId)
   let firstMs = 0
   let lastMs = 0
   let tokens = 0
+  let whole = 0
   const on = {
     onFirstByte() {
       firstMs = lastMs = performance.now()
       ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
+      leg?.firstByte()
+      if (policy !== undefined && request.stream) pace.firstByte(policy, firstMs - exchange.startedMs)
     },
     onTokens(events: number, nowMs: number) {
       tokens += events
       lastMs = nowMs
     },
-    onWhole: (count: number) => ctx.metrics.tokens.inc('output', '', count),
+    onWhole(count: number) {
+      ctx.metrics.tokens.inc('output', '', count)
+      whole = count
+    },
   }
   const headers = legHeaders(ctx.settings, exchange, requestId)
   const plan = {
@@ -155,10 +166,19 @@ async function send(
   }
   const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch((error: unknown) => {
     dispatch.ignored()
+    leg?.ended('fault')
     throw error
   })
+  leg?.ended(end.kind, tokens || whole, end.kind === 'failed' ? end.failure.message : undefined)
   const nowMs = performance.now()
-  if (tokens > 1) ctx.metrics.interTokenSeconds.observe((lastMs - firstMs) / 1000 / (tokens - 1))
+  if (tokens > 1) {
+    const tokenMs = (lastMs - firstMs) / (tokens - 1)
+    ctx.metrics.interTokenSeconds.observe(tokenMs / 1000)
+    if (policy !== undefined) {
+      pace.stream(policy, tokenMs)
+      pace.onWorker(id, tokenMs)
+    }
+  }
   if (tokens > 0) ctx.metrics.tokens.inc('output', '', tokens)
   if (end.kind === 'served' && end.status === 200) dispatch.succeeded(nowMs)
   else if (end.kind !== 'failed') dispatch.ignored()

@@ -48,6 +48,7 @@ export class Handler {
     if (response.socket === null) followSocket(exchange)
     this.live.add(exchange)
     this.open.add(exchange)
+    if (route.kind === 'generate') this.#ctx.insight.begun(exchange, route.api)
     response.once('close', () => this.open.delete(exchange))
     let outcome: Outcome = 'failed'
     try {
@@ -75,6 +76,7 @@ export class Handler {
       if (route.allow !== undefined) exchange.headers['allow'] = route.allow
       throw new Refusal(route.code)
     }
+    if (route.kind === 'page') return this.#admin.servePage(exchange, route.path)
     if (route.kind === 'admin') return this.#admin.serve(exchange, route.path, proceed)
     if (route.kind === 'own') return this.#admin.serveOwn(exchange, route.name, this.draining)
     if (!this.#mayAsk(exchange.request)) {
@@ -105,6 +107,7 @@ export class Handler {
     if ('wrong' in request) {
       throw new Refusal('ELDR_BAD_REQUEST', { words: request.wrong, ...(request.param !== undefined && { param: request.param }) })
     }
+    exchange.story?.asks(request)
     const parts = partsOf(request)
     if (parts > settings.limits.maxChoices) {
       throw new Refusal('ELDR_TOO_MANY_CHOICES', {
@@ -141,6 +144,7 @@ export class Handler {
     const name = route.kind === 'generate' ? route.api : route.kind
     const seconds = (performance.now() - exchange.startedMs) / 1000
     metrics.requests.inc(name, outcome)
+    this.#ctx.insight.ended(exchange, outcome)
     if (this.draining) closeAfter(exchange)
     if (route.kind !== 'generate' && route.kind !== 'pass') return
     metrics.requestSeconds.of(name).observe(seconds)

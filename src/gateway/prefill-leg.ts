@@ -42,6 +42,7 @@ export async function runPrefill(
     if (dispatch === undefined) throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = dispatch.worker
     const startMs = performance.now()
+    const leg = exchange.story?.leg('prefill', id, tries, headers['x-request-id'] ?? exchange.id)
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
     const answer = await upstreams
       .ask(url, { method: 'POST', path, headers, body }, limits, exchange, tries > settings.retries.max ? NEVER : ctx.lost.of(id))
@@ -49,9 +50,11 @@ export async function runPrefill(
     const answeredMs = performance.now()
     if (exchange.stopped !== undefined && answer instanceof UpstreamFailure) {
       dispatch.ignored()
+      leg?.ended('stopped')
       return { kind: 'stopped' }
     }
     const judged = judge(ctx, answer, request)
+    leg?.ended(judged.kind, undefined, judged.kind === 'failed' ? judged.why : undefined)
     if (judged.kind === 'refused') {
       dispatch.ignored()
       return judged
@@ -59,6 +62,7 @@ export async function runPrefill(
     if (judged.kind === 'handed_off') {
       dispatch.succeeded(answeredMs)
       metrics.prefillSeconds.observe((answeredMs - startMs) / 1000)
+      ctx.insight.pace.onWorker(id, answeredMs - startMs)
       if (judged.handoff.engineId !== undefined) ctx.restarts.sawEngineId(id, judged.handoff.engineId)
       return { ...judged, worker: id, answeredMs }
     }

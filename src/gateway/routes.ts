@@ -8,6 +8,8 @@ export type Route =
   | { readonly kind: 'pass'; readonly path: string }
   | { readonly kind: 'own'; readonly name: 'health' | 'ready' | 'metrics' | 'version' }
   | { readonly kind: 'admin'; readonly path: string }
+  /** The dashboard. */
+  | { readonly kind: 'page'; readonly path: string }
   | { readonly kind: 'refused'; readonly code: AnswerCode; readonly allow?: string }
 
 const GENERATE: Readonly<Record<string, Api>> = { '/v1/completions': 'completions', '/v1/chat/completions': 'chat' }
@@ -24,6 +26,9 @@ export function routeOf(method: string, url: string): Route {
   if (api !== undefined) return method === 'POST' ? { kind: 'generate', api, path } : wrongMethod('POST')
   if (Object.hasOwn(OWN, path)) {
     return method === 'GET' || method === 'HEAD' ? { kind: 'own', name: OWN[path as keyof typeof OWN] } : wrongMethod('GET, HEAD')
+  }
+  if (path === '/dashboard' || path.startsWith('/dashboard/')) {
+    return method === 'GET' || method === 'HEAD' ? { kind: 'page', path } : wrongMethod('GET, HEAD')
   }
   if (path === '/eldr' || path.startsWith('/eldr/')) return { kind: 'admin', path }
   if (NOT_GENERATION.test(path)) return { kind: 'refused', code: 'ELDR_NOT_GENERATION' }

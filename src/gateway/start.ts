@@ -11,6 +11,10 @@ import { createMetricsListener } from './admin/metrics-listener.ts'
 import { Admission } from './admission.ts'
 import type { Settings } from './config/settings.ts'
 import type { GatewayContext } from './context.ts'
+import { Insight } from './dashboard/insight.ts'
+import { LiveFeed } from './dashboard/live-feed.ts'
+import { feedSources } from './dashboard/feed-sources.ts'
+import { SignaturePlane } from './dashboard/signature-plane.ts'
 import { createDebugHeaders } from './debug-headers.ts'
 import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
@@ -19,6 +23,7 @@ import { createLog, type Log, Seldom } from './log.ts'
 import { LostWorkers } from './lost-workers.ts'
 import { Metrics } from './metrics.ts'
 import { RetryBudget } from './retry-budget.ts'
+import { OffThread } from './routing/off-thread.ts'
 import type { RoutingControl } from './routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
 import { workerTls } from './tls-files.ts'
@@ -70,8 +75,18 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   const admission = new Admission(settings.limits)
   const loopDelay = new LoopDelay()
   apart.push(() => loopDelay.close())
-  const routing = await begun(() => startRouting(settings, files, { registry, metrics, events, log, seldom }))
-  const { control, router } = routing
+  const insight = new Insight(settings.observe.decisionsKept)
+  const planeThread = new OffThread()
+  apart.push(() => planeThread.close())
+  const plane = new SignaturePlane(planeThread, () => control.loaded)
+  const feed = new LiveFeed(feedSources({ registry, admission, insight, plane, control: () => control, router: () => router }))
+  insight.watched = () => feed.any
+  apart.push(() => feed.close())
+  registry.subscribe(({ kind, worker: { id } }) => {
+    feed.happenings.add('worker', id, kind)
+    if (kind === 'forgotten') insight.pace.forget(id)
+  })
+  const { control, router } = await begun(() => startRouting(settings, files, { registry, metrics, events, insight, feed, log, seldom }))
   apart.push(() => control.close())
   addGauges(metrics, () => ({ registry, admission, control, loopDelay }))
   const budget = new RetryBudget(settings.retries.budgetShare)
@@ -87,10 +102,11 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     restarts: watch.restarts,
     lost: new LostWorkers(registry, budget),
     noteWorker: createDebugHeaders(settings),
+    insight,
     log,
     seldom,
   }
-  const admin = new Admin({ ctx: context, control, live: () => handler.live }, events)
+  const admin = new Admin({ ctx: context, control, live: () => handler.live }, events, { feed, plane })
   const handler = new Handler(context, admission, admin)
   const janitor = setInterval(() => {
     const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)

@@ -6,6 +6,9 @@ export interface PrincipalPlane {
   /** [rows × 2] */
   readonly coordinates: Float64Array
   readonly explained: readonly [number, number]
+  /** Unit directions [2 × width], and what the mean of the rows has along each. */
+  readonly axes: Float64Array
+  readonly offsets: readonly [number, number]
   project(x: Float32Array): [number, number]
 }
 
@@ -42,11 +45,14 @@ export function principalPlane(points: PackedRows): PrincipalPlane {
   const coordinates = new Float64Array(2 * n)
   for (let r = 0; r < n; r++)
     axes.forEach(({ value, vector }, axis) => (coordinates[2 * r + axis] = Math.sqrt(Math.max(0, value)) * vector[r]!))
+  const offset = (direction: Float64Array) => mean.reduce((sum, value, d) => sum + value * direction[d]!, 0)
   const along = (x: Float32Array, direction: Float64Array) => x.reduce((sum, value, d) => sum + (value - mean[d]!) * direction[d]!, 0)
   const share = (value: number) => (total > 0 ? Math.max(0, value) / total : 0)
   return {
     coordinates,
     explained: [share(first.value), share(second.value)],
+    axes: Float64Array.from([...directions[0]!, ...directions[1]!]),
+    offsets: [offset(directions[0]!), offset(directions[1]!)],
     project: x => [along(x, directions[0]!), along(x, directions[1]!)],
   }
 }

@@ -12,6 +12,8 @@ export interface DecodePolicy {
   pick(request: RoutableRequest, candidates: readonly Candidate[], ctx: PickContext): Decision
   dispatched?(request: RoutableRequest, worker: number): void
   released?(request: RoutableRequest, worker: number): void
+  /** Chance that a step of the worker fires each expert [layers × experts], where the policy keeps an estimate; for people to look at. */
+  expectedExperts?(worker: number): Float32Array | undefined
 }
 
 export const POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'domain', 'eldr', 'union'] as const

@@ -16,6 +16,8 @@ export interface UnionState {
   unionOf(worker: number): number
   /** growth[w] = Σ p·e^−S: experts that a request with these chances would add to worker w, summed over layers. */
   growth(chances: Float32Array, out: Float32Array): void
+  /** 1 − e^−S of one worker: the chance that a step fires each cell. */
+  chances(worker: number): Float32Array
   /** S of one worker, for tests and for sharing it. */
   sums(worker: number): Int32Array
 }
@@ -56,6 +58,7 @@ export function createUnionState(workers: number, cells: number): UnionState {
       kernel.dots(idle.at, workers, 4 * stride, query.at, result.at)
       out.set(result.view)
     },
+    chances: worker => idle.view.slice(worker * stride, worker * stride + cells).map(none => 1 - none),
     sums: worker => sums.view.slice(worker * stride, worker * stride + cells),
   }
 }

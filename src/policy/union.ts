@@ -87,5 +87,6 @@ export function union({ workers, layers, predictor, cost, comers = COMERS, tail 
       logsOn.delete(request)
       state.add(worker, logs, -1)
     },
+    expectedExperts: worker => (worker < workers ? state.chances(worker) : undefined),
   }
 }

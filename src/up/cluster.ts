@@ -133,7 +133,7 @@ export class EmbeddedCluster {
 
   #gatewayArgs(url: string | undefined): string[] {
     const { host, port, policy, artifact, profile } = this.settings
-    const addresses = this.workers.flatMap(({ role, process }) => [`--${role}`, process.url])
+    const addresses = this.workers.flatMap(({ role, process }) => [`--${role}`, `${process.name}=${process.url}`])
     return [
       'serve', '--host', host, '--port', url === undefined ? String(port) : new URL(url).port, ...addresses,
       '--policy', policy, '--profile', profile, ...(artifact === undefined ? [] : ['--artifact', artifact]),

@@ -21,10 +21,12 @@ export interface View {
 }
 
 export interface Tab {
-  /** Value of an expression in the page. */
+  /** Value of an expression in the page, or of what it promises. */
   evaluate(expression: string): Promise<unknown>
-  /** PNG of the whole page. */
-  picture(): Promise<Buffer>
+  /** A key, as somebody presses it: Tab, Enter, ArrowRight. */
+  press(key: string): Promise<void>
+  /** PNG of the whole page, or of what is in view. */
+  picture(what?: 'page' | 'view'): Promise<Buffer>
   /** What the browser complained about: refused loads, policy violations, script errors. */
   readonly complaints: readonly string[]
   close(): Promise<void>
@@ -41,6 +43,21 @@ interface Message {
 }
 
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--hide-scrollbars', '--remote-debugging-pipe'] // prettier-ignore
+
+/** Chromium moves the focus by these. */
+const KEY_CODES: Readonly<Record<string, number>> = {
+  Tab: 9,
+  Enter: 13,
+  Escape: 27,
+  ArrowLeft: 37,
+  ArrowUp: 38,
+  ArrowRight: 39,
+  ArrowDown: 40,
+}
+
+function isConsoleError(method: string | undefined, params: Reply | undefined): boolean {
+  return method === 'Runtime.consoleAPICalled' && (params?.['type'] === 'error' || params?.['type'] === 'warning')
+}
 
 export async function launchChromium(path = process.env['CHROMIUM'] ?? 'chromium'): Promise<Browser> {
   const profile = await mkdtemp(join(tmpdir(), 'eldr-chromium-'))
@@ -84,7 +101,8 @@ export async function launchChromium(path = process.env['CHROMIUM'] ?? 'chromium
       listeners.add(({ sessionId: from, method, params }) => {
         if (from !== sessionId) return
         if (method === 'Page.loadEventFired') resolve()
-        if (method === 'Log.entryAdded' || method === 'Runtime.exceptionThrown') complaints.push(JSON.stringify(params))
+        if (method === 'Log.entryAdded' || method === 'Runtime.exceptionThrown' || isConsoleError(method, params))
+          complaints.push(JSON.stringify(params))
       })
     })
     await call('Page.enable')
@@ -97,12 +115,17 @@ export async function launchChromium(path = process.env['CHROMIUM'] ?? 'chromium
     return {
       complaints,
       async evaluate(expression) {
-        const { result, exceptionDetails } = await call('Runtime.evaluate', { expression, returnByValue: true })
+        const { result, exceptionDetails } = await call('Runtime.evaluate', { expression, returnByValue: true, awaitPromise: true })
         if (exceptionDetails !== undefined) throw new Error(JSON.stringify(exceptionDetails))
         return (result as { value?: unknown }).value
       },
-      async picture() {
-        const { data } = await call('Page.captureScreenshot', { captureBeyondViewport: true })
+      async press(key) {
+        const code = KEY_CODES[key] ?? 0
+        const text = key === 'Enter' ? '\r' : undefined
+        for (const type of ['keyDown', 'keyUp']) await call('Input.dispatchKeyEvent', { type, key, code: key, windowsVirtualKeyCode: code, text }) // prettier-ignore
+      },
+      async picture(what = 'page') {
+        const { data } = await call('Page.captureScreenshot', { captureBeyondViewport: what === 'page' })
         return Buffer.from(data as string, 'base64')
       },
       close: async () => void (await send('Target.closeTarget', { targetId })),

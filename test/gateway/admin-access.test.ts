@@ -20,6 +20,9 @@ const ROUTES = [
   ['GET', '/eldr/requests/a'],
   ['GET', '/eldr/config'],
   ['GET', '/eldr/events'],
+  ['GET', '/eldr/pulse'],
+  ['GET', '/eldr/experts'],
+  ['GET', '/eldr/plane'],
   ['GET', '/eldr/nothing'],
 ] as const
 

@@ -16,7 +16,7 @@ afterAll(() => {
 
 const SMALL = ['up', '--json', '--port', '0', '--prefill', '1', '--decode', '2']
 const up = (...more: string[]) => new UpProcess(folder.path, ...SMALL, ...more)
-const readyOf = (process: UpProcess) => process.event<{ event: string; url: string; curl: string; policy: string; pids: Record<string, number> }>('ready') // prettier-ignore
+const readyOf = (process: UpProcess) => process.event<{ event: string; url: string; dashboard: string; curl: string; policy: string; pids: Record<string, number> }>('ready') // prettier-ignore
 const allReady = ({ workers }: View) => workers.every(({ state }) => state === 'ready')
 
 describe('eldr up', () => {
@@ -25,6 +25,7 @@ describe('eldr up', () => {
     const ready = await readyOf(process)
     expect(Object.keys(ready.pids)).toEqual(['gateway', 'prefill-0', 'decode-0', 'decode-1'])
     expect(ready.policy).toBe('eldr')
+    expect(await (await fetch(ready.dashboard)).text()).toContain('<title>ELDR dashboard</title>')
 
     const { stdout } = await promisify(execFile)('sh', ['-c', ready.curl])
     expect(JSON.parse(stdout)).toMatchObject({ object: 'text_completion', choices: [{ text: expect.stringMatching(/\w/), finish_reason: 'length' }], usage: { completion_tokens: 24 } }) // prettier-ignore
@@ -66,6 +67,7 @@ describe('eldr up', () => {
     })
     expect(stdout).toMatch(/1P1D on this machine: lab16.*h200-first/)
     expect(stdout).toMatch(/\n {2}curl http:\/\/127\.0\.0\.1:\d+\/v1\/completions -H .* -d '.*'\n/)
+    expect(stdout).toMatch(/at http:\/\/127\.0\.0\.1:\d+\/dashboard\n/)
     expect(stdout).toMatch(/curl -X PUT .*\/eldr\/policy -d '\{"policy": "round_robin"\}'/)
     expect(stdout).toMatch(/SIGTERM: stopping …\nstopped; nothing is left running\.\n$/)
     expect(stdout).not.toContain('\u001b')

@@ -6,6 +6,11 @@ import type { Exchange } from '../exchange.ts'
 import type { Outcome } from '../metrics.ts'
 import { EventStreams } from './event-stream.ts'
 import type { Events } from './events.ts'
+import type { LiveFeed } from '../dashboard/live-feed.ts'
+import { PageFiles } from '../dashboard/page-files.ts'
+import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
+import type { SignaturePlane } from '../dashboard/signature-plane.ts'
+import { ExpertsLook } from '../dashboard/worker-experts.ts'
 import { createGuard } from './guard.ts'
 import { lookRoutes } from './look-routes.ts'
 import { type AdminParts, type AdminRoute, findRoute } from './routes.ts'
@@ -14,32 +19,53 @@ import { workerRoutes } from './worker-routes.ts'
 
 export type OwnRoute = 'health' | 'ready' | 'metrics' | 'version'
 
-const EVENTS = { method: 'GET', path: '/eldr/events' } as const
+const EVENTS = { method: 'GET', path: '/eldr/events', stream: 'events' } as const
+const PULSE = { method: 'GET', path: PULSE_PATH, stream: 'pulse' } as const
+
+/** What the dashboard is made of. */
+export interface Watching {
+  readonly feed: LiveFeed
+  readonly plane: SignaturePlane
+}
 
 export class Admin {
   readonly #parts: AdminParts
-  readonly #streams: EventStreams
-  readonly #routes: readonly (AdminRoute | typeof EVENTS)[]
+  readonly #streams: { readonly events: EventStreams; readonly pulse: EventStreams }
+  readonly #page = new PageFiles()
+  readonly #routes: readonly (AdminRoute | typeof EVENTS | typeof PULSE)[]
   readonly #guard: (request: IncomingMessage) => void
 
-  constructor(parts: AdminParts, events: Events) {
+  constructor(parts: AdminParts, events: Events, { feed, plane }: Watching) {
+    const { server, observe } = parts.ctx.settings
     this.#parts = parts
-    this.#streams = new EventStreams(events)
-    this.#guard = createGuard(parts.ctx.settings.server.adminToken)
-    this.#routes = [...workerRoutes(parts), ...routingRoutes(parts), ...lookRoutes(parts), EVENTS]
+    this.#streams = { events: new EventStreams(events), pulse: new EventStreams(feed, () => feed.hello()) }
+    this.#guard = createGuard(server.adminToken)
+    const experts = new ExpertsLook(parts.ctx)
+    const { dashboard } = observe
+    const watching = dashboardRoutes({ dashboard, tokenSet: server.adminToken !== undefined, plane, experts, mayChange: request => this.#may(request) }) // prettier-ignore
+    this.#routes = [
+      ...workerRoutes(parts),
+      ...routingRoutes(parts),
+      ...lookRoutes(parts),
+      EVENTS,
+      ...(dashboard === 'off' ? [] : [...watching, PULSE]),
+    ]
   }
 
-  /** Every route changes something or shows names of workers, which may be their addresses: who may use one may use all. */
+  /**
+   * Every route changes something or shows names of workers, which may be their addresses: who may use one may use all, but for those of
+   * a dashboard that the settings open to anybody.
+   */
   async serve(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
     const { request } = exchange
-    this.#guard(request)
+    if (!isOpenPath(request, path, this.#parts.ctx.settings.observe.dashboard)) this.#guard(request)
     const found = findRoute(this.#routes, request.method ?? '', path)
     if ('allow' in found) {
       exchange.headers['allow'] = found.allow
       throw new Refusal('ELDR_METHOD')
     }
     const { route, id } = found
-    if (!('run' in route)) return this.#streams.serve(exchange)
+    if (!('run' in route)) return this.#streams[route.stream].serve(exchange)
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
     const { status, body } = await route.run({ exchange, id, query, proceed })
     json(exchange, status, body)
@@ -62,9 +88,25 @@ export class Admin {
     return 'ok'
   }
 
+  /** The dashboard's page, which shows nothing by itself. */
+  servePage(exchange: Exchange, path: string): Promise<Outcome> {
+    if (this.#parts.ctx.settings.observe.dashboard === 'off') throw new Refusal('ELDR_NOT_FOUND')
+    return this.#page.serve(exchange, path)
+  }
+
   /** Ends what would not end by itself. */
   close(): void {
-    this.#streams.close()
+    this.#streams.events.close()
+    this.#streams.pulse.close()
+  }
+
+  #may(request: IncomingMessage): boolean {
+    try {
+      this.#guard(request)
+      return true
+    } catch {
+      return false
+    }
   }
 }
 

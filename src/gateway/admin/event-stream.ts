@@ -5,20 +5,28 @@
 import type { Exchange } from '../exchange.ts'
 import type { Outcome } from '../metrics.ts'
 import { Refusal } from '../answers.ts'
-import { type Events, MOST_FOLLOWERS } from './events.ts'
+import { type Follower, MOST_FOLLOWERS } from './events.ts'
 
 /** Bytes that may wait for one reader. */
 const MOST_WAITING_BYTES = 256 << 10
 /** Proxies close what is silent for a minute. */
 const KEEP_ALIVE_MS = 15_000
 
+/** What readers follow. */
+export interface EventSource {
+  follow(follower: Follower): (() => void) | undefined
+}
+
 export class EventStreams {
-  readonly #events: Events
+  readonly #events: EventSource
+  readonly #greeting: () => string
   readonly #open = new Set<() => void>()
   #closed = false
 
-  constructor(events: Events) {
+  /** `greeting`: the first that a reader gets. */
+  constructor(events: EventSource, greeting: () => string = () => ': events of the gateway from now on\n\n') {
     this.#events = events
+    this.#greeting = greeting
   }
 
   /** Resolves when the reader has left, or the gateway stops. */
@@ -40,7 +48,7 @@ export class EventStreams {
       const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
       response.writeHead(200, { 'x-request-id': exchange.id, ...headers })
       // Browsers come back by themselves; what happened meanwhile they read from the other routes.
-      response.write('retry: 2000\n: events of the gateway from now on\n\n')
+      response.write(`retry: 2000\n${this.#greeting()}`)
       response.on('drain', () => {
         if (lost === 0) return
         const missed = lost

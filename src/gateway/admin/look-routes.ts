@@ -8,7 +8,7 @@ import type { AdminParts, AdminRoute } from './routes.ts'
 const DECISIONS_SHOWN = 50
 
 export function lookRoutes({ ctx, control, live }: AdminParts): AdminRoute[] {
-  const { router, settings } = ctx
+  const { router, settings, insight } = ctx
   return [
     {
       method: 'GET',
@@ -25,13 +25,23 @@ export function lookRoutes({ ctx, control, live }: AdminParts): AdminRoute[] {
       run({ id }) {
         // Clients choose ids, so that several may have the same.
         const underWay = [...live()].filter(exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'))
-        const decisions = router.decisionsOf(id)
-        if (underWay.length === 0 && decisions.length === 0) throw new Refusal('ELDR_REQUEST_UNKNOWN')
+        const logged = router.decisionsOf(id)
+        const story = underWay.at(-1)?.story ?? insight.stories.find(id)
+        // Of requests that watchers were shown more is known than of the others.
+        const decisions = logged.length === 0 ? (story?.decisions.toReversed() ?? []) : logged
+        if (underWay.length === 0 && decisions.length === 0 && story === undefined) throw new Refusal('ELDR_REQUEST_UNKNOWN')
         const shown = underWay.map(({ request, startedMs }) => ({
           path: request.url?.split('?', 1)[0],
           seconds: Number(((performance.now() - startedMs) / 1000).toFixed(3)),
         }))
-        return { status: 200, body: { request: id, live: shown, decodeWorkers: router.decodeWorkersOf(id), decisions } }
+        const body = {
+          request: id,
+          live: shown,
+          decodeWorkers: router.decodeWorkersOf(id),
+          decisions,
+          ...(story && { story: story.view() }),
+        }
+        return { status: 200, body }
       },
     },
     {

@@ -47,7 +47,8 @@ async function layer(
     const value = valueOf(source)
     if (value === undefined) continue
     const by = kind === 'flag' ? longNameOf(source.flag!) : source.env
-    const read: Read = typeof value === 'object' ? { value } : await source.read(value === true ? 'true' : value)
+    const read: Read =
+      typeof value === 'object' ? { value: value.map(source.each ?? String) } : await source.read(value === true ? 'true' : value)
     if (read === 'nothing') continue
     if ('wrong' in read) {
       problems.push(`${by}: ${read.wrong}`)

@@ -52,7 +52,7 @@ describe('without anything said', () => {
       lease: { durationMs: 30_000, usableShare: 0.6 },
       breaker: { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 },
       health: { path: '/health', intervalMs: 5_000, timeoutMs: 2_000, failures: 2, successes: 1 },
-      observe: { logLevel: 'info', logFormat: 'auto', debugHeaders: false, decisionsKept: 256 },
+      observe: { logLevel: 'info', logFormat: 'auto', debugHeaders: false, decisionsKept: 256, dashboard: 'admin' },
     }
     const { settings, origins } = await loadSettings({})
     expect(settings).toEqual(expected)
@@ -71,7 +71,7 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_HOST: ['0.0.0.0', '0.0.0.0'],
   ELDR_PORT: ['9000', 9000],
   ELDR_PREFILL: ['http://p:1', [{ url: 'http://p:1', id: 'p:1' }]],
-  ELDR_DECODE: ['https://d/', [{ url: 'https://d', id: 'd:443', cluster: 0 }]],
+  ELDR_DECODE: ['one=https://d/', [{ url: 'https://d', id: 'one', cluster: 0 }]],
   ELDR_POLICY: ['power-of-two', 'power_of_two'],
   ELDR_DECODE_POLICY: ['round_robin', 'round_robin'],
   ELDR_PREFILL_POLICY: ['least-loaded', 'least_loaded'],
@@ -107,6 +107,7 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_CA_CERT_PATH: ['ca.pem', 'ca.pem'],
   ELDR_CLIENT_CERT_PATH: ['client.pem', 'client.pem'],
   ELDR_CLIENT_KEY_PATH: ['client-key.pem', 'client-key.pem'],
+  ELDR_DASHBOARD: ['open', 'open'],
   ELDR_DEBUG_HEADERS: ['true', true],
   ELDR_API_KEYS: ['sk-a, sk-b', ['sk-a', 'sk-b']],
   ELDR_ADMIN_TOKEN: ['sk-c', 'sk-c'],

@@ -28,6 +28,14 @@ export const seconds: Reader = value => {
 /** Of an environment variable; a flag is said again for each. */
 export const list: Reader = value => ({ value: value.split(',').map(part => part.trim()) })
 
+/** A worker: its URL, or NAME=URL. */
+export function workerIn(given: string): string | { readonly id: string; readonly url: string } {
+  const named = /^([\w.:[\]-]{1,128})=(https?:\/\/.*)$/.exec(given)
+  return named === null ? given : { id: named[1]!, url: named[2]! }
+}
+
+export const workerList: Reader = value => ({ value: value.split(',').map(part => workerIn(part.trim())) })
+
 /** A flag without a value: what it sets when it is on, and, where it can be switched off by the environment, what then. */
 export function flagSwitch(on: unknown, off?: unknown): Reader {
   return value => {

@@ -155,7 +155,13 @@ const observe = z.strictObject({
     .describe(
       'X-Eldr-* headers, which name workers, on every answer; otherwise for whoever may use the admin API and asks: `X-Eldr-Debug: TOKEN`, or `1` from the machine itself where no token is set.',
     ),
-  decisionsKept: whole(0, 100_000).default(256).describe('Decisions kept for /eldr/decisions.'),
+  decisionsKept: whole(0, 100_000).default(256).describe('Decisions kept for /eldr/decisions, and requests for /eldr/requests.'),
+  dashboard: z
+    .enum(['admin', 'open', 'off'])
+    .default('admin')
+    .describe(
+      'Dashboard at /dashboard: for whoever may use the admin API; open: anybody may look, changes still need the token; off: none.',
+    ),
 })
 
 export const fileSchema = z.strictObject({

@@ -150,4 +150,6 @@ export interface ObserveSettings {
   readonly debugHeaders: boolean
   /** Decisions kept for /eldr/decisions. */
   readonly decisionsKept: number
+  /** Who may look at it: those who may use the admin API, anybody, nobody. */
+  readonly dashboard: 'admin' | 'open' | 'off'
 }

@@ -6,7 +6,7 @@
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import type { SettingName } from './paths.ts'
-import { flagSwitch, keysIn, list, number, onlyLineOf, orNoLimit, type Reader, seconds, text } from './readers.ts'
+import { flagSwitch, keysIn, list, number, onlyLineOf, orNoLimit, type Reader, seconds, text, workerIn, workerList } from './readers.ts'
 
 export interface Source {
   /** As commander writes it, such as `--port <n>`; absent where only the environment can say it. */
@@ -14,6 +14,8 @@ export interface Source {
   readonly env: string
   readonly name: SettingName
   readonly read: Reader
+  /** Of a flag that is said again: each value of it. */
+  readonly each?: (text: string) => unknown
   readonly help: string
 }
 
@@ -22,8 +24,8 @@ const flag = (flag: string, name: SettingName, read: Reader, help: string): Sour
 export const SOURCES: readonly Source[] = [
   flag('--host <address>', 'server.host', text, 'address to listen on; 0.0.0.0 in a container (default: 127.0.0.1)'),
   flag('--port <n>', 'server.port', number, 'port to listen on; 0 takes any free one (default: 8000)'),
-  flag('--prefill <url...>', 'workers.prefill', list, 'a prefill worker, such as http://10.0.0.7:8000; again for each'),
-  flag('--decode <url...>', 'workers.decode', list, 'a decode worker; again for each'),
+  { ...flag('--prefill <url...>', 'workers.prefill', workerList, 'a prefill worker, such as http://10.0.0.7:8000, or NAME=URL; again for each'), each: workerIn }, // prettier-ignore
+  { ...flag('--decode <url...>', 'workers.decode', workerList, 'a decode worker; again for each'), each: workerIn },
   flag('--policy <name>', 'routing.policy', text, `decode policy: ${POLICIES.join(', ')} (default: eldr with an artifact, else union)`),
   flag('--decode-policy <name>', 'routing.policy', text, 'the same as --policy'),
   flag('--prefill-policy <name>', 'routing.prefillPolicy', text, `${PREFILL_POLICIES.join(', ')} (default: prefix_hash)`),
@@ -59,6 +61,7 @@ export const SOURCES: readonly Source[] = [
   flag('--ca-cert-path <file>', 'workers.tls.caFile', text, 'authority of the workers’ certificates (PEM)'),
   flag('--client-cert-path <file>', 'workers.tls.certFile', text, 'certificate that is shown to workers (PEM)'),
   flag('--client-key-path <file>', 'workers.tls.keyFile', text, 'its private key (PEM)'),
+  flag('--dashboard <who>', 'observe.dashboard', text, 'who may look at /dashboard: admin, open (anybody), off (default: admin)'),
   flag('--debug-headers', 'observe.debugHeaders', flagSwitch(true, false), 'X-Eldr-* headers on every answer'),
   { env: 'ELDR_API_KEYS', name: 'server.apiKeys', read: list, help: 'keys with commas between them' },
   { env: 'ELDR_ADMIN_TOKEN', name: 'server.adminToken', read: text, help: 'the token itself' },

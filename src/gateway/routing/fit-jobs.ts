@@ -4,8 +4,11 @@
  */
 import type { Artifact, ArtifactAbout, FittedSignature } from '../../fit/artifact.ts'
 import { artifactOf } from '../../fit/artifact-read.ts'
+import { planeRows } from '../../fit/figures.ts'
 import { refit } from '../../fit/refit.ts'
 import { withinMemory } from '../../fit/within-memory.ts'
+import { packedRows } from '../../math/packed-rows.ts'
+import { principalPlane } from '../../math/pca.ts'
 import { withSafetensors } from '../../trace/safetensors-file.ts'
 
 export interface ReadArtifact {
@@ -29,6 +32,27 @@ export interface RefitResult {
   readonly fallbackCentroids?: Float32Array
 }
 
+export interface PlaneInput {
+  readonly signatures: Int16Array
+  readonly requests: number
+  readonly width: number
+}
+
+/** Some of the calibration requests in the plane of their first two principal components. */
+export interface PlaneResult {
+  /** Which of them. */
+  readonly rows: Uint32Array
+  /** [rows × 2] */
+  readonly coordinates: Float64Array
+  readonly explained: readonly [number, number]
+  /** [2 × width], and what is taken away of each product. */
+  readonly axes: Float64Array
+  readonly offsets: readonly [number, number]
+}
+
+/** As many as can be told apart on a screen. */
+const PLANE_ROWS = 800
+
 export const JOBS = {
   read: ({ path }: { readonly path: string }): Promise<ReadArtifact> =>
     withSafetensors(path, async file => ({ artifact: shared(await artifactOf(file)), sha256: await file.sha256() })),
@@ -44,6 +68,12 @@ export const JOBS = {
         ...(fresh.fallback && { fallbackCentroids: fresh.fallback.centroids }),
       }
     }),
+
+  plane: async ({ signatures, requests, width }: PlaneInput): Promise<PlaneResult> => {
+    const { rows, picked } = planeRows(signatures, requests, width, PLANE_ROWS)
+    const { coordinates, explained, axes, offsets } = principalPlane(packedRows(picked, width))
+    return { rows: Uint32Array.from(rows), coordinates, explained, axes, offsets }
+  },
 }
 
 export type Jobs = typeof JOBS

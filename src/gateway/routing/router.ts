@@ -1,6 +1,6 @@
 /** Picks the worker of each leg, counts the request there from that moment, and remembers the last decisions for whoever asks. */
 import type { Dispatch, Registry } from '../../cluster/registry.ts'
-import type { Decision } from '../../policy/decode-policy.ts'
+import type { Decision, RoutableRequest } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
 import type { Metrics } from '../metrics.ts'
 import { DecisionLog, type DecisionRecord } from './decision-log.ts'
@@ -20,7 +20,14 @@ export interface RouterOptions {
   readonly decisionsKept: number
   readonly random?: () => number
   /** Who follows decisions as they are made; nothing is written down for nobody. */
-  readonly followers?: { readonly any: boolean; decided(record: DecisionRecord): void }
+  readonly followers?: { readonly any: boolean; decided(record: DecisionRecord, routable: RoutableRequest): void }
+  /** Hears of every decision. `best`: cosine to the nearest centroid. */
+  readonly counted?: (decided: {
+    readonly reason: string
+    readonly reject?: string
+    readonly covered?: number
+    readonly best?: number
+  }) => void
   /** Counts of a hand-off cannot be used. */
   readonly rejected?: (reason: string, request: string) => void
 }
@@ -29,6 +36,10 @@ export interface RouterOptions {
 export interface DecodePlace {
   readonly dispatch: Dispatch
   readonly decision: Decision
+  /** The policy that decided. */
+  readonly policy: string
+  /** Absent when nobody would read it. */
+  readonly record?: DecisionRecord
   left(): void
 }
 
@@ -110,20 +121,20 @@ export class Router {
         continue
       }
       this.#live.take(reading.routable, decision.worker, dispatch.worker.id)
-      this.#record(id, reading, decision, candidates, dispatch)
+      const record = this.#record(id, reading, decision, candidates, dispatch)
       metrics.routeSeconds.observe((performance.now() - nowMs) / 1000)
-      return { dispatch, decision, left: () => this.#live.leave(reading.routable) }
+      return { dispatch, decision, policy: policy.name, ...(record && { record }), left: () => this.#live.leave(reading.routable) }
     }
   }
 
   #record(
     request: string,
-    { reject, covered }: Reading,
+    { reject, covered, routable }: Reading,
     { reason, similarities, band }: Decision,
     candidates: readonly { readonly id: string; readonly inflight: number }[],
     dispatch: Dispatch,
-  ): void {
-    const { metrics, followers, rejected } = this.#options
+  ): DecisionRecord | undefined {
+    const { metrics, followers, rejected, counted } = this.#options
     const policy = this.#table.policy.name
     metrics.decisions.inc(policy, reason)
     if (reject !== undefined) {
@@ -134,7 +145,14 @@ export class Router {
     if (band !== undefined) metrics.bandSize.observe(band)
     const at = candidates.findIndex(({ id }) => id === dispatch.worker.id)
     if (similarities !== undefined && !Number.isNaN(similarities[at]!)) metrics.similarity.observe(similarities[at]!)
-    if (!this.#log.keeps && followers?.any !== true) return
+    const best = similarities && bestOf(similarities)
+    counted?.({
+      reason,
+      ...(reject !== undefined && { reject }),
+      ...(covered !== undefined && { covered }),
+      ...(best !== undefined && { best }),
+    })
+    if (!this.#log.keeps && followers?.any !== true) return undefined
     const record: DecisionRecord = {
       request,
       timeMs: Date.now(),
@@ -147,6 +165,14 @@ export class Router {
       candidates: candidates.map(({ id, inflight }, c) => ({ id, inflight, ...(similarities && { similarity: similarities[c]! }) })),
     }
     this.#log.add(record)
-    if (followers?.any === true) followers.decided(record)
+    if (followers?.any === true) followers.decided(record, routable)
+    return record
   }
+}
+
+/** Workers without a centroid have none. */
+function bestOf(similarities: Float32Array): number | undefined {
+  let best = -Infinity
+  for (const one of similarities) if (one > best) best = one
+  return best === -Infinity ? undefined : best
 }

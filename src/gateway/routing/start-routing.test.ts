@@ -9,6 +9,8 @@ import { TicketDesk } from '../../cluster/tickets.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
 import { Events } from '../admin/events.ts'
+import { Happenings } from '../dashboard/happenings.ts'
+import { Insight } from '../dashboard/insight.ts'
 import { fileSchema } from '../config/schema.ts'
 import { settle } from '../config/settle.ts'
 import { Seldom } from '../log.ts'
@@ -28,7 +30,8 @@ async function start(routing: object) {
   const lines: Record<string, unknown>[] = []
   const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) })
   const metrics = new Metrics()
-  const parts = { registry, metrics, events: new Events(), log, seldom: new Seldom() }
+  const feed = { any: false, decided: () => undefined, happenings: new Happenings(() => undefined) }
+  const parts = { registry, metrics, events: new Events(), insight: new Insight(0), feed, log, seldom: new Seldom() }
   return { ...startRouting(settings, await readRoutingFiles(settings), parts), lines, metrics }
 }
 

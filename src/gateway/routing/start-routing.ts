@@ -4,6 +4,8 @@ import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
 import type { UnionCost } from '../../policy/union.ts'
 import type { Events } from '../admin/events.ts'
+import type { Insight } from '../dashboard/insight.ts'
+import type { LiveFeed } from '../dashboard/live-feed.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Log, Seldom } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
@@ -32,6 +34,8 @@ export interface RoutingParts {
   readonly registry: Registry
   readonly metrics: Metrics
   readonly events: Events
+  readonly insight: Insight
+  readonly feed: Pick<LiveFeed, 'any' | 'decided' | 'happenings'>
   readonly log: Log
   readonly seldom: Seldom
 }
@@ -39,9 +43,19 @@ export interface RoutingParts {
 export function startRouting(
   { routing, observe }: Settings,
   files: RoutingFiles,
-  { registry, metrics, events, log, seldom }: RoutingParts,
+  { registry, metrics, events, insight, feed, log, seldom }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
-  const control = new RoutingControl({ routing, registry, log, ...files, changed: change => events.publish('routing', change) })
+  const control = new RoutingControl({
+    routing,
+    registry,
+    log,
+    ...files,
+    changed(change) {
+      events.publish('routing', change)
+      if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
+      feed.happenings.add('routing', change.routing.policy, change.cause)
+    },
+  })
   const router = new Router({
     registry,
     metrics,
@@ -51,10 +65,14 @@ export function startRouting(
     decisionsKept: observe.decisionsKept,
     followers: {
       get any() {
-        return events.any
+        return events.any || feed.any
       },
-      decided: record => events.publish('decision', record),
+      decided(record, routable) {
+        events.publish('decision', record)
+        if (feed.any) feed.decided(record, routable)
+      },
     },
+    counted: decided => insight.fit.decided(decided),
     rejected(reason, reqId) {
       if (control.policy !== 'eldr' && control.policy !== 'union') return // others do not look at counts
       seldom.say(`counts ${reason}`, performance.now(), times =>

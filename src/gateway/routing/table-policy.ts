@@ -27,6 +27,10 @@ export function seenThroughFallback(request: RoutableRequest): void {
   throughFallback.add(request)
 }
 
+export function isThroughFallback(request: RoutableRequest): boolean {
+  return throughFallback.has(request)
+}
+
 /**
  * Neighbours are megabytes of copies, which would hold up the event loop: a change of policy makes none, nor does a re-fit, for its clusters
  * only say where to look first among the same calibration requests. Predictors hold nothing of the requests that they were asked for.

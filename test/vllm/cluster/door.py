@@ -1,9 +1,11 @@
-"""A way to a server that can be shut: new connections are refused then, and open ones end, while the server itself is well."""
+"""A way to a server that can be shut: new connections are refused then, and open ones end, while the server itself is well. Others may look
+at what goes through it."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -40,13 +42,21 @@ class Door:
                 inside, _ = self._listener.accept()
                 outside = socket.create_connection(self._to)
                 self._open += [inside, outside]
-                for one, other in ((inside, outside), (outside, inside)):
-                    threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+                for one, other, look in ((inside, outside, self.asked), (outside, inside, self.answered)):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    threading.Thread(target=self._pump, args=(one, other, look), daemon=True).start()
+
+    def asked(self, data: bytes) -> None:
+        """Bytes of a client have come."""
+
+    def answered(self, data: bytes) -> None:
+        """Bytes of the server have come."""
 
     @staticmethod
-    def _pump(one: socket.socket, other: socket.socket) -> None:
+    def _pump(one: socket.socket, other: socket.socket, look: Callable[[bytes], None]) -> None:
         with suppress(OSError):
             while data := one.recv(65536):
+                look(data)
                 other.sendall(data)
         with suppress(OSError):
             other.shutdown(socket.SHUT_WR)

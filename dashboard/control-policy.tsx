@@ -1,0 +1,80 @@
+/** Which policy decides, and how wide its band is. */
+import { useSignal } from '@preact/signals'
+import { change } from './api.ts'
+import { Section } from './parts.tsx'
+import { pulse, welcome } from './state.ts'
+
+/** A part of the view that changes something. */
+export interface Part {
+  readonly off: boolean
+  run(words: string, work: () => Promise<unknown>): Promise<void>
+}
+
+export function Policy({ off, run }: Part) {
+  const { policy, tau, prefillPolicy } = pulse.value!.routing
+  const { policies = [], prefillPolicies = [] } = welcome.value!
+  const given = useSignal<{ policy?: string; tau?: string; prefillPolicy?: string }>({})
+  const wanted = () => ({ policy, tau: String(tau), prefillPolicy, ...given.value })
+  const now = wanted()
+  function submit(event: SubmitEvent): void {
+    event.preventDefault()
+    const asked = wanted()
+    void run(`Decode policy ${asked.policy}, τ ${asked.tau}, prefill policy ${asked.prefillPolicy}.`, async () => {
+      await change('PUT', 'policy', { ...asked, tau: Number(asked.tau) })
+      given.value = {}
+    })
+  }
+  return (
+    <Section title="Policy">
+      <form class="card" onSubmit={submit}>
+        <fieldset disabled={off}>
+          <legend class="unseen">Policy</legend>
+          <div class="fields">
+            <label>
+              Decode policy
+              <select
+                name="policy"
+                value={now.policy}
+                onChange={event => (given.value = { ...given.value, policy: event.currentTarget.value })}
+              >
+                {policies.map(name => (
+                  <option key={name}>{name}</option>
+                ))}
+              </select>
+            </label>
+            <label>
+              <span>
+                Band τ <span class="quiet">cosine, 0 to 2; for eldr</span>
+              </span>
+              <input
+                name="tau"
+                type="number"
+                min={0}
+                max={2}
+                step="any"
+                required
+                value={now.tau}
+                onInput={event => (given.value = { ...given.value, tau: event.currentTarget.value })}
+              />
+            </label>
+            <label>
+              Prefill policy
+              <select
+                name="prefillPolicy"
+                value={now.prefillPolicy}
+                onChange={event => (given.value = { ...given.value, prefillPolicy: event.currentTarget.value })}
+              >
+                {prefillPolicies.map(name => (
+                  <option key={name}>{name}</option>
+                ))}
+              </select>
+            </label>
+            <button type="submit" class="main">
+              Apply
+            </button>
+          </div>
+        </fieldset>
+      </form>
+    </Section>
+  )
+}

@@ -1,0 +1,173 @@
+/** Keeps the signals true: follows the gateway's pulses, comes back when they end, and asks for what pulses do not hold. */
+import { batch } from '@preact/signals'
+import type { ExpertsView, Hello, LiveDecision, PacePoint, PlaneView, Pulse, Welcome } from '../src/gateway/dashboard/wire.ts'
+import { ask, authorization } from './api.ts'
+import { EventReader } from './server-events.ts'
+import { connection, decisions, experts, happenings, heldBack, pace, paused, plane, pulse, rates, sliceMs, token, view, welcome } from './state.ts' // prettier-ignore
+import { keepLooks } from './looks.ts'
+import { addDots, clearDots } from './dots.ts'
+
+const KEPT_DECISIONS = 150
+const KEPT_HAPPENINGS = 100
+/** Pulses come twice a second: after this the gateway, or the way to it, is gone. */
+const SILENT_MS = 4_000
+const RETRY_MS = [500, 1_000, 2_000, 3_000]
+const EXPERTS_MS = 700
+/** A page that nobody sees asks for nothing. */
+const ASLEEP_AFTER_MS = 60_000
+const RATE_WINDOW_MS = 5_000
+
+let current: AbortController | undefined
+let wake = () => {}
+
+/** Never ends. */
+export async function follow(): Promise<never> {
+  let failures = 0
+  document.addEventListener('visibilitychange', () => (document.hidden ? setTimeout(sleepIfHidden, ASLEEP_AFTER_MS) : wake()))
+  void followExperts()
+  for (;;) {
+    if (isAsleep()) {
+      if (document.hidden) await woken()
+      connection.value = 'connecting'
+    }
+    try {
+      welcome.value = await ask<Welcome>('dashboard')
+      if (welcome.value.access === 'none') {
+        connection.value = 'refused'
+        await woken()
+        connection.value = 'connecting'
+        continue
+      }
+      await readPulses(() => (failures = 0))
+    } catch {
+      // The gateway is away, or was; it is asked again.
+    }
+    if (isAsleep()) continue
+    connection.value = failures === 0 && connection.value === 'connecting' ? 'connecting' : 'lost'
+    await Promise.race([pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]!), woken()])
+  }
+}
+
+/** Something has changed that the connection depends on: a token, or that somebody looks again. */
+export function reconnect(): void {
+  current?.abort()
+  wake()
+}
+
+export function setToken(value: string): void {
+  token.value = value
+  if (value === '') sessionStorage.removeItem('eldr-admin-token')
+  else sessionStorage.setItem('eldr-admin-token', value)
+  reconnect()
+}
+
+async function readPulses(live: () => void): Promise<void> {
+  const stop = (current = new AbortController())
+  let timer = setTimeout(() => stop.abort(), SILENT_MS)
+  try {
+    const response = await fetch('eldr/pulse', { signal: stop.signal, headers: authorization(), cache: 'no-store' })
+    if (!response.ok || response.body === null) throw new Error(`the gateway answered ${response.status}`)
+    const events = new EventReader()
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      clearTimeout(timer)
+      timer = setTimeout(() => stop.abort(), SILENT_MS)
+      for (const { event, data } of events.push(piece.value)) {
+        if (event === 'hello') hello(JSON.parse(data) as Hello)
+        else if (event === 'pulse') beat(JSON.parse(data) as Pulse)
+      }
+      live()
+    }
+  } finally {
+    clearTimeout(timer)
+    stop.abort()
+  }
+}
+
+function hello(first: Hello): void {
+  batch(() => {
+    connection.value = 'live'
+    sliceMs.value = first.sliceMs
+    pace.value = first.pace
+    happenings.value = first.happenings
+    // A page that was there before the gateway went keeps what it has seen.
+    if (decisions.value.length === 0) decisions.value = first.decisions.toReversed()
+    pulse.value = first.pulse
+  })
+  // A gateway that was started anew places live requests only when it has been asked for the plane.
+  void takePlane()
+}
+
+const seen: { readonly atMs: number; readonly ms: number; readonly made: number; readonly shown: number }[] = []
+
+function beat(next: Pulse): void {
+  batch(() => {
+    const fresh = new Map(next.pace.map(point => [keyOf(point), point]))
+    if (fresh.size > 0)
+      pace.value = [...pace.value.filter(point => !fresh.has(keyOf(point))), ...next.pace].filter(
+        ({ fromMs }) => fromMs > next.atMs - 900_000,
+      )
+    if (next.happenings.length > 0) {
+      const last = happenings.value.at(-1)?.number ?? 0
+      happenings.value = [...happenings.value, ...next.happenings.filter(({ number }) => number > last)].slice(-KEPT_HAPPENINGS)
+    }
+    if (next.sample.length > 0) show(next.sample)
+    seen.push({ atMs: next.atMs, ms: next.sinceMs, made: next.seen, shown: next.sample.length })
+    while (seen[0]!.atMs <= next.atMs - RATE_WINDOW_MS) seen.shift()
+    const seconds = seen.reduce((sum, { ms }) => sum + ms, 0) / 1000
+    const perSecond = (of: 'made' | 'shown') => (seconds > 0 ? seen.reduce((sum, one) => sum + one[of], 0) / seconds : 0)
+    rates.value = { made: perSecond('made'), shown: perSecond('shown') }
+    takePulse(next)
+  })
+}
+
+function show(sample: readonly LiveDecision[]): void {
+  addDots(sample)
+  if (paused.value) heldBack.value += sample.length
+  else decisions.value = [...sample.toReversed(), ...decisions.value].slice(0, KEPT_DECISIONS)
+}
+
+function takePulse(next: Pulse): void {
+  const before = pulse.value?.routing.artifact
+  pulse.value = next
+  const now = next.routing.artifact
+  if (before?.sha256 !== now?.sha256 || before?.clusters !== now?.clusters) void takePlane()
+}
+
+async function takePlane(): Promise<void> {
+  const { plane: next } = await ask<{ plane: PlaneView | null }>('plane').catch(() => ({ plane: plane.value }))
+  if (next?.sha256 !== plane.value?.sha256) clearDots()
+  plane.value = next
+}
+
+async function followExperts(): Promise<never> {
+  for (;;) {
+    if (connection.value === 'live' && !document.hidden) {
+      const withExpected = view.value === 'experts' && pulse.value?.routing.policy === 'union'
+      const next = await ask<ExpertsView>(`experts${withExpected ? '?expected=1' : ''}`).catch(() => undefined)
+      if (next !== undefined) {
+        keepLooks(next)
+        experts.value = next
+      }
+    }
+    await pause(EXPERTS_MS)
+  }
+}
+
+const isAsleep = () => connection.value === 'asleep'
+
+function sleepIfHidden(): void {
+  if (!document.hidden) return
+  connection.value = 'asleep'
+  current?.abort()
+}
+
+const keyOf = ({ fromMs, policy }: PacePoint) => `${fromMs} ${policy}`
+
+function pause(ms: number): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, ms))
+}
+
+function woken(): Promise<void> {
+  return new Promise(resolve => (wake = resolve))
+}

@@ -1,0 +1,37 @@
+/** The last looks at the experts of each worker: what fires now flickers from step to step, a few seconds of it do not. */
+import type { ExpertsView } from '../src/gateway/dashboard/wire.ts'
+import { meanOf, unpackBits, unpackBytes } from './cells.ts'
+
+/** Some fifteen seconds. */
+const KEPT = 20
+
+const looks = new Map<string, Float32Array<ArrayBuffer>[]>()
+let shape = ''
+
+export function keepLooks({ layers, experts, workers }: ExpertsView): void {
+  const cells = layers * experts
+  if (shape !== `${layers} ${experts}`) looks.clear()
+  shape = `${layers} ${experts}`
+  for (const id of looks.keys()) if (!workers.some(worker => worker.id === id)) looks.delete(id)
+  for (const { id, union, batch } of workers) {
+    // A worker that runs nothing shows its last step for ever.
+    if (union === undefined || batch === 0) looks.delete(id)
+    else looks.set(id, [...(looks.get(id) ?? []), unpackBits(union, cells)].slice(-KEPT))
+  }
+}
+
+export type Mode = 'now' | 'recent' | 'difference' | 'expected'
+
+/** Shares of cells of each worker that has any, by id. */
+export function sharesOf({ layers, experts, workers }: ExpertsView, mode: Mode): ReadonlyMap<string, Float32Array<ArrayBuffer>> {
+  const cells = layers * experts
+  const found = new Map<string, Float32Array<ArrayBuffer>>()
+  for (const { id, expected, union } of workers) {
+    const seen = looks.get(id)
+    // Where an engine tells nothing the estimate stands in for it; whoever draws it says so.
+    if (mode === 'expected' || union === undefined) {
+      if (expected !== undefined) found.set(id, unpackBytes(expected, cells))
+    } else if (seen !== undefined) found.set(id, mode === 'now' ? seen.at(-1)! : meanOf(seen, cells))
+  }
+  return found
+}

@@ -1,0 +1,11 @@
+/** The dashboard: starts to follow the gateway, and draws what it hears. */
+import { render } from 'preact'
+import { App } from './app.tsx'
+import { watchScheme } from './colours.ts'
+import { follow } from './follow.ts'
+import { address } from './state.ts'
+
+addEventListener('hashchange', () => (address.value = location.hash))
+watchScheme()
+render(<App />, document.getElementById('app')!)
+void follow()

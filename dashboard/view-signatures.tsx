@@ -1,0 +1,145 @@
+/** Where live requests lie among those that the artifact was made from, and whether it still fits them. */
+import type { FitHealth } from '../src/gateway/dashboard/wire.ts'
+import { Empty, Fact, Section } from './parts.tsx'
+import { QuantileChart } from './quantile-chart.tsx'
+import { Space } from './space.tsx'
+import { plane, pulse } from './state.ts'
+import { cosine, number, percent } from './words.ts'
+
+export function Signatures() {
+  const routing = pulse.value!.routing
+  const { health } = pulse.value!
+  return (
+    <>
+      <Section
+        title="Signature space"
+        aside={
+          plane.value ? (
+            <p class="quiet">{percent(plane.value.explained[0] + plane.value.explained[1])} of the variance is in this plane</p>
+          ) : undefined
+        }
+      >
+        {plane.value === null ? (
+          <Empty>
+            The gateway has no artifact. Make one from a trace with <code>eldr fit</code> and load it under <a href="#control">Control</a>,
+            or start with <code>--artifact FILE</code>.
+          </Empty>
+        ) : plane.value === undefined ? (
+          <Empty>The plane is being computed …</Empty>
+        ) : (
+          <Space plane={plane.value} />
+        )}
+      </Section>
+      <Section title="Health of the fit" aside={<p class="quiet">the last {Math.max(1, Math.round(health.seconds / 60))} min</p>}>
+        {health.decisions === 0 ? (
+          <Empty>No decision yet: what live requests look like is known after the first of them.</Empty>
+        ) : (
+          <Health health={health} isCompared={routing.artifact !== undefined} policy={routing.policy} />
+        )}
+      </Section>
+    </>
+  )
+}
+
+function Health({ health, isCompared, policy }: { health: FitHealth; isCompared: boolean; policy: string }) {
+  const { decisions, withoutSignature, rejects, coverage, covered, compared, quantiles } = health
+  const refused = Object.entries(rejects)
+  const median = quantiles.find(({ q }) => q === 0.5)
+  return (
+    <>
+      <p class={`verdict ${verdictOf(health).level}`} role="status">
+        {verdictOf(health).words}
+      </p>
+      <dl class="facts">
+        <Fact name="Coverage" value={percent(coverage, 1)} note={`mean share of a prompt, ${number(covered)} hand-offs`} fact="coverage" />
+        <Fact
+          name="Without signature"
+          value={percent(decisions === 0 ? undefined : withoutSignature / decisions, 1)}
+          note={`${number(withoutSignature)} of ${number(decisions)} decisions`}
+          fact="without"
+        />
+        <Fact
+          name="Median best cosine"
+          value={cosine(median?.live)}
+          note={median?.calibration === undefined ? undefined : `calibration ${cosine(median.calibration)}`}
+          fact="median"
+        />
+      </dl>
+      {refused.length > 0 && (
+        <p class="notice">
+          Counts that were not used: {refused.map(([why, count]) => `${why} (${number(count)})`).join(', ')}. docs/gateway.md says what each
+          means.
+        </p>
+      )}
+      {compared === 0 ? (
+        <Empty>
+          {isCompared
+            ? `The policy ${policy} does not compare requests with centroids; under eldr their best cosines are shown here beside those of the calibration requests.`
+            : 'Without an artifact there is nothing to compare with.'}
+        </Empty>
+      ) : (
+        <div class="pair">
+          <QuantileChart quantiles={quantiles} />
+          <div class="card">
+            <h3>Best cosine to a centroid</h3>
+            <p class="quiet">{number(compared)} live requests beside those that the artifact was fitted on</p>
+            <table>
+              <thead>
+                <tr>
+                  <th>share below</th>
+                  <th class="number">calibration</th>
+                  <th class="number">live</th>
+                </tr>
+              </thead>
+              <tbody>
+                {quantiles
+                  .filter(({ q }) => [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99].includes(q))
+                  .map(({ q, calibration, live }) => (
+                    <tr key={q}>
+                      <th>{percent(q)}</th>
+                      <td class="number">{cosine(calibration)}</td>
+                      <td class="number">{cosine(live)}</td>
+                    </tr>
+                  ))}
+              </tbody>
+            </table>
+          </div>
+        </div>
+      )}
+    </>
+  )
+}
+
+const FEW = 50
+/** Live medians that are so much below the calibration's lower quarter are other traffic. */
+const NEAR = 0.02
+
+export function verdictOf({ decisions, withoutSignature, compared, quantiles }: FitHealth): {
+  readonly level: 'well' | 'ill' | 'open'
+  readonly words: string
+} {
+  const without = withoutSignature / decisions
+  if (without > 0.2)
+    return {
+      level: 'ill',
+      words: `${percent(without)} of the requests have no usable counts and go by load. See that the prefill engine captures experts (docs/vllm.md).`,
+    }
+  if (compared < FEW)
+    return {
+      level: 'open',
+      words: `Only ${number(compared)} requests have been compared with centroids: too few to say how well the fit holds.`,
+    }
+  const of = (q: number) => quantiles.find(one => one.q === q)
+  const [live, lower] = [of(0.5)?.live, of(0.25)?.calibration]
+  if (live === undefined || lower === undefined)
+    return { level: 'open', words: 'The artifact has no cosines of its calibration requests to compare with.' }
+  if (live < lower - NEAR)
+    return {
+      level: 'ill',
+      words: `Traffic has moved away from the fit: half of the live requests are below ${cosine(live)}, where only a quarter of the calibration requests were below ${cosine(lower)}. Calibrate anew.`,
+    }
+  return {
+    level: 'well',
+    words: 'Live requests are about as near to the centroids as those that the artifact was fitted on: the fit holds.',
+  }
+}

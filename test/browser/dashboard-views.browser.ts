@@ -1,0 +1,232 @@
+/** Every view of the dashboard shows what the gateway's admin API says of a running cluster, and can be used by anybody. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { unpackBits } from '../../dashboard/cells.ts'
+import type { ExpertsView, Hello, LiveWorker } from '../../src/gateway/dashboard/wire.ts'
+import { temporaryFolder } from '../trace-support.ts'
+import { killUps, UpProcess } from '../up/up-process.ts'
+import { type Browser, launchChromium, type Tab } from './chromium.ts'
+import { agree, api, DESK, fact, longStreams, openDashboard, PHONE, seriousFindings, shortStreams, until } from './dashboard-support.ts'
+
+const folder = temporaryFolder()
+let browser: Browser
+let up: UpProcess
+let url = ''
+let model = ''
+let letGo = () => {}
+
+beforeAll(async () => {
+  browser = await launchChromium()
+  // At a fifth of the speed, so that what is in flight stands still for as long as a test looks.
+  up = new UpProcess(folder.path, 'up', '--json', '--port', '0', '--prefill', '1', '--decode', '3', '--speed', '0.2')
+  ;({ url, model } = await up.event<{ event: string; url: string; model: string }>('ready'))
+  await shortStreams(url, model, ['early-1', 'early-2', 'early-3'])
+  letGo = await longStreams(url, model, 7)
+}, 60_000)
+afterAll(async () => {
+  letGo()
+  await browser?.close()
+  up?.child.kill('SIGINT')
+  await up?.exited
+  killUps()
+  folder.remove()
+})
+
+/** The greeting of a stream of pulses: what was before, and how things stand. */
+async function greeting(): Promise<Hello> {
+  const stop = new AbortController()
+  const response = await fetch(`${url}/eldr/pulse`, { signal: stop.signal })
+  let text = ''
+  for await (const piece of response.body!.pipeThrough(new TextDecoderStream())) {
+    text += piece
+    if (text.includes('\n\n')) break
+  }
+  stop.abort()
+  return JSON.parse(/^data: (.*)$/m.exec(text)![1]!) as Hello
+}
+
+const number = (value: number) => value.toFixed(value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2)
+const click = (tab: Tab, selector: string) => tab.evaluate(`document.querySelector(${JSON.stringify(selector)}).click()`)
+/** Buttons rest while a change is under way, whose effect may be seen before its answer. */
+async function clickWhenFree(tab: Tab, selector: string): Promise<void> {
+  await until(tab, `document.querySelector(${JSON.stringify(selector)}).disabled === false`)
+  await click(tab, selector)
+}
+
+describe('the overview', () => {
+  it('has a column for each decode worker, with the requests, experts and states that the admin API has', async () => {
+    const tab = await openDashboard(browser, url, 'overview')
+    const columns = `[...document.querySelectorAll('[data-worker]')].map(column => [column.dataset.worker, ${fact('inflight', 'column')}, column.querySelector('.state').textContent])`
+    const shown = await agree(
+      async () => (await tab.evaluate(columns)) as string[][],
+      async () => {
+        const { workers } = await api(url, '/eldr/workers')
+        const of = (wanted: string) => workers.filter(({ role }: LiveWorker) => role === wanted)
+        return [...of('decode'), ...of('prefill')].map(({ id, inflight, state }: LiveWorker) => [id, String(inflight), state])
+      },
+    )
+    expect(shown.map(([id]) => id)).toEqual(['decode-0', 'decode-1', 'decode-2', 'prefill-0'])
+    expect(shown.reduce((sum, [, inflight]) => sum + Number(inflight), 0)).toBe(7)
+    const active = `[...document.querySelectorAll('.column')].map(column => ${fact('active', 'column')})`
+    await agree(
+      async () => (await tab.evaluate(active)) as string[],
+      async () => ((await api(url, '/eldr/experts')) as ExpertsView).workers.map(({ active: layers, batch }) => batch === 0 ? '–' : number(layers!.reduce((sum, one) => sum + one, 0) / layers!.length)), // prettier-ignore
+    )
+    expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+
+  it('has TPOT and TTFT by policy, as the gateway measured them', async () => {
+    const tab = await openDashboard(browser, url, 'overview')
+    await until(tab, `document.querySelectorAll('.plot canvas').length === 2 && document.querySelector('tr[data-policy]')`)
+    const row = `[...document.querySelector('tr[data-policy="eldr"]').cells].map(cell => cell.textContent.trim().replaceAll('\\u00a0', ' '))`
+    const [, streams, tpot, , ttft] = (await tab.evaluate(row)) as string[]
+    const { pace } = await greeting()
+    const sum = (of: 'tpot' | 'ttft') => pace.reduce((total, point) => total + (point[of]?.count ?? 0), 0)
+    expect([Number(streams), sum('tpot'), sum('ttft')]).toEqual([3, 3, 10])
+    expect(await (await fetch(`${url}/metrics`)).text()).toContain('eldr_inter_token_seconds_count 3\n')
+    const median = (of: 'tpot' | 'ttft') =>
+      pace.reduce((total, point) => total + (point[of]?.p50 ?? 0) * (point[of]?.count ?? 0), 0) / sum(of)
+    const ms = (text: string) => Number.parseFloat(text) * (text.endsWith(' ms') ? 1 : 1000)
+    expect(ms(tpot!) / median('tpot')).toBeCloseTo(1, 1)
+    expect(ms(ttft!) / median('ttft')).toBeCloseTo(1, 1)
+    await tab.close()
+  })
+})
+
+describe('the experts', () => {
+  it('are drawn cell by cell as the workers say, and read by keyboard', async () => {
+    const tab = await openDashboard(browser, url, 'experts')
+    await until(tab, `document.querySelectorAll('.map canvas').length === 3`)
+    await tab.evaluate(`[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Now').click()`)
+    // Filled cells are nearer to the full colour than to the empty one.
+    const cells = `[...document.querySelectorAll('.map canvas')].map(canvas => {
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+      return Array.from({ length: data.length / 4 }, (_, cell) => data[4 * cell] < 120 ? 1 : 0).join('')
+    })`
+    const drawn = await agree(
+      async () => (await tab.evaluate(cells)) as string[],
+      async () => {
+        const { workers, layers, experts } = (await api(url, '/eldr/experts')) as ExpertsView
+        return workers.map(({ union }) => unpackBits(union!, layers * experts).join(''))
+      },
+    )
+    expect(drawn.map(map => map.length)).toEqual([16 * 128, 16 * 128, 16 * 128])
+    expect(new Set(drawn).size).toBe(3)
+    for (const map of drawn) expect(map).toContain('1')
+    await tab.evaluate(`document.querySelector('.cells').focus()`)
+    for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) await tab.press(key)
+    await until(tab, `document.querySelector('.cellreadout').textContent.startsWith('layer 1, expert 1')`)
+    await tab.evaluate(
+      `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Against the others').click()`,
+    )
+    await until(tab, `document.querySelector('.heatlegend').textContent.includes('this worker more')`)
+    const overlaps = (await tab.evaluate(`[...document.querySelectorAll('.overlap tbody td')].map(cell => cell.textContent)`)) as string[]
+    expect(overlaps.filter(text => /^\d+\u00a0%$/.test(text))).toHaveLength(6)
+    expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+})
+
+describe('the decisions', () => {
+  it('come as they are made, with the reason, and open the whole story of a request', async () => {
+    const tab = await openDashboard(browser, url, 'decisions')
+    await shortStreams(url, model, ['told-1', 'told-2'])
+    await until(tab, `[...document.querySelectorAll('.decision .request')].some(({ textContent }) => textContent === 'told-2')`)
+    const { decisions } = await api(url, '/eldr/decisions?limit=2')
+    const lines = (await tab.evaluate(`[...document.querySelectorAll('.decision')].slice(0, 2).map(line => [line.querySelector('.request').textContent, line.querySelector('.worker').textContent, line.querySelector('.numbers').textContent])`)) as string[][] // prettier-ignore
+    for (const [at, { request, worker, band, candidates }] of decisions.entries()) {
+      const { similarity } = candidates.find(({ id }: { id: string }) => id === worker)
+      expect(lines[at]!.slice(0, 2)).toEqual([request, worker])
+      expect(lines[at]![2]).toMatch(new RegExp(`^cos ${similarity.toFixed(3).slice(0, -1)}\\d.*band ${band}`))
+    }
+    expect(await tab.evaluate(fact('sampling'))).toMatch(/^All decisions are shown/)
+    await tab.evaluate(`[...document.querySelectorAll('.decision')].find(line => line.textContent.includes('told-1')).focus()`)
+    await tab.press('Enter')
+    await until(tab, `document.querySelector('dialog[open]') && ${fact('outcome')} === 'answered (200)'`)
+    const { story } = await api(url, '/eldr/requests/told-1')
+    const legs = (await tab.evaluate(`[...document.querySelectorAll('.legs li')].map(leg => leg.querySelector('b').textContent + ' ' + leg.querySelector('.worker').textContent)`)) as string[] // prettier-ignore
+    expect(legs).toEqual(story.legs.map(({ leg, worker }: { leg: string; worker: string }) => `${leg} ${worker}`))
+    expect(legs).toEqual(['prefill prefill-0', expect.stringMatching(/^decode decode-\d$/)])
+    expect(await seriousFindings(tab)).toEqual([])
+    await tab.press('Escape')
+    await until(tab, `document.querySelector('dialog') === null && location.hash === '#decisions'`)
+    expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+})
+
+describe('the signatures', () => {
+  it('have a picture of the calibration requests, and the health that the gateway computed', async () => {
+    const tab = await openDashboard(browser, url, 'signatures')
+    await until(tab, `document.querySelector('.space canvas') && ${fact('coverage')}`)
+    await agree(
+      async () => [await tab.evaluate(fact('coverage')), await tab.evaluate(fact('without')), await tab.evaluate(fact('median'))],
+      async () => {
+        const { health } = (await greeting()).pulse
+        const median = health.quantiles.find(({ q }) => q === 0.5)!
+        return [`${(100 * health.coverage!).toFixed(1)} %`, `${((100 * health.withoutSignature) / health.decisions).toFixed(1)} %`, median.live!.toFixed(3)] // prettier-ignore
+      },
+    )
+    const colours = (await tab.evaluate(`(() => {
+      const canvas = document.querySelector('.space canvas')
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+      const seen = new Set()
+      for (let at = 0; at < data.length; at += 4) seen.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2])
+      return seen.size
+    })()`)) as number
+    expect(colours).toBeGreaterThan(50)
+    expect(tab.complaints).toEqual([])
+    await tab.close()
+  })
+})
+
+describe('changes', () => {
+  it('are locked until somebody says that they are meant; then policy and workers change', async () => {
+    const tab = await openDashboard(browser, url, 'control')
+    await until(tab, `document.querySelector('fieldset:disabled') !== null`)
+    expect(await tab.evaluate(`document.querySelector('main').textContent.includes('Read-only')`)).toBe(true)
+    expect(await tab.evaluate(`[...document.querySelectorAll('td button')].every(({ disabled }) => disabled)`)).toBe(true)
+    await click(tab, '.notice button')
+    await until(tab, `document.querySelector('fieldset:disabled') === null`)
+    await tab.evaluate(`(() => {
+      const [select, tau] = [document.querySelector('select[name=policy]'), document.querySelector('input[name=tau]')]
+      select.value = 'jsq'
+      select.dispatchEvent(new Event('change', { bubbles: true }))
+      tau.value = '0.25'
+      tau.dispatchEvent(new Event('input', { bubbles: true }))
+    })()`)
+    await until(tab, `document.querySelector('input[name=tau]').value === '0.25'`)
+    await click(tab, 'form button[type=submit]')
+    await until(tab, `${fact('policy')} === 'jsq'`)
+    expect((await api(url, '/eldr/config')).routing).toMatchObject({ policy: 'jsq', tau: 0.25 })
+    await clickWhenFree(tab, 'tr[data-worker=decode-1] button')
+    await until(tab, `document.querySelector('tr[data-worker=decode-1] .state').textContent === 'draining'`)
+    expect((await api(url, '/eldr/workers')).workers.find(({ id }: LiveWorker) => id === 'decode-1').state).toBe('draining')
+    await clickWhenFree(tab, 'tr[data-worker=decode-1] button')
+    await until(tab, `document.querySelector('tr[data-worker=decode-1] .state').textContent === 'ready'`)
+    await until(tab, `document.querySelector('fieldset:disabled') === null`)
+    await tab.evaluate(`(() => {
+      document.querySelector('input[name=path]').value = 'nowhere.safetensors'
+      document.querySelector('input[name=path]').form.requestSubmit()
+    })()`)
+    await until(tab, `document.querySelector('.said.warn')?.textContent.includes('nowhere.safetensors')`)
+    await fetch(`${url}/eldr/policy`, { method: 'PUT', body: '{"policy":"eldr","tau":0.1}' })
+    await until(tab, `${fact('policy')} === 'eldr'`)
+    // The browser itself says that a request was refused; nothing else was amiss.
+    expect(tab.complaints.filter(complaint => !complaint.includes('status of 422'))).toEqual([])
+    await tab.close()
+  })
+})
+
+describe.each(['overview', 'experts', 'decisions', 'signatures', 'control'])('the view %s', name => {
+  it('has no serious finding of axe, at a desk by day and on a phone by night, and no sideways scrolling', async () => {
+    for (const size of [DESK, PHONE]) {
+      const tab = await openDashboard(browser, url, name, size)
+      await until(tab, `document.querySelector('main section')`)
+      expect(await seriousFindings(tab)).toEqual([])
+      expect(await tab.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true)
+      expect(tab.complaints).toEqual([])
+      await tab.close()
+    }
+  })
+})
