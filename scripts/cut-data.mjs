@@ -1,6 +1,7 @@
 // Makes the shipped traces under data/ from the whole ones: usage: node scripts/cut-data.mjs FOLDER_OF_WHOLE_TRACES
 // lab16 is cut so that the repository stays small: 500 calibration requests, gate scores for 160 of them, decode counts in one byte (the few
-// requests in which an expert fired in all 256 steps are passed over), and 400 evaluation requests of 48 steps. tiny6-long is shipped whole.
+// requests in which an expert fired in all 256 steps are passed over), and 400 evaluation requests of 48 steps. tiny6-long has all requests
+// and steps; gate scores and decode counts of its calibration are cut likewise.
 import { copyFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -15,10 +16,9 @@ const [CALIBRATION, GATE_ROWS, EVALUATION, STEPS] = [500, 160, 400, 48]
 for (const workload of ['task', 'lang']) {
   await cut(`lab16-${workload}.calibration.safetensors`, calibrationOf)
   await cut(`lab16-${workload}.evaluation.safetensors`, evaluationOf)
-  for (const split of ['calibration', 'evaluation']) {
-    const name = `tiny6-long-${workload}.${split}.safetensors`
-    copyFileSync(join(from, name), join(to, name))
-  }
+  await cut(`tiny6-long-${workload}.calibration.safetensors`, file => calibrationOf(file, Infinity))
+  const whole = `tiny6-long-${workload}.evaluation.safetensors`
+  copyFileSync(join(from, whole), join(to, whole))
 }
 
 async function cut(name, tensorsOf) {
@@ -30,19 +30,20 @@ async function cut(name, tensorsOf) {
   await file.close()
 }
 
-async function calibrationOf(file) {
+async function calibrationOf(file, most = CALIBRATION) {
   const { shape } = file.info('decode_counts')
   const cells = shape[1] * shape[2]
   const decode = await file.read('decode_counts')
   const rows = Array.from({ length: shape[0] }, (_, r) => r)
     .filter(r => decode.subarray(r * cells, (r + 1) * cells).every(count => count <= 255))
-    .slice(0, CALIBRATION)
+    .slice(0, most)
   return {
     prefill_counts: await picked(file, 'prefill_counts', rows),
     decode_counts: { ...(await picked(file, 'decode_counts', rows, Uint8Array)), dtype: 'U8' },
     decode_steps: await picked(file, 'decode_steps', rows),
     prompt_tokens: await picked(file, 'prompt_tokens', rows),
     domain: await picked(file, 'domain', rows),
+    ...(file.tensors.has('prefill_recent') && { prefill_recent: await picked(file, 'prefill_recent', rows) }),
     gate_prob_sum: await picked(file, 'gate_prob_sum', rows.slice(0, GATE_ROWS)),
     gate_logit_mean: await picked(file, 'gate_logit_mean', rows.slice(0, GATE_ROWS)),
   }

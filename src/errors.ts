@@ -59,6 +59,10 @@ export const ERRORS = {
     text: 'The trace has too few requests for what is asked',
     todo: 'Calibrate with more prompts, or ask for less.',
   },
+  ELDR_TRACE_OF_OTHER_PROMPTS: {
+    text: 'The trace was not captured of these prompts',
+    todo: 'Give the file of prompts that the trace was captured of, or capture one of yours: `eldr calibrate --split evaluation`.',
+  },
   ELDR_FIT_NO_SIGNAL: {
     text: 'No signature can be fitted',
     todo: 'Calibrate with prompts that use different experts; a trace whose requests are all alike has nothing to route by.',

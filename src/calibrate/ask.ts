@@ -2,8 +2,7 @@
 import { EldrError } from '../errors.ts'
 import { type Endpoint } from '../load/endpoint.ts'
 import { saidIn } from '../load/exchange.ts'
-import type { Prompt } from '../load/request-source.ts'
-import { createRandom } from '../math/random.ts'
+import { type Prompt, seedOf } from '../load/request-source.ts'
 import type { Captured, Skip } from './captured.ts'
 import { type ApiChoice, apiOf } from './prompts.ts'
 import { readAnswer } from './read-answer.ts'
@@ -112,12 +111,7 @@ function bodyOf({ model, api, steps, ignoreEos, temperature, seed }: AskSettings
     max_tokens: steps + 1,
     ...(ignoreEos && { ignore_eos: true }),
     temperature,
-    // Of the request alone, so that neither order nor company changes what is drawn.
-    ...(temperature > 0 && {
-      seed: createRandom(seed)
-        .fork(request)
-        .below(2 ** 31),
-    }),
+    ...(temperature > 0 && { seed: seedOf(seed, request) }),
     stream: false,
     kv_transfer_params: { eldr: { record: 'decode' } },
   })

@@ -8,13 +8,15 @@ import { Journal } from './journal.ts'
 import { lock } from './lock.ts'
 import { openPrompts, type Prompts } from './prompts.ts'
 import { holdOut } from './split.ts'
-import { writeTrace } from './write-traces.ts'
+import { type Split, writeTrace } from './write-traces.ts'
 
 export interface CalibrationPlan extends Omit<CollectSettings, 'model'> {
   /** The first that the server names unless told. */
   readonly model?: string
   readonly prompts: string
   readonly out: string
+  /** What `out` is to be: an evaluation has the experts of every step, of prompts that were held out before. */
+  readonly split: Split
   /** Absent without a hold-out. */
   readonly holdoutOut?: string
   readonly holdout: number
@@ -33,7 +35,7 @@ export interface CalibrationResult extends Partial<ModelShape> {
   readonly skipped: readonly { readonly reason: Skip; readonly lines: readonly number[] }[]
   /** Requests whose text ended before the steps that were asked for. */
   readonly shorter: number
-  readonly files: { readonly calibration: string; readonly evaluation?: string }
+  readonly files: { readonly calibration?: string; readonly evaluation?: string }
 }
 
 export const journalOf = (out: string): string => `${out}.journal`
@@ -76,11 +78,13 @@ async function withJournal(
       ...(plan.workload !== undefined && { workload: plan.workload }),
       provenance: { captured_by: 'eldr calibrate', prompts_sha256: prompts.sha256, capture_options: JSON.stringify(identity) },
     }
-    const [calibration, evaluation] = [0, 1].map(side => captured.filter(request => held[request] === side)) as [number[], number[]]
+    const [rest, heldOut] = [0, 1].map(side => captured.filter(request => held[request] === side)) as [number[], number[]]
     // The calibration last: while it is not there, the command can be given again as it was.
-    if (plan.holdoutOut !== undefined) await writeTrace(plan.holdoutOut, 'evaluation', evaluation, journal, about)
-    await writeTrace(plan.out, 'calibration', calibration, journal, about)
-    const result = resultOf(plan, prompts, journal, resumed, { calibration: calibration.length, evaluation: evaluation.length })
+    if (plan.holdoutOut !== undefined) await writeTrace(plan.holdoutOut, 'evaluation', heldOut, journal, about)
+    await writeTrace(plan.out, plan.split, rest, journal, about)
+    const other = plan.split === 'calibration' ? 'evaluation' : 'calibration'
+    const counts = { [plan.split]: rest.length, [other]: heldOut.length } as CalibrationResult['captured']
+    const result = resultOf(plan, prompts, journal, resumed, counts)
     await journal.remove()
     return result
   } catch (error) {
@@ -92,10 +96,10 @@ async function withJournal(
 
 /** All that the bytes of the traces depend on, the server aside. */
 function identityOf(
-  { model, steps, ignoreEos, temperature, api, holdout, seed, limit, minCovered, workload }: CalibrationPlan,
+  { model, steps, ignoreEos, temperature, api, holdout, seed, limit, minCovered, workload, split }: CalibrationPlan,
   promptsSha256: string,
 ) {
-  return { prompts_sha256: promptsSha256, model: model!, steps, ignore_eos: ignoreEos, temperature, api, holdout, seed, limit: limit ?? null, min_covered: minCovered, workload: workload ?? null } // prettier-ignore
+  return { prompts_sha256: promptsSha256, model: model!, steps, ignore_eos: ignoreEos, temperature, api, holdout, seed, limit: limit ?? null, min_covered: minCovered, workload: workload ?? null, ...(split === 'evaluation' && { split }) } // prettier-ignore
 }
 
 function resultOf(
@@ -114,7 +118,7 @@ function resultOf(
     captured,
     skipped: SKIPS.map(reason => ({ reason, lines: heads.filter(({ head }) => head.skip === reason).map(({ line }) => line) })).filter(({ lines: some }) => some.length > 0), // prettier-ignore
     shorter: heads.filter(({ head }) => head.skip === undefined && head.steps < plan.steps).length,
-    files: { calibration: plan.out, ...(plan.holdoutOut !== undefined && { evaluation: plan.holdoutOut }) },
+    files: { [plan.split]: plan.out, ...(plan.holdoutOut !== undefined && { evaluation: plan.holdoutOut }) },
   }
 }
 

@@ -17,6 +17,7 @@ const MOST_NAMED = 20
 export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
   const { holdout } = flags
   if (holdout === undefined && flags.holdoutOut !== undefined) throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.') // prettier-ignore
+  if (holdout !== undefined && flags.split === 'evaluation') throw wrong('--holdout with --split evaluation', 'one of them', 'Leave --holdout out: all prompts of the file are held out then.') // prettier-ignore
   const holdoutOut = holdout === undefined ? undefined : (flags.holdoutOut ?? evaluationPath(flags.out))
   await checkOutputs([flags.prompts], [flags.out, holdoutOut, journalOf(flags.out)])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
@@ -50,10 +51,11 @@ export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
 }
 
 function planOf(flags: CalibrateFlags): Omit<CalibrationPlan, 'endpoint' | 'stop'> {
-  const { prompts, out, steps, concurrency, api, temperature, seed, minCovered, retries } = flags
+  const { prompts, out, split, steps, concurrency, api, temperature, seed, minCovered, retries } = flags
   return {
     prompts,
     out,
+    split,
     steps,
     concurrency,
     api,

@@ -5,6 +5,7 @@ export interface CalibrateFlags {
   readonly url: string
   readonly prompts: string
   readonly out: string
+  readonly split: 'calibration' | 'evaluation'
   readonly holdout?: number
   readonly holdoutOut?: string
   readonly steps: number
@@ -37,7 +38,12 @@ export function addCalibrate(program: Command): void {
     )
     .requiredOption('--url <url>', 'the server itself, such as http://127.0.0.1:8000')
     .requiredOption('--prompts <file.jsonl>', 'lines of {"prompt"} or {"messages"}, with "domain" or without')
-    .requiredOption('-o, --out <file>', 'calibration trace to write')
+    .requiredOption('-o, --out <file>', 'trace to write')
+    .addOption(
+      new Option('--split <name>', 'what --out is: evaluation for prompts that were held out before, with the experts of every step')
+        .choices(['calibration', 'evaluation'])
+        .default('calibration'),
+    )
     .option('--holdout <share>', 'share of the prompts that goes into an evaluation trace instead, such as 0.3', share)
     .option('--holdout-out <file>', 'evaluation trace to write (default: beside the other)')
     .option('--steps <n>', 'decode steps to record of each', wholeNumber(1, 65_535), 128)

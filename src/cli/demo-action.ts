@@ -19,11 +19,14 @@ import { VERSION } from '../version.ts'
 import type { DemoFlags } from './demo.ts'
 import { firstSignal } from './first-signal.ts'
 import { checkOutputs } from './outputs.ts'
+import { tinyFiles } from './tiny-files.ts'
 import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, topologyOf, usualRate } from './up-cluster.ts'
 
 export const DEMO_FORMAT = 'eldr.demo.v1'
 const POLICIES = ['round_robin', 'eldr', 'union'] as const
-const TIMEOUT_MS = 60_000
+const TIMEOUT_MS = 120_000
+/** Of load under each policy: a real model has fewer requests a second, and needs as many of them. */
+const SECONDS = { replay: 24, tiny: 30 } as const
 
 interface Plan {
   readonly rate: number
@@ -36,9 +39,9 @@ export async function demoAction(flags: DemoFlags): Promise<void> {
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const fromMs = performance.now()
   await mkdir(dirname(flags.report), { recursive: true }).catch(() => undefined)
-  await checkOutputs([flags.trace, flags.artifact], [flags.report])
+  await checkOutputs([flags.trace, flags.artifact, flags.prompts], [flags.report])
   const plan = planOf(flags)
-  const files = await clusterFiles(flags)
+  const files = flags.backend === 'tiny' ? await tinyFiles(flags, 'profile', true) : await clusterFiles(flags)
   const about = aboutOf(flags, plan, files)
   if (!flags.quiet) err.write(`${wrapped(opening(about), err.width)}\n`)
   const cluster = new EmbeddedCluster(clusterSettings({ ...flags, speed: plan.speed }, files, 'eldr'), said(flags, err))
@@ -66,12 +69,12 @@ async function measured(
   files: ClusterFiles,
   err: Terminal,
 ): Promise<DemoRun[]> {
-  const { rows, model } = files
+  const { rows, model, sourceOf } = files
   const shared = sharedWorkload(rows, 'poisson', rate, requests, flags.seed)
   const [simulated] = await Promise.all([simulate(flags, rate, shared, files), cluster.start()])
   const observer = new Observer(cluster)
   try {
-    const live = { rows, api: 'completions', form: 'ids', model, seed: flags.seed, timeoutMs: TIMEOUT_MS } as const
+    const live = { rows, sourceOf, api: 'completions', form: 'ids', model, seed: flags.seed, timeoutMs: TIMEOUT_MS } as const
     const load = { policies: POLICIES, rate, speed, shared, live }
     return await runDemo(await cluster.attach(), () => observer.look(), load, simulated, watchOn(flags, err, requests))
   } finally {
@@ -81,8 +84,9 @@ async function measured(
 
 function planOf(flags: DemoFlags): Plan {
   const rate = flags.rate ?? usualRate(flags)
-  const speed = flags.speed ?? carriedSpeed(rate)
-  return { rate, speed, requests: Math.max(20, Math.round(rate * speed * flags.seconds)) }
+  const speed = flags.speed ?? carriedSpeed(rate, flags)
+  const seconds = flags.seconds ?? SECONDS[flags.backend]
+  return { rate, speed, requests: Math.max(20, Math.round(rate * speed * seconds)) }
 }
 
 async function simulate(
@@ -100,6 +104,7 @@ function aboutOf(flags: DemoFlags, plan: Plan, { model, trace, profile }: Cluste
   return {
     topology: topologyOf(flags),
     model,
+    computed: flags.backend === 'tiny',
     trace: basename(trace),
     profile: profile.name,
     profileSource: profile.provenance.what,
@@ -110,9 +115,9 @@ function aboutOf(flags: DemoFlags, plan: Plan, { model, trace, profile }: Cluste
   }
 }
 
-function opening({ topology, model, profile, rate, requests, speed }: DemoAbout): string {
+function opening({ topology, model, computed, profile, rate, requests, speed }: DemoAbout): string {
   const time = speed === 1 ? '' : ` at ${speed} of its speed`
-  return `${topology} on this machine: ${printable(model)} replayed, steps timed as ${printable(profile)}${time}. ${requests} requests, ${fixed(rate, 0)} a second, under ${POLICIES.join(', ')} in turn.` // prettier-ignore
+  return `${topology} on this machine: ${printable(model)} ${computed ? 'computed' : 'replayed'}, steps timed as ${printable(profile)}${time}. ${requests} requests, ${fixed(rate, 0)} a second, under ${POLICIES.join(', ')} in turn.` // prettier-ignore
 }
 
 function watchOn(flags: DemoFlags, err: Terminal, requests: number): DemoWatch {
@@ -146,11 +151,12 @@ function resultOf(runs: readonly DemoRun[], about: DemoAbout) {
     at: new Date().toISOString(),
     ...about,
     outputsIdentical: runs.every(({ outputs }) => differing(base.outputs, outputs).length === 0),
-    policies: runs.map(({ policy, tpotMs, activeExperts, batch, figures, simulated, outputs }, at) => ({
+    policies: runs.map(({ policy, tpotMs, activeExperts, batch, late, figures, simulated, outputs }, at) => ({
       policy,
       tpotMs,
       activeExperts,
       batch,
+      late,
       ...(at > 0 && { change: { p50: changeOf(runs[at]!, base, 'p50'), p99: changeOf(runs[at]!, base, 'p99') } }),
       differingOutputs: differing(base.outputs, outputs).length,
       live: figures,

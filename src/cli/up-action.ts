@@ -1,12 +1,13 @@
 /** `eldr up`: ends when a signal told it to, and every process that it started has ended. */
 import { terminalOn } from '../report/terminal.ts'
 import { type BackgroundLoad, startBackgroundLoad } from '../up/background-load.ts'
-import { type ClusterBackEnd, EmbeddedCluster } from '../up/cluster.ts'
+import { EmbeddedCluster } from '../up/cluster.ts'
 import { Observer } from '../up/observe.ts'
 import { Screen } from '../up/screen.ts'
 import { startWatch, type Watch } from '../up/up-watch.ts'
 import { firstSignal } from './first-signal.ts'
-import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, curlLine, tinyFiles, usualRate } from './up-cluster.ts'
+import { tinyFiles } from './tiny-files.ts'
+import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, curlLine, usualRate } from './up-cluster.ts'
 import { jsonVoice, personVoice, type Voice } from './up-voice.ts'
 import type { UpFlags } from './up.ts'
 
@@ -19,13 +20,13 @@ const SETTLE_SECONDS = 1
 export async function upAction(given: UpFlags): Promise<void> {
   const fromMs = performance.now()
   const rate = given.load === true ? usualRate(given) : given.load
-  const flags = { ...given, speed: given.speed ?? (rate === undefined ? 1 : carriedSpeed(rate)) }
+  const flags = { ...given, speed: given.speed ?? (rate === undefined ? 1 : carriedSpeed(rate, given)) }
   const told = firstSignal()
   const out = terminalOn(process.stdout)
   const screen = new Screen(out, () => process.stdout.rows ?? 24)
   const voice = flags.json ? jsonVoice(flags, out) : personVoice({ ...flags, rate }, screen, out)
-  const files: ClusterFiles & { readonly backEnd?: ClusterBackEnd } = flags.backend === 'tiny' ? await tinyFiles(given) : await clusterFiles(flags) // prettier-ignore
-  const settings = clusterSettings(flags, files, flags.policy, files.backEnd)
+  const files = flags.backend === 'tiny' ? await tinyFiles(flags, flags.pace, rate !== undefined) : await clusterFiles(flags)
+  const settings = clusterSettings(flags, files, flags.policy)
   voice.starting(files)
   const cluster = new EmbeddedCluster(settings, voice.events)
   const started = cluster.start()
@@ -39,7 +40,7 @@ export async function upAction(given: UpFlags): Promise<void> {
   const { url } = cluster
   const ms = performance.now() - fromMs
   voice.ready({ url, model: files.model, policy: settings.policy, curl: curlLine(url, files.model), pids: cluster.pids, ms })
-  const load = rate === undefined ? undefined : startBackgroundLoad({ url, rows: files.rows, model: files.model, rate: rate * flags.speed, seed: flags.seed }) // prettier-ignore
+  const load = rate === undefined ? undefined : startBackgroundLoad({ url, rows: files.rows, sourceOf: files.sourceOf, model: files.model, rate: rate * flags.speed, seed: flags.seed }) // prettier-ignore
   const observer = new Observer(cluster)
   const watch = flags.table || flags.json ? follow(flags, screen, observer, files, voice, load) : undefined
   voice.stopping(await told)

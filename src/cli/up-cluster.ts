@@ -3,22 +3,22 @@ import { availableParallelism } from 'node:os'
 import { loadProfile } from '../cost/profile-file.ts'
 import type { CostProfile } from '../cost/profile.ts'
 import { EldrError } from '../errors.ts'
+import type { SourceOfRows } from '../load/captured-prompts.ts'
 import { readTraceRows, type TraceRows } from '../load/made-up-sources.ts'
 import { parseTopology, topologyText } from '../sim/topology.ts'
 import { withTrace } from '../trace/trace.ts'
-import { readArtifact } from '../fit/artifact-read.ts'
-import { artifactFor, type FoundArtifact, SHIPPED_TINY_TRACE, SHIPPED_TRACE } from '../up/artifact-for.ts'
+import { artifactFor, type FoundArtifact, SHIPPED_TRACE } from '../up/artifact-for.ts'
 import type { ClusterBackEnd, ClusterSettings } from '../up/cluster.ts'
 import { type MixedBatch, mixedBatch } from '../up/mixed-batch.ts'
-import type { ClusterFlags, UpFlags } from './up.ts'
+import type { ClusterFlags } from './up.ts'
 
 /** Where artifacts are kept from one start to the next; `eldr reproduce` writes there too. */
 export const OUT_FOLDER = 'eldr-out'
 
 /** Batches of a dozen or so, where requests share experts. */
-const RATE_PER_DECODER = 25
+const RATE_PER_DECODER = { replay: 25, tiny: 9 } as const
 /** Requests a second that a core carries with ease at the profile's speed: workers, gateway and client together, on a machine that has other work too. */
-const RATE_PER_CORE = 30
+const RATE_PER_CORE = { replay: 30, tiny: 3 } as const
 
 export interface ClusterFiles {
   readonly trace: string
@@ -29,6 +29,10 @@ export interface ClusterFiles {
   readonly profile: CostProfile
   readonly mixed: MixedBatch
   readonly artifact: FoundArtifact | undefined
+  /** A replay of the trace unless told. */
+  readonly backEnd?: ClusterBackEnd
+  /** Real prompts to send; made up ones unless told. */
+  readonly sourceOf?: SourceOfRows | undefined
 }
 
 /** What is wrong with a file shows here, once, and not in each of the processes. */
@@ -48,26 +52,10 @@ export async function clusterFiles(
   return { trace, rows, profile, ...read, artifact }
 }
 
-/** What a cluster with a real model routes by comes from a trace of it; so does what mixed batches would have taken, in the profile's time. */
-export async function tinyFiles(flags: UpFlags): Promise<ClusterFiles & { readonly backEnd: ClusterBackEnd }> {
-  const found = flags.load === undefined ? undefined : '--load with --backend tiny'
-  if (found) throw new EldrError('ELDR_USAGE', { found, expected: '--backend replay', todo: 'The load of a trace has no text that a model could read: send prompts with `eldr bench`.' }) // prettier-ignore
-  const files = await clusterFiles({ ...flags, trace: flags.trace ?? SHIPPED_TINY_TRACE }, flags.pace === 'real' ? unpriced : undefined)
-  const fitted = files.artifact && (await readArtifact(files.artifact.path))
-  const pace = flags.pace === 'real' ? 'real' : flags.profile
-  return { ...files, backEnd: { kind: 'tiny', model: flags.model, pace, recentHalfLife: fitted?.primary.recentHalfLife } }
-}
-
-/** What an expert costs in real time no profile says: mixed batches then have more experts and the same time, and no gain is claimed. */
-function unpriced(profile: CostProfile): CostProfile {
-  return { ...profile, decode: { ...profile.decode, perActiveExpertUs: 0, perRequestUs: 0 } }
-}
-
 export function clusterSettings(
-  flags: ClusterFlags,
-  { trace, artifact }: ClusterFiles,
+  flags: Omit<ClusterFlags, 'backend'>,
+  { trace, artifact, backEnd = { kind: 'replay', trace } }: ClusterFiles,
   wanted?: string,
-  backEnd: ClusterBackEnd = { kind: 'replay', trace },
 ): ClusterSettings {
   const policy = wanted ?? (artifact === undefined ? 'union' : 'eldr')
   if (artifact === undefined && (policy === 'eldr' || policy === 'domain'))
@@ -85,13 +73,13 @@ export function topologyOf({ prefill, decode }: Pick<ClusterFlags, 'prefill' | '
 }
 
 /** Requests a second of the profile's time. */
-export function usualRate({ decode }: Pick<ClusterFlags, 'decode'>): number {
-  return RATE_PER_DECODER * decode
+export function usualRate({ decode, backend }: Pick<ClusterFlags, 'decode' | 'backend'>): number {
+  return RATE_PER_DECODER[backend] * decode
 }
 
 /** How fast the profile's time may run so that this machine carries the rate: 1, or less in steps of a twentieth. */
-export function carriedSpeed(rate: number): number {
-  const speed = Math.floor((20 * RATE_PER_CORE * availableParallelism()) / rate) / 20
+export function carriedSpeed(rate: number, { backend }: Pick<ClusterFlags, 'backend'>): number {
+  const speed = Math.floor((20 * RATE_PER_CORE[backend] * availableParallelism()) / rate) / 20
   return Math.min(1, Math.max(0.05, speed))
 }
 

@@ -57,7 +57,12 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
       note(`Watch it, and change what it does, at ${bold(`${url}/dashboard`)}`)
       screen.log('')
       screen.log(`Or by hand: change the policy while it runs, and see what each one gains:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`) // prettier-ignore
-      if (flags.rate !== undefined) note(dim(`Built-in load: ${flags.rate} requests a second from the trace.`))
+      if (flags.rate !== undefined)
+        note(
+          dim(
+            `Built-in load: ${flags.rate} requests a second ${flags.backend === 'tiny' ? 'of the prompts that its trace was captured of' : 'from the trace'}.`,
+          ),
+        )
       note(dim('Ctrl-C stops everything.'))
       screen.log('')
     },

@@ -14,12 +14,14 @@ export interface ClusterFlags {
   readonly speed: number
   readonly seed: number
   readonly verbose?: true
-}
-
-export interface UpFlags extends Omit<ClusterFlags, 'speed'> {
   readonly backend: 'replay' | 'tiny'
   /** Folder of the model of `tiny`. */
   readonly model?: string
+  /** That the trace was captured of: what `tiny` is asked. */
+  readonly prompts?: string
+}
+
+export interface UpFlags extends Omit<ClusterFlags, 'speed'> {
   readonly pace: 'profile' | 'real'
   readonly speed?: number
   readonly policy?: string
@@ -36,12 +38,6 @@ export function addUp(program: Command): void {
       'Starts prefill and decode workers and the gateway as processes of their own, fits an artifact if there is none, says where to point a client and shows what happens. The workers replay the experts of a recorded model, or compute a small one (--backend tiny), and their steps take the time that a cost profile gives. Ctrl-C stops everything.',
     )
     .addOption(
-      new Option('--backend <name>', 'what the workers compute: the experts of a trace, or a small model')
-        .choices(['replay', 'tiny'])
-        .default('replay'),
-    )
-    .option('--model <folder>', 'the model of tiny (default: models/tiny6; its traces then are the default of --trace)')
-    .addOption(
       new Option('--pace <pace>', 'of tiny: steps take the profile’s time, or what they really take')
         .choices(['profile', 'real'])
         .default('profile'),
@@ -49,7 +45,7 @@ export function addUp(program: Command): void {
     .addOption(new Option('--policy <name>', 'decode policy to begin with (default: eldr, or union without an artifact)').choices(POLICIES))
     .option(
       '--load [rate]',
-      'also send requests of the trace, so many a second of the profile’s time (25 for each decode worker)',
+      'also send requests of the trace, so many a second of the profile’s time (25 for each decode worker, 9 with tiny)',
       positiveNumber,
     )
     .option(
@@ -78,7 +74,14 @@ export function clusterOptions(command: Command, port: number): Command {
     .option('--decode <n>', 'decode workers', wholeNumber(1, 64), 4)
     .option('--host <host>', 'address that the gateway listens on', '127.0.0.1')
     .option('--port <n>', 'port of the gateway; 0 takes any that is free', wholeNumber(0, 65_535), port)
-    .option('--trace <file>', 'evaluation trace that the workers replay (default: the lab16 task trace that ships)')
+    .addOption(
+      new Option('--backend <name>', 'what the workers compute: the experts of a trace, or a small model')
+        .choices(['replay', 'tiny'])
+        .default('replay'),
+    )
+    .option('--model <folder>', 'the model of tiny (default: models/tiny6)')
+    .option('--trace <file>', 'evaluation trace that the workers replay, or one of the model of tiny (default: one that ships)')
+    .option('--prompts <file.jsonl>', 'what tiny is asked: the prompts that its trace was captured of (default: those that ship)')
     .option('--artifact <file>', 'artifact to route by (default: fitted from the calibration trace beside it, kept in eldr-out/)')
     .option('--profile <name>', 'cost profile of a step: a name under profiles/ or a path', 'h200-first')
     .option('--seed <n>', 'of the load', wholeNumber(0, 2 ** 40), 0)

@@ -1,5 +1,6 @@
 /** What is sent: a prompt, how many tokens are wanted, and the rest of a body. The same source and seed give the same bytes. */
 import { EldrError } from '../errors.ts'
+import { createRandom } from '../math/random.ts'
 import type { Api } from './endpoint.ts'
 
 export interface Message {
@@ -16,6 +17,15 @@ export interface Asked {
   readonly maxTokens?: number
   /** Request of a trace whose experts the embedded worker replays. */
   readonly row?: number
+  /** Of this request's body besides; they win. */
+  readonly fields?: Readonly<Record<string, unknown>>
+}
+
+/** The seed of a sampled request: of its place in the file alone, so that neither order nor company changes what is drawn. */
+export function seedOf(seed: number, request: number): number {
+  return createRandom(seed)
+    .fork(request)
+    .below(2 ** 31)
 }
 
 export interface RequestSource {
@@ -34,7 +44,7 @@ export interface BodySettings {
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
-export function bodyOf({ prompt, maxTokens, row }: Asked, { api, model, ignoreEos, extra }: BodySettings): string {
+export function bodyOf({ prompt, maxTokens, row, fields }: Asked, { api, model, ignoreEos, extra }: BodySettings): string {
   return JSON.stringify({
     model,
     ...promptFields(prompt, api),
@@ -43,6 +53,7 @@ export function bodyOf({ prompt, maxTokens, row }: Asked, { api, model, ignoreEo
     stream: true,
     stream_options: { include_usage: true },
     ...(row !== undefined && { eldr_row: row }),
+    ...fields,
     ...extra,
   })
 }

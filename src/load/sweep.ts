@@ -8,6 +8,7 @@ import type { SimulationResult } from '../sim/result.ts'
 import { measuredRequests } from '../sim/simulate.ts'
 import { arrivalsAt, type StudyData } from '../sim/study.ts'
 import { createWorkload } from '../sim/workload.ts'
+import type { SourceOfRows } from './captured-prompts.ts'
 import { type Api, openEndpoint } from './endpoint.ts'
 import { type Figures, figuresOf, type Slo } from './figures.ts'
 import type { Cluster } from './gateway-cluster.ts'
@@ -63,6 +64,8 @@ export interface LiveSettings {
   readonly rows: TraceRows
   readonly api: Api
   readonly form: PromptForm
+  /** Of real prompts; made up with the rows' lengths unless told. */
+  readonly sourceOf?: SourceOfRows | undefined
   readonly model: string
   readonly apiKey?: string
   readonly insecure?: boolean
@@ -82,7 +85,7 @@ export interface LiveCell {
 
 /** One cell. The requests before and after those that the simulator measures run, and do not count. */
 export async function runLive(cluster: Cluster, cell: SweepCell, shared: SharedWorkload, settings: LiveSettings): Promise<LiveCell> {
-  const { rows, api, form, model, apiKey, insecure, seed, timeoutMs, slo, hashText, onProgress } = settings
+  const { rows, api, form, sourceOf, model, apiKey, insecure, seed, timeoutMs, slo, hashText, onProgress } = settings
   await cluster.setPolicy(cell.policy)
   const cachesCleared = await cluster.clearPrefixCaches?.()
   const endpoint = openEndpoint({ url: cluster.url, api, ...(apiKey !== undefined && { apiKey }), ...(insecure && { insecure }) })
@@ -92,7 +95,7 @@ export async function runLive(cluster: Cluster, cell: SweepCell, shared: SharedW
   try {
     const run = await runLoad({
       endpoint,
-      source: traceSource(rows, form, seed, shared.traceRows),
+      source: sourceOf?.(shared.traceRows) ?? traceSource(rows, form, seed, shared.traceRows),
       body: { api, model, ignoreEos: true },
       loop: { kind: 'open', nextMs: () => shared.timesUs[next++]! / 1000 },
       requests,

@@ -11,8 +11,9 @@ import { withTrace } from '../trace/trace.ts'
 
 /** The same file from src/up and from dist/up. */
 export const SHIPPED_TRACE = fileURLToPath(new URL('../../data/lab16-task.evaluation.safetensors', import.meta.url))
-/** Of the model that ships: what its gate chose for other prompts. */
-export const SHIPPED_TINY_TRACE = fileURLToPath(new URL('../../data/tiny6-long-task.evaluation.safetensors', import.meta.url))
+/** Of the model that ships, and the prompts that it was captured of. */
+export const SHIPPED_TINY_TRACE = fileURLToPath(new URL('../../data/tiny6-prompts.evaluation.safetensors', import.meta.url))
+export const SHIPPED_PROMPTS = fileURLToPath(new URL('../../data/prompts/held-out.jsonl', import.meta.url))
 const FIT = { transform: 'auto', layers: 'auto', balance: 'exact', restarts: 3, pairs: 20_000, seed: 0, batch: 32 } as const
 
 const [EVALUATION, CALIBRATION] = ['.evaluation.safetensors', '.calibration.safetensors']

@@ -1,6 +1,7 @@
-/** Requests for a cluster to show itself with: rows of the trace, coming at a rate, without end. Nothing of them is kept but counts. */
+/** Requests for a cluster to show itself with: rows of the trace, or the prompts it was captured of, coming at a rate, without end. Nothing of them is kept but counts. */
 import { createArrivals } from '../sim/arrivals.ts'
 import { createRandom } from '../math/random.ts'
+import type { SourceOfRows } from '../load/captured-prompts.ts'
 import { openEndpoint } from '../load/endpoint.ts'
 import { exchange } from '../load/exchange.ts'
 import { type TraceRows, traceSource } from '../load/made-up-sources.ts'
@@ -10,6 +11,8 @@ import { bodyOf } from '../load/request-source.ts'
 export interface BackgroundSettings {
   readonly url: string
   readonly rows: TraceRows
+  /** Of real prompts; made up with the rows' lengths unless told. */
+  readonly sourceOf?: SourceOfRows | undefined
   readonly model: string
   /** Requests a second of the clock. */
   readonly rate: number
@@ -26,10 +29,11 @@ export interface BackgroundLoad {
 const TIMEOUT_MS = 60_000
 const MOST_REQUESTS = 2 ** 40
 
-export function startBackgroundLoad({ url, rows, model, rate, seed }: BackgroundSettings): BackgroundLoad {
+export function startBackgroundLoad({ url, rows, sourceOf, model, rate, seed }: BackgroundSettings): BackgroundLoad {
   const endpoint = openEndpoint({ url, api: 'completions' })
   const random = createRandom(seed)
-  const source = traceSource(rows, 'ids', seed, shuffled(rows.decodeSteps, random.fork(1)))
+  const order = shuffled(rows.decodeSteps, random.fork(1))
+  const source = sourceOf?.(order) ?? traceSource(rows, 'ids', seed, order)
   const arrive = createArrivals({ kind: 'poisson', perSecond: rate }, random.fork(2))
   const stopping = new AbortController()
   const giveUps = new Set<() => void>()

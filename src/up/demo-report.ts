@@ -9,6 +9,8 @@ import { differing, type DemoRun } from './demo.ts'
 export interface DemoAbout {
   readonly topology: string
   readonly model: string
+  /** By a real model, asked real prompts; otherwise experts were replayed. */
+  readonly computed: boolean
   readonly trace: string
   readonly profile: string
   /** What the profile's numbers are. */
@@ -27,6 +29,8 @@ export interface Change {
   readonly simulated: number
 }
 
+/** Steps that take so much longer than the profile says are worth a remark. */
+const LATE = 0.03
 /** How far live and simulated gains may lie apart. */
 const AGREEMENT = 0.02
 const BAR_WIDTH = 40
@@ -102,25 +106,30 @@ const off = ({ live, simulated }: Change) => live - simulated
 /** What a reader should know before taking the numbers for more than they are. */
 function remarks(runs: readonly DemoRun[], { speed }: DemoAbout): string[] {
   const late = runs.filter(({ figures }) => !figures.client.keptUp).map(({ policy }) => policy)
+  const slow = runs.filter(run => run.late > LATE)
   return [
     ...(speed === 1 ? [] : [`Time ran ${speed} times as fast as the profile says; what is shown is the profile’s time.`]),
     ...(late.length === 0 ? [] : [`This machine was short of time under ${late.join(', ')}: requests left late. That is no part of TPOT, but the cluster may have been late too.`]), // prettier-ignore
+    ...(slow.length === 0 ? [] : [`Decode steps took longer than the profile says (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}): this machine was too slow or too busy for what was asked, and TPOT has that in it. A lower --speed helps.`]), // prettier-ignore
   ]
 }
 
-function sourceLine({ topology, model, trace, profile, machine, rate, requests, seed, version }: DemoAbout): string {
-  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${model} replayed from ${trace}, steps timed as ${profile}, ${rate} requests a second, ${whole(requests)} requests a policy, seed ${seed}.` // prettier-ignore
+const sourceOf = ({ model, computed, trace }: DemoAbout) => computed ? `${model} computed, the prompts of ${trace}` : `${model} replayed from ${trace}` // prettier-ignore
+
+function sourceLine(about: DemoAbout): string {
+  const { topology, profile, machine, rate, requests, seed, version } = about
+  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${sourceOf(about)}, steps timed as ${profile}, ${rate} requests a second, ${whole(requests)} requests a policy, seed ${seed}.` // prettier-ignore
 }
 
 export function demoReport(runs: readonly DemoRun[], about: DemoAbout): ExhibitReport {
   const { machine } = about
   return {
     title: `The same load under ${runs.map(({ policy }) => policy).join(', ')}`,
-    intro: 'Real processes on one machine: prefill and decode workers that replay the experts of a recorded model, the gateway, and a client that sends the same requests at the same moments under each policy.', // prettier-ignore
+    intro: `Real processes on one machine: prefill and decode workers ${about.computed ? 'that compute a small mixture-of-experts model' : 'that replay the experts of a recorded model'}, the gateway, and a client that sends the same requests at the same moments under each policy.`, // prettier-ignore
     facts: [
       { term: 'machine', value: `${machine.cores} cores of ${machine.cpu}, Node ${machine.node}` },
       { term: 'cluster', value: about.topology },
-      { term: 'model', value: `${about.model}, replayed from ${about.trace}` },
+      { term: 'model', value: sourceOf(about) },
       { term: 'profile', value: `${about.profile}: ${about.profileSource}` },
       { term: 'load', value: `${about.rate} requests a second, ${whole(about.requests)} a policy, seed ${about.seed}` },
       ...(about.speed === 1 ? [] : [{ term: 'speed', value: `${about.speed} of the profile’s; times are the profile’s` }]),

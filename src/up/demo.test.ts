@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Exchange } from '../load/exchange.ts'
-import { checkSame, differing, outputsOf } from './demo.ts'
+import { type DemoAbout, demoReport } from './demo-report.ts'
+import { checkSame, differing, type DemoRun, outputsOf } from './demo.ts'
 
 const hash = (letter: string) => letter.repeat(64)
 const answered = (index: number, textHash: string, completionTokens = 5): Exchange => ({ index, counted: true, plannedMs: 0, sentMs: 0, firstMs: 0, lastMs: 0, endedMs: 0, events: 5, gapsMs: [], textHash, usage: { promptTokens: 1, completionTokens } }) // prettier-ignore
@@ -38,5 +39,16 @@ describe('outputs', () => {
     const other = outputsOf([answered(0, hash('a')), answered(1, hash('d')), answered(2, hash('c'))])
     expect(() => checkSame([{ policy: 'round_robin', outputs: base }, { policy: 'eldr', outputs: base }])).not.toThrow() // prettier-ignore
     expect(() => checkSame([{ policy: 'round_robin', outputs: base }, { policy: 'eldr', outputs: other }])).toThrow(/1 of 3 requests under eldr \(the first: 1\).*ELDR_OUTPUTS_DIFFER/) // prettier-ignore
+  })
+})
+
+describe('the report', () => {
+  const run = (policy: string, late: number) => ({ policy, late, tpotMs: { p50: 9, p99: 10 }, activeExperts: 40, batch: 10, outputs: base, figures: { client: { keptUp: true } }, simulated: { tpotMs: { p50: 9, p99: 10 }, activeExperts: 40 } }) as unknown as DemoRun // prettier-ignore
+  const about: DemoAbout = { topology: '2P4D', model: 'tiny6', computed: true, trace: 't', profile: 'p', profileSource: 's', machine: { cpu: 'c', cores: 2, node: 'v20' }, rate: 36, speed: 1, requests: 3, seed: 0, version: '0' } // prettier-ignore
+  const notesOf = (...runs: DemoRun[]) => demoReport(runs, about).sections[0]!.exhibits[0]!.notes!.join(' ')
+
+  it('says under which policies steps were late, and by how much, and nothing where they kept their time', () => {
+    expect(notesOf(run('round_robin', 0.01), run('eldr', 0.02))).toBe('')
+    expect(notesOf(run('round_robin', 0.01), run('eldr', 0.47))).toMatch(/took longer than the profile says \(eldr 47\s%\)/)
   })
 })

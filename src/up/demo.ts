@@ -30,6 +30,8 @@ export interface DemoRun {
   /** Of the time in which the requests that count arrived; a token's mean. NaN where a worker was lost meanwhile. */
   readonly activeExperts: number
   readonly batch: number
+  /** How much longer decode steps took than the profile says: 0.1 is a tenth. */
+  readonly late: number
   readonly outputs: Outputs
   readonly simulated: SimulationResult
 }
@@ -85,16 +87,18 @@ function countedPart({ timesUs }: SharedWorkload, look: () => Promise<Observatio
     at(seconds: number): void {
       if (looks.length < dues.length && seconds * 1e6 >= dues[looks.length]!) looks.push(look())
     },
-    async steps(): Promise<{ activeExperts: number; batch: number }> {
+    async steps(): Promise<StepsBetween> {
       const [from, to] = await Promise.all([looks[0] ?? look(), looks[1] ?? look()])
       return stepsBetween(from, to)
     },
   }
 }
 
+type StepsBetween = Pick<DemoRun, 'activeExperts' | 'batch' | 'late'>
+
 /** A token's mean over all decode workers. */
-function stepsBetween(from: Observation, to: Observation): { activeExperts: number; batch: number } {
-  let [tokens, active, steps, restarted] = [0, 0, 0, false]
+function stepsBetween(from: Observation, to: Observation): StepsBetween {
+  let [tokens, active, steps, takenMs, modelledMs, restarted] = [0, 0, 0, 0, 0, false]
   for (const [at, { role, pid, own }] of to.workers.entries()) {
     const before = from.workers[at]!
     if (role !== 'decode') continue
@@ -102,8 +106,11 @@ function stepsBetween(from: Observation, to: Observation): { activeExperts: numb
     tokens += (own?.stats.decodeTokens ?? 0) - (before.own?.stats.decodeTokens ?? 0)
     active += (own?.stats.activeTokens ?? 0) - (before.own?.stats.activeTokens ?? 0)
     steps += (own?.stats.decodeSteps ?? 0) - (before.own?.stats.decodeSteps ?? 0)
+    takenMs += (own?.stats.timing.takenMs ?? 0) - (before.own?.stats.timing.takenMs ?? 0)
+    modelledMs += (own?.stats.timing.modelledMs ?? 0) - (before.own?.stats.timing.modelledMs ?? 0)
   }
-  return restarted || tokens === 0 ? { activeExperts: NaN, batch: NaN } : { activeExperts: active / tokens, batch: tokens / steps }
+  if (restarted || tokens === 0) return { activeExperts: NaN, batch: NaN, late: NaN }
+  return { activeExperts: active / tokens, batch: tokens / steps, late: takenMs / modelledMs - 1 }
 }
 
 export function outputsOf(exchanges: readonly Exchange[]): Outputs {

@@ -139,6 +139,7 @@ export async function run(
       skipRefused: false,
       concurrency: 4,
       retries: 0,
+      split: 'calibration',
       holdout: 0,
       force: false,
       stop: new AbortController().signal,

@@ -1,7 +1,11 @@
 /** `eldr up --backend tiny`: a cluster whose workers compute a model, with texts that do not depend on where they were decoded. */
 import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
+import { shipped } from '../data.ts'
+import { writeSmallModel } from '../tiny-support.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { PROGRAM } from '../worker/processes.ts'
 import { allGone, killUps, UpProcess, type View } from './up-process.ts'
@@ -12,6 +16,7 @@ afterAll(() => {
   folder.remove()
 })
 
+const PROMPTS_FILE = fileURLToPath(new URL('../../data/prompts/calibration.jsonl', import.meta.url))
 const PROMPTS = ['import os\n\ndef read', 'The plaintiff', 'Let $f$ be', 'Diabetes is', 'Die Regelung', '我们的']
 
 describe('eldr up --backend tiny', () => {
@@ -39,8 +44,27 @@ describe('eldr up --backend tiny', () => {
     await allGone(Object.values(pids))
   }, 90_000)
 
-  it('refuses the load of a trace, which has no text', async () => {
-    const run = promisify(execFile)(process.execPath, [PROGRAM, 'up', '--backend', 'tiny', '--load', '5', '--port', '0'], { cwd: folder.path }) // prettier-ignore
-    await expect(run).rejects.toMatchObject({ code: 2, stderr: expect.stringContaining('eldr bench') as string })
+  it('sends itself the prompts that its trace was captured of, and is asked for no others', async () => {
+    const up = new UpProcess(folder.path, 'up', '--json', '--port', '0', '--prefill', '1', '--decode', '2', '--backend', 'tiny', '--load', '10', '--speed', '0.2') // prettier-ignore
+    await up.event('ready')
+    const { policies } = await up.event<View>('view', view => (view.policies[0]?.tokens ?? 0) > 200)
+    expect(policies[0]).toMatchObject({ policy: 'eldr', step: { active: expect.any(Number), mixedActive: expect.any(Number) } })
+    expect(await up.nextView(() => true)).not.toHaveProperty('failure')
+    up.child.kill('SIGINT')
+    expect(await up.exited).toBe(0)
+    expect(up.said).toBe('')
+  }, 90_000)
+
+  it.each<[string, (model: string) => string[], RegExp]>([
+    ['a trace that was not captured of its prompts', () => ['--load', '5', '--trace', shipped('tiny6-long-task.evaluation')], /not captured of these prompts.*ELDR_TRACE_OF_OTHER_PROMPTS/s], // prettier-ignore
+    ['other prompts', () => ['--load', '5', '--prompts', PROMPTS_FILE], /ELDR_TRACE_OF_OTHER_PROMPTS/],
+    ['a model of another shape than its trace', model => ['--model', model], /2 layers × 32 experts, top 4.*tiny6-prompts.*6 layers × 64 experts, top 8.*ELDR_USAGE/s], // prettier-ignore
+    ['no model at all', () => ['--model', 'nowhere'], /config.json.*ELDR_FILE_UNREADABLE/s],
+  ])('refuses %s', async (_, flags, said) => {
+    const model = await writeSmallModel(join(folder.path, 'small'))
+    const run = promisify(execFile)(process.execPath, [PROGRAM, 'up', '--backend', 'tiny', '--port', '0', ...flags(model)], { cwd: folder.path }) // prettier-ignore
+    const { code, stderr } = (await run.then(() => ({}), (error: object) => error)) as { code: number; stderr: string } // prettier-ignore
+    expect(stderr.replaceAll(/\s+/g, ' ')).toMatch(said)
+    expect([1, 2]).toContain(code)
   })
 })

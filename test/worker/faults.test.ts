@@ -1,5 +1,7 @@
 /** What goes wrong at each stage of a request, with real processes: clients that leave, workers that die, leases that end, KV that is full. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { SMALL_CONFIG, smallTensors, writeSmallModel } from '../tiny-support.ts'
+import { temporaryFolder } from '../trace-support.ts'
 import { killAll, leftovers, startWorkerProcess, type WorkerProcess } from './processes.ts'
 
 const ASK = { do_remote_decode: true, do_remote_prefill: false }
@@ -8,11 +10,21 @@ const SLOW = ['--speed', '0.005']
 /** A step of about a tenth of a second: many of them take long. */
 const STEADY = ['--speed', '0.05']
 
+/** What every worker has in common: the same happens to one that replays a trace and to one that computes a model, in the profile's time. */
+let common: readonly string[] = []
+const folder = temporaryFolder()
+const BACK_ENDS: readonly (readonly [string, () => Promise<readonly string[]>])[] = [
+  ['replay', async () => []],
+  ['tiny', async () => ['--backend', 'tiny', '--pace', 'h200-first', '--model', await writeSmallModel(folder.path, smallTensors(), { ...SMALL_CONFIG, max_position_embeddings: 4_096 })]], // prettier-ignore
+]
+const start = (...flags: string[]) => startWorkerProcess(...common, ...flags)
+
 afterEach(killAll)
+afterAll(() => folder.remove())
 
 const words = (count: number, seed = 0) => Array.from({ length: count }, (_, i) => 300 + ((i * 7 + seed * 13) % 500))
 const pair = (prefillFlags: readonly string[], decodeFlags: readonly string[]) =>
-  Promise.all([startWorkerProcess('--role', 'prefill', ...prefillFlags), startWorkerProcess('--role', 'decode', ...decodeFlags)])
+  Promise.all([start('--role', 'prefill', ...prefillFlags), start('--role', 'decode', ...decodeFlags)])
 
 async function handoffOf(prefill: WorkerProcess, body: object): Promise<object> {
   const answer = await prefill.post('/v1/completions', { ...body, max_tokens: 1, kv_transfer_params: ASK })
@@ -40,172 +52,183 @@ async function errorOf(answer: Promise<Response>) {
   return [response.status, ((await response.json()) as { error: { type: string; message: string } }).error] as const
 }
 
-describe('a client that leaves', () => {
-  it('while it is queued frees its place at once, and the one before it goes on', async () => {
-    const worker = await startWorkerProcess('--max-num-seqs', '1', ...STEADY)
-    const first = leavable(worker, { prompt: words(20), max_tokens: 500 })
-    await worker.until(({ stats }) => stats.running === 1)
-    const second = leavable(worker, { prompt: words(20, 1), max_tokens: 500 })
-    await worker.until(({ stats }) => stats.waiting === 1)
-    await second.leave()
-    await worker.until(({ stats }) => stats.waiting === 0 && stats.running === 1)
-    await first.leave()
-    expect(await leftovers(worker)).toEqual([])
+describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
+  beforeAll(async () => void (common = await flags()))
+
+  describe('a client that leaves', () => {
+    it('while it is queued frees its place at once, and the one before it goes on', async () => {
+      const worker = await start('--max-num-seqs', '1', ...STEADY)
+      const first = leavable(worker, { prompt: words(20), max_tokens: 500 })
+      await worker.until(({ stats }) => stats.running === 1)
+      const second = leavable(worker, { prompt: words(20, 1), max_tokens: 500 })
+      await worker.until(({ stats }) => stats.waiting === 1)
+      await second.leave()
+      await worker.until(({ stats }) => stats.waiting === 0 && stats.running === 1)
+      await first.leave()
+      expect(await leftovers(worker)).toEqual([])
+    })
+
+    it('while its prompt is read frees its blocks', async () => {
+      const worker = await start('--role', 'prefill', '--max-num-batched-tokens', '64', ...SLOW)
+      const request = leavable(worker, { prompt: words(2_000), max_tokens: 1, kv_transfer_params: ASK })
+      await worker.until(({ stats }) => stats.running === 1 && stats.blocksFree < stats.blocks)
+      await request.leave()
+      expect(await leftovers(worker)).toEqual([])
+    })
+
+    it('between the legs has its blocks freed by a second leg that is called off before it reads', async () => {
+      const [prefill, decode] = await pair(['--speed', '4'], ['--max-num-seqs', '1', ...STEADY])
+      const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, stream: true })
+      await decode.until(({ stats }) => stats.running === 1)
+      const body = { prompt: words(60), max_tokens: 10 }
+      const params = await handoffOf(prefill, body)
+      await prefill.until(({ leases }) => leases === 1)
+      const request = leavable(decode, { ...body, kv_transfer_params: params, stream: true })
+      await decode.until(({ stats }) => stats.waiting === 1)
+      await request.leave()
+      await prefill.until(({ leases }) => leases === 0)
+      await busy.leave()
+      expect(await leftovers(prefill, decode)).toEqual([])
+    })
+
+    it('while it is generated frees everything, on both workers', async () => {
+      const [prefill, decode] = await pair(['--speed', '4'], STEADY)
+      const body = { prompt: words(60), max_tokens: 500, stream: true }
+      const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }) })
+      await decode.until(({ stats }) => stats.generationTokens >= 2)
+      await request.leave()
+      expect(await leftovers(prefill, decode)).toEqual([])
+      expect((await decode.state()).stats.finished).toMatchObject({ aborted: 1 })
+    })
   })
 
-  it('while its prompt is read frees its blocks', async () => {
-    const worker = await startWorkerProcess('--role', 'prefill', '--max-num-batched-tokens', '64', ...SLOW)
-    const request = leavable(worker, { prompt: words(2_000), max_tokens: 1, kv_transfer_params: ASK })
-    await worker.until(({ stats }) => stats.running === 1 && stats.blocksFree < stats.blocks)
-    await request.leave()
-    expect(await leftovers(worker)).toEqual([])
+  describe('a worker that dies', () => {
+    it('between the legs, with the blocks, makes the second leg fail clearly', async () => {
+      const [prefill, decode] = await pair([], [])
+      const body = { prompt: words(60), max_tokens: 10 }
+      const params = await handoffOf(prefill, body)
+      await prefill.kill()
+      const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
+      expect([status, error.type]).toEqual([500, 'InternalServerError'])
+      expect(error.message).toContain('could not be loaded: the prefill worker cannot be reached')
+      expect(await leftovers(decode)).toEqual([])
+      expect(await decode.metric('vllm:nixl_num_failed_transfers_total')).toBe(1)
+    })
+
+    it('and is started anew under the same ports has nothing for hand-offs of its former life', async () => {
+      const [prefill, decode] = await pair([], [])
+      const body = { prompt: words(60), max_tokens: 10 }
+      const params = (await handoffOf(prefill, body)) as { remote_port: number }
+      await prefill.kill()
+      const again = await start('--role', 'prefill', '--kv-port', String(params.remote_port))
+      const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
+      expect([status, error.message]).toEqual([500, expect.stringContaining('started anew')])
+      expect(await leftovers(again, decode)).toEqual([])
+    })
+
+    it('while it reads a prompt takes the request with it, and nothing else', async () => {
+      const [prefill, decode] = await pair(SLOW, [])
+      const request = leavable(prefill, { prompt: words(2_000), max_tokens: 1, kv_transfer_params: ASK })
+      await prefill.until(({ stats }) => stats.running === 1)
+      await prefill.kill()
+      await expect(request.answer).rejects.toThrow(/fetch failed|terminated/)
+      expect(await leftovers(decode)).toEqual([])
+    })
+
+    it('while a request waits there for its turn leaves the blocks to their lease', async () => {
+      const [prefill, decode] = await pair(['--lease-ms', '1000'], ['--max-num-seqs', '1', ...STEADY])
+      const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500 })
+      await decode.until(({ stats }) => stats.running === 1)
+      const body = { prompt: words(60), max_tokens: 10 }
+      const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, body) })
+      await decode.until(({ stats }) => stats.waiting === 1)
+      await decode.kill()
+      await expect(request.answer).rejects.toThrow(/fetch failed|terminated/)
+      await busy.leave()
+      expect(await leftovers(prefill)).toEqual([])
+      expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(1)
+    })
+
+    it('while it generates breaks the stream off and leaves nothing at the other', async () => {
+      const [prefill, decode] = await pair([], STEADY)
+      const body = { prompt: words(60), max_tokens: 500, stream: true }
+      const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }) })
+      await decode.until(({ stats }) => stats.generationTokens >= 2)
+      await decode.kill()
+      expect(await request.text).not.toContain('[DONE]')
+      expect(await leftovers(prefill)).toEqual([])
+    })
   })
 
-  it('between the legs has its blocks freed by a second leg that is called off before it reads', async () => {
-    const [prefill, decode] = await pair(['--speed', '4'], ['--max-num-seqs', '1', ...STEADY])
-    const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, stream: true })
-    await decode.until(({ stats }) => stats.running === 1)
-    const body = { prompt: words(60), max_tokens: 10 }
-    const params = await handoffOf(prefill, body)
-    await prefill.until(({ leases }) => leases === 1)
-    const request = leavable(decode, { ...body, kv_transfer_params: params, stream: true })
-    await decode.until(({ stats }) => stats.waiting === 1)
-    await request.leave()
-    await prefill.until(({ leases }) => leases === 0)
-    await busy.leave()
-    expect(await leftovers(prefill, decode)).toEqual([])
+  describe('a lease', () => {
+    it('that has ended gives a failure, never text', async () => {
+      const [prefill, decode] = await pair(['--lease-ms', '50'], [])
+      const body = { prompt: words(60), max_tokens: 10 }
+      const params = await handoffOf(prefill, body)
+      await prefill.until(({ leases, stats }) => leases === 0 && stats.blocksKept === 0)
+      // The blocks are used again before anybody asks for them.
+      for (let i = 0; i < 5; i++) await prefill.post('/v1/completions', { prompt: words(60, i + 20), max_tokens: 2 })
+      const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
+      expect([status, error.message]).toEqual([500, expect.stringContaining('the lease has ended')])
+      const stream = await (await decode.post('/v1/completions', { ...body, stream: true, kv_transfer_params: params })).text()
+      expect(stream).toMatch(/^data: \{"error":\{.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/)
+      expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(1)
+      expect(await leftovers(prefill, decode)).toEqual([])
+    })
+
+    it('lasts while its request waits for its turn, as long as that takes', async () => {
+      const [prefill, decode] = await pair(['--lease-ms', '800'], ['--max-num-seqs', '1', ...STEADY])
+      const body = { prompt: words(60), max_tokens: 2, temperature: 0 }
+      const alone = (await (await prefill.post('/v1/completions', body)).json()) as { choices: unknown }
+      // About thirty steps of a tenth of a second: several leases, each long enough for a machine that others load.
+      const busy = decode.post('/v1/completions', { prompt: words(20, 8), max_tokens: 30, ignore_eos: true })
+      await decode.until(({ stats }) => stats.running === 1)
+      const beganMs = performance.now()
+      const waiting = decode.post('/v1/completions', { ...body, kv_transfer_params: await handoffOf(prefill, body) })
+      expect((await (await waiting).json()) as object).toMatchObject({ choices: alone.choices })
+      expect(performance.now() - beganMs).toBeGreaterThan(1_600)
+      await (await busy).text()
+      expect(await leftovers(prefill, decode)).toEqual([])
+    })
   })
 
-  it('while it is generated frees everything, on both workers', async () => {
-    const [prefill, decode] = await pair(['--speed', '4'], STEADY)
-    const body = { prompt: words(60), max_tokens: 500, stream: true }
-    const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }) })
-    await decode.until(({ stats }) => stats.generationTokens >= 2)
-    await request.leave()
-    expect(await leftovers(prefill, decode)).toEqual([])
-    expect((await decode.state()).stats.finished).toMatchObject({ aborted: 1 })
-  })
-})
+  describe('KV that is full', () => {
+    it('makes requests wait or begin again, and changes no text', async () => {
+      const [small, large] = await Promise.all([start('--blocks', '12', '--speed', '8'), start('--speed', '8')])
+      const bodies = Array.from({ length: 12 }, (_, i) => ({
+        prompt: words(40, i),
+        max_tokens: 60,
+        ignore_eos: true,
+        temperature: i % 2,
+        seed: i,
+        ...(backEnd === 'replay' && { eldr_row: i }),
+      }))
+      const textsOf = async (worker: WorkerProcess) =>
+        Promise.all(
+          bodies.map(
+            async body => ((await (await worker.post('/v1/completions', body)).json()) as { choices: { text: string }[] }).choices[0]!.text,
+          ),
+        )
+      const [fromSmall, fromLarge] = await Promise.all([textsOf(small), textsOf(large)])
+      expect(fromSmall).toEqual(fromLarge)
+      expect(await small.metric('vllm:num_preemptions_total')).toBeGreaterThan(0)
+      expect(await leftovers(small, large)).toEqual([])
+    })
 
-describe('a worker that dies', () => {
-  it('between the legs, with the blocks, makes the second leg fail clearly', async () => {
-    const [prefill, decode] = await pair([], [])
-    const body = { prompt: words(60), max_tokens: 10 }
-    const params = await handoffOf(prefill, body)
-    await prefill.kill()
-    const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
-    expect([status, error.type]).toEqual([500, 'InternalServerError'])
-    expect(error.message).toContain('could not be loaded: the prefill worker cannot be reached')
-    expect(await leftovers(decode)).toEqual([])
-    expect(await decode.metric('vllm:nixl_num_failed_transfers_total')).toBe(1)
-  })
+    it('of hand-offs that nobody reads holds others up until their leases end, and no longer', async () => {
+      const prefill = await start('--role', 'prefill', '--blocks', '12', '--lease-ms', '700', '--speed', '8')
+      for (let i = 0; i < 2; i++) await handoffOf(prefill, { prompt: words(80, i) })
+      expect((await prefill.state()).leases).toBe(2)
+      expect(await handoffOf(prefill, { prompt: words(80, 3) })).toMatchObject({ do_remote_prefill: true })
+      expect(await leftovers(prefill)).toEqual([])
+    })
 
-  it('and is started anew under the same ports has nothing for hand-offs of its former life', async () => {
-    const [prefill, decode] = await pair([], [])
-    const body = { prompt: words(60), max_tokens: 10 }
-    const params = (await handoffOf(prefill, body)) as { remote_port: number }
-    await prefill.kill()
-    const again = await startWorkerProcess('--role', 'prefill', '--kv-port', String(params.remote_port))
-    const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
-    expect([status, error.message]).toEqual([500, expect.stringContaining('started anew')])
-    expect(await leftovers(again, decode)).toEqual([])
-  })
-
-  it('while it reads a prompt takes the request with it, and nothing else', async () => {
-    const [prefill, decode] = await pair(SLOW, [])
-    const request = leavable(prefill, { prompt: words(2_000), max_tokens: 1, kv_transfer_params: ASK })
-    await prefill.until(({ stats }) => stats.running === 1)
-    await prefill.kill()
-    await expect(request.answer).rejects.toThrow(/fetch failed|terminated/)
-    expect(await leftovers(decode)).toEqual([])
-  })
-
-  it('while a request waits there for its turn leaves the blocks to their lease', async () => {
-    const [prefill, decode] = await pair(['--lease-ms', '1000'], ['--max-num-seqs', '1', ...STEADY])
-    const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500 })
-    await decode.until(({ stats }) => stats.running === 1)
-    const body = { prompt: words(60), max_tokens: 10 }
-    const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, body) })
-    await decode.until(({ stats }) => stats.waiting === 1)
-    await decode.kill()
-    await expect(request.answer).rejects.toThrow(/fetch failed|terminated/)
-    await busy.leave()
-    expect(await leftovers(prefill)).toEqual([])
-    expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(1)
-  })
-
-  it('while it generates breaks the stream off and leaves nothing at the other', async () => {
-    const [prefill, decode] = await pair([], STEADY)
-    const body = { prompt: words(60), max_tokens: 500, stream: true }
-    const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }) })
-    await decode.until(({ stats }) => stats.generationTokens >= 2)
-    await decode.kill()
-    expect(await request.text).not.toContain('[DONE]')
-    expect(await leftovers(prefill)).toEqual([])
-  })
-})
-
-describe('a lease', () => {
-  it('that has ended gives a failure, never text', async () => {
-    const [prefill, decode] = await pair(['--lease-ms', '50'], [])
-    const body = { prompt: words(60), max_tokens: 10 }
-    const params = await handoffOf(prefill, body)
-    await prefill.until(({ leases, stats }) => leases === 0 && stats.blocksKept === 0)
-    // The blocks are used again before anybody asks for them.
-    for (let i = 0; i < 5; i++) await prefill.post('/v1/completions', { prompt: words(60, i + 20), max_tokens: 2 })
-    const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
-    expect([status, error.message]).toEqual([500, expect.stringContaining('the lease has ended')])
-    const stream = await (await decode.post('/v1/completions', { ...body, stream: true, kv_transfer_params: params })).text()
-    expect(stream).toMatch(/^data: \{"error":\{.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/)
-    expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(1)
-    expect(await leftovers(prefill, decode)).toEqual([])
-  })
-
-  it('lasts while its request waits for its turn, as long as that takes', async () => {
-    const [prefill, decode] = await pair(['--lease-ms', '400'], ['--max-num-seqs', '1', ...STEADY])
-    const body = { prompt: words(60), max_tokens: 2 }
-    const alone = (await (await prefill.post('/v1/completions', body)).json()) as { choices: unknown }
-    // About fifteen steps of a tenth of a second: several leases.
-    const busy = decode.post('/v1/completions', { prompt: words(20, 8), max_tokens: 15, ignore_eos: true })
-    await decode.until(({ stats }) => stats.running === 1)
-    const beganMs = performance.now()
-    const waiting = decode.post('/v1/completions', { ...body, kv_transfer_params: await handoffOf(prefill, body) })
-    expect((await (await waiting).json()) as object).toMatchObject({ choices: alone.choices })
-    expect(performance.now() - beganMs).toBeGreaterThan(800)
-    await (await busy).text()
-    expect(await leftovers(prefill, decode)).toEqual([])
-  })
-})
-
-describe('KV that is full', () => {
-  it('makes requests wait or begin again, and changes no text', async () => {
-    const [small, large] = await Promise.all([startWorkerProcess('--blocks', '12', '--speed', '8'), startWorkerProcess('--speed', '8')])
-    const bodies = Array.from({ length: 12 }, (_, i) => ({ prompt: words(40, i), max_tokens: 60, ignore_eos: true, eldr_row: i }))
-    const textsOf = async (worker: WorkerProcess) =>
-      Promise.all(
-        bodies.map(
-          async body => ((await (await worker.post('/v1/completions', body)).json()) as { choices: { text: string }[] }).choices[0]!.text,
-        ),
-      )
-    const [fromSmall, fromLarge] = await Promise.all([textsOf(small), textsOf(large)])
-    expect(fromSmall).toEqual(fromLarge)
-    expect(await small.metric('vllm:num_preemptions_total')).toBeGreaterThan(0)
-    expect(await leftovers(small, large)).toEqual([])
-  })
-
-  it('of hand-offs that nobody reads holds others up until their leases end, and no longer', async () => {
-    const prefill = await startWorkerProcess('--role', 'prefill', '--blocks', '12', '--lease-ms', '700', '--speed', '8')
-    for (let i = 0; i < 2; i++) await handoffOf(prefill, { prompt: words(80, i) })
-    expect((await prefill.state()).leases).toBe(2)
-    expect(await handoffOf(prefill, { prompt: words(80, 3) })).toMatchObject({ do_remote_prefill: true })
-    expect(await leftovers(prefill)).toEqual([])
-  })
-
-  it('refuses what it can never hold', async () => {
-    const worker = await startWorkerProcess('--blocks', '12')
-    const [status, error] = await errorOf(worker.post('/v1/completions', { prompt: words(190), max_tokens: 10 }))
-    expect([status, error.message]).toEqual([400, expect.stringContaining('maximum context length is 192 tokens')])
-    expect(await leftovers(worker)).toEqual([])
+    it('refuses what it can never hold', async () => {
+      const worker = await start('--blocks', '12')
+      const [status, error] = await errorOf(worker.post('/v1/completions', { prompt: words(190), max_tokens: 10 }))
+      expect([status, error.message]).toEqual([400, expect.stringContaining('maximum context length is 192 tokens')])
+      expect(await leftovers(worker)).toEqual([])
+    })
   })
 })
 

@@ -25,33 +25,28 @@ let prefills: WorkerProcess[]
 let decodes: WorkerProcess[]
 const workers = () => [...prefills, ...decodes]
 
-beforeAll(async () => {
+/** The same suite for experts that are replayed and for a model that is computed. */
+const BACK_ENDS = [
+  { name: 'replay', model: 'lab16', trace: 'lab16-task', flags: ['--speed', '4'], slow: ['--speed', '0.02'] },
+  { name: 'tiny', model: 'tiny6', trace: 'tiny6-prompts', flags: ['--backend', 'tiny', '--blocks', '1024'], slow: ['--backend', 'tiny', '--pace', 'h200-first', '--speed', '0.02'] }, // prettier-ignore
+]
+
+async function startAll({ trace, flags }: (typeof BACK_ENDS)[number]): Promise<void> {
   folder = await mkdtemp(join(tmpdir(), 'eldr-worker-'))
   artifact = join(folder, 'artifact.safetensors')
-  const calibration = join(import.meta.dirname, '../../data/lab16-task.calibration.safetensors')
-  await promisify(execFile)(process.execPath, [
-    PROGRAM,
-    'fit',
-    calibration,
-    '--workers',
-    '3',
-    '--out',
-    artifact,
-    '--layers',
-    '0-3',
-    '--transform',
-    'count',
-  ])
+  const calibration = join(import.meta.dirname, `../../data/${trace}.calibration.safetensors`)
+  const options = ['--workers', '3', '--out', artifact, '--layers', '0-3', '--transform', 'count']
+  await promisify(execFile)(process.execPath, [PROGRAM, 'fit', calibration, ...options])
   // A lease ends within the test's patience: where a decode worker dies before it has read, nothing else frees the blocks.
-  const flags = ['--speed', '4', '--lease-ms', '5000']
   const many = (count: number, role: string) =>
-    Promise.all(Array.from({ length: count }, () => startWorkerProcess('--role', role, ...flags)))
+    Promise.all(Array.from({ length: count }, () => startWorkerProcess('--role', role, ...flags, '--lease-ms', '5000')))
   ;[prefills, decodes] = await Promise.all([many(2, 'prefill'), many(3, 'decode')])
-}, 120_000)
-afterAll(async () => {
+}
+
+async function stopAll(): Promise<void> {
   await killAll()
   await rm(folder, { recursive: true, force: true })
-})
+}
 
 function gatewayWith(...flags: string[]): Promise<RunningProcess> {
   const urls = [...prefills.flatMap(({ url }) => ['--prefill', url]), ...decodes.flatMap(({ url }) => ['--decode', url])]
@@ -64,14 +59,18 @@ async function ready(gateway: RunningProcess, count: number): Promise<void> {
   await polled(views, text => text.split('"state":"ready"').length > count, `${count} workers that are ready`)
 }
 
-const bodies = Array.from({ length: 24 }, (_, i) => ({
-  prompt: Array.from({ length: 30 + 17 * (i % 9) }, (_, t) => 300 + ((t * 7 + i * 13) % 500)),
-  max_tokens: 8 + (i % 12),
-  eldr_row: i * 3,
-  stream: i % 2 === 0,
-}))
+/** Greedy and sampled; a replay follows rows of its trace. */
+const bodiesFor = (backEnd: string) =>
+  Array.from({ length: 24 }, (_, i) => ({
+    prompt: Array.from({ length: 30 + 17 * (i % 9) }, (_, t) => 300 + ((t * 7 + i * 13) % 500)),
+    max_tokens: 8 + (i % 12),
+    ...(backEnd === 'replay' ? { eldr_row: i * 3 } : { ignore_eos: true }),
+    temperature: i % 3 === 0 ? 0 : 0.9,
+    seed: i,
+    stream: i % 2 === 0,
+  }))
 
-async function textOf(gateway: RunningProcess, body: (typeof bodies)[number]): Promise<string> {
+async function textOf(gateway: RunningProcess, body: ReturnType<typeof bodiesFor>[number]): Promise<string> {
   const answer = await gateway.post('/v1/completions', body)
   if (answer.status !== 200) throw new Error(`${answer.status}: ${await answer.text()}`)
   if (!body.stream) return ((await answer.json()) as { choices: { text: string }[] }).choices[0]!.text
@@ -85,7 +84,12 @@ async function sample(gateway: RunningProcess, name: string) {
   return readSamples(text, new Set([name]))
 }
 
-describe('a cluster of processes', () => {
+describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
+  const bodies = bodiesFor(backEnd.name)
+  const { model } = backEnd
+  beforeAll(() => startAll(backEnd), 120_000)
+  afterAll(stopAll)
+
   it('gives every request the same bytes under every policy, by its experts where the policy asks for them', async () => {
     const texts = new Map<string, string[]>()
     for (const policy of ['round_robin', 'jsq', 'eldr', 'union']) {
@@ -108,16 +112,16 @@ describe('a cluster of processes', () => {
     const gateway = await gatewayWith('--policy', 'union')
     await ready(gateway, 5)
     const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 })
-    const chat = { model: 'lab16', messages: [{ role: 'user' as const, content: 'Tell me a story' }], max_completion_tokens: 12 }
+    const chat = { model, temperature: 0, messages: [{ role: 'user' as const, content: 'Tell me a story' }], max_completion_tokens: 12 }
     const whole = await client.chat.completions.create(chat)
     let text = ''
     for await (const { choices } of await client.chat.completions.create({ ...chat, stream: true })) text += choices[0]?.delta.content ?? ''
     expect(text).toBe(whole.choices[0]!.message.content)
-    const several = await client.completions.create({ model: 'lab16', prompt: ['one two', 'three four'], max_tokens: 4 })
+    const several = await client.completions.create({ model, prompt: ['one two', 'three four'], max_tokens: 4 })
     expect(several.choices.map(({ index }) => index)).toEqual([0, 1])
     await expect(client.chat.completions.create({ ...chat, model: 'other' })).rejects.toMatchObject({ status: 404 })
     await expect(client.chat.completions.create({ ...chat, max_completion_tokens: 1e9 })).rejects.toMatchObject({ status: 400 })
-    const left = await client.chat.completions.create({ ...chat, max_completion_tokens: 5_000, stream: true })
+    const left = await client.chat.completions.create({ ...chat, max_completion_tokens: 1_500, stream: true })
     // oxlint-disable-next-line no-unreachable-loop -- the first token is enough
     for await (const _ of left) break
     left.controller.abort()
@@ -132,7 +136,7 @@ describe('a cluster of processes', () => {
     const outcomes = await Promise.all(
       Array.from({ length: 60 }, async (_, i) => {
         const gone = new AbortController()
-        const body = { ...bodies[i % bodies.length]!, max_tokens: 2_000, ignore_eos: true, stream: true }
+        const body = { ...bodies[i % bodies.length]!, max_tokens: 1_800, ignore_eos: true, stream: true }
         const answer = gateway.post('/v1/completions', body, { signal: gone.signal }).then(async response => response.text())
         // Turns of the event loop, not milliseconds: what happens in them is different every time.
         for (let turn = 0; turn < 40 * i; turn++) await new Promise(setImmediate)
@@ -147,7 +151,7 @@ describe('a cluster of processes', () => {
   })
 
   it('survives a decode worker that dies amid everything: what had not begun is done elsewhere, nothing stays behind', async () => {
-    const victim = await startWorkerProcess('--role', 'decode', '--speed', '0.02')
+    const victim = await startWorkerProcess('--role', 'decode', ...backEnd.slow)
     const urls = [...prefills.flatMap(({ url }) => ['--prefill', url]), '--decode', victim.url, '--decode', decodes[0]!.url]
     const gateway = await startGatewayProcess([...urls, '--policy', 'round_robin', '--log-level', 'info'])
     await ready(gateway, 4)

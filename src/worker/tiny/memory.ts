@@ -2,6 +2,7 @@
 import { EldrError } from '../../errors.ts'
 import type { TinyConfig } from './config.ts'
 import { MOST_KERNEL_BYTES, type TinyKernel } from './kernel.ts'
+import { writeTurns } from './turns.ts'
 import { layOutWeights, type WeightsLayout } from './weights.ts'
 
 /** Tokens that go through the layers together. More of them would read weights of experts more seldom, and take more memory. */
@@ -104,19 +105,5 @@ function createOrSay({ bytes }: MemoryLayout, create: (bytes: number) => TinyKer
     return create(bytes)
   } catch (cause) {
     throw new EldrError('ELDR_USAGE', { found, expected: 'what this machine has to give', todo, cause })
-  }
-}
-
-/** Angles in single precision, as PyTorch computes them: a finer angle would be another one at late positions. */
-function writeTurns({ positions, headWidth, ropeTheta }: TinyConfig, numbers: Float32Array, at: number): void {
-  const half = headWidth / 2
-  const round = Math.fround
-  const frequencies = Array.from({ length: half }, (_, i) => round(1 / round(ropeTheta ** round((2 * i) / headWidth))))
-  for (let position = 0; position < positions; position++) {
-    for (let i = 0; i < half; i++) {
-      const angle = round(position * frequencies[i]!)
-      numbers[at + position * headWidth + i] = Math.cos(angle)
-      numbers[at + position * headWidth + half + i] = Math.sin(angle)
-    }
   }
 }

@@ -28,13 +28,17 @@ const PLAIN = 'model.safetensors'
 /** All bytes at even places, then all at odd places, gzipped: exponents beside exponents take less room. */
 const ZIPPED = `${PLAIN}.planes.gz`
 
+/** What can be known of a model without its weights. */
+export async function readTinyConfig(folder: string): Promise<Pick<TinyModel, 'name' | 'config'>> {
+  const file = join(folder, 'config.json')
+  return { name: basename(resolve(folder)), config: parseConfig(file, await readJson(file)) }
+}
+
 export async function loadTinyModel(folder: string): Promise<TinyModel> {
   const file = (name: string) => join(folder, name)
-  const configFile = file('config.json')
-  const configJson = await readJson(configFile)
-  const config = parseConfig(configFile, configJson)
+  const { name, config } = await readTinyConfig(folder)
   const layout = layOutWeights(config)
-  if (layout.bytes > MOST_KERNEL_BYTES / 2) throw badModel(configFile, [`a model of ${Math.round(layout.bytes / 1e6)} MB of weights in float32, too large for this worker`]) // prettier-ignore
+  if (layout.bytes > MOST_KERNEL_BYTES / 2) throw badModel(file('config.json'), [`a model of ${Math.round(layout.bytes / 1e6)} MB of weights in float32, too large for this worker`]) // prettier-ignore
   const generationFile = file('generation_config.json')
   const generation = parseGeneration(generationFile, await readJson(generationFile), config.vocabulary)
   const tokenizer = createBpeTokenizer({
@@ -48,7 +52,7 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
   const { path, bytes } = await readWeights(folder, layout.bytes)
   const weights = packWeights(config, path, bytes, parseHeader(bytes, bytes.length, path))
   const fingerprint = createHash('sha256').update(JSON.stringify(config)).update(bytes).digest()
-  return { name: basename(resolve(folder)), config, weights, fingerprint, tokenizer, generation }
+  return { name, config, weights, fingerprint, tokenizer, generation }
 }
 
 async function readJson(file: string): Promise<unknown> {
