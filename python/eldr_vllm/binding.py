@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ class Unsupported(Exception):
 
 # Their ids are not those of the model's experts: a token that needs none, or shared experts appended.
 _ROUTERS_OF_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERouter")
+# Ids beyond 256 experts are kept in 16 bits with a sign.
+MOST_EXPERTS: Final = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ def model_shape(vllm_config: Any) -> tuple[int, int]:
         top_k = int(getattr(text, "num_experts_per_tok", 0) or getattr(text, "moe_topk", 0) or getattr(text, "top_k_experts", 0))
     if experts <= 0 or top_k <= 0:
         raise Unsupported(f"not a mixture of experts ({experts} experts, top {top_k})")
+    if experts > MOST_EXPERTS:
+        raise Unsupported(f"{model.model}: {experts} experts; the store holds ids of at most {MOST_EXPERTS}")
     return experts, top_k
 
 
@@ -149,15 +154,28 @@ def ranks() -> tuple[int, int]:
     return int(parallel_state.get_tensor_model_parallel_rank()), int(parallel_state.get_pp_group().rank_in_group)
 
 
-def rewrites_slots(vllm_config: Any) -> bool:
-    """Whether a slot may be computed more than once without its block being given out anew in between."""
-    cache = vllm_config.cache_config
-    unit = getattr(cache, "prefix_match_unit", None)
+def rewrites_slots(vllm_config: Any, kv_cache_config: Any) -> bool:
+    """Whether a slot may be computed more than once without its block being given out anew in between, or a block be taken over in part."""
     return (
         vllm_config.speculative_config is not None
         or getattr(vllm_config.kv_transfer_config, "kv_load_failure_policy", "fail") == "recompute"
-        or (unit is not None and cache.block_size is not None and unit < cache.block_size)
+        or shares_parts_of_blocks(vllm_config, kv_cache_config)
     )
+
+
+def shares_parts_of_blocks(vllm_config: Any, kv_cache_config: Any) -> bool:
+    """Whether prefix hits may end within a block. It is then copied whole, and counts of a block do not tell which of its tokens belong to
+    the new prompt. vLLM hashes prompts in units of prefix_match_unit, else of the greatest common divisor of its groups' block sizes; a
+    state space that keeps no states at block ends ("align") turns finer units off. Worked out here, from what scheduler and workers both
+    have, so that they agree; block sizes are those of one rank, since context parallelism is refused."""
+    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    for spec in specs:
+        for part in getattr(spec, "kv_cache_specs", {"": spec}).values():
+            if getattr(part, "mamba_cache_mode", "align") != "align":
+                return False
+    sizes = [int(spec.block_size) for spec in specs if getattr(spec, "prefix_cacheable", True)]
+    unit = getattr(vllm_config.cache_config, "prefix_match_unit", None) or math.gcd(*sizes)
+    return any(size > unit for size in sizes)
 
 
 def kv_bytes(kv_caches: dict[str, Any]) -> int:

@@ -98,10 +98,11 @@ class Capture:
     def distinct(self, tokens: int) -> Any:
         """How many experts each layer used in the step: [layers], on its way from the device."""
         ids = self._step_ids(tokens).to(torch.int64)
-        fired = torch.zeros(self.layers * self.experts, dtype=torch.int32, device=self.device)
-        where = (ids.clamp_(0, self.experts - 1) + self._layer_cell).reshape(-1)
-        fired.index_fill_(0, where, 1)
-        return Fetched(self.device, fired.view(self.layers, self.experts).sum(1, dtype=torch.int32))
+        cells = self.layers * self.experts
+        fired = torch.zeros(cells + 1, dtype=torch.int32, device=self.device)  # the last takes ids that are no expert of the model
+        where = (ids + self._layer_cell).masked_fill_((ids < 0) | (ids >= self.experts), cells)
+        fired.index_fill_(0, where.reshape(-1), 1)
+        return Fetched(self.device, fired[:cells].view(self.layers, self.experts).sum(1, dtype=torch.int32))
 
     def forget(self) -> None:
         """A step's references must not outlive it, or a step without a forward pass would see them again."""

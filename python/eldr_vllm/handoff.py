@@ -90,7 +90,7 @@ class HandOffs:
         for rid, new_blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
             self._blocks_of_cached(rid, new_blocks, rid in cached.resumed_req_ids, meta)
         if copies:
-            meta.copies = [pair for copy in copies if (pair := _pair(copy, self.group)) is not None]
+            meta.copies = [_pair(copy) for copy in copies]
         if self._followed:
             self._ask(scheduled, meta)
         return meta
@@ -225,10 +225,9 @@ def _wanted(params: Any) -> tuple[bool, bool]:
     return bool(params.get("do_remote_decode")) or records, records
 
 
-def _pair(copy: Any, group: int) -> tuple[int, int] | None:
-    """A copy-on-write of a partly shared block, in whichever form this vLLM names it."""
-    if getattr(copy, "group_id", getattr(copy, "kv_cache_group_id", group)) != group:
-        return None
+def _pair(copy: Any) -> tuple[int, int]:
+    """A copy-on-write of a partly shared block. vLLM does not say of which KV group. All take their ids from one pool, so an id belongs to
+    one group at a time: copying the row of another group's block is harmless, since no sum reads it before the block is given out anew."""
     source = getattr(copy, "src_block_id", None)
     target = getattr(copy, "dst_block_id", None)
     if source is None or target is None:

@@ -52,14 +52,17 @@ def with_form(layout: Layout, form: Form) -> Layout:
 
 
 def choose(layout: Layout, rewrites: bool = False, wanted: Form | None = None) -> Layout:
-    """rewrites: slots may be computed more than once, or need their ids read back; then only ids per slot are right."""
+    """rewrites: slots may be computed more than once, or need their ids read back; then only ids per slot are right. The forms are compared
+    by what one layer takes, so that the scheduler, which has no layers, and pipeline stages with few or many of them choose alike."""
     slots, blocks = with_form(layout, "slots"), with_form(layout, "blocks")
     too_steep = layout.half_life is not None and layout.block_size > _LEAST_EXPONENT * layout.half_life
     if rewrites or too_steep or wanted == "slots":
         return slots
     if wanted == "blocks":
         return blocks
-    return slots if slots.block_bytes <= PREFER_SLOTS * blocks.block_bytes else blocks
+    recent = 0 if layout.half_life is None else 4
+    ids, counts = layout.block_size * layout.top_k * layout.id_bytes, layout.experts * (layout.count_bytes + recent)
+    return slots if ids <= PREFER_SLOTS * counts else blocks
 
 
 def human(nbytes: float) -> str:

@@ -50,6 +50,22 @@ def moe_layer_ids(hf_config: Any, hidden_layers: int) -> list[int]:
     def get(name: str, default: Any) -> Any:
         return getattr(hf_config, name, default)
 
+    def within(start: int, end: int, step: int) -> list[int]:
+        """Each step-th layer, as counted from 1."""
+        return [layer for layer in range(hidden_layers) if start <= layer <= end and step > 0 and (layer + 1) % step == 0]
+
+    last = hidden_layers - 1
+    if (step := get("interleave_moe_layer_step", None)) is not None:  # Llama 4; vLLM does not look at moe_layers beside it
+        return within(0, last, step)
+    if (layers := get("moe_layers", None)) is not None:
+        return sorted(layers)
+    if (start := get("moe_layer_start_index", None)) is not None:  # ERNIE 4.5; with vision one number for text and one for images
+        ends = [last if end in (None, -1) else end for end in _listed(get("moe_layer_end_index", None))]
+        return within(min(_listed(start)), max(ends), get("moe_layer_interval", 1) or 1)
+    if (first := get("num_dense_layers", None)) is not None:  # AFMoE
+        return within(first, last, 1)
+    if (period := get("expert_layer_period", None)) is not None:  # Jamba
+        return [layer for layer in range(hidden_layers) if layer % period == get("expert_layer_offset", 0)]
     dense = set(get("mlp_only_layers", None) or [])
     step = get("decoder_sparse_step", None) or get("moe_layer_freq", None) or 1
     first = get("first_k_dense_replace", 0) or 0
@@ -58,6 +74,10 @@ def moe_layer_ids(hf_config: Any, hidden_layers: int) -> list[int]:
     qwen = get("decoder_sparse_step", None) is not None
     sparse = [layer for layer in range(hidden_layers) if layer >= first and layer not in dense]
     return [layer for layer in sparse if ((layer + 1) % step == 0 if qwen else layer % step == 0)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def install() -> None:
@@ -97,10 +117,16 @@ def takes_maps(kernel: Any) -> bool:
 
 
 def check_placed(vllm_config: Any, config: Config) -> None:
-    """After loading: every layer has its map, and its kernel uses it."""
+    """After loading: the MoE layers are those that were expected, every one has its map, and its kernel uses it."""
     if config.placement is None:
         return
-    for runner in binding.moe_runners(vllm_config):
+    runners, model = binding.moe_runners(vllm_config), vllm_config.model_config
+    first, end = model.get_layers_start_end_indices(vllm_config.parallel_config)
+    expected = [layer for layer in moe_layer_ids(model.hf_text_config, model.get_total_num_hidden_layers()) if first <= layer < end]
+    if (found := [int(runner.layer_id) for runner in runners]) != expected:
+        what = f"layers {found} route experts, expected {expected} by the model's configuration"
+        raise PlacementError(f"{config.placement}: {what}; the file's layers cannot be told apart")
+    for runner in runners:
         if not getattr(runner.routed_experts, "_eldr_placed", False):
             raise PlacementError(f"{config.placement}: {runner.layer_name} was built without it")
         kernel = binding.kernel_of(runner)

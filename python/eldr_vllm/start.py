@@ -30,7 +30,7 @@ def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version
         binding.check_parallel(vllm_config)
         group = binding.group_of(kv_cache_config, int(vllm_config.model_config.max_model_len))
         experts, top_k = binding.model_shape(vllm_config)
-        layout = _layout(vllm_config, group, 1, 1, experts, top_k, config)
+        layout = _layout(vllm_config, kv_cache_config, group, 1, experts, top_k, config)  # for its form, which layers do not change
         can_record = layout.form == "slots" and vllm_config.speculative_config is None
         stages = int(vllm_config.parallel_config.pipeline_parallel_size)
         made = HandOffs(group.index, group.block_size, experts, top_k, stages, config.half_life, can_record)
@@ -63,7 +63,7 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
     binding.check_compiled(vllm_config, device)
     store = None
     if config.capture:
-        layout = _layout(vllm_config, group, int(kv_cache_config.num_blocks), len(layers), experts, top_k, config)
+        layout = _layout(vllm_config, kv_cache_config, group, len(layers), experts, top_k, config)
         store = TorchStore(layout, device)
         _log_store(layout, store.nbytes, binding.kv_bytes(kv_caches))
     capture = Capture(
@@ -90,9 +90,9 @@ def off_worker(stage: int, why: str) -> Worker:
     return Worker(stage, [], None, why, None)
 
 
-def _layout(vllm_config: Any, group: Group, blocks: int, layers: int, experts: int, top_k: int, config: Config) -> Layout:
-    layout = Layout(layers, experts, top_k, blocks, group.block_size, config.half_life)
-    return choose(layout, binding.rewrites_slots(vllm_config) or config.record, config.store)
+def _layout(vllm_config: Any, kv_cache_config: Any, group: Group, layers: int, experts: int, top_k: int, config: Config) -> Layout:
+    layout = Layout(layers, experts, top_k, int(kv_cache_config.num_blocks), group.block_size, config.half_life)
+    return choose(layout, binding.rewrites_slots(vllm_config, kv_cache_config) or config.record, config.store)
 
 
 def _log_store(layout: Layout, nbytes: int, cache: int) -> None:

@@ -70,14 +70,21 @@ class NumpyStore:
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Blocks that the engine copies before the forward pass, as (from, to)."""
-        size = self.layout.block_size
-        for source, target in pairs:
+        if not pairs:
+            return
+        sources, targets = (list(blocks) for blocks in zip(*pairs, strict=True))
+        if self.layout.form == "slots":
             for array in (self.ids, self.known):
-                whole = array.reshape(-1, size, *array.shape[1:])
-                whole[target] = whole[source]
+                whole = array.reshape(-1, self.layout.block_size, *array.shape[1:])
+                whole[targets] = whole[sources]
+            return
+        for row in (self.counts, self.covered, self.recent):  # all that is known of the block: see `rewrites_slots` in binding.py
+            if row is not None:
+                row[targets] = row[sources]
 
     def scatter(self, slots: Array, ids: Array) -> None:
-        """A step's choices. slots: [tokens], negative for padding; ids: [tokens, layers, top_k]."""
+        """A step's choices. slots: [tokens], negative for padding; ids: [tokens, layers, top_k]. An id that is no expert of the model
+        counts for none."""
         keep = slots >= 0
         slots, ids = slots[keep], ids[keep]
         if self.layout.form == "slots":
@@ -85,12 +92,13 @@ class NumpyStore:
             self.known[slots] = True
             return
         block, offset = np.divmod(slots, self.layout.block_size)
-        where = (block[:, None, None], np.arange(self.layout.layers)[None, :, None], ids)
+        token, layer, rank = np.nonzero((ids >= 0) & (ids < self.layout.experts))
+        where = (block[token], layer, ids[token, layer, rank])
         np.add.at(self.counts, where, 1)
         np.add.at(self.covered, block, 1)
         if self.recent is not None:
             weight = np.exp2((offset + 1 - self.layout.block_size) / self.layout.half_life)
-            np.add.at(self.recent, where, np.broadcast_to(weight[:, None, None], ids.shape).astype(np.float32))
+            np.add.at(self.recent, where, weight[token].astype(np.float32))
 
     def sums(self, ends: Sequence[End]) -> Sums:
         layout = self.layout
@@ -110,12 +118,13 @@ class NumpyStore:
             slots = slots[: end.tokens]
             at = np.flatnonzero(self.known[slots])
             ids = self.ids[slots[at]].astype(np.int64)
-            where = (np.arange(layout.layers)[None, :, None], ids)
+            token, layer, rank = np.nonzero(ids < layout.experts)
+            where = (layer, ids[token, layer, rank])
             np.add.at(counts[row], where, 1)
             covered[row] = len(at)
             if recent is not None and layout.half_life is not None:
                 weight = np.exp2((at + 1 - end.tokens) / layout.half_life)
-                np.add.at(recent[row], where, np.broadcast_to(weight[:, None, None], ids.shape))
+                np.add.at(recent[row], where, weight[token])
         return Sums(counts, covered, recent)
 
     def rows(self, slots: Sequence[int]) -> Array:

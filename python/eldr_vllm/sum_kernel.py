@@ -41,7 +41,7 @@ def _add_slots(
         seen += counted.to(tl.int32)
         here = counted[:, None] & (rank < TOP_K)[None, :]
         expert = tl.load(ids + (slot * layers + layer)[:, None] * TOP_K + rank[None, :], mask=here, other=0).to(tl.int32)
-        expert = tl.minimum(tl.maximum(expert, 0), experts - 1)
+        here = here & (expert >= 0) & (expert < experts)
         # bins beyond the experts take what is not counted
         total += tl.histogram(tl.reshape(tl.where(here, expert, experts), [TOKENS * K]), BINS)
         if RECENT:

@@ -60,9 +60,9 @@ class TorchStore:
         if not pairs:
             return
         index = sent(np.asarray(pairs, np.int64), self.device)
-        size = self.layout.block_size
-        for tensor in (self.ids, self.known):
-            whole = tensor[: self.scratch].view(-1, size, *tensor.shape[1:])
+        for tensor in self._tensors():
+            slots = self.layout.form == "slots"
+            whole = tensor[: self.scratch].view(-1, self.layout.block_size, *tensor.shape[1:]) if slots else tensor
             whole.index_copy_(0, index[:, 1], whole.index_select(0, index[:, 0]))
 
     def scatter(self, slots: Tensor, ids: Tensor) -> None:
@@ -75,7 +75,9 @@ class TorchStore:
         layout = self.layout
         block = torch.div(at, layout.block_size, rounding_mode="floor")
         cells = layout.layers * layout.experts
-        where = (block * cells)[:, None, None] + self._layer_cell + ids.clamp(0, layout.experts - 1)
+        ids = ids.to(torch.int64)  # else 256 would be cut to a byte where it is compared with one
+        where = (block * cells)[:, None, None] + self._layer_cell + ids
+        where.masked_fill_((ids < 0) | (ids >= layout.experts), layout.blocks * cells)  # no expert of the model: the scratch block
         where = where.view(-1)
         self.counts.view(-1).scatter_add_(0, where, self._one.expand(where.shape))
         self.covered.scatter_add_(0, block, self._one16.expand(block.shape))

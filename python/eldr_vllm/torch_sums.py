@@ -92,15 +92,16 @@ class Summing:
         known = self.sources.known[slots].to(torch.int32) * (self._offsets < tokens[:, None])
         to.covered.index_add_(0, request, known.sum(1, dtype=torch.int32))
         where = self.sources.values[slots.view(-1)].to(torch.int64)
+        real = (where >= 0) & (where < layout.experts)
         where.clamp_(0, layout.experts - 1).add_(self._layer_cell)
         where += (request * self.cells)[:, None].expand(slots.shape).reshape(-1)[:, None, None]
-        weight = known.view(-1)[:, None, None].expand(where.shape)
+        weight = known.view(-1)[:, None, None] * real
         where = where.view(-1)
         to.counts.view(-1).scatter_add_(0, where, weight.reshape(-1))
         if to.recent is not None and self.weights is not None:
             distance = (to_end[:, None] - 1 - self._offsets).clamp(0, len(self.weights) - 1)  # from the last token of the prompt
             units = self.weights[distance] * known
-            to.recent.view(-1).scatter_add_(0, where, units.view(-1)[:, None, None].expand(weight.shape).reshape(-1))
+            to.recent.view(-1).scatter_add_(0, where, (units.view(-1)[:, None, None] * real).view(-1))
 
 
 class _Buffer:

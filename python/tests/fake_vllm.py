@@ -46,6 +46,11 @@ class SlidingWindowSpec:
         self.sliding_window = sliding_window
 
 
+class StateSpaceSpec:
+    block_size = 4
+    mamba_cache_mode = "none"
+
+
 MAX_MODEL_LEN = 64
 
 
@@ -84,7 +89,11 @@ def install(monkeypatch: pytest.MonkeyPatch, version: str = "0.32.0") -> Any:
 
 def vllm_config(role: str = "kv_producer", extra: dict[str, Any] | None = None, **parallel: Any) -> Any:
     model = SimpleNamespace(
-        get_num_experts=lambda: 4, get_num_experts_per_tok=lambda: 2, get_total_num_hidden_layers=lambda: 2, max_model_len=MAX_MODEL_LEN
+        model="tiny",
+        get_num_experts=lambda: 4,
+        get_num_experts_per_tok=lambda: 2,
+        get_total_num_hidden_layers=lambda: 2,
+        max_model_len=MAX_MODEL_LEN,
     )
     return SimpleNamespace(
         kv_transfer_config=SimpleNamespace(kv_connector="EldrConnector", kv_role=role, kv_connector_extra_config=extra or {}),

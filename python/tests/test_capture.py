@@ -112,3 +112,22 @@ def test_ids_of_all_data_parallel_ranks_are_cut_to_our_own() -> None:
     counts = step.run(StepMeta(tokens=3, ends={"r": End([0], 3)}), [0, 1, 2], IDS)
     expected = np.stack([np.bincount(IDS[2:5, layer].ravel(), minlength=EXPERTS) for layer in range(LAYERS)])
     assert counts.parts[0].sums.get().counts[0].tolist() == expected.tolist()
+
+
+def test_a_copied_block_leaves_capture_on_where_counts_are_kept() -> None:
+    step = Step(as_on_a_device=True)
+    step.store = step.capture.store = TorchStore(Layout(LAYERS, EXPERTS, TOP_K, 8, SIZE, form="blocks"), "cpu")
+    step.run(StepMeta(tokens=4, fresh=[1]), [4, 5, 6, 7], IDS[:4])
+    counts = step.run(StepMeta(tokens=2, fresh=[2, 3], copies=[(1, 2)], ends={"r": End([2, 3], 6)}), [12, 13], IDS[4:])
+    assert step.worker.off is None
+    expected = np.stack([np.bincount(IDS[:, layer].ravel(), minlength=EXPERTS) for layer in range(LAYERS)])
+    assert counts.parts[0].sums.get().counts[0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("as_on_a_device", [False, True])
+def test_ids_of_no_expert_are_not_among_the_distinct(as_on_a_device: bool) -> None:
+    step = Step(as_on_a_device)
+    step.run(StepMeta(tokens=2, decode_batch=2), [0, 1], np.array([[[0, -1]] * LAYERS, [[0, EXPERTS]] * LAYERS]))
+    data = step.tally.take()
+    assert data is not None
+    assert data["active"] == {"0": 1, "1": 1, "2": 1}

@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
+from eldr_vllm import binding
+from eldr_vllm.layout import Layout, choose
 from eldr_vllm.messages import EMPTY_STEP, StepCounts, StepMeta
 from eldr_vllm.store import End
 from eldr_vllm.worker import Worker
 
 from . import fake_vllm
-from .fake_vllm import MAX_MODEL_LEN, FullAttentionSpec, Role, SlidingWindowSpec, kv_cache_config, vllm_config
+from .fake_vllm import MAX_MODEL_LEN, FullAttentionSpec, Role, SlidingWindowSpec, StateSpaceSpec, kv_cache_config, vllm_config
 from .test_handoff import counted, output, request
 
 
 def scheduler(monkeypatch: pytest.MonkeyPatch, config: Any = None, cache: Any = None, version: str = "0.32.0") -> Any:
     connector = fake_vllm.install(monkeypatch, version)
-    return connector.EldrConnector(config or vllm_config(), Role.SCHEDULER, cache or kv_cache_config(object(), FullAttentionSpec()))
+    return connector.EldrConnector(config or vllm_config(), Role.SCHEDULER, cache or kv_cache_config(StateSpaceSpec(), FullAttentionSpec()))
 
 
 def finished(connector: Any, r: Any, status: str = "FINISHED_LENGTH_CAPPED") -> Any:
@@ -52,7 +54,7 @@ def test_a_hand_off_is_keyed_by_the_group_with_full_attention(monkeypatch: pytes
         (kv_cache_config(SlidingWindowSpec(8), FullAttentionSpec(), FullAttentionSpec()), 1),
         (kv_cache_config(SlidingWindowSpec(MAX_MODEL_LEN), FullAttentionSpec()), 1),
         # A window of the longest request lets go of no block.
-        (kv_cache_config(object(), SlidingWindowSpec(8), SlidingWindowSpec(MAX_MODEL_LEN)), 2),
+        (kv_cache_config(StateSpaceSpec(), SlidingWindowSpec(8), SlidingWindowSpec(MAX_MODEL_LEN)), 2),
     ],
 )
 def test_groups_that_let_go_of_blocks_are_passed_over(monkeypatch: pytest.MonkeyPatch, cache: Any, group: int) -> None:
@@ -68,7 +70,7 @@ def test_an_abort_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("config", "cache", "version", "reason"),
     [
-        (vllm_config(), kv_cache_config(object()), "0.32.0", "no KV group with full attention"),
+        (vllm_config(), kv_cache_config(StateSpaceSpec()), "0.32.0", "no KV group with full attention"),
         (vllm_config(), kv_cache_config(SlidingWindowSpec(MAX_MODEL_LEN - 1)), "0.32.0", "no KV group with full attention"),
         (vllm_config(decode_context_parallel_size=2), None, "0.32.0", "decode context parallelism"),
         (vllm_config(enable_dbo=True), None, "0.32.0", "dual-batch overlap"),
@@ -181,3 +183,50 @@ def test_statistics_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stats.aggregate(module.EldrConnector.build_kv_connector_stats(dict(one))).data["steps"] == 2
     assert stats.reduce()["mean active experts"] == 4
     assert module.EldrConnector.build_kv_connector_stats().is_empty()
+
+
+class Aligned(StateSpaceSpec):
+    block_size = 12
+    mamba_cache_mode = "align"
+
+
+class Uncached(FullAttentionSpec):
+    block_size = 6
+    prefix_cacheable = False
+
+
+@pytest.mark.parametrize(
+    ("specs", "unit", "parts"),
+    [
+        ([FullAttentionSpec()], None, False),
+        ([FullAttentionSpec(), SlidingWindowSpec(8)], None, False),
+        ([FullAttentionSpec(), SlidingWindowSpec(8)], 2, True),
+        ([FullAttentionSpec(), Aligned()], None, True),
+        ([FullAttentionSpec(), Aligned()], 4, True),
+        ([FullAttentionSpec(), SimpleNamespace(block_size=12, kv_cache_specs={"a": Aligned(), "b": StateSpaceSpec()})], None, False),
+        ([FullAttentionSpec(), StateSpaceSpec()], 2, False),
+        ([FullAttentionSpec(), Uncached()], None, False),
+    ],
+)
+def test_ids_per_slot_where_prefix_hits_end_within_blocks(specs: list[Any], unit: int | None, parts: bool) -> None:
+    config = vllm_config()
+    config.cache_config.prefix_match_unit = unit
+    assert binding.rewrites_slots(config, kv_cache_config(*specs)) is parts
+
+
+@pytest.mark.parametrize(("experts", "can_record"), [(128, True), (64, False)])
+def test_the_scheduler_knows_which_form_the_worker_takes(monkeypatch: pytest.MonkeyPatch, experts: int, can_record: bool) -> None:
+    config = vllm_config()
+    config.model_config.get_num_experts, config.model_config.get_num_experts_per_tok = lambda: experts, lambda: 8
+    spec = FullAttentionSpec()
+    spec.block_size = 16
+    assert scheduler(monkeypatch, config, kv_cache_config(spec))._hand_offs.can_record is can_record
+    assert (choose(Layout(48, experts, 8, 8, 16)).form == "slots") is can_record
+
+
+def test_more_experts_than_the_store_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = vllm_config()
+    config.model_config.get_num_experts = lambda: 32767
+    assert scheduler(monkeypatch, config)._hand_offs.off is None
+    config.model_config.get_num_experts = lambda: 32768
+    assert scheduler(monkeypatch, config)._hand_offs.off == "tiny: 32768 experts; the store holds ids of at most 32767"

@@ -38,6 +38,12 @@ def test_takes_the_smaller_form(name: str, layers: int, experts: int, top_k: int
     assert layout.block_bytes / size == pytest.approx(token_bytes, abs=0.01), name
 
 
+@pytest.mark.parametrize("half_life", [None, 64])
+@pytest.mark.parametrize(("experts", "top_k", "size"), [(128, 8, 16), (64, 8, 16), (256, 8, 32), (384, 8, 16), (16, 1, 16), (128, 8, 17)])
+def test_layers_do_not_change_the_form(experts: int, top_k: int, size: int, half_life: float | None) -> None:
+    assert len({choose(Layout(layers, experts, top_k, 10, size, half_life)).form for layers in (1, 2, 3, 12, 48, 94)}) == 1
+
+
 def test_recent_rows_make_counts_per_block_dearer() -> None:
     deep_seek = Layout(58, 256, 8, 10, 64, half_life=64)
     assert choose(deep_seek).form == "slots"

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eldr_vllm.placement import check_fits, local_map, moe_layer_ids
+from eldr_vllm import binding
+from eldr_vllm.config import Config
+from eldr_vllm.placement import check_fits, check_placed, local_map, moe_layer_ids
 from eldr_vllm.placement_file import PlacementError, read_placement
 
 CLUSTERS, LAYERS, EXPERTS, RANKS = 2, 3, 8, 4
@@ -115,7 +117,39 @@ def test_broken_files_are_refused_with_what_is_wrong(tmp_path: Path) -> None:
         ({"first_k_dense_replace": 2, "moe_layer_freq": 1}, 5, [2, 3, 4]),
         ({"moe_layer_freq": [0, 1, 1]}, 3, [1, 2]),
         ({}, 2, [0, 1]),
+        ({"interleave_moe_layer_step": 2, "moe_layers": [0]}, 5, [1, 3]),  # Llama 4, as vLLM builds it
+        ({"interleave_moe_layer_step": 1}, 3, [0, 1, 2]),
+        ({"interleave_moe_layer_step": 0}, 3, []),
+        ({"moe_layers": [3, 1]}, 4, [1, 3]),
+        ({"moe_layer_start_index": 1, "moe_layer_end_index": 3, "moe_layer_interval": 1}, 6, [1, 2, 3]),  # ERNIE
+        ({"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 2}, 6, [1, 3, 5]),
+        ({"moe_layer_start_index": 2}, 4, [2, 3]),
+        ({"moe_layer_start_index": [2, 1], "moe_layer_end_index": [3, 2]}, 6, [1, 2, 3]),
+        ({"num_dense_layers": 2}, 5, [2, 3, 4]),  # AFMoE
+        ({"expert_layer_period": 2, "expert_layer_offset": 1}, 5, [1, 3]),  # Jamba
+        ({"expert_layer_period": 3, "expert_layer_offset": 0}, 5, [0, 3]),
     ],
 )
 def test_moe_layers_by_the_models_configuration(config: dict[str, Any], hidden: int, ids: list[int]) -> None:
     assert moe_layer_ids(SimpleNamespace(**config), hidden) == ids
+
+
+def test_layers_that_the_configuration_did_not_show_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(ids: list[int], stage: tuple[int, int] = (0, 6)) -> None:
+        experts = SimpleNamespace(_eldr_placed=True)
+        kernel = SimpleNamespace(supports_expert_map=lambda: True)
+        found = [SimpleNamespace(layer_id=n, layer_name=f"l{n}", routed_experts=experts, _quant_method=kernel) for n in ids]
+        monkeypatch.setattr(binding, "moe_runners", lambda _: found)
+        model = SimpleNamespace(
+            hf_text_config=SimpleNamespace(first_k_dense_replace=2),
+            get_total_num_hidden_layers=lambda: 6,
+            get_layers_start_end_indices=lambda _: stage,
+        )
+        config = Config(capture=True, metrics=False, placement="p", cluster=0)
+        check_placed(SimpleNamespace(model_config=model, parallel_config=None), config)
+
+    check([2, 3, 4, 5])
+    check([2], (0, 3))
+    check([3, 4, 5], (3, 6))
+    with pytest.raises(PlacementError, match=r"p: layers \[3, 5\] route experts, expected \[2, 3, 4, 5\]"):
+        check([3, 5])

@@ -132,6 +132,38 @@ def test_a_copied_block_brings_its_ids() -> None:
     assert stores.sums([End([3], 3)]).counts.tolist() == [[[2, 2, 1, 1]]]
 
 
+@pytest.mark.parametrize("half_life", [None, 8])
+def test_a_copied_block_brings_its_counts(half_life: float | None) -> None:
+    stores = Stores(Layout(1, 4, 2, 4, 4, half_life, "blocks"))
+    stores.scatter([4, 5, 6], [[[0, 1]], [[1, 2]], [[2, 3]]])
+    stores.scatter([12], [[[0, 1]]])
+    stores.reset([3])
+    stores.copy([])
+    stores.copy([(1, 3), (3, 2)])  # all are read before any is written
+    stores.scatter([15], [[[0, 3]]])
+    sums = stores.sums([End([3], 4), End([1], 4), End([2], 4)])
+    assert sums.counts.tolist() == [[[2, 2, 2, 2]], [[1, 2, 2, 1]], [[0, 0, 0, 0]]]
+    assert sums.covered.tolist() == [4, 3, 0]
+    if half_life is not None:
+        assert sums.recent is not None
+        assert sums.recent[0, 0, 3] == pytest.approx(1 + 2 ** (-1 / 8))
+
+
+@pytest.mark.parametrize("half_life", [None, 8])
+@pytest.mark.parametrize("form", ["slots", "blocks"])
+@pytest.mark.parametrize(("experts", "wrong"), [(128, -1), (128, 130), (300, -1), (300, 301)])
+def test_ids_of_no_expert_count_for_none(experts: int, wrong: int, form: Form, half_life: float | None) -> None:
+    stores = Stores(Layout(2, experts, 2, 3, 4, half_life, form))
+    stores.scatter([4, 5, 6, 7], [[[0, wrong], [1, 2]], [[wrong, wrong], [3, 4]], [[5, 6], [wrong, 7]], [[0, 1], [0, 1]]])
+    sums = stores.sums([End([1], 4)])
+    assert np.flatnonzero(sums.counts[0, 0]).tolist() == [0, 1, 5, 6]
+    assert np.flatnonzero(sums.counts[0, 1]).tolist() == [0, 1, 2, 3, 4, 7]
+    assert sums.counts[0].sum(axis=1).tolist() == [5, 7]
+    assert sums.covered.tolist() == [4]
+    if sums.recent is not None:
+        assert np.array_equal(sums.recent > 0, sums.counts > 0)
+
+
 def test_ids_beyond_one_byte() -> None:
     stores = Stores(Layout(2, 300, 2, 2, 4, None, "slots"))
     stores.scatter([0], [[[299, 256], [0, 257]]])

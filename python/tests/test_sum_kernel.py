@@ -35,6 +35,8 @@ def test_sums_equal_those_in_numpy(shape: Layout, form: Form, half_life: float |
     store._summing.kernel = add
     slots = np.flatnonzero(rng.random(layout.blocks * layout.block_size) < 0.8)  # some are not known
     ids: Any = np.argsort(rng.random((len(slots), layout.layers, layout.experts)), axis=2)[:, :, : layout.top_k]
+    ids[rng.random(ids.shape) < 0.05] = -1  # no expert of the model, nor is the next
+    ids[rng.random(ids.shape) < 0.05] = layout.experts
     plain.scatter(slots, ids)
     store.scatter(torch.from_numpy(slots), torch.from_numpy(ids))
     ends = []

@@ -34,12 +34,15 @@ export type Outcome =
   | { readonly kind: 'captured'; readonly captured: Captured }
   | { readonly kind: 'skipped'; readonly skip: Skip; readonly why: string }
   /** The server is away or too busy: the same request may be answered later. */
-  | { readonly kind: 'again'; readonly why: string; readonly afterMs?: number }
+  | { readonly kind: 'again'; readonly why: string; readonly status?: number; readonly afterMs?: number }
 
 /** Far above any answer, far below what a text can hold. */
 const MOST_ANSWER_BYTES = 256 << 20
 const TOO_LONG =
   /maximum (context|model|sequence) length|context (length|window)|max_model_len|longer than the maximum|too many (input )?tokens/i
+/** The length of the model, as engines name it beside a request that is too long. */
+const MODEL_LENGTH = /(?:maximum (?:context|model|sequence) length|context (?:length|window)|max_model_len)[^0-9.]{0,40}(\d+)/i
+const TOO_MANY_STEPS = /max_(completion_)?tokens\b[^.]{0,60}(cannot be greater than|must not be greater than|must be (at most|less than))/i
 const WHILE_BUSY = new Set([408, 409, 425, 429])
 
 /** Throws what ends the run: an answer that no other request would change. */
@@ -85,11 +88,18 @@ function captured(text: string, { steps, minCovered }: AskSettings, line: number
   return { kind: 'skipped', skip: 'not_covered', why: `experts of ${found.covered} of ${found.tokens} prompt tokens known` }
 }
 
-function refused({ skipRefused, endpoint }: AskSettings, line: number, status: number, said: string, retryAfter: unknown): Outcome {
+function refused(settings: AskSettings, line: number, status: number, said: string, retryAfter: unknown): Outcome {
+  const { skipRefused, endpoint, steps } = settings
+  if (status === 400 && areTooMany(steps, said))
+    throw new EldrError('ELDR_ENDPOINT_FAILED', {
+      found: `status ${status} for line ${line} from ${endpoint.origin}, whatever the prompt (${said})`,
+      expected: `a model with room for ${steps + 1} tokens after a prompt`,
+      todo: 'Ask for fewer --steps.',
+    })
   if (status === 413 || (status === 400 && TOO_LONG.test(said))) return { kind: 'skipped', skip: 'too_long', why: said }
   if (WHILE_BUSY.has(status) || (status >= 500 && status !== 501)) {
     const seconds = Number(retryAfter)
-    return { kind: 'again', why: `status ${status}: ${said}`, ...(seconds > 0 && { afterMs: 1000 * Math.min(60, seconds) }) }
+    return { kind: 'again', why: `status ${status}: ${said}`, status, ...(seconds > 0 && { afterMs: 1000 * Math.min(60, seconds) }) }
   }
   const isOfThePrompt = status === 400 || status === 422
   if (isOfThePrompt && skipRefused) return { kind: 'skipped', skip: 'refused', why: said }
@@ -99,6 +109,12 @@ function refused({ skipRefused, endpoint }: AskSettings, line: number, status: n
     ...(isOfThePrompt && { todo: 'Change the line or the options; --skip-refused leaves out prompts that the server refuses.' }),
     ...((status === 401 || status === 403) && { todo: 'Give the key with --api-key or OPENAI_API_KEY.' }),
   })
+}
+
+/** Whether no prompt at all would fit before so many steps and their last token. */
+function areTooMany(steps: number, said: string): boolean {
+  const length = MODEL_LENGTH.exec(said)?.[1]
+  return length === undefined ? TOO_MANY_STEPS.test(said) : steps + 1 >= Number(length)
 }
 
 function bodyOf({ model, api, steps, ignoreEos, temperature, seed }: AskSettings, request: number, prompt: Prompt): string {

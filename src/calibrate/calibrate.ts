@@ -1,9 +1,10 @@
 /** A calibration from a file of prompts to traces; docs/calibration.md is the same for users. */
 import { existsSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import { EldrError } from '../errors.ts'
 import { firstModel } from '../load/endpoint.ts'
 import { SKIPS, type ModelShape, type Skip } from './captured.ts'
-import { collect, type CollectSettings } from './collect.ts'
+import { collect, type CollectSettings, retryPauseMs } from './collect.ts'
 import { Journal } from './journal.ts'
 import { lock } from './lock.ts'
 import { openPrompts, type Prompts } from './prompts.ts'
@@ -41,15 +42,15 @@ export interface CalibrationResult extends Partial<ModelShape> {
 export const journalOf = (out: string): string => `${out}.journal`
 
 export async function calibrate(plan: CalibrationPlan): Promise<CalibrationResult> {
-  checkFree(plan)
+  const ours = checkFree(plan)
   const prompts = await openPrompts(plan.prompts, plan.api, plan.limit)
   try {
     const held = holdOut({ keys: prompts.keys, domains: prompts.domainOf }, plan.holdout, plan.seed)
     checkSides(plan, held)
-    const model = plan.model ?? (await firstModel(plan.endpoint))
+    const model = plan.model ?? (await modelOf(plan, prompts.lines.length))
     const unlock = lock(journalOf(plan.out))
     try {
-      return await withJournal({ ...plan, model }, prompts, held)
+      return await withJournal({ ...plan, model }, prompts, held, ours)
     } finally {
       unlock()
     }
@@ -62,6 +63,7 @@ async function withJournal(
   plan: CalibrationPlan & { readonly model: string },
   prompts: Prompts,
   held: Uint8Array,
+  ours: readonly string[],
 ): Promise<CalibrationResult> {
   const identity = identityOf(plan, prompts.sha256)
   const journal = await Journal.open(journalOf(plan.out), identity)
@@ -79,6 +81,7 @@ async function withJournal(
       provenance: { captured_by: 'eldr calibrate', prompts_sha256: prompts.sha256, capture_options: JSON.stringify(identity) },
     }
     const [rest, heldOut] = [0, 1].map(side => captured.filter(request => held[request] === side)) as [number[], number[]]
+    checkStillFree(plan, ours)
     // The calibration last: while it is not there, the command can be given again as it was.
     if (plan.holdoutOut !== undefined) await writeTrace(plan.holdoutOut, 'evaluation', heldOut, journal, about)
     await writeTrace(plan.out, plan.split, rest, journal, about)
@@ -88,8 +91,8 @@ async function withJournal(
     await journal.remove()
     return result
   } catch (error) {
-    // One with nothing in it would only be in the way of the next, with other options perhaps.
-    await (journal.size === 0 ? journal.remove() : journal.close())
+    // One without experts in it would only be in the way of the next, with other options perhaps.
+    await (journal.shape === undefined ? journal.remove() : journal.close())
     throw error
   }
 }
@@ -122,10 +125,31 @@ function resultOf(
   }
 }
 
-function checkFree({ out, holdoutOut, force }: CalibrationPlan): void {
+/** Gives the files that are there and may be replaced nevertheless. */
+function checkFree({ out, holdoutOut, force }: CalibrationPlan): string[] {
   // A calibration that was stopped while it wrote may have left the first of its two files.
   const taken = [out, ...(existsSync(journalOf(out)) ? [] : [holdoutOut])].find(file => file !== undefined && existsSync(file))
   if (taken !== undefined && !force) throw new EldrError('ELDR_FILE_EXISTS', { file: taken })
+  return [out, holdoutOut].filter(file => file !== undefined).filter(existsSync)
+}
+
+/** Hours may have passed since the first look. */
+function checkStillFree({ out, holdoutOut, force }: CalibrationPlan, ours: readonly string[]): void {
+  const taken = [holdoutOut, out].find(file => file !== undefined && !ours.includes(file) && existsSync(file))
+  if (taken === undefined || force) return
+  const todo = 'Move it away, or give --force to have it replaced, and run the command again: nothing is asked twice.'
+  throw new EldrError('ELDR_FILE_EXISTS', { file: taken, todo })
+}
+
+/** Asked as often, and with the same pauses, as the prompts are. */
+function modelOf({ endpoint, retries, stop, onProgress }: CalibrationPlan, total: number): Promise<string> {
+  return firstModel(endpoint, async failures => {
+    stop.throwIfAborted()
+    if (failures >= retries) return false
+    onProgress?.({ done: 0, resumed: 0, total, skipped: 0, waiting: 1 })
+    await pause(retryPauseMs(failures), undefined, { signal: stop }).catch(() => stop.throwIfAborted())
+    return true
+  })
 }
 
 function checkSides({ prompts, holdout, holdoutOut }: CalibrationPlan, held: Uint8Array): void {

@@ -30,6 +30,9 @@ export interface CollectProgress {
 const FIRST_PAUSE_MS = 500
 const LONGEST_PAUSE_MS = 15_000
 
+/** After so many failures before this one. */
+export const retryPauseMs = (failures: number): number => Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures)
+
 export async function collect(prompts: Prompts, journal: Journal, settings: CollectSettings): Promise<void> {
   const total = prompts.lines.length
   const missing = prompts.lines.map((_, request) => request).filter(request => !journal.has(request))
@@ -56,11 +59,11 @@ export async function collect(prompts: Prompts, journal: Journal, settings: Coll
     for (let failures = 0; ; failures++) {
       const outcome = await ask(settings, question, stop)
       if (outcome.kind !== 'again') return outcome
-      if (failures === settings.retries) throw gone(question.line, outcome.why, failures + 1, journal, total)
+      if (failures === settings.retries) throw gone(question.line, outcome, failures + 1, journal, total)
       waiting++
       progress()
       try {
-        await pause(outcome.afterMs ?? Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures), undefined, { signal: stop })
+        await pause(outcome.afterMs ?? retryPauseMs(failures), undefined, { signal: stop })
       } finally {
         waiting--
       }
@@ -85,9 +88,19 @@ export async function collect(prompts: Prompts, journal: Journal, settings: Coll
   if (failure !== undefined) throw failure
 }
 
-function gone(line: number, why: string, times: number, { size, path }: Journal, total: number): EldrError {
+function gone(
+  line: number,
+  { why, status }: { readonly why: string; readonly status?: number },
+  times: number,
+  { size, path, shape }: Journal,
+  total: number,
+): EldrError {
+  const what = status === undefined ? 'no answer from the server' : 'a server that answers, but takes no requests now'
+  // A journal without experts is not kept.
+  const kept = shape === undefined ? 'Nothing was captured yet' : `${size} of ${total} prompts are in ${path}`
+  const goesOn = shape === undefined ? '' : ': it goes on from there'
   return new EldrError('ELDR_CALIBRATION_STOPPED', {
-    found: `the server gone (line ${line} asked ${times} times: ${why})`,
-    todo: `${size} of ${total} prompts are in ${path}. When the server is back, run the same command again: it goes on from there.`,
+    found: `${what} (line ${line} asked ${times === 1 ? 'once' : `${times} times`}: ${why})`,
+    todo: `${kept}. When the server is back, run the same command again${goesOn}.`,
   })
 }

@@ -59,11 +59,14 @@ interface Found {
   readonly kept: readonly number[]
 }
 
+/** Base64 of a byte an id, of 60 layers and top 8: 400,000 tokens. A text in JavaScript ends at twice as much. */
+const MOST_LINE_BYTES = 256 << 20
+
 /** What was counted, until the traces are written. */
 export const spoolOf = (out: string): string => `${out}.import`
 
 export async function importTrace(plan: ImportPlan): Promise<ImportResult> {
-  for (const file of [plan.out, plan.holdoutOut]) if (file !== undefined && !plan.force && existsSync(file)) throw new EldrError('ELDR_FILE_EXISTS', { file }) // prettier-ignore
+  checkFree(plan)
   const skipped = new Map<number, string>()
   const found = await survey(plan, skipped)
   const held = holdOut({ keys: found.keys, domains: found.domainOf }, plan.holdout, plan.seed)
@@ -134,6 +137,8 @@ async function count(
     ...(plan.workload !== undefined && { workload: plan.workload }),
     provenance: { captured_by: `eldr trace import --format ${plan.format}`, answers_sha256: found.sha256 },
   }
+  // Hours may have passed since the first look.
+  checkFree(plan)
   if (plan.holdoutOut !== undefined) await writeTrace(plan.holdoutOut, 'evaluation', sides[1], journal, about)
   await writeTrace(plan.out, 'calibration', sides[0], journal, about)
   return {
@@ -154,7 +159,7 @@ async function* answers(plan: ImportPlan, skipped: Map<number, string>, hash: Re
   let first: { readonly layers: number; readonly topK: number; readonly model?: string } | undefined
   let done = 0
   try {
-    for await (const { number: line, bytes } of jsonlLines(handle, hash)) {
+    for await (const { number: line, bytes } of jsonlLines(handle, { path: input, mostBytes: MOST_LINE_BYTES }, hash)) {
       plan.stop?.throwIfAborted()
       plan.onProgress?.(what, ++done)
       if (hash === undefined && skipped.has(line)) continue
@@ -167,18 +172,25 @@ async function* answers(plan: ImportPlan, skipped: Map<number, string>, hash: Re
         if (plan.model === undefined && model !== first.model) throw new BadAnswer('another model than in lines before (--model gives one name to all)') // prettier-ignore
         yield { answer, line }
       } catch (error) {
-        if (!(error instanceof BadAnswer)) throw error
+        const why =
+          error instanceof RangeError ? 'values nested too deep or too long' : error instanceof BadAnswer ? error.message : undefined
+        if (why === undefined) throw error
         if (!skipBad) {
           const todo = 'Change or remove the line, or give --skip-bad to leave such lines out.'
-          throw new EldrError('ELDR_FILE_WRONG_KIND', { file: input, found: `${error.message} in line ${line}`, todo })
+          throw new EldrError('ELDR_FILE_WRONG_KIND', { file: input, found: `${why} in line ${line}`, todo })
         }
-        skipped.set(line, error.message)
-        plan.onSkip?.(line, error.message)
+        skipped.set(line, why)
+        plan.onSkip?.(line, why)
       }
     }
   } finally {
     await handle.close()
   }
+}
+
+function checkFree({ out, holdoutOut, force }: ImportPlan): void {
+  const taken = [out, holdoutOut].find(file => file !== undefined && existsSync(file))
+  if (taken !== undefined && !force) throw new EldrError('ELDR_FILE_EXISTS', { file: taken })
 }
 
 /** The last token that was generated is never fed, and so has no row. */

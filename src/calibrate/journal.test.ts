@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../test/trace-support.ts'
@@ -152,5 +152,16 @@ describe('a lock', () => {
     writeFileSync(lockOf(path), String(2 ** 22 + 1)) // beyond what Linux gives out
     lock(path)()
     expect(existsSync(lockOf(path))).toBe(false)
+  })
+
+  it('leaves nothing beside itself, and what another process has taken over is not removed', () => {
+    const path = join(folder.path, 'locked')
+    const unlock = lock(path)
+    expect(readdirSync(folder.path).filter(name => name.startsWith('locked'))).toEqual(['locked.lock'])
+    writeFileSync(lockOf(path), String(process.ppid))
+    unlock()
+    expect(readFileSync(lockOf(path), 'utf8')).toBe(String(process.ppid))
+    expect(() => lock(path)).toThrow(/ELDR_JOURNAL_MISMATCH/)
+    expect(readdirSync(folder.path).filter(name => name.startsWith('locked'))).toEqual(['locked.lock'])
   })
 })

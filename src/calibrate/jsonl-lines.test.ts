@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -8,13 +9,14 @@ import { jsonlLines, openLines, sha256 } from './jsonl-lines.ts'
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-async function linesOf(text: string) {
+async function linesOf(text: string, mostBytes = 1 << 24) {
   const path = join(folder.path, 'lines')
   writeFileSync(path, text)
   const handle = await open(path, 'r')
   const hash = sha256()
   const lines = []
-  for await (const { number, at, bytes } of jsonlLines(handle, hash)) lines.push({ number, at, text: bytes.toString('utf8') })
+  for await (const { number, at, bytes } of jsonlLines(handle, { path, mostBytes }, hash))
+    lines.push({ number, at, text: bytes.toString('utf8') })
   await handle.close()
   return { lines, hash: hash.digest('hex') }
 }
@@ -35,6 +37,23 @@ describe('lines of a file', () => {
     expect(lines.every(({ text }, i) => text === texts[i])).toBe(true)
     expect(lines.map(({ at }) => at)).toEqual([0, 1 << 20, (1 << 20) + (3 << 20) + 1, (5 << 20) + 2])
     expect(hash).toBe(sha256().update(texts.join('\n')).digest('hex'))
+  })
+
+  it('come without a byte order mark, at their place behind it', async () => {
+    expect((await linesOf('\ufeffa\nb')).lines).toEqual([{ number: 1, at: 3, text: 'a' }, { number: 2, at: 5, text: 'b' }]) // prettier-ignore
+    expect((await linesOf('\ufeff\nb')).lines).toEqual([{ number: 2, at: 4, text: 'b' }])
+  })
+
+  it('that are too long are named', async () => {
+    expect((await linesOf('a\n1234\n', 4)).lines).toHaveLength(2)
+    await expect(linesOf('a\n12345\nb', 4)).rejects.toThrow(/line 2 of more than 4 bytes.*ELDR_FILE_WRONG_KIND/)
+    await expect(linesOf(`a\n${'x'.repeat(3 << 20)}`, 2 << 20)).rejects.toThrow(/line 2 of more than 2097152 bytes/)
+  })
+
+  it('of a pipe that nobody writes to are refused, not waited for', async () => {
+    const pipe = join(folder.path, 'pipe')
+    execFileSync('mkfifo', [pipe])
+    await expect(openLines(pipe)).rejects.toThrow(/ELDR_FILE_UNREADABLE/)
   })
 
   it('of what is no file are refused', async () => {

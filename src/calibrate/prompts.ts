@@ -22,6 +22,9 @@ export interface Prompts {
   close(): Promise<void>
 }
 
+/** Far above what any model reads at once. */
+const MOST_LINE_BYTES = 16 << 20
+
 /** Which API a prompt is asked by; `auto`: messages by chat, the rest by completions. */
 export type ApiChoice = Api | 'auto'
 
@@ -44,14 +47,14 @@ async function scanned(path: string, handle: FileHandle, api: ApiChoice, limit: 
   const hash = sha256()
   const domains = new Domains(path)
   const [lines, places, lengths, keys, domainOf]: [number[], number[], number[], string[], number[]] = [[], [], [], [], []]
-  for await (const { number, at, bytes } of jsonlLines(handle, hash)) {
+  for await (const { number, at, bytes } of jsonlLines(handle, { path, mostBytes: MOST_LINE_BYTES }, hash)) {
     // Read to the end for the hash; what is beyond the limit need not be right.
     if (lines.length >= limit) continue
     const line = lineOf(path, number, bytes, api)
     lines.push(number)
     places.push(at)
     lengths.push(bytes.length)
-    keys.push(keyOf(line.prompt))
+    keys.push(keyIn(path, number, line.prompt))
     domainOf.push(domains.indexOf(line.domain))
   }
   if (lines.length === 0) throw noPrompts(path)
@@ -84,6 +87,16 @@ function lineOf(path: string, number: number, bytes: Buffer, api: ApiChoice): Pr
     if (!isChat && api === 'chat') throw wrong('token ids', 'text or messages for --api chat')
   }
   return line
+}
+
+/** A value nested so deep that it cannot be written can be parsed all the same. */
+function keyIn(path: string, number: number, prompt: Prompt): string {
+  try {
+    return keyOf(prompt)
+  } catch (error) {
+    if (error instanceof RangeError) throw wrongLine(path, number)('values nested too deep')
+    throw error
+  }
 }
 
 /** The same for the same prompt, and nothing of its text. */

@@ -28,7 +28,7 @@ export function readAnswer(body: unknown, steps: number, where: string): Capture
   if (decodeOff !== undefined) throw missing(`no decode ids (${quoted(decodeOff)})`)
   if (decode === undefined) throw missing(`counts for ${where} but no decode ids`)
   const generated = readDecodeExperts(decode, shape)
-  if (generated === undefined || generated.steps > steps || !areDifferent(generated.ids, topK))
+  if (generated === undefined || generated.steps > steps || !areDifferent(generated.ids, shape))
     throw wrong(where, 'decode ids that cannot be')
   return {
     ...shape,
@@ -43,9 +43,13 @@ export function readAnswer(body: unknown, steps: number, where: string): Capture
 }
 
 /** A token takes each expert of a layer once. */
-function areDifferent(ids: Uint16Array, topK: number): boolean {
-  for (let from = 0; from < ids.length; from += topK)
-    for (let a = from; a < from + topK; a++) for (let b = a + 1; b < from + topK; b++) if (ids[a] === ids[b]) return false
+function areDifferent(ids: Uint16Array, { experts, topK }: { readonly experts: number; readonly topK: number }): boolean {
+  const seen = new Uint32Array(experts) // in which row each was last, from 1
+  for (let from = 0, row = 1; from < ids.length; from += topK, row++)
+    for (let i = from; i < from + topK; i++) {
+      if (seen[ids[i]!] === row) return false
+      seen[ids[i]!] = row
+    }
   return true
 }
 

@@ -37,7 +37,7 @@ export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
         onProgress: ({ done, resumed, total, skipped, waiting }) =>
           watch.progress(done, total, resumed, [
             ...(skipped > 0 ? [`skipped ${whole(skipped)}`] : []),
-            ...(waiting > 0 ? [err.warn(`server away, ${whole(waiting)} waiting`)] : []),
+            ...(waiting > 0 ? [err.warn(`${whole(waiting)} waiting for the server`)] : []),
           ]),
         onSkip: (line: number, why: string) => watch.say(`line ${line} skipped: ${printable(why)}`),
       }),
@@ -67,7 +67,7 @@ function planOf(flags: CalibrateFlags): Omit<CalibrationPlan, 'endpoint' | 'stop
     ignoreEos: flags.stopAtEos !== true,
     skipRefused: flags.skipRefused === true,
     force: flags.force === true,
-    timeoutMs: flags.timeout * 1000,
+    timeoutMs: Math.round(flags.timeout * 1000),
     headers: [...(flags.apiKey === undefined ? [] : ['authorization', `Bearer ${flags.apiKey}`]), ...flags.header],
     ...(flags.model !== undefined && { model: flags.model }),
     ...(flags.limit !== undefined && { limit: flags.limit }),

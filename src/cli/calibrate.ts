@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { positiveNumber, wholeNumber } from './options.ts'
+import { wholeNumber } from './options.ts'
 
 export interface CalibrateFlags {
   readonly url: string
@@ -63,7 +63,7 @@ export function addCalibrate(program: Command): void {
     .option('--seed <n>', 'of the hold-out and of sampling', wholeNumber(0, 2 ** 40), 0)
     .option('--min-covered <share>', 'skip prompts of whose tokens fewer have known experts', shareOrOne, 1)
     .option('--skip-refused', 'skip prompts that the server refuses, in place of stopping')
-    .option('--timeout <s>', 'of one request', positiveNumber, 600)
+    .option('--timeout <s>', 'of one request', seconds, 600)
     .option('--retries <n>', 'of a request whose server is away or busy, with growing pauses', wholeNumber(0, 1000), 6)
     .option('--workload <name>', 'for the trace’s metadata')
     .option('--force', 'replace traces that are there')
@@ -91,6 +91,13 @@ export function shareOrOne(text: string): number {
   const value = /^(0|1|0?\.\d{1,6}|[01]\.0+)$/.test(text) ? Number(text) : NaN
   if (value >= 0) return value
   throw new InvalidArgumentError('Expected a number from 0 to 1, such as 0.5.')
+}
+
+/** From a millisecond, in which timers count, to a day. */
+function seconds(text: string): number {
+  const value = /^\d{1,5}(\.\d{1,9})?$/.test(text) ? Math.round(Number(text) * 1000) / 1000 : NaN
+  if (value > 0 && value <= 86_400) return value
+  throw new InvalidArgumentError('Expected seconds from 0.001 to 86400 in plain digits, such as 12.5.')
 }
 
 function temperature(text: string): number {

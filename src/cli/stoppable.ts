@@ -12,18 +12,23 @@ class Stopped extends Error {
 
 /**
  * Work that cleans up by itself when its signal aborts: Ctrl-C aborts it, `say` tells what that means, and whoever stopped it sees the process
- * end of that signal.
+ * end of that signal. A second one does not wait for the work.
  */
 export async function stoppable<T>(work: (stop: AbortSignal) => Promise<T>, say: () => void = () => undefined): Promise<T> {
   const stop = new AbortController()
-  void firstSignal().then(signal => stop.abort(new Stopped(signal)))
+  void firstSignal(endBy).then(signal => stop.abort(new Stopped(signal)))
   try {
     return await work(stop.signal)
   } catch (error) {
     if (!(error instanceof Stopped)) throw error
     say()
-    process.removeAllListeners(error.signal)
-    process.kill(process.pid, error.signal)
+    endBy(error.signal)
     return new Promise<never>(() => undefined)
   }
+}
+
+/** Not process.exit(), which waits for threads that read from a disk or a network that does not answer. */
+function endBy(signal: NodeJS.Signals): void {
+  process.removeAllListeners(signal)
+  process.kill(process.pid, signal)
 }

@@ -28,6 +28,8 @@ export interface Endpoint {
 
 const CONNECT_TIMEOUT_MS = 10_000
 const LOOK_TIMEOUT_MS = 10_000
+/** Far above what servers answer to a look. */
+const MOST_LOOK_BYTES = 1 << 20
 
 export function openEndpoint(spec: EndpointSpec): Endpoint {
   const { origin, root } = addressOf(spec.url)
@@ -62,12 +64,24 @@ export function headersOf({ apiKey }: EndpointSpec): string[] {
   return apiKey === undefined ? headers : [...headers, 'authorization', `Bearer ${apiKey}`]
 }
 
-/** The first model that the server names. */
-export async function firstModel(endpoint: Endpoint): Promise<string> {
-  const { status, text } = await fetchText(endpoint.spec, 'GET', `${endpoint.origin}${endpoint.root}/models`)
-  const id = status === 200 ? modelIn(text) : undefined
-  if (id !== undefined) return id
-  throw new EldrError('ELDR_ENDPOINT_FAILED', {
+/** The first model that the server names. A server that is away or busy is asked again as long as `again` says so. */
+export async function firstModel(endpoint: Endpoint, again: (failures: number) => Promise<boolean> = async () => false): Promise<string> {
+  for (let failures = 0; ; failures++) {
+    try {
+      const { status, text } = await fetchText(endpoint.spec, 'GET', `${endpoint.origin}${endpoint.root}/models`)
+      const id = status === 200 ? modelIn(text) : undefined
+      if (id !== undefined) return id
+      const isBusy = status === 429 || (status >= 500 && status !== 501)
+      if (!isBusy || !(await again(failures))) throw noModel(endpoint, status)
+    } catch (error) {
+      const isAway = error instanceof EldrError && error.code === 'ELDR_ENDPOINT_UNREACHABLE'
+      if (!isAway || !(await again(failures))) throw error
+    }
+  }
+}
+
+function noModel(endpoint: Endpoint, status: number): EldrError {
+  return new EldrError('ELDR_ENDPOINT_FAILED', {
     found: `status ${status} and no model from ${endpoint.origin}${endpoint.root}/models`,
     expected: 'a list of models',
     todo: 'Name the model with --model, and the key, where one is needed, with --api-key.',
@@ -96,11 +110,27 @@ export async function fetchText(
   try {
     const limits = { headersTimeout: LOOK_TIMEOUT_MS, bodyTimeout: LOOK_TIMEOUT_MS }
     const answer = await request(url, { method, headers, dispatcher, ...limits, ...(body && { body: JSON.stringify(body) }) })
-    return { status: answer.statusCode, text: await answer.body.text() }
+    return { status: answer.statusCode, text: await textOf(answer.body, url) }
   } catch (cause) {
+    if (cause instanceof EldrError) throw cause
     const why = cause instanceof Error ? cause.message || String((cause as NodeJS.ErrnoException).code) : String(cause)
     throw new EldrError('ELDR_ENDPOINT_UNREACHABLE', { found: `${why} at ${url}`, expected: 'an answer', cause })
   } finally {
     await dispatcher.destroy()
   }
+}
+
+async function textOf(body: AsyncIterable<Uint8Array>, url: string): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    chunks.push(chunk)
+    bytes += chunk.length
+    if (bytes > MOST_LOOK_BYTES)
+      throw new EldrError('ELDR_ENDPOINT_FAILED', {
+        found: `an answer of more than ${MOST_LOOK_BYTES} bytes from ${url}`,
+        expected: 'less',
+      })
+  }
+  return Buffer.concat(chunks).toString('utf8')
 }

@@ -58,6 +58,11 @@ async function replayed(trace: Trace, ids: Int32Array, steps: number) {
   return { counts, decode: [...(await trace.decodeExpertIds(row, row + 1))].slice(0, steps * layers * topK) }
 }
 
+it.each(['3000000', '86400.1', '0.0001'])('a timeout of %s s, which no timer counts, is refused', async timeout => {
+  const { code, err } = await eldr('calibrate', '--url', 'http://127.0.0.1:9', '--prompts', 'p', '-o', 'o', '--timeout', timeout)
+  expect([code, /Expected seconds from 0.001 to 86400/.test(err)]).toEqual([2, true])
+})
+
 describe('a calibration of an embedded worker', () => {
   it('has exactly the experts that the worker replays, and goes through fit and simulate', async () => {
     const source = shipped('tiny6-long-task.evaluation')

@@ -1,7 +1,10 @@
 /** Every way in which a calibration can fail, and what is left of it, in this process against a real server. */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
 import { journalOf } from '../../src/calibrate/calibrate.ts'
+import { firstModel, openEndpoint } from '../../src/load/endpoint.ts'
 import { withTrace } from '../../src/trace/trace.ts'
 import { failure } from '../trace-support.ts'
 import { type AskedBody, capturing, eldrOf, PROMPTS, respond, run, SHAPE, textOf, workshop } from './support.ts'
@@ -97,7 +100,9 @@ describe('a calibration that cannot go on says why', () => {
     ['{"prompt": "a", "domain": 3}', /the domain 3 in line 1/],
     ['', /no line/],
     ['\n \n', /no line/],
-  ])('prompts that are none, before anything is asked: %j', async (text, message) => {
+    [`{"prompt": "a"}\n{"prompt": "b", "domain": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`, /the domain a list too deep.* in line 2/],
+    [`{"messages": [{"role": "user", "content": ${'['.repeat(100_000)}${']'.repeat(100_000)}}]}`, /nested too deep in line 1/],
+  ])('prompts that are none, before anything is asked (%#)', async (text, message) => {
     const server = await serve()
     const error = await failure('', () => run(server.url, given([text])))
     expect(error.message).toMatch(message)
@@ -112,6 +117,15 @@ describe('a calibration that cannot go on says why', () => {
     expect((await failure('', () => run(server.url, many))).message).toMatch(/256 different domains/)
     await run(server.url, many, { limit: 255 })
     expect(server.asked).toHaveLength(255)
+  })
+
+  it('a trace that somebody else wrote meanwhile, which is left alone, and nothing is asked twice', async () => {
+    const paths = given(PROMPTS)
+    const server = await serve((_, __, number) => (number === 5 ? writeFileSync(paths.out, 'mine') : undefined))
+    expect((await failure(paths.out, () => run(server.url, paths))).code).toBe('ELDR_FILE_EXISTS')
+    expect(readFileSync(paths.out, 'utf8')).toBe('mine')
+    expect((await run(server.url, paths, { force: true })).resumed).toBe(12)
+    expect(server.asked).toHaveLength(12)
   })
 
   it('a trace that is there already, unless told to replace it', async () => {
@@ -165,11 +179,62 @@ describe('prompts that a trace cannot have', () => {
     const server = await serve((_, response) => respond(response, 400, { error: { message: 'The decoder prompt (length 90) is longer than the maximum model length of 64.' } })) // prettier-ignore
     const paths = given(PROMPTS)
     expect((await failure(paths.out, () => run(server.url, paths))).code).toBe('ELDR_TRACE_TOO_SMALL')
-    expect(existsSync(paths.out)).toBe(false)
+    // Nor a journal of nothing but skips, which would refuse the corrected command.
+    expect([paths.out, journalOf(paths.out)].filter(existsSync)).toEqual([])
+  })
+})
+
+describe('steps that no prompt leaves room for', () => {
+  it.each([
+    'max_tokens=9001 cannot be greater than max_model_len=max_total_tokens=64. Please request fewer output tokens.',
+    "'max_tokens' or 'max_completion_tokens' is too large: 9001. This model's maximum context length is 64 tokens and your request has 5 input tokens (9001 > 64 - 5).",
+    "This model's maximum context length is 64 tokens. However, you requested 9001 output tokens and your prompt contains 5 input tokens.",
+  ])('stop the run at the first prompt: %s', async said => {
+    const server = await serve((_, response) => respond(response, 400, { error: { message: said } }))
+    const paths = given(PROMPTS)
+    const error = await failure('', () => run(server.url, paths, { steps: 9000, skipRefused: true }))
+    expect([error.code, server.asked.length]).toEqual(['ELDR_ENDPOINT_FAILED', 1])
+    expect(error.message).toMatch(/whatever the prompt.*fewer --steps/)
+    expect(existsSync(journalOf(paths.out))).toBe(false)
   })
 })
 
 describe('a server that goes away', () => {
+  it('and one that is busy are told apart, and no journal is named that is not there', async () => {
+    const busy = await serve((_, response) => respond(response, 429, { error: { message: 'queue full' } }))
+    const paths = given(PROMPTS)
+    const error = await failure('', () => run(busy.url, paths))
+    expect(error.message).toMatch(
+      /a server that answers, but takes no requests now \(line 1 asked once: status 429: queue full\).*Nothing was captured yet/,
+    )
+    expect(error.message).not.toMatch(/journal/)
+    const gone = await serve((_, response) => (response.destroy(), true))
+    expect((await failure('', () => run(gone.url, paths))).message).toMatch(/no answer from the server/)
+    expect(existsSync(journalOf(paths.out))).toBe(false)
+  })
+
+  it('before it has named its model is asked for it again', async () => {
+    let looks = 0
+    const server = createServer((_, response) => {
+      looks++
+      if (looks === 1) return void response.destroy()
+      if (looks === 2) return void respond(response, 503, { error: { message: 'starting' } })
+      response.end(looks === 3 ? '{"data":[{"id":"made-up"}]}' : 'x'.repeat((1 << 20) + 1))
+    })
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    const endpoint = openEndpoint({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, api: 'completions' })
+    try {
+      const failures: number[] = []
+      expect(await firstModel(endpoint, async count => failures.push(count) > 0)).toBe('made-up')
+      expect(failures).toEqual([0, 1])
+      await expect(firstModel(endpoint)).rejects.toThrow(/more than 1048576 bytes/)
+    } finally {
+      await endpoint.close()
+      server.closeAllConnections()
+      server.close()
+    }
+  })
+
   it('is asked again, and nothing is lost', async () => {
     const server = await serve((_, response, number) => {
       if (number === 2) return respond(response, 503, { error: { message: 'starting' } })
