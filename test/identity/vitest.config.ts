@@ -1,6 +1,14 @@
 import { defineConfig } from 'vitest/config'
 
-/** The whole proof that outputs do not depend on the policy: apart from the unit tests, which have a smaller one, since it takes minutes. */
+/** A real model in real clusters: that outputs do not depend on the policy, and more that takes minutes. Apart from the unit tests. */
 export default defineConfig({
-  test: { include: ['test/identity/**/*.identity.ts'], testTimeout: 900_000, fileParallelism: false },
+  test: {
+    include: ['test/identity/**/*.identity.ts', 'test/worker/gateway.test.ts'],
+    env: { ELDR_TEST_BACK_END: 'tiny' },
+    globalSetup: ['test/build.ts'],
+    testTimeout: 900_000,
+    hookTimeout: 120_000,
+    fileParallelism: false,
+    retry: process.env['CI'] === undefined ? 0 : 1,
+  },
 })

@@ -25,11 +25,11 @@ let prefills: WorkerProcess[]
 let decodes: WorkerProcess[]
 const workers = () => [...prefills, ...decodes]
 
-/** The same suite for experts that are replayed and for a model that is computed. */
+/** The same suite for experts that are replayed and for a model that is computed, which `npm run test:identity` asks for. */
 const BACK_ENDS = [
   { name: 'replay', model: 'lab16', trace: 'lab16-task', flags: ['--speed', '4'], slow: ['--speed', '0.02'] },
   { name: 'tiny', model: 'tiny6', trace: 'tiny6-prompts', flags: ['--backend', 'tiny', '--blocks', '1024'], slow: ['--backend', 'tiny', '--pace', 'h200-first', '--speed', '0.02'] }, // prettier-ignore
-]
+].filter(({ name }) => name === (process.env['ELDR_TEST_BACK_END'] ?? 'replay'))
 
 async function startAll({ trace, flags }: (typeof BACK_ENDS)[number]): Promise<void> {
   folder = await mkdtemp(join(tmpdir(), 'eldr-worker-'))

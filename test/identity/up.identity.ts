@@ -8,7 +8,7 @@ import { shipped } from '../data.ts'
 import { writeSmallModel } from '../tiny-support.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { PROGRAM } from '../worker/processes.ts'
-import { allGone, killUps, UpProcess, type View } from './up-process.ts'
+import { allGone, killUps, UpProcess, type View } from '../up/up-process.ts'
 
 const folder = temporaryFolder()
 afterAll(() => {
