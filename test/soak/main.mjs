@@ -139,7 +139,9 @@ async function finish() {
   const metrics = died ? new Map() : await gateway.metrics()
   const counters = await Promise.all(workers.map(worker => worker.counters()))
   await gateway.stop()
-  const seconds = Math.min(60, Math.floor(resident.length / 3))
+  // A process that has just begun grows to the heap that its load needs: the first third of a minute is not compared.
+  const warm = resident.slice(Math.min(20, Math.floor(resident.length / 3)))
+  const seconds = Math.min(60, Math.floor(warm.length / 2))
   const checks = checksOf({
     minutes,
     pending: [...mix.pending.values()],
@@ -147,7 +149,7 @@ async function finish() {
     gauges: gaugesOf(metrics),
     workers: counters,
     metrics,
-    resident: { seconds, first: median(resident.slice(0, seconds)), last: median(resident.slice(-seconds)) },
+    resident: { seconds, first: median(warm.slice(0, seconds)), last: median(warm.slice(-seconds)) },
     gateway,
     exitCode: gateway.exitCode,
   })

@@ -54,7 +54,7 @@ export function checksOf({ minutes, pending, lost, gauges, workers, metrics, res
     zero('tickets leaked', metrics.get('eldr_ticket_leaks_total') ?? 0),
     zero('errors, warnings of Node and unhandled rejections in the log', gateway.errors.length, gateway.errors.slice(0, 5)),
     {
-      what: `resident memory, last ${resident.seconds} s against first`,
+      what: `resident memory, last ${resident.seconds} s against the first after warming up`,
       found: `${(growth * 100).toFixed(1)} %`,
       ok: growth <= 0.1,
       more: { firstMb: megabytes(resident.first), lastMb: megabytes(resident.last) },
