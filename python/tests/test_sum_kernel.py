@@ -12,10 +12,10 @@ os.environ["TRITON_INTERPRET"] = "1"  # read where a kernel is decorated
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from eldr_vllm.layout import Form, Layout  # noqa: E402
-from eldr_vllm.store import End, NumpyStore  # noqa: E402
-from eldr_vllm.sum_kernel import add  # noqa: E402
-from eldr_vllm.torch_store import TorchStore  # noqa: E402
+from eldr_vllm.layout import Form, Layout
+from eldr_vllm.store import End, NumpyStore
+from eldr_vllm.sum_kernel import add
+from eldr_vllm.torch_store import TorchStore
 
 SHAPES = [
     pytest.param(Layout(3, 64, 8, 40, 16), id="blocks of 16"),

@@ -1,5 +1,6 @@
 import { KERNEL_BASE64 } from './kernel-bytes.ts'
 import { plainKernel } from './kernel-plain.ts'
+import { simdModuleOf } from './simd-module.ts'
 
 /**
  * The numeric inner loops, on one block of memory that the caller lays out. Pointers are byte offsets into it. Rows of numbers have a
@@ -42,16 +43,7 @@ export const MAX_KERNEL_BYTES = 2 ** 32 - PAGE_BYTES
 /** More memory was asked for than WebAssembly can address. */
 export class KernelTooLarge extends RangeError {}
 
-let compiled: WebAssembly.Module | null | undefined
-
-/** The SIMD module, compiled once; null where the engine has no WebAssembly SIMD. */
-function simdModule(): WebAssembly.Module | null {
-  if (compiled === undefined) {
-    const bytes = Buffer.from(KERNEL_BASE64, 'base64')
-    compiled = typeof WebAssembly === 'object' && WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : null
-  }
-  return compiled
-}
+const simdModule = simdModuleOf(KERNEL_BASE64)
 
 /** Which inner loops this engine gets. */
 export function kernelKind(): 'simd' | 'plain' {

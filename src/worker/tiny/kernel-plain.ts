@@ -65,7 +65,6 @@ export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
     s: number,
     out: number,
   ) {
-    // prettier-ignore
     const padded = Math.ceil(length / 4) * 4
     for (let p = 0; p < padded; p++) f32[s + p] = p < length ? dot(q, keys + u32[rows + p]! / 4, width) : -Infinity
     const sum = expSum(s, padded, scale)

@@ -1,3 +1,4 @@
+import { simdModuleOf } from '../../math/simd-module.ts'
 import { KERNEL_BASE64 } from './kernel-bytes.ts'
 import { plainTinyKernel } from './kernel-plain.ts'
 
@@ -59,16 +60,7 @@ export const PANEL = 32
 const PAGE_BYTES = 65_536
 export const MOST_KERNEL_BYTES = 2 ** 32 - PAGE_BYTES
 
-let compiled: WebAssembly.Module | null | undefined
-
-/** The SIMD module, compiled once; null where the engine has no WebAssembly SIMD. */
-function simdModule(): WebAssembly.Module | null {
-  if (compiled === undefined) {
-    const bytes = Buffer.from(KERNEL_BASE64, 'base64')
-    compiled = typeof WebAssembly === 'object' && WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : null
-  }
-  return compiled
-}
+const simdModule = simdModuleOf(KERNEL_BASE64)
 
 export type TinyKernelKind = 'simd' | 'plain'
 
