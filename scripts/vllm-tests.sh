@@ -1,10 +1,36 @@
 #!/usr/bin/env bash
-# The plugin's own checks, and real servers with it: what `npm run test:vllm` runs after scripts/vllm-tools.sh. Arguments go to the tests of the
-# servers, such as `-k counts`. Needs dist/ (npm run build) for the gateway.
+# The plugin's own checks, and real servers with it: what `npm run test:vllm` runs after scripts/vllm-tools.sh. With arguments, such as
+# `-k counts`, only those tests of the servers. Needs dist/ (npm run build) for the gateway.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 environment=${ELDR_VLLM:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/vllm}
 export PATH="$environment/bin:$PATH"
-(cd python && ruff check . ../test/vllm --config pyproject.toml && ruff format --check . ../test/vllm --config pyproject.toml && mypy)
-(cd python && python -m pytest -p no:cacheprovider)
-exec python -m pytest -p no:cacheprovider -x --durations=0 "$@" test/vllm
+servers() { python -m pytest -p no:cacheprovider -x --durations=0 "$@"; }
+
+if [ $# -gt 0 ]; then
+  servers "$@" test/vllm
+  exit
+fi
+# Two lanes, since most of the time either waits for imports and for steps, which take one core each.
+lane=$(mktemp)
+single() {
+  (cd python && ruff check . ../test/vllm --config pyproject.toml && ruff format --check . ../test/vllm --config pyproject.toml && mypy)
+  (cd python && python -m pytest -p no:cacheprovider)
+  servers test/vllm --ignore=test/vllm/cluster
+}
+set -m # a process group of its own, so that it can be stopped whole
+(
+  set -e
+  single
+) >"$lane" 2>&1 &
+other=$!
+set +m
+trap 'kill -- -$other 2>/dev/null || true; wait $other 2>/dev/null || true; rm -f "$lane"' EXIT
+status=0
+servers test/vllm/cluster --ignore=test/vllm/cluster/test_bench.py || status=$?
+wait $other || status=$?
+echo "== the plugin and single servers"
+cat "$lane"
+[ $status = 0 ] || exit $status
+# Alone: it compares times.
+servers test/vllm/cluster/test_bench.py
