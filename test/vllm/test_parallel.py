@@ -21,7 +21,7 @@ TWO = ("--tensor-parallel-size", "2")
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
 
 
-def write_placement(path: Path, ranks: int) -> Path:
+def write_placement(path: Path, ranks: int = 2) -> Path:
     """Two clusters of random placements."""
     rng = np.random.default_rng(5)
     order = rng.permuted(np.tile(np.arange(EXPERTS, dtype="<u2"), (2, LAYERS, 1)), axis=2)
@@ -53,11 +53,11 @@ def test_one_rank_reports(folder: Path) -> None:
         assert server.log.read_text().count("eldr: capturing") == 1
 
 
-REFUSED = {
-    "ranks": (4, (*TWO, "--enable-expert-parallel"), "4 ranks (made for 'tiny6'); this engine"),
-    "not-spread": (2, TWO, "experts are not spread over ranks"),
+# Files for another engine are refused in python/tests/test_placement.py.
+REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {
+    "not-spread": ({}, (), "experts are not spread over ranks"),
     # The CPU build's kernel takes experts for linear. So the placement itself is tried one level below, in test_placement.py.
-    "kernel": (2, (*TWO, "--enable-expert-parallel"), "takes no expert map; choose another --moe-backend"),
+    "kernel": (ENVIRONMENT, (*TWO, "--enable-expert-parallel"), "takes no expert map; choose another --moe-backend"),
 }
 
 
@@ -66,9 +66,9 @@ def refused(folder: Path) -> Iterator[dict[str, Server]]:
     """All at once: they end by themselves before they take much memory."""
     started: dict[str, Server] = {}
     with ExitStack() as stack:
-        for name, (ranks, flags, _) in REFUSED.items():
-            transfer = eldr("kv_producer", placement=str(write_placement(folder / f"{name}.safetensors", ranks)), cluster=0)
-            started[name] = vllm(f"refused-{name}", folder, transfer, *flags, **ENVIRONMENT)
+        for name, (environment, flags, _) in REFUSED.items():
+            transfer = eldr("kv_producer", placement=str(write_placement(folder / f"{name}.safetensors")), cluster=0)
+            started[name] = vllm(f"refused-{name}", folder, transfer, *flags, **environment)
             stack.callback(started[name].stop)
         yield started
 
