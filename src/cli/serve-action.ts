@@ -3,10 +3,16 @@ import { type Loaded, loadSettings } from '../gateway/config/load.ts'
 import type { Settings } from '../gateway/config/settings.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'
 import { createLog, type Log } from '../gateway/log.ts'
+import type { LogLevelControl } from '../gateway/log-level.ts'
 import { closeLog } from '../gateway/log-output.ts'
 import { toldToStop } from './told-to-stop.ts'
 
-export type StartGateway = (settings: Settings) => Promise<{ readonly url: string; stop(): Promise<void> }>
+export interface Served {
+  readonly url: string
+  readonly context: { readonly logLevel: Pick<LogLevelControl, 'toggleDebug'> }
+  stop(): Promise<void>
+}
+export type StartGateway = (settings: Settings, log: Log) => Promise<Served>
 
 /** `eldr serve`: ends when a signal told it to and what was under way has ended too. */
 export async function serveAction(flags: FlagValues, start: StartGateway): Promise<void> {
@@ -17,7 +23,9 @@ export async function serveAction(flags: FlagValues, start: StartGateway): Promi
   logConfiguration(log, loaded)
   // Before the start, which may take a while: a signal that comes meanwhile stops the gateway as soon as it stands.
   const told = toldToStop()
-  const gateway = await start(loaded.settings)
+  let gateway: Served | undefined
+  process.on('SIGUSR2', () => gateway?.context.logLevel.toggleDebug()) // before the start: a process that does not listen to it ends of it
+  gateway = await start(loaded.settings, log)
   log.info(`listening on ${gateway.url}`)
   const signal = await told
   log.info(`${signal}: stopping; streams may go on for ${server.shutdownGraceMs / 1000} s, a second signal ends them`)

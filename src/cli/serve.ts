@@ -20,7 +20,7 @@ Examples:
     )
     .action(async (_: unknown, command: Command) => {
       const { serveAction } = await import('./serve-action.ts')
-      await serveAction(flagValues(command), async settings => (await import('../gateway/start.ts')).startGateway(settings))
+      await serveAction(flagValues(command), async (settings, log) => (await import('../gateway/start.ts')).startGateway(settings, log))
     })
 }
 

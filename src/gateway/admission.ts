@@ -29,6 +29,12 @@ export class Admission {
     return this.#queue.size
   }
 
+  /** Whether who enters now has to wait; not so when there is a place, nor when there is no room in the queue either. */
+  get mustWait(): boolean {
+    const { maxConcurrentRequests: most, queueSize } = this.#limits
+    return most > 0 && (this.running >= most || this.#queue.size > 0) && this.#queue.size < queueSize
+  }
+
   /** Throws a Refusal when there is no place, nor one in the queue. */
   check(): void {
     const { maxConcurrentRequests: most, queueSize } = this.#limits

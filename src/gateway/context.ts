@@ -7,10 +7,12 @@ import type { NoteWorker } from './debug-headers.ts'
 import type { Insight } from './dashboard/insight.ts'
 import type { EngineAdapter } from './engine/engine.ts'
 import type { Log, Seldom } from './log.ts'
+import type { LogLevelControl } from './log-level.ts'
 import type { LostWorkers } from './lost-workers.ts'
 import type { Metrics } from './metrics.ts'
 import type { RetryBudget } from './retry-budget.ts'
 import type { Router } from './routing/router.ts'
+import type { Tracer } from './tracing/tracer.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
 
 export interface GatewayContext {
@@ -26,6 +28,9 @@ export interface GatewayContext {
   readonly lost: LostWorkers
   readonly noteWorker: NoteWorker
   readonly insight: Insight
+  /** Absent where traces are off. */
+  readonly tracer: Tracer | undefined
   readonly log: Log
+  readonly logLevel: LogLevelControl
   readonly seldom: Seldom
 }

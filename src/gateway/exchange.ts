@@ -3,6 +3,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Writable } from 'node:stream'
 import { type AnswerCode, Refusal } from './answers.ts'
 import type { Story } from './dashboard/story.ts'
+import { RequestFacts } from './request-facts.ts'
+import type { RequestTrace } from './tracing/request-trace.ts'
 import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
 
 /** Why a request stopped before its end. */
@@ -25,6 +27,10 @@ export class Exchange implements StopSignal {
   readonly headers: Record<string, string> = {}
   /** What becomes of it, where somebody may want to read that. */
   story: Story | undefined
+  /** Its spans, where it is traced. */
+  trace: RequestTrace | undefined
+  /** For its line in the log. */
+  readonly facts = new RequestFacts()
   /** A client that takes no byte for so long while there are some for it is let go; 0 is never. */
   clientStallMs = 0
   stopped: StopReason | undefined

@@ -5,21 +5,24 @@
  */
 import type { Dispatch } from '../cluster/registry.ts'
 import type { Role } from '../cluster/worker.ts'
-import { type AnswerCode, Refusal } from './answers.ts'
+import { Refusal } from './answers.ts'
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Exchange } from './exchange.ts'
+import { noWorker, outcomeOf, refusalOf, stopped } from './generation-end.ts'
 import { runLeg } from './leg.ts'
 import type { LegEnd, LegLimits } from './leg-plan.ts'
 import { NEVER } from './lost-workers.ts'
 import type { Outcome } from './metrics.ts'
-import { type PrefillEnd, runPrefill, workersFull } from './prefill-leg.ts'
+import { type PrefillEnd, runPrefill } from './prefill-leg.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
 import type { ClientRequest } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
+import type { DecodePlace } from './routing/router.ts'
 import type { Sink } from './sink.ts'
-import { legHeaders } from './worker-headers.ts'
+import { legEnded, routed } from './tracing/leg-spans.ts'
+import { legHeaders, traced } from './worker-headers.ts'
 
 export interface Generation {
   readonly exchange: Exchange
@@ -30,7 +33,6 @@ export interface Generation {
   readonly sink: Sink
 }
 
-type Failed = Extract<LegEnd, { kind: 'failed' }>
 type HandedOff = Extract<PrefillEnd, { kind: 'handed_off' }>
 
 /** Rejects with a Refusal when the client has seen nothing yet and is to be told why. */
@@ -83,9 +85,9 @@ async function decode(
   failed: Set<string>,
   tries: number,
 ): Promise<LegEnd> {
-  const { exchange, request, requestId } = generation
+  const { exchange, request } = generation
   const body = ctx.engine.decodeBody(request, handoff)
-  const place = ctx.router.toDecode(requestId, handoff, handoff.promptTokens ?? request.promptTokens, failed)
+  const place = decide(ctx, generation, handoff, handoff.promptTokens ?? request.promptTokens, failed)
   if (place === undefined) throw noWorker('decode')
   const { dispatch, decision, left } = place
   const { id } = dispatch.worker
@@ -99,15 +101,30 @@ async function decode(
   return end
 }
 
+/** The decode worker, as the log and the trace of the request have it. */
+function decide(
+  ctx: GatewayContext,
+  { exchange, requestId }: Generation,
+  handoff: Handoff | undefined,
+  tokens: number,
+  failed: ReadonlySet<string>,
+): DecodePlace | undefined {
+  const fromMs = performance.now()
+  const place = ctx.router.toDecode(requestId, handoff, tokens, failed)
+  if (place !== undefined) exchange.facts.decided(place, performance.now() - fromMs)
+  if (exchange.trace !== undefined) routed(exchange.trace, place, fromMs, partOf(exchange, requestId))
+  return place
+}
+
 /** By one worker alone, without a hand-off. */
 async function direct(ctx: GatewayContext, generation: Generation, role: Role): Promise<Outcome> {
-  const { exchange, request, requestId } = generation
+  const { exchange, request } = generation
   const { prefillMs } = ctx.settings.timeouts
   const limits = limitsOf(ctx, request, prefillMs)
   const failed = new Set<string>()
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange)
-    const place = role === 'decode' ? ctx.router.toDecode(requestId, undefined, request.promptTokens, failed) : undefined
+    const place = role === 'decode' ? decide(ctx, generation, undefined, request.promptTokens, failed) : undefined
     const key = () => prefixKeyOf(request, ctx.settings.routing.prefixTokens)
     const dispatch = role === 'decode' ? place?.dispatch : ctx.router.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
@@ -134,7 +151,10 @@ async function send(
   const { exchange, request, requestId, path, sink } = generation
   const { id, url, role } = dispatch.worker
   const { pace } = ctx.insight
+  const fromMs = performance.now()
   const leg = exchange.story?.leg(role, id, tries, requestId)
+  const span = exchange.trace?.leg(role, id, tries, partOf(exchange, requestId))
+  exchange.facts.served(role, id)
   let firstMs = 0
   let lastMs = 0
   let tokens = 0
@@ -144,6 +164,9 @@ async function send(
       firstMs = lastMs = performance.now()
       ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
       leg?.firstByte()
+      exchange.facts.firstByte(firstMs)
+      // Of an answer that comes whole nobody knows when its first token was made.
+      if (request.stream) span?.event('first_token', firstMs)
       if (policy !== undefined && request.stream) pace.firstByte(policy, firstMs - exchange.startedMs)
     },
     onTokens(events: number, nowMs: number) {
@@ -155,7 +178,7 @@ async function send(
       whole = count
     },
   }
-  const headers = legHeaders(ctx.settings, exchange, requestId)
+  const headers = traced(legHeaders(ctx.settings, exchange, requestId), exchange, span)
   const plan = {
     stream: request.stream,
     sink,
@@ -170,7 +193,11 @@ async function send(
     throw error
   })
   leg?.ended(end.kind, tokens || whole, end.kind === 'failed' ? end.failure.message : undefined)
+  if (span !== undefined) legEnded(span, end, exchange.stopped, tokens || whole)
   const nowMs = performance.now()
+  exchange.facts.generated(tokens || whole, lastMs - firstMs)
+  if (ctx.log.isLevelEnabled('debug'))
+    ctx.log.debug({ reqId: requestId, leg: role, worker: id, attempt: tries, end: end.kind, tokens: tokens || whole, ms: nowMs - fromMs }, 'leg') // prettier-ignore
   if (tokens > 1) {
     const tokenMs = (lastMs - firstMs) / (tokens - 1)
     ctx.metrics.interTokenSeconds.observe(tokenMs / 1000)
@@ -204,6 +231,10 @@ function limitsOf({ settings: { timeouts } }: GatewayContext, { stream, maxToken
   return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
 }
 
+function partOf(exchange: Exchange, requestId: string): string | undefined {
+  return requestId === exchange.id ? undefined : requestId
+}
+
 function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: number): boolean {
   const old = performance.now() - leasedMs > lease.durationMs * lease.usableShare
   if (old) metrics.leasesMissed.inc()
@@ -214,33 +245,4 @@ function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: nu
 function letGo(ctx: GatewayContext, generation: Generation, handoff: Handoff, failed: ReadonlySet<string>): Outcome {
   releaseHandoff(ctx, generation, handoff, failed).catch((err: unknown) => ctx.log.error({ err }, 'a hand-off was not given back'))
   return stopped(generation.exchange)
-}
-
-function noWorker(role: Role): Refusal {
-  return new Refusal(role === 'decode' ? 'ELDR_NO_DECODE_WORKER' : 'ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
-}
-
-const CODES: Readonly<Record<Role, { readonly timeout: AnswerCode; readonly other: AnswerCode }>> = {
-  prefill: { timeout: 'ELDR_PREFILL_TIMEOUT', other: 'ELDR_PREFILL_FAILED' },
-  decode: { timeout: 'ELDR_DECODE_TIMEOUT', other: 'ELDR_DECODE_FAILED' },
-}
-
-function refusalOf(role: Role, { failure, status }: Failed): Refusal {
-  if (status === 429) return workersFull()
-  return new Refusal(CODES[role][failure.kind === 'timeout' ? 'timeout' : 'other'], { retryAfterSeconds: 1 })
-}
-
-function outcomeOf(exchange: Exchange, end: LegEnd): Outcome {
-  if (end.kind === 'served') return end.status === 200 ? 'ok' : 'worker_refused'
-  if (end.kind === 'failed') return 'broken'
-  return stopped(exchange, end.begun)
-}
-
-/** Whoever is there and has seen nothing yet is told; the leg has told those that have. */
-function stopped(exchange: Exchange, begun = false): Outcome {
-  const { refusal } = exchange
-  if (refusal !== undefined && !begun) throw refusal
-  if (exchange.stopped === 'client_gone' || exchange.stopped === 'client_stalled') return exchange.stopped
-  if (exchange.stopped === 'part_failed') return 'failed' // the part that failed says why
-  return exchange.stopped === 'shutdown' ? 'broken' : 'timeout'
 }

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { readTraceparent } from '../wire/trace-context.ts'
 import type { Admin } from './admin/admin.ts'
 import type { Admission } from './admission.ts'
 import { Refusal } from './answers.ts'
@@ -19,6 +20,9 @@ import { type Route, routeOf } from './routes.ts'
 import { clientSink } from './sink.ts'
 import { partsOf } from './split/split.ts'
 import { runSplit } from './split/run-split.ts'
+import { legStopped } from './tracing/leg-spans.ts'
+import { beginTrace, endTrace } from './tracing/server-span.ts'
+import { KIND } from './tracing/span.ts'
 
 export class Handler {
   /** Requests that are being served. */
@@ -49,6 +53,7 @@ export class Handler {
     this.live.add(exchange)
     this.open.add(exchange)
     if (route.kind === 'generate') this.#ctx.insight.begun(exchange, route.api)
+    if (this.#ctx.tracer !== undefined) beginTrace(this.#ctx.tracer, exchange, route)
     response.once('close', () => this.open.delete(exchange))
     let outcome: Outcome = 'failed'
     try {
@@ -93,11 +98,26 @@ export class Handler {
   async #admitted(exchange: Exchange, proceed: () => void, serve: (body: Buffer) => Promise<Outcome>): Promise<Outcome> {
     this.#admission.check()
     const body = await readBody(exchange.request, this.#ctx.settings.server.maxBodyBytes, proceed, exchange)
-    await this.#admission.enter(exchange)
+    await (this.#admission.mustWait ? this.#wait(exchange) : this.#admission.enter(exchange))
     try {
       return await serve(body)
     } finally {
       this.#admission.leave()
+    }
+  }
+
+  async #wait(exchange: Exchange): Promise<void> {
+    const fromMs = performance.now()
+    const span = exchange.trace?.child('queue', KIND.internal, fromMs)
+    try {
+      await this.#admission.enter(exchange)
+    } catch (error) {
+      if (exchange.stopped === undefined && error instanceof Refusal) span?.failed(error.code, error.code)
+      else if (span !== undefined) legStopped(span, exchange.stopped)
+      throw error
+    } finally {
+      exchange.facts.queueMs = performance.now() - fromMs
+      span?.end()
     }
   }
 
@@ -109,6 +129,10 @@ export class Handler {
     }
     exchange.story?.asks(request)
     const parts = partsOf(request)
+    const { facts } = exchange
+    facts.promptTokens = request.promptTokens
+    facts.stream = request.stream
+    if (!request.whole) facts.parts = parts
     if (parts > settings.limits.maxChoices) {
       throw new Refusal('ELDR_TOO_MANY_CHOICES', {
         words: `${parts} choices in one request; at most ${settings.limits.maxChoices} are served.`,
@@ -128,6 +152,7 @@ export class Handler {
     const refusal = error instanceof Refusal ? error : exchange.refusal
     if (refusal === undefined) this.#ctx.log.error({ err: error, reqId: exchange.id }, 'a request met a fault of the gateway')
     const told = refusal ?? new Refusal('ELDR_INTERNAL')
+    exchange.facts.code = told.code
     if (response.headersSent) response.destroy()
     else refuse(exchange, told)
     return told.status >= 500 ? (told.status === 504 ? 'timeout' : 'failed') : 'refused'
@@ -142,20 +167,29 @@ export class Handler {
   #ended(exchange: Exchange, route: Route, outcome: Outcome): void {
     const { metrics, log } = this.#ctx
     const name = route.kind === 'generate' ? route.api : route.kind
-    const seconds = (performance.now() - exchange.startedMs) / 1000
+    const { startedMs } = exchange
+    const endedMs = performance.now()
     metrics.requests.inc(name, outcome)
     this.#ctx.insight.ended(exchange, outcome)
+    if (this.#ctx.tracer !== undefined) endTrace(this.#ctx.tracer, exchange, outcome)
     if (this.draining) closeAfter(exchange)
     if (route.kind !== 'generate' && route.kind !== 'pass') return
-    metrics.requestSeconds.of(name).observe(seconds)
+    metrics.requestSeconds.of(name).observe((endedMs - startedMs) / 1000)
     if (log.isLevelEnabled('info')) {
-      const status = exchange.response.headersSent ? exchange.response.statusCode : undefined
-      log.info({ reqId: exchange.id, route: name, outcome, status, seconds: Number(seconds.toFixed(4)) }, 'request')
+      const { id: reqId, response, facts } = exchange
+      const status = response.headersSent ? response.statusCode : undefined
+      log.info(facts.line({ reqId, traceId: traceIdOf(exchange), route: name, outcome, status }, startedMs, endedMs), 'request')
     }
   }
 }
 
 function noop(): void {}
+
+/** Also of a request that is not traced here: whoever sent it may look for it by that. */
+function traceIdOf({ trace, request: { headers } }: Exchange): string | undefined {
+  if (trace !== undefined) return trace.root.traceId
+  return headers['traceparent'] === undefined ? undefined : readTraceparent(headers['traceparent'])?.traceId
+}
 
 /** An answer that waits for those to earlier requests of its connection has no socket yet, and is not told when that one closes. */
 function followSocket(exchange: Exchange): void {

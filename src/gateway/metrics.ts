@@ -34,6 +34,13 @@ export class Metrics {
   readonly restarts = this.#counter('eldr_worker_restarts_total', 'Restarts of workers that were noticed', ['worker'])
   readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'Changes of a worker’s breaker', ['worker', 'to'])
 
+  readonly traceSpans = this.#counter('eldr_trace_spans_total', 'Spans that a collector took', [])
+  readonly traceSpansDropped = this.#counter(
+    'eldr_trace_spans_dropped_total',
+    'Spans that did not get to a collector: queue_full, too_many of one request, failed, rejected by it, shutdown',
+    ['reason'],
+  )
+
   readonly routeSeconds = this.#histogram('eldr_route_seconds', 'Time to read a hand-off’s counts and decide', [], ROUTE_SECONDS)
   readonly handoffSeconds = this.#histogram('eldr_handoff_seconds', 'From prefill’s answer to the dispatch of decode', [], ROUTE_SECONDS)
   readonly prefillSeconds = this.#histogram('eldr_prefill_seconds', 'Time of the prefill leg', [], SECONDS)

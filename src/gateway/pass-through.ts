@@ -11,8 +11,9 @@ import { relay, type RelayEnd } from './relay.ts'
 import { last, withoutHandoff } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
 import { clientSink, type Sink } from './sink.ts'
+import { legEnded } from './tracing/leg-spans.ts'
 import type { UpstreamRequest } from './upstream/upstreams.ts'
-import { legHeaders } from './worker-headers.ts'
+import { legHeaders, traced } from './worker-headers.ts'
 
 /** On a decode worker: any of them has the model and the tokenizer. */
 export async function passThrough(ctx: GatewayContext, exchange: Exchange, path: string, body: Buffer): Promise<Outcome> {
@@ -33,7 +34,9 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
     const place = router.toDecode(exchange.id, undefined, 0, failed)
     if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = place.dispatch.worker
-    const end = await relay(ctx.upstreams, url, request, sink, {
+    exchange.facts.served('decode', id)
+    const span = exchange.trace?.leg('relay', id, tries, undefined, request.method)
+    const end = await relay(ctx.upstreams, url, { ...request, headers: traced(headers, exchange, span) }, sink, {
       stop: exchange,
       lost: harmless && tries <= settings.retries.max ? ctx.lost.of(id) : NEVER,
       limits,
@@ -41,6 +44,7 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
       place.dispatch.ignored() // what these routes answer says little of how well the worker generates
       place.left()
     })
+    if (span !== undefined) legEnded(span, end.kind === 'served' ? end : { ...end, sent: true }, exchange.stopped, undefined)
     if (end.kind === 'served') return end.status < 400 ? 'ok' : 'worker_refused'
     if (end.kind === 'stopped') return stopped(exchange, sink, end.begun)
     if (end.failure.kind === 'connect') ctx.health.passiveFailure(id)

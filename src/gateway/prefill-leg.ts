@@ -7,7 +7,9 @@ import { NEVER } from './lost-workers.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import type { ClientRequest } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
+import { legStopped } from './tracing/leg-spans.ts'
 import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from './upstream/upstreams.ts'
+import { traced } from './worker-headers.ts'
 
 /** Handed off, refused by the worker as the client's fault, or stopped because the client left. */
 export type PrefillEnd =
@@ -33,6 +35,7 @@ export async function runPrefill(
   headers: Readonly<Record<string, string>>,
 ): Promise<PrefillEnd> {
   const { settings, router, upstreams, engine, metrics } = ctx
+  const requestId = headers['x-request-id'] ?? exchange.id
   const body = engine.prefillBody(request)
   const prefixKey = prefixKeyOf(request, settings.routing.prefixTokens)
   const failed = new Set<string>()
@@ -42,25 +45,41 @@ export async function runPrefill(
     if (dispatch === undefined) throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = dispatch.worker
     const startMs = performance.now()
-    const leg = exchange.story?.leg('prefill', id, tries, headers['x-request-id'] ?? exchange.id)
+    const leg = exchange.story?.leg('prefill', id, tries, requestId)
+    const span = exchange.trace?.leg('prefill', id, tries, requestId === exchange.id ? undefined : requestId)
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
     const answer = await upstreams
-      .ask(url, { method: 'POST', path, headers, body }, limits, exchange, tries > settings.retries.max ? NEVER : ctx.lost.of(id))
+      .ask(
+        url,
+        { method: 'POST', path, headers: traced(headers, exchange, span), body },
+        limits,
+        exchange,
+        tries > settings.retries.max ? NEVER : ctx.lost.of(id),
+      )
       .catch(asFailure)
     const answeredMs = performance.now()
     if (exchange.stopped !== undefined && answer instanceof UpstreamFailure) {
       dispatch.ignored()
       leg?.ended('stopped')
+      if (span !== undefined) legStopped(span, exchange.stopped, answeredMs)
       return { kind: 'stopped' }
     }
     const judged = judge(ctx, answer, request)
     leg?.ended(judged.kind, undefined, judged.kind === 'failed' ? judged.why : undefined)
+    if (span !== undefined) {
+      if (judged.kind === 'failed') span.failed(judged.cause, judged.why)
+      if (judged.kind === 'handed_off') span.set({ 'eldr.prompt_tokens': judged.handoff.promptTokens })
+      span.set({ 'http.response.status_code': 'status' in answer ? answer.status : undefined }).end(answeredMs)
+    }
+    if (ctx.log.isLevelEnabled('debug'))
+      ctx.log.debug({ reqId: requestId, leg: 'prefill', worker: id, attempt: tries, end: judged.kind, ms: answeredMs - startMs }, 'leg')
     if (judged.kind === 'refused') {
       dispatch.ignored()
       return judged
     }
     if (judged.kind === 'handed_off') {
       dispatch.succeeded(answeredMs)
+      exchange.facts.prefilled(id, answeredMs - startMs, judged.handoff.promptTokens)
       metrics.prefillSeconds.observe((answeredMs - startMs) / 1000)
       ctx.insight.pace.onWorker(id, answeredMs - startMs)
       if (judged.handoff.engineId !== undefined) ctx.restarts.sawEngineId(id, judged.handoff.engineId)

@@ -2,7 +2,7 @@ import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Generation } from './generate.ts'
 import { UpstreamFailure } from './upstream/upstreams.ts'
-import { legHeaders } from './worker-headers.ts'
+import { legHeaders, traced } from './worker-headers.ts'
 
 /** After this long a decode worker that is alive has taken the request up, be it to its queue, and its abort frees the blocks. */
 const LONG_ENOUGH_MS = 1_000
@@ -41,7 +41,7 @@ function decodeOneToken(
   handoff: Handoff,
   url: string,
 ): Promise<UpstreamFailure | undefined> {
-  const headers = legHeaders(settings, exchange, requestId)
+  const headers = traced(legHeaders(settings, exchange, requestId), exchange)
   return new Promise(resolve => {
     const timer = setTimeout(() => call.abort(new UpstreamFailure('aborted', 'the client left')), LONG_ENOUGH_MS)
     const done = (failure?: UpstreamFailure) => {

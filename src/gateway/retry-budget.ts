@@ -41,6 +41,7 @@ export async function mayTryAgain(
 ): Promise<boolean> {
   if (tries > settings.retries.max || !registry.hasCandidates(leg, performance.now(), failed) || !budget.take()) return false
   metrics.retries.inc({ leg, cause })
+  exchange.facts.retries++
   await exchange.pause(backoffMs(settings.retries.backoffMs, tries, Math.random))
   return true
 }

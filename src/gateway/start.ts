@@ -20,6 +20,7 @@ import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
 import { createListener, listen } from './listen.ts'
 import { createLog, type Log, Seldom } from './log.ts'
+import { LogLevelControl } from './log-level.ts'
 import { LostWorkers } from './lost-workers.ts'
 import { Metrics } from './metrics.ts'
 import { RetryBudget } from './retry-budget.ts'
@@ -27,6 +28,7 @@ import { OffThread } from './routing/off-thread.ts'
 import type { RoutingControl } from './routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
 import { workerTls } from './tls-files.ts'
+import { startTracing } from './tracing/start-tracing.ts'
 import { Upstreams } from './upstream/upstreams.ts'
 import { watchWorkers } from './watch-workers.ts'
 
@@ -50,13 +52,17 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
   const server = createListener(settings.server, (request, response, proceed) => void handler.handle(request, response, proceed))
 
-  const apart: (() => unknown)[] = []
+  const logLevel = new LogLevelControl(log)
+  const apart: (() => unknown)[] = [() => logLevel.close()]
   const takeApart = async () => {
     for (const step of apart.splice(0).toReversed()) await step()
   }
   const metrics = new Metrics()
   const events = new Events()
   const seldom = new Seldom()
+  const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
+  // Almost last: what happens while a gateway stops is worth tracing too.
+  apart.push(() => tracing?.close())
   const desk = new TicketDesk()
   const registry = new Registry(desk, settings.breaker)
   const upstreams = new Upstreams({
@@ -103,7 +109,9 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     lost: new LostWorkers(registry, budget),
     noteWorker: createDebugHeaders(settings),
     insight,
+    tracer: tracing?.tracer,
     log,
+    logLevel,
     seldom,
   }
   const admin = new Admin({ ctx: context, control, live: () => handler.live }, events, { feed, plane })

@@ -1,8 +1,20 @@
 import type { Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
+import type { Span } from './tracing/span.ts'
 
 /** What of a client's headers means something to a worker. Everything else ends at the gateway. */
 const PASSED = ['traceparent', 'tracestate', 'baggage', 'x-session-id', 'x-vllm-priority', 'user-agent'] as const
+
+/** The same in the name of a span: that of the leg, or of the request where the leg has none. A request that is not traced passes its own on. */
+export function traced(
+  headers: Readonly<Record<string, string>>,
+  { trace }: Pick<Exchange, 'trace'>,
+  span?: Pick<Span, 'traceparent'>,
+): Readonly<Record<string, string>> {
+  if (trace === undefined) return headers
+  const { tracestate: _, ...rest } = headers
+  return { ...rest, traceparent: (span ?? trace.root).traceparent, ...(trace.tracestate !== undefined && { tracestate: trace.tracestate }) }
+}
 
 /** Headers of a leg: the same request id on both, no compression, since streams are looked at, and the workers' own key. */
 export function legHeaders(

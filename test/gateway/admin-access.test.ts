@@ -19,6 +19,8 @@ const ROUTES = [
   ['GET', '/eldr/decisions'],
   ['GET', '/eldr/requests/a'],
   ['GET', '/eldr/config'],
+  ['GET', '/eldr/log-level'],
+  ['PUT', '/eldr/log-level'],
   ['GET', '/eldr/events'],
   ['GET', '/eldr/pulse'],
   ['GET', '/eldr/experts'],

@@ -13,7 +13,10 @@ export interface Served {
   checkIdle(): void
 }
 
-export async function serveScripted(settings: Partial<ServerSettings> = {}): Promise<Served> {
+export async function serveScripted(
+  settings: Partial<ServerSettings> = {},
+  log = createLog({ logLevel: 'silent', logFormat: 'json' }),
+): Promise<Served> {
   const engine = new ScriptedEngine()
   const worker = await startWorker({
     host: '127.0.0.1',
@@ -22,7 +25,7 @@ export async function serveScripted(settings: Partial<ServerSettings> = {}): Pro
     kvHost: '127.0.0.1',
     settings: { role: 'both', model: 'm', maxModelLen: 200, rows: 10, promptDetails: false, leaseMs: 30_000, ...settings },
     engine,
-    log: createLog({ logLevel: 'silent', logFormat: 'json' }),
+    log,
     graceMs: 0,
   })
   return {

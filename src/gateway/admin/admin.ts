@@ -12,6 +12,7 @@ import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
 import type { SignaturePlane } from '../dashboard/signature-plane.ts'
 import { ExpertsLook } from '../dashboard/worker-experts.ts'
 import { createGuard } from './guard.ts'
+import { logRoutes } from './log-routes.ts'
 import { lookRoutes } from './look-routes.ts'
 import { type AdminParts, type AdminRoute, findRoute } from './routes.ts'
 import { routingRoutes } from './routing-routes.ts'
@@ -47,6 +48,7 @@ export class Admin {
       ...workerRoutes(parts),
       ...routingRoutes(parts),
       ...lookRoutes(parts),
+      ...logRoutes(parts),
       EVENTS,
       ...(dashboard === 'off' ? [] : [...watching, PULSE]),
     ]

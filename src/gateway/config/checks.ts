@@ -16,7 +16,7 @@ export interface Finding {
 const UVICORN_KEEP_ALIVE_MS = 5000
 
 /** Over the file with its defaults. */
-export function* checkTogether({ server, workers, routing }: FileForm): Generator<Finding> {
+export function* checkTogether({ server, workers, routing, observe }: FileForm): Generator<Finding> {
   const policy = policyOf(routing)
   const [policyPath, artifactPath] = [['routing', 'policy'], ['routing', 'artifact']] // prettier-ignore
   if ((policy === 'eldr' || policy === 'domain') && routing.artifact === undefined)
@@ -47,6 +47,12 @@ export function* checkTogether({ server, workers, routing }: FileForm): Generato
       text: `workers.idleConnectionMs ${workers.idleConnectionMs}: uvicorn closes idle connections after ${UVICORN_KEEP_ALIVE_MS}, and a request sent just then fails`,
       warning: true,
     }
+  const { endpoint, headers } = observe.traces
+  const [endpointPath, headersPath] = [['observe', 'traces', 'endpoint'], ['observe', 'traces', 'headers']] // prettier-ignore
+  if (endpoint !== undefined && new URL(endpoint).port === '4317')
+    yield { path: endpointPath, text: 'observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318', warning: true } // prettier-ignore
+  if (endpoint === undefined && headers.length > 0)
+    yield { path: headersPath, about: [endpointPath], text: 'observe.traces.headers without observe.traces.endpoint: nothing is sent', warning: true } // prettier-ignore
   if (workers.tls?.insecure) yield { path: ['workers', 'tls', 'insecure'], text: 'workers.tls.insecure: certificates of workers are not checked', warning: true } // prettier-ignore
   for (const role of ['prefill', 'decode'] as const)
     if (workers[role].length === 0)

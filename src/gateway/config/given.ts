@@ -45,7 +45,8 @@ async function layer(
   const [given, problems]: [Given[], string[]] = [[], []]
   for (const source of sources) {
     const value = valueOf(source)
-    if (value === undefined) continue
+    // OpenTelemetry takes an empty variable for one that is not there.
+    if (value === undefined || (source.yields && value === '')) continue
     const by = kind === 'flag' ? longNameOf(source.flag!) : source.env
     const read: Read =
       typeof value === 'object' ? { value: value.map(source.each ?? String) } : await source.read(value === true ? 'true' : value)
@@ -55,6 +56,7 @@ async function layer(
       continue
     }
     const other = given.find(({ name }) => name === source.name)
+    if (other !== undefined && source.yields) continue
     if (other !== undefined) problems.push(`${by}: sets ${source.name}, which ${other.by} sets too: give one of them`)
     else given.push({ name: source.name, by, kind, ...(typeof value === 'string' && { typed: value }), ...read })
   }
@@ -65,7 +67,7 @@ async function layer(
 const isServiceLink = (name: string, env: Environment) => name === 'ELDR_PORT' && /^(tcp|udp):\/\//.test(env[name] ?? '')
 
 function environmentWarnings(env: Environment): string[] {
-  const known = [CONFIG.env, ...SOURCES.map(source => source.env)]
+  const known = [CONFIG.env, ...SOURCES.map(source => source.env)].filter(name => name.startsWith('ELDR_'))
   const unknown = Object.keys(env).filter(name => name.startsWith('ELDR_') && !known.includes(name))
   const typing = unknown.flatMap(name => {
     const meant = nearest(name.slice('ELDR_'.length), known.map(each => each.slice('ELDR_'.length))) // prettier-ignore

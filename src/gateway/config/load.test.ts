@@ -5,7 +5,7 @@ import { temporaryFolder } from '../../../test/trace-support.ts'
 import type { Environment, FlagValues } from './given.ts'
 import { nodeAt } from './json-schema.ts'
 import { type Asked, loadSettings } from './load.ts'
-import { partsOf, valueAt } from './paths.ts'
+import { isObject, partsOf, valueAt } from './paths.ts'
 import type { Settings } from './settings.ts'
 import { longNameOf, SOURCES } from './sources.ts'
 
@@ -52,7 +52,23 @@ describe('without anything said', () => {
       lease: { durationMs: 30_000, usableShare: 0.6 },
       breaker: { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 },
       health: { path: '/health', intervalMs: 5_000, timeoutMs: 2_000, failures: 2, successes: 1 },
-      observe: { logLevel: 'info', logFormat: 'auto', debugHeaders: false, decisionsKept: 256, dashboard: 'admin' },
+      observe: {
+        logLevel: 'info',
+        logFormat: 'auto',
+        debugHeaders: false,
+        decisionsKept: 256,
+        dashboard: 'admin',
+        traces: {
+          headers: [],
+          serviceName: 'eldr',
+          sampleRatio: 1,
+          batchSpans: 256,
+          everyMs: 1_000,
+          queueSpans: 8_192,
+          timeoutMs: 10_000,
+          flushMs: 3_000,
+        },
+      },
     }
     const { settings, origins } = await loadSettings({})
     expect(settings).toEqual(expected)
@@ -109,6 +125,11 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_CLIENT_KEY_PATH: ['client-key.pem', 'client-key.pem'],
   ELDR_DASHBOARD: ['open', 'open'],
   ELDR_DEBUG_HEADERS: ['true', true],
+  ELDR_OTLP_ENDPOINT: ['http://c:4318', 'http://c:4318'],
+  ELDR_TRACE_SAMPLE_RATIO: ['0.01', 0.01],
+  OTEL_EXPORTER_OTLP_ENDPOINT: ['https://c/otlp/', 'https://c/otlp/'],
+  OTEL_EXPORTER_OTLP_HEADERS: ['authorization=Bearer%20x%2C, x-scope=1', ['authorization=Bearer x,', 'x-scope=1']],
+  OTEL_SERVICE_NAME: ['front door', 'front door'],
   ELDR_API_KEYS: ['sk-a, sk-b', ['sk-a', 'sk-b']],
   ELDR_ADMIN_TOKEN: ['sk-c', 'sk-c'],
   ELDR_WORKER_API_KEY: ['sk-d', 'sk-d'],
@@ -174,7 +195,10 @@ describe('where a value comes from', () => {
   it('is known for every value that there is', async () => {
     const { settings, origins } = await loadSettings({ file: config })
     for (const [section, values] of Object.entries(settings) as [string, object][])
-      for (const key of Object.keys(values)) expect(origins.has(`${section}.${key}`)).toBe(true)
+      for (const [key, value] of Object.entries(values) as [string, unknown][]) {
+        const names = isObject(value) ? Object.keys(value).map(inner => `${section}.${key}.${inner}`) : [`${section}.${key}`]
+        for (const name of names) expect(origins.has(name)).toBe(true)
+      }
   })
 
   it('is a JSON file as well, with tabs, and with a schema for the editor', async () => {
@@ -194,6 +218,25 @@ describe('where a value comes from', () => {
 
   it('is nothing for an empty file', async () => {
     expect(await load({ file: file('empty.yaml', '# nothing\n') })).toEqual(await load({}))
+  })
+})
+
+describe('variables of OpenTelemetry', () => {
+  it('yield to ours, and are not there when they are empty', async () => {
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://theirs:4318', ELDR_OTLP_ENDPOINT: 'http://ours:4318', OTEL_SERVICE_NAME: '' }
+    const { traces } = (await load({ env })).observe
+    expect([traces.endpoint, traces.serviceName]).toEqual(['http://ours:4318', 'eldr'])
+  })
+
+  it('are warned of where they cannot be meant', async () => {
+    const warningsOf = async (env: Environment) => (await loadSettings({ env })).warnings.filter(text => text.includes('traces'))
+    expect(await warningsOf({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4317' })).toEqual([
+      'OTEL_EXPORTER_OTLP_ENDPOINT: observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318',
+    ])
+    expect(await warningsOf({ OTEL_EXPORTER_OTLP_HEADERS: 'a=b' })).toEqual([
+      'OTEL_EXPORTER_OTLP_HEADERS: observe.traces.headers without observe.traces.endpoint: nothing is sent',
+    ])
+    expect(await warningsOf({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318' })).toEqual([])
   })
 })
 

@@ -5,13 +5,18 @@ import { MASK, masked } from './mask.ts'
 import { partsOf, valueAt } from './paths.ts'
 import { asJson, asYaml } from './show.ts'
 
-const env = { ELDR_API_KEYS: 'sk-one,sk-two', ELDR_ADMIN_TOKEN: 'sk-three', ELDR_WORKER_API_KEY: 'sk-four' }
+const env = {
+  ELDR_API_KEYS: 'sk-one,sk-two',
+  ELDR_ADMIN_TOKEN: 'sk-three',
+  ELDR_WORKER_API_KEY: 'sk-four',
+  OTEL_EXPORTER_OTLP_HEADERS: 'key=sk-five',
+}
 
 describe('settings that are shown', () => {
   it('hold no secret: every one that the schema marks is masked', async () => {
     const { settings } = await loadSettings({ env })
     const secrets = allKeys().filter(({ node }) => node.writeOnly || node.items?.writeOnly)
-    expect(secrets.length).toBe(3)
+    expect(secrets.length).toBe(4)
     for (const { name } of secrets) {
       expect([valueAt(settings, partsOf(name))].flat().join()).toContain('sk-')
       expect(new Set([valueAt(masked(settings), partsOf(name))].flat())).toEqual(new Set([MASK]))

@@ -6,7 +6,7 @@ export const MASK = '********'
 
 /** Not even how long a secret is, nor how it begins: that is enough to tell some apart. */
 export function masked(settings: Settings): Settings {
-  const { server, workers } = settings
+  const { server, workers, observe } = settings
   return {
     ...settings,
     server: {
@@ -15,5 +15,6 @@ export function masked(settings: Settings): Settings {
       ...(server.adminToken !== undefined && { adminToken: MASK }),
     },
     workers: { ...workers, ...(workers.apiKey !== undefined && { apiKey: MASK }) },
+    observe: { ...observe, traces: { ...observe.traces, headers: observe.traces.headers.map(() => MASK) } },
   }
 }

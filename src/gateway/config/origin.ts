@@ -1,22 +1,38 @@
-/** The address of a worker, checked and in one spelling. */
+/** Addresses of workers and of a collector, checked; those of workers in one spelling. */
 
 export const ORIGIN_EXAMPLE = 'http://10.0.0.7:8000'
+export const ENDPOINT_EXAMPLE = 'http://collector:4318'
 
 /** What is wrong with a text as the origin of a worker; undefined when nothing. It never repeats a password. */
 export function wrongOrigin(text: string): string | undefined {
-  const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    // localhost:8000 is a URL too, of the scheme localhost.
-    const bare = /^[\w.-]+(:\d+)?$/.test(text) || /^\[[\da-fA-F:]+\](:\d+)?$/.test(text)
-    if (bare) return `expected http:// or https:// before it: did you mean http://${text}?`
-    const scheme = url === undefined || url.host === '' ? '' : `, found the scheme ${url.protocol.slice(0, -1)}`
-    return `expected an http or https URL such as ${ORIGIN_EXAMPLE}${scheme}`
-  }
+  const url = httpUrl(text, ORIGIN_EXAMPLE)
+  if (typeof url === 'string') return url
   if (url.username !== '' || url.password !== '')
     return 'expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key'
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '')
     return `expected no path: ${url.origin} is enough, since requests bring their own`
   return undefined
+}
+
+/** What is wrong with a text as the address of a collector; undefined when nothing. */
+export function wrongEndpoint(text: string): string | undefined {
+  const url = httpUrl(text, ENDPOINT_EXAMPLE)
+  if (typeof url === 'string') return url
+  if (url.username !== '' || url.password !== '')
+    return 'expected no user and no password in the URL: set observe.traces.headers, or OTEL_EXPORTER_OTLP_HEADERS, if the collector asks for them'
+  if (url.search !== '' || url.hash !== '') return 'expected nothing behind the path of the URL'
+  return undefined
+}
+
+/** A sentence instead says what is wrong. */
+function httpUrl(text: string, example: string): URL | string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url !== undefined && (url.protocol === 'http:' || url.protocol === 'https:')) return url
+  // localhost:8000 is a URL too, of the scheme localhost.
+  const bare = /^[\w.-]+(:\d+)?$/.test(text) || /^\[[\da-fA-F:]+\](:\d+)?$/.test(text)
+  if (bare) return `expected http:// or https:// before it: did you mean http://${text}?`
+  const scheme = url === undefined || url.host === '' ? '' : `, found the scheme ${url.protocol.slice(0, -1)}`
+  return `expected an http or https URL such as ${example}${scheme}`
 }
 
 export const originOf = (text: string): string => new URL(text).origin

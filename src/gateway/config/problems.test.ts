@@ -79,6 +79,19 @@ describe('a configuration that is not right', () => {
     expect(await problems(`workers: {decode: ${workers}}`)).toEqual([expected])
   })
 
+  it.each([
+    [
+      '{endpoint: collector:4318}',
+      '1:30: observe.traces.endpoint: expected http:// or https:// before it: did you mean http://collector:4318?',
+    ],
+    ['{endpoint: "http://me:sesame@c"}', '1:30: observe.traces.endpoint: expected no user and no password in the URL: set observe.traces.headers, or OTEL_EXPORTER_OTLP_HEADERS, if the collector asks for them'], // prettier-ignore
+    ['{endpoint: "http://c/?key=sesame"}', '1:30: observe.traces.endpoint: expected nothing behind the path of the URL'],
+    ['{sampleRatio: 2}', '1:33: observe.traces.sampleRatio: expected a number from 0 to 1, found 2'],
+    ['{headers: [sesame]}', '1:30: observe.traces.headers[0]: expected NAME=VALUE, such as authorization=Bearer KEY, found something else'],
+  ])('is told what is wrong with traces, and no secret of them: %s', async (traces, expected) => {
+    expect(await problems(`observe: {traces: ${traces}}`)).toEqual([expected])
+  })
+
   it('finds the same worker in both roles', async () => {
     expect(await problems('workers: {prefill: [http://a:1], decode: [http://a:1]}')).toEqual([
       '1:43: two workers with the url http://a:1: workers.prefill[0] and workers.decode[0]',

@@ -28,6 +28,15 @@ export const seconds: Reader = value => {
 /** Of an environment variable; a flag is said again for each. */
 export const list: Reader = value => ({ value: value.split(',').map(part => part.trim()) })
 
+/** As OpenTelemetry has them in its variable: NAME=VALUE with commas between them, values percent-encoded. Never what stands in it: it is secret. */
+export const headerList: Reader = value => {
+  try {
+    return { value: value.split(',').map(part => decodeURIComponent(part).trim()) }
+  } catch {
+    return { wrong: 'expected NAME=VALUE with commas between them, and what is behind a % to be two hexadecimal digits' }
+  }
+}
+
 /** A worker: its URL, or NAME=URL. */
 export function workerIn(given: string): string | { readonly id: string; readonly url: string } {
   const named = /^([\w.:[\]-]{1,128})=(https?:\/\/.*)$/.exec(given)

@@ -7,8 +7,9 @@
 import * as z from 'zod'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
+import { LOG_LEVELS } from './settings.ts'
 import { MASK } from './mask.ts'
-import { ORIGIN_EXAMPLE, wrongOrigin } from './origin.ts'
+import { ENDPOINT_EXAMPLE, ORIGIN_EXAMPLE, wrongEndpoint, wrongOrigin } from './origin.ts'
 
 const DAY_MS = 86_400_000
 const MIB = 1_048_576
@@ -29,14 +30,15 @@ const secret = () =>
     .refine(value => value !== MASK, { error: 'this is a masked secret, as `eldr config print` shows it: put in the real one' })
     .meta({ writeOnly: true })
 
-const url = () =>
+const checkedUrl = (example: string, wrong: (text: string) => string | undefined) =>
   z
-    .string({ error: `a URL such as ${ORIGIN_EXAMPLE}` })
+    .string({ error: `a URL such as ${example}` })
     .superRefine((value, context) => {
-      const message = wrongOrigin(value)
+      const message = wrong(value)
       if (message !== undefined) context.addIssue({ code: 'custom', message })
     })
     .meta({ format: 'uri' })
+const url = () => checkedUrl(ORIGIN_EXAMPLE, wrongOrigin)
 const id = () => text('1 to 128 letters, digits or any of . : _ [ ] -', /^[\w.:[\]-]{1,128}$/)
 const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}.`
 const ID_MEANING = 'Unique over all workers; host and port unless told. Metrics and the admin API use it.'
@@ -146,8 +148,27 @@ const health = z.strictObject({
   successes: whole(1, 1000).default(1).describe('Successes in a row that bring it back.'),
 })
 
+const traces = z.strictObject({
+  endpoint: checkedUrl(ENDPOINT_EXAMPLE, wrongEndpoint).optional().describe(`Traces go to this collector by OTLP over HTTP, such as ${ENDPOINT_EXAMPLE}; /v1/traces is put behind it. Without it there are none.`), // prettier-ignore
+  headers: z
+    .array(
+      text('NAME=VALUE, such as authorization=Bearer KEY', /^[\w!#$%&'*+.^`|~-]+=[\x20-\x7e]+$/)
+        .refine(value => value !== MASK, { error: 'this is a masked secret, as `eldr config print` shows it: put in the real one' })
+        .meta({ writeOnly: true }),
+    )
+    .default([])
+    .describe('Secret. Headers of each request to the collector, each NAME=VALUE.'),
+  serviceName: text('1 to 255 visible characters', /^[\x20-\x7e]{1,255}$/).default('eldr').describe('service.name of the traces.'), // prettier-ignore
+  sampleRatio: z.number().min(0).max(1).default(1).describe('Share of requests that are traced; those whose caller sent a traceparent are traced as that says.'), // prettier-ignore
+  batchSpans: whole(1, 10_000).default(256).describe('Spans of one export, about.'),
+  everyMs: ms().default(1_000).describe('An export with fewer spans goes out after this time.'),
+  queueSpans: whole(1, 1_000_000).default(8_192).describe('Spans that may wait for the collector; traces beyond are dropped and counted.'),
+  timeoutMs: ms().default(10_000).describe('The collector must have answered an export within this time.'),
+  flushMs: ms(0).default(3_000).describe('How long the last traces may take when the gateway ends, after its streams have.'),
+})
+
 const observe = z.strictObject({
-  logLevel: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info').describe('What is logged.'),
+  logLevel: z.enum(LOG_LEVELS).default('info').describe('What is logged.'),
   logFormat: z.enum(['auto', 'json', 'pretty']).default('auto').describe('auto: for people on a terminal, a JSON object on each line elsewhere.'), // prettier-ignore
   debugHeaders: z
     .boolean()
@@ -162,6 +183,7 @@ const observe = z.strictObject({
     .describe(
       'Dashboard at /dashboard: for whoever may use the admin API; open: anybody may look, changes still need the token; off: none.',
     ),
+  traces: traces.prefault({}),
 })
 
 export const fileSchema = z.strictObject({

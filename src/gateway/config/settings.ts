@@ -143,8 +143,11 @@ export interface HealthSettings {
   readonly successes: number
 }
 
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
 export interface ObserveSettings {
-  readonly logLevel: 'debug' | 'info' | 'warn' | 'error' | 'silent'
+  readonly logLevel: LogLevel
   readonly logFormat: 'auto' | 'json' | 'pretty'
   /** X-Eldr-* response headers on every answer; otherwise only for those that may ask (debug-headers.ts). */
   readonly debugHeaders: boolean
@@ -152,4 +155,24 @@ export interface ObserveSettings {
   readonly decisionsKept: number
   /** Who may look at it: those who may use the admin API, anybody, nobody. */
   readonly dashboard: 'admin' | 'open' | 'off'
+  readonly traces: TraceSettings
+}
+
+export interface TraceSettings {
+  /** Of a collector that takes OTLP over HTTP; absent: no traces. */
+  readonly endpoint?: string
+  /** Secrets: NAME=VALUE. */
+  readonly headers: readonly string[]
+  readonly serviceName: string
+  /** Share of the requests whose caller has not decided it. */
+  readonly sampleRatio: number
+  /** A batch goes out when it has so many spans, or after so long. */
+  readonly batchSpans: number
+  readonly everyMs: number
+  /** Spans that may wait for the collector; more are dropped. */
+  readonly queueSpans: number
+  /** The collector must have answered within this time. */
+  readonly timeoutMs: number
+  /** How long the last traces may take when the gateway ends. */
+  readonly flushMs: number
 }

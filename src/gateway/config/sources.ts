@@ -6,7 +6,20 @@
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import type { SettingName } from './paths.ts'
-import { flagSwitch, keysIn, list, number, onlyLineOf, orNoLimit, type Reader, seconds, text, workerIn, workerList } from './readers.ts'
+import {
+  flagSwitch,
+  headerList,
+  keysIn,
+  list,
+  number,
+  onlyLineOf,
+  orNoLimit,
+  type Reader,
+  seconds,
+  text,
+  workerIn,
+  workerList,
+} from './readers.ts'
 
 export interface Source {
   /** As commander writes it, such as `--port <n>`; absent where only the environment can say it. */
@@ -16,6 +29,8 @@ export interface Source {
   readonly read: Reader
   /** Of a flag that is said again: each value of it. */
   readonly each?: (text: string) => unknown
+  /** A variable that is not ours alone: where one of ours says the same setting, that counts. */
+  readonly yields?: true
   readonly help: string
 }
 
@@ -63,6 +78,22 @@ export const SOURCES: readonly Source[] = [
   flag('--client-key-path <file>', 'workers.tls.keyFile', text, 'its private key (PEM)'),
   flag('--dashboard <who>', 'observe.dashboard', text, 'who may look at /dashboard: admin, open (anybody), off (default: admin)'),
   flag('--debug-headers', 'observe.debugHeaders', flagSwitch(true, false), 'X-Eldr-* headers on every answer'),
+  flag(
+    '--otlp-endpoint <url>',
+    'observe.traces.endpoint',
+    text,
+    'send traces to this collector by OTLP over HTTP, such as http://collector:4318',
+  ),
+  flag('--trace-sample-ratio <x>', 'observe.traces.sampleRatio', number, 'share of requests that are traced (default: 1)'),
+  { env: 'OTEL_EXPORTER_OTLP_ENDPOINT', name: 'observe.traces.endpoint', read: text, yields: true, help: 'the same as ELDR_OTLP_ENDPOINT' },
+  {
+    env: 'OTEL_EXPORTER_OTLP_HEADERS',
+    name: 'observe.traces.headers',
+    read: headerList,
+    yields: true,
+    help: 'NAME=VALUE with commas between them',
+  },
+  { env: 'OTEL_SERVICE_NAME', name: 'observe.traces.serviceName', read: text, yields: true, help: 'service.name of the traces' },
   { env: 'ELDR_API_KEYS', name: 'server.apiKeys', read: list, help: 'keys with commas between them' },
   { env: 'ELDR_ADMIN_TOKEN', name: 'server.adminToken', read: text, help: 'the token itself' },
   { env: 'ELDR_WORKER_API_KEY', name: 'workers.apiKey', read: text, help: 'sent to workers as a bearer token' },

@@ -38,6 +38,9 @@ export interface DecodePlace {
   readonly decision: Decision
   /** The policy that decided. */
   readonly policy: string
+  /** Cosine to the centroid of the worker, and share of the prompt whose experts are known; undefined where nobody looked. */
+  readonly similarity: number | undefined
+  readonly covered: number | undefined
   /** Absent when nobody would read it. */
   readonly record?: DecisionRecord
   left(): void
@@ -121,9 +124,12 @@ export class Router {
         continue
       }
       this.#live.take(reading.routable, decision.worker, dispatch.worker.id)
-      const record = this.#record(id, reading, decision, candidates, dispatch)
+      const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === dispatch.worker.id)]
+      const similarity = cosine === undefined || Number.isNaN(cosine) ? undefined : cosine
+      const record = this.#record(id, reading, decision, candidates, dispatch, similarity)
       metrics.routeSeconds.observe((performance.now() - nowMs) / 1000)
-      return { dispatch, decision, policy: policy.name, ...(record && { record }), left: () => this.#live.leave(reading.routable) }
+      const { covered, routable } = reading
+      return { dispatch, decision, policy: policy.name, similarity, covered, ...(record && { record }), left: () => this.#live.leave(routable) } // prettier-ignore
     }
   }
 
@@ -133,6 +139,7 @@ export class Router {
     { reason, similarities, band }: Decision,
     candidates: readonly { readonly id: string; readonly inflight: number }[],
     dispatch: Dispatch,
+    similarity: number | undefined,
   ): DecisionRecord | undefined {
     const { metrics, followers, rejected, counted } = this.#options
     const policy = this.#table.policy.name
@@ -143,8 +150,7 @@ export class Router {
     }
     if (covered !== undefined) metrics.covered.observe(covered)
     if (band !== undefined) metrics.bandSize.observe(band)
-    const at = candidates.findIndex(({ id }) => id === dispatch.worker.id)
-    if (similarities !== undefined && !Number.isNaN(similarities[at]!)) metrics.similarity.observe(similarities[at]!)
+    if (similarity !== undefined) metrics.similarity.observe(similarity)
     const best = similarities && bestOf(similarities)
     counted?.({
       reason,

@@ -1,6 +1,7 @@
 /** What the worker answers to whom. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { VERSION } from '../../version.ts'
+import { readTraceparent } from '../../wire/trace-context.ts'
 import { ApiError, badRequest } from './api-error.ts'
 import { readPrompt } from './api-request.ts'
 import { readMessages } from './chat-messages.ts'
@@ -48,7 +49,10 @@ export async function answer(ctx: WorkerContext, request: IncomingMessage, respo
     await route(ctx, request, response)
   } catch (error) {
     const known = asApiError(error)
-    if (known.status === 500) ctx.log.error({ err: error, path }, 'a request failed')
+    if (known.status === 500) {
+      const traceId = readTraceparent(request.headers['traceparent'])?.traceId
+      ctx.log.error({ err: error, path, reqId: given, ...(traceId !== undefined && { traceId }) }, 'a request failed')
+    }
     sendError(response, known)
   }
 }

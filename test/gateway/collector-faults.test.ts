@@ -1,0 +1,202 @@
+/** A collector that is gone, slow, full or wrong costs spans, which are counted, and never a request. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
+import { type OtlpReceiver, startReceiver } from './otlp-receiver.ts'
+import { eventually, gate, metric, stopCluster } from './watching.ts'
+
+let receiver: OtlpReceiver
+let cluster: Cluster
+let stopped = false
+beforeEach(async () => {
+  receiver = await startReceiver()
+  stopped = false
+})
+afterEach(async () => {
+  if (!stopped) await stop()
+  await receiver.close()
+})
+const start = async (traces: object = {}, options: ClusterOptions = {}) =>
+  void (cluster = await startCluster({ ...options, config: { observe: { traces: { endpoint: receiver.url, everyMs: 5, flushMs: 200, ...traces } } } })) // prettier-ignore
+const stop = async () => {
+  stopped = true
+  const fromMs = performance.now()
+  await stopCluster(cluster)
+  return performance.now() - fromMs
+}
+
+/** A request has four spans: its own, two legs, a decision. */
+const SPANS = 4
+const ask = async (times = 1) => {
+  for (let at = 0; at < times; at++) {
+    const response = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: { 'x-request-id': `r${at}` } })
+    expect(response.status).toBe(200)
+    await response.text()
+  }
+}
+const sent = () => metric(cluster, 'eldr_trace_spans_total')
+const dropped = (reason?: string) => metric(cluster, 'eldr_trace_spans_dropped_total', reason === undefined ? {} : { reason })
+/** As whoever scrapes last would see them: the gateway may not listen any more. */
+const lastSent = async () => (await cluster.gateway.context.metrics.traceSpans.get()).values[0]!.value
+const lastDropped = async () => {
+  const { values } = await cluster.gateway.context.metrics.traceSpansDropped.get()
+  return Object.fromEntries(values.map(({ labels, value }) => [labels['reason'], value]))
+}
+
+describe('a collector that is well', () => {
+  it('gets every span once, in batches of whole traces, with the headers of the settings', async () => {
+    await start({ batchSpans: 10, everyMs: 60_000, headers: ['authorization=Bearer sesame', 'X-Scope=a=b'] })
+    await ask(5)
+    await receiver.until(() => receiver.spans.length >= 3 * SPANS)
+    await stop()
+    expect(receiver.spans.length).toBe(5 * SPANS)
+    expect(new Set(receiver.spans.map(({ spanId }) => spanId)).size).toBe(5 * SPANS)
+    expect(Math.max(...receiver.requests.map(({ spans }) => spans.length))).toBeLessThanOrEqual(10)
+    for (const { spans } of receiver.requests) expect(spans.length % SPANS).toBe(0)
+    for (const { headers, path } of receiver.requests) {
+      expect([path, headers.authorization, headers['x-scope']]).toEqual(['/v1/traces', 'Bearer sesame', 'a=b'])
+    }
+    expect([await lastSent(), await lastDropped()]).toEqual([5 * SPANS, {}])
+  })
+
+  it('may have a path of its own', async () => {
+    await start({ endpoint: `${receiver.url}/otlp/` })
+    await ask()
+    await receiver.until(() => receiver.spans.length === SPANS)
+    expect(receiver.requests[0]!.path).toBe('/otlp/v1/traces')
+  })
+
+  it('gets what is left when the gateway stops', async () => {
+    await start({ everyMs: 60_000 })
+    await ask(3)
+    expect(receiver.spans).toEqual([])
+    await stop()
+    expect(receiver.spans.length).toBe(3 * SPANS)
+    expect(await lastSent()).toBe(3 * SPANS)
+  })
+})
+
+describe('a collector that', () => {
+  it('is not there costs no request, and the gateway stops all the same', async () => {
+    await start({ queueSpans: 5 * SPANS, batchSpans: SPANS })
+    await receiver.close()
+    await ask(20)
+    // What is there waits; the rest found no place.
+    expect(await dropped('queue_full')).toBe(15 * SPANS)
+    expect(await sent()).toBe(0)
+    const ms = await stop()
+    expect(ms).toBeLessThan(5_000)
+    expect(await lastDropped()).toEqual({ queue_full: 15 * SPANS, shutdown: 5 * SPANS })
+    receiver = await startReceiver()
+  })
+
+  it('never answers holds nothing up but its own batch, and not the end for longer than it may', async () => {
+    await start({ batchSpans: SPANS, queueSpans: 3 * SPANS })
+    const asked = gate()
+    receiver.answer = () => asked.open()
+    await ask(6)
+    await asked.opened
+    expect(await dropped('queue_full')).toBe(3 * SPANS)
+    const ms = await stop()
+    expect(ms).toBeGreaterThanOrEqual(195)
+    expect(ms).toBeLessThan(5_000)
+    expect(await lastDropped()).toEqual({ queue_full: 3 * SPANS, shutdown: 3 * SPANS })
+  })
+
+  it('takes too long is asked again', async () => {
+    await start({ timeoutMs: 50 })
+    const usual = receiver.answer
+    receiver.answer = () => {
+      receiver.answer = usual
+    }
+    await ask()
+    await receiver.until(() => receiver.requests.length === 2)
+    await eventually(async () => (await sent()) === SPANS)
+    expect(await dropped()).toBe(0)
+  })
+
+  it.each([500, 400, 404, 301])('answers %i is not asked again with the same', async status => {
+    await start()
+    receiver.answer = response => response.writeHead(status).end('no')
+    await ask()
+    await eventually(async () => (await dropped('failed')) === SPANS)
+    expect(receiver.requests.length).toBe(1)
+    receiver.answer = response => response.writeHead(200).end()
+    await ask()
+    await eventually(async () => (await sent()) === SPANS)
+    expect(receiver.requests.length).toBe(2)
+  })
+
+  it.each([429, 502, 503, 504])('answers %i is asked again, and nothing is lost', async status => {
+    await start()
+    const usual = receiver.answer
+    receiver.answer = response => {
+      receiver.answer = usual
+      response.writeHead(status).end()
+    }
+    await ask()
+    await eventually(async () => (await sent()) === SPANS)
+    expect(receiver.requests.map(({ spans }) => spans.length)).toEqual([SPANS, SPANS])
+    expect(receiver.requests[0]!.spans).toEqual(receiver.requests[1]!.spans)
+    expect(await dropped()).toBe(0)
+  })
+
+  it.each([
+    ['{"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}}', 3],
+    ['{"partialSuccess":{"rejectedSpans":1}}', 1],
+    ['{"partialSuccess":{"rejectedSpans":"1000"}}', SPANS],
+    ['{"partialSuccess":{"errorMessage":"a word of warning"}}', 0],
+    ['{"partialSuccess":{"rejectedSpans":-1}}', 0],
+    ['not JSON', 0],
+    ['null', 0],
+    [`"${'x'.repeat(200_000)}"`, 0],
+  ])('takes all but what it says: case %#', async (body, rejected) => {
+    await start()
+    receiver.answer = response => response.writeHead(200, { 'content-type': 'application/json' }).end(body)
+    await ask()
+    await eventually(async () => (await sent()) + (await dropped()) === SPANS)
+    expect(await dropped('rejected')).toBe(rejected)
+    expect(receiver.requests.length).toBe(1)
+  })
+
+  it('breaks off is asked again', async () => {
+    await start()
+    const usual = receiver.answer
+    receiver.answer = response => {
+      receiver.answer = usual
+      response.destroy()
+    }
+    await ask()
+    await eventually(async () => (await sent()) === SPANS)
+    expect(receiver.requests.length).toBe(2)
+  })
+
+  it('is well again after a while gets what has waited', async () => {
+    await start({ batchSpans: SPANS })
+    let failures = 2
+    receiver.answer = response => response.writeHead(failures-- > 0 ? 503 : 200).end()
+    await ask(4)
+    await receiver.until(() => failures <= 0 - 4)
+    await eventually(async () => (await sent()) === 4 * SPANS)
+    expect(await dropped()).toBe(0)
+  })
+})
+
+describe('one request with very many legs', () => {
+  it('is told in part, and what is left out is counted', async () => {
+    await start({ queueSpans: 100_000 }, { decodeOptions: { recordLimit: 10_000 }, prefillOptions: { recordLimit: 10_000 } })
+    const response = await cluster.post('/v1/completions', { prompt: 'a', n: 120, max_tokens: 2 }, { headers: { 'x-request-id': 'many' } })
+    expect(response.status).toBe(200)
+    await response.text()
+    const tree = await receiver.traceOf('many')
+    expect(tree.all.length).toBe(256)
+    await eventually(async () => (await dropped('too_many')) === 1 + 3 * 120 - 256)
+    // Legs without a span of their own go by the request's.
+    const told = [...cluster.prefills, ...cluster.decodes].flatMap(({ requests }) => requests).filter(({ isGeneration }) => isGeneration)
+    const ids = new Set(tree.all.map(({ spanId }) => spanId))
+    expect(told.length).toBe(240)
+    for (const { headers } of told) {
+      expect(headers['traceparent']!.slice(3, 35)).toBe(tree.root.traceId)
+      expect(ids.has(headers['traceparent']!.slice(36, 52))).toBe(true)
+    }
+  })
+})
