@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { metricsPage } from '../dist/gateway/admin/metrics-page.js'
 import { ANSWERS } from '../dist/gateway/answers.js'
 import { configPage, schemaText } from '../dist/gateway/config/reference.js'
+import { apiPage, documentText } from '../dist/gateway/openapi/api-page.js'
 import { resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 
@@ -14,6 +15,8 @@ for (const [name, text] of [
   ['config.md', configPage()],
   ['eldr-config.schema.json', schemaText()],
   ['metrics.md', metricsPage()],
+  ['api.md', apiPage()],
+  ['openapi.json', documentText()],
   ['results.md', resultsPage(results('whole'), results('cut'))],
 ])
   writeFileSync(docs(name), text)

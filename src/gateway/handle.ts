@@ -84,10 +84,7 @@ export class Handler {
     if (route.kind === 'page') return this.#admin.servePage(exchange, route.path)
     if (route.kind === 'admin') return this.#admin.serve(exchange, route.path, proceed)
     if (route.kind === 'own') return this.#admin.serveOwn(exchange, route.name, this.draining)
-    if (!this.#mayAsk(exchange.request)) {
-      exchange.headers['www-authenticate'] = 'Bearer'
-      throw new Refusal('ELDR_UNAUTHORIZED')
-    }
+    if (!this.#mayAsk(exchange.request)) throw new Refusal('ELDR_UNAUTHORIZED')
     if (this.draining) throw new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 })
     return this.#admitted(exchange, proceed, body =>
       route.kind === 'generate' ? this.#generate(exchange, route, body) : passThrough(this.#ctx, exchange, route.path, body),

@@ -18,6 +18,7 @@ export function refuse(exchange: Exchange, refusal: Refusal): void {
   const headers = {
     'content-type': 'application/json',
     'x-eldr-error-code': refusal.code,
+    ...(refusal.status === 401 && { 'www-authenticate': 'Bearer' }),
     ...(refusal.retryAfterSeconds !== undefined && { 'retry-after': String(refusal.retryAfterSeconds) }),
   }
   const body = errorBody(refusal)

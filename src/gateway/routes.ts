@@ -6,18 +6,28 @@ export type Route =
   | { readonly kind: 'generate'; readonly api: Api; readonly path: string }
   /** To one worker as it is. */
   | { readonly kind: 'pass'; readonly path: string }
-  | { readonly kind: 'own'; readonly name: 'health' | 'ready' | 'metrics' | 'version' }
+  | { readonly kind: 'own'; readonly name: OwnRoute }
   | { readonly kind: 'admin'; readonly path: string }
   /** The dashboard. */
   | { readonly kind: 'page'; readonly path: string }
   | { readonly kind: 'refused'; readonly code: AnswerCode; readonly allow?: string }
 
-const GENERATE: Readonly<Record<string, Api>> = { '/v1/completions': 'completions', '/v1/chat/completions': 'chat' }
-const OWN = { '/health': 'health', '/ready': 'ready', '/metrics': 'metrics', '/version': 'version' } as const
+export type OwnRoute = (typeof OWN)[keyof typeof OWN]
+
+export const GENERATE: Readonly<Record<string, Api>> = { '/v1/completions': 'completions', '/v1/chat/completions': 'chat' }
+export const OWN = {
+  '/health': 'health',
+  '/ready': 'ready',
+  '/metrics': 'metrics',
+  '/version': 'version',
+  '/openapi.json': 'openapi',
+} as const
 /** These have no decode phase, or are an engine's own affair. */
 const NOT_GENERATION =
   /^\/v1\/(embeddings|rerank|score|audio|images|moderations|fine_tuning|files|batches|load_lora_adapter|unload_lora_adapter)\b/
-const PASSED = new Set(['/tokenize', '/detokenize'])
+/** To one worker, as all else under /v1/ is; of these it is known which methods every engine takes. */
+export const PASSED: Readonly<Record<string, string>> = { '/v1/models': 'GET, HEAD', '/tokenize': 'POST', '/detokenize': 'POST' }
+const ANY_METHOD = 'GET, HEAD, POST'
 
 export function routeOf(method: string, url: string): Route {
   const path = Object.hasOwn(GENERATE, url) ? url : pathOf(url)
@@ -32,9 +42,10 @@ export function routeOf(method: string, url: string): Route {
   }
   if (path === '/eldr' || path.startsWith('/eldr/')) return { kind: 'admin', path }
   if (NOT_GENERATION.test(path)) return { kind: 'refused', code: 'ELDR_NOT_GENERATION' }
-  if (path === '*') return wrongMethod('GET, HEAD, POST')
-  if ((path.startsWith('/v1/') && !path.endsWith('/')) || PASSED.has(path)) {
-    return method === 'GET' || method === 'HEAD' || method === 'POST' ? { kind: 'pass', path } : wrongMethod('GET, HEAD, POST')
+  if (path === '*') return wrongMethod(ANY_METHOD)
+  if ((path.startsWith('/v1/') && !path.endsWith('/')) || Object.hasOwn(PASSED, path)) {
+    const allow = Object.hasOwn(PASSED, path) ? PASSED[path]! : ANY_METHOD
+    return allow.split(', ').includes(method) ? { kind: 'pass', path } : wrongMethod(allow)
   }
   return { kind: 'refused', code: 'ELDR_NOT_FOUND' }
 }

@@ -35,6 +35,6 @@ export function clientSink(exchange: Exchange): Sink {
 
 /** What clients get to see of a worker's headers. */
 function passed(headers: ReplyHeaders): Record<string, string> {
-  const { 'content-type': type, 'content-encoding': encoding } = headers
-  return { ...(type !== undefined && { 'content-type': type }), ...(encoding !== undefined && { 'content-encoding': encoding }) }
+  const names = ['content-type', 'content-encoding', 'allow'] as const
+  return Object.fromEntries(names.flatMap(name => (headers[name] === undefined ? [] : [[name, headers[name]]])))
 }

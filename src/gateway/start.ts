@@ -37,6 +37,8 @@ export interface Gateway {
   readonly url: string
   readonly context: GatewayContext
   readonly control: RoutingControl
+  /** Of the admin API. */
+  readonly routes: Admin['routes']
   /** No new requests; those under way may end within the grace period. */
   stop(): Promise<void>
 }
@@ -164,6 +166,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,
     context,
     control,
+    routes: admin.routes,
     stop: () => (stopping ??= end()),
   }
 }

@@ -29,10 +29,10 @@ export interface Ran {
 export function run(
   command: string,
   args: readonly string[],
-  options: { cwd?: string; input?: string; killAfterMs?: number } = {},
+  options: { cwd?: string; env?: NodeJS.ProcessEnv; input?: string; killAfterMs?: number } = {},
 ): Promise<Ran> {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd: options.cwd, stdio: 'pipe' })
+    const child = spawn(command, args, { cwd: options.cwd, env: options.env, stdio: 'pipe' })
     let [out, err] = ['', '']
     child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text))
     child.stderr.setEncoding('utf8').on('data', (text: string) => (err += text))

@@ -131,11 +131,13 @@ describe('who may read', () => {
       ['GET', '/eldr/config'],
       ['GET', '/eldr/workers'],
       ['PUT', '/eldr/policy'],
-      ['POST', '/eldr/experts'],
+      ['POST', '/eldr/refit'],
       ['GET', '/eldr/events'],
     ] as const)
       // prettier-ignore
       expect(errorOf(await call(cluster, method, path, undefined, others))).toBe('401 ELDR_UNAUTHORIZED')
+    // Of a route that anybody may read it is no secret that it takes nothing else.
+    expect(errorOf(await call(cluster, 'POST', '/eldr/experts', undefined, others))).toBe('405 ELDR_METHOD')
   })
 })
 

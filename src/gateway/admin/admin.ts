@@ -4,6 +4,8 @@ import { VERSION } from '../../version.ts'
 import { Refusal } from '../answers.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Outcome } from '../metrics.ts'
+import { openApiDocument, shapeOf } from '../openapi/document.ts'
+import type { OwnRoute } from '../routes.ts'
 import { EventStreams } from './event-stream.ts'
 import type { Events } from './events.ts'
 import type { LiveFeed } from '../dashboard/live-feed.ts'
@@ -17,8 +19,6 @@ import { lookRoutes } from './look-routes.ts'
 import { type AdminParts, type AdminRoute, findRoute } from './routes.ts'
 import { routingRoutes } from './routing-routes.ts'
 import { workerRoutes } from './worker-routes.ts'
-
-export type OwnRoute = 'health' | 'ready' | 'metrics' | 'version'
 
 const EVENTS = { method: 'GET', path: '/eldr/events', stream: 'events' } as const
 const PULSE = { method: 'GET', path: PULSE_PATH, stream: 'pulse' } as const
@@ -35,6 +35,7 @@ export class Admin {
   readonly #page = new PageFiles()
   readonly #routes: readonly (AdminRoute | typeof EVENTS | typeof PULSE)[]
   readonly #guard: (request: IncomingMessage) => void
+  #document: object | undefined
 
   constructor(parts: AdminParts, events: Events, { feed, plane }: Watching) {
     const { server, observe } = parts.ctx.settings
@@ -54,19 +55,25 @@ export class Admin {
     ]
   }
 
+  /** Methods and paths, for those who describe them. */
+  get routes(): readonly Pick<AdminRoute, 'method' | 'path'>[] {
+    return this.#routes
+  }
+
   /**
    * Every route changes something or shows names of workers, which may be their addresses: who may use one may use all, but for those of
    * a dashboard that the settings open to anybody.
    */
   async serve(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
     const { request } = exchange
-    if (!isOpenPath(request, path, this.#parts.ctx.settings.observe.dashboard)) this.#guard(request)
+    if (!isOpenPath(path, this.#parts.ctx.settings.observe.dashboard)) this.#guard(request)
     const found = findRoute(this.#routes, request.method ?? '', path)
     if ('allow' in found) {
       exchange.headers['allow'] = found.allow
       throw new Refusal('ELDR_METHOD')
     }
     const { route, id } = found
+    if (route.method !== 'GET') this.#guard(request) // what is open is open to read
     if (!('run' in route)) return this.#streams[route.stream].serve(exchange)
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
     const { status, body } = await route.run({ exchange, id, query, proceed })
@@ -80,6 +87,7 @@ export class Admin {
       if (settings.server.metricsPort !== undefined) throw new Refusal('ELDR_NOT_FOUND')
       exchange.answer(200, { 'content-type': metrics.registry.contentType }, await metrics.registry.metrics())
     } else if (name === 'version') json(exchange, 200, { version: VERSION })
+    else if (name === 'openapi') json(exchange, 200, (this.#document ??= openApiDocument(shapeOf(settings))))
     else if (name === 'health') json(exchange, 200, { status: 'ok' })
     else {
       const nowMs = performance.now()

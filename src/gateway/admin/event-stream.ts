@@ -11,6 +11,7 @@ import { type Follower, MOST_FOLLOWERS } from './events.ts'
 const MOST_WAITING_BYTES = 256 << 10
 /** Proxies close what is silent for a minute. */
 const KEEP_ALIVE_MS = 15_000
+const HEADERS = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
 
 /** What readers follow. */
 export interface EventSource {
@@ -35,6 +36,10 @@ export class EventStreams {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 }))
       if (response.destroyed) return resolve('client_gone')
+      if (exchange.request.method === 'HEAD') {
+        exchange.response.writeHead(200, { 'x-request-id': exchange.id, ...HEADERS }).end()
+        return resolve('ok')
+      }
       let lost = 0
       const send = (event: string) => {
         // Once one is lost all are, until the reader is told: the gap must not lie behind what it missed.
@@ -45,8 +50,7 @@ export class EventStreams {
       const unfollow = this.#events.follow(send)
       if (unfollow === undefined)
         return reject(new Refusal('ELDR_OVERLOADED', { words: `${MOST_FOLLOWERS} readers follow events already.`, retryAfterSeconds: 5 }))
-      const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
-      response.writeHead(200, { 'x-request-id': exchange.id, ...headers })
+      response.writeHead(200, { 'x-request-id': exchange.id, ...HEADERS })
       // Browsers come back by themselves; what happened meanwhile they read from the other routes.
       response.write(`retry: 2000\n${this.#greeting()}`)
       response.on('drain', () => {

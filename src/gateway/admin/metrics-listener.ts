@@ -6,7 +6,8 @@ import { errorBody, Refusal } from '../answers.ts'
 export function createMetricsListener(registry: Registry): Server {
   const server = createServer(async (request, response) => {
     const answer = (status: number, type: string, body: string) => {
-      response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body) })
+      const allow = status === 405 && { allow: 'GET, HEAD' }
+      response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body), ...allow })
       response.end(request.method === 'HEAD' ? undefined : body)
     }
     const wrong = request.url?.split('?', 1)[0] !== '/metrics' ? 'ELDR_NOT_FOUND' : isRead(request.method) ? undefined : 'ELDR_METHOD'

@@ -33,7 +33,7 @@ export interface AdminRoute {
 }
 
 /** Ids of workers and of requests alike. */
-const ID = /^[\w.:[\]-]{1,128}$/
+export const ID = new RegExp('^[A-Za-z0-9_.:\\[\\]-]{1,128}$')
 
 /** The route, or which methods its path would take. Paths come without dots and doubled slashes (`routes.ts` of the gateway refuses those). */
 export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
@@ -45,10 +45,11 @@ export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
     const id = idIn(route.path, path)
     return id === undefined ? [] : [{ route, id }]
   })
-  const found = here.find(({ route }) => route.method === method)
+  const wanted = method === 'HEAD' ? 'GET' : method
+  const found = here.find(({ route }) => route.method === wanted)
   if (found !== undefined) return found
   if (here.length === 0) throw new Refusal('ELDR_NOT_FOUND')
-  return { allow: here.map(({ route }) => route.method).join(', ') }
+  return { allow: here.map(({ route: { method } }) => (method === 'GET' ? 'GET, HEAD' : method)).join(', ') }
 }
 
 function idIn(pattern: string, path: string): string | undefined {

@@ -11,8 +11,8 @@ import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminCall, AdminParts, AdminRoute } from './routes.ts'
 
 /** As the configuration has it. */
-const MOST_TAU = 2
-const MOST_CLUSTERS = 65_535
+export const MOST_TAU = 2
+export const MOST_CLUSTERS = 65_535
 /** A path and what is around it. */
 const MOST_JSON_BYTES = 64 << 10
 /** How an artifact that was sent is called. */

@@ -4,11 +4,11 @@ import type { Role, WorkerSpec } from '../../cluster/worker.ts'
 import { Refusal } from '../answers.ts'
 import { addressOf, originOf, wrongOrigin } from '../config/origin.ts'
 import { bad, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
-import type { AdminParts, AdminRoute } from './routes.ts'
+import { type AdminParts, type AdminRoute, ID } from './routes.ts'
 
-const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
+export const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
 /** Every worker has its checks, connections and series of metrics; a loop that adds them must end somewhere. */
-const MOST_WORKERS = 1_024
+export const MOST_WORKERS = 1_024
 
 export function workerRoutes({ ctx, control }: AdminParts): AdminRoute[] {
   const { registry, log } = ctx
@@ -77,7 +77,7 @@ function specOf(fields: Fields): WorkerSpec {
   const { url, id } = fields
   const wrong = typeof url === 'string' ? wrongOrigin(url) : 'expected a URL'
   if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
-  if (id !== undefined && (typeof id !== 'string' || !/^[\w.:[\]-]{1,128}$/.test(id)))
+  if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
     throw bad('id must be 1 to 128 letters, digits or any of . : _ [ ] -', 'id')
   const cluster = wholeOf(fields, 'cluster', 0, MOST_WORKERS - 1)
   if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')

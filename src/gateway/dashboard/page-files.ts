@@ -13,7 +13,7 @@ import type { Outcome } from '../metrics.ts'
 /** Built beside the sources' JavaScript; tests that run the sources take it from there. */
 const FOLDER = new URL(import.meta.url.endsWith('.js') ? '../../dashboard/' : '../../../dist/dashboard/', import.meta.url)
 
-const FILES = {
+export const FILES = {
   '/dashboard': { file: 'index.html', type: 'text/html; charset=utf-8' },
   '/dashboard/app.js': { file: 'app.js', type: 'text/javascript; charset=utf-8' },
   '/dashboard/app.css': { file: 'app.css', type: 'text/css; charset=utf-8' },

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { VERSION } from '../../version.ts'
+import { bad } from '../admin/read-json.ts'
 import type { AdminRoute } from '../admin/routes.ts'
 import type { ObserveSettings } from '../config/settings.ts'
 import type { SignaturePlane } from './signature-plane.ts'
@@ -17,9 +18,9 @@ const WELCOME_PATH = '/eldr/dashboard'
 /** With `observe.dashboard: open` anybody may read these, and nothing else of the admin API. They hold no URL and no setting. */
 const OPEN = /^\/eldr\/(pulse|experts|plane|requests\/[^/]+)$/
 
-/** Whether a request needs no leave. */
-export function isOpenPath({ method }: Pick<IncomingMessage, 'method'>, path: string, dashboard: Dashboard): boolean {
-  if (method !== 'GET' || dashboard === 'off') return false
+/** Whether reading needs no leave. */
+export function isOpenPath(path: string, dashboard: Dashboard): boolean {
+  if (dashboard === 'off') return false
   return path === WELCOME_PATH || (dashboard === 'open' && OPEN.test(path))
 }
 
@@ -49,7 +50,11 @@ export function dashboardRoutes({ dashboard, tokenSet, plane, experts, mayChange
     {
       method: 'GET',
       path: '/eldr/experts',
-      run: async ({ query }) => ({ status: 200, body: await experts.view(query.get('expected') === '1') }),
+      async run({ query }) {
+        const expected = query.get('expected') ?? '0'
+        if (expected !== '0' && expected !== '1') throw bad('expected must be 0 or 1.', 'expected')
+        return { status: 200, body: await experts.view(expected === '1') }
+      },
     },
     {
       method: 'GET',

@@ -1,0 +1,102 @@
+/** Bodies and answers of the admin API that change something, and what the settings look like. */
+import * as z from 'zod'
+import { POLICIES } from '../../policy/decode-policy.ts'
+import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
+import { MOST_LEVEL_MS } from '../admin/log-routes.ts'
+import { MOST_CLUSTERS, MOST_TAU } from '../admin/routing-routes.ts'
+import { ID } from '../admin/routes.ts'
+import { MOST_WORKERS, ROLES } from '../admin/worker-routes.ts'
+import { ORIGIN_EXAMPLE } from '../config/origin.ts'
+import { LOG_LEVELS } from '../config/settings.ts'
+import type { LogLevelView } from '../log-level.ts'
+import type { RoutingView } from '../routing/routing-control.ts'
+import { count, of, spellings } from './held.ts'
+
+export const WORKER_STATES = ['ready', 'draining', 'unhealthy', 'open', 'unknown', 'leaving', 'gone'] as const
+export const BREAKER_STATES = ['closed', 'open', 'half_open'] as const
+
+export const worker = z
+  .strictObject({
+    id: z.string().regex(ID),
+    role: z.enum(ROLES),
+    url: z.string().meta({ format: 'uri' }),
+    state: z.enum(WORKER_STATES).describe('leaving: removed, with requests that still run. gone: removed with this request.'),
+    breaker: z.enum(BREAKER_STATES),
+    inflight: count().describe('Requests on it.'),
+    tokens: count().describe('Prompt tokens of those.'),
+    index: count(),
+    cluster: count().optional().describe('Its cluster of the artifact, where it has one.'),
+  })
+  .describe('A worker as it is now.')
+
+export const workers = z.strictObject({ workers: z.array(worker) })
+
+const named = {
+  url: z
+    .string()
+    .regex(/^[hH][tT][tT][pP][sS]?:\/\//)
+    .meta({ format: 'uri' })
+    .describe(`Origin of the worker, such as ${ORIGIN_EXAMPLE}: no path, no user, no password.`),
+  id: z.string().regex(ID).optional().describe('Unique over all workers; host and port unless told.'),
+}
+export const newWorker = z
+  .union([
+    z.strictObject({ role: z.literal('prefill'), ...named }),
+    z.strictObject({
+      role: z.literal('decode'),
+      ...named,
+      cluster: z.int().min(0).max(MOST_WORKERS - 1).optional().describe('Its cluster of the artifact; a free one unless told.'), // prettier-ignore
+    }),
+  ])
+  .describe('A worker to add.')
+
+/** Routes that have nothing to be told take an empty object, or no body at all. */
+export const nothing = z.strictObject({}).describe('Nothing: the body may be left out.')
+
+export const policyChange = z
+  .strictObject({
+    policy: spellings(POLICIES).optional().describe('Decode policy.'),
+    tau: z.number().min(0).max(MOST_TAU).optional().describe('Locality band of eldr.'),
+    prefillPolicy: spellings(PREFILL_POLICIES).optional().describe('Prefill policy.'),
+  })
+  .meta({ minProperties: 1 })
+  .describe('What is to change; the rest stays as it is.')
+
+export const artifactPath = z
+  .strictObject({
+    path: z.string().min(1).meta({ pattern: '^[^\\x00]+$' }).describe('Of a file on the gateway’s machine.'),
+  }) // prettier-ignore
+  .describe('An artifact by its path.')
+
+export const refitOrder = z
+  .strictObject({ workers: z.int().min(1).max(MOST_CLUSTERS).optional().describe('Clusters; as many as decode workers unless told.') })
+  .describe('How many clusters to fit.')
+
+export const routingView = of<RoutingView>()(
+  z.strictObject({
+    policy: z.enum(POLICIES),
+    tau: z.number().min(0).max(MOST_TAU),
+    prefillPolicy: z.enum(PREFILL_POLICIES),
+    artifact: z
+      .strictObject({ file: z.string(), sha256: z.string().regex(/^[\da-f]{64}$/), model: z.string(), clusters: count() })
+      .optional()
+      .describe('File and hash stay those of what was read after a re-fit.'),
+    decodeWorkers: count(),
+    note: z.string().optional().describe('Why the clusters do not fit the workers, and why they stay so.'),
+  }),
+).describe('How requests are routed now.')
+
+export const logLevelChange = z
+  .strictObject({
+    level: z.enum(LOG_LEVELS),
+    forMs: z.int().min(1).max(MOST_LEVEL_MS).optional().describe('After which it is as configured again; for good unless told.'),
+  })
+  .describe('How much is to be logged.')
+
+export const logLevelView = of<LogLevelView>()(
+  z.strictObject({
+    level: z.enum(LOG_LEVELS),
+    configured: z.enum(LOG_LEVELS),
+    leftMs: count().optional().describe('Until it is as configured again, where that comes by itself.'),
+  }),
+).describe('How much is logged.')

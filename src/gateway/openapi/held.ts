@@ -1,0 +1,16 @@
+/** Schemas that are held against a type: they stop compiling when one of the two has a member that the other has not. */
+import * as z from 'zod'
+
+type Without<A, B> = Exclude<keyof A, keyof B>
+
+/** @example of<Welcome>()(z.strictObject({ … })) */
+export const of =
+  <T>() =>
+  <S extends z.ZodType<T>>(schema: S, ..._missing: [Without<T, z.output<S>> | Without<z.output<S>, T>] extends [never] ? [] : [never]): S =>
+    schema
+
+export const count = () => z.int().min(0)
+export const milliseconds = () => z.number().min(0)
+/** Both spellings of a policy are taken. */
+export const spellings = <Name extends string>(names: readonly Name[]) =>
+  z.enum([...names, ...names.filter(name => name.includes('_')).map(name => name.replaceAll('_', '-'))])

@@ -1,0 +1,275 @@
+/**
+ * Every operation of the document is brought to every status that the document has for it, on running gateways, and what they answer is
+ * held against it: a status that cannot be had is one too many, one that comes and is not there is missing.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../trace-support.ts'
+import { smallArtifact } from './admin-support.ts'
+import { type Cluster, startCluster } from './cluster.ts'
+import { artifactWithDomains, Asking, head, KEY, raw, soFar, TOKEN, wishFor } from './openapi-asking.ts'
+import { type Asked, Conformance } from './openapi-support.ts'
+import { RawClient } from './raw-socket.ts'
+
+const folder = temporaryFolder()
+let artifact = ''
+let cluster: Cluster
+let contract: Conformance
+let asking: Asking
+const STREAMS = ['/eldr/events', '/eldr/pulse']
+
+beforeAll(async () => {
+  artifact = (await smallArtifact(folder.path, 2)).path
+  cluster = await startCluster({
+    prefill: 1,
+    config: { server: { adminToken: TOKEN, apiKeys: [KEY] }, routing: { artifact }, limits: { maxConcurrentRequests: 2, queueSize: 0 } },
+  })
+  contract = await Conformance.of(cluster.url)
+  asking = new Asking(contract, cluster.url)
+})
+afterAll(async () => {
+  await cluster.stop()
+  folder.remove()
+})
+
+const ask: Asking['ask'] = (...given) => asking.ask(...given)
+const each: Asking['each'] = (...given) => asking.each(...given)
+const all = (wanted: (asked: Asked & { operation: { responses: object; security: readonly object[] } }) => boolean) =>
+  contract.operations.filter(wanted)
+/** Those that may end with a status. */
+const ending = (status: number) => all(({ operation }) => String(status) in operation.responses)
+
+describe('whatever is asked', () => {
+  it('is refused with 400, 417 or 431 where the head is wrong', async () => {
+    const everything = all(() => true)
+    expect(everything.length).toBeGreaterThan(30)
+    expect(await each(everything, asked => head(asked, '', 'Host: a\r\nHost: b\r\n'))).toEqual([400])
+    expect(await each(everything, asked => head(asked, 'Expect: much\r\n'))).toEqual([417])
+    expect(await each(everything, asked => head(asked, `X-Long: ${'a'.repeat(20_000)}\r\n`))).toEqual([431])
+  })
+
+  it('is refused with 401 where the key is another, and a key is wanted wherever the document says so', async () => {
+    expect(ending(401)).toEqual(all(({ operation }) => operation.security.length > 0))
+    expect(await each(ending(401), asked => head(asked).replace(/Bearer \w+/, 'Bearer wrong'))).toEqual([401])
+  })
+
+  it('is refused with 413 where the body is too large, with 504 where it does not come before the client’s own deadline', async () => {
+    expect(await each(ending(413), asked => head(asked, 'Content-Length: 99999999\r\n'))).toEqual([413])
+    expect(await each(ending(504), asked => head(asked, 'X-Request-Timeout-Ms: 20\r\nContent-Length: 10\r\n'))).toEqual([504])
+  })
+})
+
+describe('what goes well', () => {
+  const chat = { messages: [{ role: 'user', content: 'a' }], max_tokens: 3 }
+
+  it('generates, whole and as a stream, and names its workers to whoever may know', async () => {
+    const headers = { 'x-eldr-debug': TOKEN, 'x-request-id': 'mine' }
+    const { headers: named } = await ask('POST', '/v1/completions', 200, { body: { prompt: 'a', max_tokens: 3 }, headers })
+    expect([named['x-request-id'], named['x-eldr-reason']]).toEqual(['mine', expect.any(String)])
+    await ask('POST', '/v1/chat/completions', 200, { body: chat })
+    for (const more of [{}, { n: 2 }, { stream_options: { include_usage: true } }]) {
+      const streamed = await ask('POST', '/v1/completions', 200, { body: { prompt: 'a', max_tokens: 3, stream: true, ...more } })
+      expect(streamed.body).toMatch(/data: \{[^]*data: \[DONE\]/)
+      await ask('POST', '/v1/chat/completions', 200, { body: { ...chat, stream: true, ...more } })
+    }
+  })
+
+  it('passes to a worker', async () => {
+    expect((await ask('GET', '/v1/models', 200)).body).toContain('"list"')
+    await ask('POST', '/tokenize', 200, { body: { prompt: 'a b' } })
+    cluster.decodes.forEach(decode => decode.fail({ kind: 'answer', body: '{"prompt":"a"}' }, { match: ({ path }) => path === '/detokenize' })) // prettier-ignore
+    await ask('POST', '/detokenize', 200, { body: { tokens: [1] } })
+    cluster.decodes.forEach(decode => decode.clearFaults())
+    await ask('GET', '/v1/{path}', 200, { as: '/v1/models?again' })
+    await ask('POST', '/v1/{path}', 200, { as: '/v1/completions?again', body: { prompt: 'a', max_tokens: 2 } })
+    await ask('GET', '/v1/{path}', 404, { as: '/v1/embeddings' })
+    await ask('POST', '/v1/{path}', 404, { as: '/v1/embeddings', body: {} })
+  })
+
+  it('shows what it did', async () => {
+    for (const policy of ['eldr', 'union', 'jsq']) {
+      await ask('PUT', '/eldr/policy', 200, { body: { policy } })
+      await ask('POST', '/v1/completions', 200, { body: { prompt: 'a b c d', max_tokens: 3 }, headers: { 'x-request-id': policy } })
+      expect((await ask('GET', '/eldr/requests/{id}', 200, { as: `/eldr/requests/${policy}` })).body).toContain('"story"')
+    }
+    const { decisions } = JSON.parse((await ask('GET', '/eldr/decisions', 200, { as: '/eldr/decisions?limit=9' })).body) as { decisions: object[] } // prettier-ignore
+    expect(decisions.length).toBeGreaterThan(2)
+    await ask('GET', '/eldr/decisions', 400, { as: '/eldr/decisions?limit=none' })
+    await ask('GET', '/eldr/requests/{id}', 404)
+    expect((await ask('GET', '/eldr/config', 200)).body).not.toContain(TOKEN)
+    await ask('GET', '/eldr/experts', 200)
+    await ask('GET', '/eldr/experts', 200, { as: '/eldr/experts?expected=1' })
+    await ask('GET', '/eldr/experts', 400, { as: '/eldr/experts?expected=yes' })
+    expect((await ask('GET', '/eldr/plane', 200)).body).toContain('"centroids"')
+    expect((await ask('GET', '/eldr/dashboard', 200)).body).toContain('change')
+    expect((await ask('GET', '/eldr/dashboard', 200, { headers: { authorization: '' } })).body).toContain('none')
+  })
+
+  it('says how it is, and shows the page', async () => {
+    for (const path of ['/health', '/ready', '/version', '/metrics', '/openapi.json']) await ask('GET', path, 200)
+    const pages = all(({ path }) => path.startsWith('/dashboard') && path !== '/dashboard/')
+    expect(pages).toHaveLength(4)
+    for (const { path } of pages) {
+      const { headers } = await ask('GET', path, 200)
+      await ask('GET', path, 304, { headers: { 'if-none-match': headers['etag']! } })
+    }
+    await ask('GET', '/dashboard/', 308)
+  })
+
+  it('changes workers', async () => {
+    const worker = { url: 'http://127.0.0.1:9', role: 'decode', id: 'x' }
+    expect((await ask('GET', '/eldr/workers', 200)).body).toContain('"ready"')
+    await ask('POST', '/eldr/workers', 201, { body: worker })
+    await ask('POST', '/eldr/workers', 200, { body: worker })
+    await ask('POST', '/eldr/workers', 409, { body: { ...worker, role: 'prefill' } })
+    await ask('POST', '/eldr/workers', 400, { body: { ...worker, url: 'nowhere' } })
+    for (const way of ['drain', 'undrain']) {
+      await ask('POST', `/eldr/workers/{id}/${way}`, 200)
+      await ask('POST', `/eldr/workers/{id}/${way}`, 404, { as: `/eldr/workers/y/${way}` })
+      await ask('POST', `/eldr/workers/{id}/${way}`, 404, { as: `/eldr/workers/%ff/${way}` })
+    }
+    await ask('DELETE', '/eldr/workers/{id}', 200)
+    await ask('DELETE', '/eldr/workers/{id}', 404)
+  })
+
+  it('changes how it routes', async () => {
+    expect((await ask('POST', '/eldr/refit', 200)).body).toContain('"clusters":2')
+    await ask('POST', '/eldr/refit', 400, { body: { workers: 0 } })
+    await ask('POST', '/eldr/refit', 409, { body: { workers: 60_000 } })
+    await ask('POST', '/eldr/artifact', 200, { body: { path: artifact } })
+    await ask('POST', '/eldr/artifact', 422, { body: 'no artifact', headers: { 'content-type': 'application/octet-stream' } })
+    await ask('PUT', '/eldr/policy', 400, { body: {} })
+  })
+
+  it('changes how much it logs', async () => {
+    await ask('PUT', '/eldr/log-level', 200, { body: { level: 'silent', forMs: 60_000 } })
+    expect((await ask('GET', '/eldr/log-level', 200)).body).toContain('"leftMs"')
+    await ask('PUT', '/eldr/log-level', 400, { body: { level: 'loud' } })
+    await ask('PUT', '/eldr/log-level', 200, { body: { level: 'silent' } })
+  })
+})
+
+describe('streams that do not end', () => {
+  it.each(STREAMS)('%s tells what happens, to so many readers', async path => {
+    const clients: RawClient[] = []
+    for (let n = 0; n < 32; n++) {
+      const client = new RawClient(cluster.url).send(head({ method: 'GET', path }))
+      clients.push(client)
+      await client.until(text => text.includes('retry: 2000'))
+    }
+    const full = await raw(head({ method: 'GET', path }), cluster.url)
+    expect(full.status).toBe(429)
+    contract.check({ method: 'GET', path }, full)
+    await ask('PUT', '/eldr/policy', 200, { body: { policy: 'round_robin' } })
+    await ask('POST', '/v1/completions', 200, { body: { prompt: 'a', max_tokens: 2 } })
+    await ask('POST', '/eldr/workers', 201, { body: { url: 'http://127.0.0.1:9', role: 'decode', id: 'x' } })
+    await ask('DELETE', '/eldr/workers/{id}', 200)
+    const wanted = path === '/eldr/events' ? ['decision', 'routing', 'worker'] : ['hello', 'pulse']
+    await clients[0]!.until(text => wanted.every(kind => text.includes(`event: ${kind}\n`)) && text.endsWith('\n\n\r\n'))
+    contract.check({ method: 'GET', path }, soFar(clients[0]!))
+    for (const client of clients) client.leave()
+  })
+})
+
+describe('what goes wrong', () => {
+  const GENERATING = () => all(({ path }) => ['/v1/completions', '/v1/chat/completions'].includes(path))
+  const FROM_WORKERS = () => all(({ operation }) => '4XX' in operation.responses)
+  const everything = { match: ({ path }: { path: string }) => path !== '/health' && path !== '/metrics' }
+
+  it('502 and a worker’s own refusal', async () => {
+    for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 422, message: 'not so' }, everything)
+    for (const asked of FROM_WORKERS()) expect((await ask(asked.method, asked.path, 422, wishFor(asked))).body).toContain('not so')
+    for (const decode of cluster.decodes) {
+      decode.clearFaults()
+      decode.fail({ kind: 'status', status: 500 }, everything)
+    }
+    for (const asked of ending(502)) await ask(asked.method, asked.path, 502, wishFor(asked))
+    for (const decode of cluster.decodes) decode.clearFaults()
+    expect(ending(502)).toEqual(FROM_WORKERS())
+  })
+
+  it('429: all places are taken', async () => {
+    let release = () => {}
+    const until = new Promise<void>(resolve => (release = resolve))
+    cluster.prefills[0]!.fail({ kind: 'hang', after: 'request', until })
+    const held = [1, 2].map(() => fetch(`${cluster.url}/v1/completions`, { method: 'POST', headers: { authorization: `Bearer ${KEY}` }, body: '{"prompt":"a","max_tokens":2}' })) // prettier-ignore
+    await cluster.prefills[0]!.waitForActive(2)
+    for (const asked of FROM_WORKERS()) expect((await ask(asked.method, asked.path, 429, wishFor(asked))).headers['retry-after']).toBe('1')
+    release()
+    for (const response of await Promise.all(held)) await response.text()
+    cluster.prefills[0]!.clearFaults()
+    expect(GENERATING()).toHaveLength(2)
+  })
+
+  it('409: a policy that needs an artifact, and 500: a fault of the gateway', async () => {
+    const bare = await startCluster({ prefill: 1, decode: 1, config: { server: { adminToken: TOKEN, apiKeys: [KEY] } } })
+    asking.url = bare.url
+    try {
+      expect((await ask('GET', '/eldr/plane', 200)).body).toBe('{"plane":null}')
+      await ask('PUT', '/eldr/policy', 409, { body: { policy: 'eldr' } })
+      await ask('POST', '/eldr/refit', 409)
+      await ask('POST', '/eldr/artifact', 200, { body: { path: await artifactWithDomains(folder.path) } })
+      await ask('PUT', '/eldr/policy', 200, { body: { policy: 'domain' } })
+      await ask('POST', '/eldr/artifact', 409, { body: { path: artifact } })
+      bare.gateway.context.metrics.registry.metrics = () => Promise.reject(new Error('as a test wants it'))
+      await ask('GET', '/metrics', 500)
+    } finally {
+      asking.url = cluster.url
+      await bare.stop()
+    }
+  })
+
+  it('403: not from this machine', async () => {
+    const local = await startCluster({ prefill: 1, decode: 1 })
+    try {
+      const without = await Conformance.of(local.url)
+      const closed = without.operations.filter(({ operation }) => '403' in operation.responses)
+      expect(closed.map(({ path }) => path)).toEqual(all(({ path }) => path.startsWith('/eldr/') && path !== '/eldr/dashboard').map(({ path }) => path)) // prettier-ignore
+      for (const asked of closed) {
+        const answer = await raw(head(asked, 'X-Forwarded-For: 192.0.2.1\r\n'), local.url)
+        expect(answer.status).toBe(403)
+        without.check(asked, answer)
+      }
+    } finally {
+      await local.stop()
+    }
+  })
+
+  it('408: heads that do not come to an end; 503: a gateway that waits for workers, and one that stops', async () => {
+    const slow = await startCluster({ prefill: 1, decode: 1, config: { server: { adminToken: TOKEN, apiKeys: [KEY], headersTimeoutMs: 300, shutdownGraceMs: 300 } } }) // prettier-ignore
+    const late = await Promise.all(contract.operations.map(async asked => ({ asked, answer: await raw(head(asked).slice(0, -2), slow.url) }))) // prettier-ignore
+    for (const { asked, answer } of late) {
+      expect(answer.status).toBe(408)
+      contract.check(asked, answer)
+    }
+    asking.url = slow.url
+    try {
+      const id = slow.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.role === 'decode')!.spec.id
+      await ask('POST', '/eldr/workers/{id}/drain', 200, { as: `/eldr/workers/${encodeURIComponent(id)}/drain` })
+      await ask('GET', '/ready', 503)
+      for (const asked of FROM_WORKERS()) await ask(asked.method, asked.path, 503, wishFor(asked))
+      // Bodies that never come: the grace is over before them.
+      const reading = ending(503).filter(({ path }) => path.startsWith('/eldr/') && !STREAMS.includes(path))
+      expect(reading.length).toBe(8)
+      const waiting = reading.map(asked => ({ asked, client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')) })) // prettier-ignore
+      for (const { client } of waiting) await client.until(text => text.includes('100 Continue'))
+      const stopped = slow.gateway.stop()
+      for (const path of STREAMS) await ask('GET', path, 503)
+      for (const { asked, client } of waiting) {
+        const answer = (await client.answers(2))[1]!
+        expect([asked.path, answer.status]).toEqual([asked.path, 503])
+        contract.check(asked, answer)
+        client.leave()
+      }
+      await stopped
+    } finally {
+      asking.url = cluster.url
+      await slow.stop()
+    }
+  })
+
+  it('and that is all that the document has, but for faults of ours that no request can call forth', () => {
+    const never = contract.documented.filter(name => !contract.seen.has(name) && !name.endsWith(' 500'))
+    expect(never).toEqual([])
+    expect(contract.seen.size).toBeGreaterThan(200)
+  })
+})

@@ -1,0 +1,9 @@
+/** Judges of an API that other people wrote, as `scripts/api-tools.sh` installs them. */
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const FOLDER = fileURLToPath(new URL('.', import.meta.url))
+const environment = process.env['ELDR_API_TOOLS'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'api')
+export const SCHEMATHESIS = join(environment, 'bin', 'schemathesis')
+export const SPEC_VALIDATOR = join(environment, 'bin', 'openapi-spec-validator')
