@@ -64,6 +64,10 @@ export class HealthLoop {
     this.#check(worker)
   }
 
+  watches(id: string): boolean {
+    return this.#watched.has(id)
+  }
+
   unwatch(id: string): void {
     const worker = this.#watched.get(id)
     if (worker === undefined) return

@@ -62,6 +62,12 @@ export class TicketDesk {
     return { ...this.#totals[leg] }
   }
 
+  /** When the oldest of those that are out was taken; undefined when none is. */
+  get oldestMs(): number | undefined {
+    for (const { takenMs } of this.#live) return takenMs
+    return undefined
+  }
+
   /** The next ticket under this name is of another worker: its load starts at nothing, and what is still out counts for the old one. */
   retire(worker: string): void {
     this.#accounts.delete(worker)

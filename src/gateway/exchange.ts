@@ -34,6 +34,8 @@ export class Exchange implements StopSignal {
   /** A client that takes no byte for so long while there are some for it is let go; 0 is never. */
   clientStallMs = 0
   stopped: StopReason | undefined
+  /** The error of ours that its client was told. */
+  told: AnswerCode | undefined
   #failure: UpstreamFailure | undefined
   readonly #listeners = new Set<(reason: UpstreamFailure) => void>()
   #waiting: (() => void)[] = []

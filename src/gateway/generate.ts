@@ -62,6 +62,8 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
       generation.sink.whole(prefill.status, prefill.headers, prefill.body)
       return 'worker_refused'
     }
+    // Once, however often it has to be read.
+    if (tries === 1) ctx.metrics.tokens.inc('prompt', '', prefill.handoff.promptTokens ?? request.promptTokens)
     if (exchange.stopped !== undefined) return letGo(ctx, generation, prefill.handoff, failed)
     if (isTooOld(ctx, prefill.leasedMs)) {
       const again = { leg: 'prefill', tries, cause: 'lease', failed: new Set<string>() } as const
@@ -130,6 +132,7 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
     if (dispatch === undefined) throw noWorker(role)
     ctx.noteWorker(exchange, role, dispatch.worker.id)
     if (place !== undefined) ctx.insight.decided(exchange, place)
+    if (tries === 1) ctx.metrics.tokens.inc('prompt', '', request.promptTokens)
     const end = await send(ctx, generation, dispatch, request.body, limits, tries, place?.policy).finally(() => place?.left())
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     failed.add(dispatch.worker.id)
@@ -162,7 +165,8 @@ async function send(
   const on = {
     onFirstByte() {
       firstMs = lastMs = performance.now()
-      ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
+      // An answer that is not streamed comes all at once: how long it took says nothing of a first token.
+      if (request.stream) ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
       leg?.firstByte()
       exchange.facts.firstByte(firstMs)
       // Of an answer that comes whole nobody knows when its first token was made.

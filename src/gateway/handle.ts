@@ -95,7 +95,9 @@ export class Handler {
   async #admitted(exchange: Exchange, proceed: () => void, serve: (body: Buffer) => Promise<Outcome>): Promise<Outcome> {
     this.#admission.check()
     const body = await readBody(exchange.request, this.#ctx.settings.server.maxBodyBytes, proceed, exchange)
-    await (this.#admission.mustWait ? this.#wait(exchange) : this.#admission.enter(exchange))
+    const waitsMs = performance.now()
+    const entered = this.#admission.mustWait ? this.#wait(exchange) : this.#admission.enter(exchange)
+    await entered.finally(() => this.#ctx.metrics.queueSeconds.observe((performance.now() - waitsMs) / 1000))
     try {
       return await serve(body)
     } finally {
@@ -167,6 +169,7 @@ export class Handler {
     const { startedMs } = exchange
     const endedMs = performance.now()
     metrics.requests.inc(name, outcome)
+    if (exchange.told !== undefined) metrics.errorAnswers.inc(exchange.told)
     this.#ctx.insight.ended(exchange, outcome)
     if (this.#ctx.tracer !== undefined) endTrace(this.#ctx.tracer, exchange, outcome)
     if (this.draining) closeAfter(exchange)

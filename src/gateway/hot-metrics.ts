@@ -99,6 +99,11 @@ export class HotCounter {
     series.set(second, (series.get(second) ?? 0) + by)
   }
 
+  /** All series with this value of the first label. */
+  forget(first: string): void {
+    this.#series.delete(first)
+  }
+
   get() {
     const [one, two] = this.#labels
     const values = [...this.#series].flatMap(([first, series]) =>

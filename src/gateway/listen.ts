@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { EldrError } from '../errors.ts'
-import { errorBody, Refusal } from './answers.ts'
+import { type AnswerCode, errorBody, Refusal } from './answers.ts'
 import type { ServerSettings, ServerTls } from './config/settings.ts'
 import { failBody } from './read-body.ts'
 import { endGently } from './refuse.ts'
@@ -11,7 +11,8 @@ import { checkPair, readPem } from './tls-files.ts'
 
 type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () => void) => void
 
-export function createListener(settings: ServerSettings, handle: Handle): Server {
+/** `refused` hears of what was refused before it was a request. */
+export function createListener(settings: ServerSettings, handle: Handle, refused: (code: AnswerCode) => void = () => {}): Server {
   const options = {
     maxHeaderSize: settings.maxHeaderBytes,
     headersTimeout: settings.headersTimeoutMs,
@@ -39,12 +40,13 @@ export function createListener(settings: ServerSettings, handle: Handle): Server
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     newest.set(request.socket, { request, response })
     refuseExpectation(response)
+    refused('ELDR_BAD_REQUEST')
   })
-  const refused = new WeakSet<Socket>()
+  const failed = new WeakSet<Socket>()
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (refused.has(socket)) return // the parser fails again over everything that still comes
-    refused.add(socket)
-    refuseBytes(error, socket, newest.get(socket))
+    if (failed.has(socket)) return // the parser fails again over everything that still comes
+    failed.add(socket)
+    refuseBytes(error, socket, newest.get(socket), refused)
   })
   server.maxRequestsPerSocket = 0
   return server
@@ -73,7 +75,8 @@ function refuseBytes(
   error: NodeJS.ErrnoException,
   socket: Socket,
   last: { request: IncomingMessage; response: ServerResponse } | undefined,
-) {
+  refused: (code: AnswerCode) => void,
+): void {
   if (socket.destroyed || !socket.writable || error.code === 'ECONNRESET') return void socket.destroy()
   const [line, refusal] =
     error.code === 'HPE_HEADER_OVERFLOW'
@@ -81,19 +84,23 @@ function refuseBytes(
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? ['408 Request Timeout', new Refusal('ELDR_CLIENT_SLOW')]
         : ['400 Bad Request', new Refusal('ELDR_BAD_REQUEST')]
-  if (last === undefined) return endGently(socket, rawAnswer(line, refusal))
+  const answer = () => {
+    refused(refusal.code)
+    return rawAnswer(line, refusal)
+  }
+  if (last === undefined) return endGently(socket, answer())
   const { request, response } = last
   if (!response.shouldKeepAlive && request.complete) return undefined // the connection ends with that answer
   if (response.writableFinished) {
     // Of a request that has its answer already, this is the body that nobody wanted.
-    return endGently(socket, request.complete ? rawAnswer(line, refusal) : '')
+    return endGently(socket, request.complete ? answer() : '')
   }
   if (!request.complete) {
     response.shouldKeepAlive = false
     return failBody(request, refusal)
   }
   response.once('close', () => {
-    if (socket.writable) endGently(socket, rawAnswer(line, refusal))
+    if (socket.writable) endGently(socket, answer())
   })
   return undefined
 }

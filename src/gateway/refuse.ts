@@ -15,6 +15,7 @@ const LINGER_MS = 5_000
 export function refuse(exchange: Exchange, refusal: Refusal): void {
   const { request, response } = exchange
   if (response.headersSent || response.destroyed) return
+  exchange.told = refusal.code
   const headers = {
     'content-type': 'application/json',
     'x-eldr-error-code': refusal.code,

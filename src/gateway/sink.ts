@@ -29,7 +29,10 @@ export function clientSink(exchange: Exchange): Sink {
     flush: () => stream.flush(),
     drained: listener => stream.drained(listener),
     end: () => stream.end(),
-    broken: refusal => stream.end(errorEvent(refusal)),
+    broken(refusal) {
+      exchange.told = refusal.code
+      stream.end(errorEvent(refusal))
+    },
   }
 }
 

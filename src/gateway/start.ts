@@ -18,6 +18,7 @@ import { SignaturePlane } from './dashboard/signature-plane.ts'
 import { createDebugHeaders } from './debug-headers.ts'
 import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
+import { ClientConnections } from './client-connections.ts'
 import { createListener, listen } from './listen.ts'
 import { createLog, type Log, Seldom } from './log.ts'
 import { LogLevelControl } from './log-level.ts'
@@ -52,7 +53,6 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   // What may be wrong with files is found before anything is begun.
   const files = await readRoutingFiles(settings)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
-  const server = createListener(settings.server, (request, response, proceed) => void handler.handle(request, response, proceed))
 
   const logLevel = new LogLevelControl(log)
   const apart: (() => unknown)[] = [() => logLevel.close()]
@@ -60,6 +60,13 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     for (const step of apart.splice(0).toReversed()) await step()
   }
   const metrics = new Metrics()
+  const server = createListener(
+    settings.server,
+    (request, response, proceed) => void handler.handle(request, response, proceed),
+    code => metrics.errorAnswers.inc(code),
+  )
+  const clients = new ClientConnections()
+  clients.watch(server, settings.server.tls !== undefined)
   const events = new Events()
   const seldom = new Seldom()
   const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
@@ -77,8 +84,14 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   apart.push(() => watch.stop())
   registry.subscribe(({ kind, worker: { id, role } }) => {
     events.publish('worker', { change: kind, worker: id, leg: role })
-    if (kind === 'forgotten') void metrics.forgetWorker(id)
+    if (kind === 'forgotten') void forgetSeries(id)
   })
+  /** Another worker may have its name by then. */
+  async function forgetSeries(id: string): Promise<void> {
+    await metrics.forgetWorker(id)
+    const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
+    if (next !== undefined) metrics.meetWorker(id, next.spec.role)
+  }
   registry.addAll(workersOf(settings))
   const admission = new Admission(settings.limits)
   const loopDelay = new LoopDelay()
@@ -96,8 +109,13 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   })
   const { control, router } = await begun(() => startRouting(settings, files, { registry, metrics, events, insight, feed, log, seldom }))
   apart.push(() => control.close())
-  addGauges(metrics, () => ({ registry, admission, control, loopDelay }))
   const budget = new RetryBudget(settings.retries.budgetShare)
+  const { fit, pace } = insight
+  const { limits } = settings
+  addGauges(metrics, () => ({
+    registry, admission, control, loopDelay, desk, upstreams, clients, limits, budget, fit, pace,
+    draining: () => handler.draining,
+  })) // prettier-ignore
   const context: GatewayContext = {
     settings,
     registry,

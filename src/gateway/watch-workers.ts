@@ -41,6 +41,13 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     return true
   }
 
+  async function counted(id: string, signal: AbortSignal): Promise<boolean> {
+    const well = await probe(id, signal).catch(() => false)
+    // A check that was called off says nothing of a worker, unless it was for its slowness; and of one that is gone nothing is counted.
+    if (specs.has(id) && health.watches(id)) metrics.healthChecks.inc({ worker: id, result: well ? 'ok' : 'failed' })
+    return well
+  }
+
   /** Beside the check, not in it: a worker without metrics, or whose metrics hang, is well all the same. */
   async function readCounters({ id, url }: WorkerSpec): Promise<void> {
     const answer = await get(url, '/metrics', MOST_METRICS_BYTES).catch(() => undefined)
@@ -50,7 +57,7 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
 
   const health = new HealthLoop({
     limits: settings.health,
-    probe,
+    probe: counted,
     changed: (id, healthy) => {
       registry.setHealth(id, healthy)
       log[healthy ? 'info' : 'warn']({ worker: id }, healthy ? 'worker is ready' : 'worker does not answer its health check')
@@ -60,6 +67,7 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
   })
   const unsubscribe = registry.subscribe(({ kind, worker }) => {
     if (kind === 'added') {
+      metrics.meetWorker(worker.id, worker.role)
       specs.set(worker.id, worker)
       health.watch(worker.id)
     } else if (kind === 'removed') health.unwatch(worker.id)

@@ -30,7 +30,7 @@ const registry = new Registry(new TicketDesk(), { consecutiveFailures: 5, window
 const add = n => (registry.add({ id: 'd' + n, role: 'decode', url: 'http://d' + n + ':1' }), registry.setHealth('d' + n, true))
 for (let n = 0; n < 16; n++) add(n)
 const nothing = { inc() {}, observe() {} }
-const metrics = { decisions: { inc() {} }, rejects: nothing, covered: nothing, bandSize: nothing, similarity: nothing, routeSeconds: nothing }
+const metrics = { decisions: { inc() {} }, workerRequests: { inc() {} }, rejects: nothing, covered: nothing, bandSize: nothing, similarity: nothing, routeSeconds: nothing }
 const log = { info() {}, warn(...said) { console.error(...said) } }
 const read = await new OffThread().run('read', { path })
 let refitted

@@ -1,20 +1,27 @@
-/** What is, as opposed to what has happened: read from where it lives when somebody asks for the metrics. */
+/** What is, as opposed to what has happened: workers, routing and the process, read from where they live when somebody asks for the metrics. */
 import type { Registry, WorkerView } from '../../cluster/registry.ts'
-import type { WorkerState } from '../../cluster/worker.ts'
+import type { Role, WorkerState } from '../../cluster/worker.ts'
 import { VERSION } from '../../version.ts'
 import type { Admission } from '../admission.ts'
+import type { Pace } from '../dashboard/pace.ts'
 import type { Metrics } from '../metrics.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
+import { addFitGauges, type FitSources } from './gauges-fit.ts'
+import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
 import type { LoopDelay } from './loop-delay.ts'
 
-export interface GaugeSources {
+export interface GaugeSources extends TrafficSources, FitSources {
   readonly registry: Pick<Registry, 'views'>
   readonly admission: Pick<Admission, 'running' | 'queued'>
-  readonly control: Pick<RoutingControl, 'view'>
+  readonly control: Pick<RoutingControl, 'view' | 'loaded'>
   readonly loopDelay: Pick<LoopDelay, 'p99Seconds'>
+  readonly pace: Pick<Pace, 'recent'>
+  /** Whether it takes requests, apart from having workers. */
+  draining(): boolean
 }
 
 const STATES: readonly WorkerState[] = ['ready', 'draining', 'unhealthy', 'open', 'unknown']
+const LEGS = ['prefill', 'decode'] as const
 const BREAKER = { closed: 0, half_open: 1, open: 2 } as const
 
 /** `sources` are asked for when the metrics are. */
@@ -25,6 +32,7 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     })
   const single = (name: string, help: string, value: () => number) => metrics.gauge(name, help, [], set => set({}, value()))
   const views = () => sources().registry.views(performance.now())
+  const ready = (leg: Role) => views().filter(({ spec, state }) => spec.role === leg && state === 'ready').length
   const startedMs = performance.now()
 
   workers('eldr_worker_inflight', 'Requests on a worker', view => view.inflight)
@@ -40,9 +48,18 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     },
   )
   metrics.gauge('eldr_workers', 'Workers that are registered, those that are leaving aside', ['leg'], set => {
-    for (const leg of ['prefill', 'decode'] as const)
-      set({ leg }, views().filter(({ spec, leaving }) => spec.role === leg && !leaving).length)
+    for (const leg of LEGS) set({ leg }, views().filter(({ spec, leaving }) => spec.role === leg && !leaving).length)
   })
+  metrics.gauge('eldr_workers_ready', 'Workers that take requests now', ['leg'], set => {
+    for (const leg of LEGS) set({ leg }, ready(leg))
+  })
+  single('eldr_ready', '1 when /ready says so: a worker of each leg takes requests, and the gateway is not stopping', () => (!sources().draining() && ready('prefill') > 0 && ready('decode') > 0 ? 1 : 0)) // prettier-ignore
+  metrics.gauge('eldr_worker_recent_seconds', 'Mean time between tokens of a decode worker, or of a prompt on a prefill worker, over the last 10 seconds; absent without any', ['worker', 'leg'], set => {
+    for (const { spec } of views()) {
+      const { recentMs } = sources().pace.recent(spec.id)
+      if (recentMs !== undefined) set({ worker: spec.id, leg: spec.role }, recentMs / 1000)
+    }
+  }) // prettier-ignore
   single('eldr_running_requests', 'Requests that have been let in and have not ended', () => sources().admission.running)
   single('eldr_queue_length', 'Requests that wait to be let in', () => sources().admission.queued)
   metrics.gauge('eldr_policy_info', '1, with the policies in force', ['policy', 'prefill_policy'], set => {
@@ -60,8 +77,11 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   )
   single('eldr_artifact_clusters', 'Clusters that decisions go by, after a re-fit if there was one; 0 without an artifact', () => sources().control.view().artifact?.clusters ?? 0) // prettier-ignore
   single('eldr_event_loop_delay_p99_seconds', 'How late the event loop is, 99th percentile of the last 15 to 30 seconds', () => sources().loopDelay.p99Seconds()) // prettier-ignore
+  metrics.readCounter('eldr_event_loop_busy_seconds_total', 'Time in which the event loop was at work; its rate is the share of a core that is taken', [], set => set({}, performance.eventLoopUtilization().active / 1000)) // prettier-ignore
   single('eldr_uptime_seconds', 'Since the gateway was started', () => (performance.now() - startedMs) / 1000)
   metrics.gauge('eldr_build_info', '1, with the release and the version of Node', ['version', 'node'], set =>
     set({ version: VERSION, node: process.version }, 1),
   )
+  addTrafficGauges(metrics, sources)
+  addFitGauges(metrics, sources)
 }

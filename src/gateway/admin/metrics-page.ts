@@ -13,7 +13,7 @@ export function metricsPage(): string {
   return [
     '# Metrics of the gateway',
     '',
-    '`GET /metrics` in Prometheus’ text format, on the main port or on `server.metricsPort` (`--prometheus-port`) where that is set. Values of labels come from fixed lists and from the names of workers, so that there are few of them; series of a worker that was removed go with it. Beside these there are `process_*` and `nodejs_*` of the process.',
+    '`GET /metrics` in Prometheus’ text format, on the main port or on `server.metricsPort` (`--prometheus-port`) where that is set. Values of labels come from fixed lists and from the names of workers, so that there are few of them; series of a worker that was removed go with it. Beside these there are `process_*` and `nodejs_*` of the process. `deploy/` has a Grafana dashboard of them and alerting rules; [alerts.md](alerts.md) says what to do when one fires.',
     '',
     '| metric | type | labels | meaning |',
     '|---|---|---|---|',

@@ -99,6 +99,7 @@ export class Router {
       const dispatch = registry.dispatch('prefill', worker, tokens, nowMs)
       if (dispatch !== undefined) {
         prefillPolicy.dispatched?.(worker)
+        this.#options.metrics.workerRequests.inc(dispatch.worker.id, 'prefill')
         return dispatch
       }
       tried.add(candidates.find(candidate => candidate.worker === worker)!.id)
@@ -144,6 +145,7 @@ export class Router {
     const { metrics, followers, rejected, counted } = this.#options
     const policy = this.#table.policy.name
     metrics.decisions.inc(policy, reason)
+    metrics.workerRequests.inc(dispatch.worker.id, 'decode')
     if (reject !== undefined) {
       metrics.rejects.inc({ reason: reject })
       rejected?.(reject, request)

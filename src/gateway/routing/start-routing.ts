@@ -52,6 +52,7 @@ export function startRouting(
     ...files,
     changed(change) {
       events.publish('routing', change)
+      metrics.routingChanges.inc({ cause: change.cause })
       if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
       feed.happenings.add('routing', change.routing.policy, change.cause)
     },

@@ -111,8 +111,11 @@ class SplitAnswer {
     if (refusal === undefined && outcome === 'ok') {
       if (this.#request.stream) exchange.end(`${this.#usageEvent()}data: [DONE]\n\n`)
       else exchange.answer(200, { 'content-type': 'application/json' }, JSON.stringify(mergeAnswers(this.#id, this.#parts, this.#answers)))
-    } else if (this.#begun) exchange.end(errorEvent(refusal instanceof Refusal ? refusal : new Refusal('ELDR_STREAM_BROKEN')))
-    else if (refusal instanceof Refusal) throw refusal
+    } else if (this.#begun) {
+      const told = refusal instanceof Refusal ? refusal : new Refusal('ELDR_STREAM_BROKEN')
+      exchange.told = told.code
+      exchange.end(errorEvent(told))
+    } else if (refusal instanceof Refusal) throw refusal
     else if (refusal !== undefined) exchange.answer(refusal.status, { 'content-type': refusal.type }, refusal.body)
     return refusal !== undefined && outcome === 'ok' ? 'broken' : outcome
   }

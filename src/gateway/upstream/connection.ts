@@ -65,6 +65,11 @@ export class WorkerConnection implements ReplyTarget {
       })
   }
 
+  /** Of its whole life. Node counts them. */
+  get bytes(): { readonly received: number; readonly sent: number } {
+    return { received: this.#socket.bytesRead, sent: this.#socket.bytesWritten }
+  }
+
   /** Sends a request now, or as soon as it is connected. */
   run(call: UpstreamCall, head: string, body: Buffer | undefined): void {
     this.#call = call

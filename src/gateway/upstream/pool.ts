@@ -12,6 +12,15 @@ export interface PoolOptions {
   readonly tls?: ConnectionOptions
 }
 
+/** Connections to one worker, and bytes that went over them. */
+export interface WorkerTraffic {
+  readonly busy: number
+  readonly idle: number
+  readonly opened: number
+  readonly receivedBytes: number
+  readonly sentBytes: number
+}
+
 export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed'> {
   /** For the Host header. */
   readonly authority: string
@@ -22,6 +31,10 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
   readonly #idle: { readonly connection: WorkerConnection; readonly sinceMs: number }[] = []
   #sweep: NodeJS.Timeout | undefined
   #closed = false
+  #opened = 0
+  /** Of connections that are closed. */
+  #receivedBytes = 0
+  #sentBytes = 0
 
   constructor(origin: string, { connectMs, idleConnectionMs, tls }: PoolOptions) {
     const { protocol, hostname, port, host } = new URL(origin)
@@ -61,6 +74,7 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
   #open(): WorkerConnection {
     const connection = new WorkerConnection(this.#plan)
     this.#all.add(connection)
+    this.#opened++
     return connection
   }
 
@@ -70,9 +84,22 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
   }
 
   onClosed(connection: WorkerConnection): void {
-    this.#all.delete(connection)
+    if (this.#all.delete(connection)) {
+      const { received, sent } = connection.bytes
+      this.#receivedBytes += received
+      this.#sentBytes += sent
+    }
     const at = this.#idle.findIndex(idle => idle.connection === connection)
     if (at >= 0) this.#idle.splice(at, 1)
+  }
+
+  traffic(): WorkerTraffic {
+    let [receivedBytes, sentBytes] = [this.#receivedBytes, this.#sentBytes]
+    for (const { bytes } of this.#all) {
+      receivedBytes += bytes.received
+      sentBytes += bytes.sent
+    }
+    return { busy: this.#all.size - this.#idle.length, idle: this.#idle.length, opened: this.#opened, receivedBytes, sentBytes }
   }
 
   /** Those with a request fail it. */

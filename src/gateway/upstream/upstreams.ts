@@ -1,7 +1,7 @@
 /** Requests to workers. Time-outs are the caller's: a prefill may take minutes. Nothing here knows of legs or hand-offs. */
 import { UpstreamCall, type UpstreamHandler } from './call.ts'
 import { type StopSignal, UpstreamFailure } from './failure.ts'
-import { ConnectionPool, type PoolOptions } from './pool.ts'
+import { ConnectionPool, type PoolOptions, type WorkerTraffic } from './pool.ts'
 import type { ReplyHeaders } from './reply-head.ts'
 
 export type { UpstreamCall, UpstreamHandler } from './call.ts'
@@ -29,6 +29,11 @@ export class Upstreams {
 
   constructor(options: PoolOptions) {
     this.#options = options
+  }
+
+  /** Undefined for a worker that was never asked. */
+  trafficOf(origin: string): WorkerTraffic | undefined {
+    return this.#pools.get(origin)?.traffic()
   }
 
   /** Lets go of the connections of a worker that is gone. */

@@ -1,0 +1,136 @@
+/** What ships for Prometheus and Grafana, and what the documents say of it, without either of them: `npm run test:ops` asks the real ones. */
+import { spawnSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { ANSWERS } from '../src/gateway/answers.ts'
+import { addGauges } from '../src/gateway/admin/gauges.ts'
+import { Metrics, OUTCOMES } from '../src/gateway/metrics.ts'
+import { REASONS } from '../src/policy/decode-policy.ts'
+import { WorkerMetrics } from '../src/worker/server/metrics.ts'
+import { readDashboard, readRules, readRuleTests, shownBy } from './ops/prometheus/expressions.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const text = (path: string) => readFileSync(join(root, path), 'utf8')
+const rules = readRules().groups.flatMap(group => group.rules)
+
+/** Of the gateway, of the embedded worker, and of the vLLM plugin, which is Python. */
+function knownMetrics(): Set<string> {
+  const gateway = new Metrics()
+  addGauges(gateway, () => {
+    throw new Error('nobody asks for values')
+  })
+  const histograms = gateway.definitions.filter(({ type }) => type === 'histogram').flatMap(({ name }) => ['_bucket', '_sum', '_count'].map(part => name + part)) // prettier-ignore
+  const worker = new WorkerMetrics({ engine: { stats: () => { throw new Error('nobody asks') } }, model: 'm', kv: () => undefined }) // prettier-ignore
+  const ofWorker = worker.registry.getMetricsAsArray().map(({ name }) => name)
+  const python = [...text('python/eldr_vllm/metrics.py').matchAll(/name="(eldr_\w+)"/g)].flatMap(([, name]) => [name!, `${name}_total`])
+  return new Set([...gateway.definitions.map(({ name }) => name), ...histograms, ...ofWorker, ...python])
+}
+
+/** Words that begin so and are no metrics: a field of requests, a package, a header of artifacts. */
+const OTHER_WORDS = new Set(['eldr_row', 'eldr_vllm', 'eldr_version', 'eldr_connector'])
+
+function documents(): string[] {
+  const pages = readdirSync(join(root, 'docs')).filter(name => name.endsWith('.md')).map(name => `docs/${name}`) // prettier-ignore
+  const deployed = readdirSync(join(root, 'deploy'), { recursive: true, withFileTypes: true }).filter(entry => entry.isFile()).map(entry => join(entry.parentPath, entry.name).slice(root.length)) // prettier-ignore
+  return [...pages, ...deployed, 'README.md', 'python/README.md']
+}
+
+describe('metrics', () => {
+  it('that documents, dashboard and rules name are there', () => {
+    const known = knownMetrics()
+    const wrong = documents().flatMap(file => [...text(file).matchAll(/\beldr_[a-z0-9_]*[a-z0-9]/g)].filter(([name]) => !known.has(name) && !OTHER_WORDS.has(name)).map(([name]) => `${file}: ${name}`)) // prettier-ignore
+    expect(wrong).toEqual([])
+    expect(known.size).toBeGreaterThan(60)
+  })
+
+  it('are all on the dashboard or in a rule, or there is a reason', () => {
+    const shown = shownBy(readDashboard(), '1m').map(({ expr }) => expr).join('\n') + rules.map(({ expr }) => expr).join('\n') // prettier-ignore
+    const gateway = new Metrics()
+    addGauges(gateway, () => {
+      throw new Error('nobody asks for values')
+    })
+    const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
+    // Of traces, which are off unless wanted, the collector's own panels tell. What the first counts the panel of breakers shows; the others are for who looks into one gateway.
+    expect(unseen.toSorted()).toEqual([
+      'eldr_breaker_transitions_total',
+      'eldr_queue_limit',
+      'eldr_trace_spans_dropped_total',
+      'eldr_trace_spans_total',
+      'eldr_worker_connections_total',
+    ])
+  })
+
+  it('have label values in dashboard and rules that exist', () => {
+    const exprs = [...shownBy(readDashboard(), '1m').map(({ expr }) => expr), ...rules.map(({ expr }) => expr)]
+    const values = (label: string) => new Set(exprs.flatMap(expr => [...expr.matchAll(new RegExp(`\\b${label}=~?"([^"]+)"`, 'g'))].flatMap(([, value]) => value!.split('|')))) // prettier-ignore
+    const strange = (label: string, allowed: readonly string[]) => [...values(label)].filter(value => !allowed.includes(value))
+    expect(strange('outcome', OUTCOMES)).toEqual([])
+    expect(strange('code', Object.keys(ANSWERS))).toEqual([])
+    expect(strange('reason', REASONS)).toEqual([])
+    expect(strange('state', ['ready', 'draining', 'unhealthy', 'open', 'unknown'])).toEqual([])
+    expect(values('outcome').size).toBeGreaterThan(2)
+  })
+})
+
+describe('deploy/grafana/eldr.json', () => {
+  it('is made of scripts/grafana as it is now: run `node scripts/grafana.mjs` if not', () => {
+    const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/grafana.mjs'), '--check'], { encoding: 'utf8' })
+    expect([status, stderr]).toEqual([0, ''])
+  })
+
+  it('has panels that do not lie on each other, with a title and a text each, and no data source but the one that is chosen', () => {
+    const { panels } = JSON.parse(text('deploy/grafana/eldr.json')) as { panels: { id: number; type: string; title: string; description?: string; datasource?: { uid: string }; gridPos: { x: number; y: number; w: number; h: number } }[] } // prettier-ignore
+    const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) => Array.from({ length: w * h }, (_, n) => `${x + (n % w)} ${y + Math.floor(n / w)}`)) // prettier-ignore
+    expect(new Set(cells).size).toBe(cells.length)
+    expect(panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true)
+    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
+    const graphs = panels.filter(({ type }) => type !== 'row')
+    expect(graphs.filter(({ title, description, datasource }) => title === '' || !/^[^]+\.$/.test(description ?? '') || datasource?.uid !== '${datasource}')).toEqual([]) // prettier-ignore
+    expect(panels.filter(({ type }) => type === 'row').map(({ title }) => title)).toEqual(['Overview', 'Routing', 'Workers', 'Gateway'])
+  })
+})
+
+describe('deploy/prometheus/alerts.yml', () => {
+  it('has for each alert a severity, sentences, and a section of docs/alerts.md', () => {
+    const sections = [...text('docs/alerts.md').matchAll(/^### (Eldr\w+)$/gm)].map(([, name]) => name!)
+    expect(sections).toEqual(expect.arrayContaining(rules.map(({ alert }) => alert)))
+    expect(sections).toHaveLength(rules.length)
+    for (const { alert, labels, annotations } of rules) {
+      expect(['critical', 'warning', 'info']).toContain(labels.severity)
+      expect(annotations.summary, alert).toMatch(/\w/)
+      expect(annotations.description, alert).toMatch(/\.$/)
+      expect(annotations.runbook_url).toBe(`docs/alerts.md#${alert.toLowerCase()}`)
+      expect(text('docs/alerts.md'), alert).toMatch(new RegExp(`### ${alert}\\n\\n\\*\\*${labels.severity}\\.\\*\\*`, 'i'))
+    }
+  })
+
+  it('has for each alert a test in which it fires and one in which it is quiet, and names labels only that it fires with', () => {
+    const tests = readRuleTests()
+    for (const { alert, annotations } of rules) {
+      const cases = tests.filter(({ name }) => name === alert).flatMap(test => test.promql_expr_test)
+      expect(
+        cases.some(({ exp_samples: samples }) => samples.length === 0),
+        alert,
+      ).toBe(true)
+      const firing = cases.flatMap(({ exp_samples: samples }) => samples)
+      expect(
+        firing.some(({ labels }) => labels.includes(`alertname="${alert}"`)),
+        alert,
+      ).toBe(true)
+      const named = [...JSON.stringify(annotations).matchAll(/\$labels\.(\w+)/g)].map(([, label]) => label!)
+      expect(
+        named.filter(label => !firing.some(({ labels }) => new RegExp(`\\b${label}="`).test(labels))),
+        alert,
+      ).toEqual([])
+    }
+  })
+
+  it('speaks in docs/alerts.md of panels that there are', () => {
+    const titles = new Set(readDashboard().panels.map(({ title }) => title))
+    const spoken = [...text('docs/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(([, title]) => title!)
+    expect(spoken.length).toBeGreaterThan(30)
+    expect(spoken.filter(title => !titles.has(title))).toEqual([])
+  })
+})
