@@ -33,7 +33,8 @@ prometheus_tools() {
 
 # Those that need more than a few lines have a script of their own.
 api_tools() { bash scripts/api-tools.sh; }
+dns_tools() { bash scripts/dns-tools.sh; }
 
 tools=("$@")
-[ ${#tools[@]} -gt 0 ] || tools=(prometheus api)
+[ ${#tools[@]} -gt 0 ] || tools=(prometheus api dns)
 for tool in "${tools[@]}"; do "${tool}_tools"; done

@@ -52,9 +52,12 @@ describe('metrics', () => {
       throw new Error('nobody asks for values')
     })
     const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
-    // Of traces, which are off unless wanted, the collector's own panels tell. What the first counts the panel of breakers shows; the others are for who looks into one gateway.
+    // What the first counts the panel of breakers shows; of traces the collector tells, of discovery an alert; the others are for who looks
+    // into one gateway.
     expect(unseen.toSorted()).toEqual([
       'eldr_breaker_transitions_total',
+      'eldr_discovery_changes_total',
+      'eldr_discovery_last_success_seconds',
       'eldr_queue_limit',
       'eldr_trace_spans_dropped_total',
       'eldr_trace_spans_total',

@@ -1,34 +1,9 @@
-import { Breaker, type BreakerLimits, type BreakerState } from './breaker.ts'
+import { Breaker, type BreakerLimits } from './breaker.ts'
+import type { AddOutcome, Holder, RegistryEvent, RegistryEventKind, WorkerCandidate, WorkerView } from './registry-view.ts'
 import type { TicketDesk } from './tickets.ts'
 import type { Role, WorkerSpec, WorkerState } from './worker.ts'
 
-export type RegistryEventKind = 'added' | 'removed' | 'forgotten' | 'drained' | 'undrained' | 'healthy' | 'unhealthy' | `breaker_${BreakerState}` // prettier-ignore
-
-export interface RegistryEvent {
-  readonly kind: RegistryEventKind
-  readonly worker: WorkerSpec
-}
-
-/** `unchanged`: it was there already. The last two changed nothing because of another worker. */
-export type AddOutcome = 'added' | 'unchanged' | 'id_taken' | 'cluster_taken'
-
-/** A worker that may be picked now. For decode workers `worker` is the row of their centroid. */
-export interface WorkerCandidate {
-  readonly worker: number
-  readonly id: string
-  readonly inflight: number
-}
-
-export interface WorkerView {
-  readonly spec: WorkerSpec
-  readonly index: number
-  readonly state: WorkerState
-  readonly breaker: BreakerState
-  readonly inflight: number
-  readonly tokens: number
-  /** Removed, with requests that still run. */
-  readonly leaving: boolean
-}
+export type * from './registry-view.ts'
 
 /** One request on its way to one worker. Ends once: its load goes and the breaker learns how it went. */
 export interface Dispatch {
@@ -46,7 +21,9 @@ interface Entry {
   readonly breaker: Breaker
   index: number
   health: 'unknown' | 'healthy' | 'unhealthy'
-  draining: boolean
+  readonly holders: Set<Holder>
+  /** Goes when its last request has ended. */
+  retiring: boolean
   leaving: boolean
 }
 
@@ -89,7 +66,7 @@ export class Registry {
     if (known !== undefined && !same) this.#forget(known)
     const index = [spec.cluster, place, same ? known.index : undefined].find(wish => wish !== undefined && !taken.has(wish)) ?? lowestFree(taken) // prettier-ignore
     const breaker = same ? known.breaker : this.#createBreaker(spec.id)
-    const entry: Entry = { spec, breaker, index, health: 'unknown', draining: false, leaving: false }
+    const entry: Entry = { spec, breaker, index, health: 'unknown', holders: new Set(), retiring: false, leaving: false }
     this.#entries.set(spec.id, entry)
     taken.set(index, entry)
     this.#tell('added', entry)
@@ -107,12 +84,21 @@ export class Registry {
     return true
   }
 
-  drain(id: string): boolean {
-    return this.#setDraining(id, true)
+  drain(id: string, by: Holder = 'admin'): boolean {
+    return this.#setDraining(id, by, true)
   }
 
-  undrain(id: string): boolean {
-    return this.#setDraining(id, false)
+  undrain(id: string, by: Holder = 'admin'): boolean {
+    return this.#setDraining(id, by, false)
+  }
+
+  /** Drained for discovery, it is removed as soon as it has no request; `undrain` calls that off. */
+  retire(id: string): void {
+    const entry = this.#registered(id)
+    if (entry === undefined) return
+    this.#setDraining(id, 'discovery', true)
+    entry.retiring = true
+    this.#removeWhenIdle(id)
   }
 
   setHealth(id: string, healthy: boolean): void {
@@ -150,6 +136,7 @@ export class Registry {
     // A ticket that the janitor has to release ends the pass as well: a probe that never ends would keep the worker out for good.
     const ticket = this.#desk.take(id, role, tokens, nowMs, () => {
       pass.ignored()
+      this.#removeWhenIdle(id)
       this.#forgetWhenIdle(id)
     })
     return {
@@ -196,13 +183,21 @@ export class Registry {
     return entry?.leaving === false ? entry : undefined
   }
 
-  #setDraining(id: string, draining: boolean): boolean {
+  #setDraining(id: string, by: Holder, draining: boolean): boolean {
     const entry = this.#registered(id)
     if (entry === undefined) return false
-    if (entry.draining === draining) return true
-    entry.draining = draining
-    this.#tell(draining ? 'drained' : 'undrained', entry)
+    const before = entry.holders.size > 0
+    if (draining) entry.holders.add(by)
+    else entry.holders.delete(by)
+    if (by === 'discovery' && !draining) entry.retiring = false
+    const after = entry.holders.size > 0
+    if (before !== after) this.#tell(after ? 'drained' : 'undrained', entry)
     return true
+  }
+
+  #removeWhenIdle(id: string): void {
+    const entry = this.#registered(id)
+    if (entry?.retiring === true && this.#desk.inflight(id, entry.spec.role) === 0) this.remove(id)
   }
 
   #forgetWhenIdle(id: string): void {
@@ -216,8 +211,8 @@ export class Registry {
     this.#tell('forgotten', entry)
   }
 
-  #tell(kind: RegistryEventKind, { spec }: Entry): void {
-    for (const listener of this.#listeners) listener({ kind, worker: spec })
+  #tell(kind: RegistryEventKind, { spec, index }: Entry): void {
+    for (const listener of this.#listeners) listener({ kind, worker: spec, index })
   }
 }
 
@@ -225,8 +220,8 @@ function mayTake(entry: Entry, nowMs: number, exclude: ReadonlySet<string> | und
   return stateOf(entry, nowMs) === 'ready' && exclude?.has(entry.spec.id) !== true
 }
 
-function stateOf({ leaving, draining, health, breaker }: Entry, nowMs: number): WorkerState {
-  if (leaving || draining) return 'draining'
+function stateOf({ leaving, holders, health, breaker }: Entry, nowMs: number): WorkerState {
+  if (leaving || holders.size > 0) return 'draining'
   if (health !== 'healthy') return health
   return breaker.wouldAllow(nowMs) ? 'ready' : 'open'
 }

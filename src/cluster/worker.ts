@@ -1,5 +1,8 @@
 export type Role = 'prefill' | 'decode'
 
+/** Who told of a worker. What one of them told, no other takes away. */
+export type WorkerSource = 'config' | 'admin' | 'file' | 'dns' | 'kubernetes'
+
 /** A worker as the gateway is told of it. */
 export interface WorkerSpec {
   /** Unique over both roles; labels of metrics and the admin API name it, clients never see its address. */
@@ -9,6 +12,7 @@ export interface WorkerSpec {
   readonly url: string
   /** Decode: index of its centroid. */
   readonly cluster?: number
+  readonly source?: WorkerSource
 }
 
 /** Why a worker takes no new requests; `ready` is the only state in which it does. */

@@ -60,6 +60,7 @@ export class Metrics {
   readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'Changes of a worker’s breaker', ['worker', 'to'])
   readonly healthChecks = this.#counter('eldr_health_checks_total', 'Health checks of workers: ok or failed', ['worker', 'result'])
   readonly routingChanges = this.#counter('eldr_routing_changes_total', 'Changes of what decisions go by, and re-fits that were refused', ['cause']) // prettier-ignore
+  readonly discoveryChanges = this.#counter('eldr_discovery_changes_total', 'Workers that a source of discovery added, drained, undrained or removed', ['source', 'change']) // prettier-ignore
 
   readonly traceSpans = this.#counter('eldr_trace_spans_total', 'Spans that a collector took', [])
   readonly traceSpansDropped = this.#counter(

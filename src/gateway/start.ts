@@ -16,6 +16,7 @@ import { LiveFeed } from './dashboard/live-feed.ts'
 import { feedSources } from './dashboard/feed-sources.ts'
 import { SignaturePlane } from './dashboard/signature-plane.ts'
 import { createDebugHeaders } from './debug-headers.ts'
+import { readyDiscovery } from './discovery/discovery.ts'
 import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
 import { ClientConnections } from './client-connections.ts'
@@ -53,6 +54,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   // What may be wrong with files is found before anything is begun.
   const files = await readRoutingFiles(settings)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
+  const discover = readyDiscovery(settings.discovery)
 
   const logLevel = new LogLevelControl(log)
   const apart: (() => unknown)[] = [() => logLevel.close()]
@@ -109,12 +111,15 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   })
   const { control, router } = await begun(() => startRouting(settings, files, { registry, metrics, events, insight, feed, log, seldom }))
   apart.push(() => control.close())
+  const discovery = await begun(() => discover?.({ registry, metrics, log }))
+  apart.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
   const { fit, pace } = insight
   const { limits } = settings
   addGauges(metrics, () => ({
     registry, admission, control, loopDelay, desk, upstreams, clients, limits, budget, fit, pace,
     draining: () => handler.draining,
+    ...(discovery && { discovery }),
   })) // prettier-ignore
   const context: GatewayContext = {
     settings,
@@ -134,7 +139,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     logLevel,
     seldom,
   }
-  const admin = new Admin({ ctx: context, control, live: () => handler.live }, events, { feed, plane })
+  const admin = new Admin({ ctx: context, control, live: () => handler.live, ...(discovery && { discovery }) }, events, { feed, plane })
   const handler = new Handler(context, admission, admin)
   const janitor = setInterval(() => {
     const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
@@ -196,8 +201,14 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
 function workersOf({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
   const fixed = decode.some(({ cluster }, place) => cluster !== place)
   return [
-    ...prefill.map(({ id, url }) => ({ id, url, role: 'prefill' as const })),
-    ...decode.map(({ id, url, cluster }) => ({ id, url, role: 'decode' as const, ...(fixed && cluster !== undefined && { cluster }) })),
+    ...prefill.map(({ id, url }) => ({ id, url, role: 'prefill' as const, source: 'config' as const })),
+    ...decode.map(({ id, url, cluster }) => ({
+      id,
+      url,
+      role: 'decode' as const,
+      source: 'config' as const,
+      ...(fixed && cluster !== undefined && { cluster }),
+    })),
   ]
 }
 

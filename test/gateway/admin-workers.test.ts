@@ -37,7 +37,7 @@ describe('GET /eldr/workers', () => {
     expect(json.workers).toHaveLength(4)
     const decode = json.workers.filter(({ role }: { role: string }) => role === 'decode')
     expect(decode).toEqual(
-      cluster.decodes.map((worker, index) => ({ id: idOf(worker), role: 'decode', url: worker.url, state: 'ready', breaker: 'closed', inflight: 1, tokens: 1, index })), // prettier-ignore
+      cluster.decodes.map((worker, index) => ({ id: idOf(worker), role: 'decode', url: worker.url, state: 'ready', breaker: 'closed', inflight: 1, tokens: 1, index, source: 'config' })), // prettier-ignore
     )
     streams.release()
     await streams.texts()

@@ -93,7 +93,9 @@ export class Admin {
       const nowMs = performance.now()
       const [prefill, decode] = [registry.candidates('prefill', nowMs).length, registry.candidates('decode', nowMs).length]
       const ready = !draining && prefill > 0 && decode > 0
-      json(exchange, ready ? 200 : 503, { status: draining ? 'draining' : ready ? 'ready' : 'waiting for workers', prefill, decode })
+      const status = draining ? 'draining' : ready ? 'ready' : 'waiting for workers'
+      const { discovery } = this.#parts
+      json(exchange, ready ? 200 : 503, { status, prefill, decode, ...(discovery && { discovery: discovery.summary() }) })
     }
     return 'ok'
   }

@@ -4,6 +4,7 @@ import type { Role, WorkerState } from '../../cluster/worker.ts'
 import { VERSION } from '../../version.ts'
 import type { Admission } from '../admission.ts'
 import type { Pace } from '../dashboard/pace.ts'
+import type { Discovery } from '../discovery/discovery.ts'
 import type { Metrics } from '../metrics.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
@@ -18,6 +19,7 @@ export interface GaugeSources extends TrafficSources, FitSources {
   readonly pace: Pick<Pace, 'recent'>
   /** Whether it takes requests, apart from having workers. */
   draining(): boolean
+  readonly discovery?: Pick<Discovery, 'statuses' | 'lastSuccessSeconds'>
 }
 
 const STATES: readonly WorkerState[] = ['ready', 'draining', 'unhealthy', 'open', 'unknown']
@@ -76,6 +78,17 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     },
   )
   single('eldr_artifact_clusters', 'Clusters that decisions go by, after a re-fit if there was one; 0 without an artifact', () => sources().control.view().artifact?.clusters ?? 0) // prettier-ignore
+  metrics.gauge('eldr_discovery_up', '1 when the last look of a source of discovery succeeded, else 0', ['source'], set => {
+    for (const { source, up } of sources().discovery?.statuses() ?? []) set({ source }, up ? 1 : 0)
+  })
+  metrics.gauge(
+    'eldr_discovery_last_success_seconds',
+    'When a source of discovery last succeeded, in seconds since 1970',
+    ['source'],
+    set => {
+      for (const [source, seconds] of sources().discovery?.lastSuccessSeconds() ?? []) set({ source }, seconds)
+    },
+  )
   single('eldr_event_loop_delay_p99_seconds', 'How late the event loop is, 99th percentile of the last 15 to 30 seconds', () => sources().loopDelay.p99Seconds()) // prettier-ignore
   metrics.readCounter('eldr_event_loop_busy_seconds_total', 'Time in which the event loop was at work; its rate is the share of a core that is taken', [], set => set({}, performance.eventLoopUtilization().active / 1000)) // prettier-ignore
   single('eldr_uptime_seconds', 'Since the gateway was started', () => (performance.now() - startedMs) / 1000)

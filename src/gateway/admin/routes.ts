@@ -1,6 +1,7 @@
 /** Routes of the admin API as a table, and which of them a request is for. */
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { Refusal } from '../answers.ts'
+import type { Discovery } from '../discovery/discovery.ts'
 import type { GatewayContext } from '../context.ts'
 import type { Exchange } from '../exchange.ts'
 
@@ -10,6 +11,8 @@ export interface AdminParts {
   readonly control: RoutingControl
   /** Requests that are under way. */
   live(): Iterable<Exchange>
+  /** Absent where nothing is discovered. */
+  readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
 }
 
 export interface AdminCall {

@@ -10,11 +10,11 @@ export const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
 /** Every worker has its checks, connections and series of metrics; a loop that adds them must end somewhere. */
 export const MOST_WORKERS = 1_024
 
-export function workerRoutes({ ctx, control }: AdminParts): AdminRoute[] {
+export function workerRoutes({ ctx, control, discovery }: AdminParts): AdminRoute[] {
   const { registry, log } = ctx
   const views = () => registry.views(performance.now())
   const shown = ({ spec, index, state, breaker, inflight, tokens, leaving }: WorkerView) => {
-    const { id, role, url } = spec
+    const { id, role, url, source } = spec
     const cluster = role === 'decode' ? control.clusterOf(index) : undefined
     return {
       id,
@@ -26,6 +26,7 @@ export function workerRoutes({ ctx, control }: AdminParts): AdminRoute[] {
       tokens,
       index,
       ...(cluster !== undefined && { cluster }),
+      ...(source !== undefined && { source }),
     }
   }
   const show = (id: string) => shown(views().find(({ spec }) => spec.id === id)!)
@@ -45,7 +46,11 @@ export function workerRoutes({ ctx, control }: AdminParts): AdminRoute[] {
   })
 
   return [
-    { method: 'GET', path: '/eldr/workers', run: () => ({ status: 200, body: { workers: views().map(shown) } }) },
+    {
+      method: 'GET',
+      path: '/eldr/workers',
+      run: () => ({ status: 200, body: { workers: views().map(shown), ...(discovery && { discovery: discovery.statuses() }) } }),
+    },
     {
       method: 'POST',
       path: '/eldr/workers',
@@ -81,5 +86,5 @@ function specOf(fields: Fields): WorkerSpec {
     throw bad('id must be 1 to 128 letters, digits or any of . : _ [ ] -', 'id')
   const cluster = wholeOf(fields, 'cluster', 0, MOST_WORKERS - 1)
   if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')
-  return { id: id ?? addressOf(url), role, url: originOf(url), ...(cluster !== undefined && { cluster }) }
+  return { id: id ?? addressOf(url), role, url: originOf(url), ...(cluster !== undefined && { cluster }), source: 'admin' }
 }

@@ -2,6 +2,7 @@
 import { addressOf, originOf, wrongOrigin } from './origin.ts'
 import { isObject, type Path, valueAt } from './paths.ts'
 import type { FileForm } from './schema.ts'
+import { checkDiscovery, findsWorkers } from './discovery-checks.ts'
 import { policyOf } from './settle.ts'
 
 /** `path` is where it stands, if anywhere; `about` are other values it looked at: when one is wrong by itself, that is said instead. */
@@ -16,7 +17,7 @@ export interface Finding {
 const UVICORN_KEEP_ALIVE_MS = 5000
 
 /** Over the file with its defaults. */
-export function* checkTogether({ server, workers, routing, observe }: FileForm): Generator<Finding> {
+export function* checkTogether({ server, workers, routing, discovery, observe }: FileForm): Generator<Finding> {
   const policy = policyOf(routing)
   const [policyPath, artifactPath] = [['routing', 'policy'], ['routing', 'artifact']] // prettier-ignore
   if ((policy === 'eldr' || policy === 'domain') && routing.artifact === undefined)
@@ -55,8 +56,9 @@ export function* checkTogether({ server, workers, routing, observe }: FileForm):
     yield { path: headersPath, about: [endpointPath], text: 'observe.traces.headers without observe.traces.endpoint: nothing is sent', warning: true } // prettier-ignore
   if (workers.tls?.insecure) yield { path: ['workers', 'tls', 'insecure'], text: 'workers.tls.insecure: certificates of workers are not checked', warning: true } // prettier-ignore
   for (const role of ['prefill', 'decode'] as const)
-    if (workers[role].length === 0)
+    if (workers[role].length === 0 && !findsWorkers(discovery, role))
       yield { about: [['workers', role]], text: `no ${role} workers: set workers.${role} (--${role})`, warning: true }
+  yield* checkDiscovery(discovery)
 }
 
 interface Worker {

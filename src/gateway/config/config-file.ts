@@ -22,6 +22,10 @@ export async function readConfigFile(path: string): Promise<ConfigFile> {
   } catch (cause) {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file: path, cause })
   }
+  return parseConfigText(path, text)
+}
+
+export function parseConfigText(path: string, text: string): ConfigFile {
   const lineCounter = new LineCounter()
   const document = parseDocument(text, { lineCounter, prettyErrors: false, stringKeys: true })
   const place = (offset: number) => {

@@ -36,6 +36,7 @@ describe('without anything said', () => {
         shutdownGraceMs: 30_000,
       },
       workers: { engine: 'vllm-nixl', prefill: [], decode: [], idleConnectionMs: 4_000 },
+      discovery: { removeAfterMs: 30_000, retryMs: 1_000 },
       routing: {
         policy: 'union',
         prefillPolicy: 'prefix_hash',
@@ -88,6 +89,16 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_PORT: ['9000', 9000],
   ELDR_PREFILL: ['http://p:1', [{ url: 'http://p:1', id: 'p:1' }]],
   ELDR_DECODE: ['one=https://d/', [{ url: 'https://d', id: 'one', cluster: 0 }]],
+  ELDR_DISCOVERY_FILE: ['workers.yaml', 'workers.yaml'],
+  ELDR_DNS_PREFILL: ['http://prefill.llm.svc:8000', 'http://prefill.llm.svc:8000'],
+  ELDR_DNS_DECODE: ['srv://_http._tcp.decode.llm.svc', 'srv://_http._tcp.decode.llm.svc'],
+  ELDR_DNS_SERVER: ['10.96.0.10:53', '10.96.0.10:53'],
+  ELDR_SERVICE_DISCOVERY: ['true', true],
+  ELDR_PREFILL_SELECTOR: ['app=vllm', ['app=vllm']],
+  ELDR_DECODE_SELECTOR: ['llm-d.ai/role=decode', ['llm-d.ai/role=decode']],
+  ELDR_SERVICE_DISCOVERY_PORT: ['8200', 8200],
+  ELDR_SERVICE_DISCOVERY_NAMESPACE: ['llm', 'llm'],
+  ELDR_SERVICE_DISCOVERY_API_URL: ['http://127.0.0.1:8001', 'http://127.0.0.1:8001'],
   ELDR_POLICY: ['power-of-two', 'power_of_two'],
   ELDR_DECODE_POLICY: ['round_robin', 'round_robin'],
   ELDR_PREFILL_POLICY: ['least-loaded', 'least_loaded'],
@@ -134,19 +145,20 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_ADMIN_TOKEN: ['sk-c', 'sk-c'],
   ELDR_WORKER_API_KEY: ['sk-d', 'sk-d'],
 }
-/** A certificate needs its key, and a key its certificate. */
-const PARTNERS: Environment = {
-  ELDR_TLS_CERT_PATH: 'ELDR_TLS_KEY_PATH',
-  ELDR_TLS_KEY_PATH: 'ELDR_TLS_CERT_PATH',
-  ELDR_CLIENT_CERT_PATH: 'ELDR_CLIENT_KEY_PATH',
-  ELDR_CLIENT_KEY_PATH: 'ELDR_CLIENT_CERT_PATH',
+/** A certificate needs its key, a key its certificate, and a name in DNS to be asked for needs to be there. */
+const PARTNERS: Readonly<Record<string, readonly string[]>> = {
+  ELDR_DNS_SERVER: ['ELDR_DNS_DECODE'],
+  ELDR_SERVICE_DISCOVERY: ['ELDR_PREFILL_SELECTOR', 'ELDR_DECODE_SELECTOR'],
+  ELDR_TLS_CERT_PATH: ['ELDR_TLS_KEY_PATH'],
+  ELDR_TLS_KEY_PATH: ['ELDR_TLS_CERT_PATH'],
+  ELDR_CLIENT_CERT_PATH: ['ELDR_CLIENT_KEY_PATH'],
+  ELDR_CLIENT_KEY_PATH: ['ELDR_CLIENT_CERT_PATH'],
 }
 
 describe('every flag and every variable', () => {
   it.each(SOURCES.map(source => [source.env, source] as const))('%s changes the setting that the table says', async (env, source) => {
     const [text, value] = SAMPLES[env]!
-    const partner = PARTNERS[env]
-    const beside = partner === undefined ? {} : { [partner]: SAMPLES[partner]![0] }
+    const beside: Environment = Object.fromEntries((PARTNERS[env] ?? []).map(partner => [partner, SAMPLES[partner]![0]]))
     expect(valueAt(await load({}), partsOf(source.name))).not.toEqual(value)
     const byEnvironment = await loadSettings({ env: { [env]: text, ...beside } })
     expect(valueAt(byEnvironment.settings, partsOf(source.name))).toEqual(value)

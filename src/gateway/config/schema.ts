@@ -7,9 +7,10 @@
 import * as z from 'zod'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
+import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from './dns-target.ts'
 import { LOG_LEVELS } from './settings.ts'
 import { MASK } from './mask.ts'
-import { ENDPOINT_EXAMPLE, ORIGIN_EXAMPLE, wrongEndpoint, wrongOrigin } from './origin.ts'
+import { ENDPOINT_EXAMPLE, ORIGIN_EXAMPLE, wrongApiUrl, wrongEndpoint, wrongOrigin } from './origin.ts'
 
 const DAY_MS = 86_400_000
 const MIB = 1_048_576
@@ -30,7 +31,7 @@ const secret = () =>
     .refine(value => value !== MASK, { error: 'this is a masked secret, as `eldr config print` shows it: put in the real one' })
     .meta({ writeOnly: true })
 
-const checkedUrl = (example: string, wrong: (text: string) => string | undefined) =>
+const address = (example: string, wrong: (text: string) => string | undefined) =>
   z
     .string({ error: `a URL such as ${example}` })
     .superRefine((value, context) => {
@@ -38,7 +39,7 @@ const checkedUrl = (example: string, wrong: (text: string) => string | undefined
       if (message !== undefined) context.addIssue({ code: 'custom', message })
     })
     .meta({ format: 'uri' })
-const url = () => checkedUrl(ORIGIN_EXAMPLE, wrongOrigin)
+const url = () => address(ORIGIN_EXAMPLE, wrongOrigin)
 const id = () => text('1 to 128 letters, digits or any of . : _ [ ] -', /^[\w.:[\]-]{1,128}$/)
 const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}.`
 const ID_MEANING = 'Unique over all workers; host and port unless told. Metrics and the admin API use it.'
@@ -69,10 +70,16 @@ const server = z.strictObject({
   shutdownGraceMs: ms(0).default(30_000).describe('Streams may go on so long after SIGTERM. Must be less than the orchestrator’s own grace.'), // prettier-ignore
 })
 
-const workers = z.strictObject({
-  engine: z.enum(['vllm-nixl']).default('vllm-nixl').describe('How prefill hands over to decode.'),
+/** As the configuration has them, and the file that discovery follows. */
+const lists = {
   prefill: z.array(z.union([url(), prefillWorker])).default([]).describe('Prefill workers, each a URL or an object.'), // prettier-ignore
   decode: z.array(z.union([url(), decodeWorker])).default([]).describe('Decode workers, each a URL or an object. The k-th has cluster k of the artifact.'), // prettier-ignore
+}
+export const workerListsSchema = z.strictObject(lists)
+
+const workers = z.strictObject({
+  engine: z.enum(['vllm-nixl']).default('vllm-nixl').describe('How prefill hands over to decode.'),
+  ...lists,
   apiKey: secret().optional().describe('Secret. Sent to workers as a bearer token in place of the client’s.'),
   tls: z
     .strictObject({
@@ -83,6 +90,49 @@ const workers = z.strictObject({
     })
     .optional(),
   idleConnectionMs: ms().default(4_000).describe('An idle connection to a worker is kept so long; must be less than the worker keeps it (uvicorn: 5000).'), // prettier-ignore
+})
+
+const dnsName = () => address(DNS_EXAMPLE, wrongDnsTarget)
+/** As Kubernetes has labels: KEY=VALUE, the key maybe with a prefix. */
+const label = () => text('a label such as app=vllm, one in each item', /^([a-z\d.-]{1,253}\/)?[A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?=([A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?)?$/) // prettier-ignore
+const selector = (role: string) => z.array(label()).default([]).describe(`Labels of the EndpointSlices of ${role} workers, KEY=VALUE each; they must have all of them. A service’s labels are those of its slices.`) // prettier-ignore
+
+const discovery = z.strictObject({
+  removeAfterMs: ms(0).default(30_000).describe('A worker that is no longer found, or not ready, gets no new requests at once; it is removed after this time, when its last request has ended.'), // prettier-ignore
+  retryMs: ms().default(1_000).describe('Wait after a look that failed; doubled each time, at most 30 s, and varied by chance.'),
+  file: z
+    .strictObject({
+      path: file('a YAML or JSON file with the lists prefill and decode').describe('File with the lists prefill and decode, as under workers. It is followed.'), // prettier-ignore
+      pollMs: ms().default(5_000).describe('It is looked at so often beside being watched, for file systems that tell of nothing.'),
+    })
+    .optional(),
+  dns: z
+    .strictObject({
+      prefill: dnsName().optional().describe(`Name of the prefill workers, such as ${DNS_EXAMPLE}.`),
+      decode: dnsName().optional().describe('Name of the decode workers.'),
+      server: text('an address such as 10.96.0.10 or [fd00::10]:53').refine(isDnsServer, { error: 'expected an address such as 10.96.0.10 or [fd00::10]:53' }).optional().describe('DNS server, with a port if it is not 53; those of the machine unless told.'), // prettier-ignore
+      family: z.enum(['auto', 'ipv4', 'ipv6']).default('auto').describe('auto: IPv6 addresses are used where a name has no IPv4 ones.'),
+      intervalMs: ms().default(10_000).describe('Names are looked up so often; sooner where their records live shorter.'),
+    })
+    .optional(),
+  kubernetes: z
+    .strictObject({
+      enabled: z.boolean().default(false).describe('Follow EndpointSlices of Kubernetes.'),
+      prefillSelector: selector('prefill'),
+      decodeSelector: selector('decode'),
+      namespace: text('the name of a namespace', /^[a-z\d]([a-z\d-]{0,61}[a-z\d])?$/).optional().describe('Namespace to follow; all of them unless told, which needs a ClusterRole.'), // prettier-ignore
+      port: whole(1, 65_535)
+        .optional()
+        .describe('Port of the workers; that of the slice unless told (the one named http, else the first).'),
+      scheme: z.enum(['http', 'https']).default('http').describe('How workers are spoken to.'),
+      apiUrl: address('https://10.0.0.1:6443', wrongApiUrl).optional().describe('Address of the API; in a pod that of the cluster unless told.'), // prettier-ignore
+      tokenFile: file('a file with a token').optional().describe('Token for the API, read anew for each request; the service account’s in a pod.'), // prettier-ignore
+      caFile: file('a PEM file with certificates').optional().describe('Authority of the API’s certificate, PEM; the service account’s in a pod.'), // prettier-ignore
+      silentMs: ms()
+        .default(120_000)
+        .describe('A watch on which nothing comes for so long is begun anew. Servers send a bookmark each minute.'),
+    })
+    .optional(),
 })
 
 const routing = z.strictObject({
@@ -149,7 +199,7 @@ const health = z.strictObject({
 })
 
 const traces = z.strictObject({
-  endpoint: checkedUrl(ENDPOINT_EXAMPLE, wrongEndpoint).optional().describe(`Traces go to this collector by OTLP over HTTP, such as ${ENDPOINT_EXAMPLE}; /v1/traces is put behind it. Without it there are none.`), // prettier-ignore
+  endpoint: address(ENDPOINT_EXAMPLE, wrongEndpoint).optional().describe(`Traces go to this collector by OTLP over HTTP, such as ${ENDPOINT_EXAMPLE}; /v1/traces is put behind it. Without it there are none.`), // prettier-ignore
   headers: z
     .array(
       text('NAME=VALUE, such as authorization=Bearer KEY', /^[\w!#$%&'*+.^`|~-]+=[\x20-\x7e]+$/)
@@ -190,6 +240,7 @@ export const fileSchema = z.strictObject({
   $schema: z.string({ error: 'the address of a JSON Schema' }).optional().describe('For editors; ELDR does not look at it.'),
   server: server.prefault({}),
   workers: workers.prefault({}),
+  discovery: discovery.prefault({}),
   routing: routing.prefault({}),
   limits: limits.prefault({}),
   timeouts: timeouts.prefault({}),

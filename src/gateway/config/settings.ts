@@ -5,6 +5,7 @@ import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 export interface Settings {
   readonly server: ServerSettings
   readonly workers: WorkersSettings
+  readonly discovery: DiscoverySettings
   readonly routing: RoutingSettings
   readonly limits: LimitSettings
   readonly timeouts: TimeoutSettings
@@ -68,6 +69,47 @@ export interface WorkerTls {
   readonly certFile?: string
   readonly keyFile?: string
   readonly insecure?: boolean
+}
+
+export interface DiscoverySettings {
+  /** A worker that is no longer found gets no new requests at once, and is removed after this time, when its last request has ended. */
+  readonly removeAfterMs: number
+  /** Wait after a look that failed, doubled each time. */
+  readonly retryMs: number
+  readonly file?: FileDiscovery
+  readonly dns?: DnsDiscovery
+  readonly kubernetes?: KubernetesDiscovery
+}
+
+export interface FileDiscovery {
+  readonly path: string
+  readonly pollMs: number
+}
+
+export interface DnsDiscovery {
+  /** As dns-target.ts reads them. */
+  readonly prefill?: string
+  readonly decode?: string
+  readonly server?: string
+  readonly family: 'auto' | 'ipv4' | 'ipv6'
+  readonly intervalMs: number
+}
+
+export interface KubernetesDiscovery {
+  readonly enabled: boolean
+  /** Labels of EndpointSlices, KEY=VALUE each. */
+  readonly prefillSelector: readonly string[]
+  readonly decodeSelector: readonly string[]
+  /** Absent: all. */
+  readonly namespace?: string
+  readonly port?: number
+  readonly scheme: 'http' | 'https'
+  /** These three are the cluster's own in a pod. */
+  readonly apiUrl?: string
+  readonly tokenFile?: string
+  readonly caFile?: string
+  /** A watch on which nothing comes for so long is begun anew. */
+  readonly silentMs: number
 }
 
 export interface RoutingSettings {

@@ -5,10 +5,10 @@ import { addressOf, originOf } from './origin.ts'
 import type { FileForm } from './schema.ts'
 import type { Settings, WorkerSetting } from './settings.ts'
 
-type WorkerForm = FileForm['workers']['decode'][number]
+export type WorkerForm = FileForm['workers']['decode'][number]
 
 export function settle(form: FileForm): Settings {
-  const { server, workers, limits, timeouts, retries, lease, breaker, health, observe } = form
+  const { server, workers, discovery, limits, timeouts, retries, lease, breaker, health, observe } = form
   const { policy, prefillPolicy, ...routing } = form.routing
   return {
     server,
@@ -20,6 +20,7 @@ export function settle(form: FileForm): Settings {
         return { ...workerOf(worker), cluster: cluster ?? place }
       }),
     },
+    discovery,
     routing: {
       policy: policyOf({ policy, artifact: routing.artifact }),
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
@@ -40,7 +41,7 @@ export function policyOf({ policy, artifact }: Pick<FileForm['routing'], 'policy
   return underscored(policy) as PolicyName
 }
 
-function workerOf(worker: WorkerForm): WorkerSetting {
+export function workerOf(worker: WorkerForm): WorkerSetting {
   const { url, id = addressOf(url) } = typeof worker === 'string' ? { url: worker } : worker
   return { url: originOf(url), id }
 }

@@ -41,6 +41,16 @@ export const SOURCES: readonly Source[] = [
   flag('--port <n>', 'server.port', number, 'port to listen on; 0 takes any free one (default: 8000)'),
   { ...flag('--prefill <url...>', 'workers.prefill', workerList, 'a prefill worker, such as http://10.0.0.7:8000, or NAME=URL; again for each'), each: workerIn }, // prettier-ignore
   { ...flag('--decode <url...>', 'workers.decode', workerList, 'a decode worker; again for each'), each: workerIn },
+  flag('--discovery-file <file>', 'discovery.file.path', text, 'file with the lists prefill and decode, which is followed'),
+  flag('--dns-prefill <url>', 'discovery.dns.prefill', text, 'prefill workers by DNS: http://NAME:PORT for addresses, srv://NAME for SRV'),
+  flag('--dns-decode <url>', 'discovery.dns.decode', text, 'decode workers by DNS'),
+  flag('--dns-server <address>', 'discovery.dns.server', text, 'DNS server to ask (default: those of the machine)'),
+  flag('--service-discovery', 'discovery.kubernetes.enabled', flagSwitch(true, false), 'follow EndpointSlices of Kubernetes'),
+  { ...flag('--prefill-selector <label...>', 'discovery.kubernetes.prefillSelector', list, 'labels of the prefill workers’ slices, such as app=vllm role=prefill'), each: String }, // prettier-ignore
+  { ...flag('--decode-selector <label...>', 'discovery.kubernetes.decodeSelector', list, 'labels of the decode workers’ slices'), each: String }, // prettier-ignore
+  flag('--service-discovery-port <n>', 'discovery.kubernetes.port', number, 'port of the workers (default: that of the slice)'),
+  flag('--service-discovery-namespace <name>', 'discovery.kubernetes.namespace', text, 'namespace to follow; all unless told'),
+  flag('--service-discovery-api-url <url>', 'discovery.kubernetes.apiUrl', text, 'address of the API (default: that of the pod’s cluster)'),
   flag('--policy <name>', 'routing.policy', text, `decode policy: ${POLICIES.join(', ')} (default: eldr with an artifact, else union)`),
   flag('--decode-policy <name>', 'routing.policy', text, 'the same as --policy'),
   flag('--prefill-policy <name>', 'routing.prefillPolicy', text, `${PREFILL_POLICIES.join(', ')} (default: prefix_hash)`),

@@ -1,5 +1,6 @@
 /** Bodies and answers of the admin API that change something, and what the settings look like. */
 import * as z from 'zod'
+import type { WorkerSource } from '../../cluster/worker.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { MOST_LEVEL_MS } from '../admin/log-routes.ts'
@@ -9,10 +10,12 @@ import { MOST_WORKERS, ROLES } from '../admin/worker-routes.ts'
 import { ORIGIN_EXAMPLE } from '../config/origin.ts'
 import { LOG_LEVELS } from '../config/settings.ts'
 import type { LogLevelView } from '../log-level.ts'
+import type { SourceStatus } from '../discovery/discovery.ts'
 import type { RoutingView } from '../routing/routing-control.ts'
 import { count, of, spellings } from './held.ts'
 
 export const WORKER_STATES = ['ready', 'draining', 'unhealthy', 'open', 'unknown', 'leaving', 'gone'] as const
+export const WORKER_SOURCES = ['config', 'admin', 'file', 'dns', 'kubernetes'] as const satisfies readonly WorkerSource[]
 export const BREAKER_STATES = ['closed', 'open', 'half_open'] as const
 
 export const worker = z
@@ -26,10 +29,30 @@ export const worker = z
     tokens: count().describe('Prompt tokens of those.'),
     index: count(),
     cluster: count().optional().describe('Its cluster of the artifact, where it has one.'),
+    source: z.enum(WORKER_SOURCES).optional().describe('Who told of it.'),
   })
   .describe('A worker as it is now.')
 
-export const workers = z.strictObject({ workers: z.array(worker) })
+const looked = {
+  source: z.enum(['file', 'dns', 'kubernetes']),
+  up: z.boolean().describe('Whether the last look succeeded; else what was found before holds on.'),
+  workers: count(),
+  lastSuccess: z.string().meta({ format: 'date-time' }).optional(),
+  reason: z.enum(['unreadable', 'broken', 'empty', 'unreachable', 'refused', 'failed']).optional(),
+}
+const sourceStatus = of<SourceStatus>()(z.strictObject({ ...looked, problem: z.string().optional(), notes: z.array(z.string()).optional().describe('Workers that were left out, and why.') })) // prettier-ignore
+
+export const workers = z.strictObject({
+  workers: z.array(worker),
+  discovery: z.array(sourceStatus).optional().describe('Sources that workers are discovered by, where there are any.'),
+})
+
+export const readiness = z.strictObject({
+  status: z.enum(['ready', 'waiting for workers', 'draining']),
+  prefill: count().describe('Prefill workers that take requests.'),
+  decode: count().describe('Decode workers that take requests.'),
+  discovery: z.array(z.strictObject(looked)).optional().describe('Sources that workers are discovered by, where there are any.'),
+})
 
 const named = {
   url: z

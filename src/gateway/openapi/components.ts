@@ -43,11 +43,7 @@ const SCHEMAS = {
   Hello: pulse.hello,
   Pulse: pulse.pulse,
   Health: z.strictObject({ status: z.literal('ok') }),
-  Readiness: z.strictObject({
-    status: z.enum(['ready', 'waiting for workers', 'draining']),
-    prefill: z.int().min(0).describe('Prefill workers that take requests.'),
-    decode: z.int().min(0).describe('Decode workers that take requests.'),
-  }),
+  Readiness: admin.readiness,
   Version: z.strictObject({ version: z.string() }),
 } as const satisfies Record<string, z.ZodType>
 

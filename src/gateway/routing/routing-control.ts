@@ -162,9 +162,9 @@ export class RoutingControl {
   }
 
   /** Health comes and goes without any of this: a worker that is away for a while finds its region as it was. */
-  #workersChanged({ kind, worker }: RegistryEvent): void {
+  #workersChanged({ kind, worker, index }: RegistryEvent): void {
     if (worker.role !== 'decode' || (kind !== 'added' && kind !== 'removed') || this.#router === undefined) return
-    if (roomFor(this.#workers()) > this.#room) {
+    if (kind === 'added' && index >= this.#room) {
       this.#put(this.#plan)
       this.#tell('workers')
     }

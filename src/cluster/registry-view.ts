@@ -1,0 +1,35 @@
+/** What the registry tells of its workers, and who asks what of it. */
+import type { BreakerState } from './breaker.ts'
+import type { WorkerSpec, WorkerState } from './worker.ts'
+
+export type RegistryEventKind = 'added' | 'removed' | 'forgotten' | 'drained' | 'undrained' | 'healthy' | 'unhealthy' | `breaker_${BreakerState}` // prettier-ignore
+
+export interface RegistryEvent {
+  readonly kind: RegistryEventKind
+  readonly worker: WorkerSpec
+  readonly index: number
+}
+
+/** `unchanged`: it was there already. The last two changed nothing because of another worker. */
+export type AddOutcome = 'added' | 'unchanged' | 'id_taken' | 'cluster_taken'
+
+/** Who may take a worker out of rotation. It is in it when none of them holds it, so that nobody puts back what another took out. */
+export type Holder = 'admin' | 'discovery'
+
+/** A worker that may be picked now. For decode workers `worker` is the row of their centroid. */
+export interface WorkerCandidate {
+  readonly worker: number
+  readonly id: string
+  readonly inflight: number
+}
+
+export interface WorkerView {
+  readonly spec: WorkerSpec
+  readonly index: number
+  readonly state: WorkerState
+  readonly breaker: BreakerState
+  readonly inflight: number
+  readonly tokens: number
+  /** Removed, with requests that still run. */
+  readonly leaving: boolean
+}

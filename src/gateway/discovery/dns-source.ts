@@ -1,0 +1,91 @@
+/** Looks names up in DNS, each again and again: the last good answer holds for as long as there is no other. */
+import { Resolver } from 'node:dns/promises'
+import type { Role } from '../../cluster/worker.ts'
+import { dnsTargetOf, type DnsTarget } from '../config/dns-target.ts'
+import type { DnsDiscovery } from '../config/settings.ts'
+import { BackOff, pause } from './back-off.ts'
+import { type LookedUp, lookUp, type Lookups } from './dns-lookup.ts'
+import { type Bad, LookFailure, type Source, type Tell, withoutDoubles } from './found.ts'
+
+const TIMEOUT_MS = 2_000
+const TRIES = 2
+/** Records of a headless service live for seconds, and some servers say 0. */
+const LEAST_MS = 1_000
+/** Waits vary by this share to either side. */
+const JITTER = 0.1
+
+interface Watched {
+  readonly role: Role
+  readonly target: DnsTarget
+  /** What was last found. */
+  looked?: LookedUp
+  bad?: Bad
+}
+
+export class DnsSource implements Source {
+  readonly #settings: DnsDiscovery
+  readonly #retryMs: number
+  readonly #tell: Tell
+  readonly #stop = new AbortController()
+  readonly #resolver: Lookups & { cancel(): void }
+  readonly #watched: readonly Watched[]
+
+  constructor(settings: DnsDiscovery, retryMs: number, tell: Tell) {
+    this.#settings = settings
+    this.#retryMs = retryMs
+    this.#tell = tell
+    const resolver = new Resolver({ timeout: TIMEOUT_MS, tries: TRIES })
+    if (settings.server !== undefined) resolver.setServers([settings.server])
+    this.#resolver = resolver
+    this.#watched = (['prefill', 'decode'] as const).flatMap(role => {
+      const text = settings[role]
+      return text === undefined ? [] : [{ role, target: dnsTargetOf(text) }]
+    })
+    for (const watched of this.#watched) void this.#follow(watched)
+  }
+
+  stop(): void {
+    this.#stop.abort()
+    this.#resolver.cancel()
+  }
+
+  async #follow(watched: Watched): Promise<void> {
+    const { signal } = this.#stop
+    const backOff = new BackOff(this.#retryMs)
+    while (!signal.aborted) {
+      const looked = await this.#look(watched)
+      if (signal.aborted) return
+      this.#report()
+      if (looked) backOff.reset()
+      // A name that fails is asked for again soon, then at most as often as one that does not.
+      await pause(looked ? this.#restMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs), signal)
+    }
+  }
+
+  async #look(watched: Watched): Promise<boolean> {
+    try {
+      watched.looked = await lookUp(this.#resolver, watched.target, this.#settings.family, watched.role)
+      delete watched.bad
+      return true
+    } catch (error) {
+      watched.bad = error instanceof LookFailure ? error.bad : { reason: 'failed', text: `${watched.target.name} cannot be looked up` }
+      return false
+    }
+  }
+
+  #restMs({ looked }: Watched): number {
+    const restMs = Math.min(this.#settings.intervalMs, Math.max(LEAST_MS, (looked?.ttlSeconds ?? Infinity) * 1000))
+    return restMs * (1 + JITTER * (2 * Math.random() - 1))
+  }
+
+  #report(): void {
+    const { found, notes } = withoutDoubles(this.#watched.flatMap(({ looked }) => looked?.found ?? []))
+    const bads = this.#watched.flatMap(({ bad }) => bad ?? [])
+    // Until every name has been seen once there is nothing to conclude from those that are missing.
+    this.#tell({
+      ...(found.length > 0 && { found }),
+      notes: [...this.#watched.flatMap(({ looked }) => looked?.notes ?? []), ...notes],
+      ...(bads.length > 0 && { bad: { reason: bads[0]!.reason, text: bads.map(({ text }) => text).join('; ') } }),
+    })
+  }
+}

@@ -1,0 +1,86 @@
+/** Workers as a source of discovery sees them, and what all sources do with them alike. */
+import { createHash } from 'node:crypto'
+import type { Role } from '../../cluster/worker.ts'
+
+export type SourceName = 'file' | 'dns' | 'kubernetes'
+
+/** A worker that a source names. */
+export interface Found {
+  /** Stays the same for as long as it is the same worker: name of a pod, or host and port. */
+  readonly id: string
+  readonly role: Role
+  /** Origin. */
+  readonly url: string
+  /** Where the source says so; its place is kept for it otherwise. */
+  readonly cluster?: number
+  /** Not so: it is there and must get no new requests, since it is not ready or about to end. */
+  readonly ready: boolean
+}
+
+/** Why a look failed, in a word that anybody may see. */
+export type BadReason = 'unreadable' | 'broken' | 'empty' | 'unreachable' | 'refused' | 'failed'
+
+export interface Bad {
+  readonly reason: BadReason
+  /** With names and addresses, for the log and for whoever may use the admin API. Always the same for the same fault. */
+  readonly text: string
+}
+
+/** What a source has to say after a look. Without `found` what was found before holds on. */
+export interface Report {
+  readonly found?: readonly Found[]
+  /** Parts that were left out, each as a sentence. */
+  readonly notes?: readonly string[]
+  readonly bad?: Bad
+}
+
+export type Tell = (report: Report) => void
+
+export interface Source {
+  /** Nothing is told after it. */
+  stop(): void
+}
+
+/** A look that did not succeed. */
+export class LookFailure extends Error {
+  readonly bad: Bad
+
+  constructor(reason: BadReason, text: string, cause?: unknown) {
+    super(text, { cause })
+    this.bad = { reason, text }
+  }
+}
+
+const ID = /^[\w.:[\]-]{1,128}$/
+
+/** A name that can stand in paths and labels: what cannot is replaced, and a hash keeps apart what would become the same. */
+export function workerName(name: string): string {
+  if (ID.test(name)) return name
+  const hash = createHash('sha256').update(name).digest('hex').slice(0, 8)
+  return `${name.replaceAll(/[^\w.:[\]-]/g, '_').slice(0, 119)}-${hash}`
+}
+
+const byName = new Intl.Collator('en', { numeric: true })
+
+/** decode-2 before decode-10: the same workers have the same order wherever they are found. */
+export function inOrder<Named extends { readonly id: string }>(found: readonly Named[]): Named[] {
+  return found.toSorted((a, b) => byName.compare(a.id, b.id) || (a.id < b.id ? -1 : 1))
+}
+
+/** The first of each name and of each address; those that are ready come before those that are not. */
+export function withoutDoubles(found: readonly Found[]): { readonly found: Found[]; readonly notes: string[] } {
+  const [byId, byUrl] = [new Map<string, Found>(), new Map<string, Found>()]
+  const notes: string[] = []
+  const ready = found.filter(one => one.ready)
+  for (const one of ready.length === found.length ? found : [...ready, ...found.filter(each => !each.ready)]) {
+    const [named, there] = [byId.get(one.id), byUrl.get(one.url)]
+    if (named !== undefined && named.role !== one.role)
+      notes.push(`${one.id} is both a prefill and a decode worker: taken for ${named.role}`)
+    else if (named !== undefined) notes.push(`two workers are named ${one.id}: the one at ${named.url} is taken`)
+    else if (there !== undefined && one.ready) notes.push(`${one.id} has the address of ${there.id}, ${one.url}: left out`)
+    if (named !== undefined || there !== undefined) continue
+    byId.set(one.id, one)
+    byUrl.set(one.url, one)
+  }
+  return { found: [...byId.values()], notes }
+}

@@ -1,0 +1,76 @@
+/** Workers from the EndpointSlices of Kubernetes: one selector for prefill, one for decode. */
+import type { Role } from '../../cluster/worker.ts'
+import type { KubernetesDiscovery } from '../config/settings.ts'
+import { type Bad, type Found, type Source, type Tell, withoutDoubles } from './found.ts'
+import { type KubeAccess, KubeClient } from './kube-client.ts'
+import { SliceWatch } from './slice-watch.ts'
+import { workersIn } from './slices.ts'
+
+interface Seen {
+  found?: readonly Found[]
+  notes: readonly string[]
+  bad?: Bad
+}
+
+export class KubeSource implements Source {
+  readonly #tell: Tell
+  readonly #client: KubeClient
+  readonly #watches: readonly SliceWatch[]
+  readonly #seen: Record<Role, Seen> = { prefill: { notes: [] }, decode: { notes: [] } }
+  #soon: NodeJS.Immediate | undefined
+
+  constructor(settings: KubernetesDiscovery, access: KubeAccess, retryMs: number, tell: Tell) {
+    this.#tell = tell
+    this.#client = new KubeClient(access)
+    const { namespace, port, scheme, silentMs } = settings
+    this.#watches = (['prefill', 'decode'] as const).map(role => {
+      const labels = settings[`${role}Selector`]
+      const options = { role, scheme, manyNamespaces: namespace === undefined, ...(port !== undefined && { port }) }
+      return new SliceWatch({
+        client: this.#client,
+        labels,
+        retryMs,
+        silentMs,
+        ...(namespace !== undefined && { namespace }),
+        changed: (slices, notes) => {
+          // Of a service that has been scaled to nothing a slice is left. Without any, the service is gone or the labels are others.
+          if (slices.size === 0)
+            this.#saw(role, { bad: { reason: 'empty', text: `no EndpointSlice has the labels ${labels.join(',')}` }, notes })
+          else {
+            const read = workersIn(slices.values(), options)
+            this.#saw(role, { found: read.found, notes: [...notes, ...read.notes] })
+          }
+        },
+        failed: ({ bad }) => this.#saw(role, { bad, notes: this.#seen[role].notes }),
+      })
+    })
+  }
+
+  stop(): void {
+    clearImmediate(this.#soon)
+    for (const watch of this.#watches) watch.stop()
+    this.#client.close()
+  }
+
+  /** What was found before holds on where there is nothing new. */
+  #saw(role: Role, seen: Seen): void {
+    const found = seen.found ?? this.#seen[role].found
+    this.#seen[role] = { ...seen, ...(found && { found }) }
+    this.#soon ??= setImmediate(() => {
+      this.#soon = undefined
+      this.#report()
+    })
+  }
+
+  #report(): void {
+    const { prefill, decode } = this.#seen
+    const { found, notes } = withoutDoubles([...(prefill.found ?? []), ...(decode.found ?? [])])
+    const texts = new Map([prefill.bad, decode.bad].flatMap(bad => (bad === undefined ? [] : [[bad.text, bad] as const])))
+    const [first] = texts.values()
+    this.#tell({
+      ...((prefill.found !== undefined || decode.found !== undefined) && { found }),
+      notes: [...prefill.notes, ...decode.notes, ...notes],
+      ...(first && { bad: { reason: first.reason, text: [...texts.keys()].join('; ') } }),
+    })
+  }
+}

@@ -1,0 +1,118 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { LookFailure } from './found.ts'
+import { type KubeApi, KubeFailure } from './kube-client.ts'
+import { SliceWatch } from './slice-watch.ts'
+import type { Slice } from './slices.ts'
+
+interface Happening {
+  readonly type: 'put' | 'delete' | 'foreign' | 'bookmark'
+  readonly name: string
+}
+/** How one answer of the API goes wrong. */
+type Trouble = 'none' | 'cut' | 'gone' | 'gone_event' | 'error_event' | 'rubbish' | 'reset' | 'status_500' | 'twice'
+
+const object = (name: string, version: number) => ({
+  kind: 'EndpointSlice',
+  metadata: { name, namespace: 'n', resourceVersion: String(version) },
+  endpoints: [{ addresses: [`10.0.0.${version % 250}`] }],
+})
+
+/** An API whose history is known beforehand, told in pieces with troubles, and at the end as it is. */
+function scriptedApi(history: readonly Happening[], troubles: readonly Trouble[], cut: number, done: () => void): KubeApi {
+  let calls = 0
+  let listed = 0
+  /** Watches from before it are refused. */
+  let oldest = 0
+  const stateAt = (version: number) => {
+    const state = new Map<string, object>()
+    for (const [at, { type, name }] of history.slice(0, version).entries()) {
+      if (type === 'put') state.set(name, object(name, at + 1))
+      else if (type === 'delete') state.delete(name)
+    }
+    return state
+  }
+  const line = (version: number) => {
+    const { type, name } = history[version - 1]!
+    if (type === 'bookmark') return { type: 'BOOKMARK', object: { metadata: { resourceVersion: String(version) } } }
+    if (type === 'foreign') return { type: 'ADDED', object: { kind: 'Pod', metadata: { name, resourceVersion: String(version) } } }
+    if (type === 'delete') return { type: 'DELETED', object: object(name, version) }
+    return { type: 'MODIFIED', object: object(name, version) }
+  }
+  async function* pieces(text: string, trouble: Trouble): AsyncGenerator<Buffer> {
+    const bytes = Buffer.from(trouble === 'cut' ? text.slice(0, Math.floor(text.length / 2)) : text)
+    for (let at = 0; at < bytes.length; at += cut) yield bytes.subarray(at, at + cut)
+    if (trouble === 'reset') throw new Error('ECONNRESET')
+  }
+  return {
+    async get(path, _, signal) {
+      const query = new URL(path, 'http://api').searchParams
+      const trouble = troubles[calls++] ?? 'none'
+      if (trouble === 'status_500') throw new KubeFailure(500, path)
+      const from = Number(query.get('resourceVersion') ?? history.length)
+      if (trouble === 'gone' || trouble === 'gone_event') oldest = Math.max(oldest, Math.min(history.length, from + 1))
+      if (trouble === 'gone' || (from < oldest && trouble !== 'gone_event')) throw new KubeFailure(410, path)
+      if (query.get('watch') === null) {
+        // Each list sees a little more of the history than the one before.
+        listed = Math.min(history.length, Math.max(listed + 2, oldest))
+        const list = { kind: 'EndpointSliceList', metadata: { resourceVersion: String(listed) }, items: [...stateAt(listed).values()] }
+        return pieces(trouble === 'rubbish' ? '{"kind":' : JSON.stringify(list), trouble === 'cut' ? 'none' : trouble)
+      }
+      const to = calls > troubles.length ? history.length : Math.min(history.length, from + 3)
+      const lines = Array.from({ length: to - from }, (_, n) => JSON.stringify(line(from + 1 + n)))
+      if (trouble === 'twice') lines.push(...lines)
+      if (trouble === 'gone_event') lines.push('{"type":"ERROR","object":{"kind":"Status","code":410}}')
+      if (trouble === 'error_event') lines.push('{"type":"ERROR","object":{"kind":"Status","code":500}}')
+      if (trouble === 'rubbish') lines.push('{"type":"ADDED","obj')
+      const text = lines.map(each => `${each}\n`).join('')
+      if (calls <= troubles.length) return pieces(text, trouble)
+      return (async function* () {
+        yield* pieces(text, 'none')
+        done()
+        await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }))
+      })()
+    },
+  }
+}
+
+const happening = fc.record({ type: fc.constantFrom('put' as const, 'put' as const, 'delete' as const, 'foreign' as const, 'bookmark' as const), name: fc.constantFrom('a', 'b', 'c') }) // prettier-ignore
+const trouble = fc.constantFrom<Trouble>('none', 'cut', 'gone', 'gone_event', 'error_event', 'rubbish', 'reset', 'status_500', 'twice')
+
+describe('a watch of EndpointSlices', () => {
+  it('ends in what the list would say, whatever goes wrong on the way', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(happening, { maxLength: 20 }),
+        fc.array(trouble, { maxLength: 8 }),
+        fc.integer({ min: 1, max: 200 }),
+        async (history, troubles, cut) => {
+          // prettier-ignore
+          let seen: ReadonlyMap<string, Slice> = new Map()
+          let caughtUp = () => {}
+          const end = new Promise<void>(resolve => (caughtUp = resolve))
+          const failures: LookFailure[] = []
+          const watch = new SliceWatch({
+            client: scriptedApi(history, troubles, cut, () => caughtUp()),
+            labels: ['a=b'],
+            retryMs: 1,
+            silentMs: 1_000,
+            changed: slices => (seen = slices),
+            failed: error => failures.push(error),
+          })
+          await end
+          watch.stop()
+          const last = new Map<string, string>()
+          for (const [at, { type, name }] of history.entries()) {
+            if (type === 'put') last.set(name, String(at + 1))
+            else if (type === 'delete') last.delete(name)
+          }
+          expect(Object.fromEntries([...seen.values()].map(({ key, version }) => [key, version]))).toEqual(
+            Object.fromEntries([...last].map(([name, version]) => [`n/${name}`, version])),
+          )
+          expect(failures.map(({ bad }) => bad.reason).filter(reason => !['broken', 'failed', 'unreachable'].includes(reason))).toEqual([])
+        },
+      ),
+      { numRuns: 150 },
+    )
+  })
+})

@@ -1,0 +1,187 @@
+/**
+ * Keeps the EndpointSlices of one selector: listed once, then followed by a watch from the version of the list. A watch that ends, breaks
+ * or falls silent goes on from the last version that it told; one that can no longer (410 Gone), or that told something unreadable, is
+ * begun anew with a list.
+ */
+import { BackOff, pause } from './back-off.ts'
+import { LookFailure } from './found.ts'
+import { JsonLines } from './json-lines.ts'
+import { type KubeApi, KubeFailure, unreachable } from './kube-client.ts'
+import { listAt, objectAt, readSlice, type Slice, textAt } from './slices.ts'
+
+export interface SliceWatchOptions {
+  readonly client: KubeApi
+  /** Absent: all. */
+  readonly namespace?: string
+  readonly labels: readonly string[]
+  readonly retryMs: number
+  readonly silentMs: number
+  /** After the list, after each batch of events, and when a watch stands again. */
+  changed(slices: ReadonlyMap<string, Slice>, notes: readonly string[]): void
+  failed(error: LookFailure): void
+}
+
+const PAGE = 250
+const MOST_LIST_BYTES = 64 << 20
+const MOST_EVENT_BYTES = 8 << 20
+/** The server ends a watch after so long, so that connections move to other servers now and then. */
+const WATCH_SECONDS = 300
+/** A watch that ends sooner is no better than one that fails. */
+const SHORT_WATCH_MS = 1_000
+const MOST_NOTES = 20
+const GONE = 410
+
+export class SliceWatch {
+  readonly #options: SliceWatchOptions
+  readonly #stop = new AbortController()
+  readonly #backOff: BackOff
+  #slices = new Map<string, Slice>()
+  #notes = new Set<string>()
+  /** From which a watch goes on; undefined before a list. */
+  #version: string | undefined
+
+  constructor(options: SliceWatchOptions) {
+    this.#options = options
+    this.#backOff = new BackOff(options.retryMs)
+    void this.#follow()
+  }
+
+  stop(): void {
+    this.#stop.abort()
+  }
+
+  async #follow(): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      const startedMs = performance.now()
+      try {
+        if (this.#version === undefined) await this.#list()
+        await this.#watch()
+        if (performance.now() - startedMs >= SHORT_WATCH_MS) this.#backOff.reset()
+        else await pause(this.#backOff.nextMs(), signal)
+      } catch (error) {
+        if (signal.aborted) return
+        if (this.#mustSay(error)) this.#options.failed(error instanceof LookFailure ? error : unreachable(error))
+        await pause(this.#backOff.nextMs(), signal)
+      }
+    }
+  }
+
+  /** A version that is too old is no fault: a list mends it, and when that fails it is said. */
+  #mustSay(error: unknown): boolean {
+    const isGone = error instanceof KubeFailure && error.status === GONE
+    if (isGone || (error instanceof LookFailure && error.bad.reason === 'broken')) this.#version = undefined
+    return !isGone
+  }
+
+  async #list(): Promise<void> {
+    const slices = new Map<string, Slice>()
+    this.#notes = new Set()
+    let next: string | undefined
+    let version: string | undefined
+    do {
+      const page = await this.#page(next)
+      const metadata = objectAt(page, 'metadata')
+      if (textAt(page, 'kind') !== 'EndpointSliceList') throw new LookFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
+      for (const item of listAt(page, 'items')) {
+        const slice = this.#read(item)
+        if (slice !== undefined) slices.set(slice.key, slice)
+      }
+      next = textAt(metadata, 'continue')
+      version = textAt(metadata, 'resourceVersion')
+    } while (next !== undefined)
+    if (version === undefined) throw new LookFailure('broken', 'the Kubernetes API sends a list without a version')
+    this.#slices = slices
+    this.#version = version
+    this.#tell()
+  }
+
+  async #page(next: string | undefined): Promise<unknown> {
+    const body = await this.#get({ limit: String(PAGE), ...(next !== undefined && { continue: next }) })
+    const chunks: Buffer[] = []
+    let bytes = 0
+    try {
+      for await (const chunk of body) {
+        bytes += chunk.length
+        if (bytes > MOST_LIST_BYTES)
+          throw new LookFailure('broken', `the Kubernetes API sends more than ${MOST_LIST_BYTES >> 20} MiB at once`)
+        chunks.push(chunk)
+      }
+    } catch (cause) {
+      throw cause instanceof LookFailure ? cause : unreachable(cause)
+    }
+    try {
+      return JSON.parse(Buffer.concat(chunks).toString('utf8'))
+    } catch (cause) {
+      throw new LookFailure('broken', 'the Kubernetes API sends a list that is no JSON', cause)
+    }
+  }
+
+  /** Returns when the server ends it, or when it is cut off or falls silent: then it goes on from where it was. */
+  async #watch(): Promise<void> {
+    const body = await this.#get({
+      watch: '1',
+      allowWatchBookmarks: 'true',
+      resourceVersion: this.#version!,
+      timeoutSeconds: String(WATCH_SECONDS),
+    })
+    this.#tell()
+    const lines = new JsonLines(MOST_EVENT_BYTES)
+    try {
+      for await (const chunk of body) {
+        let changed = false
+        for (const event of lines.push(chunk)) changed = this.#take(event) || changed
+        if (changed) this.#tell()
+      }
+    } catch (error) {
+      if (error instanceof LookFailure) throw error
+    }
+  }
+
+  /** Whether a slice has changed. */
+  #take(event: unknown): boolean {
+    const type = textAt(event, 'type')
+    const object = objectAt(event, 'object')
+    if (type === 'ERROR') {
+      const code = Number(object['code'] ?? 500)
+      if (code === GONE) throw new KubeFailure(GONE, '')
+      throw new LookFailure('broken', `the Kubernetes API ends the watch with an error (${code})`)
+    }
+    if (type === 'BOOKMARK') {
+      this.#version = textAt(objectAt(object, 'metadata'), 'resourceVersion') ?? this.#version
+      return false
+    }
+    if (type !== 'ADDED' && type !== 'MODIFIED' && type !== 'DELETED') {
+      this.#note(`an event of the kind ${type?.slice(0, 100) ?? 'none'} is left out`)
+      return false
+    }
+    const slice = this.#read(object)
+    if (slice === undefined) return true // for the note
+    this.#version = slice.version
+    if (type === 'DELETED') this.#slices.delete(slice.key)
+    else this.#slices.set(slice.key, slice)
+    return true
+  }
+
+  #read(value: unknown): Slice | undefined {
+    const slice = readSlice(value)
+    if (typeof slice !== 'string') return slice
+    this.#note(slice)
+    return undefined
+  }
+
+  #note(text: string): void {
+    if (this.#notes.size < MOST_NOTES) this.#notes.add(text)
+  }
+
+  #tell(): void {
+    if (!this.#stop.signal.aborted) this.#options.changed(this.#slices, [...this.#notes])
+  }
+
+  #get(query: Readonly<Record<string, string>>) {
+    const { client, namespace, labels, silentMs } = this.#options
+    const where = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`
+    const search = new URLSearchParams({ labelSelector: labels.join(','), ...query })
+    return client.get(`/apis/discovery.k8s.io/v1${where}/endpointslices?${search}`, silentMs, this.#stop.signal)
+  }
+}

@@ -1,0 +1,121 @@
+/** EndpointSlices of Kubernetes (discovery.k8s.io/v1), and the workers in them. */
+import type { Role } from '../../cluster/worker.ts'
+import { isObject } from '../config/paths.ts'
+import { type Found, workerName } from './found.ts'
+
+export interface Slice {
+  /** Namespace and name. */
+  readonly key: string
+  readonly namespace: string
+  readonly version: string
+  readonly addressType: string
+  readonly ports: readonly { readonly name: string; readonly port: number }[]
+  readonly endpoints: readonly Endpoint[]
+}
+
+interface Endpoint {
+  readonly address: string
+  /** Of its pod, where it has one. */
+  readonly pod?: string
+  readonly ready: boolean
+}
+
+export interface SliceOptions {
+  readonly role: Role
+  readonly scheme: 'http' | 'https'
+  /** In place of the slice's own. */
+  readonly port?: number
+  /** Names of pods are unique within a namespace only. */
+  readonly manyNamespaces: boolean
+}
+
+/** A sentence in place of one that is none. */
+export function readSlice(value: unknown): Slice | string {
+  if (!isObject(value)) return 'something that is no object is left out'
+  const metadata = objectAt(value, 'metadata')
+  const [name, namespace, version] = [textAt(metadata, 'name'), textAt(metadata, 'namespace'), textAt(metadata, 'resourceVersion')]
+  // Items of a list need not say what they are.
+  const kind = textAt(value, 'kind') ?? 'EndpointSlice'
+  if (kind !== 'EndpointSlice') return `${kind.slice(0, 100)} ${name?.slice(0, 253) ?? ''} is no EndpointSlice: left out`
+  if (name === undefined || version === undefined) return 'an EndpointSlice without a name or a version is left out'
+  return {
+    key: `${namespace ?? ''}/${name}`,
+    namespace: namespace ?? '',
+    version,
+    addressType: textAt(value, 'addressType') ?? 'IPv4',
+    ports: listAt(value, 'ports').flatMap(each => {
+      const port = isObject(each) ? each['port'] : undefined
+      if (typeof port !== 'number' || (textAt(each, 'protocol') ?? 'TCP') !== 'TCP') return []
+      return [{ name: textAt(each, 'name') ?? '', port }]
+    }),
+    endpoints: listAt(value, 'endpoints').flatMap(each => endpointIn(each) ?? []),
+  }
+}
+
+/** Of several addresses the first counts, as the API has it. What is not said of a condition is as if it were well. */
+function endpointIn(value: unknown): Endpoint | undefined {
+  const [address] = listAt(value, 'addresses')
+  if (typeof address !== 'string' || address === '') return undefined
+  const { ready, serving, terminating } = objectAt(value, 'conditions')
+  const target = objectAt(value, 'targetRef')
+  const pod = textAt(target, 'kind') === 'Pod' ? textAt(target, 'name') : undefined
+  // A service that publishes addresses before they are ready calls them all ready; `serving` tells the truth.
+  return { address, ready: ready !== false && serving !== false && terminating !== true, ...(pod !== undefined && { pod }) }
+}
+
+/** Each worker once: endpoints may be in several slices while they move, and in one of each family. */
+export function workersIn(slices: Iterable<Slice>, options: SliceOptions): { readonly found: Found[]; readonly notes: string[] } {
+  const found = new Map<string, { readonly one: Found; readonly rank: number }>()
+  const notes = new Set<string>()
+  // In one order, whatever order events came in: a pod may be in slices of several services, with other ports.
+  for (const slice of [...slices].toSorted((a, b) => (a.key < b.key ? -1 : 1))) {
+    const port = options.port ?? portOf(slice)
+    if (port === undefined) {
+      if (slice.endpoints.length > 0) notes.add(`${slice.key} has no TCP port: set discovery.kubernetes.port (--service-discovery-port)`)
+      continue
+    }
+    for (const { address, pod, ready } of slice.endpoints) {
+      const url = originOf(options.scheme, address, port, slice.addressType)
+      if (url === undefined) {
+        notes.add(`${slice.key} has an address that is none: left out`)
+        continue
+      }
+      const name = pod === undefined ? url.host : options.manyNamespaces ? `${slice.namespace}:${pod}` : pod
+      const id = workerName(name)
+      const rank = (ready ? 2 : 0) + (slice.addressType === 'IPv6' ? 0 : 1)
+      const before = found.get(id)
+      if (before === undefined || before.rank < rank) found.set(id, { one: { id, role: options.role, url: url.origin, ready }, rank })
+    }
+  }
+  return { found: [...found.values()].map(({ one }) => one), notes: [...notes].toSorted() }
+}
+
+const portOf = ({ ports }: Slice): number | undefined => (ports.find(({ name }) => name === 'http') ?? ports[0])?.port
+
+interface Origin {
+  readonly origin: string
+  /** With the port always, as workers of the configuration are named. */
+  readonly host: string
+}
+
+function originOf(scheme: string, address: string, port: number, addressType: string): Origin | undefined {
+  const host = addressType === 'IPv6' ? `[${address}]` : address
+  if (!/^[\w.:[\]-]+$/.test(host) || !Number.isInteger(port) || port < 1 || port > 65_535) return undefined
+  const text = `${scheme}://${host}:${port}`
+  return URL.canParse(text) ? { origin: new URL(text).origin, host: `${new URL(text).hostname}:${port}` } : undefined
+}
+
+export function objectAt(value: unknown, key: string): Record<string, unknown> {
+  const child = isObject(value) ? value[key] : undefined
+  return isObject(child) ? child : {}
+}
+
+export function textAt(value: unknown, key: string): string | undefined {
+  const child = isObject(value) ? value[key] : undefined
+  return typeof child === 'string' && child !== '' ? child : undefined
+}
+
+export function listAt(value: unknown, key: string): readonly unknown[] {
+  const child = isObject(value) ? value[key] : undefined
+  return Array.isArray(child) ? child : []
+}

@@ -1,0 +1,142 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '../trace-support.ts'
+import { type Discovering, eventsOf, heldStreams, type Pods, startDiscovering, startPods } from './support.ts'
+
+const root = temporaryFolder()
+let pods: Pods
+let folder: string
+let path: string
+let current: Discovering | undefined
+beforeAll(async () => void (pods = await startPods(3)))
+afterAll(async () => {
+  await pods.close()
+  root.remove()
+})
+beforeEach(() => {
+  folder = mkdtempSync(join(root.path, 'file-'))
+  path = join(folder, 'workers.yaml')
+})
+afterEach(async () => {
+  await current?.gateway.stop()
+  current = undefined
+})
+
+/** The file with these decode workers, as YAML. */
+const text = (...decodes: number[]) =>
+  [`prefill: [{url: "${pods.prefill.url}", id: p}]`, 'decode:', ...decodes.map(n => `  - {url: "${pods.decodes[n]!.url}", id: d${n}}`)].join('\n') // prettier-ignore
+/** Watching alone, unless told. */
+async function start(pollMs = 3_600_000): Promise<Discovering> {
+  current = await startDiscovering({ file: { path, pollMs } })
+  return current
+}
+const sees = (...decodes: number[]) => current!.until(() => JSON.stringify(Object.entries(current!.states()).toSorted()) === JSON.stringify([...decodes.map(n => [`d${n}`, 'ready']), ['p', 'ready']])) // prettier-ignore
+const said = (words: string) => current!.until(() => current!.warnings().some(line => line.includes(words)))
+const isWell = async () => (await current!.get('/ready')).discovery[0].up as boolean
+
+describe('a file of workers', () => {
+  it('is followed when it is written anew, and when another is renamed over it', async () => {
+    writeFileSync(path, text(0, 1))
+    const { get, view } = await start()
+    await sees(0, 1)
+    expect((await current!.post({ prompt: 'a', max_tokens: 3 })).status).toBe(200)
+    expect((await get('/eldr/workers')).workers.map(({ source }: { source: string }) => source)).toEqual(['file', 'file', 'file'])
+    writeFileSync(path, text(1, 2))
+    await sees(1, 2)
+    expect(view('d1')!.index).toBe(1)
+    const json = { prefill: [{ url: pods.prefill.url, id: 'p' }], decode: [{ url: pods.decodes[0]!.url, id: 'd0' }] }
+    writeFileSync(join(folder, 'next'), JSON.stringify(json))
+    renameSync(join(folder, 'next'), path)
+    await sees(0)
+  })
+
+  it('is followed as Kubernetes mounts a ConfigMap: by links that are swapped', async () => {
+    const put = (name: string, contents: string) => {
+      mkdirSync(join(folder, name))
+      writeFileSync(join(folder, name, 'workers.yaml'), contents)
+      symlinkSync(name, join(folder, '..data_tmp'))
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
+    }
+    put('..first', text(0))
+    symlinkSync(join('..data', 'workers.yaml'), path)
+    await start()
+    await sees(0)
+    put('..second', text(0, 2))
+    rmSync(join(folder, '..first'), { recursive: true })
+    await sees(0, 2)
+    expect(current!.warnings()).toEqual([])
+  })
+
+  it.each([
+    ['is emptied', () => truncateSync(path, 0), 'names no worker'],
+    ['is cut off', () => writeFileSync(path, text(0, 1).slice(0, -8)), 'workers.yaml:4:'],
+    ['is no YAML', () => writeFileSync(path, '\u0000\u0001{{{'), 'workers.yaml'],
+    ['has a worker that is none', () => writeFileSync(path, 'decode: [gopher://a]'), 'found the scheme gopher'],
+    ['names nobody', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'names no worker'],
+    ['is deleted', () => unlinkSync(path), 'ENOENT'],
+    ['is a folder', () => (unlinkSync(path), mkdirSync(path)), 'not a regular file'],
+    ['goes with its folder', () => rmSync(folder, { recursive: true }), 'ENOENT'],
+  ])('that %s changes nothing, is told once, and may come back', async (_, spoil, words) => {
+    writeFileSync(path, text(0, 1))
+    const { warnings, metric, states } = await start(50)
+    await sees(0, 1)
+    spoil()
+    await said(words)
+    const looks = async () => (await current!.get('/eldr/workers')).discovery[0].up as boolean
+    for (let n = 0; n < 5; n++) expect(await looks()).toBe(false)
+    expect(warnings()).toHaveLength(1)
+    expect(states()).toEqual({ p: 'ready', d0: 'ready', d1: 'ready' })
+    expect(await metric('eldr_discovery_up', { source: 'file' })).toBe(0)
+    rmSync(path, { recursive: true, force: true })
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(path, text(1))
+    await sees(1)
+    expect(await isWell()).toBe(true)
+  })
+
+  it('that is not there at first is waited for', async () => {
+    path = join(folder, 'later', 'workers.yaml')
+    await start(50)
+    await said('ENOENT')
+    expect(await current!.get('/ready')).toMatchObject({ status: 'waiting for workers', discovery: [{ source: 'file', up: false, reason: 'unreadable', workers: 0 }] }) // prettier-ignore
+    mkdirSync(join(folder, 'later'))
+    writeFileSync(path, text(2))
+    await sees(2)
+  })
+
+  it('is found changed by looking where nothing tells of it', async () => {
+    const elsewhere = mkdtempSync(join(root.path, 'elsewhere-'))
+    writeFileSync(join(elsewhere, 'real.yaml'), text(0))
+    symlinkSync(join(elsewhere, 'real.yaml'), path)
+    await start(50)
+    await sees(0)
+    writeFileSync(join(elsewhere, 'real.yaml'), text(0, 1)) // in a folder that is not watched
+    await sees(0, 1)
+    expect(await isWell()).toBe(true)
+  })
+
+  it('that no longer names a worker lets its streams end', async () => {
+    writeFileSync(path, text(0, 1))
+    const { until, states } = await start()
+    await sees(0, 1)
+    const streams = await heldStreams(current!, pods.decodes.slice(0, 2))
+    writeFileSync(path, text(1))
+    await until(() => states()['d0'] === 'draining')
+    const next = await current!.post({ prompt: 'a', max_tokens: 2, stream: true })
+    expect((await eventsOf(next)).at(-1)).toBe('[DONE]')
+    streams.release()
+    for (const events of await streams.events()) expect(events.at(-1)).toBe('[DONE]')
+    await sees(1)
+  })
+
+  it('gives workers the clusters that it names', async () => {
+    writeFileSync(
+      path,
+      `decode: [{url: "${pods.decodes[0]!.url}", id: a, cluster: 1}, {url: "${pods.decodes[1]!.url}", id: b, cluster: 0}]`,
+    )
+    const { until, states, view } = await start()
+    await until(() => states()['a'] === 'ready' && states()['b'] === 'ready')
+    expect([view('a')!.index, view('b')!.index]).toEqual([1, 0])
+  })
+})
