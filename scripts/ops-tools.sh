@@ -34,7 +34,8 @@ prometheus_tools() {
 # Those that need more than a few lines have a script of their own.
 api_tools() { bash scripts/api-tools.sh; }
 dns_tools() { bash scripts/dns-tools.sh; }
+deploy_tools() { bash scripts/deploy-tools.sh; }
 
 tools=("$@")
-[ ${#tools[@]} -gt 0 ] || tools=(prometheus api dns)
+[ ${#tools[@]} -gt 0 ] || tools=(prometheus api dns deploy)
 for tool in "${tools[@]}"; do "${tool}_tools"; done

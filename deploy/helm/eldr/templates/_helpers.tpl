@@ -1,0 +1,95 @@
+{{- define "eldr.name" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains "eldr" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-eldr" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "eldr.selector" -}}
+app.kubernetes.io/name: eldr
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: gateway
+{{- end -}}
+
+{{- define "eldr.commonLabels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "eldr.labels" -}}
+{{ include "eldr.selector" . }}
+{{ include "eldr.commonLabels" . }}
+{{- end -}}
+
+{{- /* Labels of what belongs to workers of a role: (list . "prefill") */ -}}
+{{- define "eldr.roleLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: eldr
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{ include "eldr.commonLabels" $root }}
+{{- end -}}
+
+{{- define "eldr.secretName" -}}
+{{- if .Values.auth.existingSecret -}}
+{{- .Values.auth.existingSecret -}}
+{{- else if or .Values.auth.adminToken .Values.auth.apiKeys -}}
+{{- printf "%s-tokens" (include "eldr.name" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Name of the StatefulSet, or of the headless service, of a role: (list . "prefill" "statefulSet") */ -}}
+{{- define "eldr.roleName" -}}
+{{- $root := index . 0 -}}
+{{- index $root.Values (index . 1) (index . 2) | default (printf "%s-%s" (include "eldr.name" $root) (index . 1)) -}}
+{{- end -}}
+
+{{- /* Workers of a role as the gateway's file has them: URLs that were given, or the pods of a StatefulSet by name: (list . "prefill") */ -}}
+{{- define "eldr.workers" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+{{- $given := index $root.Values.workers $role -}}
+{{- if $given -}}
+{{- toYaml $given -}}
+{{- else -}}
+{{- $values := index $root.Values $role -}}
+{{- $set := include "eldr.roleName" (list $root $role "statefulSet") -}}
+{{- $service := include "eldr.roleName" (list $root $role "serviceName") -}}
+{{- range $i := until (int $values.replicas) }}
+- id: {{ printf "%s-%d" $role $i }}
+  url: {{ printf "http://%s-%d.%s.%s.svc.%s:%d" $set $i $service $root.Release.Namespace $root.Values.clusterDomain (int $values.port) }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the user wrote, under what the chart must decide itself so that ports and times fit the other objects. */ -}}
+{{- define "eldr.config" -}}
+{{- range $key := list "host" "port" "metricsPort" "shutdownGraceMs" "tls" -}}
+{{- if hasKey (dig "server" dict $.Values.config) $key -}}
+{{- fail (printf "config.server.%s is the chart's to set: use service.port, drain.seconds or tls.secretName, and see values.yaml" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $role := list "prefill" "decode" -}}
+{{- if hasKey (dig "workers" dict $.Values.config) $role -}}
+{{- fail (printf "config.workers.%s is the chart's to set: use workers.%s, or %s.statefulSet and %s.replicas" $role $role $role $role) -}}
+{{- end -}}
+{{- end -}}
+{{- $server := dict "host" "0.0.0.0" "port" 8000 "metricsPort" 9464 "shutdownGraceMs" (mul (int .Values.drain.seconds) 1000) -}}
+{{- if .Values.tls.secretName -}}
+{{- $_ := set $server "tls" (dict "certFile" "/etc/eldr-tls/tls.crt" "keyFile" "/etc/eldr-tls/tls.key") -}}
+{{- end -}}
+{{- $workers := dict "prefill" (include "eldr.workers" (list . "prefill") | fromYamlArray) "decode" (include "eldr.workers" (list . "decode") | fromYamlArray) -}}
+{{- $own := dict "server" $server "workers" $workers -}}
+{{- if .Values.artifact.file -}}
+{{- $_ := set $own "routing" (dict "artifact" (printf "/etc/eldr-artifact/%s" .Values.artifact.file)) -}}
+{{- end -}}
+{{- toYaml (mustMergeOverwrite (deepCopy .Values.config) $own) -}}
+{{- end -}}
+
+{{- define "eldr.scheme" -}}
+{{- if .Values.tls.secretName }}HTTPS{{ else }}HTTP{{ end -}}
+{{- end -}}

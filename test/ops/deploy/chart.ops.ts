@@ -1,0 +1,110 @@
+import { readFileSync } from 'node:fs'
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { documentedValues, readmeWith } from '../../../scripts/chart-docs.mjs'
+import { gatewayIn } from './gateway-config.ts'
+import { objectsIn, ofKind } from './objects.ts'
+import { helm, kustomized, canKustomize, templated, VALUES } from './renderings.ts'
+import { CHART, output, ROOT, run } from './tools.ts'
+
+const read = (name: string) => readFileSync(join(CHART, name), 'utf8')
+
+/**
+ * The text that `helm install` ends with. It needs a cluster, and `helm template` leaves that text out: so in a copy of the chart it is
+ * one more manifest.
+ */
+async function notes(...args: string[]): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'eldr-chart-'))
+  try {
+    await cp(CHART, folder, { recursive: true })
+    const manifest = `{{- define "notes" }}${read('templates/NOTES.txt')}{{ end -}}\nkind: Notes\ntext: {{ include "notes" . | toJson }}\n`
+    await writeFile(join(folder, 'templates', 'notes.yaml'), manifest)
+    const text = await output(helm!, ['template', 'eldr', folder, '--show-only', 'templates/notes.yaml', ...args])
+    return (parse(text) as { text: string }).text
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}
+
+describe.runIf(helm !== undefined)('the chart', () => {
+  it('passes helm lint --strict with every file of values', async () => {
+    const files = [[], ...VALUES.map(file => ['--values', file])]
+    for (const values of files) expect(await run(helm!, ['lint', '--strict', CHART, ...values])).toMatchObject({ code: 0 })
+  })
+
+  it.each([
+    ['a value that it does not know', ['replica=3'], /replica/],
+    ['a number where a text is wanted', ['service.port=http'], /service\.port/],
+    ['a worker that is no URL', ['workers.decode={10.0.0.1:8000}'], /workers\.decode\.0/],
+    ['a port of the gateway', ['config.server.port=1'], /config\.server\.port is the chart's to set/],
+    ['workers in the wrong place', ['config.workers.decode={http://a}'], /use workers\.decode/],
+    ['an artifact without its volume', ['artifact.file=a.safetensors'], /artifact\.volume is needed/],
+  ])('refuses %s', async (_, values, message) => {
+    const { code, stderr } = await run(helm!, ['template', 'eldr', CHART, '--set', values.join(',')])
+    expect(code).toBe(1)
+    expect(stderr).toMatch(message)
+  })
+
+  it('starts new pods when configuration or tokens change, and not otherwise', async () => {
+    const pod = async (...args: string[]) => JSON.stringify(gatewayIn(objectsIn(await templated(...args))).spec.template)
+    const first = await pod()
+    expect(await pod()).toBe(first)
+    expect(await pod('--set', 'service.port=81')).toBe(first)
+    expect(await pod('--set', 'config.routing.tau=0.2')).not.toBe(first)
+    expect(await pod('--set', 'auth.adminToken=a')).not.toBe(await pod('--set', 'auth.adminToken=b'))
+  })
+
+  it('mounts tokens as files, and puts none into the environment or the ConfigMap', async () => {
+    const text = await templated('--set', 'auth.adminToken=admin-secret,auth.apiKeys={first-secret,second-secret}')
+    const objects = objectsIn(text)
+    const [secret] = ofKind(objects, 'Secret') as unknown as { stringData: Record<string, string> }[]
+    expect(secret!.stringData).toEqual({ 'admin-token': 'admin-secret', 'api-keys': 'first-secret\nsecond-secret' })
+    expect(text.match(/(admin|first|second)-secret/g)).toHaveLength(3)
+    expect(ofKind(objectsIn(await templated('--set', 'auth.existingSecret=mine')), 'Secret')).toEqual([])
+  })
+
+  it('opens the network to workers alone, and to anything only where workers are given by address', async () => {
+    const egress = async (...args: string[]) => ofKind(objectsIn(await templated(...args)), 'NetworkPolicy')[0]!.spec.egress!
+    expect((await egress()).filter(({ to, ports }) => to === undefined && ports?.every(({ port }) => port === 53) !== true)).toEqual([])
+    expect(await egress('--set', 'workers.decode={http://10.0.0.1:8000}')).toEqual([{}])
+  })
+
+  it('says at the end which workers it asks, and what is open', async () => {
+    const closed = await notes('--values', join(CHART, 'ci', 'static-values.yaml'))
+    expect(closed).toContain('decode  http://10.0.1.1:8000\n  decode  http://10.0.1.2:8000\n')
+    expect(closed).not.toMatch(/No API key|No admin token/)
+    const open = await notes()
+    expect(open).toMatch(/No API key is set[^]*No admin token is set/)
+    expect(open).toContain('decode  http://eldr-decode-1.eldr-decode.default.svc.cluster.local:8000\n')
+  })
+
+  it.runIf(canKustomize)('has the alerts of the plain manifests', async () => {
+    const rules = (text: string) => ofKind(objectsIn(text), 'PrometheusRule')[0]!.spec
+    expect(rules(await templated('--set', 'prometheusRule.enabled=true'))).toEqual(rules(await kustomized('monitoring')))
+  })
+})
+
+describe('the papers of the chart', () => {
+  it('are of this release', () => {
+    const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
+    expect(parse(read('Chart.yaml'))).toMatchObject({ version, appVersion: version })
+    expect(readFileSync(join(ROOT, 'deploy', 'Containerfile'), 'utf8')).toContain(`ARG VERSION=${version}\n`)
+  })
+
+  it('have a table of the values as they are: run `node scripts/chart-docs.mjs` if not', () => {
+    expect(readmeWith(read('README.md'), read('values.yaml'))).toBe(read('README.md'))
+  })
+
+  it('explain every value', () => {
+    const explained = new Set(documentedValues(read('values.yaml')).map(({ key }) => key))
+    const leaves = (value: unknown, path: string): string[] =>
+      explained.has(path) || value === null || typeof value !== 'object' || Array.isArray(value) ? [path]
+        : Object.entries(value).flatMap(([key, inner]) => leaves(inner, path === '' ? key : `${path}.${key}`)) // prettier-ignore
+    const values = leaves(parse(read('values.yaml')), '')
+    expect(values.length).toBeGreaterThan(40)
+    expect(values.filter(path => !explained.has(path))).toEqual([])
+  })
+})
