@@ -1,5 +1,7 @@
 // Writes the pages under docs/ that are made from the code and from saved results. A test fails when one of them is stale.
 import { readFileSync, writeFileSync } from 'node:fs'
+import { cliPage } from '../dist/cli/cli-page.js'
+import { createProgram } from '../dist/cli/run.js'
 import { metricsPage } from '../dist/gateway/admin/metrics-page.js'
 import { ANSWERS } from '../dist/gateway/answers.js'
 import { configPage, schemaText } from '../dist/gateway/config/reference.js'
@@ -11,6 +13,7 @@ const docs = name => new URL(`../docs/${name}`, import.meta.url)
 const results = name => JSON.parse(readFileSync(docs(`results/${name}.json`), 'utf8'))
 
 for (const [name, text] of [
+  ['cli.md', cliPage(createProgram())],
   ['errors.md', errorsPage(ANSWERS)],
   ['config.md', configPage()],
   ['eldr-config.schema.json', schemaText()],

@@ -41,7 +41,7 @@ async function runProgram(program: Command, args: readonly string[]): Promise<nu
   }
 }
 
-function createProgram(): Command {
+export function createProgram(): Command {
   const program = new Command('eldr')
     .description('Decode router for mixture-of-experts models: requests that share experts share a worker.')
     .version(VERSION)

@@ -1,0 +1,57 @@
+/** Links between the documents lead somewhere: the file is there, the heading too. */
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join, normalize } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import type { Link } from './markdown.ts'
+import { allPages, pageAt, ROOT } from './pages.ts'
+
+const pages = new Map(allPages().map(name => [name, pageAt(name)]))
+const links = [...pages].flatMap(([name, page]) => page.links.map(link => ({ name, link })))
+const isOutside = ({ target }: Link) => /^[a-z]+:/.test(target)
+
+/** What is wrong with a link; undefined when nothing. */
+function fault(name: string, { target, isPicture }: Link): string | undefined {
+  const [path = '', anchor] = decodeURI(target).split('#')
+  const file = path === '' ? name : normalize(join(dirname(name), path))
+  if (!existsSync(join(ROOT, file))) return 'no such file'
+  if (isPicture) return statSync(join(ROOT, file)).size > 0 ? undefined : 'an empty picture'
+  if (anchor === undefined || !file.endsWith('.md')) return undefined
+  return (pages.get(file) ?? pageAt(file)).anchors.has(anchor) ? undefined : 'no such heading'
+}
+
+describe('documents', () => {
+  it('have links and pictures', () => {
+    expect(links.length).toBeGreaterThan(100)
+    expect(links.filter(({ link }) => link.isPicture).length).toBeGreaterThan(5)
+  })
+
+  it('link to what exists', () => {
+    const wrong = links.filter(({ link }) => !isOutside(link)).flatMap(({ name, link }) => {
+      const what = fault(name, link)
+      return what === undefined ? [] : [`${name}:${link.line} ${link.target}: ${what}`]
+    }) // prettier-ignore
+    expect(wrong).toEqual([])
+  })
+
+  it('name files of the repository that exist', () => {
+    const named = /`((?:src|test|python|scripts|bench|docs|profiles|dashboard)\/[\w./-]+\.(?:ts|tsx|mjs|py|md|json|wat|sh))`/g
+    const found = [...pages.keys()].flatMap(name => [...readFileSync(join(ROOT, name), 'utf8').matchAll(named)].map(([, file]) => ({ name, file: file! }))) // prettier-ignore
+    expect(found.length).toBeGreaterThan(60)
+    expect(
+      found
+        .filter(({ name, file }) => !existsSync(join(ROOT, file)) && !existsSync(join(ROOT, dirname(name), file)))
+        .map(({ name, file }) => `${name}: ${file}`),
+    ).toEqual([])
+  })
+
+  it('have one title each', () => {
+    const titles = [...pages].map(([name, { headings }]) => `${name} ${headings.filter(({ level }) => level === 1).length}`)
+    expect(titles.filter(line => !line.endsWith(' 1'))).toEqual([])
+  })
+
+  it('under docs/ are all in the index', () => {
+    const index = new Set(pages.get('docs/README.md')!.links.map(({ target }) => target.split('#')[0]))
+    const known = [...pages.keys()].filter(name => /^docs\/[^/]+\.md$/.test(name) && name !== 'docs/README.md')
+    expect(known.filter(name => !index.has(name.slice('docs/'.length)))).toEqual([])
+  })
+})

@@ -1,0 +1,29 @@
+/** Pages and figures that are made from the code are those of the code as it is now. */
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { cliPage } from '../../src/cli/cli-page.ts'
+import { createProgram } from '../../src/cli/run.ts'
+import { ROOT } from './pages.ts'
+
+describe('the page of commands', () => {
+  const page = cliPage(createProgram())
+
+  it('is made from the commands as they are now: run `npm run build && npm run docs` if not', () => {
+    expect(readFileSync(join(ROOT, 'docs', 'cli.md'), 'utf8')).toBe(page)
+  })
+
+  it('has every command, with its options, defaults and choices', () => {
+    for (const command of ['up', 'fit', 'trace import', 'config check', 'serve', 'bench']) expect(page).toContain(`\n## eldr ${command}\n`)
+    expect(page).toContain('| `--role <role>` | which leg it serves; one of `prefill`, `decode`, `both` | `both` |')
+    expect(page).toContain('| `--trace <file>` | evaluation trace with decode_expert_ids; needed |  |')
+    expect(page).not.toMatch(/undefined|\[object/)
+  })
+})
+
+describe('figures', () => {
+  it('are drawn from the data as they are now: run `npm run build && node scripts/figures.mjs` if not', () => {
+    expect(() => execFileSync(process.execPath, [join(ROOT, 'scripts', 'figures.mjs'), '--check'], { stdio: 'pipe' })).not.toThrow()
+  })
+})
