@@ -1,8 +1,7 @@
 // Makes the shipped traces under data/ from the whole ones: usage: node scripts/cut-data.mjs FOLDER_OF_WHOLE_TRACES
 // lab16 is cut so that the repository stays small: 500 calibration requests, gate scores for 160 of them, decode counts in one byte (the few
-// requests in which an expert fired in all 256 steps are passed over), and 400 evaluation requests of 48 steps. tiny6-long has all requests
-// and steps; gate scores and decode counts of its calibration are cut likewise.
-import { copyFileSync } from 'node:fs'
+// requests in which an expert fired in all 256 steps are passed over), and 400 evaluation requests of 48 steps. tiny6-long has all requests,
+// of 64 steps in its evaluation; gate scores and decode counts of its calibration are cut likewise.
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { openSafetensors } from '../dist/trace/safetensors-file.js'
@@ -11,14 +10,13 @@ import { writeSafetensors } from '../dist/trace/safetensors-write.js'
 const [from] = process.argv.slice(2)
 if (from === undefined) throw new Error('usage: node scripts/cut-data.mjs FOLDER_OF_WHOLE_TRACES')
 const to = join(dirname(fileURLToPath(import.meta.url)), '..', 'data')
-const [CALIBRATION, GATE_ROWS, EVALUATION, STEPS] = [500, 160, 400, 48]
+const [CALIBRATION, GATE_ROWS, EVALUATION, LAB_STEPS, LONG_STEPS] = [500, 160, 400, 48, 64]
 
 for (const workload of ['task', 'lang']) {
   await cut(`lab16-${workload}.calibration.safetensors`, calibrationOf)
-  await cut(`lab16-${workload}.evaluation.safetensors`, evaluationOf)
+  await cut(`lab16-${workload}.evaluation.safetensors`, file => evaluationOf(file, LAB_STEPS))
   await cut(`tiny6-long-${workload}.calibration.safetensors`, file => calibrationOf(file, Infinity))
-  const whole = `tiny6-long-${workload}.evaluation.safetensors`
-  copyFileSync(join(from, whole), join(to, whole))
+  await cut(`tiny6-long-${workload}.evaluation.safetensors`, file => evaluationOf(file, LONG_STEPS))
 }
 
 async function cut(name, tensorsOf) {
@@ -49,19 +47,20 @@ async function calibrationOf(file, most = CALIBRATION) {
   }
 }
 
-async function evaluationOf(file) {
+async function evaluationOf(file, steps) {
   const rows = Array.from({ length: EVALUATION }, (_, r) => r)
   const { dtype, shape } = file.info('decode_expert_ids')
   const ids = await file.read('decode_expert_ids')
   const stepSize = shape[2] * shape[3]
-  const cutIds = new Uint8Array(EVALUATION * STEPS * stepSize)
-  for (const r of rows) cutIds.set(ids.subarray(r * shape[1] * stepSize, (r * shape[1] + STEPS) * stepSize), r * STEPS * stepSize)
+  const cutIds = new Uint8Array(EVALUATION * steps * stepSize)
+  for (const r of rows) cutIds.set(ids.subarray(r * shape[1] * stepSize, (r * shape[1] + steps) * stepSize), r * steps * stepSize)
   return {
     prefill_counts: await picked(file, 'prefill_counts', rows),
-    decode_expert_ids: { dtype, shape: [EVALUATION, STEPS, shape[2], shape[3]], data: cutIds },
-    decode_steps: { dtype: 'U16', shape: [EVALUATION], data: new Uint16Array(EVALUATION).fill(STEPS) },
+    decode_expert_ids: { dtype, shape: [EVALUATION, steps, shape[2], shape[3]], data: cutIds },
+    decode_steps: { dtype: 'U16', shape: [EVALUATION], data: new Uint16Array(EVALUATION).fill(steps) },
     prompt_tokens: await picked(file, 'prompt_tokens', rows),
     domain: await picked(file, 'domain', rows),
+    ...(file.tensors.has('prefill_recent') && { prefill_recent: await picked(file, 'prefill_recent', rows) }),
   }
 }
 

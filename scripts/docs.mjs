@@ -8,6 +8,7 @@ import { configPage, schemaText } from '../dist/gateway/config/reference.js'
 import { apiPage, documentText } from '../dist/gateway/openapi/api-page.js'
 import { resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
+import { fillScalePage } from '../dist/report/scale-page.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
 const results = name => JSON.parse(readFileSync(docs(`results/${name}.json`), 'utf8'))
@@ -21,5 +22,6 @@ for (const [name, text] of [
   ['api.md', apiPage()],
   ['openapi.json', documentText()],
   ['results.md', resultsPage(results('whole'), results('cut'))],
+  ['scale.md', fillScalePage(readFileSync(docs('scale.md'), 'utf8'), { ...results('scale'), decisions: results('decision-scale') })],
 ])
   writeFileSync(docs(name), text)

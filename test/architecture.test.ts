@@ -126,6 +126,12 @@ describe('the package', () => {
     expect(bytes).toBeLessThan(16e6)
   })
 
+  it.runIf(existsSync(join(root, '.git')))('is a repository of less than 50 MB', () => {
+    const files = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8', maxBuffer: 1 << 24 }).split('\0')
+    const bytes = files.filter(file => file !== '' && existsSync(join(root, file))).reduce((sum, file) => sum + statSync(join(root, file)).size, 0) // prettier-ignore
+    expect(bytes).toBeLessThan(50e6)
+  })
+
   it.runIf(existsSync(join(root, '.git')))('holds no path of a machine and no TypeScript check that is switched off', () => {
     const files = execFileSync('git', ['ls-files', '*.ts', '*.mjs', '*.md', '*.json', '*.py', '*.yml', '.ci/run'], { cwd: root, encoding: 'utf8' }).split('\n').filter(file => file !== '' && existsSync(join(root, file))) // prettier-ignore
     const wrong = files.filter(file => /\/work\/(main|shared|steering)|\/root\/|@ts-(ignore|nocheck|expect-error)|\bas any\b/.test(readFileSync(join(root, file), 'utf8')) && file !== 'test/architecture.test.ts') // prettier-ignore

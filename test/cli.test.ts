@@ -245,6 +245,47 @@ describe('eldr simulate', () => {
     expect(page).not.toMatch(/<script|(?:src|href)="http/)
   })
 
+  it('shows what several gateways lose that hear of each other late, as tables and as JSON', async () => {
+    const args = ['staleness', '--trace', EVALUATION, '--topology', '4D', '--policies', 'jsq,union,round_robin', '--gateways', '2,4', '--view-ages', '0,50,never', '--rate', '100', '--seeds', '2', '--requests', '300'] // prettier-ignore
+    const { code, out, err } = await eldr(...args)
+    expect(err).toBe('')
+    expect(code).toBe(0)
+    expect(out).toMatch(/^ +1 {2}exact .* ms +– +[\d.]+ ms +– /m)
+    const words = out.replace(/\s+/g, ' ') // lines may break anywhere
+    for (const text of ['50 ms old yes', 'own only', 'supposing', '100 requests a second', '2 seeds']) expect(words).toContain(text)
+    const lines = out.split('\n').filter(line => !line.includes(EVALUATION))
+    expect(Math.max(...lines.map(line => line.length))).toBeLessThanOrEqual(120)
+    type Point = {
+      readonly variant: string
+      readonly gateways?: { readonly count: number; readonly viewAgeMs: number | null; readonly anticipating: boolean }
+      readonly runs: readonly { readonly tpotMs: object }[]
+    }
+    const { points } = JSON.parse((await eldr(...args, '--json', '--quiet')).out) as { readonly points: readonly Point[] }
+    expect(points).toHaveLength(2 * (1 + 2 * 4) + (1 + 2 * 3))
+    for (const variant of ['jsq', 'union']) {
+      const [exact, ...several] = points.filter(point => point.variant === variant)
+      expect(exact!.gateways).toBeUndefined()
+      expect(exact!.runs).toHaveLength(2)
+      const atOnce = several.filter(({ gateways }) => gateways!.viewAgeMs === 0)
+      expect(atOnce).toHaveLength(2)
+      for (const { runs } of atOnce) expect(runs).toEqual(exact!.runs)
+      expect(several.some(({ runs }) => JSON.stringify(runs) !== JSON.stringify(exact!.runs))).toBe(true)
+    }
+  })
+
+  it.each([
+    [['--gateways', '1'], /whole numbers from 2 to 1024/],
+    [['--gateways', '2,2'], /different whole numbers/],
+    [['--view-ages', '5,soon'], /or never/],
+    [['--policies', 'jsqq'], /one of random/],
+    [['--topology', '0D'], /at least 1 decode worker/],
+    [['--policies', 'eldr', '--requests', '20', '--seeds', '1'], /--artifact/],
+  ])('refuses gateways that make no sense: %s', async (args, reason) => {
+    const { code, err } = await eldr('staleness', '--trace', EVALUATION, ...args)
+    expect(code).toBe(2)
+    expect(err).toMatch(reason)
+  })
+
   it('takes arrivals, lengths and prefixes from a recorded workload', async () => {
     const times = Array.from({ length: 60 }, (_, i) => i * 200)
     writeFileSync(file('calls.jsonl'), times.map(timestamp => JSON.stringify({ timestamp, input_length: 2000, output_length: 30, hash_ids: [1, 2, 3] })).join('\n')) // prettier-ignore

@@ -13,6 +13,7 @@ import { addRefit } from './refit.ts'
 import { addReproduce } from './reproduce.ts'
 import { addServe } from './serve.ts'
 import { addSimulate } from './simulate.ts'
+import { addStaleness } from './staleness.ts'
 import { addTrace } from './trace.ts'
 import { addUp } from './up.ts'
 import { addWorker } from './worker.ts'
@@ -58,6 +59,7 @@ Examples:
   eldr fit data/lab16-task.calibration.safetensors --workers 16 --out task.artifact.safetensors --report task.html
   eldr refit task.artifact.safetensors --workers 24 --out task24.artifact.safetensors
   eldr simulate --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --rates 300,500
+  eldr staleness --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --gateways 4 --view-ages 20,100
   eldr plan --trace data/lab16-task.evaluation.safetensors --artifact task.artifact.safetensors --slo-tpot 15 --rate 400
   eldr reproduce --quick
   eldr serve --prefill http://10.0.0.1:8000 --decode http://10.0.1.1:8000 --decode http://10.0.1.2:8000
@@ -73,6 +75,7 @@ Examples:
     addRefit,
     addInspect,
     addSimulate,
+    addStaleness,
     addPlan,
     addReproduce,
     addServe,

@@ -30,7 +30,7 @@ export function studyOf(flags: SimulateFlags): StudyData {
   }
 }
 
-function checkPolicies(policies: readonly string[]): void {
+export function checkPolicies(policies: readonly string[]): void {
   const unknown = policies.find(name => parseVariant(name) === undefined)
   if (unknown === undefined) return
   throw wrong(`policy ${JSON.stringify(unknown)}`, `one of ${POLICIES.join(', ')}, or eldr@TAU`, 'Name a policy.')

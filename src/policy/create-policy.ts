@@ -1,6 +1,7 @@
 import type { Artifact } from '../fit/artifact.ts'
 import { dimensionsOf } from '../signature/signature.ts'
 import { isServable } from '../signature/transform.ts'
+import { anticipating } from './anticipate.ts'
 import { jsq, powerOfTwo, random, roundRobin } from './by-load.ts'
 import type { DecodePolicy, PolicyName } from './decode-policy.ts'
 import { domain } from './domain.ts'
@@ -21,11 +22,22 @@ export interface PolicySettings {
   readonly cost?: UnionCost
   /** Replaces the prediction of `union`: true patterns in a study, remembered ones in a simulation. */
   readonly predictor?: Predictor
+  /**
+   * Requests on a worker that other gateways are supposed to have dispatched there and that the candidates' loads do not show yet: `on` of
+   * `createUnseen`. For gateways that share their loads; without it a policy takes loads as they are.
+   */
+  readonly unseen?: (worker: number) => number
 }
 
 /** A policy by its name; undefined when what it needs is not there: `missingFor` says what. */
 export function createDecodePolicy(name: PolicyName, settings: PolicySettings): DecodePolicy | undefined {
   if (missingFor(name, settings) !== undefined) return undefined
+  const policy = exactPolicy(name, settings)
+  return settings.unseen === undefined ? policy : anticipating(policy, settings.unseen)
+}
+
+/** A policy that takes loads as they are. What it needs is there. */
+function exactPolicy(name: PolicyName, settings: PolicySettings): DecodePolicy {
   const { workers, artifact, tau, cost = DEFAULT_COST } = settings
   switch (name) {
     case 'random':

@@ -8,6 +8,7 @@ import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'
 import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../policy/prefill-policy.ts'
+import { oneDesk } from './decode-desk.ts'
 import { DecodeWorker } from './decode-worker.ts'
 import { EventQueue } from './event-queue.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
@@ -15,6 +16,7 @@ import { type Histograms, Metrics, type Slo } from './metrics.ts'
 import { PrefillWorker } from './prefill-worker.ts'
 import { linearRanks, type PlacementSpec, rankMasks, ranksOfWorker } from './rank-masks.ts'
 import type { Replay } from './replay.ts'
+import { type Replicas, replicaDesk } from './replicas.ts'
 import { RequestPool } from './requests.ts'
 import { resultOf, type SimulationResult } from './result.ts'
 import type { Topology } from './topology.ts'
@@ -28,8 +30,8 @@ export interface SimulationInput {
   readonly replay: Replay
   readonly profile: CostProfile
   readonly topology: Topology
-  /** Fresh: it must not have seen another run. */
-  readonly decodePolicy: DecodePolicy
+  /** Fresh: it must not have seen another run. One gateway with exact loads, or several with views of each other. */
+  readonly decodePolicy: DecodePolicy | Replicas
   /** Wanted where the topology has prefill workers. */
   readonly prefillPolicy?: PrefillPolicy
   /** What the router knows of a request of the trace, by its number there; nothing unless told. Called once for each arrival. */
@@ -84,9 +86,9 @@ export function simulate(input: SimulationInput): SimulationRun {
     { length: topology.decode },
     (_, worker) => new DecodeWorker(replay, pool, profile, limits, weights, masksOf(worker)),
   )
-  const decodeCandidates = decoders.map((_, worker) => ({ worker, inflight: 0 }))
   const inflight = new Int32Array(topology.decode)
-  const decodeContext = { random: random.fork(4).uniform }
+  const deskOptions = { workers: topology.decode, requests, ties: random.fork(4), entrances: random.fork(5) }
+  const desk = 'pick' in decodePolicy ? oneDesk(decodePolicy, deskOptions) : replicaDesk(decodePolicy, deskOptions)
   let nowUs = 0
 
   function scheduleArrival(): void {
@@ -128,12 +130,12 @@ export function simulate(input: SimulationInput): SimulationRun {
   function dispatch(slot: number): void {
     if (pool.decodeTokens[slot] === 0) return end(slot) // its first token was its last
     const request = pool.routable[slot]!
-    const decision = decodePolicy.pick(request, decodeCandidates, decodeContext)
+    const decision = desk.pick(pool.index[slot]!, request, nowUs)
     const { worker } = decision
     if (decoders[worker] === undefined) throw new RangeError(`policy ${decodePolicy.name} picked worker ${worker} of ${decoders.length}`)
     metrics.decided(decision, inflight)
-    decodePolicy.dispatched?.(request, worker)
-    decodeCandidates[worker]!.inflight = ++inflight[worker]!
+    desk.dispatched(pool.index[slot]!, request, worker, nowUs)
+    inflight[worker]!++
     pool.decodeWorker[slot] = worker
     if (prefillers.length === 0) return join(slot)
     events.push(nowUs + transferUs(profile, pool.promptTokens[slot]!), KV_ARRIVED, slot)
@@ -155,8 +157,8 @@ export function simulate(input: SimulationInput): SimulationRun {
 
   function decoded(slot: number): void {
     const worker = pool.decodeWorker[slot]!
-    decodePolicy.released?.(pool.routable[slot]!, worker)
-    decodeCandidates[worker]!.inflight = --inflight[worker]!
+    desk.released(pool.index[slot]!, pool.routable[slot]!, worker, nowUs)
+    inflight[worker]!--
     end(slot)
   }
 

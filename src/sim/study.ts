@@ -6,10 +6,13 @@
 import { EldrError } from '../errors.ts'
 import { stepParts } from '../cost/profile.ts'
 import { createDecodePolicy, missingFor, type PolicySettings } from '../policy/create-policy.ts'
+import type { DecodePolicy, PolicyName } from '../policy/decode-policy.ts'
 import { createPrefillPolicy, type PrefillPolicyName } from '../policy/prefill-policy.ts'
 import type { ArrivalSpec } from './arrivals.ts'
+import { type CellsData, cellsOf, clustersOf } from './cell-study.ts'
 import type { Slo } from './metrics.ts'
 import type { RecordedFile } from './recorded-workload.ts'
+import type { Replicas } from './replicas.ts'
 import type { SimulationResult } from './result.ts'
 import { simulate, type SimulationInput } from './simulate.ts'
 import { createStudyLibrary, type PlacementKind, type StudyLibrary } from './study-library.ts'
@@ -39,6 +42,19 @@ export interface StudyData {
   /** Prompt tokens that each prefill worker keeps: none unless told. */
   readonly prefixCacheTokens?: number
   readonly slo?: Slo
+  /** Several gateways before the workers; one that sees exact loads unless told. */
+  readonly gateways?: GatewaysData
+  /** Decode workers in cells; all in one unless told. */
+  readonly cells?: CellsData
+}
+
+/** As `Replicas` has it. */
+export interface GatewaysData {
+  readonly count: number
+  readonly viewAgeMs: number | null
+  readonly entrance?: 'random' | 'round_robin'
+  /** Whether policies suppose what they have not heard of yet; see policy/anticipate.ts. */
+  readonly anticipating?: boolean
 }
 
 /** A job may change the study's data for itself. */
@@ -47,7 +63,7 @@ export type StudyJob = SweepJob<Partial<StudyData>>
 /** `onStep` sees every decode step when it begins. */
 export async function prepare(data: StudyData, onStep?: SimulationInput['onStep']): Promise<(job: StudyJob) => Promise<SimulationResult>> {
   const library = createStudyLibrary()
-  await library.evaluation(data.trace, data.artifact, parseTopology(data.topology).decode) // what is wrong with the files shows before the first run
+  await library.evaluation(data.trace, data.artifact, clustersOf(data.cells, parseTopology(data.topology).decode)) // what is wrong with the files shows before the first run
   return job => run(library, { ...data, ...job.setting }, job, onStep)
 }
 
@@ -59,20 +75,27 @@ async function run(
 ): Promise<SimulationResult> {
   const topology = parseTopology(data.topology)
   const profile = await library.profile(data.profile)
-  const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(data.trace, data.artifact, topology.decode)
+  const { replay, featuresOf, shape, artifact, predictor } = await library.evaluation(
+    data.trace,
+    data.artifact,
+    clustersOf(data.cells, topology.decode),
+  )
   const { policy, tau, foresight } = parseVariant(variant)!
+  const fitted = async (workers: number) => (await library.evaluation(data.trace, data.artifact, workers)).artifact
+  const cells = data.cells && (await cellsOf(data.cells, topology.decode, fitted))
   const settings: PolicySettings = {
     workers: topology.decode,
     shape,
     cost: stepParts(profile, topology.ranks),
-    ...(artifact && { artifact }),
+    ...(artifact && { artifact: cells?.artifact ?? artifact }),
     ...(policy === 'union' && { predictor: predictor(foresight) }),
     ...(tau !== undefined && { tau }),
   }
-  const decodePolicy = createDecodePolicy(policy, settings)
-  if (decodePolicy === undefined) {
-    const expected = missingFor(policy, settings)!
-    throw new EldrError('ELDR_USAGE', { found: `policy ${variant}`, expected, todo: 'Give one with --artifact.' })
+  const expected = missingFor(policy, settings)
+  if (expected !== undefined) throw new EldrError('ELDR_USAGE', { found: `policy ${variant}`, expected, todo: 'Give one with --artifact.' })
+  const make = (unseen?: PolicySettings['unseen']): DecodePolicy => {
+    const made = createDecodePolicy(policy, { ...settings, ...(unseen && { unseen }) })!
+    return cells === undefined ? made : cells.around(made)
   }
   const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
   const placement = kind === 'linear' ? undefined : await library.placement(data, kind, topology)
@@ -84,7 +107,7 @@ async function run(
     replay,
     profile,
     topology,
-    decodePolicy,
+    decodePolicy: gatewaysOf(data.gateways, policy, make),
     featuresOf,
     ...(topology.prefill > 0 && { prefillPolicy: createPrefillPolicy(data.prefillPolicy ?? 'prefix_hash') }),
     ...(data.prefixCacheTokens !== undefined && { limits: { prefixCacheTokens: data.prefixCacheTokens } }),
@@ -92,6 +115,14 @@ async function run(
     ...(data.slo && { slo: data.slo }),
     ...(onStep && { onStep }),
   }).result
+}
+
+type MakePolicy = (unseen?: PolicySettings['unseen']) => DecodePolicy
+
+function gatewaysOf(gateways: GatewaysData | undefined, name: PolicyName, make: MakePolicy): DecodePolicy | Replicas {
+  if (gateways === undefined) return make()
+  const { count, viewAgeMs, entrance = 'random', anticipating = false } = gateways
+  return { name, count, viewAgeMs, entrance, create: unseen => make(anticipating ? unseen : undefined) }
 }
 
 async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: number): Promise<WorkloadSpec> {

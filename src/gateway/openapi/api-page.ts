@@ -4,7 +4,7 @@ import { openApiDocument, operationsOf, WHOLE } from './document.ts'
 import { type Operation, TAGS } from './operation.ts'
 
 export function documentText(): string {
-  return `${JSON.stringify(openApiDocument(WHOLE), null, 1)}\n`
+  return `${JSON.stringify(openApiDocument(WHOLE))}\n`
 }
 
 const WHO = { client: 'API key', admin: 'admin token', watcher: 'admin token, or anybody with `observe.dashboard: open`', anybody: '' }

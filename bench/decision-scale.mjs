@@ -1,0 +1,78 @@
+// How the cost of a routing decision grows with the number of decode workers, for a small model and a large one, and what union's state takes.
+//
+//   node bench/decision-scale.mjs [--quick] [--seed 1] [--json FILE] [--out docs/benchmarks-scale.md] [--dist DIR]
+//
+// A decision is from raw counts to a worker, as in policy.mjs; dispatch and release are beside it. All layers are kept. One thread.
+import { writeFileSync } from 'node:fs'
+import { loadavg } from 'node:os'
+import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { runProcess } from './lib/measure.mjs'
+import { header, mb, table, us } from './lib/table.mjs'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const { values: options } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    seed: { type: 'string', default: '1' },
+    json: { type: 'string' },
+    out: { type: 'string' },
+    dist: { type: 'string', default: join(root, 'dist') },
+  },
+})
+const seed = Number(options.seed)
+const dist = resolve(options.dist)
+// Whoever reads the figures must know whether the machine had other work.
+const about = `${header(seed)}, load ${loadavg()[0].toFixed(1)} before`
+console.log(about)
+
+const SHAPES = [
+  { name: 'lab16', layers: 16, experts: 128 },
+  { name: 'large', layers: 58, experts: 256 },
+]
+const WORKERS = options.quick ? [4, 64] : [4, 16, 64, 256, 1024]
+const POLICIES = ['jsq', 'eldr', 'union']
+
+const script = fileURLToPath(new URL('lib/decision-scale-process.mjs', import.meta.url))
+
+async function measure(policy, shape, workers) {
+  const asked = { dist, policy, workers, seed, budgetMs: options.quick ? 200 : 2000, ...shape }
+  return JSON.parse((await runProcess(process.execPath, ['--expose-gc', script, JSON.stringify(asked)])).stdout)
+}
+
+/** Power of K that the last step of a list follows: 1 is linear. */
+const power = list => Math.log(list.at(-1).pick / list.at(-2).pick) / Math.log(list.at(-1).workers / list.at(-2).workers)
+
+const data = []
+const parts = []
+for (const shape of SHAPES) {
+  const rows = []
+  for (const workers of WORKERS) {
+    const of = {}
+    for (const policy of POLICIES) {
+      of[policy] = await measure(policy, shape, workers)
+      data.push({ model: shape.name, layers: shape.layers, experts: shape.experts, workers, policy, ...of[policy] })
+    }
+    const { jsq, eldr, union } = of
+    rows.push([workers, us(jsq.pick), us(eldr.pick), us(union.pick), us(union.dispatched), us(union.released), mb(union.stateBytes)])
+    console.error(`  ${shape.name}, ${workers} workers`)
+  }
+  const powers = POLICIES.map(policy => `${policy} ${power(data.filter(one => one.model === shape.name && one.policy === policy)).toFixed(2)}`) // prettier-ignore
+  parts.push({
+    title: `${shape.name}: ${shape.layers} layers × ${shape.experts} experts`,
+    note: `Power of K that the step from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers follows, 1 being linear: ${powers.join(', ')}.`,
+    ...table(['workers', 'jsq', 'eldr', 'union', 'union: dispatch', 'union: release', 'union: state'], rows),
+  })
+}
+for (const { title, note, text } of parts) console.log(`\n── ${title}\n${note}\n\n${text}`)
+if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, seed, data })}\n`)
+if (options.out) {
+  const page = [
+    '# Decisions against the number of workers',
+    'Written by `node bench/decision-scale.mjs --out`. Medians of one decision from raw counts to a worker, on one thread; memory of union’s state is what the process grew by. Signatures, centroids and counts are noise: the time does not hang on them.',
+    about,
+    ...parts.flatMap(({ title, note, markdown }) => [`## ${title}`, note, markdown]),
+  ]
+  writeFileSync(options.out, `${page.join('\n\n')}\n`)
+}

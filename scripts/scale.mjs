@@ -1,0 +1,44 @@
+// Makes the figures of docs/scale.md anew and writes them to docs/results/scale.json: `node scripts/scale.mjs [--only staleness,cells,wire,size]
+// [--seeds 3]`. Parts that are not named stay as they are. Run `npm run build` before. Some ten minutes on two quiet cores; the cost of
+// decisions is measured by `node bench/decision-scale.mjs --json docs/results/decision-scale.json --out docs/benchmarks-scale.md`.
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { cellRuns, sizeRuns, stalenessRuns } from './scale/runs.mjs'
+import { messageSizes } from './scale/wire.mjs'
+
+const PARTS = ['staleness', 'cells', 'wire', 'size']
+const { values } = parseArgs({ options: { only: { type: 'string', default: PARTS.join(',') }, seeds: { type: 'string', default: '3' } } })
+const only = values.only.split(',')
+const unknown = only.find(name => !PARTS.includes(name))
+if (unknown !== undefined) throw new Error(`--only ${unknown}: expected some of ${PARTS.join(', ')}`)
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const file = join(root, 'docs', 'results', 'scale.json')
+const folder = mkdtempSync(join(tmpdir(), 'eldr-scale-'))
+const artifact = join(folder, 'task.artifact.safetensors')
+const data = name => join(root, 'data', `lab16-task.${name}.safetensors`)
+const context = {
+  trace: data('evaluation'),
+  artifact,
+  seeds: Number(values.seeds),
+  progress: (what, done, of) => process.stderr.write(`\r\u001b[2K  ${what} … ${done}/${of}${done === of ? '\n' : ''}`),
+}
+const makers = { staleness: stalenessRuns, cells: cellRuns, wire: messageSizes, size: sizeRuns }
+try {
+  const cli = join(root, 'dist', 'cli', 'main.js')
+  execFileSync(process.execPath, [cli, 'fit', data('calibration'), '--workers', '8', '--out', artifact, '--quiet', '--json'])
+  const results = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {}
+  for (const part of only) {
+    const made = await makers[part](context)
+    const on = `${cpus()[0]?.model.replace(/\s+/g, ' ').trim()}, Node ${process.version}, ${new Date().toISOString().slice(0, 10)}`
+    results[part] = { on, ...made }
+    writeFileSync(file, `${JSON.stringify(results)}\n`) // after each part: a run that is stopped keeps what it has
+  }
+} finally {
+  rmSync(folder, { recursive: true })
+}
+if (existsSync(join(root, 'docs', 'results', 'decision-scale.json'))) await import('./docs.mjs')

@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest'
+import { createRandom } from '../math/random.ts'
+import { anticipating, createUnseen } from './anticipate.ts'
+import { jsq } from './by-load.ts'
+import { createDecodePolicy } from './create-policy.ts'
+import type { Candidate } from './decode-policy.ts'
+
+const cluster = (...inflight: number[]) => inflight.map((n, worker) => ({ worker, inflight: n }))
+const ctx = () => ({ random: createRandom(1).uniform })
+
+function unseenWith({ others = 3, ageMs = 100 } = {}) {
+  const world = { nowMs: 1000, ageMs, others }
+  const unseen = createUnseen({ viewAgeMs: () => world.ageMs, perOwn: () => world.others, nowMs: () => world.nowMs })
+  return { world, unseen }
+}
+
+describe('what others are supposed to have sent', () => {
+  it('is as much as was sent from here, for each of them, for as long as the view is old', () => {
+    const { world, unseen } = unseenWith()
+    unseen.sent(2)
+    world.nowMs = 1060
+    unseen.sent(2)
+    unseen.sent(0)
+    expect([0, 1, 2].map(unseen.on)).toEqual([3, 0, 6])
+    world.nowMs = 1099.9
+    expect([0, 1, 2].map(unseen.on)).toEqual([3, 0, 6])
+    world.nowMs = 1100
+    expect([0, 1, 2].map(unseen.on)).toEqual([3, 0, 3])
+    world.nowMs = 1160
+    expect([0, 1, 2].map(unseen.on)).toEqual([0, 0, 0])
+  })
+
+  it('follows the age of the view and the number of the others as they are now', () => {
+    const { world, unseen } = unseenWith()
+    unseen.sent(1)
+    world.others = 1.5
+    expect(unseen.on(1)).toBe(1.5)
+    world.nowMs = 1020
+    world.ageMs = 20
+    expect(unseen.on(1)).toBe(0)
+  })
+
+  it('is nothing when views are not old, even at the same moment', () => {
+    const { unseen } = unseenWith({ ageMs: 0 })
+    unseen.sent(1)
+    expect(unseen.on(1)).toBe(0)
+  })
+
+  it('counts right after more requests than it keeps at once', () => {
+    const { world, unseen } = unseenWith({ others: 1, ageMs: 10 })
+    for (let n = 0; n < 5_000; n++) {
+      world.nowMs = 1000 + n
+      unseen.sent(n % 4)
+    }
+    expect([0, 1, 2, 3].map(unseen.on)).toEqual([2, 2, 3, 3]) // of the last ten
+  })
+})
+
+describe('a policy that supposes', () => {
+  it('sees loads with it added, and the candidates that it is given are left as they are', () => {
+    const candidates = cluster(3, 4, 6)
+    const seen: Candidate[][] = []
+    const spy = { ...jsq(), pick: (...[, given]: Parameters<ReturnType<typeof jsq>['pick']>) => (seen.push([...given]), { worker: 0, reason: 'random' as const }) } // prettier-ignore
+    anticipating(spy, worker => (worker === 0 ? 2.5 : 0)).pick({ id: 'a' }, candidates, ctx())
+    expect(seen).toEqual([cluster(5.5, 4, 6)])
+    expect(candidates).toEqual(cluster(3, 4, 6))
+  })
+
+  it('does not go twice where the others went too, and goes there again when it has heard of them', () => {
+    const { world, unseen } = unseenWith()
+    const policy = createDecodePolicy('jsq', { workers: 3, unseen: unseen.on })!
+    expect(policy.pick({ id: 'a' }, cluster(1, 3, 6), ctx()).worker).toBe(0)
+    unseen.sent(0)
+    expect(policy.pick({ id: 'b' }, cluster(2, 3, 6), ctx()).worker).toBe(1)
+    world.nowMs += 100
+    expect(policy.pick({ id: 'c' }, cluster(2, 3, 6), ctx()).worker).toBe(0)
+  })
+
+  it('keeps what a policy is told of dispatches and ends', () => {
+    const policy = createDecodePolicy('union', { workers: 2, shape: { layers: 1, experts: 4, topK: 2 }, unseen: () => 0 })!
+    const request = { id: 'a', counts: Uint16Array.of(4, 4, 0, 0) }
+    policy.dispatched!(request, 1)
+    expect(policy.expectedExperts!(1)![0]).toBeGreaterThan(0.5)
+    policy.released!(request, 1)
+    expect(policy.expectedExperts!(1)![0]).toBe(0)
+  })
+})

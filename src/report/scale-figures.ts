@@ -1,0 +1,67 @@
+/** What `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and docs/scale.md is made of. */
+import type { Interval } from '../sim/confidence.ts'
+
+export interface ScaleFigures {
+  readonly staleness: { readonly clusters: readonly { readonly topology: string; readonly rows: readonly StaleFigures[] }[] }
+  readonly cells: { readonly rows: readonly CellFigures[] }
+  readonly wire: WireFigures
+  readonly size: { readonly rows: readonly SizeFigures[] }
+  readonly decisions: { readonly about: string; readonly data: readonly DecisionFigures[] }
+}
+
+interface Measured {
+  readonly policy: string
+  /** Of TPOT, in milliseconds. */
+  readonly p50: Interval
+  readonly p99: Interval
+  readonly imbalance: Interval
+  readonly experts: Interval
+  readonly batch: Interval
+  /** As a share, against one gateway that sees all, or one cell; absent for those. */
+  readonly p50Change?: Interval
+  readonly p99Change?: Interval
+}
+
+export interface StaleFigures extends Measured {
+  readonly gateways: number
+  /** null: they tell each other nothing. */
+  readonly viewAgeMs: number | null
+  readonly anticipating: boolean
+}
+
+export interface CellFigures extends Measured {
+  readonly cells: number
+  readonly by: 'random' | 'load' | 'locality' | null
+}
+
+/** Bytes; `delta`: of what `union` expects of a request, in four encodings, mean over a trace with `cells` cells. */
+export interface WireFigures {
+  readonly cells: number
+  readonly largeCells: number
+  readonly event: { readonly binary: number; readonly json: number }
+  readonly delta: { readonly raw: number; readonly deflated: number; readonly bytes: number; readonly bytesDeflated: number }
+}
+
+export interface SizeFigures {
+  readonly workers: number
+  readonly requests: number
+  readonly policy: string
+  readonly cells: number
+  readonly p50: number
+  readonly p99: number
+  readonly inflight: number
+  readonly cpuSeconds: number
+  readonly peakBytes: number
+}
+
+/** Times in milliseconds. */
+export interface DecisionFigures {
+  readonly model: string
+  readonly layers: number
+  readonly experts: number
+  readonly workers: number
+  readonly policy: string
+  readonly pick: number
+  readonly dispatched: number
+  readonly released: number
+}

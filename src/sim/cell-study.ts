@@ -1,0 +1,89 @@
+/** Cells of decode workers in a study: what their policies see, and how a request comes to its cell. */
+import type { Artifact } from '../fit/artifact.ts'
+import { jsq, random } from '../policy/by-load.ts'
+import { cellsOfAlike, inCells } from '../policy/cells.ts'
+import type { DecodePolicy } from '../policy/decode-policy.ts'
+import { eldr } from '../policy/eldr.ts'
+import { dimensionsOf } from '../signature/signature.ts'
+
+export interface CellsData {
+  /** Divides the number of decode workers. */
+  readonly count: number
+  /**
+   * random: any cell, which is what a load balancer before them does; load: the least loaded. All cells are alike, each with clusters for as
+   * many workers as it has. locality: by signature, within the band of `eldr`, to cells of workers with like centroids; where there are more
+   * workers than calibration requests, cells have clusters and their workers have none of their own.
+   */
+  readonly by: 'random' | 'load' | 'locality'
+}
+
+/** Clusters of the artifact by which requests are read and predicted: one for each worker that a first choice is between. */
+export function clustersOf(cells: CellsData | undefined, workers: number): number {
+  if (cells === undefined) return workers
+  return cells.by === 'locality' ? cells.count : sizeOf(cells, workers)
+}
+
+function sizeOf({ count }: CellsData, workers: number): number {
+  if (Number.isInteger(workers / count)) return workers / count
+  throw new RangeError(`${workers} workers cannot be ${count} cells of one size`)
+}
+
+export interface Cells {
+  /** What the policies inside see; absent where the study has none. */
+  readonly artifact?: Artifact
+  /** A policy for all workers of one that chooses inside cells. */
+  around(inner: DecodePolicy): DecodePolicy
+}
+
+/** `artifactFor`: for so many workers, or none. */
+export async function cellsOf(
+  data: CellsData,
+  workers: number,
+  artifactFor: (workers: number) => Promise<Artifact | undefined>,
+): Promise<Cells> {
+  const { count, by } = data
+  const size = sizeOf(data, workers)
+  if (by === 'locality') {
+    const most = (await artifactFor(count))?.calibration.requests ?? 0
+    return workers <= most ? alike(await artifactFor(workers), count) : oneEach(await artifactFor(count), workers)
+  }
+  const artifact = await artifactFor(size)
+  const cellOf = Int32Array.from({ length: workers }, (_, worker) => Math.floor(worker / size))
+  return {
+    ...(artifact && { artifact: repeated(artifact, count) }),
+    around: inner => inCells({ cellOf, inner, outer: by === 'random' ? random() : jsq() }),
+  }
+}
+
+/** Workers with like centroids in a cell. */
+function alike(artifact: Artifact | undefined, count: number): Cells {
+  if (artifact === undefined) throw noArtifact()
+  const dimensions = dimensionsOf(artifact.primary.model)
+  const { cellOf, centroids } = cellsOfAlike(artifact.primary.centroids, dimensions, count, artifact.about.seed)
+  return { artifact, around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }) }
+}
+
+/** A cluster for each cell: its workers all have that centroid. */
+function oneEach(artifact: Artifact | undefined, workers: number): Cells {
+  if (artifact === undefined) throw noArtifact()
+  const { centroids, model } = artifact.primary
+  const dimensions = dimensionsOf(model)
+  const size = workers / artifact.about.workers
+  const cellOf = Int32Array.from({ length: workers }, (_, worker) => Math.floor(worker / size))
+  const all = new Float32Array(workers * dimensions)
+  cellOf.forEach((cell, worker) => all.set(centroids.subarray(cell * dimensions, (cell + 1) * dimensions), worker * dimensions))
+  return {
+    artifact: { ...artifact, primary: { ...artifact.primary, centroids: all } },
+    around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }),
+  }
+}
+
+const noArtifact = () => new RangeError('cells by locality need an artifact')
+
+/** The artifact of one cell for all of them: worker w of each has the same centroid. */
+function repeated(artifact: Artifact, count: number): Artifact {
+  const { centroids } = artifact.primary
+  const all = new Float32Array(count * centroids.length)
+  for (let cell = 0; cell < count; cell++) all.set(centroids, cell * centroids.length)
+  return { ...artifact, primary: { ...artifact.primary, centroids: all } }
+}

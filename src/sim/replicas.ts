@@ -1,0 +1,98 @@
+/**
+ * Several gateways before the same decode workers. Each has a policy of its own, counts its own requests from the moment of the decision,
+ * and hears of those of the others some time later, or never. What it is told is what gateways can tell each other: request so-and-so was
+ * dispatched to worker w, and has ended there.
+ */
+import { createUnseen } from '../policy/anticipate.ts'
+import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
+import { type DecodeDesk, type DeskOptions, idleCandidates } from './decode-desk.ts'
+
+export interface Replicas {
+  readonly name: DecodePolicy['name']
+  readonly count: number
+  /** How old a gateway's view of the others is, always; 0 knows at once, null never hears of them. */
+  readonly viewAgeMs: number | null
+  /** How requests come to gateways: each to any of them, or in turn. */
+  readonly entrance: 'random' | 'round_robin'
+  /**
+   * A policy for one gateway, fresh. `unseen`: what it may suppose of the others, as in policy/anticipate.ts; nothing of gateways that it
+   * never hears of.
+   */
+  create(unseen: (worker: number) => number): DecodePolicy
+}
+
+/** One dispatch, or the end of one, on its way to the other gateways. */
+interface News {
+  readonly atUs: number
+  readonly from: number
+  readonly request: RoutableRequest
+  readonly worker: number
+  readonly change: 1 | -1
+}
+
+/** News that all have heard are let go of when there are so many. */
+const LET_GO = 4_096
+
+export function replicaDesk(replicas: Replicas, { workers, requests, ties, entrances }: DeskOptions): DecodeDesk {
+  const { count, viewAgeMs, entrance } = replicas
+  const ageUs = viewAgeMs === null ? Infinity : viewAgeMs * 1000
+  let nowUs = 0
+  const gateways = Array.from({ length: count }, () => {
+    const unseen = createUnseen({ viewAgeMs: () => viewAgeMs ?? 0, perOwn: () => count - 1, nowMs: () => nowUs / 1000 })
+    return { unseen, policy: replicas.create(unseen.on), candidates: idleCandidates(workers) }
+  })
+  // Drawn before the run, so that a request has the same gateway under every policy.
+  const gatewayOf = Uint16Array.from({ length: requests }, (_, n) => (entrance === 'random' ? entrances.below(count) : n % count))
+  const context = { random: ties.uniform }
+  let news: News[] = []
+  let heard = 0
+
+  function told(gateway: (typeof gateways)[number], { request, worker, change }: News): void {
+    gateway.candidates[worker]!.inflight += change
+    // Round robin's position is no load, and gateways that took over each other's would all go to the same worker next.
+    if (gateway.policy.name === 'round_robin') return
+    if (change === 1) gateway.policy.dispatched?.(request, worker)
+    else gateway.policy.released?.(request, worker)
+  }
+
+  /** All news that are old enough, to all but those they come from. */
+  function hear(): void {
+    for (; heard < news.length && news[heard]!.atUs + ageUs <= nowUs; heard++) {
+      const item = news[heard]!
+      gateways.forEach((gateway, at) => {
+        if (at !== item.from) told(gateway, item)
+      })
+    }
+    if (heard < LET_GO) return
+    news = news.slice(heard)
+    heard = 0
+  }
+
+  function tell(index: number, request: RoutableRequest, worker: number, change: 1 | -1): void {
+    const from = gatewayOf[index]!
+    const own = gateways[from]!
+    own.candidates[worker]!.inflight += change
+    if (change === 1) {
+      own.policy.dispatched?.(request, worker)
+      own.unseen.sent(worker)
+    } else own.policy.released?.(request, worker)
+    if (count > 1 && viewAgeMs !== null) news.push({ atUs: nowUs, from, request, worker, change })
+  }
+
+  return {
+    pick(index, request, atUs) {
+      nowUs = atUs
+      hear()
+      const { policy, candidates } = gateways[gatewayOf[index]!]!
+      return policy.pick(request, candidates, context)
+    },
+    dispatched(index, request, worker, atUs) {
+      nowUs = atUs
+      tell(index, request, worker, 1)
+    },
+    released(index, request, worker, atUs) {
+      nowUs = atUs
+      tell(index, request, worker, -1)
+    },
+  }
+}

@@ -1,0 +1,99 @@
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { fitFile, shipped } from '../../test/data.ts'
+import { temporaryFolder } from '../../test/trace-support.ts'
+import { writeArtifact } from '../fit/artifact-write.ts'
+import { exactPoint, runStaleness, stalenessCells } from './staleness.ts'
+import { prepare, type StudyData } from './study.ts'
+import { openStudy } from './study-pool.ts'
+import { over } from './sweep.ts'
+
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+const artifact = join(folder.path, 'task')
+const study: StudyData = {
+  trace: shipped('lab16-task.evaluation'),
+  artifact,
+  profile: 'h200-first',
+  topology: '8D',
+  requests: 2000,
+  arrivals: 'poisson',
+  rows: 'replacement',
+}
+
+beforeAll(async () => writeArtifact(artifact, (await fitFile(shipped('lab16-task.calibration'))).artifact))
+
+describe('the cells of a staleness study', () => {
+  it('are one gateway, then every number and age; supposing only where something is unseen and loads decide', () => {
+    const text = stalenessCells({ policies: ['jsq', 'power_of_two'], gateways: [2, 8], viewAgesMs: [0, 20, null] }).map(cell => {
+      const { count, viewAgeMs, anticipating } = 'gateways' in cell ? cell.gateways : { count: 1, viewAgeMs: 'exact', anticipating: false }
+      return `${cell.variant} ${count} ${viewAgeMs}${anticipating === true ? ' supposing' : ''}`
+    })
+    expect(text).toEqual([
+      'jsq 1 exact',
+      'jsq 2 0',
+      'jsq 2 20',
+      'jsq 2 20 supposing',
+      'jsq 2 null',
+      'jsq 8 0',
+      'jsq 8 20',
+      'jsq 8 20 supposing',
+      'jsq 8 null',
+      'power_of_two 1 exact',
+      'power_of_two 2 0',
+      'power_of_two 2 20',
+      'power_of_two 2 null',
+      'power_of_two 8 0',
+      'power_of_two 8 20',
+      'power_of_two 8 null',
+    ])
+  })
+})
+
+describe('gateways with old views, on the shipped trace', () => {
+  it('lose what union gains, and keep nearly all of it when they suppose what they have not heard; eldr needs it less', async () => {
+    const pool = openStudy(study)
+    const asked = { study, policies: ['eldr', 'union'], rate: 400, gateways: [8], viewAgesMs: [100], seeds: 1 }
+    const points = await runStaleness(asked, pool).finally(pool.close)
+    const loss = (variant: string, anticipating: boolean) => {
+      const point = points.find(each => each.variant === variant && each.gateways?.anticipating === anticipating)! // prettier-ignore
+      return over(point, run => run.tpotMs.p50).mean / over(exactPoint(points, point), run => run.tpotMs.p50).mean - 1
+    }
+    expect(loss('union', false)).toBeGreaterThan(0.1)
+    expect(loss('union', true)).toBeLessThan(0.05)
+    expect(Math.abs(loss('eldr', false))).toBeLessThan(0.05)
+  })
+})
+
+describe('decode workers in cells, on the shipped trace', () => {
+  it('keep most of the gain when a cell is chosen by signature, and lose it cell by cell when at random', async () => {
+    const run = await prepare(study)
+    const p50 = async (cells?: StudyData['cells']) =>
+      (await run({ variant: 'union', rate: 400, seed: 0, setting: cells === undefined ? {} : { cells } })).tpotMs.p50
+    const whole = await p50()
+    const [random2, random8, alike2] = [
+      await p50({ count: 2, by: 'random' }),
+      await p50({ count: 8, by: 'random' }),
+      await p50({ count: 2, by: 'locality' }),
+    ]
+    expect(random2 / whole).toBeGreaterThan(1.01)
+    expect(random8).toBeGreaterThan(random2)
+    expect(alike2 / whole).toBeLessThan(1.03)
+    expect(alike2).toBeLessThan(random2)
+  })
+
+  it('are of one size, or it is said', async () => {
+    const run = await prepare(study)
+    await expect(run({ variant: 'jsq', rate: 400, seed: 0, setting: { cells: { count: 3, by: 'random' } } })).rejects.toThrow(
+      '8 workers cannot be 3 cells of one size',
+    )
+  })
+
+  it('by signature may have more workers than there are calibration requests', async () => {
+    const few = { topology: '512D', requests: 400, cells: { count: 8, by: 'locality' } } as const
+    const run = await prepare({ ...study, ...few })
+    const { requests, reasons } = await run({ variant: 'eldr', rate: 2000, seed: 0 })
+    expect(requests).toBe(300)
+    expect(Object.keys(reasons)).toEqual(['band_hit'])
+  })
+})

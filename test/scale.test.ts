@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { fillScalePage } from '../src/report/scale-page.ts'
+import type { ScaleFigures } from '../src/report/scale-figures.ts'
+
+const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
+const figures = {
+  ...(JSON.parse(docs('results/scale.json')) as Omit<ScaleFigures, 'decisions'>),
+  decisions: JSON.parse(docs('results/decision-scale.json')) as ScaleFigures['decisions'],
+}
+
+describe('docs/scale.md', () => {
+  it('has the tables of the saved figures as they are now: run `npm run build && npm run docs` if not', () => {
+    expect(docs('scale.md')).toBe(fillScalePage(docs('scale.md'), figures))
+  })
+
+  it('is made anew between its comments alone, and says when one is missing', () => {
+    const page = docs('scale.md').replace('| policy | gateways |', '| was | here |')
+    expect(fillScalePage(page, figures)).toBe(docs('scale.md'))
+    expect(() => fillScalePage(page.replace('<!-- /cells -->', ''), figures)).toThrow('no place for cells')
+  })
+
+  it('rests on figures of every part, and of one gateway and one cell to compare with', () => {
+    const { staleness, cells, size } = figures
+    expect(staleness.clusters.map(({ topology }) => topology)).toEqual(['2P8D', '64D'])
+    for (const { rows } of staleness.clusters) {
+      expect(rows.filter(({ gateways }) => gateways === 1).map(({ policy }) => policy)).toEqual(expect.arrayContaining(['jsq', 'eldr', 'union'])) // prettier-ignore
+      for (const { p50Change, gateways } of rows) expect(p50Change === undefined).toBe(gateways === 1)
+    }
+    expect(cells.rows.filter(row => row.cells === 1)).toHaveLength(3)
+    expect(Math.max(...size.rows.map(({ workers }) => workers))).toBeGreaterThanOrEqual(1000)
+  })
+})
