@@ -41,6 +41,7 @@ const request = (n, maxTokens) => ({
   maxTokens,
   minTokens: 0,
   ignoreEos: true,
+  stopTokenIds: new Set(),
   temperature: 0,
   topK: 0,
   topP: 1,

@@ -69,6 +69,7 @@ export function requestOf(promptIds: ArrayLike<number>, changes: Partial<Generat
     maxTokens: 8,
     minTokens: 0,
     ignoreEos: false,
+    stopTokenIds: new Set(),
     temperature: 0,
     topK: 0,
     topP: 1,

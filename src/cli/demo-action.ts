@@ -12,7 +12,7 @@ import { openStudy } from '../sim/study-pool.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import { EmbeddedCluster } from '../up/cluster.ts'
 import type { ClusterEvents } from '../up/cluster-events.ts'
-import { changeOf, type DemoAbout, demoReport, demoTables } from '../up/demo-report.ts'
+import { changeOf, type DemoAbout, demoReport, demoTables, isMeasured } from '../up/demo-report.ts'
 import { checkSame, differing, type DemoRun, type DemoWatch, runDemo } from '../up/demo.ts'
 import { Observer } from '../up/observe.ts'
 import { VERSION } from '../version.ts'
@@ -157,7 +157,10 @@ function resultOf(runs: readonly DemoRun[], about: DemoAbout) {
       activeExperts,
       batch,
       late,
-      ...(at > 0 && { change: { p50: changeOf(runs[at]!, base, 'p50'), p99: changeOf(runs[at]!, base, 'p99') } }),
+      ...(at > 0 && {
+        isMeasurement: isMeasured(runs[at]!, base),
+        change: { p50: changeOf(runs[at]!, base, 'p50'), p99: changeOf(runs[at]!, base, 'p99') },
+      }),
       differingOutputs: differing(base.outputs, outputs).length,
       live: figures,
       simulated,

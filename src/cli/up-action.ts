@@ -1,4 +1,5 @@
 /** `eldr up`: ends when a signal told it to, and every process that it started has ended. */
+import { EldrError } from '../errors.ts'
 import { terminalOn } from '../report/terminal.ts'
 import { type BackgroundLoad, startBackgroundLoad } from '../up/background-load.ts'
 import { EmbeddedCluster } from '../up/cluster.ts'
@@ -21,6 +22,12 @@ export async function upAction(given: UpFlags): Promise<void> {
   const fromMs = performance.now()
   const rate = given.load === true ? usualRate(given) : given.load
   const flags = { ...given, speed: given.speed ?? (rate === undefined ? 1 : carriedSpeed(rate, given)) }
+  if (given.pace === 'real' && given.speed !== undefined)
+    throw new EldrError('ELDR_USAGE', {
+      found: '--speed with --pace real',
+      expected: 'one of them',
+      todo: 'Steps that take what they really take have no speed: leave --speed out, or take --pace profile.',
+    })
   const told = firstSignal()
   const out = terminalOn(process.stdout)
   const screen = new Screen(out, () => process.stdout.rows ?? 24)

@@ -10,8 +10,8 @@ export interface WorkerFlags {
   readonly kvHost?: string
   readonly backend: 'replay' | 'tiny'
   readonly trace?: string
-  readonly profile: string
-  readonly speed: number
+  readonly profile?: string
+  readonly speed?: number
   /** `real`, or a cost profile. */
   readonly pace?: string
   readonly blocks: number
@@ -49,9 +49,9 @@ export function addWorker(program: Command): void {
     .option('--kv-host <host>', 'name that they reach it by (default: --host)')
     .addOption(new Option('--backend <name>', 'what computes the steps').choices(['replay', 'tiny']).default('replay'))
     .option('--trace <file>', 'evaluation trace to replay (default: the lab16 task trace that ships)')
-    .option('--profile <name>', 'cost profile of replay: a name under profiles/ or a path', 'h200-first')
+    .option('--profile <name>', 'cost profile of replay: a name under profiles/ or a path (default: h200-first)')
     .option('--pace <name>', 'how long steps of tiny take: real, or a cost profile to stretch them to (default: real)')
-    .option('--speed <x>', 'times as fast as the profile says; max: as fast as this machine can', speed, 1)
+    .option('--speed <x>', 'times as fast as the profile says; max: as fast as this machine can (default: 1)', speed)
     .option('--blocks <n>', 'KV blocks', wholeNumber(1, 2 ** 24), 4096)
     .option('--block-size <tokens>', 'tokens of a KV block', wholeNumber(1, 1024), 16)
     .option('--max-num-seqs <n>', 'sequences of a step', wholeNumber(1, 65_536), 256)

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { readTraceparent } from '../wire/trace-context.ts'
+import { BODY_BUDGET_BYTES, ByteBudget } from '../wire/byte-budget.ts'
 import type { Admin } from './admin/admin.ts'
 import type { Admission } from './admission.ts'
 import { Refusal } from './answers.ts'
@@ -33,13 +34,16 @@ export class Handler {
   readonly #ctx: GatewayContext
   readonly #admission: Admission
   readonly #admin: Admin
+  /** Of bodies that are being read, which admission does not count yet. */
+  readonly #bodies: ByteBudget
   readonly #mayAsk: (request: IncomingMessage) => boolean
 
   constructor(ctx: GatewayContext, admission: Admission, admin: Admin) {
     this.#ctx = ctx
     this.#admission = admission
     this.#admin = admin
-    const { apiKeys } = ctx.settings.server
+    const { apiKeys, maxBodyBytes } = ctx.settings.server
+    this.#bodies = new ByteBudget(Math.max(BODY_BUDGET_BYTES, 2 * maxBodyBytes))
     this.#mayAsk = apiKeys.length === 0 ? () => true : createKeyCheck(apiKeys)
   }
 
@@ -94,7 +98,7 @@ export class Handler {
   /** A place is taken when the body is there, or clients that send it slowly would take them all; where there is none it is not read. */
   async #admitted(exchange: Exchange, proceed: () => void, serve: (body: Buffer) => Promise<Outcome>): Promise<Outcome> {
     this.#admission.check()
-    const body = await readBody(exchange.request, this.#ctx.settings.server.maxBodyBytes, proceed, exchange)
+    const body = await readBody(exchange.request, this.#ctx.settings.server.maxBodyBytes, proceed, exchange, this.#bodies)
     const waitsMs = performance.now()
     const entered = this.#admission.mustWait ? this.#wait(exchange) : this.#admission.enter(exchange)
     await entered.finally(() => this.#ctx.metrics.queueSeconds.observe((performance.now() - waitsMs) / 1000))

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { type ByteBudget, PIECE_BYTES } from '../wire/byte-budget.ts'
 import { Refusal } from './answers.ts'
 import type { StopSignal } from './upstream/upstreams.ts'
 
@@ -8,8 +9,15 @@ const broken = new WeakMap<IncomingMessage, Refusal>()
 /**
  * The whole body. A request is refused as soon as it is known to be too large; `proceed` is called before anything is read. When it rejects
  * the rest of the body has not been read: whoever answers must see to it that it is not taken for the next request (`refuse.ts`).
+ * `budget` is for all bodies that are being read: it has nothing of this one when the promise is settled.
  */
-export function readBody(request: IncomingMessage, maxBytes: number, proceed: () => void, stop?: StopSignal): Promise<Buffer> {
+export function readBody(
+  request: IncomingMessage,
+  maxBytes: number,
+  proceed: () => void,
+  stop?: StopSignal,
+  budget?: ByteBudget,
+): Promise<Buffer> {
   const tooLarge = () => new Refusal('ELDR_BODY_TOO_LARGE', { words: `The request body is larger than ${maxBytes} bytes.` })
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) return Promise.reject(tooLarge())
   const fault = broken.get(request)
@@ -20,10 +28,12 @@ export function readBody(request: IncomingMessage, maxBytes: number, proceed: ()
     const chunks: Buffer[] = []
     let unhook: (() => void) | undefined
     let bytes = 0
+    const share = budget?.open()
     const onData = (chunk: Buffer) => {
       bytes += chunk.length
-      if (bytes <= maxBytes) chunks.push(chunk)
-      else give(tooLarge())
+      if (bytes > maxBytes) give(tooLarge())
+      else if (share?.take(chunk.length + PIECE_BYTES) === false) give(tooMany())
+      else chunks.push(chunk)
     }
     const onEnd = () => {
       settle()
@@ -39,6 +49,7 @@ export function readBody(request: IncomingMessage, maxBytes: number, proceed: ()
     }
     const settle = () => {
       readers.delete(request)
+      share?.close()
       unhook?.()
       request.off('data', onData).off('end', onEnd).off('close', onClose)
     }
@@ -53,6 +64,10 @@ export function readBody(request: IncomingMessage, maxBytes: number, proceed: ()
 export function failBody(request: IncomingMessage, reason: Refusal): void {
   broken.set(request, reason)
   readers.get(request)?.(reason)
+}
+
+function tooMany(): Refusal {
+  return new Refusal('ELDR_OVERLOADED', { words: 'Too many bodies are being read at once; try again later.', retryAfterSeconds: 1 })
 }
 
 function brokeOff(): Refusal {

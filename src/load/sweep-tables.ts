@@ -30,7 +30,9 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
   ]
   const cells = rows.map(row => {
     const { policy, live, simulated, tpotP50Ratio } = row
-    const gains = row === base ? ['·', '·'] : [change(live.tpotMs.p50 / base!.live.tpotMs.p50 - 1), change(simulated.tpotMs.p50 / base!.simulated.tpotMs.p50 - 1)] // prettier-ignore
+    // A gain that rests on late requests, the row's own or those that it is held against, is nothing to quote.
+    const mark = live.client.keptUp && base!.live.client.keptUp ? '' : ' ?'
+    const gains = row === base ? ['·', '·'] : [`${change(live.tpotMs.p50 / base!.live.tpotMs.p50 - 1)}${mark}`, change(simulated.tpotMs.p50 / base!.simulated.tpotMs.p50 - 1)] // prettier-ignore
     const both = (a: number, b: number | undefined, digits: number) => [fixed(a, digits), fixed(b, digits)]
     return [
       live.client.keptUp ? policy : `${policy} *`,
@@ -43,7 +45,7 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
     ]
   })
   const late = rows.some(({ live }) => !live.client.keptUp)
-    ? [terminal.warn('  * the client could not keep up: times are partly its own')]
+    ? [terminal.warn('  * the client could not keep up: times are partly its own, and gains with a ? are not a measurement')]
     : []
   const failed = rows.flatMap(({ policy, live }) => live.errors.map(({ kind, count, example }) => terminal.warn(`  ${policy}: ${count} failed, ${kind}: ${printable(example)}`))) // prettier-ignore
   return [`${terminal.bold(`${fixed(rate, Number.isInteger(rate) ? 0 : 2)} requests a second`)} ${terminal.dim(`(ms; gains against ${base?.policy})`)}`, table(columns, cells, terminal), ...late, ...failed].join('\n') // prettier-ignore

@@ -144,11 +144,12 @@ export class EmbeddedCluster {
   }
 }
 
-function backEndArgs({ backEnd, profile }: ClusterSettings, role: Role): string[] {
-  if (backEnd.kind === 'replay') return ['--trace', backEnd.trace, '--profile', profile]
+function backEndArgs({ backEnd, profile, speed }: ClusterSettings, role: Role): string[] {
+  const scaled = ['--speed', String(speed)]
+  if (backEnd.kind === 'replay') return ['--trace', backEnd.trace, '--profile', profile, ...scaled]
   const { model, pace, recentHalfLife } = backEnd
   const recent = role === 'prefill' && recentHalfLife !== undefined ? ['--recent-half-life', String(recentHalfLife)] : []
-  return ['--backend', 'tiny', ...(model === undefined ? [] : ['--model', model]), '--pace', pace, '--blocks', TINY_BLOCKS, ...recent]
+  return ['--backend', 'tiny', ...(model === undefined ? [] : ['--model', model]), '--pace', pace, ...(pace === 'real' ? [] : scaled), '--blocks', TINY_BLOCKS, ...recent] // prettier-ignore
 }
 
 function workerSpec(settings: ClusterSettings, role: Role, name: string) {
@@ -158,7 +159,7 @@ function workerSpec(settings: ClusterSettings, role: Role, name: string) {
     readyIn: (line: string) => (line.startsWith('{"ready":true') ? (JSON.parse(line) as { url: string }).url : undefined),
     argsFor: (url: string | undefined) => [
       'worker', '--role', role, '--host', '127.0.0.1', '--port', url === undefined ? '0' : new URL(url).port,
-      ...backEndArgs(settings, role), '--speed', String(settings.speed),
+      ...backEndArgs(settings, role),
       '--grace-ms', String(GRACE_MS), '--log-level', 'warn', '--json-ready',
     ], // prettier-ignore
   }

@@ -29,7 +29,7 @@ export interface Change {
   readonly simulated: number
 }
 
-/** Steps that take so much longer than the profile says are worth a remark. */
+/** Steps that take so much longer than the profile says make TPOT that of the machine, not of the policy. */
 const LATE = 0.03
 /** How far live and simulated gains may lie apart. */
 const AGREEMENT = 0.02
@@ -44,6 +44,11 @@ export function changeOf(run: DemoRun, base: DemoRun, quantile: 'p50' | 'p99'): 
 
 const right = (title: string) => ({ title, align: 'right' as const })
 const signed = (share: number) => `${share > 0 ? '+' : ''}${percent(share, 1).replaceAll('\u00a0', ' ')}`
+const isLate = ({ late }: DemoRun) => late > LATE
+/** Changes that rest on late steps, the run's own or those that it is held against, are marked: nobody should quote them. */
+const DOUBTFUL = ' ?'
+export const isMeasured = (run: DemoRun, base: DemoRun) => !isLate(run) && !isLate(base)
+const markOf = (run: DemoRun, base: DemoRun) => (isMeasured(run, base) ? '' : DOUBTFUL)
 const isBase = (run: DemoRun, runs: readonly DemoRun[]) => run === runs[0]
 
 export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal: Terminal): string {
@@ -55,7 +60,11 @@ export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal:
   ]
   const rows = runs.map(run => {
     const { policy, tpotMs, activeExperts, simulated, outputs } = run
-    const changes = (quantile: 'p50' | 'p99') => (isBase(run, runs) ? ['·', '·'] : Object.values(changeOf(run, base, quantile)).map(signed))
+    const changes = (quantile: 'p50' | 'p99') => {
+      if (isBase(run, runs)) return ['·', '·']
+      const { live, simulated } = changeOf(run, base, quantile)
+      return [`${signed(live)}${markOf(run, base)}`, signed(simulated)]
+    }
     const same = differing(base.outputs, outputs).length === 0
     return [
       policy,
@@ -84,7 +93,7 @@ function bars(runs: readonly DemoRun[], terminal: Terminal): string {
   const name = Math.max(...runs.map(({ policy }) => policy.length))
   const lines = runs.map(run => {
     const { policy, tpotMs } = run
-    const change = isBase(run, runs) ? '' : `  ${signed(changeOf(run, runs[0]!, 'p50').live)}`
+    const change = isBase(run, runs) ? '' : `  ${signed(changeOf(run, runs[0]!, 'p50').live)}${markOf(run, runs[0]!)}`
     return `  ${policy.padEnd(name)}  ${terminal.accent(bar(tpotMs.p50 / most, BAR_WIDTH).padEnd(BAR_WIDTH))} ${fixed(tpotMs.p50, 2)} ms${change}`
   })
   return [terminal.dim('  TPOT p50'), ...lines].join('\n')
@@ -94,10 +103,11 @@ export function verdicts(runs: readonly DemoRun[]): string[] {
   const base = runs[0]!
   const different = runs.reduce((sum, { outputs }) => sum + differing(base.outputs, outputs).length, 0)
   const others = runs.slice(1)
+  const doubtful = others.filter(run => markOf(run, base) !== '').length
   const near = others.filter(run => Math.abs(off(changeOf(run, base, 'p50'))) <= AGREEMENT).length
   return [
     `Outputs identical: ${different === 0 ? 'yes' : 'no'} (${whole(base.outputs.size)} requests, byte for byte under ${runs.length} policies).`,
-    `Change of p50 TPOT within ${AGREEMENT * 100} points of the simulator’s: ${near} of ${others.length}.`,
+    `Change of p50 TPOT within ${AGREEMENT * 100} points of the simulator’s: ${near} of ${others.length}${doubtful === 0 ? '' : ` (${doubtful} of them not a measurement: the machine was too busy)`}.`,
   ]
 }
 
@@ -106,11 +116,11 @@ const off = ({ live, simulated }: Change) => live - simulated
 /** What a reader should know before taking the numbers for more than they are. */
 function remarks(runs: readonly DemoRun[], { speed }: DemoAbout): string[] {
   const late = runs.filter(({ figures }) => !figures.client.keptUp).map(({ policy }) => policy)
-  const slow = runs.filter(run => run.late > LATE)
+  const slow = runs.filter(isLate)
   return [
     ...(speed === 1 ? [] : [`Time ran ${speed} times as fast as the profile says; what is shown is the profile’s time.`]),
     ...(late.length === 0 ? [] : [`This machine was short of time under ${late.join(', ')}: requests left late. That is no part of TPOT, but the cluster may have been late too.`]), // prettier-ignore
-    ...(slow.length === 0 ? [] : [`Decode steps took longer than the profile says (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}): this machine was too slow or too busy for what was asked, and TPOT has that in it. A lower --speed helps.`]), // prettier-ignore
+    ...(slow.length === 0 ? [] : [`Machine too busy: not a measurement. Decode steps took longer than the profile says (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}): TPOT has that in it, so changes with a ? say nothing of the policies. A quiet machine or a lower --speed helps.`]), // prettier-ignore
   ]
 }
 
@@ -168,7 +178,12 @@ function exhibit(runs: readonly DemoRun[], about: DemoAbout): Exhibit {
       {
         columns: ['policy', 'TPOT p50', 'change', 'simulated', 'TPOT p99', 'change', 'simulated', 'experts', 'simulated', 'same output'],
         rows: runs.map(run => {
-          const changes = (quantile: 'p50' | 'p99') => (isBase(run, runs) ? [null, null] : Object.values(changeOf(run, base, quantile)).map(change)) // prettier-ignore
+          const changes = (quantile: 'p50' | 'p99') => {
+            if (isBase(run, runs)) return [null, null]
+            const { live, simulated } = changeOf(run, base, quantile)
+            const mark = markOf(run, base)
+            return [mark === '' ? change(live) : `${signed(live)}${mark}`, change(simulated)]
+          }
           const experts = [run.activeExperts, run.simulated.activeExperts].map(value => ({ value, digits: 1 }))
           const same = differing(base.outputs, run.outputs).length === 0 ? 'yes' : 'no'
           return [run.policy, ms(run.tpotMs.p50), ...changes('p50'), ms(run.tpotMs.p99), ...changes('p99'), ...experts, same]

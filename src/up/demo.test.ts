@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Exchange } from '../load/exchange.ts'
-import { type DemoAbout, demoReport } from './demo-report.ts'
+import { terminalOn } from '../report/terminal.ts'
+import { type DemoAbout, demoReport, demoTables } from './demo-report.ts'
 import { checkSame, differing, type DemoRun, outputsOf } from './demo.ts'
 
 const hash = (letter: string) => letter.repeat(64)
@@ -49,6 +50,26 @@ describe('the report', () => {
 
   it('says under which policies steps were late, and by how much, and nothing where they kept their time', () => {
     expect(notesOf(run('round_robin', 0.01), run('eldr', 0.02))).toBe('')
-    expect(notesOf(run('round_robin', 0.01), run('eldr', 0.47))).toMatch(/took longer than the profile says \(eldr 47\s%\)/)
+    expect(notesOf(run('round_robin', 0.01), run('eldr', 0.47))).toMatch(
+      /not a measurement.*took longer than the profile says \(eldr 47\s%\)/,
+    )
+  })
+
+  it('marks the changes that rest on late steps, in the table, the bars and the page, and no others', () => {
+    const plain = { ...terminalOn({ isTTY: false, columns: 200, write: () => true } as never) }
+    const changesOf = (...runs: DemoRun[]) => {
+      const cells = demoReport(runs, about).sections[0]!.exhibits[0]!.tables[0]!.rows.map(row => [row[2], row[5]])
+      return { cells: JSON.stringify(cells), text: demoTables(runs, about, plain) }
+    }
+    const [base, slowBase] = [run('round_robin', 0.01), run('round_robin', 0.1)]
+    const [quick, slow] = [run('eldr', 0.02), { ...run('union', 0.3), tpotMs: { p50: 10.17, p99: 11.3 } }]
+    const one = changesOf(base, quick, slow)
+    expect(one.text.match(/\+13[.,]0 % \?/g)).toHaveLength(3)
+    expect(one.text).not.toMatch(/0[.,]0 % \?[^]*eldr/)
+    expect(one.cells).toContain('+13.0 % ?')
+    expect(one.text).toContain('1 of them not a measurement')
+    expect(changesOf(base, quick).text).not.toContain('?')
+    // What is held against a late run is as doubtful.
+    expect(changesOf(slowBase, quick).text).toMatch(/0[.,]0 % \?/)
   })
 })

@@ -32,6 +32,8 @@ export interface ExpertSink {
 export interface StepResult {
   /** [items] next token of items whose `to` is their length; others are not looked at. */
   readonly next: Int32Array
+  /** Items that went wrong by themselves, by their place: their requests fail, and the others go on. */
+  readonly faults?: ReadonlyMap<number, Error>
   /** How long the step takes; 0: as long as computing it did. */
   readonly ms: number
   /** Of the step's decode items; as in EngineStats. Overwritten by the next step. */

@@ -12,6 +12,8 @@ export interface Generation {
   readonly maxTokens: number
   readonly minTokens: number
   readonly ignoreEos: boolean
+  /** Not generated before `minTokens`, as ends of the text are not; where generation stops is the server's to say. Within the vocabulary. */
+  readonly stopTokenIds: ReadonlySet<number>
   readonly temperature: number
   /** The most likely tokens that are drawn from; 0: all. */
   readonly topK: number
@@ -217,10 +219,14 @@ export interface Tokenizer {
   readonly eosId: number
   /** Whether a text ends with this token: `eosId`, and others where a model has several. */
   endsText(id: number): boolean
+  /** Tokens that a prompt has at least, told from its length alone: encoding one that is far too long would take the worker's time. */
+  leastTokens(prompt: string | readonly ChatMessage[]): number
   encode(text: string): Int32Array
-  /** Special tokens have no text. decode(encode(text)) is text, for any text that UTF-8 can hold. */
+  /** Special tokens included, where they have a text. decode(encode(text)) is text, for any text that UTF-8 can hold. */
   decode(ids: ArrayLike<number>): string
-  /** The same token by token; what is half a character is held back until it is whole. */
+  /** One token as the model's files write it. */
+  tokenString(id: number): string
+  /** Generated text, token by token: special tokens say nothing, and what is half a character is held back until it is whole. */
   stream(): TextStream
   /** The chat template, ready for the assistant's turn. */
   chat(messages: readonly ChatMessage[]): Int32Array

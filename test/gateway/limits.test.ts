@@ -244,3 +244,18 @@ describe('a deadline', () => {
     await tickets.settled()
   })
 })
+
+describe('bodies that never end', () => {
+  it('take so much memory together, and others are told to come back', async () => {
+    await start()
+    const part = Buffer.alloc(31 << 20, ' ')
+    const head = `POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: ${32 << 20}\r\n\r\n`
+    const held = Array.from({ length: 9 }, () => connect(head))
+    for (const { socket } of held) socket.write(part)
+    const refused = await Promise.race(held.map(client => client.answer()))
+    expect(refused).toMatchObject({ status: 429, headers: { 'retry-after': '1' } })
+    expect(refused.body).toContain('Too many bodies')
+    for (const client of clients.splice(0)) client.leave()
+    await served()
+  }, 60_000)
+})

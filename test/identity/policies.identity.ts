@@ -15,9 +15,12 @@ afterAll(async () => {
 
 describe('200 prompts, greedy and sampled with two seeds, 32 tokens each', () => {
   it('have the same tokens under every policy, and on one worker alone', async () => {
+    const beganMs = performance.now()
     const requests = requestsOf(promptsOf(20), [1, 2])
     expect(requests).toHaveLength(600)
     const { alone, underPolicy, decodeWorkers } = await collectAnswers(folder.path, { requests, tokens: 32, concurrency: 48, prefill: 2, decode: 3, coldCaches: true }) // prettier-ignore
+    // How long it takes is the machine's matter, and no reason to fail; but whoever reads the log should see it grow.
+    console.log(`${requests.length * (1 + underPolicy.size)} answers in ${((performance.now() - beganMs) / 1000).toFixed(0)} s`)
     expect([...underPolicy.keys()]).toEqual([...POLICIES])
     for (const [policy, answers] of underPolicy) expect([policy, differences(requests, alone, answers)]).toEqual([policy, []])
     // Sampled texts of two seeds are not one text, and batches were batches.

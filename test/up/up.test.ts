@@ -105,6 +105,7 @@ describe('eldr up', () => {
     [['up', '--trace', 'nowhere.safetensors'], 1, /nowhere\.safetensors.*ELDR_FILE_UNREADABLE/],
     [['up', '--profile', 'nothing'], 1, /no profile.*h200-first/],
     [['up', '--policy', 'best'], 2, /random, round_robin/],
+    [['up', '--backend', 'tiny', '--pace', 'real', '--speed', '2'], 2, /--speed with --pace real.*ELDR_USAGE/],
     [['up', '--decode', '0'], 2, /whole number from 1/],
     [['up', '--artifact', 'nowhere.safetensors', '--port', '0', '--prefill', '1', '--decode', '1'], 1, /gateway: .*nowhere\.safetensors[^]*ELDR_CLUSTER_FAILED/], // prettier-ignore
   ])('answers what cannot be with what is wrong, once: %j', async (args, code, message) => {

@@ -1,12 +1,14 @@
 /** Every kind of body that is refused, with vLLM's status and shape; none of them reaches the engine, and none hurts the next request. */
 import { request as httpRequest } from 'node:http'
 import * as fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type Served, serveScripted } from './served.ts'
 
 let served: Served
+let LEAST: Served['engine']['tokenizer']['leastTokens']
 beforeAll(async () => {
   served = await serveScripted({ maxBodyBytes: 100_000 })
+  LEAST = served.engine.tokenizer.leastTokens
 })
 afterAll(() => served.worker.stop())
 
@@ -59,6 +61,9 @@ describe('a completion is refused', () => {
       'input_tokens',
       'maximum context length is 200 tokens. However, you requested 11 output tokens and your prompt contains 190 input tokens',
     ],
+    ['a text that no tokenizer could make fit', { prompt: 'a'.repeat(201) }, 400, 'BadRequestError', 'input_tokens', 'maximum context length is 200 tokens. However, your prompt contains at least 201 input tokens'], // prettier-ignore
+    ['more ids than fit, whatever they are', { prompt: Array.from({ length: 201 }, (_, i) => (i === 0 ? 1 : 'x')) }, 400, 'BadRequestError', 'input_tokens', 'your prompt contains 201 input tokens'], // prettier-ignore
+    ['a stop token beyond the vocabulary', { ...OK, stop_token_ids: [5, 1_001] }, 400, 'BadRequestError', 'stop_token_ids', 'token_id(s) [1001] in stop_token_ids contain out-of-vocab token ids. Vocabulary size: 1001'], // prettier-ignore
     ['n above 1', { ...OK, n: 2 }, 400, 'BadRequestError', 'n', 'one choice a request'],
     ['n below 1', { ...OK, n: 0 }, 400, 'BadRequestError', 'n', 'n must be at least 1, got 0.'],
     ['stream of another type', { ...OK, stream: 'yes' }, 400, 'Bad Request', 'stream', 'valid boolean'],
@@ -119,6 +124,76 @@ describe('a completion is refused', () => {
     const [foundStatus, foundType, foundParam, message] = await refused('/v1/completions', body)
     expect([foundStatus, foundType, foundParam]).toEqual([status, type, param])
     expect(message).toContain(words)
+  })
+})
+
+describe('a field that vLLM would follow', () => {
+  const fields: [string, unknown, unknown][] = [
+    // name, a value that changes the answer, one that does not
+    ['skip_special_tokens', false, true],
+    ['logit_bias', { 5: 1 }, {}],
+    ['bad_words', ['no'], []],
+    ['allowed_token_ids', [1], null],
+    ['logits_processors', ['x'], []],
+    ['guided_json', {}, null],
+    ['guided_regex', 'a+', null],
+    ['prompt_embeds', 'abcd', null],
+    ['truncate_prompt_tokens', 5, null],
+    ['watermarking', true, false],
+    ['echo', true, false],
+  ]
+  const chat: [string, unknown, unknown][] = [
+    ['add_generation_prompt', false, true],
+    ['continue_final_message', true, false],
+    ['chat_template', '{{ messages }}', null],
+    ['chat_template_kwargs', { enable_thinking: false }, {}],
+    ['documents', [{ title: 'a', text: 'b' }], []],
+  ]
+  const routes = [
+    ...fields.map(field => ['/v1/completions', OK, ...field] as const),
+    ...[...fields, ...chat].map(field => ['/v1/chat/completions', CHAT, ...field] as const),
+    ...chat.map(field => ['/tokenize', CHAT, ...field] as const),
+  ]
+  it.each(routes)('%s %j: %s is refused by its name, and taken where it says nothing', async (path, body, name, telling, neutral) => {
+    const [status, , param, message] = await refused(path, { ...body, [name]: telling })
+    expect([status, param]).toEqual([400, name])
+    expect(message).toContain(`does not serve ${name}`)
+    const answer = served.post(path, { ...body, [name]: neutral })
+    if (path !== '/tokenize') {
+      await served.engine.until(() => served.engine.requests.length > 0)
+      for (const request of served.engine.requests.splice(0)) request.finish()
+    }
+    expect((await answer).status).toBe(200)
+  })
+
+  it('is refused for its type too', async () => {
+    for (const [name, value] of Object.entries({ logit_bias: 'x', bad_words: 'x', chat_template_kwargs: [], skip_special_tokens: 'no' })) {
+      const [status, type, param] = await refused('/v1/chat/completions', { ...CHAT, [name]: value })
+      expect([status, type, param]).toEqual([400, 'Bad Request', name])
+    }
+  })
+})
+
+describe('a prompt that is far too long', () => {
+  it('is refused before anything is made of it, on every route', async () => {
+    const { tokenizer } = served.engine
+    const spies = [vi.spyOn(tokenizer, 'encode'), vi.spyOn(tokenizer, 'chat')]
+    tokenizer.leastTokens = () => 5_000
+    try {
+      const bodies: [string, object][] = [['/v1/completions', OK], ['/v1/chat/completions', CHAT], ['/tokenize', OK], ['/tokenize', CHAT]] // prettier-ignore
+      for (const [path, body] of bodies) {
+        const [status, , param, message] = await refused(path, body)
+        expect([status, param]).toEqual([400, 'input_tokens'])
+        expect(message).toContain('at least 5000 input tokens')
+      }
+      for (const spy of spies) expect(spy).not.toHaveBeenCalled()
+    } finally {
+      tokenizer.leastTokens = LEAST
+      vi.restoreAllMocks()
+    }
+    expect((await refused('/detokenize', { tokens: Array.from({ length: 201 }, () => 'x') }))[3]).toContain('201 input tokens')
+    const ids = { ...CHAT, kv_transfer_params: { prompt_token_ids: Array.from({ length: 201 }, () => 1) } }
+    expect((await refused('/v1/chat/completions', ids))[3]).toContain('201 input tokens')
   })
 })
 

@@ -63,8 +63,8 @@ export async function startWorkerProcess(...flags: string[]): Promise<WorkerProc
   }
 }
 
-function isQuiet({ requests, notices, leases, connections, stats }: WorkerState): boolean {
-  return requests + notices + leases + connections.kv + stats.running + stats.waiting + stats.blocksKept === 0
+function isQuiet({ requests, notices, body_bytes, leases, connections, stats }: WorkerState): boolean {
+  return requests + notices + body_bytes + leases + connections.kv + stats.running + stats.waiting + stats.blocksKept === 0
 }
 
 /** What must come back to where it was. One connection is the one that asks. */

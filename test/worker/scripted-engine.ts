@@ -17,8 +17,10 @@ const tokenizer: Tokenizer = {
   size: 1_001,
   eosId: EOS,
   endsText: id => id === EOS,
+  leastTokens: prompt => (typeof prompt === 'string' ? prompt.length : tokenizer.chat(prompt).length),
   encode: text => Int32Array.from(text, character => character.charCodeAt(0) % 1_000),
   decode: ids => Array.from(ids as number[], id => (id === EOS ? '' : String.fromCharCode(id))).join(''),
+  tokenString: id => tokenizer.decode([id]),
   stream: () => ({ push: id => (id === EOS ? '' : String.fromCharCode(id)), end: () => '' }),
   chat: messages => tokenizer.encode(messages.map(({ role, content }) => `<${role}>${content}`).join('')),
 }

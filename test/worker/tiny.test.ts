@@ -63,7 +63,7 @@ describe('a request in two legs through processes that compute', () => {
   it('is what the model computes: the text of the engine in this process', async () => {
     const { tokenizer } = await tiny6()
     const { choices } = await bothLegs({ prompt: TEXTS[0], temperature: 0, max_tokens: 8, return_token_ids: true })
-    expect(tokenizer.decode(choices[0]!.token_ids!)).toBe(choices[0]!.text)
+    expect(tokenizer.decode(choices[0]!.token_ids!.filter(id => !tokenizer.endsText(id)))).toBe(choices[0]!.text)
     expect(choices[0]!.text).toContain(':')
   })
 })
@@ -91,6 +91,24 @@ describe('a worker with a model', () => {
     expect(said.choices).toEqual(told.choices)
     expect(said.choices).not.toEqual(plain.choices)
   })
+
+  it('gives special tokens back where they are asked about, as vLLM does, and writes tokens as the files do', async () => {
+    const prompt = '<|user|>Was ist das? 的<|end|>'
+    const split = (await (await alone.post('/tokenize', { prompt, return_token_strs: true })).json()) as { tokens: number[]; token_strs: string[] } // prettier-ignore
+    expect([split.token_strs[0], split.token_strs.at(-1)]).toEqual(['<|user|>', '<|end|>'])
+    expect(split.token_strs.some(text => text.startsWith('Ġ'))).toBe(true)
+    expect(await (await alone.post('/detokenize', { tokens: split.tokens })).json()).toEqual({ prompt })
+  })
+
+  it('is not held up by a prompt that is far too long', async () => {
+    const [long, messages] = [' '.repeat(40 << 20), Array.from({ length: 500_000 }, () => ({ role: 'user', content: 'a' }))]
+    const bodies: [string, object][] = [['/v1/completions', { prompt: long }], ['/tokenize', { prompt: long }], ['/v1/chat/completions', { messages }]] // prettier-ignore
+    for (const [path, body] of bodies) {
+      const answer = await alone.post(path, body)
+      expect(answer.status).toBe(400)
+      expect(await answer.text()).toMatch(/maximum context length is 2048 tokens.*at least \d{5,} input tokens/)
+    }
+  }, 30_000)
 
   it('refuses what it cannot do, and goes on', async () => {
     const { tokenizer } = await tiny6()
@@ -125,6 +143,9 @@ describe('a worker with a model', () => {
     await expect(startWorkerProcess('--backend', 'tiny', '--pace', 'nothing')).rejects.toThrow('no profile')
     await expect(startWorkerProcess('--backend', 'tiny', '--max-model-len', '4096')).rejects.toThrow('2048 positions')
     await expect(startWorkerProcess('--pace', 'real')).rejects.toThrow('--backend tiny')
+    await expect(startWorkerProcess('--backend', 'tiny', '--profile', 'h200-first')).rejects.toThrow('that --pace names')
+    await expect(startWorkerProcess('--backend', 'tiny', '--pace', 'real', '--speed', '2')).rejects.toThrow('leave --speed out')
+    await expect(startWorkerProcess('--backend', 'tiny', '--speed', '2')).rejects.toThrow('leave --speed out')
   }, 30_000)
 
   it('keeps a profile’s time for the experts that really fire', async () => {

@@ -46,6 +46,26 @@ describe('an engine', () => {
     expect(engine.tokenizer.encode(text)).toEqual(Int32Array.from(ids.slice(0, -1)))
   })
 
+  it('fails the one request that a step went wrong for, and computes the others to their end', async () => {
+    const backEnd = await replayOn(trace)
+    const step = backEnd.step.bind(backEnd)
+    let isBroken = ''
+    backEnd.step = (items, sink) => {
+      const at = items.findIndex(({ request, decode }) => decode && request.id === isBroken)
+      return { ...step(items, sink), ...(at >= 0 && { faults: new Map([[at, new Error('no finite numbers')]]) }) }
+    }
+    const engine = createEngine(backEnd, SETTINGS, jumpingClock())
+    open.push(engine)
+    const requests = range(0, 3).map(i => requestOf(range(i, i + 20), { maxTokens: 6, ignoreEos: true }))
+    isBroken = requests[1]!.id
+    const all = requests.map(request => start(engine, request))
+    const ends = await Promise.all(all.map(({ ended }) => ended))
+    expect(ends.map(({ kind }) => kind)).toEqual(['finished', 'failed', 'finished'])
+    expect(ends[1]).toEqual({ kind: 'failed', status: 500, message: 'no finite numbers' })
+    expect(all.map(({ ids }) => ids.length)).toEqual([6, 1, 6])
+    expect(engine.stats()).toMatchObject({ ...idleStats, finished: { failed: 1, length: 2 } })
+  })
+
   it('keeps to max_tokens, min_tokens and ignore_eos', async () => {
     const engine = await engineWith()
     const ends = await Promise.all(

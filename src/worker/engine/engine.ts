@@ -171,7 +171,11 @@ class Engine implements WorkerEngine {
     this.#clock.at(this.#times.begin(beganMs, result.ms), () => {
       this.#times.end(this.#clock.now(), computeMs)
       this.#totals.step(batch, result.active)
-      work.forEach((item, i) => this.#endWork(item, result.next[i]!))
+      work.forEach((item, i) => {
+        const fault = result.faults?.get(i)
+        if (fault === undefined) this.#endWork(item, result.next[i]!)
+        else this.#fail(item.sequence, fault)
+      })
       if (!this.#closed) this.#clock.soon(() => this.#turn())
     })
   }

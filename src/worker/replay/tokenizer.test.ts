@@ -53,4 +53,20 @@ describe('the tokenizer of replay', () => {
     expect(decode(prompt)).toBe('stonecritic:')
     expect(prompt).not.toEqual(chat([{ role: 'user', content: 'stonecritic:' }]))
   })
+
+  it('never has fewer tokens than their length lets one expect, in texts and in chats', () => {
+    const text = fc.oneof(
+      fc.string({ unit: 'binary' }),
+      fc.array(fc.constantFrom(...WORDS)).map(words => ` ${words.join(' ')}`),
+    )
+    const messages = fc.array(fc.record({ role: fc.constantFrom('user', 'tool', 'other'), content: text }))
+    fc.assert(
+      fc.property(text, messages, (text, messages) => {
+        expect(replayTokenizer.leastTokens(text)).toBeLessThanOrEqual(replayTokenizer.encode(text).length)
+        expect(replayTokenizer.leastTokens(messages)).toBeLessThanOrEqual(replayTokenizer.chat(messages).length)
+      }),
+    )
+    expect(replayTokenizer.leastTokens(' '.repeat(1_000_000))).toBeGreaterThan(50_000)
+    expect(replayTokenizer.leastTokens(Array.from({ length: 1_000 }, () => ({ role: 'user', content: '' })))).toBe(2_000)
+  })
 })

@@ -24,6 +24,8 @@ const TEXTS = [...WORD_IDS.keys()]
 const NOTHING = new Uint8Array(0)
 const BYTES = Array.from({ length: SPECIAL }, (_, id) => (id < SPACED ? Uint8Array.of(id) : Buffer.from(TEXTS[id - SPACED]!)))
 
+const LONGEST = Math.max(...BYTES.map(({ length }) => length))
+
 /** The token of a plain word, space before it. `choice`: any whole number. */
 export function wordId(choice: number): number {
   return SPACED + (choice % WORDS.length)
@@ -38,10 +40,22 @@ function encodeInto(text: string, ids: number[]): void {
   }
 }
 
+/** Marks are tokens too, two for each turn. */
+function leastTokens(prompt: string | readonly ChatMessage[]): number {
+  if (typeof prompt === 'string') return Math.ceil(Buffer.byteLength(prompt) / LONGEST)
+  const bytes = prompt.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0)
+  return 2 * prompt.length + Math.ceil(bytes / LONGEST)
+}
+
 function encode(text: string): Int32Array {
   const ids: number[] = []
   encodeInto(text, ids)
   return Int32Array.from(ids)
+}
+
+/** Marks have no text. */
+function decode(ids: ArrayLike<number>): string {
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(Array.from(ids, bytesOf)))
 }
 
 function bytesOf(id: number): Uint8Array {
@@ -79,8 +93,10 @@ export const replayTokenizer: Tokenizer = {
   size: SIZE,
   eosId: EOS_ID,
   endsText: id => id === EOS_ID,
+  leastTokens,
   encode,
-  decode: ids => new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(Array.from(ids, bytesOf))),
+  decode,
+  tokenString: id => decode([id]),
   stream,
   chat,
 }

@@ -5,13 +5,22 @@ export class ApiError extends Error {
   readonly status: number
   readonly type: string
   readonly param: string | null
+  /** When it may be asked again, where that is of use. */
+  readonly retryAfterSeconds: number | undefined
 
-  constructor(status: number, message: string, { type, param = null }: { readonly type?: string; readonly param?: string | null } = {}) {
+  constructor(status: number, message: string, { type, param = null, retryAfterSeconds }: ErrorParts = {}) {
     super(message)
     this.status = status
     this.type = type ?? typeOf(status)
     this.param = param
+    this.retryAfterSeconds = retryAfterSeconds
   }
+}
+
+interface ErrorParts {
+  readonly type?: string
+  readonly param?: string | null
+  readonly retryAfterSeconds?: number
 }
 
 const TYPES: Readonly<Record<number, string>> = {

@@ -3,6 +3,7 @@ import type { ChatMessage } from '../types.ts'
 import { badRequest, badShape } from './api-error.ts'
 import { readMessages } from './chat-messages.ts'
 import { Fields, fieldsOf, idsOf } from './fields.ts'
+import { refuseOtherPrompts, refuseWhatIsNotServed, unfollowedOf } from './unserved.ts'
 
 export type Api = 'completions' | 'chat'
 
@@ -31,10 +32,15 @@ export interface ApiRequest {
   readonly returnTokenIds: boolean
   /** `eldr_row`: the recorded request that this one follows. */
   readonly row: number | undefined
-  /** Fields of it that would shape the text and that no back end follows. */
+  /** Fields of it that would shape a model's text and that no back end follows. */
   readonly unfollowed: readonly string[]
   readonly requestId: string | undefined
   readonly kv: Fields | undefined
+}
+
+export interface PromptLimits {
+  /** Tokens of prompt and answer together. */
+  readonly maxModelLen: number
 }
 
 /** What a request gets that says nothing of it. */
@@ -52,9 +58,10 @@ const COMPLETION_TOKENS = 16
 /** Each is looked for after every token. */
 const MOST_STOPS = 128
 
-export function readApiRequest(api: Api, body: unknown, sampling = PLAIN_SAMPLING): ApiRequest {
+export function readApiRequest(api: Api, body: unknown, limits: PromptLimits, sampling = PLAIN_SAMPLING): ApiRequest {
   const fields = fieldsOf(body)
-  const prompt = api === 'chat' ? { messages: readMessages(fields) } : readPrompt(fields)
+  refuseOtherPrompts(fields)
+  const prompt = api === 'chat' ? { messages: readMessages(fields) } : readPrompt(fields, limits.maxModelLen)
   const stream = fields.bool('stream')
   const options = fields.object('stream_options')
   if (options !== undefined && !stream) throw badRequest('Stream options can only be defined when `stream=True`.', 'stream_options')
@@ -85,8 +92,8 @@ export function readApiRequest(api: Api, body: unknown, sampling = PLAIN_SAMPLIN
   }
 }
 
-/** Text, ids, or a list with one of either. */
-export function readPrompt(fields: Fields): ApiPrompt {
+/** Text, ids, or a list with one of either. Ids that cannot fit are not even looked at. */
+export function readPrompt(fields: Fields, maxModelLen: number): ApiPrompt {
   const given = fields.value('prompt')
   const several = Array.isArray(given) && (typeof given[0] === 'string' || Array.isArray(given[0]))
   if (several && given.length > 1) throw badRequest('This worker takes one prompt a request; a gateway in front of it splits lists of prompts.', 'prompt') // prettier-ignore
@@ -95,7 +102,14 @@ export function readPrompt(fields: Fields): ApiPrompt {
   if (typeof prompt === 'string') return { text: prompt }
   if (!Array.isArray(prompt)) throw badShape('string_type', ['prompt'], 'Input should be a valid string')
   if (prompt.length === 0) throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
+  if (prompt.length > maxModelLen) throw tooLong(maxModelLen, `${prompt.length}`)
   return { ids: idsOf(prompt, ['prompt']) }
+}
+
+/** `tokens`: how many, in words. */
+export function tooLong(maxModelLen: number, tokens: string): Error {
+  const words = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${tokens} input tokens. Please reduce the length of the input prompt.` // prettier-ignore
+  return badRequest(words, 'input_tokens')
 }
 
 function limitOf(fields: Fields, api: Api): number | undefined {
@@ -136,41 +150,8 @@ function readStops(fields: Fields): string[] {
   return stops as string[]
 }
 
-/** What would change the answer and is not done is refused, not passed over. */
-function refuseWhatIsNotServed(fields: Fields, api: Api): void {
-  const n = fields.whole('n') ?? 1
-  if (n < 1) throw badRequest(`n must be at least 1, got ${n}.`, 'n')
-  if (n > 1) throw badRequest(`This worker makes one choice a request (n = 1), got n = ${n}; a gateway in front of it splits requests for several.`, 'n') // prettier-ignore
-  const logprobs = fields.value('logprobs')
-  const wanted = {
-    use_beam_search: fields.bool('use_beam_search'),
-    echo: api === 'completions' && fields.bool('echo'),
-    suffix: api === 'completions' && (fields.text('suffix') ?? '') !== '',
-    best_of: (fields.whole('best_of') ?? 1) > 1,
-    logprobs: logprobs !== undefined && logprobs !== false,
-    prompt_logprobs: fields.value('prompt_logprobs') !== undefined,
-    response_format: (fields.object('response_format')?.text('type') ?? 'text') !== 'text',
-    structured_outputs: fields.object('structured_outputs') !== undefined,
-    tools: api === 'chat' && (fields.list('tools') ?? []).length > 0 && fields.value('tool_choice') !== 'none',
-  }
-  for (const [name, asked] of Object.entries(wanted)) if (asked) throw badRequest(`This worker does not serve ${name}.`, name)
-}
-
 function topKOf(fields: Fields): number | undefined {
   const given = fields.whole('top_k')
   fields.between('top_k', -1, 2 ** 31, '0 (disable), or at least 1')
   return given === undefined ? undefined : Math.max(0, given)
-}
-
-function unfollowedOf(fields: Fields): string[] {
-  const asked = {
-    presence_penalty: (fields.between('presence_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
-    frequency_penalty: (fields.between('frequency_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
-    repetition_penalty: (fields.between('repetition_penalty', Number.MIN_VALUE, Infinity, 'greater than zero') ?? 1) !== 1,
-    min_p: (fields.between('min_p', 0, 1, 'in [0, 1]') ?? 0) !== 0,
-    logit_bias: Object.keys(fields.value('logit_bias') ?? {}).length > 0,
-    bad_words: (fields.list('bad_words') ?? []).length > 0,
-    allowed_token_ids: fields.value('allowed_token_ids') !== undefined,
-  }
-  return Object.entries(asked).filter(([, is]) => is).map(([name]) => name) // prettier-ignore
 }

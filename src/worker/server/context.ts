@@ -7,6 +7,7 @@ import type { SamplingDefaults } from './api-request.ts'
 import type { HandoffOrigin } from './handoff-params.ts'
 import type { LiveRequests } from './live-requests.ts'
 import type { WorkerMetrics } from './metrics.ts'
+import type { BodyLimits } from './read-body.ts'
 import type { UnreadHandoffs } from './unread-handoffs.ts'
 
 export const ROLES = ['prefill', 'decode', 'both'] as const
@@ -25,6 +26,8 @@ export interface ServerSettings {
   /** `cached_tokens` in usage, as vLLM's --enable-prompt-tokens-details. */
   readonly promptDetails: boolean
   readonly maxBodyBytes: number
+  /** Of all bodies that are being read. */
+  readonly bodyBudgetBytes: number
   /** How long a client may take nothing of its stream. */
   readonly clientStallMs: number
   readonly leaseMs: number
@@ -38,6 +41,7 @@ export interface WorkerContext {
   readonly metrics: WorkerMetrics
   readonly log: Logger
   readonly live: LiveRequests
+  readonly bodies: BodyLimits
   /** Of a worker that prefills. */
   readonly handoffs:
     | {

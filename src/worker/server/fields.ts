@@ -10,6 +10,10 @@ export class Fields {
     this.#path = path
   }
 
+  names(): string[] {
+    return Object.keys(this.#object)
+  }
+
   value(name: string): unknown {
     return this.#object[name] ?? undefined
   }

@@ -13,7 +13,7 @@ import { streamSink, wholeSink } from './sinks.ts'
 
 export async function generate(ctx: WorkerContext, api: Api, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const arrivedMs = performance.now()
-  const body = await readJson(request, ctx.settings.maxBodyBytes)
+  const body = await readJson(request, ctx.bodies)
   const wish = wishOf(body)
   let plan: Plan
   try {
@@ -83,6 +83,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         minTokens: asked.minTokens,
         // A first token that ends the text is found again by the second leg, which needs the blocks for it.
         ignoreEos: asked.ignoreEos || isHandoff,
+        stopTokenIds: asked.stopTokenIds,
         temperature: asked.temperature,
         topK: asked.topK,
         topP: asked.topP,

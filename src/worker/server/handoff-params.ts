@@ -5,6 +5,7 @@ import { encodeDecodeExperts, type WireDecode } from '../../wire/decode-experts.
 import type { HandoffTarget } from '../kv/remote-handoff.ts'
 import type { CountsSnapshot, KeptBlocks, RecordedDecode } from '../types.ts'
 import { badRequest } from './api-error.ts'
+import { type PromptLimits, tooLong } from './api-request.ts'
 import { type Fields, idsOf, isRecord } from './fields.ts'
 
 /** What the first leg's worker is called, and where its blocks can be read. */
@@ -61,8 +62,9 @@ function fetchWish(kv: Fields): KvWish {
 }
 
 /** Ids that a gateway has from the first leg, so that a chat is not put through its template again. */
-export function givenPromptIds(kv: Fields | undefined): Int32Array | undefined {
+export function givenPromptIds(kv: Fields | undefined, { maxModelLen }: PromptLimits): Int32Array | undefined {
   const ids = kv?.list('prompt_token_ids')
+  if (ids !== undefined && ids.length > maxModelLen) throw tooLong(maxModelLen, `${ids.length}`)
   return ids === undefined || ids.length === 0 ? undefined : idsOf(ids, ['kv_transfer_params', 'prompt_token_ids'])
 }
 

@@ -1,7 +1,7 @@
 /** From the JSON of a body to what the engine is asked for: everything that can be refused is refused here, before anything begins. */
 import type { WorkerEngine } from '../types.ts'
 import { ApiError, badRequest } from './api-error.ts'
-import { type Api, type ApiPrompt, type ApiRequest, readApiRequest } from './api-request.ts'
+import { type Api, type ApiPrompt, type ApiRequest, readApiRequest, tooLong } from './api-request.ts'
 import type { ServerSettings } from './context.ts'
 import { Fields, isRecord } from './fields.ts'
 import { givenPromptIds, type KvWish, kvWish } from './handoff-params.ts'
@@ -20,12 +20,13 @@ export function wishOf(body: unknown): KvWish {
 }
 
 export function planOf(settings: ServerSettings, engine: Pick<WorkerEngine, 'tokenizer'>, api: Api, body: unknown, wish: KvWish): Plan {
-  const asked = readApiRequest(api, body, settings.sampling)
+  const asked = readApiRequest(api, body, settings, settings.sampling)
   checkFollowed(settings, asked)
   checkModel(settings, asked.model)
   checkRole(settings, asked, wish)
   checkRow(settings, asked.row)
-  const promptIds = (api === 'chat' ? givenPromptIds(asked.kv) : undefined) ?? promptIdsOf(engine, asked.prompt)
+  checkStopIds(engine, asked)
+  const promptIds = (api === 'chat' ? givenPromptIds(asked.kv, settings) : undefined) ?? promptIdsOf(settings, engine, asked.prompt)
   if (wish.kind === 'fetch' && wish.target.tokens > promptIds.length) {
     const found = `${wish.target.tokens} tokens, the prompt has ${promptIds.length}`
     throw badRequest(`The hand-off is not of this prompt: remote_num_tokens says ${found}.`, 'kv_transfer_params')
@@ -38,13 +39,28 @@ export function checkModel({ model }: ServerSettings, asked: string | undefined)
     throw new ApiError(404, `The model \`${asked.slice(0, 200)}\` does not exist.`, { param: 'model' })
 }
 
-/** Ids within the vocabulary. */
-export function promptIdsOf({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, prompt: ApiPrompt): Int32Array {
-  if ('messages' in prompt) return tokenizer.chat(prompt.messages)
-  if ('text' in prompt) return tokenizer.encode(prompt.text)
-  const outside = prompt.ids.find(id => id >= tokenizer.size)
-  if (outside !== undefined) throw badRequest(`Token id ${outside} is out of vocabulary`, 'prompt')
-  return prompt.ids
+/** Ids within the vocabulary. Text that cannot fit, however it is cut into tokens, is refused before it is. */
+export function promptIdsOf(
+  { maxModelLen }: Pick<ServerSettings, 'maxModelLen'>,
+  { tokenizer }: Pick<WorkerEngine, 'tokenizer'>,
+  prompt: ApiPrompt,
+): Int32Array {
+  if ('ids' in prompt) {
+    const outside = prompt.ids.find(id => id >= tokenizer.size)
+    if (outside !== undefined) throw badRequest(`Token id ${outside} is out of vocabulary`, 'prompt')
+    return prompt.ids
+  }
+  const least = tokenizer.leastTokens('messages' in prompt ? prompt.messages : prompt.text)
+  if (least > maxModelLen) throw tooLong(maxModelLen, `at least ${least}`)
+  return 'messages' in prompt ? tokenizer.chat(prompt.messages) : tokenizer.encode(prompt.text)
+}
+
+/** As in vLLM: they are places in the row of logits, so there must be such places. */
+function checkStopIds({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, { stopTokenIds }: ApiRequest): void {
+  const outside = [...stopTokenIds].filter(id => id >= tokenizer.size)
+  if (outside.length === 0) return
+  const shown = `[${outside.slice(0, 10).join(', ')}${outside.length > 10 ? ', …' : ''}]`
+  throw badRequest(`token_id(s) ${shown} in stop_token_ids contain out-of-vocab token ids. Vocabulary size: ${tokenizer.size}`, 'stop_token_ids') // prettier-ignore
 }
 
 /** A worker of the other role was asked: a fault of who sent the request there, not of the client. */

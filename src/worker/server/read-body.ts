@@ -1,32 +1,52 @@
 import type { IncomingMessage } from 'node:http'
+import { type BudgetShare, type ByteBudget, PIECE_BYTES } from '../../wire/byte-budget.ts'
 import { ApiError, badShape } from './api-error.ts'
 
-/** The JSON of a body of at most so many bytes. */
-export async function readJson(request: IncomingMessage, maxBytes: number): Promise<unknown> {
+export interface BodyLimits {
+  /** Of one body. */
+  readonly maxBytes: number
+  /** Of all that are being read. */
+  readonly budget: ByteBudget
+}
+
+/** The JSON of a body. */
+export async function readJson(request: IncomingMessage, { maxBytes, budget }: BodyLimits): Promise<unknown> {
   const text = new TextDecoder('utf-8', { fatal: true })
-  const body = await readBytes(request, maxBytes)
+  const share = budget.open()
   try {
-    return JSON.parse(text.decode(body)) as unknown
-  } catch {
-    throw badShape('json_invalid', [], 'JSON decode error')
+    const body = await readBytes(request, maxBytes, share)
+    try {
+      return JSON.parse(text.decode(body)) as unknown
+    } catch {
+      throw badShape('json_invalid', [], 'JSON decode error')
+    }
+  } finally {
+    share.close()
   }
 }
 
-function readBytes(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+function readBytes(request: IncomingMessage, maxBytes: number, share: BudgetShare): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let bytes = 0
+    let isRefused = false
+    // The rest is read and dropped, so that the answer can be.
+    const refuse = (error: ApiError) => {
+      isRefused = true
+      chunks.length = 0
+      reject(error)
+    }
     const tooLarge = () => new ApiError(413, `The body is larger than ${maxBytes} bytes.`, { type: 'Request Entity Too Large' })
     if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
       request.resume()
       return reject(tooLarge())
     }
     request.on('data', (chunk: Buffer) => {
+      if (isRefused) return
       bytes += chunk.length
-      if (bytes <= maxBytes) return void chunks.push(chunk)
-      // The rest is read and dropped, so that the answer can be.
-      chunks.length = 0
-      return reject(tooLarge())
+      if (bytes > maxBytes) refuse(tooLarge())
+      else if (share.take(chunk.length + PIECE_BYTES)) chunks.push(chunk)
+      else refuse(new ApiError(503, 'Too many bodies are being read at once: try again later.', { retryAfterSeconds: 1 }))
     })
     request.on('end', () => resolve(Buffer.concat(chunks)))
     request.on('close', () => reject(new ApiError(400, 'The request broke off.')))

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { VERSION } from '../../version.ts'
 import { readTraceparent } from '../../wire/trace-context.ts'
 import { ApiError, badRequest } from './api-error.ts'
-import { readPrompt } from './api-request.ts'
+import { readPrompt, tooLong } from './api-request.ts'
 import { readMessages } from './chat-messages.ts'
 import type { WorkerContext } from './context.ts'
 import { fieldsOf } from './fields.ts'
@@ -12,6 +12,7 @@ import { checkModel, promptIdsOf } from './plan.ts'
 import { readJson } from './read-body.ts'
 import { asApiError, send, sendError, sendJson } from './send.ts'
 import { stateOf, unionOf } from './state.ts'
+import { refuseOtherPrompts } from './unserved.ts'
 
 type Route = (ctx: WorkerContext, request: IncomingMessage, response: ServerResponse) => void | Promise<void>
 
@@ -69,20 +70,23 @@ function modelCard({ model, maxModelLen }: WorkerContext['settings']) {
   return { ...card, max_model_len: maxModelLen, permission: [] }
 }
 
-async function tokenize({ settings, engine }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const fields = fieldsOf(await readJson(request, settings.maxBodyBytes))
+async function tokenize({ settings, engine, bodies }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const fields = fieldsOf(await readJson(request, bodies))
   checkModel(settings, fields.text('model'))
-  const prompt = fields.value('messages') === undefined ? readPrompt(fields) : { messages: readMessages(fields) }
-  const ids = promptIdsOf(engine, prompt)
-  const strings = fields.bool('return_token_strs') ? Array.from(ids, id => engine.tokenizer.decode([id])) : null
+  refuseOtherPrompts(fields)
+  const prompt = fields.value('messages') === undefined ? readPrompt(fields, settings.maxModelLen) : { messages: readMessages(fields) }
+  const ids = promptIdsOf(settings, engine, prompt)
+  const strings = fields.bool('return_token_strs') ? Array.from(ids, id => engine.tokenizer.tokenString(id)) : null
   sendJson(response, 200, JSON.stringify({ count: ids.length, max_model_len: settings.maxModelLen, tokens: [...ids], token_strs: strings }))
 }
 
-async function detokenize({ settings, engine }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const fields = fieldsOf(await readJson(request, settings.maxBodyBytes))
+async function detokenize({ settings, engine, bodies }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const fields = fieldsOf(await readJson(request, bodies))
   checkModel(settings, fields.text('model'))
-  const ids = fields.ids('tokens')
-  if (ids === undefined) throw fields.missing('tokens')
+  const given = fields.list('tokens')
+  if (given === undefined) throw fields.missing('tokens')
+  if (given.length > settings.maxModelLen) throw tooLong(settings.maxModelLen, `${given.length}`)
+  const ids = fields.ids('tokens')!
   const outside = ids.find(id => id >= engine.tokenizer.size)
   if (outside !== undefined) throw badRequest(`Token id ${outside} is out of vocabulary`, 'tokens')
   sendJson(response, 200, JSON.stringify({ prompt: engine.tokenizer.decode(ids) }))

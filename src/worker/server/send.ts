@@ -20,7 +20,8 @@ export function send(
 }
 
 export function sendError(response: ServerResponse, error: ApiError): void {
-  sendJson(response, error.status, errorBody(error))
+  const { retryAfterSeconds: seconds } = error
+  sendJson(response, error.status, errorBody(error), seconds === undefined ? {} : { 'retry-after': String(seconds) })
 }
 
 /** What is not one of ours is a fault of ours. */

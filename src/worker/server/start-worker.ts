@@ -4,6 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Logger } from 'pino'
 import { EldrError } from '../../errors.ts'
+import { BODY_BUDGET_BYTES, ByteBudget } from '../../wire/byte-budget.ts'
 import { KV_LIMITS } from '../kv/kv-client.ts'
 import { KvServer } from '../kv/kv-server.ts'
 import { LeaseBook } from '../kv/leases.ts'
@@ -22,7 +23,8 @@ export interface WorkerOptions {
   readonly kvPort: number
   /** Where decode workers reach this one. */
   readonly kvHost: string
-  readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'clientStallMs' | 'sampling'> & Partial<ServerSettings>
+  readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'bodyBudgetBytes' | 'clientStallMs' | 'sampling'> &
+    Partial<ServerSettings>
   readonly engine: WorkerEngine
   readonly log: Logger
   /** How long requests may go on after `stop`. */
@@ -38,7 +40,7 @@ export interface Worker {
   stop(): Promise<void>
 }
 
-const DEFAULTS = { kvLimits: KV_LIMITS, maxBodyBytes: 64 << 20, clientStallMs: 60_000, sampling: PLAIN_SAMPLING } as const
+const DEFAULTS = { kvLimits: KV_LIMITS, maxBodyBytes: 64 << 20, bodyBudgetBytes: BODY_BUDGET_BYTES, clientStallMs: 60_000, sampling: PLAIN_SAMPLING } as const // prettier-ignore
 /** Longer than a gateway keeps an idle connection, so that it is never the worker who closes one that is about to be used. */
 const KEEP_ALIVE_MS = 75_000
 const FAREWELL_MS = 1_000
@@ -60,6 +62,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     metrics,
     log,
     live: new LiveRequests(),
+    bodies: { maxBytes: settings.maxBodyBytes, budget: new ByteBudget(settings.bodyBudgetBytes) },
     handoffs,
     connections: () => sockets.size,
   }

@@ -21,7 +21,7 @@ export function unionOf(engine: WorkerEngine) {
 }
 
 /** `GET /eldr/state`: everything that must be back at its start when nothing is under way, and what the table shows. */
-export function stateOf({ settings, engine, engineId, live, handoffs, connections }: WorkerContext) {
+export function stateOf({ settings, engine, engineId, live, bodies, handoffs, connections }: WorkerContext) {
   const stats = engine.stats()
   return {
     version: VERSION,
@@ -33,6 +33,7 @@ export function stateOf({ settings, engine, engineId, live, handoffs, connection
     kv: handoffs && { host: handoffs.origin.host, port: handoffs.origin.port, lease_ms: handoffs.origin.leaseMs },
     requests: live.size,
     notices: live.notices,
+    body_bytes: bodies.budget.taken,
     leases: handoffs?.leases.size ?? 0,
     leased_blocks: handoffs?.leases.blocks ?? 0,
     connections: { http: connections(), kv: handoffs?.server.connections ?? 0 },

@@ -30,76 +30,93 @@ export function joinShort(tokens: Int32Array, count: number, { pairs, size }: Me
   }
 }
 
-/** Neighbours are linked; the heap has every pair that can be joined, and those that have changed since are passed over. */
+/**
+ * Neighbours are linked; the heap has every pair that can be joined, as rank × count + place, and those that have changed since are passed
+ * over. Numbers in typed arrays, since a prompt may be one word.
+ */
 export function joinLong(tokens: Int32Array, count: number, { pairs, size }: Merges): number {
-  const next = Int32Array.from({ length: count }, (_, i) => (i + 1 < count ? i + 1 : -1))
-  const previous = Int32Array.from({ length: count }, (_, i) => i - 1)
-  const heap = new PairHeap()
-  const offer = (left: number) => {
-    const right = left < 0 ? -1 : next[left]!
-    const found = right < 0 ? undefined : pairs.get(tokens[left]! * size + tokens[right]!)
-    if (found !== undefined) heap.push(found, left)
+  const next = new Int32Array(count)
+  const previous = new Int32Array(count)
+  /** Of the pair that begins at a place: its rank, −1 where it is never joined, and what it makes. */
+  const ranks = new Int32Array(count)
+  const joined = new Int32Array(count)
+  for (let i = 0; i < count; i++) {
+    next[i] = i + 1 < count ? i + 1 : -1
+    previous[i] = i - 1
   }
-  for (let i = 0; i < count; i++) offer(i)
+  /** Words that are one character again and again ask for one pair again and again. */
+  let [lastPair, lastFound]: [number, number | undefined] = [-1, undefined]
+  const look = (left: number): boolean => {
+    const right = next[left]!
+    const pair = right < 0 ? -1 : tokens[left]! * size + tokens[right]!
+    if (pair !== lastPair) [lastPair, lastFound] = [pair, pair < 0 ? undefined : pairs.get(pair)]
+    if (lastFound === undefined) {
+      ranks[left] = -1
+      return false
+    }
+    const rank = Math.floor(lastFound / size)
+    ranks[left] = rank
+    joined[left] = lastFound - rank * size
+    return true
+  }
+  // One goes in for each pair, and each join takes one out and brings two at most.
+  const heap = new KeyHeap(2 * count)
+  for (let i = 0; i < count; i++) if (look(i)) heap.push(ranks[i]! * count + i)
   while (heap.length > 0) {
-    const { key, at } = heap.pop()
+    const key = heap.pop()
+    const rank = Math.floor(key / count)
+    const at = key - rank * count
+    // Tokens only grow, so a pair of this rank at this place is the one that was meant.
+    if (ranks[at] !== rank) continue
     const right = next[at]!
-    if (tokens[at]! < 0 || right < 0 || pairs.get(tokens[at]! * size + tokens[right]!) !== key) continue
-    tokens[at] = key % size
-    tokens[right] = -1
+    tokens[at] = joined[at]!
+    ranks[right] = -1
     next[at] = next[right]!
     if (next[at]! >= 0) previous[next[at]!] = at
-    offer(previous[at]!)
-    offer(at)
+    const before = previous[at]!
+    if (before >= 0 && look(before)) heap.push(ranks[before]! * count + before)
+    if (look(at)) heap.push(ranks[at]! * count + at)
   }
   let left = 0
   for (let i = 0; i >= 0; i = next[i]!) tokens[left++] = tokens[i]!
   return left
 }
 
-/** Smallest key first, then the smallest place. */
-class PairHeap {
-  readonly #keys: number[] = []
-  readonly #places: number[] = []
+/** Numbers, the smallest first. */
+class KeyHeap {
+  length = 0
+  readonly #keys: Float64Array
 
-  get length(): number {
-    return this.#keys.length
+  constructor(most: number) {
+    this.#keys = new Float64Array(most)
   }
 
-  push(key: number, at: number): void {
-    let i = this.#keys.length
-    this.#keys.push(key)
-    this.#places.push(at)
+  push(key: number): void {
+    const keys = this.#keys
+    let i = this.length++
     while (i > 0) {
       const parent = (i - 1) >> 1
-      if (!this.#less(i, parent)) return
-      this.#swap(i, parent)
+      if (keys[parent]! <= key) break
+      keys[i] = keys[parent]!
       i = parent
     }
+    keys[i] = key
   }
 
-  pop(): { key: number; at: number } {
-    const last = this.#keys.length - 1
-    this.#swap(0, last)
-    const popped = { key: this.#keys.pop()!, at: this.#places.pop()! }
-    for (let i = 0; ;) {
-      let least = i
-      for (const child of [2 * i + 1, 2 * i + 2]) if (child < last && this.#less(child, least)) least = child
-      if (least === i) return popped
-      this.#swap(i, least)
-      i = least
+  pop(): number {
+    const keys = this.#keys
+    const first = keys[0]!
+    const moved = keys[--this.length]!
+    let i = 0
+    for (;;) {
+      let child = 2 * i + 1
+      if (child >= this.length) break
+      if (child + 1 < this.length && keys[child + 1]! < keys[child]!) child++
+      if (keys[child]! >= moved) break
+      keys[i] = keys[child]!
+      i = child
     }
-  }
-
-  #less(a: number, b: number): boolean {
-    return this.#keys[a]! < this.#keys[b]! || (this.#keys[a] === this.#keys[b] && this.#places[a]! < this.#places[b]!)
-  }
-
-  #swap(a: number, b: number): void {
-    const [key, place] = [this.#keys[a]!, this.#places[a]!]
-    this.#keys[a] = this.#keys[b]!
-    this.#places[a] = this.#places[b]!
-    this.#keys[b] = key
-    this.#places[b] = place
+    keys[i] = moved
+    return first
   }
 }

@@ -13,7 +13,8 @@ export type ChatTemplate = (messages: readonly ChatMessage[]) => string
 /** `template`: undefined where the model has none. */
 export function chatTemplate(file: string, template: string | undefined): ChatTemplate | undefined {
   if (template === undefined) return undefined
-  if (template !== KNOWN) throw badModel(file, ['a chat_template that this worker does not know: it runs no Jinja, only templates that it knows by their text']) // prettier-ignore
+  // Jinja itself drops one newline at the end, which editors like to add.
+  if (template.replace(/\n$/, '') !== KNOWN) throw badModel(file, ['a chat_template that this worker does not know: it runs no Jinja, only templates that it knows by their text']) // prettier-ignore
   return messages => `${messages.map(render).join('')}<|assistant|>`
 }
 

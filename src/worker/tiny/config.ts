@@ -24,6 +24,8 @@ const size = z
   .int()
   .min(1)
   .max(2 ** 24)
+/** Beyond, angles of late positions are no longer exact (turns.ts). */
+const MOST_POSITIONS = 2 ** 20
 const schema = z.object({
   architectures: z.tuple([z.literal('Qwen3MoeForCausalLM')]),
   vocab_size: size.multipleOf(PANEL),
@@ -38,8 +40,17 @@ const schema = z.object({
   norm_topk_prob: z.boolean(),
   hidden_act: z.literal('silu'),
   rms_norm_eps: z.number().positive(),
-  rope_theta: z.number().min(1),
-  max_position_embeddings: size,
+  rope_theta: z.number().min(1).nullish(),
+  // Newer releases of transformers write it here, and rope_theta beside it or not.
+  rope_parameters: z
+    .strictObject({
+      rope_type: z.literal('default').default('default'),
+      rope_theta: z.number().min(1),
+      partial_rotary_factor: z.literal(1).nullish(),
+    })
+    .nullish(),
+  partial_rotary_factor: z.literal(1).nullish(),
+  max_position_embeddings: size.max(MOST_POSITIONS),
   tie_word_embeddings: z.boolean().default(false),
   // What changes the computation and is not done here must be absent, or as if it were.
   decoder_sparse_step: z.literal(1).default(1),
@@ -50,11 +61,21 @@ const schema = z.object({
   quantization_config: z.undefined().optional(),
 })
 
+/** Names of what turns positions that are read above; others would turn them in a way that is not done here. */
+const KNOWN_ROPE: ReadonlySet<string> = new Set(['rope_theta', 'rope_scaling', 'rope_parameters'])
+
+const or = <T>(schema: z.ZodType<T>, otherwise: T) => schema.nullish().transform(value => value ?? otherwise)
 const generationSchema = z.object({
   eos_token_id: z.union([z.int().min(0), z.array(z.int().min(0)).min(1)]),
-  temperature: z.number().min(0).default(1),
-  top_k: z.int().min(-1).default(0),
-  top_p: z.number().positive().max(1).default(1),
+  temperature: or(z.number().min(0), 1),
+  top_k: or(z.int().min(-1), 0),
+  top_p: or(z.number().positive().max(1), 1),
+  // vLLM takes these as what a request gets that says nothing of them. They are not done here, so they must be as if absent.
+  repetition_penalty: z.literal(1).nullish(),
+  presence_penalty: z.literal(0).nullish(),
+  frequency_penalty: z.literal(0).nullish(),
+  min_p: z.literal(0).nullish(),
+  max_new_tokens: z.null().optional(),
 })
 
 export interface GenerationConfig {
@@ -67,7 +88,14 @@ export interface GenerationConfig {
 export function parseConfig(file: string, json: unknown): TinyConfig {
   const raw = checked(file, schema, json)
   const { num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: headWidth, num_experts: experts } = raw
+  const theta = raw.rope_parameters?.rope_theta ?? raw.rope_theta
+  const otherRope = Object.entries(json as object).find(
+    ([name, value]) => name.startsWith('rope_') && !KNOWN_ROPE.has(name) && value !== null,
+  )
   const problems = [
+    (theta ?? undefined) === undefined && 'rope_theta: a number, here or in rope_parameters',
+    (raw.rope_theta ?? theta) !== theta && `rope_theta ${raw.rope_theta} and ${theta} in rope_parameters: the same`,
+    otherRope !== undefined && `${otherRope[0]}: absent, since it is not done here`,
     (heads % kvHeads !== 0 || (heads / kvHeads) % 2 !== 0) && `${heads} query heads on ${kvHeads} key/value heads: an even number for each`,
     ((heads + 2 * kvHeads) * headWidth) % PANEL !== 0 && `heads of ${headWidth}: queries, keys and values together a multiple of ${PANEL}`,
     raw.num_experts_per_tok > experts && `num_experts_per_tok ${raw.num_experts_per_tok}: at most num_experts, ${experts}`,
@@ -85,7 +113,7 @@ export function parseConfig(file: string, json: unknown): TinyConfig {
     vocabulary: raw.vocab_size,
     positions: raw.max_position_embeddings,
     eps: raw.rms_norm_eps,
-    ropeTheta: raw.rope_theta,
+    ropeTheta: theta!,
     renormalise: raw.norm_topk_prob,
     tiedHead: raw.tie_word_embeddings,
   }

@@ -1,5 +1,6 @@
 /** Model folders that are broken in every way that a copy, an edit or a mix-up can break them. */
-import { copyFileSync, cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -73,6 +74,18 @@ describe('a model folder', () => {
     ['another activation', { hidden_act: 'gelu' }, /hidden_act/],
     ['stretched positions', { rope_scaling: { type: 'yarn', factor: 4 } }, /rope_scaling/],
     ['quantised weights', { quantization_config: { bits: 4 } }, /quantization_config/],
+    ['positions that are stretched in the newer way', { rope_parameters: { rope_type: 'yarn', rope_theta: 10_000, factor: 4 } }, /rope_parameters/], // prettier-ignore
+    [
+      'another base of angles in two places',
+      { rope_parameters: { rope_type: 'default', rope_theta: 20_000 } },
+      /rope_theta 10000 and 20000/,
+    ],
+    ['no base of angles', { rope_theta: undefined }, /rope_theta: a number/],
+    ['heads that are turned in part', { partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
+    ['heads that are turned in part, in the newer way', { rope_parameters: { rope_theta: 10_000, partial_rotary_factor: 0.5 } }, /rope_parameters.partial_rotary_factor/], // prettier-ignore
+    ['what else turns positions', { rope_interleave: true }, /rope_interleave: absent/],
+    ['positions beyond exact angles', { max_position_embeddings: 2 ** 24 }, /max_position_embeddings.*1048576/],
+    ['positions beyond the memory', { max_position_embeddings: 2 ** 20, head_dim: 1_024, num_hidden_layers: 1 }, /max_position_embeddings 1048576: \d+ MB.*longest context that you need/], // prettier-ignore
     ['dense layers', { mlp_only_layers: [0] }, /mlp_only_layers/],
     ['a size that is no number', { hidden_size: '32' }, /hidden_size/],
     ['weights beyond what can be addressed', { num_experts: 65_504, moe_intermediate_size: 4_096 }, /too large/],
@@ -82,6 +95,60 @@ describe('a model folder', () => {
     ['a head of its own that is not there', { tie_word_embeddings: false }, /lm_head.*ELDR_TENSOR_MISSING/],
   ])('is refused for %s in config.json', async (_, changes, said) => {
     expect(await failureOf(withConfig(changes))).toMatch(said)
+  })
+
+  it('may say how positions turn in the newer way', async () => {
+    const { fingerprint } = await loadTinyModel(whole)
+    const newer = { rope_theta: undefined, rope_parameters: { rope_type: 'default', rope_theta: 10_000 }, partial_rotary_factor: 1 }
+    expect((await loadTinyModel(withConfig(newer))).fingerprint).toEqual(fingerprint)
+    expect((await loadTinyModel(withConfig({ ...newer, rope_theta: 10_000, rope_local_base_freq: null }))).fingerprint).toEqual(fingerprint)
+  })
+
+  it.each<[string, object, RegExp]>([
+    ['a penalty', { repetition_penalty: 1.05 }, /repetition_penalty/],
+    ['a penalty of presence', { presence_penalty: 0.5 }, /presence_penalty/],
+    ['a penalty of frequency', { frequency_penalty: -1 }, /frequency_penalty/],
+    ['min_p', { min_p: 0.05 }, /min_p/],
+    ['a limit of its own', { max_new_tokens: 2_048 }, /max_new_tokens/],
+  ])('is refused for %s in generation_config.json, which vLLM would follow', async (_, changes, said) => {
+    const withGeneration = (more: object) => copyOf(at => writeFileSync(at('generation_config.json'), JSON.stringify({ eos_token_id: 0, ...more }))) // prettier-ignore
+    expect(await failureOf(withGeneration(changes))).toMatch(said)
+    const neutral = { repetition_penalty: 1, presence_penalty: 0, frequency_penalty: null, min_p: 0, top_k: null, max_new_tokens: null, do_sample: false, no_repeat_ngram_size: 3 } // prettier-ignore
+    expect((await loadTinyModel(withGeneration(neutral))).generation).toEqual({
+      endIds: [0],
+      sampling: { temperature: 1, topK: 0, topP: 1 },
+    })
+  })
+
+  it('is refused for files that are none, or larger than any of the kind', async () => {
+    for (const name of ['config.json', 'tokenizer.json', 'model.safetensors']) {
+      const instead = (make: (path: string) => void) => copyOf(at => {
+        rmSync(at(name))
+        make(at(name))
+      }) // prettier-ignore
+      for (const make of [
+        (path: string) => mkdirSync(path),
+        (path: string) => symlinkSync('/dev/zero', path),
+        (path: string) => void execFileSync('mkfifo', [path]),
+      ])
+        // prettier-ignore
+        expect(await failureOf(instead(make))).toMatch(new RegExp(`${name}.*no regular file.*ELDR_FILE_UNREADABLE`))
+    }
+    expect(await failureOf(copyOf(at => truncateSync(at('tokenizer.json'), 64e6 + 1)))).toMatch(/tokenizer.json.*64000001 bytes: at most 64000000.*ELDR_MODEL_UNFIT/) // prettier-ignore
+    expect(await failureOf(copyOf(at => truncateSync(at('model.safetensors'), 400e6)))).toMatch(/400000000 bytes: at most.*ELDR_MODEL_UNFIT/) // prettier-ignore
+  })
+
+  it('is refused for a link to weights that are not there, not taken from the packed ones', async () => {
+    const path = copyOf(at => {
+      writeFileSync(at('model.safetensors.planes.gz'), packed(at('model.safetensors')))
+      rmSync(at('model.safetensors'))
+      symlinkSync('gone.safetensors', at('model.safetensors'))
+    })
+    expect(await failureOf(path)).toMatch(/model.safetensors.*ENOENT.*ELDR_FILE_UNREADABLE/)
+  })
+
+  it('takes the template of its own file', async () => {
+    expect(await failureOf(copyOf(at => writeFileSync(at('chat_template.jinja'), '{{ messages }}')))).toMatch(/chat_template.jinja/)
   })
 
   it('is refused when a file is missing, no JSON, or another file', async () => {
@@ -109,6 +176,7 @@ describe('a model folder', () => {
         rmSync(at('model.safetensors'))
       })
     expect(await failureOf(zipped(bytes => bytes.subarray(0, 50_000)))).toMatch('ELDR_FILE_TRUNCATED')
+    expect(await failureOf(zipped(() => gzipSync(Buffer.alloc(120e6), { level: 1 })))).toMatch(/more than \d+ bytes once it is unpacked.*ELDR_MODEL_UNFIT/) // prettier-ignore
     expect(await failureOf(zipped(() => Buffer.from('not gzip')))).toMatch(/no gzip.*ELDR_MODEL_UNFIT/)
     expect(await failureOf(await withTensors(tensors => delete tensors[GATE]))).toMatch(/mlp.gate.*ELDR_TENSOR_MISSING/)
     expect(await failureOf(await withTensors(tensors => ((tensors[GATE]!.data as Uint16Array)[7] = 0x7fc0)))).toMatch(/NaN at 7.*ELDR_TENSOR_BAD_VALUE/) // prettier-ignore

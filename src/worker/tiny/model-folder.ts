@@ -1,6 +1,6 @@
 /** Reads a model folder in the Hugging Face layout: configuration, weights, tokenizer. What is broken is said here, before anything is served. */
 import { createHash } from 'node:crypto'
-import { access, readFile } from 'node:fs/promises'
+import { lstat, readFile, stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
@@ -9,6 +9,7 @@ import { parseHeader } from '../../trace/safetensors-header.ts'
 import type { Tokenizer } from '../types.ts'
 import { badModel, type GenerationConfig, parseConfig, parseGeneration, type TinyConfig } from './config.ts'
 import { MOST_KERNEL_BYTES } from './kernel.ts'
+import { layOutMemory } from './memory.ts'
 import { createBpeTokenizer } from './tokenizer.ts'
 import { layOutWeights, packWeights } from './weights.ts'
 
@@ -28,6 +29,10 @@ const PLAIN = 'model.safetensors'
 /** All bytes at even places, then all at odd places, gzipped: exponents beside exponents take less room. */
 const ZIPPED = `${PLAIN}.planes.gz`
 
+const TEMPLATE = 'chat_template.jinja'
+/** Vocabularies of a million tokens are smaller. */
+const MOST_JSON_BYTES = 64e6
+
 /** What can be known of a model without its weights. */
 export async function readTinyConfig(folder: string): Promise<Pick<TinyModel, 'name' | 'config'>> {
   const file = join(folder, 'config.json')
@@ -39,6 +44,7 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
   const { name, config } = await readTinyConfig(folder)
   const layout = layOutWeights(config)
   if (layout.bytes > MOST_KERNEL_BYTES / 2) throw badModel(file('config.json'), [`a model of ${Math.round(layout.bytes / 1e6)} MB of weights in float32, too large for this worker`]) // prettier-ignore
+  checkPositions(file('config.json'), config)
   const generationFile = file('generation_config.json')
   const generation = parseGeneration(generationFile, await readJson(generationFile), config.vocabulary)
   const tokenizer = createBpeTokenizer({
@@ -46,6 +52,7 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
     json: await readJson(file('tokenizer.json')),
     configFile: file('tokenizer_config.json'),
     config: await readJson(file('tokenizer_config.json')),
+    template: (await isThere(file(TEMPLATE))) ? { file: file(TEMPLATE), text: await readText(file(TEMPLATE)) } : undefined,
     vocabulary: config.vocabulary,
     endIds: generation.endIds,
   })
@@ -55,8 +62,20 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
   return { name, config, weights, fingerprint, tokenizer, generation }
 }
 
+/** Tables for each position come before the first KV block: where they leave no room for one, fewer blocks are no help. */
+function checkPositions(file: string, config: TinyConfig): void {
+  const { bytes } = layOutMemory(config, 1)
+  if (bytes <= MOST_KERNEL_BYTES) return
+  throw new EldrError('ELDR_MODEL_UNFIT', {
+    file,
+    found: `max_position_embeddings ${config.positions}: ${Math.round(bytes / 1e6)} MB of weights and of tables for each position`,
+    expected: `at most the ${Math.floor(MOST_KERNEL_BYTES / 1e6)} MB that WebAssembly can address`,
+    todo: 'Write the longest context that you need as max_position_embeddings.',
+  })
+}
+
 async function readJson(file: string): Promise<unknown> {
-  const text = (await readBytes(file)).toString('utf8')
+  const text = await readText(file)
   try {
     return JSON.parse(text)
   } catch (cause) {
@@ -64,20 +83,27 @@ async function readJson(file: string): Promise<unknown> {
   }
 }
 
-/** The plain file, or the packed one where there is no plain one. `most`: more bytes than any checkpoint of the model has data. */
-async function readWeights(folder: string, most: number): Promise<{ path: string; bytes: Uint8Array }> {
+async function readText(file: string): Promise<string> {
+  return (await readBytes(file, MOST_JSON_BYTES)).toString('utf8')
+}
+
+/** The plain file, or the packed one where there is no plain one. `layoutBytes`: of the model in float32. */
+async function readWeights(folder: string, layoutBytes: number): Promise<{ path: string; bytes: Uint8Array }> {
+  // More than any checkpoint of the model has, header and alignment included.
+  const most = 2 * layoutBytes + 100e6
   const plain = join(folder, PLAIN)
-  if (await exists(plain)) return { path: plain, bytes: await readBytes(plain) }
+  if (await isThere(plain)) return { path: plain, bytes: await readBytes(plain, most) }
   const zipped = join(folder, ZIPPED)
-  if (!(await exists(zipped))) {
+  if (!(await isThere(zipped))) {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file: folder, found: `neither ${PLAIN} nor ${ZIPPED}` })
   }
-  const packed = await readBytes(zipped)
+  const packed = await readBytes(zipped, most)
   try {
-    return { path: zipped, bytes: interleaved(await promisify(gunzip)(packed, { maxOutputLength: 2 * most + 100_000_000 })) }
+    return { path: zipped, bytes: interleaved(await promisify(gunzip)(packed, { maxOutputLength: most })) }
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
     if (code === 'Z_BUF_ERROR') throw new EldrError('ELDR_FILE_TRUNCATED', { file: zipped, found: `${packed.length} bytes`, cause })
+    if (code === 'ERR_BUFFER_TOO_LARGE') throw badModel(zipped, [`more than ${most} bytes once it is unpacked: not the weights of the model in config.json`], cause) // prettier-ignore
     throw badModel(zipped, [`no gzip (${message})`], cause)
   }
 }
@@ -90,14 +116,25 @@ function interleaved(planes: Uint8Array): Uint8Array {
   return out
 }
 
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(() => true, () => false) // prettier-ignore
+/** A link that leads nowhere is there: whoever made it meant the file that is missing. */
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path)
+    return true
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
+    throw unreadable(path, cause)
+  }
 }
 
-async function readBytes(file: string): Promise<Buffer> {
-  try {
-    return await readFile(file)
-  } catch (cause) {
-    throw new EldrError('ELDR_FILE_UNREADABLE', { file, found: cause instanceof Error ? cause.message : String(cause), cause })
-  }
+/** Looked at before it is opened: a pipe would be waited for without end, and a device has none. */
+async function readBytes(file: string, mostBytes: number): Promise<Buffer> {
+  const about = await stat(file).catch((cause: unknown) => Promise.reject(unreadable(file, cause)))
+  if (!about.isFile()) throw new EldrError('ELDR_FILE_UNREADABLE', { file, found: 'no regular file' })
+  if (about.size > mostBytes) throw badModel(file, [`${about.size} bytes: at most ${mostBytes}`])
+  return readFile(file).catch((cause: unknown) => Promise.reject(unreadable(file, cause)))
+}
+
+function unreadable(file: string, cause: unknown): EldrError {
+  return new EldrError('ELDR_FILE_UNREADABLE', { file, found: cause instanceof Error ? cause.message : String(cause), cause })
 }

@@ -14,6 +14,12 @@ export function drawAt(seed: number, position: number): number {
   return createRandom(seed).fork(position).uniform()
 }
 
+/** Whether all are numbers that can be compared: where sums have overflowed, the most likely token would be any. */
+export function areFinite(values: Float32Array): boolean {
+  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i]!)) return false
+  return true
+}
+
 /** Of equals the lowest id. */
 export function mostLikely(values: Float32Array): number {
   let best = 0

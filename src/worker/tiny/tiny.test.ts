@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { engineOf, smallTensors, tiny6, writeSmallModel } from '../../../test/tiny-support.ts'
 import { temporaryFolder } from '../../../test/trace-support.ts'
-import { finished, range, requestOf } from '../../../test/worker-support.ts'
+import { finished, range, requestOf, start } from '../../../test/worker-support.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
 import { layerWeights, prefillUs, stepUs, transferUs } from '../../cost/profile.ts'
 import type { BackEnd, StepItem } from '../types.ts'
@@ -118,7 +118,40 @@ describe('KV that comes from another worker', () => {
   })
 })
 
+describe('a model whose sums overflow', () => {
+  it('fails the request that met it, and goes on', async () => {
+    const tensors = smallTensors()
+    const norm = tensors['model.norm.weight']!.data as Uint16Array
+    norm.fill(0x7f7f) // the largest bfloat16
+    const model = await loadTinyModel(await writeSmallModel(join(folder.path, 'overflow'), tensors))
+    const engine = engineOf(model)
+    for (const temperature of [0, 1]) {
+      const end = await start(engine, requestOf([5, 6, 7], { temperature })).ended
+      expect(end).toMatchObject({ kind: 'failed', status: 500, message: expect.stringContaining('no finite numbers') as string })
+    }
+    expect(engine.stats()).toMatchObject({ running: 0, waiting: 0, finished: { failed: 2 } })
+    expect(engine.stats().blocksFree).toBe(engine.stats().blocks)
+    await engine.close()
+  })
+})
+
 describe('generation with tiny6', () => {
+  it('makes none of the stop tokens that a request names before min_tokens, greedy or not', async () => {
+    const model = await tiny6()
+    const engine = engineOf(model)
+    const prompt = model.tokenizer.encode('The committee decided')
+    for (const temperature of [0, 1]) {
+      const say = async (changes: object) => (await finished(engine, requestOf(prompt, { maxTokens: 12, ignoreEos: true, seed: 5, temperature, ...changes }))).ids // prettier-ignore
+      const free = await say({})
+      const stopTokenIds = new Set(free)
+      const masked = await say({ stopTokenIds, minTokens: 8 })
+      expect(masked.slice(0, 8).filter(id => stopTokenIds.has(id))).toEqual([])
+      // From then on they may come again, and without min_tokens they always may.
+      expect(await say({ stopTokenIds })).toEqual(free)
+    }
+    await engine.close()
+  })
+
   it('ends on either end of text, not before min_tokens, and goes on where ends are ignored', async () => {
     const model = await tiny6()
     const engine = engineOf(model)
@@ -129,7 +162,7 @@ describe('generation with tiny6', () => {
       const short = await say({})
       expect(short.end.reason).toBe('stop')
       expect(short.ids.at(-1)).toBe(endId)
-      expect(short.text).toBe(model.tokenizer.decode(short.ids))
+      expect(short.text).toBe(model.tokenizer.decode(short.ids.slice(0, -1)))
       const least = short.ids.length + 5
       const longer = await say({ minTokens: least })
       expect(longer.ids.slice(0, short.ids.length - 1)).toEqual(short.ids.slice(0, -1))

@@ -14,7 +14,7 @@ import { createTinyKernel, type TinyKernel } from './kernel.ts'
 import { exportKv, importKv } from './kv-payload.ts'
 import { SLICE } from './memory.ts'
 import type { TinyModel } from './model-folder.ts'
-import { drawAt, GREEDY_BELOW, mostLikely, sampleToken } from './sampling.ts'
+import { areFinite, drawAt, GREEDY_BELOW, mostLikely, sampleToken } from './sampling.ts'
 
 export interface TinySettings {
   readonly model: TinyModel
@@ -31,6 +31,9 @@ export interface TinySequence extends BackEndSequence {
 
 /** An endless temperature makes all tokens alike; 0 × ∞ would make none of them a number. */
 const LEAST_SCALE = 1e-30
+
+const OVERFLOW =
+  'The model computed no finite numbers for the next token: its weights, or its configuration, are not what it was trained with.'
 
 /** Tokens `from` up to `to` of an item, whose first is the slice's token `at`. */
 interface Piece {
@@ -93,6 +96,7 @@ class Tiny implements BackEnd<TinySequence> {
   step(items: readonly StepItem<TinySequence>[], sink: ExpertSink | undefined): StepResult {
     const forward = this.#forward!
     const next = new Int32Array(items.length)
+    const faults = new Map<number, Error>()
     const decodes = items.some(({ decode }) => decode)
     if (decodes) this.#union.clear()
     for (const pieces of slices(items)) {
@@ -101,11 +105,14 @@ class Tiny implements BackEnd<TinySequence> {
       const last = pieces.filter(({ item, to }) => to === item.length)
       if (last.length === 0) continue
       const logits = forward.logits(last.map(({ at, from, to }) => at + to - from - 1))
-      last.forEach(({ index, item }, i) => (next[index] = this.#next(item, logits[i]!)))
+      last.forEach(({ index, item }, i) => {
+        if (areFinite(logits[i]!)) next[index] = this.#next(item, logits[i]!)
+        else faults.set(index, new RequestFault(500, OVERFLOW))
+      })
     }
     if (decodes) this.#union.count()
     const { perLayer, active } = this.#union
-    return { next, ms: this.#pace?.stepMs(items, active) ?? 0, activePerLayer: perLayer, active }
+    return { next, faults, ms: this.#pace?.stepMs(items, active) ?? 0, activePerLayer: perLayer, active }
   }
 
   union(out: Uint8Array): void {
@@ -140,9 +147,12 @@ class Tiny implements BackEnd<TinySequence> {
   }
 
   #next({ sequence, request, length }: StepItem<TinySequence>, logits: Float32Array): number {
-    const { temperature, topK, topP, minTokens } = request
-    // Before the text may end, its ends have no chance.
-    if (length - request.promptIds.length < minTokens) for (const id of this.#endIds) logits[id] = -Infinity
+    const { temperature, topK, topP, minTokens, stopTokenIds } = request
+    // Before the text may end, its ends have no chance, and neither have those that the request names.
+    if (length - request.promptIds.length < minTokens) {
+      for (const id of this.#endIds) logits[id] = -Infinity
+      for (const id of stopTokenIds) logits[id] = -Infinity
+    }
     if (temperature < GREEDY_BELOW) return mostLikely(logits)
     this.#forward!.kernel.softmax(logits.byteOffset, 1, logits.length, Math.max(LEAST_SCALE, 1 / temperature))
     return sampleToken(logits, topK, topP, drawAt(sequence.seed, length))

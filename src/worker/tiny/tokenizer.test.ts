@@ -16,9 +16,10 @@ type Json = Record<string, unknown>
 const json = jsonOf('models/tiny6/tokenizer.json') as Json
 const config = jsonOf('models/tiny6/tokenizer_config.json') as Json
 
-function tokenizerOf(changes: Json = {}, configChanges: Json = {}, vocabulary = 8192): Tokenizer {
+function tokenizerOf(changes: Json = {}, configChanges: Json = {}, vocabulary = 8192, jinja?: string): Tokenizer {
   const files = { file: 'tokenizer.json', json: { ...json, ...changes }, configFile: 'tokenizer_config.json', config: { ...config, ...configChanges } } // prettier-ignore
-  return createBpeTokenizer({ ...files, vocabulary, endIds: [0, 3] })
+  const template = jinja === undefined ? undefined : { file: 'chat_template.jinja', text: jinja }
+  return createBpeTokenizer({ ...files, template, vocabulary, endIds: [0, 3] })
 }
 const tokenizer = tokenizerOf()
 const anyText = fc.oneof(
@@ -28,7 +29,9 @@ const anyText = fc.oneof(
     .array(fc.constantFrom('the ', ' of', '\n', '  ', '<|end|>', 'é', '的', '🙂', "'ll", '123', '\ufeff', '\u0085'))
     .map(parts => parts.join('')),
 )
-const plainText = anyText.map(text => text.replaceAll(/<(eos|\|(user|assistant|end)\|)>/g, ''))
+const SPECIAL = ['<eos>', '<|user|>', '<|assistant|>', '<|end|>']
+const withSpecial = fc.array(fc.oneof(anyText, fc.constantFrom(...SPECIAL)), { maxLength: 6 }).map(parts => parts.join(''))
+const withoutSpecial = (ids: ArrayLike<number>) => Array.from(ids).filter(id => id >= SPECIAL.length)
 
 describe('the byte-level BPE tokenizer', () => {
   it('gives the ids that Hugging Face’s tokenizers gives', () => {
@@ -37,23 +40,50 @@ describe('the byte-level BPE tokenizer', () => {
   })
 
   it('decodes any ids as it does, broken characters included', () => {
-    for (const { ids, text } of golden.decode) expect(tokenizer.decode(ids)).toBe(text)
+    // Those vectors leave special tokens out.
+    for (const { ids, text } of golden.decode) expect(tokenizer.decode(withoutSpecial(ids))).toBe(text)
   })
 
   it('renders chats as the template says, and reads special tokens in their content as special, as it does', () => {
     for (const { messages, ids } of golden.chat) expect([...tokenizer.chat(messages)]).toEqual(ids)
   })
 
-  it('brings any text back as it was, at once and token by token', () => {
+  it('brings any text back as it was, special tokens included; token by token all but those', () => {
     fc.assert(
-      fc.property(plainText, text => {
+      fc.property(withSpecial, given => {
+        const text = given.toWellFormed()
         const ids = tokenizer.encode(text)
         expect(tokenizer.decode(ids)).toBe(text)
         const parts = tokenizer.stream()
-        expect(Array.from(ids, id => parts.push(id)).join('') + parts.end()).toBe(text)
+        expect(Array.from(ids, id => parts.push(id)).join('') + parts.end()).toBe(tokenizer.decode(withoutSpecial(ids)))
       }),
       { numRuns: 500 },
     )
+    expect([...tokenizer.encode('a<|end|>b<eos>')].filter(id => id < 4)).toEqual([3, 0])
+  })
+
+  it('never has fewer tokens than their length lets one expect, in texts and in chats', () => {
+    fc.assert(
+      fc.property(
+        withSpecial,
+        fc.array(fc.record({ role: fc.constantFrom('user', 'assistant'), content: withSpecial })),
+        (text, messages) => {
+          expect(tokenizer.leastTokens(text)).toBeLessThanOrEqual(tokenizer.encode(text).length)
+          expect(tokenizer.leastTokens(messages)).toBeLessThanOrEqual(tokenizer.chat(messages).length)
+        },
+      ),
+    )
+    // The longest token is 128 spaces.
+    expect(tokenizer.leastTokens(' '.repeat(1_281))).toBe(11)
+    expect(tokenizer.encode(' '.repeat(1_281)).length).toBeLessThan(14)
+    expect(tokenizer.leastTokens(Array.from({ length: 100 }, () => ({ role: 'user', content: '' })))).toBeGreaterThan(10)
+  })
+
+  it('writes single tokens as the file does', () => {
+    const { vocab } = json['model'] as { vocab: Record<string, number> }
+    for (const [text, id] of Object.entries(vocab)) expect(tokenizer.tokenString(id)).toBe(text)
+    expect(tokenizer.tokenString(3)).toBe('<|end|>')
+    expect(tokenizer.tokenString(tokenizer.encode(' the')[0]!)).toBe('Ġthe')
   })
 
   it('never says half a character as it goes, whatever the ids, and the whole is the text', () => {
@@ -61,7 +91,7 @@ describe('the byte-level BPE tokenizer', () => {
       fc.property(fc.array(fc.integer({ min: 0, max: 8191 }), { maxLength: 20 }), ids => {
         const parts = tokenizer.stream()
         const said = ids.map(id => parts.push(id))
-        expect(said.join('') + parts.end()).toBe(tokenizer.decode(ids))
+        expect(said.join('') + parts.end()).toBe(tokenizer.decode(withoutSpecial(ids)))
         // What is said early is never taken back: it is the beginning of the whole.
         expect(said.every(piece => piece.isWellFormed())).toBe(true)
       }),
@@ -73,10 +103,12 @@ describe('the byte-level BPE tokenizer', () => {
     expect(Array.from(ids, id => parts.push(id))).toEqual([...Array.from(ids.slice(1), () => ''), '\u{1f9ff}'])
   })
 
-  it('knows which tokens end a text, and says nothing for special ones', () => {
+  it('knows which tokens end a text, and says nothing for special ones as it generates', () => {
     expect([0, 1, 2, 3, 4].map(id => tokenizer.endsText(id))).toEqual([true, false, false, true, false])
     expect(tokenizer.eosId).toBe(0)
-    expect(tokenizer.decode([0, 1, 2, 3])).toBe('')
+    const parts = tokenizer.stream()
+    expect([0, 1, 2, 3].map(id => parts.push(id)).join('') + parts.end()).toBe('')
+    expect(tokenizer.decode([0, 1, 2, 3])).toBe(SPECIAL.join(''))
     expect(tokenizer.encode('\ud800')).toEqual(tokenizer.encode('\ufffd'))
   })
 
@@ -100,6 +132,13 @@ describe('the byte-level BPE tokenizer', () => {
 describe('tokenizer files that do not fit', () => {
   const model = json['model'] as Json
   const without = (token: string) => Object.fromEntries(Object.entries(model['vocab'] as Json).filter(([text]) => text !== token))
+  const vocab = model['vocab'] as Record<string, number>
+  const merges = model['merges'] as unknown[]
+  const added = json['added_tokens'] as Json[]
+  const first = (share: number) => {
+    const kept = Object.fromEntries(Object.entries(vocab).filter(([, id]) => id < share * 8192))
+    return { ...model, vocab: kept, merges: merges.filter(merge => kept[(typeof merge === 'string' ? merge.split(' ') : (merge as string[])).join('')] !== undefined) } // prettier-ignore
+  }
   it.each<[string, Json, Json, number, RegExp]>([
     ['a normalizer', { normalizer: { type: 'NFC' } }, {}, 8192, /normalizer/],
     ['another pattern', { pre_tokenizer: { type: 'ByteLevel', add_prefix_space: true, use_regex: true } }, {}, 8192, /add_prefix_space/],
@@ -110,12 +149,33 @@ describe('tokenizer files that do not fit', () => {
     ['a merge that is none', { model: { ...model, merges: [7] } }, {}, 8192, /merge 0, 7/],
     ['an id that is none', { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 'x' } } }, {}, 8192, /whole number/],
     ['two tokens of one id', { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 5 } } }, {}, 8192, /two tokens/],
+    ['a token that no merge makes', { model: { ...model, merges: merges.slice(0, -1) } }, {}, 8192, /no merge makes it/],
+    ['another tokenizer’s merges', { model: { ...model, merges: [] } }, {}, 8192, /no merge makes it/],
+    ['a special token with the id of another', { added_tokens: [...added, { ...added[0], content: '<x>', id: 500 }] }, {}, 8192, /two tokens of one id, 500/], // prettier-ignore
+    ['a special token of two ids', { added_tokens: [...added, { ...added[0], content: '!', id: 8_200 }] }, {}, 8_224, /two ids, \d+ and 8200/], // prettier-ignore
+    ['too few tokens for the model', { model: first(0.85) }, {}, 8192, /69\d\d tokens for a model of 8192: at least 90 %/],
     ['a larger vocabulary than the model’s', {}, {}, 8160, /below 8160/],
     ['a template that is not known', {}, { chat_template: '{{ messages }}' }, 8192, /chat_template/],
     ['a token before every prompt', {}, { add_bos_token: true }, 8192, /add_bos_token/],
   ])('are refused for %s', (_, changes, configChanges, vocabulary, said) => {
     expect(() => tokenizerOf(changes, configChanges, vocabulary)).toThrow(said)
     expect(() => tokenizerOf(changes, configChanges, vocabulary)).toThrow('ELDR_MODEL_UNFIT')
+  })
+
+  it('may have fewer tokens than the model has rows, which then are padding', () => {
+    const padded = tokenizerOf({ model: first(0.95) })
+    expect(padded.decode(padded.encode('Any text, 的 too'))).toBe('Any text, 的 too')
+    expect([padded.decode([8_191]), padded.tokenString(8_191)]).toEqual(['', ''])
+    expect(() => tokenizerOf({}, {}, 8192 + 160)).not.toThrow()
+  })
+
+  it('take the template from chat_template.jinja first, as transformers does', () => {
+    const known = config['chat_template'] as string
+    const chat = [{ role: 'user', content: 'a' }]
+    for (const text of [known, `${known}\n`]) {
+      expect([...tokenizerOf({}, { chat_template: '{{ messages }}' }, 8192, text).chat(chat)]).toEqual([...tokenizer.chat(chat)])
+    }
+    expect(() => tokenizerOf({}, {}, 8192, '{{ messages }}')).toThrow(/chat_template.jinja.*ELDR_MODEL_UNFIT/)
   })
 
   it('may lack a chat template, which then is asked for in vain', () => {

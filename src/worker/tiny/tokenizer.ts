@@ -5,7 +5,7 @@
 import { RequestFault } from '../engine/request-fault.ts'
 import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
 import { joinPairs } from './bpe.ts'
-import { WORD } from './byte-level.ts'
+import { characterOfByte, WORD } from './byte-level.ts'
 import { chatTemplate, type ChatTemplate } from './chat-template.ts'
 import { type BpeVocabulary, parseTemplate, parseVocabulary } from './tokenizer-file.ts'
 
@@ -14,6 +14,8 @@ export interface BpeFiles {
   readonly json: unknown
   readonly configFile: string
   readonly config: unknown
+  /** chat_template.jinja, which counts before the configuration's; undefined where there is none. */
+  readonly template: { readonly file: string; readonly text: string } | undefined
   /** Tokens of the model. */
   readonly vocabulary: number
   readonly endIds: readonly number[]
@@ -23,8 +25,10 @@ export interface BpeFiles {
 const KEPT_WORDS = 20_000
 const KEPT_LENGTH = 64
 
-export function createBpeTokenizer({ file, json, configFile, config, vocabulary, endIds }: BpeFiles): Tokenizer {
-  return new BpeTokenizer(parseVocabulary(file, json, vocabulary), chatTemplate(configFile, parseTemplate(configFile, config)), endIds)
+export function createBpeTokenizer({ file, json, configFile, config, template, vocabulary, endIds }: BpeFiles): Tokenizer {
+  const own = parseTemplate(configFile, config)
+  const render = template === undefined ? chatTemplate(configFile, own) : chatTemplate(template.file, template.text)
+  return new BpeTokenizer(parseVocabulary(file, json, vocabulary), render, endIds)
 }
 
 class BpeTokenizer implements Tokenizer {
@@ -34,6 +38,8 @@ class BpeTokenizer implements Tokenizer {
   readonly #template: ChatTemplate | undefined
   readonly #endIds: ReadonlySet<number>
   readonly #special: RegExp | undefined
+  readonly #specialTexts: ReadonlyMap<number, string>
+  readonly #longestBytes: number
   /** The older half is dropped at once when the younger one is full: as good as an exact order of use, and cheaper. */
   #young = new Map<string, Int32Array>()
   #old = new Map<string, Int32Array>()
@@ -44,12 +50,20 @@ class BpeTokenizer implements Tokenizer {
     this.#endIds = new Set(endIds)
     this.#vocabulary = vocabulary
     this.#template = template
+    this.#specialTexts = new Map([...vocabulary.special].map(([text, id]) => [id, text]))
+    const specialBytes = [...vocabulary.special.keys()].map(text => Buffer.byteLength(text))
+    this.#longestBytes = vocabulary.bytes.reduce((most, { length }) => Math.max(most, length), Math.max(1, ...specialBytes))
     const texts = [...vocabulary.special.keys()].toSorted((a, b) => b.length - a.length)
     this.#special = texts.length === 0 ? undefined : new RegExp(texts.map(text => text.replaceAll(/[$()*+.?[\\\]^{|}]/g, '\\$&')).join('|'), 'g') // prettier-ignore
   }
 
   endsText(id: number): boolean {
     return this.#endIds.has(id)
+  }
+
+  leastTokens(prompt: string | readonly ChatMessage[]): number {
+    const text = typeof prompt === 'string' ? prompt : this.#rendered(prompt)
+    return Math.ceil(Buffer.byteLength(text) / this.#longestBytes)
   }
 
   encode(given: string): Int32Array {
@@ -67,8 +81,12 @@ class BpeTokenizer implements Tokenizer {
   }
 
   decode(ids: ArrayLike<number>): string {
-    const bytes = Buffer.concat(Array.from(ids, id => this.#bytesOf(id)))
-    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
+    const parts = Array.from(ids, id => this.#wholeBytesOf(id))
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(parts))
+  }
+
+  tokenString(id: number): string {
+    return this.#specialTexts.get(id) ?? Array.from(this.#bytesOf(id), characterOfByte).join('')
   }
 
   stream(): TextStream {
@@ -80,12 +98,22 @@ class BpeTokenizer implements Tokenizer {
   }
 
   chat(messages: readonly ChatMessage[]): Int32Array {
-    if (this.#template === undefined) throw new RequestFault(400, 'This model has no chat template: use /v1/completions.')
-    return this.encode(this.#template(messages))
+    return this.encode(this.#rendered(messages))
   }
 
+  #rendered(messages: readonly ChatMessage[]): string {
+    if (this.#template === undefined) throw new RequestFault(400, 'This model has no chat template: use /v1/completions.')
+    return this.#template(messages)
+  }
+
+  /** Of generated text: nothing for special tokens. */
   #bytesOf(id: number): Uint8Array {
     return this.#vocabulary.bytes[id] ?? new Uint8Array(0)
+  }
+
+  #wholeBytesOf(id: number): Uint8Array {
+    const text = this.#specialTexts.get(id)
+    return text === undefined ? this.#bytesOf(id) : Buffer.from(text)
   }
 
   #encodePlain(text: string, ids: number[]): void {
