@@ -97,7 +97,7 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
       await ready(gateway, 5)
       texts.set(policy, await Promise.all(bodies.map(body => textOf(gateway, body))))
       // Counts of every hand-off were read: none was routed by load for the lack of them.
-      expect(await sample(gateway, 'eldr_signature_rejects_total')).toEqual([])
+      expect((await sample(gateway, 'eldr_signature_rejects_total')).filter(({ value }) => value > 0)).toEqual([])
       const decisions = await sample(gateway, 'eldr_decisions_total')
       expect(decisions.reduce((sum, { value }) => sum + value, 0)).toBe(bodies.length)
       expect(await gateway.stop()).toBe(0)
