@@ -4,12 +4,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { ANSWERS } from '../src/gateway/answers.ts'
 import { addGauges } from '../src/gateway/admin/gauges.ts'
 import { Metrics, OUTCOMES } from '../src/gateway/metrics.ts'
 import { REASONS } from '../src/policy/decode-policy.ts'
 import { WorkerMetrics } from '../src/worker/server/metrics.ts'
-import { readDashboard, readRules, readRuleTests, shownBy } from './ops/prometheus/expressions.ts'
+import { readDashboard, readRules, readRuleTests, type RuleFile, shownBy } from './ops/prometheus/expressions.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const text = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -96,6 +97,20 @@ describe('deploy/grafana/eldr.json', () => {
 })
 
 describe('deploy/prometheus/alerts.yml', () => {
+  it('is what the manifests are made of: run `node scripts/manifests.mjs` if not', () => {
+    const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/manifests.mjs'), '--check'], { encoding: 'utf8' })
+    expect([status, stderr]).toEqual([0, ''])
+  })
+
+  it('is in the manifests rule by rule, with an address that a pager can open', () => {
+    const { spec } = parse(text('deploy/kubernetes/monitoring/prometheus-rule.yaml')) as { spec: RuleFile }
+    const addressed = (url: string) => url.replace(/^docs\/alerts\.md#/, 'https://eldr.example/docs/alerts.md#')
+    const expected = rules.map(rule => ({ ...rule, annotations: { ...rule.annotations, runbook_url: addressed(rule.annotations.runbook_url) } })) // prettier-ignore
+    expect(spec.groups.flatMap(group => group.rules)).toEqual(expected)
+    expect(parse(text('deploy/helm/eldr/files/alerts.yml'))).toEqual(readRules())
+    expect((parse(text('deploy/helm/eldr/values.yaml')) as { prometheusRule: { runbookBase: string } }).prometheusRule.runbookBase).toBe('https://eldr.example/docs/alerts.md') // prettier-ignore
+  })
+
   it('has for each alert a severity, sentences, and a section of docs/alerts.md', () => {
     const sections = [...text('docs/alerts.md').matchAll(/^### (Eldr\w+)$/gm)].map(([, name]) => name!)
     expect(sections).toEqual(expect.arrayContaining(rules.map(({ alert }) => alert)))

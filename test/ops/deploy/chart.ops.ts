@@ -5,8 +5,10 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { documentedValues, readmeWith } from '../../../scripts/chart-docs.mjs'
+import { readRules } from '../prometheus/expressions.ts'
 import { gatewayIn } from './gateway-config.ts'
 import { objectsIn, ofKind } from './objects.ts'
+import { problemsOfReferences } from './references.ts'
 import { helm, kustomized, canKustomize, templated, VALUES } from './renderings.ts'
 import { CHART, output, ROOT, run } from './tools.ts'
 
@@ -29,6 +31,8 @@ async function notes(...args: string[]): Promise<string> {
   }
 }
 
+const alertsIn = (text: string) => ofKind(objectsIn(text), 'PrometheusRule')[0]!.spec
+
 describe.runIf(helm !== undefined)('the chart', () => {
   it('passes helm lint --strict with every file of values', async () => {
     const files = [[], ...VALUES.map(file => ['--values', file])]
@@ -41,6 +45,10 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ['a worker that is no URL', ['workers.decode={10.0.0.1:8000}'], /workers\.decode\.0/],
     ['a port of the gateway', ['config.server.port=1'], /config\.server\.port is the chart's to set/],
     ['workers in the wrong place', ['config.workers.decode={http://a}'], /use workers\.decode/],
+    ['what discovery follows in the wrong place', ['config.discovery.kubernetes.enabled=true'], /use discovery\.enabled/],
+    ['workers that are both named and found', ['discovery.enabled=true,workers.decode={http://a:1}'], /exclude each other/],
+    ['discovery without a port of the API', ['discovery.enabled=true,networkPolicy.apiServerPorts=null'], /apiServerPorts is needed/],
+    ['a runbook that is no address', ['prometheusRule.runbookBase=docs/alerts.md'], /prometheusRule\.runbookBase/],
     ['an artifact without its volume', ['artifact.file=a.safetensors'], /artifact\.volume is needed/],
   ])('refuses %s', async (_, values, message) => {
     const { code, stderr } = await run(helm!, ['template', 'eldr', CHART, '--set', values.join(',')])
@@ -54,6 +62,9 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(await pod()).toBe(first)
     expect(await pod('--set', 'service.port=81')).toBe(first)
     expect(await pod('--set', 'config.routing.tau=0.2')).not.toBe(first)
+    expect(await pod('--set', 'decode.replicas=5')).not.toBe(first)
+    const follows = 'discovery.enabled=true'
+    expect(await pod('--set', `${follows},decode.replicas=5`)).toBe(await pod('--set', follows))
     expect(await pod('--set', 'auth.adminToken=a')).not.toBe(await pod('--set', 'auth.adminToken=b'))
   })
 
@@ -70,6 +81,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     const egress = async (...args: string[]) => ofKind(objectsIn(await templated(...args)), 'NetworkPolicy')[0]!.spec.egress!
     expect((await egress()).filter(({ to, ports }) => to === undefined && ports?.every(({ port }) => port === 53) !== true)).toEqual([])
     expect(await egress('--set', 'workers.decode={http://10.0.0.1:8000}')).toEqual([{}])
+    expect(await egress('--set', 'discovery.enabled=true')).toEqual([...(await egress()), { ports: [{ port: 443 }, { port: 6443 }] }])
   })
 
   it('says at the end which workers it asks, and what is open', async () => {
@@ -79,11 +91,30 @@ describe.runIf(helm !== undefined)('the chart', () => {
     const open = await notes()
     expect(open).toMatch(/No API key is set[^]*No admin token is set/)
     expect(open).toContain('decode  http://eldr-decode-1.eldr-decode.default.svc.cluster.local:8000\n')
+    expect(open).not.toContain('prometheusRule')
+    const following = await notes('--values', join(CHART, 'ci', 'discovery-values.yaml'))
+    expect(following).toContain('follows the pods of these services:\n  prefill  eldr-prefill\n  decode  eldr-decode\n')
+    expect(following).toContain('which is nowhere. See prometheusRule.runbookBase.')
   })
 
   it.runIf(canKustomize)('has the alerts of the plain manifests', async () => {
-    const rules = (text: string) => ofKind(objectsIn(text), 'PrometheusRule')[0]!.spec
-    expect(rules(await templated('--set', 'prometheusRule.enabled=true'))).toEqual(rules(await kustomized('monitoring')))
+    expect(alertsIn(await templated('--set', 'prometheusRule.enabled=true'))).toEqual(alertsIn(await kustomized('monitoring')))
+  })
+
+  it('has the alerts that promtool tests, with their templates, for the job of its release and with a runbook of its own', async () => {
+    const values = ['--set', 'serviceMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.runbookBase=https://a.example/b?c=d']
+    const text = await output(helm!, ['template', 'other', CHART, '--namespace', 'eldr', ...values])
+    expect(problemsOfReferences(objectsIn(text))).toEqual([])
+    const tested = readRules().groups.flatMap(({ rules }) => rules)
+    const alerts = alertsIn(text).groups!.flatMap(({ rules }) => rules)
+    expect(alerts).toEqual(
+      tested.map(({ annotations, ...rule }) => ({
+        ...rule,
+        expr: rule.expr.replaceAll('job="eldr"', 'job="other"'),
+        annotations: { ...annotations, runbook_url: `https://a.example/b?c=d#${rule.alert.toLowerCase()}` },
+      })),
+    )
+    expect(alerts.filter(({ expr }) => expr.includes('job="other"')).length).toBeGreaterThan(2)
   })
 })
 

@@ -35,8 +35,12 @@ export async function settingsOf(objects: readonly KubernetesObject[]): Promise<
   }
 }
 
-/** Ports, drain time and workers of the file against the objects. */
-export function problemsOfSettings({ server, workers }: Settings, objects: readonly KubernetesObject[], namespace: string): string[] {
+/** Ports, drain time and workers that are named in the file against the objects. */
+export function problemsOfSettings(
+  { server, workers, discovery }: Settings,
+  objects: readonly KubernetesObject[],
+  namespace: string,
+): string[] {
   const { spec } = gatewayIn(objects).spec.template
   const [container] = spec.containers
   const port = (wanted: string) => container!.ports.find(({ name }) => name === wanted)?.containerPort
@@ -54,6 +58,6 @@ export function problemsOfSettings({ server, workers }: Settings, objects: reado
     ...(port('metrics') === server.metricsPort ? [] : ['metrics is another port']),
     ...(spec.terminationGracePeriodSeconds * 1000 >= stopMs + 5_000 ? [] : ['is killed while streams may still go on']),
     ...((container!.livenessProbe!.httpGet.scheme ?? 'HTTP') === scheme ? [] : ['probes speak another scheme']),
-    ...(sets.length === 0 || JSON.stringify(asked.toSorted()) === JSON.stringify(pods.toSorted()) ? [] : [`asks ${asked.join(', ')}, but there are ${pods.join(', ')}`]), // prettier-ignore
+    ...(sets.length === 0 || discovery.kubernetes?.enabled === true || JSON.stringify(asked.toSorted()) === JSON.stringify(pods.toSorted()) ? [] : [`asks ${asked.join(', ')}, but there are ${pods.join(', ')}`]), // prettier-ignore
   ]
 }

@@ -1,11 +1,13 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { problemsOfDiscovery } from './discovery.ts'
 import { gatewayIn, problemsOfSettings, settingsOf } from './gateway-config.ts'
 import { objectsIn, ofKind } from './objects.ts'
 import { problemsOfPods } from './pods.ts'
 import { problemsOfReferences } from './references.ts'
-import { canKustomize, kubeconform, kustomized, NAMESPACE, RENDERINGS } from './renderings.ts'
+import { canKustomize, DISCOVERING, kubeconform, kustomized, NAMESPACE, RENDERINGS } from './renderings.ts'
+import { problemsOfRoles } from './roles.ts'
 import { ROOT, run, TOOLS } from './tools.ts'
 
 const OWN_SCHEMAS = join(ROOT, 'test', 'ops', 'deploy', 'schemas')
@@ -30,7 +32,7 @@ describe.runIf(kubeconform !== undefined)('everything that a user might apply', 
   })
 })
 
-describe.each(RENDERINGS)('%s', (_, here, render) => {
+describe.each(RENDERINGS)('%s', (name, here, render) => {
   it.runIf(here)('has hardened pods with resources, whose probes ask for routes and ports that there are', async () => {
     const objects = objectsIn(await render())
     expect(gatewayIn(objects).spec.template.spec.containers).toHaveLength(1)
@@ -44,9 +46,18 @@ describe.each(RENDERINGS)('%s', (_, here, render) => {
   it.runIf(here)('has a configuration that the gateway takes, and that fits its pods and workers', async () => {
     const objects = objectsIn(await render())
     const settings = await settingsOf(objects)
-    expect(settings.workers.prefill.length).toBeGreaterThan(0)
-    expect(settings.workers.decode.length).toBeGreaterThan(0)
+    const isDiscovering = DISCOVERING.has(name)
+    expect(settings.discovery.kubernetes?.enabled ?? false).toBe(isDiscovering)
+    expect(settings.workers.prefill.length > 0).toBe(!isDiscovering)
+    expect(settings.workers.decode.length > 0).toBe(!isDiscovering)
     expect(problemsOfSettings(settings, objects, NAMESPACE)).toEqual([])
+    expect(problemsOfDiscovery(settings, objects, NAMESPACE)).toEqual([])
+  })
+
+  it.runIf(here)('lets the API be asked by who discovers workers, for slices alone, and by nobody else', async () => {
+    const objects = objectsIn(await render())
+    expect(ofKind(objects, 'Role', 'RoleBinding')).toHaveLength(DISCOVERING.has(name) ? 2 : 0)
+    expect(problemsOfRoles(objects, NAMESPACE)).toEqual([])
   })
 })
 
@@ -78,5 +89,26 @@ describe('these checks', () => {
     const fewer = objectsIn(without('replicas: 2', 'replicas: 1'))
     expect(problemsOfSettings(await settingsOf(fewer), fewer, NAMESPACE)).toHaveLength(1)
     await expect(settingsOf(objectsIn(without('policy: union', 'policy: onion')))).rejects.toThrow(/routing\.policy/)
+    expect(problemsOfReferences(objectsIn(without('jobLabel: app.kubernetes.io/name', 'jobLabel: app.kubernetes.io/component')))).toEqual(['ServiceMonitor eldr: its job is gateway, but alerts ask for eldr']) // prettier-ignore
+  })
+
+  it.runIf(canKustomize)('notice what is wrong with discovery', async () => {
+    const text = await kustomized('discovery')
+    const problems = async (from: RegExp, to: string) => {
+      expect(text).toMatch(from)
+      const objects = objectsIn(text.replace(from, to))
+      return [...problemsOfPods(objects), ...problemsOfRoles(objects, NAMESPACE), ...problemsOfDiscovery(await settingsOf(objects), objects, NAMESPACE)] // prettier-ignore
+    }
+    expect(await problems(/$^/m, '')).toEqual([])
+    expect(await problems(/automountServiceAccountToken: true/, 'automountServiceAccountToken: false')).toEqual(['eldr: may ask the API, and has no token']) // prettier-ignore
+    expect(await problems(/- watch\n/, '- watch\n  - get\n')).toEqual(['Role eldr-discovery: lets do other things than to list and watch endpointslices']) // prettier-ignore
+    expect(await problems(/kind: Role\n  name: eldr-discovery/, 'kind: Role\n  name: eldr-discover')).toEqual(['Role eldr-discovery: nobody has it', 'RoleBinding eldr-discovery: no Role eldr-discover']) // prettier-ignore
+    expect(await problems(/kind: ServiceAccount\n  name: eldr\n/, 'kind: ServiceAccount\n  name: default\n')).toEqual(['eldr: has a token for the API', 'RoleBinding eldr-discovery: no ServiceAccount default', 'may not ask the API']) // prettier-ignore
+    expect(await problems(/service-name=eldr-decode/, 'service-name=eldr-decoder')).toEqual(['finds nobody for decode, but there are eldr-decode-0, eldr-decode-1']) // prettier-ignore
+    expect(await problems(/namespace: eldr\n        #/, 'namespace: other\n        #')).toEqual(['follows the namespace other'])
+    expect(await problems(/port: 6443/, 'port: 6444')).toEqual(['the gateway does not reach the API'])
+    expect(await problems(/terminationGracePeriodSeconds: 120/, 'terminationGracePeriodSeconds: 61')).toEqual(['eldr-decode is killed while it drains']) // prettier-ignore
+    const named = 'routing:\n      policy: union\n    workers: { decode: ["http://eldr-decode-0.eldr-decode:8000"] }'
+    expect(await problems(/routing:\n      policy: union/, named)).toEqual(['is given workers that it finds as well, each then twice'])
   })
 })

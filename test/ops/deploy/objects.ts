@@ -1,5 +1,6 @@
 /** Objects of Kubernetes as far as the checks look at them, and who selects whom. */
 import { parseAllDocuments } from 'yaml'
+import type { RuleFile } from '../prometheus/expressions.ts'
 
 export type Labels = Readonly<Record<string, string>>
 
@@ -41,6 +42,7 @@ export interface PodSpec {
 
 export interface Peer {
   readonly podSelector?: Selector
+  readonly ipBlock?: object
 }
 
 export interface Rule {
@@ -59,6 +61,11 @@ export interface KubernetesObject {
   readonly kind: string
   readonly metadata: { readonly name: string; readonly namespace?: string; readonly labels?: Labels }
   readonly data?: Labels
+  /** Of a Role. */
+  readonly rules?: readonly object[]
+  /** Of a RoleBinding. */
+  readonly roleRef?: { readonly kind: string; readonly name: string }
+  readonly subjects?: readonly { readonly kind: string; readonly name: string; readonly namespace?: string }[]
   readonly spec: {
     readonly replicas?: number
     readonly serviceName?: string
@@ -68,7 +75,11 @@ export interface KubernetesObject {
     readonly volumeClaimTemplates?: readonly { readonly metadata: { readonly name: string } }[]
     readonly ports: readonly { readonly name: string; readonly port: number; readonly targetPort?: string | number }[]
     readonly endpoints: readonly { readonly port: string; readonly path: string }[]
+    readonly jobLabel?: string
+    /** Of a PrometheusRule. */
+    readonly groups?: RuleFile['groups']
     readonly podSelector: Selector
+    readonly policyTypes?: readonly string[]
     readonly ingress?: readonly Rule[]
     readonly egress?: readonly Rule[]
     readonly scaleTargetRef: { readonly kind: string; readonly name: string }

@@ -1,6 +1,7 @@
 /** What must hold of every pod, whoever made the manifest: lists of what does not. */
 import { routeOf } from '../../../src/gateway/routes.ts'
 import { type Container, type KubernetesObject, podLabels, portOf, selects, workloadsIn } from './objects.ts'
+import { mayAskTheApi } from './roles.ts'
 
 const HARDENED = { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true }
 
@@ -26,7 +27,13 @@ function probeProblems(container: Container, { spec }: KubernetesObject['spec'][
   })
 }
 
-function podProblems(workload: KubernetesObject): string[] {
+/** One that may do nothing is still one that can be stolen. */
+function tokenProblems(has: boolean, mayAsk: boolean): string[] {
+  if (has === mayAsk) return []
+  return has ? ['has a token for the API'] : ['may ask the API, and has no token']
+}
+
+function podProblems(workload: KubernetesObject, objects: readonly KubernetesObject[]): string[] {
   const { template, selector, volumeClaimTemplates = [] } = workload.spec
   const { spec } = template
   const context = spec.securityContext as {
@@ -41,7 +48,7 @@ function podProblems(workload: KubernetesObject): string[] {
     ...(selects(selector, podLabels(workload)) ? [] : ['selector does not match its own pods']),
     ...(context?.runAsNonRoot === true && (context.runAsUser ?? 0) > 0 ? [] : ['may run as root']),
     ...(context?.seccompProfile?.type === 'RuntimeDefault' ? [] : ['no seccomp profile']),
-    ...(spec.automountServiceAccountToken === false ? [] : ['has a token for the API']),
+    ...tokenProblems(spec.automountServiceAccountToken, mayAskTheApi(workload, objects)),
     ...(spec.enableServiceLinks === false ? [] : ['has links to services in its environment, ELDR_PORT among them']),
     ...mounts.filter(({ name }) => !volumes.includes(name)).map(({ name }) => `mounts ${name}, which is no volume`),
     ...volumes.filter(name => !mounts.some(mount => mount.name === name)).map(name => `volume ${name} is mounted nowhere`),
@@ -50,5 +57,5 @@ function podProblems(workload: KubernetesObject): string[] {
 }
 
 export function problemsOfPods(objects: readonly KubernetesObject[]): string[] {
-  return workloadsIn(objects).flatMap(workload => podProblems(workload).map(what => `${workload.metadata.name}: ${what}`))
+  return workloadsIn(objects).flatMap(workload => podProblems(workload, objects).map(what => `${workload.metadata.name}: ${what}`))
 }

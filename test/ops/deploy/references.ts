@@ -47,11 +47,26 @@ function nameProblems(workload: KubernetesObject, objects: readonly KubernetesOb
   ]
 }
 
-function monitorProblems(monitor: KubernetesObject, services: readonly KubernetesObject[]): string[] {
+function monitorProblems(monitor: KubernetesObject, services: readonly KubernetesObject[], jobs: ReadonlySet<string>): string[] {
   const chosen = services.filter(({ metadata }) => selects(monitor.spec.selector, metadata.labels ?? {}))
   if (chosen.length !== 1) return [`selects ${chosen.length} services`]
   const names = new Set(chosen[0]!.spec.ports.map(({ name }) => name))
-  return monitor.spec.endpoints.filter(({ port }) => !names.has(port)).map(({ port }) => `scrapes port ${port}, which is not there`)
+  const job = jobOf(monitor, chosen[0]!)
+  return [
+    ...monitor.spec.endpoints.filter(({ port }) => !names.has(port)).map(({ port }) => `scrapes port ${port}, which is not there`),
+    ...[...jobs].filter(asked => asked !== job).map(asked => `its job is ${job}, but alerts ask for ${asked}`),
+  ]
+}
+
+/** As the Prometheus operator has it: the value of that label of the service, else the service's name. */
+function jobOf({ spec: { jobLabel = '' } }: KubernetesObject, { metadata }: KubernetesObject): string {
+  return metadata.labels?.[jobLabel] ?? metadata.name
+}
+
+/** That alerts ask for by name. */
+function jobsAskedFor(objects: readonly KubernetesObject[]): Set<string> {
+  const rules = ofKind(objects, 'PrometheusRule').flatMap(({ spec }) => spec.groups!.flatMap(group => group.rules))
+  return new Set(rules.flatMap(({ expr }) => [...expr.matchAll(/\bjob="([^"]*)"/g)].map(([, job]) => job!)))
 }
 
 export function problemsOfReferences(objects: readonly KubernetesObject[]): string[] {
@@ -63,7 +78,7 @@ export function problemsOfReferences(objects: readonly KubernetesObject[]): stri
     ...told(services, service => serviceProblems(service, workloads)),
     ...told(ofKind(objects, 'NetworkPolicy'), policy => policyProblems(policy, workloads)),
     ...told(workloads, workload => nameProblems(workload, objects)),
-    ...told(ofKind(objects, 'ServiceMonitor'), monitor => monitorProblems(monitor, services)),
+    ...told(ofKind(objects, 'ServiceMonitor'), monitor => monitorProblems(monitor, services, jobsAskedFor(objects))),
     ...told(ofKind(objects, 'PodDisruptionBudget'), ({ spec }) =>
       workloads.some(workload => selects(spec.selector, podLabels(workload))) ? [] : ['selects no pod'],
     ),

@@ -25,9 +25,13 @@ function once(render: () => Promise<string>): () => Promise<string> {
   return () => (text ??= render())
 }
 
+/** Those whose gateways find their workers themselves. */
+export const DISCOVERING: ReadonlySet<string> = new Set(['deploy/kubernetes/discovery', 'the chart with ci/discovery-values.yaml'])
+
 /** Name, whether the tool for it is here, and the text. */
 export const RENDERINGS: readonly (readonly [string, boolean, () => Promise<string>])[] = [
   ['deploy/kubernetes', canKustomize, once(() => kustomized('.'))],
+  ['deploy/kubernetes/discovery', canKustomize, once(() => kustomized('discovery'))],
   ['the chart as it is', helm !== undefined, once(() => templated())],
   ...VALUES.map(
     file => [`the chart with ${file.slice(CHART.length + 1)}`, helm !== undefined, once(() => templated('--values', file))] as const,

@@ -55,6 +55,8 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $given := index $root.Values.workers $role -}}
 {{- if $given -}}
 {{- toYaml $given -}}
+{{- else if $root.Values.discovery.enabled -}}
+[]
 {{- else -}}
 {{- $values := index $root.Values $role -}}
 {{- $set := include "eldr.roleName" (list $root $role "statefulSet") -}}
@@ -64,6 +66,20 @@ app.kubernetes.io/component: {{ index . 1 }}
   url: {{ printf "http://%s-%d.%s.%s.svc.%s:%d" $set $i $service $root.Release.Namespace $root.Values.clusterDomain (int $values.port) }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* What discovery follows: slices by the name of their service, a label that every slice has, whoever made the service. */ -}}
+{{- define "eldr.discovery" -}}
+{{- range $role := list "prefill" "decode" -}}
+{{- if index $.Values.workers $role -}}
+{{- fail (printf "workers.%s and discovery.enabled exclude each other: workers are named or found" $role) -}}
+{{- end -}}
+{{- end -}}
+kubernetes:
+  enabled: true
+  namespace: {{ .Release.Namespace }}
+  prefillSelector: [kubernetes.io/service-name={{ include "eldr.roleName" (list . "prefill" "serviceName") }}]
+  decodeSelector: [kubernetes.io/service-name={{ include "eldr.roleName" (list . "decode" "serviceName") }}]
 {{- end -}}
 
 {{- /* What the user wrote, under what the chart must decide itself so that ports and times fit the other objects. */ -}}
@@ -78,12 +94,20 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- fail (printf "config.workers.%s is the chart's to set: use workers.%s, or %s.statefulSet and %s.replicas" $role $role $role $role) -}}
 {{- end -}}
 {{- end -}}
+{{- range $key := list "enabled" "namespace" "prefillSelector" "decodeSelector" -}}
+{{- if hasKey (dig "discovery" "kubernetes" dict $.Values.config) $key -}}
+{{- fail (printf "config.discovery.kubernetes.%s is the chart's to set: use discovery.enabled, prefill.serviceName and decode.serviceName" $key) -}}
+{{- end -}}
+{{- end -}}
 {{- $server := dict "host" "0.0.0.0" "port" 8000 "metricsPort" 9464 "shutdownGraceMs" (mul (int .Values.drain.seconds) 1000) -}}
 {{- if .Values.tls.secretName -}}
 {{- $_ := set $server "tls" (dict "certFile" "/etc/eldr-tls/tls.crt" "keyFile" "/etc/eldr-tls/tls.key") -}}
 {{- end -}}
 {{- $workers := dict "prefill" (include "eldr.workers" (list . "prefill") | fromYamlArray) "decode" (include "eldr.workers" (list . "decode") | fromYamlArray) -}}
 {{- $own := dict "server" $server "workers" $workers -}}
+{{- if .Values.discovery.enabled -}}
+{{- $_ := set $own "discovery" (include "eldr.discovery" . | fromYaml) -}}
+{{- end -}}
 {{- if .Values.artifact.file -}}
 {{- $_ := set $own "routing" (dict "artifact" (printf "/etc/eldr-artifact/%s" .Values.artifact.file)) -}}
 {{- end -}}
