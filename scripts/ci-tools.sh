@@ -2,6 +2,6 @@
 # Gets the tools of all suites ahead, beside the tests that need none: most of it is waiting for downloads. A suite whose tools could not be
 # had gets them again itself, and then says what went wrong.
 cd "$(dirname "$0")/.."
-for tools in browser client vllm; do
+for tools in ops browser client vllm; do
   bash "scripts/$tools-tools.sh"
 done
