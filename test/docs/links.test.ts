@@ -49,6 +49,11 @@ describe('documents', () => {
     expect(titles.filter(line => !line.endsWith(' 1'))).toEqual([])
   })
 
+  it('under docs/ do not lead out of it, where a static site has nothing', () => {
+    const leaving = links.filter(({ name, link: { target } }) => name.startsWith('docs/') && target.startsWith('../'))
+    expect(leaving.map(({ name, link: { line, target } }) => `${name}:${line} ${target}`)).toEqual([])
+  })
+
   it('under docs/ are all in the index', () => {
     const index = new Set(pages.get('docs/README.md')!.links.map(({ target }) => target.split('#')[0]))
     const known = [...pages.keys()].filter(name => /^docs\/[^/]+\.md$/.test(name) && name !== 'docs/README.md')
