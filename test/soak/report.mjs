@@ -37,11 +37,11 @@ export const median = values => quantile(values, 0.5) ?? 0
 export const megabytes = bytes => Number((bytes / 1e6).toFixed(1))
 
 /** Each check: what, what was found, and whether that is well. */
-export function checksOf({ minutes, pending, lost, gauges, workers, metrics, resident, gateway, exitCode }) {
+export function checksOf({ minutes, pending, lost, gauges, workers, metrics, kept, gateway, exitCode }) {
   const sum = name => minutes.reduce((total, { ends }) => total + ends[name], 0)
   const counted = name => workers.reduce((total, counters) => total + counters[name], 0)
   const zero = (what, found, more) => ({ what, found, ok: found === 0, ...(more && { more }) })
-  const growth = resident.last / resident.first - 1
+  const growth = (kept.last - kept.first) / kept.resident
   return [
     zero('requests without an end', pending.length, pending.slice(0, 5)),
     zero('requests without an answer', sum('lost'), lost.slice(0, 5)),
@@ -54,10 +54,10 @@ export function checksOf({ minutes, pending, lost, gauges, workers, metrics, res
     zero('tickets leaked', metrics.get('eldr_ticket_leaks_total') ?? 0),
     zero('errors, warnings of Node and unhandled rejections in the log', gateway.errors.length, gateway.errors.slice(0, 5)),
     {
-      what: `resident memory, last ${resident.seconds} s against the first after warming up`,
+      what: `memory that is kept, last ${kept.seconds} s against the first after warming up, of what is resident`,
       found: `${(growth * 100).toFixed(1)} %`,
       ok: growth <= 0.1,
-      more: { firstMb: megabytes(resident.first), lastMb: megabytes(resident.last) },
+      more: { firstMb: megabytes(kept.first), lastMb: megabytes(kept.last), residentMb: megabytes(kept.resident) },
     },
     zero('exit code after SIGTERM', exitCode),
   ]
