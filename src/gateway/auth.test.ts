@@ -36,7 +36,7 @@ describe('a key', () => {
 describe('the machine itself', () => {
   it.each([
     ['127.0.0.1', true],
-    ['127.8.9.1', true],
+    ['127.8.9.1', false],
     ['::1', true],
     ['::ffff:127.0.0.1', true],
     ['10.0.0.1', false],

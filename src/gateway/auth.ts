@@ -18,10 +18,12 @@ export function createKeyCheck(keys: readonly string[], areEqual = timingSafeEqu
   }
 }
 
+/** Not all of 127.0.0.0/8: proxies beside a pod's programs come from other addresses of it. */
+const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', '::ffff:127.0.0.1'])
+
 /** Clients without a token of their own may look and change only from the machine itself. */
 export function isLoopback({ socket }: IncomingMessage): boolean {
-  const address = socket.remoteAddress ?? ''
-  return address === '::1' || address.startsWith('127.') || address.startsWith('::ffff:127.')
+  return LOOPBACK.has(socket.remoteAddress ?? '')
 }
 
 function bearerOf({ headers }: IncomingMessage): string | undefined {

@@ -8,6 +8,7 @@ import type { Role } from '../cluster/worker.ts'
 import { Refusal } from './answers.ts'
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
+import { shownWhy } from './dashboard/story.ts'
 import type { Exchange } from './exchange.ts'
 import { noWorker, outcomeOf, refusalOf, stopped } from './generation-end.ts'
 import { runLeg } from './leg.ts'
@@ -196,7 +197,7 @@ async function send(
     leg?.ended('fault')
     throw error
   })
-  leg?.ended(end.kind, tokens || whole, end.kind === 'failed' ? end.failure.message : undefined)
+  leg?.ended(end.kind, tokens || whole, end.kind === 'failed' ? shownWhy(end.failure.kind, end.failure.message) : undefined)
   if (span !== undefined) legEnded(span, end, exchange.stopped, tokens || whole)
   const nowMs = performance.now()
   exchange.facts.generated(tokens || whole, lastMs - firstMs)

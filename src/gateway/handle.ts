@@ -57,7 +57,8 @@ export class Handler {
     this.live.add(exchange)
     this.open.add(exchange)
     if (route.kind === 'generate') this.#ctx.insight.begun(exchange, route.api)
-    if (this.#ctx.tracer !== undefined) beginTrace(this.#ctx.tracer, exchange, route)
+    // Strangers take no room in the queue of spans.
+    if (this.#ctx.tracer !== undefined && this.#mayAsk(request)) beginTrace(this.#ctx.tracer, exchange, route)
     response.once('close', () => this.open.delete(exchange))
     let outcome: Outcome = 'failed'
     try {

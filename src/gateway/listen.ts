@@ -59,7 +59,7 @@ export async function listen(server: Server, host: string, port: number): Promis
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       const found = `${host}:${port} (${cause.code ?? cause.message})`
-      reject(new EldrError('ELDR_USAGE', { found, expected: 'an address to listen on', todo: 'Choose another --port or --host.', cause }))
+      reject(new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --port or --host; 0 takes any port that is free.', cause }))
     })
     server.listen(port, host, resolve)
   })

@@ -33,6 +33,14 @@ describe('the log', () => {
     }
   })
 
+  it('is one line for eyes too, whatever others have said', () => {
+    const { out, lines } = output(true)
+    createLog({ logLevel: 'info', logFormat: 'pretty' }, out).info({ told: 'a\n19:00:00 info  request\u001b[2J\u2028b' }, 'x\r\ny')
+    expect(lines()).toEqual([
+      expect.stringMatching(/info {2}x\\u000d\\u000ay {2}told=a\\u000a19:00:00 info {2}request\\u001b\[2J\\u2028b$/),
+    ])
+  })
+
   it('says nothing below its level, and nothing at all when it is to be silent', () => {
     const { out, lines } = output(false)
     createLog({ logLevel: 'warn', logFormat: 'json' }, out).info('no')

@@ -25,8 +25,13 @@ const LEVELS: Readonly<Record<number, string>> = { 20: 'debug', 30: 'info', 40: 
 
 function forEyes(line: string): string {
   const { level, msg, ...rest } = JSON.parse(line) as Record<string, unknown> & { level: number; msg?: string }
-  const more = Object.entries(rest).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
-  return `${new Date().toISOString().slice(11, 19)} ${(LEVELS[level] ?? String(level)).padEnd(5)} ${msg ?? ''}${more.length > 0 ? `  ${more.join(' ')}` : ''}\n`
+  const more = Object.entries(rest).map(([name, value]) => `${name}=${typeof value === 'string' ? oneLine(value) : JSON.stringify(value)}`)
+  return `${new Date().toISOString().slice(11, 19)} ${(LEVELS[level] ?? String(level)).padEnd(5)} ${oneLine(msg ?? '')}${more.length > 0 ? `  ${more.join(' ')}` : ''}\n`
+}
+
+/** Others' words may hold line ends and codes for terminals. */
+function oneLine(text: string): string {
+  return text.replaceAll(/[\p{Cc}\u2028\u2029]/gu, one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 /** Calls at most once in `everyMs` for each key, with how often it was wanted since. */

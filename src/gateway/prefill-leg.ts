@@ -2,6 +2,7 @@
 import { type AnswerCode, Refusal } from './answers.ts'
 import type { GatewayContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
+import { shownWhy } from './dashboard/story.ts'
 import type { Exchange } from './exchange.ts'
 import { NEVER } from './lost-workers.ts'
 import { prefixKeyOf } from './prefix-key.ts'
@@ -65,7 +66,7 @@ export async function runPrefill(
       return { kind: 'stopped' }
     }
     const judged = judge(ctx, answer, request)
-    leg?.ended(judged.kind, undefined, judged.kind === 'failed' ? judged.why : undefined)
+    leg?.ended(judged.kind, undefined, judged.kind === 'failed' ? shownWhy(judged.cause, judged.why) : undefined)
     if (span !== undefined) {
       if (judged.kind === 'failed') span.failed(judged.cause, judged.why)
       if (judged.kind === 'handed_off') span.set({ 'eldr.prompt_tokens': judged.handoff.promptTokens })

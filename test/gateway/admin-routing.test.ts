@@ -101,6 +101,9 @@ describe('POST /eldr/artifact', () => {
     }
     for (const body of [{}, { path: 1 }, { path: '' }, { path: 'a\0b' }, { file: two }])
       expect(errorOf(await call(cluster, 'POST', '/eldr/artifact', body))).toBe('400 ELDR_BAD_REQUEST')
+    // As `curl -d` sends it.
+    const form = await fetch(`${cluster.url}/eldr/artifact`, { method: 'POST', body: JSON.stringify({ path: three }) })
+    expect([form.status, await form.text()]).toEqual([400, expect.stringContaining('content-type: application/json')])
     expect(await routing()).toEqual(before)
     expect(cluster.gateway.context.router.table).toBe(table)
   })

@@ -141,6 +141,35 @@ describe('who may read', () => {
   })
 })
 
+describe('an open dashboard', () => {
+  it('keeps half of its places for who brings the token, whoever else watches', async () => {
+    await start({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } } })
+    const strangers = []
+    for (let n = 0; n < 16; n++) strangers.push(await watch())
+    expect((await fetch(`${cluster.url}/eldr/pulse`)).status).toBe(429)
+    const holder = await watch({ authorization: 'Bearer sesame' })
+    await holder.next('pulse')
+    for (const watcher of [...strangers, holder]) watcher.leave()
+  })
+
+  it('names no address of a worker that does not answer', async () => {
+    await start({
+      prefill: 1,
+      decode: 1,
+      config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' }, retries: { max: 0 } },
+    })
+    await cluster.decodes[0]!.refuse()
+    const answer = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 4 }, { headers: { 'x-request-id': 'lost' } })
+    expect(answer.status).toBeGreaterThanOrEqual(500)
+    const { json } = await call(cluster, 'GET', '/eldr/requests/lost')
+    expect(json.story.legs.at(-1)).toMatchObject({
+      leg: 'decode',
+      outcome: 'failed',
+      why: expect.stringMatching(/^(connect|reset)$/) as string,
+    })
+  })
+})
+
 describe('pulses', () => {
   it('say what the admin API says, and what was decided since', async () => {
     await start({ config: { routing: { artifact: two } }, prefillOptions: { counts: { ...SHAPE, variants: 4 } } })

@@ -30,8 +30,8 @@ afterEach(async () => {
   await cluster.stop()
   await receiver.close()
 })
-const start = async (traces: object | undefined) =>
-  void (cluster = await startCluster({ ...(traces && { config: { observe: { traces: { endpoint: receiver.url, everyMs: 5, ...traces } } } }) })) // prettier-ignore
+const start = async (traces: object | undefined, config: object = {}) =>
+  void (cluster = await startCluster({ ...(traces && { config: { ...config, observe: { traces: { endpoint: receiver.url, everyMs: 5, ...traces } } } }) })) // prettier-ignore
 
 const ask = async (id: string, headers: Record<string, string> = {}) => {
   const response = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: { 'x-request-id': id, ...headers } })
@@ -99,6 +99,26 @@ describe('with traces on', () => {
     await Promise.all(traced.map(id => receiver.traceOf(id)))
     const seen = receiver.spans.flatMap(({ attributes }) => attributes['eldr.request_id'] ?? [])
     expect(seen.toSorted()).toEqual(traced.toSorted())
+  })
+})
+
+describe('what strangers send', () => {
+  it('is in no span: neither requests without a key, nor long paths and states', async () => {
+    await start({}, { server: { apiKeys: ['sesame'] } })
+    const key = { authorization: 'Bearer sesame' }
+    const stranger = await cluster.post(
+      '/v1/completions',
+      { prompt: 'a' },
+      { headers: { 'x-request-id': 'stranger', traceparent: SAMPLED } },
+    )
+    expect(stranger.status).toBe(401)
+    await ask('known', { ...key, traceparent: SAMPLED, tracestate: `a=${'b'.repeat(250)},c=${'d'.repeat(250)},e=${'f'.repeat(250)}` })
+    await (await fetch(`${cluster.url}/v1/${'x'.repeat(5_000)}`, { headers: { ...key, 'x-request-id': 'long' } })).text()
+    const long = await receiver.traceOf('long')
+    const known = await receiver.traceOf('known')
+    expect([known.root.traceId, known.all.map(({ traceState }) => traceState)]).toEqual([TRACE, known.all.map(() => undefined)])
+    expect((long.root.attributes['url.path'] as string).length).toBe(256)
+    expect(receiver.spans.some(({ attributes }) => attributes['eldr.request_id'] === 'stranger')).toBe(false)
   })
 })
 

@@ -7,7 +7,7 @@ import type { Outcome } from '../metrics.ts'
 import { openApiDocument, shapeOf } from '../openapi/document.ts'
 import type { OwnRoute } from '../routes.ts'
 import { EventStreams } from './event-stream.ts'
-import type { Events } from './events.ts'
+import { type Events, MOST_FOLLOWERS } from './events.ts'
 import type { LiveFeed } from '../dashboard/live-feed.ts'
 import { PageFiles } from '../dashboard/page-files.ts'
 import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
@@ -74,7 +74,8 @@ export class Admin {
     }
     const { route, id } = found
     if (route.method !== 'GET') this.#guard(request) // what is open is open to read
-    if (!('run' in route)) return this.#streams[route.stream].serve(exchange)
+    // Readers who need no leave must not take the places of those who have it.
+    if (!('run' in route)) return this.#streams[route.stream].serve(exchange, this.#may(request) ? MOST_FOLLOWERS : MOST_FOLLOWERS / 2)
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
     const { status, body } = await route.run({ exchange, id, query, proceed })
     json(exchange, status, body)

@@ -11,11 +11,13 @@ import { type Follower, MOST_FOLLOWERS } from './events.ts'
 const MOST_WAITING_BYTES = 256 << 10
 /** Proxies close what is silent for a minute. */
 const KEEP_ALIVE_MS = 15_000
+/** A reader that takes nothing for so long makes room for others. */
+const STALLED_MS = 60_000
 const HEADERS = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
 
 /** What readers follow. */
 export interface EventSource {
-  follow(follower: Follower): (() => void) | undefined
+  follow(follower: Follower, most: number): (() => void) | undefined
 }
 
 export class EventStreams {
@@ -30,8 +32,8 @@ export class EventStreams {
     this.#greeting = greeting
   }
 
-  /** Resolves when the reader has left, or the gateway stops. */
-  serve(exchange: Exchange): Promise<Outcome> {
+  /** Resolves when the reader has left, or the gateway stops. `most`: readers among which there is a place for this one. */
+  serve(exchange: Exchange, most = MOST_FOLLOWERS): Promise<Outcome> {
     const { response } = exchange
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 }))
@@ -47,19 +49,26 @@ export class EventStreams {
         else response.write(event)
       }
       exchange.takeAnyTime()
-      const unfollow = this.#events.follow(send)
+      const unfollow = this.#events.follow(send, most)
       if (unfollow === undefined)
-        return reject(new Refusal('ELDR_OVERLOADED', { words: `${MOST_FOLLOWERS} readers follow events already.`, retryAfterSeconds: 5 }))
+        return reject(new Refusal('ELDR_OVERLOADED', { words: `${most} readers follow already.`, retryAfterSeconds: 5 }))
       response.writeHead(200, { 'x-request-id': exchange.id, ...HEADERS })
       // Browsers come back by themselves; what happened meanwhile they read from the other routes.
       response.write(`retry: 2000\n${this.#greeting()}`)
+      let movedMs = performance.now()
       response.on('drain', () => {
+        movedMs = performance.now()
         if (lost === 0) return
         const missed = lost
         lost = 0
         response.write(`event: lost\ndata: ${JSON.stringify({ events: missed })}\n\n`)
       })
-      const keepAlive = setInterval(() => response.writableLength === 0 && response.write(':\n\n'), KEEP_ALIVE_MS).unref()
+      const keepAlive = setInterval(() => {
+        if (response.writableLength === 0) {
+          movedMs = performance.now()
+          response.write(':\n\n')
+        } else if (performance.now() - movedMs > STALLED_MS) response.destroy()
+      }, KEEP_ALIVE_MS).unref()
       const end = () => void response.end()
       this.#open.add(end)
       const unhook = exchange.onStop(end)

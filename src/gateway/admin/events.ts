@@ -25,8 +25,8 @@ export class Events {
   }
 
   /** Undefined when there are too many. Otherwise the way to stop. */
-  follow(follower: Follower): (() => void) | undefined {
-    if (this.#followers.size >= MOST_FOLLOWERS) return undefined
+  follow(follower: Follower, most = MOST_FOLLOWERS): (() => void) | undefined {
+    if (this.#followers.size >= most) return undefined
     this.#followers.add(follower)
     return () => void this.#followers.delete(follower)
   }

@@ -15,16 +15,27 @@ const allows = (guard: (request: IncomingMessage) => void, request: IncomingMess
 
 describe('without a token', () => {
   const guard = createGuard(undefined)
-  it.each([
+  const CASES: readonly (readonly [string, Record<string, string>, string])[] = [
     ['127.0.0.1', {}, 'allowed'],
-    ['127.9.9.9', { host: 'localhost:8000' }, 'allowed'],
+    ['127.0.0.1', { host: 'localhost:8000' }, 'allowed'],
+    // Where proxies beside a pod's programs come from.
+    ['127.0.0.6', { host: 'localhost:8000' }, 'ELDR_FORBIDDEN'],
     ['::1', { host: '[::1]:8000' }, 'allowed'],
     ['::ffff:127.0.0.1', {}, 'allowed'],
     ['10.0.0.1', {}, 'ELDR_FORBIDDEN'],
     ['', {}, 'ELDR_FORBIDDEN'],
     ['::ffff:10.0.0.1', {}, 'ELDR_FORBIDDEN'],
     ['127.0.0.1', { 'x-forwarded-for': '10.0.0.1' }, 'ELDR_FORBIDDEN'],
-    ['127.0.0.1', { 'x-real-ip': '10.0.0.1' }, 'ELDR_FORBIDDEN'],
+    ...[
+      'forwarded',
+      'via',
+      'x-real-ip',
+      'x-forwarded-host',
+      'x-forwarded-proto',
+      'cf-connecting-ip',
+      'true-client-ip',
+      'x-envoy-external-address',
+    ].map(name => ['127.0.0.1', { [name]: 'a' }, 'ELDR_FORBIDDEN'] as const),
     // A name of somebody's that was pointed here, and a page of theirs.
     ['127.0.0.1', { host: 'rebound.example' }, 'ELDR_FORBIDDEN'],
     ['127.0.0.1', { host: '127.0.0.1.example' }, 'ELDR_FORBIDDEN'],
@@ -32,7 +43,8 @@ describe('without a token', () => {
     ['127.0.0.1', { origin: 'http://rebound.example' }, 'ELDR_FORBIDDEN'],
     ['127.0.0.1', { origin: 'http://127.0.0.1:9000' }, 'ELDR_FORBIDDEN'],
     ['127.0.0.1', { origin: 'http://127.0.0.1:8000' }, 'allowed'],
-  ])('%s with %j is %s', (address, headers, wanted) => {
+  ]
+  it.each(CASES)('%s with %j is %s', (address, headers, wanted) => {
     expect(allows(guard, from(address, headers))).toBe(wanted)
   })
 })

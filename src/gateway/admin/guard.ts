@@ -24,10 +24,12 @@ export function isFromHere(request: IncomingMessage): boolean {
   return isLoopback(request) && !isForwarded(request) && isOwnPage(request)
 }
 
-const FORWARDED = ['forwarded', 'via', 'x-forwarded-for', 'x-real-ip'] as const
+/** What proxies add. One that adds nothing looks like the machine itself: behind a proxy a token must be set. */
+const FORWARDED =
+  /^(?:forwarded|via|x-real-ip|(?:x-|true-|x-cluster-)client-ip|(?:x-forwarded|x-envoy|x-original|x-amzn|x-arr|x-azure|x-appengine|cf|fastly|fly)-.*)$/
 
 function isForwarded({ headers }: IncomingMessage): boolean {
-  return FORWARDED.some(name => headers[name] !== undefined)
+  return Object.keys(headers).some(name => FORWARDED.test(name))
 }
 
 /** A page of another site may send requests to this machine; its name, or that of a name that was pointed here, stands in their headers. */

@@ -1,4 +1,5 @@
 /** Policy, artifact and clusters while the gateway runs. Each change is made whole or not at all; requests in flight stay where they are. */
+import { isUtf8 } from 'node:buffer'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -42,6 +43,9 @@ export function routingRoutes({ ctx, control }: AdminParts): AdminRoute[] {
       async run({ exchange, proceed }) {
         const isJson = /^application\/json\b/i.test(exchange.request.headers['content-type'] ?? '')
         const body = await readBody(exchange.request, isJson ? MOST_JSON_BYTES : maxBodyBytes, proceed, exchange)
+        // As `curl -d` sends it.
+        if (!isJson && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
+          throw bad('This is JSON: send it with content-type: application/json.', 'path')
         if (!isJson) return { status: 200, body: await sent(body, path => control.load(path, SENT)) }
         const { path } = fieldsOf(body, ['path'])
         if (typeof path !== 'string' || path === '' || path.includes('\0'))
@@ -57,6 +61,9 @@ export function routingRoutes({ ctx, control }: AdminParts): AdminRoute[] {
     return { status: 200, body: await control.refit(clusters).catch(told('ELDR_REFIT_REFUSED')) }
   }
 }
+
+const BRACE = 0x7b
+const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
 
 /** In a file of its own while it is read: artifacts are read by parts, and proven before they are held. */
 async function sent<T>(body: Buffer, use: (path: string) => Promise<T>): Promise<T> {

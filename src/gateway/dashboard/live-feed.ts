@@ -63,8 +63,8 @@ export class LiveFeed {
   }
 
   /** Undefined when there are too many. Otherwise the way to stop. */
-  follow(follower: Follower): (() => void) | undefined {
-    if (this.#watchers.size >= MOST_WATCHERS) return undefined
+  follow(follower: Follower, most = MOST_WATCHERS): (() => void) | undefined {
+    if (this.#watchers.size >= most) return undefined
     if (!this.any) this.#begin()
     this.#watchers.add(follower)
     return () => {

@@ -11,6 +11,11 @@ interface Asked {
   readonly maxTokens?: number | undefined
 }
 
+/** What may be shown to anybody: messages of sockets have addresses in them. */
+export function shownWhy(kind: string, message: string): string {
+  return kind === 'status' || kind === 'handoff' ? message : kind
+}
+
 export class Story {
   readonly request: string
   readonly decisions: DecisionRecord[] = []

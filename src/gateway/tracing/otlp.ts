@@ -6,6 +6,8 @@ import type { RequestTrace } from './request-trace.ts'
 import type { AttributeValue, Span } from './span.ts'
 
 const STATUS_ERROR = 2
+/** Characters of a client's trace state that are repeated in each span; W3C asks for so many at the least. */
+const MOST_STATE = 512
 /** Bits of a span's flags beside those of its context: that it is known whether the parent is elsewhere, and that it is. */
 const [REMOTE_KNOWN, REMOTE] = [0x100, 0x200]
 
@@ -42,7 +44,7 @@ function spanJson({ root, tracestate, isContinued, epochMs }: RequestTrace, span
   return {
     traceId,
     spanId,
-    ...(tracestate !== undefined && { traceState: tracestate }),
+    ...(tracestate !== undefined && tracestate.length <= MOST_STATE && { traceState: tracestate }),
     ...(parentId !== undefined && { parentSpanId: parentId }),
     flags: flags | REMOTE_KNOWN | (span === root && isContinued ? REMOTE : 0),
     name,

@@ -8,6 +8,9 @@ import type { Tracer } from './tracer.ts'
 /** Routes that workers have under /v1 are named; clients may ask for any other, and names must be few. */
 const NAMED = new Set(['/v1/models', '/v1/responses', '/tokenize', '/detokenize'])
 
+/** Characters of a path that a span has. */
+const MOST_PATH = 256
+
 export function beginTrace(tracer: Tracer, exchange: Exchange, route: Route): void {
   if (route.kind !== 'generate' && route.kind !== 'pass') return
   const { request, startedMs } = exchange
@@ -17,7 +20,7 @@ export function beginTrace(tracer: Tracer, exchange: Exchange, route: Route): vo
   exchange.trace?.root.set({
     'http.request.method': method,
     'http.route': path,
-    'url.path': route.path,
+    'url.path': route.path.slice(0, MOST_PATH),
     'url.scheme': 'encrypted' in request.socket ? 'https' : 'http',
     'network.protocol.version': request.httpVersion,
     'eldr.request_id': exchange.id,
