@@ -23,8 +23,15 @@ const LIVELINESS: Readonly<Record<Connection, string>> = {
   connecting: 'connecting',
   live: 'live',
   lost: 'reconnecting',
+  crowded: 'too many watch',
   refused: 'token needed',
   asleep: 'asleep',
+}
+
+/** Before anything has come. */
+const WAITING: Partial<Record<Connection, string>> = {
+  lost: 'The gateway does not answer. This page tries again by itself.',
+  crowded: 'Too many watch this gateway already. This page tries again by itself; with the admin token there may be a place.',
 }
 
 export function App() {
@@ -78,7 +85,7 @@ function Body() {
   if (pulse.value === undefined)
     return (
       <p class="empty" role="status">
-        {connection.value === 'lost' ? 'The gateway does not answer. This page tries again by itself.' : 'Asking the gateway …'}
+        {WAITING[connection.value] ?? 'Asking the gateway …'}
       </p>
     )
   const views = { overview: Overview, experts: Experts, decisions: Decisions, signatures: Signatures, control: Control }

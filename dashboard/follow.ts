@@ -17,6 +17,9 @@ const EXPERTS_MS = 700
 const ASLEEP_AFTER_MS = 60_000
 const RATE_WINDOW_MS = 5_000
 
+/** All places of watchers are taken. */
+class Crowded extends Error {}
+
 let current: AbortController | undefined
 let wake = () => {}
 
@@ -30,6 +33,7 @@ export async function follow(): Promise<never> {
       if (document.hidden) await woken()
       connection.value = 'connecting'
     }
+    let crowded = false
     try {
       welcome.value = await ask<Welcome>('dashboard')
       if (welcome.value.access === 'none') {
@@ -39,11 +43,13 @@ export async function follow(): Promise<never> {
         continue
       }
       await readPulses(() => (failures = 0))
-    } catch {
-      // The gateway is away, or was; it is asked again.
+    } catch (error) {
+      // The gateway is away, or was, or has no place: it is asked again.
+      crowded = error instanceof Crowded
     }
     if (isAsleep()) continue
-    connection.value = failures === 0 && connection.value === 'connecting' ? 'connecting' : 'lost'
+    if (crowded) connection.value = 'crowded'
+    else connection.value = failures === 0 && connection.value === 'connecting' ? 'connecting' : 'lost'
     await Promise.race([pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]!), woken()])
   }
 }
@@ -66,6 +72,7 @@ async function readPulses(live: () => void): Promise<void> {
   let timer = setTimeout(() => stop.abort(), SILENT_MS)
   try {
     const response = await fetch('eldr/pulse', { signal: stop.signal, headers: authorization(), cache: 'no-store' })
+    if (response.status === 429) throw new Crowded()
     if (!response.ok || response.body === null) throw new Error(`the gateway answered ${response.status}`)
     const events = new EventReader()
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()

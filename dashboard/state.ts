@@ -5,7 +5,7 @@ import type { ExpertsView, Happening, LiveDecision, PacePoint, PlaneView, Pulse,
 export const VIEWS = ['overview', 'experts', 'decisions', 'signatures', 'control'] as const
 export type ViewName = (typeof VIEWS)[number]
 
-export type Connection = 'connecting' | 'live' | 'lost' | 'refused' | 'asleep'
+export type Connection = 'connecting' | 'live' | 'lost' | 'crowded' | 'refused' | 'asleep'
 
 export const welcome = signal<Welcome | undefined>(undefined)
 export const connection = signal<Connection>('connecting')
