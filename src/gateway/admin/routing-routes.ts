@@ -41,10 +41,12 @@ export function routingRoutes({ ctx, control }: AdminParts): AdminRoute[] {
       method: 'POST',
       path: '/eldr/artifact',
       async run({ exchange, proceed }) {
-        const isJson = /^application\/json\b/i.test(exchange.request.headers['content-type'] ?? '')
+        const type = exchange.request.headers['content-type'] ?? ''
+        const isJson = /^application\/json\b/i.test(type)
+        const isBytes = /^application\/octet-stream\b/i.test(type)
         const body = await readBody(exchange.request, isJson ? MOST_JSON_BYTES : maxBodyBytes, proceed, exchange)
         // As `curl -d` sends it.
-        if (!isJson && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
+        if (!isJson && !isBytes && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
           throw bad('This is JSON: send it with content-type: application/json.', 'path')
         if (!isJson) return { status: 200, body: await sent(body, path => control.load(path, SENT)) }
         const { path } = fieldsOf(body, ['path'])
