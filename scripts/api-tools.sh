@@ -2,20 +2,14 @@
 # Gets the judges of the gateway's API that `npm run test:ops` asks: schemathesis and openapi-spec-validator for Python, in an environment
 # of their own outside of the checkout (ELDR_API_TOOLS says where), so that a second run installs nothing.
 set -euo pipefail
+. "$(dirname "$0")/debian.sh"
 cd "$(dirname "$0")/.."
 environment=${ELDR_API_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/api}
 wanted=$(cksum <test/ops/api/requirements.txt)
 [ "$(cat "$environment/wanted" 2>/dev/null)" = "$wanted" ] && exit 0
 
 if ! python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-  if ! command -v apt-get >/dev/null; then
-    echo "Python 3.11 or later with venv is needed for these tests: install it." >&2
-    exit 1
-  fi
-  sudo=""
-  [ "$(id -u)" = 0 ] || sudo="sudo"
-  $sudo apt-get update -qq
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
+  need_packages "Python 3.11 or later with venv is needed for these tests: install it." python3-venv
 fi
 rm -rf "$environment"
 python3 -m venv "$environment"

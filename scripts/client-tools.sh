@@ -2,20 +2,14 @@
 # Gets the clients that `npm run test:clients` tries: curl, and openai and aiperf for Python in an environment of their own outside of the
 # checkout (ELDR_CLIENTS says where), so that a second run installs nothing.
 set -euo pipefail
+. "$(dirname "$0")/debian.sh"
 cd "$(dirname "$0")/.."
 environment=${ELDR_CLIENTS:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/clients}
 wanted=$(cksum <test/clients/requirements.txt)
 [ "$(cat "$environment/wanted" 2>/dev/null)" = "$wanted" ] && command -v curl >/dev/null && exit 0
 
 if ! command -v curl >/dev/null || ! python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-  if ! command -v apt-get >/dev/null; then
-    echo "curl and Python 3.10 or later with venv are needed for these tests: install them." >&2
-    exit 1
-  fi
-  sudo=""
-  [ "$(id -u)" = 0 ] || sudo="sudo"
-  $sudo apt-get update -qq
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq curl python3-venv >/dev/null
+  need_packages "curl and Python 3.10 or later with venv are needed for these tests: install them." curl python3-venv
 fi
 rm -rf "$environment"
 python3 -m venv "$environment"
