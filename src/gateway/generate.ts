@@ -22,7 +22,7 @@ import type { ClientRequest } from './request.ts'
 import { mayTryAgain } from './retry-budget.ts'
 import type { DecodePlace } from './routing/router.ts'
 import type { Sink } from './sink.ts'
-import { legEnded, routed } from './tracing/leg-spans.ts'
+import { legEnded, partOf, routed } from './tracing/leg-spans.ts'
 import { legHeaders, traced } from './worker-headers.ts'
 
 export interface Generation {
@@ -234,10 +234,6 @@ function limitsOf({ settings: { timeouts } }: GatewayContext, { stream, maxToken
   const { firstTokenMs, betweenTokensMs, requestMs } = timeouts
   const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
   return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
-}
-
-function partOf(exchange: Exchange, requestId: string): string | undefined {
-  return requestId === exchange.id ? undefined : requestId
 }
 
 function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: number): boolean {

@@ -9,36 +9,12 @@ import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from './dns-target.ts'
 import { LOG_LEVELS } from './settings.ts'
-import { MASK } from './mask.ts'
 import { ENDPOINT_EXAMPLE, ORIGIN_EXAMPLE, wrongApiUrl, wrongEndpoint, wrongOrigin } from './origin.ts'
+import { MASK } from './mask.ts'
+import { address, file, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
 
-const DAY_MS = 86_400_000
 const MIB = 1_048_576
 
-const whole = (min: number, max: number) => z.int().min(min).max(max)
-const ms = (min = 1) => whole(min, DAY_MS)
-/** Above 0. */
-const share = () => z.number().gt(0).max(1)
-/** `expected` reads well after that word. */
-const text = (expected: string, pattern: RegExp = /./) => z.string({ error: expected }).regex(pattern, { error: expected })
-const file = (what: string) => text(`the path of ${what}`)
-const spellings = <Name extends string>(names: readonly Name[]) =>
-  z.enum([...names, ...names.filter(name => name.includes('_')).map(name => name.replaceAll('_', '-'))])
-
-/** Goes into a header, so visible ASCII; `writeOnly` marks in the JSON Schema what must not be shown. */
-const secret = () =>
-  text('a key of visible ASCII characters without blanks', /^[\x21-\x7e]+$/)
-    .refine(value => value !== MASK, { error: 'this is a masked secret, as `eldr config print` shows it: put in the real one' })
-    .meta({ writeOnly: true })
-
-const address = (example: string, wrong: (text: string) => string | undefined) =>
-  z
-    .string({ error: `a URL such as ${example}` })
-    .superRefine((value, context) => {
-      const message = wrong(value)
-      if (message !== undefined) context.addIssue({ code: 'custom', message })
-    })
-    .meta({ format: 'uri' })
 const url = () => address(ORIGIN_EXAMPLE, wrongOrigin)
 const id = () => text('1 to 128 letters, digits or any of . : _ [ ] -', /^[\w.:[\]-]{1,128}$/)
 const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}.`

@@ -8,11 +8,12 @@ import { MOST_CLUSTERS, MOST_TAU } from '../admin/routing-routes.ts'
 import { ID } from '../admin/routes.ts'
 import { MOST_WORKERS, ROLES } from '../admin/worker-routes.ts'
 import { ORIGIN_EXAMPLE } from '../config/origin.ts'
+import { spellings } from '../config/schema-parts.ts'
 import { LOG_LEVELS } from '../config/settings.ts'
 import type { LogLevelView } from '../log-level.ts'
 import type { SourceStatus } from '../discovery/discovery.ts'
 import type { RoutingView } from '../routing/routing-control.ts'
-import { count, of, spellings } from './held.ts'
+import { count, of } from './held.ts'
 
 export const WORKER_STATES = ['ready', 'draining', 'unhealthy', 'open', 'unknown', 'leaving', 'gone'] as const
 export const WORKER_SOURCES = ['config', 'admin', 'file', 'dns', 'kubernetes'] as const satisfies readonly WorkerSource[]

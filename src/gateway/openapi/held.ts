@@ -11,6 +11,3 @@ export const of =
 
 export const count = () => z.int().min(0)
 export const milliseconds = () => z.number().min(0)
-/** Both spellings of a policy are taken. */
-export const spellings = <Name extends string>(names: readonly Name[]) =>
-  z.enum([...names, ...names.filter(name => name.includes('_')).map(name => name.replaceAll('_', '-'))])

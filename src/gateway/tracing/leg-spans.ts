@@ -1,5 +1,5 @@
 /** How spans of legs and decisions end: what an operator wants to know of them, and why they failed. */
-import type { StopReason } from '../exchange.ts'
+import type { Exchange, StopReason } from '../exchange.ts'
 import type { LegEnd } from '../leg-plan.ts'
 import type { DecodePlace } from '../routing/router.ts'
 import type { RequestTrace } from './request-trace.ts'
@@ -39,4 +39,9 @@ export function routed(trace: RequestTrace, place: DecodePlace | undefined, star
     })
   }
   span?.end()
+}
+
+/** Of a request that was split, whose part it is. */
+export function partOf(exchange: Exchange, requestId: string): string | undefined {
+  return requestId === exchange.id ? undefined : requestId
 }
