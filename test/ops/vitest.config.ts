@@ -9,6 +9,8 @@ export default defineConfig({
     include: ['test/ops/**/*.ops.ts'],
     globalSetup: ['test/build.ts'],
     reporters: process.env['CI'] === undefined ? ['default'] : ['default', './test/plain-summary.ts'],
+    // As for the unit tests: the reporter names those that stumbled.
+    retry: process.env['CI'] === undefined ? 0 : 1,
     testTimeout: 240_000,
     hookTimeout: 240_000,
     maxWorkers: 2,
