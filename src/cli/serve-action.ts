@@ -3,13 +3,12 @@ import { type Loaded, loadSettings } from '../gateway/config/load.ts'
 import type { Settings } from '../gateway/config/settings.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'
 import { createLog, type Log } from '../gateway/log.ts'
-import type { LogLevelControl } from '../gateway/log-level.ts'
 import { closeLog } from '../gateway/log-output.ts'
 import { toldToStop } from './told-to-stop.ts'
 
 export interface Served {
   readonly url: string
-  readonly context: { readonly logLevel: Pick<LogLevelControl, 'toggleDebug'> }
+  readonly context: { readonly logLevel: { toggleDebug(): unknown } }
   stop(): Promise<void>
 }
 export type StartGateway = (settings: Settings, log: Log) => Promise<Served>

@@ -20,7 +20,11 @@ Examples:
     )
     .action(async (_: unknown, command: Command) => {
       const { serveAction } = await import('./serve-action.ts')
-      await serveAction(flagValues(command), async (settings, log) => (await import('../gateway/start.ts')).startGateway(settings, log))
+      await serveAction(flagValues(command), async (settings, log) =>
+        settings.server.processes > 1
+          ? (await import('../gateway/processes/supervisor.ts')).startProcesses(settings, log)
+          : (await import('../gateway/start.ts')).startGateway(settings, log),
+      )
     })
 }
 

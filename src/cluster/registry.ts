@@ -154,6 +154,20 @@ export class Registry {
     }
   }
 
+  /**
+   * A request that is on the worker already, as another who counted it says: it is counted whatever state the worker is in. The breaker
+   * hears nothing of how it ends. Undefined when there is no such worker.
+   */
+  adopt(id: string, role: Role, tokens: number, takenMs: number): Dispatch | undefined {
+    const entry = this.#entries.get(id)
+    if (entry?.spec.role !== role) return undefined
+    const { release } = this.#desk.take(id, role, tokens, takenMs, () => {
+      this.#removeWhenIdle(id)
+      this.#forgetWhenIdle(id)
+    })
+    return { worker: entry.spec, index: entry.index, succeeded: release, failed: release, ignored: release }
+  }
+
   /** All workers, those that are leaving included. */
   views(nowMs: number): WorkerView[] {
     return [...this.#entries.values()].map(entry => {

@@ -35,16 +35,27 @@ export class Admission {
     return most > 0 && (this.running >= most || this.#queue.size > 0) && this.#queue.size < queueSize
   }
 
-  /** Throws a Refusal when there is no place, nor one in the queue. */
-  check(): void {
+  /** Whether who enters now need not wait. */
+  get hasRoom(): boolean {
+    const { maxConcurrentRequests: most } = this.#limits
+    return most === 0 || (this.running < most && this.#queue.size === 0)
+  }
+
+  /** There is no place, nor one in the queue. */
+  get isFull(): boolean {
     const { maxConcurrentRequests: most, queueSize } = this.#limits
-    if (most > 0 && this.running >= most && this.#queue.size >= queueSize) throw this.#overloaded()
+    return most > 0 && this.running >= most && this.#queue.size >= queueSize
+  }
+
+  /** Throws a Refusal when it is full. */
+  check(): void {
+    if (this.isFull) throw this.#overloaded()
   }
 
   /** Resolves when the request may go on; call `leave` once when it has ended. Rejects with a Refusal, or when `stop` happens. */
   enter(stop: StopSignal): Promise<void> {
-    const { maxConcurrentRequests: most, queueSize, queueTimeoutMs } = this.#limits
-    if (most === 0 || (this.running < most && this.#queue.size === 0)) {
+    const { queueSize, queueTimeoutMs } = this.#limits
+    if (this.hasRoom) {
       this.running++
       return Promise.resolve()
     }
@@ -81,11 +92,19 @@ export class Admission {
   }
 
   #overloaded(): Refusal {
-    return new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: this.#comeBackSeconds() })
+    return overloaded(this.#limits, this.#queue.size)
   }
 
-  /** The fuller the queue, the later; never at once, and never so late that a client gives up. */
   #comeBackSeconds(): number {
-    return Math.min(30, 1 + Math.floor((4 * this.#queue.size) / Math.max(1, this.#limits.maxConcurrentRequests)))
+    return comeBackSeconds(this.#limits, this.#queue.size)
   }
+}
+
+export function overloaded(limits: AdmissionLimits, queued: number): Refusal {
+  return new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: comeBackSeconds(limits, queued) })
+}
+
+/** The fuller the queue, the later; never at once, and never so late that a client gives up. */
+function comeBackSeconds({ maxConcurrentRequests: most }: AdmissionLimits, queued: number): number {
+  return Math.min(30, 1 + Math.floor((4 * queued) / Math.max(1, most)))
 }

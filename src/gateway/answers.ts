@@ -40,6 +40,7 @@ export const ANSWERS = {
   ELDR_NO_DECODE_WORKER: { status: 503, type: 'server_error', message: 'No worker can generate now.' },
   ELDR_DRAINING: { status: 503, type: 'server_error', message: 'The gateway is stopping; ask another.' },
   ELDR_QUEUE_TIMEOUT: { status: 503, type: 'server_error', message: 'The request waited too long for its turn.' },
+  ELDR_OWNER_AWAY: { status: 503, type: 'server_error', message: 'The process that decides is being replaced; try again.' },
   ELDR_PREFILL_TIMEOUT: { status: 504, type: 'server_error', message: 'Reading the prompt took too long.' },
   ELDR_DECODE_TIMEOUT: { status: 504, type: 'server_error', message: 'Generation took too long to begin.' },
   ELDR_STREAM_STALLED: { status: 504, type: 'server_error', message: 'Generation ended early: no token came for too long.' },

@@ -22,8 +22,15 @@ export function createKeyCheck(keys: readonly string[], areEqual = timingSafeEqu
 const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', '::ffff:127.0.0.1'])
 
 /** Clients without a token of their own may look and change only from the machine itself. */
-export function isLoopback({ socket }: IncomingMessage): boolean {
-  return LOOPBACK.has(socket.remoteAddress ?? '')
+export function isLoopback(request: IncomingMessage): boolean {
+  return LOOPBACK.has(spokenFor.get(request) ?? request.socket.remoteAddress ?? '')
+}
+
+const spokenFor = new WeakMap<IncomingMessage, string>()
+
+/** The request came through another process of this gateway, which was asked from this address. */
+export function comesFrom(request: IncomingMessage, address: string): void {
+  spokenFor.set(request, address)
 }
 
 function bearerOf({ headers }: IncomingMessage): string | undefined {

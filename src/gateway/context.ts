@@ -10,27 +10,40 @@ import type { Log, Seldom } from './log.ts'
 import type { LogLevelControl } from './log-level.ts'
 import type { LostWorkers } from './lost-workers.ts'
 import type { Metrics } from './metrics.ts'
+import type { Placing } from './placing.ts'
 import type { RetryBudget } from './retry-budget.ts'
 import type { Router } from './routing/router.ts'
 import type { Tracer } from './tracing/tracer.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
 
-export interface GatewayContext {
+/** All that a request needs, whichever process it is in. */
+export interface RequestContext {
   readonly settings: Settings
-  readonly registry: Registry
-  readonly router: Router
+  readonly placing: Placing
   readonly upstreams: Upstreams
   readonly engine: EngineAdapter
   readonly metrics: Metrics
-  readonly budget: RetryBudget
   readonly health: Pick<HealthLoop, 'passiveFailure'>
   readonly restarts: Pick<RestartWatch, 'sawEngineId'>
-  readonly lost: LostWorkers
+  readonly lost: Pick<LostWorkers, 'of'>
   readonly noteWorker: NoteWorker
-  readonly insight: Insight
+  readonly insight: RequestInsight
   /** Absent where traces are off. */
   readonly tracer: Tracer | undefined
   readonly log: Log
-  readonly logLevel: LogLevelControl
   readonly seldom: Seldom
+}
+
+/** What is told of requests for people to see. */
+export type RequestInsight = Pick<Insight, 'begun' | 'decided' | 'ended'> & {
+  readonly pace: Pick<Insight['pace'], 'firstByte' | 'stream' | 'onWorker'>
+}
+
+/** And what decides where they go. */
+export interface GatewayContext extends RequestContext {
+  readonly registry: Registry
+  readonly router: Router
+  readonly budget: RetryBudget
+  readonly insight: Insight
+  readonly logLevel: LogLevelControl
 }

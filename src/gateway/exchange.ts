@@ -8,13 +8,14 @@ import type { RequestTrace } from './tracing/request-trace.ts'
 import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
 
 /** Why a request stopped before its end. */
-export type StopReason = 'client_gone' | 'client_stalled' | 'request_timeout' | 'deadline' | 'shutdown' | 'part_failed'
+export type StopReason = 'client_gone' | 'client_stalled' | 'request_timeout' | 'deadline' | 'shutdown' | 'part_failed' | 'fault'
 
 /** What a client is told that is there to hear it. */
 const TOLD: { readonly [reason in StopReason]?: AnswerCode } = {
   request_timeout: 'ELDR_REQUEST_TIMEOUT',
   deadline: 'ELDR_DEADLINE',
   shutdown: 'ELDR_DRAINING',
+  fault: 'ELDR_INTERNAL',
 }
 
 export class Exchange implements StopSignal {

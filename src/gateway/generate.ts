@@ -6,7 +6,7 @@
 import type { Dispatch } from '../cluster/registry.ts'
 import type { Role } from '../cluster/worker.ts'
 import { Refusal } from './answers.ts'
-import type { GatewayContext } from './context.ts'
+import type { RequestContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import { shownWhy } from './dashboard/story.ts'
 import type { Exchange } from './exchange.ts'
@@ -37,17 +37,17 @@ export interface Generation {
 type HandedOff = Extract<PrefillEnd, { kind: 'handed_off' }>
 
 /** Rejects with a Refusal when the client has seen nothing yet and is to be told why. */
-export async function generate(ctx: GatewayContext, generation: Generation): Promise<Outcome> {
+export async function generate(ctx: RequestContext, generation: Generation): Promise<Outcome> {
   const { exchange, request } = generation
   exchange.clientStallMs = ctx.settings.server.clientStallMs
-  ctx.budget.requestCame()
+  ctx.placing.requestCame()
   // One token is prefill's own; what must not be handed over is done by one decode worker alone.
   if (request.whole) return direct(ctx, generation, 'decode')
   if (request.maxTokens === 1) return direct(ctx, generation, 'prefill')
   return twoLegs(ctx, generation)
 }
 
-async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Outcome> {
+async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Outcome> {
   const { exchange, request, path, requestId } = generation
   const failed = new Set<string>()
   /** A hand-off that no worker has heard of: the next one can have it. */
@@ -55,7 +55,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff, failed)
     // Nobody is there to take the prompt over: then it need not be read.
-    if (!ctx.registry.hasCandidates('decode', performance.now(), failed)) throw noWorker('decode')
+    if (!(await ctx.placing.any('decode', failed))) throw noWorker('decode')
     const prefill = unused ?? (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
     unused = undefined
     if (prefill.kind === 'stopped') return stopped(exchange)
@@ -82,7 +82,7 @@ async function twoLegs(ctx: GatewayContext, generation: Generation): Promise<Out
 }
 
 async function decode(
-  ctx: GatewayContext,
+  ctx: RequestContext,
   generation: Generation,
   { handoff, answeredMs }: HandedOff,
   failed: Set<string>,
@@ -90,7 +90,7 @@ async function decode(
 ): Promise<LegEnd> {
   const { exchange, request } = generation
   const body = ctx.engine.decodeBody(request, handoff)
-  const place = decide(ctx, generation, handoff, handoff.promptTokens ?? request.promptTokens, failed)
+  const place = await decide(ctx, generation, handoff, handoff.promptTokens ?? request.promptTokens, failed)
   if (place === undefined) throw noWorker('decode')
   const { dispatch, decision, left } = place
   const { id } = dispatch.worker
@@ -99,37 +99,37 @@ async function decode(
   ctx.insight.decided(exchange, place)
   const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request), tries, place.policy).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
-  const alone = () => !ctx.registry.hasCandidates('decode', performance.now(), new Set([...failed, id]))
-  if (end.kind === 'failed' && !(end.status === 500 && alone())) failed.add(id)
+  const alone = async () => !(await ctx.placing.any('decode', new Set([...failed, id])))
+  if (end.kind === 'failed' && !(end.status === 500 && (await alone()))) failed.add(id)
   return end
 }
 
 /** The decode worker, as the log and the trace of the request have it. */
-function decide(
-  ctx: GatewayContext,
+async function decide(
+  ctx: RequestContext,
   { exchange, requestId }: Generation,
   handoff: Handoff | undefined,
   tokens: number,
   failed: ReadonlySet<string>,
-): DecodePlace | undefined {
+): Promise<DecodePlace | undefined> {
   const fromMs = performance.now()
-  const place = ctx.router.toDecode(requestId, handoff, tokens, failed)
+  const place = await ctx.placing.toDecode(requestId, handoff, tokens, failed)
   if (place !== undefined) exchange.facts.decided(place, performance.now() - fromMs)
   if (exchange.trace !== undefined) routed(exchange.trace, place, fromMs, partOf(exchange, requestId))
   return place
 }
 
 /** By one worker alone, without a hand-off. */
-async function direct(ctx: GatewayContext, generation: Generation, role: Role): Promise<Outcome> {
+async function direct(ctx: RequestContext, generation: Generation, role: Role): Promise<Outcome> {
   const { exchange, request } = generation
   const { prefillMs } = ctx.settings.timeouts
   const limits = limitsOf(ctx, request, prefillMs)
   const failed = new Set<string>()
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange)
-    const place = role === 'decode' ? decide(ctx, generation, undefined, request.promptTokens, failed) : undefined
+    const place = role === 'decode' ? await decide(ctx, generation, undefined, request.promptTokens, failed) : undefined
     const key = () => prefixKeyOf(request, ctx.settings.routing.prefixTokens)
-    const dispatch = role === 'decode' ? place?.dispatch : ctx.router.toPrefill(key(), request.promptTokens, failed)
+    const dispatch = role === 'decode' ? place?.dispatch : await ctx.placing.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
     ctx.noteWorker(exchange, role, dispatch.worker.id)
     if (place !== undefined) ctx.insight.decided(exchange, place)
@@ -144,7 +144,7 @@ async function direct(ctx: GatewayContext, generation: Generation, role: Role): 
 
 /** One try on one worker, its load and its breaker told of the end. `policy`: that placed it there, of a decode worker. */
 async function send(
-  ctx: GatewayContext,
+  ctx: RequestContext,
   generation: Generation,
   dispatch: Dispatch,
   body: Buffer,
@@ -230,20 +230,20 @@ async function send(
  * Of an answer that is not streamed nothing is seen before its end: it may take as long as a stream of as many tokens. `prefillMs` where
  * the worker has to read the prompt as well.
  */
-function limitsOf({ settings: { timeouts } }: GatewayContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
+function limitsOf({ settings: { timeouts } }: RequestContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
   const { firstTokenMs, betweenTokensMs, requestMs } = timeouts
   const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
   return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
 }
 
-function isTooOld({ settings: { lease }, metrics }: GatewayContext, leasedMs: number): boolean {
+function isTooOld({ settings: { lease }, metrics }: RequestContext, leasedMs: number): boolean {
   const old = performance.now() - leasedMs > lease.durationMs * lease.usableShare
   if (old) metrics.leasesMissed.inc()
   return old
 }
 
 /** The prompt was read, and no decode worker has heard of it. */
-function letGo(ctx: GatewayContext, generation: Generation, handoff: Handoff, failed: ReadonlySet<string>): Outcome {
+function letGo(ctx: RequestContext, generation: Generation, handoff: Handoff, failed: ReadonlySet<string>): Outcome {
   releaseHandoff(ctx, generation, handoff, failed).catch((err: unknown) => ctx.log.error({ err }, 'a hand-off was not given back'))
   return stopped(generation.exchange)
 }

@@ -34,5 +34,5 @@ export function stopped(exchange: Exchange, begun = false): Outcome {
   if (refusal !== undefined && !begun) throw refusal
   if (exchange.stopped === 'client_gone' || exchange.stopped === 'client_stalled') return exchange.stopped
   if (exchange.stopped === 'part_failed') return 'failed' // the part that failed says why
-  return exchange.stopped === 'shutdown' ? 'broken' : 'timeout'
+  return exchange.stopped === 'shutdown' || exchange.stopped === 'fault' ? 'broken' : 'timeout'
 }

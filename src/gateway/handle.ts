@@ -8,7 +8,7 @@ import type { Admin } from './admin/admin.ts'
 import type { Admission } from './admission.ts'
 import { Refusal } from './answers.ts'
 import { createKeyCheck } from './auth.ts'
-import type { GatewayContext } from './context.ts'
+import type { RequestContext } from './context.ts'
 import { Exchange, type StopReason } from './exchange.ts'
 import { generate } from './generate.ts'
 import { wrongHead } from './http-head.ts'
@@ -25,20 +25,25 @@ import { legStopped } from './tracing/leg-spans.ts'
 import { beginTrace, endTrace } from './tracing/server-span.ts'
 import { KIND } from './tracing/span.ts'
 
+/** How requests are let in. */
+export type Gate = Pick<Admission, 'check' | 'mustWait' | 'enter' | 'leave'>
+/** Who answers at the gateway's own routes. */
+export type Pages = Pick<Admin, 'serve' | 'serveOwn' | 'servePage'>
+
 export class Handler {
   /** Requests that are being served. */
   readonly live = new Set<Exchange>()
   /** Those, and those whose answer has not gone out wholly. */
   readonly open = new Set<Exchange>()
   draining = false
-  readonly #ctx: GatewayContext
-  readonly #admission: Admission
-  readonly #admin: Admin
+  readonly #ctx: RequestContext
+  readonly #admission: Gate
+  readonly #admin: Pages
   /** Of bodies that are being read, which admission does not count yet. */
   readonly #bodies: ByteBudget
   readonly #mayAsk: (request: IncomingMessage) => boolean
 
-  constructor(ctx: GatewayContext, admission: Admission, admin: Admin) {
+  constructor(ctx: RequestContext, admission: Gate, admin: Pages) {
     this.#ctx = ctx
     this.#admission = admission
     this.#admin = admin

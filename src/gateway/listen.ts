@@ -1,7 +1,7 @@
 /** The HTTP server: limits on what a client may send and how slowly, and an orderly end. */
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo, Socket } from 'node:net'
+import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
 import { EldrError } from '../errors.ts'
 import { type AnswerCode, errorBody, Refusal } from './answers.ts'
 import type { ServerSettings, ServerTls } from './config/settings.ts'
@@ -55,14 +55,20 @@ export function createListener(settings: ServerSettings, handle: Handle, refused
 /** The last request of each connection. Those before it are whole, or the parser would not have come to it. */
 type Newest = WeakMap<Socket, { readonly request: IncomingMessage; readonly response: ServerResponse }>
 
-export async function listen(server: Server, host: string, port: number): Promise<string> {
+/** `on`: a path in place of the address. */
+export async function listen(server: NetServer, host: string, port: number, on?: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       const found = `${host}:${port} (${cause.code ?? cause.message})`
       reject(new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --port or --host; 0 takes any port that is free.', cause }))
     })
-    server.listen(port, host, resolve)
+    if (on === undefined) server.listen(port, host, resolve)
+    else server.listen(on, resolve)
   })
+  return on ?? addressOf(server)
+}
+
+export function addressOf(server: NetServer): string {
   const { address, port: actual, family } = server.address() as AddressInfo
   return `${family === 'IPv6' ? `[${address}]` : address}:${actual}`
 }

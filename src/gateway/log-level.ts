@@ -13,12 +13,14 @@ export interface LogLevelView {
 export class LogLevelControl {
   readonly #log: Log
   readonly #configured: LogLevel
+  readonly #changed: () => void
   #timer: NodeJS.Timeout | undefined
   #untilMs = 0
 
   /** The log's level is the configured one. */
-  constructor(log: Log) {
+  constructor(log: Log, changed: () => void = () => {}) {
     this.#log = log
+    this.#changed = changed
     this.#configured = log.level as LogLevel
   }
 
@@ -55,6 +57,7 @@ export class LogLevelControl {
     if (from === level) return
     this.#log.info({ from, to: level }, 'log level')
     this.#log.level = level
+    this.#changed()
     if (from !== 'info' && from !== 'debug') this.#log.info({ from, to: level }, 'log level')
   }
 }

@@ -13,9 +13,9 @@ export class LostWorkers {
   readonly #waiting = new Map<string, Set<(reason: UpstreamFailure) => void>>()
 
   /** As many as can be tried again; the others go on waiting, for the worker may only be slow. */
-  constructor(registry: Pick<Registry, 'subscribe' | 'hasCandidates'>, budget: Pick<RetryBudget, 'left'>) {
-    registry.subscribe(({ kind, worker: { id, role } }) => {
-      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now())) this.#lose(id, budget.left)
+  constructor(registry?: Pick<Registry, 'subscribe' | 'hasCandidates'>, budget: Pick<RetryBudget, 'left'> = { left: 0 }) {
+    registry?.subscribe(({ kind, worker: { id, role } }) => {
+      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now())) this.lose(id, budget.left)
     })
   }
 
@@ -33,7 +33,8 @@ export class LostWorkers {
     }
   }
 
-  #lose(id: string, most: number): void {
+  /** So many of those that wait for it. */
+  lose(id: string, most: number): void {
     for (const listener of [...(this.#waiting.get(id) ?? [])].slice(0, most)) {
       listener(new UpstreamFailure('timeout', 'the worker does not answer its health check'))
     }

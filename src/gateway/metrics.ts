@@ -29,6 +29,8 @@ export interface MetricDefinition {
 export class Metrics {
   readonly registry = new Registry()
   readonly definitions: MetricDefinition[] = []
+  /** All of it in Prometheus' text format; of a gateway of several processes that is theirs together. */
+  text: () => Promise<string> = () => this.registry.metrics()
 
   readonly requests = this.#hot(
     'eldr_requests_total',
@@ -100,10 +102,11 @@ export class Metrics {
     for (const cause of ['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model']) this.routingChanges.inc({ cause }, 0)
   }
 
-  /** Read when somebody asks. */
-  gauge(name: string, help: string, labels: readonly string[], collect: Collect): void {
+  /** Read when somebody asks. `together`: what it is of several processes. */
+  gauge(name: string, help: string, labels: readonly string[], collect: Collect, together: 'sum' | 'max' = 'sum'): void {
     const gauge: Gauge = new Gauge({
       ...this.#define('gauge', name, help, labels),
+      aggregator: together,
       collect: () => {
         gauge.reset()
         collect((values, value) => gauge.set(values, value))

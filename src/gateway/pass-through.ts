@@ -1,7 +1,7 @@
 /** Routes that the gateway does not take part in: one worker answers, and the answer is passed on as it is. */
 import { Refusal } from './answers.ts'
 import type { Settings } from './config/settings.ts'
-import type { GatewayContext } from './context.ts'
+import type { RequestContext } from './context.ts'
 import type { Exchange } from './exchange.ts'
 import { scanObject } from './json/scan.ts'
 import type { LegLimits } from './leg-plan.ts'
@@ -16,8 +16,8 @@ import type { UpstreamRequest } from './upstream/upstreams.ts'
 import { legHeaders, traced } from './worker-headers.ts'
 
 /** On a decode worker: any of them has the model and the tokenizer. */
-export async function passThrough(ctx: GatewayContext, exchange: Exchange, path: string, body: Buffer): Promise<Outcome> {
-  const { settings, router } = ctx
+export async function passThrough(ctx: RequestContext, exchange: Exchange, path: string, body: Buffer): Promise<Outcome> {
+  const { settings, placing } = ctx
   exchange.clientStallMs = settings.server.clientStallMs
   const headers = legHeaders(settings, exchange, exchange.id)
   const request: UpstreamRequest =
@@ -31,7 +31,7 @@ export async function passThrough(ctx: GatewayContext, exchange: Exchange, path:
   const harmless = request.method === 'GET'
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange, sink, false)
-    const place = router.toDecode(exchange.id, undefined, 0, failed)
+    const place = await placing.toDecode(exchange.id, undefined, 0, failed)
     if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = place.dispatch.worker
     exchange.facts.served('decode', id)

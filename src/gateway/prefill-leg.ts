@@ -1,6 +1,6 @@
 /** The first leg: a prefill worker reads the prompt and says where its KV cache is. Tried again elsewhere when a worker fails. */
 import { type AnswerCode, Refusal } from './answers.ts'
-import type { GatewayContext } from './context.ts'
+import type { RequestContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import { shownWhy } from './dashboard/story.ts'
 import type { Exchange } from './exchange.ts'
@@ -29,20 +29,20 @@ export type PrefillEnd =
 const MOST_ANSWER_BYTES = 64 << 20
 
 export async function runPrefill(
-  ctx: GatewayContext,
+  ctx: RequestContext,
   exchange: Exchange,
   request: ClientRequest,
   path: string,
   headers: Readonly<Record<string, string>>,
 ): Promise<PrefillEnd> {
-  const { settings, router, upstreams, engine, metrics } = ctx
+  const { settings, placing, upstreams, engine, metrics } = ctx
   const requestId = headers['x-request-id'] ?? exchange.id
   const body = engine.prefillBody(request)
   const prefixKey = prefixKeyOf(request, settings.routing.prefixTokens)
   const failed = new Set<string>()
   let refusal: Refusal | undefined
   for (let tries = 1; ; tries++) {
-    const dispatch = router.toPrefill(prefixKey, request.promptTokens, failed)
+    const dispatch = await placing.toPrefill(prefixKey, request.promptTokens, failed)
     if (dispatch === undefined) throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = dispatch.worker
     const startMs = performance.now()
@@ -109,7 +109,7 @@ type Judged =
   | Extract<PrefillEnd, { kind: 'refused' }>
   | { readonly kind: 'failed'; readonly cause: string; readonly why: string; readonly code: AnswerCode }
 
-function judge({ engine }: GatewayContext, answer: UpstreamAnswer | UpstreamFailure, request: ClientRequest): Judged {
+function judge({ engine }: RequestContext, answer: UpstreamAnswer | UpstreamFailure, request: ClientRequest): Judged {
   if (answer instanceof UpstreamFailure) {
     const code = answer.kind === 'timeout' ? 'ELDR_PREFILL_TIMEOUT' : 'ELDR_PREFILL_FAILED'
     return { kind: 'failed', cause: answer.kind, why: answer.message, code }

@@ -1,4 +1,4 @@
-import type { GatewayContext } from './context.ts'
+import type { RequestContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Generation } from './generate.ts'
 import { UpstreamFailure } from './upstream/upstreams.ts'
@@ -14,16 +14,14 @@ const LONG_ENOUGH_MS = 1_000
  * heard of the hand-off: then the next one frees it. Whatever else goes wrong, the lease ends.
  */
 export async function releaseHandoff(
-  ctx: GatewayContext,
+  ctx: RequestContext,
   generation: Generation,
   handoff: Handoff,
   failed: ReadonlySet<string>,
 ): Promise<void> {
   const tried = new Set(failed)
   for (;;) {
-    const nowMs = performance.now()
-    const [least] = ctx.registry.candidates('decode', nowMs, tried).toSorted((a, b) => a.inflight - b.inflight)
-    const dispatch = least && ctx.registry.dispatch('decode', least.worker, 0, nowMs)
+    const dispatch = await ctx.placing.toRelease(tried)
     if (dispatch === undefined) return
     tried.add(dispatch.worker.id)
     const failure = await decodeOneToken(ctx, generation, handoff, dispatch.worker.url)
@@ -36,7 +34,7 @@ export async function releaseHandoff(
 
 /** What went wrong, if something did. */
 function decodeOneToken(
-  { settings, upstreams, engine }: GatewayContext,
+  { settings, upstreams, engine }: RequestContext,
   { exchange, request, requestId, path }: Generation,
   handoff: Handoff,
   url: string,

@@ -3,7 +3,7 @@
  * multiplying the load on what is left.
  */
 import type { Role } from '../cluster/worker.ts'
-import type { GatewayContext } from './context.ts'
+import type { RequestContext } from './context.ts'
 import type { Exchange } from './exchange.ts'
 
 const MOST_SAVED = 20
@@ -35,11 +35,11 @@ export class RetryBudget {
 
 /** After so many tries of a leg: whether there is leave for another, and a worker that has not failed. If so it has been waited for. */
 export async function mayTryAgain(
-  { settings, registry, budget, metrics }: GatewayContext,
+  { settings, placing, metrics }: RequestContext,
   exchange: Exchange,
   { leg, tries, cause, failed }: { leg: Role; tries: number; cause: string; failed: ReadonlySet<string> },
 ): Promise<boolean> {
-  if (tries > settings.retries.max || !registry.hasCandidates(leg, performance.now(), failed) || !budget.take()) return false
+  if (tries > settings.retries.max || !(await placing.mayRetry(leg, failed))) return false
   metrics.retries.inc({ leg, cause })
   exchange.facts.retries++
   await exchange.pause(backoffMs(settings.retries.backoffMs, tries, Math.random))

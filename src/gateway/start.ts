@@ -1,5 +1,5 @@
 /** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server } from 'node:http'
 import { Registry } from '../cluster/registry.ts'
 import { TicketDesk } from '../cluster/tickets.ts'
 import type { WorkerSpec } from '../cluster/worker.ts'
@@ -11,6 +11,7 @@ import { createMetricsListener } from './admin/metrics-listener.ts'
 import { Admission } from './admission.ts'
 import type { Settings } from './config/settings.ts'
 import type { GatewayContext } from './context.ts'
+import { drained } from './drain.ts'
 import { Insight } from './dashboard/insight.ts'
 import { LiveFeed } from './dashboard/live-feed.ts'
 import { feedSources } from './dashboard/feed-sources.ts'
@@ -25,9 +26,11 @@ import { createLog, type Log, Seldom } from './log.ts'
 import { LogLevelControl } from './log-level.ts'
 import { LostWorkers } from './lost-workers.ts'
 import { Metrics } from './metrics.ts'
+import { localPlacing, type LocalPlacing } from './placing.ts'
 import { RetryBudget } from './retry-budget.ts'
 import { OffThread } from './routing/off-thread.ts'
-import type { RoutingControl } from './routing/routing-control.ts'
+import type { KeptArtifacts, LookElsewhere } from './admin/routes.ts'
+import type { RoutingChange, RoutingControl } from './routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
 import { workerTls } from './tls-files.ts'
 import { startTracing } from './tracing/start-tracing.ts'
@@ -39,8 +42,12 @@ export interface Gateway {
   readonly url: string
   readonly context: GatewayContext
   readonly control: RoutingControl
+  readonly admission: Admission
+  readonly placing: LocalPlacing
   /** Of the admin API. */
   readonly routes: Admin['routes']
+  /** No new requests from now on; it goes on answering at its own routes. */
+  drain(): void
   /** No new requests; those under way may end within the grace period. */
   stop(): Promise<void>
 }
@@ -50,13 +57,27 @@ const JANITOR_MS = 10_000
 /** A ticket is this much older than any request may be before it counts as leaked. */
 const JANITOR_SLACK_MS = 60_000
 
-export async function startGateway(settings: Settings, log: Log = createLog(settings.observe)): Promise<Gateway> {
+/** What is otherwise where requests come to other processes (`processes/`), and this one decides for them. */
+export interface Hosting {
+  /** In place of the settings' address. */
+  readonly path: string
+  /** Every request, before it is looked at. */
+  arriving(request: IncomingMessage): void
+  /** In place of the settings' workers. */
+  readonly addWorkers?: (registry: Registry) => void
+  readonly elsewhere: LookElsewhere
+  readonly artifacts: KeptArtifacts
+  levelChanged(): void
+  routingChanged(change: RoutingChange): void
+}
+
+export async function startGateway(settings: Settings, log: Log = createLog(settings.observe), hosting?: Hosting): Promise<Gateway> {
   // What may be wrong with files is found before anything is begun.
   const files = await readRoutingFiles(settings)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
   const discover = readyDiscovery(settings.discovery)
 
-  const logLevel = new LogLevelControl(log)
+  const logLevel = new LogLevelControl(log, hosting?.levelChanged)
   const apart: (() => unknown)[] = [() => logLevel.close()]
   const takeApart = async () => {
     for (const step of apart.splice(0).toReversed()) await step()
@@ -64,11 +85,14 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   const metrics = new Metrics()
   const server = createListener(
     settings.server,
-    (request, response, proceed) => void handler.handle(request, response, proceed),
+    (request, response, proceed) => {
+      hosting?.arriving(request)
+      void handler.handle(request, response, proceed)
+    },
     code => metrics.errorAnswers.inc(code),
   )
   const clients = new ClientConnections()
-  clients.watch(server, settings.server.tls !== undefined)
+  if (hosting === undefined) clients.watch(server, settings.server.tls !== undefined)
   const events = new Events()
   const seldom = new Seldom()
   const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
@@ -94,7 +118,8 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
     if (next !== undefined) metrics.meetWorker(id, next.spec.role)
   }
-  registry.addAll(workersOf(settings))
+  if (hosting?.addWorkers === undefined) registry.addAll(workersOf(settings))
+  else hosting.addWorkers(registry)
   const admission = new Admission(settings.limits)
   const loopDelay = new LoopDelay()
   apart.push(() => loopDelay.close())
@@ -109,7 +134,18 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     feed.happenings.add('worker', id, kind)
     if (kind === 'forgotten') insight.pace.forget(id)
   })
-  const { control, router } = await begun(() => startRouting(settings, files, { registry, metrics, events, insight, feed, log, seldom }))
+  const { control, router } = await begun(() =>
+    startRouting(settings, files, {
+      registry,
+      metrics,
+      events,
+      insight,
+      feed,
+      log,
+      seldom,
+      ...(hosting && { changed: hosting.routingChanged }),
+    }),
+  )
   apart.push(() => control.close())
   const discovery = await begun(() => discover?.({ registry, metrics, log }))
   apart.push(() => discovery?.stop())
@@ -121,10 +157,12 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     draining: () => handler.draining,
     ...(discovery && { discovery }),
   })) // prettier-ignore
+  const placing = localPlacing({ registry, router, budget })
   const context: GatewayContext = {
     settings,
     registry,
     router,
+    placing,
     upstreams,
     engine: vllmNixl(settings.routing),
     metrics,
@@ -139,7 +177,17 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     logLevel,
     seldom,
   }
-  const admin = new Admin({ ctx: context, control, live: () => handler.live, ...(discovery && { discovery }) }, events, { feed, plane })
+  const admin = new Admin(
+    {
+      ctx: context,
+      control,
+      live: () => handler.live,
+      ...(hosting && { elsewhere: hosting.elsewhere, artifacts: hosting.artifacts }),
+      ...(discovery && { discovery }),
+    },
+    events,
+    { feed, plane },
+  )
   const handler = new Handler(context, admission, admin)
   const janitor = setInterval(() => {
     const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
@@ -150,12 +198,12 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   apart.push(() => clearInterval(janitor))
   const { host, port, metricsPort } = settings.server
   if (metricsPort !== undefined) {
-    const metricsServer = createMetricsListener(metrics.registry)
+    const metricsServer = createMetricsListener(metrics)
     await begun(() => listen(metricsServer, host, metricsPort))
     // Until the last stream has ended: what happens while a gateway stops is worth counting too.
     apart.push(() => closed(metricsServer))
   }
-  const address = await begun(() => listen(server, host, port))
+  const address = await begun(() => listen(server, host, port, hosting?.path))
 
   /** A gateway that cannot start leaves nothing behind. */
   async function begun<T>(start: () => T | Promise<T>): Promise<T> {
@@ -167,29 +215,25 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     }
   }
 
-  let stopping: Promise<void> | undefined
-  async function end(): Promise<void> {
+  function drain(): void {
     handler.draining = true
     admin.close()
-    let grace: NodeJS.Timeout | undefined
-    const late = new Promise<void>(resolve => {
-      grace = setTimeout(() => {
-        for (const exchange of handler.live) exchange.stop('shutdown')
-        setTimeout(() => server.closeAllConnections(), 1_000).unref()
-        resolve()
-      }, settings.server.shutdownGraceMs)
-    })
-    // Until then it listens: whoever comes is told to ask another, and a load balancer sees it at /ready.
-    await Promise.race([handler.settled(), late])
-    await new Promise<void>(resolve => server.close(() => resolve()))
-    clearTimeout(grace)
+  }
+
+  let stopping: Promise<void> | undefined
+  async function end(): Promise<void> {
+    drain()
+    await drained(handler, server, settings.server.shutdownGraceMs)
     await takeApart()
   }
   return {
     url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,
     context,
     control,
+    admission,
+    placing,
     routes: admin.routes,
+    drain,
     stop: () => (stopping ??= end()),
   }
 }

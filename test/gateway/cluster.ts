@@ -4,6 +4,7 @@ import { fileSchema } from '../../src/gateway/config/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
 import { createLog } from '../../src/gateway/log.ts'
 import { type Gateway, startGateway } from '../../src/gateway/start.ts'
+import type { ProcessCluster } from './process-cluster.ts'
 import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../fake-worker/index.ts'
 
 export interface ClusterOptions {
@@ -30,7 +31,10 @@ export interface Cluster {
 
 export const SHAPE = { layers: 2, experts: 8, topK: 2 } as const
 
+/** With ELDR_TEST_PROCESSES the gateway is one of several processes, and tests that look inside of it cannot run (`test/processes`). */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
+  const processes = Number(process.env['ELDR_TEST_PROCESSES'] ?? 1)
+  if (processes > 1) return outside(await (await import('./process-cluster.ts')).startProcessCluster({ ...options, processes }))
   const many = (count: number, more: FakeWorkerOptions) => Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
   const prefills = await many(options.prefill ?? 2, { role: 'prefill', counts: SHAPE, ...options.prefillOptions })
   const decodes = await many(options.decode ?? 2, { role: 'decode', prefills, ...options.decodeOptions })
@@ -76,6 +80,17 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
       await Promise.all([...prefills, ...decodes].map(worker => worker.close()))
     },
   }
+}
+
+/** What can be seen of a gateway from outside. */
+function outside(cluster: ProcessCluster): Cluster {
+  const hidden = () => {
+    throw new Error('a gateway of several processes cannot be looked into')
+  }
+  const gateway = new Proxy({ url: cluster.url, stop: () => cluster.process.stop().then(() => {}) } as Gateway, {
+    get: (target, name) => (name in target ? target[name as keyof Gateway] : hidden()),
+  })
+  return { ...cluster, gateway, leftovers: hidden }
 }
 
 function until(holds: () => boolean, subscribe: (listener: () => void) => () => void): Promise<void> {

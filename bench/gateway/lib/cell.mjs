@@ -41,7 +41,7 @@ export async function startRouter(row, router, workers, { nice, artifact }) {
   const url = `http://127.0.0.1:${port}`
   const { prefill, decode, pids } = workers
   const [command, args] = await router.command({ port, prefill, decode, artifact })
-  const running = start(command, args, { cores: ROUTER_CORE, nice })
+  const running = start(command, args, { cores: router.cores ?? ROUTER_CORE, nice })
   const decides = row.counts !== undefined && router.decides
   try {
     await healthy(running, `${url}/health`)

@@ -86,7 +86,7 @@ export class Admin {
     const { metrics, registry, settings } = this.#parts.ctx
     if (name === 'metrics') {
       if (settings.server.metricsPort !== undefined) throw new Refusal('ELDR_NOT_FOUND')
-      exchange.answer(200, { 'content-type': metrics.registry.contentType }, await metrics.registry.metrics())
+      exchange.answer(200, { 'content-type': metrics.registry.contentType }, await metrics.text())
     } else if (name === 'version') json(exchange, 200, { version: VERSION })
     else if (name === 'openapi') json(exchange, 200, (this.#document ??= openApiDocument(shapeOf(settings))))
     else if (name === 'health') json(exchange, 200, { status: 'ok' })

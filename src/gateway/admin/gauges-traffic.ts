@@ -1,5 +1,5 @@
 /** How much goes through the gateway and how full it is: tickets, limits, connections, bytes. Nothing of it is counted by requests. */
-import type { Registry } from '../../cluster/registry.ts'
+import type { WorkerView } from '../../cluster/registry.ts'
 import type { TicketDesk } from '../../cluster/tickets.ts'
 import type { AdmissionLimits } from '../admission.ts'
 import type { ClientConnections } from '../client-connections.ts'
@@ -8,28 +8,23 @@ import type { RetryBudget } from '../retry-budget.ts'
 import type { WorkerTraffic } from '../upstream/pool.ts'
 import type { Upstreams } from '../upstream/upstreams.ts'
 
-export interface TrafficSources {
-  readonly registry: Pick<Registry, 'views'>
+export interface ConnectionSources {
+  /** Workers, by their specs alone. */
+  readonly registry: { views(nowMs: number): readonly Pick<WorkerView, 'spec'>[] }
+  readonly clients: Pick<ClientConnections, 'traffic'>
+  readonly upstreams: Pick<Upstreams, 'trafficOf'>
+}
+
+export interface TrafficSources extends ConnectionSources {
   readonly desk: Pick<TicketDesk, 'total' | 'doubleReleases' | 'oldestMs'>
   readonly limits: AdmissionLimits
   readonly budget: Pick<RetryBudget, 'left'>
-  readonly clients: Pick<ClientConnections, 'traffic'>
-  readonly upstreams: Pick<Upstreams, 'trafficOf'>
 }
 
 type SetValue = (labels: Record<string, string>, value: number) => void
 
 export function addTrafficGauges(metrics: Metrics, sources: () => TrafficSources): void {
   const single = (name: string, help: string, value: () => number) => metrics.gauge(name, help, [], set => set({}, value()))
-  /** For each worker that was asked something. */
-  const ofWorkers = (tell: (set: SetValue, labels: { worker: string; leg: string }, traffic: WorkerTraffic) => void) => (set: SetValue) => {
-    const { registry, upstreams } = sources()
-    for (const { spec } of registry.views(performance.now())) {
-      const traffic = upstreams.trafficOf(spec.url)
-      if (traffic !== undefined) tell(set, { worker: spec.id, leg: spec.role }, traffic)
-    }
-  }
-
   metrics.gauge('eldr_tickets', 'Tickets that are out: requests on workers, those on workers that are gone included', ['leg'], set => {
     for (const leg of ['prefill', 'decode'] as const) set({ leg }, sources().desk.total(leg).inflight)
   })
@@ -41,8 +36,21 @@ export function addTrafficGauges(metrics: Metrics, sources: () => TrafficSources
   single('eldr_running_requests_limit', 'How many requests may be let in at once (limits.maxConcurrentRequests); 0 is no limit', () => sources().limits.maxConcurrentRequests) // prettier-ignore
   single('eldr_queue_limit', 'How many may wait (limits.queueSize)', () => sources().limits.queueSize)
   single('eldr_retry_budget', 'Retries that may be made at this moment (retries.budgetShare of requests, at most 20)', () => sources().budget.left) // prettier-ignore
+  addConnectionGauges(metrics, sources)
+}
 
-  single('eldr_client_connections', 'Connections of clients that are open', () => sources().clients.traffic().open)
+/** Of whichever process has the connections. */
+export function addConnectionGauges(metrics: Metrics, sources: () => ConnectionSources): void {
+  /** For each worker that was asked something. */
+  const ofWorkers = (tell: (set: SetValue, labels: { worker: string; leg: string }, traffic: WorkerTraffic) => void) => (set: SetValue) => {
+    const { registry, upstreams } = sources()
+    for (const { spec } of registry.views(performance.now())) {
+      const traffic = upstreams.trafficOf(spec.url)
+      if (traffic !== undefined) tell(set, { worker: spec.id, leg: spec.role }, traffic)
+    }
+  }
+
+  metrics.gauge('eldr_client_connections', 'Connections of clients that are open', [], set => set({}, sources().clients.traffic().open))
   metrics.readCounter('eldr_client_connections_total', 'Connections of clients that were accepted', [], set => set({}, sources().clients.traffic().accepted)) // prettier-ignore
   metrics.readCounter('eldr_client_bytes_total', 'Bytes from clients (received) and to them (sent), HTTP’s own included', ['direction'], set => {
     const { receivedBytes, sentBytes } = sources().clients.traffic()

@@ -26,6 +26,12 @@ const STATES: readonly WorkerState[] = ['ready', 'draining', 'unhealthy', 'open'
 const LEGS = ['prefill', 'decode'] as const
 const BREAKER = { closed: 0, half_open: 1, open: 2 } as const
 
+/** Of the process: of several the latest event loop, and the time of all. */
+export function addLoopGauges(metrics: Metrics, loopDelay: () => Pick<LoopDelay, 'p99Seconds'>): void {
+  metrics.gauge('eldr_event_loop_delay_p99_seconds', 'How late the event loop is, 99th percentile of the last 15 to 30 seconds', [], set => set({}, loopDelay().p99Seconds()), 'max') // prettier-ignore
+  metrics.readCounter('eldr_event_loop_busy_seconds_total', 'Time in which the event loop was at work; its rate is the share of a core that is taken', [], set => set({}, performance.eventLoopUtilization().active / 1000)) // prettier-ignore
+}
+
 /** `sources` are asked for when the metrics are. */
 export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   const workers = (name: string, help: string, value: (view: WorkerView) => number) =>
@@ -89,8 +95,7 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
       for (const [source, seconds] of sources().discovery?.lastSuccessSeconds() ?? []) set({ source }, seconds)
     },
   )
-  single('eldr_event_loop_delay_p99_seconds', 'How late the event loop is, 99th percentile of the last 15 to 30 seconds', () => sources().loopDelay.p99Seconds()) // prettier-ignore
-  metrics.readCounter('eldr_event_loop_busy_seconds_total', 'Time in which the event loop was at work; its rate is the share of a core that is taken', [], set => set({}, performance.eventLoopUtilization().active / 1000)) // prettier-ignore
+  addLoopGauges(metrics, () => sources().loopDelay)
   single('eldr_uptime_seconds', 'Since the gateway was started', () => (performance.now() - startedMs) / 1000)
   metrics.gauge('eldr_build_info', '1, with the release and the version of Node', ['version', 'node'], set =>
     set({ version: VERSION, node: process.version }, 1),

@@ -2,12 +2,26 @@
 import { VERSION } from '../../version.ts'
 import { Refusal } from '../answers.ts'
 import { masked } from '../config/mask.ts'
+import type { Stories } from '../dashboard/stories.ts'
+import type { Story } from '../dashboard/story.ts'
+import type { Exchange } from '../exchange.ts'
 import { bad } from './read-json.ts'
-import type { AdminParts, AdminRoute } from './routes.ts'
+import type { AdminParts, AdminRoute, SeenRequest } from './routes.ts'
 
 const DECISIONS_SHOWN = 50
 
-export function lookRoutes({ ctx, control, live }: AdminParts): AdminRoute[] {
+/** What this process knows of a request: clients choose ids, so that several may have the same. */
+export function seenHere(id: string, live: Iterable<Exchange>, stories: Pick<Stories, 'find'>): SeenRequest & { readonly told?: Story } {
+  const underWay = [...live].filter(exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'))
+  const told = underWay.at(-1)?.story ?? stories.find(id)
+  const shown = underWay.map(({ request, startedMs }) => ({
+    path: request.url?.split('?', 1)[0],
+    seconds: Number(((performance.now() - startedMs) / 1000).toFixed(3)),
+  }))
+  return { live: shown, ...(told && { told, story: told.view() }) }
+}
+
+export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): AdminRoute[] {
   const { router, settings, insight } = ctx
   return [
     {
@@ -22,25 +36,16 @@ export function lookRoutes({ ctx, control, live }: AdminParts): AdminRoute[] {
     {
       method: 'GET',
       path: '/eldr/requests/{id}',
-      run({ id }) {
-        // Clients choose ids, so that several may have the same.
-        const underWay = [...live()].filter(exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'))
+      async run({ id }) {
+        const here = seenHere(id, live(), insight.stories)
+        const others = (await elsewhere?.request(id)) ?? []
         const logged = router.decisionsOf(id)
-        const story = underWay.at(-1)?.story ?? insight.stories.find(id)
         // Of requests that watchers were shown more is known than of the others.
-        const decisions = logged.length === 0 ? (story?.decisions.toReversed() ?? []) : logged
+        const decisions = logged.length === 0 ? (here.told?.decisions.toReversed() ?? []) : logged
+        const underWay = [here, ...others].flatMap(seen => seen.live)
+        const story = here.story ?? others.find(seen => seen.live.length > 0)?.story ?? others.find(seen => seen.story)?.story
         if (underWay.length === 0 && decisions.length === 0 && story === undefined) throw new Refusal('ELDR_REQUEST_UNKNOWN')
-        const shown = underWay.map(({ request, startedMs }) => ({
-          path: request.url?.split('?', 1)[0],
-          seconds: Number(((performance.now() - startedMs) / 1000).toFixed(3)),
-        }))
-        const body = {
-          request: id,
-          live: shown,
-          decodeWorkers: router.decodeWorkersOf(id),
-          decisions,
-          ...(story && { story: story.view() }),
-        }
+        const body = { request: id, live: underWay, decodeWorkers: router.decodeWorkersOf(id), decisions, ...(story && { story }) }
         return { status: 200, body }
       },
     },

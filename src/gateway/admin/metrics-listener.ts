@@ -1,9 +1,9 @@
 /** Metrics on a port of their own (server.metricsPort), so that whoever scrapes them need not reach the gateway's own port. */
 import { createServer, type Server } from 'node:http'
-import type { Registry } from 'prom-client'
 import { errorBody, Refusal } from '../answers.ts'
+import type { Metrics } from '../metrics.ts'
 
-export function createMetricsListener(registry: Registry): Server {
+export function createMetricsListener(metrics: Metrics): Server {
   const server = createServer(async (request, response) => {
     const answer = (status: number, type: string, body: string) => {
       const allow = status === 405 && { allow: 'GET, HEAD' }
@@ -13,7 +13,7 @@ export function createMetricsListener(registry: Registry): Server {
     const wrong = request.url?.split('?', 1)[0] !== '/metrics' ? 'ELDR_NOT_FOUND' : isRead(request.method) ? undefined : 'ELDR_METHOD'
     const refusal = wrong && new Refusal(wrong)
     if (refusal) answer(refusal.status, 'application/json', errorBody(refusal))
-    else answer(200, registry.contentType, await registry.metrics())
+    else answer(200, metrics.registry.contentType, await metrics.text())
   })
   // Scrapers come every few seconds; an idle connection must not keep the gateway from stopping.
   server.keepAliveTimeout = 5_000

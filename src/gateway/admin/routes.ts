@@ -4,6 +4,24 @@ import { Refusal } from '../answers.ts'
 import type { Discovery } from '../discovery/discovery.ts'
 import type { GatewayContext } from '../context.ts'
 import type { Exchange } from '../exchange.ts'
+import type { StoryView } from '../dashboard/wire.ts'
+
+/** What other processes know of requests. */
+export interface LookElsewhere {
+  request(id: string): Promise<readonly SeenRequest[]>
+}
+
+export interface SeenRequest {
+  readonly live: readonly { readonly path: string | undefined; readonly seconds: number }[]
+  readonly story?: StoryView
+}
+
+/** Artifacts that were loaded while the gateway ran, for whoever must load them again. */
+export interface KeptArtifacts {
+  /** Files that were sent stay here. */
+  readonly folder: string
+  loaded(path: string): void
+}
 
 /** What the routes look at and change. */
 export interface AdminParts {
@@ -11,6 +29,9 @@ export interface AdminParts {
   readonly control: RoutingControl
   /** Requests that are under way. */
   live(): Iterable<Exchange>
+  /** Where requests come to other processes. */
+  readonly elsewhere?: LookElsewhere
+  readonly artifacts?: KeptArtifacts
   /** Absent where nothing is discovered. */
   readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
 }

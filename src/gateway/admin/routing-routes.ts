@@ -2,14 +2,14 @@
 import { isUtf8 } from 'node:buffer'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { EldrError } from '../../errors.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { type AnswerCode, Refusal } from '../answers.ts'
 import { readBody } from '../read-body.ts'
 import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
-import type { AdminCall, AdminParts, AdminRoute } from './routes.ts'
+import type { AdminCall, AdminParts, AdminRoute, KeptArtifacts } from './routes.ts'
 
 /** As the configuration has it. */
 export const MOST_TAU = 2
@@ -19,7 +19,7 @@ const MOST_JSON_BYTES = 64 << 10
 /** How an artifact that was sent is called. */
 const SENT = 'the artifact that was sent'
 
-export function routingRoutes({ ctx, control }: AdminParts): AdminRoute[] {
+export function routingRoutes({ ctx, control, artifacts }: AdminParts): AdminRoute[] {
   const { maxBodyBytes } = ctx.settings.server
   return [
     {
@@ -48,11 +48,13 @@ export function routingRoutes({ ctx, control }: AdminParts): AdminRoute[] {
         // As `curl -d` sends it.
         if (!isJson && !isBytes && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
           throw bad('This is JSON: send it with content-type: application/json.', 'path')
-        if (!isJson) return { status: 200, body: await sent(body, path => control.load(path, SENT)) }
+        if (!isJson) return { status: 200, body: await sent(body, path => control.load(path, SENT), artifacts) }
         const { path } = fieldsOf(body, ['path'])
         if (typeof path !== 'string' || path === '' || path.includes('\0'))
           throw bad('path must be that of an artifact on the gateway’s machine.', 'path')
-        return { status: 200, body: await control.load(path).catch(told('ELDR_ARTIFACT_BAD')) }
+        const view = await control.load(path).catch(told('ELDR_ARTIFACT_BAD'))
+        artifacts?.loaded(resolve(path))
+        return { status: 200, body: view }
       },
     },
     { method: 'POST', path: '/eldr/refit', run: call => refit(call) },
@@ -68,14 +70,18 @@ const BRACE = 0x7b
 const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
 
 /** In a file of its own while it is read: artifacts are read by parts, and proven before they are held. */
-async function sent<T>(body: Buffer, use: (path: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), 'eldr-'))
+async function sent<T>(body: Buffer, use: (path: string) => Promise<T>, kept: KeptArtifacts | undefined): Promise<T> {
+  const folder = await mkdtemp(join(kept?.folder ?? tmpdir(), 'eldr-'))
+  let keep = false
   try {
     const path = join(folder, 'artifact.safetensors')
     await writeFile(path, body, { mode: 0o600 })
-    return await use(path).catch(told('ELDR_ARTIFACT_BAD', SENT))
+    const result = await use(path).catch(told('ELDR_ARTIFACT_BAD', SENT))
+    keep = kept !== undefined
+    kept?.loaded(path)
+    return result
   } finally {
-    await rm(folder, { recursive: true, force: true })
+    if (!keep) await rm(folder, { recursive: true, force: true })
   }
 }
 

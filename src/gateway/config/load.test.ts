@@ -26,6 +26,7 @@ describe('without anything said', () => {
       server: {
         host: '127.0.0.1',
         port: 8000,
+        processes: 1,
         apiKeys: [],
         maxBodyBytes: 32 * 2 ** 20,
         maxHeaderBytes: 16_384,
@@ -87,6 +88,7 @@ const token = file('token', 'sk-admin\n')
 const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_HOST: ['0.0.0.0', '0.0.0.0'],
   ELDR_PORT: ['9000', 9000],
+  ELDR_PROCESSES: ['4', 4],
   ELDR_PREFILL: ['http://p:1', [{ url: 'http://p:1', id: 'p:1' }]],
   ELDR_DECODE: ['one=https://d/', [{ url: 'https://d', id: 'one', cluster: 0 }]],
   ELDR_DISCOVERY_FILE: ['workers.yaml', 'workers.yaml'],

@@ -27,6 +27,9 @@ const decodeWorker = prefillWorker.extend({
 const server = z.strictObject({
   host: text('an address or a host name', /^[^\s/]+$/).default('127.0.0.1').describe('Address to listen on. Containers need 0.0.0.0.'), // prettier-ignore
   port: whole(0, 65_535).default(8000).describe('Port to listen on; 0 takes any free one.'),
+  processes: whole(1, 64)
+    .default(1)
+    .describe('Processes that relay requests; with two or more another one decides for all of them (docs/processes.md).'),
   metricsPort: whole(1, 65_535).optional().describe('Metrics on a port of their own; otherwise at /metrics on the main one.'),
   tls: z
     .strictObject({

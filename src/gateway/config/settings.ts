@@ -19,6 +19,8 @@ export interface Settings {
 export interface ServerSettings {
   readonly host: string
   readonly port: number
+  /** That relay requests; with two or more another one decides for them. */
+  readonly processes: number
   /** Absent: metrics are on the main port, at /metrics. */
   readonly metricsPort?: number
   readonly tls?: ServerTls

@@ -39,6 +39,7 @@ const flag = (flag: string, name: SettingName, read: Reader, help: string): Sour
 export const SOURCES: readonly Source[] = [
   flag('--host <address>', 'server.host', text, 'address to listen on; 0.0.0.0 in a container (default: 127.0.0.1)'),
   flag('--port <n>', 'server.port', number, 'port to listen on; 0 takes any free one (default: 8000)'),
+  flag('--processes <n>', 'server.processes', number, 'processes that relay requests, with another that decides for them (default: 1)'),
   { ...flag('--prefill <url...>', 'workers.prefill', workerList, 'a prefill worker, such as http://10.0.0.7:8000, or NAME=URL; again for each'), each: workerIn }, // prettier-ignore
   { ...flag('--decode <url...>', 'workers.decode', workerList, 'a decode worker; again for each'), each: workerIn },
   flag('--discovery-file <file>', 'discovery.file.path', text, 'file with the lists prefill and decode, which is followed'),

@@ -13,9 +13,11 @@ const NEEDED = ['remote_block_ids', 'remote_engine_id', 'remote_request_id', 're
 export interface VllmOptions {
   /** Ask prefill for the prompt's token ids and give them to decode, so that a chat's template and the tokenizer run once. */
   readonly reuseTokenIds: boolean
+  /** Counts are left as they came (`countsIn` reads them): another process will look at them. */
+  readonly rawCounts?: true
 }
 
-export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
+export function vllmNixl({ reuseTokenIds, rawCounts }: VllmOptions): EngineAdapter {
   return {
     name: 'vllm-nixl',
     prefillBody({ api, body, members }) {
@@ -38,7 +40,7 @@ export function vllmNixl({ reuseTokenIds }: VllmOptions): EngineAdapter {
       const idsText = ids !== undefined && answer[ids.valueStart] === 0x5b ? answer.subarray(ids.valueStart, ids.end) : undefined
       return {
         transfer: editObject(answer, inside, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
-        counts: countsOf(answer, last(inside, 'eldr')),
+        counts: (rawCounts ? bytesOf : countsOf)(answer, last(inside, 'eldr')),
         routedExperts: textOf(valueOf(answer, routedExpertsOf(answer, members))),
         engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
         promptTokens: promptTokensOf(valueOf(answer, last(members, 'usage'))),
@@ -84,6 +86,15 @@ function valueOf(bytes: Buffer, member: Member | undefined): unknown {
 }
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c]
+
+function bytesOf(bytes: Buffer, member: Member | undefined): Buffer | undefined {
+  return member && bytes.subarray(member.valueStart, member.end)
+}
+
+/** Of bytes that were left raw. */
+export function countsIn(raw: Buffer): unknown {
+  return countsOf(raw, { name: 'eldr', start: 0, valueStart: 0, end: raw.length })
+}
 
 /** What the plugin says of a prompt's experts. Its large members are base64, which is taken as it stands instead of being parsed. */
 function countsOf(bytes: Buffer, eldr: Member | undefined): unknown {

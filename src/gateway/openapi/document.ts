@@ -18,24 +18,31 @@ export interface Shape {
   readonly adminToken: boolean
   readonly dashboard: Settings['observe']['dashboard']
   readonly metrics: boolean
+  /** Another process decides, and may be away. */
+  readonly processes: boolean
 }
 
 /** A gateway with keys and token, and with all routes: docs/openapi.json. */
-export const WHOLE: Shape = { clientKeys: true, adminToken: true, dashboard: 'admin', metrics: true }
+export const WHOLE: Shape = { clientKeys: true, adminToken: true, dashboard: 'admin', metrics: true, processes: true }
 
 export function shapeOf({ server, observe }: Settings): Shape {
-  const { apiKeys, adminToken, metricsPort } = server
-  return { clientKeys: apiKeys.length > 0, adminToken: adminToken !== undefined, dashboard: observe.dashboard, metrics: metricsPort === undefined } // prettier-ignore
+  const { apiKeys, adminToken, metricsPort, processes } = server
+  return { clientKeys: apiKeys.length > 0, adminToken: adminToken !== undefined, dashboard: observe.dashboard, metrics: metricsPort === undefined, processes: processes > 1 } // prettier-ignore
 }
 
-export function operationsOf({ dashboard, metrics }: Shape): readonly Operation[] {
-  return [
+/** These need nobody else. */
+const ANSWERED_BY_RELAYS = new Set(['/health', '/ready', '/version'])
+
+export function operationsOf({ dashboard, metrics, processes }: Shape): readonly Operation[] {
+  const all = [
     ...GENERATE_OPERATIONS,
     ...PASSED_OPERATIONS,
     ...ADMIN_OPERATIONS,
     ...(dashboard === 'off' ? [] : [...DASHBOARD_OPERATIONS, ...PAGE_OPERATIONS]),
     ...OWN_OPERATIONS.filter(({ path }) => metrics || path !== '/metrics'),
   ]
+  if (!processes) return all
+  return all.map(operation => (ANSWERED_BY_RELAYS.has(operation.path) ? operation : { ...operation, refuses: [...operation.refuses, 'ELDR_OWNER_AWAY'] })) // prettier-ignore
 }
 
 export function openApiDocument(shape: Shape): JsonObject {

@@ -108,10 +108,9 @@ export class Router {
 
   /** `handoff`: absent when there was no prefill. Undefined when no worker takes requests. */
   toDecode(id: string, handoff: HandoffExperts | undefined, tokens: number, exclude: ReadonlySet<string>): DecodePlace | undefined {
-    const { registry, metrics, tableFor } = this.#options
+    const { registry, metrics } = this.#options
     const nowMs = performance.now()
-    const shape = this.#table.shape === undefined ? shapeIn(handoff?.counts) : undefined
-    if (shape !== undefined && tableFor !== undefined) this.swap(tableFor(shape))
+    this.#learn(handoff)
     const { policy } = this.#table
     const reading = this.#table.read(id, handoff)
     const tried = new Set(exclude)
@@ -132,6 +131,21 @@ export class Router {
       const { covered, routable } = reading
       return { dispatch, decision, policy: policy.name, similarity, covered, ...(record && { record }), left: () => this.#live.leave(routable) } // prettier-ignore
     }
+  }
+
+  /** A request that was placed before, by another. @returns what to call when it has left. */
+  adopt(id: string, handoff: HandoffExperts | undefined, { index, worker }: Dispatch): () => void {
+    this.#learn(handoff)
+    const { routable } = this.#table.read(id, handoff)
+    this.#live.take(routable, index, worker.id)
+    return () => this.#live.leave(routable)
+  }
+
+  /** Of the model, from its first hand-off. */
+  #learn(handoff: HandoffExperts | undefined): void {
+    const { tableFor } = this.#options
+    const shape = this.#table.shape === undefined ? shapeIn(handoff?.counts) : undefined
+    if (shape !== undefined && tableFor !== undefined) this.swap(tableFor(shape))
   }
 
   #record(

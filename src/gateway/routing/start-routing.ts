@@ -10,7 +10,7 @@ import type { Settings } from '../config/settings.ts'
 import type { Log, Seldom } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import { JOBS } from './fit-jobs.ts'
-import { RoutingControl } from './routing-control.ts'
+import { type RoutingChange, RoutingControl } from './routing-control.ts'
 import type { LoadedArtifact } from './routing-plan.ts'
 import { Router } from './router.ts'
 
@@ -38,12 +38,14 @@ export interface RoutingParts {
   readonly feed: Pick<LiveFeed, 'any' | 'decided' | 'happenings'>
   readonly log: Log
   readonly seldom: Seldom
+  /** Hears of changes too. */
+  readonly changed?: (change: RoutingChange) => void
 }
 
 export function startRouting(
   { routing, observe }: Settings,
   files: RoutingFiles,
-  { registry, metrics, events, insight, feed, log, seldom }: RoutingParts,
+  { registry, metrics, events, insight, feed, log, seldom, changed }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
   const control = new RoutingControl({
     routing,
@@ -55,6 +57,7 @@ export function startRouting(
       metrics.routingChanges.inc({ cause: change.cause })
       if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
       feed.happenings.add('routing', change.routing.policy, change.cause)
+      changed?.(change)
     },
   })
   const router = new Router({

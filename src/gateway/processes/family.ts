@@ -1,0 +1,46 @@
+/** What the supervisor and its processes say to each other, by Node's own channel. Connections of clients travel beside `connection`. */
+import { join } from 'node:path'
+import type { Settings } from '../config/settings.ts'
+import type { Letter } from '../routing/letters.ts'
+import type { SavedState } from './saved-state.ts'
+
+export interface OwnerStart {
+  readonly kind: 'start'
+  readonly settings: Settings
+  /** Private to this gateway: sockets, and artifacts that were sent. */
+  readonly folder: string
+  readonly saved: SavedState
+  /** Relays that run, and will say what they have. */
+  readonly relays: readonly number[]
+}
+
+export interface RelayStart {
+  readonly kind: 'start'
+  readonly settings: Settings
+  readonly folder: string
+  readonly relay: number
+}
+
+export type ToOwner = OwnerStart | { readonly kind: 'died'; readonly relay: number } | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
+export type ToRelay = RelayStart | { readonly kind: 'stop' } | { readonly kind: 'connection'; readonly connection: number }
+export type FromChild =
+  | { readonly kind: 'ready' }
+  /** It ends what it has, and takes no more. */
+  | { readonly kind: 'leaving' }
+  | { readonly kind: 'taken'; readonly connection: number }
+  | { readonly kind: 'failed'; readonly letter: Letter }
+  | { readonly kind: 'saved'; readonly saved: SavedState }
+
+export const deskPath = (folder: string): string => join(folder, 'desk')
+export const pagesPath = (folder: string): string => join(folder, 'pages')
+export const relayPath = (folder: string, relay: number): string => join(folder, `relay-${relay}`)
+
+export function tellSupervisor(message: FromChild): void {
+  if (process.connected) process.send!(message)
+}
+
+/** The first message. Whoever is started has nothing to do without the one who started it: when that is gone, it goes too. */
+export function started<Start>(): Promise<Start> {
+  process.on('disconnect', () => process.exit(0))
+  return new Promise(resolve => process.once('message', (start: Start) => resolve(start)))
+}

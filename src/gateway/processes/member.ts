@@ -1,0 +1,154 @@
+/** One process of the gateway, started anew when it ends by itself. */
+import { type ChildProcess, fork } from 'node:child_process'
+import type { Socket } from 'node:net'
+import type { Log } from '../log.ts'
+import { logOutput } from '../log-output.ts'
+import { type Letter, openLetter } from '../routing/letters.ts'
+import type { FromChild, ToOwner, ToRelay } from './family.ts'
+
+export interface MemberSpec {
+  readonly name: string
+  /** Its file, without the ending. */
+  readonly program: 'owner' | 'relay'
+  readonly log: Log
+  /** Sends the first message. */
+  begin(child: ChildProcess): void
+  ready?(): void
+  heard?(message: FromChild): void
+  died?(): void
+}
+
+/** The first time at once; doubled each time that it does not hold. */
+const PAUSES_MS = [0, 500, 1_000, 2_000, 4_000, 8_000] as const
+/** One that ran so long was well. */
+const HELD_MS = 10_000
+/** Beyond what it may take to end. */
+const KILL_MS = 5_000
+
+export class Member {
+  readonly name: string
+  readonly #spec: MemberSpec
+  #child: ChildProcess | undefined
+  #isReady = false
+  #isLeaving = false
+  /** It has been ready once: from then on it is started anew. */
+  #began = false
+  #stopping = false
+  #tries = 0
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(spec: MemberSpec) {
+    this.name = spec.name
+    this.#spec = spec
+  }
+
+  get isReady(): boolean {
+    return this.#isReady
+  }
+
+  /** It is told to end by somebody, or ends by itself: what is new is for others, where there are others. */
+  get isLeaving(): boolean {
+    return this.#isLeaving
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid
+  }
+
+  /** Rejects with what is wrong when it cannot begin: the first time is not tried again. */
+  start(): Promise<void> {
+    return new Promise((resolve, reject) => this.#run(resolve, reject))
+  }
+
+  tell(message: ToOwner | ToRelay): void {
+    if (this.#child?.connected === true) this.#child.send(message, () => {}) // it may just have ended
+  }
+
+  /** The socket stays open here. */
+  hand(connection: number, socket: Socket): void {
+    if (this.#child?.connected === true) this.#child.send({ kind: 'connection', connection }, socket, { keepOpen: true }, () => {})
+  }
+
+  /** Resolves when it has ended. */
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping = true
+    clearTimeout(this.#timer)
+    const child = this.#child
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const exited = new Promise(resolve => child.once('exit', resolve))
+    // One that has not begun has nothing to end, and may not hear.
+    if (this.#isReady) this.tell({ kind: 'stop' })
+    else child.kill('SIGKILL')
+    const timer = setTimeout(() => child.kill('SIGKILL'), graceMs + KILL_MS)
+    await exited
+    clearTimeout(timer)
+  }
+
+  #run(ready: () => void, failed: (error: unknown) => void): void {
+    const { name, program, log, begin, heard, died } = this.#spec
+    const sinceMs = performance.now()
+    const child = fork(new URL(`./${program}.js`, import.meta.url), {
+      // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops all in order.
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    })
+    this.#child = child
+    passLines(child)
+    let letter: Letter | undefined
+    child.on('message', (message: FromChild) => {
+      if (message.kind === 'failed') letter = message.letter
+      if (message.kind === 'ready') {
+        this.#isReady = this.#began = true
+        this.#isLeaving = false
+        log.info({ process: name, pid: child.pid }, 'process is ready')
+        ready()
+        this.#spec.ready?.()
+      }
+      if (message.kind === 'leaving') this.#isLeaving = true
+      heard?.(message)
+    })
+    child.once('error', error => log.error({ err: error, process: name }, 'a process cannot be started'))
+    child.once('exit', (code, signal) => {
+      this.#isReady = false
+      died?.()
+      failed(reasonOf(letter, name, signal ?? `exit code ${code}`))
+      if (this.#stopping || !this.#began) return
+      if (performance.now() - sinceMs > HELD_MS) this.#tries = 0
+      this.#again(signal ?? `exit code ${code}`)
+    })
+    begin(child)
+  }
+
+  #again(how: string): void {
+    const pauseMs = PAUSES_MS[Math.min(this.#tries++, PAUSES_MS.length - 1)]!
+    this.#spec.log.error({ process: this.name, how, pauseMs }, 'a process has ended: it is started anew')
+    this.#timer = setTimeout(() => {
+      this.#run(
+        () => {},
+        error => {
+          if (!this.#isReady && !this.#stopping) this.#spec.log.error({ err: error, process: this.name }, 'a process cannot begin')
+        },
+      )
+    }, pauseMs)
+  }
+}
+
+function reasonOf(letter: Letter | undefined, name: string, how: string): unknown {
+  try {
+    if (letter !== undefined) openLetter(letter)
+  } catch (error) {
+    return error
+  }
+  return new Error(`${name} ended (${how}) before it was ready`)
+}
+
+/** What it logs, by whole lines: lines of two processes must not run into each other. */
+function passLines(child: ChildProcess): void {
+  let rest = ''
+  child.stderr!.setEncoding('utf8').on('data', (text: string) => {
+    const end = text.lastIndexOf('\n') + 1
+    if (end === 0) return void (rest += text)
+    logOutput().write(rest + text.slice(0, end))
+    rest = text.slice(end)
+  })
+}

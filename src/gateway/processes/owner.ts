@@ -1,0 +1,124 @@
+/** The owner: a gateway as it is in one process, but for the requests, which come to the relays. Run by the supervisor. */
+import { rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { SeenRequest } from '../admin/routes.ts'
+import { comesFrom } from '../auth.ts'
+import { createLog } from '../log.ts'
+import type { LogLevelControl } from '../log-level.ts'
+import { closeLog } from '../log-output.ts'
+import { letterOf } from '../routing/letters.ts'
+import { type Gateway, type Hosting, startGateway } from '../start.ts'
+import { deskPath, type OwnerStart, pagesPath, started, tellSupervisor, type ToOwner } from './family.ts'
+import { MergedMetrics, type MetricsJson, ownPart } from './merged-metrics.ts'
+import { TELL } from './messages.ts'
+import { FROM_HEADER } from './owner-pages.ts'
+import { OwnerDesk } from './owner-desk.ts'
+import { addSaved, levelOf, restoreLevel, routingOf, type SavedState, settingsWith, workersOf } from './saved-state.ts'
+
+/** How long a relay may take to tell something. */
+const REPORT_MS = 1_000
+/** So much of what a relay has counted may be lost with it. */
+const LOOK_MS = 5_000
+/** How long questions wait for relays to say what they have, and for workers to be there again. */
+const DECLARE_MS = 1_500
+
+// Told by the supervisor alone: a signal to the whole group is for it, and relays still need the owner.
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
+
+async function run({ settings: given, folder, saved, relays }: OwnerStart): Promise<void> {
+  process.prependListener('disconnect', () => rmSync(folder, { recursive: true, force: true }))
+  const save = (part: SavedState) => tellSupervisor({ kind: 'saved', saved: part })
+  const { tls: _, ...server } = given.server
+  const { endpoint: __, ...traces } = given.observe.traces
+  const settings = settingsWith({ ...given, server, observe: { ...given.observe, traces } }, saved)
+  const log = createLog(settings.observe).child({ process: 'owner' })
+  const merged = new MergedMetrics(saved.kept)
+  if (saved.own !== undefined) await merged.keep(saved.own)
+  for (const path of [pagesPath(folder), deskPath(folder)]) rmSync(path, { force: true })
+
+  /** What each relay says, in no order; whoever says nothing in time is left out. */
+  const askAll = async <T>(kind: number, about: string): Promise<{ relay: number; report: T }[]> => {
+    const asked = [...(desk?.relays ?? [])].map(async relay => ({ relay: relay.number, report: await relay.ask(kind, about, REPORT_MS) }))
+    return (await Promise.all(asked)).filter((one): one is { relay: number; report: T & {} } => one.relay !== undefined && one.report !== undefined) // prettier-ignore
+  }
+  const hosting: Hosting = {
+    path: pagesPath(folder),
+    arriving(request) {
+      const from = request.headers[FROM_HEADER]
+      comesFrom(request, typeof from === 'string' ? from : '')
+    },
+    ...(saved.workers && { addWorkers: registry => addSaved(registry, saved.workers!) }),
+    elsewhere: { request: async id => (await askAll<SeenRequest>(TELL.request, id)).map(({ report }) => report) },
+    artifacts: { folder, loaded: artifact => save({ artifact }) },
+    levelChanged() {
+      desk?.levelChanged()
+      if (level !== undefined) save(levelOf(level.view()))
+    },
+    routingChanged: ({ routing }) => save(routingOf(routing)),
+  }
+  // Named before it is made: what the gateway tells of while it begins concerns nobody yet.
+  let desk: OwnerDesk | undefined
+  let level: LogLevelControl | undefined
+  const gateway: Gateway = await startGateway(settings, log, hosting)
+  const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
+  level = logLevel
+  if (saved.logLevel !== undefined) restoreLevel(logLevel, saved.logLevel)
+  const all = (desk = new OwnerDesk(
+    {
+      placing: gateway.placing,
+      registry,
+      router,
+      admission: gateway.admission,
+      budget,
+      health,
+      restarts,
+      pace: insight.pace,
+      log,
+      logLevel: () => log.level,
+    },
+    { relays, roles: saved.ready ?? [], mostMs: DECLARE_MS },
+  ))
+
+  const ownMetrics = async () => (await metrics.registry.getMetricsAsJSON()) as MetricsJson
+  const look = async () => {
+    for (const { relay, report } of await askAll<MetricsJson>(TELL.metrics, '')) merged.saw(relay, report)
+  }
+  metrics.text = async () => {
+    await look()
+    return merged.text(await ownMetrics())
+  }
+  all.lastWords = (relay, report) => merged.saw(relay, report as MetricsJson)
+  all.gone = relay => void merged.gone(relay).then(() => save({ kept: merged.kept }))
+  const looking = setInterval(() => void look().then(async () => save({ own: ownPart(await ownMetrics()) })), LOOK_MS)
+  registry.subscribe(({ kind, worker }) => {
+    if (kind === 'forgotten') merged.forgetWorker(worker.id)
+    if (!kind.startsWith('breaker_')) save(workersOf(registry))
+  })
+  save({ ...workersOf(registry), kept: merged.kept, own: [] })
+
+  const listener = createServer(socket => all.connected(socket))
+  await new Promise<void>((resolve, reject) => listener.once('error', reject).listen(deskPath(folder), resolve))
+  process.on('message', (message: ToOwner) => {
+    if (message.kind === 'died') all.relayDied(message.relay)
+    else if (message.kind === 'drain') gateway.drain()
+    else if (message.kind === 'toggleDebug') logLevel.toggleDebug()
+    else if (message.kind === 'stop') void stop()
+  })
+  async function stop(): Promise<void> {
+    clearInterval(looking)
+    listener.close()
+    all.close()
+    await gateway.stop()
+    await closeLog()
+    process.exit(0)
+  }
+}
+
+const start = await started<OwnerStart>()
+try {
+  await run(start)
+  tellSupervisor({ kind: 'ready' })
+} catch (error) {
+  tellSupervisor({ kind: 'failed', letter: letterOf(error) })
+  process.disconnect()
+}

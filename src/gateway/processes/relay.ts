@@ -1,0 +1,61 @@
+/** A relay: requests of clients and their streams. Where they go the owner says. Run by the supervisor. */
+import type { Socket } from 'node:net'
+import { closeLog } from '../log-output.ts'
+import { createLog } from '../log.ts'
+import { letterOf } from '../routing/letters.ts'
+import { deskPath, pagesPath, relayPath, type RelayStart, started, tellSupervisor, type ToRelay } from './family.ts'
+import { startRelay } from './start-relay.ts'
+
+/** For error events to get to clients. */
+const LAST_WORDS_MS = 500
+
+process.on('SIGHUP', () => {})
+process.on('SIGUSR2', () => {}) // the supervisor has the owner told, and the owner tells all
+const start = await started<RelayStart>()
+try {
+  await run(start)
+  tellSupervisor({ kind: 'ready' })
+} catch (error) {
+  tellSupervisor({ kind: 'failed', letter: letterOf(error) })
+  process.disconnect()
+}
+
+async function run({ settings, folder, relay: number }: RelayStart): Promise<void> {
+  const log = createLog(settings.observe).child({ process: `relay-${number}` })
+  const relay = await startRelay(settings, log, {
+    number,
+    desk: deskPath(folder),
+    pages: pagesPath(folder),
+    own: relayPath(folder, number),
+  })
+  let stopping = false
+  const stop = async () => {
+    if (stopping) return
+    stopping = true
+    tellSupervisor({ kind: 'leaving' })
+    await relay.stop()
+    await closeLog()
+    process.exit(0)
+  }
+  process.on('message', (message: ToRelay, socket?: Socket) => {
+    if (message.kind === 'stop') void stop()
+    else if (message.kind === 'connection') {
+      tellSupervisor({ kind: 'taken', connection: message.connection })
+      if (socket !== undefined) relay.accept(socket) // none, where the client is gone already
+    }
+  })
+  // Of the supervisor, or of an operator who wants this one to be replaced without harm.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop())
+  // Clients learn that their stream is over; what the fault was the log says.
+  let failed = false
+  const fail = (error: unknown) => {
+    if (failed) return
+    failed = true
+    log.fatal({ err: error }, 'a fault of this relay: it ends, and another takes its place')
+    void Promise.race([relay.fail(), new Promise(resolve => setTimeout(resolve, LAST_WORDS_MS))])
+      .then(closeLog)
+      .finally(() => process.exit(1))
+  }
+  process.on('uncaughtException', fail)
+  process.on('unhandledRejection', fail)
+}

@@ -1,0 +1,149 @@
+/** What a relay is made of: the same parts that serve requests in a gateway of one process, with the owner in the place of the router. */
+import { rmSync } from 'node:fs'
+import type { Socket } from 'node:net'
+import { addLoopGauges } from '../admin/gauges.ts'
+import { addConnectionGauges } from '../admin/gauges-traffic.ts'
+import { seenHere } from '../admin/look-routes.ts'
+import { LoopDelay } from '../admin/loop-delay.ts'
+import { ClientConnections } from '../client-connections.ts'
+import type { Settings } from '../config/settings.ts'
+import type { RequestContext, RequestInsight } from '../context.ts'
+import { Insight } from '../dashboard/insight.ts'
+import { createDebugHeaders } from '../debug-headers.ts'
+import { drained } from '../drain.ts'
+import { vllmNixl } from '../engine/vllm-nixl.ts'
+import { Handler } from '../handle.ts'
+import { createListener, listen } from '../listen.ts'
+import { type Log, Seldom } from '../log.ts'
+import { LostWorkers } from '../lost-workers.ts'
+import { Metrics } from '../metrics.ts'
+import { workerTls } from '../tls-files.ts'
+import { startTracing } from '../tracing/start-tracing.ts'
+import { Upstreams } from '../upstream/upstreams.ts'
+import { ASK, PACES } from './messages.ts'
+import { OwnerPages } from './owner-pages.ts'
+import { RelayLink } from './relay-link.ts'
+import { RemoteAdmission } from './remote-admission.ts'
+import { remotePlacing } from './remote-placing.ts'
+
+export interface RelayPlace {
+  readonly number: number
+  /** Where the owner is asked, and where its pages are. */
+  readonly desk: string
+  readonly pages: string
+  /** Clients come by the supervisor, but Node looks after the connections of a server only while it listens: at a path that nobody asks. */
+  readonly own: string
+}
+
+export interface Relay {
+  /** A connection that another process has accepted. */
+  accept(socket: Socket): void
+  /** What is under way may end within the grace period. */
+  stop(): Promise<void>
+  /** What is under way ends now: clients are told. Resolves when they have been. */
+  fail(): Promise<void>
+}
+
+export async function startRelay(settings: Settings, log: Log, place: RelayPlace): Promise<Relay> {
+  const metrics = new Metrics()
+  const seldom = new Seldom()
+  const tls = settings.workers.tls && workerTls(settings.workers.tls)
+  const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
+  const upstreams = new Upstreams({
+    connectMs: settings.timeouts.connectMs,
+    idleConnectionMs: settings.workers.idleConnectionMs,
+    ...(tls && { tls }),
+  })
+  const lost = new LostWorkers()
+  const insight = new Insight(settings.observe.decisionsKept)
+  const server = createListener(
+    settings.server,
+    (request, response, proceed) => void handler.handle(request, response, proceed),
+    code => metrics.errorAnswers.inc(code),
+  )
+  const clients = new ClientConnections()
+  clients.watch(server, settings.server.tls !== undefined)
+  const loopDelay = new LoopDelay()
+
+  const link = new RelayLink({
+    path: place.desk,
+    relay: place.number,
+    lost: (worker, left) => lost.lose(worker, left),
+    room: room => admission.roomIs(room),
+    logLevel: level => void (log.level = level),
+    connected: () => engines.clear(),
+    forgotten({ url }) {
+      if (![...link.workers.values()].some(worker => worker.url === url)) upstreams.forget(url)
+    },
+    async report(what, about) {
+      if (what === 'metrics') return metrics.registry.getMetricsAsJSON()
+      const { live, story } = seenHere(about, handler.live, insight.stories)
+      return { live, ...(story && { story }) }
+    },
+  })
+  /** Of a worker's hand-offs one after the other have the same id: the owner need not hear of each. */
+  const engines = new Map<string, string>()
+  function sawEngineId(worker: string, engine: string): void {
+    if (engines.get(worker) === engine) return
+    engines.set(worker, engine)
+    link.tell(ASK.sawEngine, 0, to => to.text(worker).text(engine))
+  }
+  const admission = new RemoteAdmission(link, settings.limits)
+  addConnectionGauges(metrics, () => ({ registry: { views: () => [...link.workers.values()].map(spec => ({ spec })) }, clients, upstreams })) // prettier-ignore
+  addLoopGauges(metrics, () => loopDelay)
+  const context: RequestContext = {
+    settings,
+    placing: remotePlacing(link, admission),
+    upstreams,
+    engine: vllmNixl({ ...settings.routing, rawCounts: true }),
+    metrics,
+    health: { passiveFailure: id => link.tell(ASK.passiveFailure, 0, to => to.text(id)) },
+    restarts: { sawEngineId },
+    lost,
+    noteWorker: createDebugHeaders(settings),
+    insight: toldInsight(insight, link),
+    tracer: tracing?.tracer,
+    log,
+    seldom,
+  }
+  const handler = new Handler(context, admission, new OwnerPages(place.pages))
+  await link.open()
+  rmSync(place.own, { force: true }) // of one that was killed
+  await listen(server, settings.server.host, settings.server.port, place.own)
+
+  async function end(): Promise<void> {
+    await drained(handler, server, settings.server.shutdownGraceMs)
+    // What it has counted to the last, for those who ask when it is gone.
+    link.tell(ASK.report, 0, await metrics.registry.getMetricsAsJSON().then(json => to => to.text(JSON.stringify(json))))
+    await tracing?.close()
+    loopDelay.close()
+    upstreams.close()
+    link.close()
+  }
+  return {
+    accept(socket) {
+      // As the server makes its own.
+      socket.allowHalfOpen = true
+      socket.setNoDelay(true)
+      server.emit('connection', socket)
+    },
+    stop: end,
+    async fail() {
+      server.close()
+      for (const exchange of handler.live) exchange.stop('fault')
+      await handler.settled()
+    },
+  }
+}
+
+/** The owner has what people see; stories of requests stay where the requests were, until somebody asks. */
+function toldInsight(insight: Insight, link: RelayLink): RequestInsight {
+  const pace = (what: number) => (name: string, ms: number) => link.tell(ASK.pace, 0, to => to.byte(what).text(name).number(ms))
+  const [firstByte, stream, onWorker] = PACES.map((_, what) => pace(what)) as [ReturnType<typeof pace>, ReturnType<typeof pace>, ReturnType<typeof pace>] // prettier-ignore
+  return {
+    begun: (exchange, route) => insight.begun(exchange, route),
+    decided: (exchange, placed) => insight.decided(exchange, placed),
+    ended: (exchange, outcome) => insight.ended(exchange, outcome),
+    pace: { firstByte, stream, onWorker },
+  }
+}

@@ -1,0 +1,110 @@
+/** An owner without its process, for tests: registry, router and desk on a real socket, and relays that ask it. */
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { Registry } from '../../src/cluster/registry.ts'
+import { TicketDesk } from '../../src/cluster/tickets.ts'
+import type { Artifact } from '../../src/fit/artifact.ts'
+import { Admission, type AdmissionLimits } from '../../src/gateway/admission.ts'
+import { createLog } from '../../src/gateway/log.ts'
+import { Metrics } from '../../src/gateway/metrics.ts'
+import { localPlacing } from '../../src/gateway/placing.ts'
+import { type Awaited, OwnerDesk } from '../../src/gateway/processes/owner-desk.ts'
+import { type LinkOptions, RelayLink } from '../../src/gateway/processes/relay-link.ts'
+import { RemoteAdmission } from '../../src/gateway/processes/remote-admission.ts'
+import { remotePlacing } from '../../src/gateway/processes/remote-placing.ts'
+import { RetryBudget } from '../../src/gateway/retry-budget.ts'
+import { Router } from '../../src/gateway/routing/router.ts'
+import { createRoutingTable, type RoutingTable } from '../../src/gateway/routing/routing-table.ts'
+import { createRandom } from '../../src/math/random.ts'
+import type { PolicyName } from '../../src/policy/decode-policy.ts'
+import { createPrefillPolicy } from '../../src/policy/prefill-policy.ts'
+import { SHAPE } from './cluster.ts'
+
+export const WORKERS = 4
+const BREAKER = { consecutiveFailures: 3, windowMs: 1e6, windowRequests: 1e6, windowFailureShare: 1, openMs: 1e6 }
+const NO_LIMITS: AdmissionLimits = { maxConcurrentRequests: 0, queueSize: 0, queueTimeoutMs: 1_000 }
+
+export interface DeciderOptions {
+  readonly policy: PolicyName
+  readonly artifact?: Artifact
+  readonly limits?: AdmissionLimits
+}
+
+/** What decides, in one process: the same for the same options. */
+export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderOptions) {
+  const desk = new TicketDesk()
+  const registry = new Registry(desk, BREAKER)
+  for (const role of ['prefill', 'decode'] as const)
+    for (let n = 0; n < WORKERS; n++) {
+      const id = `${role}-${n}`
+      registry.add({ id, role, url: `http://${id}:8000` })
+      registry.setHealth(id, true)
+    }
+  const random = createRandom(11)
+  const table = createRoutingTable({ policy, tau: 0.1, workers: WORKERS, minCovered: 0.5, shape: SHAPE, ...(artifact && { artifact }) })
+  if (typeof table === 'string') throw new Error(table)
+  const metrics = new Metrics()
+  const router = new Router({ registry, metrics, prefillPolicy: createPrefillPolicy('prefix_hash'), table, decisionsKept: 0, random: () => random.uniform() }) // prettier-ignore
+  const budget = new RetryBudget(0.2)
+  return { desk, registry, router, table: table as RoutingTable, budget, admission: new Admission(limits), placing: localPlacing({ registry, router, budget }) } // prettier-ignore
+}
+
+export type Decider = ReturnType<typeof createDecider>
+
+/** Paces and failures that relays told of. */
+export interface Told {
+  readonly paces: [what: string, name: string, ms: number][]
+  readonly failures: string[]
+  readonly engines: [worker: string, engine: string][]
+}
+
+export async function startOwner(folder: string, decider: Decider, awaited: Partial<Awaited> = {}) {
+  const told: Told = { paces: [], failures: [], engines: [] }
+  const pace = (what: string) => (name: string, ms: number) => void told.paces.push([what, name, ms])
+  const desk = new OwnerDesk(
+    {
+      ...decider,
+      health: { passiveFailure: id => void told.failures.push(id) },
+      restarts: { sawEngineId: (worker, engine) => void told.engines.push([worker, engine]) },
+      pace: { firstByte: pace('firstByte'), stream: pace('stream'), onWorker: pace('onWorker') },
+      log: createLog({ logLevel: 'silent', logFormat: 'json' }),
+      logLevel: () => 'info',
+    },
+    { relays: [], roles: [], mostMs: 5_000, ...awaited },
+  )
+  const path = join(folder, 'desk')
+  const sockets = new Set<{ destroy(): void }>()
+  const server = createServer(socket => {
+    sockets.add(socket)
+    desk.connected(socket)
+  })
+  await new Promise<void>(resolve => server.listen(path, resolve))
+  return {
+    desk,
+    told,
+    path,
+    /** As when its process is killed: sockets close, nothing is said. */
+    async die(): Promise<void> {
+      const closed = new Promise(resolve => server.close(resolve))
+      for (const socket of sockets) socket.destroy()
+      await closed
+      desk.close()
+    },
+  }
+}
+
+export async function startLink(path: string, relay: number, more: Partial<LinkOptions> = {}, limits: AdmissionLimits = NO_LIMITS) {
+  const link: RelayLink = new RelayLink({
+    path,
+    relay,
+    lost: () => {},
+    room: room => admission.roomIs(room),
+    logLevel: () => {},
+    forgotten: () => {},
+    report: async () => ({}),
+    ...more,
+  })
+  const admission = new RemoteAdmission(link, limits)
+  await link.open()
+  return { link, admission, placing: remotePlacing(link, admission) }
+}

@@ -1,0 +1,137 @@
+/** Decisions of an owner that three relays ask are those of one process, and a new owner knows what the last one knew. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { Artifact } from '../../src/fit/artifact.ts'
+import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'
+import type { Placing } from '../../src/gateway/placing.ts'
+import type { DecodePlace } from '../../src/gateway/routing/router.ts'
+import { createRandom } from '../../src/math/random.ts'
+import type { Dispatch } from '../../src/cluster/registry.ts'
+import { eldrObject, makeCounts } from '../fake-worker/index.ts'
+import { temporaryFolder } from '../trace-support.ts'
+import { smallArtifact } from './admin-support.ts'
+import { SHAPE } from './cluster.ts'
+import { createDecider, type Decider, startLink, startOwner, WORKERS } from './owner-stage.ts'
+
+const STEPS = 600
+const POLICIES = ['eldr', 'union', 'jsq', 'power_of_two'] as const
+const folder = temporaryFolder()
+let artifact: Artifact
+const open: { close(): unknown }[] = []
+beforeAll(async () => void (artifact = (await smallArtifact(folder.path, WORKERS)).artifact))
+afterEach(async () => {
+  for (const one of open.splice(0).toReversed()) await one.close()
+})
+afterAll(() => folder.remove())
+
+type Step =
+  | { readonly kind: 'prefill'; readonly by: number; readonly key: number | undefined; readonly tokens: number; readonly exclude: ReadonlySet<string> } // prettier-ignore
+  | { readonly kind: 'decode'; readonly by: number; readonly counts: object | undefined; readonly tokens: number; readonly exclude: ReadonlySet<string> } // prettier-ignore
+  /** The one that has been out the longest but so many. */
+  | { readonly kind: 'end'; readonly nth: number; readonly how: 'succeeded' | 'failed' | 'ignored' }
+
+function schedule(seed: number): Step[] {
+  const random = createRandom(seed)
+  const upTo = (n: number) => Math.floor(random.uniform() * n)
+  const exclude = (role: string) => new Set(random.uniform() < 0.1 ? [`${role}-${upTo(WORKERS)}`] : [])
+  return Array.from({ length: STEPS }, (_, n): Step => {
+    const by = upTo(3)
+    // More come than go, and then the other way round.
+    if (random.uniform() < (n < STEPS / 2 ? 0.35 : 0.6))
+      return { kind: 'end', nth: upTo(1_000), how: random.uniform() < 0.9 ? 'succeeded' : random.uniform() < 0.5 ? 'ignored' : 'failed' }
+    const tokens = 8 + upTo(100)
+    if (random.uniform() < 0.4) return { kind: 'prefill', by, key: random.uniform() < 0.2 ? undefined : upTo(12), tokens, exclude: exclude('prefill') } // prettier-ignore
+    const counts = random.uniform() < 0.1 ? undefined : eldrObject({ ...SHAPE, tokens }, makeCounts({ ...SHAPE, tokens }, 1000 + upTo(8)))
+    return { kind: 'decode', by, counts, tokens, exclude: exclude('decode') }
+  })
+}
+
+/** `placings`: by relay. `settled`: when what one of them has said is known. */
+async function play(steps: readonly Step[], placings: readonly Placing[], raw: boolean, settled: (by: number) => Promise<void>) {
+  const out: { by: number; dispatch: Dispatch; left?: () => void }[] = []
+  const decided: unknown[] = []
+  for (const [n, step] of steps.entries()) {
+    if (step.kind === 'end') {
+      const [one] = out.splice(step.nth % Math.max(1, out.length), 1)
+      if (one === undefined) continue
+      one.dispatch[step.how](performance.now())
+      one.left?.()
+      await settled(one.by)
+    } else if (step.kind === 'prefill') {
+      const dispatch = await placings[step.by]!.toPrefill(step.key, step.tokens, step.exclude)
+      decided.push(dispatch && [dispatch.worker.id, dispatch.worker.url, dispatch.index])
+      if (dispatch !== undefined) out.push({ by: step.by, dispatch })
+    } else {
+      const counts = raw && step.counts !== undefined ? Buffer.from(JSON.stringify(step.counts)) : step.counts
+      const handoff: HandoffExperts = { counts, routedExperts: undefined, promptTokens: step.tokens }
+      const place = await placings[step.by]!.toDecode(`request-${n}`, handoff, step.tokens, step.exclude)
+      decided.push(place && shown(place))
+      if (place !== undefined) out.push({ by: step.by, dispatch: place.dispatch, left: place.left })
+    }
+  }
+  return { decided, out }
+}
+
+function shown({ dispatch, decision: { worker, reason, band }, policy, similarity, covered }: DecodePlace): unknown[] {
+  return [dispatch.worker.id, dispatch.worker.url, dispatch.index, worker, reason, band, policy, similarity, covered]
+}
+
+async function remote(decider: Decider, awaited = {}) {
+  const owner = await startOwner(folder.path, decider, awaited)
+  const links = await Promise.all([1, 2, 3].map(relay => startLink(owner.path, relay)))
+  open.push({ close: () => owner.die() }, ...links.map(({ link }) => link))
+  /** An answer means that all that was said before it has been heard. */
+  const settled = async (by: number) => void (await links[by]!.placing.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']))) // prettier-ignore
+  return { owner, links, settled, placings: links.map(({ placing }) => placing) }
+}
+
+const optionsOf = (policy: (typeof POLICIES)[number]) => ({ policy, ...(policy === 'eldr' && { artifact }) })
+const loads = ({ registry }: Decider) => registry.views(performance.now()).map(({ spec, inflight, tokens, breaker }) => [spec.id, inflight, tokens, breaker]) // prettier-ignore
+const expected = ({ table }: Decider) => Array.from({ length: WORKERS }, (_, worker) => table.policy.expectedExperts?.(worker))
+
+describe('an owner that three relays ask', () => {
+  it.each(POLICIES)('decides as one process does, and counts the same: %s', async policy => {
+    const [plain, owned] = [createDecider(optionsOf(policy)), createDecider(optionsOf(policy))]
+    const steps = schedule(3)
+    const alone = await play(steps, [plain.placing, plain.placing, plain.placing], false, async () => {})
+    const { placings, settled } = await remote(owned)
+    const together = await play(steps, placings, true, settled)
+    expect(together.decided).toEqual(alone.decided)
+    expect(alone.decided.length).toBeGreaterThan(250)
+    expect(loads(owned)).toEqual(loads(plain))
+    expect(expected(owned)).toEqual(expected(plain))
+    // All workers had something to do, or nothing was tried.
+    expect(new Set(alone.decided.map(one => (one as string[])[0])).size).toBe(2 * WORKERS)
+    for (const { dispatch, left } of together.out) {
+      dispatch.ignored()
+      left?.()
+    }
+    for (const by of [0, 1, 2]) await settled(by)
+    expect([owned.desk.total('prefill'), owned.desk.total('decode')]).toEqual([{ inflight: 0, tokens: 0 }, { inflight: 0, tokens: 0 }]) // prettier-ignore
+    expect(owned.desk.doubleReleases).toBe(0)
+  })
+})
+
+describe('an owner that takes the place of another', () => {
+  it.each(POLICIES)('goes on as the first would have: %s', async policy => {
+    const [plain, first, second] = [createDecider(optionsOf(policy)), createDecider(optionsOf(policy)), createDecider(optionsOf(policy))]
+    const steps = schedule(5).slice(0, STEPS / 2)
+    await play(steps, [plain.placing, plain.placing, plain.placing], false, async () => {})
+    const { owner, links, settled, placings } = await remote(first)
+    const { out } = await play(steps, placings, true, settled)
+    expect(out.length).toBeGreaterThan(20)
+    await owner.die()
+    const next = await startOwner(folder.path, second, { relays: [1, 2, 3] })
+    open.push({ close: () => next.die() })
+    for (const by of [0, 1, 2]) await settled(by)
+    // Breakers begin anew.
+    const without = (decider: Decider) => loads(decider).map(([id, inflight, tokens]) => [id, inflight, tokens])
+    expect(without(second)).toEqual(without(plain))
+    expect(expected(second)).toEqual(expected(plain))
+    expect(links.reduce((sum, { link }) => sum + link.tickets, 0)).toBe(out.length)
+    for (const { dispatch } of out) dispatch.succeeded(0)
+    for (const by of [0, 1, 2]) await settled(by)
+    expect([second.desk.total('prefill'), second.desk.total('decode')]).toEqual([{ inflight: 0, tokens: 0 }, { inflight: 0, tokens: 0 }]) // prettier-ignore
+    const idle = createDecider(optionsOf(policy))
+    expect(expected(second)).toEqual(expected(idle))
+  })
+})

@@ -1,0 +1,224 @@
+/** What relays and the owner say to each other, where one of them goes, or waits. */
+import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { NEVER } from '../../src/gateway/lost-workers.ts'
+import { ASK } from '../../src/gateway/processes/messages.ts'
+import { UpstreamFailure } from '../../src/gateway/upstream/upstreams.ts'
+import { temporaryFolder } from '../trace-support.ts'
+import { polled } from '../worker/processes.ts'
+import { createDecider, startLink, startOwner } from './owner-stage.ts'
+
+const NOBODY = new Set<string>()
+const folder = temporaryFolder()
+const open: { close(): unknown }[] = []
+afterEach(async () => {
+  for (const one of open.splice(0).toReversed()) await one.close()
+})
+afterAll(() => folder.remove())
+
+const LIMITS = { maxConcurrentRequests: 2, queueSize: 1, queueTimeoutMs: 5_000 }
+
+async function stage(limits = LIMITS) {
+  const decider = createDecider({ policy: 'union', limits })
+  const owner = await startOwner(folder.path, decider)
+  open.push({ close: () => owner.die() })
+  const link = async (relay: number, more: Parameters<typeof startLink>[2] = {}) => {
+    const one = await startLink(owner.path, relay, more, limits)
+    open.push(one.link)
+    return one
+  }
+  return { decider, owner, link }
+}
+
+/** Resolves when all that it has said is heard. */
+const heard = ({ placing }: Awaited<ReturnType<typeof startLink>>) => placing.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3'])) // prettier-ignore
+const until = (holds: () => boolean, what: string) => polled(async () => (await new Promise(setImmediate), holds()), Boolean, what) // prettier-ignore
+
+/** A request that can be stopped. */
+function stoppable() {
+  let listener: ((reason: UpstreamFailure) => void) | undefined
+  return {
+    onStop(given: (reason: UpstreamFailure) => void) {
+      listener = given
+      return () => void (listener = undefined)
+    },
+    stop: () => listener?.(new UpstreamFailure('aborted', 'client_gone')),
+  }
+}
+
+describe('a relay that is gone', () => {
+  it('gives back its tickets, its places and its turn in the queue, and nobody else’s', async () => {
+    const { decider, link } = await stage()
+    const [first, second] = [await link(1), await link(2)]
+    await first.admission.enter(NEVER)
+    await second.admission.enter(NEVER)
+    for (const { placing } of [first, second]) {
+      await placing.toPrefill(1, 10, NOBODY)
+      await placing.toDecode('a', undefined, 20, NOBODY)
+      await placing.toRelease(NOBODY)
+    }
+    const waits = first.admission.enter(NEVER)
+    await until(() => decider.admission.queued === 1, 'one that waits')
+    expect([decider.admission.running, decider.desk.total('prefill').inflight, decider.desk.total('decode').inflight]).toEqual([2, 2, 4])
+    first.link.close()
+    await until(() => decider.admission.running === 1, 'its place to be free')
+    expect([decider.admission.queued, decider.desk.total('prefill'), decider.desk.total('decode')]).toEqual([0, { inflight: 1, tokens: 10 }, { inflight: 2, tokens: 20 }]) // prettier-ignore
+    expect(decider.router.decodeWorkersOf('a')).toHaveLength(1)
+    expect(decider.desk.doubleReleases).toBe(0)
+    void waits
+  })
+})
+
+describe('requests that wait to be let in', () => {
+  it('are let in by whoever leaves, at whichever relay', async () => {
+    const { decider, link } = await stage()
+    const [first, second] = [await link(1), await link(2)]
+    await first.admission.enter(NEVER)
+    await first.admission.enter(NEVER)
+    const waits = second.admission.enter(NEVER)
+    await until(() => decider.admission.queued === 1, 'one that waits')
+    // Both are told that it is full, without having asked.
+    for (const { admission } of [first, second])
+      await until(() => {
+        try {
+          admission.check()
+          return false
+        } catch {
+          return true
+        }
+      }, 'no room')
+    await expect(first.admission.enter(NEVER)).rejects.toMatchObject({ code: 'ELDR_OVERLOADED', retryAfterSeconds: 3 })
+    first.admission.leave()
+    await waits
+    await until(() => !first.admission.mustWait || decider.admission.queued === 0, 'room in the queue')
+    expect(() => first.admission.check()).not.toThrow()
+    expect(decider.admission.running).toBe(2)
+  })
+
+  it('and are called off leave no place taken', async () => {
+    const { decider, link } = await stage()
+    const relay = await link(1)
+    await relay.admission.enter(NEVER)
+    await relay.admission.enter(NEVER)
+    const request = stoppable()
+    const waits = relay.admission.enter(request)
+    await until(() => decider.admission.queued === 1, 'one that waits')
+    request.stop()
+    await expect(waits).rejects.toBeInstanceOf(UpstreamFailure)
+    await until(() => decider.admission.queued === 0, 'nobody waits')
+    // Called off when the answer is on its way.
+    relay.admission.leave()
+    const late = stoppable()
+    const entering = relay.admission.enter(late)
+    late.stop()
+    await expect(entering).rejects.toBeInstanceOf(UpstreamFailure)
+    await heard(relay)
+    await until(() => decider.admission.running === 1, 'one place taken')
+    expect(relay.link.running).toBe(1)
+  })
+
+  it('are told after their time', async () => {
+    const { link } = await stage({ ...LIMITS, queueTimeoutMs: 30 })
+    const relay = await link(1)
+    await relay.admission.enter(NEVER)
+    await relay.admission.enter(NEVER)
+    await expect(relay.admission.enter(NEVER)).rejects.toMatchObject({ code: 'ELDR_QUEUE_TIMEOUT' })
+  })
+})
+
+describe('without an owner', () => {
+  it('questions wait for the next, and are refused when none comes', async () => {
+    const { owner, link } = await stage()
+    const relay = await link(1, { patienceMs: 150 })
+    await owner.die()
+    const waits = relay.placing.toDecode('a', undefined, 1, NOBODY)
+    await expect(waits).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY', status: 503, retryAfterSeconds: 1 })
+    await expect(relay.placing.toPrefill(1, 1, NOBODY)).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY' })
+    const next = await startOwner(folder.path, createDecider({ policy: 'jsq' }))
+    open.push({ close: () => next.die() })
+    const again = async () => {
+      await new Promise(setImmediate) // or refusals, which come at once, would leave no time for the connection
+      return Promise.resolve(relay.placing.toDecode('b', undefined, 1, NOBODY)).catch(() => undefined)
+    }
+    const place = await polled(again, found => found !== undefined, 'an owner')
+    expect(place!.policy).toBe('jsq')
+  })
+
+  it('a new one waits for relays that it knows of, for so long, and answers none before', async () => {
+    const { owner, link } = await stage()
+    const relay = await link(1)
+    await owner.die()
+    const decider = createDecider({ policy: 'jsq' })
+    const next = await startOwner(folder.path, decider, { relays: [1, 2], mostMs: 60_000 })
+    open.push({ close: () => next.die() })
+    let answered = false
+    const question = Promise.resolve(relay.placing.toPrefill(1, 5, NOBODY)).then(dispatch => {
+      answered = true
+      return dispatch
+    })
+    await until(() => [...next.desk.relays].some(({ number }) => number === 1), 'the first relay')
+    await new Promise(setImmediate)
+    expect([answered, decider.desk.total('prefill').inflight]).toEqual([false, 0])
+    next.desk.relayDied(2)
+    expect((await question)!.worker.role).toBe('prefill')
+    const last = await startOwnerAfter(next, { relays: [1, 2], mostMs: 50 })
+    expect(await relay.placing.toPrefill(1, 5, NOBODY)).toBeDefined()
+    expect(last.desk.relays).toBeDefined()
+  })
+
+  it('tickets of a worker that comes later are counted when it does', async () => {
+    const { owner, link } = await stage()
+    const relay = await link(1)
+    const place = await relay.placing.toDecode('a', undefined, 30, NOBODY)
+    await owner.die()
+    const decider = createDecider({ policy: 'jsq' })
+    const { worker } = place!.dispatch
+    decider.registry.remove(worker.id)
+    const next = await startOwner(folder.path, decider, { relays: [1] })
+    open.push({ close: () => next.die() })
+    await heard(relay)
+    expect(decider.desk.total('decode').inflight).toBe(0)
+    decider.registry.add(worker)
+    expect([decider.desk.inflight(worker.id, 'decode'), decider.desk.tokens(worker.id, 'decode')]).toEqual([1, 30])
+    place!.dispatch.succeeded(0)
+    await heard(relay)
+    expect(decider.desk.total('decode').inflight).toBe(0)
+  })
+})
+
+describe('what else they say', () => {
+  it('is heard: failures, engines, paces, lost workers, forgotten workers, reports', async () => {
+    const { decider, owner, link } = await stage()
+    const [lost, forgotten]: [[string, number][], string[]] = [[], []]
+    const relay = await link(7, {
+      lost: (worker, left) => void lost.push([worker, left]),
+      forgotten: ({ id }) => void forgotten.push(id),
+      report: async (what, about) => ({ what, about }),
+    })
+    relay.link.tell(ASK.passiveFailure, 0, to => to.text('decode-1'))
+    relay.link.tell(ASK.sawEngine, 0, to => to.text('prefill-1').text('engine-é'))
+    relay.link.tell(ASK.pace, 0, to => to.byte(1).text('union').number(1.5))
+    await heard(relay)
+    expect(owner.told).toEqual({ failures: ['decode-1'], engines: [['prefill-1', 'engine-é']], paces: [['stream', 'union', 1.5]] })
+    const place = await relay.placing.toDecode('a', undefined, 1, NOBODY)
+    const { id } = place!.dispatch.worker
+    decider.registry.setHealth(id, false)
+    await heard(relay)
+    expect(lost).toEqual([[id, 10]])
+    decider.registry.remove(id)
+    place!.dispatch.failed(0)
+    await heard(relay)
+    await heard(relay)
+    expect(forgotten).toEqual([id])
+    const [desk] = owner.desk.relays
+    expect(await desk!.ask(19, 'request-1', 1_000)).toEqual({ what: 'request', about: 'request-1' })
+    expect(desk!.number).toBe(7)
+  })
+})
+
+/** In the place of one that dies. */
+async function startOwnerAfter(before: Awaited<ReturnType<typeof startOwner>>, awaited: Parameters<typeof startOwner>[2]) {
+  await before.die()
+  const next = await startOwner(folder.path, createDecider({ policy: 'jsq' }), awaited)
+  open.push({ close: () => next.die() })
+  return next
+}
