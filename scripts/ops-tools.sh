@@ -34,8 +34,9 @@ prometheus_tools() {
 # Those that need more than a few lines have a script of their own.
 api_tools() { bash scripts/api-tools.sh; }
 dns_tools() { bash scripts/dns-tools.sh; }
+store_tools() { bash scripts/store-tools.sh; }
 deploy_tools() { bash scripts/deploy-tools.sh; }
 
 tools=("$@")
-[ ${#tools[@]} -gt 0 ] || tools=(prometheus api dns deploy)
+[ ${#tools[@]} -gt 0 ] || tools=(prometheus api dns store deploy)
 for tool in "${tools[@]}"; do "${tool}_tools"; done

@@ -53,13 +53,17 @@ describe('metrics', () => {
       throw new Error('nobody asks for values')
     })
     const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
-    // What the first counts the panel of breakers shows; of traces the collector tells, of discovery an alert; the others are for who looks
+    // What the first counts the panel of breakers shows; of traces the collector tells, of discovery and replicas alerts; the others are for who looks
     // into one gateway.
     expect(unseen.toSorted()).toEqual([
       'eldr_breaker_transitions_total',
       'eldr_discovery_changes_total',
       'eldr_discovery_last_success_seconds',
       'eldr_queue_limit',
+      'eldr_replica_changes_waiting',
+      'eldr_replica_ignored_total',
+      'eldr_replica_messages_total',
+      'eldr_replica_view_age_seconds',
       'eldr_trace_spans_dropped_total',
       'eldr_trace_spans_total',
       'eldr_worker_connections_total',

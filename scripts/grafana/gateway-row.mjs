@@ -30,6 +30,11 @@ export const gateway = {
     graph('Tickets', 'none', 'Requests on workers. Falls to 0 when nothing runs.', [
       { expr: sum('leg', of('eldr_tickets')), legend: '{{leg}}' },
     ]),
+    graph('Replicas', 'none', 'Gateways that each knows of, itself included, and requests of the others on its workers.', [
+      { expr: of('eldr_replicas'), legend: '{{instance}} knows of' },
+      { expr: sum('instance', of('eldr_worker_inflight_elsewhere')), legend: '{{instance}} elsewhere' },
+    ]), // prettier-ignore
+    graph('Bytes between replicas', 'Bps', 'Through the store that they share.', [{ expr: sum('instance, direction', rate(of('eldr_replica_bytes_total'))), legend: '{{instance}} {{direction}}' }]), // prettier-ignore
     graph('Requests of all routes', 'reqps', 'Admin, dashboard and pages included.', [{ expr: sum('route', rate(of('eldr_requests_total'))), legend: '{{route}}' }]), // prettier-ignore
     graph('Hand-offs given back', 'ops', 'Because their client had left between the legs.', [{ expr: rate(of('eldr_handoffs_released_total')), legend: '{{instance}}' }]), // prettier-ignore
   ],

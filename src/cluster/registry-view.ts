@@ -20,6 +20,7 @@ export type Holder = 'admin' | 'discovery'
 export interface WorkerCandidate {
   readonly worker: number
   readonly id: string
+  /** Of this gateway and, where they tell, of others. */
   readonly inflight: number
 }
 
@@ -28,8 +29,11 @@ export interface WorkerView {
   readonly index: number
   readonly state: WorkerState
   readonly breaker: BreakerState
+  /** Dispatched by this gateway. */
   readonly inflight: number
   readonly tokens: number
+  /** Dispatched by other gateways, as they last told; 0 where none tells. */
+  readonly inflightElsewhere: number
   /** Removed, with requests that still run. */
   readonly leaving: boolean
 }

@@ -115,7 +115,7 @@ export class Registry {
     for (const entry of this.#byIndex[role].values()) {
       const { index, spec } = entry
       if (!mayTake(entry, nowMs, exclude)) continue
-      candidates.push({ worker: index, id: spec.id, inflight: this.#desk.inflight(spec.id, role) })
+      candidates.push({ worker: index, id: spec.id, inflight: this.#desk.inflight(spec.id, role) + this.#desk.elsewhere(spec.id, role) })
     }
     return candidates.sort((a, b) => a.worker - b.worker)
   }
@@ -173,7 +173,8 @@ export class Registry {
     return [...this.#entries.values()].map(entry => {
       const { spec, index, breaker, leaving } = entry
       const load = { inflight: this.#desk.inflight(spec.id, spec.role), tokens: this.#desk.tokens(spec.id, spec.role) }
-      return { spec, index, state: stateOf(entry, nowMs), breaker: breaker.stateAt(nowMs), ...load, leaving }
+      const inflightElsewhere = this.#desk.elsewhere(spec.id, spec.role)
+      return { spec, index, state: stateOf(entry, nowMs), breaker: breaker.stateAt(nowMs), ...load, inflightElsewhere, leaving }
     })
   }
 

@@ -27,6 +27,10 @@ export class TicketDesk {
   readonly #live = new Set<Ticket>()
   readonly #totals = emptyAccount()
   #doubleReleases = 0
+  /** Requests that other gateways have on a worker, where they tell: no tickets of this desk, but load all the same. */
+  elsewhere: (worker: string, leg: Role) => number = () => 0
+  /** Called after every ticket that was taken or released; must not throw. */
+  onChange: () => void = () => {}
   #leaked = 0
 
   /** `onRelease` runs once, whoever releases: the request's end or the janitor. */
@@ -41,11 +45,13 @@ export class TicketDesk {
       move(account, leg, -1, -tokens)
       move(this.#totals, leg, -1, -tokens)
       onRelease?.()
+      this.onChange()
     }
     const ticket: Ticket = { worker, leg, tokens, takenMs: nowMs, release }
     this.#live.add(ticket)
     move(account, leg, 1, tokens)
     move(this.#totals, leg, 1, tokens)
+    this.onChange()
     return ticket
   }
 
@@ -55,6 +61,12 @@ export class TicketDesk {
 
   tokens(worker: string, leg: Role): number {
     return this.#accounts.get(worker)?.[leg].tokens ?? 0
+  }
+
+  /** Workers that have tickets, with their load. */
+  *loads(): Generator<{ readonly worker: string; readonly leg: Role } & Load> {
+    for (const [worker, account] of this.#accounts)
+      for (const leg of ['prefill', 'decode'] as const) if (account[leg].inflight > 0) yield { worker, leg, ...account[leg] }
   }
 
   /** Over all workers, those that are gone and still have tickets included. */

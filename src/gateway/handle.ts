@@ -35,7 +35,10 @@ export class Handler {
   readonly live = new Set<Exchange>()
   /** Those, and those whose answer has not gone out wholly. */
   readonly open = new Set<Exchange>()
+  /** Nothing new is served. */
   draining = false
+  /** Connections end with the answers to what has come on them, since others serve in its place. */
+  leaving = false
   readonly #ctx: RequestContext
   readonly #admission: Gate
   readonly #admin: Pages
@@ -56,7 +59,7 @@ export class Handler {
   async handle(request: IncomingMessage, response: ServerResponse, proceed: () => void = () => {}): Promise<void> {
     const exchange = new Exchange(requestIdOf(request), request, response, this.#limitOf(request))
     const route = routeOf(request.method ?? '', request.url ?? '')
-    if (this.draining) response.shouldKeepAlive = false
+    if (this.draining || this.leaving) response.shouldKeepAlive = false
     response.on('error', noop) // a client that leaves amid an answer is no fault of ours
     if (response.socket === null) followSocket(exchange)
     this.live.add(exchange)
@@ -182,7 +185,7 @@ export class Handler {
     if (exchange.told !== undefined) metrics.errorAnswers.inc(exchange.told)
     this.#ctx.insight.ended(exchange, outcome)
     if (this.#ctx.tracer !== undefined) endTrace(this.#ctx.tracer, exchange, outcome)
-    if (this.draining) closeAfter(exchange)
+    if (this.draining || this.leaving) closeAfter(exchange)
     if (route.kind !== 'generate' && route.kind !== 'pass') return
     metrics.requestSeconds.of(name).observe((endedMs - startedMs) / 1000)
     if (log.isLevelEnabled('info')) {

@@ -1,8 +1,7 @@
 /** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
-import type { IncomingMessage, Server } from 'node:http'
+import type { Server } from 'node:http'
 import { Registry } from '../cluster/registry.ts'
 import { TicketDesk } from '../cluster/tickets.ts'
-import type { WorkerSpec } from '../cluster/worker.ts'
 import { Admin } from './admin/admin.ts'
 import { Events } from './admin/events.ts'
 import { addGauges } from './admin/gauges.ts'
@@ -20,6 +19,7 @@ import { createDebugHeaders } from './debug-headers.ts'
 import { readyDiscovery } from './discovery/discovery.ts'
 import { vllmNixl } from './engine/vllm-nixl.ts'
 import { Handler } from './handle.ts'
+import type { Hosting } from './hosting.ts'
 import { ClientConnections } from './client-connections.ts'
 import { createListener, listen } from './listen.ts'
 import { createLog, type Log, Seldom } from './log.ts'
@@ -27,15 +27,16 @@ import { LogLevelControl } from './log-level.ts'
 import { LostWorkers } from './lost-workers.ts'
 import { Metrics } from './metrics.ts'
 import { localPlacing, type LocalPlacing } from './placing.ts'
+import { readyReplicas } from './replicas/start-replicas.ts'
 import { RetryBudget } from './retry-budget.ts'
 import { OffThread } from './routing/off-thread.ts'
-import type { KeptArtifacts, LookElsewhere } from './admin/routes.ts'
-import type { RoutingChange, RoutingControl } from './routing/routing-control.ts'
+import type { RoutingControl } from './routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from './routing/start-routing.ts'
 import { workerTls } from './tls-files.ts'
 import { startTracing } from './tracing/start-tracing.ts'
 import { Upstreams } from './upstream/upstreams.ts'
 import { watchWorkers } from './watch-workers.ts'
+import { workersOf } from './workers-of.ts'
 
 export interface Gateway {
   /** Where it listens. */
@@ -56,20 +57,6 @@ export interface Gateway {
 const JANITOR_MS = 10_000
 /** A ticket is this much older than any request may be before it counts as leaked. */
 const JANITOR_SLACK_MS = 60_000
-
-/** What is otherwise where requests come to other processes (`processes/`), and this one decides for them. */
-export interface Hosting {
-  /** In place of the settings' address. */
-  readonly path: string
-  /** Every request, before it is looked at. */
-  arriving(request: IncomingMessage): void
-  /** In place of the settings' workers. */
-  readonly addWorkers?: (registry: Registry) => void
-  readonly elsewhere: LookElsewhere
-  readonly artifacts: KeptArtifacts
-  levelChanged(): void
-  routingChanged(change: RoutingChange): void
-}
 
 export async function startGateway(settings: Settings, log: Log = createLog(settings.observe), hosting?: Hosting): Promise<Gateway> {
   // What may be wrong with files is found before anything is begun.
@@ -134,6 +121,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     feed.happenings.add('worker', id, kind)
     if (kind === 'forgotten') insight.pace.forget(id)
   })
+  const replicas = await begun(() => readyReplicas(settings.replicas, { desk, registry, log, seldom }))
   const { control, router } = await begun(() =>
     startRouting(settings, files, {
       registry,
@@ -143,10 +131,13 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
       feed,
       log,
       seldom,
+      ...(replicas && { replicas }),
       ...(hosting && { changed: hosting.routingChanged }),
     }),
   )
   apart.push(() => control.close())
+  replicas?.start(control, router)
+  apart.push(() => replicas?.stop())
   const discovery = await begun(() => discover?.({ registry, metrics, log }))
   apart.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
@@ -156,6 +147,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     registry, admission, control, loopDelay, desk, upstreams, clients, limits, budget, fit, pace,
     draining: () => handler.draining,
     ...(discovery && { discovery }),
+    ...(replicas && { replicas }),
   })) // prettier-ignore
   const placing = localPlacing({ registry, router, budget })
   const context: GatewayContext = {
@@ -184,6 +176,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
       live: () => handler.live,
       ...(hosting && { elsewhere: hosting.elsewhere, artifacts: hosting.artifacts }),
       ...(discovery && { discovery }),
+      ...(replicas && { replicas }),
     },
     events,
     { feed, plane },
@@ -236,24 +229,6 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     drain,
     stop: () => (stopping ??= end()),
   }
-}
-
-/**
- * A decode worker has its place in the list for its cluster, and may get another one's number when workers have gone. Where the
- * configuration gives clusters in another order it means them, and they are kept.
- */
-function workersOf({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
-  const fixed = decode.some(({ cluster }, place) => cluster !== place)
-  return [
-    ...prefill.map(({ id, url }) => ({ id, url, role: 'prefill' as const, source: 'config' as const })),
-    ...decode.map(({ id, url, cluster }) => ({
-      id,
-      url,
-      role: 'decode' as const,
-      source: 'config' as const,
-      ...(fixed && cluster !== undefined && { cluster }),
-    })),
-  ]
 }
 
 function closed(server: Server): Promise<void> {

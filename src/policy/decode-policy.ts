@@ -14,6 +14,20 @@ export interface DecodePolicy {
   released?(request: RoutableRequest, worker: number): void
   /** Chance that a step of the worker fires each expert [layers × experts], where the policy keeps an estimate; for people to look at. */
   expectedExperts?(worker: number): Float32Array | undefined
+  /** Where the policy keeps sums over requests that gateways can tell each other. */
+  readonly sums?: SharedSums
+}
+
+/** Whole numbers for each cell of each worker: those of this gateway's requests, and what was added for the requests of others. */
+export interface SharedSums {
+  readonly workers: number
+  readonly cells: number
+  /** A copy. */
+  of(worker: number): Int32Array
+  /** What is taken away later must be what was added. */
+  add(worker: number, delta: Int32Array): void
+  /** Rises whenever a request of this gateway has changed a worker's sums. */
+  changes(worker: number): number
 }
 
 export const POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'domain', 'eldr', 'union'] as const

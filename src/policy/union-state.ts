@@ -12,6 +12,8 @@ export interface UnionState {
   readonly workers: number
   /** Adds a request's logs to a worker, or takes them away. */
   add(worker: number, logs: Uint16Array, sign: 1 | -1): void
+  /** Adds to S as it is, such as what other gateways say of their requests. */
+  addSums(worker: number, delta: Int32Array): void
   /** Expected distinct experts of a step, summed over layers. */
   unionOf(worker: number): number
   /** growth[w] = Σ p·e^−S: experts that a request with these chances would add to worker w, summed over layers. */
@@ -51,6 +53,13 @@ export function createUnionState(workers: number, cells: number): UnionState {
       added.view.set(logs)
       const at = 4 * stride * worker
       unions[worker] = kernel.addLogs(sums.at + at, added.at, sign, idle.at + at, stride, 1 / STEPS)
+    },
+    addSums(worker, delta) {
+      const at = worker * stride
+      for (let c = 0; c < cells; c++) sums.view[at + c]! += delta[c]!
+      // Nothing more is added here, but e^−S is made anew.
+      added.view.fill(0)
+      unions[worker] = kernel.addLogs(sums.at + 4 * at, added.at, 1, idle.at + 4 * at, stride, 1 / STEPS)
     },
     unionOf: worker => unions[worker]!,
     growth(chances, out) {

@@ -49,6 +49,7 @@ export function union({ workers, layers, predictor, cost, comers = COMERS, tail 
   const state = createUnionState(workers, predictor.cells)
   const growth = new Float32Array(workers)
   const logsOn = new Map<RoutableRequest, Uint16Array>()
+  const changes = new Uint32Array(workers)
 
   return {
     name: 'union',
@@ -80,13 +81,16 @@ export function union({ workers, layers, predictor, cost, comers = COMERS, tail 
       const logs = logsOf(chances)
       logsOn.set(request, logs)
       state.add(worker, logs, 1)
+      changes[worker]!++
     },
     released(request, worker) {
       const logs = logsOn.get(request)
       if (logs === undefined) return
       logsOn.delete(request)
       state.add(worker, logs, -1)
+      changes[worker]!++
     },
+    sums: { workers, cells: predictor.cells, of: state.sums, add: state.addSums, changes: worker => changes[worker]! },
     expectedExperts: worker => (worker < workers ? state.chances(worker) : undefined),
   }
 }

@@ -95,8 +95,9 @@ export class Admin {
       const [prefill, decode] = [registry.candidates('prefill', nowMs).length, registry.candidates('decode', nowMs).length]
       const ready = !draining && prefill > 0 && decode > 0
       const status = draining ? 'draining' : ready ? 'ready' : 'waiting for workers'
-      const { discovery } = this.#parts
-      json(exchange, ready ? 200 : 503, { status, prefill, decode, ...(discovery && { discovery: discovery.summary() }) })
+      const { discovery, replicas } = this.#parts
+      const more = { ...(discovery && { discovery: discovery.summary() }), ...(replicas && { replicas: replicas.status() }) }
+      json(exchange, ready ? 200 : 503, { status, prefill, decode, ...more })
     }
     return 'ok'
   }

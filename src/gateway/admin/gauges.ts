@@ -8,10 +8,11 @@ import type { Discovery } from '../discovery/discovery.ts'
 import type { Metrics } from '../metrics.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
+import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
 import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
 import type { LoopDelay } from './loop-delay.ts'
 
-export interface GaugeSources extends TrafficSources, FitSources {
+export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources {
   readonly registry: Pick<Registry, 'views'>
   readonly admission: Pick<Admission, 'running' | 'queued'>
   readonly control: Pick<RoutingControl, 'view' | 'loaded'>
@@ -102,4 +103,5 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   )
   addTrafficGauges(metrics, sources)
   addFitGauges(metrics, sources)
+  addReplicaGauges(metrics, sources)
 }

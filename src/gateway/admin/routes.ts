@@ -1,7 +1,9 @@
 /** Routes of the admin API as a table, and which of them a request is for. */
+import type { KeptArtifacts } from '../routing/artifact-file.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { Refusal } from '../answers.ts'
 import type { Discovery } from '../discovery/discovery.ts'
+import type { Replicas } from '../replicas/replicas.ts'
 import type { GatewayContext } from '../context.ts'
 import type { Exchange } from '../exchange.ts'
 import type { StoryView } from '../dashboard/wire.ts'
@@ -16,13 +18,6 @@ export interface SeenRequest {
   readonly story?: StoryView
 }
 
-/** Artifacts that were loaded while the gateway ran, for whoever must load them again. */
-export interface KeptArtifacts {
-  /** Files that were sent stay here. */
-  readonly folder: string
-  loaded(path: string): void
-}
-
 /** What the routes look at and change. */
 export interface AdminParts {
   readonly ctx: GatewayContext
@@ -34,6 +29,8 @@ export interface AdminParts {
   readonly artifacts?: KeptArtifacts
   /** Absent where nothing is discovered. */
   readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
+  /** Absent where this gateway is alone. They are told of what was changed here. */
+  readonly replicas?: Pick<Replicas, 'status' | 'changedPolicy' | 'loadedArtifact' | 'refitted' | 'drained'>
 }
 
 export interface AdminCall {

@@ -1,25 +1,26 @@
 /** Policy, artifact and clusters while the gateway runs. Each change is made whole or not at all; requests in flight stay where they are. */
 import { isUtf8 } from 'node:buffer'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { EldrError } from '../../errors.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { type AnswerCode, Refusal } from '../answers.ts'
 import { readBody } from '../read-body.ts'
+import { asFile } from '../routing/artifact-file.ts'
 import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
-import type { AdminCall, AdminParts, AdminRoute, KeptArtifacts } from './routes.ts'
+import type { AdminCall, AdminParts, AdminRoute } from './routes.ts'
 
 /** As the configuration has it. */
 export const MOST_TAU = 2
 export const MOST_CLUSTERS = 65_535
 /** A path and what is around it. */
 const MOST_JSON_BYTES = 64 << 10
+const BRACE = 0x7b
+const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
 /** How an artifact that was sent is called. */
 const SENT = 'the artifact that was sent'
 
-export function routingRoutes({ ctx, control, artifacts }: AdminParts): AdminRoute[] {
+export function routingRoutes({ ctx, control, artifacts, replicas }: AdminParts): AdminRoute[] {
   const { maxBodyBytes } = ctx.settings.server
   return [
     {
@@ -34,7 +35,9 @@ export function routingRoutes({ ctx, control, artifacts }: AdminParts): AdminRou
           throw bad(`tau must be a number from 0 to ${MOST_TAU}.`, 'tau')
         if (Object.keys(fields).length === 0) throw bad('Nothing to change: give policy, tau or prefillPolicy.')
         const wanted = { ...(policy && { policy }), ...(prefillPolicy && { prefillPolicy }), ...(tau !== undefined && { tau }) }
-        return { status: 200, body: control.setPolicy(wanted) }
+        const view = control.setPolicy(wanted)
+        replicas?.changedPolicy(wanted)
+        return { status: 200, body: view }
       },
     },
     {
@@ -48,12 +51,13 @@ export function routingRoutes({ ctx, control, artifacts }: AdminParts): AdminRou
         // As `curl -d` sends it.
         if (!isJson && !isBytes && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
           throw bad('This is JSON: send it with content-type: application/json.', 'path')
-        if (!isJson) return { status: 200, body: await sent(body, path => control.load(path, SENT), artifacts) }
+        if (!isJson) return { status: 200, body: await sent(body) }
         const { path } = fieldsOf(body, ['path'])
         if (typeof path !== 'string' || path === '' || path.includes('\0'))
           throw bad('path must be that of an artifact on the gateway’s machine.', 'path')
         const view = await control.load(path).catch(told('ELDR_ARTIFACT_BAD'))
         artifacts?.loaded(resolve(path))
+        replicas?.loadedArtifact(view, path)
         return { status: 200, body: view }
       },
     },
@@ -62,26 +66,15 @@ export function routingRoutes({ ctx, control, artifacts }: AdminParts): AdminRou
 
   async function refit({ exchange, proceed }: AdminCall) {
     const clusters = wholeOf(await readFields(exchange, proceed, ['workers']), 'workers', 1, MOST_CLUSTERS)
-    return { status: 200, body: await control.refit(clusters).catch(told('ELDR_REFIT_REFUSED')) }
+    const view = await control.refit(clusters).catch(told('ELDR_REFIT_REFUSED'))
+    replicas?.refitted(view)
+    return { status: 200, body: view }
   }
-}
 
-const BRACE = 0x7b
-const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
-
-/** In a file of its own while it is read: artifacts are read by parts, and proven before they are held. */
-async function sent<T>(body: Buffer, use: (path: string) => Promise<T>, kept: KeptArtifacts | undefined): Promise<T> {
-  const folder = await mkdtemp(join(kept?.folder ?? tmpdir(), 'eldr-'))
-  let keep = false
-  try {
-    const path = join(folder, 'artifact.safetensors')
-    await writeFile(path, body, { mode: 0o600 })
-    const result = await use(path).catch(told('ELDR_ARTIFACT_BAD', SENT))
-    keep = kept !== undefined
-    kept?.loaded(path)
-    return result
-  } finally {
-    if (!keep) await rm(folder, { recursive: true, force: true })
+  async function sent(body: Buffer) {
+    const view = await asFile(body, path => control.load(path, SENT).catch(told('ELDR_ARTIFACT_BAD', SENT)), artifacts)
+    replicas?.loadedArtifact(view, '', body)
+    return view
   }
 }
 

@@ -10,10 +10,10 @@ export const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
 /** Every worker has its checks, connections and series of metrics; a loop that adds them must end somewhere. */
 export const MOST_WORKERS = 1_024
 
-export function workerRoutes({ ctx, control, discovery }: AdminParts): AdminRoute[] {
+export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts): AdminRoute[] {
   const { registry, log } = ctx
   const views = () => registry.views(performance.now())
-  const shown = ({ spec, index, state, breaker, inflight, tokens, leaving }: WorkerView) => {
+  const shown = ({ spec, index, state, breaker, inflight, inflightElsewhere, tokens, leaving }: WorkerView) => {
     const { id, role, url, source } = spec
     const cluster = role === 'decode' ? control.clusterOf(index) : undefined
     return {
@@ -23,11 +23,17 @@ export function workerRoutes({ ctx, control, discovery }: AdminParts): AdminRout
       state: leaving ? 'leaving' : state,
       breaker,
       inflight,
+      ...(replicas && { inflightElsewhere }),
       tokens,
       index,
       ...(cluster !== undefined && { cluster }),
       ...(source !== undefined && { source }),
     }
+  }
+  const sharedDrain = (id: string, drained: boolean) => {
+    const known = drained ? registry.drain(id) : registry.undrain(id)
+    if (known) replicas?.drained(id, drained)
+    return known
   }
   const show = (id: string) => shown(views().find(({ spec }) => spec.id === id)!)
 
@@ -70,8 +76,8 @@ export function workerRoutes({ ctx, control, discovery }: AdminParts): AdminRout
       },
     },
     changing('DELETE', '/eldr/workers/{id}', id => registry.remove(id), 'worker removed'),
-    changing('POST', '/eldr/workers/{id}/drain', id => registry.drain(id), 'worker drained'),
-    changing('POST', '/eldr/workers/{id}/undrain', id => registry.undrain(id), 'worker undrained'),
+    changing('POST', '/eldr/workers/{id}/drain', id => sharedDrain(id, true), 'worker drained'),
+    changing('POST', '/eldr/workers/{id}/undrain', id => sharedDrain(id, false), 'worker undrained'),
   ]
 }
 

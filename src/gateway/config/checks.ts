@@ -17,7 +17,7 @@ export interface Finding {
 const UVICORN_KEEP_ALIVE_MS = 5000
 
 /** Over the file with its defaults. */
-export function* checkTogether({ server, workers, routing, discovery, observe }: FileForm): Generator<Finding> {
+export function* checkTogether({ server, workers, routing, discovery, replicas, observe }: FileForm): Generator<Finding> {
   const policy = policyOf(routing)
   const [policyPath, artifactPath] = [['routing', 'policy'], ['routing', 'artifact']] // prettier-ignore
   if ((policy === 'eldr' || policy === 'domain') && routing.artifact === undefined)
@@ -58,6 +58,17 @@ export function* checkTogether({ server, workers, routing, discovery, observe }:
   for (const role of ['prefill', 'decode'] as const)
     if (workers[role].length === 0 && !findsWorkers(discovery, role))
       yield { about: [['workers', role]], text: `no ${role} workers: set workers.${role} (--${role})`, warning: true }
+  const { url, publishMs, leaseMs, unionMs } = replicas
+  if (3 * Math.max(publishMs, unionMs) > leaseMs) {
+    const name = publishMs >= unionMs ? 'publishMs' : 'unionMs'
+    yield {
+      path: ['replicas', 'leaseMs'],
+      about: [['replicas', name]],
+      text: `replicas.leaseMs ${leaseMs} is less than three times replicas.${name} ${replicas[name]}: leases would end while all is well`,
+    }
+  }
+  if (url === undefined && replicas.id !== undefined)
+    yield { path: ['replicas', 'id'], about: [['replicas', 'url']], text: 'replicas.id without replicas.url: this gateway is alone', warning: true } // prettier-ignore
   yield* checkDiscovery(discovery)
 }
 

@@ -1,12 +1,13 @@
 /** Settings as anybody may see them. Everything that shows settings (start, `eldr config print`, GET /eldr/config) shows these. */
+import { MASK } from './mask-text.ts'
 import type { Settings } from './settings.ts'
+import { maskedStore } from './store-url.ts'
 
-/** Never accepted as a secret, so that what was printed cannot come back as a key that everybody knows. */
-export const MASK = '********'
+export { MASK }
 
 /** Not even how long a secret is, nor how it begins: that is enough to tell some apart. */
 export function masked(settings: Settings): Settings {
-  const { server, workers, observe } = settings
+  const { server, workers, replicas, observe } = settings
   return {
     ...settings,
     server: {
@@ -15,6 +16,7 @@ export function masked(settings: Settings): Settings {
       ...(server.adminToken !== undefined && { adminToken: MASK }),
     },
     workers: { ...workers, ...(workers.apiKey !== undefined && { apiKey: MASK }) },
+    replicas: { ...replicas, ...(replicas.url !== undefined && { url: maskedStore(replicas.url) }) },
     observe: { ...observe, traces: { ...observe.traces, headers: observe.traces.headers.map(() => MASK) } },
   }
 }

@@ -40,7 +40,7 @@ describe('a configuration that is not right', () => {
     ['server: {port: 70000}', '1:16: server.port: expected a whole number from 0 to 65535, found 70000'],
     ['server: {port:}', '1:15: server.port: expected a whole number from 0 to 65535, found nothing'],
     ['server: [1]', '1:9: server: expected an object with host, port, processes, metricsPort, tls, apiKeys, adminToken, maxBodyBytes, maxHeaderBytes, headersTimeoutMs, bodyTimeoutMs, clientStallMs, keepAliveMs, shutdownGraceMs, found a list'], // prettier-ignore
-    ['- a', '1:1: the file: expected an object with $schema, server, workers, discovery, routing, limits, timeouts, retries, lease, breaker, health, observe, found a list'], // prettier-ignore
+    ['- a', '1:1: the file: expected an object with $schema, server, workers, discovery, routing, replicas, limits, timeouts, retries, lease, breaker, health, observe, found a list'], // prettier-ignore
     ['lease: {usableShare: 0}', '1:22: lease.usableShare: expected a number above 0, at most 1, found 0'],
     ['routing: {policy: power}', `1:19: routing.policy: expected one of ${POLICIES}, found "power"`],
     ['observe: {debugHeaders: yes}', '1:25: observe.debugHeaders: expected true or false, found "yes"'],

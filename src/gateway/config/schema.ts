@@ -12,6 +12,7 @@ import { LOG_LEVELS } from './settings.ts'
 import { ENDPOINT_EXAMPLE, ORIGIN_EXAMPLE, wrongApiUrl, wrongEndpoint, wrongOrigin } from './origin.ts'
 import { MASK } from './mask.ts'
 import { address, file, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
+import { replicas } from './schema-replicas.ts'
 
 const MIB = 1_048_576
 
@@ -221,6 +222,7 @@ export const fileSchema = z.strictObject({
   workers: workers.prefault({}),
   discovery: discovery.prefault({}),
   routing: routing.prefault({}),
+  replicas: replicas.prefault({}),
   limits: limits.prefault({}),
   timeouts: timeouts.prefault({}),
   retries: retries.prefault({}),

@@ -7,6 +7,7 @@ export interface Settings {
   readonly workers: WorkersSettings
   readonly discovery: DiscoverySettings
   readonly routing: RoutingSettings
+  readonly replicas: ReplicaSettings
   readonly limits: LimitSettings
   readonly timeouts: TimeoutSettings
   readonly retries: RetrySettings
@@ -131,6 +132,27 @@ export interface RoutingSettings {
   readonly refit: 'auto' | 'off'
   /** Hand prompt token ids of a chat from prefill to decode, so that the template runs once. */
   readonly reuseTokenIds: boolean
+}
+
+export interface ReplicaSettings {
+  /** Of a Redis or Valkey, maybe with a password, which is secret; absent: this gateway is alone. */
+  readonly url?: string
+  /** Authority of its certificate. */
+  readonly caFile?: string
+  /** Unique; made up unless told. */
+  readonly id?: string
+  /** Gateways with the same one are replicas of each other. */
+  readonly namespace: string
+  readonly publishMs: number
+  /** Between two tellings of what union knows, and how much of it a second. */
+  readonly unionMs: number
+  readonly bytesPerSecond: number
+  readonly leaseMs: number
+  readonly timeoutMs: number
+  readonly retryMs: number
+  /** Changes by the admin API outlive the last replica by this time. */
+  readonly changesKeptMs: number
+  readonly artifactBytes: number
 }
 
 export interface LimitSettings {

@@ -8,7 +8,7 @@ import type { Settings, WorkerSetting } from './settings.ts'
 export type WorkerForm = FileForm['workers']['decode'][number]
 
 export function settle(form: FileForm): Settings {
-  const { server, workers, discovery, limits, timeouts, retries, lease, breaker, health, observe } = form
+  const { server, workers, discovery, replicas, limits, timeouts, retries, lease, breaker, health, observe } = form
   const { policy, prefillPolicy, ...routing } = form.routing
   return {
     server,
@@ -26,6 +26,7 @@ export function settle(form: FileForm): Settings {
       prefillPolicy: underscored(prefillPolicy) as PrefillPolicyName,
       ...routing,
     },
+    replicas,
     limits,
     timeouts,
     retries,

@@ -60,6 +60,8 @@ export const SOURCES: readonly Source[] = [
   flag('--profile <name>', 'routing.profile', text, 'cost profile of union: a name under profiles/ or a path'),
   flag('--prefix-token-count <n>', 'routing.prefixTokens', number, 'leading tokens that prefix_hash looks at (default: 256)'),
   flag('--prefix-hash-load-factor <x>', 'routing.prefixLoadFactor', number, 'load at which it looks elsewhere (default: 1.25)'),
+  flag('--replica-store <url>', 'replicas.url', text, 'Redis or Valkey by which gateways before the same workers know of each other'),
+  flag('--replica-id <name>', 'replicas.id', text, 'name of this gateway among them (default: made up)'),
   flag('--request-timeout-secs <s>', 'timeouts.requestMs', seconds, 'longest that a request may take (default: 1800)'),
   flag('--shutdown-grace-period-secs <s>', 'server.shutdownGraceMs', seconds, 'streams may go on so long after SIGTERM (default: 30)'),
   flag('--max-concurrent-requests <n>', 'limits.maxConcurrentRequests', orNoLimit, 'more wait; 0 or -1 is no limit (default: 4096)'),

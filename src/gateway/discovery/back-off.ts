@@ -5,17 +5,19 @@ const JITTER = 0.5
 
 export class BackOff {
   readonly #firstMs: number
+  readonly #longestMs: number
   readonly #random: () => number
   #failures = 0
 
-  constructor(firstMs: number, random: () => number = Math.random) {
+  constructor(firstMs: number, random: () => number = Math.random, longestMs: number = LONGEST_MS) {
     this.#firstMs = firstMs
+    this.#longestMs = longestMs
     this.#random = random
   }
 
   /** How long to wait after one more failure. */
   nextMs(): number {
-    const fullMs = Math.min(Math.max(LONGEST_MS, this.#firstMs), this.#firstMs * 2 ** Math.min(this.#failures++, 20))
+    const fullMs = Math.min(Math.max(this.#longestMs, this.#firstMs), this.#firstMs * 2 ** Math.min(this.#failures++, 20))
     return fullMs * (1 - JITTER * this.#random())
   }
 

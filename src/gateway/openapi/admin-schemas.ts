@@ -12,6 +12,7 @@ import { spellings } from '../config/schema-parts.ts'
 import { LOG_LEVELS } from '../config/settings.ts'
 import type { LogLevelView } from '../log-level.ts'
 import type { SourceStatus } from '../discovery/discovery.ts'
+import type { ReplicaStatus } from '../replicas/status.ts'
 import type { RoutingView } from '../routing/routing-control.ts'
 import { count, of } from './held.ts'
 
@@ -26,7 +27,8 @@ export const worker = z
     url: z.string().meta({ format: 'uri' }),
     state: z.enum(WORKER_STATES).describe('leaving: removed, with requests that still run. gone: removed with this request.'),
     breaker: z.enum(BREAKER_STATES),
-    inflight: count().describe('Requests on it.'),
+    inflight: count().describe('Requests of this gateway on it.'),
+    inflightElsewhere: count().optional().describe('Requests of other replicas on it, as they last said, where there are replicas.'),
     tokens: count().describe('Prompt tokens of those.'),
     index: count(),
     cluster: count().optional().describe('Its cluster of the artifact, where it has one.'),
@@ -53,6 +55,19 @@ export const readiness = z.strictObject({
   prefill: count().describe('Prefill workers that take requests.'),
   decode: count().describe('Decode workers that take requests.'),
   discovery: z.array(z.strictObject(looked)).optional().describe('Sources that workers are discovered by, where there are any.'),
+  replicas: of<ReplicaStatus>()(
+    z.strictObject({
+      store: z.enum(['up', 'down']).describe('Down: each gateway goes by its own requests; it is no reason not to be ready.'),
+      reason: z.string().optional().describe('Why it is down: refused, silent, unreachable or starting.'),
+      replicas: count().describe('Gateways that know of each other, this one included.'),
+      viewAgeSeconds: z.number().min(0).describe('Since the one was heard that has been silent longest.'),
+      version: count().describe('Of the changes that they share.'),
+      waiting: count().describe('Changes made here that the others do not know of yet.'),
+      behind: z.array(z.string()).describe('What others changed and could not be done here.'),
+    }),
+  )
+    .optional()
+    .describe('Other gateways before the same workers, where replicas.url is set.'),
 })
 
 const named = {

@@ -22,10 +22,11 @@ export interface RelayStart {
 }
 
 export type ToOwner = OwnerStart | { readonly kind: 'died'; readonly relay: number } | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
-export type ToRelay = RelayStart | { readonly kind: 'stop' } | { readonly kind: 'connection'; readonly connection: number }
+/** `left`: no connection comes after it. */
+export type ToRelay = RelayStart | { readonly kind: 'stop' | 'left' } | { readonly kind: 'connection'; readonly connection: number }
 export type FromChild =
   | { readonly kind: 'ready' }
-  /** It ends what it has, and takes no more. */
+  /** It wants no more connections, and is answered `left`. */
   | { readonly kind: 'leaving' }
   | { readonly kind: 'taken'; readonly connection: number }
   | { readonly kind: 'failed'; readonly letter: Letter }

@@ -104,7 +104,10 @@ export class Member {
         ready()
         this.#spec.ready?.()
       }
-      if (message.kind === 'leaving') this.#isLeaving = true
+      if (message.kind === 'leaving') {
+        this.#isLeaving = true
+        this.tell({ kind: 'left' })
+      }
       heard?.(message)
     })
     child.once('error', error => log.error({ err: error, process: name }, 'a process cannot be started'))

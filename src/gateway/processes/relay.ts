@@ -32,20 +32,20 @@ async function run({ settings, folder, relay: number }: RelayStart): Promise<voi
   const stop = async () => {
     if (stopping) return
     stopping = true
-    tellSupervisor({ kind: 'leaving' })
     await relay.stop()
     await closeLog()
     process.exit(0)
   }
   process.on('message', (message: ToRelay, socket?: Socket) => {
     if (message.kind === 'stop') void stop()
+    else if (message.kind === 'left') void relay.leave().then(stop)
     else if (message.kind === 'connection') {
       tellSupervisor({ kind: 'taken', connection: message.connection })
       if (socket !== undefined) relay.accept(socket) // none, where the client is gone already
     }
   })
-  // Of the supervisor, or of an operator who wants this one to be replaced without harm.
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop())
+  // Of an operator who wants this one to be replaced without harm.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => tellSupervisor({ kind: 'leaving' }))
   // Clients learn that their stream is over; what the fault was the log says.
   let failed = false
   const fail = (error: unknown) => {

@@ -1,6 +1,7 @@
 /** What a relay is made of: the same parts that serve requests in a gateway of one process, with the owner in the place of the router. */
 import { rmSync } from 'node:fs'
 import type { Socket } from 'node:net'
+import { setTimeout as wait } from 'node:timers/promises'
 import { addLoopGauges } from '../admin/gauges.ts'
 import { addConnectionGauges } from '../admin/gauges-traffic.ts'
 import { seenHere } from '../admin/look-routes.ts'
@@ -38,6 +39,8 @@ export interface RelayPlace {
 export interface Relay {
   /** A connection that another process has accepted. */
   accept(socket: Socket): void
+  /** Others take its place: what has come is served, then connections end, within the grace period. */
+  leave(): Promise<void>
   /** What is under way may end within the grace period. */
   stop(): Promise<void>
   /** What is under way ends now: clients are told. Resolves when they have been. */
@@ -111,6 +114,9 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   rmSync(place.own, { force: true }) // of one that was killed
   await listen(server, settings.server.host, settings.server.port, place.own)
 
+  /** Node does not count connections that come so. */
+  const handed = new Set<Socket>()
+  let noneLeft = () => {}
   async function end(): Promise<void> {
     await drained(handler, server, settings.server.shutdownGraceMs)
     // What it has counted to the last, for those who ask when it is gone.
@@ -125,7 +131,19 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
       // As the server makes its own.
       socket.allowHalfOpen = true
       socket.setNoDelay(true)
+      handed.add(socket)
+      socket.once('close', () => {
+        handed.delete(socket)
+        if (handed.size === 0) noneLeft()
+      })
       server.emit('connection', socket)
+    },
+    async leave() {
+      handler.leaving = true
+      const none = new Promise<void>(resolve => (noneLeft = resolve))
+      if (handed.size === 0) noneLeft()
+      server.closeIdleConnections()
+      await Promise.race([none, wait(settings.server.shutdownGraceMs, undefined, { ref: false })])
     },
     stop: end,
     async fail() {

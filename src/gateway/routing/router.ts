@@ -1,6 +1,7 @@
 /** Picks the worker of each leg, counts the request there from that moment, and remembers the last decisions for whoever asks. */
 import type { Dispatch, Registry } from '../../cluster/registry.ts'
-import type { Decision, RoutableRequest } from '../../policy/decode-policy.ts'
+import type { Unseen } from '../../policy/anticipate.ts'
+import type { Decision, DecodePolicy, RoutableRequest } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
 import type { Metrics } from '../metrics.ts'
 import { DecisionLog, type DecisionRecord } from './decision-log.ts'
@@ -19,6 +20,8 @@ export interface RouterOptions {
   readonly tableFor?: (shape: Shape) => RoutingTable
   readonly decisionsKept: number
   readonly random?: () => number
+  /** Other gateways before the same workers, where there are any: hears of each decode dispatch, and of another policy. */
+  readonly replicas?: RoutingSharing
   /** Who follows decisions as they are made; nothing is written down for nobody. */
   readonly followers?: { readonly any: boolean; decided(record: DecisionRecord, routable: RoutableRequest): void }
   /** Hears of every decision. `best`: cosine to the nearest centroid. */
@@ -30,6 +33,11 @@ export interface RouterOptions {
   }) => void
   /** Counts of a hand-off cannot be used. */
   readonly rejected?: (reason: string, request: string) => void
+}
+
+export interface RoutingSharing {
+  readonly unseen: Unseen
+  policyChanged(policy: DecodePolicy): void
 }
 
 /** A request on a decode worker. End its dispatch and then `left`, once each. */
@@ -70,6 +78,7 @@ export class Router {
   /** From now on decisions are made by this table. Requests in flight stay where they are. */
   swap(table: RoutingTable): void {
     this.#table = table
+    this.#options.replicas?.policyChanged(table.policy)
     this.#live.moveTo(table)
   }
 
@@ -124,6 +133,7 @@ export class Router {
         continue
       }
       this.#live.take(reading.routable, decision.worker, dispatch.worker.id)
+      this.#options.replicas?.unseen.sent(decision.worker)
       const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === dispatch.worker.id)]
       const similarity = cosine === undefined || Number.isNaN(cosine) ? undefined : cosine
       const record = this.#record(id, reading, decision, candidates, dispatch, similarity)

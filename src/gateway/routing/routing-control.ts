@@ -24,6 +24,8 @@ export interface ControlOptions {
   readonly log: Log
   readonly artifact?: LoadedArtifact
   readonly cost?: UnionCost
+  /** What other gateways are supposed to have sent unseen; where there are others. */
+  readonly unseen?: (worker: number) => number
   /** Hears of every change that was made, and of re-fits that were not. */
   readonly changed?: (change: RoutingChange) => void
 }
@@ -172,8 +174,8 @@ export class RoutingControl {
   }
 
   #tableOf(plan: Plan): RoutingTable | string {
-    const { routing, cost } = this.#options
-    return tableOf(plan, this.#workers(), { minCovered: routing.minCovered, ...(cost && { cost }) })
+    const { routing, cost, unseen } = this.#options
+    return tableOf(plan, this.#workers(), { minCovered: routing.minCovered, ...(cost && { cost }), ...(unseen && { unseen }) })
   }
 
   #put(plan: Plan): void {

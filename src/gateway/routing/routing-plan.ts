@@ -41,6 +41,8 @@ export function withArtifact(plan: Plan, loaded: LoadedArtifact | undefined): Pl
 export interface TableSettings {
   readonly minCovered: number
   readonly cost?: UnionCost
+  /** As policies have it. */
+  readonly unseen?: (worker: number) => number
 }
 
 /** A sentence in place of a table says what is missing. */

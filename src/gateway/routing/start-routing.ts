@@ -12,7 +12,7 @@ import type { Metrics } from '../metrics.ts'
 import { JOBS } from './fit-jobs.ts'
 import { type RoutingChange, RoutingControl } from './routing-control.ts'
 import type { LoadedArtifact } from './routing-plan.ts'
-import { Router } from './router.ts'
+import { Router, type RoutingSharing } from './router.ts'
 
 export interface RoutingFiles {
   readonly artifact?: LoadedArtifact
@@ -40,18 +40,21 @@ export interface RoutingParts {
   readonly seldom: Seldom
   /** Hears of changes too. */
   readonly changed?: (change: RoutingChange) => void
+  /** Absent where this gateway is alone. */
+  readonly replicas?: RoutingSharing
 }
 
 export function startRouting(
   { routing, observe }: Settings,
   files: RoutingFiles,
-  { registry, metrics, events, insight, feed, log, seldom, changed }: RoutingParts,
+  { registry, metrics, events, insight, feed, log, seldom, changed, replicas }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
   const control = new RoutingControl({
     routing,
     registry,
     log,
     ...files,
+    ...(replicas && { unseen: replicas.unseen.on }),
     changed(change) {
       events.publish('routing', change)
       metrics.routingChanges.inc({ cause: change.cause })
@@ -67,6 +70,7 @@ export function startRouting(
     table: control.firstTable(),
     tableFor: shape => control.tableFor(shape),
     decisionsKept: observe.decisionsKept,
+    ...(replicas && { replicas }),
     followers: {
       get any() {
         return events.any || feed.any

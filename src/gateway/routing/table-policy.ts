@@ -16,6 +16,8 @@ export interface TablePolicyOptions {
   /** Of the model, where no artifact tells it: as the first hand-off has it. */
   readonly shape?: Shape
   readonly cost?: UnionCost
+  /** What other gateways are supposed to have sent unseen; where there are others. */
+  readonly unseen?: (worker: number) => number
   /** Cluster of each decode worker; the k-th has cluster k unless told. */
   readonly seats?: Seats
 }
@@ -37,8 +39,8 @@ export function isThroughFallback(request: RoutableRequest): boolean {
  */
 const predictors = new WeakMap<Artifact['primary']['signatures'], Predictor>()
 
-export function settingsOf({ workers, tau, cost, shape }: TablePolicyOptions, artifact: Artifact | undefined): PolicySettings {
-  return { workers, tau, ...(cost && { cost }), ...(shape && { shape }), ...(artifact && { artifact }) }
+export function settingsOf({ workers, tau, cost, shape, unseen }: TablePolicyOptions, artifact: Artifact | undefined): PolicySettings {
+  return { workers, tau, ...(unseen && { unseen }), ...(cost && { cost }), ...(shape && { shape }), ...(artifact && { artifact }) }
 }
 
 /** What the policy needs must be there. Of an artifact with two signatures each request is seen through the one that it was signed by. */

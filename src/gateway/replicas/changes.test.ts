@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest'
+import { type Fields, SharedChanges } from './changes.ts'
+import { StoreRefusal } from './store-session.ts'
+
+/** What the store would do with the two scripts is tried on a real one (test/ops/replicas); here is what a replica makes of its answers. */
+function start(stored: Record<string, string>) {
+  const state = { stored, writes: 0, full: false }
+  const [applied, refused]: [Fields[], string[]] = [[], []]
+  const changes = new SharedChanges({
+    key: 'k',
+    channel: 'c',
+    keptMs: 1_000,
+    notice: () => Buffer.of(1),
+    refused: why => void refused.push(why),
+    apply: async fields => void applied.push(fields),
+    async ask([command, , , , , , , version, ...fields]) {
+      if (command === 'HGET') return state.stored['version'] === undefined ? null : Buffer.from(state.stored['version'])
+      if (command === 'PEXPIRE') return 1
+      if (command === 'HGETALL') return Object.entries(state.stored).flat().map(Buffer.from) // prettier-ignore
+      if (state.full) throw new StoreRefusal('OOM command not allowed')
+      state.writes++
+      const put = Object.fromEntries(
+        Array.from({ length: fields.length / 2 }, (_, n) => [String(fields[2 * n]), String(fields[2 * n + 1])]),
+      )
+      const isRestore = Number(version) > 0
+      state.stored = isRestore ? { ...put, version: String(version) } : { ...state.stored, ...put, version: String(Number(state.stored['version'] ?? 0) + 1) } // prettier-ignore
+      return Buffer.from(state.stored['version']!)
+    },
+  })
+  const done = async () => {
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate)
+  }
+  return { changes, state, applied, refused, done }
+}
+
+describe('shared changes', () => {
+  it('are applied once each version, and are left alone when nothing is new', async () => {
+    const { changes, applied, done } = start({ version: '5', policy: 'jsq' })
+    changes.sync()
+    changes.sync()
+    await done()
+    changes.sync()
+    await changes.renew()
+    await done()
+    expect(applied).toEqual([{ policy: 'jsq' }])
+    expect(changes.version).toBe(5)
+  })
+
+  it('of others are applied while the store takes none of ours, which stands here meanwhile and is told later', async () => {
+    const { changes, state, applied, refused, done } = start({ version: '5', policy: 'random', tau: '0.2' })
+    state.full = true
+    changes.made({ policy: 'jsq' })
+    await done()
+    expect(applied).toEqual([{ tau: '0.2' }])
+    expect([changes.waiting, refused]).toEqual([1, ['OOM command not allowed']])
+    state.full = false
+    await changes.renew()
+    await done()
+    expect([changes.waiting, state.stored]).toEqual([0, { version: '6', policy: 'jsq', tau: '0.2' }])
+    expect(applied.at(-1)).toEqual({ policy: 'jsq', tau: '0.2' })
+  })
+
+  it('are put back into a store that has lost them, and into no newer one', async () => {
+    const { changes, state, done } = start({ version: '5', policy: 'random' })
+    changes.sync()
+    await done()
+    state.stored = {}
+    await changes.renew()
+    await done()
+    expect(state.stored).toEqual({ version: '5', policy: 'random' })
+    state.stored = { version: '9', policy: 'jsq' }
+    await changes.renew()
+    await done()
+    expect([state.writes, changes.version, state.stored['policy']]).toEqual([1, 9, 'jsq'])
+  })
+
+  it('of a hash that is not ours are none', async () => {
+    const { changes, applied, done } = start({ version: 'x', policy: 'random' })
+    changes.sync()
+    await done()
+    expect([applied, changes.version]).toEqual([[], 0])
+  })
+})

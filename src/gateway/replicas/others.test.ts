@@ -1,0 +1,115 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { StateMessage } from './messages.ts'
+import { Others } from './others.ts'
+import { packed } from './rows.ts'
+
+const CELLS = 4
+const of = (id: string, seq: number, more: Partial<StateMessage> = {}): StateMessage => ({
+  kind: 'state', from: { id, boot: 1 }, seq, leaseMs: 1_000, loads: [], cells: 0, whole: true, rows: [], ...more,
+}) // prettier-ignore
+const load = (key: number, inflight: number) => ({ key, inflight, tokens: 10 * inflight })
+const rowOf = (key: number, ...values: number[]) => ({ key, packed: packed(Uint8Array.from(values)) })
+
+describe('what the others have in flight', () => {
+  it('is the sum of what each last said, never below zero, and nothing when all are gone', () => {
+    const step = fc.record({
+      who: fc.constantFrom('a', 'b', 'c'),
+      what: fc.oneof(
+        fc.uniqueArray(fc.tuple(fc.nat(3), fc.integer({ min: 1, max: 9 })), { selector: ([key]) => key }),
+        fc.constantFrom('leaves' as const, 'dies' as const),
+      ),
+    })
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 40 }), steps => {
+        const others = new Others()
+        const said = new Map<string, [number, number][]>()
+        const [gone, died]: [string[], string[]] = [[], []]
+        let nowMs = 0
+        for (const [at, { who, what }] of steps.entries()) {
+          if (what === 'leaves') others.forget(who)
+          if (what === 'leaves') said.delete(who)
+          if (what === 'dies') {
+            // The rest speak before their leases end.
+            nowMs += 999
+            for (const [id, loads] of said) if (id !== who) others.heard(of(id, 1_000 + at, { loads: loads.map(([k, n]) => load(k, n)), from: { id, boot: at } }), nowMs) // prettier-ignore
+            nowMs += 1
+            gone.push(...others.expire(nowMs))
+            died.push(...(said.has(who) ? [who] : []))
+            said.delete(who)
+          }
+          if (typeof what === 'object') {
+            others.heard(of(who, 1 + at, { loads: what.map(([k, n]) => load(k, n)), from: { id: who, boot: 10_000 + at } }), nowMs)
+            said.set(who, what)
+          }
+          for (let key = 0; key < 4; key++) {
+            const wanted = [...said.values()].flat().reduce((sum, [k, n]) => (k === key ? sum + n : sum), 0)
+            expect(others.inflight(key)).toBe(wanted)
+          }
+          expect(others.count).toBe(said.size)
+          expect(gone).toEqual(died)
+        }
+        others.expire(nowMs + 1_000)
+        expect([0, 1, 2, 3].map(key => others.inflight(key))).toEqual([0, 0, 0, 0])
+      }),
+    )
+  })
+
+  it('does not go back to a message that came late, nor to one that came twice', () => {
+    const others = new Others()
+    expect(others.heard(of('a', 5, { loads: [load(1, 3)] }), 0)).toBe('well')
+    expect(others.heard(of('a', 4, { loads: [load(1, 9)] }), 1)).toBe('old')
+    expect(others.heard(of('a', 5, { loads: [load(1, 9)] }), 1)).toBe('old')
+    expect(others.inflight(1)).toBe(3)
+  })
+
+  it('is the new process’s alone when one was started again under the same name', () => {
+    const others = new Others()
+    others.heard(of('a', 5, { loads: [load(1, 3)] }), 0)
+    others.heard(of('a', 1, { loads: [load(2, 1)], from: { id: 'a', boot: 2 } }), 1)
+    expect([others.count, others.inflight(1), others.inflight(2)]).toEqual([1, 0, 1])
+  })
+
+  it('ends with the lease to the millisecond, and not while it is renewed', () => {
+    const others = new Others()
+    others.heard(of('a', 1, { loads: [load(1, 3)] }), 100)
+    expect(others.nextExpiryMs).toBe(1_100)
+    others.heard(of('a', 2, { loads: [load(1, 3)] }), 900)
+    expect(others.expire(1_899)).toEqual([])
+    expect(others.expire(1_900)).toEqual(['a'])
+    expect([others.inflight(1), others.nextExpiryMs]).toEqual([0, undefined])
+  })
+})
+
+describe('rows of the others', () => {
+  const rows = (others: Others) => [...others.rows(CELLS)].map(([key, row]) => [key, [...row]])
+
+  it('stay when they are not told again, and go when all were told', () => {
+    const changes: unknown[] = []
+    const others = new Others((key, before, after) => changes.push([key, before && [...before], after && [...after]]))
+    expect(others.heard(of('a', 1, { cells: CELLS, rows: [rowOf(1, 1, 2, 3, 4), rowOf(2, 5, 0, 0, 0)] }), 0)).toBe('well')
+    expect(others.heard(of('a', 2, { cells: CELLS, whole: false, rows: [rowOf(1, 9, 2, 3, 4)] }), 0)).toBe('well')
+    expect(rows(others)).toEqual([[1, [9, 2, 3, 4]], [2, [5, 0, 0, 0]]]) // prettier-ignore
+    others.heard(of('a', 3, { cells: CELLS, rows: [rowOf(2, 5, 0, 0, 0)] }), 0)
+    expect(rows(others)).toEqual([[2, [5, 0, 0, 0]]])
+    expect(changes.slice(2)).toEqual([[1, [1, 2, 3, 4], [9, 2, 3, 4]], [1, [9, 2, 3, 4], undefined], [2, [5, 0, 0, 0], [5, 0, 0, 0]]]) // prettier-ignore
+  })
+
+  it('have to be asked for when one was missed, and when the first that is heard is not whole', () => {
+    const others = new Others()
+    expect(others.heard(of('a', 7, { cells: CELLS, whole: false }), 0)).toBe('missed_rows')
+    expect(others.heard(of('a', 8, { cells: CELLS, whole: false }), 0)).toBe('missed_rows')
+    expect(others.heard(of('a', 9, { cells: CELLS }), 0)).toBe('well')
+    expect(others.heard(of('a', 10, { cells: CELLS, whole: false, loads: [load(1, 2)] }), 0)).toBe('well')
+    expect(others.heard(of('a', 12, { cells: CELLS, whole: false, loads: [load(1, 4)] }), 0)).toBe('missed_rows')
+    expect(others.inflight(1)).toBe(4)
+  })
+
+  it('that are broken spoil the whole message', () => {
+    const others = new Others()
+    others.heard(of('a', 1, { loads: [load(1, 1)] }), 0)
+    const broken = { key: 1, packed: Buffer.from([0, 99]) }
+    expect(others.heard(of('a', 2, { cells: CELLS, loads: [load(1, 5)], rows: [broken] }), 0)).toBe('malformed')
+    expect(others.inflight(1)).toBe(1)
+  })
+})

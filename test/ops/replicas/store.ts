@@ -1,0 +1,81 @@
+/** A real Redis or Valkey on a port of its own, with nothing on disk; it can hang, die, come back empty, and be looked into. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createClient } from '@redis/client'
+import { tool } from '../tools.ts'
+
+export interface Store {
+  readonly url: string
+  readonly port: number
+  /** One command on a connection of its own. */
+  ask(...command: (string | Buffer)[]): Promise<unknown>
+  /** SIGSTOP: it takes connections, by the kernel, and answers nothing. */
+  hang(): void
+  goOn(): void
+  /** SIGKILL; what it held is lost. */
+  kill(): Promise<void>
+  /** Empty, where it was. */
+  start(): Promise<void>
+  close(): Promise<void>
+}
+
+export async function startStore({ password, flags = [] }: { password?: string; flags?: readonly string[] } = {}): Promise<Store> {
+  const program = process.env['REDIS_SERVER'] ?? tool('store', 'redis-server')
+  const folder = mkdtempSync(join(tmpdir(), 'eldr-store-'))
+  const port = await freePort()
+  const url = `redis://${password === undefined ? '' : `:${password}@`}127.0.0.1:${port}`
+  let child: ChildProcess
+  async function start(): Promise<void> {
+    const auth = password === undefined ? [] : ['--requirepass', password]
+    child = spawn(program, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder, ...auth, ...flags], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
+    await new Promise<void>((resolve, reject) => {
+      let said = ''
+      child.stdout!.on('data', (chunk: Buffer) => {
+        said += chunk.toString()
+        if (said.includes('Ready to accept connections')) resolve()
+      })
+      child.once('exit', code => reject(new Error(`the store ended with ${String(code)}: ${said}`)))
+    })
+  }
+  async function kill(): Promise<void> {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const exited = once(child, 'exit')
+    child.kill('SIGKILL')
+    await exited
+  }
+  await start()
+  return {
+    url,
+    port,
+    async ask(...command) {
+      const client = createClient({ url, RESP: 2 })
+      await client.connect()
+      try {
+        return await client.sendCommand(command)
+      } finally {
+        client.destroy()
+      }
+    },
+    hang: () => void child.kill('SIGSTOP'),
+    goOn: () => void child.kill('SIGCONT'),
+    kill,
+    start,
+    async close() {
+      await kill()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, 'close')
+  return port
+}
