@@ -103,9 +103,10 @@ const trips = []
 for (const policy of ['jsq', 'union']) {
   progress(`questions to an owner that decides by ${policy}`)
   const measured = await ownerRoundTrip(dist, { policy, questions: options.quick ? 2_000 : 20_000 })
-  for (const [question, { p50, p99 }] of Object.entries(measured)) trips.push([policy, question, p50.toFixed(1), p99.toFixed(1)])
+  for (const [question, { asked, here }] of Object.entries(measured))
+    trips.push([policy, question, ...[asked.p50, here.p50, asked.p50 - here.p50, asked.p99].map(us => us.toFixed(1))])
 }
-const questions = table(['policy', 'question', 'median, µs', '99 %, µs'], trips)
+const questions = table(['policy', 'question', 'asked, µs', 'decided here, µs', 'the question, µs', 'asked, 99 %, µs'], trips)
 const notes = [
   othersNote(results, cores),
   ...missing.map(column => `Left out: ${column.name} (${column.missing}).`),

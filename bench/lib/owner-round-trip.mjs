@@ -1,69 +1,74 @@
-// How long a relay waits for the owner's answer: one question after the other, each on an idle owner, over the real socket.
+// How long a relay waits for the owner's answer, one question after the other, each on an idle owner, over the real socket; beside it how long
+// the same decision takes in the gateway's own process. What the question costs is the difference.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { eldrObject, makeCounts } from '../../test/fake-worker/counts.mjs'
+import { ownerParts, SHAPE } from './owner-parts.mjs'
 
 const WARM_UP = 5_000
+const TOKENS = 1024
 const NOBODY = new Set()
+const nothing = () => {}
+const stop = { onStop: () => nothing }
 
-/** {enter, prefill, decode}: µs, medians and 99th percentiles. */
+/** Asks as a relay does, whoever answers. `counts`: as this one takes them. */
+const asksOf = ({ admission, placing, counts }) => ({
+  async enter() {
+    await admission.enter(stop)
+    return () => admission.leave()
+  },
+  async prefill() {
+    const dispatch = await placing.toPrefill(7, TOKENS, NOBODY)
+    return () => dispatch.succeeded()
+  },
+  async decode() {
+    const place = await placing.toDecode('request', { counts: counts(), promptTokens: TOKENS }, TOKENS, NOBODY)
+    return () => {
+      place.dispatch.succeeded()
+      place.left()
+    }
+  },
+})
+
+async function timed(ask, questions) {
+  const times = new Float64Array(questions)
+  for (let n = -WARM_UP; n < questions; n++) {
+    const fromMs = performance.now()
+    const end = await ask()
+    if (n >= 0) times[n] = 1e3 * (performance.now() - fromMs)
+    end()
+    // Frames of the end go before the next question comes, as they do between requests.
+    await new Promise(setImmediate)
+  }
+  times.sort()
+  return { p50: times[questions >> 1], p99: times[Math.floor(0.99 * questions)] }
+}
+
+/** {enter, prefill, decode}: µs, medians and 99th percentiles, asked and decided here. */
 export async function ownerRoundTrip(dist, { policy, questions }) {
   const load = file => import(pathToFileURL(join(dist, file)).href)
   const { RelayLink } = await load('gateway/processes/relay-link.js')
   const { remotePlacing } = await load('gateway/processes/remote-placing.js')
   const { RemoteAdmission } = await load('gateway/processes/remote-admission.js')
-  const { eldrObject, makeCounts } = await import('../../test/fake-worker/counts.mjs')
+  const { countsIn } = await load('gateway/engine/vllm-nixl.js')
   const folder = mkdtempSync(join(tmpdir(), 'eldr-owner-'))
   const path = join(folder, 'desk')
   const owner = spawn(process.execPath, [fileURLToPath(new URL('owner-process.mjs', import.meta.url)), dist, path, policy], { stdio: ['pipe', 'pipe', 'inherit'] }) // prettier-ignore
   try {
     await once(owner.stdout, 'data')
-    const nothing = () => {}
-    const link = new RelayLink({
-      path,
-      relay: 1,
-      lost: nothing,
-      room: nothing,
-      logLevel: nothing,
-      forgotten: nothing,
-      report: async () => ({}),
-    })
+    const link = new RelayLink({ path, relay: 1, lost: nothing, room: nothing, logLevel: nothing, forgotten: nothing, report: async () => ({}) }) // prettier-ignore
     const admission = new RemoteAdmission(link, { maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 1e4 })
-    const placing = remotePlacing(link, admission)
     await link.open()
-    const shape = { layers: 48, experts: 128, topK: 8, tokens: 1024 }
-    const counts = Buffer.from(JSON.stringify(eldrObject(shape, makeCounts(shape, 1))))
-    const stop = { onStop: () => nothing }
-    const asks = {
-      async enter() {
-        await admission.enter(stop)
-        admission.leave()
-      },
-      async prefill() {
-        const dispatch = await placing.toPrefill(7, 1024, NOBODY)
-        dispatch.succeeded()
-      },
-      async decode() {
-        const place = await placing.toDecode('request', { counts, promptTokens: 1024 }, 1024, NOBODY)
-        place.dispatch.succeeded()
-      },
-    }
+    const shape = { ...SHAPE, tokens: TOKENS }
+    const raw = Buffer.from(JSON.stringify(eldrObject(shape, makeCounts(shape, 1))))
+    const asked = asksOf({ admission, placing: remotePlacing(link, admission), counts: () => raw })
+    const here = asksOf({ ...(await ownerParts(dist, policy)), counts: () => countsIn(raw) })
     const measured = {}
-    for (const [name, ask] of Object.entries(asks)) {
-      const times = new Float64Array(questions)
-      for (let n = -WARM_UP; n < questions; n++) {
-        const fromMs = performance.now()
-        await ask()
-        if (n >= 0) times[n] = 1e3 * (performance.now() - fromMs)
-        // Frames of the end go before the next question comes, as they do between requests.
-        await new Promise(setImmediate)
-      }
-      times.sort()
-      measured[name] = { p50: times[questions >> 1], p99: times[Math.floor(0.99 * questions)] }
-    }
+    for (const name in asked) measured[name] = { asked: await timed(asked[name], questions), here: await timed(here[name], questions) }
     link.close()
     return measured
   } finally {

@@ -33,7 +33,6 @@ export async function openSession(address: StoreAddress, heard: (bytes: Buffer) 
   const { url, caFile, channel, timeoutMs } = address
   const options = {
     url: url.replace(/^valkey/, 'redis'),
-    name: 'eldr',
     disableOfflineQueue: true,
     // What would else be two more questions to the store at each start.
     disableClientInfo: true,

@@ -1,7 +1,7 @@
 /** A real Redis or Valkey on a port of its own, with nothing on disk; it can hang, die, come back empty, and be looked into. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,15 +23,23 @@ export interface Store {
   close(): Promise<void>
 }
 
-export async function startStore({ password, flags = [] }: { password?: string; flags?: readonly string[] } = {}): Promise<Store> {
+export interface StoreOptions {
+  readonly password?: string
+  readonly flags?: readonly string[]
+  /** Its certificate, which is its own authority; it then speaks nothing else. */
+  readonly tls?: { readonly certFile: string; readonly keyFile: string }
+}
+
+export async function startStore({ password, flags = [], tls }: StoreOptions = {}): Promise<Store> {
   const program = process.env['REDIS_SERVER'] ?? tool('store', 'redis-server')
   const folder = mkdtempSync(join(tmpdir(), 'eldr-store-'))
   const port = await freePort()
-  const url = `redis://${password === undefined ? '' : `:${password}@`}127.0.0.1:${port}`
+  const url = `redis${tls ? 's' : ''}://${password === undefined ? '' : `:${password}@`}127.0.0.1:${port}`
   let child: ChildProcess
   async function start(): Promise<void> {
     const auth = password === undefined ? [] : ['--requirepass', password]
-    child = spawn(program, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder, ...auth, ...flags], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
+    const ports = tls ? ['--port', '0', '--tls-port', String(port), '--tls-cert-file', tls.certFile, '--tls-key-file', tls.keyFile, '--tls-ca-cert-file', tls.certFile, '--tls-auth-clients', 'no'] : ['--port', String(port)] // prettier-ignore
+    child = spawn(program, [...ports, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder, ...auth, ...flags], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
     await new Promise<void>((resolve, reject) => {
       let said = ''
       child.stdout!.on('data', (chunk: Buffer) => {
@@ -52,7 +60,7 @@ export async function startStore({ password, flags = [] }: { password?: string; 
     url,
     port,
     async ask(...command) {
-      const client = createClient({ url, RESP: 2 })
+      const client = createClient({ url, RESP: 2, ...(tls && { socket: { tls: true as const, ca: readFileSync(tls.certFile) } }) })
       await client.connect()
       try {
         return await client.sendCommand(command)

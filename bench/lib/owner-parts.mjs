@@ -1,0 +1,31 @@
+// What an owner decides with, without workers behind it: by `jsq` or `union` among 16 of each role.
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+const WORKERS = 16
+export const SHAPE = { layers: 48, experts: 128, topK: 8 }
+
+export async function ownerParts(dist, policy) {
+  const load = file => import(pathToFileURL(join(dist, file)).href)
+  const { Registry } = await load('cluster/registry.js')
+  const { TicketDesk } = await load('cluster/tickets.js')
+  const { Admission } = await load('gateway/admission.js')
+  const { Metrics } = await load('gateway/metrics.js')
+  const { localPlacing } = await load('gateway/placing.js')
+  const { RetryBudget } = await load('gateway/retry-budget.js')
+  const { Router } = await load('gateway/routing/router.js')
+  const { createRoutingTable } = await load('gateway/routing/routing-table.js')
+  const { createPrefillPolicy } = await load('policy/prefill-policy.js')
+  const breaker = { consecutiveFailures: 5, windowMs: 1e4, windowRequests: 100, windowFailureShare: 1, openMs: 1e4 }
+  const registry = new Registry(new TicketDesk(), breaker)
+  for (const role of ['prefill', 'decode'])
+    for (let n = 0; n < WORKERS; n++) {
+      registry.add({ id: `${role}-${n}`, role, url: `http://${role}-${n}:8000` })
+      registry.setHealth(`${role}-${n}`, true)
+    }
+  const table = createRoutingTable({ policy, tau: 0.1, workers: WORKERS, minCovered: 0.5, shape: SHAPE })
+  const router = new Router({ registry, metrics: new Metrics(), prefillPolicy: createPrefillPolicy('prefix_hash'), table, decisionsKept: 256 }) // prettier-ignore
+  const budget = new RetryBudget(0.2)
+  const admission = new Admission({ maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 1e4 })
+  return { registry, router, budget, admission, placing: localPlacing({ registry, router, budget }) }
+}
