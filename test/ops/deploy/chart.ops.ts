@@ -48,6 +48,8 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ['what discovery follows in the wrong place', ['config.discovery.kubernetes.enabled=true'], /use discovery\.enabled/],
     ['workers that are both named and found', ['discovery.enabled=true,workers.decode={http://a:1}'], /exclude each other/],
     ['discovery without a port of the API', ['discovery.enabled=true,networkPolicy.apiServerPorts=null'], /apiServerPorts is needed/],
+    ['a store that is no Redis', ['replicaStore.url=http://valkey:6379'], /replicaStore\.url/],
+    ['a store in the wrong place', ['config.replicas.url=redis://valkey'], /use replicaStore\.url/],
     ['a runbook that is no address', ['prometheusRule.runbookBase=docs/alerts.md'], /prometheusRule\.runbookBase/],
     ['an artifact without its volume', ['artifact.file=a.safetensors'], /artifact\.volume is needed/],
   ])('refuses %s', async (_, values, message) => {
@@ -81,6 +83,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     const egress = async (...args: string[]) => ofKind(objectsIn(await templated(...args)), 'NetworkPolicy')[0]!.spec.egress!
     expect((await egress()).filter(({ to, ports }) => to === undefined && ports?.every(({ port }) => port === 53) !== true)).toEqual([])
     expect(await egress('--set', 'workers.decode={http://10.0.0.1:8000}')).toEqual([{}])
+    expect(await egress('--set', 'replicaStore.existingSecret=store')).toEqual([...(await egress()), { ports: [{ port: 6379 }] }])
     expect(await egress('--set', 'discovery.enabled=true')).toEqual([...(await egress()), { ports: [{ port: 443 }, { port: 6443 }] }])
   })
 

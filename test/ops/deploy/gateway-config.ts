@@ -8,6 +8,9 @@ import { eldr } from './tools.ts'
 
 export const gatewayIn = (objects: readonly KubernetesObject[]): KubernetesObject => ofKind(objects, 'Deployment')[0]!
 
+/** Those that must look like something. */
+const SECRETS: Readonly<Record<string, string>> = { ELDR_REPLICA_STORE: 'redis://:a-secret@store:6379' }
+
 /**
  * What `eldr config print` makes of the file with the arguments and the environment of the deployment. Secrets lie in files that are
  * not here: others stand in for them. Throws when the gateway would not start with it.
@@ -21,7 +24,7 @@ export async function settingsOf(objects: readonly KubernetesObject[]): Promise<
     const alone = await eldr(['config', 'check', file])
     if (alone.code !== 0) throw new Error(alone.stderr)
     const env: NodeJS.ProcessEnv = {}
-    for (const { name, value = 'a-secret' } of given) {
+    for (const { name, value = SECRETS[name] ?? 'a-secret' } of given) {
       env[name] = value.startsWith('/etc/eldr-secrets/') ? join(folder, name) : value
       await writeFile(join(folder, name), `a-secret-for-${name}\n`)
     }

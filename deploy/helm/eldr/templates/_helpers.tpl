@@ -94,6 +94,9 @@ kubernetes:
 {{- fail (printf "config.workers.%s is the chart's to set: use workers.%s, or %s.statefulSet and %s.replicas" $role $role $role $role) -}}
 {{- end -}}
 {{- end -}}
+{{- if hasKey (dig "replicas" dict $.Values.config) "url" -}}
+{{- fail "config.replicas.url is the chart's to set: use replicaStore.url or replicaStore.existingSecret" -}}
+{{- end -}}
 {{- range $key := list "enabled" "namespace" "prefillSelector" "decodeSelector" -}}
 {{- if hasKey (dig "discovery" "kubernetes" dict $.Values.config) $key -}}
 {{- fail (printf "config.discovery.kubernetes.%s is the chart's to set: use discovery.enabled, prefill.serviceName and decode.serviceName" $key) -}}
@@ -107,6 +110,9 @@ kubernetes:
 {{- $own := dict "server" $server "workers" $workers -}}
 {{- if .Values.discovery.enabled -}}
 {{- $_ := set $own "discovery" (include "eldr.discovery" . | fromYaml) -}}
+{{- end -}}
+{{- if and .Values.replicaStore.url (not .Values.replicaStore.existingSecret) -}}
+{{- $_ := set $own "replicas" (dict "url" .Values.replicaStore.url) -}}
 {{- end -}}
 {{- if .Values.artifact.file -}}
 {{- $_ := set $own "routing" (dict "artifact" (printf "/etc/eldr-artifact/%s" .Values.artifact.file)) -}}
