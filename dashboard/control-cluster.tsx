@@ -22,12 +22,12 @@ export function Workers({ off, run }: Part) {
             </tr>
           </thead>
           <tbody>
-            {pulse.value!.workers.map(({ id, role, state, inflight }) => (
+            {pulse.value!.workers.map(({ id, role, dpRank, state, inflight }) => (
               <tr key={id} data-worker={id}>
                 <th>
                   <WorkerName id={id} />
                 </th>
-                <td class="wide">{role}</td>
+                <td class="wide">{dpRank === undefined ? role : `${role}, rank ${dpRank}`}</td>
                 <td>
                   <State state={state} />
                 </td>

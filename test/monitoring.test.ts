@@ -23,7 +23,7 @@ function knownMetrics(): Set<string> {
     throw new Error('nobody asks for values')
   })
   const histograms = gateway.definitions.filter(({ type }) => type === 'histogram').flatMap(({ name }) => ['_bucket', '_sum', '_count'].map(part => name + part)) // prettier-ignore
-  const worker = new WorkerMetrics({ engine: { stats: () => { throw new Error('nobody asks') } }, model: 'm', kv: () => undefined }) // prettier-ignore
+  const worker = new WorkerMetrics({ engine: { stats: () => { throw new Error('nobody asks') } }, model: 'm', rank: 0, kv: () => undefined }) // prettier-ignore
   const ofWorker = worker.registry.getMetricsAsArray().map(({ name }) => name)
   const python = [...text('python/eldr_vllm/metrics.py').matchAll(/name="(eldr_\w+)"/g)].flatMap(([, name]) => [name!, `${name}_total`])
   return new Set([...gateway.definitions.map(({ name }) => name), ...histograms, ...ofWorker, ...python])

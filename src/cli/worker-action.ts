@@ -17,11 +17,19 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
   const told = toldToStop()
   const opened = await openBackEnd(flags)
   const model = opened.name
-  let engine: WorkerEngine | undefined
+  const engines: WorkerEngine[] = []
+  /** The back end that is no engine's yet. */
+  let last: OpenedBackEnd | undefined = opened
   let worker: Worker
   try {
+    checkKvPorts(flags)
     const maxModelLen = contextOf(flags, opened.positions)
-    engine = createEngine(opened.backEnd, engineSettings(flags, opened))
+    while (last !== undefined) {
+      engines.push(createEngine(last.backEnd, engineSettings(flags, last)))
+      last = undefined
+      if (engines.length < flags.dataParallelSize) last = await openBackEnd(flags)
+    }
+    const [engine, ...otherEngines] = engines
     worker = await startWorker({
       host: flags.host,
       port: flags.port,
@@ -37,12 +45,13 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
         clientStallMs: flags.clientStallMs,
         leaseMs: flags.leaseMs,
       },
-      engine,
+      engine: engine!,
+      otherEngines,
       log,
       graceMs: flags.graceMs,
     })
   } catch (error) {
-    await (engine ?? opened.backEnd).close()
+    await Promise.all([...engines, ...(last === undefined ? [] : [last.backEnd])].map(each => each.close()))
     throw error
   }
   process.stdout.write(readyLine(flags, model, worker))
@@ -64,6 +73,15 @@ function engineSettings(flags: WorkerFlags, { maxBatchedTokens }: OpenedBackEnd)
   }
 }
 
+function checkKvPorts({ kvPort, dataParallelSize }: WorkerFlags): void {
+  if (kvPort === 0 || kvPort + dataParallelSize - 1 <= 65_535) return
+  throw new EldrError('ELDR_USAGE', {
+    found: `--kv-port ${kvPort} with --data-parallel-size ${dataParallelSize}`,
+    expected: 'a port for each engine, one after the other, at most 65535',
+    todo: 'Take a lower --kv-port; 0 takes any that are free.',
+  })
+}
+
 /** A request that is let in must be able to run alone. `positions`: of the model, where it has any. */
 function contextOf({ maxModelLen, blocks, blockSize }: WorkerFlags, positions: number | undefined): number {
   const fits = blocks * blockSize
@@ -80,9 +98,10 @@ function reachable(host: string): string {
   return host === '0.0.0.0' || host === '::' ? hostname() : host
 }
 
-function readyLine({ role, jsonReady }: WorkerFlags, model: string, { url, port, kvPort, context }: Worker): string {
+function readyLine({ role, jsonReady, dataParallelSize }: WorkerFlags, model: string, { url, port, kvPort, context }: Worker): string {
   const { origin } = context.handoffs ?? {}
   if (jsonReady)
-    return `${JSON.stringify({ ready: true, role, url, port, kv_port: kvPort ?? null, pid: process.pid, engine_id: context.engineId, model })}\n`
-  return `${role} worker for ${model}, listening on ${url}${origin === undefined ? '' : `; KV blocks on ${origin.host}:${origin.port}`}\n`
+    return `${JSON.stringify({ ready: true, role, url, port, kv_port: kvPort ?? null, pid: process.pid, engine_id: context.engineId, model, ...(dataParallelSize > 1 && { data_parallel_size: dataParallelSize }) })}\n`
+  const engines = dataParallelSize === 1 ? '' : `${dataParallelSize} engines, `
+  return `${role} worker for ${model}, ${engines}listening on ${url}${origin === undefined ? '' : `; KV blocks on ${origin.host}:${origin.port}`}\n`
 }

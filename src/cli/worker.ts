@@ -14,6 +14,7 @@ export interface WorkerFlags {
   readonly speed?: number
   /** `real`, or a cost profile. */
   readonly pace?: string
+  readonly dataParallelSize: number
   readonly blocks: number
   readonly blockSize: number
   readonly maxNumSeqs: number
@@ -52,7 +53,13 @@ export function addWorker(program: Command): void {
     .option('--profile <name>', 'cost profile of replay: a name under profiles/ or a path (default: h200-first)')
     .option('--pace <name>', 'how long steps of tiny take: real, or a cost profile to stretch them to (default: real)')
     .option('--speed <x>', 'times as fast as the profile says; max: as fast as this machine can (default: 1)', speed)
-    .option('--blocks <n>', 'KV blocks', wholeNumber(1, 2 ** 24), 4096)
+    .option(
+      '--data-parallel-size <n>',
+      'engines behind this URL, each with blocks and caches of its own; X-data-parallel-rank names one',
+      wholeNumber(1, 64),
+      1,
+    )
+    .option('--blocks <n>', 'KV blocks of an engine', wholeNumber(1, 2 ** 24), 4096)
     .option('--block-size <tokens>', 'tokens of a KV block', wholeNumber(1, 1024), 16)
     .option('--max-num-seqs <n>', 'sequences of a step', wholeNumber(1, 65_536), 256)
     .option(

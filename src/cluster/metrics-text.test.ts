@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readSamples, sumByName } from './metrics-text.ts'
+import { ofEngine, readSamples, sumByName } from './metrics-text.ts'
 
 const read = (text: string, ...names: string[]) => readSamples(text, new Set(names))
 
@@ -19,6 +19,15 @@ eldr_decode_batch 17 1700000000000
       { name: 'eldr_decode_batch', labels: {}, value: 17 },
     ])
     expect([...sumByName(read(text, 'vllm:num_requests_running'))]).toEqual([['vllm:num_requests_running', 7]])
+  })
+
+  it('of a server with several engines are those of one rank, where they say whose they are', () => {
+    const samples = read('a{engine="0"} 1\na{engine="1"} 2\nb 8\n', 'a', 'b')
+    expect(Object.fromEntries(sumByName(ofEngine(samples, 1)))).toEqual({ a: 2, b: 8 })
+    expect(Object.fromEntries(sumByName(ofEngine(samples, undefined)))).toEqual({ a: 3, b: 8 })
+    // Of a rank that no line is of: what is known of the server.
+    expect(Object.fromEntries(sumByName(ofEngine(samples, 5)))).toEqual({ a: 3, b: 8 })
+    expect(ofEngine(read('a 1', 'a'), 0)).toHaveLength(1)
   })
 
   it.each([

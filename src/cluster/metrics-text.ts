@@ -22,6 +22,13 @@ export function readSamples(text: string, names: ReadonlySet<string>): Sample[] 
   return samples
 }
 
+/** Those of one data-parallel engine, and those of the whole server. All of them where none is the engine's own, or no engine is asked for. */
+export function ofEngine(samples: readonly Sample[], dpRank: number | undefined): readonly Sample[] {
+  const engine = String(dpRank)
+  if (dpRank === undefined || !samples.some(({ labels }) => labels['engine'] === engine)) return samples
+  return samples.filter(({ labels }) => labels['engine'] === undefined || labels['engine'] === engine)
+}
+
 /** One number a name: the sum over labels, such as those of data-parallel engines. Values that are no numbers are left out. */
 export function sumByName(samples: readonly Sample[]): Map<string, number> {
   const sums = new Map<string, number>()

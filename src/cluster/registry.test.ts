@@ -24,6 +24,46 @@ function cluster(...specs: WorkerSpec[]) {
   return { desk, registry, loads, state, indices, send, fail }
 }
 
+describe('ranks of one server', () => {
+  const ranks = [0, 1, 2].map((dpRank): WorkerSpec => ({ id: `a@${dpRank}`, role: 'decode', url: 'http://a:8000', dpRank }))
+
+  it('are workers of their own: load, breaker and rest are one rank’s alone', () => {
+    const { registry, loads, state, indices, send, fail } = cluster(...ranks)
+    expect(indices()).toEqual({ 'a@0': 0, 'a@1': 1, 'a@2': 2 })
+    expect(send(1).worker.dpRank).toBe(1)
+    expect(loads()).toEqual({ 'a@0': 0, 'a@1': 1, 'a@2': 0 })
+    fail(2)
+    registry.drain('a@0')
+    expect(['a@0', 'a@1', 'a@2'].map(id => state(id, 4))).toEqual(['draining', 'ready', 'open'])
+  })
+
+  it('are well and ill together: whoever hears of one finds the others so too', () => {
+    const { registry } = cluster(...ranks)
+    const seen: string[] = []
+    registry.subscribe(({ kind, worker: { id } }) => seen.push(`${kind} ${id} ${registry.hasCandidates('decode', 0)}`))
+    registry.setHealth(ranks.map(({ id }) => id), false) // prettier-ignore
+    expect(seen).toEqual(['unhealthy a@0 false', 'unhealthy a@1 false', 'unhealthy a@2 false'])
+  })
+
+  it('are left aside by name, or all by their URL', () => {
+    const { registry } = cluster(...ranks, worker('b'))
+    const left = (...exclude: string[]) => registry.candidates('decode', 0, new Set(exclude)).map(({ id }) => id)
+    expect(left('a@1')).toEqual(['a@0', 'a@2', 'b'])
+    expect(left('http://a:8000')).toEqual(['b'])
+    expect(registry.hasCandidates('decode', 0, new Set(['http://a:8000', 'b']))).toBe(false)
+  })
+
+  it('under the name of another rank are another worker', () => {
+    const { registry, send } = cluster(...ranks)
+    expect(registry.add({ ...ranks[0]!, dpRank: 7 })).toBe('id_taken')
+    send(0)
+    registry.remove('a@0')
+    expect(registry.add({ ...ranks[0]!, dpRank: 7 })).toBe('added')
+    // What the former one still has is not its load.
+    expect(registry.views(0).filter(({ spec }) => spec.id === 'a@0').map(({ spec, inflight }) => [spec.dpRank, inflight])).toEqual([[7, 0]]) // prettier-ignore
+  })
+})
+
 describe('load, as other routers get it wrong', () => {
   it('cannot be nothing between a decision and the answer’s headers: it counts from the dispatch (sglang #34850)', () => {
     const { registry, loads, send } = cluster(worker('a'), worker('b'))

@@ -58,7 +58,7 @@ export class Registry {
   /** `place` is the index wished for when the worker names no cluster. */
   add(spec: WorkerSpec, place?: number): AddOutcome {
     const known = this.#entries.get(spec.id)
-    const same = known?.spec.url === spec.url && known.spec.role === spec.role
+    const same = known?.spec.url === spec.url && known.spec.dpRank === spec.dpRank && known.spec.role === spec.role
     if (known !== undefined && !known.leaving) return same && known.index === (spec.cluster ?? known.index) ? 'unchanged' : 'id_taken'
     const taken = this.#byIndex[spec.role]
     if (spec.cluster !== undefined && taken.has(spec.cluster)) return 'cluster_taken'
@@ -101,15 +101,19 @@ export class Registry {
     this.#removeWhenIdle(id)
   }
 
-  setHealth(id: string, healthy: boolean): void {
-    const entry = this.#registered(id)
+  /** Of one, or of all behind one URL: nobody hears of the first while the others still seem to be what they were. */
+  setHealth(ids: string | readonly string[], healthy: boolean): void {
     const health = healthy ? 'healthy' : 'unhealthy'
-    if (entry === undefined || entry.health === health) return
-    entry.health = health
-    this.#tell(health, entry)
+    const entries = [ids].flat().flatMap(id => this.#registered(id) ?? [])
+    const changed = entries.filter(entry => entry.health !== health)
+    for (const entry of changed) entry.health = health
+    for (const entry of changed) this.#tell(health, entry)
   }
 
-  /** Those that take a new request now, by index; empty when there are none, which the client is told with a 503. */
+  /**
+   * Those that take a new request now, by index; empty when there are none, which the client is told with a 503. `exclude` has ids of
+   * workers, and URLs, for all workers there: no id is a URL.
+   */
   candidates(role: Role, nowMs: number, exclude?: ReadonlySet<string>): WorkerCandidate[] {
     const candidates: WorkerCandidate[] = []
     for (const entry of this.#byIndex[role].values()) {
@@ -232,7 +236,8 @@ export class Registry {
 }
 
 function mayTake(entry: Entry, nowMs: number, exclude: ReadonlySet<string> | undefined): boolean {
-  return stateOf(entry, nowMs) === 'ready' && exclude?.has(entry.spec.id) !== true
+  if (stateOf(entry, nowMs) !== 'ready') return false
+  return exclude === undefined || exclude.size === 0 || !(exclude.has(entry.spec.id) || exclude.has(entry.spec.url))
 }
 
 function stateOf({ leaving, holders, health, breaker }: Entry, nowMs: number): WorkerState {

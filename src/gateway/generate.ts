@@ -19,11 +19,11 @@ import { type PrefillEnd, runPrefill } from './prefill-leg.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
 import type { ClientRequest } from './request.ts'
-import { mayTryAgain } from './retry-budget.ts'
+import { mayTryAgain, noteFailed } from './retry-budget.ts'
 import type { DecodePlace } from './routing/router.ts'
 import type { Sink } from './sink.ts'
 import { legEnded, partOf, routed } from './tracing/leg-spans.ts'
-import { legHeaders, traced } from './worker-headers.ts'
+import { legHeaders, ranked, traced } from './worker-headers.ts'
 
 export interface Generation {
   readonly exchange: Exchange
@@ -100,7 +100,7 @@ async function decode(
   const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request), tries, place.policy).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
   const alone = async () => !(await ctx.placing.any('decode', new Set([...failed, id])))
-  if (end.kind === 'failed' && !(end.status === 500 && (await alone()))) failed.add(id)
+  if (end.kind === 'failed' && !(end.status === 500 && (await alone()))) noteFailed(failed, dispatch.worker, end.failure.kind)
   return end
 }
 
@@ -136,7 +136,7 @@ async function direct(ctx: RequestContext, generation: Generation, role: Role): 
     if (tries === 1) ctx.metrics.tokens.inc('prompt', '', request.promptTokens)
     const end = await send(ctx, generation, dispatch, request.body, limits, tries, place?.policy).finally(() => place?.left())
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
-    failed.add(dispatch.worker.id)
+    noteFailed(failed, dispatch.worker, end.failure.kind)
     const again = { leg: role, tries, cause: end.failure.kind, failed }
     if (!(await mayTryAgain(ctx, exchange, again))) throw refusalOf(role, end)
   }
@@ -157,7 +157,7 @@ async function send(
   const { pace } = ctx.insight
   const fromMs = performance.now()
   const leg = exchange.story?.leg(role, id, tries, requestId)
-  const span = exchange.trace?.leg(role, id, tries, partOf(exchange, requestId))
+  const span = exchange.trace?.leg(role, dispatch.worker, tries, partOf(exchange, requestId))
   exchange.facts.served(role, id)
   let firstMs = 0
   let lastMs = 0
@@ -183,7 +183,7 @@ async function send(
       whole = count
     },
   }
-  const headers = traced(legHeaders(ctx.settings, exchange, requestId), exchange, span)
+  const headers = ranked(traced(legHeaders(ctx.settings, exchange, requestId), exchange, span), dispatch.worker)
   const plan = {
     stream: request.stream,
     sink,

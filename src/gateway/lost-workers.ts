@@ -11,11 +11,13 @@ export const NEVER: StopSignal = { onStop: () => () => {} }
 
 export class LostWorkers {
   readonly #waiting = new Map<string, Set<(reason: UpstreamFailure) => void>>()
+  /** In this turn of the event loop. */
+  #lostNow = 0
 
   /** As many as can be tried again; the others go on waiting, for the worker may only be slow. */
   constructor(registry?: Pick<Registry, 'subscribe' | 'hasCandidates'>, budget: Pick<RetryBudget, 'left'> = { left: 0 }) {
     registry?.subscribe(({ kind, worker: { id, role } }) => {
-      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now())) this.lose(id, budget.left)
+      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now())) this.#loseWithin(id, budget.left)
     })
   }
 
@@ -31,6 +33,14 @@ export class LostWorkers {
         }
       },
     }
+  }
+
+  /** Ranks of one server are lost at once, before any request has taken leave to be tried again: what is left is for all of them. */
+  #loseWithin(id: string, left: number): void {
+    if (this.#lostNow === 0) setImmediate(() => (this.#lostNow = 0))
+    const most = Math.max(0, left - this.#lostNow)
+    this.#lostNow += Math.min(most, this.#waiting.get(id)?.size ?? 0)
+    this.lose(id, most)
   }
 
   /** So many of those that wait for it. */

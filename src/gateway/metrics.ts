@@ -60,7 +60,11 @@ export class Metrics {
   readonly ticketLeaks = this.#counter('eldr_ticket_leaks_total', 'Tickets that nobody released: must stay 0', [])
   readonly restarts = this.#counter('eldr_worker_restarts_total', 'Restarts of workers that were noticed', ['worker'])
   readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'Changes of a worker’s breaker', ['worker', 'to'])
-  readonly healthChecks = this.#counter('eldr_health_checks_total', 'Health checks of workers: ok or failed', ['worker', 'result'])
+  readonly healthChecks = this.#counter(
+    'eldr_health_checks_total',
+    'Health checks of workers: ok or failed; a check of a server counts for each of its data-parallel ranks',
+    ['worker', 'result'],
+  )
   readonly routingChanges = this.#counter('eldr_routing_changes_total', 'Changes of what decisions go by, and re-fits that were refused', ['cause']) // prettier-ignore
   readonly discoveryChanges = this.#counter('eldr_discovery_changes_total', 'Workers that a source of discovery added, drained, undrained or removed', ['source', 'change']) // prettier-ignore
 

@@ -9,11 +9,11 @@ import { NEVER } from './lost-workers.ts'
 import type { Outcome } from './metrics.ts'
 import { relay, type RelayEnd } from './relay.ts'
 import { last, withoutHandoff } from './request.ts'
-import { mayTryAgain } from './retry-budget.ts'
+import { mayTryAgain, noteFailed } from './retry-budget.ts'
 import { clientSink, type Sink } from './sink.ts'
 import { legEnded } from './tracing/leg-spans.ts'
 import type { UpstreamRequest } from './upstream/upstreams.ts'
-import { legHeaders, traced } from './worker-headers.ts'
+import { legHeaders, ranked, traced } from './worker-headers.ts'
 
 /** On a decode worker: any of them has the model and the tokenizer. */
 export async function passThrough(ctx: RequestContext, exchange: Exchange, path: string, body: Buffer): Promise<Outcome> {
@@ -33,10 +33,11 @@ export async function passThrough(ctx: RequestContext, exchange: Exchange, path:
     if (exchange.stopped !== undefined) return stopped(exchange, sink, false)
     const place = await placing.toDecode(exchange.id, undefined, 0, failed)
     if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
-    const { id, url } = place.dispatch.worker
+    const { worker } = place.dispatch
+    const { id, url } = worker
     exchange.facts.served('decode', id)
-    const span = exchange.trace?.leg('relay', id, tries, undefined, request.method)
-    const end = await relay(ctx.upstreams, url, { ...request, headers: traced(headers, exchange, span) }, sink, {
+    const span = exchange.trace?.leg('relay', worker, tries, undefined, request.method)
+    const end = await relay(ctx.upstreams, url, { ...request, headers: ranked(traced(headers, exchange, span), worker) }, sink, {
       stop: exchange,
       lost: harmless && tries <= settings.retries.max ? ctx.lost.of(id) : NEVER,
       limits,
@@ -49,7 +50,7 @@ export async function passThrough(ctx: RequestContext, exchange: Exchange, path:
     if (end.kind === 'stopped') return stopped(exchange, sink, end.begun)
     if (end.failure.kind === 'connect') ctx.health.passiveFailure(id)
     if (end.begun) return broken(sink, end)
-    failed.add(id)
+    noteFailed(failed, worker, end.failure.kind)
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
     if ((harmless || end.failure.kind === 'connect') && (await mayTryAgain(ctx, exchange, again))) continue
     const code = end.status === 429 ? 'ELDR_OVERLOADED' : end.failure.kind === 'timeout' ? 'ELDR_DECODE_TIMEOUT' : 'ELDR_DECODE_FAILED'

@@ -7,10 +7,10 @@ import type { Exchange } from './exchange.ts'
 import { NEVER } from './lost-workers.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import type { ClientRequest } from './request.ts'
-import { mayTryAgain } from './retry-budget.ts'
+import { mayTryAgain, noteFailed } from './retry-budget.ts'
 import { legStopped } from './tracing/leg-spans.ts'
 import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from './upstream/upstreams.ts'
-import { traced } from './worker-headers.ts'
+import { ranked, traced } from './worker-headers.ts'
 
 /** Handed off, refused by the worker as the client's fault, or stopped because the client left. */
 export type PrefillEnd =
@@ -47,12 +47,12 @@ export async function runPrefill(
     const { id, url } = dispatch.worker
     const startMs = performance.now()
     const leg = exchange.story?.leg('prefill', id, tries, requestId)
-    const span = exchange.trace?.leg('prefill', id, tries, requestId === exchange.id ? undefined : requestId)
+    const span = exchange.trace?.leg('prefill', dispatch.worker, tries, requestId === exchange.id ? undefined : requestId)
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
     const answer = await upstreams
       .ask(
         url,
-        { method: 'POST', path, headers: traced(headers, exchange, span), body },
+        { method: 'POST', path, headers: ranked(traced(headers, exchange, span), dispatch.worker), body },
         limits,
         exchange,
         tries > settings.retries.max ? NEVER : ctx.lost.of(id),
@@ -91,7 +91,7 @@ export async function runPrefill(
     else dispatch.failed(answeredMs)
     const { cause, why } = judged
     refusal = judged.code === 'ELDR_OVERLOADED' ? workersFull() : new Refusal(judged.code, { retryAfterSeconds: 1 })
-    failed.add(id)
+    noteFailed(failed, dispatch.worker, cause)
     metrics.legFailures.inc({ worker: id, leg: 'prefill', kind: cause })
     if (cause === 'connect' || cause === 'reset' || cause === 'timeout') ctx.health.passiveFailure(id)
     ctx.seldom.say(`prefill ${id} ${cause}`, answeredMs, times => ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, 'prefill failed')) // prettier-ignore

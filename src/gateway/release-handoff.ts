@@ -1,8 +1,10 @@
+import type { WorkerSpec } from '../cluster/worker.ts'
 import type { RequestContext } from './context.ts'
 import type { Handoff } from './engine/engine.ts'
 import type { Generation } from './generate.ts'
+import { noteFailed } from './retry-budget.ts'
 import { UpstreamFailure } from './upstream/upstreams.ts'
-import { legHeaders, traced } from './worker-headers.ts'
+import { legHeaders, ranked, traced } from './worker-headers.ts'
 
 /** After this long a decode worker that is alive has taken the request up, be it to its queue, and its abort frees the blocks. */
 const LONG_ENOUGH_MS = 1_000
@@ -23,9 +25,9 @@ export async function releaseHandoff(
   for (;;) {
     const dispatch = await ctx.placing.toRelease(tried)
     if (dispatch === undefined) return
-    tried.add(dispatch.worker.id)
-    const failure = await decodeOneToken(ctx, generation, handoff, dispatch.worker.url)
+    const failure = await decodeOneToken(ctx, generation, handoff, dispatch.worker)
     const wasHeard = failure?.kind !== 'connect'
+    if (failure !== undefined) noteFailed(tried, dispatch.worker, failure.kind)
     if (wasHeard) ctx.metrics.handoffsReleased.inc()
     dispatch.ignored()
     if (wasHeard) return
@@ -37,9 +39,9 @@ function decodeOneToken(
   { settings, upstreams, engine }: RequestContext,
   { exchange, request, requestId, path }: Generation,
   handoff: Handoff,
-  url: string,
+  worker: WorkerSpec,
 ): Promise<UpstreamFailure | undefined> {
-  const headers = traced(legHeaders(settings, exchange, requestId), exchange)
+  const headers = ranked(traced(legHeaders(settings, exchange, requestId), exchange), worker)
   return new Promise(resolve => {
     const timer = setTimeout(() => call.abort(new UpstreamFailure('aborted', 'the client left')), LONG_ENOUGH_MS)
     const done = (failure?: UpstreamFailure) => {
@@ -47,6 +49,6 @@ function decodeOneToken(
       resolve(failure)
     }
     const to = { onStart: () => {}, onData: () => {}, onEnd: () => done(), onFailure: done }
-    const call = upstreams.open(url, { method: 'POST', path, headers, body: engine.releaseBody(request, handoff) }, to)
+    const call = upstreams.open(worker.url, { method: 'POST', path, headers, body: engine.releaseBody(request, handoff) }, to)
   })
 }

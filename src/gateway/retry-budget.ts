@@ -2,7 +2,7 @@
  * Retries as a share of requests. While workers fail now and then there is always one to spare; in an outage retries end, instead of
  * multiplying the load on what is left.
  */
-import type { Role } from '../cluster/worker.ts'
+import type { Role, WorkerSpec } from '../cluster/worker.ts'
 import type { RequestContext } from './context.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -31,6 +31,12 @@ export class RetryBudget {
     this.#saved--
     return true
   }
+}
+
+/** A worker that the next try is not for; nor for any other rank of a server that cannot be reached. */
+export function noteFailed(failed: Set<string>, { id, url, dpRank }: WorkerSpec, cause: string): void {
+  failed.add(id)
+  if (dpRank !== undefined && cause === 'connect') failed.add(url)
 }
 
 /** After so many tries of a leg: whether there is leave for another, and a worker that has not failed. If so it has been waited for. */

@@ -62,7 +62,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   // What may be wrong with files is found before anything is begun.
   const files = await readRoutingFiles(settings)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
-  const discover = readyDiscovery(settings.discovery)
+  const discover = readyDiscovery(settings.discovery, settings.workers)
 
   const logLevel = new LogLevelControl(log, hosting?.levelChanged)
   const apart: (() => unknown)[] = [() => logLevel.close()]

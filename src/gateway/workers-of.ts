@@ -9,10 +9,17 @@ import type { Settings } from './config/settings.ts'
 export function workersOf({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
   const fixed = decode.some(({ cluster }, place) => cluster !== place)
   return [
-    ...prefill.map(({ id, url }) => ({ id, url, role: 'prefill' as const, source: 'config' as const })),
-    ...decode.map(({ id, url, cluster }) => ({
+    ...prefill.map(({ id, url, dpRank }) => ({
       id,
       url,
+      role: 'prefill' as const,
+      source: 'config' as const,
+      ...(dpRank !== undefined && { dpRank }),
+    })),
+    ...decode.map(({ id, url, dpRank, cluster }) => ({
+      id,
+      url,
+      ...(dpRank !== undefined && { dpRank }),
       role: 'decode' as const,
       source: 'config' as const,
       ...(fixed && cluster !== undefined && { cluster }),

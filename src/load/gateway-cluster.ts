@@ -61,10 +61,9 @@ export async function attachCluster({ url, adminToken, insecure }: AdminAccess):
       await call('PUT', '/policy', { policy, ...(tau !== undefined && { tau: Number(tau) }) })
     },
     async clearPrefixCaches() {
-      const cleared = (await workers()).map(
-        worker =>
-        fetchText({}, 'POST', `${worker.url}/reset_prefix_cache`).then(({ status }) => status === 200, () => false), // prettier-ignore
-      )
+      // Data-parallel ranks are several workers at one address, which clears the caches of all of them.
+      const urls = new Set((await workers()).map(({ url: address }) => address))
+      const cleared = [...urls].map(address => fetchText({}, 'POST', `${address}/reset_prefix_cache`).then(({ status }) => status === 200, () => false)) // prettier-ignore
       return (await Promise.all(cleared)).every(Boolean)
     },
     stop: () => Promise.resolve(),

@@ -85,12 +85,14 @@ export interface Pods {
   close(): Promise<void>
 }
 
-/** Prefill at 127.0.0.1, decode at 127.0.0.2 and on. */
-export async function startPods(decodes: number): Promise<Pods> {
+/** Prefill at 127.0.0.1, decode at 127.0.0.2 and on, of so many engines each. */
+export async function startPods(decodes: number, ranks = 1): Promise<Pods> {
   const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
   const { port } = prefill
   const started = await Promise.all(
-    Array.from({ length: decodes }, (_, n) => startFakeWorker({ role: 'decode', prefills: [prefill], host: `127.0.0.${n + 2}`, port })),
+    Array.from({ length: decodes }, (_, n) =>
+      startFakeWorker({ role: 'decode', ranks, prefills: [prefill], host: `127.0.0.${n + 2}`, port }),
+    ),
   )
   return {
     prefill,

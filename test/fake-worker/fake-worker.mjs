@@ -9,11 +9,16 @@ import { HandoffLedger } from './handoffs.mjs'
 import { Engine } from './streams.mjs'
 import { Watched, zeros } from './watched.mjs'
 
+/** @param {number} count @returns {import('./types.ts').RankCounters[]} */
+const noRanks = count => Array.from({ length: count }, () => ({ prefill: 0, decode: 0, other: 0, active: 0 }))
+
 export class FakeWorker extends Watched {
   /** @type {import('./received-request.mjs').ReceivedRequest[]} */
   requests = []
   faults = new FaultList()
   engineId = randomUUID()
+  /** @type {import('./types.ts').RankCounters[]} */
+  ranks = []
   port
   engine = new Engine(tokens => {
     this.counters.tokensSent += tokens
@@ -51,7 +56,9 @@ export class FakeWorker extends Watched {
       recordLimit: options.recordLimit ?? 10_000,
       keepAliveMs,
       prefills,
+      ranks: options.ranks ?? 1,
     }
+    this.ranks = noRanks(this.settings.ranks)
     this.#ledger = new HandoffLedger(this.settings.recordLimit)
     const write = typeof counts === 'object' ? countsWriter(counts) : undefined
     /** @type {(request: import('./received-request.mjs').ReceivedRequest, prompt: number) => string | undefined} */
@@ -110,6 +117,7 @@ export class FakeWorker extends Watched {
     this.#ledger = new HandoffLedger(this.settings.recordLimit)
     this.tokens.prompt = this.tokens.generated = 0
     this.engineId = randomUUID()
+    this.ranks = noRanks(this.settings.ranks)
     await this.accept()
   }
 
@@ -126,6 +134,7 @@ export class FakeWorker extends Watched {
   began(request) {
     this.counters[request.leg]++
     if (request.isGeneration) this.counters.active++
+    if (request.isGeneration) this.#ofRank(request, counts => (counts.active++, counts[request.leg]++))
     if (this.settings.recordLimit > 0) this.requests.push(request)
     if (this.requests.length > this.settings.recordLimit) this.requests.shift()
     this.events.emit('request', request)
@@ -135,10 +144,32 @@ export class FakeWorker extends Watched {
   /** @param {import('./received-request.mjs').ReceivedRequest} request @param {import('./exchange.mjs').Outcome} outcome */
   ended(request, outcome) {
     if (request.isGeneration) this.counters.active--
+    if (request.isGeneration) this.#ofRank(request, counts => counts.active--)
     this.counters[outcome]++
     if (outcome === 'aborted') this.events.emit('abort', request)
     this.events.emit('end', request)
     this.changed()
+  }
+
+  /**
+   * What a server with several engines says of a rank; undefined when nothing is wrong with it.
+   * @param {import('./received-request.mjs').ReceivedRequest} request
+   */
+  wrongRank({ dpRank }) {
+    return dpRank === undefined || (dpRank >= 0 && dpRank < this.settings.ranks)
+      ? undefined
+      : `data_parallel_rank ${dpRank} is out of range [0, ${this.settings.ranks}).`
+  }
+
+  /** As vLLM names the engines of one server. @param {import('./received-request.mjs').ReceivedRequest} request */
+  engineIdOf({ dpRank }) {
+    return this.settings.ranks === 1 ? this.engineId : `${this.engineId}_dp${dpRank ?? 0}`
+  }
+
+  /** @param {import('./received-request.mjs').ReceivedRequest} request @param {(counts: import('./types.ts').RankCounters) => void} count */
+  #ofRank({ dpRank }, count) {
+    const counts = dpRank === undefined ? undefined : this.ranks[dpRank]
+    if (counts !== undefined) count(counts)
   }
 
   badFraming() {
@@ -169,7 +200,9 @@ export class FakeWorker extends Watched {
       return true
     }
     const { prefills } = this.settings
-    const owner = prefills?.find(({ engineId, handoffs }) => engineId === kv?.remote_engine_id && handoffs.has(remoteId))
+    const owner = prefills?.find(
+      ({ engineId, handoffs }) => engineId === String(kv?.remote_engine_id).replace(/_dp\d+$/, '') && handoffs.has(remoteId),
+    )
     if (prefills !== undefined && owner === undefined) {
       this.counters.handoffsUnknown++
       return false

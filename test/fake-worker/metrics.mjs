@@ -1,7 +1,7 @@
 // vLLM's metrics that a router may read, from the worker's counters.
 
 /** @param {import('./fake-worker.mjs').FakeWorker} worker */
-export function metricsText({ counters, tokens, settings }) {
+export function metricsText({ counters, tokens, settings, ranks }) {
   const labels = `engine="0",model_name="${settings.model}"`
   const ended = counters.completed
   const rows = [
@@ -25,5 +25,11 @@ export function metricsText({ counters, tokens, settings }) {
     const lines = [`_bucket{${labels},le="+Inf"} ${count}`, `_count{${labels}} ${count}`, `_sum{${labels}} ${sum}`]
     return [`# TYPE vllm:${name} histogram`, ...lines.map(line => `vllm:${name}${line}`)].join('\n')
   })
+  // Of engines beyond the first this alone: the first has what is counted of the server.
+  if (ranks.length > 1)
+    rows[0] = [
+      '# TYPE vllm:num_requests_running gauge',
+      ...ranks.map(({ active }, rank) => `vllm:num_requests_running{engine="${rank}",model_name="${settings.model}"} ${active}`),
+    ].join('\n')
   return `${[...rows, success, ...histograms].join('\n')}\n`
 }

@@ -56,6 +56,12 @@ export class ReceivedRequest {
     return this.method === 'POST' && GENERATION.has(this.path)
   }
 
+  /** X-data-parallel-rank. What is no number is passed over, as by vLLM. */
+  get dpRank() {
+    const given = this.headers['x-data-parallel-rank']
+    return given !== undefined && /^[+-]?\d+$/.test(given) ? Number(given) : undefined
+  }
+
   get isChat() {
     return this.path === '/v1/chat/completions'
   }

@@ -45,6 +45,8 @@ function generate(worker, exchange) {
   const body = request.json
   const wrong = complaint(body, { isChat: request.isChat, model: settings.model })
   if (wrong !== undefined) return exchange.send(wrong[0], errorBody(...wrong))
+  const wrongRank = worker.wrongRank(request)
+  if (wrongRank !== undefined) return exchange.send(400, errorBody(400, wrongRank))
   if (settings.role !== 'both' && settings.role !== request.leg) counters.misdirected++
   if (request.leg === 'decode' && !worker.readHandoff(request)) {
     return exchange.send(500, errorBody(500, 'Failed to load KV cache: the remote engine does not hold this request.'))
@@ -97,7 +99,7 @@ function handoffText(worker, request, id, prompt) {
   const remoteId = worker.giveHandoff(id)
   const eldr = worker.eldrText(request, prompt)
   const where = `"remote_host":"127.0.0.1","remote_port":5600,"tp_size":1,"dcp_size":1,"pp_size":1,"transfer_mode":"pull"`
-  const what = `"remote_engine_id":"${worker.engineId}","remote_request_id":"${remoteId}","remote_block_ids":[${blockIds(prompt)}]`
+  const what = `"remote_engine_id":"${worker.engineIdOf(request)}","remote_request_id":"${remoteId}","remote_block_ids":[${blockIds(prompt)}]`
   const size = `"remote_num_tokens":${prompt},"remote_prefill_cached_tokens":0,"remote_blocks_expiry_time":null`
   const counts = eldr === undefined ? '' : `,"eldr":${eldr}`
   return `{"do_remote_prefill":true,"do_remote_decode":false,${what},${where},${size}${counts}}`

@@ -28,6 +28,8 @@ export interface FakeWorkerOptions {
   readonly counts?: CountsShape | ((request: ReceivedRequest) => unknown)
   /** Of a decode worker: where hand-offs come from. One that none of them holds is answered with 500, as by vLLM after a restart. */
   readonly prefills?: readonly FakeWorker[]
+  /** Data-parallel engines behind its URL, each with an id and counters of its own; 1 unless told. A rank that is none is answered with 400. */
+  readonly ranks?: number
   /** An idle connection is closed after so long (uvicorn: 5 s); never unless told. */
   readonly keepAliveMs?: number
   /** Requests and hand-offs kept for assertions, the newest. */
@@ -46,6 +48,8 @@ export interface ReceivedRequest {
   readonly leg: 'prefill' | 'decode' | 'other'
   /** `kv_transfer_params` of the body. */
   readonly kv: Readonly<Record<string, unknown>> | undefined
+  /** X-data-parallel-rank, where it is a number: vLLM passes over any other. */
+  readonly dpRank: number | undefined
   readonly isGeneration: boolean
   readonly isChat: boolean
   readonly keepAlive: boolean
@@ -80,6 +84,14 @@ export interface Counters {
   /** Decodes with a hand-off that no worker of `prefills` holds. */
   handoffsUnknown: number
   tokensSent: number
+}
+
+/** Of completions and chats that named this rank. */
+export interface RankCounters {
+  prefill: number
+  decode: number
+  other: number
+  active: number
 }
 
 /** Where in an answer a fault strikes. `tokens`: that many tokens have been sent. */
@@ -130,6 +142,8 @@ export interface FakeWorker {
   readonly engineId: string
   /** Live; spread it to keep a moment. */
   readonly counters: Readonly<Counters>
+  /** By rank. */
+  readonly ranks: readonly Readonly<RankCounters>[]
   /** Oldest first. */
   readonly requests: readonly ReceivedRequest[]
   /** By `remote_request_id`: how often each hand-off was read. At a prefill worker those given, at a decode worker those read. */

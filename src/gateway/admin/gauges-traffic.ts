@@ -1,6 +1,7 @@
 /** How much goes through the gateway and how full it is: tickets, limits, connections, bytes. Nothing of it is counted by requests. */
 import type { WorkerView } from '../../cluster/registry.ts'
 import type { TicketDesk } from '../../cluster/tickets.ts'
+import { addressOf } from '../config/origin.ts'
 import type { AdmissionLimits } from '../admission.ts'
 import type { ClientConnections } from '../client-connections.ts'
 import type { Metrics } from '../metrics.ts'
@@ -41,12 +42,15 @@ export function addTrafficGauges(metrics: Metrics, sources: () => TrafficSources
 
 /** Of whichever process has the connections. */
 export function addConnectionGauges(metrics: Metrics, sources: () => ConnectionSources): void {
-  /** For each worker that was asked something. */
+  /** For each worker that was asked something. Ranks of a server share its connections: they are told of once, under its address. */
   const ofWorkers = (tell: (set: SetValue, labels: { worker: string; leg: string }, traffic: WorkerTraffic) => void) => (set: SetValue) => {
     const { registry, upstreams } = sources()
+    const told = new Set<string>()
     for (const { spec } of registry.views(performance.now())) {
       const traffic = upstreams.trafficOf(spec.url)
-      if (traffic !== undefined) tell(set, { worker: spec.id, leg: spec.role }, traffic)
+      if (traffic === undefined || (spec.dpRank !== undefined && told.has(spec.url))) continue
+      told.add(spec.url)
+      tell(set, { worker: spec.dpRank === undefined ? spec.id : addressOf(spec.url), leg: spec.role }, traffic)
     }
   }
 
@@ -57,7 +61,7 @@ export function addConnectionGauges(metrics: Metrics, sources: () => ConnectionS
     set({ direction: 'received' }, receivedBytes)
     set({ direction: 'sent' }, sentBytes)
   }) // prettier-ignore
-  metrics.gauge('eldr_worker_connections', 'Connections to a worker: busy with a request (health checks too), or idle', ['worker', 'leg', 'state'], ofWorkers((set, labels, { busy, idle }) => {
+  metrics.gauge('eldr_worker_connections', 'Connections to a worker: busy with a request (health checks too), or idle. Data-parallel ranks share those of their server, under its address', ['worker', 'leg', 'state'], ofWorkers((set, labels, { busy, idle }) => {
     set({ ...labels, state: 'busy' }, busy)
     set({ ...labels, state: 'idle' }, idle)
   })) // prettier-ignore

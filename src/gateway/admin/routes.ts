@@ -2,6 +2,7 @@
 import type { KeptArtifacts } from '../routing/artifact-file.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { Refusal } from '../answers.ts'
+import { WORKER_ID } from '../config/worker-id.ts'
 import type { Discovery } from '../discovery/discovery.ts'
 import type { Replicas } from '../replicas/replicas.ts'
 import type { GatewayContext } from '../context.ts'
@@ -54,7 +55,7 @@ export interface AdminRoute {
 }
 
 /** Ids of workers and of requests alike. */
-export const ID = new RegExp('^[A-Za-z0-9_.:\\[\\]-]{1,128}$')
+export const ID = WORKER_ID
 
 /** The route, or which methods its path would take. Paths come without dots and doubled slashes (`routes.ts` of the gateway refuses those). */
 export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(

@@ -1,8 +1,9 @@
 /** Workers come, rest and go while the gateway runs. What a worker has begun it may end: nothing here stops a stream. */
 import type { WorkerView } from '../../cluster/registry.ts'
-import type { Role, WorkerSpec } from '../../cluster/worker.ts'
+import { isSamePlace, placeText, type Role, type WorkerSpec } from '../../cluster/worker.ts'
 import { Refusal } from '../answers.ts'
-import { addressOf, originOf, wrongOrigin } from '../config/origin.ts'
+import { addressOf, MOST_RANKS, workerUrlOf, wrongWorkerUrl } from '../config/origin.ts'
+import { rankedName, WORKER_ID_WORDS } from '../config/worker-id.ts'
 import { bad, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
 import { type AdminParts, type AdminRoute, ID } from './routes.ts'
 
@@ -14,12 +15,13 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
   const { registry, log } = ctx
   const views = () => registry.views(performance.now())
   const shown = ({ spec, index, state, breaker, inflight, inflightElsewhere, tokens, leaving }: WorkerView) => {
-    const { id, role, url, source } = spec
+    const { id, role, url, dpRank, source } = spec
     const cluster = role === 'decode' ? control.clusterOf(index) : undefined
     return {
       id,
       role,
       url,
+      ...(dpRank !== undefined && { dpRank }),
       state: leaving ? 'leaving' : state,
       breaker,
       inflight,
@@ -61,12 +63,12 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
       method: 'POST',
       path: '/eldr/workers',
       async run({ exchange, proceed }) {
-        const spec = specOf(await readFields(exchange, proceed, ['url', 'role', 'id', 'cluster']))
+        const spec = specOf(await readFields(exchange, proceed, ['url', 'role', 'id', 'dpRank', 'cluster']))
         const others = views().filter(({ leaving, spec: other }) => !leaving && other.id !== spec.id)
         if (others.length >= MOST_WORKERS)
           throw new Refusal('ELDR_WORKER_CONFLICT', { words: `There are ${MOST_WORKERS} workers already.` })
-        const there = others.find(({ spec: other }) => other.url === spec.url)
-        if (there !== undefined) throw new Refusal('ELDR_WORKER_CONFLICT', { words: `${there.spec.id} has this address.`, param: 'url' })
+        const there = others.find(({ spec: other }) => isSamePlace(other, spec))
+        if (there !== undefined) throw new Refusal('ELDR_WORKER_CONFLICT', { words: `${there.spec.id} has this address, ${placeText(there.spec)}.`, param: 'url' }) // prettier-ignore
         const outcome = registry.add(spec)
         if (outcome === 'id_taken') throw new Refusal('ELDR_WORKER_CONFLICT', { words: `Another worker is named ${spec.id}.`, param: 'id' })
         if (outcome === 'cluster_taken')
@@ -86,11 +88,21 @@ function specOf(fields: Fields): WorkerSpec {
   const role = nameOf(fields, 'role', ROLES)
   if (role === undefined) throw bad('role is missing: prefill or decode.', 'role')
   const { url, id } = fields
-  const wrong = typeof url === 'string' ? wrongOrigin(url) : 'expected a URL'
+  const wrong = typeof url === 'string' ? wrongWorkerUrl(url) : 'expected a URL'
   if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
-  if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
-    throw bad('id must be 1 to 128 letters, digits or any of . : _ [ ] -', 'id')
+  if (id !== undefined && (typeof id !== 'string' || !ID.test(id))) throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
   const cluster = wholeOf(fields, 'cluster', 0, MOST_WORKERS - 1)
   if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')
-  return { id: id ?? addressOf(url), role, url: originOf(url), ...(cluster !== undefined && { cluster }), source: 'admin' }
+  const given = wholeOf(fields, 'dpRank', 0, MOST_RANKS - 1)
+  const { url: origin, dpRank = given } = workerUrlOf(url)
+  if (given !== undefined && dpRank !== given) throw bad('url has another rank than dpRank: give one of them.', 'dpRank')
+  const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
+  return {
+    id: id ?? name,
+    role,
+    url: origin,
+    ...(dpRank !== undefined && { dpRank }),
+    ...(cluster !== undefined && { cluster }),
+    source: 'admin',
+  }
 }

@@ -1,6 +1,5 @@
 /** What a schema cannot say: values that are right alone and wrong together. */
-import { addressOf, originOf, wrongOrigin } from './origin.ts'
-import { isObject, type Path, valueAt } from './paths.ts'
+import type { Path } from './paths.ts'
 import type { FileForm } from './schema.ts'
 import { checkDiscovery, findsWorkers } from './discovery-checks.ts'
 import { policyOf } from './settle.ts'
@@ -70,60 +69,4 @@ export function* checkTogether({ server, workers, routing, discovery, replicas, 
   if (url === undefined && replicas.id !== undefined)
     yield { path: ['replicas', 'id'], about: [['replicas', 'url']], text: 'replicas.id without replicas.url: this gateway is alone', warning: true } // prettier-ignore
   yield* checkDiscovery(discovery)
-}
-
-interface Worker {
-  readonly path: Path
-  readonly url: string
-  readonly id: string
-}
-
-/** Over the lists as they were given, so that one wrong worker does not hide what is wrong with others. */
-export function* checkWorkers(value: unknown): Generator<Finding> {
-  const workers = ['prefill', 'decode'].flatMap(role => workersIn(value, ['workers', role]))
-  yield* twice(workers, 'url', worker => originOf(worker.url))
-  yield* twice(workers, 'id', worker => worker.id)
-  const decode = valueAt(value, ['workers', 'decode'])
-  if (Array.isArray(decode)) yield* checkClusters(decode)
-}
-
-function workersIn(value: unknown, list: Path): Worker[] {
-  const items = valueAt(value, list)
-  if (!Array.isArray(items)) return []
-  return items.flatMap((item: unknown, at) => {
-    const { url, id } = isObject(item) ? item : { url: item }
-    if (typeof url !== 'string' || wrongOrigin(url) !== undefined) return []
-    return [{ path: [...list, at], url, id: typeof id === 'string' ? id : addressOf(url) }]
-  })
-}
-
-function* twice(workers: readonly Worker[], what: 'url' | 'id', keyOf: (worker: Worker) => string): Generator<Finding> {
-  const seen = new Map<string, Worker>()
-  for (const worker of workers) {
-    const first = seen.get(keyOf(worker))
-    if (first === undefined) seen.set(keyOf(worker), worker)
-    // The same address twice has the same id twice, and is said once.
-    else if (what === 'url' || originOf(first.url) !== originOf(worker.url))
-      yield { path: worker.path, text: `two workers with the ${what} ${keyOf(worker)}: ${[first, worker].map(placeIn).join(' and ')}` }
-  }
-}
-
-const placeIn = ({ path: [, role, at] }: Worker) => `workers.${role}[${at}]`
-
-function* checkClusters(decode: readonly unknown[]): Generator<Finding> {
-  const clusters = decode.map(item => (isObject(item) ? item['cluster'] : undefined))
-  const firstWithout = clusters.indexOf(undefined)
-  if (firstWithout >= 0 && clusters.some(cluster => cluster !== undefined))
-    yield {
-      path: ['workers', 'decode', firstWithout],
-      text: `workers.decode[${firstWithout}] has no cluster and others have: give one to every decode worker or to none`,
-    }
-  for (const [at, cluster] of clusters.entries()) {
-    const first = clusters.indexOf(cluster)
-    if (cluster !== undefined && first < at)
-      yield {
-        path: ['workers', 'decode', at],
-        text: `cluster ${String(cluster)} twice: workers.decode[${first}] and workers.decode[${at}]`,
-      }
-  }
 }

@@ -1,6 +1,6 @@
 /** Settings from flags, environment, file and defaults, in this order of precedence, with where each value came from. */
 import { EldrError } from '../../errors.ts'
-import { checkTogether, checkWorkers, type Finding } from './checks.ts'
+import { checkTogether, type Finding } from './checks.ts'
 import { type ConfigFile, readConfigFile } from './config-file.ts'
 import { type Environment, type FlagValues, type Given, readGiven } from './given.ts'
 import { isObject, leavesOf, partsOf, type Path, putAt, removeAt, valueAt } from './paths.ts'
@@ -9,6 +9,7 @@ import { fileSchema } from './schema.ts'
 import type { Settings } from './settings.ts'
 import { settle } from './settle.ts'
 import { CONFIG, longNameOf } from './sources.ts'
+import { checkWorkers } from './worker-checks.ts'
 
 export interface Origin {
   readonly kind: 'flag' | 'environment' | 'file' | 'default'

@@ -14,6 +14,36 @@ export function wrongOrigin(text: string): string | undefined {
   return undefined
 }
 
+/** Ranks of one URL; a number of 0 to one less. */
+export const MOST_RANKS = 1_024
+const RANK_WORDS = `a data-parallel rank behind @ is a whole number from 0 to ${MOST_RANKS - 1}, such as ${ORIGIN_EXAMPLE}@2`
+
+interface WorkerUrl {
+  readonly url: string
+  readonly dpRank?: number
+}
+
+/** http://host:8000@2 is the engine of rank 2 behind http://host:8000. To a URL it is a user, which no worker has. */
+function splitRank(text: string): WorkerUrl {
+  const ranked = /^(https?:\/\/[^@/?#]+)@(0|[1-9]\d*)$/i.exec(text)
+  return ranked === null ? { url: text } : { url: ranked[1]!, dpRank: Number(ranked[2]) }
+}
+
+/** What is wrong with a text as the URL of a worker, maybe with a rank; undefined when nothing. */
+export function wrongWorkerUrl(text: string): string | undefined {
+  const { url, dpRank } = splitRank(text)
+  if (dpRank !== undefined && dpRank >= MOST_RANKS) return `the rank is too large: ${RANK_WORDS}`
+  const wrong = wrongOrigin(url)
+  // What has a port behind the @ is a host, and what stands before it a user.
+  return wrong !== undefined && /@[^@:]*$/.test(text) ? `${wrong}; ${RANK_WORDS}` : wrong
+}
+
+/** Of one that nothing is wrong with: its origin, and its rank where it has one. */
+export function workerUrlOf(text: string): WorkerUrl {
+  const { url, ...rank } = splitRank(text)
+  return { url: originOf(url), ...rank }
+}
+
 /** What is wrong with a text as the address of a collector; undefined when nothing. */
 export function wrongEndpoint(text: string): string | undefined {
   const url = httpUrl(text, ENDPOINT_EXAMPLE)

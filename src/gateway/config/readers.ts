@@ -39,7 +39,7 @@ export const headerList: Reader = value => {
 
 /** A worker: its URL, or NAME=URL. */
 export function workerIn(given: string): string | { readonly id: string; readonly url: string } {
-  const named = /^([\w.:[\]-]{1,128})=(https?:\/\/.*)$/.exec(given)
+  const named = /^([\w.:@[\]-]{1,128})=(https?:\/\/.*)$/.exec(given)
   return named === null ? given : { id: named[1]!, url: named[2]! }
 }
 

@@ -9,20 +9,30 @@ import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from './dns-target.ts'
 import { LOG_LEVELS } from './settings.ts'
-import { ENDPOINT_EXAMPLE, ORIGIN_EXAMPLE, wrongApiUrl, wrongEndpoint, wrongOrigin } from './origin.ts'
+import { ENDPOINT_EXAMPLE, MOST_RANKS, ORIGIN_EXAMPLE, wrongApiUrl, wrongEndpoint, wrongWorkerUrl } from './origin.ts'
 import { MASK } from './mask.ts'
 import { address, file, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
 import { replicas } from './schema-replicas.ts'
+import { MOST_CLUSTER } from './worker-form.ts'
+import { WORKER_ID, WORKER_ID_WORDS } from './worker-id.ts'
 
 const MIB = 1_048_576
 
-const url = () => address(ORIGIN_EXAMPLE, wrongOrigin)
-const id = () => text('1 to 128 letters, digits or any of . : _ [ ] -', /^[\w.:[\]-]{1,128}$/)
-const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}.`
-const ID_MEANING = 'Unique over all workers; host and port unless told. Metrics and the admin API use it.'
-const prefillWorker = z.strictObject({ url: url().describe(URL_MEANING), id: id().optional().describe(ID_MEANING) })
+const url = () => address(ORIGIN_EXAMPLE, wrongWorkerUrl)
+const id = () => text(WORKER_ID_WORDS, WORKER_ID)
+const ranks = () => whole(1, MOST_RANKS).optional()
+const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}; with @RANK behind it, of one data-parallel rank.`
+const ID_MEANING = 'Unique over all workers; host and port unless told, with @RANK behind it for a rank. Metrics and the admin API use it.'
+const prefillWorker = z.strictObject({
+  url: url().describe(URL_MEANING),
+  id: id().optional().describe(ID_MEANING),
+  dpRank: whole(0, MOST_RANKS - 1)
+    .optional()
+    .describe('Data-parallel rank: requests are sent to this engine of the server.'),
+  ranks: ranks().describe('Data-parallel engines of the server: one worker for each, ranks from 0. 1: one engine, no rank is sent.'),
+})
 const decodeWorker = prefillWorker.extend({
-  cluster: whole(0, 65_534).optional().describe('Its cluster of the artifact; its place in the list unless told. For all decode workers or for none.'), // prettier-ignore
+  cluster: whole(0, MOST_CLUSTER).optional().describe('Its cluster of the artifact; its place in the list unless told; ranks get this one and those after it. For all decode workers or for none.'), // prettier-ignore
 })
 
 const server = z.strictObject({
@@ -60,6 +70,9 @@ export const workerListsSchema = z.strictObject(lists)
 const workers = z.strictObject({
   engine: z.enum(['vllm-nixl']).default('vllm-nixl').describe('How prefill hands over to decode.'),
   ...lists,
+  ranks: ranks().describe('Data-parallel engines of each server that says nothing else, found by discovery or named: one worker for each. 1, or none: no rank is sent.'), // prettier-ignore
+  prefillRanks: ranks().describe('The same for prefill workers alone, in place of ranks.'),
+  decodeRanks: ranks().describe('The same for decode workers alone, in place of ranks.'),
   apiKey: secret().optional().describe('Secret. Sent to workers as a bearer token in place of the client’s.'),
   tls: z
     .strictObject({

@@ -52,6 +52,10 @@ export interface WorkersSettings {
   readonly engine: 'vllm-nixl'
   readonly prefill: readonly WorkerSetting[]
   readonly decode: readonly WorkerSetting[]
+  /** Engines of each server that discovery finds; the lists have been expanded by it. The other two are for one role, in place of it. */
+  readonly ranks?: number
+  readonly prefillRanks?: number
+  readonly decodeRanks?: number
   /** Secret: sent to workers as a bearer token in place of the client's. */
   readonly apiKey?: string
   readonly tls?: WorkerTls
@@ -63,6 +67,9 @@ export interface WorkerSetting {
   readonly url: string
   /** Unique; made from the address when not given. */
   readonly id: string
+  readonly dpRank?: number
+  /** 1 where servers have several engines unless told, and this one has been told to have one. */
+  readonly ranks?: 1
   /** Of a decode worker: the cluster of the artifact that is its own; its place in the list unless told. */
   readonly cluster?: number
 }

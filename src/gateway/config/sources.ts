@@ -40,8 +40,11 @@ export const SOURCES: readonly Source[] = [
   flag('--host <address>', 'server.host', text, 'address to listen on; 0.0.0.0 in a container (default: 127.0.0.1)'),
   flag('--port <n>', 'server.port', number, 'port to listen on; 0 takes any free one (default: 8000)'),
   flag('--processes <n>', 'server.processes', number, 'processes that relay requests, with another that decides for them (default: 1)'),
-  { ...flag('--prefill <url...>', 'workers.prefill', workerList, 'a prefill worker, such as http://10.0.0.7:8000, or NAME=URL; again for each'), each: workerIn }, // prettier-ignore
+  { ...flag('--prefill <url...>', 'workers.prefill', workerList, 'a prefill worker, such as http://10.0.0.7:8000, or NAME=URL; URL@2 is its data-parallel rank 2; again for each'), each: workerIn }, // prettier-ignore
   { ...flag('--decode <url...>', 'workers.decode', workerList, 'a decode worker; again for each'), each: workerIn },
+  flag('--intra-node-data-parallel-size <n>', 'workers.ranks', number, 'data-parallel engines of each server, each a worker of its own: URL@0, URL@1, …'), // prettier-ignore
+  flag('--prefill-data-parallel-size <n>', 'workers.prefillRanks', number, 'the same for prefill workers alone'),
+  flag('--decode-data-parallel-size <n>', 'workers.decodeRanks', number, 'the same for decode workers alone'),
   flag('--discovery-file <file>', 'discovery.file.path', text, 'file with the lists prefill and decode, which is followed'),
   flag('--dns-prefill <url>', 'discovery.dns.prefill', text, 'prefill workers by DNS: http://NAME:PORT for addresses, srv://NAME for SRV'),
   flag('--dns-decode <url>', 'discovery.dns.decode', text, 'decode workers by DNS'),

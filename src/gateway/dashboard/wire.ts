@@ -25,6 +25,8 @@ export interface LiveRouting {
 export interface LiveWorker {
   readonly id: string
   readonly role: 'prefill' | 'decode'
+  /** Data-parallel rank, where it has one. */
+  readonly dpRank?: number
   readonly state: string
   readonly breaker: string
   readonly inflight: number

@@ -2,9 +2,11 @@
  * Which experts each decode worker runs now: embedded workers say it, vLLM's plugin gives numbers by layer, and the policy `union` has an
  * estimate for any engine. Workers are asked when somebody wants to know, and not again within a moment, however many want to.
  */
-import { readSamples, type Sample } from '../../cluster/metrics-text.ts'
+import { ofEngine, readSamples, type Sample } from '../../cluster/metrics-text.ts'
+import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { GatewayContext } from '../context.ts'
 import { UpstreamFailure } from '../upstream/upstreams.ts'
+import { ranked } from '../worker-headers.ts'
 import type { ExpertsView, WorkerExperts } from './wire.ts'
 
 const TIMEOUT_MS = 1_000
@@ -27,6 +29,8 @@ interface Look {
 export class ExpertsLook {
   readonly #ctx: GatewayContext
   readonly #looks = new Map<string, Look>()
+  /** By URL: ranks of a server read one page. */
+  readonly #pages = new Map<string, { readonly atMs: number; readonly samples: Promise<readonly Sample[] | undefined> }>()
   readonly #metricsUntilMs = new Map<string, number>()
 
   constructor(ctx: GatewayContext) {
@@ -38,7 +42,8 @@ export class ExpertsLook {
     const nowMs = performance.now()
     const decoders = registry.views(nowMs).filter(({ spec }) => spec.role === 'decode')
     for (const id of this.#looks.keys()) if (!decoders.some(({ spec }) => spec.id === id)) this.#forget(id)
-    const all = await Promise.all(decoders.map(({ spec }) => this.#look(spec.id, spec.url, nowMs)))
+    for (const url of this.#pages.keys()) if (!decoders.some(({ spec }) => spec.url === url)) this.#pages.delete(url)
+    const all = await Promise.all(decoders.map(({ spec }) => this.#look(spec, nowMs)))
     const { policy, shape = all.find(said => said.shape !== undefined)?.shape } = router.table
     const workers = decoders.map(({ spec, index }, at): WorkerExperts => {
       const { shape: own, union, ...said } = all[at]!
@@ -55,33 +60,35 @@ export class ExpertsLook {
     this.#metricsUntilMs.delete(id)
   }
 
-  #look(id: string, url: string, nowMs: number): Promise<Said> {
+  #look(worker: WorkerSpec, nowMs: number): Promise<Said> {
+    const { id } = worker
     const byMetrics = (this.#metricsUntilMs.get(id) ?? 0) > nowMs
     const last = this.#looks.get(id)
     if (last !== undefined && nowMs - last.atMs < (byMetrics ? METRICS_FRESH_MS : FRESH_MS)) return last.said
-    const said = (byMetrics ? this.#metrics(url) : this.#union(id, url)).catch((error: unknown) => {
+    const said = (byMetrics ? this.#metrics(worker) : this.#union(worker)).catch((error: unknown) => {
       if (!(error instanceof UpstreamFailure)) throw error
       // Somebody looks, so that it is known sooner than by the next check.
       if (error.kind === 'connect' || error.kind === 'reset') this.#ctx.health.passiveFailure(id)
       this.#looks.delete(id)
+      this.#pages.delete(worker.url)
       return { answered: false }
     })
     this.#looks.set(id, { atMs: nowMs, said })
     return said
   }
 
-  async #union(id: string, url: string): Promise<Said> {
-    const { status, body } = await this.#get(url, '/eldr/union')
+  async #union(worker: WorkerSpec): Promise<Said> {
+    const { status, body } = await this.#get(worker, '/eldr/union')
     const said = status === 200 ? unionIn(body) : undefined
     if (said !== undefined) return said
-    this.#metricsUntilMs.set(id, performance.now() + ASK_AGAIN_MS)
-    return this.#metrics(url)
+    this.#metricsUntilMs.set(worker.id, performance.now() + ASK_AGAIN_MS)
+    return this.#metrics(worker)
   }
 
-  async #metrics(url: string): Promise<Said> {
-    const { status, body } = await this.#get(url, '/metrics')
-    if (status !== 200) return { answered: true }
-    const samples = readSamples(body.toString('utf8'), NAMES).filter(({ value }) => Number.isFinite(value))
+  async #metrics(worker: WorkerSpec): Promise<Said> {
+    const page = await this.#page(worker)
+    if (page === undefined) return { answered: true }
+    const samples = ofEngine(page, worker.dpRank)
     const active = meanByLayer(samples.filter(({ name }) => name === 'eldr_active_experts'))
     const batch = samples.find(({ name }) => name === 'eldr_decode_batch') ?? samples.find(({ name }) => name.startsWith('vllm:'))
     return {
@@ -91,11 +98,27 @@ export class ExpertsLook {
     }
   }
 
-  #get(url: string, path: string) {
+  /** Undefined where the server has none. */
+  #page({ url }: WorkerSpec): Promise<readonly Sample[] | undefined> {
+    const last = this.#pages.get(url)
+    const nowMs = performance.now()
+    if (last !== undefined && nowMs - last.atMs < FRESH_MS) return last.samples
+    const samples = this.#get({ url }, '/metrics').then(({ status, body }) =>
+      status === 200 ? readSamples(body.toString('utf8'), NAMES).filter(({ value }) => Number.isFinite(value)) : undefined,
+    )
+    this.#pages.set(url, { atMs: nowMs, samples })
+    return samples
+  }
+
+  #get(worker: Pick<WorkerSpec, 'url' | 'dpRank'>, path: string) {
     const { settings, upstreams } = this.#ctx
     const { apiKey } = settings.workers
     const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
-    return upstreams.ask(url, { method: 'GET', path, headers }, { timeoutMs: TIMEOUT_MS, maxBytes: MOST_BYTES })
+    return upstreams.ask(
+      worker.url,
+      { method: 'GET', path, headers: ranked(headers, worker) },
+      { timeoutMs: TIMEOUT_MS, maxBytes: MOST_BYTES },
+    )
   }
 }
 

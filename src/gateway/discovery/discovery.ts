@@ -2,11 +2,12 @@
 import { NODE_TIMERS } from '../../cluster/health.ts'
 import type { Registry } from '../../cluster/registry.ts'
 import type { DiscoverySettings } from '../config/settings.ts'
+import type { RankDefaults } from '../config/worker-form.ts'
 import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import { DnsSource } from './dns-source.ts'
 import { FileSource } from './file-source.ts'
-import type { BadReason, Report, Source, SourceName, Tell } from './found.ts'
+import { type BadReason, type Report, type Source, type SourceName, type Tell, withRanks } from './found.ts'
 import { type KubeAccess, kubeAccess } from './kube-client.ts'
 import { KubeSource } from './kube-source.ts'
 import { type Change, Reconciler } from './reconciler.ts'
@@ -118,12 +119,20 @@ class FollowedSource {
 export class Discovery {
   readonly #sources: readonly FollowedSource[]
 
-  constructor({ removeAfterMs, retryMs, file, dns }: DiscoverySettings, kubernetes: ReadyKubernetes | undefined, parts: DiscoveryParts) {
+  constructor(
+    { removeAfterMs, retryMs, file, dns }: DiscoverySettings,
+    ranks: RankDefaults,
+    kubernetes: ReadyKubernetes | undefined,
+    parts: DiscoveryParts,
+  ) {
     const source = (name: SourceName, start: (tell: Tell) => Source) => new FollowedSource(name, removeAfterMs, parts, start)
+    /** A source that finds servers. A file says itself how many engines each has. */
+    const servers = (name: SourceName, start: (tell: Tell) => Source) =>
+      source(name, tell => start(report => tell({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) })))
     this.#sources = [
-      ...(file === undefined ? [] : [source('file', tell => new FileSource(file, tell))]),
-      ...(dns === undefined ? [] : [source('dns', tell => new DnsSource(dns, retryMs, tell))]),
-      ...(kubernetes === undefined ? [] : [source('kubernetes', tell => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, tell))]), // prettier-ignore
+      ...(file === undefined ? [] : [source('file', tell => new FileSource(file, ranks, tell))]),
+      ...(dns === undefined ? [] : [servers('dns', tell => new DnsSource(dns, retryMs, tell))]),
+      ...(kubernetes === undefined ? [] : [servers('kubernetes', tell => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, tell))]), // prettier-ignore
     ]
   }
 
@@ -160,10 +169,11 @@ interface ReadyKubernetes {
 /** What begins discovery, once everything else stands; undefined where nothing is to be discovered. Throws where settings lack something. */
 export function readyDiscovery(
   settings: DiscoverySettings,
+  ranks: RankDefaults = {},
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): ((parts: DiscoveryParts) => Discovery) | undefined {
   const { file, dns, kubernetes } = settings
   const ready = kubernetes?.enabled === true ? { settings: kubernetes, access: kubeAccess(kubernetes, env) } : undefined
   if (file === undefined && dns === undefined && ready === undefined) return undefined
-  return parts => new Discovery(settings, ready, parts)
+  return parts => new Discovery(settings, ranks, ready, parts)
 }

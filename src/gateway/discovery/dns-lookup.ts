@@ -3,7 +3,8 @@ import type { Resolver } from 'node:dns/promises'
 import { isIPv6 } from 'node:net'
 import type { Role } from '../../cluster/worker.ts'
 import type { DnsTarget } from '../config/dns-target.ts'
-import { type Found, LookFailure, workerName } from './found.ts'
+import { workerName } from '../config/worker-id.ts'
+import { type Found, LookFailure } from './found.ts'
 
 export type Lookups = Pick<Resolver, 'resolve4' | 'resolve6' | 'resolveSrv'>
 export type Family = 'auto' | 'ipv4' | 'ipv6'

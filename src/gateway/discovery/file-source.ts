@@ -6,6 +6,7 @@ import { type FSWatcher, watch } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { FileDiscovery } from '../config/settings.ts'
+import type { RankDefaults } from '../config/worker-form.ts'
 import { pause } from './back-off.ts'
 import { LookFailure, type Source, type Tell } from './found.ts'
 import { readWorkerFile } from './worker-file.ts'
@@ -16,14 +17,16 @@ const MOST_BYTES = 16 << 20
 
 export class FileSource implements Source {
   readonly #settings: FileDiscovery
+  readonly #ranks: RankDefaults
   readonly #tell: Tell
   readonly #stop = new AbortController()
   #watcher: FSWatcher | undefined
   #wake: () => void = () => {}
   #taken: string | undefined
 
-  constructor(settings: FileDiscovery, tell: Tell) {
+  constructor(settings: FileDiscovery, ranks: RankDefaults, tell: Tell) {
     this.#settings = settings
+    this.#ranks = ranks
     this.#tell = tell
     void this.#follow()
   }
@@ -66,7 +69,7 @@ export class FileSource implements Source {
     try {
       const text = await this.#settled()
       if (this.#stop.signal.aborted) return
-      const found = readWorkerFile(path, text)
+      const found = readWorkerFile(path, text, this.#ranks)
       this.#taken = text
       this.#tell({ found })
     } catch (error) {

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type Found, inOrder, withoutDoubles, workerName } from './found.ts'
+import { workerName } from '../config/worker-id.ts'
+import { type Found, inOrder, withoutDoubles } from './found.ts'
 import { Places } from './places.ts'
 
 const found = (id: string, url: string, role: Found['role'] = 'decode', ready = true): Found => ({ id, url, role, ready })
@@ -10,7 +11,7 @@ describe('names of workers', () => {
     expect(workerName('decode-0')).toBe('decode-0')
     expect(workerName('llm:decode-0')).toBe('llm:decode-0')
     fc.assert(
-      fc.property(fc.string({ minLength: 1, maxLength: 300, unit: 'grapheme' }), name => /^[\w.:[\]-]{1,128}$/.test(workerName(name))),
+      fc.property(fc.string({ minLength: 1, maxLength: 300, unit: 'grapheme' }), name => /^[\w.:@[\]-]{1,128}$/.test(workerName(name))),
     )
   })
 

@@ -1,6 +1,6 @@
 /** Workers as a source of discovery sees them, and what all sources do with them alike. */
-import { createHash } from 'node:crypto'
 import type { Role } from '../../cluster/worker.ts'
+import { defaultRanks, type RankDefaults, ranked } from '../config/worker-form.ts'
 
 export type SourceName = 'file' | 'dns' | 'kubernetes'
 
@@ -11,6 +11,7 @@ export interface Found {
   readonly role: Role
   /** Origin. */
   readonly url: string
+  readonly dpRank?: number
   /** Where the source says so; its place is kept for it otherwise. */
   readonly cluster?: number
   /** Not so: it is there and must get no new requests, since it is not ready or about to end. */
@@ -51,13 +52,12 @@ export class LookFailure extends Error {
   }
 }
 
-const ID = /^[\w.:[\]-]{1,128}$/
-
-/** A name that can stand in paths and labels: what cannot is replaced, and a hash keeps apart what would become the same. */
-export function workerName(name: string): string {
-  if (ID.test(name)) return name
-  const hash = createHash('sha256').update(name).digest('hex').slice(0, 8)
-  return `${name.replaceAll(/[^\w.:[\]-]/g, '_').slice(0, 119)}-${hash}`
+/** Servers that a source knows nothing more of, each as the workers that the settings make of it. */
+export function withRanks(servers: readonly Found[], defaults: RankDefaults): Found[] {
+  return servers.flatMap(server => {
+    const count = defaultRanks(defaults, server.role)
+    return count === 1 ? [server] : ranked(server.id, count).map(one => ({ ...server, ...one }))
+  })
 }
 
 const byName = new Intl.Collator('en', { numeric: true })

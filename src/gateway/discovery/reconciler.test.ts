@@ -57,6 +57,49 @@ function start() {
 
 const one = (id: string, more: Partial<Found> = {}): Found => ({ id, role: 'decode', url: `http://${id}:1`, ready: true, ...more })
 
+describe('ranks of a server', () => {
+  const ranks = (count: number, more: Partial<Found> = {}) => Array.from({ length: count }, (_, dpRank) => one(`a@${dpRank}`, { url: 'http://a:1', dpRank, ...more })) // prettier-ignore
+
+  it('are workers of their own at one address, each with its place', () => {
+    const { reconciler, states, indexes, conflicts } = start()
+    reconciler.apply([...ranks(3), one('b')])
+    expect(states()).toEqual({ 'a@0': 'ready', 'a@1': 'ready', 'a@2': 'ready', b: 'ready' })
+    expect(indexes()).toEqual({ 'a@0': 0, 'a@1': 1, 'a@2': 2, b: 3 })
+    expect(conflicts()).toEqual([])
+    reconciler.apply([...ranks(1), one('b')])
+    expect(states()).toEqual({ 'a@0': 'ready', 'a@1': 'draining', 'a@2': 'draining', b: 'ready' })
+  })
+
+  it('take the place of the server that was one worker, and it theirs', () => {
+    const { reconciler, states, conflicts } = start()
+    reconciler.apply([one('a')])
+    reconciler.apply(ranks(2))
+    expect(states()).toEqual({ 'a@0': 'ready', 'a@1': 'ready' })
+    reconciler.apply([one('a')])
+    expect(states()).toEqual({ a: 'ready' })
+    expect(conflicts()).toEqual([])
+  })
+
+  it('are left out where somebody else has the rank, or the whole server; other ranks are not', () => {
+    const { registry, reconciler, states, conflicts } = start()
+    registry.add({ id: 'mine', role: 'decode', url: 'http://a:1', dpRank: 1, source: 'admin' })
+    registry.add({ id: 'whole', role: 'decode', url: 'http://b:1', source: 'admin' })
+    reconciler.apply([...ranks(3), one('b@0', { url: 'http://b:1', dpRank: 0 })])
+    expect(states()).toEqual({ mine: 'ready', whole: 'ready', 'a@0': 'ready', 'a@2': 'ready' })
+    expect(conflicts()).toEqual(['a@1 is left out: mine has its address, http://a:1@1 (admin)', 'b@0 is left out: whole has its address, http://b:1 (admin)']) // prettier-ignore
+  })
+
+  it('that were removed by hand stay away until the source gives the name another rank', () => {
+    const { registry, reconciler, states } = start()
+    reconciler.apply(ranks(2))
+    registry.remove('a@1')
+    reconciler.apply(ranks(2))
+    expect(states()).toEqual({ 'a@0': 'ready' })
+    reconciler.apply([...ranks(1), one('a@1', { url: 'http://a:1', dpRank: 5 })])
+    expect(states()).toEqual({ 'a@0': 'ready', 'a@1': 'ready' })
+  })
+})
+
 describe('what a source has found', () => {
   it('is registered, and only when it is ready', () => {
     const { reconciler, states, registry, changes } = start()

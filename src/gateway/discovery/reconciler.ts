@@ -5,7 +5,7 @@
  */
 import type { Timers } from '../../cluster/health.ts'
 import type { Registry, RegistryEvent, WorkerView } from '../../cluster/registry.ts'
-import type { WorkerSpec } from '../../cluster/worker.ts'
+import { isSamePlace, placeText, type WorkerSpec } from '../../cluster/worker.ts'
 import { type Found, inOrder, type SourceName } from './found.ts'
 import { Places } from './places.ts'
 
@@ -73,7 +73,10 @@ export class Reconciler {
 
   #applied(found: readonly Found[]): string[] {
     const listed = new Map(found.map(one => [one.id, one]))
-    for (const [id, url] of this.#dismissed) if (listed.get(id)?.url !== url) this.#dismissed.delete(id)
+    for (const [id, place] of this.#dismissed) {
+      const one = listed.get(id)
+      if (one === undefined || placeText(one) !== place) this.#dismissed.delete(id)
+    }
     this.#keepPlaces(found)
     for (const [id, mine] of this.#mine) {
       const one = listed.get(id)
@@ -82,12 +85,14 @@ export class Reconciler {
       else this.#away(id, mine)
     }
     const views = this.#views()
-    const [byId, byUrl] = [new Map(views.map(view => [view.spec.id, view])), new Map(views.map(view => [view.spec.url, view]))]
+    const byId = new Map(views.map(view => [view.spec.id, view]))
+    const byUrl = new Map<string, WorkerView[]>()
+    for (const view of views) byUrl.set(view.spec.url, [...(byUrl.get(view.spec.url) ?? []), view])
     const conflicts: string[] = []
     const fresh: Found[] = []
     for (const one of inOrder(found)) {
       if (!one.ready || this.#mine.has(one.id) || this.#dismissed.has(one.id)) continue
-      const conflict = this.#conflictOf(one, byId.get(one.id), byUrl.get(one.url))
+      const conflict = this.#conflictOf(one, byId.get(one.id), byUrl)
       if (conflict === 'theirs') continue
       if (conflict !== undefined) conflicts.push(conflict)
       else if (this.#mine.size + fresh.length < MOST_FOUND) fresh.push(one)
@@ -105,19 +110,19 @@ export class Reconciler {
   }
 
   /** Why it cannot be registered; `theirs` when somebody else has registered this very worker. */
-  #conflictOf(one: Found, named: WorkerView | undefined, there: WorkerView | undefined): string | undefined {
+  #conflictOf(one: Found, named: WorkerView | undefined, byUrl: Map<string, WorkerView[]>): string | undefined {
     if (named !== undefined) {
-      if (named.spec.url === one.url && named.spec.role === one.role) return 'theirs'
+      if (placeText(named.spec) === placeText(one) && named.spec.role === one.role) return 'theirs'
       return `${one.id} is left out: another worker has this name (${named.spec.source ?? 'config'})`
     }
-    if (there === undefined) return undefined
-    const { id, source = 'config' } = there.spec
-    // Addresses of pods that have ended are given to others.
-    if (this.#mine.get(id)?.away === true) {
-      this.#drop(id)
-      return undefined
-    }
-    return `${one.id} is left out: ${id} has its address, ${one.url} (${source})`
+    const there = byUrl.get(one.url) ?? []
+    const same = there.filter(({ spec }) => isSamePlace(spec, one))
+    // Addresses of pods that have ended are given to others, and a server that was one worker may be one for each of its ranks now.
+    const other = same.find(({ spec }) => this.#mine.get(spec.id)?.away !== true)
+    if (other !== undefined) return `${one.id} is left out: ${other.spec.id} has its address, ${placeText(other.spec)} (${other.spec.source ?? 'config'})` // prettier-ignore
+    for (const { spec } of same) this.#drop(spec.id)
+    byUrl.set(one.url, there.filter(view => !same.includes(view))) // prettier-ignore
+    return undefined
   }
 
   #placeOf({ id, cluster, role }: Found): number | undefined {
@@ -167,14 +172,15 @@ export class Reconciler {
     this.#options.changed('removed', id)
   }
 
-  #heard({ kind, worker: { id, url } }: RegistryEvent): void {
+  #heard({ kind, worker }: RegistryEvent): void {
     if (kind !== 'removed') return
+    const { id } = worker
     const mine = this.#mine.get(id)
     if (mine !== undefined) {
       mine.cancel?.()
       this.#mine.delete(id)
       if (mine.retired) this.#options.changed('removed', id)
-      else this.#dismissed.set(id, url)
+      else this.#dismissed.set(id, placeText(worker))
     } else if (!this.#busy) {
       // Somebody's worker has gone whose name or address may be that of one that was left out.
       queueMicrotask(() => this.#stopped || this.apply(this.#last))
@@ -182,7 +188,7 @@ export class Reconciler {
   }
 }
 
-const isSame = (a: Found, b: Found) => a.url === b.url && a.role === b.role && a.cluster === b.cluster
+const isSame = (a: Found, b: Found) => placeText(a) === placeText(b) && a.role === b.role && a.cluster === b.cluster
 
 /** The routing table has room for the highest index there is: it should grow once, and not with every worker. */
 function highestFirst(found: readonly Found[], placeOf: (one: Found) => number): Found[] {

@@ -1,7 +1,8 @@
 /** EndpointSlices of Kubernetes (discovery.k8s.io/v1), and the workers in them. */
 import type { Role } from '../../cluster/worker.ts'
 import { isObject } from '../config/paths.ts'
-import { type Found, workerName } from './found.ts'
+import { workerName } from '../config/worker-id.ts'
+import type { Found } from './found.ts'
 
 export interface Slice {
   /** Namespace and name. */

@@ -1,17 +1,18 @@
 /** The file that discovery follows: lists of workers as the configuration has them, refused whole when anything in it is wrong. */
 import type * as z from 'zod'
-import { checkWorkers } from '../config/checks.ts'
+import type { Role } from '../../cluster/worker.ts'
 import { parseConfigText } from '../config/config-file.ts'
-import { nameOf, type Path } from '../config/paths.ts'
+import { isObject, nameOf, type Path } from '../config/paths.ts'
 import { workerListsSchema } from '../config/schema.ts'
-import { workerOf } from '../config/settle.ts'
+import { checkWorkers } from '../config/worker-checks.ts'
+import { defaultRanks, type RankDefaults, type WorkerForm, workersOf } from '../config/worker-form.ts'
 import { type Found, LookFailure } from './found.ts'
 
 /** Problems that are told of one file. */
 const MOST_TOLD = 5
 
-/** Throws a LookFailure with what is wrong and where. */
-export function readWorkerFile(path: string, text: string): Found[] {
+/** `defaults`: of servers of which the file says nothing. Throws a LookFailure with what is wrong and where. */
+export function readWorkerFile(path: string, text: string, defaults: RankDefaults = {}): Found[] {
   const file = parseConfigText(path, text)
   const parsed = workerListsSchema.safeParse(file.value)
   const place = (at: Path) => file.placeOf(at)
@@ -20,18 +21,22 @@ export function readWorkerFile(path: string, text: string): Found[] {
       ? [...file.problems]
       : [
           ...(parsed.error?.issues ?? []).flatMap(issue => wordsOf(issue, issue.path as Path, place)),
-          ...[...checkWorkers({ workers: file.value })].map(({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`), // prettier-ignore
+          ...[...checkWorkers({ workers: { ...(isObject(file.value) && file.value), ...defaults } })].map(({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`), // prettier-ignore
         ]
   if (problems.length > 0 || !parsed.success) throw new LookFailure('broken', told(problems))
   const { prefill, decode } = parsed.data
   if (prefill.length + decode.length === 0) throw new LookFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
   return [
-    ...prefill.map(worker => ({ ...workerOf(worker), role: 'prefill' as const, ready: true })),
-    ...decode.map(worker => {
-      const cluster = typeof worker === 'string' ? undefined : worker.cluster
-      return { ...workerOf(worker), role: 'decode' as const, ready: true, ...(cluster !== undefined && { cluster }) }
-    }),
+    ...prefill.flatMap(worker => foundIn(worker, 'prefill', defaults)),
+    ...decode.flatMap(worker => foundIn(worker, 'decode', defaults)),
   ]
+}
+
+function foundIn(worker: string | WorkerForm, role: Role, defaults: RankDefaults): Found[] {
+  return workersOf(worker, defaultRanks(defaults, role)).map(one => {
+    const { ranks: _, ...rest } = one
+    return { ...rest, role, ready: true }
+  })
 }
 
 function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => string): string[] {

@@ -7,7 +7,7 @@ import { MOST_LEVEL_MS } from '../admin/log-routes.ts'
 import { MOST_CLUSTERS, MOST_TAU } from '../admin/routing-routes.ts'
 import { ID } from '../admin/routes.ts'
 import { MOST_WORKERS, ROLES } from '../admin/worker-routes.ts'
-import { ORIGIN_EXAMPLE } from '../config/origin.ts'
+import { MOST_RANKS, ORIGIN_EXAMPLE } from '../config/origin.ts'
 import { spellings } from '../config/schema-parts.ts'
 import { LOG_LEVELS } from '../config/settings.ts'
 import type { LogLevelView } from '../log-level.ts'
@@ -25,6 +25,7 @@ export const worker = z
     id: z.string().regex(ID),
     role: z.enum(ROLES),
     url: z.string().meta({ format: 'uri' }),
+    dpRank: count().optional().describe('Which of the data-parallel engines behind the URL it is, where it is one of several.'),
     state: z.enum(WORKER_STATES).describe('leaving: removed, with requests that still run. gone: removed with this request.'),
     breaker: z.enum(BREAKER_STATES),
     inflight: count().describe('Requests of this gateway on it.'),
@@ -75,8 +76,11 @@ const named = {
     .string()
     .regex(/^[hH][tT][tT][pP][sS]?:\/\//)
     .meta({ format: 'uri' })
-    .describe(`Origin of the worker, such as ${ORIGIN_EXAMPLE}: no path, no user, no password.`),
-  id: z.string().regex(ID).optional().describe('Unique over all workers; host and port unless told.'),
+    .describe(
+      `Origin of the worker, such as ${ORIGIN_EXAMPLE}: no path, no user, no password. With @RANK behind it, one data-parallel rank.`,
+    ),
+  dpRank: z.int().min(0).max(MOST_RANKS - 1).optional().describe('Data-parallel rank that its requests are sent to.'), // prettier-ignore
+  id: z.string().regex(ID).optional().describe('Unique over all workers; host and port unless told, with @RANK behind them for a rank.'),
 }
 export const newWorker = z
   .union([

@@ -26,6 +26,7 @@ const liveWorker = of<wire.LiveWorker>()(
   z.strictObject({
     id: z.string(),
     role: z.enum(ROLES),
+    dpRank: count().optional(),
     state: z.enum(WORKER_STATES),
     breaker: z.enum(BREAKER_STATES),
     inflight: count(),

@@ -226,7 +226,10 @@ export class RelayDesk {
     let number = this.#workers.get(worker)
     if (number === undefined) {
       this.#workers.set(worker, (number = this.#nextWorker++))
-      this.send(TELL.worker, number, to => to.byte(roleByte(worker.role)).text(worker.id).text(worker.url))
+      this.send(TELL.worker, number, to => {
+        to.byte(roleByte(worker.role)).text(worker.id).text(worker.url)
+        writeMaybe(to, worker.dpRank)
+      })
     }
     return number
   }

@@ -7,7 +7,7 @@ import type { Role, WorkerSpec } from '../../cluster/worker.ts'
 import { Refusal } from '../answers.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
-import { ASK, ENDS, type RawHandoff, roleByte, roleOf, TELL, type TicketEnd, writeHandoff } from './messages.ts'
+import { ASK, ENDS, type RawHandoff, readMaybe, roleByte, roleOf, TELL, type TicketEnd, writeHandoff } from './messages.ts'
 
 export interface LinkOptions {
   readonly path: string
@@ -179,7 +179,7 @@ export class RelayLink {
     const { kind, id } = frame
     const { lost, room, logLevel, forgotten } = this.#options
     if (kind >= TELL.admitted && kind <= TELL.none) return this.#answered(frame)
-    if (kind === TELL.worker) return void this.workers.set(id, { role: roleOf(frame.byte()), id: frame.text(), url: frame.text() })
+    if (kind === TELL.worker) return void this.workers.set(id, readWorker(frame))
     if (kind === TELL.room) return room(frame.byte())
     if (kind === TELL.lost) return lost(frame.text(), frame.number())
     if (kind === TELL.logLevel) return logLevel(frame.text())
@@ -203,6 +203,12 @@ export class RelayLink {
   #report(id: number, what: 'metrics' | 'request', about: string): void {
     void this.#options.report(what, about).then(report => this.tell(ASK.report, id, to => to.text(JSON.stringify(report))))
   }
+}
+
+function readWorker(frame: Frame): WorkerSpec {
+  const spec = { role: roleOf(frame.byte()), id: frame.text(), url: frame.text() }
+  const dpRank = readMaybe(frame)
+  return { ...spec, ...(dpRank !== undefined && { dpRank }) }
 }
 
 function away(): Refusal {

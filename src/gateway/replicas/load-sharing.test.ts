@@ -94,6 +94,16 @@ describe('replicas that tell each other of their requests', () => {
     )
   })
 
+  it('keep ranks of one server apart', async () => {
+    const [a, b] = replicas(2, () => false)
+    for (const { registry } of [a!, b!])
+      for (const dpRank of [0, 1]) registry.add({ id: `e:1@${dpRank}`, role: 'decode', url: 'http://e:1', dpRank })
+    a!.registry.setHealth(['e:1@0', 'e:1@1'], true)
+    b!.desk.take('e:1@1', 'decode', 7, 0)
+    await vi.advanceTimersByTimeAsync(10)
+    expect(a!.registry.candidates('decode', 0).map(({ id, inflight }) => [id, inflight])).toEqual([['e:1@0', 0], ['e:1@1', 1]]) // prettier-ignore
+  })
+
   it('put what the others have into candidates, and forget it with the lease', async () => {
     let silent = false
     const [a, b] = replicas(2, () => silent)

@@ -1,4 +1,5 @@
 /** All spans of one request. They are kept until it has ended: a trace is exported whole or not at all. */
+import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { TraceContext } from '../../wire/trace-context.ts'
 import { KIND, Span, type SpanKind } from './span.ts'
 
@@ -49,9 +50,10 @@ export class RequestTrace {
   }
 
   /** One try on a worker. */
-  leg(name: string, worker: string, attempt: number, part?: string, method = 'POST'): Span | undefined {
+  leg(name: string, { id, dpRank }: Pick<WorkerSpec, 'id' | 'dpRank'>, attempt: number, part?: string, method = 'POST'): Span | undefined {
     return this.child(name, KIND.client)?.set({
-      'eldr.worker': worker,
+      'eldr.worker': id,
+      'eldr.dp_rank': dpRank,
       'eldr.attempt': attempt,
       'eldr.part': part,
       'http.request.method': method,

@@ -45,6 +45,16 @@ describe('spans in OTLP’s JSON', () => {
     expect(read(trace).resource).toEqual({ 'service.name': 's', 'service.version': '1', 'service.instance.id': 'i', 'process.pid': process.pid }) // prettier-ignore
   })
 
+  it('of a leg name its worker, and the rank where it has one', () => {
+    const trace = traceOf()
+    trace.leg('decode', { id: 'd:1@2', dpRank: 2 }, 1)
+    trace.leg('decode', { id: 'e:1' }, 2)
+    trace.end()
+    const [, ranked, plain] = read(trace).spans
+    expect(ranked!.attributes).toMatchObject({ 'eldr.worker': 'd:1@2', 'eldr.dp_rank': 2 })
+    expect(plain!.attributes).not.toHaveProperty('eldr.dp_rank')
+  })
+
   it('have times in nanoseconds that keep their order and distance', () => {
     const trace = traceOf()
     trace.root.end(10.0005)

@@ -36,6 +36,8 @@ export interface ServerSettings {
 
 export interface WorkerContext {
   readonly settings: ServerSettings
+  /** All engines of the server by their rank, this one among them. They share requests, bodies and connections. */
+  readonly ranks: readonly WorkerContext[]
   readonly engine: WorkerEngine
   readonly engineId: string
   readonly metrics: WorkerMetrics

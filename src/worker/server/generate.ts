@@ -8,15 +8,18 @@ import type { WorkerContext } from './context.ts'
 import { type AnswerSink, GenerationRun, type RunEnd } from './generation-run.ts'
 import { handoffParams, promptHash, recordedParams } from './handoff-params.ts'
 import { type Plan, planOf, wishOf } from './plan.ts'
+import { rankFor } from './ranks.ts'
 import { readJson } from './read-body.ts'
 import { streamSink, wholeSink } from './sinks.ts'
 
-export async function generate(ctx: WorkerContext, api: Api, request: IncomingMessage, response: ServerResponse): Promise<void> {
+export async function generate(server: WorkerContext, api: Api, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const arrivedMs = performance.now()
-  const body = await readJson(request, ctx.bodies)
+  const body = await readJson(request, server.bodies)
   const wish = wishOf(body)
+  let ctx = server
   let plan: Plan
   try {
+    ctx = rankFor(server, request)
     plan = planOf(ctx.settings, ctx.engine, api, body, wish)
   } catch (error) {
     // Blocks wait for this request, which will never read them.

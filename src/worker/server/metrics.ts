@@ -23,6 +23,7 @@ export interface KvCounts {
 export interface MetricsSource {
   readonly engine: Pick<WorkerEngine, 'stats'>
   readonly model: string
+  readonly rank: number
   kv(): KvCounts | undefined
 }
 
@@ -47,8 +48,8 @@ export class WorkerMetrics {
   readonly clientsGone = this.#counter('eldr_clients_gone_total', 'Requests whose client left before the end')
   readonly clientsStalled = this.#counter('eldr_clients_stalled_total', 'Streams that ended because their client took nothing for too long')
 
-  constructor({ engine, model, kv }: MetricsSource) {
-    this.registry.setDefaultLabels({ model_name: model, engine: '0' })
+  constructor({ engine, model, rank, kv }: MetricsSource) {
+    this.registry.setDefaultLabels({ model_name: model, engine: String(rank) })
     for (const [name, help, of] of ENGINE_GAUGES) this.#gauge(name, help, set => set(of(engine.stats())))
     for (const [name, help, of] of ENGINE_COUNTERS) this.#readCounter(name, help, of, engine)
     this.#gauge('eldr_active_experts', 'Distinct experts of the last decode step', (_, set) => {

@@ -9,6 +9,7 @@ import type { WorkerContext } from './context.ts'
 import { fieldsOf } from './fields.ts'
 import { generate } from './generate.ts'
 import { checkModel, promptIdsOf } from './plan.ts'
+import { mergedPages, namedRank } from './ranks.ts'
 import { readJson } from './read-body.ts'
 import { asApiError, send, sendError, sendJson } from './send.ts'
 import { stateOf, unionOf } from './state.ts'
@@ -33,8 +34,11 @@ const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
   ['GET /load', ({ live }, _, response) => sendJson(response, 200, JSON.stringify({ server_load: live.size }))],
   ['GET /metrics', metrics],
   ['POST /reset_prefix_cache', resetPrefixCache],
-  ['GET /eldr/union', ({ engine }, _, response) => sendJson(response, 200, JSON.stringify(unionOf(engine)))],
-  ['GET /eldr/state', (ctx, _, response) => sendJson(response, 200, JSON.stringify(stateOf(ctx)))],
+  [
+    'GET /eldr/union',
+    (ctx, request, response) => sendJson(response, 200, JSON.stringify(unionOf((namedRank(ctx, request) ?? ctx).engine))),
+  ],
+  ['GET /eldr/state', (ctx, request, response) => sendJson(response, 200, JSON.stringify(stateOf(namedRank(ctx, request) ?? ctx)))],
 ])
 
 export async function answer(ctx: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -92,12 +96,19 @@ async function detokenize({ settings, engine, bodies }: WorkerContext, request: 
   sendJson(response, 200, JSON.stringify({ prompt: engine.tokenizer.decode(ids) }))
 }
 
-async function metrics({ metrics: { registry } }: WorkerContext, _: IncomingMessage, response: ServerResponse): Promise<void> {
-  send(response, 200, await registry.metrics(), registry.contentType)
+async function metrics({ ranks }: WorkerContext, _: IncomingMessage, response: ServerResponse): Promise<void> {
+  const pages = await Promise.all(ranks.map(({ metrics: { registry } }) => registry.metrics()))
+  send(response, 200, mergedPages(pages), ranks[0]!.metrics.registry.contentType)
 }
 
-function resetPrefixCache({ engine }: WorkerContext, request: IncomingMessage, response: ServerResponse): void {
+function resetPrefixCache({ ranks }: WorkerContext, request: IncomingMessage, response: ServerResponse): void {
   request.resume()
-  if (!engine.resetPrefixCache()) throw new ApiError(409, 'Blocks are in use: nothing was reset.', { type: 'Conflict' })
+  const reset = ranks.map(({ engine }) => engine.resetPrefixCache())
+  if (reset.includes(false))
+    throw new ApiError(
+      409,
+      ranks.length === 1 ? 'Blocks are in use: nothing was reset.' : 'Blocks are in use: not every engine was reset.',
+      { type: 'Conflict' },
+    )
   sendJson(response, 200, '{"success":true}')
 }

@@ -20,12 +20,15 @@ export interface WorkerOptions {
   readonly host: string
   /** 0: any that is free. */
   readonly port: number
+  /** Engines beyond the first listen on those after it. */
   readonly kvPort: number
   /** Where decode workers reach this one. */
   readonly kvHost: string
   readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'bodyBudgetBytes' | 'clientStallMs' | 'sampling'> &
     Partial<ServerSettings>
   readonly engine: WorkerEngine
+  /** Of the ranks from 1 on, where there are several behind this URL. */
+  readonly otherEngines?: readonly WorkerEngine[]
   readonly log: Logger
   /** How long requests may go on after `stop`. */
   readonly graceMs: number
@@ -36,6 +39,7 @@ export interface Worker {
   readonly port: number
   /** Undefined for a worker that only decodes. */
   readonly kvPort: number | undefined
+  /** Of rank 0. */
   readonly context: WorkerContext
   stop(): Promise<void>
 }
@@ -46,31 +50,44 @@ const KEEP_ALIVE_MS = 75_000
 const FAREWELL_MS = 1_000
 
 export async function startWorker(options: WorkerOptions): Promise<Worker> {
-  const { host, port, engine, log, graceMs } = options
+  const { host, port, engine, otherEngines = [], log, graceMs } = options
   const settings: ServerSettings = { ...DEFAULTS, ...options.settings }
-  const engineId = randomUUID()
-  const metrics: WorkerMetrics = new WorkerMetrics({
-    engine,
-    model: settings.model,
-    kv: () => handoffs && { leases: handoffs.leases.size, leasedBlocks: handoffs.leases.blocks, connections: handoffs.server.connections },
-  })
-  const handoffs = settings.role === 'decode' ? undefined : await openHandoffs(options, settings, engineId, metrics)
-  const context: WorkerContext = {
+  const sockets = new Set<Socket>()
+  const ranks: WorkerContext[] = []
+  const shared = {
     settings,
-    engine,
-    engineId,
-    metrics,
+    ranks,
     log,
     live: new LiveRequests(),
     bodies: { maxBytes: settings.maxBodyBytes, budget: new ByteBudget(settings.bodyBudgetBytes) },
-    handoffs,
     connections: () => sockets.size,
   }
-  const sockets = new Set<Socket>()
+  const handoffs: Awaited<ReturnType<typeof openHandoffs>>[] = []
+  const closeHandoffs = () => Promise.all(handoffs.map(each => each.server.close()))
+  const serverId = randomUUID()
+  try {
+    for (const [rank, each] of [engine, ...otherEngines].entries()) {
+      // As vLLM names the engines of one server.
+      const engineId = otherEngines.length === 0 ? serverId : `${serverId}_dp${rank}`
+      const metrics: WorkerMetrics = new WorkerMetrics({
+        engine: each,
+        model: settings.model,
+        rank,
+        kv: () => own && { leases: own.leases.size, leasedBlocks: own.leases.blocks, connections: own.server.connections },
+      })
+      const own = settings.role === 'decode' ? undefined : await openHandoffs(options, settings, rank, engineId, metrics)
+      if (own !== undefined) handoffs.push(own)
+      ranks.push({ ...shared, engine: each, engineId, metrics, handoffs: own })
+    }
+  } catch (error) {
+    await closeHandoffs()
+    throw error
+  }
+  const context = ranks[0]!
   let stopping: Promise<void> | undefined
   const server = createServer({ noDelay: true, keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) => {
     if (stopping !== undefined) response.shouldKeepAlive = false
-    handoffs?.unread.heard(request.socket)
+    for (const { unread } of handoffs) unread.heard(request.socket)
     response.on('finish', () => stopping && setImmediate(() => server.closeIdleConnections()))
     void answer(context, request, response)
   })
@@ -79,13 +96,13 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     sockets.add(socket)
     socket.on('close', wasReset => {
       sockets.delete(socket)
-      handoffs?.unread.closed(socket, wasReset)
+      for (const { unread } of handoffs) unread.closed(socket, wasReset)
     })
   })
   try {
     await listen(server, host, port)
   } catch (error) {
-    await handoffs?.server.close()
+    await closeHandoffs()
     throw error
   }
   const { address, port: actual, family } = server.address() as AddressInfo
@@ -94,22 +111,22 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     const { live } = context
     const closed = new Promise<void>(resolve => server.close(() => resolve()))
     server.closeIdleConnections()
-    await within(graceMs, [live.whenIdle(), ...(handoffs ? [handoffs.whenRead()] : [])])
+    await within(graceMs, [live.whenIdle(), ...handoffs.map(each => each.whenRead())])
     live.endAll()
-    await engine.close()
+    await Promise.all(ranks.map(each => each.engine.close()))
     // Those that were called off are told so, if they listen.
     await within(FAREWELL_MS, [closed])
     // Notices of what was just ended are short; a worker that is gone does not answer them.
     await within(settings.kvLimits.connectMs, [live.whenIdle()])
     server.closeAllConnections()
-    await handoffs?.server.close()
+    await closeHandoffs()
     await closed
   }
 
   return {
     url: `http://${family === 'IPv6' ? `[${address}]` : address}:${actual}`,
     port: actual,
-    kvPort: handoffs?.origin.port,
+    kvPort: handoffs[0]?.origin.port,
     context,
     stop: () => (stopping ??= stop()),
   }
@@ -118,6 +135,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
 async function openHandoffs(
   { host, kvPort, kvHost, log }: WorkerOptions,
   { leaseMs }: ServerSettings,
+  rank: number,
   engineId: string,
   metrics: WorkerMetrics,
 ) {
@@ -134,7 +152,7 @@ async function openHandoffs(
   })
   const server = new KvServer({
     host,
-    port: kvPort,
+    port: kvPort === 0 ? 0 : kvPort + rank,
     engineId,
     leases,
     onBadFrame(why) {

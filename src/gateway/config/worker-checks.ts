@@ -1,0 +1,117 @@
+/** What is wrong together in lists of workers, as they were given, so that one wrong worker does not hide what is wrong with others. */
+import { isSamePlace, placeText, type Role } from '../../cluster/worker.ts'
+import type { Finding } from './checks.ts'
+import { MOST_RANKS, workerUrlOf, wrongWorkerUrl } from './origin.ts'
+import { isObject, type Path, valueAt } from './paths.ts'
+import { defaultRanks, MOST_CLUSTER, workersOf } from './worker-form.ts'
+
+interface Worker {
+  readonly path: Path
+  readonly url: string
+  readonly dpRank?: number
+  readonly id: string
+}
+
+const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
+
+export function* checkWorkers(value: unknown): Generator<Finding> {
+  for (const role of ROLES) yield* checkRanks(listOf(value, role), role)
+  const workers = ROLES.flatMap(role =>
+    listOf(value, role).flatMap((item, at) => expanded(item, ['workers', role, at], ranksOf(value, role))),
+  )
+  yield* samePlace(workers)
+  yield* sameId(workers)
+  yield* checkClusters(listOf(value, 'decode'), ranksOf(value, 'decode'))
+}
+
+function listOf(value: unknown, role: Role): readonly unknown[] {
+  const items = valueAt(value, ['workers', role])
+  return Array.isArray(items) ? items : []
+}
+
+/** What is wrong by itself is said elsewhere. */
+function ranksOf(value: unknown, role: Role): number {
+  const said = (key: string) => countOf(valueAt(value, ['workers', key]))
+  return defaultRanks({ ranks: said('ranks'), prefillRanks: said('prefillRanks'), decodeRanks: said('decodeRanks') }, role)
+}
+
+const isWhole = (value: unknown, min: number, max: number): value is number =>
+  Number.isInteger(value) && (value as number) >= min && (value as number) <= max
+const countOf = (value: unknown) => (isWhole(value, 1, MOST_RANKS) ? value : undefined)
+const rankOf = (value: unknown) => (isWhole(value, 0, MOST_RANKS - 1) ? value : undefined)
+
+/** The workers that an item stands for; none where it is wrong by itself. */
+function expanded(item: unknown, path: Path, ranks: number): Worker[] {
+  const { url, id, dpRank, ranks: own } = isObject(item) ? item : { url: item }
+  if (typeof url !== 'string' || wrongWorkerUrl(url) !== undefined) return []
+  if ((dpRank !== undefined && rankOf(dpRank) === undefined) || (own !== undefined && countOf(own) === undefined)) return []
+  const form = { url, dpRank: rankOf(dpRank), ranks: countOf(own), id: typeof id === 'string' ? id : undefined }
+  return workersOf(form, ranks).map(worker => ({ ...worker, path }))
+}
+
+function* checkRanks(items: readonly unknown[], role: Role): Generator<Finding> {
+  for (const [at, item] of items.entries()) {
+    if (!isObject(item)) continue
+    const { url, dpRank, ranks } = item
+    const path = ['workers', role, at]
+    const inUrl = typeof url === 'string' && wrongWorkerUrl(url) === undefined ? workerUrlOf(url).dpRank : undefined
+    const said = [inUrl === undefined ? [] : 'a rank in its url', dpRank === undefined ? [] : 'dpRank', ranks === undefined ? [] : 'ranks'].flat() // prettier-ignore
+    if (said.length > 1) yield { path, text: `${placeIn({ path })} has ${said.join(' and ')}: give one of them` }
+  }
+}
+
+function* samePlace(workers: readonly Worker[]): Generator<Finding> {
+  const byUrl = new Map<string, Worker[]>()
+  const told = new Set<Path>()
+  for (const worker of workers) {
+    const there = byUrl.get(worker.url) ?? []
+    const first = there.find(other => isSamePlace(other, worker))
+    byUrl.set(worker.url, there)
+    there.push(worker)
+    // Of two items that have several ranks in common it is said once.
+    if (first === undefined || told.has(worker.path)) continue
+    told.add(worker.path)
+    const both = [first, worker].map(placeIn).join(' and ')
+    const text =
+      first.dpRank === worker.dpRank
+        ? `two workers with the url ${placeText(worker)}: ${both}`
+        : `${worker.url} with a rank and without: ${both}; without one it is all engines of the server`
+    yield { path: worker.path, text }
+  }
+}
+
+function* sameId(workers: readonly Worker[]): Generator<Finding> {
+  const seen = new Map<string, Worker>()
+  for (const worker of workers) {
+    const first = seen.get(worker.id)
+    if (first === undefined) seen.set(worker.id, worker)
+    // The same address twice has the same id twice, and is said once.
+    else if (!isSamePlace(first, worker))
+      yield { path: worker.path, text: `two workers with the id ${worker.id}: ${[first, worker].map(placeIn).join(' and ')}` }
+  }
+}
+
+const placeIn = ({ path: [, role, at] }: Pick<Worker, 'path'>) => `workers.${role}[${at}]`
+
+function* checkClusters(decode: readonly unknown[], ranks: number): Generator<Finding> {
+  const given = decode.map(item => (isObject(item) ? item['cluster'] : undefined))
+  const firstWithout = given.indexOf(undefined)
+  if (firstWithout >= 0 && given.some(cluster => cluster !== undefined))
+    yield {
+      path: ['workers', 'decode', firstWithout],
+      text: `workers.decode[${firstWithout}] has no cluster and others have: give one to every decode worker or to none`,
+    }
+  const taken = new Map<unknown, number>()
+  for (const [at, cluster] of given.entries()) {
+    if (cluster === undefined) continue
+    const path = ['workers', 'decode', at]
+    const more = typeof cluster === 'number' ? Math.max(1, expanded(decode[at], path, ranks).length) - 1 : 0
+    const own = Array.from({ length: more + 1 }, (_, rank) => (more === 0 ? cluster : (cluster as number) + rank))
+    const twice = own.find(each => taken.has(each))
+    if (twice !== undefined)
+      yield { path, text: `cluster ${String(twice)} twice: workers.decode[${taken.get(twice)}] and workers.decode[${at}]` }
+    if (more > 0 && (own.at(-1) as number) > MOST_CLUSTER)
+      yield { path, text: `workers.decode[${at}] has ranks up to the cluster ${String(own.at(-1))}: at most ${MOST_CLUSTER}` }
+    for (const each of own) if (!taken.has(each)) taken.set(each, at)
+  }
+}

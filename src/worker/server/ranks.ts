@@ -1,0 +1,36 @@
+/** Several engines behind one URL, as vLLM's data parallelism has them: who of them answers, and their metrics as one page. */
+import type { IncomingMessage } from 'node:http'
+import { badRequest } from './api-error.ts'
+import type { WorkerContext } from './context.ts'
+
+/** The engine that a request names. vLLM passes over what is no number, and refuses a rank that it does not have. */
+export function namedRank({ ranks }: WorkerContext, { headers }: Pick<IncomingMessage, 'headers'>): WorkerContext | undefined {
+  const given = headers['x-data-parallel-rank']
+  if (typeof given !== 'string' || !/^[+-]?\d+$/.test(given)) return undefined
+  const rank = Number(given)
+  const named = ranks[rank]
+  if (named === undefined) throw badRequest(`data_parallel_rank ${rank} is out of range [0, ${ranks.length}).`)
+  return named
+}
+
+/** The one that is named, or else the one with the fewest requests. */
+export function rankFor(ctx: WorkerContext, request: Pick<IncomingMessage, 'headers'>): WorkerContext {
+  const named = namedRank(ctx, request)
+  if (named !== undefined || ctx.ranks.length === 1) return named ?? ctx
+  const loads = ctx.ranks.map(({ engine }) => engine.stats()).map(({ running, waiting }) => running + waiting)
+  return ctx.ranks[loads.indexOf(Math.min(...loads))]!
+}
+
+/** Pages of Prometheus text as one: each metric once, with the samples of all. What is of the process, not of an engine, is the first one's. */
+export function mergedPages(pages: readonly string[]): string {
+  if (pages.length === 1) return pages[0]!
+  const samples = new Map<string, string[]>()
+  for (const [rank, page] of pages.entries())
+    for (const block of page.trim().split('\n\n')) {
+      const [help = '', type = '', ...lines] = block.split('\n')
+      const head = `${help}\n${type}`
+      if (rank === 0) samples.set(head, lines)
+      else if (!help.startsWith('# HELP process_')) samples.set(head, [...(samples.get(head) ?? []), ...lines])
+    }
+  return `${[...samples].map(([head, lines]) => [head, ...lines].join('\n')).join('\n\n')}\n`
+}
