@@ -13,7 +13,7 @@ export const replicas = z.strictObject({
   publishMs: ms().default(5).describe('What changed is told so long after it did, together.'),
   unionMs: ms().default(20).describe('Between two tellings of the experts that union expects on workers.'),
   bytesPerSecond: whole(1024, 1024 * MIB).default(8 * MIB).describe('They are told more seldom where they would be more than this.'), // prettier-ignore
-  leaseMs: ms(100).default(3_000).describe('A replica that is not heard of for so long is taken for dead, and its requests with it. It speaks three times within it.'), // prettier-ignore
+  leaseMs: whole(100, 60_000).default(3_000).describe('A replica that is not heard of for so long is taken for dead, and its requests with it. It speaks three times within it.'), // prettier-ignore
   timeoutMs: ms().default(2_000).describe('The store must answer within this time; else it is given up and tried anew.'),
   retryMs: ms().default(250).describe('Wait after the store failed; doubled each time, at most 5 s, and varied by chance.'),
   changesKeptMs: ms().default(600_000).describe('What was changed by the admin API holds so long after the last replica has ended.'),

@@ -22,6 +22,10 @@ export interface ArtifactShareOptions {
 }
 
 const SENT = 'the artifact that was sent'
+/** Larger than any artifact. */
+const MOST_BYTES = 4 * 2 ** 30
+/** Until a file of that size is read. */
+const READ_MS = 30_000
 
 export class ArtifactShare {
   readonly #options: ArtifactShareOptions
@@ -54,7 +58,8 @@ export class ArtifactShare {
   async take({ sha256, path }: SharedArtifact): Promise<void> {
     if (path !== '' && (await fileHash(path)) === sha256) {
       await this.#options.load(path)
-      return
+      // Whoever loaded it first may be gone when the next replica wants it.
+      return this.remember({ sha256, path }).catch(() => {})
     }
     const bytes = await this.#options.ask(['GET', this.#key(sha256)])
     if (!Buffer.isBuffer(bytes) || hashOf(bytes) !== sha256)
@@ -82,13 +87,17 @@ export function sharedArtifactIn(text: string): SharedArtifact | undefined {
   }
 }
 
+const aborted = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })) // prettier-ignore
 const hashOf = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
-/** Undefined where there is no such file, or it cannot be read. */
+/** Undefined where there is no such file, or it cannot be read. The path comes from the store: it may be a device, or on a disk that hangs. */
 async function fileHash(path: string): Promise<string | undefined> {
   try {
+    const signal = AbortSignal.timeout(READ_MS)
+    const stated = await Promise.race([stat(path), aborted(signal)])
+    if (!stated.isFile() || stated.size > MOST_BYTES) return undefined
     const hash = createHash('sha256')
-    for await (const part of createReadStream(path)) hash.update(part as Buffer)
+    for await (const part of createReadStream(path, { signal })) hash.update(part as Buffer)
     return hash.digest('hex')
   } catch {
     return undefined

@@ -13,7 +13,8 @@ function start(stored: Record<string, string>) {
     notice: () => Buffer.of(1),
     refused: why => void refused.push(why),
     apply: async fields => void applied.push(fields),
-    async ask([command, , , , , , , version, ...fields]) {
+    async ask([command, script, , , , , , version, ...fields]) {
+      if (command === 'TIME') return [Buffer.from('1'), Buffer.from('0')]
       if (command === 'HGET') return state.stored['version'] === undefined ? null : Buffer.from(state.stored['version'])
       if (command === 'PEXPIRE') return 1
       if (command === 'HGETALL') return Object.entries(state.stored).flat().map(Buffer.from) // prettier-ignore
@@ -22,7 +23,7 @@ function start(stored: Record<string, string>) {
       const put = Object.fromEntries(
         Array.from({ length: fields.length / 2 }, (_, n) => [String(fields[2 * n]), String(fields[2 * n + 1])]),
       )
-      const isRestore = Number(version) > 0
+      const isRestore = String(script).includes("call('DEL'")
       state.stored = isRestore ? { ...put, version: String(version) } : { ...state.stored, ...put, version: String(Number(state.stored['version'] ?? 0) + 1) } // prettier-ignore
       return Buffer.from(state.stored['version']!)
     },
@@ -51,7 +52,7 @@ describe('shared changes', () => {
     state.full = true
     changes.made({ policy: 'jsq' })
     await done()
-    expect(applied).toEqual([{ tau: '0.2' }])
+    expect(applied).toEqual([{ policy: 'jsq', tau: '0.2' }])
     expect([changes.waiting, refused]).toEqual([1, ['OOM command not allowed']])
     state.full = false
     await changes.renew()
@@ -72,6 +73,16 @@ describe('shared changes', () => {
     await changes.renew()
     await done()
     expect([state.writes, changes.version, state.stored['policy']]).toEqual([1, 9, 'jsq'])
+  })
+
+  it('of a version that is far ahead of the store’s clock are none: what was known is put back over them', async () => {
+    const { changes, state, applied, done } = start({ version: '5', policy: 'random' })
+    changes.sync()
+    await done()
+    state.stored = { version: '9007199254740991', policy: 'eldr' }
+    await changes.renew()
+    await done()
+    expect([applied, state.stored]).toEqual([[{ policy: 'random' }], { version: '5', policy: 'random' }])
   })
 
   it('of a hash that is not ours are none', async () => {

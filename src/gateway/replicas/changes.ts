@@ -19,18 +19,23 @@ export interface ChangesOptions {
   readonly ask: Ask
   /** What is published with a change. */
   readonly notice: () => Buffer
-  /** Makes this gateway like the fields. Fields that it has changed itself and the store does not have yet are left out. Never rejects. */
+  /** Makes this gateway like the fields: those of the store, and over them what was changed here and is not there yet. Never rejects. */
   readonly apply: (fields: Fields) => Promise<void>
   /** The store refuses, or what is there is not ours. */
   readonly refused: (why: string) => void
 }
 
 const VERSION = 'version'
-const NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)"
-const LAST = `local last = tonumber(redis.call('HGET', KEYS[1], '${VERSION}') or '') or 0; if last > 2^52 then last = 0 end`
-const PUT = `redis.call('HSET', KEYS[1], '${VERSION}', string.format('%.0f', version), unpack(ARGV, 5))
+/** A version beyond the store's clock by more is nobody's that we know: it counts as none, here and there. */
+const MOST_AHEAD_MS = 86_400_000
+const LAST = `local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local last = tonumber(redis.call('HGET', KEYS[1], '${VERSION}') or '') or 0; if not (last > 0 and last <= now + ${MOST_AHEAD_MS}) then last = 0 end`
+const PUT = `for i = 5, #ARGV, 2 do
+if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end end
+redis.call('HSET', KEYS[1], '${VERSION}', string.format('%.0f', version))
 redis.call('PEXPIRE', KEYS[1], ARGV[1]); redis.call('PUBLISH', ARGV[2], ARGV[3]); return string.format('%.0f', version)`
-const WRITE = `${NOW}; ${LAST}; local version = math.max(last + 1, now); ${PUT}`
+/** Newer than what is there, and than what this replica has seen there. */
+const WRITE = `${LAST}; local version = math.max(last + 1, now, tonumber(ARGV[4]) + 1); ${PUT}`
 /** Only over what is older. */
 const RESTORE = `${LAST}; local version = tonumber(ARGV[4]); if last >= version then return string.format('%.0f', last) end
 redis.call('DEL', KEYS[1]); ${PUT}`
@@ -57,10 +62,15 @@ export class SharedChanges {
     return this.#pending.size
   }
 
-  /** Has been done here; the others are told as soon as it can be. */
+  /** Has been done here; the others are told as soon as it can be. A field that is empty is taken away. */
   made(fields: Fields): void {
-    for (const [name, value] of Object.entries(fields)) this.#pending.set(name, value)
+    this.claim(fields)
     this.sync()
+  }
+
+  /** Has been done here, and must not be undone by what is in the store; it is told later. */
+  claim(fields: Fields): void {
+    for (const [name, value] of Object.entries(fields)) this.#pending.set(name, value)
   }
 
   /** Reads, writes and applies; once more when asked meanwhile. */
@@ -71,7 +81,7 @@ export class SharedChanges {
 
   /** A worker has come that may be drained, or something did not work the first time. */
   async reapply(): Promise<void> {
-    if (this.#version > 0) await this.#options.apply(this.#withoutPending())
+    if (this.#version > 0) await this.#options.apply(this.#wanted())
   }
 
   /** Now and then: keeps the hash, and sees whether anything was missed. */
@@ -80,7 +90,7 @@ export class SharedChanges {
     await this.#asking(async () => {
       const version = await ask(['HGET', key, VERSION])
       if (version !== null) await ask(['PEXPIRE', key, String(keptMs)])
-      if (versionOf(version) !== this.#version || this.#pending.size > 0) this.sync()
+      if (Number(version ?? 0) !== this.#version || this.#pending.size > 0) this.sync()
     })
   }
 
@@ -95,35 +105,39 @@ export class SharedChanges {
 
   async #once(): Promise<void> {
     const { key, ask, apply } = this.#options
-    let stored = fieldsOf(await ask(['HGETALL', key]))
-    if (versionOf(stored[VERSION]) < this.#version) {
-      await this.#script(RESTORE, this.#known, this.#version)
-      stored = fieldsOf(await ask(['HGETALL', key]))
+    const look = async () => {
+      const fields = fieldsOf(await ask(['HGETALL', key]))
+      return { fields, version: versionOf(fields[VERSION], msOf(await ask(['TIME']))) }
+    }
+    let stored = await look()
+    if (stored.version < this.#version) {
+      // A store that takes nothing can still be read.
+      await this.#asking(async () => void (await this.#script(RESTORE, this.#known, this.#version)))
+      stored = await look()
     }
     if (this.#pending.size > 0) {
-      // A store that takes nothing can still be read.
       await this.#asking(() => this.#write())
-      stored = fieldsOf(await ask(['HGETALL', key]))
+      stored = await look()
     }
-    const version = versionOf(stored[VERSION])
-    if (version <= this.#version) return
-    const { [VERSION]: _, ...fields } = stored
-    this.#version = version
+    if (stored.version <= this.#version) return
+    const { [VERSION]: _, ...fields } = stored.fields
+    this.#version = stored.version
     this.#known = fields
-    await apply(this.#withoutPending())
+    await apply(this.#wanted())
   }
 
   async #write(): Promise<void> {
     const pending = new Map(this.#pending)
-    await this.#script(WRITE, Object.fromEntries(pending))
+    await this.#script(WRITE, Object.fromEntries(pending), this.#version)
     for (const [name, value] of pending) if (this.#pending.get(name) === value) this.#pending.delete(name)
   }
 
-  #withoutPending(): Fields {
-    return Object.fromEntries(Object.entries(this.#known).filter(([name]) => !this.#pending.has(name)))
+  #wanted(): Fields {
+    const fields = { ...this.#known, ...Object.fromEntries(this.#pending) }
+    return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''))
   }
 
-  #script(script: string, fields: Fields, version = 0): Promise<unknown> {
+  #script(script: string, fields: Fields, version: number): Promise<unknown> {
     const { key, channel, keptMs, ask, notice } = this.#options
     return ask(['EVAL', script, '1', key, String(keptMs), channel, notice(), String(version), ...Object.entries(fields).flat()])
   }
@@ -143,8 +157,14 @@ function fieldsOf(reply: unknown): Record<string, string> {
   return Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : [])))
 }
 
-/** Somebody else's is none. */
-function versionOf(text: unknown): number {
+/** Somebody else's is none. `nowMs` is the store's, as the scripts have it. */
+function versionOf(text: unknown, nowMs: number): number {
   const version = Number(text ?? 0)
-  return Number.isSafeInteger(version) && version > 0 ? version : 0
+  return Number.isSafeInteger(version) && version > 0 && version <= nowMs + MOST_AHEAD_MS ? version : 0
+}
+
+/** What TIME answers: seconds, and millionths. */
+function msOf(reply: unknown): number {
+  const [seconds, micros] = Array.isArray(reply) ? reply.map(Number) : []
+  return Math.floor((seconds ?? NaN) * 1000 + (micros ?? NaN) / 1000)
 }

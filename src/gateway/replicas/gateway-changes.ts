@@ -32,13 +32,15 @@ export const fieldsOf = {
   artifact: (sha256: string, path: string): Fields => ({ artifact: JSON.stringify({ sha256, path }), refit: '' }),
   /** Every one is another, also with the same number. */
   refit: (clusters: number, nowMs: number): Fields => ({ refit: `${clusters} ${nowMs}` }),
-  drain: (worker: string, drained: boolean): Fields => ({ [`${DRAIN}${worker}`]: drained ? '1' : '0' }),
+  drain: (worker: string, drained: boolean): Fields => ({ [`${DRAIN}${worker}`]: drained ? '1' : '' }),
 } as const
 
 export class GatewayChanges {
   readonly #options: GatewayChangesOptions
   /** The last re-fit that was done, here or for another. */
   #refit = ''
+  /** Workers that are drained for all. */
+  readonly #drained = new Set<string>()
 
   constructor(options: GatewayChangesOptions) {
     this.#options = options
@@ -47,6 +49,12 @@ export class GatewayChanges {
   /** Was done here. */
   refitted(field: string): void {
     this.#refit = field
+  }
+
+  /** Was done here. */
+  drained(worker: string, drained: boolean): void {
+    if (drained) this.#drained.add(worker)
+    else this.#drained.delete(worker)
   }
 
   /** Makes the gateway like the fields, as far as it can be, and says what cannot. What it is like already is left alone. */
@@ -62,13 +70,21 @@ export class GatewayChanges {
     await trying('artifact', () => this.#artifact(fields['artifact']))
     await trying('policy', () => this.#policy(fields))
     await trying('refit', () => this.#refitOf(fields['refit']))
-    for (const [name, value] of Object.entries(fields)) {
-      if (!name.startsWith(DRAIN)) continue
-      const worker = name.slice(DRAIN.length)
-      if (value === '1') this.#options.registry.drain(worker)
-      else this.#options.registry.undrain(worker)
-    }
+    this.#drain(new Set(Object.entries(fields).flatMap(([name, value]) => (name.startsWith(DRAIN) && value === '1' ? name.slice(DRAIN.length) : [])))) // prettier-ignore
     return problems
+  }
+
+  /** Also workers that are not here yet. */
+  #drain(workers: ReadonlySet<string>): void {
+    for (const worker of workers) {
+      this.#drained.add(worker)
+      this.#options.registry.drain(worker)
+    }
+    for (const worker of this.#drained) {
+      if (workers.has(worker)) continue
+      this.#drained.delete(worker)
+      this.#options.registry.undrain(worker)
+    }
   }
 
   async #artifact(field: string | undefined): Promise<void> {

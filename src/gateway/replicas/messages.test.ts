@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decode, encode, type Message, workerKey } from './messages.ts'
+import { decode, encode, type Message, workerKey, MOST_LEASE_MS } from './messages.ts'
 import { difference, packed, quantised, unpacked } from './rows.ts'
 
 const from = fc.record({ id: fc.stringMatching(/^[\w.:-]{1,64}$/), boot: fc.nat(2 ** 32 - 1) })
@@ -12,7 +12,7 @@ const state = fc.integer({ min: 1, max: 40 }).chain(cells =>
     kind: fc.constant('state' as const),
     from,
     seq: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
-    leaseMs: fc.nat(86_400_000),
+    leaseMs: fc.nat(MOST_LEASE_MS),
     loads: fc.uniqueArray(fc.record({ key, inflight: fc.nat(2 ** 31), tokens: fc.nat({ max: 2 ** 48 }) }), {
       selector: entry => entry.key,
     }),

@@ -57,7 +57,8 @@ const VERSION = 1
 const MOST_NAME = 128
 const MOST_WORKERS = 16_384
 export const MOST_CELLS = 1 << 20
-const MOST_LEASE_MS = 86_400_000
+/** As the settings allow it: one that is longer would keep the dead alive. */
+export const MOST_LEASE_MS = 60_000
 
 const keys = new Map<string, WorkerKey>()
 /** Workers come and go; their keys are made anew when they come again. */

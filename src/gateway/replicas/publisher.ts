@@ -26,7 +26,7 @@ export interface PublisherOptions {
 }
 
 /** A lease is renewed so many times before it ends. */
-const RENEWALS = 3
+export const RENEWALS = 3
 
 export class Publisher {
   readonly #options: PublisherOptions

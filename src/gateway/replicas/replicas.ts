@@ -35,7 +35,8 @@ const REAPPLY_MS = 10_000
 const WORDS: Readonly<Record<Ignored, string>> = {
   foreign: 'replicas: somebody else speaks on our channel, or another version of ELDR; it is passed over',
   malformed: 'replicas: a message is broken and passed over',
-  same_id: 'replicas: another gateway has our id: give each its own replicas.id',
+  same_id: 'replicas: two gateways have one id: give each its own replicas.id',
+  too_many: 'replicas: there are more of them than can be, and the rest is passed over: who else writes to the store?',
   refused: 'replicas: the store refuses what it is asked; it is tried again',
 }
 
@@ -65,7 +66,15 @@ export class Replicas {
       boot: randomBytes(4).readUInt32LE(),
     }
     this.#channel = `${settings.namespace}:replicas`
-    this.#loads = new LoadSharing({ settings, self: this.#self, desk, registry, log, tell: message => this.#tell(message) })
+    this.#loads = new LoadSharing({
+      settings,
+      self: this.#self,
+      desk,
+      registry,
+      log,
+      seldom: parts.seldom,
+      tell: message => this.#tell(message),
+    })
   }
 
   get unseen(): Unseen {
@@ -120,11 +129,14 @@ export class Replicas {
   loadedArtifact({ artifact }: RoutingView, path: string, sent?: Buffer): void {
     if (artifact === undefined) return
     const { sha256 } = artifact
+    const fields = fieldsOf.artifact(sha256, path)
+    this.#changes?.claim(fields)
     // One after the other, so that of two the last is told last.
     this.#artifactTold = this.#artifactTold
       .then(() => this.#artifacts?.remember({ sha256, path }, sent))
       .catch((error: unknown) => this.#failed(error))
-      .then(() => this.#changes?.made(fieldsOf.artifact(sha256, path)))
+      // Unless another was loaded meanwhile.
+      .then(() => this.#changes?.sync())
   }
 
   refitted({ artifact }: RoutingView): void {
@@ -135,6 +147,7 @@ export class Replicas {
   }
 
   drained(worker: string, drained: boolean): void {
+    this.#gateway?.drained(worker, drained)
     this.#changes?.made(fieldsOf.drain(worker, drained))
   }
 
@@ -212,7 +225,10 @@ export class Replicas {
     }
     this.tally.in(bytes.length)
     if (message.kind === 'changed') this.#changes!.sync()
-    else if (!this.#loads.heard(message)) this.#ignored('malformed')
+    else {
+      const why = this.#loads.heard(message)
+      if (why !== undefined) this.#ignored(why)
+    }
   }
 
   #applied(problems: readonly string[]): void {

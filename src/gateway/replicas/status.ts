@@ -1,6 +1,6 @@
 /** How it stands with the replicas: what is counted, and what /ready and the metrics show. No names: anybody may look. */
 
-export const IGNORED = ['foreign', 'malformed', 'same_id', 'refused'] as const
+export const IGNORED = ['foreign', 'malformed', 'same_id', 'too_many', 'refused'] as const
 export type Ignored = (typeof IGNORED)[number]
 
 export interface ReplicaStatus {

@@ -28,6 +28,13 @@ async function share(a: Replica, b: Replica): Promise<void> {
   await until('nothing anywhere', () => [a, b].every(({ inflight }) => inflight().own + inflight().elsewhere === 0))
   expect((await a.change('PUT', '/eldr/policy', { policy: 'power_of_two' })).status).toBe(200)
   await until('the change to be there', () => b.gateway.control.policy === 'power_of_two')
+  for (const [path, state] of [
+    ['drain', 'draining'],
+    ['undrain', 'ready'],
+  ] as const) {
+    expect((await a.change('POST', `/eldr/workers/d0/${path}`)).status).toBe(200)
+    await until(`it to be ${state}`, () => b.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state === state) // prettier-ignore
+  }
 }
 
 describe('a user', () => {
