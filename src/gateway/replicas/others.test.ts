@@ -33,7 +33,11 @@ describe('what the others have in flight', () => {
           if (what === 'dies') {
             // The rest speak before their leases end.
             nowMs += 999
-            for (const [id, loads] of said) if (id !== who) boots.set(id, at), others.heard(of(id, 1_000 + at, { loads: loads.map(([k, n]) => load(k, n)), from: { id, boot: at } }), nowMs) // prettier-ignore
+            for (const [id, loads] of said) {
+              if (id === who) continue
+              boots.set(id, at)
+              others.heard(of(id, 1_000 + at, { loads: loads.map(([k, n]) => load(k, n)), from: { id, boot: at } }), nowMs)
+            }
             nowMs += 1
             gone.push(...others.expire(nowMs))
             died.push(...(said.has(who) ? [who] : []))

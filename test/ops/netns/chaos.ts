@@ -1,0 +1,87 @@
+/** What can befall a cluster, drawn by chance: paths that are cut (one way or both), slow or lossy, for a while; a store that is killed. */
+import type { Random } from '../../../src/math/random.ts'
+import { type Cluster, GATEWAYS, type Machine, WORKERS } from './cluster.ts'
+
+/** Between two faults, at most; several hold at a time. */
+const STEP_MS = 600
+/** Paths that are not clean at a time, at most: with more nothing would get through, and nothing would be tried. */
+const MOST_PATHS = 10
+/** Who speaks with whom. */
+const LINKS: readonly (readonly [Machine, Machine])[] = [
+  ...GATEWAYS.flatMap(gateway => (['store', 'client', ...WORKERS] as const).map(other => [gateway, other] as const)),
+  ...(['p1', 'p2'] as const).flatMap(prefill => (['d1', 'd2'] as const).map(decode => [decode, prefill] as const)),
+]
+const POLICIES = ['jsq', 'union', 'power_of_two'] as const
+
+export class Chaos {
+  readonly #cluster: Cluster
+  readonly #random: Random
+  readonly #hurt: (readonly [Machine, Machine])[] = []
+  steps = 0
+
+  constructor(cluster: Cluster, random: Random) {
+    this.#cluster = cluster
+    this.#random = random
+  }
+
+  /** The pauses are what is tried, and wait for nothing. */
+  async run(ms: number): Promise<void> {
+    const endMs = performance.now() + ms
+    while (performance.now() < endMs) {
+      await this.#step()
+      this.steps++
+      await new Promise(resolve => setTimeout(resolve, 100 + this.#random.below(STEP_MS - 100)))
+    }
+  }
+
+  /** All paths are clean. @returns how long the cluster took to be whole. */
+  async heal(): Promise<number> {
+    await this.#cluster.network.heal()
+    return this.#cluster.together()
+  }
+
+  async #step(): Promise<void> {
+    const drawn = this.#random.uniform()
+    if (drawn < 0.06) return this.#restartStore()
+    if (drawn < 0.12) return this.#changePolicy()
+    if (this.#hurt.length >= MOST_PATHS || (drawn < 0.25 && this.#hurt.length > 0)) return this.#mend()
+    await this.#hurtPath()
+  }
+
+  async #hurtPath(): Promise<void> {
+    const { network } = this.#cluster
+    const link = this.#pick(LINKS)
+    const [from, to] = this.#random.below(2) === 0 ? link : ([link[1], link[0]] as const)
+    const kind = this.#random.below(4)
+    const rule =
+      kind < 2
+        ? { cut: true }
+        : kind === 2
+          ? { delayMs: 20 + this.#random.below(200), jitterMs: 20 }
+          : { loss: 0.05 + 0.3 * this.#random.uniform() }
+    const paths = kind === 0 ? [[from, to] as const] : [[from, to] as const, [to, from] as const]
+    for (const path of paths) {
+      await network.rule(...path, rule)
+      this.#hurt.push(path)
+    }
+  }
+
+  async #mend(): Promise<void> {
+    const [path] = this.#hurt.splice(this.#random.below(this.#hurt.length), 1)
+    await this.#cluster.network.rule(...path!, {})
+  }
+
+  async #restartStore(): Promise<void> {
+    await this.#cluster.killStore()
+    await this.#cluster.startStore()
+  }
+
+  /** From the machine that watches, which reaches both gateways whatever happens. */
+  async #changePolicy(): Promise<void> {
+    await this.#cluster.change(this.#pick(GATEWAYS), 'PUT', '/eldr/policy', { policy: this.#pick(POLICIES) })
+  }
+
+  #pick<T>(of: readonly T[]): T {
+    return of[this.#random.below(of.length)]!
+  }
+}

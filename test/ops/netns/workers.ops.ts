@@ -1,0 +1,98 @@
+/** Workers and clients that can no longer be reached, amid streams: what has begun ends with words, what has not is tried elsewhere. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { Cluster, GATEWAYS, type GatewayName } from './cluster.ts'
+import { NO_NAMESPACES } from './suite.ts'
+import { ends, note, notOk, of, Traffic, untold } from './traffic.ts'
+import { until } from './until.ts'
+
+describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
+  let cluster: Cluster
+  beforeAll(async () => {
+    cluster = await Cluster.start({ policy: 'union' })
+  })
+  afterAll(() => cluster?.close())
+
+  const stateOf = async (name: GatewayName, worker: string) => (await cluster.views(name))[worker]!.state
+  const usedBy = (name: GatewayName, worker: string) =>
+    until(`${name} to use ${worker}`, async () => (await cluster.views(name))[worker]!.inflight > 0)
+
+  it('a decode worker that one gateway cannot reach is used by the other, and by both when it is back', async () => {
+    const { network } = cluster
+    const traffic = await Traffic.start(cluster, { tokens: 60 })
+    await traffic.next(3)
+    const held = await cluster.client.streams({ gateway: 'gw1', url: cluster.url('gw1'), count: 4, tokens: 250, patienceMs: 16_000 })
+    await usedBy('gw1', 'd1')
+    await network.both('gw1', 'd1', { cut: true })
+    const outMs = await until('gw1 to take it out', async () => (await stateOf('gw1', 'd1')) !== 'ready')
+    // What was on it has ended when one betweenTokensMs more has passed, as its tickets show.
+    await until('its streams to end', async () => (await cluster.views('gw1'))['d1']!.inflight === 0)
+    const without = await traffic.next(6)
+    expect(notOk(without.filter(({ gateway }) => gateway === 'gw2'))).toEqual({})
+    expect([await stateOf('gw2', 'd1'), (await cluster.get('gw1', '/ready')).decode]).toEqual(['ready', 1])
+    await usedBy('gw2', 'd1')
+    expect((await network.counts('gw1', 'd1')).cut).toBeGreaterThan(0)
+    await network.heal()
+    const backMs = await until('gw1 to have it back', async () => (await stateOf('gw1', 'd1')) === 'ready')
+    await usedBy('gw1', 'd1')
+    const all = await traffic.stop()
+    const here = [...of('gw1', all), ...(await held.ended)]
+    // Those that had begun on it; one that was dispatched there and had not begun was tried on the other.
+    expect(ends(await held.ended)).toMatchObject({
+      ok: expect.any(Number) as number,
+      'told ELDR_STREAM_STALLED': expect.any(Number) as number,
+    })
+    expect(untold(all)).toEqual({})
+    expect(notOk(of('gw2', all))).toEqual({})
+    for (const { code } of here.filter(({ end }) => end === 'told')) expect(code).toMatch(/^ELDR_(STREAM_STALLED|STREAM_BROKEN)$/)
+    note('gw1 and d1 cut', { outMs, backMs, gw1: ends(here), gw2: ends(of('gw2', all)) })
+    await cluster.quiet()
+  })
+
+  it('a decode worker that cannot fetch KV blocks is left by both, and prefill workers get their blocks back', async () => {
+    const { network } = cluster
+    expect(await cluster.change('gw2', 'PUT', '/eldr/policy', { policy: 'jsq' })).toBe(200)
+    await until('gw1 to follow', async () => (await cluster.get('gw1', '/eldr/config')).routing.policy === 'jsq')
+    const traffic = await Traffic.start(cluster)
+    await traffic.next(3)
+    const retriesBefore = await Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })))
+    for (const prefill of ['p1', 'p2'] as const) await network.both(prefill, 'd1', { cut: true })
+    await until('blocks to wait', async () => (await cluster.state('d1')).stats.fetching > 0)
+    const openMs = await until('both to leave it', async () => (await Promise.all(GATEWAYS.map(name => stateOf(name, 'd1')))).every(state => state === 'open')) // prettier-ignore
+    await traffic.next(8)
+    const all = [...(await traffic.stop())]
+    expect(untold(all)).toEqual({})
+    for (const { code } of all.filter(({ end }) => end === 'told')) expect(code).toMatch(/^ELDR_(DECODE_FAILED|DECODE_TIMEOUT)$/)
+    expect((await network.counts('d1', 'p1')).cut + (await network.counts('d1', 'p2')).cut).toBeGreaterThan(0)
+    const retries = await Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })))
+    expect(retries.every((count, at) => count > retriesBefore[at]!)).toBe(true)
+    // While it is still cut off: what nobody will ever fetch is freed by its lease.
+    const freedMs = await cluster.nothingLeft()
+    await network.heal()
+    const again = await Traffic.start(cluster)
+    const backMs = await until('both to have it back', async () => (await Promise.all(GATEWAYS.map(name => stateOf(name, 'd1')))).every(state => state === 'ready')) // prettier-ignore
+    await Promise.all(GATEWAYS.map(name => usedBy(name, 'd1')))
+    await again.next(5)
+    expect(untold(await again.stop())).toEqual({})
+    note('prefill and d1 cut', { openMs, freedMs, backMs, during: ends(all), after: ends(again.all) })
+    await cluster.quiet()
+  })
+
+  it('clients that vanish amid their streams are let go, with all that they held', async () => {
+    const { network } = cluster
+    // Else the kernel would take megabytes for a client that is gone, which is minutes of tokens: only what it does not take can stall.
+    for (const name of GATEWAYS) network.sysctl(name, 'net.ipv4.tcp_wmem', '4096 8192 16384')
+    const stalled = () => Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_requests_total', { outcome: 'client_stalled' })))
+    const before = await stalled()
+    const streams = await Promise.all(GATEWAYS.map(gateway => cluster.client.streams({ gateway, url: cluster.url(gateway), count: 2, tokens: 20_000, patienceMs: 11_000 }))) // prettier-ignore
+    for (const name of GATEWAYS) await network.both('client', name, { cut: true })
+    const noticedMs = await until('both to notice', async () => (await stalled()).every((count, at) => count === before[at]! + 2))
+    await cluster.nothingLeft()
+    await network.heal()
+    for (const { ended } of streams) for (const { end } of await ended) expect(['broken', 'hung']).toContain(end)
+    note('client cut off', { noticedMs })
+    const traffic = await Traffic.start(cluster)
+    await traffic.next(4)
+    expect(notOk(await traffic.stop())).toEqual({})
+    await cluster.quiet()
+  })
+})
