@@ -1,9 +1,10 @@
 import { availableParallelism } from 'node:os'
-import { defineConfig } from 'vitest/config'
+import { configDefaults, defineConfig } from 'vitest/config'
 
 export default defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    exclude: [...configDefaults.exclude, 'test/processes/**'],
     globalSetup: ['test/build.ts'],
     reporters: process.env['CI'] === undefined ? ['default'] : ['default', './test/plain-summary.ts'],
     // Real processes and sockets on a machine that others share: on CI a test may stumble once. The reporter names those that did.

@@ -182,6 +182,11 @@ export class Registry {
     })
   }
 
+  /** Names of those that this one keeps out of rotation. */
+  heldBy(holder: Holder): string[] {
+    return [...this.#entries.values()].filter(({ leaving, holders }) => !leaving && holders.has(holder)).map(({ spec }) => spec.id)
+  }
+
   /** @returns a function that ends the subscription. */
   subscribe(listener: (event: RegistryEvent) => void): () => void {
     this.#listeners.add(listener)

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Registry } from '../cluster/registry.ts'
 import type { LookElsewhere } from './admin/routes.ts'
-import type { KeptArtifacts } from './routing/artifact-file.ts'
+import type { SourceMemory, SourceName } from './discovery/found.ts'
 import type { RoutingChange } from './routing/routing-control.ts'
 
 /** What is otherwise where requests come to other processes (`processes/`), and this one decides for them. */
@@ -14,7 +14,12 @@ export interface Hosting {
   /** In place of the settings' workers. */
   readonly addWorkers?: (registry: Registry) => void
   readonly elsewhere: LookElsewhere
-  readonly artifacts: KeptArtifacts
+  /** Of every artifact that is loaded while the gateway runs, whoever had it loaded. */
+  artifactLoaded(path: string, shownAs: string): Promise<void>
+  /** The name of the settings' artifact, where its file is a copy. */
+  readonly artifactShownAs?: string
+  /** What discovery is to remember, and what it remembered before. */
+  memoryOf(source: SourceName): SourceMemory
   levelChanged(): void
   routingChanged(change: RoutingChange): void
 }

@@ -55,6 +55,9 @@ export function createListener(settings: ServerSettings, handle: Handle, refused
 /** The last request of each connection. Those before it are whole, or the parser would not have come to it. */
 type Newest = WeakMap<Socket, { readonly request: IncomingMessage; readonly response: ServerResponse }>
 
+/** Connections that the kernel keeps until they are accepted: as many as Linux lets it, for clients that all come back at once. */
+const BACKLOG = 4_096
+
 /** `on`: a path in place of the address. */
 export async function listen(server: NetServer, host: string, port: number, on?: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
@@ -62,9 +65,11 @@ export async function listen(server: NetServer, host: string, port: number, on?:
       const found = `${host}:${port} (${cause.code ?? cause.message})`
       reject(new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --port or --host; 0 takes any port that is free.', cause }))
     })
-    if (on === undefined) server.listen(port, host, resolve)
+    if (on === undefined) server.listen({ port, host, backlog: BACKLOG }, resolve)
     else server.listen(on, resolve)
   })
+  // Of a connection that cannot be taken for lack of file descriptors: the next may be.
+  server.on('error', () => {})
   return on ?? addressOf(server)
 }
 

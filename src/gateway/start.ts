@@ -60,7 +60,7 @@ const JANITOR_SLACK_MS = 60_000
 
 export async function startGateway(settings: Settings, log: Log = createLog(settings.observe), hosting?: Hosting): Promise<Gateway> {
   // What may be wrong with files is found before anything is begun.
-  const files = await readRoutingFiles(settings)
+  const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
   const discover = readyDiscovery(settings.discovery, settings.workers)
 
@@ -132,13 +132,13 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
       log,
       seldom,
       ...(replicas && { replicas }),
-      ...(hosting && { changed: hosting.routingChanged }),
+      ...(hosting && { changed: hosting.routingChanged, artifactLoaded: hosting.artifactLoaded }),
     }),
   )
   apart.push(() => control.close())
   replicas?.start(control, router)
   apart.push(() => replicas?.stop())
-  const discovery = await begun(() => discover?.({ registry, metrics, log }))
+  const discovery = await begun(() => discover?.({ registry, metrics, log, ...(hosting && { memoryOf: hosting.memoryOf }) }))
   apart.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
   const { fit, pace } = insight
@@ -174,7 +174,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
       ctx: context,
       control,
       live: () => handler.live,
-      ...(hosting && { elsewhere: hosting.elsewhere, artifacts: hosting.artifacts }),
+      ...(hosting && { elsewhere: hosting.elsewhere }),
       ...(discovery && { discovery }),
       ...(replicas && { replicas }),
     },

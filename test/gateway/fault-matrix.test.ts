@@ -2,13 +2,15 @@
  * Every fault of a worker, on every leg, for streams and for answers that are not: what the client sees when the worker is the only one,
  * and when there is another. Whatever happens, nothing is left over.
  */
-import { describe, expect, it } from 'vitest'
-import type { Fault } from '../fake-worker/index.ts'
+import { afterAll, describe, expect, it } from 'vitest'
+import type { FakeWorker, Fault } from '../fake-worker/index.ts'
 import { type Cluster, eventsOf, startCluster } from './cluster.ts'
-import { metric, stopCluster, watchTickets } from './watching.ts'
+import { PooledClusters, SEVERAL_PROCESSES } from './pooled-clusters.ts'
+import { metric, stopCluster, tellTickets, type TicketWatch, watchTickets } from './watching.ts'
 
 /** Time-outs that a healthy fake worker keeps by far, also on a busy machine. */
-const TIMEOUTS = { prefillMs: 400, firstTokenMs: 400, betweenTokensMs: 400, connectMs: 2_000 }
+const PATIENCE_MS = SEVERAL_PROCESSES ? 800 : 400
+const TIMEOUTS = { prefillMs: PATIENCE_MS, firstTokenMs: PATIENCE_MS, betweenTokensMs: PATIENCE_MS, connectMs: 2_000 }
 const TOKENS = { stream: 8, whole: 2 }
 
 type Leg = 'prefill' | 'decode'
@@ -16,20 +18,36 @@ type Way = 'stream' | 'whole'
 
 type Run = ReturnType<typeof runOf>
 
+const pool = new PooledClusters()
+afterAll(() => pool.close())
+
 /** A cluster of a test's own: tests run beside each other, since most of them wait for a time-out. */
 async function withWorkers(workers: number, test: (run: Run) => Promise<void>): Promise<void> {
   const routing = { policy: 'round_robin', prefillPolicy: 'round_robin' }
-  const cluster = await startCluster({ prefill: workers, decode: workers, config: { timeouts: TIMEOUTS, routing } })
-  await test(runOf(cluster)).finally(() => stopCluster(cluster))
+  const config = { timeouts: TIMEOUTS, routing }
+  if (SEVERAL_PROCESSES)
+    return pool.borrow(workers, { config }, ({ cluster, tries, counted }) => test(runOf(cluster, tellTickets(cluster), tries, counted)))
+  const cluster = await startCluster({ prefill: workers, decode: workers, config })
+  const run = runOf(cluster, watchTickets(cluster), ({ counters }, leg) => counters[leg], (name, labels) => metric(cluster, name, labels)) // prettier-ignore
+  return test(run).finally(() => stopCluster(cluster))
 }
 
-function runOf(cluster: Cluster) {
+type Tickets = Pick<TicketWatch, 'settled'> & Partial<TicketWatch>
+/** What can be seen of each dispatch where the gateway can be looked into. */
+function inside({ dispatches }: Tickets, look: (dispatches: TicketWatch['dispatches']) => void): void {
+  if (dispatches !== undefined) look(dispatches)
+}
+
+type Counted = (name: string, labels?: Record<string, string>) => Promise<number>
+
+function runOf(cluster: Cluster, tickets: Tickets, tries: (worker: FakeWorker, leg: Leg) => number, counted: Counted) {
   const workersOf = (leg: Leg) => (leg === 'prefill' ? cluster.prefills : cluster.decodes)
   return {
-    tickets: watchTickets(cluster),
+    tickets,
     workersOf,
-    triesOf: (leg: Leg) => workersOf(leg).reduce((sum, { counters }) => sum + counters[leg], 0),
-    counted: (name: string, labels?: Record<string, string>) => metric(cluster, name, labels),
+    triesBy: tries,
+    triesOf: (leg: Leg) => workersOf(leg).reduce((sum, worker) => sum + tries(worker, leg), 0),
+    counted,
     ask: (way: Way, more: object = {}) =>
       cluster.post('/v1/completions', { prompt: 'Once upon a time', max_tokens: TOKENS[way], stream: way === 'stream', ...more }),
     /** The first request to any of these workers meets it. */
@@ -115,20 +133,22 @@ describe.each<[Leg, Way, Case[]]>([
       expect(await counted('eldr_requests_total', { route: 'completions', outcome })).toBe(1)
       // A prompt is read again only when there is somebody to take it over; a worker without room is not one that fails.
       expect(triesOf('prefill')).toBe(leg === 'prefill' ? 1 : tries)
-      const blamed = tickets.dispatches.filter(({ ends }) => ends[0] === 'failed')
-      expect(blamed).toHaveLength(alone === 'served' || alone[0] === 429 ? 0 : tries)
-      expect(new Set(blamed.map(dispatch => dispatch.leg))).toEqual(new Set(blamed.length > 0 ? [leg] : []))
+      inside(tickets, dispatches => {
+        const blamed = dispatches.filter(({ ends }) => ends[0] === 'failed')
+        expect(blamed).toHaveLength(alone === 'served' || alone[0] === 429 ? 0 : tries)
+        expect(new Set(blamed.map(dispatch => dispatch.leg))).toEqual(new Set(blamed.length > 0 ? [leg] : []))
+      })
     }),
   )
 
   it.concurrent.each(cases)('that $name, with another', ({ fault, alone }) =>
-    withWorkers(2, async ({ tickets, workersOf, triesOf, counted, ask, strikeOnce }) => {
+    withWorkers(2, async ({ tickets, workersOf, triesBy, triesOf, counted, ask, strikeOnce }) => {
       strikeOnce(leg, fault)
       await expectServed(await ask(way), way)
       await tickets.settled()
       const retried = alone === 'served' ? 0 : 1
       expect(triesOf(leg)).toBe(1 + retried)
-      expect(workersOf(leg).every(({ counters }) => counters[leg] <= 1)).toBe(true)
+      expect(workersOf(leg).every(worker => triesBy(worker, leg) <= 1)).toBe(true)
       expect(await counted('eldr_retries_total', { leg })).toBe(retried)
       expect(await counted('eldr_leg_failures_total', { leg })).toBe(retried)
     }),
@@ -150,7 +170,8 @@ describe.each<[Leg, Way, Case[]]>([
       await tickets.settled()
       // A hand-off that nobody has heard of is good for the next.
       expect(triesOf('prefill')).toBe(2)
-      expect(await counted('eldr_retries_total', { leg, cause: 'connect' })).toBe(1)
+      // A cluster that was used before may begin with the one that refuses, and come to it again before that is known.
+      expect(SEVERAL_PROCESSES ? [1, 2] : [1]).toContain(await counted('eldr_retries_total', { leg, cause: 'connect' }))
     }))
 
   it.concurrent('that answers 400 is believed, and nobody else is asked', () =>
@@ -160,7 +181,7 @@ describe.each<[Leg, Way, Case[]]>([
       expect([response.status, await response.json()]).toMatchObject([400, { error: { message: 'too long' } }])
       await tickets.settled()
       expect(triesOf(leg)).toBe(1)
-      expect(tickets.dispatches.at(-1)!.ends).toEqual(['ignored'])
+      inside(tickets, dispatches => expect(dispatches.at(-1)!.ends).toEqual(['ignored']))
     }))
 })
 
@@ -200,10 +221,12 @@ describe.each([1, 2])('of %i workers a decode worker that has sent tokens and th
       await tickets.settled()
       // Never again after the first byte, and the worker is to blame.
       expect(triesOf('decode')).toBe(1)
-      expect(tickets.dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
-        ['prefill', 'succeeded'],
-        ['decode', 'failed'],
-      ])
+      inside(tickets, dispatches =>
+        expect(dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
+          ['prefill', 'succeeded'],
+          ['decode', 'failed'],
+        ]),
+      )
       expect(await counted('eldr_requests_total', { outcome: 'broken' })).toBe(1)
       expect(await counted('eldr_retries_total')).toBe(0)
     }),
@@ -214,7 +237,7 @@ describe.each([1, 2])('of %i workers a decode worker that has sent tokens and th
       for (const worker of workersOf('decode')) worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
       expect(await eventsOf(await ask('stream'))).toEqual([AMID.slice(6, -2), '[DONE]'])
       await tickets.settled()
-      expect(tickets.dispatches.at(-1)!.ends).toEqual(['succeeded'])
+      inside(tickets, dispatches => expect(dispatches.at(-1)!.ends).toEqual(['succeeded']))
     }))
 })
 

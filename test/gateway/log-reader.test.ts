@@ -1,22 +1,13 @@
 /** Whoever collects the log may stop reading it. The gateway must not stop with it. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer, type AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { startFakeWorker } from '../fake-worker/index.ts'
 import { eventually } from './watching.ts'
+import { freePort } from '../free-port.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
 
 it('serves, and stops when told, while nobody reads its log', async () => {
   const prefill = await startFakeWorker({ role: 'prefill' })

@@ -1,7 +1,5 @@
 /** The document against the tables that requests are routed by. */
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { ANSWERS } from '../../src/gateway/answers.ts'
 import { FILES } from '../../src/gateway/dashboard/page-files.ts'
@@ -11,16 +9,9 @@ import { GENERATE, OWN, PASSED } from '../../src/gateway/routes.ts'
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
 import { Conformance, inDocument } from './openapi-support.ts'
 import { RawClient } from './raw-socket.ts'
+import { freePort } from '../free-port.ts'
 
 /** Nobody listens there at the moment. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  await new Promise(resolve => server.close(resolve))
-  return port
-}
-
 const whole = new Conformance(JSON.parse(JSON.stringify(openApiDocument(WHOLE))))
 
 describe('the document', () => {

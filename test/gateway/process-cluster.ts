@@ -24,7 +24,13 @@ export interface ProcessCluster {
   stop(): Promise<void>
 }
 
-export async function startProcessCluster(options: ClusterOptions & { readonly processes?: number } = {}): Promise<ProcessCluster> {
+export interface ProcessOptions extends ClusterOptions {
+  readonly processes?: number
+  /** Whether workers are ready, where it cannot be asked plainly. */
+  readonly ready?: (url: string) => Promise<boolean>
+}
+
+export async function startProcessCluster(options: ProcessOptions = {}): Promise<ProcessCluster> {
   const many = (count: number, more: FakeWorkerOptions) => Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
   const prefills = await many(options.prefill ?? 2, { role: 'prefill', counts: SHAPE, ...options.prefillOptions })
   const decodes = await many(options.decode ?? 2, { role: 'decode', prefills, ...options.decodeOptions })
@@ -47,8 +53,11 @@ export async function startProcessCluster(options: ClusterOptions & { readonly p
     const { workers } = await get<{ workers: { inflight: number; tokens: number }[] }>('/eldr/workers')
     return workers.reduce((sum, worker) => sum + worker.inflight, 0)
   }
-  const ready = () => get<{ prefill: number; decode: number }>('/ready')
-  await polled(ready, there => there.prefill >= prefills.length && there.decode >= decodes.length, 'workers')
+  const ready = async () => {
+    const there = await get<{ prefill: number; decode: number }>('/ready')
+    return there.prefill >= prefills.length && there.decode >= decodes.length
+  }
+  await polled(() => (options.ready === undefined ? ready() : options.ready(url)), Boolean, 'workers')
   const pidOf = (name: string) => {
     const lines = gateway.said().split('\n').filter(line => line.includes('"process is ready"') && line.includes(`"process":"${name}"`)) // prettier-ignore
     return (JSON.parse(lines.at(-1)!) as { pid: number }).pid

@@ -165,6 +165,22 @@ describe('without an owner', () => {
     expect(last.desk.relays).toBeDefined()
   })
 
+  it('a new one that has room says so to relays that were told of none', async () => {
+    const limits = { ...LIMITS, queueSize: 0 }
+    const { owner, link } = await stage(limits)
+    const relay = await link(1)
+    await relay.admission.enter(NEVER)
+    await relay.admission.enter(NEVER)
+    await until(() => relay.admission.room % 2 === 1, 'no room')
+    await owner.die()
+    relay.admission.leave()
+    relay.admission.leave()
+    await startOwnerAfter(owner, { relays: [1] })
+    await heard(relay)
+    expect(() => relay.admission.check()).not.toThrow()
+    await relay.admission.enter(NEVER)
+  })
+
   it('tickets of a worker that comes later are counted when it does', async () => {
     const { owner, link } = await stage()
     const relay = await link(1)
@@ -218,7 +234,7 @@ describe('what else they say', () => {
 /** In the place of one that dies. */
 async function startOwnerAfter(before: Awaited<ReturnType<typeof startOwner>>, awaited: Parameters<typeof startOwner>[2]) {
   await before.die()
-  const next = await startOwner(folder.path, createDecider({ policy: 'jsq' }), awaited)
+  const next = await startOwner(folder.path, createDecider({ policy: 'jsq', limits: LIMITS }), awaited)
   open.push({ close: () => next.die() })
   return next
 }

@@ -25,6 +25,18 @@ export interface TicketWatch {
   settled(): Promise<void>
 }
 
+/** Of a gateway that cannot be looked into: what it says of its tickets. */
+export function tellTickets(cluster: Cluster): Pick<TicketWatch, 'settled'> {
+  return {
+    async settled() {
+      await cluster.idle()
+      await eventually(async () => (await metric(cluster, 'eldr_tickets')) + (await metric(cluster, 'eldr_running_requests')) === 0, 'no tickets') // prettier-ignore
+      expect(await metric(cluster, 'eldr_ticket_leaks_total')).toBe(0)
+      expect(await metric(cluster, 'eldr_ticket_double_releases_total')).toBe(0)
+    },
+  }
+}
+
 export function watchTickets(cluster: Cluster): TicketWatch {
   const { registry } = cluster.gateway.context
   const dispatches: { worker: string; leg: string; ends: ('succeeded' | 'failed' | 'ignored')[] }[] = []
@@ -58,7 +70,10 @@ export function watchTickets(cluster: Cluster): TicketWatch {
 
 /** Sum of a metric's samples with these labels, as /metrics gives them. */
 export async function metric(cluster: Cluster, name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
-  const text = await (await fetch(`${cluster.url}/metrics`)).text()
+  return metricIn(await (await fetch(`${cluster.url}/metrics`)).text(), name, labels)
+}
+
+export function metricIn(text: string, name: string, labels: Readonly<Record<string, string>> = {}): number {
   let sum = 0
   for (const sample of readSamples(text, new Set([name]))) {
     if (Object.entries(labels).every(([label, value]) => sample.labels[label] === value)) sum += sample.value

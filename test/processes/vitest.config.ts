@@ -1,7 +1,7 @@
-import { defineConfig } from 'vitest/config'
+import { configDefaults, defineConfig } from 'vitest/config'
 import base from '../../vitest.config.ts'
 
-/** The suites of the gateway that look at it from outside, with two relays and an owner in its place: `npm run test:processes`. */
+/** What befalls several processes, and the suites of the gateway that look at it from outside, with two relays and an owner in its place. */
 const SUITES = [
   'admin-access',
   'admin-look',
@@ -9,19 +9,25 @@ const SUITES = [
   'continue',
   'dashboard',
   'debug-headers',
+  'fault-matrix',
   'framing',
   'official-clients',
   'security',
   'serve',
   'slow-clients',
+  'tracing',
   'worker-answers',
 ]
 
 export default defineConfig({
   test: {
     ...base.test,
-    include: SUITES.map(name => `test/gateway/${name}.test.ts`),
+    include: ['test/processes/*.test.ts', ...SUITES.map(name => `test/gateway/${name}.test.ts`)],
+    exclude: configDefaults.exclude,
     env: { ELDR_TEST_PROCESSES: '2' },
-    fileParallelism: false,
+    // Most of them wait more than they compute.
+    maxWorkers: 2,
+    // Of those that run at once each has a gateway of four processes.
+    maxConcurrency: 3,
   },
 })

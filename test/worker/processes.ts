@@ -79,7 +79,7 @@ export async function leftovers(...workers: readonly WorkerProcess[]): Promise<s
 }
 
 export function startGatewayProcess(flags: readonly string[]): Promise<RunningProcess> {
-  return start(['serve', '--port', '0', ...flags], 'stderr', line => /listening on (http:\/\/[^\s"]+)/.exec(line)?.[1])
+  return start(['serve', '--port', '0', ...flags], 'stderr', line => /listening on (https?:\/\/[^\s"]+)/.exec(line)?.[1])
 }
 
 async function start(

@@ -1,5 +1,4 @@
 /** Routes of the admin API as a table, and which of them a request is for. */
-import type { KeptArtifacts } from '../routing/artifact-file.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { Refusal } from '../answers.ts'
 import { WORKER_ID } from '../config/worker-id.ts'
@@ -27,7 +26,6 @@ export interface AdminParts {
   live(): Iterable<Exchange>
   /** Where requests come to other processes. */
   readonly elsewhere?: LookElsewhere
-  readonly artifacts?: KeptArtifacts
   /** Absent where nothing is discovered. */
   readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
   /** Absent where this gateway is alone. They are told of what was changed here. */

@@ -1,6 +1,5 @@
 /** Policy, artifact and clusters while the gateway runs. Each change is made whole or not at all; requests in flight stay where they are. */
 import { isUtf8 } from 'node:buffer'
-import { resolve } from 'node:path'
 import { EldrError } from '../../errors.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
@@ -20,7 +19,7 @@ const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
 /** How an artifact that was sent is called. */
 const SENT = 'the artifact that was sent'
 
-export function routingRoutes({ ctx, control, artifacts, replicas }: AdminParts): AdminRoute[] {
+export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRoute[] {
   const { maxBodyBytes } = ctx.settings.server
   return [
     {
@@ -56,7 +55,6 @@ export function routingRoutes({ ctx, control, artifacts, replicas }: AdminParts)
         if (typeof path !== 'string' || path === '' || path.includes('\0'))
           throw bad('path must be that of an artifact on the gateway’s machine.', 'path')
         const view = await control.load(path).catch(told('ELDR_ARTIFACT_BAD'))
-        artifacts?.loaded(resolve(path))
         replicas?.loadedArtifact(view, path)
         return { status: 200, body: view }
       },
@@ -72,7 +70,7 @@ export function routingRoutes({ ctx, control, artifacts, replicas }: AdminParts)
   }
 
   async function sent(body: Buffer) {
-    const view = await asFile(body, path => control.load(path, SENT).catch(told('ELDR_ARTIFACT_BAD', SENT)), artifacts)
+    const view = await asFile(body, path => control.load(path, SENT).catch(told('ELDR_ARTIFACT_BAD', SENT)))
     replicas?.loadedArtifact(view, '', body)
     return view
   }

@@ -7,7 +7,7 @@ import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import { DnsSource } from './dns-source.ts'
 import { FileSource } from './file-source.ts'
-import { type BadReason, type Report, type Source, type SourceName, type Tell, withRanks } from './found.ts'
+import { type BadReason, type Report, type Source, type SourceMemory, type SourceName, type Tell, withRanks } from './found.ts'
 import { type KubeAccess, kubeAccess } from './kube-client.ts'
 import { KubeSource } from './kube-source.ts'
 import { type Change, Reconciler } from './reconciler.ts'
@@ -30,6 +30,7 @@ export interface DiscoveryParts {
   readonly registry: Registry
   readonly metrics: Pick<Metrics, 'discoveryChanges'>
   readonly log: Log
+  readonly memoryOf?: (source: SourceName) => SourceMemory
 }
 
 const WORDS: Readonly<Record<Change, string>> = {
@@ -52,7 +53,12 @@ class FollowedSource {
   #conflicts: readonly string[] = []
   #said = ''
 
-  constructor(name: SourceName, removeAfterMs: number, { registry, metrics, log }: DiscoveryParts, start: (tell: Tell) => Source) {
+  constructor(
+    name: SourceName,
+    removeAfterMs: number,
+    { registry, metrics, log, memoryOf }: DiscoveryParts,
+    start: (tell: Tell) => Source,
+  ) {
     this.name = name
     this.#log = log
     this.#reconciler = new Reconciler({
@@ -60,6 +66,7 @@ class FollowedSource {
       registry,
       removeAfterMs,
       timers: NODE_TIMERS,
+      ...(memoryOf && { memory: memoryOf(name) }),
       changed: (change, worker) => {
         metrics.discoveryChanges.inc({ source: name, change })
         log.info({ worker, source: name }, WORDS[change])

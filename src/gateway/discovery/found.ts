@@ -27,6 +27,14 @@ export interface Bad {
   readonly text: string
 }
 
+/** What is remembered of a source's workers beyond what it says; whoever must begin again with it may keep it. */
+export interface SourceMemory {
+  /** Addresses of those that were taken away by hand, by name. */
+  readonly dismissed: Map<string, string>
+  /** Indexes of decode workers, by name. */
+  readonly places: Map<string, number>
+}
+
 /** What a source has to say after a look. Without `found` what was found before holds on. */
 export interface Report {
   readonly found?: readonly Found[]

@@ -5,7 +5,11 @@
 import { inOrder } from './found.ts'
 
 export class Places {
-  readonly #places = new Map<string, number>()
+  readonly #places: Map<string, number>
+
+  constructor(places = new Map<string, number>()) {
+    this.#places = places
+  }
 
   of(id: string): number | undefined {
     return this.#places.get(id)

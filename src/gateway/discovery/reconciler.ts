@@ -6,7 +6,7 @@
 import type { Timers } from '../../cluster/health.ts'
 import type { Registry, RegistryEvent, WorkerView } from '../../cluster/registry.ts'
 import { isSamePlace, placeText, type WorkerSpec } from '../../cluster/worker.ts'
-import { type Found, inOrder, type SourceName } from './found.ts'
+import { type Found, inOrder, type SourceMemory, type SourceName } from './found.ts'
 import { Places } from './places.ts'
 
 export type Change = 'added' | 'drained' | 'undrained' | 'removed'
@@ -16,6 +16,7 @@ export interface ReconcilerOptions {
   readonly registry: Pick<Registry, 'add' | 'remove' | 'drain' | 'undrain' | 'retire' | 'views' | 'subscribe'>
   readonly removeAfterMs: number
   readonly timers: Timers
+  readonly memory?: SourceMemory
   changed(change: Change, id: string): void
   /** Workers that cannot be registered because of others, each as a sentence; after every look. */
   conflicts(notes: readonly string[]): void
@@ -37,14 +38,16 @@ export class Reconciler {
   readonly #unsubscribe: () => void
   readonly #mine = new Map<string, Mine>()
   /** Taken away by hand: not registered again before the source has dropped it or given it another address. */
-  readonly #dismissed = new Map<string, string>()
-  readonly #places = new Places()
+  readonly #dismissed: Map<string, string>
+  readonly #places: Places
   #last: readonly Found[] = []
   #busy = false
   #stopped = false
 
   constructor(options: ReconcilerOptions) {
     this.#options = options
+    this.#dismissed = options.memory?.dismissed ?? new Map()
+    this.#places = new Places(options.memory?.places)
     this.#unsubscribe = options.registry.subscribe(event => this.#heard(event))
   }
 

@@ -21,11 +21,22 @@ export interface RelayStart {
   readonly relay: number
 }
 
-export type ToOwner = OwnerStart | { readonly kind: 'died'; readonly relay: number } | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
+/** Answered by `pong`, after all that was sent before it: a connection that has not been taken by then has not come. */
+export interface Ping {
+  readonly kind: 'ping'
+  readonly ping: number
+}
+
+export type ToOwner =
+  | OwnerStart
+  | Ping
+  | { readonly kind: 'died'; readonly relay: number }
+  | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
 /** `left`: no connection comes after it. */
-export type ToRelay = RelayStart | { readonly kind: 'stop' | 'left' } | { readonly kind: 'connection'; readonly connection: number }
+export type ToRelay = RelayStart | Ping | { readonly kind: 'stop' | 'left' } | { readonly kind: 'connection'; readonly connection: number }
 export type FromChild =
   | { readonly kind: 'ready' }
+  | { readonly kind: 'pong'; readonly ping: number }
   /** It wants no more connections, and is answered `left`. */
   | { readonly kind: 'leaving' }
   | { readonly kind: 'taken'; readonly connection: number }
@@ -43,5 +54,8 @@ export function tellSupervisor(message: FromChild): void {
 /** The first message. Whoever is started has nothing to do without the one who started it: when that is gone, it goes too. */
 export function started<Start>(): Promise<Start> {
   process.on('disconnect', () => process.exit(0))
+  process.on('message', (message: Ping | { readonly kind: 'start' }) => {
+    if (message.kind === 'ping') tellSupervisor({ kind: 'pong', ping: message.ping })
+  })
   return new Promise(resolve => process.once('message', (start: Start) => resolve(start)))
 }

@@ -4,12 +4,22 @@ import type { Member } from './member.ts'
 
 /** Connections that wait for a relay when there is none. */
 const MOST_WAITING = 1_024
+/** So many relays may fail to get a connection before its client is let go. */
+const MOST_TRIES = 3
+
+interface OnTheWay {
+  readonly socket: Socket
+  readonly relay: Member
+  readonly tries: number
+  /** What the relay had been asked last when it was sent. */
+  readonly after: number
+}
 
 export class Hands {
   readonly #relays: readonly Member[]
   #waiting: Socket[] = []
   /** Handed on, and nobody has said yet that it has it. */
-  readonly #onTheWay = new Map<number, { readonly socket: Socket; readonly relay: Member }>()
+  readonly #onTheWay = new Map<number, OnTheWay>()
   #turn = 0
   #number = 0
 
@@ -33,11 +43,12 @@ export class Hands {
 
   /** What it has not taken is for another. */
   died(relay: Member): void {
-    for (const [number, { socket, relay: to }] of this.#onTheWay) {
-      if (to !== relay) continue
-      this.#onTheWay.delete(number)
-      this.#hand(socket)
-    }
+    this.#lost(relay, Infinity)
+  }
+
+  /** It has got all that was sent before this ping; a connection among that which it has not taken is lost: it has no file descriptor left. */
+  answered(relay: Member, ping: number): void {
+    this.#lost(relay, ping)
   }
 
   close(): void {
@@ -45,14 +56,23 @@ export class Hands {
     for (const socket of this.#waiting) socket.destroy()
   }
 
-  #hand(socket: Socket): void {
+  #lost(relay: Member, before: number): void {
+    for (const [number, { socket, relay: to, tries, after }] of this.#onTheWay) {
+      if (to !== relay || after >= before) continue
+      this.#onTheWay.delete(number)
+      if (tries < MOST_TRIES) this.#hand(socket, tries + 1)
+      else socket.destroy()
+    }
+  }
+
+  #hand(socket: Socket, tries = 1): void {
     const there = this.#relays.filter(({ isReady }) => isReady)
-    const staying = there.filter(({ isLeaving }) => !isLeaving)
-    const ready = staying.length > 0 ? staying : there
+    const best = there.filter(({ isLeaving, isSlow }) => !isLeaving && !isSlow)
+    const ready = best.length > 0 ? best : there
     if (ready.length > 0) {
       const relay = ready[this.#turn++ % ready.length]!
       const number = ++this.#number
-      this.#onTheWay.set(number, { socket, relay })
+      this.#onTheWay.set(number, { socket, relay, tries, after: relay.pings })
       // Open here too until it has it: one that dies with connections on the way would leave clients waiting for nobody.
       relay.hand(number, socket)
     } else if (this.#waiting.length < MOST_WAITING) this.#waiting.push(socket)

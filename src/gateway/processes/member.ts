@@ -15,6 +15,8 @@ export interface MemberSpec {
   begin(child: ChildProcess): void
   ready?(): void
   heard?(message: FromChild): void
+  /** It has got all that it was sent before this ping. */
+  answered?(ping: number): void
   died?(): void
 }
 
@@ -24,6 +26,18 @@ const PAUSES_MS = [0, 500, 1_000, 2_000, 4_000, 8_000] as const
 const HELD_MS = 10_000
 /** Beyond what it may take to end. */
 const KILL_MS = 5_000
+
+/** How often each is asked whether it is there. */
+export const LOOK_MS = 500
+/**
+ * One that has not answered for so many looks hangs: 5 seconds. Whatever takes long runs in threads of its own, and what is left holds up
+ * an event loop for a fraction of a second. Looks are counted and not time: when the whole machine sleeps, or this process does, nobody is to blame.
+ */
+const MOST_SILENT = 10
+/** Until it is ready: a large artifact is read and proven before there is anybody to be held up by it. */
+const MOST_SILENT_BEFORE = 120
+/** So many looks without an answer, and what is new is rather for others. */
+const SLOW = 2
 
 export class Member {
   readonly name: string
@@ -35,6 +49,9 @@ export class Member {
   #began = false
   #stopping = false
   #tries = 0
+  #pings = 0
+  #pongs = 0
+  #silent = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(spec: MemberSpec) {
@@ -51,8 +68,31 @@ export class Member {
     return this.#isLeaving
   }
 
-  get pid(): number | undefined {
-    return this.#child?.pid
+  /** It has been asked for a while, and has not answered. */
+  get isSlow(): boolean {
+    return this.#silent >= SLOW
+  }
+
+  /** The last that it was asked. */
+  get pings(): number {
+    return this.#pings
+  }
+
+  /** Every LOOK_MS. Whoever hangs is killed, and so started anew. */
+  look(): void {
+    const child = this.#child
+    if (child?.connected !== true) return
+    if (this.#pongs !== this.#pings) this.#silent++
+    if (this.#silent < (this.#isReady ? MOST_SILENT : MOST_SILENT_BEFORE)) return this.tell({ kind: 'ping', ping: ++this.#pings })
+    const silentMs = this.#silent * LOOK_MS
+    this.#spec.log.error({ process: this.name, pid: child.pid, silentMs }, 'a process does not answer: it is killed')
+    this.#silent = 0
+    child.kill('SIGKILL')
+  }
+
+  /** There and then: nobody is left to look after it. */
+  kill(): void {
+    this.#child?.kill('SIGKILL')
   }
 
   /** Rejects with what is wrong when it cannot begin: the first time is not tried again. */
@@ -74,7 +114,7 @@ export class Member {
     this.#stopping = true
     clearTimeout(this.#timer)
     const child = this.#child
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
     const exited = new Promise(resolve => child.once('exit', resolve))
     // One that has not begun has nothing to end, and may not hear.
     if (this.#isReady) this.tell({ kind: 'stop' })
@@ -85,18 +125,44 @@ export class Member {
   }
 
   #run(ready: () => void, failed: (error: unknown) => void): void {
-    const { name, program, log, begin, heard, died } = this.#spec
+    const { name, program, log, begin, heard, answered, died } = this.#spec
     const sinceMs = performance.now()
-    const child = fork(new URL(`./${program}.js`, import.meta.url), {
-      // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops all in order.
-      detached: true,
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-    })
-    this.#child = child
-    passLines(child)
     let letter: Letter | undefined
+    let over = false
+    const ended = (how: string) => {
+      if (over) return
+      over = true
+      this.#isReady = false
+      this.#pongs = this.#pings
+      this.#silent = 0
+      died?.()
+      failed(reasonOf(letter, name, how))
+      if (this.#stopping || !this.#began) return
+      if (performance.now() - sinceMs > HELD_MS) this.#tries = 0
+      this.#again(how)
+    }
+    let child: ChildProcess
+    try {
+      child = fork(new URL(`./${program}.js`, import.meta.url), {
+        // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops all in order.
+        detached: true,
+        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      })
+    } catch (error) {
+      return ended(notStarted(error))
+    }
+    this.#child = child
+    child.on('error', error => (child.pid === undefined ? ended(notStarted(error)) : log.error({ err: error, process: name }, 'the channel to a process'))) // prettier-ignore
+    // Of a process that there is no room for: neither pipes nor a channel.
+    if (child.pid === undefined) return
+    passLines(child)
     child.on('message', (message: FromChild) => {
       if (message.kind === 'failed') letter = message.letter
+      if (message.kind === 'pong') {
+        this.#pongs = message.ping
+        this.#silent = 0
+        answered?.(message.ping)
+      }
       if (message.kind === 'ready') {
         this.#isReady = this.#began = true
         this.#isLeaving = false
@@ -110,15 +176,7 @@ export class Member {
       }
       heard?.(message)
     })
-    child.once('error', error => log.error({ err: error, process: name }, 'a process cannot be started'))
-    child.once('exit', (code, signal) => {
-      this.#isReady = false
-      died?.()
-      failed(reasonOf(letter, name, signal ?? `exit code ${code}`))
-      if (this.#stopping || !this.#began) return
-      if (performance.now() - sinceMs > HELD_MS) this.#tries = 0
-      this.#again(signal ?? `exit code ${code}`)
-    })
+    child.once('exit', (code, signal) => ended(signal ?? `exit code ${code}`))
     begin(child)
   }
 
@@ -134,6 +192,10 @@ export class Member {
       )
     }, pauseMs)
   }
+}
+
+function notStarted(error: unknown): string {
+  return `it cannot be started: ${error instanceof Error ? error.message : String(error)}`
 }
 
 function reasonOf(letter: Letter | undefined, name: string, how: string): unknown {
@@ -154,4 +216,5 @@ function passLines(child: ChildProcess): void {
     logOutput().write(rest + text.slice(0, end))
     rest = text.slice(end)
   })
+  child.stderr!.once('close', () => rest === '' || logOutput().write(`${rest}\n`))
 }

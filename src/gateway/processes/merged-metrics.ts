@@ -12,14 +12,24 @@ const RELAYS_COUNT = new Set(['eldr_requests_total'])
 export class MergedMetrics {
   /** Of processes that are gone: counters and histograms. */
   #kept: MetricsJson
-  readonly #lastOf = new Map<number, MetricsJson>()
+  readonly #lastOf: Map<number, MetricsJson>
+  /** Of relays that are gone, until they are in what is kept: whoever asks meanwhile must not miss them. */
+  readonly #going = new Set<MetricsJson>()
+  /** Sums take a moment and must not lose each other. */
+  #turn: Promise<void> = Promise.resolve()
 
-  constructor(kept: MetricsJson = []) {
+  /** `seen`: what relays told the last owner. */
+  constructor(kept: MetricsJson = [], seen: Readonly<Record<string, MetricsJson>> = {}) {
     this.#kept = kept
+    this.#lastOf = new Map(Object.entries(seen).map(([relay, metrics]) => [Number(relay), metrics]))
   }
 
   get kept(): MetricsJson {
     return this.#kept
+  }
+
+  get seen(): Readonly<Record<string, MetricsJson>> {
+    return Object.fromEntries(this.#lastOf)
   }
 
   saw(relay: number, metrics: MetricsJson): void {
@@ -29,26 +39,36 @@ export class MergedMetrics {
   /** What it said last is what it has counted. */
   async gone(relay: number): Promise<void> {
     const last = this.#lastOf.get(relay)
-    if (last === undefined) return
     this.#lastOf.delete(relay)
-    await this.keep(last)
+    if (last !== undefined) await this.keep(last)
   }
 
-  async keep(metrics: MetricsJson): Promise<void> {
-    this.#kept = await sum([this.#kept, metrics.filter(({ type }) => isCounted(type))])
+  keep(metrics: MetricsJson): Promise<void> {
+    const counted = metrics.filter(({ type }) => isCounted(type))
+    this.#going.add(counted)
+    return this.#inTurn(async () => {
+      this.#kept = await sum([this.#kept, counted])
+      this.#going.delete(counted)
+    })
   }
 
   /** Series of a worker that is gone go with it. */
-  forgetWorker(worker: string): void {
-    this.#kept = this.#kept.map(metric => ({
-      ...metric,
-      values: metric.values.filter(({ labels }) => (labels as Record<string, unknown>)['worker'] !== worker),
-    }))
+  forgetWorker(worker: string): Promise<void> {
+    return this.#inTurn(() => {
+      this.#kept = this.#kept.map(metric => ({
+        ...metric,
+        values: metric.values.filter(({ labels }) => (labels as Record<string, unknown>)['worker'] !== worker),
+      }))
+    })
   }
 
   /** `own`: the owner's. */
   async text(own: MetricsJson): Promise<string> {
-    return AggregatorRegistry.aggregate([ownPart(own), ...this.#lastOf.values(), this.#kept].map(copied)).metrics()
+    return AggregatorRegistry.aggregate([ownPart(own), ...this.#lastOf.values(), ...this.#going, this.#kept].map(copied)).metrics()
+  }
+
+  #inTurn(work: () => Promise<void> | void): Promise<void> {
+    return (this.#turn = this.#turn.then(work))
   }
 }
 

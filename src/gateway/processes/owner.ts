@@ -1,6 +1,7 @@
 /** The owner: a gateway as it is in one process, but for the requests, which come to the relays. Run by the supervisor. */
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { resolve } from 'node:path'
 import type { SeenRequest } from '../admin/routes.ts'
 import { comesFrom } from '../auth.ts'
 import { createLog } from '../log.ts'
@@ -12,9 +13,10 @@ import { type Gateway, startGateway } from '../start.ts'
 import { deskPath, type OwnerStart, pagesPath, started, tellSupervisor, type ToOwner } from './family.ts'
 import { MergedMetrics, type MetricsJson, ownPart } from './merged-metrics.ts'
 import { TELL } from './messages.ts'
+import { KeptArtifact } from './kept-artifact.ts'
 import { FROM_HEADER } from './owner-pages.ts'
 import { OwnerDesk } from './owner-desk.ts'
-import { addSaved, levelOf, restoreLevel, routingOf, type SavedState, settingsWith, workersOf } from './saved-state.ts'
+import { addSaved, levelOf, Memories, restoreLevel, routingOf, type SavedState, settingsWith, workersOf } from './saved-state.ts'
 
 /** How long a relay may take to tell something. */
 const REPORT_MS = 1_000
@@ -33,9 +35,16 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   const { endpoint: __, ...traces } = given.observe.traces
   const settings = settingsWith({ ...given, server, observe: { ...given.observe, traces } }, saved)
   const log = createLog(settings.observe).child({ process: 'owner' })
-  const merged = new MergedMetrics(saved.kept)
+  /** What comes before there is anybody to hear it. */
+  const early: ToOwner[] = []
+  let hear = (message: ToOwner): unknown => early.push(message)
+  process.on('message', (message: ToOwner) => hear(message))
+  const merged = new MergedMetrics(saved.kept, saved.seen)
   if (saved.own !== undefined) await merged.keep(saved.own)
   for (const path of [pagesPath(folder), deskPath(folder)]) rmSync(path, { force: true })
+
+  const memories = new Memories(saved.discovery)
+  const kept = new KeptArtifact(folder, saved.artifact?.path, log, artifact => save({ artifact }))
 
   /** What each relay says, in no order; whoever says nothing in time is left out. */
   const askAll = async <T>(kind: number, about: string): Promise<{ relay: number; report: T }[]> => {
@@ -48,14 +57,16 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
       const from = request.headers[FROM_HEADER]
       comesFrom(request, typeof from === 'string' ? from : '')
     },
-    ...(saved.workers && { addWorkers: registry => addSaved(registry, saved.workers!) }),
+    ...(saved.workers && { addWorkers: registry => addSaved(registry, saved) }),
     elsewhere: { request: async id => (await askAll<SeenRequest>(TELL.request, id)).map(({ report }) => report) },
-    artifacts: { folder, loaded: artifact => save({ artifact }) },
+    artifactLoaded: (path, shownAs) => kept.loaded(resolve(path), shownAs),
+    ...(saved.artifact && { artifactShownAs: saved.artifact.shownAs }),
+    memoryOf: source => memories.of(source),
     levelChanged() {
       desk?.levelChanged()
       if (level !== undefined) save(levelOf(level.view()))
     },
-    routingChanged: ({ routing }) => save(routingOf(routing)),
+    routingChanged: change => save(routingOf(change)),
   }
   // Named before it is made: what the gateway tells of while it begins concerns nobody yet.
   let desk: OwnerDesk | undefined
@@ -63,6 +74,9 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   const gateway: Gateway = await startGateway(settings, log, hosting)
   const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
   level = logLevel
+  const { artifact: first } = given.routing
+  if (saved.artifact === undefined && first !== undefined) await kept.loaded(resolve(first), first)
+  if (saved.clusters !== undefined) void gateway.control.restoreClusters(saved.clusters)
   if (saved.logLevel !== undefined) restoreLevel(logLevel, saved.logLevel)
   const all = (desk = new OwnerDesk(
     {
@@ -84,27 +98,40 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   const look = async () => {
     for (const { relay, report } of await askAll<MetricsJson>(TELL.metrics, '')) merged.saw(relay, report)
   }
-  metrics.text = async () => {
+  const keepCounts = async () => {
     await look()
-    return merged.text(await ownMetrics())
+    const own = await ownMetrics()
+    save({ own: ownPart(own), seen: merged.seen })
+    return own
   }
+  // Whatever somebody has read is kept: a counter that falls would be taken for one that began again.
+  metrics.text = async () => merged.text(await keepCounts())
   all.lastWords = (relay, report) => merged.saw(relay, report as MetricsJson)
-  all.gone = relay => void merged.gone(relay).then(() => save({ kept: merged.kept }))
-  const looking = setInterval(() => void look().then(async () => save({ own: ownPart(await ownMetrics()) })), LOOK_MS)
+  const gone = async (relay: number) => {
+    await merged.gone(relay)
+    save({ kept: merged.kept, seen: merged.seen })
+  }
+  all.gone = relay => void gone(relay)
+  const looking = setInterval(() => void keepCounts(), LOOK_MS)
   registry.subscribe(({ kind, worker }) => {
-    if (kind === 'forgotten') merged.forgetWorker(worker.id)
-    if (!kind.startsWith('breaker_')) save(workersOf(registry))
+    if (kind === 'forgotten') void merged.forgetWorker(worker.id)
+    if (!kind.startsWith('breaker_')) save({ ...workersOf(registry), ...memories.saved })
   })
-  save({ ...workersOf(registry), kept: merged.kept, own: [] })
+  // Those that died with the last owner, or while there was none.
+  for (const relay of Object.keys(merged.seen).map(Number)) if (!relays.includes(relay)) await merged.gone(relay)
+  save({ ...workersOf(registry), ...memories.saved, kept: merged.kept, seen: merged.seen, own: [] })
 
   const listener = createServer(socket => all.connected(socket))
-  await new Promise<void>((resolve, reject) => listener.once('error', reject).listen(deskPath(folder), resolve))
-  process.on('message', (message: ToOwner) => {
-    if (message.kind === 'died') all.relayDied(message.relay)
-    else if (message.kind === 'drain') gateway.drain()
+  await new Promise<void>((listening, failed) => listener.once('error', failed).listen(deskPath(folder), listening))
+  hear = message => {
+    if (message.kind === 'died') {
+      all.relayDied(message.relay)
+      void gone(message.relay)
+    } else if (message.kind === 'drain') gateway.drain()
     else if (message.kind === 'toggleDebug') logLevel.toggleDebug()
     else if (message.kind === 'stop') void stop()
-  })
+  }
+  early.forEach(message => hear(message))
   async function stop(): Promise<void> {
     clearInterval(looking)
     listener.close()

@@ -24,7 +24,8 @@ export class RelayDesk {
   readonly #workers = new Map<WorkerSpec, number>()
   #nextWorker = 1
   #admitted = 0
-  #room = 0
+  /** What it was told last; a relay that knew another owner may have heard otherwise. */
+  #room: number | undefined
   #gone = false
   readonly #asked = new Map<number, (report: unknown) => void>()
   #nextAsked = 1

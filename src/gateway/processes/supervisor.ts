@@ -9,10 +9,11 @@ import { join } from 'node:path'
 import { EldrError } from '../../errors.ts'
 import type { Settings } from '../config/settings.ts'
 import { listen } from '../listen.ts'
+import { madeUpId } from '../replicas/replica-id.ts'
 import type { Log } from '../log.ts'
 import { type OwnerStart, relayPath, type RelayStart } from './family.ts'
 import { Hands } from './hands.ts'
-import { Member } from './member.ts'
+import { LOOK_MS, Member } from './member.ts'
 import type { SavedState } from './saved-state.ts'
 
 export interface Processes {
@@ -25,16 +26,19 @@ export interface Processes {
 const MOST_PATH_BYTES = 100
 
 export async function startProcesses(given: Settings, log: Log): Promise<Processes> {
-  const settings = withFormat(given)
+  const settings = withReplicaId(withFormat(given))
   const { host, port, processes, shutdownGraceMs, tls } = settings.server
   const folder = privateFolder()
   const clean = () => rmSync(folder, { recursive: true, force: true })
-  process.once('exit', clean)
   // It accepts all connections and hands them on. Were relays to accept by themselves, whichever is awake would take all that have come.
   const server = createServer({ pauseOnConnect: true, allowHalfOpen: true })
   let saved: SavedState = {}
   let draining = false
   const relays: Member[] = []
+  process.once('exit', () => {
+    for (const member of [...relays, owner]) member.kill()
+    clean()
+  })
   const owner = new Member({
     name: 'owner',
     program: 'owner',
@@ -59,6 +63,7 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
       heard(message) {
         if (message.kind === 'taken') hands.taken(message.connection)
       },
+      answered: ping => hands.answered(member, ping),
       died() {
         owner.tell({ kind: 'died', relay })
         hands.died(member)
@@ -66,6 +71,7 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
     })
     relays.push(member)
   }
+  const looking = setInterval(() => [owner, ...relays].forEach(member => member.look()), LOOK_MS)
 
   async function end(): Promise<void> {
     draining = true
@@ -74,6 +80,7 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
     server.close() // not waited for: Node would ask relays, which are gone, for their connections
     hands.close()
     await owner.stop(0)
+    clearInterval(looking)
     clean()
   }
 
@@ -98,6 +105,12 @@ function withFormat(settings: Settings): Settings {
   const { observe } = settings
   if (observe.logFormat !== 'auto') return settings
   return { ...settings, observe: { ...observe, logFormat: process.stderr.isTTY ? 'pretty' : 'json' } }
+}
+
+/** The same for every owner: to the other replicas a new one then is the old one started anew, and not one more beside it. */
+function withReplicaId(settings: Settings): Settings {
+  const { replicas } = settings
+  return replicas.url === undefined ? settings : { ...settings, replicas: { ...replicas, id: replicas.id ?? madeUpId() } }
 }
 
 /** Nobody else may ask the owner: the folder is the user's own. */

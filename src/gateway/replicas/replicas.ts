@@ -3,7 +3,6 @@
  * beside requests: they read sums that are there and leave a mark that something has changed. Without the store a gateway goes on alone.
  */
 import { randomBytes } from 'node:crypto'
-import { hostname } from 'node:os'
 import type { Registry } from '../../cluster/registry.ts'
 import type { TicketDesk } from '../../cluster/tickets.ts'
 import type { Unseen } from '../../policy/anticipate.ts'
@@ -16,6 +15,7 @@ import { SharedChanges } from './changes.ts'
 import { fieldsOf, GatewayChanges, type PolicyChange } from './gateway-changes.ts'
 import { LoadSharing } from './load-sharing.ts'
 import { decode, encode, type Message, type Sender } from './messages.ts'
+import { madeUpId } from './replica-id.ts'
 import { type Ignored, newTally, type ReplicaStatus, statusOf } from './status.ts'
 import { StoreLink } from './store-link.ts'
 import { StoreRefusal } from './store-session.ts'
@@ -62,7 +62,7 @@ export class Replicas {
     this.#settings = settings
     this.#parts = parts
     this.#self = {
-      id: settings.id ?? `${hostname().slice(0, 48)}-${randomBytes(4).toString('hex')}`,
+      id: settings.id ?? madeUpId(),
       boot: randomBytes(4).readUInt32LE(),
     }
     this.#channel = `${settings.namespace}:replicas`

@@ -26,6 +26,8 @@ export interface ControlOptions {
   readonly cost?: UnionCost
   /** What other gateways are supposed to have sent unseen; where there are others. */
   readonly unseen?: (worker: number) => number
+  /** Hears of every artifact that was loaded while its file is there, and is waited for. */
+  readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Hears of every change that was made, and of re-fits that were not. */
   readonly changed?: (change: RoutingChange) => void
 }
@@ -127,6 +129,7 @@ export class RoutingControl {
       const asRead = withArtifact(this.#plan, loaded)
       const ready = this.#isDue(asRead) ? await this.#refitted(asRead).catch((error: unknown) => this.#notFitted(error, asRead)) : asRead
       this.#put({ ...this.#plan, loaded: ready.loaded!, seats: ready.seats }) // policy and τ may be others than when this began
+      await this.#options.artifactLoaded?.(path, shownAs)
       return this.#tell('artifact')
     })
   }
@@ -134,6 +137,12 @@ export class RoutingControl {
   /** With as many clusters as there are decode workers, unless told. */
   refit(clusters?: number): Promise<RoutingView> {
     return this.#inTurn(() => this.#refitNow(clusters))
+  }
+
+  /** As many clusters as another gateway had in whose place this one is. */
+  async restoreClusters(clusters: number): Promise<void> {
+    const isOther = () => this.#plan.loaded !== undefined && this.#plan.loaded.artifact.about.workers !== clusters
+    await this.#inTurn(async () => (isOther() ? this.#refitNow(clusters) : undefined)).catch((error: unknown) => this.#notFitted(error))
   }
 
   view(): RoutingView {

@@ -20,11 +20,11 @@ export interface RoutingFiles {
   readonly cost?: UnionCost
 }
 
-/** Rejects with what is wrong with one of them. */
-export async function readRoutingFiles({ routing }: Settings): Promise<RoutingFiles> {
+/** Rejects with what is wrong with one of them. `shownAs`: the name that the artifact goes by, where its file has another. */
+export async function readRoutingFiles({ routing }: Settings, shownAs?: string): Promise<RoutingFiles> {
   const { artifact: file, profile } = routing
   return {
-    ...(file !== undefined && { artifact: { ...(await JOBS.read({ path: file })), file } }),
+    ...(file !== undefined && { artifact: { ...(await JOBS.read({ path: file })), file: shownAs ?? file } }),
     ...(profile !== undefined && { cost: stepParts(await loadProfile(profile)) }),
   }
 }
@@ -40,6 +40,7 @@ export interface RoutingParts {
   readonly seldom: Seldom
   /** Hears of changes too. */
   readonly changed?: (change: RoutingChange) => void
+  readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Absent where this gateway is alone. */
   readonly replicas?: RoutingSharing
 }
@@ -47,7 +48,7 @@ export interface RoutingParts {
 export function startRouting(
   { routing, observe }: Settings,
   files: RoutingFiles,
-  { registry, metrics, events, insight, feed, log, seldom, changed, replicas }: RoutingParts,
+  { registry, metrics, events, insight, feed, log, seldom, changed, artifactLoaded, replicas }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
   const control = new RoutingControl({
     routing,
@@ -55,6 +56,7 @@ export function startRouting(
     log,
     ...files,
     ...(replicas && { unseen: replicas.unseen.on }),
+    ...(artifactLoaded && { artifactLoaded }),
     changed(change) {
       events.publish('routing', change)
       metrics.routingChanges.inc({ cause: change.cause })

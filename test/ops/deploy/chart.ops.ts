@@ -44,6 +44,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ['a number where a text is wanted', ['service.port=http'], /service\.port/],
     ['a worker that is no URL', ['workers.decode={10.0.0.1:8000}'], /workers\.decode\.0/],
     ['a port of the gateway', ['config.server.port=1'], /config\.server\.port is the chart's to set/],
+    ['processes in the wrong place', ['config.server.processes=4'], /use service\.port, processes/],
     ['workers in the wrong place', ['config.workers.decode={http://a}'], /use workers\.decode/],
     ['what discovery follows in the wrong place', ['config.discovery.kubernetes.enabled=true'], /use discovery\.enabled/],
     ['workers that are both named and found', ['discovery.enabled=true,workers.decode={http://a:1}'], /exclude each other/],
@@ -56,6 +57,21 @@ describe.runIf(helm !== undefined)('the chart', () => {
     const { code, stderr } = await run(helm!, ['template', 'eldr', CHART, '--set', values.join(',')])
     expect(code).toBe(1)
     expect(stderr).toMatch(message)
+  })
+
+  it('gives several processes a folder for their sockets, and one process none', async () => {
+    const tmp = async (...args: string[]) => {
+      const objects = objectsIn(await templated(...args))
+      const { spec } = gatewayIn(objects).spec.template as unknown as { spec: { volumes: { name: string; emptyDir?: object }[]; containers: { volumeMounts: { name: string; mountPath: string }[] }[] } } // prettier-ignore
+      const mount = spec.containers[0]!.volumeMounts.find(({ mountPath }) => mountPath === '/tmp')
+      return { volume: spec.volumes.find(({ name }) => name === mount?.name), config: JSON.stringify(ofKind(objects, 'ConfigMap')) }
+    }
+    const several = await tmp('--set', 'processes=4')
+    expect(several.volume).toEqual({ name: 'tmp', emptyDir: {} })
+    expect(several.config).toMatch(/processes: 4/)
+    const one = await tmp()
+    expect(one.volume).toBeUndefined()
+    expect(one.config).not.toContain('processes')
   })
 
   it('starts new pods when configuration or tokens change, and not otherwise', async () => {

@@ -3,7 +3,8 @@ import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { heldStream, LEASE_MS, type Replica, type Stage, startStage, until } from './gateways.ts'
-import { freePort, type Store, startStore } from './store.ts'
+import { freePort } from '../../free-port.ts'
+import { type Store, startStore } from './store.ts'
 
 let store: Store | undefined
 let stage: Stage

@@ -84,9 +84,9 @@ kubernetes:
 
 {{- /* What the user wrote, under what the chart must decide itself so that ports and times fit the other objects. */ -}}
 {{- define "eldr.config" -}}
-{{- range $key := list "host" "port" "metricsPort" "shutdownGraceMs" "tls" -}}
+{{- range $key := list "host" "port" "metricsPort" "processes" "shutdownGraceMs" "tls" -}}
 {{- if hasKey (dig "server" dict $.Values.config) $key -}}
-{{- fail (printf "config.server.%s is the chart's to set: use service.port, drain.seconds or tls.secretName, and see values.yaml" $key) -}}
+{{- fail (printf "config.server.%s is the chart's to set: use service.port, processes, drain.seconds or tls.secretName, and see values.yaml" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- range $role := list "prefill" "decode" -}}
@@ -103,6 +103,9 @@ kubernetes:
 {{- end -}}
 {{- end -}}
 {{- $server := dict "host" "0.0.0.0" "port" 8000 "metricsPort" 9464 "shutdownGraceMs" (mul (int .Values.drain.seconds) 1000) -}}
+{{- if gt (int .Values.processes) 1 -}}
+{{- $_ := set $server "processes" (int .Values.processes) -}}
+{{- end -}}
 {{- if .Values.tls.secretName -}}
 {{- $_ := set $server "tls" (dict "certFile" "/etc/eldr-tls/tls.crt" "keyFile" "/etc/eldr-tls/tls.key") -}}
 {{- end -}}
