@@ -118,6 +118,11 @@ describe('a relay that is killed', () => {
     await cluster.replaced('relay-1', pid)
     await cluster.idle()
     expect(await metric('eldr_requests_total')).toBeGreaterThanOrEqual(before + lives)
+    // Whoever had been ready did not fail to begin, the second time too.
+    const second = cluster.pidOf('relay-1')
+    process.kill(second, 'SIGKILL')
+    await cluster.replaced('relay-1', second)
+    expect(cluster.process.said()).not.toContain('cannot begin')
     expect(await metric('eldr_running_requests')).toBe(0)
     const all = await Promise.all(Array.from({ length: 20 }, () => ask({ max_tokens: 2 }).then(eventsOf)))
     expect(all.filter(done)).toHaveLength(20)

@@ -129,6 +129,7 @@ export class Member {
     const sinceMs = performance.now()
     let letter: Letter | undefined
     let over = false
+    let wasReady = false
     const ended = (how: string) => {
       if (over) return
       over = true
@@ -136,7 +137,7 @@ export class Member {
       this.#pongs = this.#pings
       this.#silent = 0
       died?.()
-      failed(reasonOf(letter, name, how))
+      if (!wasReady) failed(reasonOf(letter, name, how))
       if (this.#stopping || !this.#began) return
       if (performance.now() - sinceMs > HELD_MS) this.#tries = 0
       this.#again(how)
@@ -164,7 +165,7 @@ export class Member {
         answered?.(message.ping)
       }
       if (message.kind === 'ready') {
-        this.#isReady = this.#began = true
+        this.#isReady = this.#began = wasReady = true
         this.#isLeaving = false
         log.info({ process: name, pid: child.pid }, 'process is ready')
         ready()
@@ -187,7 +188,7 @@ export class Member {
       this.#run(
         () => {},
         error => {
-          if (!this.#isReady && !this.#stopping) this.#spec.log.error({ err: error, process: this.name }, 'a process cannot begin')
+          if (!this.#stopping) this.#spec.log.error({ err: error, process: this.name }, 'a process cannot begin')
         },
       )
     }, pauseMs)
@@ -216,5 +217,6 @@ function passLines(child: ChildProcess): void {
     logOutput().write(rest + text.slice(0, end))
     rest = text.slice(end)
   })
+  child.stderr!.once('end', () => rest !== '' && logOutput().write(`${rest}\n`))
   child.stderr!.once('close', () => rest === '' || logOutput().write(`${rest}\n`))
 }

@@ -44,7 +44,8 @@ interface Question {
   failed(refusal: Refusal): void
 }
 
-const PATIENCE_MS = 2_000
+/** A new one is there within a second or so, and within three on a machine that has much else to do. */
+const PATIENCE_MS = 5_000
 const AGAIN_MS = 10
 
 export class RelayLink {
