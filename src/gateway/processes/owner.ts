@@ -46,10 +46,14 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   const memories = new Memories(saved.discovery)
   const kept = new KeptArtifact(folder, saved.artifact?.path, log, artifact => save({ artifact }))
 
-  /** What each relay says, in no order; whoever says nothing in time is left out. */
+  /** What each relay says, in no order; whoever says nothing in time, or is gone when all have spoken, is left out. */
   const askAll = async <T>(kind: number, about: string): Promise<{ relay: number; report: T }[]> => {
-    const asked = [...(desk?.relays ?? [])].map(async relay => ({ relay: relay.number, report: await relay.ask(kind, about, REPORT_MS) }))
-    return (await Promise.all(asked)).filter((one): one is { relay: number; report: T & {} } => one.relay !== undefined && one.report !== undefined) // prettier-ignore
+    const asked = [...(desk?.relays ?? [])].map(async relay => ({ relay, report: await relay.ask(kind, about, REPORT_MS) }))
+    const answers = await Promise.all(asked)
+    const here = new Set(desk?.relays)
+    return answers.flatMap(({ relay, report }) =>
+      here.has(relay) && relay.number !== undefined && report !== undefined ? { relay: relay.number, report: report as T } : [],
+    )
   }
   const hosting: Hosting = {
     path: pagesPath(folder),
