@@ -1,8 +1,9 @@
 // What a replica tells the others: bytes a second and the processor's time for it, by rate, policy and model. No store is needed: messages
 // are made and read as gateways do, in time of its own.
 //
-//   npm run build && node bench/replicas.mjs [--seconds 20] [--workers 16] [--markdown] [--trace data/lab16-task.evaluation.safetensors]
+//   npm run build && node bench/replicas.mjs [--quick] [--seconds 20] [--workers 16] [--markdown] [--trace data/lab16-task.evaluation.safetensors]
 //
+// --quick takes one second of each, to see whether all of it runs: not for quoting.
 // Requests take two seconds each. Expectations of the lab16 rows come from the counts of recorded requests; those of the large model (58 × 256)
 // are the same counts laid side by side, since there is no trace of one here.
 import { join } from 'node:path'
@@ -11,14 +12,36 @@ import { parseArgs } from 'node:util'
 import { header, table } from './lib/table.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const { values: options } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '20' },
-    workers: { type: 'string', default: '16' },
-    markdown: { type: 'boolean', default: false },
-    trace: { type: 'string', default: join(root, 'data', 'lab16-task.evaluation.safetensors') },
-  },
-})
+const FLAGS = {
+  quick: { type: 'boolean', default: false },
+  seconds: { type: 'string' },
+  workers: { type: 'string', default: '16' },
+  markdown: { type: 'boolean', default: false },
+  trace: { type: 'string', default: join(root, 'data', 'lab16-task.evaluation.safetensors') },
+}
+const options = readFlags()
+const seconds = numberOf('seconds', options.seconds ?? (options.quick ? '1' : '20'), 3_600)
+const workers = numberOf('workers', options.workers, 1_024)
+
+function readFlags() {
+  try {
+    return parseArgs({ options: FLAGS }).values
+  } catch (error) {
+    return refuse(error.message)
+  }
+}
+
+function numberOf(flag, text, most) {
+  const value = Number(text)
+  return Number.isInteger(value) && value >= 1 && value <= most ? value : refuse(`--${flag} ${text}: expected a whole number from 1 to ${most}`) // prettier-ignore
+}
+
+function refuse(words) {
+  const flags = Object.entries(FLAGS).map(([name, { type }]) => (type === 'boolean' ? `--${name}` : `--${name} VALUE`))
+  console.error(`${words}\nThere are ${flags.join(', ')}.`)
+  process.exit(2)
+}
+
 const load = path => import(join(root, 'dist', path))
 const { openTrace } = await load('trace/trace.js')
 const { createDecodePolicy } = await load('policy/create-policy.js')
@@ -29,7 +52,6 @@ const { Others } = await load('gateway/replicas/others.js')
 const { decode, encode, workerKey } = await load('gateway/replicas/messages.js')
 
 const [PUBLISH_MS, UNION_MS, BYTES_PER_SECOND, REQUEST_MS] = [5, 20, 8 << 20, 2_000]
-const workers = Number(options.workers)
 const trace = await openTrace(options.trace)
 const { layers, experts, topK } = trace
 const counts = await trace.prefillCounts()
@@ -74,7 +96,7 @@ function run(policyName, { shape, countsOf }, rate) {
   const live = []
   const figures = { bytes: 0, messages: 0, makeMs: 0, readMs: 0 }
   let [nextMs, rowsDueMs, seq, sent] = [0, 0, 0, 0]
-  const untilMs = 1000 * Number(options.seconds) + REQUEST_MS
+  const untilMs = 1000 * seconds + REQUEST_MS
   for (let nowMs = 0; nowMs < untilMs; nowMs += PUBLISH_MS) {
     let changed = false
     for (; live.length > 0 && live[0].endMs <= nowMs; changed = true) {
@@ -108,7 +130,6 @@ function run(policyName, { shape, countsOf }, rate) {
     figures.makeMs += made - start
     figures.readMs += read - made
   }
-  const seconds = Number(options.seconds)
   return {
     bytesPerSecond: figures.bytes / seconds,
     messagesPerSecond: figures.messages / seconds,
@@ -119,7 +140,9 @@ function run(policyName, { shape, countsOf }, rate) {
   }
 }
 
-console.log(`${header(1)}; ${workers} decode workers, requests of ${REQUEST_MS / 1000} s, publishMs ${PUBLISH_MS}, unionMs ${UNION_MS}\n`)
+console.log(
+  `${header(1)}; ${workers} decode workers, requests of ${REQUEST_MS / 1000} s, publishMs ${PUBLISH_MS}, unionMs ${UNION_MS}${options.quick ? '. Quick run: not for quoting' : ''}\n`,
+)
 const kb = bytes => (bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB/s` : `${(bytes / 1e6).toFixed(2)} MB/s`)
 const rows = []
 for (const model of MODELS)

@@ -273,6 +273,12 @@ describe('eldr simulate', () => {
     }
   })
 
+  it('shows the ages of views that are taken unless told as one would write them', async () => {
+    expect((await eldr('staleness', '--help')).out.replace(/\s+/g, ' ')).toContain('or never (default: 5,20,100,never)')
+    const args = ['staleness', '--trace', EVALUATION, '--topology', '2D', '--policies', 'jsq', '--gateways', '2', '--rate', '50', '--seeds', '1', '--requests', '20', '--json'] // prettier-ignore
+    expect(JSON.parse((await eldr(...args)).out)).toMatchObject({ viewAgesMs: [5, 20, 100, null] })
+  })
+
   it.each([
     [['--gateways', '1'], /whole numbers from 2 to 1024/],
     [['--gateways', '2,2'], /different whole numbers/],

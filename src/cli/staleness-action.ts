@@ -5,7 +5,7 @@ import { runStaleness, type StalenessAsked } from '../sim/staleness.ts'
 import { openStudy } from '../sim/study-pool.ts'
 import { parseTopology } from '../sim/topology.ts'
 import { checkPolicies } from './simulate-study.ts'
-import type { StalenessFlags } from './staleness.ts'
+import { ageList, DEFAULT_AGES, type StalenessFlags } from './staleness.ts'
 
 /** `eldr staleness` */
 export async function stalenessAction(flags: StalenessFlags): Promise<void> {
@@ -26,7 +26,7 @@ export async function stalenessAction(flags: StalenessFlags): Promise<void> {
 
 /** What the flags ask for; what is wrong with them shows before anything is read. */
 function askedOf(flags: StalenessFlags): StalenessAsked {
-  const { trace, artifact, profile, topology, requests, policies, gateways, viewAges, rate, seeds } = flags
+  const { trace, artifact, profile, topology, requests, policies, gateways, viewAges = ageList(DEFAULT_AGES), rate, seeds } = flags
   parseTopology(topology)
   checkPolicies(policies)
   const study = {

@@ -9,7 +9,8 @@ export interface StalenessFlags {
   readonly topology: string
   readonly policies: readonly string[]
   readonly gateways: readonly number[]
-  readonly viewAges: readonly (number | null)[]
+  /** Absent: DEFAULT_AGES. */
+  readonly viewAges?: readonly (number | null)[]
   readonly rate: number
   readonly seeds: number
   readonly requests: number
@@ -17,6 +18,9 @@ export interface StalenessFlags {
   readonly json?: true
   readonly quiet?: true
 }
+
+/** As one would write it: help shows a default of its own as JSON, where never is null. */
+export const DEFAULT_AGES = '5,20,100,never'
 
 export function addStaleness(program: Command): void {
   program
@@ -30,7 +34,7 @@ export function addStaleness(program: Command): void {
     .option('--topology <text>', 'such as 2P8D or 16D (decode alone)', '2P8D')
     .option('--policies <list>', `of ${POLICIES.join(', ')}`, nameList, ['jsq', 'eldr', 'union', 'power_of_two', 'round_robin'])
     .option('--gateways <list>', 'numbers of gateways', gatewayList, [2, 4, 8])
-    .option('--view-ages <list>', 'milliseconds until a gateway hears of the others, or never', ageList, [5, 20, 100, null])
+    .option('--view-ages <list>', `milliseconds until a gateway hears of the others, or never (default: ${DEFAULT_AGES})`, ageList)
     .option('--rate <n>', 'requests a second, to all gateways together', positiveNumber, 400)
     .option('--seeds <n>', 'runs of each, for the confidence interval', wholeNumber(1, 100), 5)
     .option('--requests <n>', 'requests of a run', wholeNumber(10, 10_000_000), 6000)

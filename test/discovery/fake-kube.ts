@@ -42,6 +42,8 @@ export class FakeKube {
   failWith: number | undefined
   /** The token that is asked for. */
   token: string | undefined
+  /** Every page of a list says that there is another one. */
+  isEndless = false
   /** How a version that is too old is told. */
   goneAs: 'status' | 'event' = 'status'
   /** Every event is sent so many times. */
@@ -170,7 +172,7 @@ export class FakeKube {
     const all = [...this.#slices.values()].filter(({ slice }) => wants({ labels: slice.labels, namespace: slice.namespace ?? 'llm' }))
     const from = Number(url.searchParams.get('continue') ?? 0)
     const to = from + Number(url.searchParams.get('limit') ?? all.length)
-    const metadata = { resourceVersion: String(this.#version), ...(to < all.length && { continue: String(to) }) }
+    const metadata = { resourceVersion: String(this.#version), ...((this.isEndless || to < all.length) && { continue: String(to) }) }
     response.setHeader('content-type', 'application/json')
     response.end(JSON.stringify({ kind: 'EndpointSliceList', metadata, items: all.slice(from, to).map(({ object }) => object) }))
   }

@@ -75,6 +75,8 @@ describe('a file of workers', () => {
     ['has a worker that is none', () => writeFileSync(path, 'decode: [gopher://a]'), 'found the scheme gopher'],
     ['names nobody', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'names no worker'],
     ['is deleted', () => unlinkSync(path), 'ENOENT'],
+    ['is too large', () => writeFileSync(path, `# ${'x'.repeat(1 << 20)}\n${text(0)}`), 'is larger than 1 MiB'],
+    ['names too many', () => writeFileSync(path, `decode:\n${Array.from({ length: 4097 }, (_, n) => `  - http://10.0.0.1:${n + 1}\n`).join('')}`), 'more than 4096 workers'], // prettier-ignore
     ['is a folder', () => (unlinkSync(path), mkdirSync(path)), 'not a regular file'],
     ['goes with its folder', () => rmSync(folder, { recursive: true }), 'ENOENT'],
   ])('that %s changes nothing, is told once, and may come back', async (_, spoil, words) => {
@@ -85,7 +87,7 @@ describe('a file of workers', () => {
     await said(words)
     const looks = async () => (await current!.get('/eldr/workers')).discovery[0].up as boolean
     for (let n = 0; n < 5; n++) expect(await looks()).toBe(false)
-    expect(warnings()).toHaveLength(1)
+    expect(warnings()).toEqual([expect.stringMatching(/; what was found before holds on$/)])
     expect(states()).toEqual({ p: 'ready', d0: 'ready', d1: 'ready' })
     expect(await metric('eldr_discovery_up', { source: 'file' })).toBe(0)
     rmSync(path, { recursive: true, force: true })
@@ -99,6 +101,7 @@ describe('a file of workers', () => {
     path = join(folder, 'later', 'workers.yaml')
     await start(50)
     await said('ENOENT')
+    expect(current!.warnings()).toEqual([expect.stringMatching(/ENOENT; no worker has been found yet, and it goes on looking$/)])
     expect(await current!.get('/ready')).toMatchObject({ status: 'waiting for workers', discovery: [{ source: 'file', up: false, reason: 'unreadable', workers: 0 }] }) // prettier-ignore
     mkdirSync(join(folder, 'later'))
     writeFileSync(path, text(2))

@@ -181,6 +181,21 @@ describe('an API that does not answer as it should', () => {
     expect(await metric('eldr_discovery_up')).toBe(1)
   })
 
+  it('whose list has no end keeps what was found, is said once and not asked without a pause', async () => {
+    const { until, states, warnings, get } = await start()
+    on.kube.isEndless = true
+    on.kube.compact()
+    on.kube.endWatches()
+    await until(() => warnings().length > 0)
+    expect(warnings()).toEqual([expect.stringMatching(/more than 200 pages for one selector.*what was found before holds on$/)])
+    expect(states()).toEqual({ 'prefill-0': 'ready', 'decode-0': 'ready', 'decode-1': 'ready' })
+    expect(await get('/ready')).toMatchObject({ status: 'ready', discovery: [{ up: false, reason: 'broken' }] })
+    on.kube.isEndless = false
+    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: well again'))
+    putDecode(pod(0), pod(2))
+    await until(() => states()['decode-2'] === 'ready')
+  })
+
   it('is not guessed outside of a cluster', async () => {
     const { code, message } = await failure('KUBERNETES_SERVICE_HOST', () => startDiscovering({ kubernetes: { enabled: true, prefillSelector: ['a=b'], decodeSelector: ['a=c'] } })) // prettier-ignore
     expect(code).toBe('ELDR_CONFIG_INVALID')

@@ -108,10 +108,16 @@ class FollowedSource {
     if (bad === undefined) this.#lastSuccessMs = Date.now()
     // Once, and again when it is another fault: a source may fail every second for days.
     if (bad !== undefined && bad.text !== before?.text)
-      this.#log.warn({ source: this.name, reason: bad.reason }, `discovery: ${bad.text}; what was found before holds on`)
+      this.#log.warn({ source: this.name, reason: bad.reason }, `discovery: ${bad.text}; ${this.#meanwhile(found)}`)
     if (bad === undefined && before !== undefined) this.#log.info({ source: this.name }, 'discovery: well again')
     if (found !== undefined) this.#reconciler.apply(found)
     else this.#sayNotes()
+  }
+
+  /** What a look that failed leaves. Of two selectors one may have found something all the same. */
+  #meanwhile(found: Report['found']): string {
+    const isNothing = this.#lastSuccessMs === undefined && this.#reconciler.size === 0 && !found?.length
+    return isNothing ? 'no worker has been found yet, and it goes on looking' : 'what was found before holds on'
   }
 
   #sayNotes(): void {

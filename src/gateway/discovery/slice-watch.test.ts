@@ -115,4 +115,30 @@ describe('a watch of EndpointSlices', () => {
       { numRuns: 150 },
     )
   })
+
+  it.each([
+    ['pages', () => [], 200, '200 pages'],
+    ['slices', (page: number) => Array.from({ length: 250 }, (_, n) => object(`${page}-${n}`, 1)), 41, '10000 EndpointSlices'],
+    ['bytes', (page: number) => [{ ...object(String(page), 1), padding: 'x'.repeat(30 << 20) }], 3, '64 MiB'],
+  ])('takes a list of so many %s, and then waits before the next', async (_, itemsOf, calls, words) => {
+    let asked = 0
+    const list = (items: readonly object[]) => JSON.stringify({ kind: 'EndpointSliceList', metadata: { resourceVersion: '1', continue: 'more' }, items }) // prettier-ignore
+    const get = async () =>
+      (async function* () {
+        yield Buffer.from(list(itemsOf(++asked)))
+      })()
+    const [error, told] = await new Promise<[LookFailure, number]>(resolve => {
+      let told = 0
+      const watch = new SliceWatch({
+        client: { get },
+        labels: ['a=b'],
+        retryMs: 3_600_000,
+        silentMs: 1_000,
+        changed: () => void told++,
+        failed: failure => (watch.stop(), resolve([failure, told])),
+      })
+    })
+    expect(error.bad).toEqual({ reason: 'broken', text: `the Kubernetes API has more than ${words} for one selector: choose labels that fewer slices have` }) // prettier-ignore
+    expect([asked, told]).toEqual([calls, 0])
+  })
 })

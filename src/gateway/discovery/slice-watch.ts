@@ -22,6 +22,9 @@ export interface SliceWatchOptions {
 }
 
 const PAGE = 250
+/** Of one list. A slice has some hundred endpoints, and so many workers nobody takes; a server that never says the end must not be asked for ever. */
+const MOST_PAGES = 200
+const MOST_SLICES = 10_000
 const MOST_LIST_BYTES = 64 << 20
 const MOST_EVENT_BYTES = 8 << 20
 /** The server ends a watch after so long, so that connections move to other servers now and then. */
@@ -79,10 +82,16 @@ export class SliceWatch {
     this.#notes = new Set()
     let next: string | undefined
     let version: string | undefined
+    let [pages, items, bytes] = [0, 0, 0]
     do {
-      const page = await this.#page(next)
+      if (++pages > MOST_PAGES) throw tooMuch(`${MOST_PAGES} pages`)
+      const body = await this.#page(next, MOST_LIST_BYTES - bytes)
+      bytes += body.length
+      const page = jsonIn(body)
       const metadata = objectAt(page, 'metadata')
       if (textAt(page, 'kind') !== 'EndpointSliceList') throw new LookFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
+      items += listAt(page, 'items').length
+      if (items > MOST_SLICES) throw tooMuch(`${MOST_SLICES} EndpointSlices`)
       for (const item of listAt(page, 'items')) {
         const slice = this.#read(item)
         if (slice !== undefined) slices.set(slice.key, slice)
@@ -96,25 +105,20 @@ export class SliceWatch {
     this.#tell()
   }
 
-  async #page(next: string | undefined): Promise<unknown> {
+  async #page(next: string | undefined, mostBytes: number): Promise<Buffer> {
     const body = await this.#get({ limit: String(PAGE), ...(next !== undefined && { continue: next }) })
     const chunks: Buffer[] = []
     let bytes = 0
     try {
       for await (const chunk of body) {
         bytes += chunk.length
-        if (bytes > MOST_LIST_BYTES)
-          throw new LookFailure('broken', `the Kubernetes API sends more than ${MOST_LIST_BYTES >> 20} MiB at once`)
+        if (bytes > mostBytes) throw tooMuch(`${MOST_LIST_BYTES >> 20} MiB`)
         chunks.push(chunk)
       }
     } catch (cause) {
       throw cause instanceof LookFailure ? cause : unreachable(cause)
     }
-    try {
-      return JSON.parse(Buffer.concat(chunks).toString('utf8'))
-    } catch (cause) {
-      throw new LookFailure('broken', 'the Kubernetes API sends a list that is no JSON', cause)
-    }
+    return Buffer.concat(chunks)
   }
 
   /** Returns when the server ends it, or when it is cut off or falls silent: then it goes on from where it was. */
@@ -160,6 +164,7 @@ export class SliceWatch {
     this.#version = slice.version
     if (type === 'DELETED') this.#slices.delete(slice.key)
     else this.#slices.set(slice.key, slice)
+    if (this.#slices.size > MOST_SLICES) throw tooMuch(`${MOST_SLICES} EndpointSlices`)
     return true
   }
 
@@ -184,4 +189,16 @@ export class SliceWatch {
     const search = new URLSearchParams({ labelSelector: labels.join(','), ...query })
     return client.get(`/apis/discovery.k8s.io/v1${where}/endpointslices?${search}`, silentMs, this.#stop.signal)
   }
+}
+
+function jsonIn(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'))
+  } catch (cause) {
+    throw new LookFailure('broken', 'the Kubernetes API sends a list that is no JSON', cause)
+  }
+}
+
+function tooMuch(what: string): LookFailure {
+  return new LookFailure('broken', `the Kubernetes API has more than ${what} for one selector: choose labels that fewer slices have`)
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type Bad, LookFailure } from './found.ts'
-import { readWorkerFile } from './worker-file.ts'
+import { readPlainJson, readWorkerFile } from './worker-file.ts'
 
 function badOf(text: string): Bad {
   try {
@@ -53,8 +53,54 @@ describe('a file of workers', () => {
     expect(badOf(text)).toEqual({ reason: 'broken', text: expected })
   })
 
+  it.each([
+    ['', 4096, 4097],
+    [', ranks: 4', 1024, 1025],
+    [', ranks: 1024', 4, 5],
+  ])('names so many workers and no more, each rank counted%s', (ranks, most, tooMany) => {
+    const lists = (count: number) =>
+      `decode:\n${Array.from({ length: count }, (_, n) => `  - {url: "http://a:${n + 1}"${ranks}}\n`).join('')}`
+    expect(readWorkerFile('w.yaml', lists(most))).toHaveLength(4096)
+    const text = 'w.yaml names more than 4096 workers, each rank counted: name fewer, or share them among several gateways'
+    expect(badOf(lists(tooMany))).toEqual({ reason: 'broken', text })
+  })
+
+  it('counts ranks that the settings give, and not where a worker says its own', () => {
+    const decode = Array.from({ length: 3000 }, (_, n) => `http://a:${n + 1}`)
+    expect(() => readWorkerFile('w.json', JSON.stringify({ decode }), { ranks: 2 })).toThrow('more than 4096')
+    expect(() => readPlainJson('w.json', JSON.stringify({ decode }), { ranks: 2 })).toThrow('more than 4096')
+    const own = JSON.stringify({ decode: decode.map(url => `${url}@0`) })
+    expect(readPlainJson('w.json', own, { ranks: 2 })).toHaveLength(3000)
+  })
+
   it('says a few of many problems', () => {
     const { text } = badOf(`decode: [${Array.from({ length: 50 }, () => 'x').join(', ')}]`)
     expect(text).toContain('and 45 more')
+  })
+})
+
+describe('a file of workers that is plain JSON', () => {
+  it.each([
+    '{"decode":["http://a:1"]}',
+    ' {\n "prefill": ["http://a:1/"],\n "decode": [{"url": "https://b", "id": "d", "cluster": 3}]\n}\n',
+    '{"decode":[{"url":"http://a:1","ranks":2},"http://b:1@5","http://c:1"]}',
+  ])('is read as YAML would be: %j', text => {
+    const ranks = { decodeRanks: 3 }
+    expect(readPlainJson('w', text, ranks)).toEqual(readWorkerFile('w', text, ranks))
+  })
+
+  // Each has words of its own, with places, from the other reader.
+  it.each([
+    ['is YAML', 'decode: [http://a:1]'],
+    ['is YAML in braces', '{decode: [http://a:1]}'],
+    ['has a key twice', '{"decode":["http://a:1"],"decode":["http://b:1"]}'],
+    ['has a key of a worker twice', '{"decode":[{"url":"http://a:1","url":"http://b:1"}]}'],
+    ['has an unknown key', '{"decoder":["http://a:1"]}'],
+    ['has the same worker twice', '{"decode":["http://a:1","http://a:1"]}'],
+    ['names nobody', '{"decode":[]}'],
+    ['is cut off', '{"decode":["http://a:1"'],
+    ['is deeper than the stack', `{"decode":${'['.repeat(200_000)}${']'.repeat(200_000)}}`],
+  ])('and %s is left to the other reader', (_, text) => {
+    expect(readPlainJson('w', text)).toBeUndefined()
   })
 })

@@ -2,11 +2,13 @@
 import type * as z from 'zod'
 import type { Role } from '../../cluster/worker.ts'
 import { parseConfigText } from '../config/config-file.ts'
+import { MOST_RANKS } from '../config/origin.ts'
 import { isObject, nameOf, type Path } from '../config/paths.ts'
 import { workerListsSchema } from '../config/schema.ts'
 import { checkWorkers } from '../config/worker-checks.ts'
 import { defaultRanks, type RankDefaults, type WorkerForm, workersOf } from '../config/worker-form.ts'
 import { type Found, LookFailure } from './found.ts'
+import { MOST_FOUND } from './reconciler.ts'
 
 /** Problems that are told of one file. */
 const MOST_TOLD = 5
@@ -14,6 +16,7 @@ const MOST_TOLD = 5
 /** `defaults`: of servers of which the file says nothing. Throws a LookFailure with what is wrong and where. */
 export function readWorkerFile(path: string, text: string, defaults: RankDefaults = {}): Found[] {
   const file = parseConfigText(path, text)
+  refuseTooMany(path, file.value, defaults)
   const parsed = workerListsSchema.safeParse(file.value)
   const place = (at: Path) => file.placeOf(at)
   const problems =
@@ -21,18 +24,71 @@ export function readWorkerFile(path: string, text: string, defaults: RankDefault
       ? [...file.problems]
       : [
           ...(parsed.error?.issues ?? []).flatMap(issue => wordsOf(issue, issue.path as Path, place)),
-          ...[...checkWorkers({ workers: { ...(isObject(file.value) && file.value), ...defaults } })].map(({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`), // prettier-ignore
+          ...[...checked(file.value, defaults)].map(({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`), // prettier-ignore
         ]
   if (problems.length > 0 || !parsed.success) throw new LookFailure('broken', told(problems))
-  const { prefill, decode } = parsed.data
-  if (prefill.length + decode.length === 0) throw new LookFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
+  const found = foundIn(parsed.data, defaults)
+  if (found.length === 0) throw new LookFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
+  return found
+}
+
+/**
+ * The same of a file that is JSON and right, many times faster, since nobody needs to know where in it things stand. Undefined of any
+ * other; throws only where there are too many workers.
+ */
+export function readPlainJson(path: string, text: string, defaults: RankDefaults = {}): Found[] | undefined {
+  if (!/^\s*\{/.test(text)) return undefined
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+    // A key that stands twice is a mistake, and would be lost here.
+    if (JSON.stringify(value).replaceAll(/\s/g, '') !== text.replaceAll(/\s/g, '')) return undefined
+  } catch {
+    return undefined
+  }
+  refuseTooMany(path, value, defaults)
+  const parsed = workerListsSchema.safeParse(value)
+  if (!parsed.success || checked(value, defaults).next().done !== true) return undefined
+  const found = foundIn(parsed.data, defaults)
+  return found.length === 0 ? undefined : found
+}
+
+/** Before anything looks at each: a few letters can stand for a thousand ranks. */
+function refuseTooMany(path: string, value: unknown, defaults: RankDefaults): void {
+  let count = 0
+  for (const role of ['prefill', 'decode'] as const) {
+    const items = isObject(value) ? value[role] : undefined
+    if (!Array.isArray(items)) continue
+    count += items.length
+    if (count > MOST_FOUND) break
+    for (const item of items as readonly unknown[]) count += ranksOf(item, defaultRanks(defaults, role)) - 1
+  }
+  if (count > MOST_FOUND)
+    throw new LookFailure(
+      'broken',
+      `${path} names more than ${MOST_FOUND} workers, each rank counted: name fewer, or share them among several gateways`,
+    )
+}
+
+function ranksOf(item: unknown, unsaid: number): number {
+  const { ranks = unsaid, dpRank, url = item } = isObject(item) ? item : {}
+  if (dpRank !== undefined || /@\d+$/.test(String(url))) return 1
+  // What is wrong by itself is said elsewhere.
+  return Number.isInteger(ranks) && (ranks as number) >= 1 && (ranks as number) <= MOST_RANKS ? (ranks as number) : 1
+}
+
+function checked(value: unknown, defaults: RankDefaults) {
+  return checkWorkers({ workers: { ...(isObject(value) && value), ...defaults } })
+}
+
+function foundIn({ prefill, decode }: z.infer<typeof workerListsSchema>, defaults: RankDefaults): Found[] {
   return [
-    ...prefill.flatMap(worker => foundIn(worker, 'prefill', defaults)),
-    ...decode.flatMap(worker => foundIn(worker, 'decode', defaults)),
+    ...prefill.flatMap(worker => ofServer(worker, 'prefill', defaults)),
+    ...decode.flatMap(worker => ofServer(worker, 'decode', defaults)),
   ]
 }
 
-function foundIn(worker: string | WorkerForm, role: Role, defaults: RankDefaults): Found[] {
+function ofServer(worker: string | WorkerForm, role: Role, defaults: RankDefaults): Found[] {
   return workersOf(worker, defaultRanks(defaults, role)).map(one => {
     const { ranks: _, ...rest } = one
     return { ...rest, role, ready: true }

@@ -1,0 +1,167 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, watch, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { FileSource } from './file-source.ts'
+import type { Report } from './found.ts'
+import { namesOnTheWay } from './link-names.ts'
+import { readBeside, ReadGivenUp } from './worker-file-beside.ts'
+
+let folder: string
+let path: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'eldr-file-source-'))
+  path = join(folder, 'workers.yaml')
+})
+const followed: { stop(): void }[] = []
+afterEach(() => {
+  for (const source of followed.splice(0)) source.stop()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** What a source told, and which texts it read for it. `pollMs`: by watching alone, unless told. */
+function follow(pollMs = 3_600_000, file = path) {
+  const [told, read]: [Report[], string[]] = [[], []]
+  const waiting = new Set<() => void>()
+  const tell = (report: Report) => {
+    told.push(report)
+    for (const check of waiting) check()
+  }
+  followed.push(new FileSource({ path: file, pollMs }, {}, tell, (given, signal) => (read.push(given.text), readBeside(given, signal))))
+  const until = (holds: () => boolean) =>
+    new Promise<void>(resolve => {
+      const check = () => {
+        if (!holds()) return
+        waiting.delete(check)
+        resolve()
+      }
+      waiting.add(check)
+      check()
+    })
+  const finds = (...ids: string[]) => until(() => JSON.stringify(told.at(-1)?.found?.map(({ id }) => id)) === JSON.stringify(ids))
+  return { told, read, until, finds }
+}
+
+const text = (...hosts: string[]) => `decode: [${hosts.map(host => `http://${host}:1`).join(', ')}]`
+/** Resolves when the folder has told everybody who watches it of a change of this name. */
+const heard = (name: string, change: () => void) =>
+  new Promise<void>(resolve => {
+    const watcher = watch(folder, (_, which) => {
+      if (which !== name) return
+      watcher.close()
+      setImmediate(resolve) // a change from within would be told before anybody else gets a turn
+    })
+    change()
+  })
+
+describe('a source that follows a file', () => {
+  it.each([
+    ['good', text('a')],
+    ['refused', 'decode: [gopher://a]'],
+  ])('reads a text that is %s once, however often it looks', async (_, first) => {
+    writeFileSync(path, first)
+    const { told, read, until } = follow(1)
+    await until(() => told.length >= 5)
+    expect(read).toEqual([first])
+    expect(new Set(told.map(report => JSON.stringify(report))).size).toBe(1)
+    writeFileSync(path, text('b'))
+    await until(() => told.at(-1)!.found?.[0]!.id === 'b:1')
+    expect(read).toEqual([first, text('b')])
+  })
+
+  it('reads a text again after a while that was given up, and keeps to what it said until then', async () => {
+    writeFileSync(path, text('a'))
+    let tries = 0
+    const reports: Report[] = []
+    const found = await new Promise<Report['found']>(resolve => {
+      const read = (...given: Parameters<typeof readBeside>) => (++tries < 3 ? Promise.reject(new ReadGivenUp('broken', 'slow')) : readBeside(...given)) // prettier-ignore
+      const tell = (report: Report) => (reports.push(report), report.found && resolve(report.found))
+      followed.push(new FileSource({ path, pollMs: 1 }, {}, tell, read, 50))
+    })
+    expect(found!.map(({ id }) => id)).toEqual(['a:1'])
+    expect(tries).toBe(3)
+    expect(reports.filter(({ bad }) => bad?.text === 'slow').length).toBeGreaterThan(2)
+  })
+
+  it('does not look because of other files in the folder', async () => {
+    writeFileSync(path, text('a'))
+    const { told, finds } = follow()
+    await finds('a:1')
+    // One that follows such a file says when a look would have been.
+    writeFileSync(join(folder, 'other'), text('0'))
+    const other = follow(undefined, join(folder, 'other'))
+    for (let n = 1; n <= 4; n++) {
+      writeFileSync(join(folder, 'other'), text(`o${n}`))
+      await other.finds(`o${n}:1`)
+    }
+    expect(told).toHaveLength(1)
+    writeFileSync(path, text('b'))
+    await finds('b:1')
+  })
+
+  it('gathers changes into few looks and sees the last', async () => {
+    writeFileSync(path, text('a'))
+    const { told, finds } = follow()
+    await finds('a:1')
+    const startedMs = performance.now()
+    const put = (hosts: string) => {
+      writeFileSync(join(folder, 'next'), text(hosts))
+      renameSync(join(folder, 'next'), path)
+    }
+    let changes = 0
+    for (; performance.now() - startedMs < 600; changes++) await heard('workers.yaml', () => put('a'))
+    put('last')
+    await finds('last:1')
+    expect(told.length - 1).toBeLessThanOrEqual((performance.now() - startedMs) / 100 + 3)
+    expect(changes).toBeGreaterThan(10)
+  })
+
+  it('sees that a refused file was mended, a lost one is back, and a folder was replaced, without looking in between', async () => {
+    writeFileSync(path, 'decode: [gopher://a]')
+    const { told, until, finds } = follow()
+    await until(() => told.at(-1)?.bad?.reason === 'broken')
+    writeFileSync(path, text('b'))
+    await finds('b:1')
+    rmSync(path)
+    await until(() => told.at(-1)?.bad?.reason === 'unreadable')
+    writeFileSync(path, text('c'))
+    await finds('c:1')
+    mkdirSync(`${folder}.next`)
+    writeFileSync(join(`${folder}.next`, 'workers.yaml'), text('d'))
+    renameSync(folder, `${folder}.old`)
+    renameSync(`${folder}.next`, folder)
+    await finds('d:1')
+    writeFileSync(path, text('e'))
+    await finds('e:1')
+    expect(told.flatMap(({ bad }) => bad ?? []).map(({ reason }) => reason)).toEqual(expect.arrayContaining(['broken', 'unreadable']))
+    rmSync(`${folder}.old`, { recursive: true })
+  })
+
+  it('sees a link on the way to it swapped', async () => {
+    for (const release of ['1', '2']) {
+      mkdirSync(join(folder, release))
+      writeFileSync(join(folder, release, 'workers.yaml'), text(`r${release}`))
+    }
+    symlinkSync('1', join(folder, 'current'))
+    symlinkSync(join('current', 'workers.yaml'), path)
+    expect([...(await namesOnTheWay(path))]).toEqual(['workers.yaml', 'current', '1'])
+    const { finds } = follow()
+    await finds('r1:1')
+    symlinkSync('2', join(folder, 'next'))
+    renameSync(join(folder, 'next'), join(folder, 'current'))
+    await finds('r2:1')
+  })
+})
+
+describe('names on the way to a file', () => {
+  it('end at links that go round, leave the folder or lead nowhere', async () => {
+    symlinkSync('b', join(folder, 'a'))
+    symlinkSync('a', join(folder, 'b'))
+    symlinkSync('../elsewhere/workers.yaml', join(folder, 'away'))
+    symlinkSync(join(folder, '..data', 'workers.yaml'), path)
+    expect([...(await namesOnTheWay(join(folder, 'a')))]).toEqual(['a', 'b'])
+    expect([...(await namesOnTheWay(join(folder, 'away')))]).toEqual(['away'])
+    expect([...(await namesOnTheWay(path))]).toEqual(['workers.yaml', '..data'])
+    expect([...(await namesOnTheWay(join(folder, 'nothing')))]).toEqual(['nothing'])
+  })
+})
