@@ -113,6 +113,8 @@ export class Metrics {
       aggregator: together,
       collect: () => {
         gauge.reset()
+        // Without labels a reset leaves a zero behind, which would say something that nobody has said.
+        if (labels.length === 0) gauge.remove({})
         collect((values, value) => gauge.set(values, value))
       },
     })

@@ -80,6 +80,14 @@ describe('gauges', () => {
   })
 })
 
+describe('what there is nothing of', () => {
+  it('is not there, and does not read as zero: a store that nobody set up is not down', async () => {
+    await start()
+    const names = readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set(['eldr_replica_store_up', 'eldr_replicas', 'eldr_uptime_seconds'])) // prettier-ignore
+    expect(names.map(({ name }) => name)).toEqual(['eldr_uptime_seconds'])
+  })
+})
+
 describe('server.metricsPort', () => {
   it('has metrics and nothing else, and they are gone from the main port', async () => {
     const free = createServer().listen(0, '127.0.0.1')

@@ -1,6 +1,6 @@
 /**
  * A cluster of processes that Prometheus watches: two prefill workers, one of which hands off no counts as a vLLM without the plugin does,
- * three decode workers, and a gateway that lets in few requests, so that some can be turned away.
+ * three decode workers, and a gateway that lets in few requests, so that some can be turned away. Another gateway is its replica.
  */
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
@@ -16,6 +16,7 @@ import {
   startWorkerProcess,
   type WorkerProcess,
 } from '../../worker/processes.ts'
+import { startStore } from '../replicas/store.ts'
 import type { ScrapeTarget } from './prometheus-process.ts'
 
 const CALIBRATION = join(import.meta.dirname, '../../../data/lab16-task.calibration.safetensors')
@@ -50,7 +51,10 @@ export async function startWatchedCluster(folder: string): Promise<WatchedCluste
   const legOf = (name: string) => name.split('-', 1)[0]!
   const flags = Object.entries(urls).flatMap(([name, url]) => [`--${legOf(name)}`, `${name}=${url}`])
   const limits = ['--max-concurrent-requests', String(ROOM), '--queue-size', String(QUEUE), '--health-check-interval-secs', '1']
-  const gateway = await startGatewayProcess([...flags, ...limits, '--artifact', artifact, '--policy', 'eldr', '--log-level', 'info'])
+  const store = await startStore()
+  const shared = [...flags, ...limits, '--artifact', artifact, '--policy', 'eldr', '--replica-store', store.url]
+  const gateway = await startGatewayProcess([...shared, '--log-level', 'info'])
+  const replica = await startGatewayProcess(shared)
   const workers = async () => ((await (await fetch(`${gateway.url}/eldr/workers`)).json()) as { workers: ListedWorker[] }).workers
   await polled(workers, all => all.length === 5 && all.every(({ state }) => state === 'ready'), 'all workers ready')
   return {
@@ -62,7 +66,8 @@ export async function startWatchedCluster(folder: string): Promise<WatchedCluste
     ],
     workers,
     async stop() {
-      await gateway.stop()
+      await Promise.all([gateway.stop(), replica.stop()])
+      await store.close()
       bare.server.closeAllConnections()
       bare.server.close()
       await Promise.all([prefill, ...decodes].map(({ child, kill }) => (child.exitCode ?? child.signalCode) === null && kill()))
