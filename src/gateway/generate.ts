@@ -190,6 +190,7 @@ async function send(
     stop: exchange,
     lost: tries > ctx.settings.retries.max ? NEVER : ctx.lost.of(id),
     limits,
+    dpRank: dispatch.worker.dpRank,
     on,
   }
   const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch((error: unknown) => {

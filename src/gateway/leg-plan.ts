@@ -43,5 +43,7 @@ export interface LegPlan {
   /** Happens when the worker is lost, which ends a leg that has not begun. */
   readonly lost: StopSignal
   readonly limits: LegLimits
+  /** Of the worker, where it has one. */
+  readonly dpRank?: number | undefined
   readonly on?: LegEvents
 }

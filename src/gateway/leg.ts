@@ -4,6 +4,7 @@
  */
 import { Refusal } from './answers.ts'
 import type { LegEnd, LegPlan } from './leg-plan.ts'
+import { isWrongRank, wrongRankWords } from './wrong-rank.ts'
 import type { Sink } from './sink.ts'
 import {
   type FailureKind,
@@ -193,6 +194,8 @@ class Leg implements UpstreamHandler {
       return this.#failed(new UpstreamFailure('status', `status ${status}`))
     }
     const body = Buffer.concat(this.#kept)
+    const { dpRank } = this.#plan
+    if (isWrongRank(dpRank, status, body)) return this.#failed(new UpstreamFailure('status', wrongRankWords(dpRank)))
     const answer = status !== 200 || isPacked(this.#headers) ? { body, tokens: 0 } : readWhole(body)
     if (answer === undefined) return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
     if (status === 200) {

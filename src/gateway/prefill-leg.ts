@@ -11,6 +11,7 @@ import { mayTryAgain, noteFailed } from './retry-budget.ts'
 import { legStopped } from './tracing/leg-spans.ts'
 import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from './upstream/upstreams.ts'
 import { ranked, traced } from './worker-headers.ts'
+import { isWrongRank, wrongRankWords } from './wrong-rank.ts'
 
 /** Handed off, refused by the worker as the client's fault, or stopped because the client left. */
 export type PrefillEnd =
@@ -65,7 +66,7 @@ export async function runPrefill(
       if (span !== undefined) legStopped(span, exchange.stopped, answeredMs)
       return { kind: 'stopped' }
     }
-    const judged = judge(ctx, answer, request)
+    const judged = judge(ctx, answer, request, dispatch.worker.dpRank)
     leg?.ended(judged.kind, undefined, judged.kind === 'failed' ? shownWhy(judged.cause, judged.why) : undefined)
     if (span !== undefined) {
       if (judged.kind === 'failed') span.failed(judged.cause, judged.why)
@@ -109,12 +110,19 @@ type Judged =
   | Extract<PrefillEnd, { kind: 'refused' }>
   | { readonly kind: 'failed'; readonly cause: string; readonly why: string; readonly code: AnswerCode }
 
-function judge({ engine }: RequestContext, answer: UpstreamAnswer | UpstreamFailure, request: ClientRequest): Judged {
+function judge(
+  { engine }: RequestContext,
+  answer: UpstreamAnswer | UpstreamFailure,
+  request: ClientRequest,
+  dpRank: number | undefined,
+): Judged {
   if (answer instanceof UpstreamFailure) {
     const code = answer.kind === 'timeout' ? 'ELDR_PREFILL_TIMEOUT' : 'ELDR_PREFILL_FAILED'
     return { kind: 'failed', cause: answer.kind, why: answer.message, code }
   }
   const { status, headers, body, startedMs } = answer
+  if (isWrongRank(dpRank, status, body))
+    return { kind: 'failed', cause: 'status', why: wrongRankWords(dpRank), code: 'ELDR_PREFILL_FAILED' }
   if (status >= 400 && status < 500 && status !== 429) return { kind: 'refused', status, headers, body }
   if (status !== 200) {
     return { kind: 'failed', cause: 'status', why: `status ${status}`, code: status === 429 ? 'ELDR_OVERLOADED' : 'ELDR_PREFILL_FAILED' }

@@ -101,15 +101,6 @@ describe('the rank of a worker', () => {
     await cluster.idle()
   })
 
-  it('that the server does not have is the client’s to see: 400, as vLLM answers', async () => {
-    await start({ decodeOptions: { ranks: 2 } })
-    const answers = await Promise.all([ask(), ask(), ask()])
-    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 200, 400])
-    const refused = answers.find(({ status }) => status === 400)!
-    expect(await refused.json()).toMatchObject({ error: { message: 'data_parallel_rank 2 is out of range [0, 2).' } })
-    await Promise.all(answers.filter(answer => answer !== refused).map(answer => answer.text()))
-  })
-
   it('is named by debug headers, and is part of the worker’s name', async () => {
     await start()
     const { headers } = await ask({}, { 'x-eldr-debug': '1' })
@@ -249,6 +240,18 @@ describe('ranks of one server', () => {
     await until(cluster, () => views().every(({ state }) => state === 'ready'))
     await answered(6)
     expect(await restarts()).toEqual([1, 1])
+  })
+})
+
+describe('ranks that a server does not have', () => {
+  it.each([false, true])('get nothing for long, although they are never busy (stream: %s)', async stream => {
+    await start({ config: { routing: { policy: 'jsq', prefillPolicy: 'least_loaded' }, workers: { prefillRanks: 3, decodeRanks: 4 } } })
+    await answered(30, { stream })
+    const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
+    for (const id of [idOf(prefill, 2), idOf(decode, 3)]) expect(viewOf(id).state).toBe('open')
+    for (const id of [idOf(prefill, 0), idOf(decode, 0)]) expect(viewOf(id).state).toBe('ready')
+    expect((await samples('eldr_leg_failures_total')).filter(({ value }) => value > 0).map(({ labels }) => labels['worker']).toSorted()).toEqual([idOf(prefill, 2), idOf(decode, 3)].toSorted()) // prettier-ignore
+    expect(views().reduce((sum, { inflight }) => sum + inflight, 0)).toBe(0)
   })
 })
 
