@@ -78,6 +78,9 @@ describe('engines behind one URL', () => {
     const helps = page.split('\n').filter(line => line.startsWith('# HELP'))
     expect(new Set(helps).size).toBe(helps.length)
     expect(page.match(/^process_start_time_seconds/gm)).toHaveLength(1)
+    // Every rank has started when the process has.
+    for (const rank of [0, 1])
+      expect(ofEngine(readSamples(page, new Set(['process_start_time_seconds'])), rank)[0]?.labels).not.toHaveProperty('engine')
     expect(page.match(/^vllm:kv_cache_usage_perc\{.*engine="1".*\}/gm)).toHaveLength(1)
   })
 })

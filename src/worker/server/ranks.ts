@@ -21,7 +21,7 @@ export function rankFor(ctx: WorkerContext, request: Pick<IncomingMessage, 'head
   return ctx.ranks[loads.indexOf(Math.min(...loads))]!
 }
 
-/** Pages of Prometheus text as one: each metric once, with the samples of all. What is of the process, not of an engine, is the first one's. */
+/** Pages of Prometheus text as one: each metric once, with the samples of all. What is of the process is there once, and no engine's. */
 export function mergedPages(pages: readonly string[]): string {
   if (pages.length === 1) return pages[0]!
   const samples = new Map<string, string[]>()
@@ -29,8 +29,15 @@ export function mergedPages(pages: readonly string[]): string {
     for (const block of page.trim().split('\n\n')) {
       const [help = '', type = '', ...lines] = block.split('\n')
       const head = `${help}\n${type}`
-      if (rank === 0) samples.set(head, lines)
-      else if (!help.startsWith('# HELP process_')) samples.set(head, [...(samples.get(head) ?? []), ...lines])
+      const ofProcess = help.startsWith('# HELP process_')
+      if (rank === 0) samples.set(head, ofProcess ? lines.map(withoutEngine) : lines)
+      else if (!ofProcess) samples.set(head, [...(samples.get(head) ?? []), ...lines])
     }
   return `${[...samples].map(([head, lines]) => [head, ...lines].join('\n')).join('\n\n')}\n`
 }
+
+const withoutEngine = (line: string) =>
+  line
+    .replace(/,?engine="\d+"/, '')
+    .replace('{,', '{')
+    .replace('{}', '')
