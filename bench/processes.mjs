@@ -12,6 +12,7 @@ import { measureDirect, startRouter, startWorkers } from './gateway/lib/cell.mjs
 import { othersNote } from './gateway/lib/report.mjs'
 import { routers } from './gateway/lib/routers.mjs'
 import { ROWS } from './gateway/lib/rows.mjs'
+import { keepAwake } from './lib/awake.mjs'
 import { loadEldr } from './lib/eldr.mjs'
 import { median } from './lib/measure.mjs'
 import { ownerRoundTrip } from './lib/owner-round-trip.mjs'
@@ -102,11 +103,19 @@ const figures = table(['', 'figure', ...present.map(({ label }) => label)], line
 const trips = []
 for (const policy of ['jsq', 'union']) {
   progress(`questions to an owner that decides by ${policy}`)
-  const measured = await ownerRoundTrip(dist, { policy, questions: options.quick ? 2_000 : 20_000 })
-  for (const [question, { asked, here }] of Object.entries(measured))
-    trips.push([policy, question, ...[asked.p50, here.p50, asked.p50 - here.p50, asked.p99].map(us => us.toFixed(1))])
+  const questions = options.quick ? 2_000 : 20_000
+  const idle = await ownerRoundTrip(dist, { policy, questions })
+  const end = keepAwake()
+  const awake = end && (await ownerRoundTrip(dist, { policy, questions }))
+  end?.()
+  for (const question in idle) {
+    const { asked, here } = idle[question]
+    const busy = awake?.[question].asked.p50
+    const figures = [here.p50, asked.p50, asked.p50 - here.p50, busy, busy && busy - awake[question].here.p50]
+    trips.push([policy, question, ...figures.map(us => us?.toFixed(1) ?? '–')])
+  }
 }
-const questions = table(['policy', 'question', 'asked, µs', 'decided here, µs', 'the question, µs', 'asked, 99 %, µs'], trips)
+const questions = table(['policy', 'question', 'decided here, µs', 'asked', 'the question', 'asked, cores awake', 'the question'], trips)
 const notes = [
   othersNote(results, cores),
   ...missing.map(column => `Left out: ${column.name} (${column.missing}).`),
@@ -122,6 +131,7 @@ if (options.out) {
     '## What it gives and costs',
     figures.markdown,
     '## How long the owner takes to answer',
+    'Medians, one question after the other. “The question” is what it takes beyond the decision, which one process makes by itself. On a machine that does nothing else each question wakes two cores that have fallen asleep; “cores awake” is with programs of the lowest priority on them, as under load.',
     questions.markdown,
     '## Notes',
     notes.map(note => `- ${note}`).join('\n'),
