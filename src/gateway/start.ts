@@ -36,7 +36,7 @@ import { workerTls } from './tls-files.ts'
 import { startTracing } from './tracing/start-tracing.ts'
 import { Upstreams } from './upstream/upstreams.ts'
 import { watchWorkers } from './watch-workers.ts'
-import { workersOf } from './workers-of.ts'
+import { configuredWorkers } from './configured-workers.ts'
 
 export interface Gateway {
   /** Where it listens. */
@@ -105,7 +105,7 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
     if (next !== undefined) metrics.meetWorker(id, next.spec.role)
   }
-  if (hosting?.addWorkers === undefined) registry.addAll(workersOf(settings))
+  if (hosting?.addWorkers === undefined) registry.addAll(configuredWorkers(settings))
   else hosting.addWorkers(registry)
   const admission = new Admission(settings.limits)
   const loopDelay = new LoopDelay()

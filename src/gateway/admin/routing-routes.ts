@@ -4,20 +4,17 @@ import { EldrError } from '../../errors.ts'
 import { POLICIES } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
 import { type AnswerCode, Refusal } from '../answers.ts'
+import { MOST_TAU } from '../config/schema-parts.ts'
 import { readBody } from '../read-body.ts'
-import { asFile } from '../routing/artifact-file.ts'
+import { asFile, SENT } from '../routing/artifact-file.ts'
 import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminCall, AdminParts, AdminRoute } from './routes.ts'
 
-/** As the configuration has it. */
-export const MOST_TAU = 2
 export const MOST_CLUSTERS = 65_535
 /** A path and what is around it. */
 const MOST_JSON_BYTES = 64 << 10
 const BRACE = 0x7b
 const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
-/** How an artifact that was sent is called. */
-const SENT = 'the artifact that was sent'
 
 export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRoute[] {
   const { maxBodyBytes } = ctx.settings.server

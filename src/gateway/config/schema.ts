@@ -11,7 +11,7 @@ import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from './dns-target.ts'
 import { LOG_LEVELS } from './settings.ts'
 import { ENDPOINT_EXAMPLE, MOST_RANKS, ORIGIN_EXAMPLE, wrongApiUrl, wrongEndpoint, wrongWorkerUrl } from './origin.ts'
 import { MASK } from './mask.ts'
-import { address, file, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
+import { address, file, MOST_TAU, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
 import { replicas } from './schema-replicas.ts'
 import { MOST_CLUSTER } from './worker-form.ts'
 import { WORKER_ID, WORKER_ID_WORDS } from './worker-id.ts'
@@ -131,7 +131,12 @@ const discovery = z.strictObject({
 const routing = z.strictObject({
   policy: spellings(POLICIES).optional().describe('Decode policy. Default: eldr with an artifact, union without.'),
   prefillPolicy: spellings(PREFILL_POLICIES).default('prefix_hash').describe('Prefill policy.'),
-  tau: z.number().min(0).max(2).default(0.1).describe('Locality band of eldr: workers whose cosine is so much below the best still count.'),
+  tau: z
+    .number()
+    .min(0)
+    .max(MOST_TAU)
+    .default(0.1)
+    .describe('Locality band of eldr: workers whose cosine is so much below the best still count.'),
   artifact: file('an artifact of `eldr fit`').optional().describe('Artifact of `eldr fit`; eldr and domain need it, union predicts better with it.'), // prettier-ignore
   profile: text('a name of profiles/ or the path of a .json file').optional().describe('Cost profile of union: a name under profiles/ or a path.'), // prettier-ignore
   prefixTokens: whole(1, 1_000_000).default(256).describe('Leading tokens of a prompt (4 bytes of text count as one) that prefix_hash looks at.'), // prettier-ignore

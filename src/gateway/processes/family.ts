@@ -1,7 +1,7 @@
 /** What the supervisor and its processes say to each other, by Node's own channel. Connections of clients travel beside `connection`. */
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
-import type { Letter } from '../routing/letters.ts'
+import { type Letter, letterOf } from '../routing/letters.ts'
 import type { SavedState } from './saved-state.ts'
 
 export interface OwnerStart {
@@ -51,8 +51,20 @@ export function tellSupervisor(message: FromChild): void {
   if (process.connected) process.send!(message)
 }
 
+/** A program's whole life: told what to be, it says that it is ready, or why it cannot begin. */
+export async function runAsMember<Start>(run: (start: Start) => Promise<void>): Promise<void> {
+  const start = await started<Start>()
+  try {
+    await run(start)
+    tellSupervisor({ kind: 'ready' })
+  } catch (error) {
+    tellSupervisor({ kind: 'failed', letter: letterOf(error) })
+    process.disconnect()
+  }
+}
+
 /** The first message. Whoever is started has nothing to do without the one who started it: when that is gone, it goes too. */
-export function started<Start>(): Promise<Start> {
+function started<Start>(): Promise<Start> {
   process.on('disconnect', () => process.exit(0))
   process.on('message', (message: Ping | { readonly kind: 'start' }) => {
     if (message.kind === 'ping') tellSupervisor({ kind: 'pong', ping: message.ping })

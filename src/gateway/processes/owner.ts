@@ -7,16 +7,15 @@ import { comesFrom } from '../auth.ts'
 import { createLog } from '../log.ts'
 import type { LogLevelControl } from '../log-level.ts'
 import { closeLog } from '../log-output.ts'
-import { letterOf } from '../routing/letters.ts'
 import type { Hosting } from '../hosting.ts'
 import { type Gateway, startGateway } from '../start.ts'
-import { deskPath, type OwnerStart, pagesPath, started, tellSupervisor, type ToOwner } from './family.ts'
+import { deskPath, type OwnerStart, pagesPath, runAsMember, tellSupervisor, type ToOwner } from './family.ts'
 import { MergedMetrics, type MetricsJson, ownPart } from './merged-metrics.ts'
 import { TELL } from './messages.ts'
 import { KeptArtifact } from './kept-artifact.ts'
 import { FROM_HEADER } from './owner-pages.ts'
 import { OwnerDesk } from './owner-desk.ts'
-import { addSaved, levelOf, Memories, restoreLevel, routingOf, type SavedState, settingsWith, workersOf } from './saved-state.ts'
+import { addSaved, levelOf, Memories, restoreLevel, routingOf, type SavedState, savedWorkers, settingsWith } from './saved-state.ts'
 
 /** How long a relay may take to tell something. */
 const REPORT_MS = 1_000
@@ -119,11 +118,11 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   const looking = setInterval(() => void keepCounts(), LOOK_MS)
   registry.subscribe(({ kind, worker }) => {
     if (kind === 'forgotten') void merged.forgetWorker(worker.id)
-    if (!kind.startsWith('breaker_')) save({ ...workersOf(registry), ...memories.saved })
+    if (!kind.startsWith('breaker_')) save({ ...savedWorkers(registry), ...memories.saved })
   })
   // Those that died with the last owner, or while there was none.
   for (const relay of Object.keys(merged.seen).map(Number)) if (!relays.includes(relay)) await merged.gone(relay)
-  save({ ...workersOf(registry), ...memories.saved, kept: merged.kept, seen: merged.seen, own: [] })
+  save({ ...savedWorkers(registry), ...memories.saved, kept: merged.kept, seen: merged.seen, own: [] })
 
   const listener = createServer(socket => all.connected(socket))
   await new Promise<void>((listening, failed) => listener.once('error', failed).listen(deskPath(folder), listening))
@@ -146,11 +145,4 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   }
 }
 
-const start = await started<OwnerStart>()
-try {
-  await run(start)
-  tellSupervisor({ kind: 'ready' })
-} catch (error) {
-  tellSupervisor({ kind: 'failed', letter: letterOf(error) })
-  process.disconnect()
-}
+await runAsMember(run)

@@ -2,8 +2,7 @@
 import type { Socket } from 'node:net'
 import { closeLog } from '../log-output.ts'
 import { createLog } from '../log.ts'
-import { letterOf } from '../routing/letters.ts'
-import { deskPath, pagesPath, relayPath, type RelayStart, started, tellSupervisor, type ToRelay } from './family.ts'
+import { deskPath, pagesPath, relayPath, type RelayStart, runAsMember, tellSupervisor, type ToRelay } from './family.ts'
 import { startRelay } from './start-relay.ts'
 
 /** For error events to get to clients. */
@@ -11,14 +10,7 @@ const LAST_WORDS_MS = 500
 
 process.on('SIGHUP', () => {})
 process.on('SIGUSR2', () => {}) // the supervisor has the owner told, and the owner tells all
-const start = await started<RelayStart>()
-try {
-  await run(start)
-  tellSupervisor({ kind: 'ready' })
-} catch (error) {
-  tellSupervisor({ kind: 'failed', letter: letterOf(error) })
-  process.disconnect()
-}
+await runAsMember(run)
 
 async function run({ settings, folder, relay: number }: RelayStart): Promise<void> {
   const log = createLog(settings.observe).child({ process: `relay-${number}` })

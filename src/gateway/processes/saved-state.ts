@@ -47,7 +47,9 @@ export interface SavedState {
   readonly seen?: Readonly<Record<string, MetricsJson>>
 }
 
-export function workersOf(registry: Pick<Registry, 'views' | 'hasCandidates' | 'heldBy'>): Pick<SavedState, 'workers' | 'held' | 'ready'> {
+export function savedWorkers(
+  registry: Pick<Registry, 'views' | 'hasCandidates' | 'heldBy'>,
+): Pick<SavedState, 'workers' | 'held' | 'ready'> {
   const nowMs = performance.now()
   const held = new Set(registry.heldBy('admin'))
   const workers = registry

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
-import { asFile } from '../routing/artifact-file.ts'
+import { asFile, SENT } from '../routing/artifact-file.ts'
 
 export interface SharedArtifact {
   readonly sha256: string
@@ -21,7 +21,6 @@ export interface ArtifactShareOptions {
   readonly load: (path: string, shownAs?: string) => Promise<unknown>
 }
 
-const SENT = 'the artifact that was sent'
 /** Larger than any artifact. */
 const MOST_BYTES = 4 * 2 ** 30
 /** Until a file of that size is read. */

@@ -3,6 +3,7 @@ import type { Registry } from '../../cluster/registry.ts'
 import { POLICIES, type PolicyName } from '../../policy/decode-policy.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../../policy/prefill-policy.ts'
 import { Refusal } from '../answers.ts'
+import { MOST_TAU } from '../config/schema-parts.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { type ArtifactShare, sharedArtifactIn } from './artifact-share.ts'
 import type { Fields } from './changes.ts'
@@ -20,7 +21,6 @@ export interface GatewayChangesOptions {
 }
 
 const DRAIN = 'drain:'
-const MOST_TAU = 2
 
 export const fieldsOf = {
   policy: ({ policy, tau, prefillPolicy }: PolicyChange): Fields => ({

@@ -16,7 +16,7 @@ import { fieldsOf, GatewayChanges, type PolicyChange } from './gateway-changes.t
 import { LoadSharing } from './load-sharing.ts'
 import { decode, encode, type Message, type Sender } from './messages.ts'
 import { madeUpId } from './replica-id.ts'
-import { type Ignored, newTally, type ReplicaStatus, statusOf } from './status.ts'
+import { type Ignored, IGNORED_WORDS, newTally, type ReplicaStatus, statusOf } from './status.ts'
 import { StoreLink } from './store-link.ts'
 import { StoreRefusal } from './store-session.ts'
 
@@ -31,14 +31,6 @@ export interface ReplicaParts {
 const LEAVE_MS = 500
 /** What could not be done for others is tried again so often. */
 const REAPPLY_MS = 10_000
-
-const WORDS: Readonly<Record<Ignored, string>> = {
-  foreign: 'replicas: somebody else speaks on our channel, or another version of ELDR; it is passed over',
-  malformed: 'replicas: a message is broken and passed over',
-  same_id: 'replicas: two gateways have one id: give each its own replicas.id',
-  too_many: 'replicas: there are more of them than can be, and the rest is passed over: who else writes to the store?',
-  refused: 'replicas: the store refuses what it is asked; it is tried again',
-}
 
 export class Replicas {
   readonly tally = newTally()
@@ -135,7 +127,7 @@ export class Replicas {
     this.#artifactTold = this.#artifactTold
       .then(() => this.#artifacts?.remember({ sha256, path }, sent))
       .catch((error: unknown) => this.#failed(error))
-      // Unless another was loaded meanwhile.
+      // Claimed before, so that nothing older undoes it; told now that others can have its bytes.
       .then(() => this.#changes?.sync())
   }
 
@@ -248,6 +240,6 @@ export class Replicas {
     this.tally.ignored(reason)
     const { seldom, log } = this.#parts
     const more = why === undefined ? {} : { why }
-    seldom.say(`replicas ${reason}`, performance.now(), times => log.warn({ reason, times, ...more }, WORDS[reason]))
+    seldom.say(`replicas ${reason}`, performance.now(), times => log.warn({ reason, times, ...more }, IGNORED_WORDS[reason]))
   }
 }

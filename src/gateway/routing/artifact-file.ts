@@ -3,6 +3,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
+/** How people read of one that has no path. */
+export const SENT = 'the artifact that was sent'
+
 export async function asFile<T>(artifact: Uint8Array, use: (path: string) => Promise<T>): Promise<T> {
   const folder = await mkdtemp(join(tmpdir(), 'eldr-'))
   try {

@@ -6,7 +6,7 @@ import type { Settings } from './config/settings.ts'
  * A decode worker has its place in the list for its cluster, and may get another one's number when workers have gone. Where the
  * configuration gives clusters in another order it means them, and they are kept.
  */
-export function workersOf({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
+export function configuredWorkers({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
   const fixed = decode.some(({ cluster }, place) => cluster !== place)
   return [
     ...prefill.map(({ id, url, dpRank }) => ({
