@@ -131,7 +131,7 @@ if (options.out) {
     '## What it gives and costs',
     figures.markdown,
     '## How long the owner takes to answer',
-    'Medians, one question after the other. “The question” is what it takes beyond the decision, which one process makes by itself. On a machine that does nothing else each question wakes two cores that have fallen asleep; “cores awake” is with programs of the lowest priority on them, as under load.',
+    'Medians, one question after the other. “The question” is what it takes beyond the decision, which one process makes by itself. On a machine that does nothing else each question wakes two cores that have fallen asleep; “cores awake” is with programs of the lowest priority on them.',
     questions.markdown,
     '## Notes',
     notes.map(note => `- ${note}`).join('\n'),
