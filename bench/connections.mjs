@@ -21,11 +21,25 @@ const { values: options } = parseArgs({
 })
 const PROGRAM = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 const ASK = 'GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n'
-const [countMs, atOnce, idle] = [Number(options['count-ms']), Number(options['at-once']), Number(options.idle)]
+const [countMs, atOnce, idle] = [
+  Number(options['count-ms']),
+  Number(options['at-once']),
+  Number(options.idle),
+]
 
 async function start(relays) {
   // Workers that are not there: /health does not need them.
-  const flags = ['serve', '--port', '0', '--processes', relays, '--prefill', 'http://127.0.0.1:9', '--decode', 'http://127.0.0.1:10']
+  const flags = [
+    'serve',
+    '--port',
+    '0',
+    '--processes',
+    relays,
+    '--prefill',
+    'http://127.0.0.1:9',
+    '--decode',
+    'http://127.0.0.1:10',
+  ]
   const child = spawn(process.execPath, [PROGRAM, ...flags], { stdio: ['ignore', 'ignore', 'pipe'] })
   const port = await new Promise((resolve, reject) => {
     let said = ''
@@ -36,7 +50,13 @@ async function start(relays) {
     })
     child.once('exit', () => reject(new Error(said)))
   })
-  const pids = () => [child.pid, ...readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim().split(' ').filter(Boolean)]
+  const pids = () => [
+    child.pid,
+    ...readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8')
+      .trim()
+      .split(' ')
+      .filter(Boolean),
+  ]
   return { child, port, pids }
 }
 
@@ -50,11 +70,17 @@ function once(port) {
   })
 }
 
-const cpuMs = pids => pids.reduce((sum, pid) => {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')
-  return sum + 10 * (Number(fields[11]) + Number(fields[12])) // Linux counts in hundredths of a second
-}, 0) // prettier-ignore
-const privateMiB = pids => pids.reduce((sum, pid) => sum + Number(/Pss: +(\d+)/.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))[1]) / 1024, 0) // prettier-ignore
+const cpuMs = pids =>
+  pids.reduce((sum, pid) => {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')
+    return sum + 10 * (Number(fields[11]) + Number(fields[12])) // Linux counts in hundredths of a second
+  }, 0)
+const privateMiB = pids =>
+  pids.reduce(
+    (sum, pid) =>
+      sum + Number(/Pss: +(\d+)/.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))[1]) / 1024,
+    0,
+  )
 
 async function measure(relays) {
   const { child, port, pids } = await start(relays)
@@ -62,7 +88,9 @@ async function measure(relays) {
   const lanes = async untilMs => {
     let [done, failed] = [0, 0]
     const lane = async () => {
-      while (performance.now() < untilMs) if (await once(port)) done++; else failed++ // prettier-ignore
+      while (performance.now() < untilMs)
+        if (await once(port)) done++
+        else failed++
     }
     await Promise.all(Array.from({ length: atOnce }, lane))
     return { done, failed }
@@ -72,9 +100,15 @@ async function measure(relays) {
   const { done, failed } = await lanes(beforeMs + countMs)
   const seconds = (performance.now() - beforeMs) / 1000
   const cpu = cpuMs(pids()) - beforeCpu
-  const sockets = await Promise.all(Array.from({ length: idle }, () => new Promise(resolve => {
-    const socket = connect(port, '127.0.0.1', () => resolve(socket)).on('error', () => {})
-  }))) // prettier-ignore
+  const sockets = await Promise.all(
+    Array.from(
+      { length: idle },
+      () =>
+        new Promise(resolve => {
+          const socket = connect(port, '127.0.0.1', () => resolve(socket)).on('error', () => {})
+        }),
+    ),
+  )
   await once(port) // behind all of them
   const withIdleMiB = privateMiB(pids())
   for (const socket of sockets) socket.destroy()
@@ -86,11 +120,19 @@ async function measure(relays) {
 
 const kinds = options.relays.split(',')
 const results = new Map(kinds.map(relays => [relays, []]))
-for (let n = 0; n < Number(options.repeat); n++) for (const relays of kinds) results.get(relays).push(await measure(relays))
+for (let n = 0; n < Number(options.repeat); n++)
+  for (const relays of kinds) results.get(relays).push(await measure(relays))
 const middle = (runs, what) => median(runs.map(run => run[what]))
 console.log(
   table(
-    ['processes', 'connections/s', 'CPU of each', 'failed', 'memory at rest', `with ${idle} that say nothing`],
+    [
+      'processes',
+      'connections/s',
+      'CPU of each',
+      'failed',
+      'memory at rest',
+      `with ${idle} that say nothing`,
+    ],
     [...results].map(([relays, runs]) => [
       relays === '1' ? 'one' : `${relays} relays, owner, supervisor`,
       middle(runs, 'perSecond').toFixed(0),

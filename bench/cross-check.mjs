@@ -13,7 +13,16 @@ import { loadEldr } from './lib/eldr.mjs'
 import { runProcess } from './lib/measure.mjs'
 import { putSections } from './lib/page.mjs'
 import { createPython } from './lib/python.mjs'
-import { CALIBRATION, drawRequests, EVALUATION, loadEvaluation, loadProfile, loadSimulator, PROFILE, routingOf } from './lib/simulation.mjs'
+import {
+  CALIBRATION,
+  drawRequests,
+  EVALUATION,
+  loadEvaluation,
+  loadProfile,
+  loadSimulator,
+  PROFILE,
+  routingOf,
+} from './lib/simulation.mjs'
 import { header, table } from './lib/table.mjs'
 
 const WORKERS = 16
@@ -47,7 +56,10 @@ async function pythonSide() {
   if (interpreter === undefined) return createPython()
   return {
     async run(script, args) {
-      const { stdout } = await runProcess(interpreter, [fileURLToPath(new URL(`python/${script}`, import.meta.url)), ...args])
+      const { stdout } = await runProcess(interpreter, [
+        fileURLToPath(new URL(`python/${script}`, import.meta.url)),
+        ...args,
+      ])
       return { result: JSON.parse(stdout) }
     },
   }
@@ -80,7 +92,14 @@ async function ourSide(artifactPath) {
       })
       const { tpotMs, activeExperts, batch } = result
       const seconds = (performance.now() - from) / 1e3
-      return { p50TpotMs: tpotMs.p50, p99TpotMs: tpotMs.p99, meanTpotMs: tpotMs.mean, activeExperts, batch, seconds }
+      return {
+        p50TpotMs: tpotMs.p50,
+        p99TpotMs: tpotMs.p99,
+        meanTpotMs: tpotMs.mean,
+        activeExperts,
+        batch,
+        seconds,
+      }
     },
   }
 }
@@ -95,11 +114,33 @@ try {
   await eldr.fit(join(root, CALIBRATION), { workers: WORKERS, pairs: 20_000, seed, out: artifact })
   const ours = await ourSide(artifact)
   const workload = join(scratch, 'requests.json')
-  writeFileSync(workload, JSON.stringify({ arrivals_us: Array.from(ours.arrivalsUs), requests: ours.requestOf }))
+  writeFileSync(
+    workload,
+    JSON.stringify({ arrivals_us: Array.from(ours.arrivalsUs), requests: ours.requestOf }),
+  )
   for (const policy of ['jsq', 'eldr']) {
     process.stderr.write(`bench: ${policy}, ${requests} requests in Python … `)
-    const files = ['--trace', join(root, EVALUATION), '--profile', join(root, 'profiles', `${PROFILE}.json`), '--artifact', artifact]
-    const args = [workload, ...files, '--policy', policy, '--tau', TAU, '--workers', WORKERS, '--seed', seed, '--json']
+    const files = [
+      '--trace',
+      join(root, EVALUATION),
+      '--profile',
+      join(root, 'profiles', `${PROFILE}.json`),
+      '--artifact',
+      artifact,
+    ]
+    const args = [
+      workload,
+      ...files,
+      '--policy',
+      policy,
+      '--tau',
+      TAU,
+      '--workers',
+      WORKERS,
+      '--seed',
+      seed,
+      '--json',
+    ]
     const { result } = await python.run('simulator.py', args.map(String))
     process.stderr.write(`${result.seconds.toFixed(1)} s\n`)
     data.push({ policy, ours: ours.run(policy), python: result })
@@ -113,7 +154,8 @@ const failed = []
 for (const { policy, ours, python: theirs } of data) {
   for (const { key, name, most } of COMPARED) {
     const difference = theirs[key] / ours[key] - 1
-    if (most !== undefined && !(Math.abs(difference) <= most)) failed.push(`${policy}: ${name} differs by ${percent(difference)}`)
+    if (most !== undefined && !(Math.abs(difference) <= most))
+      failed.push(`${policy}: ${name} differs by ${percent(difference)}`)
     rows.push([
       policy,
       name,
@@ -125,7 +167,10 @@ for (const { policy, ours, python: theirs } of data) {
   }
 }
 const about = header(seed)
-const slower = data.map(({ policy, ours, python: theirs }) => `${policy} ${theirs.seconds.toFixed(1)} s and ${ours.seconds.toFixed(2)} s`)
+const slower = data.map(
+  ({ policy, ours, python: theirs }) =>
+    `${policy} ${theirs.seconds.toFixed(1)} s and ${ours.seconds.toFixed(2)} s`,
+)
 const notes = [
   about,
   `\`bench/python/simulator.py\` shares no code with ELDR: it follows the description at its top, reads the trace and the artifact itself and makes its own signatures. ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace at ${perSecond}/s on ${WORKERS} decode workers, profile ${PROFILE}, the same arrivals and rows on both sides. Ties of jsq are drawn by generators of their own; eldr (τ = ${TAU}) has none, so both sides should find the same but for rounding, and for ELDR’s quantiles, which may be 0.1 % off. The check fails when p50 TPOT or active experts differ by more than 1 %.`,
@@ -133,7 +178,8 @@ const notes = [
 ]
 const { text, markdown } = table(['policy', '', 'ELDR', 'Python', 'difference', 'allowed'], rows)
 console.log([`── ${TITLE}`, ...notes, '', text].join('\n'))
-if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, seed, requests, perSecond, data }, null, 2)}\n`)
+if (options.json)
+  writeFileSync(options.json, `${JSON.stringify({ about, seed, requests, perSecond, data }, null, 2)}\n`)
 if (options.out) putSections(options.out, 'cross-check', [`## ${TITLE}`, ...notes, markdown].join('\n\n'))
 if (failed.length > 0) {
   console.error(failed.join('\n'))

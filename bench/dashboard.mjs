@@ -23,9 +23,17 @@ async function gateway() {
   const child = fork(fileURLToPath(import.meta.url), { execArgv: [] })
   const told = () => new Promise(resolve => child.once('message', resolve))
   const { urls } = await told()
-  const artifact = process.argv[4] ?? readdirSync('eldr-out').map(name => `eldr-out/${name}`).find(name => name.includes('lab16-task')) // prettier-ignore
+  const artifact =
+    process.argv[4] ??
+    readdirSync('eldr-out')
+      .map(name => `eldr-out/${name}`)
+      .find(name => name.includes('lab16-task'))
   const settings = settle(
-    fileSchema.parse({ server: { port: 0 }, workers: { prefill: [urls[0]], decode: urls.slice(1) }, routing: { artifact } }),
+    fileSchema.parse({
+      server: { port: 0 },
+      workers: { prefill: [urls[0]], decode: urls.slice(1) },
+      routing: { artifact },
+    }),
   )
   const running = await startGateway(settings, createLog({ logLevel: 'silent', logFormat: 'json' }))
   const { router, registry } = running.context
@@ -67,10 +75,20 @@ async function gateway() {
 
 async function others() {
   const cells = SHAPE.layers * SHAPE.experts
-  const union = Buffer.from(Uint8Array.from({ length: cells }, (_, cell) => (cell % 3 === 0 ? 1 : 0))).toString('base64')
-  const body = JSON.stringify({ ...SHAPE, top_k: SHAPE.topK, batch: 12, active: Array(SHAPE.layers).fill(43), union })
+  const union = Buffer.from(
+    Uint8Array.from({ length: cells }, (_, cell) => (cell % 3 === 0 ? 1 : 0)),
+  ).toString('base64')
+  const body = JSON.stringify({
+    ...SHAPE,
+    top_k: SHAPE.topK,
+    batch: 12,
+    active: Array(SHAPE.layers).fill(43),
+    union,
+  })
   const listening = Array.from({ length: DECODERS + 1 }, async () => {
-    const server = createServer((request, response) => response.end(request.url === '/eldr/union' ? body : ''))
+    const server = createServer((request, response) =>
+      response.end(request.url === '/eldr/union' ? body : ''),
+    )
     await new Promise(resolve => server.listen(0, '127.0.0.1', resolve))
     return `http://127.0.0.1:${server.address().port}`
   })

@@ -38,11 +38,14 @@ const script = fileURLToPath(new URL('lib/decision-scale-process.mjs', import.me
 
 async function measure(policy, shape, workers) {
   const asked = { dist, policy, workers, seed, budgetMs: options.quick ? 200 : 2000, ...shape }
-  return JSON.parse((await runProcess(process.execPath, ['--expose-gc', script, JSON.stringify(asked)])).stdout)
+  return JSON.parse(
+    (await runProcess(process.execPath, ['--expose-gc', script, JSON.stringify(asked)])).stdout,
+  )
 }
 
 /** Power of K that the last step of a list follows: 1 is linear. */
-const power = list => Math.log(list.at(-1).pick / list.at(-2).pick) / Math.log(list.at(-1).workers / list.at(-2).workers)
+const power = list =>
+  Math.log(list.at(-1).pick / list.at(-2).pick) / Math.log(list.at(-1).workers / list.at(-2).workers)
 
 const data = []
 const parts = []
@@ -52,13 +55,31 @@ for (const shape of SHAPES) {
     const of = {}
     for (const policy of POLICIES) {
       of[policy] = await measure(policy, shape, workers)
-      data.push({ model: shape.name, layers: shape.layers, experts: shape.experts, workers, policy, ...of[policy] })
+      data.push({
+        model: shape.name,
+        layers: shape.layers,
+        experts: shape.experts,
+        workers,
+        policy,
+        ...of[policy],
+      })
     }
     const { jsq, eldr, union } = of
-    rows.push([workers, us(jsq.pick), us(eldr.pick), us(union.pick), us(union.dispatched), us(union.released), mb(union.stateBytes)])
+    rows.push([
+      workers,
+      us(jsq.pick),
+      us(eldr.pick),
+      us(union.pick),
+      us(union.dispatched),
+      us(union.released),
+      mb(union.stateBytes),
+    ])
     console.error(`  ${shape.name}, ${workers} workers`)
   }
-  const powers = POLICIES.map(policy => `${policy} ${power(data.filter(one => one.model === shape.name && one.policy === policy)).toFixed(2)}`) // prettier-ignore
+  const powers = POLICIES.map(
+    policy =>
+      `${policy} ${power(data.filter(one => one.model === shape.name && one.policy === policy)).toFixed(2)}`,
+  )
   parts.push({
     title: `${shape.name}: ${shape.layers} layers × ${shape.experts} experts`,
     note: `Power of K that the step from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers follows, 1 being linear: ${powers.join(', ')}.`,

@@ -32,7 +32,8 @@ const { values: options } = parseArgs({
 })
 const names = options.only.split(',')
 const unknown = names.find(name => !(name in SECTIONS))
-if (unknown !== undefined) throw new Error(`no section ${unknown}; there are ${Object.keys(SECTIONS).join(', ')}`)
+if (unknown !== undefined)
+  throw new Error(`no section ${unknown}; there are ${Object.keys(SECTIONS).join(', ')}`)
 
 const seed = Number(options.seed)
 const dist = resolve(options.dist)
@@ -47,18 +48,25 @@ const preface = [
 console.log(preface.join('\n'))
 
 const scratch = mkdtempSync(join(tmpdir(), 'eldr-bench-'))
-const markdown = ['# Benchmarks of the fit', 'Written by `node bench/fit.mjs --out`; bench/README.md says how and why.', ...preface]
+const markdown = [
+  '# Benchmarks of the fit',
+  'Written by `node bench/fit.mjs --out`; bench/README.md says how and why.',
+  ...preface,
+]
 const data = {}
 try {
   for (const name of names) {
     const section = await SECTIONS[name]({ dist, eldr, python, root, scratch, seed, quick: options.quick })
     const tables = section.tables.map(({ head, rows }) => table(head, rows))
-    console.log(['', `── ${section.title}`, ...section.notes, ...tables.map(({ text }) => `\n${text}`)].join('\n'))
+    console.log(
+      ['', `── ${section.title}`, ...section.notes, ...tables.map(({ text }) => `\n${text}`)].join('\n'),
+    )
     markdown.push(`## ${section.title}`, ...section.notes, ...tables.map(each => each.markdown))
     data[name] = section.data
   }
 } finally {
   rmSync(scratch, { recursive: true, force: true })
 }
-if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, seed, quick: options.quick, ...data }, null, 2)}\n`)
+if (options.json)
+  writeFileSync(options.json, `${JSON.stringify({ about, seed, quick: options.quick, ...data }, null, 2)}\n`)
 if (options.out) writeFileSync(options.out, `${markdown.join('\n\n')}\n`)

@@ -17,16 +17,27 @@ const [REQUESTS, WARM_UP, CONCURRENCY, PROMPT, OUTPUT] = [160, 16, 8, 64, 64]
 const PACE = ['--first-token-ms', '150', '--gap-ms', '20']
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '3' }, json: { type: 'boolean', default: false } } })
+const { values } = parseArgs({
+  options: { rounds: { type: 'string', default: '3' }, json: { type: 'boolean', default: false } },
+})
 const aiperf = process.env['AIPERF'] ?? join(root, '.venv', 'clients', 'bin', 'aiperf')
 const folder = mkdtempSync(join(tmpdir(), 'eldr-clients-'))
-const server = spawn(process.execPath, [join(root, 'test/fake-worker/main.mjs'), ...PACE, '--until-stdin-ends'], {
-  stdio: ['pipe', 'pipe', 'inherit'],
-})
+const server = spawn(
+  process.execPath,
+  [join(root, 'test/fake-worker/main.mjs'), ...PACE, '--until-stdin-ends'],
+  {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  },
+)
 
 /** @param {string} command @param {string[]} args */
 const run = (command, args) =>
-  execFileSync(command, args, { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 26 })
+  execFileSync(command, args, {
+    cwd: folder,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+    maxBuffer: 1 << 26,
+  })
 
 /** @param {string} url */
 function ours(url) {
@@ -43,7 +54,17 @@ function ours(url) {
     OUTPUT,
   ]
   const { ttftMs, tpotMs, itlMs, requests } = JSON.parse(
-    run(process.execPath, [join(root, 'dist/cli/main.js'), 'bench', '--url', url, '--api', 'chat', ...load.map(String), '--json', '-q']),
+    run(process.execPath, [
+      join(root, 'dist/cli/main.js'),
+      'bench',
+      '--url',
+      url,
+      '--api',
+      'chat',
+      ...load.map(String),
+      '--json',
+      '-q',
+    ]),
   )
   if (requests.ok !== REQUESTS) throw new Error(`eldr bench: ${requests.failed} requests failed`)
   return { TTFT: ttftMs.p50, TPOT: tpotMs.p50, ITL: itlMs.p50 }
@@ -78,8 +99,13 @@ function theirs(url, round) {
   ]
   run(aiperf, ['profile', ...what, ...load.map(String), '--ui', 'none', '--artifact-dir', `out-${round}`])
   const report = JSON.parse(readFileSync(join(folder, `out-${round}`, 'profile_export_aiperf.json'), 'utf8'))
-  if (report.request_count.avg !== REQUESTS) throw new Error(`aiperf: ${report.request_count.avg} of ${REQUESTS} requests ended well`)
-  return { TTFT: report.time_to_first_token.p50, TPOT: report.inter_token_latency.p50, ITL: report.inter_chunk_latency.p50 }
+  if (report.request_count.avg !== REQUESTS)
+    throw new Error(`aiperf: ${report.request_count.avg} of ${REQUESTS} requests ended well`)
+  return {
+    TTFT: report.time_to_first_token.p50,
+    TPOT: report.inter_token_latency.p50,
+    ITL: report.inter_chunk_latency.p50,
+  }
 }
 
 const median = numbers => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]
@@ -88,9 +114,15 @@ try {
   const url = await new Promise(resolve => server.stdout.once('data', line => resolve(JSON.parse(line).url)))
   run(join(dirname(aiperf), 'python'), [join(root, 'test/clients/tokenizer.py'), join(folder, 'tokenizer')])
   // In turn, so that what else the machine does falls on both.
-  const rounds = Array.from({ length: Number(values.rounds) }, (_, round) => ({ eldr: ours(url), aiperf: theirs(url, round) }))
+  const rounds = Array.from({ length: Number(values.rounds) }, (_, round) => ({
+    eldr: ours(url),
+    aiperf: theirs(url, round),
+  }))
   const figures = ['TTFT', 'TPOT', 'ITL'].map(name => {
-    const [a, b] = [median(rounds.map(({ eldr }) => eldr[name])), median(rounds.map(round => round.aiperf[name]))]
+    const [a, b] = [
+      median(rounds.map(({ eldr }) => eldr[name])),
+      median(rounds.map(round => round.aiperf[name])),
+    ]
     return { figure: `${name} p50`, eldrMs: a, aiperfMs: b, ratio: a / b }
   })
   if (values.json) console.log(JSON.stringify({ rounds, figures }, null, 2))

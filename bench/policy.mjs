@@ -43,7 +43,14 @@ const against = []
 for (const policy of ['eldr', 'union']) {
   const eldr = await measure('eldr', policy, PAPER, many)
   const plain = await measure('plain', policy, PAPER, options.quick ? 4 : 20)
-  against.push([policy, us(eldr.pick), us(plain.pick), times(plain.pick, eldr.pick), us(eldr.dispatched), us(eldr.released)])
+  against.push([
+    policy,
+    us(eldr.pick),
+    us(plain.pick),
+    times(plain.pick, eldr.pick),
+    us(eldr.dispatched),
+    us(eldr.released),
+  ])
   data.against.push({ policy, eldr, plain })
 }
 const growth = []
@@ -52,8 +59,19 @@ const shapes = [
   ...[64, 128, 256, 512].map(experts => ({ ...PAPER, experts })),
 ].slice(0, options.quick ? 2 : 8)
 for (const shape of shapes) {
-  const [eldr, union] = [await measure('eldr', 'eldr', shape, many / 2), await measure('eldr', 'union', shape, many / 2)]
-  growth.push([shape.layers, shape.experts, shape.workers, us(eldr.pick), us(union.pick), us(union.dispatched), us(union.released)])
+  const [eldr, union] = [
+    await measure('eldr', 'eldr', shape, many / 2),
+    await measure('eldr', 'union', shape, many / 2),
+  ]
+  growth.push([
+    shape.layers,
+    shape.experts,
+    shape.workers,
+    us(eldr.pick),
+    us(union.pick),
+    us(union.dispatched),
+    us(union.released),
+  ])
   data.growth.push({ ...shape, eldr, union })
 }
 const parts = [

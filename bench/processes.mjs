@@ -34,7 +34,10 @@ const SEED = 1
 const dist = resolve(options.dist)
 const cores = availableParallelism()
 const repeat = Number(options.repeat ?? (options.quick ? 1 : 3))
-const times = { warmUpMs: options.quick ? 300 : 1000, countMs: Number(options['count-ms'] ?? (options.quick ? 800 : 2500)) }
+const times = {
+  warmUpMs: options.quick ? 300 : 1000,
+  countMs: Number(options['count-ms'] ?? (options.quick ? 800 : 2500)),
+}
 const rows = ROWS.filter(({ name }) => ['short', 'counts', 'fast', 'first-token'].includes(name))
 const progress = text => process.stderr.write(`bench: ${text}\n`)
 
@@ -96,7 +99,11 @@ const show = (row, figure, name) => {
   return values.length === 0 ? '–' : figure.show(median(values))
 }
 const lines = rows.flatMap(row =>
-  row.figures.map((figure, n) => [n === 0 ? row.title : '', figure.name, ...present.map(({ name }) => show(row, figure, name))]),
+  row.figures.map((figure, n) => [
+    n === 0 ? row.title : '',
+    figure.name,
+    ...present.map(({ name }) => show(row, figure, name)),
+  ]),
 )
 const figures = table(['', 'figure', ...present.map(({ label }) => label)], lines)
 
@@ -115,11 +122,22 @@ for (const policy of ['jsq', 'union']) {
     trips.push([policy, question, ...figures.map(us => us?.toFixed(1) ?? '–')])
   }
 }
-const questions = table(['policy', 'question', 'decided here, µs', 'asked', 'the question', 'asked, cores awake', 'the question'], trips)
+const questions = table(
+  ['policy', 'question', 'decided here, µs', 'asked', 'the question', 'asked, cores awake', 'the question'],
+  trips,
+)
 const notes = [
   othersNote(results, cores),
   ...missing.map(column => `Left out: ${column.name} (${column.missing}).`),
-  ...new Set(rows.flatMap(row => results[row.name].flatMap(round => present.flatMap(({ name, label }) => (round[name].notes ?? []).map(note => `${label}, ${row.title}: ${note}`))))), // prettier-ignore
+  ...new Set(
+    rows.flatMap(row =>
+      results[row.name].flatMap(round =>
+        present.flatMap(({ name, label }) =>
+          (round[name].notes ?? []).map(note => `${label}, ${row.title}: ${note}`),
+        ),
+      ),
+    ),
+  ),
 ]
 const about = `${header(SEED)}; routers, workers and client on all ${cores} cores but for the client and the workers, which leave the first alone; medians of ${repeat} rounds of ${times.countMs / 1e3} s`
 console.log(`${about}\n\n${figures.text}\n\n${questions.text}\n\n${notes.join('\n')}`)

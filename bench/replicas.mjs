@@ -33,11 +33,15 @@ function readFlags() {
 
 function numberOf(flag, text, most) {
   const value = Number(text)
-  return Number.isInteger(value) && value >= 1 && value <= most ? value : refuse(`--${flag} ${text}: expected a whole number from 1 to ${most}`) // prettier-ignore
+  return Number.isInteger(value) && value >= 1 && value <= most
+    ? value
+    : refuse(`--${flag} ${text}: expected a whole number from 1 to ${most}`)
 }
 
 function refuse(words) {
-  const flags = Object.entries(FLAGS).map(([name, { type }]) => (type === 'boolean' ? `--${name}` : `--${name} VALUE`))
+  const flags = Object.entries(FLAGS).map(([name, { type }]) =>
+    type === 'boolean' ? `--${name}` : `--${name} VALUE`,
+  )
   console.error(`${words}\nThere are ${flags.join(', ')}.`)
   process.exit(2)
 }
@@ -58,7 +62,8 @@ const counts = await trace.prefillCounts()
 await trace.close()
 const cells = layers * experts
 const rowsThere = counts.length / cells
-const recorded = r => Uint16Array.from(counts.subarray((r % rowsThere) * cells, ((r % rowsThere) + 1) * cells))
+const recorded = r =>
+  Uint16Array.from(counts.subarray((r % rowsThere) * cells, ((r % rowsThere) + 1) * cells))
 
 const LARGE = { layers: 58, experts: 256, topK: 8 }
 function large(r) {
@@ -74,7 +79,14 @@ const MODELS = [
   { name: `lab16, ${layers} × ${experts}`, shape: { layers, experts, topK }, countsOf: recorded },
   { name: 'large, 58 × 256', shape: LARGE, countsOf: large },
 ]
-const registry = { views: () => Array.from({ length: workers }, (_, index) => ({ spec: { id: `10.0.1.${index}:8000`, role: 'decode' }, index, leaving: false })) } // prettier-ignore
+const registry = {
+  views: () =>
+    Array.from({ length: workers }, (_, index) => ({
+      spec: { id: `10.0.1.${index}:8000`, role: 'decode' },
+      index,
+      leaving: false,
+    })),
+}
 
 function side(policyName, shape) {
   const policy = createDecodePolicy(policyName, { workers, shape })
@@ -92,7 +104,10 @@ function cpuMs() {
 function run(policyName, { shape, countsOf }, rate) {
   const random = createRandom(1)
   const [sender, reader] = [side(policyName, shape), side(policyName, shape)]
-  const others = new Others((...change) => reader.share.rowChanged(...change), { isKnown: () => true, cells: reader.share.cells })
+  const others = new Others((...change) => reader.share.rowChanged(...change), {
+    isKnown: () => true,
+    cells: reader.share.cells,
+  })
   const live = []
   const figures = { bytes: 0, messages: 0, makeMs: 0, readMs: 0 }
   let [nextMs, rowsDueMs, seq, sent] = [0, 0, 0, 0]
@@ -106,10 +121,18 @@ function run(policyName, { shape, countsOf }, rate) {
     }
     for (; nextMs <= nowMs; nextMs += (-1000 / rate) * Math.log(1 - random.uniform()), changed = true) {
       const request = { id: String(sent), counts: countsOf(sent++) }
-      const candidates = Array.from({ length: workers }, (_, worker) => ({ worker, inflight: sender.desk.inflight(`10.0.1.${worker}:8000`, 'decode') })) // prettier-ignore
+      const candidates = Array.from({ length: workers }, (_, worker) => ({
+        worker,
+        inflight: sender.desk.inflight(`10.0.1.${worker}:8000`, 'decode'),
+      }))
       const { worker } = sender.policy.pick(request, candidates, { random: () => random.uniform() })
       sender.policy.dispatched?.(request, worker)
-      live.push({ request, worker, endMs: nowMs + REQUEST_MS, ticket: sender.desk.take(`10.0.1.${worker}:8000`, 'decode', 500, nowMs) })
+      live.push({
+        request,
+        worker,
+        endMs: nowMs + REQUEST_MS,
+        ticket: sender.desk.take(`10.0.1.${worker}:8000`, 'decode', 500, nowMs),
+      })
     }
     if (!changed && nowMs < rowsDueMs) continue
     const start = cpuMs()
@@ -119,7 +142,16 @@ function run(policyName, { shape, countsOf }, rate) {
       inflight,
       tokens,
     }))
-    const bytes = encode({ kind: 'state', from: { id: 'a', boot: 1 }, seq: ++seq, leaseMs: 3_000, loads, cells: sender.share.cells, whole: seq === 1, rows }) // prettier-ignore
+    const bytes = encode({
+      kind: 'state',
+      from: { id: 'a', boot: 1 },
+      seq: ++seq,
+      leaseMs: 3_000,
+      loads,
+      cells: sender.share.cells,
+      whole: seq === 1,
+      rows,
+    })
     const made = cpuMs()
     others.heard(decode(bytes), nowMs)
     const read = cpuMs()
@@ -149,6 +181,31 @@ for (const model of MODELS)
   for (const policy of ['jsq', 'union'])
     for (const rate of [100, 1000]) {
       const { bytesPerSecond, messagesPerSecond, makeUs, readUs, share, readShare } = run(policy, model, rate)
-      rows.push([model.name, policy, rate, kb(bytesPerSecond), messagesPerSecond.toFixed(0), `${makeUs.toFixed(0)} µs`, `${readUs.toFixed(0)} µs`, `${(100 * share).toFixed(1)} %`, `${(100 * readShare).toFixed(1)} %`]) // prettier-ignore
+      rows.push([
+        model.name,
+        policy,
+        rate,
+        kb(bytesPerSecond),
+        messagesPerSecond.toFixed(0),
+        `${makeUs.toFixed(0)} µs`,
+        `${readUs.toFixed(0)} µs`,
+        `${(100 * share).toFixed(1)} %`,
+        `${(100 * readShare).toFixed(1)} %`,
+      ])
     }
-console.log(table(['model', 'policy', 'requests/s', 'bytes', 'messages/s', 'to make one', 'to read one', 'a core, making', 'a core, reading one other'], rows)[options.markdown ? 'markdown' : 'text']) // prettier-ignore
+console.log(
+  table(
+    [
+      'model',
+      'policy',
+      'requests/s',
+      'bytes',
+      'messages/s',
+      'to make one',
+      'to read one',
+      'a core, making',
+      'a core, reading one other',
+    ],
+    rows,
+  )[options.markdown ? 'markdown' : 'text'],
+)

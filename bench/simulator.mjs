@@ -32,7 +32,8 @@ const { values: options } = parseArgs({
 })
 const names = options.only.split(',')
 const unknown = names.find(name => !(name in SECTIONS))
-if (unknown !== undefined) throw new Error(`no section ${unknown}; there are ${Object.keys(SECTIONS).join(', ')}`)
+if (unknown !== undefined)
+  throw new Error(`no section ${unknown}; there are ${Object.keys(SECTIONS).join(', ')}`)
 const seed = Number(options.seed)
 const repeat = Number(options.repeat ?? (options.quick ? 1 : 5))
 const dist = resolve(options.dist)
@@ -88,12 +89,15 @@ try {
   for (const name of names) {
     const section = await SECTIONS[name]({ measure, memory, artifactFor, quick: options.quick })
     const tables = section.tables.map(({ head, rows }) => table(head, rows))
-    console.log(['', `── ${section.title}`, ...section.notes, ...tables.map(({ text }) => `\n${text}`)].join('\n'))
+    console.log(
+      ['', `── ${section.title}`, ...section.notes, ...tables.map(({ text }) => `\n${text}`)].join('\n'),
+    )
     markdown.push(`## ${section.title}`, ...section.notes, ...tables.map(each => each.markdown))
     data[name] = section.data
   }
 } finally {
   rmSync(scratch, { recursive: true, force: true })
 }
-if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, seed, quick: options.quick, ...data }, null, 2)}\n`)
+if (options.json)
+  writeFileSync(options.json, `${JSON.stringify({ about, seed, quick: options.quick, ...data }, null, 2)}\n`)
 if (options.out) putSections(options.out, 'simulator', markdown.join('\n\n'))

@@ -19,7 +19,8 @@ const { values, positionals } = parseArgs({
     gates: { type: 'boolean', default: false },
   },
 })
-if (positionals.length !== 1) throw new Error('usage: node bench/synth.mjs FILE [--requests 1000] [--layers 48] …')
+if (positionals.length !== 1)
+  throw new Error('usage: node bench/synth.mjs FILE [--requests 1000] [--layers 48] …')
 writeTrace(positionals[0], {
   requests: Number(values.requests),
   layers: Number(values.layers),

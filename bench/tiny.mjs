@@ -37,7 +37,10 @@ const BLOCKS_EACH = Math.ceil((PROMPT + STEPS + WARM_UP + 2) / 16)
 
 /** Prompts of all domains: windows of the reference prompts, one after the other. */
 const { prompts } = JSON.parse(readFileSync(join(folder, 'reference.json'), 'utf8'))
-const allIds = prompts.flatMap(({ prompt_token_ids: prompt, greedy_token_ids: greedy }) => [...prompt, ...greedy])
+const allIds = prompts.flatMap(({ prompt_token_ids: prompt, greedy_token_ids: greedy }) => [
+  ...prompt,
+  ...greedy,
+])
 const promptOf = n => Array.from({ length: PROMPT }, (_, i) => allIds[(n * 53 + i) % allIds.length])
 
 /** Milliseconds. */
@@ -54,7 +57,15 @@ async function decode(promptList, kernel, steps = STEPS) {
   backEnd.allocate(promptList.length * BLOCKS_EACH, 16)
   const items = await Promise.all(
     promptList.map(async (prompt, n) => {
-      const request = { promptIds: Int32Array.from(prompt), maxTokens: 128, minTokens: 0, temperature: 0, topK: 0, topP: 1, seed: 0 }
+      const request = {
+        promptIds: Int32Array.from(prompt),
+        maxTokens: 128,
+        minTokens: 0,
+        temperature: 0,
+        topK: 0,
+        topP: 1,
+        seed: 0,
+      }
       const ids = new Int32Array(BLOCKS_EACH * 16)
       ids.set(prompt)
       const blocks = Int32Array.from({ length: BLOCKS_EACH }, (_, b) => n * BLOCKS_EACH + b)
@@ -81,7 +92,12 @@ async function decode(promptList, kernel, steps = STEPS) {
     })
   }
   await backEnd.close()
-  return { msPerStep: median(stepMs), wallMs, ids: made, active: active.reduce((a, b) => a + b) / active.length }
+  return {
+    msPerStep: median(stepMs),
+    wallMs,
+    ids: made,
+    active: active.reduce((a, b) => a + b) / active.length,
+  }
 }
 
 /** A kernel that sums up the time of its parts. */
@@ -92,16 +108,25 @@ function timedKernel() {
     for (const name of ['qkv', 'output']) names.set(layer[name], 'projections of attention')
     names.set(layer.gate, 'gate')
   }
-  const PARTS = { attend: 'attention over the context', gatedUnit: 'experts', gather: 'experts', addScaled: 'experts', softmax: 'gate' }
+  const PARTS = {
+    attend: 'attention over the context',
+    gatedUnit: 'experts',
+    gather: 'experts',
+    addScaled: 'experts',
+    softmax: 'gate',
+  }
   const parts = new Map()
   const create = bytes => {
     const kernel = createTinyKernel(bytes)
-    const timed = name => (...given) => {
-      const begin = performance.now()
-      kernel[name](...given)
-      const part = name === 'matmul' ? (names.get(given[3]) ?? 'experts') : (PARTS[name] ?? 'norms, positions, sums')
-      parts.set(part, (parts.get(part) ?? 0) + performance.now() - begin)
-    } // prettier-ignore
+    const timed =
+      name =>
+      (...given) => {
+        const begin = performance.now()
+        kernel[name](...given)
+        const part =
+          name === 'matmul' ? (names.get(given[3]) ?? 'experts') : (PARTS[name] ?? 'norms, positions, sums')
+        parts.set(part, (parts.get(part) ?? 0) + performance.now() - begin)
+      }
     const loops = Object.keys(kernel).filter(name => name !== 'buffer')
     return { buffer: kernel.buffer, ...Object.fromEntries(loops.map(name => [name, timed(name)])) }
   }
@@ -121,8 +146,12 @@ function torch(batches) {
     let text = ''
     child.stdout.on('data', chunk => (text += chunk))
     child.on('error', fail)
-    child.on('close', code => (code === 0 ? done(JSON.parse(text)) : fail(new Error(`PyTorch ended with ${code}`))))
-    child.stdin.end(JSON.stringify({ batches, steps: STEPS, warmUp: WARM_UP, transformers: true, cpu: options.cpu }))
+    child.on('close', code =>
+      code === 0 ? done(JSON.parse(text)) : fail(new Error(`PyTorch ended with ${code}`)),
+    )
+    child.stdin.end(
+      JSON.stringify({ batches, steps: STEPS, warmUp: WARM_UP, transformers: true, cpu: options.cpu }),
+    )
   })
 }
 
@@ -137,19 +166,40 @@ for (const batch of batches) {
 }
 const other = await torch(batches)
 for (const [b, own] of simd.entries()) {
-  for (const [name, theirs] of Object.entries({ plain: plain[b], lean: other?.lean[b], eager: other?.eager?.[b] })) {
+  for (const [name, theirs] of Object.entries({
+    plain: plain[b],
+    lean: other?.lean[b],
+    eager: other?.eager?.[b],
+  })) {
     if (theirs === undefined) continue
     const differ = theirs.ids.filter((ids, i) => ids.some((id, t) => own.ids[i][t] !== id)).length
     if (differ > 0 && name === 'plain') throw new Error('the plain loops write another text than the kernel')
-    if (differ > 0) console.log(`batch ${BATCHES[b]}: ${differ} texts of ${name} part from the kernel’s somewhere: nearly equal logits`)
+    if (differ > 0)
+      console.log(
+        `batch ${BATCHES[b]}: ${differ} texts of ${name} part from the kernel’s somewhere: nearly equal logits`,
+      )
   }
 }
 
-const perSecond = (batch, result) => (result === undefined ? '–' : ((1e3 * batch) / result.msPerStep).toFixed(0))
+const perSecond = (batch, result) =>
+  result === undefined ? '–' : ((1e3 * batch) / result.msPerStep).toFixed(0)
 const speed = table(
-  ['batch', 'step', 'kernel, tokens/s', 'plain JS', 'PyTorch, lean', 'PyTorch, transformers', 'kernel against lean'],
-  BATCHES.map((batch, b) => [batch, ms(simd[b].msPerStep), ...[simd[b], plain[b], other?.lean[b], other?.eager?.[b]].map(result => perSecond(batch, result)), times(other?.lean[b].msPerStep, simd[b].msPerStep)]),
-) // prettier-ignore
+  [
+    'batch',
+    'step',
+    'kernel, tokens/s',
+    'plain JS',
+    'PyTorch, lean',
+    'PyTorch, transformers',
+    'kernel against lean',
+  ],
+  BATCHES.map((batch, b) => [
+    batch,
+    ms(simd[b].msPerStep),
+    ...[simd[b], plain[b], other?.lean[b], other?.eager?.[b]].map(result => perSecond(batch, result)),
+    times(other?.lean[b].msPerStep, simd[b].msPerStep),
+  ]),
+)
 console.log(`\n${speed.text}`)
 
 const shares = []
@@ -163,7 +213,10 @@ const names = [...shares[0].keys()]
 const sumOf = map => [...map.values()].reduce((a, b) => a + b)
 const where = table(
   ['part', ...BATCHES.map(batch => `batch ${batch}`)],
-  names.map(name => [name, ...shares.map(map => `${((100 * (map.get(name) ?? 0)) / sumOf(map)).toFixed(0)} %`)]),
+  names.map(name => [
+    name,
+    ...shares.map(map => `${((100 * (map.get(name) ?? 0)) / sumOf(map)).toFixed(0)} %`),
+  ]),
 )
 console.log(`\n${where.text}`)
 
@@ -173,8 +226,13 @@ const byExperts = []
 for (const distinct of [1, 2, 4, 8, 16]) {
   const list = Array.from({ length: FIXED }, (_, n) => promptOf(n % distinct))
   const runs = []
-  for (let run = 0; run < (options.quick ? 1 : 3); run++) runs.push(await decode(list, bytes => createTinyKernel(bytes, 'simd')))
-  byExperts.push({ distinct, active: runs[0].active, msPerStep: median(runs.map(({ msPerStep }) => msPerStep)) })
+  for (let run = 0; run < (options.quick ? 1 : 3); run++)
+    runs.push(await decode(list, bytes => createTinyKernel(bytes, 'simd')))
+  byExperts.push({
+    distinct,
+    active: runs[0].active,
+    msPerStep: median(runs.map(({ msPerStep }) => msPerStep)),
+  })
 }
 const slope = slopeOf(byExperts.map(({ active, msPerStep }) => [active, msPerStep]))
 const experts = table(
@@ -193,12 +251,24 @@ console.log(perExpert)
 function slopeOf(points) {
   const mean = i => points.reduce((sum, point) => sum + point[i], 0) / points.length
   const [x, y] = [mean(0), mean(1)]
-  return points.reduce((sum, [a, b]) => sum + (a - x) * (b - y), 0) / points.reduce((sum, [a]) => sum + (a - x) ** 2, 0)
+  return (
+    points.reduce((sum, [a, b]) => sum + (a - x) * (b - y), 0) /
+    points.reduce((sum, [a]) => sum + (a - x) ** 2, 0)
+  )
 }
 
 if (options.json) {
   const strip = ({ msPerStep, active }) => ({ msPerStep, active })
-  const raw = { about, batches: BATCHES, simd: simd.map(strip), plain: plain.map(strip), torch: other && { version: other.torch, lean: other.lean.map(strip), eager: other.eager?.map(strip) }, shares: shares.map(map => Object.fromEntries(map)), byExperts, slopeMs: slope } // prettier-ignore
+  const raw = {
+    about,
+    batches: BATCHES,
+    simd: simd.map(strip),
+    plain: plain.map(strip),
+    torch: other && { version: other.torch, lean: other.lean.map(strip), eager: other.eager?.map(strip) },
+    shares: shares.map(map => Object.fromEntries(map)),
+    byExperts,
+    slopeMs: slope,
+  }
   writeFileSync(options.json, `${JSON.stringify(raw, undefined, 2)}\n`)
 }
 if (options.out) {

@@ -12,7 +12,10 @@ import { header, table } from './lib/table.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { values: options } = parseArgs({
-  options: { quick: { type: 'boolean', default: false }, dist: { type: 'string', default: join(root, 'dist') } },
+  options: {
+    quick: { type: 'boolean', default: false },
+    dist: { type: 'string', default: join(root, 'dist') },
+  },
 })
 const load = name => import(pathToFileURL(join(options.dist, 'gateway', 'tracing', `${name}.js`)).href)
 const { Tracer } = await load('tracer')
@@ -21,7 +24,13 @@ const { beginTrace, endTrace } = await load('server-span')
 const { RequestFacts } = await import(pathToFileURL(join(options.dist, 'gateway', 'request-facts.js')).href)
 
 const route = { kind: 'generate', api: 'completions', path: '/v1/completions' }
-const place = { dispatch: { worker: { id: 'd0' } }, decision: { reason: 'band_hit', band: 2 }, policy: 'eldr', similarity: 0.9, covered: 1 }
+const place = {
+  dispatch: { worker: { id: 'd0' } },
+  decision: { reason: 'band_hit', band: 2 },
+  policy: 'eldr',
+  similarity: 0.9,
+  covered: 1,
+}
 const end = { kind: 'served', status: 200 }
 let bytes = 0
 const sink = { add: text => (bytes += text.length), missed: () => {} }

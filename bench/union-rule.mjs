@@ -38,7 +38,13 @@ const STEPS = 96
 const REQUESTS = 3000
 /** Requests a second for mean batches of about 6, 13, 24, 40 and 50 under jsq. */
 const RATES = [118, 185, 265, 385, 465]
-const RULES = [[0, 0], [0, 0.5], [8, 0], [8, 0.5], [18, 1]] // prettier-ignore
+const RULES = [
+  [0, 0],
+  [0, 0.5],
+  [8, 0],
+  [8, 0.5],
+  [18, 1],
+]
 const folder = mkdtempSync(join(tmpdir(), 'eldr-union-rule-'))
 const profile = await loadProfile('h200-first')
 const results = []
@@ -55,15 +61,27 @@ async function study(name) {
   const trace = await openTrace(join(options.traces, `lab16-${name}.calibration.safetensors`))
   const { layers, experts, topK, requests } = trace
   const cells = layers * experts
-  const [prefill, decode, steps] = [await trace.prefillCounts(), await trace.decodeCounts(), await trace.decodeSteps()]
+  const [prefill, decode, steps] = [
+    await trace.prefillCounts(),
+    await trace.decodeCounts(),
+    await trace.decodeSteps(),
+  ]
   const random = createRandom(5)
   const order = Array.from({ length: requests }, (_, r) => r)
-  for (let i = requests - 1; i > 0; i--) [order[i], order[random.below(i + 1)]] = [order[random.below(i + 1)], order[i]]
+  for (let i = requests - 1; i > 0; i--)
+    [order[i], order[random.below(i + 1)]] = [order[random.below(i + 1)], order[i]]
   const [known, held] = [order.slice(0, requests / 2), order.slice(requests / 2)]
-  const rowsOf = (values, rows) => Uint16Array.from(rows.flatMap(r => Array.from(values.subarray(r * cells, (r + 1) * cells))))
+  const rowsOf = (values, rows) =>
+    Uint16Array.from(rows.flatMap(r => Array.from(values.subarray(r * cells, (r + 1) * cells))))
   const path = join(folder, name)
   await writeSafetensors(path, {
-    metadata: { format: 'eldr.trace.v1', model: trace.model, layers: `${layers}`, experts: `${experts}`, top_k: `${topK}` },
+    metadata: {
+      format: 'eldr.trace.v1',
+      model: trace.model,
+      layers: `${layers}`,
+      experts: `${experts}`,
+      top_k: `${topK}`,
+    },
     tensors: {
       prefill_counts: { dtype: 'U16', shape: [known.length, layers, experts], data: rowsOf(prefill, known) },
       decode_counts: { dtype: 'U16', shape: [known.length, layers, experts], data: rowsOf(decode, known) },
@@ -72,11 +90,39 @@ async function study(name) {
   })
   await trace.close()
   const half = await openTrace(path)
-  const { artifact } = await fit(half, { workers: WORKERS, transform: 'auto', layers: 'auto', balance: 'exact', restarts: 3, pairs: 20_000, seed: 0, batch: 32 }, createStages()) // prettier-ignore
+  const { artifact } = await fit(
+    half,
+    {
+      workers: WORKERS,
+      transform: 'auto',
+      layers: 'auto',
+      balance: 'exact',
+      restarts: 3,
+      pairs: 20_000,
+      seed: 0,
+      batch: 32,
+    },
+    createStages(),
+  )
   await half.close()
   const ids = new Uint8Array(held.length * STEPS * layers * topK)
-  held.forEach((r, at) => drawSteps(decode.subarray(r * cells, (r + 1) * cells), steps[r], { layers, experts, topK }, random, ids.subarray(at * STEPS * layers * topK))) // prettier-ignore
-  const replay = replayOf({ layers, experts, topK, ids, maxSteps: STEPS, steps: new Uint16Array(held.length).fill(STEPS) })
+  held.forEach((r, at) =>
+    drawSteps(
+      decode.subarray(r * cells, (r + 1) * cells),
+      steps[r],
+      { layers, experts, topK },
+      random,
+      ids.subarray(at * STEPS * layers * topK),
+    ),
+  )
+  const replay = replayOf({
+    layers,
+    experts,
+    topK,
+    ids,
+    maxSteps: STEPS,
+    steps: new Uint16Array(held.length).fill(STEPS),
+  })
   const signer = createSigner(artifact.primary.model)
   const features = held.map(r => {
     const counts = prefill.subarray(r * cells, (r + 1) * cells)
@@ -84,7 +130,16 @@ async function study(name) {
   })
   const predictor = remembered(predictorOf({ artifact }))
   const run = (decodePolicy, rate, seed) =>
-    simulate({ workload: { arrivals: { kind: 'poisson', perSecond: rate }, rows: 'replacement' }, requests: REQUESTS, seed, replay, profile, topology: parseTopology(`${WORKERS}D`), decodePolicy, featuresOf: r => features[r] }).result // prettier-ignore
+    simulate({
+      workload: { arrivals: { kind: 'poisson', perSecond: rate }, rows: 'replacement' },
+      requests: REQUESTS,
+      seed,
+      replay,
+      profile,
+      topology: parseTopology(`${WORKERS}D`),
+      decodePolicy,
+      featuresOf: r => features[r],
+    }).result
   const seeds = Array.from({ length: Number(options.seeds) }, (_, seed) => seed)
   const mean = (policy, rate) => {
     const runs = seeds.map(seed => run(policy(), rate, seed))
@@ -93,11 +148,24 @@ async function study(name) {
   }
   return RATES.flatMap(rate => {
     const balancers = [mean(jsq, rate), mean(roundRobin, rate)]
-    const base = { p50: Math.min(...balancers.map(({ p50 }) => p50)), p99: Math.min(...balancers.map(({ p99 }) => p99)) }
+    const base = {
+      p50: Math.min(...balancers.map(({ p50 }) => p50)),
+      p99: Math.min(...balancers.map(({ p99 }) => p99)),
+    }
     return RULES.map(([comers, tail]) => {
-      const { p50, p99 } = mean(() => union({ workers: WORKERS, layers, predictor, cost: stepParts(profile), comers, tail }), rate)
+      const { p50, p99 } = mean(
+        () => union({ workers: WORKERS, layers, predictor, cost: stepParts(profile), comers, tail }),
+        rate,
+      )
       process.stderr.write(`${name} ${rate}/s, comers ${comers}, tail ${tail}\n`)
-      return { workload: name, batch: balancers[0].batch, comers, tail, p50: 100 * (p50 / base.p50 - 1), p99: 100 * (p99 / base.p99 - 1) }
+      return {
+        workload: name,
+        batch: balancers[0].batch,
+        comers,
+        tail,
+        p50: 100 * (p50 / base.p50 - 1),
+        p99: 100 * (p99 / base.p99 - 1),
+      }
     })
   })
 }
@@ -105,7 +173,9 @@ async function study(name) {
 /** Steps of one request: Gumbel draws by weights, adjusted a few times towards the recorded shares. */
 function drawSteps(counts, of, { layers, experts, topK }, random, out) {
   const shares = Float64Array.from(counts, count => count / of)
-  const weights = shares.map(p => Math.log(Math.min(0.995, Math.max(5e-4, p)) / (1 - Math.min(0.995, Math.max(5e-4, p)))))
+  const weights = shares.map(p =>
+    Math.log(Math.min(0.995, Math.max(5e-4, p)) / (1 - Math.min(0.995, Math.max(5e-4, p)))),
+  )
   for (let round = 0; round < 5; round++) {
     const drawn = new Float64Array(counts.length)
     const steps = round === 4 ? STEPS : 32
@@ -124,8 +194,15 @@ function drawSteps(counts, of, { layers, experts, topK }, random, out) {
 }
 
 function highest(weights, from, experts, topK, random) {
-  const keys = Array.from({ length: experts }, (_, e) => [weights[from + e] - Math.log(-Math.log(random.uniform() || 1e-12)), e])
-  return keys.sort((a, b) => b[0] - a[0]).slice(0, topK).map(([, expert]) => expert).sort((a, b) => a - b) // prettier-ignore
+  const keys = Array.from({ length: experts }, (_, e) => [
+    weights[from + e] - Math.log(-Math.log(random.uniform() || 1e-12)),
+    e,
+  ])
+  return keys
+    .sort((a, b) => b[0] - a[0])
+    .slice(0, topK)
+    .map(([, expert]) => expert)
+    .sort((a, b) => a - b)
 }
 
 function pageOf(list) {
@@ -134,6 +211,8 @@ function pageOf(list) {
     const cells = list.filter(({ workload, batch }) => `${workload}|${batch}` === key)
     return `| ${cells[0].workload}, batch ${cells[0].batch.toFixed(0)} | ${cells.map(({ p50, p99 }) => `${text(p50)} / ${text(p99)}`).join(' | ')} |`
   })
-  const heads = RULES.map(([comers, tail]) => (comers === 8 && tail === 0.5 ? `**${comers}, ${tail}**` : `${comers}, ${tail}`))
+  const heads = RULES.map(([comers, tail]) =>
+    comers === 8 && tail === 0.5 ? `**${comers}, ${tail}**` : `${comers}, ${tail}`,
+  )
   return `# The rule of union: requests to come and the weight of slow workers\n\nWritten by \`node bench/union-rule.mjs --out\`. Half of each lab16 calibration trace was fitted, the other half was the traffic (its steps drawn from the recorded shares of each expert; evaluation traces were not looked at): ${WORKERS} decode workers, profile h200-first, ${REQUESTS} requests, ${options.seeds} seeds, rows with replacement. Change of TPOT p50 / p99 in percent against the better of jsq and round_robin, for COMERS, TAIL; bold is what ships.\n\n| load | ${heads.join(' | ')} |\n|---|${RULES.map(() => '---:').join('|')}|\n${lines.join('\n')}\n`
 }

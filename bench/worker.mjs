@@ -95,7 +95,9 @@ async function stepMs(batch) {
 async function plainMs(batch) {
   const trace = await openTrace(tracePath)
   const { layers, topK } = trace
-  const rows = await Promise.all(Array.from({ length: batch }, (_, n) => trace.decodeExpertIds(n % 400, (n % 400) + 1)))
+  const rows = await Promise.all(
+    Array.from({ length: batch }, (_, n) => trace.decodeExpertIds(n % 400, (n % 400) + 1)),
+  )
   const samples = []
   for (let round = 0; round < ROUNDS; round++) {
     const step = round % 48
@@ -103,7 +105,8 @@ async function plainMs(batch) {
     let active = 0
     for (let layer = 0; layer < layers; layer++) {
       const union = new Set()
-      for (const ids of rows) for (let k = 0; k < topK; k++) union.add(ids[(step * layers + layer) * topK + k])
+      for (const ids of rows)
+        for (let k = 0; k < topK; k++) union.add(ids[(step * layers + layer) * topK + k])
       active += union.size
     }
     samples.push(performance.now() - from)
@@ -151,7 +154,8 @@ async function wholeMs(batch, capture) {
           let made = 0
           engine.generate(request(n, tokens), {
             onToken: () => {
-              if (n === 0 && ++made === tokens / 3) [begin, firstStep] = [process.cpuUsage(), engine.stats().steps]
+              if (n === 0 && ++made === tokens / 3)
+                [begin, firstStep] = [process.cpuUsage(), engine.stats().steps]
             },
             onEnd: () => done(undefined),
           })
@@ -200,7 +204,13 @@ console.log(about)
 const data = { cost: [], time: [] }
 for (const batch of [1, 8, 25, 64]) {
   const [step, plain] = [await stepMs(batch), await plainMs(batch)]
-  data.cost.push({ batch, step, plain, whole: await wholeMs(batch, false), counted: await wholeMs(batch, true) })
+  data.cost.push({
+    batch,
+    step,
+    plain,
+    whole: await wholeMs(batch, false),
+    counted: await wholeMs(batch, true),
+  })
 }
 for (const batch of [1, 25]) data.time.push({ batch, ...(await keepsTime(batch, options.quick ? 3 : 15)) })
 const percent = value => `${(100 * value).toFixed(2)} %`
@@ -210,7 +220,14 @@ const parts = [
     note: 'Median. Step: the back end. Sets: the union alone, as one would write it first. Whole: with scheduler and events, on a decode worker; counted: on one that keeps experts by KV block.',
     ...table(
       ['batch', 'step', 'sets', 'ratio', 'whole', 'counted'],
-      data.cost.map(({ batch, step, plain, whole, counted }) => [batch, us(step), us(plain), times(plain, step), us(whole), us(counted)]),
+      data.cost.map(({ batch, step, plain, whole, counted }) => [
+        batch,
+        us(step),
+        us(plain),
+        times(plain, step),
+        us(whole),
+        us(counted),
+      ]),
     ),
   },
   {

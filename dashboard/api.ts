@@ -26,8 +26,13 @@ export async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
 }
 
 export function change<T>(method: 'PUT' | 'POST' | 'DELETE', path: string, body?: object | Blob): Promise<T> {
-  if (body instanceof Blob) return ask<T>(path, { method, body, headers: { 'content-type': 'application/octet-stream' } })
-  return ask<T>(path, { method, body: JSON.stringify(body ?? {}), headers: { 'content-type': 'application/json' } })
+  if (body instanceof Blob)
+    return ask<T>(path, { method, body, headers: { 'content-type': 'application/octet-stream' } })
+  return ask<T>(path, {
+    method,
+    body: JSON.stringify(body ?? {}),
+    headers: { 'content-type': 'application/json' },
+  })
 }
 
 function messageIn(text: string): string | undefined {

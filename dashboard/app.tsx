@@ -8,7 +8,18 @@ import { Overview } from './view-overview.tsx'
 import { Signatures } from './view-signatures.tsx'
 import { StoryDialog } from './story-dialog.tsx'
 import { TokenForm } from './token-form.tsx'
-import { type Connection, connection, mayRead, openRequest, pulse, rates, view, VIEWS, type ViewName, welcome } from './state.ts'
+import {
+  type Connection,
+  connection,
+  mayRead,
+  openRequest,
+  pulse,
+  rates,
+  view,
+  VIEWS,
+  type ViewName,
+  welcome,
+} from './state.ts'
 import { number, percent } from './words.ts'
 
 const NAMES: Readonly<Record<ViewName, string>> = {
@@ -31,7 +42,8 @@ const LIVELINESS: Readonly<Record<Connection, string>> = {
 /** Before anything has come. */
 const WAITING: Partial<Record<Connection, string>> = {
   lost: 'The gateway does not answer. This page tries again by itself.',
-  crowded: 'Too many watch this gateway already. This page tries again by itself; with the admin token there may be a place.',
+  crowded:
+    'Too many watch this gateway already. This page tries again by itself; with the admin token there may be a place.',
 }
 
 export function App() {
@@ -41,7 +53,8 @@ export function App() {
     const now = view.value
     document.title = `${NAMES[now]} · ELDR`
     // Whoever reads by ear or keyboard begins where the view begins.
-    if (before.current !== now && openRequest.value === undefined) main.current?.focus({ preventScroll: true })
+    if (before.current !== now && openRequest.value === undefined)
+      main.current?.focus({ preventScroll: true })
     before.current = now
   })
   return (
@@ -88,7 +101,13 @@ function Body() {
         {WAITING[connection.value] ?? 'Asking the gateway …'}
       </p>
     )
-  const views = { overview: Overview, experts: Experts, decisions: Decisions, signatures: Signatures, control: Control }
+  const views = {
+    overview: Overview,
+    experts: Experts,
+    decisions: Decisions,
+    signatures: Signatures,
+    control: Control,
+  }
   const View = views[view.value]
   return <View />
 }
@@ -107,7 +126,9 @@ function InForce() {
         </span>
       )}
       <span class="wide">
-        {routing.artifact === undefined ? 'no artifact' : `${routing.artifact.model}, ${routing.artifact.clusters} clusters`}
+        {routing.artifact === undefined
+          ? 'no artifact'
+          : `${routing.artifact.model}, ${routing.artifact.clusters} clusters`}
       </span>
     </p>
   )
@@ -129,7 +150,8 @@ function Foot() {
   return (
     <>
       <span>
-        <b data-fact="rate">{number(made)}</b> decisions a second, <b data-fact="share">{percent(share)}</b> of them shown
+        <b data-fact="rate">{number(made)}</b> decisions a second, <b data-fact="share">{percent(share)}</b>{' '}
+        of them shown
       </span>
       <span>
         {number(pulse.value?.running ?? 0)} requests running, {number(pulse.value?.queued ?? 0)} queued

@@ -10,7 +10,11 @@ export function css(name: string): string {
 /** Red, green and blue of a colour that the style sheet gives as #rrggbb. */
 export function rgb(name: string): readonly [number, number, number] {
   const hex = css(name)
-  return [1, 3, 5].map(at => Number.parseInt(hex.slice(at, at + 2), 16)) as unknown as [number, number, number]
+  return [1, 3, 5].map(at => Number.parseInt(hex.slice(at, at + 2), 16)) as unknown as [
+    number,
+    number,
+    number,
+  ]
 }
 
 /** Of decode workers in their order; the rest is grey. */

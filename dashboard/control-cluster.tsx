@@ -37,7 +37,11 @@ export function Workers({ off, run }: Part) {
                     <button
                       type="button"
                       disabled={off}
-                      onClick={() => run(`${id} takes requests again.`, () => change('POST', `workers/${encodeURIComponent(id)}/undrain`))}
+                      onClick={() =>
+                        run(`${id} takes requests again.`, () =>
+                          change('POST', `workers/${encodeURIComponent(id)}/undrain`),
+                        )
+                      }
                     >
                       Take back<span class="unseen"> {id}</span>
                     </button>
@@ -45,7 +49,11 @@ export function Workers({ off, run }: Part) {
                     <button
                       type="button"
                       disabled={off || state === 'leaving'}
-                      onClick={() => run(`${id} is draining.`, () => change('POST', `workers/${encodeURIComponent(id)}/drain`))}
+                      onClick={() =>
+                        run(`${id} is draining.`, () =>
+                          change('POST', `workers/${encodeURIComponent(id)}/drain`),
+                        )
+                      }
                     >
                       Drain<span class="unseen"> {id}</span>
                     </button>
@@ -80,9 +88,17 @@ export function ArtifactPart({ off, run }: Part) {
           <p class="quiet">None is loaded.</p>
         ) : (
           <dl class="facts">
-            <Fact name="File" value={<code>{artifact.file}</code>} note={`sha256 ${artifact.sha256.slice(0, 12)}…`} />
+            <Fact
+              name="File"
+              value={<code>{artifact.file}</code>}
+              note={`sha256 ${artifact.sha256.slice(0, 12)}…`}
+            />
             <Fact name="Model" value={artifact.model} />
-            <Fact name="Clusters" value={number(artifact.clusters)} note={`${number(decodeWorkers)} decode workers`} />
+            <Fact
+              name="Clusters"
+              value={number(artifact.clusters)}
+              note={`${number(decodeWorkers)} decode workers`}
+            />
           </dl>
         )}
         {note !== undefined && <p class="warn">{note}.</p>}

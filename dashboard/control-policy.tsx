@@ -19,10 +19,13 @@ export function Policy({ off, run }: Part) {
   function submit(event: SubmitEvent): void {
     event.preventDefault()
     const asked = wanted()
-    void run(`Decode policy ${asked.policy}, τ ${asked.tau}, prefill policy ${asked.prefillPolicy}.`, async () => {
-      await change('PUT', 'policy', { ...asked, tau: Number(asked.tau) })
-      given.value = {}
-    })
+    void run(
+      `Decode policy ${asked.policy}, τ ${asked.tau}, prefill policy ${asked.prefillPolicy}.`,
+      async () => {
+        await change('PUT', 'policy', { ...asked, tau: Number(asked.tau) })
+        given.value = {}
+      },
+    )
   }
   return (
     <Section title="Policy">
@@ -62,7 +65,9 @@ export function Policy({ off, run }: Part) {
               <select
                 name="prefillPolicy"
                 value={now.prefillPolicy}
-                onChange={event => (given.value = { ...given.value, prefillPolicy: event.currentTarget.value })}
+                onChange={event =>
+                  (given.value = { ...given.value, prefillPolicy: event.currentTarget.value })
+                }
               >
                 {prefillPolicies.map(name => (
                   <option key={name}>{name}</option>

@@ -1,9 +1,32 @@
 /** Keeps the signals true: follows the gateway's pulses, comes back when they end, and asks for what pulses do not hold. */
 import { batch } from '@preact/signals'
-import type { ExpertsView, Hello, LiveDecision, PacePoint, PlaneView, Pulse, Welcome } from '../src/gateway/dashboard/wire.ts'
+import type {
+  ExpertsView,
+  Hello,
+  LiveDecision,
+  PacePoint,
+  PlaneView,
+  Pulse,
+  Welcome,
+} from '../src/gateway/dashboard/wire.ts'
 import { ask, authorization } from './api.ts'
 import { EventReader } from './server-events.ts'
-import { connection, decisions, experts, happenings, heldBack, pace, paused, plane, pulse, rates, sliceMs, token, view, welcome } from './state.ts' // prettier-ignore
+import {
+  connection,
+  decisions,
+  experts,
+  happenings,
+  heldBack,
+  pace,
+  paused,
+  plane,
+  pulse,
+  rates,
+  sliceMs,
+  token,
+  view,
+  welcome,
+} from './state.ts'
 import { keepLooks } from './looks.ts'
 import { addDots, clearDots } from './dots.ts'
 
@@ -26,7 +49,9 @@ let wake = () => {}
 /** Never ends. */
 export async function follow(): Promise<never> {
   let failures = 0
-  document.addEventListener('visibilitychange', () => (document.hidden ? setTimeout(sleepIfHidden, ASLEEP_AFTER_MS) : wake()))
+  document.addEventListener('visibilitychange', () =>
+    document.hidden ? setTimeout(sleepIfHidden, ASLEEP_AFTER_MS) : wake(),
+  )
   void followExperts()
   for (;;) {
     if (isAsleep()) {
@@ -71,7 +96,11 @@ async function readPulses(live: () => void): Promise<void> {
   const stop = (current = new AbortController())
   let timer = setTimeout(() => stop.abort(), SILENT_MS)
   try {
-    const response = await fetch('eldr/pulse', { signal: stop.signal, headers: authorization(), cache: 'no-store' })
+    const response = await fetch('eldr/pulse', {
+      signal: stop.signal,
+      headers: authorization(),
+      cache: 'no-store',
+    })
     if (response.status === 429) throw new Crowded()
     if (!response.ok || response.body === null) throw new Error(`the gateway answered ${response.status}`)
     const events = new EventReader()
@@ -105,7 +134,8 @@ function hello(first: Hello): void {
   void takePlane()
 }
 
-const seen: { readonly atMs: number; readonly ms: number; readonly made: number; readonly shown: number }[] = []
+const seen: { readonly atMs: number; readonly ms: number; readonly made: number; readonly shown: number }[] =
+  []
 
 function beat(next: Pulse): void {
   batch(() => {
@@ -116,13 +146,17 @@ function beat(next: Pulse): void {
       )
     if (next.happenings.length > 0) {
       const last = happenings.value.at(-1)?.number ?? 0
-      happenings.value = [...happenings.value, ...next.happenings.filter(({ number }) => number > last)].slice(-KEPT_HAPPENINGS)
+      happenings.value = [
+        ...happenings.value,
+        ...next.happenings.filter(({ number }) => number > last),
+      ].slice(-KEPT_HAPPENINGS)
     }
     if (next.sample.length > 0) show(next.sample)
     seen.push({ atMs: next.atMs, ms: next.sinceMs, made: next.seen, shown: next.sample.length })
     while (seen[0]!.atMs <= next.atMs - RATE_WINDOW_MS) seen.shift()
     const seconds = seen.reduce((sum, { ms }) => sum + ms, 0) / 1000
-    const perSecond = (of: 'made' | 'shown') => (seconds > 0 ? seen.reduce((sum, one) => sum + one[of], 0) / seconds : 0)
+    const perSecond = (of: 'made' | 'shown') =>
+      seconds > 0 ? seen.reduce((sum, one) => sum + one[of], 0) / seconds : 0
     rates.value = { made: perSecond('made'), shown: perSecond('shown') }
     takePulse(next)
   })
@@ -142,7 +176,9 @@ function takePulse(next: Pulse): void {
 }
 
 async function takePlane(): Promise<void> {
-  const { plane: next } = await ask<{ plane: PlaneView | null }>('plane').catch(() => ({ plane: plane.value }))
+  const { plane: next } = await ask<{ plane: PlaneView | null }>('plane').catch(() => ({
+    plane: plane.value,
+  }))
   if (next?.sha256 !== plane.value?.sha256) clearDots()
   plane.value = next
 }
@@ -151,7 +187,9 @@ async function followExperts(): Promise<never> {
   for (;;) {
     if (connection.value === 'live' && !document.hidden) {
       const withExpected = view.value === 'experts' && pulse.value?.routing.policy === 'union'
-      const next = await ask<ExpertsView>(`experts${withExpected ? '?expected=1' : ''}`).catch(() => undefined)
+      const next = await ask<ExpertsView>(`experts${withExpected ? '?expected=1' : ''}`).catch(
+        () => undefined,
+      )
       if (next !== undefined) {
         keepLooks(next)
         experts.value = next

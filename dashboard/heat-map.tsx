@@ -24,7 +24,10 @@ interface Props {
 export function HeatMap({ worker, layers, experts, cells, diverging, label, cursor, onCursor }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const colours = scheme.value
-  useEffect(() => draw(canvas.current!, layers, experts, cells, diverging), [cells, diverging, colours, layers, experts])
+  useEffect(
+    () => draw(canvas.current!, layers, experts, cells, diverging),
+    [cells, diverging, colours, layers, experts],
+  )
 
   function point(event: PointerEvent): void {
     const box = canvas.current!.getBoundingClientRect()
@@ -94,7 +97,13 @@ const STEPS: Readonly<Record<string, readonly [number, number]>> = {
   ArrowDown: [1, 0],
 }
 
-function draw(canvas: HTMLCanvasElement, layers: number, experts: number, cells: Float32Array, diverging: boolean): void {
+function draw(
+  canvas: HTMLCanvasElement,
+  layers: number,
+  experts: number,
+  cells: Float32Array,
+  diverging: boolean,
+): void {
   const context = canvas.getContext('2d')!
   const image = context.createImageData(experts, layers)
   const [none, full, less] = [rgb('heat-none'), rgb('heat'), rgb('star')]
@@ -103,7 +112,8 @@ function draw(canvas: HTMLCanvasElement, layers: number, experts: number, cells:
     const to = value < 0 ? less : full
     // Differences are mostly small: drawn stronger so that they are seen.
     const share = Math.min(1, diverging ? Math.abs(value) * 1.3 : value)
-    for (let part = 0; part < 3; part++) image.data[4 * cell + part] = none[part]! + (to[part]! - none[part]!) * share
+    for (let part = 0; part < 3; part++)
+      image.data[4 * cell + part] = none[part]! + (to[part]! - none[part]!) * share
     image.data[4 * cell + 3] = 255
   }
   context.putImageData(image, 0, 0)

@@ -23,7 +23,10 @@ export function keepLooks({ layers, experts, workers }: ExpertsView): void {
 export type Mode = 'now' | 'recent' | 'difference' | 'expected'
 
 /** Shares of cells of each worker that has any, by id. */
-export function sharesOf({ layers, experts, workers }: ExpertsView, mode: Mode): ReadonlyMap<string, Float32Array<ArrayBuffer>> {
+export function sharesOf(
+  { layers, experts, workers }: ExpertsView,
+  mode: Mode,
+): ReadonlyMap<string, Float32Array<ArrayBuffer>> {
   const cells = layers * experts
   const found = new Map<string, Float32Array<ArrayBuffer>>()
   for (const { id, expected, union } of workers) {

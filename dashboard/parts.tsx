@@ -3,7 +3,15 @@ import type { ComponentChildren } from 'preact'
 import { workerGroup } from './colours.ts'
 import { STATES } from './words.ts'
 
-export function Section({ title, aside, children }: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
+export function Section({
+  title,
+  aside,
+  children,
+}: {
+  title: string
+  aside?: ComponentChildren
+  children: ComponentChildren
+}) {
   const id = `s-${title.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`
   return (
     <section aria-labelledby={id}>
@@ -39,7 +47,17 @@ export function State({ state }: { state: string }) {
   )
 }
 
-export function Fact({ name, value, note, fact }: { name: string; value: ComponentChildren; note?: string | undefined; fact?: string }) {
+export function Fact({
+  name,
+  value,
+  note,
+  fact,
+}: {
+  name: string
+  value: ComponentChildren
+  note?: string | undefined
+  fact?: string
+}) {
   return (
     <div class="fact">
       <dt>{name}</dt>
@@ -59,7 +77,12 @@ export function Choice<Name extends string>(props: {
   return (
     <div class="choice" role="group" aria-label={props.label}>
       {props.options.map(([name, words]) => (
-        <button key={name} type="button" aria-pressed={props.value === name} onClick={() => props.onChange(name)}>
+        <button
+          key={name}
+          type="button"
+          aria-pressed={props.value === name}
+          onClick={() => props.onChange(name)}
+        >
           {words}
         </button>
       ))}

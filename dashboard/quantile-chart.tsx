@@ -13,14 +13,22 @@ export function QuantileChart({ quantiles }: { quantiles: FitHealth['quantiles']
   const colours = scheme.value
   useEffect(() => {
     const [ink, grid] = [css('muted'), css('grid')]
-    const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' }
+    const axis = {
+      stroke: ink,
+      grid: { stroke: grid, width: 1 },
+      ticks: { show: false },
+      font: '12px system-ui, sans-serif',
+    }
     plot.current = new uPlot(
       {
         width: Math.max(200, box.current!.clientWidth),
         height: HEIGHT,
         legend: { show: false },
         cursor: { show: false },
-        scales: { x: { time: false, range: [0, 1] }, y: { range: (_, min) => [Math.max(0, Math.floor(min * 10) / 10), 1] } },
+        scales: {
+          x: { time: false, range: [0, 1] },
+          y: { range: (_, min) => [Math.max(0, Math.floor(min * 10) / 10), 1] },
+        },
         axes: [
           { ...axis, size: 30, values: (_, splits) => splits.map(q => `${Math.round(100 * q)} %`) },
           { ...axis, size: 44, values: (_, splits) => splits.map(value => value.toFixed(2)) },
@@ -35,7 +43,9 @@ export function QuantileChart({ quantiles }: { quantiles: FitHealth['quantiles']
       box.current!,
     )
     const element = box.current!
-    const resize = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }))
+    const resize = new ResizeObserver(() =>
+      plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }),
+    )
     resize.observe(element)
     return () => {
       resize.disconnect()

@@ -13,7 +13,8 @@ export class EventReader {
     this.#text = parts.pop()!
     return parts.flatMap(part => {
       const lines = part.split('\n')
-      const of = (field: string) => lines.filter(line => line.startsWith(`${field}: `)).map(line => line.slice(field.length + 2)) // prettier-ignore
+      const of = (field: string) =>
+        lines.filter(line => line.startsWith(`${field}: `)).map(line => line.slice(field.length + 2))
       const data = of('data')
       return data.length === 0 ? [] : [{ event: of('event').at(-1) ?? 'message', data: data.join('\n') }]
     })

@@ -24,7 +24,10 @@ export function Space({ plane }: { plane: PlaneView }) {
     let frame = 0
     const turn = () => {
       const box = element.parentElement!
-      const [width, height] = [box.clientWidth, Math.round(Math.min(460, Math.max(280, box.clientWidth * 0.56)))]
+      const [width, height] = [
+        box.clientWidth,
+        Math.round(Math.min(460, Math.max(280, box.clientWidth * 0.56))),
+      ]
       const ratio = devicePixelRatio
       if (element.width !== Math.round(width * ratio) || element.height !== Math.round(height * ratio)) {
         element.width = Math.round(width * ratio)
@@ -57,8 +60,9 @@ export function Space({ plane }: { plane: PlaneView }) {
           ))}
         </ul>
         <p class="quiet">
-          Faint: calibration requests, in the colour of their cluster’s worker. Bright: live requests of the last 30 s, in the colour of the
-          worker they went to. Axes: first and second principal component of the signatures.
+          Faint: calibration requests, in the colour of their cluster’s worker. Bright: live requests of the
+          last 30 s, in the colour of the worker they went to. Axes: first and second principal component of
+          the signatures.
         </p>
       </figcaption>
     </figure>

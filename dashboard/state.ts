@@ -1,6 +1,14 @@
 /** What the page knows, as signals: views read them, `follow.ts` writes them. */
 import { computed, signal } from '@preact/signals'
-import type { ExpertsView, Happening, LiveDecision, PacePoint, PlaneView, Pulse, Welcome } from '../src/gateway/dashboard/wire.ts'
+import type {
+  ExpertsView,
+  Happening,
+  LiveDecision,
+  PacePoint,
+  PlaneView,
+  Pulse,
+  Welcome,
+} from '../src/gateway/dashboard/wire.ts'
 
 export const VIEWS = ['overview', 'experts', 'decisions', 'signatures', 'control'] as const
 export type ViewName = (typeof VIEWS)[number]
@@ -33,10 +41,14 @@ export const token = signal(sessionStorage.getItem('eldr-admin-token') ?? '')
 export const unlocked = signal(false)
 
 export const mayRead = computed(() => welcome.value !== undefined && welcome.value.access !== 'none')
-export const mayChange = computed(() => welcome.value?.access === 'change' && (welcome.value.tokenSet || unlocked.value))
+export const mayChange = computed(
+  () => welcome.value?.access === 'change' && (welcome.value.tokenSet || unlocked.value),
+)
 
 export const address = signal(location.hash)
-export const view = computed<ViewName>(() => VIEWS.find(name => address.value.slice(1).split('/')[0] === name) ?? 'overview')
+export const view = computed<ViewName>(
+  () => VIEWS.find(name => address.value.slice(1).split('/')[0] === name) ?? 'overview',
+)
 /** Request whose story is open. */
 export const openRequest = computed(() => {
   const [, id] = address.value.slice(1).split('/')
@@ -52,4 +64,6 @@ export const decoders = computed(() => pulse.value?.workers.filter(({ role }) =>
 export const prefillers = computed(() => pulse.value?.workers.filter(({ role }) => role === 'prefill') ?? [])
 /** In one string, so that what hangs on them changes when they do and not with every pulse. */
 const idLines = computed(() => decoders.value.map(({ id }) => id).join('\n'))
-export const decoderIds = computed<readonly string[]>(() => (idLines.value === '' ? [] : idLines.value.split('\n')))
+export const decoderIds = computed<readonly string[]>(() =>
+  idLines.value === '' ? [] : idLines.value.split('\n'),
+)

@@ -26,7 +26,8 @@ export function StoryDialog({ id }: { id: string }) {
       } catch (error) {
         missing.value = error instanceof ApiError ? error.message : 'The gateway does not answer.'
       }
-      if (!gone && found.value?.story?.endMs === undefined && missing.value === '') timer = setTimeout(look, AGAIN_MS)
+      if (!gone && found.value?.story?.endMs === undefined && missing.value === '')
+        timer = setTimeout(look, AGAIN_MS)
     }
     void look()
     return () => {
@@ -37,7 +38,12 @@ export function StoryDialog({ id }: { id: string }) {
   const story = found.value?.story
   const made = found.value?.decisions ?? seen
   return (
-    <dialog ref={dialog} aria-labelledby="story-title" onClose={() => (location.hash = '#decisions')} onClick={closeOutside}>
+    <dialog
+      ref={dialog}
+      aria-labelledby="story-title"
+      onClose={() => (location.hash = '#decisions')}
+      onClick={closeOutside}
+    >
       <div class="story">
         <div class="heading">
           <h2 id="story-title">
@@ -67,7 +73,11 @@ function closeOutside(event: MouseEvent): void {
 
 function Legs({ story }: { story: StoryView }) {
   const { legs, startedMs, firstMs, endMs, outcome, status, promptTokens, stream, maxTokens, route } = story
-  const lastMs = Math.max(endMs ?? 0, ...legs.map(({ toMs, firstMs: first, fromMs }) => toMs ?? first ?? fromMs), 1)
+  const lastMs = Math.max(
+    endMs ?? 0,
+    ...legs.map(({ toMs, firstMs: first, fromMs }) => toMs ?? first ?? fromMs),
+    1,
+  )
   const decode = legs.findLast(({ leg, tokens }) => leg === 'decode' && tokens !== undefined)
   const tpot =
     decode?.firstMs !== undefined && decode.toMs !== undefined && decode.tokens! > 1
@@ -78,7 +88,11 @@ function Legs({ story }: { story: StoryView }) {
       <dl class="facts">
         <Fact
           name="Outcome"
-          value={outcome === undefined ? 'under way' : `${OUTCOMES[outcome] ?? outcome}${status === undefined ? '' : ` (${status})`}`}
+          value={
+            outcome === undefined
+              ? 'under way'
+              : `${OUTCOMES[outcome] ?? outcome}${status === undefined ? '' : ` (${status})`}`
+          }
           fact="outcome"
         />
         <Fact name="Came" value={clock(startedMs)} note={`${route}${stream === true ? ', streamed' : ''}`} />
@@ -91,7 +105,11 @@ function Legs({ story }: { story: StoryView }) {
         <Fact
           name="TPOT"
           value={time(stream === true ? tpot : undefined)}
-          note={decode?.tokens === undefined ? undefined : `${number(decode.tokens)} ${stream === true ? 'events' : 'tokens'}`}
+          note={
+            decode?.tokens === undefined
+              ? undefined
+              : `${number(decode.tokens)} ${stream === true ? 'events' : 'tokens'}`
+          }
         />
         <Fact name="All of it" value={time(endMs)} />
       </dl>
@@ -129,18 +147,26 @@ function Leg({
         <b>{leg}</b> <WorkerName id={worker} />
         {attempt > 1 && <span> try {attempt}</span>}
         {part !== undefined && <span class="quiet"> part {part}</span>}
-        <span class={outcome === 'failed' ? 'warn' : 'quiet'}> {outcome === undefined ? 'under way' : (LEG_ENDS[outcome] ?? outcome)}</span>
+        <span class={outcome === 'failed' ? 'warn' : 'quiet'}>
+          {' '}
+          {outcome === undefined ? 'under way' : (LEG_ENDS[outcome] ?? outcome)}
+        </span>
         {why !== undefined && <span class="warn">: {why}</span>}
       </p>
       <div class="track" aria-hidden="true">
-        <i class={`span ${leg}`} style={{ left: at(fromMs), width: at(Math.max(untilMs - fromMs, lastMs / 250)) }} />
+        <i
+          class={`span ${leg}`}
+          style={{ left: at(fromMs), width: at(Math.max(untilMs - fromMs, lastMs / 250)) }}
+        />
         {firstMs !== undefined && <i class="first" style={{ left: at(firstMs) }} />}
       </div>
       <p class="quiet">
         from {time(fromMs)}
         {firstMs !== undefined && `, first token at ${time(firstMs)}`}
         {toMs !== undefined && `, to ${time(toMs)} (${time(toMs - fromMs)})`}
-        {tokens !== undefined && tokens > 0 && `, ${number(tokens)} ${firstMs === undefined ? 'tokens' : 'events'}`}
+        {tokens !== undefined &&
+          tokens > 0 &&
+          `, ${number(tokens)} ${firstMs === undefined ? 'tokens' : 'events'}`}
       </p>
     </li>
   )
@@ -154,7 +180,8 @@ function Made({ decision }: { decision: LiveDecision }) {
     <>
       <h3>Decision</h3>
       <p>
-        At {clock(timeMs)} the policy <b>{policy}</b> picked <WorkerName id={worker} />: <b>{why.short}</b>. {why.long}
+        At {clock(timeMs)} the policy <b>{policy}</b> picked <WorkerName id={worker} />: <b>{why.short}</b>.{' '}
+        {why.long}
         {band !== undefined && ` ${band} of ${candidates.length} workers were in the band.`}
         {covered !== undefined && ` Experts are known of ${percent(covered)} of the prompt.`}
         {reject !== undefined && ` The counts of the hand-off were not used: ${reject}.`}

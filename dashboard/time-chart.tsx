@@ -27,7 +27,13 @@ export function TimeChart({ measure, label }: { measure: Measure; label: string 
     const points = pace.value
     const policies = policiesIn(points)
     const of = `${policies.join()} ${scheme.value}`
-    const { data, fromS, toS } = dataOf(points, policies, measure, pulse.value?.atMs ?? Date.now(), sliceMs.value)
+    const { data, fromS, toS } = dataOf(
+      points,
+      policies,
+      measure,
+      pulse.value?.atMs ?? Date.now(),
+      sliceMs.value,
+    )
     if (chart.current?.of !== of) {
       chart.current?.plot.destroy()
       chart.current = { plot: create(box.current!, policies, readout.current!), of }
@@ -40,7 +46,9 @@ export function TimeChart({ measure, label }: { measure: Measure; label: string 
   })
   useEffect(() => {
     const element = box.current!
-    const resize = new ResizeObserver(() => chart.current?.plot.setSize({ width: element.clientWidth, height: HEIGHT }))
+    const resize = new ResizeObserver(() =>
+      chart.current?.plot.setSize({ width: element.clientWidth, height: HEIGHT }),
+    )
     resize.observe(element)
     return () => {
       resize.disconnect()
@@ -53,14 +61,24 @@ export function TimeChart({ measure, label }: { measure: Measure; label: string 
       <figcaption>
         {label} <span class="readout" ref={readout} aria-hidden="true" />
       </figcaption>
-      <div class="plot" ref={box} role="img" aria-label={`${label}, over time by policy; the table below has the last values.`} />
+      <div
+        class="plot"
+        ref={box}
+        role="img"
+        aria-label={`${label}, over time by policy; the table below has the last values.`}
+      />
     </figure>
   )
 }
 
 function create(box: HTMLElement, policies: readonly string[], readout: HTMLElement): uPlot {
   const [ink, grid] = [css('muted'), css('grid')]
-  const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font: '12px system-ui, sans-serif' }
+  const axis = {
+    stroke: ink,
+    grid: { stroke: grid, width: 1 },
+    ticks: { show: false },
+    font: '12px system-ui, sans-serif',
+  }
   const lines = policies.flatMap(policy => {
     const stroke = css(policyGroup(policy))
     const common = { stroke, spanGaps: false, points: { show: false } }
@@ -89,8 +107,13 @@ function create(box: HTMLElement, policies: readonly string[], readout: HTMLElem
               ? []
               : plot.series
                   .slice(1)
-                  .flatMap((line, s) => (plot.data[s + 1]![at] == null ? [] : [`${String(line.label)} ${time(plot.data[s + 1]![at]!)}`]))
-          readout.textContent = shown.length === 0 ? '' : `${clock(plot.data[0][at!]! * 1000)}: ${shown.join(', ')}`
+                  .flatMap((line, s) =>
+                    plot.data[s + 1]![at] == null
+                      ? []
+                      : [`${String(line.label)} ${time(plot.data[s + 1]![at]!)}`],
+                  )
+          readout.textContent =
+            shown.length === 0 ? '' : `${clock(plot.data[0][at!]! * 1000)}: ${shown.join(', ')}`
         },
       ],
     },
@@ -99,7 +122,13 @@ function create(box: HTMLElement, policies: readonly string[], readout: HTMLElem
 }
 
 /** One row of moments, and for each policy the median and the 95th percentile at them; gaps where a policy was not in force. */
-function dataOf(points: readonly PacePoint[], policies: readonly string[], measure: Measure, nowMs: number, slice: number) {
+function dataOf(
+  points: readonly PacePoint[],
+  policies: readonly string[],
+  measure: Measure,
+  nowMs: number,
+  slice: number,
+) {
   const moments = [...new Set(points.map(({ fromMs }) => fromMs))].sort((a, b) => a - b)
   // Where nothing came for a while a line must not be drawn across.
   const all = moments.flatMap((moment, at) =>

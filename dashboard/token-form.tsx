@@ -12,8 +12,8 @@ export function TokenForm({ what = 'see what the gateway does' }: { what?: strin
       <div class="card ask">
         <h2>Not from here</h2>
         <p>
-          This gateway has no admin token, and then it shows itself only on its own machine. Open the page there, or start the gateway with{' '}
-          <code>--admin-token-file FILE</code>.
+          This gateway has no admin token, and then it shows itself only on its own machine. Open the page
+          there, or start the gateway with <code>--admin-token-file FILE</code>.
         </p>
       </div>
     )
@@ -29,16 +29,27 @@ export function TokenForm({ what = 'see what the gateway does' }: { what?: strin
       setToken(given)
     } else {
       token.value = before
-      wrong.value = answer === undefined ? 'The gateway does not answer.' : 'This is not the gateway’s admin token.'
+      wrong.value =
+        answer === undefined ? 'The gateway does not answer.' : 'This is not the gateway’s admin token.'
     }
   }
   return (
     <form class="card ask" onSubmit={submit} autocomplete="off">
       <h2>Admin token</h2>
-      <p>The gateway asks for its admin token to {what}. It stays in this tab and is forgotten when the tab is closed.</p>
+      <p>
+        The gateway asks for its admin token to {what}. It stays in this tab and is forgotten when the tab is
+        closed.
+      </p>
       <label for="token">Token</label>
       <div class="line">
-        <input id="token" name="token" type="password" required autocomplete="off" aria-describedby="token-wrong" />
+        <input
+          id="token"
+          name="token"
+          type="password"
+          required
+          autocomplete="off"
+          aria-describedby="token-wrong"
+        />
         <button type="submit" class="main">
           Use it
         </button>

@@ -23,7 +23,10 @@ export function Control() {
       await work()
       said.value = { good: true, words }
     } catch (error) {
-      said.value = { good: false, words: error instanceof ApiError ? error.message : 'The gateway does not answer.' }
+      said.value = {
+        good: false,
+        words: error instanceof ApiError ? error.message : 'The gateway does not answer.',
+      }
     }
     busy.value = false
   }

@@ -15,7 +15,9 @@ export function Decisions() {
   const held = useSignal(false)
   const last = useRef(decisions.value)
   if (!held.value || last.current.length === 0) last.current = decisions.value
-  const shown = last.current.filter(decision => only.value === '' || decision.reason === only.value).slice(0, SHOWN)
+  const shown = last.current
+    .filter(decision => only.value === '' || decision.reason === only.value)
+    .slice(0, SHOWN)
   const reasons = Object.keys(pulse.value?.health.reasons ?? {}).sort()
   return (
     <>
@@ -44,7 +46,9 @@ export function Decisions() {
         <Sampling />
         {shown.length === 0 ? (
           <Empty>
-            {only.value === '' ? 'No decision yet: they come with the first requests to /v1.' : 'None with this reason among those shown.'}
+            {only.value === ''
+              ? 'No decision yet: they come with the first requests to /v1.'
+              : 'None with this reason among those shown.'}
           </Empty>
         ) : (
           <ol

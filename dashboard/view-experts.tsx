@@ -24,13 +24,25 @@ export function Experts() {
   const chosen = mode.value === 'expected' && !estimates ? 'recent' : mode.value
   const shares = sharesOf(all, chosen)
   const ids = [...shares.keys()]
-  const drawn = chosen === 'difference' ? new Map(ids.map((id, at) => [id, againstOthers([...shares.values()], at)])) : shares
+  const drawn =
+    chosen === 'difference'
+      ? new Map(ids.map((id, at) => [id, againstOthers([...shares.values()], at)]))
+      : shares
   const options = estimates ? ([...MODES, ['expected', 'Expected by union']] as const) : MODES
   return (
     <>
       <Section
         title="Experts of each decode worker"
-        aside={ids.length > 0 && <Choice label="What is drawn" value={chosen} options={options} onChange={name => (mode.value = name)} />}
+        aside={
+          ids.length > 0 && (
+            <Choice
+              label="What is drawn"
+              value={chosen}
+              options={options}
+              onChange={name => (mode.value = name)}
+            />
+          )
+        }
       >
         {ids.length > 0 && (
           <>
@@ -69,7 +81,8 @@ function explain(mode: Mode, { layers, experts: width, topK }: ExpertsView): str
   const shape = `Rows are the ${layers} MoE layers, columns their ${width} experts; a token uses ${topK} of a layer.`
   if (mode === 'now') return `${shape} Filled: at least one request of the last decode step used it.`
   if (mode === 'difference') return `${shape} Share of steps less the mean of the other workers.`
-  if (mode === 'expected') return `${shape} Chance that a step uses it, as the policy union estimates from the requests in flight.`
+  if (mode === 'expected')
+    return `${shape} Chance that a step uses it, as the policy union estimates from the requests in flight.`
   return `${shape} The stronger its colour, the more of the decode steps that were looked at in the last 15 s used it.`
 }
 
@@ -116,16 +129,19 @@ function NoMap({ worker, experts: all }: { worker: WorkerExperts; experts: numbe
         <p class="empty">It decodes nothing now.</p>
       ) : active === undefined ? (
         <p class="empty">
-          Its engine does not tell. With eldr-vllm in vLLM there are numbers by layer; with <code>--policy union</code> the gateway’s own
-          estimate is drawn.
+          Its engine does not tell. With eldr-vllm in vLLM there are numbers by layer; with{' '}
+          <code>--policy union</code> the gateway’s own estimate is drawn.
         </p>
       ) : (
         <>
-          <p class="quiet">Its engine gives numbers by layer only; the policy union would give an estimate by expert.</p>
+          <p class="quiet">
+            Its engine gives numbers by layer only; the policy union would give an estimate by expert.
+          </p>
           <ol class="layers">
             {active.map((one, layer) => (
               <li key={layer}>
-                <span>layer {layer}</span> <meter min={0} max={all || Math.max(...active)} value={one} /> {number(one)}
+                <span>layer {layer}</span> <meter min={0} max={all || Math.max(...active)} value={one} />{' '}
+                {number(one)}
               </li>
             ))}
           </ol>
@@ -156,9 +172,13 @@ function Legend({ mode }: { mode: Mode }) {
 function Overlap({ shares }: { shares: ReadonlyMap<string, Float32Array> }) {
   const all = [...shares]
   return (
-    <Section title="What workers have in common" aside={<p class="quiet">policy {pulse.value?.routing.policy}</p>}>
+    <Section
+      title="What workers have in common"
+      aside={<p class="quiet">policy {pulse.value?.routing.policy}</p>}
+    >
       <p class="quiet">
-        Experts that two workers share, of those that either uses. The less, the more each worker keeps to experts of its own.
+        Experts that two workers share, of those that either uses. The less, the more each worker keeps to
+        experts of its own.
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Overlap of workers, table">
         <table class="overlap">

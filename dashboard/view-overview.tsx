@@ -22,12 +22,18 @@ export function Overview() {
       <Section title="Decode workers" aside={<p class="quiet">columns: requests in flight, of {scale}</p>}>
         {decoders.value.length === 0 ? (
           <Empty>
-            No decode worker. Give the gateway one with <code>--decode URL</code>, or add it: <code>POST /eldr/workers</code>.
+            No decode worker. Give the gateway one with <code>--decode URL</code>, or add it:{' '}
+            <code>POST /eldr/workers</code>.
           </Empty>
         ) : (
           <ul class="columns">
             {decoders.value.map(worker => (
-              <Decoder key={worker.id} worker={worker} scale={scale} own={experts.value?.workers.find(({ id }) => id === worker.id)} />
+              <Decoder
+                key={worker.id}
+                worker={worker}
+                scale={scale}
+                own={experts.value?.workers.find(({ id }) => id === worker.id)}
+              />
             ))}
           </ul>
         )}
@@ -79,11 +85,22 @@ export function stateOf({ state }: LiveWorker, own: WorkerExperts | undefined): 
   return own?.answered === false && (state === 'ready' || state === 'draining') ? 'silent' : state
 }
 
-function Decoder({ worker, scale, own }: { worker: LiveWorker; scale: number; own: WorkerExperts | undefined }) {
+function Decoder({
+  worker,
+  scale,
+  own,
+}: {
+  worker: LiveWorker
+  scale: number
+  own: WorkerExperts | undefined
+}) {
   const { id, inflight, tokens, recentMs, recentCount, cluster } = worker
   const all = experts.value?.experts ?? 0
   const active = own?.active
-  const mean = active === undefined || active.length === 0 ? undefined : active.reduce((sum, one) => sum + one, 0) / active.length
+  const mean =
+    active === undefined || active.length === 0
+      ? undefined
+      : active.reduce((sum, one) => sum + one, 0) / active.length
   const idle = own?.batch === 0
   return (
     <li class={`card column ${workerGroup(id)}`} data-worker={id}>
@@ -104,7 +121,9 @@ function Decoder({ worker, scale, own }: { worker: LiveWorker; scale: number; ow
         <Fact
           name="Active experts a step"
           value={mean === undefined || idle ? '–' : number(mean)}
-          note={mean === undefined ? 'not told by its engine' : `of ${all || '?'}, batch ${own?.batch ?? '–'}`}
+          note={
+            mean === undefined ? 'not told by its engine' : `of ${all || '?'}, batch ${own?.batch ?? '–'}`
+          }
           fact="active"
         />
         <Fact
@@ -125,7 +144,8 @@ function Speed() {
     <Section title="Speed by policy" aside={<p class="quiet">median whole, 95th percentile dashed</p>}>
       {points.length === 0 ? (
         <Empty>
-          No stream yet. Send one: <code>{`curl ${location.origin}/v1/completions -d '{"prompt":"Hello","stream":true}'`}</code>
+          No stream yet. Send one:{' '}
+          <code>{`curl ${location.origin}/v1/completions -d '{"prompt":"Hello","stream":true}'`}</code>
         </Empty>
       ) : (
         <>
@@ -147,12 +167,19 @@ function Speed() {
               </thead>
               <tbody>
                 {policies.map(policy => (
-                  <Row key={policy} policy={policy} points={points.filter(point => point.policy === policy)} />
+                  <Row
+                    key={policy}
+                    policy={policy}
+                    points={points.filter(point => point.policy === policy)}
+                  />
                 ))}
               </tbody>
             </table>
           </div>
-          <p class="quiet">Each row: the last minute in which the policy placed a stream. Times are by the clock, seen from the gateway.</p>
+          <p class="quiet">
+            Each row: the last minute in which the policy placed a stream. Times are by the clock, seen from
+            the gateway.
+          </p>
         </>
       )}
     </Section>
@@ -164,10 +191,13 @@ const LAST_MS = 60_000
 /** Over the last minute of a policy; quantiles of slices weighted by how many streams they have. */
 export function lastMinute(points: readonly PacePoint[], measure: 'ttft' | 'tpot'): Spread | undefined {
   const last = Math.max(...points.filter(point => point[measure] !== undefined).map(({ fromMs }) => fromMs))
-  const spreads = points.flatMap(point => (point.fromMs > last - LAST_MS && point[measure] ? [point[measure]] : []))
+  const spreads = points.flatMap(point =>
+    point.fromMs > last - LAST_MS && point[measure] ? [point[measure]] : [],
+  )
   const all = spreads.reduce((sum, one) => sum + one.count, 0)
   if (all === 0) return undefined
-  const weighted = (of: 'mean' | 'p50' | 'p95') => spreads.reduce((sum, one) => sum + one[of] * one.count, 0) / all
+  const weighted = (of: 'mean' | 'p50' | 'p95') =>
+    spreads.reduce((sum, one) => sum + one[of] * one.count, 0) / all
   return { count: all, mean: weighted('mean'), p50: weighted('p50'), p95: weighted('p95') }
 }
 

@@ -15,14 +15,16 @@ export function Signatures() {
         title="Signature space"
         aside={
           plane.value ? (
-            <p class="quiet">{percent(plane.value.explained[0] + plane.value.explained[1])} of the variance is in this plane</p>
+            <p class="quiet">
+              {percent(plane.value.explained[0] + plane.value.explained[1])} of the variance is in this plane
+            </p>
           ) : undefined
         }
       >
         {plane.value === null ? (
           <Empty>
-            The gateway has no artifact. Make one from a trace with <code>eldr fit</code> and load it under <a href="#control">Control</a>,
-            or start with <code>--artifact FILE</code>.
+            The gateway has no artifact. Make one from a trace with <code>eldr fit</code> and load it under{' '}
+            <a href="#control">Control</a>, or start with <code>--artifact FILE</code>.
           </Empty>
         ) : plane.value === undefined ? (
           <Empty>The plane is being computed …</Empty>
@@ -30,7 +32,10 @@ export function Signatures() {
           <Space plane={plane.value} />
         )}
       </Section>
-      <Section title="Health of the fit" aside={<p class="quiet">the last {Math.max(1, Math.round(health.seconds / 60))} min</p>}>
+      <Section
+        title="Health of the fit"
+        aside={<p class="quiet">the last {Math.max(1, Math.round(health.seconds / 60))} min</p>}
+      >
         {health.decisions === 0 ? (
           <Empty>No decision yet: what live requests look like is known after the first of them.</Empty>
         ) : (
@@ -51,7 +56,12 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
         {verdictOf(health).words}
       </p>
       <dl class="facts">
-        <Fact name="Coverage" value={percent(coverage, 1)} note={`mean share of a prompt, ${number(covered)} hand-offs`} fact="coverage" />
+        <Fact
+          name="Coverage"
+          value={percent(coverage, 1)}
+          note={`mean share of a prompt, ${number(covered)} hand-offs`}
+          fact="coverage"
+        />
         <Fact
           name="Without signature"
           value={percent(decisions === 0 ? undefined : withoutSignature / decisions, 1)}
@@ -67,8 +77,8 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
       </dl>
       {refused.length > 0 && (
         <p class="notice">
-          Counts that were not used: {refused.map(([why, count]) => `${why} (${number(count)})`).join(', ')}. docs/gateway.md says what each
-          means.
+          Counts that were not used: {refused.map(([why, count]) => `${why} (${number(count)})`).join(', ')}.
+          docs/gateway.md says what each means.
         </p>
       )}
       {compared === 0 ? (
@@ -132,7 +142,10 @@ export function verdictOf({ decisions, withoutSignature, compared, quantiles }: 
   const of = (q: number) => quantiles.find(one => one.q === q)
   const [live, lower] = [of(0.5)?.live, of(0.25)?.calibration]
   if (live === undefined || lower === undefined)
-    return { level: 'open', words: 'The artifact has no cosines of its calibration requests to compare with.' }
+    return {
+      level: 'open',
+      words: 'The artifact has no cosines of its calibration requests to compare with.',
+    }
   if (live < lower - NEAR)
     return {
       level: 'ill',
@@ -140,6 +153,7 @@ export function verdictOf({ decisions, withoutSignature, compared, quantiles }: 
     }
   return {
     level: 'well',
-    words: 'Live requests are about as near to the centroids as those that the artifact was fitted on: the fit holds.',
+    words:
+      'Live requests are about as near to the centroids as those that the artifact was fitted on: the fit holds.',
   }
 }

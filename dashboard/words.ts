@@ -13,7 +13,11 @@ export function number(value: number): string {
 
 export function time(ms: number | undefined): string {
   if (ms === undefined || !Number.isFinite(ms)) return '–'
-  return ms >= 10_000 ? `${number(ms / 1000)}${NEXT}s` : ms >= 1000 ? `${(ms / 1000).toFixed(2)}${NEXT}s` : `${number(ms)}${NEXT}ms`
+  return ms >= 10_000
+    ? `${number(ms / 1000)}${NEXT}s`
+    : ms >= 1000
+      ? `${(ms / 1000).toFixed(2)}${NEXT}s`
+      : `${number(ms)}${NEXT}ms`
 }
 
 export function percent(share: number | undefined, digits = 0): string {
@@ -34,13 +38,28 @@ export function count(howMany: number, one: string, many = `${one}s`): string {
 
 /** Why a worker was picked. */
 export const REASONS: Readonly<Record<string, { readonly short: string; readonly long: string }>> = {
-  band_hit: { short: 'best match', long: 'The worker whose centroid is most like the request; it was the least loaded of the band.' },
-  band_spill: { short: 'less loaded in band', long: 'Nearly as like as the best match (within τ), and less loaded.' },
-  least_cost: { short: 'least added cost', long: 'Where the request adds the least time to decode steps, going by who is there now.' },
+  band_hit: {
+    short: 'best match',
+    long: 'The worker whose centroid is most like the request; it was the least loaded of the band.',
+  },
+  band_spill: {
+    short: 'less loaded in band',
+    long: 'Nearly as like as the best match (within τ), and less loaded.',
+  },
+  least_cost: {
+    short: 'least added cost',
+    long: 'Where the request adds the least time to decode steps, going by who is there now.',
+  },
   no_signature: { short: 'no signature', long: 'The hand-off had no usable expert counts: it went by load.' },
   no_counts: { short: 'no counts', long: 'The hand-off had no usable expert counts: it went by load.' },
-  no_centroid: { short: 'no centroid', long: 'The worker has no cluster of the artifact: it takes its share by load.' },
-  no_domain: { short: 'no domain', long: 'The request has no label, which the policy domain goes by: it went by load.' },
+  no_centroid: {
+    short: 'no centroid',
+    long: 'The worker has no cluster of the artifact: it takes its share by load.',
+  },
+  no_domain: {
+    short: 'no domain',
+    long: 'The request has no label, which the policy domain goes by: it went by load.',
+  },
   domain: { short: 'its domain', long: 'The worker of the request’s domain.' },
   least_loaded: { short: 'least loaded', long: 'The worker with the fewest requests.' },
   two_choices: { short: 'less loaded of two', long: 'The less loaded of two workers drawn at random.' },

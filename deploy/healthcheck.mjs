@@ -15,7 +15,8 @@ function addressFrom({ ELDR_HEALTH_URL, ELDR_PORT }) {
   const port = /^\d+$/.test(ELDR_PORT ?? '') ? ELDR_PORT : '8000'
   const text = ELDR_HEALTH_URL || `http://127.0.0.1:${port}/health`
   const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url?.protocol !== 'http:' && url?.protocol !== 'https:') fail(`ELDR_HEALTH_URL must be an http or https URL, found ${text}`)
+  if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
+    fail(`ELDR_HEALTH_URL must be an http or https URL, found ${text}`)
   return url
 }
 

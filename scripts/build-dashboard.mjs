@@ -25,7 +25,10 @@ export async function buildDashboard(dist) {
   })
   await bundle.close()
   const charts = readFileSync(createRequire(import.meta.url).resolve('uplot/dist/uPlot.min.css'), 'utf8')
-  writeFileSync(join(folder, 'app.css'), `${await themes(dist)}${charts}${minified(readFileSync(join(source, 'style.css'), 'utf8'))}`)
+  writeFileSync(
+    join(folder, 'app.css'),
+    `${await themes(dist)}${charts}${minified(readFileSync(join(source, 'style.css'), 'utf8'))}`,
+  )
   writeFileSync(join(folder, 'LICENCES.txt'), licences())
   for (const file of ['index.html', 'icon.svg']) copyFileSync(join(source, file), join(folder, file))
 }
@@ -33,7 +36,9 @@ export async function buildDashboard(dist) {
 /** Of what is bundled, as it asks for. */
 function licences() {
   const text = name => readFileSync(new URL(`../node_modules/${name}/LICENSE`, import.meta.url), 'utf8')
-  return ['preact', '@preact/signals', '@preact/signals-core', 'uplot'].map(name => `${name}\n\n${text(name)}`).join('\n\n')
+  return ['preact', '@preact/signals', '@preact/signals-core', 'uplot']
+    .map(name => `${name}\n\n${text(name)}`)
+    .join('\n\n')
 }
 
 /** Colours that reports do not have: edges of what can be pressed, a cell without anything, and that all is well. */
@@ -43,8 +48,13 @@ const MORE = {
 }
 
 async function themes(dist) {
-  const { COLOURS, DARK, LIGHT, themeProperties } = await import(pathToFileURL(join(dist, 'report', 'palette.js')).href)
-  const groups = Array.from({ length: COLOURS }, (_, group) => `.group-${group}{--c:var(--group-${group})}`).join('')
+  const { COLOURS, DARK, LIGHT, themeProperties } = await import(
+    pathToFileURL(join(dist, 'report', 'palette.js')).href
+  )
+  const groups = Array.from(
+    { length: COLOURS },
+    (_, group) => `.group-${group}{--c:var(--group-${group})}`,
+  ).join('')
   return `:root{color-scheme:light;${MORE.light};${themeProperties(LIGHT)}}
 @media (prefers-color-scheme:dark){:root{color-scheme:dark;${MORE.dark};${themeProperties(DARK)}}}
 ${groups}.muted{--c:var(--muted)}

@@ -11,7 +11,9 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const [next, dist] = [join(root, 'dist.next'), join(root, 'dist')]
 rmSync(next, { recursive: true, force: true })
 const tsc = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc')
-execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], { stdio: 'inherit' })
+execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], {
+  stdio: 'inherit',
+})
 await buildDashboard(next)
 chmodSync(join(next, 'cli', 'main.js'), 0o755)
 rmSync(dist, { recursive: true, force: true })

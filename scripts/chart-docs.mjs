@@ -17,17 +17,30 @@ export function documentedValues(text) {
     const key = /^( *)([\w.]+):/.exec(line)
     if (key === null) continue
     path.splice(key[1].length / 2, Infinity, key[2])
-    if (meaning !== undefined) found.push({ key: path.join('.'), value: path.reduce((value, name) => value[name], defaults), meaning })
+    if (meaning !== undefined)
+      found.push({ key: path.join('.'), value: path.reduce((value, name) => value[name], defaults), meaning })
     meaning = undefined
   }
   return found
 }
 
 export function readmeWith(readme, valuesText) {
-  const rows = documentedValues(valuesText).map(({ key, value, meaning }) => `| \`${key}\` | \`${JSON.stringify(value)}\` | ${meaning} |`)
-  return [readme.slice(0, readme.indexOf(MARK) + MARK.length), '', '| value | default | meaning |', '|---|---|---|', ...rows, ''].join('\n')
+  const rows = documentedValues(valuesText).map(
+    ({ key, value, meaning }) => `| \`${key}\` | \`${JSON.stringify(value)}\` | ${meaning} |`,
+  )
+  return [
+    readme.slice(0, readme.indexOf(MARK) + MARK.length),
+    '',
+    '| value | default | meaning |',
+    '|---|---|---|',
+    ...rows,
+    '',
+  ].join('\n')
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  writeFileSync(chart('README.md'), readmeWith(readFileSync(chart('README.md'), 'utf8'), readFileSync(chart('values.yaml'), 'utf8')))
+  writeFileSync(
+    chart('README.md'),
+    readmeWith(readFileSync(chart('README.md'), 'utf8'), readFileSync(chart('values.yaml'), 'utf8')),
+  )
 }

@@ -53,7 +53,8 @@ async function evaluationOf(file, steps) {
   const ids = await file.read('decode_expert_ids')
   const stepSize = shape[2] * shape[3]
   const cutIds = new Uint8Array(EVALUATION * steps * stepSize)
-  for (const r of rows) cutIds.set(ids.subarray(r * shape[1] * stepSize, (r * shape[1] + steps) * stepSize), r * steps * stepSize)
+  for (const r of rows)
+    cutIds.set(ids.subarray(r * shape[1] * stepSize, (r * shape[1] + steps) * stepSize), r * steps * stepSize)
   return {
     prefill_counts: await picked(file, 'prefill_counts', rows),
     decode_expert_ids: { dtype, shape: [EVALUATION, steps, shape[2], shape[3]], data: cutIds },

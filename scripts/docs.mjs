@@ -22,6 +22,12 @@ for (const [name, text] of [
   ['api.md', apiPage()],
   ['openapi.json', documentText()],
   ['results.md', resultsPage(results('whole'), results('cut'))],
-  ['scale.md', fillScalePage(readFileSync(docs('scale.md'), 'utf8'), { ...results('scale'), decisions: results('decision-scale') })],
+  [
+    'scale.md',
+    fillScalePage(readFileSync(docs('scale.md'), 'utf8'), {
+      ...results('scale'),
+      decisions: results('decision-scale'),
+    }),
+  ],
 ])
   writeFileSync(docs(name), text)

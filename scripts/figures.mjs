@@ -21,25 +21,36 @@ function saved(id, index, title, description) {
     points,
     ...(star !== undefined && { star: { index: star } }),
   }))
-  return figureOf({ title, description, legend: series.map(({ label }) => label), body: lineChart({ id, title, description, x: { label: x }, y: { label: y }, series: drawn }) }) // prettier-ignore
+  return figureOf({
+    title,
+    description,
+    legend: series.map(({ label }) => label),
+    body: lineChart({ id, title, description, x: { label: x }, y: { label: y }, series: drawn }),
+  })
 }
 
 /** Changes against jsq in percent, means over the seeds. */
 function keepTau(file) {
   const { points, ...about } = JSON.parse(readFileSync(file, 'utf8'))
   const mean = (runs, of) => runs.reduce((sum, run) => sum + of(run), 0) / runs.length
-  const change = (runs, jsq, key) => Number((100 * (mean(runs, run => run.tpotMs[key]) / mean(jsq, run => run.tpotMs[key]) - 1)).toFixed(2))
+  const change = (runs, jsq, key) =>
+    Number((100 * (mean(runs, run => run.tpotMs[key]) / mean(jsq, run => run.tpotMs[key]) - 1)).toFixed(2))
   const rates = [...new Set(points.map(point => point.rate))].map(rate => {
     const at = points.filter(point => point.rate === rate)
     const jsq = at.find(point => point.variant === 'jsq').runs
     const bands = at.flatMap(({ variant, runs }) => {
       const [, band] = /^eldr@(.+)$/.exec(variant) ?? []
-      return band === undefined ? [] : [{ tau: Number(band), p50: change(runs, jsq, 'p50'), p99: change(runs, jsq, 'p99') }]
+      return band === undefined
+        ? []
+        : [{ tau: Number(band), p50: change(runs, jsq, 'p50'), p99: change(runs, jsq, 'p99') }]
     })
     return { rate, bands }
   })
   const { trace, profile, topology, requests, seeds } = about
-  writeFileSync(docs('results/tau.json'), `${JSON.stringify({ trace, profile, topology, requests, seeds, rates }, undefined, 1)}\n`)
+  writeFileSync(
+    docs('results/tau.json'),
+    `${JSON.stringify({ trace, profile, topology, requests, seeds, rates }, undefined, 1)}\n`,
+  )
 }
 
 function tau() {
@@ -57,8 +68,17 @@ function tau() {
     })),
   )
   const title = 'TPOT by the width of the band'
-  const description = 'Change of TPOT against the shortest queue, by τ: the median is best below 0.2, the tail between 0.1 and 0.3.'
-  const body = lineChart({ id: 'tau', title, description, x: { label: 'τ', from: 0 }, y: { label: 'change of TPOT against jsq, %' }, series, rules: [{ y: 0, label: 'jsq' }] }) // prettier-ignore
+  const description =
+    'Change of TPOT against the shortest queue, by τ: the median is best below 0.2, the tail between 0.1 and 0.3.'
+  const body = lineChart({
+    id: 'tau',
+    title,
+    description,
+    x: { label: 'τ', from: 0 },
+    y: { label: 'change of TPOT against jsq, %' },
+    series,
+    rules: [{ y: 0, label: 'jsq' }],
+  })
   return figureOf({ title, description, legend: series.map(({ label }) => label), body })
 }
 
@@ -67,9 +87,24 @@ if (flags.tau !== undefined) keepTau(flags.tau)
 
 const FIGURES = {
   ...DIAGRAMS,
-  'layer-time.svg': saved('fig-2', 0, 'Time of one MoE layer by active experts', 'Time rises in a straight line with the number of distinct experts, at a batch of 64 on an H200.'), // prettier-ignore
-  'same-domain.svg': saved('fig-4', 0, 'Experts of batches, mixed and of one domain', 'At every batch size a batch of one domain uses fewer distinct experts than a mixed one.'), // prettier-ignore
-  'layers-kept.svg': saved('fig-8', 0, 'Quality ρ by layers kept', 'ρ rises to a peak after some layers and falls when all are kept.'),
+  'layer-time.svg': saved(
+    'fig-2',
+    0,
+    'Time of one MoE layer by active experts',
+    'Time rises in a straight line with the number of distinct experts, at a batch of 64 on an H200.',
+  ),
+  'same-domain.svg': saved(
+    'fig-4',
+    0,
+    'Experts of batches, mixed and of one domain',
+    'At every batch size a batch of one domain uses fewer distinct experts than a mixed one.',
+  ),
+  'layers-kept.svg': saved(
+    'fig-8',
+    0,
+    'Quality ρ by layers kept',
+    'ρ rises to a peak after some layers and falls when all are kept.',
+  ),
   'tau.svg': tau(),
 }
 

@@ -13,14 +13,17 @@ const out = mkdtempSync(join(tmpdir(), 'eldr-results-'))
 function make(name, ...args) {
   console.log(`> eldr reproduce ${args.join(' ')}`)
   const cli = join(root, 'dist', 'cli', 'main.js')
-  execFileSync(process.execPath, [cli, 'reproduce', '--out', out, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
+  execFileSync(process.execPath, [cli, 'reproduce', '--out', out, ...args], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
   copyFileSync(join(out, 'results.json'), join(root, 'docs', 'results', `${name}.json`))
 }
 
 mkdirSync(join(root, 'docs', 'results'), { recursive: true })
 try {
   make('cut')
-  if (!process.argv.includes('--cut')) make('whole', '--traces', join(beside, 'traces'), '--workloads', join(beside, 'workloads'))
+  if (!process.argv.includes('--cut'))
+    make('whole', '--traces', join(beside, 'traces'), '--workloads', join(beside, 'workloads'))
 } finally {
   rmSync(out, { recursive: true })
 }

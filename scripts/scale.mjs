@@ -11,7 +11,9 @@ import { cellRuns, sizeRuns, stalenessRuns } from './scale/runs.mjs'
 import { messageSizes } from './scale/wire.mjs'
 
 const PARTS = ['staleness', 'cells', 'wire', 'size']
-const { values } = parseArgs({ options: { only: { type: 'string', default: PARTS.join(',') }, seeds: { type: 'string', default: '3' } } })
+const { values } = parseArgs({
+  options: { only: { type: 'string', default: PARTS.join(',') }, seeds: { type: 'string', default: '3' } },
+})
 const only = values.only.split(',')
 const unknown = only.find(name => !PARTS.includes(name))
 if (unknown !== undefined) throw new Error(`--only ${unknown}: expected some of ${PARTS.join(', ')}`)
@@ -25,12 +27,23 @@ const context = {
   trace: data('evaluation'),
   artifact,
   seeds: Number(values.seeds),
-  progress: (what, done, of) => process.stderr.write(`\r\u001b[2K  ${what} … ${done}/${of}${done === of ? '\n' : ''}`),
+  progress: (what, done, of) =>
+    process.stderr.write(`\r\u001b[2K  ${what} … ${done}/${of}${done === of ? '\n' : ''}`),
 }
 const makers = { staleness: stalenessRuns, cells: cellRuns, wire: messageSizes, size: sizeRuns }
 try {
   const cli = join(root, 'dist', 'cli', 'main.js')
-  execFileSync(process.execPath, [cli, 'fit', data('calibration'), '--workers', '8', '--out', artifact, '--quiet', '--json'])
+  execFileSync(process.execPath, [
+    cli,
+    'fit',
+    data('calibration'),
+    '--workers',
+    '8',
+    '--out',
+    artifact,
+    '--quiet',
+    '--json',
+  ])
   const results = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {}
   for (const part of only) {
     const made = await makers[part](context)

@@ -25,7 +25,11 @@ const [WORKERS, RATES, BALANCERS] = [
 const SEEDS = 3
 
 function eldr(...args) {
-  const text = execFileSync(process.execPath, [join(root, 'dist', 'cli', 'main.js'), ...args, '--json', '--quiet'], { maxBuffer: 1 << 28 })
+  const text = execFileSync(
+    process.execPath,
+    [join(root, 'dist', 'cli', 'main.js'), ...args, '--json', '--quiet'],
+    { maxBuffer: 1 << 28 },
+  )
   return JSON.parse(text)
 }
 
@@ -35,7 +39,9 @@ async function cut(split, mix) {
   if (MIXES[mix] === undefined) return from
   const file = await openSafetensors(from)
   const names = file.metadata.domains.split(',')
-  const rows = [...(await file.read('domain')).entries()].filter(([, d]) => MIXES[mix].includes(names[d])).map(([row]) => row)
+  const rows = [...(await file.read('domain')).entries()]
+    .filter(([, d]) => MIXES[mix].includes(names[d]))
+    .map(([row]) => row)
   const tensors = {}
   for (const name of file.tensors.keys()) {
     const { dtype, shape } = file.info(name)
@@ -54,7 +60,8 @@ async function cut(split, mix) {
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length
 const signed = share => `${share < 0 ? '−' : '+'}${Math.abs(100 * share).toFixed(1)} %`
 const row = cells => `| ${cells.join(' | ')} |`
-const markdown = (head, rows) => [row(head), row(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(row)].join('\n')
+const markdown = (head, rows) =>
+  [row(head), row(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(row)].join('\n')
 
 /** Share of the requests that lie in a cluster where their domain has more requests than any other. */
 function purity({ clusters }) {
@@ -75,18 +82,56 @@ async function measure(mix) {
     const rates = RATES.map(rate => rate * workers)
     const topology = `${workers / 2}P${workers}D`
     const policies = [...BALANCERS, 'eldr', 'union']
-    const { points } = eldr('simulate', '--trace', evaluation, '--artifact', artifact, '--topology', topology, '--rates', rates.join(), '--policies', policies.join(), '--requests', '600', '--seeds', String(SEEDS)) // prettier-ignore
+    const { points } = eldr(
+      'simulate',
+      '--trace',
+      evaluation,
+      '--artifact',
+      artifact,
+      '--topology',
+      topology,
+      '--rates',
+      rates.join(),
+      '--policies',
+      policies.join(),
+      '--requests',
+      '600',
+      '--seeds',
+      String(SEEDS),
+    )
     for (const rate of rates) {
-      const at = Object.fromEntries(points.filter(point => point.rate === rate).map(({ variant, runs }) => [variant, runs]))
+      const at = Object.fromEntries(
+        points.filter(point => point.rate === rate).map(({ variant, runs }) => [variant, runs]),
+      )
       const of = (policy, value) => mean(at[policy].map(value))
       const best = quantile => Math.min(...BALANCERS.map(policy => of(policy, run => run.tpotMs[quantile])))
       const change = policy =>
-        ['p50', 'p99'].map(quantile => signed(of(policy, run => run.tpotMs[quantile]) / best(quantile) - 1)).join(' / ')
-      const steps = policy => mean(at[policy].map(({ activeByBatch }) => activeByBatch.reduce((sum, { batch, steps: n }) => sum + batch * n, 0) / activeByBatch.reduce((sum, { steps: n }) => sum + n, 0))) // prettier-ignore
+        ['p50', 'p99']
+          .map(quantile => signed(of(policy, run => run.tpotMs[quantile]) / best(quantile) - 1))
+          .join(' / ')
+      const steps = policy =>
+        mean(
+          at[policy].map(
+            ({ activeByBatch }) =>
+              activeByBatch.reduce((sum, { batch, steps: n }) => sum + batch * n, 0) /
+              activeByBatch.reduce((sum, { steps: n }) => sum + n, 0),
+          ),
+        )
       // More requests at a time than there are prompts would put one beside itself, which flatters every policy that finds it.
       if (steps('jsq') * workers > held) continue
       const experts = policy => of(policy, run => run.activeExperts).toFixed(1)
-      cells.push([mix, topology, String(rate), steps('jsq').toFixed(1), `${best('p50').toFixed(2)} / ${best('p99').toFixed(2)}`, change('eldr'), change('union'), experts('jsq'), experts('eldr'), experts('union')]) // prettier-ignore
+      cells.push([
+        mix,
+        topology,
+        String(rate),
+        steps('jsq').toFixed(1),
+        `${best('p50').toFixed(2)} / ${best('p99').toFixed(2)}`,
+        change('eldr'),
+        change('union'),
+        experts('jsq'),
+        experts('eldr'),
+        experts('union'),
+      ])
     }
   }
   return { mix, ...fitted, held, cells }
@@ -106,11 +151,46 @@ const rhoOf = (fit, name) =>
 const transforms = ['count', 'count-idf', 'sqrt', 'binary', 'recent', 'recent-idf']
 const tables = [
   '**Quality ρ** of each transform over all layers, and of the one that was taken on the layers that were kept:',
-  markdown(['prompts', 'learnt from', 'held out', ...transforms, 'taken', 'layers', 'ρ'], measured.map(({ mix, requests, held, fits: [fit] }) => [mix, requests, held, ...transforms.map(name => rhoOf(fit, name)), fit.chosen, `${fit.layers.length} of ${fit.source.layers}`, fit.rho.toFixed(3)])), // prettier-ignore
+  markdown(
+    ['prompts', 'learnt from', 'held out', ...transforms, 'taken', 'layers', 'ρ'],
+    measured.map(({ mix, requests, held, fits: [fit] }) => [
+      mix,
+      requests,
+      held,
+      ...transforms.map(name => rhoOf(fit, name)),
+      fit.chosen,
+      `${fit.layers.length} of ${fit.source.layers}`,
+      fit.rho.toFixed(3),
+    ]),
+  ),
   '**Clusters**, one a decode worker: mean cosine to the own centroid, and the share of requests whose domain is the most frequent one of their cluster:',
-  markdown(['prompts', ...WORKERS.flatMap(k => [`${k} workers: cosine`, 'of the main domain', 'sizes'])], measured.map(({ mix, fits }) => [mix, ...fits.flatMap(fit => [fit.meanSimilarity.toFixed(3), `${(100 * purity(fit)).toFixed(0)} %`, fit.clusters.map(({ size }) => size).join(' ')])])), // prettier-ignore
+  markdown(
+    ['prompts', ...WORKERS.flatMap(k => [`${k} workers: cosine`, 'of the main domain', 'sizes'])],
+    measured.map(({ mix, fits }) => [
+      mix,
+      ...fits.flatMap(fit => [
+        fit.meanSimilarity.toFixed(3),
+        `${(100 * purity(fit)).toFixed(0)} %`,
+        fit.clusters.map(({ size }) => size).join(' '),
+      ]),
+    ]),
+  ),
   `**Time per output token** on held-out prompts, p50 / p99: the best of ${BALANCERS.join(', ')} in ms, and the change against it; mean of ${SEEDS} seeds, 600 requests each, profile h200-first. Batch and experts (distinct ones of a layer and step) are a step's and a token's mean:`,
-  markdown(['prompts', 'cluster', 'requests/s', 'batch (jsq)', 'best balancer', 'eldr', 'union', 'experts (jsq)', 'eldr', 'union'], measured.flatMap(({ cells }) => cells)), // prettier-ignore
+  markdown(
+    [
+      'prompts',
+      'cluster',
+      'requests/s',
+      'batch (jsq)',
+      'best balancer',
+      'eldr',
+      'union',
+      'experts (jsq)',
+      'eldr',
+      'union',
+    ],
+    measured.flatMap(({ cells }) => cells),
+  ),
 ].join('\n\n')
 const [BEGIN, END] = ['<!-- tables: node scripts/tiny-report.mjs -->', '<!-- end of tables -->']
 const text = readFileSync(page, 'utf8')

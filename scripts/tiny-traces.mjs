@@ -10,7 +10,19 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const cli = join(root, 'dist', 'cli', 'main.js')
 const worker = spawn(
   process.execPath,
-  [cli, 'worker', '--backend', 'tiny', '--recent-half-life', '64', '--port', '0', '--json-ready', '--log-level', 'warn'],
+  [
+    cli,
+    'worker',
+    '--backend',
+    'tiny',
+    '--recent-half-life',
+    '64',
+    '--port',
+    '0',
+    '--json-ready',
+    '--log-level',
+    'warn',
+  ],
   { stdio: ['ignore', 'pipe', 'inherit'] },
 )
 const [line] = await once(createInterface({ input: worker.stdout }), 'line')
@@ -21,8 +33,20 @@ try {
     ['evaluation', 'held-out'],
   ]) {
     const out = join(root, 'data', `tiny6-prompts.${split}.safetensors`)
-    const args = ['--prompts', join(root, 'data', 'prompts', `${prompts}.jsonl`), '--split', split, '--out', out, '--force']
-    execFileSync(process.execPath, [cli, 'calibrate', '--url', url, '--temperature', '0.8', '--workload', 'prompts', ...args], { stdio: 'inherit' }) // prettier-ignore
+    const args = [
+      '--prompts',
+      join(root, 'data', 'prompts', `${prompts}.jsonl`),
+      '--split',
+      split,
+      '--out',
+      out,
+      '--force',
+    ]
+    execFileSync(
+      process.execPath,
+      [cli, 'calibrate', '--url', url, '--temperature', '0.8', '--workload', 'prompts', ...args],
+      { stdio: 'inherit' },
+    )
   }
 } finally {
   worker.kill()

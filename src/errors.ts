@@ -158,8 +158,9 @@ export class EldrError extends Error {
 
 function messageOf(code: ErrorCode, { file, found, expected, todo }: ErrorDetail): string {
   const where = file === undefined ? '' : `${file}: `
-  const facts = [found === undefined ? '' : `found ${found}`, expected === undefined ? '' : `expected ${expected}`].filter(
-    fact => fact !== '',
-  )
+  const facts = [
+    found === undefined ? '' : `found ${found}`,
+    expected === undefined ? '' : `expected ${expected}`,
+  ].filter(fact => fact !== '')
   return `${where}${ERRORS[code].text}${facts.length > 0 ? `: ${facts.join(', ')}` : ''}. ${todo ?? ERRORS[code].todo} [${code}]`
 }

@@ -27,7 +27,24 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   load: ['math', 'trace', 'sim', 'report'],
   calibrate: ['math', 'trace', 'wire', 'load'],
   up: ['math', 'trace', 'fit', 'policy', 'cost', 'sim', 'report', 'worker', 'load'],
-  cli: ['math', 'signature', 'trace', 'fit', 'policy', 'cost', 'sim', 'wire', 'cluster', 'gateway', 'report', 'paper', 'worker', 'load', 'calibrate', 'up'], // prettier-ignore
+  cli: [
+    'math',
+    'signature',
+    'trace',
+    'fit',
+    'policy',
+    'cost',
+    'sim',
+    'wire',
+    'cluster',
+    'gateway',
+    'report',
+    'paper',
+    'worker',
+    'load',
+    'calibrate',
+    'up',
+  ],
 }
 
 function filesUnder(folder: string): string[] {
@@ -44,7 +61,9 @@ function imports(): { from: string; to: string; where: string }[] {
       const from = relative(join(root, 'src'), file).split('/')
       const text = readFileSync(file, 'utf8')
       return [...text.matchAll(/(?:\bfrom |\bimport |\bimport\()'([^'\n]+)'/g)].map(([, target]) => {
-        const to = target!.startsWith('.') ? relative(join(root, 'src'), join(file, '..', target!)).split('/') : [target!]
+        const to = target!.startsWith('.')
+          ? relative(join(root, 'src'), join(file, '..', target!)).split('/')
+          : [target!]
         return {
           from: from.length > 1 ? from[0]! : '',
           to: target!.startsWith('.') && to.length === 1 ? '' : to[0]!,
@@ -59,18 +78,27 @@ describe('the map of the code', () => {
     const found = imports()
     expect(found.length).toBeGreaterThan(50)
     const folders = new Set(Object.keys(MAY_IMPORT))
-    const wrong = found.filter(({ from, to }) => folders.has(from) && folders.has(to) && from !== to && !MAY_IMPORT[from]!.includes(to))
+    const wrong = found.filter(
+      ({ from, to }) =>
+        folders.has(from) && folders.has(to) && from !== to && !MAY_IMPORT[from]!.includes(to),
+    )
     expect(wrong.map(({ where }) => where)).toEqual([])
   })
 
   it('names every folder of src/, and none of them is empty', () => {
-    const folders = readdirSync(join(root, 'src')).filter(name => statSync(join(root, 'src', name)).isDirectory())
+    const folders = readdirSync(join(root, 'src')).filter(name =>
+      statSync(join(root, 'src', name)).isDirectory(),
+    )
     expect(folders.toSorted()).toEqual(Object.keys(MAY_IMPORT).toSorted())
     for (const folder of folders) expect(readdirSync(join(root, 'src', folder)).length).toBeGreaterThan(0)
   })
 
   it('has mathematics at its bottom, which imports nothing at all', () => {
-    expect(imports().filter(({ from, to }) => from === 'math' && to !== 'math').map(({ where }) => where)).toEqual([]) // prettier-ignore
+    expect(
+      imports()
+        .filter(({ from, to }) => from === 'math' && to !== 'math')
+        .map(({ where }) => where),
+    ).toEqual([])
   })
 
   it('loads no package before a command needs it: commander alone at the start', () => {
@@ -92,8 +120,14 @@ describe('the map of the code', () => {
   })
 
   it('uses the packages that it names, and no others', () => {
-    const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { dependencies: Record<string, string> }
-    const used = new Set(imports().map(({ to }) => to).filter(to => to !== '' && !to.startsWith('node:') && !(to in MAY_IMPORT))) // prettier-ignore
+    const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      dependencies: Record<string, string>
+    }
+    const used = new Set(
+      imports()
+        .map(({ to }) => to)
+        .filter(to => to !== '' && !to.startsWith('node:') && !(to in MAY_IMPORT)),
+    )
     expect([...used].toSorted()).toEqual(Object.keys(dependencies).toSorted())
   })
 })
@@ -109,7 +143,9 @@ describe('the package', () => {
     const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
       packages: Record<string, { optionalDependencies?: Record<string, string> }>
     }
-    const wanted = Object.values(packages).flatMap(({ optionalDependencies }) => Object.keys(optionalDependencies ?? {}))
+    const wanted = Object.values(packages).flatMap(({ optionalDependencies }) =>
+      Object.keys(optionalDependencies ?? {}),
+    )
     expect(wanted.length).toBeGreaterThan(30)
     expect(wanted.filter(name => !(`node_modules/${name}` in packages))).toEqual([])
   })
@@ -127,16 +163,36 @@ describe('the package', () => {
   })
 
   it.runIf(existsSync(join(root, '.git')))('is a repository of less than 50 MB', () => {
-    const files = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8', maxBuffer: 1 << 24 }).split('\0')
-    const bytes = files.filter(file => file !== '' && existsSync(join(root, file))).reduce((sum, file) => sum + statSync(join(root, file)).size, 0) // prettier-ignore
+    const files = execFileSync('git', ['ls-files', '-z'], {
+      cwd: root,
+      encoding: 'utf8',
+      maxBuffer: 1 << 24,
+    }).split('\0')
+    const bytes = files
+      .filter(file => file !== '' && existsSync(join(root, file)))
+      .reduce((sum, file) => sum + statSync(join(root, file)).size, 0)
     expect(bytes).toBeLessThan(50e6)
   })
 
-  it.runIf(existsSync(join(root, '.git')))('holds no path of a machine and no TypeScript check that is switched off', () => {
-    const files = execFileSync('git', ['ls-files', '*.ts', '*.mjs', '*.md', '*.json', '*.py', '*.yml', '.ci/run'], { cwd: root, encoding: 'utf8' }).split('\n').filter(file => file !== '' && existsSync(join(root, file))) // prettier-ignore
-    const wrong = files.filter(file => /\/work\/(main|shared|steering)|\/root\/|@ts-(ignore|nocheck|expect-error)|\bas any\b/.test(readFileSync(join(root, file), 'utf8')) && file !== 'test/architecture.test.ts') // prettier-ignore
-    expect(wrong).toEqual([])
-  })
+  it.runIf(existsSync(join(root, '.git')))(
+    'holds no path of a machine and no TypeScript check that is switched off',
+    () => {
+      const files = execFileSync(
+        'git',
+        ['ls-files', '*.ts', '*.mjs', '*.md', '*.json', '*.py', '*.yml', '.ci/run'],
+        { cwd: root, encoding: 'utf8' },
+      )
+        .split('\n')
+        .filter(file => file !== '' && existsSync(join(root, file)))
+      const wrong = files.filter(
+        file =>
+          /\/work\/(main|shared|steering)|\/root\/|@ts-(ignore|nocheck|expect-error)|\bas any\b/.test(
+            readFileSync(join(root, file), 'utf8'),
+          ) && file !== 'test/architecture.test.ts',
+      )
+      expect(wrong).toEqual([])
+    },
+  )
 })
 
 describe('the page of errors', () => {
@@ -152,7 +208,9 @@ describe('the page of errors', () => {
   })
 
   it('has no code that nothing throws', () => {
-    const sources = filesUnder(join(root, 'src')).filter(file => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.endsWith('errors.ts')) // prettier-ignore
+    const sources = filesUnder(join(root, 'src')).filter(
+      file => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.endsWith('errors.ts'),
+    )
     const text = sources.map(file => readFileSync(file, 'utf8')).join('\n')
     expect(Object.keys(ERRORS).filter(code => !text.includes(`'${code}'`))).toEqual([])
   })

@@ -18,7 +18,9 @@ describe('bench/replicas.mjs', () => {
     const { code, out, err } = bench(...args)
     expect(code).toBe(2)
     expect(out).toBe('')
-    expect(err).toBe(`${words}\nThere are --quick, --seconds VALUE, --workers VALUE, --markdown, --trace VALUE.\n`)
+    expect(err).toBe(
+      `${words}\nThere are --quick, --seconds VALUE, --workers VALUE, --markdown, --trace VALUE.\n`,
+    )
   })
 
   it('runs all of it in seconds with --quick, and says that it did', () => {

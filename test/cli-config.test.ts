@@ -24,13 +24,19 @@ const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => !n
 /** Runs the real program in a process of its own. */
 function eldr(args: readonly string[], variables: Record<string, string> = {}, node: readonly string[] = []) {
   return new Promise<{ code: number; out: string; err: string }>(resolve => {
-    execFile(process.execPath, [...node, cli, ...args], { env: { ...own, ...variables } }, (error, out, err) =>
-      resolve({ code: error === null ? 0 : Number(error.code), out, err }),
+    execFile(
+      process.execPath,
+      [...node, cli, ...args],
+      { env: { ...own, ...variables } },
+      (error, out, err) => resolve({ code: error === null ? 0 : Number(error.code), out, err }),
     )
   })
 }
 
-const good = file('good.yaml', 'workers:\n  prefill: [http://p:1]\n  decode: [http://d:1, http://e:1]\nserver:\n  apiKeys: [sk-sesame]\n')
+const good = file(
+  'good.yaml',
+  'workers:\n  prefill: [http://p:1]\n  decode: [http://d:1, http://e:1]\nserver:\n  apiKeys: [sk-sesame]\n',
+)
 
 describe('eldr config check', () => {
   it('says that a file is right', async () => {
@@ -57,7 +63,18 @@ describe('eldr config check', () => {
 })
 
 describe('eldr config print', () => {
-  const args = ['config', 'print', '--config', good, '--port', '9000', '--decode', 'http://f:1', '--decode', 'http://g:1']
+  const args = [
+    'config',
+    'print',
+    '--config',
+    good,
+    '--port',
+    '9000',
+    '--decode',
+    'http://f:1',
+    '--decode',
+    'http://g:1',
+  ]
 
   it('shows what is in force as YAML, with where it came from, and no secret', async () => {
     const { code, out, err } = await eldr(args, { ELDR_TAU: '0.2', ELDR_ADMIN_TOKEN: 'sk-open' })
@@ -101,7 +118,10 @@ describe('eldr config print', () => {
 
   it.each([
     [['--polcy', 'jsq'], /Did you mean --policy\?/],
-    [['--port', 'x', '--tau', '-1'], /^--port: server\.port: .*\n--tau: routing\.tau: .*found "-1"\n.*ELDR_CONFIG_INVALID/],
+    [
+      ['--port', 'x', '--tau', '-1'],
+      /^--port: server\.port: .*\n--tau: routing\.tau: .*found "-1"\n.*ELDR_CONFIG_INVALID/,
+    ],
     [['--config', ''], /an empty name for the configuration file.*ELDR_USAGE/],
     [['--max-concurrent-requests', '-2'], /expected a whole number from 0 to 1000000, found "-2"/],
   ])('answers wrong usage with exit code 2: %j', async (wrong, message) => {
@@ -124,7 +144,9 @@ describe('what is published', () => {
   })
 
   it('has a meaning for every key', () => {
-    const rows = configPage().split('\n').filter(line => line.startsWith('| `')) // prettier-ignore
+    const rows = configPage()
+      .split('\n')
+      .filter(line => line.startsWith('| `'))
     expect(rows.length).toBeGreaterThan(60)
     for (const row of rows) expect(row).toMatch(/[a-z].*\. \|$/)
   })
@@ -145,7 +167,11 @@ describe('packages', () => {
   const register = `import { register } from 'node:module'; register(${JSON.stringify(`data:text/javascript,${encodeURIComponent(hook)}`)})`
   const watch = ['--import', `data:text/javascript,${encodeURIComponent(register)}`]
   const loadedBy = async (...args: string[]) =>
-    [...new Set([...(await eldr(args, {}, watch)).err.matchAll(/^loaded (\S+)$/gm)].map(([, name]) => name!))].toSorted()
+    [
+      ...new Set(
+        [...(await eldr(args, {}, watch)).err.matchAll(/^loaded (\S+)$/gm)].map(([, name]) => name!),
+      ),
+    ].toSorted()
 
   it.each([[['--help']], [['serve', '--help']], [['config', 'print', '--help']], [['config', '--help']]])(
     'other than commander are not loaded for %j',
@@ -176,7 +202,8 @@ describe('eldr serve', () => {
     )
     const child = spawn(process.execPath, [script], { env: { ...own, ELDR_ADMIN_TOKEN: 'sk-open' } })
     const said = { stdout: '', stderr: '' }
-    for (const stream of ['stdout', 'stderr'] as const) child[stream].on('data', chunk => (said[stream] += String(chunk)))
+    for (const stream of ['stdout', 'stderr'] as const)
+      child[stream].on('data', chunk => (said[stream] += String(chunk)))
     const until = (stream: 'stdout' | 'stderr', text: string) =>
       new Promise<void>(resolve => child[stream].on('data', () => said[stream].includes(text) && resolve()))
     const ended = new Promise<number | null>(resolve => child.once('close', resolve))
@@ -206,22 +233,30 @@ describe('eldr serve', () => {
     expect(err).toContain('stopped')
   })
 
-  it.each(['SIGTERM', 'SIGINT'] as const)('stops on %s when what runs has ended, with exit code 0', async signal => {
-    const { child, said, until, ended } = serve({ '--host': '0.0.0.0' })
-    await until('stderr', 'listening on http://0.0.0.0')
-    child.kill(signal)
-    expect(await ended).toBe(0)
-    expect(said.stdout).toBe('starting\nstopping\n')
-    const [warning, , configuration] = said.stderr.split('\n').map(line => JSON.parse(line || '{}') as Record<string, unknown>)
-    expect(warning).toMatchObject({ level: 40, msg: 'no prefill workers: set workers.prefill (--prefill)' })
-    expect(configuration).toMatchObject({
-      level: 30,
-      msg: 'configuration',
-      settings: { server: { host: '0.0.0.0', adminToken: '********' } },
-      origins: { 'server.host': { kind: 'flag', name: '--host' }, 'server.adminToken': { kind: 'environment' } },
-    })
-    expect(said.stderr).not.toContain('sk-')
-  })
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'stops on %s when what runs has ended, with exit code 0',
+    async signal => {
+      const { child, said, until, ended } = serve({ '--host': '0.0.0.0' })
+      await until('stderr', 'listening on http://0.0.0.0')
+      child.kill(signal)
+      expect(await ended).toBe(0)
+      expect(said.stdout).toBe('starting\nstopping\n')
+      const [warning, , configuration] = said.stderr
+        .split('\n')
+        .map(line => JSON.parse(line || '{}') as Record<string, unknown>)
+      expect(warning).toMatchObject({ level: 40, msg: 'no prefill workers: set workers.prefill (--prefill)' })
+      expect(configuration).toMatchObject({
+        level: 30,
+        msg: 'configuration',
+        settings: { server: { host: '0.0.0.0', adminToken: '********' } },
+        origins: {
+          'server.host': { kind: 'flag', name: '--host' },
+          'server.adminToken': { kind: 'environment' },
+        },
+      })
+      expect(said.stderr).not.toContain('sk-')
+    },
+  )
 
   it('ends at once on a second signal, with exit code 130', async () => {
     const { child, until, ended } = serve({}, { stop: 'await new Promise(() => {})' })

@@ -30,7 +30,20 @@ function eldr(...args: string[]): Promise<{ code: number; out: string; err: stri
     )
   })
 }
-const ASKED = ['--trace', TRACE, '--artifact', ARTIFACT, '--slo-tpot', '15', '--topology', '4P8D', '--seeds', '1', '--requests', '400']
+const ASKED = [
+  '--trace',
+  TRACE,
+  '--artifact',
+  ARTIFACT,
+  '--slo-tpot',
+  '15',
+  '--topology',
+  '4P8D',
+  '--seeds',
+  '1',
+  '--requests',
+  '400',
+]
 const plan = (...more: string[]) => eldr('plan', ...ASKED, ...more)
 
 describe('eldr plan', () => {
@@ -51,7 +64,13 @@ describe('eldr plan', () => {
       expect(out).toContain(text)
     expect(out).not.toMatch(/NaN|undefined/)
     const page = readFileSync(file('plan.html'), 'utf8')
-    for (const text of ['id="highest-rate"', 'id="fewest-decode-workers"', 'id="conditions"', 'SLO 15 ms', 'Routing by experts pays here'])
+    for (const text of [
+      'id="highest-rate"',
+      'id="fewest-decode-workers"',
+      'id="conditions"',
+      'SLO 15 ms',
+      'Routing by experts pays here',
+    ])
       expect(page).toContain(text)
     expect(page).not.toMatch(/NaN|undefined/)
     expect(readdirSync(scratch)).toEqual([])
@@ -63,7 +82,13 @@ describe('eldr plan', () => {
     const made = JSON.parse(out) as Plan & { verdict: { text: string } }
     expect(made.results.map(({ variant }) => variant)).toEqual(['round_robin', 'jsq', 'union'])
     expect(made.results.map(({ isBalancer }) => isBalancer)).toEqual([true, true, false])
-    expect(made).toMatchObject({ gpus: 6, artifactWorkers: 8, pricePerGpuHour: 2.5, slo: { tpotMs: 15 }, seeds: 1 })
+    expect(made).toMatchObject({
+      gpus: 6,
+      artifactWorkers: 8,
+      pricePerGpuHour: 2.5,
+      slo: { tpotMs: 15 },
+      seeds: 1,
+    })
     const rates = made.results.map(({ highest }) => highest.value!)
     expect(made.balancer).toBe(rates[0]! > rates[1]! ? 'round_robin' : 'jsq')
     expect(made.verdict.gain).toBeCloseTo(rates[2]! / Math.max(rates[0]!, rates[1]!) - 1, 12)
@@ -78,13 +103,27 @@ describe('eldr plan', () => {
   })
 
   it('takes its temporary files with it when it is stopped, and when it fails', async () => {
-    const args = ['plan', '--trace', TRACE, '--artifact', ARTIFACT, '--slo-tpot', '15', '--topology', '16D', '--seeds', '50']
+    const args = [
+      'plan',
+      '--trace',
+      TRACE,
+      '--artifact',
+      ARTIFACT,
+      '--slo-tpot',
+      '15',
+      '--topology',
+      '16D',
+      '--seeds',
+      '50',
+    ]
     const child = spawn(process.execPath, [cli, ...args], { env })
     const ended = new Promise(resolve => child.once('exit', (code, signal) => resolve(signal ?? code)))
     // The re-fit is there: the search has begun.
     while (
       child.exitCode === null &&
-      !readdirSync(scratch, { recursive: true }).some(name => String(name).endsWith('16.artifact.safetensors'))
+      !readdirSync(scratch, { recursive: true }).some(name =>
+        String(name).endsWith('16.artifact.safetensors'),
+      )
     )
       await new Promise(setImmediate)
     child.kill('SIGINT')
@@ -99,7 +138,10 @@ describe('eldr plan', () => {
   it.each([
     [['--policies', 'jsq,lru'], /one of random, round_robin/],
     [['--policies', 'jsq,random'], /one that is no load balancer.*Add eldr or union\. \[ELDR_USAGE\]/],
-    [['--policies', 'eldr,union'], /one of random, round_robin, jsq, power_of_two to compare with.*Add jsq\. \[ELDR_USAGE\]/],
+    [
+      ['--policies', 'eldr,union'],
+      /one of random, round_robin, jsq, power_of_two to compare with.*Add jsq\. \[ELDR_USAGE\]/,
+    ],
     [['--policies', 'jsq,jsq'], /different names/],
     [['--topology', '8Q'], /such as 8P16D/],
     [['--topology', '8D', '--slo-ttft', '500'], /--slo-ttft with 8D, which has no prefill.*\[ELDR_USAGE\]/],

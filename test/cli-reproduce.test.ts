@@ -26,13 +26,15 @@ describe('eldr reproduce --quick', () => {
     run = await reproduce('--quick', '--out', file('deep', 'out'))
     report = JSON.parse(readFileSync(file('deep', 'out', 'results.json'), 'utf8')) as ExhibitReport
   })
-  const exhibit = (of: ExhibitReport, id: string) => of.sections.flatMap(({ exhibits }) => exhibits).find(one => one.id === id)!
+  const exhibit = (of: ExhibitReport, id: string) =>
+    of.sections.flatMap(({ exhibits }) => exhibits).find(one => one.id === id)!
   const numberIn = (table: ExhibitTable, row: string, column: string) =>
     (table.rows.find(([name]) => name === row)![table.columns.indexOf(column)] as ExhibitNumber).value
 
   it('makes the folder, writes results and a page, and sums up in the terminal without colour codes', () => {
     expect(run.code).toBe(0)
-    for (const text of ['Fig. 1:', 'Fig. 11:', 'Fig. 12:', 'p99 at 35', 'union', 'results.html']) expect(run.out).toContain(text)
+    for (const text of ['Fig. 1:', 'Fig. 11:', 'Fig. 12:', 'p99 at 35', 'union', 'results.html'])
+      expect(run.out).toContain(text)
     for (const stage of ['fits', 'rates', 'runs']) expect(run.err).toContain(stage)
     expect(run.out + run.err).not.toContain(String.fromCharCode(27))
     const page = readFileSync(file('deep', 'out', 'results.html'), 'utf8')
@@ -49,8 +51,11 @@ describe('eldr reproduce --quick', () => {
   })
 
   it('gives the numbers that are saved for the cut: run `node scripts/results.mjs --cut` after a change that moves them', () => {
-    const saved = JSON.parse(readFileSync(new URL('../docs/results/cut.json', import.meta.url), 'utf8')) as ExhibitReport
-    for (const id of ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9']) expect(exhibit(report, id)).toEqual(exhibit(saved, id)) // prettier-ignore
+    const saved = JSON.parse(
+      readFileSync(new URL('../docs/results/cut.json', import.meta.url), 'utf8'),
+    ) as ExhibitReport
+    for (const id of ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9'])
+      expect(exhibit(report, id)).toEqual(exhibit(saved, id))
     for (const id of ['fig-11', 'fig-12']) {
       // The first table has gains, which hang on the balancers that ran; a table for each load follows, its title names rate and batch.
       const loads = exhibit(report, id).tables.slice(1)
@@ -75,7 +80,9 @@ describe('eldr reproduce --quick', () => {
       expect(numberIn(gains, 'eldr', `p50 at ${batch}`)).toBeLessThan(eldr)
       expect(numberIn(gains, 'union', `p50 at ${batch}`)).toBeLessThan(union)
       expect(numberIn(gains, 'union', `p99 at ${batch}`)).toBeLessThan(tail)
-      expect(numberIn(gains, 'union', `p99 at ${batch}`) - numberIn(gains, 'eldr', `p99 at ${batch}`)).toBeLessThan(apart)
+      expect(
+        numberIn(gains, 'union', `p99 at ${batch}`) - numberIn(gains, 'eldr', `p99 at ${batch}`),
+      ).toBeLessThan(apart)
     }
   })
 
@@ -105,9 +112,12 @@ describe('eldr reproduce', () => {
     expect(failed.err).not.toMatch(/\n\s+at /)
   })
 
-  it.each([[['--seeds', '0'], /whole number from 1/], [['--quik'], /Did you mean --quick\?/]])('answers wrong usage with exit code 2: %j', async (args, message) => {
+  it.each([
+    [['--seeds', '0'], /whole number from 1/],
+    [['--quik'], /Did you mean --quick\?/],
+  ])('answers wrong usage with exit code 2: %j', async (args, message) => {
     const { code, err } = await reproduce(...args)
     expect(err).toMatch(message)
     expect(code).toBe(2)
-  }) // prettier-ignore
+  })
 })

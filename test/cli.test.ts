@@ -21,7 +21,17 @@ function eldr(...args: string[]): Promise<{ code: number; out: string; err: stri
     )
   })
 }
-const fitArgs = (out: string, ...more: string[]) => ['fit', TASK, '--workers', '8', '--out', file(out), '--restarts', '1', ...more]
+const fitArgs = (out: string, ...more: string[]) => [
+  'fit',
+  TASK,
+  '--workers',
+  '8',
+  '--out',
+  file(out),
+  '--restarts',
+  '1',
+  ...more,
+]
 
 describe('eldr', () => {
   it('without a command shows help with examples that work as they stand', async () => {
@@ -31,7 +41,9 @@ describe('eldr', () => {
   })
 
   it('says its version', async () => {
-    const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+    const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+      version: string
+    }
     expect((await eldr('--version')).out.trim()).toBe(version)
   })
 
@@ -46,7 +58,10 @@ describe('eldr', () => {
     [['inspect', TASK, '--jsn'], /Did you mean --json\?/],
     [['fit', TASK, '-k', '4', '-o', TASK], /file of its own for each output.*ELDR_USAGE/],
     [['fit', TASK, '-k', '4', '-o', ''], /empty name for an output/],
-    [['fit', TASK, '-k', '4', '-o', file('x'), '--placement-out', file('y')], /--placement-out without --ranks/],
+    [
+      ['fit', TASK, '-k', '4', '-o', file('x'), '--placement-out', file('y')],
+      /--placement-out without --ranks/,
+    ],
   ])('answers wrong usage with exit code 2 and what is right: %j', async (args, message) => {
     const { code, out, err } = await eldr(...args)
     expect(err).toMatch(message)
@@ -63,26 +78,46 @@ describe('eldr', () => {
     [['fit', TASK, '-k', '4', '-o', join(folder.path, 'no', 'folder')], 'ELDR_FILE_UNWRITABLE'],
     [['fit', TASK, '-k', '4', '-o', folder.path], 'ELDR_FILE_UNWRITABLE'],
     [['fit', TASK, '-k', '4', '-o', file('x'), '--layers', '99'], 'ELDR_FIT_BAD_OPTION'],
-  ])('answers a failure with exit code 1 and a coded line on stderr, no stack: %j', async (args, errorCode) => {
-    const { code, out, err } = await eldr(...args)
-    expect(code).toBe(1)
-    expect(out).toBe('')
-    expect(err).toContain(`[${errorCode}]`)
-    expect(err).not.toMatch(/\n\s+at /)
-  })
+  ])(
+    'answers a failure with exit code 1 and a coded line on stderr, no stack: %j',
+    async (args, errorCode) => {
+      const { code, out, err } = await eldr(...args)
+      expect(code).toBe(1)
+      expect(out).toBe('')
+      expect(err).toContain(`[${errorCode}]`)
+      expect(err).not.toMatch(/\n\s+at /)
+    },
+  )
 })
 
 describe('eldr fit', () => {
   it('writes artifact, placement and report, and prints tables without colour codes into a pipe', async () => {
-    const { code, out, err } = await eldr(...fitArgs('a.artifact.safetensors', '--ranks', '4', '--report', file('a.html')))
+    const { code, out, err } = await eldr(
+      ...fitArgs('a.artifact.safetensors', '--ranks', '4', '--report', file('a.html')),
+    )
     expect(code).toBe(0)
     const escape = String.fromCharCode(27)
     expect(out + err).not.toContain(escape)
-    for (const text of ['500 requests × 16 layers × 128 experts', 'count-idf', 'Clusters, one for each of 8', 'medical', 'fullest rank'])
+    for (const text of [
+      '500 requests × 16 layers × 128 experts',
+      'count-idf',
+      'Clusters, one for each of 8',
+      'medical',
+      'fullest rank',
+    ])
       expect(out).toContain(text)
-    for (const stage of ['read the trace', 'ρ by transform', 'layer selection', 'clusters', 'placement', 'write', 'report'])
+    for (const stage of [
+      'read the trace',
+      'ρ by transform',
+      'layer selection',
+      'clusters',
+      'placement',
+      'write',
+      'report',
+    ])
       expect(err).toContain(stage)
-    for (const name of ['a.artifact.safetensors', 'a.placement.safetensors', 'a.html']) expect(existsSync(file(name))).toBe(true)
+    for (const name of ['a.artifact.safetensors', 'a.placement.safetensors', 'a.html'])
+      expect(existsSync(file(name))).toBe(true)
     const page = readFileSync(file('a.html'), 'utf8')
     expect(page.match(/<svg/g)!.length).toBeGreaterThanOrEqual(5)
     expect(page).not.toMatch(/(?:src|href)="http/)
@@ -106,10 +141,22 @@ describe('eldr fit', () => {
 
   it('leaves no temporary file behind, also when it is killed before it is done', async () => {
     mkdirSync(file('killed'))
-    const child = spawn(process.execPath, [cli, 'fit', TASK, '-k', '8', '-o', join(file('killed'), 'x.safetensors'), '--pairs', '120000'])
+    const child = spawn(process.execPath, [
+      cli,
+      'fit',
+      TASK,
+      '-k',
+      '8',
+      '-o',
+      join(file('killed'), 'x.safetensors'),
+      '--pairs',
+      '120000',
+    ])
     await new Promise<void>(resolve => child.stderr.once('data', () => resolve())) // the first stage has ended
     child.kill('SIGINT')
-    expect(await new Promise(resolve => child.once('exit', (code, signal) => resolve(signal ?? code)))).toBe('SIGINT')
+    expect(await new Promise(resolve => child.once('exit', (code, signal) => resolve(signal ?? code)))).toBe(
+      'SIGINT',
+    )
     expect(readdirSync(file('killed'))).toEqual([])
   })
 
@@ -150,7 +197,15 @@ describe('eldr refit', () => {
       ['-o', file('e.safetensors'), '--placement-out', file('d.placement.safetensors')],
       ['-o', file('d.artifact.safetensors')],
     ]) {
-      const { code, err } = await eldr('refit', file('d.placement.safetensors'), '-k', '3', '--ranks', '2', ...args)
+      const { code, err } = await eldr(
+        'refit',
+        file('d.placement.safetensors'),
+        '-k',
+        '3',
+        '--ranks',
+        '2',
+        ...args,
+      )
       expect(code).toBe(2)
       expect(err).toContain('file of its own for each output')
     }
@@ -159,11 +214,22 @@ describe('eldr refit', () => {
 
   it('makes another K of an artifact, and writes over it if asked to', async () => {
     await eldr(...fitArgs('c.safetensors'))
-    const { code, out } = await eldr('refit', file('c.safetensors'), '-k', '5', '-o', file('c.safetensors'), '--ranks', '2')
+    const { code, out } = await eldr(
+      'refit',
+      file('c.safetensors'),
+      '-k',
+      '5',
+      '-o',
+      file('c.safetensors'),
+      '--ranks',
+      '2',
+    )
     expect(code).toBe(0)
     expect(out).toContain('8 → 5 workers')
     expect(existsSync(file('c.placement.safetensors'))).toBe(true)
-    const { workers } = JSON.parse((await eldr('inspect', file('c.safetensors'), '--json')).out) as { workers: number }
+    const { workers } = JSON.parse((await eldr('inspect', file('c.safetensors'), '--json')).out) as {
+      workers: number
+    }
     expect(workers).toBe(5)
   })
 })
@@ -172,7 +238,11 @@ describe('eldr simulate', () => {
   const EVALUATION = shipped('lab16-task.evaluation')
   interface Simulation {
     readonly gpus: number
-    readonly points: readonly { readonly variant: string; readonly costPerMillionTokens: number; readonly runs: readonly SimulatedRun[] }[]
+    readonly points: readonly {
+      readonly variant: string
+      readonly costPerMillionTokens: number
+      readonly runs: readonly SimulatedRun[]
+    }[]
   }
   interface SimulatedRun {
     readonly allRequests: number
@@ -203,7 +273,8 @@ describe('eldr simulate', () => {
     const { code, out, err } = await eldr(...args)
     expect(err).toBe('')
     expect(code).toBe(0)
-    for (const text of ['200 requests a second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first']) expect(out).toContain(text)
+    for (const text of ['200 requests a second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first'])
+      expect(out).toContain(text)
     expect(out).toMatch(/^ {2}eldr: band_hit \d+ %, band_spill \d+ %$/m)
     expect(out).not.toMatch(/goodput|\$/)
     const { points, gpus } = JSON.parse((await eldr(...args, '--json')).out) as Simulation
@@ -218,12 +289,43 @@ describe('eldr simulate', () => {
   })
 
   it('shows goodput and cost when asked to, and writes a report', async () => {
-    const args = ['--topology', '2P4D', '--policies', 'jsq,union', '--rates', '60,90', '--seeds', '2', '--requests', '200']
-    const asked = ['--slo-tpot', '9', '--slo-ttft', '400', '--gpu-hour', '3', '--prefill-policy', 'least_loaded', '--prefix-cache', '5000']
-    const { code, out, err } = await eldr('simulate', '--trace', EVALUATION, ...args, ...asked, '--report', file('sim.html'))
+    const args = [
+      '--topology',
+      '2P4D',
+      '--policies',
+      'jsq,union',
+      '--rates',
+      '60,90',
+      '--seeds',
+      '2',
+      '--requests',
+      '200',
+    ]
+    const asked = [
+      '--slo-tpot',
+      '9',
+      '--slo-ttft',
+      '400',
+      '--gpu-hour',
+      '3',
+      '--prefill-policy',
+      'least_loaded',
+      '--prefix-cache',
+      '5000',
+    ]
+    const { code, out, err } = await eldr(
+      'simulate',
+      '--trace',
+      EVALUATION,
+      ...args,
+      ...asked,
+      '--report',
+      file('sim.html'),
+    )
     expect(err).toBe('')
     expect(code).toBe(0)
-    for (const text of ['goodput', '$/M tokens', 'prefill by least_loaded', `report ${file('sim.html')}`]) expect(out).toContain(text)
+    for (const text of ['goodput', '$/M tokens', 'prefill by least_loaded', `report ${file('sim.html')}`])
+      expect(out).toContain(text)
     expect(
       Math.max(
         ...out
@@ -246,21 +348,46 @@ describe('eldr simulate', () => {
   })
 
   it('shows what several gateways lose that hear of each other late, as tables and as JSON', async () => {
-    const args = ['staleness', '--trace', EVALUATION, '--topology', '4D', '--policies', 'jsq,union,round_robin', '--gateways', '2,4', '--view-ages', '0,50,never', '--rate', '100', '--seeds', '2', '--requests', '300'] // prettier-ignore
+    const args = [
+      'staleness',
+      '--trace',
+      EVALUATION,
+      '--topology',
+      '4D',
+      '--policies',
+      'jsq,union,round_robin',
+      '--gateways',
+      '2,4',
+      '--view-ages',
+      '0,50,never',
+      '--rate',
+      '100',
+      '--seeds',
+      '2',
+      '--requests',
+      '300',
+    ]
     const { code, out, err } = await eldr(...args)
     expect(err).toBe('')
     expect(code).toBe(0)
     expect(out).toMatch(/^ +1 {2}exact .* ms +– +[\d.]+ ms +– /m)
     const words = out.replace(/\s+/g, ' ') // lines may break anywhere
-    for (const text of ['50 ms old yes', 'own only', 'supposing', '100 requests a second', '2 seeds']) expect(words).toContain(text)
+    for (const text of ['50 ms old yes', 'own only', 'supposing', '100 requests a second', '2 seeds'])
+      expect(words).toContain(text)
     const lines = out.split('\n').filter(line => !line.includes(EVALUATION))
     expect(Math.max(...lines.map(line => line.length))).toBeLessThanOrEqual(120)
     type Point = {
       readonly variant: string
-      readonly gateways?: { readonly count: number; readonly viewAgeMs: number | null; readonly anticipating: boolean }
+      readonly gateways?: {
+        readonly count: number
+        readonly viewAgeMs: number | null
+        readonly anticipating: boolean
+      }
       readonly runs: readonly { readonly tpotMs: object }[]
     }
-    const { points } = JSON.parse((await eldr(...args, '--json', '--quiet')).out) as { readonly points: readonly Point[] }
+    const { points } = JSON.parse((await eldr(...args, '--json', '--quiet')).out) as {
+      readonly points: readonly Point[]
+    }
     expect(points).toHaveLength(2 * (1 + 2 * 4) + (1 + 2 * 3))
     for (const variant of ['jsq', 'union']) {
       const [exact, ...several] = points.filter(point => point.variant === variant)
@@ -274,8 +401,27 @@ describe('eldr simulate', () => {
   })
 
   it('shows the ages of views that are taken unless told as one would write them', async () => {
-    expect((await eldr('staleness', '--help')).out.replace(/\s+/g, ' ')).toContain('or never (default: 5,20,100,never)')
-    const args = ['staleness', '--trace', EVALUATION, '--topology', '2D', '--policies', 'jsq', '--gateways', '2', '--rate', '50', '--seeds', '1', '--requests', '20', '--json'] // prettier-ignore
+    expect((await eldr('staleness', '--help')).out.replace(/\s+/g, ' ')).toContain(
+      'or never (default: 5,20,100,never)',
+    )
+    const args = [
+      'staleness',
+      '--trace',
+      EVALUATION,
+      '--topology',
+      '2D',
+      '--policies',
+      'jsq',
+      '--gateways',
+      '2',
+      '--rate',
+      '50',
+      '--seeds',
+      '1',
+      '--requests',
+      '20',
+      '--json',
+    ]
     expect(JSON.parse((await eldr(...args)).out)).toMatchObject({ viewAgesMs: [5, 20, 100, null] })
   })
 
@@ -294,12 +440,45 @@ describe('eldr simulate', () => {
 
   it('takes arrivals, lengths and prefixes from a recorded workload', async () => {
     const times = Array.from({ length: 60 }, (_, i) => i * 200)
-    writeFileSync(file('calls.jsonl'), times.map(timestamp => JSON.stringify({ timestamp, input_length: 2000, output_length: 30, hash_ids: [1, 2, 3] })).join('\n')) // prettier-ignore
-    writeFileSync(file('calls.csv'), `TIMESTAMP,ContextTokens,GeneratedTokens\n${times.map(ms => `2023-11-16 18:01:${(ms / 1000).toFixed(3).padStart(6, '0')},700,30`).join('\n')}\n`) // prettier-ignore
-    const args = ['simulate', '--trace', EVALUATION, '--topology', '2P4D', '--policies', 'jsq', '--rates', '20', '--seeds', '1', '--json']
+    writeFileSync(
+      file('calls.jsonl'),
+      times
+        .map(timestamp =>
+          JSON.stringify({ timestamp, input_length: 2000, output_length: 30, hash_ids: [1, 2, 3] }),
+        )
+        .join('\n'),
+    )
+    writeFileSync(
+      file('calls.csv'),
+      `TIMESTAMP,ContextTokens,GeneratedTokens\n${times.map(ms => `2023-11-16 18:01:${(ms / 1000).toFixed(3).padStart(6, '0')},700,30`).join('\n')}\n`,
+    )
+    const args = [
+      'simulate',
+      '--trace',
+      EVALUATION,
+      '--topology',
+      '2P4D',
+      '--policies',
+      'jsq',
+      '--rates',
+      '20',
+      '--seeds',
+      '1',
+      '--json',
+    ]
     const run = async (...more: string[]) => JSON.parse((await eldr(...args, ...more)).out) as Simulation
-    const recorded = await run('--workload', file('calls.jsonl'), '--prefix-cache', '100000', '--max-output', '20')
-    expect(recorded).toMatchObject({ arrivals: 'recorded', workload: { file: file('calls.jsonl'), outputTokens: 20 } })
+    const recorded = await run(
+      '--workload',
+      file('calls.jsonl'),
+      '--prefix-cache',
+      '100000',
+      '--max-output',
+      '20',
+    )
+    expect(recorded).toMatchObject({
+      arrivals: 'recorded',
+      workload: { file: file('calls.jsonl'), outputTokens: 20 },
+    })
     expect(recorded.points[0]!.runs[0]).toMatchObject({ allRequests: 60 })
     expect(recorded.points[0]!.runs[0]!.prefixHitShare).toBeGreaterThan(0.5)
     const cut = await run('--workload', file('calls.csv'), '--max-prompt', '100')
@@ -309,7 +488,24 @@ describe('eldr simulate', () => {
 
   it('places experts of expert-parallel decoders', async () => {
     await eldr('fit', TASK, '-k', '4', '-o', file('p.safetensors'), '-q')
-    const args = ['simulate', '--trace', EVALUATION, '--artifact', file('p.safetensors'), '--topology', '4D×EP4', '--policies', 'eldr', '--rates', '60', '--seeds', '1', '--requests', '200', '--json'] // prettier-ignore
+    const args = [
+      'simulate',
+      '--trace',
+      EVALUATION,
+      '--artifact',
+      file('p.safetensors'),
+      '--topology',
+      '4D×EP4',
+      '--policies',
+      'eldr',
+      '--rates',
+      '60',
+      '--seeds',
+      '1',
+      '--requests',
+      '200',
+      '--json',
+    ]
     const fullest = async (placement: string) => {
       const { points } = JSON.parse((await eldr(...args, '--placement', placement)).out) as Simulation
       return points[0]!.runs[0]!.fullestRankExperts
@@ -329,7 +525,11 @@ describe('eldr simulate', () => {
     [['--placement', 'best'], 2, /linear, global, cluster/],
     [['--prefill-policy', 'best'], 2, /prefix_hash, round_robin, least_loaded/],
     [['--topology', '4D', '--slo-ttft', '100'], 2, /--slo-ttft with 4D, which has no prefill.*ELDR_USAGE/],
-    [['--topology', '4D', '--prefill-policy', 'round_robin'], 2, /--prefill-policy with 4D, which has no prefill/],
+    [
+      ['--topology', '4D', '--prefill-policy', 'round_robin'],
+      2,
+      /--prefill-policy with 4D, which has no prefill/,
+    ],
     [['--topology', '4D', '--prefix-cache', '100'], 2, /--prefix-cache with 4D, which has no prefill/],
     [['--placement', 'linear'], 2, /--placement with 8P16D.*several ranks.*ELDR_USAGE/],
     [['--topology', '4D×EP4', '--placement', 'global'], 2, /placement global.*--artifact/],
@@ -339,7 +539,11 @@ describe('eldr simulate', () => {
     [['--workload', file('nowhere.csv')], 1, /nowhere.csv.*ELDR_FILE_UNREADABLE/],
     [['--workload', cli], 1, /ELDR_FILE_WRONG_KIND/],
     [['--report', EVALUATION], 2, /an input and an output with the same path.*ELDR_USAGE/],
-    [['--workload', file('w.csv'), '--report', file('w.csv')], 2, /an input and an output with the same path/],
+    [
+      ['--workload', file('w.csv'), '--report', file('w.csv')],
+      2,
+      /an input and an output with the same path/,
+    ],
     [['--report', ''], 2, /empty name for an output/],
     [['--report', join(folder.path, 'no', 'folder.html')], 1, /ELDR_FILE_UNWRITABLE/],
     [['--report', file('r.html'), '--workload', file('nowhere.csv')], 1, /ELDR_FILE_UNREADABLE/],
@@ -386,7 +590,13 @@ describe('eldr inspect', () => {
 
   it('shows no control character that a file may hold', async () => {
     const header = JSON.stringify({
-      __metadata__: { format: 'eldr.trace.v1', model: 'a\u001b[31mb\u0007', layers: '1', experts: '2', top_k: '1' },
+      __metadata__: {
+        format: 'eldr.trace.v1',
+        model: 'a\u001b[31mb\u0007',
+        layers: '1',
+        experts: '2',
+        top_k: '1',
+      },
       prefill_counts: { dtype: 'U8', shape: [1, 1, 2], data_offsets: [0, 2] },
     })
     const prefix = Buffer.alloc(8)

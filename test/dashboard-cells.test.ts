@@ -1,12 +1,25 @@
 /** Parts of the dashboard's page that need no browser. */
 import { describe, expect, it } from 'vitest'
-import { activePerLayer, againstOthers, meanOf, overlap, unpackBits, unpackBytes } from '../dashboard/cells.ts'
+import {
+  activePerLayer,
+  againstOthers,
+  meanOf,
+  overlap,
+  unpackBits,
+  unpackBytes,
+} from '../dashboard/cells.ts'
 import { EventReader } from '../dashboard/server-events.ts'
 
 describe('experts of workers', () => {
   it('are read from bits, the lowest first, and from 255ths', () => {
-    expect([...unpackBits(Buffer.from([0b0000_0101, 0b1000_0000]).toString('base64'), 16)]).toEqual([1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]) // prettier-ignore
-    expect([...unpackBytes(Buffer.from([0, 255, 51]).toString('base64'), 3)].map(share => Number(share.toFixed(3)))).toEqual([0, 1, 0.2])
+    expect([...unpackBits(Buffer.from([0b0000_0101, 0b1000_0000]).toString('base64'), 16)]).toEqual([
+      1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+    ])
+    expect(
+      [...unpackBytes(Buffer.from([0, 255, 51]).toString('base64'), 3)].map(share =>
+        Number(share.toFixed(3)),
+      ),
+    ).toEqual([0, 1, 0.2])
   })
 
   it('differ from the mean of the others', () => {

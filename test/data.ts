@@ -5,7 +5,8 @@ import { createStages } from '../src/fit/stages.ts'
 import { withTrace } from '../src/trace/trace.ts'
 
 /** A trace that the project ships. */
-export const shipped = (name: string): string => fileURLToPath(new URL(`../data/${name}.safetensors`, import.meta.url))
+export const shipped = (name: string): string =>
+  fileURLToPath(new URL(`../data/${name}.safetensors`, import.meta.url))
 
 /** A whole trace beside the checkout, which users do not have; undefined when it is not there. */
 export function whole(name: string): string | undefined {

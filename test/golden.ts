@@ -21,8 +21,17 @@ export interface Golden {
       { rho: number; greedy?: { order: number[]; rho: number[]; peak: number } } & Record<string, unknown>
     >
   }
-  assignment: { name: string; points: number; clusters: number; capacity: number; costs: number[]; total: number }[]
+  assignment: {
+    name: string
+    points: number
+    clusters: number
+    capacity: number
+    costs: number[]
+    total: number
+  }[]
   pca: { name: string; rows: number; width: number; values: number[]; explained: [number, number] }[]
 }
 
-export const golden = JSON.parse(readFileSync(new URL('golden/numerics/numerics.json', import.meta.url), 'utf8')) as Golden
+export const golden = JSON.parse(
+  readFileSync(new URL('golden/numerics/numerics.json', import.meta.url), 'utf8'),
+) as Golden

@@ -15,7 +15,12 @@ export interface MadeUpModel {
 const STEPS = 24
 const PROMPT = 32
 
-export async function writeMadeUpTrace(file: string, model: MadeUpModel, requests: number, seed: number): Promise<void> {
+export async function writeMadeUpTrace(
+  file: string,
+  model: MadeUpModel,
+  requests: number,
+  seed: number,
+): Promise<void> {
   const { layers, experts, topK, domains, preference } = model
   const random = createRandom(seed)
   const counts = new Uint16Array(requests * layers * experts)
@@ -24,8 +29,18 @@ export async function writeMadeUpTrace(file: string, model: MadeUpModel, request
   /** The experts of one token in one layer, into `chosen`: the least of exponential times with the preference as their rate. */
   const chosen: number[] = []
   const choose = (own: number) => {
-    const times = Array.from({ length: experts }, (_, e) => -Math.log(1 - random.uniform()) / (e % domains === own ? preference : 1))
-    chosen.splice(0, Infinity, ...times.map((_, e) => e).sort((a, b) => times[a]! - times[b]!).slice(0, topK)) // prettier-ignore
+    const times = Array.from(
+      { length: experts },
+      (_, e) => -Math.log(1 - random.uniform()) / (e % domains === own ? preference : 1),
+    )
+    chosen.splice(
+      0,
+      Infinity,
+      ...times
+        .map((_, e) => e)
+        .sort((a, b) => times[a]! - times[b]!)
+        .slice(0, topK),
+    )
   }
   for (let request = 0, at = 0; request < requests; request++) {
     for (let token = 0; token < PROMPT; token++) {

@@ -10,7 +10,13 @@ import { addGauges } from '../src/gateway/admin/gauges.ts'
 import { Metrics, OUTCOMES } from '../src/gateway/metrics.ts'
 import { REASONS } from '../src/policy/decode-policy.ts'
 import { WorkerMetrics } from '../src/worker/server/metrics.ts'
-import { readDashboard, readRules, readRuleTests, type RuleFile, shownBy } from './ops/prometheus/expressions.ts'
+import {
+  readDashboard,
+  readRules,
+  readRuleTests,
+  type RuleFile,
+  shownBy,
+} from './ops/prometheus/expressions.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const text = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -22,10 +28,23 @@ function knownMetrics(): Set<string> {
   addGauges(gateway, () => {
     throw new Error('nobody asks for values')
   })
-  const histograms = gateway.definitions.filter(({ type }) => type === 'histogram').flatMap(({ name }) => ['_bucket', '_sum', '_count'].map(part => name + part)) // prettier-ignore
-  const worker = new WorkerMetrics({ engine: { stats: () => { throw new Error('nobody asks') } }, model: 'm', rank: 0, kv: () => undefined }) // prettier-ignore
+  const histograms = gateway.definitions
+    .filter(({ type }) => type === 'histogram')
+    .flatMap(({ name }) => ['_bucket', '_sum', '_count'].map(part => name + part))
+  const worker = new WorkerMetrics({
+    engine: {
+      stats: () => {
+        throw new Error('nobody asks')
+      },
+    },
+    model: 'm',
+    rank: 0,
+    kv: () => undefined,
+  })
   const ofWorker = worker.registry.getMetricsAsArray().map(({ name }) => name)
-  const python = [...text('python/eldr_vllm/metrics.py').matchAll(/name="(eldr_\w+)"/g)].flatMap(([, name]) => [name!, `${name}_total`])
+  const python = [...text('python/eldr_vllm/metrics.py').matchAll(/name="(eldr_\w+)"/g)].flatMap(
+    ([, name]) => [name!, `${name}_total`],
+  )
   return new Set([...gateway.definitions.map(({ name }) => name), ...histograms, ...ofWorker, ...python])
 }
 
@@ -33,21 +52,32 @@ function knownMetrics(): Set<string> {
 const OTHER_WORDS = new Set(['eldr_row', 'eldr_vllm', 'eldr_version', 'eldr_connector'])
 
 function documents(): string[] {
-  const pages = readdirSync(join(root, 'docs')).filter(name => name.endsWith('.md')).map(name => `docs/${name}`) // prettier-ignore
-  const deployed = readdirSync(join(root, 'deploy'), { recursive: true, withFileTypes: true }).filter(entry => entry.isFile()).map(entry => join(entry.parentPath, entry.name).slice(root.length)) // prettier-ignore
+  const pages = readdirSync(join(root, 'docs'))
+    .filter(name => name.endsWith('.md'))
+    .map(name => `docs/${name}`)
+  const deployed = readdirSync(join(root, 'deploy'), { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile())
+    .map(entry => join(entry.parentPath, entry.name).slice(root.length))
   return [...pages, ...deployed, 'README.md', 'python/README.md']
 }
 
 describe('metrics', () => {
   it('that documents, dashboard and rules name are there', () => {
     const known = knownMetrics()
-    const wrong = documents().flatMap(file => [...text(file).matchAll(/\beldr_[a-z0-9_]*[a-z0-9]/g)].filter(([name]) => !known.has(name) && !OTHER_WORDS.has(name)).map(([name]) => `${file}: ${name}`)) // prettier-ignore
+    const wrong = documents().flatMap(file =>
+      [...text(file).matchAll(/\beldr_[a-z0-9_]*[a-z0-9]/g)]
+        .filter(([name]) => !known.has(name) && !OTHER_WORDS.has(name))
+        .map(([name]) => `${file}: ${name}`),
+    )
     expect(wrong).toEqual([])
     expect(known.size).toBeGreaterThan(60)
   })
 
   it('are all on the dashboard or in a rule, or there is a reason', () => {
-    const shown = shownBy(readDashboard(), '1m').map(({ expr }) => expr).join('\n') + rules.map(({ expr }) => expr).join('\n') // prettier-ignore
+    const shown =
+      shownBy(readDashboard(), '1m')
+        .map(({ expr }) => expr)
+        .join('\n') + rules.map(({ expr }) => expr).join('\n')
     const gateway = new Metrics()
     addGauges(gateway, () => {
       throw new Error('nobody asks for values')
@@ -71,9 +101,20 @@ describe('metrics', () => {
   })
 
   it('have label values in dashboard and rules that exist', () => {
-    const exprs = [...shownBy(readDashboard(), '1m').map(({ expr }) => expr), ...rules.map(({ expr }) => expr)]
-    const values = (label: string) => new Set(exprs.flatMap(expr => [...expr.matchAll(new RegExp(`\\b${label}=~?"([^"]+)"`, 'g'))].flatMap(([, value]) => value!.split('|')))) // prettier-ignore
-    const strange = (label: string, allowed: readonly string[]) => [...values(label)].filter(value => !allowed.includes(value))
+    const exprs = [
+      ...shownBy(readDashboard(), '1m').map(({ expr }) => expr),
+      ...rules.map(({ expr }) => expr),
+    ]
+    const values = (label: string) =>
+      new Set(
+        exprs.flatMap(expr =>
+          [...expr.matchAll(new RegExp(`\\b${label}=~?"([^"]+)"`, 'g'))].flatMap(([, value]) =>
+            value!.split('|'),
+          ),
+        ),
+      )
+    const strange = (label: string, allowed: readonly string[]) =>
+      [...values(label)].filter(value => !allowed.includes(value))
     expect(strange('outcome', OUTCOMES)).toEqual([])
     expect(strange('code', Object.keys(ANSWERS))).toEqual([])
     expect(strange('reason', REASONS)).toEqual([])
@@ -84,35 +125,67 @@ describe('metrics', () => {
 
 describe('deploy/grafana/eldr.json', () => {
   it('is made of scripts/grafana as it is now: run `node scripts/grafana.mjs` if not', () => {
-    const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/grafana.mjs'), '--check'], { encoding: 'utf8' })
+    const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/grafana.mjs'), '--check'], {
+      encoding: 'utf8',
+    })
     expect([status, stderr]).toEqual([0, ''])
   })
 
   it('has panels that do not lie on each other, with a title and a text each, and no data source but the one that is chosen', () => {
-    const { panels } = JSON.parse(text('deploy/grafana/eldr.json')) as { panels: { id: number; type: string; title: string; description?: string; datasource?: { uid: string }; gridPos: { x: number; y: number; w: number; h: number } }[] } // prettier-ignore
-    const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) => Array.from({ length: w * h }, (_, n) => `${x + (n % w)} ${y + Math.floor(n / w)}`)) // prettier-ignore
+    const { panels } = JSON.parse(text('deploy/grafana/eldr.json')) as {
+      panels: {
+        id: number
+        type: string
+        title: string
+        description?: string
+        datasource?: { uid: string }
+        gridPos: { x: number; y: number; w: number; h: number }
+      }[]
+    }
+    const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, n) => `${x + (n % w)} ${y + Math.floor(n / w)}`),
+    )
     expect(new Set(cells).size).toBe(cells.length)
     expect(panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true)
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length)
     const graphs = panels.filter(({ type }) => type !== 'row')
-    expect(graphs.filter(({ title, description, datasource }) => title === '' || !/^[^]+\.$/.test(description ?? '') || datasource?.uid !== '${datasource}')).toEqual([]) // prettier-ignore
-    expect(panels.filter(({ type }) => type === 'row').map(({ title }) => title)).toEqual(['Overview', 'Routing', 'Workers', 'Gateway'])
+    expect(
+      graphs.filter(
+        ({ title, description, datasource }) =>
+          title === '' || !/^[^]+\.$/.test(description ?? '') || datasource?.uid !== '${datasource}',
+      ),
+    ).toEqual([])
+    expect(panels.filter(({ type }) => type === 'row').map(({ title }) => title)).toEqual([
+      'Overview',
+      'Routing',
+      'Workers',
+      'Gateway',
+    ])
   })
 })
 
 describe('deploy/prometheus/alerts.yml', () => {
   it('is what the manifests are made of: run `node scripts/manifests.mjs` if not', () => {
-    const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/manifests.mjs'), '--check'], { encoding: 'utf8' })
+    const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/manifests.mjs'), '--check'], {
+      encoding: 'utf8',
+    })
     expect([status, stderr]).toEqual([0, ''])
   })
 
   it('is in the manifests rule by rule, with an address that a pager can open', () => {
     const { spec } = parse(text('deploy/kubernetes/monitoring/prometheus-rule.yaml')) as { spec: RuleFile }
-    const addressed = (url: string) => url.replace(/^docs\/alerts\.md#/, 'https://eldr.example/docs/alerts.md#')
-    const expected = rules.map(rule => ({ ...rule, annotations: { ...rule.annotations, runbook_url: addressed(rule.annotations.runbook_url) } })) // prettier-ignore
+    const addressed = (url: string) =>
+      url.replace(/^docs\/alerts\.md#/, 'https://eldr.example/docs/alerts.md#')
+    const expected = rules.map(rule => ({
+      ...rule,
+      annotations: { ...rule.annotations, runbook_url: addressed(rule.annotations.runbook_url) },
+    }))
     expect(spec.groups.flatMap(group => group.rules)).toEqual(expected)
     expect(parse(text('deploy/helm/eldr/files/alerts.yml'))).toEqual(readRules())
-    expect((parse(text('deploy/helm/eldr/values.yaml')) as { prometheusRule: { runbookBase: string } }).prometheusRule.runbookBase).toBe('https://eldr.example/docs/alerts.md') // prettier-ignore
+    expect(
+      (parse(text('deploy/helm/eldr/values.yaml')) as { prometheusRule: { runbookBase: string } })
+        .prometheusRule.runbookBase,
+    ).toBe('https://eldr.example/docs/alerts.md')
   })
 
   it('has for each alert a severity, sentences, and a section of docs/alerts.md', () => {
@@ -124,7 +197,9 @@ describe('deploy/prometheus/alerts.yml', () => {
       expect(annotations.summary, alert).toMatch(/\w/)
       expect(annotations.description, alert).toMatch(/\.$/)
       expect(annotations.runbook_url).toBe(`docs/alerts.md#${alert.toLowerCase()}`)
-      expect(text('docs/alerts.md'), alert).toMatch(new RegExp(`### ${alert}\\n\\n\\*\\*${labels.severity}\\.\\*\\*`, 'i'))
+      expect(text('docs/alerts.md'), alert).toMatch(
+        new RegExp(`### ${alert}\\n\\n\\*\\*${labels.severity}\\.\\*\\*`, 'i'),
+      )
     }
   })
 
@@ -151,7 +226,9 @@ describe('deploy/prometheus/alerts.yml', () => {
 
   it('speaks in docs/alerts.md of panels that there are', () => {
     const titles = new Set(readDashboard().panels.map(({ title }) => title))
-    const spoken = [...text('docs/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(([, title]) => title!)
+    const spoken = [...text('docs/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(
+      ([, title]) => title!,
+    )
     expect(spoken.length).toBeGreaterThan(30)
     expect(spoken.filter(title => !titles.has(title))).toEqual([])
   })

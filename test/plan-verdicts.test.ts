@@ -22,7 +22,10 @@ const RANDOM: MadeUpModel = { ...STRUCTURED, preference: 1 }
 const FEW_EXPERTS: MadeUpModel = { layers: 2, experts: 16, topK: 4, domains: 4, preference: 3 }
 
 /** Step: 1 ms and what is said, with 24 layers. */
-const profile = (decode: { baseUs: number; perActiveExpertUs: number }, prefill = { baseUs: 1000, perTokenUs: 5 }) => ({
+const profile = (
+  decode: { baseUs: number; perActiveExpertUs: number },
+  prefill = { baseUs: 1000, perTokenUs: 5 },
+) => ({
   format: 'eldr.profile.v1',
   name: 'made-up',
   provenance: { what: 'made up for a test', notes: [] },
@@ -35,7 +38,10 @@ const profile = (decode: { baseUs: number; perActiveExpertUs: number }, prefill 
 async function makeTraces(name: string, model: MadeUpModel): Promise<void> {
   await writeMadeUpTrace(file(`${name}.calibration`), model, 160, 1)
   await writeMadeUpTrace(file(`${name}.evaluation`), model, 160, 2)
-  await writeArtifact(file(`${name}.artifact`), (await fitFile(file(`${name}.calibration`), { workers: 4 })).artifact)
+  await writeArtifact(
+    file(`${name}.artifact`),
+    (await fitFile(file(`${name}.calibration`), { workers: 4 })).artifact,
+  )
 }
 
 beforeAll(async () => {
@@ -44,10 +50,17 @@ beforeAll(async () => {
   await makeTraces('few', FEW_EXPERTS)
   writeFileSync(file('experts.json'), JSON.stringify(profile({ baseUs: 1000, perActiveExpertUs: 10 })))
   writeFileSync(file('base.json'), JSON.stringify(profile({ baseUs: 12_000, perActiveExpertUs: 1 })))
-  writeFileSync(file('prefill.json'), JSON.stringify(profile({ baseUs: 1000, perActiveExpertUs: 10 }, { baseUs: 20_000, perTokenUs: 50 })))
+  writeFileSync(
+    file('prefill.json'),
+    JSON.stringify(profile({ baseUs: 1000, perActiveExpertUs: 10 }, { baseUs: 20_000, perTokenUs: 50 })),
+  )
 })
 
-type Asked = Partial<Omit<PlanAsked, 'study'>> & { readonly trace: string; readonly profile?: string; readonly topology?: string }
+type Asked = Partial<Omit<PlanAsked, 'study'>> & {
+  readonly trace: string
+  readonly profile?: string
+  readonly topology?: string
+}
 
 async function planOf({ trace, profile = 'experts', topology = '4D', ...asked }: Asked): Promise<Plan> {
   const study = {
@@ -74,7 +87,15 @@ async function planOf({ trace, profile = 'experts', topology = '4D', ...asked }:
 }
 
 const found = ({ verdict }: Plan, kind: string) => verdict.checks.find(check => check.kind === kind)!.value
-const plain: Terminal = { width: 100, live: false, bold: t => t, dim: t => t, accent: t => t, warn: t => t, write: () => undefined }
+const plain: Terminal = {
+  width: 100,
+  live: false,
+  bold: t => t,
+  dim: t => t,
+  accent: t => t,
+  warn: t => t,
+  write: () => undefined,
+}
 
 describe('a plan for requests of different domains', () => {
   let plan: Plan
@@ -89,7 +110,9 @@ describe('a plan for requests of different domains', () => {
     expect(plan.verdict.gain).toBeGreaterThan(0.05)
     expect(found(plan, 'no_structure')).toBeGreaterThan(0.1)
     expect(found(plan, 'weak_signature')).toBeGreaterThan(0.3)
-    expect(verdictInWords(plan)).toMatch(/^Routing by experts pays here: with \w+, 4D holds [\d,]+ requests a second/)
+    expect(verdictInWords(plan)).toMatch(
+      /^Routing by experts pays here: with \w+, 4D holds [\d,]+ requests a second/,
+    )
   })
 
   it('gives rates that hold, with one that fails at most 1 % above, and the limit that breaks there', () => {
@@ -104,7 +127,8 @@ describe('a plan for requests of different domains', () => {
 
   it('gives the fewest decode workers whose neighbour below failed, in GPUs and money', () => {
     for (const { variant, fewest, probes } of plan.results) {
-      const tried = (workers: number) => probes.find(probe => probe.rate === 300 && probe.decoders === workers)
+      const tried = (workers: number) =>
+        probes.find(probe => probe.rate === 300 && probe.decoders === workers)
       expect(tried(fewest!.value!)?.holds, variant).toBe(true)
       expect(tried(fewest!.value! - 1)?.holds, variant).toBe(false)
       expect(fewest!.costPerHour).toBe(2 * fewest!.gpus!)
@@ -135,7 +159,9 @@ describe('a plan says why routing by experts will not help', () => {
     expect(plan.verdict.answer).toBe('does_not')
     expect(plan.verdict.reasons).toEqual(['no_structure', 'weak_signature'])
     expect(Math.abs(found(plan, 'weak_signature'))).toBeLessThan(0.1)
-    expect(verdictInWords(plan)).toMatch(/does not pay here: .* Requests do not differ .* fires .* fewer experts than jsq.* ρ is −?0\.0/)
+    expect(verdictInWords(plan)).toMatch(
+      /does not pay here: .* Requests do not differ .* fires .* fewer experts than jsq.* ρ is −?0\.0/,
+    )
   })
 
   it('when batches are so large that every expert fires', async () => {
@@ -155,7 +181,13 @@ describe('a plan says why routing by experts will not help', () => {
   })
 
   it('when prefill gives way first, and asks no decode workers that would not help', async () => {
-    const plan = await planOf({ trace: 'structured', profile: 'prefill', topology: '1P4D', slo: { tpotMs: 10, ttftMs: 60 }, rate: 400 })
+    const plan = await planOf({
+      trace: 'structured',
+      profile: 'prefill',
+      topology: '1P4D',
+      slo: { tpotMs: 10, ttftMs: 60 },
+      rate: 400,
+    })
     expect(plan.verdict).toMatchObject({ answer: 'does_not', reasons: ['prefill_bound'], gain: 0 })
     expect(plan.results.map(({ highest }) => highest.limits)).toEqual([['ttft'], ['ttft'], ['ttft']])
     expect(plan.results.map(({ fewest }) => fewest!.value)).toEqual([null, null, null])
@@ -166,8 +198,12 @@ describe('a plan says why routing by experts will not help', () => {
     const plan = await planOf({ trace: 'structured', slo: { tpotMs: 2 }, rate: 10 })
     expect(plan.verdict.answer).toBe('out_of_reach')
     expect(plan.bounds.aloneMs).toBeCloseTo((1000 + 10 + 24 * (10 + 40)) / 1000, 6)
-    expect(plan.results.every(({ highest, fewest }) => highest.value === null && fewest!.value === null)).toBe(true)
-    expect(verdictInWords(plan)).toMatch(/No policy keeps this SLO at any rate: .* a single request takes 2\.21 ms/)
+    expect(
+      plan.results.every(({ highest, fewest }) => highest.value === null && fewest!.value === null),
+    ).toBe(true)
+    expect(verdictInWords(plan)).toMatch(
+      /No policy keeps this SLO at any rate: .* a single request takes 2\.21 ms/,
+    )
   })
 
   it('when the SLO leaves room for hardly two requests at once', async () => {
@@ -179,7 +215,11 @@ describe('a plan says why routing by experts will not help', () => {
 
 describe('a plan of a cluster that no SLO limits', () => {
   it('ends at what its workers can do at all', async () => {
-    const plan = await planOf({ trace: 'structured', slo: { tpotMs: 1000 }, policies: ['round_robin', 'union'] })
+    const plan = await planOf({
+      trace: 'structured',
+      slo: { tpotMs: 1000 },
+      policies: ['round_robin', 'union'],
+    })
     for (const { highest } of plan.results) {
       expect(highest.limits).toEqual(['decode_rate'])
       expect(highest.value).toBeLessThanOrEqual(plan.bounds.highest * 1.001)

@@ -37,7 +37,9 @@ export function sharedSentences(texts: readonly Text[]): [string, string, string
 function fiveGramsOf({ domain, prompt }: Text): Set<string> {
   const words = wordsOf(prompt)
   const units = BY_CHARACTER.has(domain) ? [...words.join('')] : words
-  return new Set(Array.from({ length: Math.max(0, units.length - 4) }, (_, at) => units.slice(at, at + 5).join(' ')))
+  return new Set(
+    Array.from({ length: Math.max(0, units.length - 4) }, (_, at) => units.slice(at, at + 5).join(' ')),
+  )
 }
 
 /** Ids of prompts that share more than a fifth of their 5-grams (Jaccard) with another. */

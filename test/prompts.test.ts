@@ -16,7 +16,11 @@ const LANGUAGES = ['en', 'zh', 'ru', 'es', 'de', 'ja']
 const DOMAINS = [...TASKS, ...LANGUAGES]
 
 const textOf = (file: string) => readFileSync(new URL(`../data/prompts/${file}`, import.meta.url), 'utf8')
-const linesOf = (text: string) => text.trimEnd().split('\n').map(line => JSON.parse(line) as Line) // prettier-ignore
+const linesOf = (text: string) =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as Line)
 const tokensOf = bytePairs(new URL('../models/tiny6/tokenizer.json', import.meta.url))
 const hashOf = ({ id }: Line) => createHash('sha256').update(id).digest('hex')
 const byHash = (a: Line, b: Line) => (hashOf(a) < hashOf(b) ? -1 : 1)
@@ -34,7 +38,10 @@ describe('the shipped prompts', () => {
       expect(line.id).toMatch(new RegExp(`^${line.domain}-\\d{3}$`))
       expect(line.prompt).toBe(line.prompt.trim().normalize('NFC'))
     }
-    for (const [file, lines] of Object.entries({ 'calibration.jsonl': calibration, 'held-out.jsonl': heldOut })) {
+    for (const [file, lines] of Object.entries({
+      'calibration.jsonl': calibration,
+      'held-out.jsonl': heldOut,
+    })) {
       const source = parsePrompts(file, textOf(file), 'completions', 8)
       expect(lines.map((_, index) => source.ask(index).prompt)).toEqual(lines.map(({ prompt }) => prompt))
     }
@@ -42,13 +49,16 @@ describe('the shipped prompts', () => {
 
   it('are at least 420: 60 of each task and 30 of each language, in less than 700 KB', () => {
     expect(all.length).toBeGreaterThanOrEqual(420)
-    for (const domain of DOMAINS) expect(inDomain(all, domain).length).toBeGreaterThanOrEqual(TASKS.includes(domain) ? 60 : 30)
+    for (const domain of DOMAINS)
+      expect(inDomain(all, domain).length).toBeGreaterThanOrEqual(TASKS.includes(domain) ? 60 : 30)
     expect(Buffer.byteLength(textOf('calibration.jsonl') + textOf('held-out.jsonl'))).toBeLessThan(700_000)
   })
 
   it('have 60 to 400 tokens of tiny6, short and long ones in every domain, and README.md says how many', () => {
     const rows = DOMAINS.map(domain => {
-      const lengths = inDomain(all, domain).map(({ prompt }) => tokensOf(prompt).length).sort((a, b) => a - b) // prettier-ignore
+      const lengths = inDomain(all, domain)
+        .map(({ prompt }) => tokensOf(prompt).length)
+        .sort((a, b) => a - b)
       const [least, middle, most] = [lengths[0]!, lengths[lengths.length >> 1]!, lengths.at(-1)!]
       expect(least).toBeGreaterThanOrEqual(60)
       expect(least).toBeLessThan(100)
@@ -56,7 +66,11 @@ describe('the shipped prompts', () => {
       expect(most).toBeGreaterThan(280)
       return `| ${domain} | ${inDomain(calibration, domain).length} | ${inDomain(heldOut, domain).length} | ${least} | ${middle} | ${most} |`
     })
-    expect(textOf('README.md').split('\n').filter(line => /^\| [a-z]+ \| \d/.test(line))).toEqual(rows) // prettier-ignore
+    expect(
+      textOf('README.md')
+        .split('\n')
+        .filter(line => /^\| [a-z]+ \| \d/.test(line)),
+    ).toEqual(rows)
   })
 
   it('are split by the hash of their ids and nothing else, 30 % of every domain held out', () => {
@@ -96,6 +110,8 @@ describe('the measure of overlap', () => {
     const far = line('c', 'en', words.split(' ').toReversed().join(' '))
     expect(nearDuplicates([line('a', 'en', words), near, far])).toEqual(new Set(['a', 'b']))
     const text = '夜里下了一场大雪早晨推开门院子里静得出奇老槐树的枝条被压弯了'
-    expect(nearDuplicates([line('a', 'zh', text), line('b', 'zh', text.replace('院', '园')), far])).toEqual(new Set(['a', 'b']))
+    expect(nearDuplicates([line('a', 'zh', text), line('b', 'zh', text.replace('院', '园')), far])).toEqual(
+      new Set(['a', 'b']),
+    )
   })
 })

@@ -16,8 +16,32 @@ describe('the page of results', () => {
   })
 
   it('has every table and figure of the paper that a trace can give, and an anchor for each of both reports', () => {
-    const wanted = ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9', 'fig-11', 'fig-12', 'against-prototype', 'measured-profile', 'fig-13', 'fig-14', 'fig-15', 'fig-16', 'fig-17', 'fig-18', 'table-2', 'bursts', 'foresight', 'capacity'] // prettier-ignore
-    for (const { sections } of [whole, cut]) expect(sections.flatMap(({ exhibits }) => exhibits.map(({ id }) => id))).toEqual(wanted)
+    const wanted = [
+      'fig-1',
+      'fig-2',
+      'fig-3',
+      'fig-4',
+      'fig-5',
+      'fig-7',
+      'fig-8',
+      'fig-9',
+      'fig-11',
+      'fig-12',
+      'against-prototype',
+      'measured-profile',
+      'fig-13',
+      'fig-14',
+      'fig-15',
+      'fig-16',
+      'fig-17',
+      'fig-18',
+      'table-2',
+      'bursts',
+      'foresight',
+      'capacity',
+    ]
+    for (const { sections } of [whole, cut])
+      expect(sections.flatMap(({ exhibits }) => exhibits.map(({ id }) => id))).toEqual(wanted)
     const anchors = [...docs('results.md').matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id)
     expect(new Set(anchors).size).toBe(anchors.length)
     expect(anchors).toHaveLength(2 * wanted.length + 2)
@@ -27,7 +51,12 @@ describe('the page of results', () => {
 describe('saved results', () => {
   it('of the cut are those of the traces that ship', () => {
     const facts = new Map(cut.facts.map(({ term, value }) => [term, value]))
-    for (const name of ['lab16-task.calibration', 'lab16-task.evaluation', 'lab16-lang.calibration', 'lab16-lang.evaluation']) {
+    for (const name of [
+      'lab16-task.calibration',
+      'lab16-task.evaluation',
+      'lab16-lang.calibration',
+      'lab16-lang.evaluation',
+    ]) {
       const sha256 = createHash('sha256')
         .update(readFileSync(shipped(name)))
         .digest('hex')

@@ -24,7 +24,9 @@ describe('docs/scale.md', () => {
     const { staleness, cells, size } = figures
     expect(staleness.clusters.map(({ topology }) => topology)).toEqual(['2P8D', '64D'])
     for (const { rows } of staleness.clusters) {
-      expect(rows.filter(({ gateways }) => gateways === 1).map(({ policy }) => policy)).toEqual(expect.arrayContaining(['jsq', 'eldr', 'union'])) // prettier-ignore
+      expect(rows.filter(({ gateways }) => gateways === 1).map(({ policy }) => policy)).toEqual(
+        expect.arrayContaining(['jsq', 'eldr', 'union']),
+      )
       for (const { p50Change, gateways } of rows) expect(p50Change === undefined).toBe(gateways === 1)
     }
     expect(cells.rows.filter(row => row.cells === 1)).toHaveLength(3)

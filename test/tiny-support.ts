@@ -18,8 +18,16 @@ export function tiny6(): Promise<TinyModel> {
   return (shipped ??= loadTinyModel(TINY6))
 }
 
-export function engineOf(model: TinyModel, settings: Partial<EngineSettings> = {}, kind?: TinyKernelKind): WorkerEngine {
-  const backEnd = createTiny({ model, pace: 'real', ...(kind && { kernel: bytes => createTinyKernel(bytes, kind) }) })
+export function engineOf(
+  model: TinyModel,
+  settings: Partial<EngineSettings> = {},
+  kind?: TinyKernelKind,
+): WorkerEngine {
+  const backEnd = createTiny({
+    model,
+    pace: 'real',
+    ...(kind && { kernel: bytes => createTinyKernel(bytes, kind) }),
+  })
   return createEngine(backEnd, { ...SETTINGS, ...settings }, jumpingClock())
 }
 
@@ -53,10 +61,18 @@ export function smallTensors(config: SmallConfig = SMALL_CONFIG, seed = 1): Reco
   const add = (name: string, ...shape: number[]) => {
     const size = shape.reduce((a, b) => a * b)
     const spread = shape.length === 1 ? 1 : 3.4 / Math.sqrt(shape[1]!)
-    const data = Uint16Array.from({ length: size }, () => bfloat16((shape.length === 1 ? 1 : 0) + spread * (random.uniform() - 0.5)))
+    const data = Uint16Array.from({ length: size }, () =>
+      bfloat16((shape.length === 1 ? 1 : 0) + spread * (random.uniform() - 0.5)),
+    )
     tensors[`model.${name}.weight`] = { dtype: 'BF16', shape, data }
   }
-  const { hidden_size: hidden, num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: width, moe_intermediate_size: inner } = config // prettier-ignore
+  const {
+    hidden_size: hidden,
+    num_attention_heads: heads,
+    num_key_value_heads: kvHeads,
+    head_dim: width,
+    moe_intermediate_size: inner,
+  } = config
   add('embed_tokens', config.vocab_size, hidden)
   add('norm', hidden)
   for (let l = 0; l < config.num_hidden_layers; l++) {
@@ -85,7 +101,8 @@ export async function writeSmallModel(
   config: Record<string, unknown> = SMALL_CONFIG,
 ): Promise<string> {
   mkdirSync(folder, { recursive: true })
-  for (const name of ['tokenizer.json', 'tokenizer_config.json', 'generation_config.json']) cpSync(join(TINY6, name), join(folder, name))
+  for (const name of ['tokenizer.json', 'tokenizer_config.json', 'generation_config.json'])
+    cpSync(join(TINY6, name), join(folder, name))
   writeFileSync(join(folder, 'config.json'), JSON.stringify(config))
   await writeSafetensors(join(folder, 'model.safetensors'), { tensors })
   return folder

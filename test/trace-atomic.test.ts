@@ -46,7 +46,9 @@ describe('writeSafetensors in a process that is killed', () => {
     const seen = new Set<number>()
     let looks = 0
     for (let kill = 0; kill < KILLS; kill++) {
-      const child = spawn(process.execPath, [script, path, String(1 + kill * 1_000_000)], { stdio: ['ignore', 'pipe', 'inherit'] })
+      const child = spawn(process.execPath, [script, path, String(1 + kill * 1_000_000)], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
       try {
         await Promise.race([
           once(child.stdout, 'data'),
@@ -65,14 +67,18 @@ describe('writeSafetensors in a process that is killed', () => {
     expect(looks).toBeGreaterThanOrEqual(KILLS)
     expect(seen.size).toBeGreaterThanOrEqual(KILLS)
     // What a killed writer leaves is a file of its own that nothing reads.
-    expect(readdirSync(target.path).filter(name => !/^\.eldr-[0-9a-f]{16}\.tmp$/.test(name))).toEqual(['value.safetensors'])
+    expect(readdirSync(target.path).filter(name => !/^\.eldr-[0-9a-f]{16}\.tmp$/.test(name))).toEqual([
+      'value.safetensors',
+    ])
   })
 })
 
 /** The value that the file holds, after checking that it holds no other and that nothing is missing. */
 async function wholeValue(): Promise<number> {
   const bytes = readFileSync(path)
-  expect(bytes.length).toBe(8 + Number(bytes.readBigUInt64LE()) + 4 * (VALUES + (bytes.readUInt32LE(bytes.length - 4) % 7)))
+  expect(bytes.length).toBe(
+    8 + Number(bytes.readBigUInt64LE()) + 4 * (VALUES + (bytes.readUInt32LE(bytes.length - 4) % 7)),
+  )
   return withSafetensors(path, async file => {
     const value = Number(file.metadata['value'])
     const data = await file.readAs('data', 'U32')

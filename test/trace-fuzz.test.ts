@@ -56,7 +56,19 @@ const STRINGS = [
   '\\u0000',
   '😀',
 ]
-const LENGTHS = [0n, 1n, 2n, 7n, 100_000_000n, 100_000_001n, 2n ** 31n, 2n ** 32n, 2n ** 53n, 2n ** 63n, 2n ** 64n - 1n]
+const LENGTHS = [
+  0n,
+  1n,
+  2n,
+  7n,
+  100_000_000n,
+  100_000_001n,
+  2n ** 31n,
+  2n ** 32n,
+  2n ** 53n,
+  2n ** 63n,
+  2n ** 64n - 1n,
+]
 
 /** Every check that a file can fail, and success. */
 const OUTCOMES = [
@@ -85,17 +97,24 @@ const mutations: Readonly<Record<string, Mutation>> = {
   'bytes inserted': random => spliced(good, random(good.length), 0, noise(random, 1 + random(40))),
   'bytes removed': random => spliced(good, random(good.length), 1 + random(40)),
   'header text inserted': random =>
-    rawFile(spliced(Buffer.from(header), random(headerLength), 0, Buffer.from(pick('{}[]",:\\ 09', random))), data),
-  'header text removed': random => rawFile(spliced(Buffer.from(header), random(headerLength), 1 + random(60)), data),
-  'length field changed': random => rawFile(header, data, random(2) === 0 ? pick(LENGTHS, random) : BigInt(random(2 * headerLength))),
+    rawFile(
+      spliced(Buffer.from(header), random(headerLength), 0, Buffer.from(pick('{}[]",:\\ 09', random))),
+      data,
+    ),
+  'header text removed': random =>
+    rawFile(spliced(Buffer.from(header), random(headerLength), 1 + random(60)), data),
+  'length field changed': random =>
+    rawFile(header, data, random(2) === 0 ? pick(LENGTHS, random) : BigInt(random(2 * headerLength))),
   'number replaced': random => rawFile(replaceOne(/\d+/g, pick(NUMBERS, random), random), data),
   'string replaced': random => rawFile(replaceOne(/"[^"]*"/g, `"${pick(STRINGS, random)}"`, random), data),
   'string replaced by another of the header': random =>
     rawFile(replaceOne(/"[^"]*"/g, pick(header.match(/"[^"]*"/g)!, random), random), data),
   'two tensors renamed': random => rawFile(swapNames(random), data),
-  'metadata number replaced': random => rawFile(replaceOne(/(?<=")\d+(?=")/g, pick(NUMBERS, random), random), data),
+  'metadata number replaced': random =>
+    rawFile(replaceOne(/(?<=")\d+(?=")/g, pick(NUMBERS, random), random), data),
   'tensor removed': random => rawFile(replaceOne(/,"\w+":\{"dtype[^}]*\}/g, '', random), data),
-  'two of these': random => flipped(mutations[pick(Object.keys(mutations).slice(0, -1), random)]!(random), random, 1),
+  'two of these': random =>
+    flipped(mutations[pick(Object.keys(mutations).slice(0, -1), random)]!(random), random, 1),
 }
 
 describe('a damaged trace', () => {
@@ -139,7 +158,9 @@ async function readWhole(path: string): Promise<string> {
     ]
     if (can(trace, 'replay')) await trace.decodeExpertIds()
     await Promise.all([trace.promptTokens(), trace.domain(), trace.sha256()])
-    return all.every(({ values, rows }) => values.length === rows * cells) ? 'read' : 'read with a wrong length'
+    return all.every(({ values, rows }) => values.length === rows * cells)
+      ? 'read'
+      : 'read with a wrong length'
   })
 }
 

@@ -16,7 +16,13 @@ const tracePath = join(folder, 'trace.safetensors')
 
 interface Golden {
   /** Values as the bytes of the file, and as float32 with 'nan', 'inf' and '-inf' for what JSON lacks. */
-  readonly tensors: readonly { name: string; dtype: Dtype; shape: number[]; hex: string; float32: (number | string)[] }[]
+  readonly tensors: readonly {
+    name: string
+    dtype: Dtype
+    shape: number[]
+    hex: string
+    float32: (number | string)[]
+  }[]
   readonly halves: { readonly decode: string }
 }
 const golden = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Golden
@@ -31,14 +37,19 @@ describe('a file written by Python', () => {
       for (const { name, dtype, shape, hex, float32 } of golden.tensors) {
         expect(file.info(name)).toMatchObject({ dtype, shape })
         expect(await file.readAs(name, dtype)).toEqual(viewAs(dtype, bufferOf(hex)))
-        expect(await file.readFloat32(name)).toEqual(Float32Array.from(float32, x => (typeof x === 'string' ? special[x]! : x)))
+        expect(await file.readFloat32(name)).toEqual(
+          Float32Array.from(float32, x => (typeof x === 'string' ? special[x]! : x)),
+        )
       }
     })
   })
 
   it('comes out of our writer identical, the same tensors given', async () => {
     const tensors = Object.fromEntries(
-      golden.tensors.map(({ name, dtype, shape, hex }) => [name, { dtype, shape, data: viewAs(dtype, bufferOf(hex)) }]),
+      golden.tensors.map(({ name, dtype, shape, hex }) => [
+        name,
+        { dtype, shape, data: viewAs(dtype, bufferOf(hex)) },
+      ]),
     )
     const ours = await bytesOf({ metadata: { note: 'one key, so that the order is not random' }, tensors })
     expect(ours).toEqual(readFileSync(everyDtype))
@@ -46,7 +57,15 @@ describe('a file written by Python', () => {
 
   it('is a trace to us, and identical to ours', async () => {
     await withTrace(tracePath, async trace => {
-      expect(trace).toMatchObject({ model: 'toy', requests: 3, layers: 2, experts: 4, topK: 2, gateRows: 2, domains: [] })
+      expect(trace).toMatchObject({
+        model: 'toy',
+        requests: 3,
+        layers: 2,
+        experts: 4,
+        topK: 2,
+        gateRows: 2,
+        domains: [],
+      })
       expect(await trace.prefillCounts()).toEqual(traceTensors.prefill_counts.data)
       expect(await trace.decodeCounts()).toEqual(Uint16Array.from(traceTensors.decode_counts.data))
       expect(await trace.gateProb()).toEqual(new Float32Array(16).fill(0.5))
@@ -58,7 +77,11 @@ describe('a file written by Python', () => {
         prefill_counts,
         decode_steps,
         gate_prob_sum,
-        decode_expert_ids: { ...decode_expert_ids, dtype: 'U16', data: Uint16Array.from(decode_expert_ids.data) },
+        decode_expert_ids: {
+          ...decode_expert_ids,
+          dtype: 'U16',
+          data: Uint16Array.from(decode_expert_ids.data),
+        },
       },
     })
     expect(ours).toEqual(readFileSync(tracePath))

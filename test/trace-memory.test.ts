@@ -38,7 +38,9 @@ describe('a large trace', () => {
       await trace.close()
       console.log(JSON.stringify({ sum, resident: process.resourceUsage().maxRSS * 1024 }))`,
     )
-    const output = execFileSync(process.execPath, [join(folder.path, 'stream.mjs'), path], { encoding: 'utf8' })
+    const output = execFileSync(process.execPath, [join(folder.path, 'stream.mjs'), path], {
+      encoding: 'utf8',
+    })
     const { sum, resident } = JSON.parse(output) as { sum: number; resident: number }
     expect(sum).toBe(42)
     expect(resident).toBeLessThan(MAX_RESIDENT)

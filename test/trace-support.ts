@@ -7,7 +7,11 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect } from 'vitest'
 import { EldrError } from '../src/errors.ts'
-import { encodeSafetensors, type SafetensorsContents, type TensorToWrite } from '../src/trace/safetensors-write.ts'
+import {
+  encodeSafetensors,
+  type SafetensorsContents,
+  type TensorToWrite,
+} from '../src/trace/safetensors-write.ts'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
@@ -34,7 +38,11 @@ export async function bytesOf(contents: SafetensorsContents): Promise<Buffer> {
 }
 
 /** A file of any header and data, right or wrong. `length` is what the length field says when that is not the truth. */
-export function rawFile(header: string | Uint8Array, data: Uint8Array = new Uint8Array(0), length?: bigint): Buffer {
+export function rawFile(
+  header: string | Uint8Array,
+  data: Uint8Array = new Uint8Array(0),
+  length?: bigint,
+): Buffer {
   const json = Buffer.from(header)
   const prefix = Buffer.alloc(8)
   prefix.writeBigUInt64LE(length ?? BigInt(json.length))
@@ -78,22 +86,36 @@ export const traceTensors = {
   gate_logit_mean: { dtype: 'F16', shape: [2, 2, 4], data: new Uint16Array(16).fill(0xc000) }, // −2
 } as const satisfies Record<string, TensorToWrite>
 
-export type TraceChanges = { metadata?: Record<string, string | undefined>; tensors?: Record<string, TensorToWrite | undefined> }
+export type TraceChanges = {
+  metadata?: Record<string, string | undefined>
+  tensors?: Record<string, TensorToWrite | undefined>
+}
 
 /** The good trace with some of it replaced, or removed where the change is undefined. */
 export function traceWith({ metadata, tensors }: TraceChanges = {}): SafetensorsContents {
-  return { metadata: kept({ ...traceMetadata, ...metadata }), tensors: kept<TensorToWrite>({ ...traceTensors, ...tensors }) }
+  return {
+    metadata: kept({ ...traceMetadata, ...metadata }),
+    tensors: kept<TensorToWrite>({ ...traceTensors, ...tensors }),
+  }
 }
 
 function kept<T>(values: Record<string, T | undefined>): Record<string, T> {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Record<string, T>
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Record<
+    string,
+    T
+  >
 }
 
 /** Compiles modules of src/ and what they import into `folder`, for a plain Node: Node 20 runs no TypeScript, and dist/ may be stale or absent. */
 export function compileModules(folder: string, modules: readonly string[]): void {
   const config = {
     extends: join(root, 'tsconfig.build.json'),
-    compilerOptions: { rootDir: join(root, 'src'), outDir: folder, declaration: false, typeRoots: [join(root, 'node_modules', '@types')] },
+    compilerOptions: {
+      rootDir: join(root, 'src'),
+      outDir: folder,
+      declaration: false,
+      typeRoots: [join(root, 'node_modules', '@types')],
+    },
     files: modules.map(module => join(root, 'src', module)),
     include: [],
   }

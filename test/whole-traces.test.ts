@@ -10,12 +10,28 @@ interface Reference {
   pairs: number
   transforms: Record<string, { rho: number; greedy?: { order: number[]; rho: number[]; peak: number } }>
 }
-const lab16 = JSON.parse(readFileSync(new URL('golden/numerics/lab16.json', import.meta.url), 'utf8')) as Record<string, Reference>
+const lab16 = JSON.parse(
+  readFileSync(new URL('golden/numerics/lab16.json', import.meta.url), 'utf8'),
+) as Record<string, Reference>
 
 /** NumPy over 20,000–40,000 random pairs. */
 const REFERENCE: Record<string, Record<string, number>> = {
-  'lab16-task': { count: 0.7, 'count-idf': 0.709, sqrt: 0.643, binary: 0.247, 'gate-prob': 0.668, 'gate-logit': 0.665 },
-  'lab16-lang': { count: 0.591, 'count-idf': 0.585, sqrt: 0.548, binary: 0.18, 'gate-prob': 0.563, 'gate-logit': 0.608 },
+  'lab16-task': {
+    count: 0.7,
+    'count-idf': 0.709,
+    sqrt: 0.643,
+    binary: 0.247,
+    'gate-prob': 0.668,
+    'gate-logit': 0.665,
+  },
+  'lab16-lang': {
+    count: 0.591,
+    'count-idf': 0.585,
+    sqrt: 0.548,
+    binary: 0.18,
+    'gate-prob': 0.563,
+    'gate-logit': 0.608,
+  },
 }
 
 /** NumPy's figures of the whole lab16 traces, which are not shipped: these tests are skipped where they are not beside the checkout. */
@@ -38,18 +54,31 @@ describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
     })
   })
 
-  it.skipIf(path === undefined)('has ρ within 0.015 of the reference with the settings that a user gets', async () => {
-    const { qualities } = await fitFile(path!, { workers: 4, restarts: 1 })
-    const reference = REFERENCE[name]!
-    expect(qualities.map(({ name: transform }) => transform)).toEqual(Object.keys(reference))
-    for (const { name: transform, rho } of qualities) expect(Math.abs(rho - reference[transform]!)).toBeLessThan(0.015)
-  })
+  it.skipIf(path === undefined)(
+    'has ρ within 0.015 of the reference with the settings that a user gets',
+    async () => {
+      const { qualities } = await fitFile(path!, { workers: 4, restarts: 1 })
+      const reference = REFERENCE[name]!
+      expect(qualities.map(({ name: transform }) => transform)).toEqual(Object.keys(reference))
+      for (const { name: transform, rho } of qualities)
+        expect(Math.abs(rho - reference[transform]!)).toBeLessThan(0.015)
+    },
+  )
 
   it.skipIf(path === undefined)('has a greedy peak near NumPy’s, above all layers', async () => {
     await withTrace(path!, async trace => {
-      const options = { transform: 'count-idf', layers: 'auto', pairs: 40_000, random: createRandom(3) } as const
+      const options = {
+        transform: 'count-idf',
+        layers: 'auto',
+        pairs: 40_000,
+        random: createRandom(3),
+      } as const
       const data = await readCalibration(trace)
-      const { rho, layers, curve } = selectSignature(data, options, measureTransforms(data, options, path!))[0]!
+      const { rho, layers, curve } = selectSignature(
+        data,
+        options,
+        measureTransforms(data, options, path!),
+      )[0]!
       const { greedy } = lab16[name]!.transforms['count-idf']!
       expect(rho).toBeGreaterThan(curve!.rho.at(-1)! + 0.005)
       expect(Math.abs(rho! - greedy!.rho[greedy!.peak - 1]!)).toBeLessThan(0.015)
@@ -71,7 +100,9 @@ describe.each([
         name,
       )
       for (const [transform, rho] of Object.entries(expected)) {
-        expect(Math.abs(meter.qualities.find(quality => quality.name === transform)!.rho - rho)).toBeLessThan(0.015)
+        expect(Math.abs(meter.qualities.find(quality => quality.name === transform)!.rho - rho)).toBeLessThan(
+          0.015,
+        )
       }
     })
   })

@@ -5,7 +5,14 @@ import { openTrace } from '../src/trace/trace.ts'
 import { createEngine } from '../src/worker/engine/engine.ts'
 import type { StepClock } from '../src/worker/engine/step-clock.ts'
 import { createReplay, type ReplaySettings } from '../src/worker/replay/replay.ts'
-import type { BackEnd, EngineSettings, Generation, GenerationEnd, RunningGeneration, WorkerEngine } from '../src/worker/types.ts'
+import type {
+  BackEnd,
+  EngineSettings,
+  Generation,
+  GenerationEnd,
+  RunningGeneration,
+  WorkerEngine,
+} from '../src/worker/types.ts'
 import { type MadeUpModel, writeMadeUpTrace } from './made-up-traces.ts'
 
 export const SMALL_MODEL: MadeUpModel = { layers: 3, experts: 12, topK: 3, domains: 3, preference: 6 }
@@ -54,10 +61,18 @@ export async function smallTrace(folder: string): Promise<string> {
 }
 
 export async function replayOn(tracePath: string, settings: Partial<ReplaySettings> = {}): Promise<BackEnd> {
-  return createReplay({ trace: await openTrace(tracePath), profile: await loadProfile('h200-first'), speed: 1, ...settings })
+  return createReplay({
+    trace: await openTrace(tracePath),
+    profile: await loadProfile('h200-first'),
+    speed: 1,
+    ...settings,
+  })
 }
 
-export async function engineOn(tracePath: string, settings: Partial<EngineSettings> = {}): Promise<WorkerEngine> {
+export async function engineOn(
+  tracePath: string,
+  settings: Partial<EngineSettings> = {},
+): Promise<WorkerEngine> {
   return createEngine(await replayOn(tracePath), { ...SETTINGS, ...settings }, jumpingClock())
 }
 
@@ -92,7 +107,11 @@ export interface Watched {
 }
 
 /** `onToken` is told how many there are. */
-export function start(engine: WorkerEngine, request: Generation, onToken?: (made: number, watched: Watched) => void): Watched {
+export function start(
+  engine: WorkerEngine,
+  request: Generation,
+  onToken?: (made: number, watched: Watched) => void,
+): Watched {
   const { promise, resolve } = promiseOf<GenerationEnd>()
   const watched: Watched = {
     request,
@@ -123,7 +142,8 @@ export async function finished(engine: WorkerEngine, request: Generation) {
   return { ...watched, end }
 }
 
-export const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i)
+export const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from }, (_, i) => from + i)
 
 function promiseOf<T>() {
   let resolve: (value: T) => void = () => {}

@@ -73,7 +73,9 @@ function finish() {
   const wallS = (ended.atMs - (begun?.atMs ?? ended.atMs)) / 1e3
   const used = process.cpuUsage(begun?.client)
   const clientCpuS = (used.user + used.system) / 1e6
-  const [routerCpuS, workersCpuS, machineS] = ['router', 'workers', 'machine'].map(who => ended[who] - (begun?.[who] ?? ended[who]))
+  const [routerCpuS, workersCpuS, machineS] = ['router', 'workers', 'machine'].map(
+    who => ended[who] - (begun?.[who] ?? ended[who]),
+  )
   const ttft = Float64Array.from(counted.ttftMs).sort()
   const at = share => ttft[Math.min(ttft.length - 1, Math.floor(share * ttft.length))]
   const result = {

@@ -49,7 +49,8 @@ function chosen(names, all) {
   if (names === undefined) return all
   const wanted = names.split(',')
   const unknown = wanted.filter(name => !all.some(item => item.name === name))
-  if (unknown.length > 0) throw new Error(`${unknown.join(', ')}: not one of ${all.map(({ name }) => name).join(', ')}`)
+  if (unknown.length > 0)
+    throw new Error(`${unknown.join(', ')}: not one of ${all.map(({ name }) => name).join(', ')}`)
   return all.filter(({ name }) => wanted.includes(name))
 }
 
@@ -116,7 +117,9 @@ for (const row of rows) {
 const columns = asked.filter(({ name }) => rows.some(row => results[row.name].some(round => round[name])))
 const figures = figuresOf(rows, results, columns)
 const how = `medians of ${repeat} rounds of ${times.countMs / 1e3} s, each router a process of its own for each row, warmed by 15,000 requests`
-const about = [header(SEED), pinning, how, ...(times.nice === undefined ? [] : [`nice ${times.nice}`])].join('; ')
+const about = [header(SEED), pinning, how, ...(times.nice === undefined ? [] : [`nice ${times.nice}`])].join(
+  '; ',
+)
 const left = [...missing].map(([name, why]) => `Left out: ${name} (${why}).`)
 const parts = [
   { title: 'What it costs', ...figureTable(figures, columns) },
@@ -126,7 +129,11 @@ const notes = [othersNote(results, availableParallelism()), ...left, ...notesOf(
 console.log(about)
 for (const { title, text } of parts) console.log(`\n── ${title}\n\n${text}`)
 console.log(`\n${notes.join('\n')}`)
-if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, missing: Object.fromEntries(missing), results }, null, 2)}\n`)
+if (options.json)
+  writeFileSync(
+    options.json,
+    `${JSON.stringify({ about, missing: Object.fromEntries(missing), results }, null, 2)}\n`,
+  )
 if (options.out) {
   const page = [
     '# Benchmarks of the gateway',

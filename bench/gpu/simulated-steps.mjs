@@ -54,10 +54,18 @@ function stepOf(worker) {
   const idsOf = (words, layer) => {
     const ids = []
     for (let word = 0; word < wordsPerLayer; word++) {
-      for (let bits = words[layer * wordsPerLayer + word]; bits !== 0; bits &= bits - 1) ids.push(32 * word + 31 - Math.clz32(bits & -bits))
+      for (let bits = words[layer * wordsPerLayer + word]; bits !== 0; bits &= bits - 1)
+        ids.push(32 * word + 31 - Math.clz32(bits & -bits))
     }
     return ids
   }
-  const experts = Array.from({ length: layers }, (_, layer) => members.map(({ words }) => idsOf(words, layer)))
-  return { batch: worker.batch, context_tokens: members.map(({ contextTokens }) => contextTokens), experts, modelled_us: worker.stepUs }
+  const experts = Array.from({ length: layers }, (_, layer) =>
+    members.map(({ words }) => idsOf(words, layer)),
+  )
+  return {
+    batch: worker.batch,
+    context_tokens: members.map(({ contextTokens }) => contextTokens),
+    experts,
+    modelled_us: worker.stepUs,
+  }
 }

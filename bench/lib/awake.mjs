@@ -8,7 +8,9 @@ const NOTHING = 'for (;;);'
 /** @returns what ends them; undefined where there is no such priority. */
 export function keepAwake() {
   if (spawnSync('chrt', ['--idle', '0', 'true']).status !== 0) return undefined
-  const children = Array.from({ length: availableParallelism() }, () => spawn('chrt', ['--idle', '0', process.execPath, '-e', NOTHING], { stdio: 'ignore' })) // prettier-ignore
+  const children = Array.from({ length: availableParallelism() }, () =>
+    spawn('chrt', ['--idle', '0', process.execPath, '-e', NOTHING], { stdio: 'ignore' }),
+  )
   const end = () => children.forEach(child => child.kill('SIGKILL'))
   process.once('exit', end)
   return end

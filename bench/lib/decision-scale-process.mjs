@@ -8,7 +8,9 @@ import { mulberry } from './prng.mjs'
 
 const { dist, policy: name, layers, experts, workers, seed, budgetMs } = JSON.parse(process.argv[2])
 const load = file => import(pathToFileURL(join(dist, file)).href)
-const [{ createDecodePolicy }, { createSigner }] = await Promise.all(['policy/create-policy.js', 'signature/signer.js'].map(load))
+const [{ createDecodePolicy }, { createSigner }] = await Promise.all(
+  ['policy/create-policy.js', 'signature/signer.js'].map(load),
+)
 
 const TOP_K = 8
 const PROMPTS = 32
@@ -73,7 +75,10 @@ const timed = (what, call) => {
   times[what].push(performance.now() - from)
   return result
 }
-for (const end = performance.now() + budgetMs; times.pick.length < 20 || (performance.now() < end && times.pick.length < 4_000);) {
+for (
+  const end = performance.now() + budgetMs;
+  times.pick.length < 20 || (performance.now() < end && times.pick.length < 4_000);
+) {
   const counts = prompts[Math.floor(random() * PROMPTS)]
   const { request, worker } = timed('pick', () => {
     const asked = requestOf(counts)

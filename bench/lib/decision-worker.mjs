@@ -28,7 +28,9 @@ if (way === 'plain') {
   }
 } else {
   const load = file => import(pathToFileURL(join(dist, file)).href)
-  const [{ createDecodePolicy }, { createSigner }] = await Promise.all(['policy/create-policy.js', 'signature/signer.js'].map(load))
+  const [{ createDecodePolicy }, { createSigner }] = await Promise.all(
+    ['policy/create-policy.js', 'signature/signer.js'].map(load),
+  )
   const policy = createDecodePolicy(name, { workers: shape.workers, artifact })
   const signer = createSigner(model)
   const requestOf = of => ({ id: 'x', counts: of, signature: signer.sign(of) })
@@ -52,6 +54,9 @@ if (way === 'plain') {
   }
 }
 const half = list => list.slice(Math.floor(list.length / 2)) // the first half warms the engine up
-const medians = Object.entries(times).map(([what, list]) => [what, list.length > 0 ? median(half(list)) : undefined])
+const medians = Object.entries(times).map(([what, list]) => [
+  what,
+  list.length > 0 ? median(half(list)) : undefined,
+])
 // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a worker's port has no origin
 parentPort.postMessage(Object.fromEntries(medians))

@@ -9,15 +9,21 @@ const RUNNING = 30 // requests on each worker
 
 /** Counts of prompts in K groups, each with experts of its own: [requests][layers × experts] u16, every layer summing to top_k × tokens. */
 function makeCounts({ layers, experts, groups, requests, random }) {
-  const favourites = Array.from({ length: groups }, () => Float64Array.from({ length: layers * experts }, () => random() ** 6))
+  const favourites = Array.from({ length: groups }, () =>
+    Float64Array.from({ length: layers * experts }, () => random() ** 6),
+  )
   return Array.from({ length: requests }, (_, r) => {
     const taste = favourites[r % groups]
     const tokens = 64 + Math.floor(random() * 384)
     const counts = new Uint16Array(layers * experts)
     for (let layer = 0; layer < layers; layer++) {
-      const weights = Float64Array.from({ length: experts }, (__, e) => taste[layer * experts + e] * (0.5 + random()))
+      const weights = Float64Array.from(
+        { length: experts },
+        (__, e) => taste[layer * experts + e] * (0.5 + random()),
+      )
       const total = weights.reduce((a, b) => a + b)
-      for (let e = 0; e < experts; e++) counts[layer * experts + e] = Math.min(tokens, Math.round((weights[e] / total) * tokens * TOP_K))
+      for (let e = 0; e < experts; e++)
+        counts[layer * experts + e] = Math.min(tokens, Math.round((weights[e] / total) * tokens * TOP_K))
     }
     return counts
   })
@@ -77,7 +83,10 @@ export function plainPolicies({ model, artifact, topK }) {
   }
   function chances(counts) {
     const x = sign(counts)
-    const near = Array.from({ length: requests }, (_, r) => ({ r, similarity: dot(signatures, r * cells, x) / 32_767 }))
+    const near = Array.from({ length: requests }, (_, r) => ({
+      r,
+      similarity: dot(signatures, r * cells, x) / 32_767,
+    }))
     const best = near.sort((a, b) => b.similarity - a.similarity).slice(0, 16)
     const weight = best.map(({ similarity }) => Math.exp((similarity - best[0].similarity) / 0.05))
     const total = weight.reduce((a, b) => a + b)
@@ -85,7 +94,10 @@ export function plainPolicies({ model, artifact, topK }) {
       const layer = Math.floor(c / experts)
       let sum = 0
       for (let e = 0; e < experts; e++) sum += counts[layer * experts + e]
-      const mean = best.reduce((mix, { r }, at) => mix + (weight[at] / total) * (patterns[r * cells + c] / 255), 0)
+      const mean = best.reduce(
+        (mix, { r }, at) => mix + (weight[at] / total) * (patterns[r * cells + c] / 255),
+        0,
+      )
       return Math.min(0.98, 0.3 * Math.min(0.98, (topK * n) / sum) + 0.7 * mean)
     })
   }

@@ -27,7 +27,12 @@ export function stageMs(measured, names) {
 
 /** What a process spends outside its stages: start, imports, output. */
 export function restMs(measured) {
-  return measured && median(measured.runs.map(({ wallMs, result }) => wallMs - result.stages.reduce((sum, { ms }) => sum + ms, 0)))
+  return (
+    measured &&
+    median(
+      measured.runs.map(({ wallMs, result }) => wallMs - result.stages.reduce((sum, { ms }) => sum + ms, 0)),
+    )
+  )
 }
 
 /** @param dist the built product, dist/ of any checkout */
@@ -35,12 +40,16 @@ export async function loadEldr(dist) {
   const main = join(dist, 'cli', 'main.js')
   if (!existsSync(main)) throw new Error(`${main} is missing: run \`npm run build\` in the repository first`)
   const load = file => import(pathToFileURL(join(dist, file)).href)
-  const [{ assignBalanced }, { rowMatrixOf }, { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES }] = await Promise.all(
-    ['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js'].map(load),
-  )
+  const [{ assignBalanced }, { rowMatrixOf }, { bytesFor, createKernel, layOut, SORT_COUNTER_BYTES }] =
+    await Promise.all(['math/balanced-assignment.js', 'math/row-matrix.js', 'math/kernel.js'].map(load))
 
   async function command(...args) {
-    const { stdout, ...run } = await runProcess(process.execPath, [main, ...args.map(String), '--json', '--quiet'])
+    const { stdout, ...run } = await runProcess(process.execPath, [
+      main,
+      ...args.map(String),
+      '--json',
+      '--quiet',
+    ])
     return { ...run, result: JSON.parse(stdout) }
   }
 
@@ -68,7 +77,13 @@ export async function loadEldr(dist) {
       const n = values.length
       const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
       const { f32, f64, u32 } = layOut(kernel)
-      const [input, ranks, a, b, counters] = [f32(n), f64(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
+      const [input, ranks, a, b, counters] = [
+        f32(n),
+        f64(n),
+        u32(2 * n),
+        u32(2 * n),
+        u32(SORT_COUNTER_BYTES / 4),
+      ]
       const sort = () => {
         input.view.set(values) // the sort uses them up
         return kernel.sort(input.at, n, a.at, b.at, counters.at)

@@ -8,7 +8,8 @@ export function slotExpanded(cost, n, k) {
   const slots = k * capacity
   const expanded = new Float64Array(n * slots)
   for (let i = 0; i < n; i++) {
-    for (let c = 0, at = i * slots; c < k; c++, at += capacity) expanded.fill(cost[i * k + c], at, at + capacity)
+    for (let c = 0, at = i * slots; c < k; c++, at += capacity)
+      expanded.fill(cost[i * k + c], at, at + capacity)
   }
   const column = assign(expanded, n, slots)
   return Int32Array.from(column, slot => Math.floor(slot / capacity))

@@ -16,7 +16,13 @@ export async function ownerParts(dist, policy) {
   const { Router } = await load('gateway/routing/router.js')
   const { createRoutingTable } = await load('gateway/routing/routing-table.js')
   const { createPrefillPolicy } = await load('policy/prefill-policy.js')
-  const breaker = { consecutiveFailures: 5, windowMs: 1e4, windowRequests: 100, windowFailureShare: 1, openMs: 1e4 }
+  const breaker = {
+    consecutiveFailures: 5,
+    windowMs: 1e4,
+    windowRequests: 100,
+    windowFailureShare: 1,
+    openMs: 1e4,
+  }
   const registry = new Registry(new TicketDesk(), breaker)
   for (const role of ['prefill', 'decode'])
     for (let n = 0; n < WORKERS; n++) {
@@ -24,7 +30,13 @@ export async function ownerParts(dist, policy) {
       registry.setHealth(`${role}-${n}`, true)
     }
   const table = createRoutingTable({ policy, tau: 0.1, workers: WORKERS, minCovered: 0.5, shape: SHAPE })
-  const router = new Router({ registry, metrics: new Metrics(), prefillPolicy: createPrefillPolicy('prefix_hash'), table, decisionsKept: 256 }) // prettier-ignore
+  const router = new Router({
+    registry,
+    metrics: new Metrics(),
+    prefillPolicy: createPrefillPolicy('prefix_hash'),
+    table,
+    decisionsKept: 256,
+  })
   const budget = new RetryBudget(0.2)
   const admission = new Admission({ maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 1e4 })
   return { registry, router, budget, admission, placing: localPlacing({ registry, router, budget }) }

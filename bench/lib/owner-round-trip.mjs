@@ -26,7 +26,12 @@ const asksOf = ({ admission, placing, counts }) => ({
     return () => dispatch.succeeded()
   },
   async decode() {
-    const place = await placing.toDecode('request', { counts: counts(), promptTokens: TOKENS }, TOKENS, NOBODY)
+    const place = await placing.toDecode(
+      'request',
+      { counts: counts(), promptTokens: TOKENS },
+      TOKENS,
+      NOBODY,
+    )
     return () => {
       place.dispatch.succeeded()
       place.left()
@@ -57,18 +62,38 @@ export async function ownerRoundTrip(dist, { policy, questions }) {
   const { countsIn } = await load('gateway/engine/vllm-nixl.js')
   const folder = mkdtempSync(join(tmpdir(), 'eldr-owner-'))
   const path = join(folder, 'desk')
-  const owner = spawn(process.execPath, [fileURLToPath(new URL('owner-process.mjs', import.meta.url)), dist, path, policy], { stdio: ['pipe', 'pipe', 'inherit'] }) // prettier-ignore
+  const owner = spawn(
+    process.execPath,
+    [fileURLToPath(new URL('owner-process.mjs', import.meta.url)), dist, path, policy],
+    { stdio: ['pipe', 'pipe', 'inherit'] },
+  )
   try {
     await once(owner.stdout, 'data')
-    const link = new RelayLink({ path, relay: 1, lost: nothing, room: nothing, logLevel: nothing, forgotten: nothing, report: async () => ({}) }) // prettier-ignore
-    const admission = new RemoteAdmission(link, { maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 1e4 })
+    const link = new RelayLink({
+      path,
+      relay: 1,
+      lost: nothing,
+      room: nothing,
+      logLevel: nothing,
+      forgotten: nothing,
+      report: async () => ({}),
+    })
+    const admission = new RemoteAdmission(link, {
+      maxConcurrentRequests: 4096,
+      queueSize: 1024,
+      queueTimeoutMs: 1e4,
+    })
     await link.open()
     const shape = { ...SHAPE, tokens: TOKENS }
     const raw = Buffer.from(JSON.stringify(eldrObject(shape, makeCounts(shape, 1))))
     const asked = asksOf({ admission, placing: remotePlacing(link, admission), counts: () => raw })
     const here = asksOf({ ...(await ownerParts(dist, policy)), counts: () => countsIn(raw) })
     const measured = {}
-    for (const name in asked) measured[name] = { asked: await timed(asked[name], questions), here: await timed(here[name], questions) }
+    for (const name in asked)
+      measured[name] = {
+        asked: await timed(asked[name], questions),
+        here: await timed(here[name], questions),
+      }
     link.close()
     return measured
   } finally {

@@ -54,12 +54,28 @@ export const ACTIVE = {
  * @param random breaks ties between queues of the same length: the product's own source gives the product's own decisions
  * @returns {tpotUs: of each measured request, activeExperts, batch}
  */
-export function simulatePlainly({ activeOf, steps, profile, workers, arrivalsUs, rows, random, maxBatch = 256 }) {
-  if (profile.decode.perContextKTokenUs > 0 || profile.decode.windows?.length > 0) throw new Error('context costs are not simulated here')
+export function simulatePlainly({
+  activeOf,
+  steps,
+  profile,
+  workers,
+  arrivalsUs,
+  rows,
+  random,
+  maxBatch = 256,
+}) {
+  if (profile.decode.perContextKTokenUs > 0 || profile.decode.windows?.length > 0)
+    throw new Error('context costs are not simulated here')
   const requests = arrivalsUs.length
   // The first 15 % and the last 10 % of the requests are not measured; steps are from the first measured arrival to the one after the last.
   const [first, end] = [Math.floor(requests * 0.15), Math.ceil(requests * 0.9)]
-  const cluster = Array.from({ length: workers }, () => ({ waiting: [], batch: [], busy: false, inflight: 0, active: 0 }))
+  const cluster = Array.from({ length: workers }, () => ({
+    waiting: [],
+    batch: [],
+    busy: false,
+    inflight: 0,
+    active: 0,
+  }))
   const events = []
   const tpotUs = []
   let [arrived, tokens, activeTokens, batchTokens] = [0, 0, 0, 0]
@@ -90,7 +106,8 @@ export function simulatePlainly({ activeOf, steps, profile, workers, arrivalsUs,
   }
 
   function startStep(worker, nowUs) {
-    while (worker.waiting.length > 0 && worker.batch.length < maxBatch) worker.batch.push(worker.waiting.shift())
+    while (worker.waiting.length > 0 && worker.batch.length < maxBatch)
+      worker.batch.push(worker.waiting.shift())
     worker.busy = worker.batch.length > 0
     if (!worker.busy) return
     worker.active = activeOf(worker.batch)
@@ -109,7 +126,8 @@ export function simulatePlainly({ activeOf, steps, profile, workers, arrivalsUs,
       if (request.made === 1) request.firstUs = nowUs
       if (request.made < steps[request.row]) continue
       worker.inflight--
-      if (request.index >= first && request.index < end) tpotUs.push((nowUs - request.firstUs) / (request.made - 1))
+      if (request.index >= first && request.index < end)
+        tpotUs.push((nowUs - request.firstUs) / (request.made - 1))
     }
     worker.batch = worker.batch.filter(({ row, made }) => made < steps[row])
   }

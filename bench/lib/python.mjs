@@ -20,7 +20,15 @@ export async function createPython() {
       process.stderr.write('bench: making bench/.venv from requirements.txt (first use) …\n')
       rmSync(venv, { recursive: true, force: true })
       await runProcess('python3', ['-m', 'venv', venv])
-      await runProcess(interpreter, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '-r', requirements])
+      await runProcess(interpreter, [
+        '-m',
+        'pip',
+        'install',
+        '--quiet',
+        '--disable-pip-version-check',
+        '-r',
+        requirements,
+      ])
       writeFileSync(marker, wanted)
     }
   } catch (error) {
@@ -29,7 +37,9 @@ export async function createPython() {
   }
   return {
     async run(script, args, env) {
-      const { stdout, ...run } = await runProcess(interpreter, [join(bench, 'python', script), ...args], { env })
+      const { stdout, ...run } = await runProcess(interpreter, [join(bench, 'python', script), ...args], {
+        env,
+      })
       return { ...run, result: JSON.parse(stdout) }
     },
   }

@@ -5,7 +5,15 @@
 // Prints JSON: the result of the run, the decode tokens that it simulated, and the times of all repeats. With `memory` it runs once and
 // untimed, and says what is held late in that run: what runs before it left behind would be counted with it.
 import { ACTIVE, simulatePlainly } from './plain-simulator.mjs'
-import { drawRequests, loadEvaluation, loadProfile, loadSimulator, madeUpReplay, rateFor, routingOf } from './simulation.mjs'
+import {
+  drawRequests,
+  loadEvaluation,
+  loadProfile,
+  loadSimulator,
+  madeUpReplay,
+  rateFor,
+  routingOf,
+} from './simulation.mjs'
 
 const spec = JSON.parse(process.argv[2])
 const { policy = 'jsq', decoders, requests, seed, repeat } = spec
@@ -13,10 +21,13 @@ const { policy = 'jsq', decoders, requests, seed, repeat } = spec
 const WARM_UP_MS = 1_000
 const product = await loadSimulator(spec.dist)
 const profile = await loadProfile(product)
-const { trace, replay } = spec.shape ? { replay: madeUpReplay(product, { ...spec.shape, seed }) } : await loadEvaluation(product)
+const { trace, replay } = spec.shape
+  ? { replay: madeUpReplay(product, { ...spec.shape, seed }) }
+  : await loadEvaluation(product)
 const perSecond = spec.perSecond ?? rateFor(product, profile, { decoders, batch: spec.batch, ...spec.shape })
 const steps = replay.steps[0]
-if (replay.steps.some(made => made !== steps)) throw new Error('rows of different lengths: tokens would have to be counted')
+if (replay.steps.some(made => made !== steps))
+  throw new Error('rows of different lengths: tokens would have to be counted')
 
 const { run, resultOf } = spec.way === 'plain' ? await plain() : await eldr()
 await trace?.close()
@@ -42,24 +53,45 @@ async function eldr() {
   const artifact = spec.artifact && (await product.readArtifact(spec.artifact))
   const { featuresOf, predictor } = artifact ? await routingOf(product, trace, artifact, spec.fresh) : {}
   const cost = product.stepParts(profile)
-  const fixed = spec.rows === 'fixed' ? drawRequests({ requests, perSecond, of: replay.rows, seed }) : undefined
+  const fixed =
+    spec.rows === 'fixed' ? drawRequests({ requests, perSecond, of: replay.rows, seed }) : undefined
   const workload = fixed
     ? { arrivals: { kind: 'recorded', timesUs: fixed.arrivalsUs }, rows: fixed.rows }
     : { arrivals: { kind: 'poisson', perSecond }, rows: spec.rows }
   return {
     run: (onArrival = undefined) => {
-      const decodePolicy = product.createDecodePolicy(policy, { workers: decoders, cost, artifact, predictor })
+      const decodePolicy = product.createDecodePolicy(policy, {
+        workers: decoders,
+        cost,
+        artifact,
+        predictor,
+      })
       const seen = onArrival ? request => (onArrival(), featuresOf?.(request)) : featuresOf
       const topology = { prefill: 0, decode: decoders, ranks: 1 }
-      return product.simulate({ workload, requests, seed, replay, profile, topology, decodePolicy, featuresOf: seen }).result
+      return product.simulate({
+        workload,
+        requests,
+        seed,
+        replay,
+        profile,
+        topology,
+        decodePolicy,
+        featuresOf: seen,
+      }).result
     },
-    resultOf: ({ tpotMs, activeExperts, batch, preemptions }) => ({ tpotMs, activeExperts, batch, preemptions }),
+    resultOf: ({ tpotMs, activeExperts, batch, preemptions }) => ({
+      tpotMs,
+      activeExperts,
+      batch,
+      preemptions,
+    }),
   }
 }
 
 async function plain() {
   const { layers, experts, topK, maxSteps } = trace
-  if (trace.requests !== replay.rows) throw new Error('a request without a decode step: rows would have other numbers here')
+  if (trace.requests !== replay.rows)
+    throw new Error('a request without a decode step: rows would have other numbers here')
   const [ids, made] = [await trace.decodeExpertIds(), await trace.decodeSteps()]
   const activeOf = ACTIVE[spec.active]({ ids, steps: made, maxSteps, layers, experts, topK })
   const { arrivalsUs, rows } = drawRequests({ requests, perSecond, of: trace.requests, seed })

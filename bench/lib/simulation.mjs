@@ -55,7 +55,14 @@ export function madeUpReplay({ replayOf }, { layers, experts, topK = 8, requests
     ;[all[choice], all[other]] = [all[other], all[choice]]
     ids[at] = all[choice]
   }
-  return replayOf({ layers, experts, topK, ids, maxSteps: steps, steps: new Uint16Array(requests).fill(steps) })
+  return replayOf({
+    layers,
+    experts,
+    topK,
+    ids,
+    maxSteps: steps,
+    steps: new Uint16Array(requests).fill(steps),
+  })
 }
 
 /** The rate at which `decoders` run batches of about `batch`, when each request takes its experts at random. */
@@ -97,7 +104,8 @@ function remembered(predictor) {
 export function drawRequests({ requests, perSecond, of, seed }) {
   const random = mulberry(seed)
   const arrivalsUs = new Float64Array(requests)
-  for (let at = 1; at < requests; at++) arrivalsUs[at] = arrivalsUs[at - 1] - (Math.log(1 - random()) * 1e6) / perSecond
+  for (let at = 1; at < requests; at++)
+    arrivalsUs[at] = arrivalsUs[at - 1] - (Math.log(1 - random()) * 1e6) / perSecond
   const rows = new Int32Array(requests)
   const pass = Int32Array.from({ length: of }, (_, row) => row)
   for (let at = 0; at < requests; at++) {

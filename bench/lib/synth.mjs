@@ -11,7 +11,10 @@ const TABLE = 1 << 16 // draws of a normal distribution, walked from a random st
  * Writes a calibration trace to `file`.
  * @example writeTrace('trace.safetensors', { requests: 1000, layers: 48, experts: 128, topK: 8, domains: 4, seed: 1 })
  */
-export function writeTrace(file, { requests, layers, experts, topK = 8, domains = 4, seed = 1, steps = 256, gates = false }) {
+export function writeTrace(
+  file,
+  { requests, layers, experts, topK = 8, domains = 4, seed = 1, steps = 256, gates = false },
+) {
   const random = mulberry(seed)
   const normal = normalTable(random)
   const prefer = preferences({ layers, experts, domains, random, normal })
@@ -37,7 +40,11 @@ export function writeTrace(file, { requests, layers, experts, topK = 8, domains 
     workload: 'synthetic',
     split: 'calibration',
   }
-  const out = createSafetensors(file, tensors, Object.fromEntries(Object.entries(metadata).map(([key, value]) => [key, String(value)])))
+  const out = createSafetensors(
+    file,
+    tensors,
+    Object.fromEntries(Object.entries(metadata).map(([key, value]) => [key, String(value)])),
+  )
 
   const tokens = new Uint16Array(requests)
   const domain = new Uint8Array(requests)
@@ -86,7 +93,8 @@ export function writeTrace(file, { requests, layers, experts, topK = 8, domains 
 
 function normalTable(random) {
   const table = new Float64Array(TABLE)
-  for (let i = 0; i < TABLE; i++) table[i] = Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())
+  for (let i = 0; i < TABLE; i++)
+    table[i] = Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random())
   return table
 }
 
@@ -114,7 +122,8 @@ function preferences({ layers, experts, domains, random, normal }) {
       for (let d = 0; d < domains; d++) {
         const liked = (0.2 + 0.75 * informative) * draw()
         for (let t = 0; t < TOPICS; t++) {
-          weight[((d * TOPICS + t) * layers + l) * experts + e] = general * Math.exp(liked + (0.15 + 0.35 * informative) * draw())
+          weight[((d * TOPICS + t) * layers + l) * experts + e] =
+            general * Math.exp(liked + (0.15 + 0.35 * informative) * draw())
         }
       }
     }

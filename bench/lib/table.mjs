@@ -14,7 +14,9 @@ export function table(head, rows) {
   const line = row => row.map(pad).join('  ').trimEnd()
   return {
     text: [line(head), width.map(w => '─'.repeat(w)).join('  '), ...cells.map(line)].join('\n'),
-    markdown: [marks(head), `|${right.map(r => (r ? '---:' : '---')).join('|')}|`, ...cells.map(marks)].join('\n'),
+    markdown: [marks(head), `|${right.map(r => (r ? '---:' : '---')).join('|')}|`, ...cells.map(marks)].join(
+      '\n',
+    ),
   }
 }
 

@@ -19,7 +19,8 @@ export async function assignment({ eldr, python, seed, quick }) {
 
     const objective = total(ours.answer)
     for (const other of [total(slots.answer), ...(scipy ? [scipy.objective] : [])]) {
-      if (Math.abs(other - objective) > 1e-9 * points) throw new Error(`${kind}: totals differ, ${objective} and ${other}`)
+      if (Math.abs(other - objective) > 1e-9 * points)
+        throw new Error(`${kind}: totals differ, ${objective} and ${other}`)
     }
     rows.push([
       kind,
@@ -37,7 +38,12 @@ export async function assignment({ eldr, python, seed, quick }) {
     notes: [
       'Same costs on all sides (bench/lib/prng.mjs, bench/python/prng.py); equal totals are checked. No prices are carried over from an earlier problem, as K-means would. Times include the expansion into slots.',
     ],
-    tables: [{ head: ['costs', 'ELDR', 'slots in JavaScript', 'ratio', 'slots in SciPy', 'ratio', 'total cost'], rows }],
+    tables: [
+      {
+        head: ['costs', 'ELDR', 'slots in JavaScript', 'ratio', 'slots in SciPy', 'ratio', 'total cost'],
+        rows,
+      },
+    ],
     data,
   }
 }
@@ -45,7 +51,8 @@ export async function assignment({ eldr, python, seed, quick }) {
 /** The median after a warm-up of half a second: K-means calls the solver often, so compiled code is what counts. */
 function solve(call, repeat) {
   let answer
-  for (const start = performance.now(); answer === undefined || performance.now() - start < 500;) answer = call()
+  for (const start = performance.now(); answer === undefined || performance.now() - start < 500;)
+    answer = call()
   const list = Array.from({ length: repeat }, () => {
     const start = performance.now()
     call()

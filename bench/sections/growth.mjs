@@ -75,7 +75,11 @@ export async function growth({ eldr, scratch, seed, quick }) {
 async function fitShape(eldr, scratch, seed, { requests, layers, workers }) {
   const trace = join(scratch, 'growth.safetensors')
   writeTrace(trace, { requests, layers, experts: 128, topK: 8, domains: 4, seed })
-  const run = await medianRun(1, () => eldr.fit(trace, { workers, pairs: 20_000, seed, out: join(scratch, 'out.safetensors') }), 0)
+  const run = await medianRun(
+    1,
+    () => eldr.fit(trace, { workers, pairs: 20_000, seed, out: join(scratch, 'out.safetensors') }),
+    0,
+  )
   rmSync(trace)
   return { ...run, traceBytes: 4 * requests * layers * 128 }
 }

@@ -12,7 +12,9 @@ const PAIRS = 20_000
 
 function findTrace(root) {
   const name = 'lab16-task.calibration.safetensors'
-  const found = [join(root, '../shared/traces', name), join(root, 'data', name)].find(file => existsSync(file))
+  const found = [join(root, '../shared/traces', name), join(root, 'data', name)].find(file =>
+    existsSync(file),
+  )
   if (found === undefined) throw new Error(`neither ../shared/traces nor data/ has ${name}`)
   return found
 }
@@ -24,9 +26,18 @@ export async function lab16({ eldr, python, root, scratch, seed, quick }) {
     eldr.fit(trace, { workers: WORKERS, pairs: PAIRS, seed, out: join(scratch, 'ours.safetensors') }),
   )
   const theirs =
-    python.run && (await numpyFit(python, trace, { workers: WORKERS, pairs: PAIRS, seed, repeat, out: join(scratch, 'numpy.safetensors') }))
+    python.run &&
+    (await numpyFit(python, trace, {
+      workers: WORKERS,
+      pairs: PAIRS,
+      seed,
+      repeat,
+      out: join(scratch, 'numpy.safetensors'),
+    }))
   const units =
-    theirs && (await python.run('fit_numpy.py', [trace, '--seed', seed, '--units', '--json'].map(String), theirs.env)).result.units
+    theirs &&
+    (await python.run('fit_numpy.py', [trace, '--seed', seed, '--units', '--json'].map(String), theirs.env))
+      .result.units
 
   const random = mulberry(seed)
   const ranker = eldr.ranker(Float32Array.from({ length: PAIRS }, random))
@@ -37,7 +48,9 @@ export async function lab16({ eldr, python, root, scratch, seed, quick }) {
     notes: [
       `Trace: ${relative(root, trace)}. Median of ${repeat} after a warm-up; 20,000 pairs, 3 restarts.`,
       ...(theirs
-        ? [`NumPy ${theirs.result.numpy}, SciPy ${theirs.result.scipy}, BLAS threads: ${theirs.threads} (the faster of one and all).`]
+        ? [
+            `NumPy ${theirs.result.numpy}, SciPy ${theirs.result.scipy}, BLAS threads: ${theirs.threads} (the faster of one and all).`,
+          ]
         : []),
       `Ranks: ${PAIRS.toLocaleString('en')} float32 values, the same on both sides; np.argsort alone, without ties or ranks, takes ${ms(units?.argsort_ms)}.`,
     ],
@@ -46,7 +59,9 @@ export async function lab16({ eldr, python, root, scratch, seed, quick }) {
         head: ['time', 'ELDR', 'NumPy/SciPy', 'ratio'],
         rows: [
           row('whole process, start included', ours.wallMs, theirs?.wallMs),
-          ...STAGES.map(stage => row(`stage: ${stage.ours}`, stageMs(ours, [stage.ours]), stageMs(theirs, stage.theirs))),
+          ...STAGES.map(stage =>
+            row(`stage: ${stage.ours}`, stageMs(ours, [stage.ours]), stageMs(theirs, stage.theirs)),
+          ),
           row('the rest: start, imports, output', restMs(ours), restMs(theirs)),
           row('one ranking (scipy.stats.rankdata)', unit.ranks, units?.ranks_ms),
           row('one rank correlation against fixed ranks', unit.rho, units?.rho_ms),
@@ -78,7 +93,15 @@ function compare(ours, theirs) {
     both('layers kept', ours.layers.length, theirs?.layers.length),
     both('ρ', fixed(ours.rho), fixed(theirs?.peak)),
     both('mean similarity to own centroid', fixed(ours.meanSimilarity), fixed(theirs?.meanSimilarity)),
-    both('largest cluster', Math.max(...ours.clusters.map(({ size }) => size)), theirs && Math.max(...theirs.sizes)),
-    both('largest cluster of plain K-means', Math.max(...ours.vanillaSizes), theirs && Math.max(...theirs.vanilla.sizes)),
+    both(
+      'largest cluster',
+      Math.max(...ours.clusters.map(({ size }) => size)),
+      theirs && Math.max(...theirs.sizes),
+    ),
+    both(
+      'largest cluster of plain K-means',
+      Math.max(...ours.vanillaSizes),
+      theirs && Math.max(...theirs.vanilla.sizes),
+    ),
   ]
 }

@@ -16,12 +16,24 @@ export async function paperSize({ eldr, python, scratch, seed, quick }) {
   const repeat = quick ? 1 : 5
   const measure = run => medianRun(repeat, run, quick ? 0 : 1)
 
-  const fits = [{ what: 'fit', workers: 16, run: await measure(() => eldr.fit(trace, { workers: 16, pairs: PAIRS, seed, out: artifact })) }]
+  const fits = [
+    {
+      what: 'fit',
+      workers: 16,
+      run: await measure(() => eldr.fit(trace, { workers: 16, pairs: PAIRS, seed, out: artifact })),
+    },
+  ]
   for (const workers of [8, 24, 64]) {
-    fits.push({ what: 'fit', workers, run: await measure(() => eldr.fit(trace, { workers, pairs: PAIRS, seed, out })) })
+    fits.push({
+      what: 'fit',
+      workers,
+      run: await measure(() => eldr.fit(trace, { workers, pairs: PAIRS, seed, out })),
+    })
     fits.push({ what: 're-fit', workers, run: await measure(() => eldr.refit(artifact, { workers, out })) })
   }
-  const theirs = python.run && (await numpyFit(python, trace, { workers: 16, pairs: PAIRS, seed, repeat: quick ? 1 : 3, out }))
+  const theirs =
+    python.run &&
+    (await numpyFit(python, trace, { workers: 16, pairs: PAIRS, seed, repeat: quick ? 1 : 3, out }))
 
   return {
     title: 'The paper’s size: 1,000 requests, 48 layers, 128 experts',
@@ -34,7 +46,15 @@ export async function paperSize({ eldr, python, scratch, seed, quick }) {
         head: ['what', 'workers', 'ELDR', 'of which clustering', 'peak memory', 'NumPy/SciPy', 'ratio'],
         rows: fits.map(({ what, workers, run }, at) => {
           const other = at === 0 ? theirs?.wallMs : undefined
-          return [what, workers, ms(run.wallMs), ms(stageMs(run, ['clusters'])), mb(run.peakBytes), ms(other), times(other, run.wallMs)]
+          return [
+            what,
+            workers,
+            ms(run.wallMs),
+            ms(stageMs(run, ['clusters'])),
+            mb(run.peakBytes),
+            ms(other),
+            times(other, run.wallMs),
+          ]
         }),
       },
     ],

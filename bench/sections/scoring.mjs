@@ -16,18 +16,32 @@ export async function scoring({ dist, seed, quick }) {
   for (const centroids of [16, 64]) {
     const measured = {}
     for (const way of Object.keys(WAYS)) {
-      measured[way] = await inWorker({ dist, way, centroids, width: WIDTH, seed, samples: quick ? 101 : 1001 })
+      measured[way] = await inWorker({
+        dist,
+        way,
+        centroids,
+        width: WIDTH,
+        seed,
+        samples: quick ? 101 : 1001,
+      })
     }
     for (const [way, { time, out }] of Object.entries(measured)) {
       const wrong = out.findIndex((value, r) => Math.abs(value / measured.flatLoop.out[r] - 1) > 1e-4)
-      if (wrong >= 0) throw new Error(`${way}: row ${wrong} is ${out[wrong]}, not ${measured.flatLoop.out[wrong]}`)
+      if (wrong >= 0)
+        throw new Error(`${way}: row ${wrong} is ${out[wrong]}, not ${measured.flatLoop.out[wrong]}`)
       rows.push([centroids, WAYS[way], us(time), times(time, measured.eldr.time)])
     }
-    data.push({ centroids, width: WIDTH, us: Object.fromEntries(Object.entries(measured).map(([way, { time }]) => [way, time * 1e3])) })
+    data.push({
+      centroids,
+      width: WIDTH,
+      us: Object.fromEntries(Object.entries(measured).map(([way, { time }]) => [way, time * 1e3])),
+    })
   }
   return {
     title: `Scoring a signature of ${WIDTH.toLocaleString('en')} values`,
-    notes: ['Time of one call, median over hundreds of samples of at least half a millisecond; each way in an isolate of its own.'],
+    notes: [
+      'Time of one call, median over hundreds of samples of at least half a millisecond; each way in an isolate of its own.',
+    ],
     tables: [{ head: ['centroids', 'way', 'one call', 'against ELDR'], rows }],
     data,
   }

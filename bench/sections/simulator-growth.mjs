@@ -13,7 +13,14 @@ export async function decoders({ measure, artifactFor, quick }) {
     for (const policy of ['jsq', 'eldr', 'union']) {
       const artifact = policy === 'jsq' ? undefined : await artifactFor(decoders)
       const perSecond = decoders * PER_DECODER_PER_SECOND
-      runs[policy] = await measure(`${decoders}D ${policy}`, { policy, artifact, decoders, perSecond, requests, rows: 'replacement' })
+      runs[policy] = await measure(`${decoders}D ${policy}`, {
+        policy,
+        artifact,
+        decoders,
+        perSecond,
+        requests,
+        rows: 'replacement',
+      })
     }
     const all = Object.values(runs)
     rows.push([
@@ -47,7 +54,14 @@ export async function shapes({ measure, quick }) {
   const data = []
   for (const shape of quick ? SHAPES.slice(0, 2) : SHAPES) {
     const { layers, experts } = shape
-    const run = await measure(`${layers} × ${experts}`, { policy: 'jsq', decoders: 16, batch: 35, shape, requests, rows: 'replacement' })
+    const run = await measure(`${layers} × ${experts}`, {
+      policy: 'jsq',
+      decoders: 16,
+      batch: 35,
+      shape,
+      requests,
+      rows: 'replacement',
+    })
     const words = layers * Math.ceil(experts / 32)
     const nsPerToken = (1e6 * run.wallMs) / run.tokens
     rows.push([
@@ -65,7 +79,9 @@ export async function shapes({ measure, quick }) {
     notes: [
       `jsq on 16 decode workers, ${count(requests)} requests of 48 decode steps that take 8 experts at random in every layer, at a rate for a batch of about 35. A step of a request is layers × ⌈experts/32⌉ words of 32 bits; where time grows no faster than those, the column of a word does not rise.`,
     ],
-    tables: [{ head: ['layers × experts', 'words a step', 'M tokens/s', 'ns a token', 'ns a word', 'batch'], rows }],
+    tables: [
+      { head: ['layers × experts', 'words a step', 'M tokens/s', 'ns a token', 'ns a word', 'batch'], rows },
+    ],
     data,
   }
 }
@@ -77,7 +93,14 @@ export async function requests({ measure, memory, artifactFor, quick }) {
     const artifact = policy === 'jsq' ? undefined : await artifactFor(16)
     for (const requests of quick ? [2_000] : [2_000, 20_000, 200_000]) {
       const name = `${policy}, ${count(requests)} requests`
-      const spec = { policy, artifact, decoders: 16, perSecond: 16 * PER_DECODER_PER_SECOND, requests, rows: 'passes' }
+      const spec = {
+        policy,
+        artifact,
+        decoders: 16,
+        perSecond: 16 * PER_DECODER_PER_SECOND,
+        requests,
+        rows: 'passes',
+      }
       const run = await measure(name, spec)
       const held = await memory(name, spec)
       const tight = await memory(`${name}, small nursery`, spec, ['--max-semi-space-size=1'])
@@ -96,7 +119,21 @@ export async function requests({ measure, memory, artifactFor, quick }) {
     notes: [
       '16 decode workers as in the first table; memory is that of another process, which makes one run. It is read when 95 % of the requests have arrived, after a collection: objects and arrays that are alive, the whole trace among them; what the process takes of the machine, then and at most; and the same where V8 may not let its nursery for new objects grow past 1 MB, which it otherwise does in a long run, whatever is alive.',
     ],
-    tables: [{ head: ['policy', 'requests', 'µs a request', 'objects', 'arrays', 'resident', 'peak', 'resident, small nursery'], rows }],
+    tables: [
+      {
+        head: [
+          'policy',
+          'requests',
+          'µs a request',
+          'objects',
+          'arrays',
+          'resident',
+          'peak',
+          'resident, small nursery',
+        ],
+        rows,
+      },
+    ],
     data,
   }
 }

@@ -24,7 +24,15 @@ export async function policies({ measure, artifactFor, quick }) {
   for (const { name, policy, rows: drawn = 'passes', fresh = false, target = TARGET[policy] } of WAYS) {
     const artifact = policy === 'jsq' ? undefined : await artifactFor(DECODERS)
     const perSecond = DECODERS * PER_DECODER_PER_SECOND
-    const run = await measure(name, { policy, fresh, artifact, decoders: DECODERS, perSecond, requests, rows: drawn })
+    const run = await measure(name, {
+      policy,
+      fresh,
+      artifact,
+      decoders: DECODERS,
+      perSecond,
+      requests,
+      rows: drawn,
+    })
     jsq ??= run
     rows.push([
       name,
@@ -99,7 +107,20 @@ export async function plain({ measure, quick }) {
     notes: [
       `jsq on the same cluster, ${requests.toLocaleString('en')} requests whose arrivals, rows and ties are the same for all three; the run fails when a quantile of TPOT, active experts or the batch differs in a bit. Plain: \`bench/lib/plain-simulator.mjs\`, with objects for requests, a sorted array of events, and experts as numbers.`,
     ],
-    tables: [{ head: ['', 'M tokens/s', 'time against ELDR', 'p50 TPOT, ms', 'p99 TPOT, ms', 'active experts', 'batch'], rows }],
+    tables: [
+      {
+        head: [
+          '',
+          'M tokens/s',
+          'time against ELDR',
+          'p50 TPOT, ms',
+          'p99 TPOT, ms',
+          'active experts',
+          'batch',
+        ],
+        rows,
+      },
+    ],
     data,
   }
 }

@@ -40,7 +40,14 @@ function flow() {
     arrow([600, 78], [600, 122]),
     text(592, 104, 'KV', { anchor: 'end', kind: 'quiet' }),
   ]
-  return framed({ title: 'The path of a request', description: 'The gateway sends the prompt to a prefill worker, gets a hand-off with expert counts, picks a decode worker from them and passes its tokens on; decode fetches the KV blocks from prefill.', width: 640, height: 204, content: content.join('\n') }) // prettier-ignore
+  return framed({
+    title: 'The path of a request',
+    description:
+      'The gateway sends the prompt to a prefill worker, gets a hand-off with expert counts, picks a decode worker from them and passes its tokens on; decode fetches the KV blocks from prefill.',
+    width: 640,
+    height: 204,
+    content: content.join('\n'),
+  })
 }
 
 function offline() {
@@ -53,17 +60,38 @@ function offline() {
   ]
   const content = names.map((lines, i) => box(12 + i * 152, 20, 132, 76, lines, i % 2 === 1 ? 'main' : ''))
   for (let i = 0; i < names.length - 1; i++) content.push(arrow([144 + i * 152, 58], [164 + i * 152, 58]))
-  return framed({ title: 'From prompts to an artifact', description: 'eldr calibrate makes a trace of your prompts, eldr fit makes an artifact of the trace.', width: 764, height: 116, content: content.join('\n') }) // prettier-ignore
+  return framed({
+    title: 'From prompts to an artifact',
+    description: 'eldr calibrate makes a trace of your prompts, eldr fit makes an artifact of the trace.',
+    width: 764,
+    height: 116,
+    content: content.join('\n'),
+  })
 }
 
 /** Experts of four requests in one step, twelve experts in the layer. */
-const ALIKE = [[0, 1, 2], [0, 2, 3], [1, 2, 3], [0, 1, 3]] // prettier-ignore
-const MIXED = [[0, 1, 2], [4, 5, 7], [6, 8, 9], [2, 10, 11]] // prettier-ignore
+const ALIKE = [
+  [0, 1, 2],
+  [0, 2, 3],
+  [1, 2, 3],
+  [0, 1, 3],
+]
+const MIXED = [
+  [0, 1, 2],
+  [4, 5, 7],
+  [6, 8, 9],
+  [2, 10, 11],
+]
 
 function union() {
   const grid = (left, title, requests) => {
     const used = new Set(requests.flat())
-    const row = (y, experts, kind) => Array.from({ length: 12 }, (_, e) => `<rect x="${left + e * 18}" y="${y}" width="15" height="15" rx="3" class="${experts.has(e) ? kind : 'off'}"/>`).join('') // prettier-ignore
+    const row = (y, experts, kind) =>
+      Array.from(
+        { length: 12 },
+        (_, e) =>
+          `<rect x="${left + e * 18}" y="${y}" width="15" height="15" rx="3" class="${experts.has(e) ? kind : 'off'}"/>`,
+      ).join('')
     return [
       text(left, 24, title, { anchor: 'start', kind: 'strong' }),
       ...requests.map((experts, i) => row(38 + i * 21, new Set(experts), 'on')),
@@ -74,13 +102,30 @@ function union() {
   const names = ['request 1', 'request 2', 'request 3', 'request 4'].map((name, i) =>
     text(74, 50 + i * 21, name, { anchor: 'end', kind: 'quiet' }),
   )
-  const content = [...names, text(74, 144, 'the step', { anchor: 'end', kind: 'quiet' }), grid(86, 'A mixed batch', MIXED), grid(356, 'A batch that shares experts', ALIKE)] // prettier-ignore
-  return framed({ title: 'Distinct experts of a step', description: 'Four requests of three experts each: mixed they use eleven different experts, alike four. A step loads each of them once.', width: 600, height: 186, content: content.join('\n') }) // prettier-ignore
+  const content = [
+    ...names,
+    text(74, 144, 'the step', { anchor: 'end', kind: 'quiet' }),
+    grid(86, 'A mixed batch', MIXED),
+    grid(356, 'A batch that shares experts', ALIKE),
+  ]
+  return framed({
+    title: 'Distinct experts of a step',
+    description:
+      'Four requests of three experts each: mixed they use eleven different experts, alike four. A step loads each of them once.',
+    width: 600,
+    height: 186,
+    content: content.join('\n'),
+  })
 }
 
 function band() {
   const tau = 0.1
-  const workers = [['decode-0', 0.91, 9], ['decode-1', 0.86, 4], ['decode-2', 0.83, 7], ['decode-3', 0.52, 1]] // prettier-ignore
+  const workers = [
+    ['decode-0', 0.91, 9],
+    ['decode-1', 0.86, 4],
+    ['decode-2', 0.83, 7],
+    ['decode-3', 0.52, 1],
+  ]
   const at = cosine => 100 + (cosine - 0.4) * 560
   const best = Math.max(...workers.map(([, cosine]) => cosine))
   const inside = workers.filter(([, cosine]) => cosine >= best - tau)
@@ -99,13 +144,28 @@ function band() {
   })
   const [from, to] = [at(best - tau), at(best)].map(x => x.toFixed(0))
   const frame = `<rect x="${from}" y="30" width="${to - from}" height="140" fill="var(--star)" fill-opacity=".14"/>`
-  return framed({ title: 'The locality band', description: 'Three of four workers have a cosine within 0.1 of the best; of these the one with the fewest requests is picked, and not the idle one that does not fit.', width: 640, height: 184, content: [frame, text((Number(from) + Number(to)) / 2, 22, `band, τ = ${tau}`, { kind: 'quiet' }), ...rows].join('\n') }) // prettier-ignore
+  return framed({
+    title: 'The locality band',
+    description:
+      'Three of four workers have a cosine within 0.1 of the best; of these the one with the fewest requests is picked, and not the idle one that does not fit.',
+    width: 640,
+    height: 184,
+    content: [
+      frame,
+      text((Number(from) + Number(to)) / 2, 22, `band, τ = ${tau}`, { kind: 'quiet' }),
+      ...rows,
+    ].join('\n'),
+  })
 }
 
 function blocks() {
   const column = (i, cached) => {
     const x = 110 + i * 104
-    return box(x, 34, 92, 40, [cached ? 'cached' : 'computed', 'KV block'], cached ? '' : 'main') + box(x, 84, 92, 40, ['its experts', `row ${i}`], cached ? '' : 'main') + arrow([x + 46, 124], [x + 46, 148]) // prettier-ignore
+    return (
+      box(x, 34, 92, 40, [cached ? 'cached' : 'computed', 'KV block'], cached ? '' : 'main') +
+      box(x, 84, 92, 40, ['its experts', `row ${i}`], cached ? '' : 'main') +
+      arrow([x + 46, 124], [x + 46, 148])
+    )
   }
   const content = [
     text(98, 58, 'KV cache', { anchor: 'end', kind: 'quiet' }),
@@ -118,7 +178,20 @@ function blocks() {
     column(3, false),
     box(110, 148, 404, 34, ['sum of the rows: the counts of the whole prompt']),
   ]
-  return framed({ title: 'Experts are kept beside KV blocks', description: 'Every KV block has a row with the experts of its tokens; the sum over the blocks of a prompt is exact, whoever computed them.', width: 540, height: 200, content: content.join('\n') }) // prettier-ignore
+  return framed({
+    title: 'Experts are kept beside KV blocks',
+    description:
+      'Every KV block has a row with the experts of its tokens; the sum over the blocks of a prompt is exact, whoever computed them.',
+    width: 540,
+    height: 200,
+    content: content.join('\n'),
+  })
 }
 
-export const DIAGRAMS = { 'flow.svg': flow(), 'offline.svg': offline(), 'union.svg': union(), 'band.svg': band(), 'blocks.svg': blocks() }
+export const DIAGRAMS = {
+  'flow.svg': flow(),
+  'offline.svg': offline(),
+  'union.svg': union(),
+  'band.svg': band(),
+  'blocks.svg': blocks(),
+}

@@ -37,7 +37,13 @@ export function figureOf({ title, description, legend, body }) {
     return `<rect x="${x}" y="${y - 9}" width="14" height="10" rx="2" fill="${groupColour(i)}"/><text x="${x + 20}" y="${y}">${escaped(label)}</text>`
   })
   const inner = body.markup.replace('<svg ', `<svg x="10" y="${top}" width="${width}" height="${height}" `)
-  return framed({ title, description, width: width + 20, height: top + height + 10, content: entries.join('') + inner })
+  return framed({
+    title,
+    description,
+    width: width + 20,
+    height: top + height + 10,
+    content: entries.join('') + inner,
+  })
 }
 
 export function framed({ title, description, width, height, content }) {

@@ -13,7 +13,8 @@ export function dashboard() {
   return {
     uid: 'eldr',
     title: 'ELDR',
-    description: 'The ELDR gateway and its workers. Made by scripts/grafana.mjs; docs/metrics.md says what each metric means.',
+    description:
+      'The ELDR gateway and its workers. Made by scripts/grafana.mjs; docs/metrics.md says what each metric means.',
     tags: ['eldr', 'llm'],
     schemaVersion: SCHEMA_VERSION,
     version: 1,
@@ -88,7 +89,14 @@ function placed(rows) {
   let id = 0
   let y = 0
   return rows.flatMap(({ title, panels }) => {
-    const row = { id: ++id, type: 'row', title, collapsed: false, gridPos: { h: 1, w: WIDTH, x: 0, y: y++ }, panels: [] }
+    const row = {
+      id: ++id,
+      type: 'row',
+      title,
+      collapsed: false,
+      gridPos: { h: 1, w: WIDTH, x: 0, y: y++ },
+      panels: [],
+    }
     let x = 0
     let lineHeight = 0
     const all = panels.map(panel => {
@@ -108,8 +116,15 @@ function placed(rows) {
   })
 }
 
-function panelOf({ title, kind, unit, text, queries, max, thresholds, mappings, stacked, decimals, signed }, id, gridPos) {
-  const steps = [{ color: 'green', value: null }, ...(thresholds ?? []).map(([value, color]) => ({ color, value }))]
+function panelOf(
+  { title, kind, unit, text, queries, max, thresholds, mappings, stacked, decimals, signed },
+  id,
+  gridPos,
+) {
+  const steps = [
+    { color: 'green', value: null },
+    ...(thresholds ?? []).map(([value, color]) => ({ color, value })),
+  ]
   const fieldConfig = {
     defaults: {
       unit,
@@ -132,7 +147,17 @@ function panelOf({ title, kind, unit, text, queries, max, thresholds, mappings, 
     range: instant !== true,
     instant: instant === true,
   }))
-  return { id, type: kind, title, description: text, datasource: SOURCE, gridPos, fieldConfig, options: OPTIONS[kind], targets }
+  return {
+    id,
+    type: kind,
+    title,
+    description: text,
+    datasource: SOURCE,
+    gridPos,
+    fieldConfig,
+    options: OPTIONS[kind],
+    targets,
+  }
 }
 
 const drawn = stacked => ({

@@ -14,7 +14,8 @@ const MEASURES = {
   experts: run => run.activeExperts,
   batch: run => run.batch,
 }
-const of = ({ runs }) => Object.fromEntries(Object.entries(MEASURES).map(([name, value]) => [name, meanInterval(runs.map(value))]))
+const of = ({ runs }) =>
+  Object.fromEntries(Object.entries(MEASURES).map(([name, value]) => [name, meanInterval(runs.map(value))]))
 const changes = (base, point) => ({
   p50Change: changeAgainst(base, point, MEASURES.p50),
   p99Change: changeAgainst(base, point, MEASURES.p99),
@@ -22,7 +23,13 @@ const changes = (base, point) => ({
 
 /** Two clusters, both at about 42 requests in a step under jsq. */
 const CLUSTERS = [
-  { topology: '2P8D', rate: 400, requests: 6000, gateways: [2, 4, 8], policies: ['jsq', 'eldr', 'union', 'power_of_two', 'round_robin'] },
+  {
+    topology: '2P8D',
+    rate: 400,
+    requests: 6000,
+    gateways: [2, 4, 8],
+    policies: ['jsq', 'eldr', 'union', 'power_of_two', 'round_robin'],
+  },
   { topology: '64D', rate: 3200, requests: 24_000, gateways: [8], policies: ['jsq', 'eldr', 'union'] },
 ]
 
@@ -32,7 +39,9 @@ export async function stalenessRuns({ trace, artifact, seeds, progress }) {
     const study = { ...BASE, trace, artifact, topology, requests }
     const pool = openStudy(study)
     const asked = { study, policies, rate, gateways, viewAgesMs: [5, 20, 100, null], seeds }
-    const points = await runStaleness(asked, pool, (done, all) => progress(`staleness, ${topology}`, done, all)).finally(pool.close)
+    const points = await runStaleness(asked, pool, (done, all) =>
+      progress(`staleness, ${topology}`, done, all),
+    ).finally(pool.close)
     const rows = points.map(point => ({
       policy: point.variant,
       gateways: point.gateways?.count ?? 1,
@@ -50,17 +59,33 @@ export async function stalenessRuns({ trace, artifact, seeds, progress }) {
 export async function cellRuns({ trace, artifact, seeds, progress }) {
   const study = { ...BASE, trace, artifact, topology: '64D', requests: 24_000 }
   const rate = 3200
-  const kinds = [undefined, ...[4, 16, 64].flatMap(count => ['random', 'load', 'locality'].map(by => ({ count, by })))]
-  const asked = ['jsq', 'eldr', 'union'].flatMap(variant => kinds.map(cells => ({ variant, rate, setting: cells === undefined ? {} : { cells } }))) // prettier-ignore
+  const kinds = [
+    undefined,
+    ...[4, 16, 64].flatMap(count => ['random', 'load', 'locality'].map(by => ({ count, by }))),
+  ]
+  const asked = ['jsq', 'eldr', 'union'].flatMap(variant =>
+    kinds.map(cells => ({ variant, rate, setting: cells === undefined ? {} : { cells } })),
+  )
   const pool = openStudy(study)
   const onProgress = (done, all) => progress('cells', done, all)
-  const points = await sweep({ cells: asked, seeds: Array.from({ length: seeds }, (_, seed) => seed), pool, onProgress }).finally(
-    pool.close,
-  )
+  const points = await sweep({
+    cells: asked,
+    seeds: Array.from({ length: seeds }, (_, seed) => seed),
+    pool,
+    onProgress,
+  }).finally(pool.close)
   const rows = points.map(point => {
-    const base = points.find(({ variant, setting }) => variant === point.variant && setting.cells === undefined)
+    const base = points.find(
+      ({ variant, setting }) => variant === point.variant && setting.cells === undefined,
+    )
     const { cells } = point.setting
-    return { policy: point.variant, cells: cells?.count ?? 1, by: cells?.by ?? null, ...of(point), ...(cells && changes(base, point)) }
+    return {
+      policy: point.variant,
+      cells: cells?.count ?? 1,
+      by: cells?.by ?? null,
+      ...of(point),
+      ...(cells && changes(base, point)),
+    }
   })
   return { topology: study.topology, rate, requests: study.requests, seeds, rows }
 }
@@ -76,9 +101,18 @@ export function sizeRuns({ trace, artifact, progress }) {
   ]
   const script = fileURLToPath(new URL('one-run.mjs', import.meta.url))
   const rows = runs.map(({ workers, requests, policy, cells }, at) => {
-    const study = { ...BASE, trace, ...(policy !== 'jsq' && { artifact }), topology: `${workers}D`, requests, ...(cells && { cells }) }
+    const study = {
+      ...BASE,
+      trace,
+      ...(policy !== 'jsq' && { artifact }),
+      topology: `${workers}D`,
+      requests,
+      ...(cells && { cells }),
+    }
     const job = { variant: policy, rate: 50 * workers, seed: 0 }
-    const said = execFileSync(process.execPath, [script, JSON.stringify({ study, job })], { encoding: 'utf8' })
+    const said = execFileSync(process.execPath, [script, JSON.stringify({ study, job })], {
+      encoding: 'utf8',
+    })
     progress('large clusters', at + 1, runs.length)
     return { workers, requests, policy, cells: cells?.count ?? 1, ...JSON.parse(said) }
   })

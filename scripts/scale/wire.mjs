@@ -15,7 +15,10 @@ function binaryEvent(kind, worker, request) {
   return bytes
 }
 
-const jsonEvent = (kind, worker, request) => Buffer.from(`${JSON.stringify({ e: kind, w: `decode-${worker}`, r: `chatcmpl-${request.toString(16).padStart(32, '0')}` })}\n`) // prettier-ignore
+const jsonEvent = (kind, worker, request) =>
+  Buffer.from(
+    `${JSON.stringify({ e: kind, w: `decode-${worker}`, r: `chatcmpl-${request.toString(16).padStart(32, '0')}` })}\n`,
+  )
 const bytesOf = array => Buffer.from(array.buffer, array.byteOffset, array.byteLength)
 const deflated = bytes => deflateRawSync(bytes, { level: constants.Z_BEST_SPEED })
 /** −log(1 − p) reaches 3.92: in 1/64ths it fits a byte. Every gateway adds and takes away the same bytes, so nothing drifts. */

@@ -41,12 +41,18 @@ const MOST_ANSWER_BYTES = 256 << 20
 const TOO_LONG =
   /maximum (context|model|sequence) length|context (length|window)|max_model_len|longer than the maximum|too many (input )?tokens/i
 /** The length of the model, as engines name it beside a request that is too long. */
-const MODEL_LENGTH = /(?:maximum (?:context|model|sequence) length|context (?:length|window)|max_model_len)[^0-9.]{0,40}(\d+)/i
-const TOO_MANY_STEPS = /max_(completion_)?tokens\b[^.]{0,60}(cannot be greater than|must not be greater than|must be (at most|less than))/i
+const MODEL_LENGTH =
+  /(?:maximum (?:context|model|sequence) length|context (?:length|window)|max_model_len)[^0-9.]{0,40}(\d+)/i
+const TOO_MANY_STEPS =
+  /max_(completion_)?tokens\b[^.]{0,60}(cannot be greater than|must not be greater than|must be (at most|less than))/i
 const WHILE_BUSY = new Set([408, 409, 425, 429])
 
 /** Throws what ends the run: an answer that no other request would change. */
-export async function ask(settings: AskSettings, { request, line, prompt }: Question, stop: AbortSignal): Promise<Outcome> {
+export async function ask(
+  settings: AskSettings,
+  { request, line, prompt }: Question,
+  stop: AbortSignal,
+): Promise<Outcome> {
   const { endpoint, api, timeoutMs, headers } = settings
   const path = `${endpoint.root}/${apiOf(prompt, api) === 'chat' ? 'chat/completions' : 'completions'}`
   const timeout = AbortSignal.timeout(timeoutMs)
@@ -81,14 +87,28 @@ function captured(text: string, { steps, minCovered }: AskSettings, line: number
   try {
     body = JSON.parse(text)
   } catch (cause) {
-    throw new EldrError('ELDR_ENDPOINT_FAILED', { found: `an answer to line ${line} that is no JSON`, expected: 'a completion', cause })
+    throw new EldrError('ELDR_ENDPOINT_FAILED', {
+      found: `an answer to line ${line} that is no JSON`,
+      expected: 'a completion',
+      cause,
+    })
   }
   const found = readAnswer(body, steps, `line ${line}`)
   if (found.covered >= minCovered * found.tokens) return { kind: 'captured', captured: found }
-  return { kind: 'skipped', skip: 'not_covered', why: `experts of ${found.covered} of ${found.tokens} prompt tokens known` }
+  return {
+    kind: 'skipped',
+    skip: 'not_covered',
+    why: `experts of ${found.covered} of ${found.tokens} prompt tokens known`,
+  }
 }
 
-function refused(settings: AskSettings, line: number, status: number, said: string, retryAfter: unknown): Outcome {
+function refused(
+  settings: AskSettings,
+  line: number,
+  status: number,
+  said: string,
+  retryAfter: unknown,
+): Outcome {
   const { skipRefused, endpoint, steps } = settings
   if (status === 400 && areTooMany(steps, said))
     throw new EldrError('ELDR_ENDPOINT_FAILED', {
@@ -96,17 +116,25 @@ function refused(settings: AskSettings, line: number, status: number, said: stri
       expected: `a model with room for ${steps + 1} tokens after a prompt`,
       todo: 'Ask for fewer --steps.',
     })
-  if (status === 413 || (status === 400 && TOO_LONG.test(said))) return { kind: 'skipped', skip: 'too_long', why: said }
+  if (status === 413 || (status === 400 && TOO_LONG.test(said)))
+    return { kind: 'skipped', skip: 'too_long', why: said }
   if (WHILE_BUSY.has(status) || (status >= 500 && status !== 501)) {
     const seconds = Number(retryAfter)
-    return { kind: 'again', why: `status ${status}: ${said}`, status, ...(seconds > 0 && { afterMs: 1000 * Math.min(60, seconds) }) }
+    return {
+      kind: 'again',
+      why: `status ${status}: ${said}`,
+      status,
+      ...(seconds > 0 && { afterMs: 1000 * Math.min(60, seconds) }),
+    }
   }
   const isOfThePrompt = status === 400 || status === 422
   if (isOfThePrompt && skipRefused) return { kind: 'skipped', skip: 'refused', why: said }
   throw new EldrError('ELDR_ENDPOINT_FAILED', {
     found: `status ${status} for line ${line} from ${endpoint.origin} (${said})`,
     expected: 'an answer',
-    ...(isOfThePrompt && { todo: 'Change the line or the options; --skip-refused leaves out prompts that the server refuses.' }),
+    ...(isOfThePrompt && {
+      todo: 'Change the line or the options; --skip-refused leaves out prompts that the server refuses.',
+    }),
     ...((status === 401 || status === 403) && { todo: 'Give the key with --api-key or OPENAI_API_KEY.' }),
   })
 }
@@ -117,10 +145,18 @@ function areTooMany(steps: number, said: string): boolean {
   return length === undefined ? TOO_MANY_STEPS.test(said) : steps + 1 >= Number(length)
 }
 
-function bodyOf({ model, api, steps, ignoreEos, temperature, seed }: AskSettings, request: number, prompt: Prompt): string {
+function bodyOf(
+  { model, api, steps, ignoreEos, temperature, seed }: AskSettings,
+  request: number,
+  prompt: Prompt,
+): string {
   const isChat = apiOf(prompt, api) === 'chat'
   const asked =
-    typeof prompt === 'object' && 'messages' in prompt ? prompt : isChat ? { messages: [{ role: 'user', content: prompt }] } : { prompt }
+    typeof prompt === 'object' && 'messages' in prompt
+      ? prompt
+      : isChat
+        ? { messages: [{ role: 'user', content: prompt }] }
+        : { prompt }
   return JSON.stringify({
     model,
     ...asked,
@@ -140,7 +176,11 @@ async function textOf(body: AsyncIterable<Uint8Array>, line: number): Promise<st
     chunks.push(chunk)
     bytes += chunk.length
     if (bytes > MOST_ANSWER_BYTES)
-      throw new EldrError('ELDR_ENDPOINT_FAILED', { found: `an answer of more than ${MOST_ANSWER_BYTES} bytes to line ${line}`, expected: 'less', todo: 'Ask for fewer --steps.' }) // prettier-ignore
+      throw new EldrError('ELDR_ENDPOINT_FAILED', {
+        found: `an answer of more than ${MOST_ANSWER_BYTES} bytes to line ${line}`,
+        expected: 'less',
+        todo: 'Ask for fewer --steps.',
+      })
   }
   return Buffer.concat(chunks).toString('utf8')
 }

@@ -78,12 +78,20 @@ async function withJournal(
       domains,
       domainOf: (request: number) => prompts.domains.final(prompts.domainOf[request]!),
       ...(plan.workload !== undefined && { workload: plan.workload }),
-      provenance: { captured_by: 'eldr calibrate', prompts_sha256: prompts.sha256, capture_options: JSON.stringify(identity) },
+      provenance: {
+        captured_by: 'eldr calibrate',
+        prompts_sha256: prompts.sha256,
+        capture_options: JSON.stringify(identity),
+      },
     }
-    const [rest, heldOut] = [0, 1].map(side => captured.filter(request => held[request] === side)) as [number[], number[]]
+    const [rest, heldOut] = [0, 1].map(side => captured.filter(request => held[request] === side)) as [
+      number[],
+      number[],
+    ]
     checkStillFree(plan, ours)
     // The calibration last: while it is not there, the command can be given again as it was.
-    if (plan.holdoutOut !== undefined) await writeTrace(plan.holdoutOut, 'evaluation', heldOut, journal, about)
+    if (plan.holdoutOut !== undefined)
+      await writeTrace(plan.holdoutOut, 'evaluation', heldOut, journal, about)
     await writeTrace(plan.out, plan.split, rest, journal, about)
     const other = plan.split === 'calibration' ? 'evaluation' : 'calibration'
     const counts = { [plan.split]: rest.length, [other]: heldOut.length } as CalibrationResult['captured']
@@ -99,10 +107,35 @@ async function withJournal(
 
 /** All that the bytes of the traces depend on, the server aside. */
 function identityOf(
-  { model, steps, ignoreEos, temperature, api, holdout, seed, limit, minCovered, workload, split }: CalibrationPlan,
+  {
+    model,
+    steps,
+    ignoreEos,
+    temperature,
+    api,
+    holdout,
+    seed,
+    limit,
+    minCovered,
+    workload,
+    split,
+  }: CalibrationPlan,
   promptsSha256: string,
 ) {
-  return { prompts_sha256: promptsSha256, model: model!, steps, ignore_eos: ignoreEos, temperature, api, holdout, seed, limit: limit ?? null, min_covered: minCovered, workload: workload ?? null, ...(split === 'evaluation' && { split }) } // prettier-ignore
+  return {
+    prompts_sha256: promptsSha256,
+    model: model!,
+    steps,
+    ignore_eos: ignoreEos,
+    temperature,
+    api,
+    holdout,
+    seed,
+    limit: limit ?? null,
+    min_covered: minCovered,
+    workload: workload ?? null,
+    ...(split === 'evaluation' && { split }),
+  }
 }
 
 function resultOf(
@@ -119,7 +152,10 @@ function resultOf(
     prompts: lines.length,
     resumed,
     captured,
-    skipped: SKIPS.map(reason => ({ reason, lines: heads.filter(({ head }) => head.skip === reason).map(({ line }) => line) })).filter(({ lines: some }) => some.length > 0), // prettier-ignore
+    skipped: SKIPS.map(reason => ({
+      reason,
+      lines: heads.filter(({ head }) => head.skip === reason).map(({ line }) => line),
+    })).filter(({ lines: some }) => some.length > 0),
     shorter: heads.filter(({ head }) => head.skip === undefined && head.steps < plan.steps).length,
     files: { [plan.split]: plan.out, ...(plan.holdoutOut !== undefined && { evaluation: plan.holdoutOut }) },
   }
@@ -128,7 +164,9 @@ function resultOf(
 /** Gives the files that are there and may be replaced nevertheless. */
 function checkFree({ out, holdoutOut, force }: CalibrationPlan): string[] {
   // A calibration that was stopped while it wrote may have left the first of its two files.
-  const taken = [out, ...(existsSync(journalOf(out)) ? [] : [holdoutOut])].find(file => file !== undefined && existsSync(file))
+  const taken = [out, ...(existsSync(journalOf(out)) ? [] : [holdoutOut])].find(
+    file => file !== undefined && existsSync(file),
+  )
   if (taken !== undefined && !force) throw new EldrError('ELDR_FILE_EXISTS', { file: taken })
   return [out, holdoutOut].filter(file => file !== undefined).filter(existsSync)
 }
@@ -137,7 +175,8 @@ function checkFree({ out, holdoutOut, force }: CalibrationPlan): string[] {
 function checkStillFree({ out, holdoutOut, force }: CalibrationPlan, ours: readonly string[]): void {
   const taken = [holdoutOut, out].find(file => file !== undefined && !ours.includes(file) && existsSync(file))
   if (taken === undefined || force) return
-  const todo = 'Move it away, or give --force to have it replaced, and run the command again: nothing is asked twice.'
+  const todo =
+    'Move it away, or give --force to have it replaced, and run the command again: nothing is asked twice.'
   throw new EldrError('ELDR_FILE_EXISTS', { file: taken, todo })
 }
 
@@ -156,5 +195,9 @@ function checkSides({ prompts, holdout, holdoutOut }: CalibrationPlan, held: Uin
   const evaluation = held.reduce((sum, one) => sum + one, 0)
   if (holdoutOut === undefined || (evaluation > 0 && evaluation < held.length)) return
   const found = `${held.length} prompts, of which a hold-out of ${holdout} is ${evaluation}`
-  throw new EldrError('ELDR_TRACE_TOO_SMALL', { file: prompts, found, expected: 'one at least on either side' })
+  throw new EldrError('ELDR_TRACE_TOO_SMALL', {
+    file: prompts,
+    found,
+    expected: 'one at least on either side',
+  })
 }

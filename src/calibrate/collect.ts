@@ -31,7 +31,8 @@ const FIRST_PAUSE_MS = 500
 const LONGEST_PAUSE_MS = 15_000
 
 /** After so many failures before this one. */
-export const retryPauseMs = (failures: number): number => Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures)
+export const retryPauseMs = (failures: number): number =>
+  Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures)
 
 export async function collect(prompts: Prompts, journal: Journal, settings: CollectSettings): Promise<void> {
   const total = prompts.lines.length
@@ -83,7 +84,8 @@ export async function collect(prompts: Prompts, journal: Journal, settings: Coll
       over.abort()
     })
   if (next < missing.length) await run(one(missing[next++]!))
-  if (failure === undefined) await Promise.all(Array.from({ length: settings.concurrency }, () => run(lane())))
+  if (failure === undefined)
+    await Promise.all(Array.from({ length: settings.concurrency }, () => run(lane())))
   if (settings.stop.aborted) throw settings.stop.reason
   if (failure !== undefined) throw failure
 }
@@ -95,7 +97,8 @@ function gone(
   { size, path, shape }: Journal,
   total: number,
 ): EldrError {
-  const what = status === undefined ? 'no answer from the server' : 'a server that answers, but takes no requests now'
+  const what =
+    status === undefined ? 'no answer from the server' : 'a server that answers, but takes no requests now'
   // A journal without experts is not kept.
   const kept = shape === undefined ? 'Nothing was captured yet' : `${size} of ${total} prompts are in ${path}`
   const goesOn = shape === undefined ? '' : ': it goes on from there'

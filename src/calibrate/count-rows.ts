@@ -32,12 +32,16 @@ export function markRouting({ ids, layers, topK }: SavedAnswer, routes: Uint8Arr
 export function largestId({ ids, layers: rowLayers, topK }: SavedAnswer, kept: readonly number[]): number {
   let most = -1
   for (let row = 0; row < ids.length; row += rowLayers * topK)
-    for (const layer of kept) for (let i = row + layer * topK; i < row + (layer + 1) * topK; i++) most = Math.max(most, ids[i]!)
+    for (const layer of kept)
+      for (let i = row + layer * topK; i < row + (layer + 1) * topK; i++) most = Math.max(most, ids[i]!)
   return most
 }
 
 /** Ids are below `experts`. A token of which any kept layer has no experts, or one twice, is not covered; decode steps end at the first. */
-export function countRows(answer: SavedAnswer, { experts, layers, promptStart, halfLife, mostSteps }: RowSettings): Captured {
+export function countRows(
+  answer: SavedAnswer,
+  { experts, layers, promptStart, halfLife, mostSteps }: RowSettings,
+): Captured {
   const { ids, layers: rowLayers, topK, promptTokens } = answer
   const width = rowLayers * topK
   const rows = ids.length / width
@@ -63,7 +67,8 @@ export function countRows(answer: SavedAnswer, { experts, layers, promptStart, h
   const generated = new Uint16Array(steps * layers.length * topK)
   for (let step = 0, to = 0; step < steps; step++)
     for (const layer of layers)
-      for (let i = (promptRows + step) * width + layer * topK, end = i + topK; i < end; i++) generated[to++] = ids[i]!
+      for (let i = (promptRows + step) * width + layer * topK, end = i + topK; i < end; i++)
+        generated[to++] = ids[i]!
   return {
     layers: layers.length,
     experts,

@@ -25,7 +25,12 @@ export class Domains {
     if (known !== undefined) return known
     if (this.#indices.size === MOST - 1) {
       const found = `${MOST} different domains`
-      throw new EldrError('ELDR_FILE_WRONG_KIND', { file: this.#file, found, expected: `at most ${MOST - 1}`, todo: 'Use broader names.' })
+      throw new EldrError('ELDR_FILE_WRONG_KIND', {
+        file: this.#file,
+        found,
+        expected: `at most ${MOST - 1}`,
+        todo: 'Use broader names.',
+      })
     }
     this.#indices.set(name, this.#indices.size)
     return this.#indices.size - 1

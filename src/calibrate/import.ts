@@ -100,9 +100,22 @@ async function survey(plan: ImportPlan, skipped: Map<number, string>): Promise<F
     keys.push(answer.key)
     domainOf.push(domains.indexOf(answer.domain))
   }
-  if (shape === undefined || routes === undefined) throw new EldrError('ELDR_TRACE_TOO_SMALL', { file: plan.input, found: 'no answer that can be used', expected: 'one at least' }) // prettier-ignore
-  if (model === undefined) throw usage('answers that do not name their model', 'its name', 'Give it with --model.')
-  return { sha256: hash.digest('hex'), model, keys, domainOf, domains, kept: keptLayers(plan, shape.layers, routes) }
+  if (shape === undefined || routes === undefined)
+    throw new EldrError('ELDR_TRACE_TOO_SMALL', {
+      file: plan.input,
+      found: 'no answer that can be used',
+      expected: 'one at least',
+    })
+  if (model === undefined)
+    throw usage('answers that do not name their model', 'its name', 'Give it with --model.')
+  return {
+    sha256: hash.digest('hex'),
+    model,
+    keys,
+    domainOf,
+    domains,
+    kept: keptLayers(plan, shape.layers, routes),
+  }
 }
 
 async function count(
@@ -118,8 +131,19 @@ async function count(
   let request = 0
   for await (const { answer, line } of answers(plan, skipped, undefined, 'count')) {
     const most = largestId(answer, kept)
-    if (most >= experts) throw usage(`expert ${most} in line ${line}`, `experts below ${experts}, as --experts says`, 'Give the number of routed experts a layer of the model’s configuration.') // prettier-ignore
-    const captured = countRows(answer, { experts, layers: kept, promptStart, halfLife, mostSteps: Math.min(plan.steps, MOST_STEPS) })
+    if (most >= experts)
+      throw usage(
+        `expert ${most} in line ${line}`,
+        `experts below ${experts}, as --experts says`,
+        'Give the number of routed experts a layer of the model’s configuration.',
+      )
+    const captured = countRows(answer, {
+      experts,
+      layers: kept,
+      promptStart,
+      halfLife,
+      mostSteps: Math.min(plan.steps, MOST_STEPS),
+    })
     if (captured.covered < minCovered * captured.tokens) {
       const why = `experts of ${captured.covered} of ${captured.tokens} prompt tokens known`
       skipped.set(line, why)
@@ -153,13 +177,22 @@ async function count(
 }
 
 /** Answers that can be used, of one shape and one model. The others are an error, or skipped where that was asked for. */
-async function* answers(plan: ImportPlan, skipped: Map<number, string>, hash: ReturnType<typeof sha256> | undefined, what: string) {
+async function* answers(
+  plan: ImportPlan,
+  skipped: Map<number, string>,
+  hash: ReturnType<typeof sha256> | undefined,
+  what: string,
+) {
   const { input, format, promptStart, skipBad } = plan
   const handle = await openLines(input)
   let first: { readonly layers: number; readonly topK: number; readonly model?: string } | undefined
   let done = 0
   try {
-    for await (const { number: line, bytes } of jsonlLines(handle, { path: input, mostBytes: MOST_LINE_BYTES }, hash)) {
+    for await (const { number: line, bytes } of jsonlLines(
+      handle,
+      { path: input, mostBytes: MOST_LINE_BYTES },
+      hash,
+    )) {
       plan.stop?.throwIfAborted()
       plan.onProgress?.(what, ++done)
       if (hash === undefined && skipped.has(line)) continue
@@ -168,12 +201,20 @@ async function* answers(plan: ImportPlan, skipped: Map<number, string>, hash: Re
         checkRows(answer, promptStart)
         const { layers, topK, model } = answer
         first ??= { layers, topK, ...(model !== undefined && { model }) }
-        if (layers !== first.layers || topK !== first.topK) throw new BadAnswer(`${layers} layers and top ${topK}, where lines before have ${first.layers} and ${first.topK}`) // prettier-ignore
-        if (plan.model === undefined && model !== first.model) throw new BadAnswer('another model than in lines before (--model gives one name to all)') // prettier-ignore
+        if (layers !== first.layers || topK !== first.topK)
+          throw new BadAnswer(
+            `${layers} layers and top ${topK}, where lines before have ${first.layers} and ${first.topK}`,
+          )
+        if (plan.model === undefined && model !== first.model)
+          throw new BadAnswer('another model than in lines before (--model gives one name to all)')
         yield { answer, line }
       } catch (error) {
         const why =
-          error instanceof RangeError ? 'values nested too deep or too long' : error instanceof BadAnswer ? error.message : undefined
+          error instanceof RangeError
+            ? 'values nested too deep or too long'
+            : error instanceof BadAnswer
+              ? error.message
+              : undefined
         if (why === undefined) throw error
         if (!skipBad) {
           const todo = 'Change or remove the line, or give --skip-bad to leave such lines out.'
@@ -194,13 +235,18 @@ function checkFree({ out, holdoutOut, force }: ImportPlan): void {
 }
 
 /** The last token that was generated is never fed, and so has no row. */
-function checkRows({ ids, layers, topK, promptTokens, completionTokens }: SavedAnswer, promptStart: number): void {
+function checkRows(
+  { ids, layers, topK, promptTokens, completionTokens }: SavedAnswer,
+  promptStart: number,
+): void {
   const rows = ids.length / (layers * topK)
   if (completionTokens === undefined) return
   const expected = promptTokens + Math.max(1, completionTokens) - 1 - promptStart
   if (rows === expected) return
   const tokens = `${promptTokens} prompt and ${completionTokens} generated tokens`
-  throw new BadAnswer(`${rows} rows for ${tokens}, which have ${expected}${promptStart === 0 ? ' (--prompt-start, where the first rows were not asked for)' : ''}`) // prettier-ignore
+  throw new BadAnswer(
+    `${rows} rows for ${tokens}, which have ${expected}${promptStart === 0 ? ' (--prompt-start, where the first rows were not asked for)' : ''}`,
+  )
 }
 
 function keptLayers({ moeLayers }: ImportPlan, layers: number, routes: Uint8Array): number[] {
@@ -209,8 +255,13 @@ function keptLayers({ moeLayers }: ImportPlan, layers: number, routes: Uint8Arra
   const kept = moeLayers === 'auto' ? all.filter(layer => routes[layer] === 1) : [...moeLayers]
   if (kept.length > 0 && kept.at(-1)! < layers) return kept
   if (moeLayers === 'auto')
-    throw usage('no layer in which tokens have different experts', 'some', 'Check --layers and --top-k against the model.')
+    throw usage(
+      'no layer in which tokens have different experts',
+      'some',
+      'Check --layers and --top-k against the model.',
+    )
   throw usage(`layer ${kept.at(-1)}`, `layers from 0 to ${layers - 1}`, 'Change --moe-layers.')
 }
 
-const usage = (found: string, expected: string, todo: string): EldrError => new EldrError('ELDR_USAGE', { found, expected, todo })
+const usage = (found: string, expected: string, todo: string): EldrError =>
+  new EldrError('ELDR_USAGE', { found, expected, todo })

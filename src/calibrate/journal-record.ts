@@ -19,14 +19,18 @@ export interface CapturedHead extends ModelShape {
   readonly covered: number
   readonly steps: number
 }
-export type RecordHead = (CapturedHead & { readonly skip?: undefined }) | { readonly request: number; readonly skip: Skip }
+export type RecordHead =
+  | (CapturedHead & { readonly skip?: undefined })
+  | { readonly request: number; readonly skip: Skip }
 
 export function encodeCaptured(request: number, captured: Captured): Buffer {
   const { tokens, covered, steps, layers, experts, topK, halfLife, counts, recent, ids } = captured
   const { countsAt, recentAt, idsAt, end } = sectionsOf(captured)
   const record = Buffer.alloc(FRAME_BYTES + end)
   const payload = record.subarray(FRAME_BYTES)
-  ;[CAPTURED, request, tokens, covered, steps, layers, experts, topK].forEach((value, i) => payload.writeUInt32LE(value!, 4 * i))
+  ;[CAPTURED, request, tokens, covered, steps, layers, experts, topK].forEach((value, i) =>
+    payload.writeUInt32LE(value!, 4 * i),
+  )
   payload.writeDoubleLE(halfLife, 32)
   payload.set(bytesOf(counts), countsAt)
   if (recent !== undefined) payload.set(bytesOf(recent), recentAt)
@@ -36,7 +40,9 @@ export function encodeCaptured(request: number, captured: Captured): Buffer {
 
 export function encodeSkipped(request: number, skip: Skip): Buffer {
   const record = Buffer.alloc(FRAME_BYTES + SKIP_BYTES)
-  ;[SKIPPED, request, SKIPS.indexOf(skip)].forEach((value, i) => record.writeUInt32LE(value!, FRAME_BYTES + 4 * i))
+  ;[SKIPPED, request, SKIPS.indexOf(skip)].forEach((value, i) =>
+    record.writeUInt32LE(value!, FRAME_BYTES + 4 * i),
+  )
   return framed(record)
 }
 
@@ -56,16 +62,32 @@ export function readHead(payload: Buffer, sum: number): RecordHead | undefined {
     return payload.length === SKIP_BYTES && skip !== undefined ? { request: u32(1), skip } : undefined
   }
   if (u32(0) !== CAPTURED || payload.length < FIXED_BYTES) return undefined
-  const head = { request: u32(1), tokens: u32(2), covered: u32(3), steps: u32(4), layers: u32(5), experts: u32(6), topK: u32(7), halfLife: payload.readDoubleLE(32) } // prettier-ignore
+  const head = {
+    request: u32(1),
+    tokens: u32(2),
+    covered: u32(3),
+    steps: u32(4),
+    layers: u32(5),
+    experts: u32(6),
+    topK: u32(7),
+    halfLife: payload.readDoubleLE(32),
+  }
   return sectionsOf(head).end === payload.length ? head : undefined
 }
 
 /** Where in the payload counts, recent counts and ids begin, and where it ends. */
-export function sectionsOf({ layers, experts, topK, halfLife, steps }: Omit<CapturedHead, 'request' | 'tokens' | 'covered'>) {
+export function sectionsOf({
+  layers,
+  experts,
+  topK,
+  halfLife,
+  steps,
+}: Omit<CapturedHead, 'request' | 'tokens' | 'covered'>) {
   const recentAt = FIXED_BYTES + 2 * layers * experts
   const idsAt = recentAt + (halfLife > 0 ? 2 * layers * experts : 0)
   return { countsAt: FIXED_BYTES, recentAt, idsAt, end: idsAt + steps * layers * topK * idBytes(experts) }
 }
 
 // As the host writes them: little-endian on everything that Node runs on but IBM's mainframes, which are not served.
-const bytesOf = ({ buffer, byteOffset, byteLength }: Uint8Array | Uint16Array): Uint8Array => new Uint8Array(buffer, byteOffset, byteLength)
+const bytesOf = ({ buffer, byteOffset, byteLength }: Uint8Array | Uint16Array): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength)

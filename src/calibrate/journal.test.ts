@@ -45,10 +45,19 @@ describe('a journal', () => {
     ['two bytes an id, no recent counts', 300, 0],
   ])('gives back what was added, also when it is opened again: %s', async (_, experts, halfLife) => {
     const path = fresh()
-    const rows = [captured(1, 3, experts, halfLife), captured(2, 0, experts, halfLife), captured(3, 1, experts, halfLife)]
+    const rows = [
+      captured(1, 3, experts, halfLife),
+      captured(2, 0, experts, halfLife),
+      captured(3, 1, experts, halfLife),
+    ]
     const first = await Journal.open(path, IDENTITY)
     // Not one after the other, as answers come.
-    await Promise.all([first.add(5, rows[0]!), first.add(0, 'too_long'), first.add(2, rows[1]!), first.add(7, rows[2]!)])
+    await Promise.all([
+      first.add(5, rows[0]!),
+      first.add(0, 'too_long'),
+      first.add(2, rows[1]!),
+      first.add(7, rows[2]!),
+    ])
     await expectRecord(first, 2, rows[1]!)
     await first.close()
     const second = await Journal.open(path, IDENTITY)
@@ -120,12 +129,15 @@ describe('a journal', () => {
     expect(readFileSync(path)).toEqual(before)
   })
 
-  it.each(['', 'some text', '{"format":"eldr.journal.v9"}\n', 'null\n'])('is not taken for one: %j', async text => {
-    const path = fresh()
-    writeFileSync(path, text)
-    expect((await failure(path, () => Journal.open(path, IDENTITY))).code).toBe('ELDR_JOURNAL_MISMATCH')
-    expect(readFileSync(path, 'utf8')).toBe(text)
-  })
+  it.each(['', 'some text', '{"format":"eldr.journal.v9"}\n', 'null\n'])(
+    'is not taken for one: %j',
+    async text => {
+      const path = fresh()
+      writeFileSync(path, text)
+      expect((await failure(path, () => Journal.open(path, IDENTITY))).code).toBe('ELDR_JOURNAL_MISMATCH')
+      expect(readFileSync(path, 'utf8')).toBe(text)
+    },
+  )
 
   it('holds one model', async () => {
     const path = fresh()

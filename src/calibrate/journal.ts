@@ -7,7 +7,16 @@ import { type FileHandle, open, rm } from 'node:fs/promises'
 import { EldrError } from '../errors.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import { type Captured, isSameShape, type ModelShape, shapeWords, type Skip } from './captured.ts'
-import { type CapturedHead, encodeCaptured, encodeSkipped, FRAME_BYTES, MOST_PAYLOAD, type RecordHead, readHead, sectionsOf } from './journal-record.ts' // prettier-ignore
+import {
+  type CapturedHead,
+  encodeCaptured,
+  encodeSkipped,
+  FRAME_BYTES,
+  MOST_PAYLOAD,
+  type RecordHead,
+  readHead,
+  sectionsOf,
+} from './journal-record.ts'
 
 /** What must be the same for results to belong together, by the names that a person knows. */
 export type Identity = Readonly<Record<string, string | number | boolean | null>>
@@ -34,10 +43,18 @@ export class Journal {
 
   /** Goes on with the journal that is there, or begins one. */
   static async open(path: string, identity: Identity): Promise<Journal> {
-    const there = await attempt(path, () => open(path, 'r+').catch((error: NodeJS.ErrnoException) => (error.code === 'ENOENT' ? undefined : Promise.reject(error)))) // prettier-ignore
+    const there = await attempt(path, () =>
+      open(path, 'r+').catch((error: NodeJS.ErrnoException) =>
+        error.code === 'ENOENT' ? undefined : Promise.reject(error),
+      ),
+    )
     if (there === undefined) return Journal.begin(path, identity)
     try {
-      const journal = new Journal(path, there, await attempt(path, () => checkFirstLine(path, there, identity)))
+      const journal = new Journal(
+        path,
+        there,
+        await attempt(path, () => checkFirstLine(path, there, identity)),
+      )
       await attempt(path, () => journal.#load())
       return journal
     } catch (error) {
@@ -157,7 +174,9 @@ export class Journal {
 
   async #read(request: number, from: number, to: number): Promise<ArrayBuffer> {
     const bytes = new ArrayBuffer(to - from)
-    await attempt(this.path, () => readAll(this.#handle, new Uint8Array(bytes), this.#places.get(request)! + from))
+    await attempt(this.path, () =>
+      readAll(this.#handle, new Uint8Array(bytes), this.#places.get(request)! + from),
+    )
     return bytes
   }
 }
@@ -167,7 +186,8 @@ async function checkFirstLine(path: string, handle: FileHandle, identity: Identi
   const start = Buffer.alloc(Math.min(MOST_FIRST_LINE, (await handle.stat()).size))
   await readAll(handle, start, 0)
   const end = start.indexOf(10)
-  const wrong = (found: string, expected: string) => new EldrError('ELDR_JOURNAL_MISMATCH', { file: path, found, expected })
+  const wrong = (found: string, expected: string) =>
+    new EldrError('ELDR_JOURNAL_MISMATCH', { file: path, found, expected })
   let there: Record<string, unknown>
   try {
     there = Object(JSON.parse(start.toString('utf8', 0, end))) as typeof there
@@ -175,15 +195,19 @@ async function checkFirstLine(path: string, handle: FileHandle, identity: Identi
     throw wrong('something that is no journal', 'the journal of a calibration')
   }
   if (there['format'] !== FORMAT) throw wrong(`format ${JSON.stringify(there['format'])}`, FORMAT)
-  const other = Object.keys({ ...there, ...identity }).find(key => key !== 'format' && there[key] !== identity[key])
-  if (other !== undefined) throw wrong(`${other} ${shown(there[other])} in the journal`, `${shown(identity[other])} of this command`)
+  const other = Object.keys({ ...there, ...identity }).find(
+    key => key !== 'format' && there[key] !== identity[key],
+  )
+  if (other !== undefined)
+    throw wrong(`${other} ${shown(there[other])} in the journal`, `${shown(identity[other])} of this command`)
   return end + 1
 }
 
 const shown = (value: unknown): string => JSON.stringify(value) ?? 'none'
 
 async function writeAll(handle: FileHandle, bytes: Uint8Array, at: number): Promise<void> {
-  for (let done = 0; done < bytes.length;) done += (await handle.write(bytes, done, bytes.length - done, at + done)).bytesWritten
+  for (let done = 0; done < bytes.length;)
+    done += (await handle.write(bytes, done, bytes.length - done, at + done)).bytesWritten
 }
 
 async function readAll(handle: FileHandle, into: Uint8Array, at: number): Promise<void> {
@@ -199,6 +223,10 @@ async function attempt<T>(file: string, step: () => Promise<T>): Promise<T> {
     return await step()
   } catch (cause) {
     if (cause instanceof EldrError) throw cause
-    throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: cause instanceof Error ? cause.message : String(cause), cause })
+    throw new EldrError('ELDR_FILE_UNWRITABLE', {
+      file,
+      found: cause instanceof Error ? cause.message : String(cause),
+      cause,
+    })
   }
 }

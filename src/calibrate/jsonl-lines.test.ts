@@ -23,7 +23,11 @@ async function linesOf(text: string, mostBytes = 1 << 24) {
 
 describe('lines of a file', () => {
   it('come with number and place, blank ones left out and counted, with a last new line or without', async () => {
-    const expected = [{ number: 1, at: 0, text: 'a' }, { number: 4, at: 6, text: 'é\r' }, { number: 5, at: 10, text: 'c' }] // prettier-ignore
+    const expected = [
+      { number: 1, at: 0, text: 'a' },
+      { number: 4, at: 6, text: 'é\r' },
+      { number: 5, at: 10, text: 'c' },
+    ]
     expect((await linesOf('a\n\n \r\né\r\nc')).lines).toEqual(expected)
     expect((await linesOf('a\n\n \r\né\r\nc\n')).lines).toEqual(expected)
     expect((await linesOf('')).lines).toEqual([])
@@ -40,14 +44,21 @@ describe('lines of a file', () => {
   })
 
   it('come without a byte order mark, at their place behind it', async () => {
-    expect((await linesOf('\ufeffa\nb')).lines).toEqual([{ number: 1, at: 3, text: 'a' }, { number: 2, at: 5, text: 'b' }]) // prettier-ignore
+    expect((await linesOf('\ufeffa\nb')).lines).toEqual([
+      { number: 1, at: 3, text: 'a' },
+      { number: 2, at: 5, text: 'b' },
+    ])
     expect((await linesOf('\ufeff\nb')).lines).toEqual([{ number: 2, at: 4, text: 'b' }])
   })
 
   it('that are too long are named', async () => {
     expect((await linesOf('a\n1234\n', 4)).lines).toHaveLength(2)
-    await expect(linesOf('a\n12345\nb', 4)).rejects.toThrow(/line 2 of more than 4 bytes.*ELDR_FILE_WRONG_KIND/)
-    await expect(linesOf(`a\n${'x'.repeat(3 << 20)}`, 2 << 20)).rejects.toThrow(/line 2 of more than 2097152 bytes/)
+    await expect(linesOf('a\n12345\nb', 4)).rejects.toThrow(
+      /line 2 of more than 4 bytes.*ELDR_FILE_WRONG_KIND/,
+    )
+    await expect(linesOf(`a\n${'x'.repeat(3 << 20)}`, 2 << 20)).rejects.toThrow(
+      /line 2 of more than 2097152 bytes/,
+    )
   })
 
   it('of a pipe that nobody writes to are refused, not waited for', async () => {

@@ -23,7 +23,11 @@ export interface LongestLine {
 }
 
 /** Every line that is not blank, without a byte order mark. `hash` is fed with the whole file. */
-export async function* jsonlLines(handle: FileHandle, longest: LongestLine, hash?: Hash): AsyncGenerator<JsonlLine, void, undefined> {
+export async function* jsonlLines(
+  handle: FileHandle,
+  longest: LongestLine,
+  hash?: Hash,
+): AsyncGenerator<JsonlLine, void, undefined> {
   let pieces: Buffer[] = [] // of a line that goes on
   let [at, end, number] = [0, 0, 1]
   const check = (bytes: number): void => {

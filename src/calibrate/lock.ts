@@ -15,7 +15,8 @@ export function lock(path: string): () => void {
     try {
       create(file)
       // Whoever took the same stale lock over may have moved this one away.
-      if (holderOf(file) === process.pid) return () => (holderOf(file) === process.pid ? rmSync(file, { force: true }) : undefined)
+      if (holderOf(file) === process.pid)
+        return () => (holderOf(file) === process.pid ? rmSync(file, { force: true }) : undefined)
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code !== 'EEXIST')
         throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: (cause as Error).message, cause })

@@ -46,7 +46,13 @@ export async function openPrompts(path: string, api: ApiChoice, limit = Infinity
 async function scanned(path: string, handle: FileHandle, api: ApiChoice, limit: number): Promise<Prompts> {
   const hash = sha256()
   const domains = new Domains(path)
-  const [lines, places, lengths, keys, domainOf]: [number[], number[], number[], string[], number[]] = [[], [], [], [], []]
+  const [lines, places, lengths, keys, domainOf]: [number[], number[], number[], string[], number[]] = [
+    [],
+    [],
+    [],
+    [],
+    [],
+  ]
   for await (const { number, at, bytes } of jsonlLines(handle, { path, mostBytes: MOST_LINE_BYTES }, hash)) {
     // Read to the end for the hash; what is beyond the limit need not be right.
     if (lines.length >= limit) continue
@@ -72,7 +78,11 @@ async function scanned(path: string, handle: FileHandle, api: ApiChoice, limit: 
       const { prompt } = lineOf(path, lines[request]!, bytes, api)
       if (keyOf(prompt) === keys[request]) return prompt
       const found = `another prompt in line ${lines[request]} than at the start`
-      throw new EldrError('ELDR_FILE_UNREADABLE', { file: path, found, todo: 'Leave the file as it is while it is read.' })
+      throw new EldrError('ELDR_FILE_UNREADABLE', {
+        file: path,
+        found,
+        todo: 'Leave the file as it is while it is read.',
+      })
     },
     close: () => handle.close(),
   }

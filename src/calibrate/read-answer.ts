@@ -15,15 +15,37 @@ export function readAnswer(body: unknown, steps: number, where: string): Capture
   const eldr = member(params, 'eldr')
   if (eldr === undefined || eldr === null || typeof eldr !== 'object')
     throw missing(`an answer to ${where} without kv_transfer_params.eldr`)
-  const { off, decode_off: decodeOff, layers, experts, top_k: topK, half_life: halfLife, recent, decode } = eldr as Record<string, unknown>
+  const {
+    off,
+    decode_off: decodeOff,
+    layers,
+    experts,
+    top_k: topK,
+    half_life: halfLife,
+    recent,
+    decode,
+  } = eldr as Record<string, unknown>
   if (off !== undefined)
-    throw missing(`capture switched off (${quoted(off)})`, 'Change what the reason names, and restart the server; docs/vllm.md lists what cannot be captured.') // prettier-ignore
-  if (Object.keys(eldr).length === 0) throw missing(`an empty eldr object for ${where}`, 'The server could not follow the request; look into its log.') // prettier-ignore
-  if (!isWhole(layers, MOST_LAYERS) || !isWhole(experts, MOST_EXPERTS) || !isWhole(topK, experts)) throw wrong(where, 'no shape of a model')
+    throw missing(
+      `capture switched off (${quoted(off)})`,
+      'Change what the reason names, and restart the server; docs/vllm.md lists what cannot be captured.',
+    )
+  if (Object.keys(eldr).length === 0)
+    throw missing(
+      `an empty eldr object for ${where}`,
+      'The server could not follow the request; look into its log.',
+    )
+  if (!isWhole(layers, MOST_LAYERS) || !isWhole(experts, MOST_EXPERTS) || !isWhole(topK, experts))
+    throw wrong(where, 'no shape of a model')
   const hasRecent = recent !== undefined && recent !== null
-  if (hasRecent && !(typeof halfLife === 'number' && halfLife >= 1 && halfLife <= MAX_HALF_LIFE)) throw wrong(where, 'recent counts without a half-life') // prettier-ignore
+  if (hasRecent && !(typeof halfLife === 'number' && halfLife >= 1 && halfLife <= MAX_HALF_LIFE))
+    throw wrong(where, 'recent counts without a half-life')
   const shape = { layers, experts, topK }
-  const counted = readHandoffCounts(eldr, { ...shape, minCovered: 0, ...(hasRecent && { recentHalfLife: halfLife as number }) })
+  const counted = readHandoffCounts(eldr, {
+    ...shape,
+    minCovered: 0,
+    ...(hasRecent && { recentHalfLife: halfLife as number }),
+  })
   if ('reject' in counted) throw wrong(where, `counts that cannot be (${counted.reject})`)
   if (decodeOff !== undefined) throw missing(`no decode ids (${quoted(decodeOff)})`)
   if (decode === undefined) throw missing(`counts for ${where} but no decode ids`)
@@ -43,7 +65,10 @@ export function readAnswer(body: unknown, steps: number, where: string): Capture
 }
 
 /** A token takes each expert of a layer once. */
-function areDifferent(ids: Uint16Array, { experts, topK }: { readonly experts: number; readonly topK: number }): boolean {
+function areDifferent(
+  ids: Uint16Array,
+  { experts, topK }: { readonly experts: number; readonly topK: number },
+): boolean {
   const seen = new Uint32Array(experts) // in which row each was last, from 1
   for (let from = 0, row = 1; from < ids.length; from += topK, row++)
     for (let i = from; i < from + topK; i++) {
@@ -63,4 +88,7 @@ const missing = (found: string, todo?: string): EldrError =>
   new EldrError('ELDR_CAPTURE_MISSING', { found, ...(todo !== undefined && { todo }) })
 
 const wrong = (where: string, found: string): EldrError =>
-  new EldrError('ELDR_ENDPOINT_FAILED', { found: `${found} in the answer to ${where}`, expected: 'what docs/worker.md says of a calibration request' }) // prettier-ignore
+  new EldrError('ELDR_ENDPOINT_FAILED', {
+    found: `${found} in the answer to ${where}`,
+    expected: 'what docs/worker.md says of a calibration request',
+  })

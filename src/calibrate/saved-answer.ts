@@ -37,13 +37,22 @@ export function readSavedAnswer(text: string, format: SavedFormat, given: GivenS
   const { body, domain } = bodyIn(text)
   const { ids, layers, topK } = format === 'vllm' ? vllmIds(body, given) : sglangIds(body, given)
   const [meta, usage, choice] = [fields(body['meta_info']), fields(body['usage']), fields(choicesOf(body)[0])]
-  const promptIds = [body['prompt_token_ids'], choice['prompt_token_ids']].find(Array.isArray) as unknown[] | undefined
+  const promptIds = [body['prompt_token_ids'], choice['prompt_token_ids']].find(Array.isArray) as
+    | unknown[]
+    | undefined
   const promptTokens = firstCount(meta['prompt_tokens'], usage['prompt_tokens'], promptIds?.length)
-  if (promptTokens === undefined || promptTokens === 0) throw new BadAnswer('no number of prompt tokens (usage.prompt_tokens)')
+  if (promptTokens === undefined || promptTokens === 0)
+    throw new BadAnswer('no number of prompt tokens (usage.prompt_tokens)')
   const made = choice['token_ids']
-  const completionTokens = firstCount(meta['completion_tokens'], usage['completion_tokens'], Array.isArray(made) ? made.length : undefined)
+  const completionTokens = firstCount(
+    meta['completion_tokens'],
+    usage['completion_tokens'],
+    Array.isArray(made) ? made.length : undefined,
+  )
   const { model } = body
-  const key = sha256().update(promptIds === undefined ? promptRows(ids, layers * topK * promptTokens) : `ids ${promptIds.join()}`)
+  const key = sha256().update(
+    promptIds === undefined ? promptRows(ids, layers * topK * promptTokens) : `ids ${promptIds.join()}`,
+  )
   return {
     ids,
     layers,
@@ -85,14 +94,20 @@ interface Ids {
 /** One array of all tokens, or, in versions about 0.21, one of the prompt and one of the rest. */
 function vllmIds(body: Fields, given: GivenShape): Ids {
   const choices = choicesOf(body)
-  if (choices.length !== 1) throw new BadAnswer(`${choices.length} choices: one prompt and one choice (n = 1) an answer`)
-  const parts = [body['prompt_routed_experts'], fields(choices[0])['routed_experts']].filter(part => part !== undefined && part !== null).map(vllmPart) // prettier-ignore
+  if (choices.length !== 1)
+    throw new BadAnswer(`${choices.length} choices: one prompt and one choice (n = 1) an answer`)
+  const parts = [body['prompt_routed_experts'], fields(choices[0])['routed_experts']]
+    .filter(part => part !== undefined && part !== null)
+    .map(vllmPart)
   const [first, second] = parts
-  if (first === undefined) throw new BadAnswer('no routed_experts: start the server with --enable-return-routed-experts')
+  if (first === undefined)
+    throw new BadAnswer('no routed_experts: start the server with --enable-return-routed-experts')
   const { layers, topK } = first
-  if ((given.layers ?? layers) !== layers || (given.topK ?? topK) !== topK) throw new BadAnswer(`${layers} layers and top ${topK}, not those of --layers and --top-k`) // prettier-ignore
+  if ((given.layers ?? layers) !== layers || (given.topK ?? topK) !== topK)
+    throw new BadAnswer(`${layers} layers and top ${topK}, not those of --layers and --top-k`)
   if (second === undefined) return first
-  if (second.layers !== layers || second.topK !== topK) throw new BadAnswer('prompt_routed_experts of another shape than routed_experts')
+  if (second.layers !== layers || second.topK !== topK)
+    throw new BadAnswer('prompt_routed_experts of another shape than routed_experts')
   const ids = new Int32Array(first.ids.length + second.ids.length)
   ids.set(first.ids)
   ids.set(second.ids, first.ids.length)
@@ -104,9 +119,11 @@ function vllmPart(value: unknown): Ids {
   if (typeof value !== 'string') throw new BadAnswer(`routed_experts that are no text (${quoted(value)})`)
   const found = routedExpertsIn(value)
   const ids = 'reject' in found ? undefined : found.values()
-  if ('reject' in found || ids === undefined) throw new BadAnswer('routed_experts that are not base64 of a .npy file')
+  if ('reject' in found || ids === undefined)
+    throw new BadAnswer('routed_experts that are not base64 of a .npy file')
   const [rows, layers, topK] = found.shape
-  if (found.shape.length !== 3 || !rows || !layers || !topK) throw new BadAnswer(`routed_experts of shape [${found.shape.join(', ')}], not [tokens, layers, top_k]`) // prettier-ignore
+  if (found.shape.length !== 3 || !rows || !layers || !topK)
+    throw new BadAnswer(`routed_experts of shape [${found.shape.join(', ')}], not [tokens, layers, top_k]`)
   return { ids, layers, topK }
 }
 
@@ -122,17 +139,22 @@ function nestedIds(value: readonly unknown[]): Ids {
     topK &&
     flat.length === value.length * layers * topK &&
     flat.every(id => Number.isInteger(id) && Math.abs(id as number) < 2 ** 31)
-  if (!isWhole) throw new BadAnswer('routed_experts that are no lists [tokens][layers][top_k] of whole numbers')
+  if (!isWhole)
+    throw new BadAnswer('routed_experts that are no lists [tokens][layers][top_k] of whole numbers')
   return { ids: Int32Array.from(flat as number[]), layers, topK }
 }
 
 function sglangIds(body: Fields, { layers, topK }: GivenShape): Ids {
   if (layers === undefined || topK === undefined) throw new Error('SGLang’s rows do not tell their shape')
   const value = fields(body['meta_info'])['routed_experts'] ?? fields(body['sglext'])['routed_experts']
-  if (value === undefined || value === null) throw new BadAnswer('no routed_experts in meta_info or sglext: start the server with --enable-return-routed-experts and ask with "return_routed_experts": true') // prettier-ignore
+  if (value === undefined || value === null)
+    throw new BadAnswer(
+      'no routed_experts in meta_info or sglext: start the server with --enable-return-routed-experts and ask with "return_routed_experts": true',
+    )
   const ids = typeof value === 'string' ? rawExpertsIn(value) : undefined
   if (ids === undefined) throw new BadAnswer('routed_experts that are not base64 of int32')
-  if (ids.length === 0 || ids.length % (layers * topK) !== 0) throw new BadAnswer(`${ids.length} expert ids, which are no rows of ${layers} layers and top ${topK}`) // prettier-ignore
+  if (ids.length === 0 || ids.length % (layers * topK) !== 0)
+    throw new BadAnswer(`${ids.length} expert ids, which are no rows of ${layers} layers and top ${topK}`)
   return { ids, layers, topK }
 }
 
@@ -141,8 +163,10 @@ function promptRows(ids: ArrayLike<number>, length: number): Uint8Array {
   return new Uint8Array(Int32Array.from(Array.prototype.slice.call(ids, 0, length) as number[]).buffer)
 }
 
-const isRecord = (value: unknown): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isRecord = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 const fields = (value: unknown): Fields => (isRecord(value) ? value : {})
-const choicesOf = (body: Fields): readonly unknown[] => (Array.isArray(body['choices']) ? (body['choices'] as unknown[]) : [])
+const choicesOf = (body: Fields): readonly unknown[] =>
+  Array.isArray(body['choices']) ? (body['choices'] as unknown[]) : []
 const firstCount = (...values: unknown[]): number | undefined =>
   values.find((value): value is number => Number.isInteger(value) && (value as number) >= 0)

@@ -2,12 +2,18 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { holdOut } from './split.ts'
 
-const input = (prompts: readonly (readonly [key: string, domain: number])[]) => ({ keys: prompts.map(([key]) => key), domains: prompts.map(([, domain]) => domain) }) // prettier-ignore
-const taken = (held: Uint8Array) => held.reduce((sum, one) => sum + one, 0)
-const PROMPTS = fc.array(fc.tuple(fc.constantFrom('a', 'b', 'c', 'd', 'e'), fc.integer({ min: -1, max: 3 })), {
-  minLength: 1,
-  maxLength: 80,
+const input = (prompts: readonly (readonly [key: string, domain: number])[]) => ({
+  keys: prompts.map(([key]) => key),
+  domains: prompts.map(([, domain]) => domain),
 })
+const taken = (held: Uint8Array) => held.reduce((sum, one) => sum + one, 0)
+const PROMPTS = fc.array(
+  fc.tuple(fc.constantFrom('a', 'b', 'c', 'd', 'e'), fc.integer({ min: -1, max: 3 })),
+  {
+    minLength: 1,
+    maxLength: 80,
+  },
+)
 const SHARE = fc.integer({ min: 0, max: 100 }).map(percent => percent / 100)
 
 describe('a hold-out', () => {
@@ -26,15 +32,20 @@ describe('a hold-out', () => {
 
   it('takes the share that was asked for of all prompts, and of each domain up to one, where none occurs twice', () => {
     fc.assert(
-      fc.property(fc.uniqueArray(fc.nat(10_000), { minLength: 1, maxLength: 60 }), SHARE, fc.nat(5), (numbers, share, seed) => {
-        const prompts = numbers.map(number => [`p${number}`, number % 3] as const)
-        const held = holdOut(input(prompts), share, seed)
-        expect(taken(held)).toBe(Math.round(share * prompts.length))
-        for (const domain of [0, 1, 2]) {
-          const of = prompts.map(([, one], i) => (one === domain ? held[i]! : -1)).filter(side => side >= 0)
-          expect(Math.abs(of.reduce((sum, one) => sum + one, 0) - share * of.length)).toBeLessThanOrEqual(1)
-        }
-      }),
+      fc.property(
+        fc.uniqueArray(fc.nat(10_000), { minLength: 1, maxLength: 60 }),
+        SHARE,
+        fc.nat(5),
+        (numbers, share, seed) => {
+          const prompts = numbers.map(number => [`p${number}`, number % 3] as const)
+          const held = holdOut(input(prompts), share, seed)
+          expect(taken(held)).toBe(Math.round(share * prompts.length))
+          for (const domain of [0, 1, 2]) {
+            const of = prompts.map(([, one], i) => (one === domain ? held[i]! : -1)).filter(side => side >= 0)
+            expect(Math.abs(of.reduce((sum, one) => sum + one, 0) - share * of.length)).toBeLessThanOrEqual(1)
+          }
+        },
+      ),
     )
   })
 
@@ -42,7 +53,10 @@ describe('a hold-out', () => {
     const prompts = Array.from({ length: 40 }, (_, i) => [`p${i}`, 0] as const)
     const names = (list: typeof prompts, seed: number) => {
       const held = holdOut(input(list), 0.3, seed)
-      return list.filter((_, i) => held[i] === 1).map(([key]) => key).toSorted() // prettier-ignore
+      return list
+        .filter((_, i) => held[i] === 1)
+        .map(([key]) => key)
+        .toSorted()
     }
     expect(names(prompts.toReversed(), 0)).toEqual(names(prompts, 0))
     expect(names(prompts, 1)).not.toEqual(names(prompts, 0))

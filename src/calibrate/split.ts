@@ -19,7 +19,9 @@ export function holdOut({ keys, domains }: SplitInput, share: number, seed: numb
     // What rounding leaves of one domain goes over to the next, so that domains of two requests give some too.
     seen += groups.reduce((sum, { requests }) => sum + requests.length, 0)
     const wanted = Math.round(share * seen)
-    const ranked = groups.map(group => ({ ...group, rank: rankOf(group.key, seed) })).sort((a, b) => (a.rank < b.rank ? -1 : 1))
+    const ranked = groups
+      .map(group => ({ ...group, rank: rankOf(group.key, seed) }))
+      .sort((a, b) => (a.rank < b.rank ? -1 : 1))
     for (const { requests } of ranked) {
       // A group that goes beyond is taken when that is nearer to what is wanted than to stop before it.
       if (taken + requests.length / 2 > wanted) continue

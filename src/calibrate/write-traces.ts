@@ -71,7 +71,11 @@ function tensorsOf(
   return {
     prefill_counts: { dtype: 'U16', shape: cells, data: each(request => journal.counts(request)) },
     ...(halfLife > 0 && {
-      prefill_recent: { dtype: 'F32' as const, shape: cells, data: each(async request => Float32Array.from(await journal.recent(request), units => units / 256)) }, // prettier-ignore
+      prefill_recent: {
+        dtype: 'F32' as const,
+        shape: cells,
+        data: each(async request => Float32Array.from(await journal.recent(request), units => units / 256)),
+      },
     }),
     prompt_tokens: lengths(tokens),
     decode_steps: { dtype: 'U16', shape: [rows], data: Uint16Array.from(steps) },
@@ -84,16 +88,24 @@ function tensorsOf(
       decode_expert_ids: {
         dtype: idBytes(experts) === 1 ? ('U8' as const) : ('U16' as const),
         shape: [rows, room, layers, topK],
-        data: each(async request => padded(await journal.ids(request), room * layers * topK * idBytes(experts))),
+        data: each(async request =>
+          padded(await journal.ids(request), room * layers * topK * idBytes(experts)),
+        ),
       },
     }),
-    ...(about.domains.length > 0 && { domain: { dtype: 'U8' as const, shape: [rows], data: Uint8Array.from(requests, about.domainOf) } }),
+    ...(about.domains.length > 0 && {
+      domain: { dtype: 'U8' as const, shape: [rows], data: Uint8Array.from(requests, about.domainOf) },
+    }),
   }
 }
 
 function lengths(values: readonly number[]): TensorToWrite {
   const isShort = values.every(value => value <= 0xffff)
-  return { dtype: isShort ? 'U16' : 'U32', shape: [values.length], data: isShort ? Uint16Array.from(values) : Uint32Array.from(values) }
+  return {
+    dtype: isShort ? 'U16' : 'U32',
+    shape: [values.length],
+    data: isShort ? Uint16Array.from(values) : Uint32Array.from(values),
+  }
 }
 
 const idsOf = (bytes: ArrayBuffer, experts: number): Uint8Array | Uint16Array =>

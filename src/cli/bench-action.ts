@@ -35,27 +35,45 @@ export async function benchAction(flags: BenchFlags): Promise<void> {
 async function measure(flags: BenchFlags): Promise<BenchResult> {
   const { plan, setup } = await benchPlan(flags)
   const err = terminalOn(process.stderr)
-  const watch = flags.quiet ? undefined : loadWatch(err, 'bench', Number.isFinite(plan.requests) ? plan.requests : undefined)
+  const watch = flags.quiet
+    ? undefined
+    : loadWatch(err, 'bench', Number.isFinite(plan.requests) ? plan.requests : undefined)
   const at = new Date()
-  const run = await runLoad({ ...plan, ...(watch && { onProgress: watch.progress }) }).finally(() => plan.endpoint.close())
+  const run = await runLoad({ ...plan, ...(watch && { onProgress: watch.progress }) }).finally(() =>
+    plan.endpoint.close(),
+  )
   watch?.clear()
-  const slo = { ...(flags.sloTtft && { ttftMs: flags.sloTtft }), ...(flags.sloTpot && { tpotMs: flags.sloTpot }) }
+  const slo = {
+    ...(flags.sloTtft && { ttftMs: flags.sloTtft }),
+    ...(flags.sloTpot && { tpotMs: flags.sloTpot }),
+  }
   return benchResult(setup, figuresOf(run, slo), at)
 }
 
 async function compareAction(flags: BenchFlags): Promise<void> {
   const [first, second, ...more] = flags.compare!
   if (first === undefined || second === undefined || more.length > 0)
-    throw wrong(`${flags.compare!.length} files after --compare`, 'two', 'Name the results of two runs: --compare before.json after.json.')
+    throw wrong(
+      `${flags.compare!.length} files after --compare`,
+      'two',
+      'Name the results of two runs: --compare before.json after.json.',
+    )
   await checkOutputs([first, second], [jsonFile(flags)])
   const comparison = compare(await readResult(first), await readResult(second))
-  await show(flags, { a: first, b: second, ...comparison }, terminal => comparisonTables(comparison, [first, second], terminal))
+  await show(flags, { a: first, b: second, ...comparison }, terminal =>
+    comparisonTables(comparison, [first, second], terminal),
+  )
 }
 
-export const jsonFile = ({ json }: BenchFlags): string | undefined => (typeof json === 'string' ? json : undefined)
+export const jsonFile = ({ json }: BenchFlags): string | undefined =>
+  typeof json === 'string' ? json : undefined
 
 /** JSON where it was asked for: in a file beside the tables, or in their place. */
-export async function show(flags: BenchFlags, result: object, tables: (terminal: ReturnType<typeof terminalOn>) => string): Promise<void> {
+export async function show(
+  flags: BenchFlags,
+  result: object,
+  tables: (terminal: ReturnType<typeof terminalOn>) => string,
+): Promise<void> {
   const out = terminalOn(process.stdout)
   const text = `${JSON.stringify(result, null, 2)}\n`
   if (flags.json === true) return void out.write(text)

@@ -27,11 +27,17 @@ export interface BenchPlan {
 /** Files are read before the server is asked for its model. */
 export async function benchPlan(flags: BenchFlags): Promise<BenchPlan> {
   const { api, seed, extraBody } = flags
-  const workload = flags.workload === undefined ? undefined : await readWorkload(flags.workload, capsOf(flags))
+  const workload =
+    flags.workload === undefined ? undefined : await readWorkload(flags.workload, capsOf(flags))
   const source = await sourceOf(flags, workload)
   const { loop, about } = loopOf(flags, workload)
   const limits = limitsOf(flags, workload)
-  const spec = { url: flags.url!, api, ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }), ...(flags.insecure && { insecure: true }) } // prettier-ignore
+  const spec = {
+    url: flags.url!,
+    api,
+    ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }),
+    ...(flags.insecure && { insecure: true }),
+  }
   const endpoint = openEndpoint(spec)
   try {
     const model = flags.model ?? (await firstModel(endpoint))
@@ -53,7 +59,20 @@ export async function benchPlan(flags: BenchFlags): Promise<BenchPlan> {
     }
     const counts = (index: number, fromStartMs: number) => index >= first && fromStartMs >= warmUpMs
     const timeoutMs = flags.timeout * 1000
-    return { setup, plan: { endpoint, source, body, loop, requests, durationMs, counts, timeoutMs, idPrefix: `bench-${seed}` } }
+    return {
+      setup,
+      plan: {
+        endpoint,
+        source,
+        body,
+        loop,
+        requests,
+        durationMs,
+        counts,
+        timeoutMs,
+        idPrefix: `bench-${seed}`,
+      },
+    }
   } catch (error) {
     await endpoint.close()
     throw error
@@ -63,12 +82,15 @@ export async function benchPlan(flags: BenchFlags): Promise<BenchPlan> {
 /** A warm-up comes on top of what was asked for. With seconds of warm-up and a number of requests, those sent meanwhile are among them. */
 function limitsOf(flags: BenchFlags, workload: RecordedWorkload | undefined) {
   const { warmupRequests: first = 0, warmupSeconds = 0, duration } = flags
-  const counted = flags.requests ?? (duration === undefined ? Math.min(REQUESTS, (workload?.timesUs.length ?? Infinity) - first) : Infinity)
+  const counted =
+    flags.requests ??
+    (duration === undefined ? Math.min(REQUESTS, (workload?.timesUs.length ?? Infinity) - first) : Infinity)
   const durationMs = duration === undefined ? Infinity : (warmupSeconds + duration) * 1000
   return { first, warmUpMs: warmupSeconds * 1000, requests: counted + first, durationMs }
 }
 
-export const formOf = ({ api, promptAs }: Pick<BenchFlags, 'api' | 'promptAs'>): PromptForm => promptAs ?? (api === 'chat' ? 'text' : 'ids')
+export const formOf = ({ api, promptAs }: Pick<BenchFlags, 'api' | 'promptAs'>): PromptForm =>
+  promptAs ?? (api === 'chat' ? 'text' : 'ids')
 
 async function sourceOf(flags: BenchFlags, workload: RecordedWorkload | undefined): Promise<RequestSource> {
   const { seed, outputTokens, prefixGroups = 0, promptTokens = PROMPT_TOKENS } = flags
@@ -77,12 +99,23 @@ async function sourceOf(flags: BenchFlags, workload: RecordedWorkload | undefine
   if (flags.trace !== undefined) return traceSource(await readTraceRows(flags.trace), form, seed)
   if (workload !== undefined) return workloadSource(workload, form, seed)
   const prefixTokens = flags.prefixTokens ?? Math.floor(promptTokens / 2)
-  return synthetic({ form, promptTokens, outputTokens: outputTokens ?? OUTPUT_TOKENS, prefixGroups, prefixTokens, seed })
+  return synthetic({
+    form,
+    promptTokens,
+    outputTokens: outputTokens ?? OUTPUT_TOKENS,
+    prefixGroups,
+    prefixTokens,
+    seed,
+  })
 }
 
-function loopOf(flags: BenchFlags, workload: RecordedWorkload | undefined): { loop: OpenLoop | ClosedLoop; about: BenchSetup['load'] } {
+function loopOf(
+  flags: BenchFlags,
+  workload: RecordedWorkload | undefined,
+): { loop: OpenLoop | ClosedLoop; about: BenchSetup['load'] } {
   const { concurrency, rate, seed, burstiness, arrivals = 'poisson' } = flags
-  if (concurrency !== undefined) return { loop: { kind: 'closed', concurrency }, about: { loop: 'closed', concurrency } }
+  if (concurrency !== undefined)
+    return { loop: { kind: 'closed', concurrency }, about: { loop: 'closed', concurrency } }
   const arrive = createArrivals(specOf(flags, workload), createRandom(seed).fork(ARRIVALS))
   const about = {
     loop: 'open',
@@ -102,10 +135,14 @@ function specOf(
     const timesUs = workload.timesUs.subarray(0, (requests ?? REQUESTS) + warmupRequests)
     return { kind: 'recorded', timesUs, ...(rate !== undefined && { perSecond: rate }) }
   }
-  if (arrivals === 'gamma' && burstiness !== undefined) return { kind: 'gamma', perSecond: rate!, shape: burstiness }
+  if (arrivals === 'gamma' && burstiness !== undefined)
+    return { kind: 'gamma', perSecond: rate!, shape: burstiness }
   return arrivalsAt(arrivals ?? 'poisson', rate!)
 }
 
 function capsOf({ maxPrompt, maxOutput }: BenchFlags) {
-  return { ...(maxPrompt !== undefined && { promptTokens: maxPrompt }), ...(maxOutput !== undefined && { outputTokens: maxOutput }) }
+  return {
+    ...(maxPrompt !== undefined && { promptTokens: maxPrompt }),
+    ...(maxOutput !== undefined && { outputTokens: maxOutput }),
+  }
 }

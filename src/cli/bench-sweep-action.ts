@@ -3,7 +3,15 @@ import { firstModel, openEndpoint } from '../load/endpoint.ts'
 import { type AdminAccess, type AttachedCluster, attachCluster } from '../load/gateway-cluster.ts'
 import { readTraceRows } from '../load/made-up-sources.ts'
 import { loadWatch } from '../load/progress.ts'
-import { type LiveSettings, runLive, sharedWorkload, type SharedWorkload, type SweepCell, sweepRow, type SweepRow } from '../load/sweep.ts'
+import {
+  type LiveSettings,
+  runLive,
+  sharedWorkload,
+  type SharedWorkload,
+  type SweepCell,
+  sweepRow,
+  type SweepRow,
+} from '../load/sweep.ts'
 import { sweepTables } from '../load/sweep-tables.ts'
 import { stageProgress } from '../report/progress.ts'
 import { terminalOn } from '../report/terminal.ts'
@@ -25,30 +33,47 @@ export async function benchSweepAction(
   flags: BenchFlags,
   attach: (access: AdminAccess) => Promise<AttachedCluster> = attachCluster,
 ): Promise<void> {
-  // prettier-ignore
   const { policies = ['round_robin', 'eldr', 'union'], rates = [20, 40], requests = REQUESTS, seed } = flags
   for (const name of policies) checkPolicy(name)
   const cells = rates.flatMap(rate => policies.map(policy => ({ policy, rate })))
   const { adminToken, insecure } = flags
-  const cluster = await attach({ url: flags.url!, ...(adminToken !== undefined && { adminToken }), ...(insecure && { insecure }) })
+  const cluster = await attach({
+    url: flags.url!,
+    ...(adminToken !== undefined && { adminToken }),
+    ...(insecure && { insecure }),
+  })
   try {
     const study = studyOf(flags, cluster)
     const rows = await readTraceRows(flags.trace!)
-    const shared = new Map(rates.map(rate => [rate, sharedWorkload(rows, study.arrivals, rate, requests, seed)]))
+    const shared = new Map(
+      rates.map(rate => [rate, sharedWorkload(rows, study.arrivals, rate, requests, seed)]),
+    )
     const simulated = await simulateAll(study, cells, shared, flags)
     const live = await liveSettings(flags, cluster, rows)
     const done: SweepRow[] = []
     let isCleared = true
     for (const [at, cell] of cells.entries()) {
-      const watch = flags.quiet ? undefined : loadWatch(terminalOn(process.stderr), `${cell.policy} at ${cell.rate}/s`, requests)
-      const { figures, cachesCleared } = await runLive(cluster, cell, shared.get(cell.rate)!, { ...live, ...(watch && { onProgress: watch.progress }) }) // prettier-ignore
+      const watch = flags.quiet
+        ? undefined
+        : loadWatch(terminalOn(process.stderr), `${cell.policy} at ${cell.rate}/s`, requests)
+      const { figures, cachesCleared } = await runLive(cluster, cell, shared.get(cell.rate)!, {
+        ...live,
+        ...(watch && { onProgress: watch.progress }),
+      })
       watch?.clear()
       isCleared &&= cachesCleared === true
       done.push(sweepRow(cell, figures, simulated[at]!))
     }
     const notes = [...(await notesOf(flags, cluster, isCleared)), ...NOTES]
     const settings = { ...study, url: flags.url, seed, model: live.model, api: flags.api }
-    const result = { format: SWEEP_FORMAT, version: VERSION, at: new Date().toISOString(), settings, notes, cells: done }
+    const result = {
+      format: SWEEP_FORMAT,
+      version: VERSION,
+      at: new Date().toISOString(),
+      settings,
+      notes,
+      cells: done,
+    }
     await show(flags, result, terminal => sweepTables(done, notes, terminal))
   } finally {
     await cluster.stop()
@@ -69,10 +94,31 @@ function checkPolicy(name: string): void {
 function studyOf(flags: BenchFlags, cluster: AttachedCluster): StudyData {
   const topology = topologyText(parseTopology(flags.topology ?? cluster.topology))
   if (topology !== cluster.topology)
-    throw wrong(`--topology ${topology}`, `${cluster.topology}, the workers of the gateway`, 'Leave it out, or start the workers it names.')
-  const { trace, artifact, arrivals = 'poisson', requests = REQUESTS, profile = 'h200-first', sloTtft, sloTpot } = flags
+    throw wrong(
+      `--topology ${topology}`,
+      `${cluster.topology}, the workers of the gateway`,
+      'Leave it out, or start the workers it names.',
+    )
+  const {
+    trace,
+    artifact,
+    arrivals = 'poisson',
+    requests = REQUESTS,
+    profile = 'h200-first',
+    sloTtft,
+    sloTpot,
+  } = flags
   const slo = { ...(sloTtft && { ttftMs: sloTtft }), ...(sloTpot && { tpotMs: sloTpot }) }
-  return { trace: trace!, profile, topology, requests, arrivals, rows: 'passes', ...(artifact && { artifact }), ...(Object.keys(slo).length > 0 && { slo }) } // prettier-ignore
+  return {
+    trace: trace!,
+    profile,
+    topology,
+    requests,
+    arrivals,
+    rows: 'passes',
+    ...(artifact && { artifact }),
+    ...(Object.keys(slo).length > 0 && { slo }),
+  }
 }
 
 async function simulateAll(
@@ -81,17 +127,27 @@ async function simulateAll(
   shared: ReadonlyMap<number, SharedWorkload>,
   { seed, quiet }: BenchFlags,
 ): Promise<SimulationResult[]> {
-  // prettier-ignore
   const err = terminalOn(process.stderr)
   const watch = stageProgress(err, quiet === true || !err.live)
   const pool = openStudy(study)
-  const jobs = cells.map(({ policy, rate }) => ({ variant: policy, rate, seed, setting: { rowList: shared.get(rate)!.rowList } }))
-  const results = await pool.run(jobs, (done, of) => watch.progress?.('simulations', done, of)).finally(pool.close)
+  const jobs = cells.map(({ policy, rate }) => ({
+    variant: policy,
+    rate,
+    seed,
+    setting: { rowList: shared.get(rate)!.rowList },
+  }))
+  const results = await pool
+    .run(jobs, (done, of) => watch.progress?.('simulations', done, of))
+    .finally(pool.close)
   watch.clear?.()
   return results
 }
 
-async function liveSettings(flags: BenchFlags, cluster: AttachedCluster, rows: LiveSettings['rows']): Promise<LiveSettings> {
+async function liveSettings(
+  flags: BenchFlags,
+  cluster: AttachedCluster,
+  rows: LiveSettings['rows'],
+): Promise<LiveSettings> {
   const { api, apiKey, insecure, seed, sloTtft, sloTpot } = flags
   const access = { ...(apiKey !== undefined && { apiKey }), ...(insecure && { insecure }) }
   const endpoint = openEndpoint({ url: cluster.url, api, ...access })
@@ -101,10 +157,16 @@ async function liveSettings(flags: BenchFlags, cluster: AttachedCluster, rows: L
 }
 
 /** What may make the two sides differ for another reason than the one that is looked for. */
-async function notesOf({ artifact }: BenchFlags, { artifactSha256 }: AttachedCluster, isCleared: boolean): Promise<string[]> {
+async function notesOf(
+  { artifact }: BenchFlags,
+  { artifactSha256 }: AttachedCluster,
+  isCleared: boolean,
+): Promise<string[]> {
   const given = artifact === undefined ? undefined : await withSafetensors(artifact, file => file.sha256())
   return [
     ...(given === artifactSha256 ? [] : ['The gateway routes by another artifact than the simulator.']),
-    ...(isCleared ? [] : ['Not every worker let its prefix cache be cleared between runs: later runs may have better TTFT.']),
+    ...(isCleared
+      ? []
+      : ['Not every worker let its prefix cache be cleared between runs: later runs may have better TTFT.']),
   ]
 }

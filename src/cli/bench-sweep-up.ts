@@ -14,10 +14,22 @@ const PROFILE = 'h200-first'
 export async function sweepOnOwnCluster(flags: BenchFlags, sweep: typeof benchSweepAction): Promise<void> {
   const { prefill, decode, ranks } = parseTopology(flags.topology ?? TOPOLOGY)
   if (prefill === 0 || ranks > 1)
-    throw wrong(`--topology ${flags.topology} without --url`, 'prefill and decode workers of one rank, such as 2P8D', 'Change it.')
+    throw wrong(
+      `--topology ${flags.topology} without --url`,
+      'prefill and decode workers of one rank, such as 2P8D',
+      'Change it.',
+    )
   const { profile = PROFILE, trace, artifact, seed } = flags
-  const files = await clusterFiles({ profile, decode, ...(trace !== undefined && { trace }), ...(artifact !== undefined && { artifact }) })
-  const settings = clusterSettings({ prefill, decode, host: '127.0.0.1', port: 0, profile, speed: 1, seed }, files)
+  const files = await clusterFiles({
+    profile,
+    decode,
+    ...(trace !== undefined && { trace }),
+    ...(artifact !== undefined && { artifact }),
+  })
+  const settings = clusterSettings(
+    { prefill, decode, host: '127.0.0.1', port: 0, profile, speed: 1, seed },
+    files,
+  )
   const cluster = new EmbeddedCluster(settings, NO_EVENTS)
   void firstSignal().then(async signal => {
     await cluster.stop()
@@ -25,6 +37,11 @@ export async function sweepOnOwnCluster(flags: BenchFlags, sweep: typeof benchSw
     process.kill(process.pid, signal)
   })
   await cluster.start()
-  const known = { ...flags, url: cluster.url, trace: files.trace, ...(settings.artifact !== undefined && { artifact: settings.artifact }) }
+  const known = {
+    ...flags,
+    url: cluster.url,
+    trace: files.trace,
+    ...(settings.artifact !== undefined && { artifact: settings.artifact }),
+  }
   await sweep(known, () => cluster.attach()).finally(() => cluster.stop())
 }

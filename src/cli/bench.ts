@@ -58,14 +58,29 @@ export function addBench(program: Command): void {
     )
     .option('--url <url>', 'the server, such as http://127.0.0.1:8000')
     .option('--model <name>', 'model to ask for (default: the first that the server names)')
-    .addOption(new Option('--api <name>', 'which of its APIs').choices(['completions', 'chat']).default('completions'))
+    .addOption(
+      new Option('--api <name>', 'which of its APIs').choices(['completions', 'chat']).default('completions'),
+    )
     .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY'))
     .option('--insecure', 'take certificates that nobody vouches for')
     .option('--timeout <s>', 'a request that has not ended after so long is an error', positiveNumber, 600)
     .option('--rate <n>', 'requests a second, open loop', positiveNumber)
-    .addOption(new Option('--arrivals <kind>', 'how they come (default: poisson)').choices(['poisson', 'gamma', 'on_off']))
-    .option('--burstiness <shape>', 'of gamma arrivals: 1 is Poisson, below come bursts (default: 0.25)', positiveNumber)
-    .option('--workload <file>', 'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file; --rate stretches it')
+    .addOption(
+      new Option('--arrivals <kind>', 'how they come (default: poisson)').choices([
+        'poisson',
+        'gamma',
+        'on_off',
+      ]),
+    )
+    .option(
+      '--burstiness <shape>',
+      'of gamma arrivals: 1 is Poisson, below come bursts (default: 0.25)',
+      positiveNumber,
+    )
+    .option(
+      '--workload <file>',
+      'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file; --rate stretches it',
+    )
     .option('--max-prompt <tokens>', 'cuts longer prompts of the workload', tokens)
     .option('--max-output <tokens>', 'cuts longer outputs of the workload', tokens)
     .option('--concurrency <n>', 'so many streams at a time, closed loop', wholeNumber(1, 100_000))
@@ -80,7 +95,10 @@ export function addBench(program: Command): void {
     .option('--prefix-tokens <n>', 'of these texts (default: half of the prompt)', tokens)
     .option('--output-tokens <n>', 'of an answer (default: 128)', tokens)
     .addOption(
-      new Option('--prompt-as <form>', 'made-up prompts as token ids or words (default: ids, for chat text)').choices(['ids', 'text']),
+      new Option(
+        '--prompt-as <form>',
+        'made-up prompts as token ids or words (default: ids, for chat text)',
+      ).choices(['ids', 'text']),
     )
     .option('--stop-at-eos', 'do not ask for ignore_eos, which OpenAI’s own servers do not know')
     .option('--extra-body <json>', 'fields that every request has besides', jsonObject)
@@ -93,15 +111,26 @@ export function addBench(program: Command): void {
       '--sweep',
       'policies and rates on a running gateway, or without --url on a cluster started for it, beside what the simulator says',
     )
-    .option('--policies <list>', `of a sweep: ${POLICIES.join(', ')}; eldr@0.2 sets the band (default: round_robin,eldr,union)`, nameList)
+    .option(
+      '--policies <list>',
+      `of a sweep: ${POLICIES.join(', ')}; eldr@0.2 sets the band (default: round_robin,eldr,union)`,
+      nameList,
+    )
     .option('--rates <list>', 'of a sweep, requests a second (default: 20,40)', rates)
     .option(
       '--topology <text>',
       'of a sweep: what is simulated (default: the workers that the gateway has), and started without --url (2P4D)',
     )
-    .option('--artifact <file>', 'of a sweep: the artifact that the gateway routes by (without --url: fitted if none is given)')
+    .option(
+      '--artifact <file>',
+      'of a sweep: the artifact that the gateway routes by (without --url: fitted if none is given)',
+    )
     .option('--profile <name>', 'of a sweep: the cost profile of the workers (default: h200-first)')
-    .addOption(new Option('--admin-token <token>', 'of a sweep: opens the gateway’s admin API').env('ELDR_ADMIN_TOKEN'))
+    .addOption(
+      new Option('--admin-token <token>', 'of a sweep: opens the gateway’s admin API').env(
+        'ELDR_ADMIN_TOKEN',
+      ),
+    )
     .option('-q, --quiet', 'no progress')
     .addHelpText(
       'after',
@@ -123,6 +152,7 @@ function jsonObject(text: string): Record<string, unknown> {
   } catch {
     value = undefined
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return value as Record<string, unknown>
   throw new InvalidArgumentError('Expected a JSON object such as \'{"top_p": 0.9}\'.')
 }

@@ -16,13 +16,25 @@ const MOST_NAMED = 20
 
 export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
   const { holdout } = flags
-  if (holdout === undefined && flags.holdoutOut !== undefined) throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.') // prettier-ignore
-  if (holdout !== undefined && flags.split === 'evaluation') throw wrong('--holdout with --split evaluation', 'one of them', 'Leave --holdout out: all prompts of the file are held out then.') // prettier-ignore
+  if (holdout === undefined && flags.holdoutOut !== undefined)
+    throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.')
+  if (holdout !== undefined && flags.split === 'evaluation')
+    throw wrong(
+      '--holdout with --split evaluation',
+      'one of them',
+      'Leave --holdout out: all prompts of the file are held out then.',
+    )
   const holdoutOut = holdout === undefined ? undefined : (flags.holdoutOut ?? evaluationPath(flags.out))
   await checkOutputs([flags.prompts], [flags.out, holdoutOut, journalOf(flags.out)])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = flags.quiet ? undefined : rateProgress(err, 'calibrate')
-  const endpoint = openEndpoint({ url: flags.url, api: 'completions', ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }), headers: flags.header, ...(flags.insecure && { insecure: true }) }) // prettier-ignore
+  const endpoint = openEndpoint({
+    url: flags.url,
+    api: 'completions',
+    ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }),
+    headers: flags.header,
+    ...(flags.insecure && { insecure: true }),
+  })
   const stopped = () =>
     existsSync(journalOf(flags.out))
       ? `stopped; what came so far is in ${printable(journalOf(flags.out))}. The same command line goes on from there.`
@@ -42,9 +54,17 @@ export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
         onSkip: (line: number, why: string) => watch.say(`line ${line} skipped: ${printable(why)}`),
       }),
     }
-    const result = await stoppable(stop => calibrate({ ...plan, stop }).finally(() => watch?.clear()), () => err.write(`${wrapped(stopped(), err.width)}\n`)) // prettier-ignore
+    const result = await stoppable(
+      stop => calibrate({ ...plan, stop }).finally(() => watch?.clear()),
+      () => err.write(`${wrapped(stopped(), err.width)}\n`),
+    )
     const { user, system } = process.cpuUsage(cpu)
-    show(flags, result, { seconds: (performance.now() - fromMs) / 1000, cpuSeconds: (user + system) / 1e6 }, out)
+    show(
+      flags,
+      result,
+      { seconds: (performance.now() - fromMs) / 1000, cpuSeconds: (user + system) / 1e6 },
+      out,
+    )
   } finally {
     await endpoint.close()
   }
@@ -68,21 +88,32 @@ function planOf(flags: CalibrateFlags): Omit<CalibrationPlan, 'endpoint' | 'stop
     skipRefused: flags.skipRefused === true,
     force: flags.force === true,
     timeoutMs: Math.round(flags.timeout * 1000),
-    headers: [...(flags.apiKey === undefined ? [] : ['authorization', `Bearer ${flags.apiKey}`]), ...flags.header],
+    headers: [
+      ...(flags.apiKey === undefined ? [] : ['authorization', `Bearer ${flags.apiKey}`]),
+      ...flags.header,
+    ],
     ...(flags.model !== undefined && { model: flags.model }),
     ...(flags.limit !== undefined && { limit: flags.limit }),
     ...(flags.workload !== undefined && { workload: flags.workload }),
   }
 }
 
-function show(flags: CalibrateFlags, result: CalibrationResult, times: { seconds: number; cpuSeconds: number }, out: Terminal): void {
+function show(
+  flags: CalibrateFlags,
+  result: CalibrationResult,
+  times: { seconds: number; cpuSeconds: number },
+  out: Terminal,
+): void {
   if (flags.json) return void out.write(`${JSON.stringify({ ...result, ...times }, null, 2)}\n`)
   const { model, layers, experts, topK, halfLife, captured, skipped, shorter, files } = result
   const asked = result.prompts - result.resumed
   out.write(
     `${printable(model)}: ${layers} layers × ${experts} experts, top ${topK}${halfLife ? `, recent counts of half-life ${halfLife}` : ''}\n`,
   )
-  for (const [kind, file] of Object.entries(files)) out.write(`${out.accent(kind.padEnd(11))} ${printable(file)}  ${out.dim(many(captured[kind as keyof typeof captured], 'request'))}\n`) // prettier-ignore
+  for (const [kind, file] of Object.entries(files))
+    out.write(
+      `${out.accent(kind.padEnd(11))} ${printable(file)}  ${out.dim(many(captured[kind as keyof typeof captured], 'request'))}\n`,
+    )
   for (const { reason, lines } of skipped) {
     const named = runs(lines.slice(0, MOST_NAMED))
     out.write(

@@ -40,17 +40,27 @@ export function addCalibrate(program: Command): void {
     .requiredOption('--prompts <file.jsonl>', 'lines of {"prompt"} or {"messages"}, with "domain" or without')
     .requiredOption('-o, --out <file>', 'trace to write')
     .addOption(
-      new Option('--split <name>', 'what --out is: evaluation for prompts that were held out before, with the experts of every step')
+      new Option(
+        '--split <name>',
+        'what --out is: evaluation for prompts that were held out before, with the experts of every step',
+      )
         .choices(['calibration', 'evaluation'])
         .default('calibration'),
     )
-    .option('--holdout <share>', 'share of the prompts that goes into an evaluation trace instead, such as 0.3', share)
+    .option(
+      '--holdout <share>',
+      'share of the prompts that goes into an evaluation trace instead, such as 0.3',
+      share,
+    )
     .option('--holdout-out <file>', 'evaluation trace to write (default: beside the other)')
     .option('--steps <n>', 'decode steps to record of each', wholeNumber(1, 65_535), 128)
     .option('--concurrency <n>', 'requests at a time', wholeNumber(1, 10_000), 16)
     .option('--model <name>', 'model to ask for (default: the first that the server names)')
     .addOption(
-      new Option('--api <name>', 'auto: messages as chats, the rest as completions; chat: prompts as a user’s message')
+      new Option(
+        '--api <name>',
+        'auto: messages as chats, the rest as completions; chat: prompts as a user’s message',
+      )
         .choices(['auto', 'completions', 'chat'])
         .default('auto'),
     )
@@ -64,7 +74,12 @@ export function addCalibrate(program: Command): void {
     .option('--min-covered <share>', 'skip prompts of whose tokens fewer have known experts', shareOrOne, 1)
     .option('--skip-refused', 'skip prompts that the server refuses, in place of stopping')
     .option('--timeout <s>', 'of one request', seconds, 600)
-    .option('--retries <n>', 'of a request whose server is away or busy, with growing pauses', wholeNumber(0, 1000), 6)
+    .option(
+      '--retries <n>',
+      'of a request whose server is away or busy, with growing pauses',
+      wholeNumber(0, 1000),
+      6,
+    )
     .option('--workload <name>', 'for the trace’s metadata')
     .option('--force', 'replace traces that are there')
     .option('--json', 'print the result as JSON')
@@ -108,6 +123,7 @@ function temperature(text: string): number {
 
 function header(text: string, before: readonly string[]): string[] {
   const [, name, value] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)$/.exec(text) ?? []
-  if (name === undefined) throw new InvalidArgumentError('Expected a name and a value, such as "X-Team: search".')
+  if (name === undefined)
+    throw new InvalidArgumentError('Expected a name and a value, such as "X-Team: search".')
   return [...before, name, value!.trim()]
 }

@@ -13,7 +13,9 @@ export function cliPage(program: Command): string {
     '',
     '| command | what it does |',
     '|---|---|',
-    ...commands.map(command => `| [\`${nameOf(command)}\`](#${anchorOf(command)}) | ${cell(command.summary())} |`),
+    ...commands.map(
+      command => `| [\`${nameOf(command)}\`](#${anchorOf(command)}) | ${cell(command.summary())} |`,
+    ),
     '',
     ...commands.flatMap(sectionOf),
     'This page is made by `npm run docs` from `src/cli/`.',
@@ -61,12 +63,23 @@ function argumentRow(argument: Argument): string[] {
 function optionRow({ flags, description, mandatory, argChoices, defaultValue }: Option): string[] {
   // What help says in words of a default stands in its own column here.
   const [, words = description, said] = /^(.*?)\s*\(default: (.*)\)$/s.exec(description) ?? []
-  const choices = argChoices === undefined ? '' : `; one of ${argChoices.map(choice => `\`${choice}\``).join(', ')}`
-  return [`\`${flags}\``, `${cell(words)}${choices}${mandatory ? '; needed' : ''}`, cell(said ?? shown(defaultValue))]
+  const choices =
+    argChoices === undefined ? '' : `; one of ${argChoices.map(choice => `\`${choice}\``).join(', ')}`
+  return [
+    `\`${flags}\``,
+    `${cell(words)}${choices}${mandatory ? '; needed' : ''}`,
+    cell(said ?? shown(defaultValue)),
+  ]
 }
 
 function shown(value: unknown): string {
-  if (value === undefined || value === false || value === true || (Array.isArray(value) && value.length === 0)) return ''
+  if (
+    value === undefined ||
+    value === false ||
+    value === true ||
+    (Array.isArray(value) && value.length === 0)
+  )
+    return ''
   return `\`${Array.isArray(value) ? value.join(',') : String(value as string | number)}\``
 }
 
@@ -81,7 +94,14 @@ function examplesOf(command: Command): string[] {
   const said = words.trim() === '' ? [] : [words.trim().replaceAll(/\s*\n\s*/g, ' '), '']
   if (examples === undefined) return said
   const reason = 'examples of the help; pages run these commands with files and addresses that exist'
-  return [...said, `<!-- not run: ${reason} -->`, '```sh', ...examples.split('\n').map(line => line.trim()), '```', '']
+  return [
+    ...said,
+    `<!-- not run: ${reason} -->`,
+    '```sh',
+    ...examples.split('\n').map(line => line.trim()),
+    '```',
+    '',
+  ]
 }
 
 const cell = (text: string) =>

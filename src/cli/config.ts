@@ -9,7 +9,9 @@ export function addConfig(program: Command): void {
   const config = program
     .command('config')
     .summary('check, print or describe the configuration of a gateway')
-    .description('The configuration of `eldr serve`: docs/config.md lists every key with its flag and environment variable.')
+    .description(
+      'The configuration of `eldr serve`: docs/config.md lists every key with its flag and environment variable.',
+    )
   config
     .command('check')
     .summary('list all that is wrong with a file')
@@ -20,9 +22,13 @@ export function addConfig(program: Command): void {
     .action(async (file: string) => (await import('./config-action.ts')).checkAction(file))
   addSettingFlags(config.command('print'))
     .summary('show the values in force and where each came from')
-    .description('Resolves flags, environment, file and defaults as `eldr serve` does, and prints the result as YAML, secrets masked.')
+    .description(
+      'Resolves flags, environment, file and defaults as `eldr serve` does, and prints the result as YAML, secrets masked.',
+    )
     .option('--json', 'print it as JSON')
-    .action(async (flags: ConfigFlags, command: Command) => (await import('./config-action.ts')).printAction(flags, command))
+    .action(async (flags: ConfigFlags, command: Command) =>
+      (await import('./config-action.ts')).printAction(flags, command),
+    )
   config
     .command('schema')
     .summary('print the JSON Schema of the file')

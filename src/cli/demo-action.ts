@@ -20,7 +20,14 @@ import type { DemoFlags } from './demo.ts'
 import { firstSignal } from './first-signal.ts'
 import { checkOutputs } from './outputs.ts'
 import { tinyFiles } from './tiny-files.ts'
-import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, topologyOf, usualRate } from './up-cluster.ts'
+import {
+  carriedSpeed,
+  clusterFiles,
+  type ClusterFiles,
+  clusterSettings,
+  topologyOf,
+  usualRate,
+} from './up-cluster.ts'
 
 export const DEMO_FORMAT = 'eldr.demo.v1'
 const POLICIES = ['round_robin', 'eldr', 'union'] as const
@@ -44,14 +51,19 @@ export async function demoAction(flags: DemoFlags): Promise<void> {
   const files = flags.backend === 'tiny' ? await tinyFiles(flags, 'profile', true) : await clusterFiles(flags)
   const about = aboutOf(flags, plan, files)
   if (!flags.quiet) err.write(`${wrapped(opening(about), err.width)}\n`)
-  const cluster = new EmbeddedCluster(clusterSettings({ ...flags, speed: plan.speed }, files, 'eldr'), said(flags, err))
+  const cluster = new EmbeddedCluster(
+    clusterSettings({ ...flags, speed: plan.speed }, files, 'eldr'),
+    said(flags, err),
+  )
   const stopped = told.then(async signal => {
     await cluster.stop()
     process.removeAllListeners(signal)
     process.kill(process.pid, signal)
     return new Promise<never>(() => undefined)
   })
-  const runs = await Promise.race([measured(cluster, flags, plan, files, err), stopped]).finally(() => cluster.stop())
+  const runs = await Promise.race([measured(cluster, flags, plan, files, err), stopped]).finally(() =>
+    cluster.stop(),
+  )
   await writeFileAtomic(flags.report, [exhibitPage(demoReport(runs, about), VERSION)])
   if (flags.json) out.write(`${JSON.stringify(resultOf(runs, about), null, 2)}\n`)
   else {
@@ -74,9 +86,23 @@ async function measured(
   const [simulated] = await Promise.all([simulate(flags, rate, shared, files), cluster.start()])
   const observer = new Observer(cluster)
   try {
-    const live = { rows, sourceOf, api: 'completions', form: 'ids', model, seed: flags.seed, timeoutMs: TIMEOUT_MS } as const
+    const live = {
+      rows,
+      sourceOf,
+      api: 'completions',
+      form: 'ids',
+      model,
+      seed: flags.seed,
+      timeoutMs: TIMEOUT_MS,
+    } as const
     const load = { policies: POLICIES, rate, speed, shared, live }
-    return await runDemo(await cluster.attach(), () => observer.look(), load, simulated, watchOn(flags, err, requests))
+    return await runDemo(
+      await cluster.attach(),
+      () => observer.look(),
+      load,
+      simulated,
+      watchOn(flags, err, requests),
+    )
   } finally {
     await observer.close()
   }
@@ -95,9 +121,23 @@ async function simulate(
   { rowList }: SharedWorkload,
   { trace, artifact }: ClusterFiles,
 ): Promise<SimulationResult[]> {
-  const study = { trace, profile: flags.profile, topology: topologyOf(flags), requests: rowList.length, arrivals: 'poisson', rows: 'passes', rowList, ...(artifact && { artifact: artifact.path }) } as const // prettier-ignore
+  const study = {
+    trace,
+    profile: flags.profile,
+    topology: topologyOf(flags),
+    requests: rowList.length,
+    arrivals: 'poisson',
+    rows: 'passes',
+    rowList,
+    ...(artifact && { artifact: artifact.path }),
+  } as const
   const pool = openStudy(study)
-  return pool.run(POLICIES.map(variant => ({ variant, rate, seed: flags.seed, setting: {} })), () => undefined).finally(pool.close) // prettier-ignore
+  return pool
+    .run(
+      POLICIES.map(variant => ({ variant, rate, seed: flags.seed, setting: {} })),
+      () => undefined,
+    )
+    .finally(pool.close)
 }
 
 function aboutOf(flags: DemoFlags, plan: Plan, { model, trace, profile }: ClusterFiles): DemoAbout {
@@ -117,7 +157,7 @@ function aboutOf(flags: DemoFlags, plan: Plan, { model, trace, profile }: Cluste
 
 function opening({ topology, model, computed, profile, rate, requests, speed }: DemoAbout): string {
   const time = speed === 1 ? '' : ` at ${speed} of its speed`
-  return `${topology} on this machine: ${printable(model)} ${computed ? 'computed' : 'replayed'}, steps timed as ${printable(profile)}${time}. ${requests} requests, ${fixed(rate, 0)} a second, under ${POLICIES.join(', ')} in turn.` // prettier-ignore
+  return `${topology} on this machine: ${printable(model)} ${computed ? 'computed' : 'replayed'}, steps timed as ${printable(profile)}${time}. ${requests} requests, ${fixed(rate, 0)} a second, under ${POLICIES.join(', ')} in turn.`
 }
 
 function watchOn(flags: DemoFlags, err: Terminal, requests: number): DemoWatch {
@@ -131,7 +171,9 @@ function watchOn(flags: DemoFlags, err: Terminal, requests: number): DemoWatch {
       watch.clear()
       base ??= run
       const change = run === base ? '' : `, ${fixed(changeOf(run, base, 'p50').live * 100, 1)} %`
-      err.write(`  ${run.policy}: TPOT p50 ${fixed(run.tpotMs.p50, 2)} ms${change}, ${fixed(run.activeExperts, 1)} experts\n`)
+      err.write(
+        `  ${run.policy}: TPOT p50 ${fixed(run.tpotMs.p50, 2)} ms${change}, ${fixed(run.activeExperts, 1)} experts\n`,
+      )
     },
   }
 }

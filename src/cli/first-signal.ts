@@ -6,7 +6,9 @@ const FORCED = 130
 const SAME_MS = 1_000
 
 /** Resolves with the first signal that asks the program to end; a later one ends it there and then, and its processes with it unless `force` says otherwise. */
-export function firstSignal(force: (name: NodeJS.Signals) => void = () => process.exit(FORCED)): Promise<NodeJS.Signals> {
+export function firstSignal(
+  force: (name: NodeJS.Signals) => void = () => process.exit(FORCED),
+): Promise<NodeJS.Signals> {
   return new Promise(resolve => {
     let toldMs: number | undefined
     for (const name of SIGNALS)

@@ -16,7 +16,8 @@ import { checkOutputs, checkPlacementFlags, placementPath } from './outputs.ts'
 /** `eldr fit` */
 export async function fitAction(tracePath: string, flags: FitFlags): Promise<void> {
   checkPlacementFlags(flags)
-  const placementFile = flags.ranks === undefined ? undefined : (flags.placementOut ?? placementPath(flags.out))
+  const placementFile =
+    flags.ranks === undefined ? undefined : (flags.placementOut ?? placementPath(flags.out))
   await checkOutputs([tracePath], [flags.out, placementFile, flags.report])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const stages = createStages(stageProgress(err, flags.quiet === true))
@@ -26,7 +27,11 @@ export async function fitAction(tracePath: string, flags: FitFlags): Promise<voi
     await stages.run('write', async () => {
       await writeArtifact(flags.out, artifact)
       if (placement && placementFile)
-        await writePlacement(placementFile, { ...placement, model: trace.model, traceSha256: artifact.about.traceSha256 })
+        await writePlacement(placementFile, {
+          ...placement,
+          model: trace.model,
+          traceSha256: artifact.about.traceSha256,
+        })
     })
     if (flags.report !== undefined) {
       await stages.run('report', async () => {
@@ -36,11 +41,16 @@ export async function fitAction(tracePath: string, flags: FitFlags): Promise<voi
       })
     }
     const summary = summaryOf(fitted, trace, flags, stages.times)
-    const files = { artifact: flags.out, ...(placementFile && { placement: placementFile }), ...(flags.report && { report: flags.report }) }
+    const files = {
+      artifact: flags.out,
+      ...(placementFile && { placement: placementFile }),
+      ...(flags.report && { report: flags.report }),
+    }
     if (flags.json) return out.write(`${JSON.stringify({ ...summary, files }, null, 2)}\n`)
     const total = stages.times.reduce((sum, { ms }) => sum + ms, 0)
     out.write(`\n${fitTables(summary, out)}\n\n`)
-    for (const [kind, file] of Object.entries(files)) out.write(`${out.accent(kind.padEnd(9))} ${printable(file)}\n`)
+    for (const [kind, file] of Object.entries(files))
+      out.write(`${out.accent(kind.padEnd(9))} ${printable(file)}\n`)
     out.write(`${out.dim(`fitted in ${duration(total)}`)}\n`)
   })
 }

@@ -21,7 +21,12 @@ export function addFit(program: Command): void {
     .argument('<trace>', 'calibration trace (.safetensors)')
     .requiredOption('-k, --workers <n>', 'decode workers: one cluster each', wholeNumber(1, MAX_WORKERS))
     .requiredOption('-o, --out <file>', 'artifact to write')
-    .option('--transform <name>', 'auto takes the best by ρ that a hand-off can carry; count-idf is the paper’s', transformName, 'auto')
+    .option(
+      '--transform <name>',
+      'auto takes the best by ρ that a hand-off can carry; count-idf is the paper’s',
+      transformName,
+      'auto',
+    )
     .option('--layers <which>', 'auto (greedy on ρ), all, or a list such as 0,3,8-11', layerList, 'auto')
     .addOption(
       new Option('--balance <how>', 'exact: at most ⌈N/K⌉ requests a cluster; none: plain K-means')

@@ -23,12 +23,17 @@ async function viewOf(path: string): Promise<View> {
   const kind = await withSafetensors(path, async file => {
     const format = file.metadata['format'] ?? ''
     const tensors = [...file.tensors.values()]
-    if (format.startsWith(kindOf(ARTIFACT_FORMAT))) return artifactView(await artifactOf(file), path, file.size, tensors)
-    if (format.startsWith(kindOf(PLACEMENT_FORMAT))) return placementView(await placementIn(file), path, file.size, tensors)
+    if (format.startsWith(kindOf(ARTIFACT_FORMAT)))
+      return artifactView(await artifactOf(file), path, file.size, tensors)
+    if (format.startsWith(kindOf(PLACEMENT_FORMAT)))
+      return placementView(await placementIn(file), path, file.size, tensors)
     if (format.startsWith(kindOf(TRACE_FORMAT))) return file.size
     throw new EldrError('ELDR_FILE_WRONG_KIND', {
       file: path,
-      found: format === '' ? 'a safetensors file without a format in its metadata' : `format ${JSON.stringify(format)}`,
+      found:
+        format === ''
+          ? 'a safetensors file without a format in its metadata'
+          : `format ${JSON.stringify(format)}`,
       expected: [TRACE_FORMAT, ARTIFACT_FORMAT, PLACEMENT_FORMAT].join(', '),
       todo: 'ELDR shows its own files; open others with Python’s safetensors.',
     })

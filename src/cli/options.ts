@@ -15,7 +15,9 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
 export function positiveNumber(text: string): number {
   const value = /^\d{1,9}(\.\d{1,9})?$/.test(text) ? Number(text) : NaN
   if (value > 0) return value
-  throw new InvalidArgumentError('Expected a number above 0 and below 1,000,000,000 in plain digits, such as 12.5.')
+  throw new InvalidArgumentError(
+    'Expected a number above 0 and below 1,000,000,000 in plain digits, such as 12.5.',
+  )
 }
 
 /** Names with commas between them, none twice. */

@@ -20,16 +20,28 @@ export async function checkOutputs(
   }
   for (const file of outputs) {
     if (file === undefined) continue
-    if (file === '') throw new EldrError('ELDR_USAGE', { found: 'an empty name for an output', expected: 'a path', todo: 'Name a file.' })
+    if (file === '')
+      throw new EldrError('ELDR_USAGE', {
+        found: 'an empty name for an output',
+        expected: 'a path',
+        todo: 'Name a file.',
+      })
     const link = await lstat(file).catch(() => undefined)
     if (link?.isSymbolicLink() && !(await stat(file).catch(() => undefined)))
       throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: 'a link to a file that is not there' })
     const there = await stat(file).catch(() => undefined)
     if (there && !there.isFile())
-      throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: 'something else than a regular file in its place' })
+      throw new EldrError('ELDR_FILE_UNWRITABLE', {
+        file,
+        found: 'something else than a regular file in its place',
+      })
     const folder = dirname(file)
     await access(folder, constants.W_OK).catch((cause: unknown) => {
-      throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: `no folder ${folder} that can be written to`, cause })
+      throw new EldrError('ELDR_FILE_UNWRITABLE', {
+        file,
+        found: `no folder ${folder} that can be written to`,
+        cause,
+      })
     })
     const path = await canonical(file)
     if (taken.has(path))
@@ -46,11 +58,18 @@ export async function checkOutputs(
 /** The same file whatever the path to it; of a file that is not there yet, by its folder. */
 async function canonical(path: string): Promise<string> {
   return realpath(path).catch(
-    async () => `${await realpath(dirname(path)).catch(() => dirname(path))}/${path.slice(path.lastIndexOf('/') + 1)}`,
+    async () =>
+      `${await realpath(dirname(path)).catch(() => dirname(path))}/${path.slice(path.lastIndexOf('/') + 1)}`,
   )
 }
 
-export function checkPlacementFlags({ ranks, placementOut }: { readonly ranks?: number; readonly placementOut?: string }): void {
+export function checkPlacementFlags({
+  ranks,
+  placementOut,
+}: {
+  readonly ranks?: number
+  readonly placementOut?: string
+}): void {
   if (placementOut === undefined || ranks !== undefined) return
   throw new EldrError('ELDR_USAGE', {
     found: '--placement-out without --ranks',

@@ -30,14 +30,20 @@ export async function planAction(flags: PlanFlags): Promise<void> {
   const plan = await withTemporaryFolder(async folder => {
     const refits = await openRefits(flags.artifact, folder)
     const pool = openStudy(asked.study)
-    return makePlan(asked, { pool, refits, onProgress: (what, done, of) => watch.progress?.(what, done, of) }).finally(pool.close)
+    return makePlan(asked, {
+      pool,
+      refits,
+      onProgress: (what, done, of) => watch.progress?.(what, done, of),
+    }).finally(pool.close)
   })
   watch.clear?.()
   const seconds = (performance.now() - from) / 1000
   if (sources !== undefined) await writeReport(flags.report!, plan, sources)
   if (flags.json) {
     const files = flags.report === undefined ? {} : { files: { report: flags.report } }
-    out.write(`${JSON.stringify({ ...plan, verdict: { ...plan.verdict, text: verdictInWords(plan) }, seconds, ...files }, null, 2)}\n`)
+    out.write(
+      `${JSON.stringify({ ...plan, verdict: { ...plan.verdict, text: verdictInWords(plan) }, seconds, ...files }, null, 2)}\n`,
+    )
     return
   }
   out.write(`\n${planTables(plan, seconds, out)}\n`)
@@ -52,10 +58,15 @@ async function writeReport(file: string, plan: Plan, sources: SimulationSources)
 
 /** What the flags ask for, or why they contradict each other: found out before anything is read. */
 function askedOf(flags: PlanFlags): PlanAsked {
-  const { trace, artifact, profile, topology, requests, policies, seeds, sloTpot, sloTtft, rate, gpuHour } = flags
+  const { trace, artifact, profile, topology, requests, policies, seeds, sloTpot, sloTtft, rate, gpuHour } =
+    flags
   const { prefill } = parseTopology(topology)
   if (sloTtft !== undefined && prefill === 0)
-    throw wrong(`--slo-ttft with ${topology}, which has no prefill`, 'prefill workers', 'Name a topology such as 8P16D, or leave it out.')
+    throw wrong(
+      `--slo-ttft with ${topology}, which has no prefill`,
+      'prefill workers',
+      'Name a topology such as 8P16D, or leave it out.',
+    )
   checkPolicies(policies)
   const study = {
     trace,
@@ -80,12 +91,24 @@ function askedOf(flags: PlanFlags): PlanAsked {
 function checkPolicies(policies: readonly string[]): void {
   const unknown = policies.find(name => parseVariant(name) === undefined)
   if (unknown !== undefined)
-    throw wrong(`policy ${JSON.stringify(unknown)}`, `one of ${POLICIES.join(', ')}, or eldr@TAU`, 'Name a policy.')
+    throw wrong(
+      `policy ${JSON.stringify(unknown)}`,
+      `one of ${POLICIES.join(', ')}, or eldr@TAU`,
+      'Name a policy.',
+    )
   const balancers = policies.filter(name => LOAD_BALANCERS.includes(name))
   if (balancers.length === 0)
-    throw wrong(`policies ${policies.join(', ')}`, `one of ${LOAD_BALANCERS.join(', ')} to compare with`, 'Add jsq.')
+    throw wrong(
+      `policies ${policies.join(', ')}`,
+      `one of ${LOAD_BALANCERS.join(', ')} to compare with`,
+      'Add jsq.',
+    )
   if (balancers.length === policies.length)
-    throw wrong(`policies ${policies.join(', ')}`, 'one that is no load balancer, to see what it buys', 'Add eldr or union.')
+    throw wrong(
+      `policies ${policies.join(', ')}`,
+      'one that is no load balancer, to see what it buys',
+      'Add eldr or union.',
+    )
 }
 
 function wrong(found: string, expected: string, todo: string): EldrError {

@@ -25,7 +25,12 @@ export function addRefit(program: Command): void {
     .argument('<artifact>', 'artifact of a fit (.safetensors)')
     .requiredOption('-k, --workers <n>', 'decode workers: one cluster each', wholeNumber(1, MAX_WORKERS))
     .requiredOption('-o, --out <file>', 'artifact to write; may be the same file')
-    .addOption(new Option('--balance <how>', 'as in fit (default: as the artifact was fitted)').choices(['exact', 'none']))
+    .addOption(
+      new Option('--balance <how>', 'as in fit (default: as the artifact was fitted)').choices([
+        'exact',
+        'none',
+      ]),
+    )
     .option('--restarts <n>', 'as in fit (default: as the artifact was fitted)', wholeNumber(1, 10_000))
     .option('--seed <n>', 'as in fit (default: as the artifact was fitted)', wholeNumber(0, 2 ** 48))
     .option('--ranks <n>', 'also place experts on this many expert-parallel ranks', wholeNumber(1, 65_536))
@@ -33,5 +38,7 @@ export function addRefit(program: Command): void {
     .option('--placement-out <file>', 'placement to write (default: beside the artifact)')
     .option('--json', 'print the result as JSON')
     .option('-q, --quiet', 'no progress')
-    .action(async (artifact: string, flags: RefitFlags) => (await import('./refit-action.ts')).refitAction(artifact, flags))
+    .action(async (artifact: string, flags: RefitFlags) =>
+      (await import('./refit-action.ts')).refitAction(artifact, flags),
+    )
 }

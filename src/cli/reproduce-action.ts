@@ -18,7 +18,11 @@ export async function reproduceAction(flags: ReproduceFlags): Promise<void> {
   const files = { results: join(flags.out, 'results.json'), report: join(flags.out, 'results.html') }
   const artifacts = join(flags.out, 'artifacts')
   await mkdir(artifacts, { recursive: true }).catch((cause: unknown) => {
-    throw new EldrError('ELDR_FILE_UNWRITABLE', { file: artifacts, found: 'no folder, and none could be made', cause })
+    throw new EldrError('ELDR_FILE_UNWRITABLE', {
+      file: artifacts,
+      found: 'no folder, and none could be made',
+      cause,
+    })
   })
   await checkOutputs([], Object.values(files))
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
@@ -39,7 +43,8 @@ export async function reproduceAction(flags: ReproduceFlags): Promise<void> {
   await writeFileAtomic(files.report, [exhibitPage(report, VERSION)])
   if (flags.json) return out.write(json)
   out.write(`\n${exhibitSummary(report, out)}\n\n`)
-  for (const [kind, file] of Object.entries(files)) out.write(`${out.accent(kind.padEnd(9))} ${printable(file)}\n`)
+  for (const [kind, file] of Object.entries(files))
+    out.write(`${out.accent(kind.padEnd(9))} ${printable(file)}\n`)
   out.write(`${out.dim(`made in ${duration(performance.now() - from)}`)}\n`)
 }
 

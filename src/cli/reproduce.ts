@@ -19,7 +19,10 @@ export function addReproduce(program: Command): void {
     .description(
       'Fits and simulates everything in the paper that a trace can give, and what lies beyond it, and writes results.json and results.html with every figure. The shipped traces are a cut; it takes a minute or two.',
     )
-    .option('--traces <folder>', 'lab16-{task,lang}.{calibration,evaluation}.safetensors (default: those that ship)')
+    .option(
+      '--traces <folder>',
+      'lab16-{task,lang}.{calibration,evaluation}.safetensors (default: those that ship)',
+    )
     .option('--workloads <folder>', 'also run the recorded arrivals there: Azure 2023 and Mooncake')
     .option('-o, --out <folder>', 'where results go; made if it is not there', 'eldr-out')
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')

@@ -23,12 +23,17 @@ export async function run(args: readonly string[]): Promise<number> {
   // A reader that has seen enough (`| head`) closes the pipe: that ends the output, not the work. Output that was wanted and could not be
   // written is a failure; progress that could not be is none.
   let lost: Error | undefined
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => (lost ??= error.code === 'EPIPE' ? undefined : error))
+  process.stdout.on(
+    'error',
+    (error: NodeJS.ErrnoException) => (lost ??= error.code === 'EPIPE' ? undefined : error),
+  )
   process.stderr.on('error', () => undefined)
   const code = await runProgram(createProgram(), args)
   await new Promise<void>(resolve => process.stdout.write('', () => resolve())) // what was written has arrived, or failed
   if (lost === undefined || code !== 0) return code
-  return report(new EldrError('ELDR_FILE_UNWRITABLE', { file: 'standard output', found: lost.message, cause: lost }))
+  return report(
+    new EldrError('ELDR_FILE_UNWRITABLE', { file: 'standard output', found: lost.message, cause: lost }),
+  )
 }
 
 async function runProgram(program: Command, args: readonly string[]): Promise<number> {

@@ -27,7 +27,9 @@ export async function serveAction(flags: FlagValues, start: StartGateway): Promi
   gateway = await start(loaded.settings, log)
   log.info(`listening on ${gateway.url}`)
   const signal = await told
-  log.info(`${signal}: stopping; streams may go on for ${server.shutdownGraceMs / 1000} s, a second signal ends them`)
+  log.info(
+    `${signal}: stopping; streams may go on for ${server.shutdownGraceMs / 1000} s, a second signal ends them`,
+  )
   await gateway.stop()
   log.info('stopped')
   await closeLog()

@@ -38,7 +38,11 @@ export function addSettingFlags(command: Command): Command {
 export function flagValues(command: Command): FlagValues {
   const values = new Map<string, string | readonly string[] | true>()
   for (const option of command.options) {
-    const value = command.getOptionValue(option.attributeName()) as string | readonly string[] | true | undefined
+    const value = command.getOptionValue(option.attributeName()) as
+      | string
+      | readonly string[]
+      | true
+      | undefined
     if (value !== undefined) values.set(longNameOf(option.flags), value)
   }
   return values

@@ -31,7 +31,12 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   }).finally(pool.close)
   watch.clear?.()
   const seconds = (performance.now() - from) / 1000
-  const simulated: Simulated = { points, study, seeds: flags.seeds, pricePerGpuHour: flags.gpuHour ?? GPU_HOUR }
+  const simulated: Simulated = {
+    points,
+    study,
+    seeds: flags.seeds,
+    pricePerGpuHour: flags.gpuHour ?? GPU_HOUR,
+  }
   if (sources !== undefined) await writeReport(flags.report!, simulated, sources)
   if (flags.json) return out.write(`${JSON.stringify(resultOf(simulated, seconds, flags.report), null, 2)}\n`)
   out.write(`\n${simulationTables(simulated, { seconds, withCost: flags.gpuHour !== undefined }, out)}\n`)
@@ -45,7 +50,11 @@ async function writeReport(file: string, simulated: Simulated, sources: Simulati
 }
 
 /** What `--json` prints: the settings, then every run with all its numbers. */
-function resultOf({ points, study, seeds, pricePerGpuHour }: Simulated, seconds: number, report: string | undefined): object {
+function resultOf(
+  { points, study, seeds, pricePerGpuHour }: Simulated,
+  seconds: number,
+  report: string | undefined,
+): object {
   const cost = costMeasure(pricePerGpuHour)
   const settings: Omit<StudyData, 'arrivals'> & { readonly arrivals: string } = {
     ...study,

@@ -8,7 +8,12 @@ import type { StudyData } from '../sim/study.ts'
 import { withSafetensors } from '../trace/safetensors-file.ts'
 import { withTrace } from '../trace/trace.ts'
 
-export async function sourcesOf({ trace, artifact, workload, profile }: StudyData): Promise<SimulationSources> {
+export async function sourcesOf({
+  trace,
+  artifact,
+  workload,
+  profile,
+}: StudyData): Promise<SimulationSources> {
   const { name, provenance, shape } = await loadProfile(profile)
   return {
     trace: await withTrace(trace, async opened => ({
@@ -17,7 +22,9 @@ export async function sourcesOf({ trace, artifact, workload, profile }: StudyDat
       model: opened.model,
       shape: { layers: opened.layers, experts: opened.experts, topK: opened.topK },
     })),
-    ...(artifact !== undefined && { artifact: { file: artifact, sha256: await withSafetensors(artifact, file => file.sha256()) } }),
+    ...(artifact !== undefined && {
+      artifact: { file: artifact, sha256: await withSafetensors(artifact, file => file.sha256()) },
+    }),
     ...(workload !== undefined && { workload: await hashedText(workload.file) }),
     profile: { name, what: provenance.what, shape },
   }

@@ -10,8 +10,23 @@ export function studyOf(flags: SimulateFlags): StudyData {
   const topology = parseTopology(flags.topology)
   checkPolicies(flags.policies)
   checkTogether(flags, topology)
-  const { trace, artifact, profile, requests, rows, placement, prefillPolicy, prefixCache, workload, maxPrompt, maxOutput } = flags
-  const slo = { ...(flags.sloTtft && { ttftMs: flags.sloTtft }), ...(flags.sloTpot && { tpotMs: flags.sloTpot }) }
+  const {
+    trace,
+    artifact,
+    profile,
+    requests,
+    rows,
+    placement,
+    prefillPolicy,
+    prefixCache,
+    workload,
+    maxPrompt,
+    maxOutput,
+  } = flags
+  const slo = {
+    ...(flags.sloTtft && { ttftMs: flags.sloTtft }),
+    ...(flags.sloTpot && { tpotMs: flags.sloTpot }),
+  }
   return {
     trace,
     profile,
@@ -21,7 +36,11 @@ export function studyOf(flags: SimulateFlags): StudyData {
     rows,
     ...(artifact !== undefined && { artifact }),
     ...(workload !== undefined && {
-      workload: { file: workload, ...(maxPrompt && { promptTokens: maxPrompt }), ...(maxOutput && { outputTokens: maxOutput }) },
+      workload: {
+        file: workload,
+        ...(maxPrompt && { promptTokens: maxPrompt }),
+        ...(maxOutput && { outputTokens: maxOutput }),
+      },
     }),
     ...(placement && { placement }),
     ...(prefillPolicy && { prefillPolicy }),
@@ -33,21 +52,45 @@ export function studyOf(flags: SimulateFlags): StudyData {
 export function checkPolicies(policies: readonly string[]): void {
   const unknown = policies.find(name => parseVariant(name) === undefined)
   if (unknown === undefined) return
-  throw wrong(`policy ${JSON.stringify(unknown)}`, `one of ${POLICIES.join(', ')}, or eldr@TAU`, 'Name a policy.')
+  throw wrong(
+    `policy ${JSON.stringify(unknown)}`,
+    `one of ${POLICIES.join(', ')}, or eldr@TAU`,
+    'Name a policy.',
+  )
 }
 
 function checkTogether(flags: SimulateFlags, { prefill, ranks }: Topology): void {
   const { topology, placement, workload } = flags
   if (placement !== undefined && ranks === 1)
-    throw wrong(`--placement with ${topology}`, 'decode workers of several ranks', 'Name a topology such as 8D×EP4, or leave it out.')
-  const ofPrefill = given({ '--slo-ttft': flags.sloTtft, '--prefill-policy': flags.prefillPolicy, '--prefix-cache': flags.prefixCache })
+    throw wrong(
+      `--placement with ${topology}`,
+      'decode workers of several ranks',
+      'Name a topology such as 8D×EP4, or leave it out.',
+    )
+  const ofPrefill = given({
+    '--slo-ttft': flags.sloTtft,
+    '--prefill-policy': flags.prefillPolicy,
+    '--prefix-cache': flags.prefixCache,
+  })
   if (ofPrefill !== undefined && prefill === 0)
-    throw wrong(`${ofPrefill} with ${topology}, which has no prefill`, 'prefill workers', 'Name a topology such as 8P16D, or leave it out.')
+    throw wrong(
+      `${ofPrefill} with ${topology}, which has no prefill`,
+      'prefill workers',
+      'Name a topology such as 8P16D, or leave it out.',
+    )
   if (workload !== undefined && flags.arrivals !== undefined)
-    throw wrong('--arrivals with --workload', 'one of them', 'Leave one out: a workload file says when requests come.')
+    throw wrong(
+      '--arrivals with --workload',
+      'one of them',
+      'Leave one out: a workload file says when requests come.',
+    )
   const ofWorkload = given({ '--max-prompt': flags.maxPrompt, '--max-output': flags.maxOutput })
   if (ofWorkload !== undefined && workload === undefined)
-    throw wrong(`${ofWorkload} without --workload`, 'both', 'Name the file whose lengths are cut: a trace has lengths of its own.')
+    throw wrong(
+      `${ofWorkload} without --workload`,
+      'both',
+      'Name the file whose lengths are cut: a trace has lengths of its own.',
+    )
 }
 
 /** The first flag that has a value. */

@@ -46,7 +46,11 @@ export function addSimulate(program: Command): void {
     .option('--artifact <file>', 'artifact of a fit; eldr and domain need it, union predicts better with it')
     .option('--topology <text>', 'such as 8P16D, 16D (decode alone) or 2P8D×EP4', '8P16D')
     .addOption(
-      new Option('--placement <how>', 'of experts on the ranks of ×EP decoders (default: linear)').choices(['linear', 'global', 'cluster']),
+      new Option('--placement <how>', 'of experts on the ranks of ×EP decoders (default: linear)').choices([
+        'linear',
+        'global',
+        'cluster',
+      ]),
     )
     .option(
       '--policies <list>',
@@ -54,14 +58,32 @@ export function addSimulate(program: Command): void {
       nameList,
       ['jsq', 'eldr', 'union'],
     )
-    .addOption(new Option('--prefill-policy <name>', 'which worker reads a prompt (default: prefix_hash)').choices(PREFILL_POLICIES))
-    .option('--prefix-cache <tokens>', 'prompt tokens that each prefill worker keeps (default: none)', wholeNumber(0, 2 ** 40))
+    .addOption(
+      new Option('--prefill-policy <name>', 'which worker reads a prompt (default: prefix_hash)').choices(
+        PREFILL_POLICIES,
+      ),
+    )
+    .option(
+      '--prefix-cache <tokens>',
+      'prompt tokens that each prefill worker keeps (default: none)',
+      wholeNumber(0, 2 ** 40),
+    )
     .option('--rates <list>', 'requests a second', rates, [60, 100, 150])
     .option('--seeds <n>', 'runs of each, for the confidence interval', wholeNumber(1, 100), 3)
     .option('--requests <n>', 'requests of a run', wholeNumber(10, 10_000_000), 4000)
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
-    .addOption(new Option('--arrivals <kind>', 'how requests come (default: poisson)').choices(['poisson', 'gamma', 'on_off']))
-    .addOption(new Option('--rows <how>', 'how recorded requests are drawn').choices(['passes', 'replacement']).default('passes'))
+    .addOption(
+      new Option('--arrivals <kind>', 'how requests come (default: poisson)').choices([
+        'poisson',
+        'gamma',
+        'on_off',
+      ]),
+    )
+    .addOption(
+      new Option('--rows <how>', 'how recorded requests are drawn')
+        .choices(['passes', 'replacement'])
+        .default('passes'),
+    )
     .option(
       '--workload <file>',
       'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file, stretched so that the run as a whole has each rate',
@@ -70,7 +92,11 @@ export function addSimulate(program: Command): void {
     .option('--max-output <tokens>', 'cuts longer outputs of the workload', tokens)
     .option('--slo-ttft <ms>', 'goodput counts requests whose first token came in time', positiveNumber)
     .option('--slo-tpot <ms>', 'and whose other tokens took no longer than this each', positiveNumber)
-    .option('--gpu-hour <price>', `price of a GPU-hour, for the cost of tokens (default: ${GPU_HOUR})`, positiveNumber)
+    .option(
+      '--gpu-hour <price>',
+      `price of a GPU-hour, for the cost of tokens (default: ${GPU_HOUR})`,
+      positiveNumber,
+    )
     .option('--report <file.html>', 'also write a page with figures')
     .option('--json', 'print the results as JSON')
     .option('-q, --quiet', 'no progress')
@@ -80,5 +106,7 @@ export function addSimulate(program: Command): void {
 export function rates(text: string): number[] {
   const values = text.split(',').map(item => (/^\d{1,7}(\.\d{1,6})?$/.test(item.trim()) ? Number(item) : NaN))
   if (values.every(value => value > 0) && new Set(values).size === values.length) return values
-  throw new InvalidArgumentError('Expected different rates above 0 and below 10,000,000 in plain digits, with commas between them.')
+  throw new InvalidArgumentError(
+    'Expected different rates above 0 and below 10,000,000 in plain digits, with commas between them.',
+  )
 }

@@ -14,11 +14,17 @@ export async function stalenessAction(flags: StalenessFlags): Promise<void> {
   const watch = stageProgress(err, flags.quiet === true || !err.live)
   const from = performance.now()
   const pool = openStudy(asked.study)
-  const points = await runStaleness(asked, pool, (done, of) => watch.progress?.('runs', done, of)).finally(pool.close)
+  const points = await runStaleness(asked, pool, (done, of) => watch.progress?.('runs', done, of)).finally(
+    pool.close,
+  )
   watch.clear?.()
   const seconds = (performance.now() - from) / 1000
   if (flags.json) {
-    const shown = points.map(({ variant, gateways, runs }) => ({ variant, ...(gateways && { gateways }), runs }))
+    const shown = points.map(({ variant, gateways, runs }) => ({
+      variant,
+      ...(gateways && { gateways }),
+      runs,
+    }))
     return out.write(`${JSON.stringify({ ...asked, seconds, points: shown }, null, 2)}\n`)
   }
   out.write(`\n${stalenessTables(points, asked, seconds, out)}\n`)
@@ -26,7 +32,18 @@ export async function stalenessAction(flags: StalenessFlags): Promise<void> {
 
 /** What the flags ask for; what is wrong with them shows before anything is read. */
 function askedOf(flags: StalenessFlags): StalenessAsked {
-  const { trace, artifact, profile, topology, requests, policies, gateways, viewAges = ageList(DEFAULT_AGES), rate, seeds } = flags
+  const {
+    trace,
+    artifact,
+    profile,
+    topology,
+    requests,
+    policies,
+    gateways,
+    viewAges = ageList(DEFAULT_AGES),
+    rate,
+    seeds,
+  } = flags
   parseTopology(topology)
   checkPolicies(policies)
   const study = {

@@ -32,9 +32,19 @@ export function addStaleness(program: Command): void {
     .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
     .option('--artifact <file>', 'artifact of a fit; eldr and domain need it, union predicts better with it')
     .option('--topology <text>', 'such as 2P8D or 16D (decode alone)', '2P8D')
-    .option('--policies <list>', `of ${POLICIES.join(', ')}`, nameList, ['jsq', 'eldr', 'union', 'power_of_two', 'round_robin'])
+    .option('--policies <list>', `of ${POLICIES.join(', ')}`, nameList, [
+      'jsq',
+      'eldr',
+      'union',
+      'power_of_two',
+      'round_robin',
+    ])
     .option('--gateways <list>', 'numbers of gateways', gatewayList, [2, 4, 8])
-    .option('--view-ages <list>', `milliseconds until a gateway hears of the others, or never (default: ${DEFAULT_AGES})`, ageList)
+    .option(
+      '--view-ages <list>',
+      `milliseconds until a gateway hears of the others, or never (default: ${DEFAULT_AGES})`,
+      ageList,
+    )
     .option('--rate <n>', 'requests a second, to all gateways together', positiveNumber, 400)
     .option('--seeds <n>', 'runs of each, for the confidence interval', wholeNumber(1, 100), 5)
     .option('--requests <n>', 'requests of a run', wholeNumber(10, 10_000_000), 6000)
@@ -47,7 +57,8 @@ export function addStaleness(program: Command): void {
 /** `2,4,8` */
 export function gatewayList(text: string): number[] {
   const counts = text.split(',').map(item => (/^\d{1,4}$/.test(item.trim()) ? Number(item) : NaN))
-  if (counts.every(count => count >= 2 && count <= 1024) && new Set(counts).size === counts.length) return counts
+  if (counts.every(count => count >= 2 && count <= 1024) && new Set(counts).size === counts.length)
+    return counts
   throw new InvalidArgumentError('Expected different whole numbers from 2 to 1024 with commas between them.')
 }
 
@@ -58,5 +69,7 @@ export function ageList(text: string): (number | null)[] {
     return word === 'never' ? null : /^\d{1,6}(\.\d{1,3})?$/.test(word) ? Number(word) : NaN
   })
   if (!ages.some(Number.isNaN) && new Set(ages).size === ages.length) return ages
-  throw new InvalidArgumentError('Expected different milliseconds from 0 below 1,000,000, or never, with commas between them.')
+  throw new InvalidArgumentError(
+    'Expected different milliseconds from 0 below 1,000,000, or never, with commas between them.',
+  )
 }

@@ -14,7 +14,10 @@ class Stopped extends Error {
  * Work that cleans up by itself when its signal aborts: Ctrl-C aborts it, `say` tells what that means, and whoever stopped it sees the process
  * end of that signal. A second one does not wait for the work.
  */
-export async function stoppable<T>(work: (stop: AbortSignal) => Promise<T>, say: () => void = () => undefined): Promise<T> {
+export async function stoppable<T>(
+  work: (stop: AbortSignal) => Promise<T>,
+  say: () => void = () => undefined,
+): Promise<T> {
   const stop = new AbortController()
   void firstSignal(endBy).then(signal => stop.abort(new Stopped(signal)))
   try {

@@ -27,6 +27,10 @@ function made(): string {
   try {
     return mkdtempSync(join(tmpdir(), 'eldr-'))
   } catch (cause) {
-    throw new EldrError('ELDR_FILE_UNWRITABLE', { file: tmpdir(), found: cause instanceof Error ? cause.message : String(cause), cause })
+    throw new EldrError('ELDR_FILE_UNWRITABLE', {
+      file: tmpdir(),
+      found: cause instanceof Error ? cause.message : String(cause),
+      cause,
+    })
   }
 }

@@ -15,13 +15,22 @@ import { SHIPPED_MODEL } from './worker-back-end.ts'
 type TinyFlags = Pick<ClusterFlags, 'trace' | 'profile' | 'artifact' | 'decode' | 'model' | 'prompts'>
 
 /** `loaded`: whether the prompts will be sent. */
-export async function tinyFiles(flags: TinyFlags, pace: 'profile' | 'real', loaded: boolean): Promise<ClusterFiles> {
+export async function tinyFiles(
+  flags: TinyFlags,
+  pace: 'profile' | 'real',
+  loaded: boolean,
+): Promise<ClusterFiles> {
   const trace = flags.trace ?? SHIPPED_TINY_TRACE
   const { name, config } = await readTinyConfig(flags.model ?? SHIPPED_MODEL)
   await checkShape(trace, name, config)
   const files = await clusterFiles({ ...flags, trace }, pace === 'real' ? unpriced : undefined)
   const fitted = files.artifact && (await readArtifact(files.artifact.path))
-  const backEnd = { kind: 'tiny', model: flags.model, pace: pace === 'real' ? pace : flags.profile, recentHalfLife: fitted?.primary.recentHalfLife } as const // prettier-ignore
+  const backEnd = {
+    kind: 'tiny',
+    model: flags.model,
+    pace: pace === 'real' ? pace : flags.profile,
+    recentHalfLife: fitted?.primary.recentHalfLife,
+  } as const
   const sourceOf = loaded ? await capturedPrompts(flags.prompts ?? SHIPPED_PROMPTS, files.rows) : undefined
   return { ...files, model: name, backEnd, sourceOf }
 }
@@ -29,7 +38,11 @@ export async function tinyFiles(flags: TinyFlags, pace: 'profile' | 'real', load
 /** Experts of one model say nothing of another's. */
 async function checkShape(trace: string, name: string, { layers, experts, topK }: ModelShape): Promise<void> {
   const say = (shape: ModelShape) => `${shape.layers} layers × ${shape.experts} experts, top ${shape.topK}`
-  const recorded = await withTrace(trace, async opened => ({ layers: opened.layers, experts: opened.experts, topK: opened.topK }))
+  const recorded = await withTrace(trace, async opened => ({
+    layers: opened.layers,
+    experts: opened.experts,
+    topK: opened.topK,
+  }))
   if (recorded.layers === layers && recorded.experts === experts && recorded.topK === topK) return
   throw new EldrError('ELDR_USAGE', {
     found: `the model ${name} (${say({ layers, experts, topK })}) and the trace ${basename(trace)} (${say(recorded)})`,

@@ -13,8 +13,14 @@ const MOST_NAMED = 20
 
 export async function traceImportAction(flags: ImportFlags): Promise<void> {
   const { format, input, out: outFile, experts, moeLayers, seed, steps, promptStart, minCovered } = flags
-  if (flags.holdout === undefined && flags.holdoutOut !== undefined) throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.') // prettier-ignore
-  if (format === 'sglang' && (flags.layers === undefined || flags.topK === undefined)) throw wrong('--format sglang without --layers and --top-k', 'both', 'SGLang’s rows do not tell their shape: give num_hidden_layers and num_experts_per_tok of the model.') // prettier-ignore
+  if (flags.holdout === undefined && flags.holdoutOut !== undefined)
+    throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.')
+  if (format === 'sglang' && (flags.layers === undefined || flags.topK === undefined))
+    throw wrong(
+      '--format sglang without --layers and --top-k',
+      'both',
+      'SGLang’s rows do not tell their shape: give num_hidden_layers and num_experts_per_tok of the model.',
+    )
   const holdoutOut = flags.holdout === undefined ? undefined : (flags.holdoutOut ?? evaluationPath(outFile))
   await checkOutputs([input], [outFile, holdoutOut, spoolOf(outFile)])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
@@ -43,8 +49,15 @@ export async function traceImportAction(flags: ImportFlags): Promise<void> {
   const result = await stoppable(stop => importTrace({ ...plan, stop }).finally(() => watch.clear?.()))
   if (flags.json) return void out.write(`${JSON.stringify(result, null, 2)}\n`)
   const { model, layers, topK, imported, skipped, files } = result
-  out.write(`${printable(model)}: ${layers} layers × ${experts} experts, top ${topK}; layers ${runs(result.moeLayers)} of the rows\n`)
-  for (const [kind, file] of Object.entries(files)) out.write(`${out.accent(kind.padEnd(11))} ${printable(file)}  ${out.dim(many(imported[kind as keyof typeof imported], 'request'))}\n`) // prettier-ignore
-  for (const { line, why } of skipped.slice(0, MOST_NAMED)) out.write(`${out.warn('skipped')} line ${line}: ${printable(why)}\n`)
-  if (skipped.length > MOST_NAMED) out.write(`${out.warn('skipped')} ${many(skipped.length - MOST_NAMED, 'line')} more\n`)
+  out.write(
+    `${printable(model)}: ${layers} layers × ${experts} experts, top ${topK}; layers ${runs(result.moeLayers)} of the rows\n`,
+  )
+  for (const [kind, file] of Object.entries(files))
+    out.write(
+      `${out.accent(kind.padEnd(11))} ${printable(file)}  ${out.dim(many(imported[kind as keyof typeof imported], 'request'))}\n`,
+    )
+  for (const { line, why } of skipped.slice(0, MOST_NAMED))
+    out.write(`${out.warn('skipped')} line ${line}: ${printable(why)}\n`)
+  if (skipped.length > MOST_NAMED)
+    out.write(`${out.warn('skipped')} ${many(skipped.length - MOST_NAMED, 'line')} more\n`)
 }

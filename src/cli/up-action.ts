@@ -8,7 +8,14 @@ import { Screen } from '../up/screen.ts'
 import { startWatch, type Watch } from '../up/up-watch.ts'
 import { firstSignal } from './first-signal.ts'
 import { tinyFiles } from './tiny-files.ts'
-import { carriedSpeed, clusterFiles, type ClusterFiles, clusterSettings, curlLine, usualRate } from './up-cluster.ts'
+import {
+  carriedSpeed,
+  clusterFiles,
+  type ClusterFiles,
+  clusterSettings,
+  curlLine,
+  usualRate,
+} from './up-cluster.ts'
 import { jsonVoice, personVoice, type Voice } from './up-voice.ts'
 import type { UpFlags } from './up.ts'
 
@@ -32,7 +39,10 @@ export async function upAction(given: UpFlags): Promise<void> {
   const out = terminalOn(process.stdout)
   const screen = new Screen(out, () => process.stdout.rows ?? 24)
   const voice = flags.json ? jsonVoice(flags, out) : personVoice({ ...flags, rate }, screen, out)
-  const files = flags.backend === 'tiny' ? await tinyFiles(flags, flags.pace, rate !== undefined) : await clusterFiles(flags)
+  const files =
+    flags.backend === 'tiny'
+      ? await tinyFiles(flags, flags.pace, rate !== undefined)
+      : await clusterFiles(flags)
   const settings = clusterSettings(flags, files, flags.policy)
   voice.starting(files)
   const cluster = new EmbeddedCluster(settings, voice.events)
@@ -46,8 +56,25 @@ export async function upAction(given: UpFlags): Promise<void> {
   }
   const { url } = cluster
   const ms = performance.now() - fromMs
-  voice.ready({ url, model: files.model, policy: settings.policy, curl: curlLine(url, files.model), pids: cluster.pids, ms })
-  const load = rate === undefined ? undefined : startBackgroundLoad({ url, rows: files.rows, sourceOf: files.sourceOf, model: files.model, rate: rate * flags.speed, seed: flags.seed }) // prettier-ignore
+  voice.ready({
+    url,
+    model: files.model,
+    policy: settings.policy,
+    curl: curlLine(url, files.model),
+    pids: cluster.pids,
+    ms,
+  })
+  const load =
+    rate === undefined
+      ? undefined
+      : startBackgroundLoad({
+          url,
+          rows: files.rows,
+          sourceOf: files.sourceOf,
+          model: files.model,
+          rate: rate * flags.speed,
+          seed: flags.seed,
+        })
   const observer = new Observer(cluster)
   const watch = flags.table || flags.json ? follow(flags, screen, observer, files, voice, load) : undefined
   voice.stopping(await told)

@@ -48,7 +48,10 @@ export async function clusterFiles(
     shape: `${opened.layers} MoE layers × ${opened.experts} experts, top-${opened.topK}`,
     mixed: await mixedBatch(opened, costs(profile)),
   }))
-  const artifact = flags.artifact === undefined ? await artifactFor(trace, flags.decode, OUT_FOLDER) : { path: flags.artifact }
+  const artifact =
+    flags.artifact === undefined
+      ? await artifactFor(trace, flags.decode, OUT_FOLDER)
+      : { path: flags.artifact }
   return { trace, rows, profile, ...read, artifact }
 }
 

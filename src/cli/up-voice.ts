@@ -41,22 +41,36 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
   return {
     events: {
       line: (name, line) => flags.verbose && note(dim(`${name}: ${printable(line)}`)),
-      ended: (name, how, pauseMs) => note(`${warn('!')} ${bold(name)} ended (${printable(how)}); it is started again in ${duration(pauseMs)}. Requests go to the others.`), // prettier-ignore
+      ended: (name, how, pauseMs) =>
+        note(
+          `${warn('!')} ${bold(name)} ended (${printable(how)}); it is started again in ${duration(pauseMs)}. Requests go to the others.`,
+        ),
       restarted: (name, pid) =>
-        note(`${accent('+')} ${bold(name)} runs again (process ${pid}); the gateway takes it back when it answers.`),
+        note(
+          `${accent('+')} ${bold(name)} runs again (process ${pid}); the gateway takes it back when it answers.`,
+        ),
     },
     starting({ model, shape, profile, artifact }) {
       const { speed } = flags
-      const time = speed === 1 ? '' : `, ${speed} times as fast so that this machine keeps up (times shown are the profile’s)`
-      note(`${bold(`${topologyOf(flags)} on this machine`)}: ${printable(model)} (${shape}) ${flags.backend === 'tiny' ? 'computed' : 'replayed'}, ${flags.backend === 'tiny' && flags.pace === 'real' ? 'as fast as it can' : `steps timed as ${printable(profile.name)}${time}`}`) // prettier-ignore
+      const time =
+        speed === 1
+          ? ''
+          : `, ${speed} times as fast so that this machine keeps up (times shown are the profile’s)`
+      note(
+        `${bold(`${topologyOf(flags)} on this machine`)}: ${printable(model)} (${shape}) ${flags.backend === 'tiny' ? 'computed' : 'replayed'}, ${flags.backend === 'tiny' && flags.pace === 'real' ? 'as fast as it can' : `steps timed as ${printable(profile.name)}${time}`}`,
+      )
       if (artifact?.fitted) note(dim(`fitted ${printable(artifact.path)} in ${duration(artifact.fitted.ms)}`))
     },
     ready({ url, curl, policy, ms }) {
-      note(`${accent('ready')} after ${duration(ms)}, policy ${policy}. Point any OpenAI client at ${bold(`${url}/v1`)}, or paste:`)
+      note(
+        `${accent('ready')} after ${duration(ms)}, policy ${policy}. Point any OpenAI client at ${bold(`${url}/v1`)}, or paste:`,
+      )
       screen.log(`\n  ${curl}\n`)
       note(`Watch it, and change what it does, at ${bold(`${url}/dashboard`)}`)
       screen.log('')
-      screen.log(`Or by hand: change the policy while it runs, and see what each one gains:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`) // prettier-ignore
+      screen.log(
+        `Or by hand: change the policy while it runs, and see what each one gains:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`,
+      )
       if (flags.rate !== undefined)
         note(
           dim(
@@ -93,13 +107,24 @@ export function jsonVoice(flags: UpFlags, terminal: Terminal): Voice {
       restarted: (name, pid) => say('restarted', { name, pid }),
     },
     starting: ({ trace, model, profile, artifact }) =>
-      say('starting', { topology: topologyOf(flags), trace, model, profile: profile.name, speed: flags.speed, artifact: artifact?.path ?? null }), // prettier-ignore
+      say('starting', {
+        topology: topologyOf(flags),
+        trace,
+        model,
+        profile: profile.name,
+        speed: flags.speed,
+        artifact: artifact?.path ?? null,
+      }),
     ready: ready => say('ready', { ...ready, dashboard: `${ready.url}/dashboard` }),
     view: ({ policy, workers, policies }, seconds, failure) =>
       say('view', {
         seconds,
         policy: policy ?? null,
-        workers: workers.map(({ seen: { own, ...seen }, work }) => ({ ...seen, rssBytes: own?.rss_bytes ?? null, ...shown(work) })),
+        workers: workers.map(({ seen: { own, ...seen }, work }) => ({
+          ...seen,
+          rssBytes: own?.rss_bytes ?? null,
+          ...shown(work),
+        })),
         policies: policies.map(([name, work]) => ({ policy: name, ...shown(work) })),
         ...(failure !== undefined && { failure }),
       }),

@@ -42,7 +42,12 @@ export function addUp(program: Command): void {
         .choices(['profile', 'real'])
         .default('profile'),
     )
-    .addOption(new Option('--policy <name>', 'decode policy to begin with (default: eldr, or union without an artifact)').choices(POLICIES))
+    .addOption(
+      new Option(
+        '--policy <name>',
+        'decode policy to begin with (default: eldr, or union without an artifact)',
+      ).choices(POLICIES),
+    )
     .option(
       '--load [rate]',
       'also send requests of the trace, so many a second of the profile’s time (25 for each decode worker, 9 with tiny)',
@@ -80,9 +85,18 @@ export function clusterOptions(command: Command, port: number): Command {
         .default('replay'),
     )
     .option('--model <folder>', 'the model of tiny (default: models/tiny6)')
-    .option('--trace <file>', 'evaluation trace that the workers replay, or one of the model of tiny (default: one that ships)')
-    .option('--prompts <file.jsonl>', 'what tiny is asked: the prompts that its trace was captured of (default: those that ship)')
-    .option('--artifact <file>', 'artifact to route by (default: fitted from the calibration trace beside it, kept in eldr-out/)')
+    .option(
+      '--trace <file>',
+      'evaluation trace that the workers replay, or one of the model of tiny (default: one that ships)',
+    )
+    .option(
+      '--prompts <file.jsonl>',
+      'what tiny is asked: the prompts that its trace was captured of (default: those that ship)',
+    )
+    .option(
+      '--artifact <file>',
+      'artifact to route by (default: fitted from the calibration trace beside it, kept in eldr-out/)',
+    )
     .option('--profile <name>', 'cost profile of a step: a name under profiles/ or a path', 'h200-first')
     .option('--seed <n>', 'of the load', wholeNumber(0, 2 ** 40), 0)
     .option('--verbose', 'show what the processes log')

@@ -98,7 +98,11 @@ function reachable(host: string): string {
   return host === '0.0.0.0' || host === '::' ? hostname() : host
 }
 
-function readyLine({ role, jsonReady, dataParallelSize }: WorkerFlags, model: string, { url, port, kvPort, context }: Worker): string {
+function readyLine(
+  { role, jsonReady, dataParallelSize }: WorkerFlags,
+  model: string,
+  { url, port, kvPort, context }: Worker,
+): string {
   const { origin } = context.handoffs ?? {}
   if (jsonReady)
     return `${JSON.stringify({ ready: true, role, url, port, kv_port: kvPort ?? null, pid: process.pid, engine_id: context.engineId, model, ...(dataParallelSize > 1 && { data_parallel_size: dataParallelSize }) })}\n`

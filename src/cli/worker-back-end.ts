@@ -34,8 +34,16 @@ export async function openBackEnd(flags: WorkerFlags): Promise<OpenedBackEnd> {
   return { ...opened, maxBatchedTokens }
 }
 
-async function openReplay({ trace: path, profile = 'h200-first', speed = 1, model, servedModelName, pace }: WorkerFlags) {
-  if (pace !== undefined) throw misplaced('--pace', 'tiny', 'Replay always keeps to a profile: name it with --profile.')
+async function openReplay({
+  trace: path,
+  profile = 'h200-first',
+  speed = 1,
+  model,
+  servedModelName,
+  pace,
+}: WorkerFlags) {
+  if (pace !== undefined)
+    throw misplaced('--pace', 'tiny', 'Replay always keeps to a profile: name it with --profile.')
   const costs = await loadProfile(profile)
   const trace = await openTrace(path ?? SHIPPED_TRACE)
   try {
@@ -48,9 +56,18 @@ async function openReplay({ trace: path, profile = 'h200-first', speed = 1, mode
   }
 }
 
-async function openTiny({ trace, profile, model: folder, servedModelName, pace = 'real', speed }: WorkerFlags) {
-  if (trace !== undefined) throw misplaced('--trace', 'replay', 'The tiny back end computes its experts: give it a --model folder.')
-  if (profile !== undefined) throw misplaced('--profile', 'replay', 'The tiny back end keeps to a profile that --pace names.')
+async function openTiny({
+  trace,
+  profile,
+  model: folder,
+  servedModelName,
+  pace = 'real',
+  speed,
+}: WorkerFlags) {
+  if (trace !== undefined)
+    throw misplaced('--trace', 'replay', 'The tiny back end computes its experts: give it a --model folder.')
+  if (profile !== undefined)
+    throw misplaced('--profile', 'replay', 'The tiny back end keeps to a profile that --pace names.')
   if (pace === 'real' && speed !== undefined)
     throw new EldrError('ELDR_USAGE', {
       found: '--speed without a profile',
@@ -60,7 +77,13 @@ async function openTiny({ trace, profile, model: folder, servedModelName, pace =
   const paced = pace === 'real' ? pace : { profile: await loadProfile(pace), speed: speed ?? 1 }
   const model = await loadTinyModel(folder ?? SHIPPED_MODEL)
   const backEnd: BackEnd = createTiny({ model, pace: paced })
-  return { backEnd, name: servedModelName ?? model.name, rows: undefined, sampling: model.generation.sampling, positions: model.config.positions } // prettier-ignore
+  return {
+    backEnd,
+    name: servedModelName ?? model.name,
+    rows: undefined,
+    sampling: model.generation.sampling,
+    positions: model.config.positions,
+  }
 }
 
 function misplaced(flag: string, backEnd: string, todo: string): EldrError {

@@ -2,7 +2,13 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Breaker, type BreakerLimits, type BreakerState, type Pass, WINDOW_PARTS } from './breaker.ts'
 
-const LIMITS: BreakerLimits = { consecutiveFailures: 3, windowMs: 1000, windowRequests: 10, windowFailureShare: 0.5, openMs: 500 }
+const LIMITS: BreakerLimits = {
+  consecutiveFailures: 3,
+  windowMs: 1000,
+  windowRequests: 10,
+  windowFailureShare: 0.5,
+  openMs: 500,
+}
 
 type Outcome = 'succeeded' | 'failed' | 'ignored'
 const end = (pass: Pass | false, outcome: Outcome, nowMs: number) => pass !== false && pass[outcome](nowMs)
@@ -46,7 +52,10 @@ class SlowBreaker {
     const recent = this.ends.filter(({ atMs }) => part(atMs) > part(nowMs) - WINDOW_PARTS)
     const inRow = this.ends.length - 1 - this.ends.findLastIndex(({ failed }) => !failed)
     const share = recent.filter(({ failed }) => failed).length / recent.length
-    if (outcome === 'failed' && (inRow >= consecutiveFailures || (recent.length >= windowRequests && share >= windowFailureShare)))
+    if (
+      outcome === 'failed' &&
+      (inRow >= consecutiveFailures || (recent.length >= windowRequests && share >= windowFailureShare))
+    )
       [this.state, this.openedMs] = ['open', nowMs]
   }
 }
@@ -55,7 +64,10 @@ describe('a breaker', () => {
   it('does what a slow one does that remembers everything', () => {
     const step = fc.record({
       waitMs: fc.oneof({ weight: 24, arbitrary: fc.nat(4) }, { weight: 1, arbitrary: fc.nat(1200) }),
-      do: fc.oneof({ weight: 2, arbitrary: fc.constant('allow' as const) }, { weight: 3, arbitrary: fc.constantFrom<Outcome>('succeeded', 'failed', 'ignored') }), // prettier-ignore
+      do: fc.oneof(
+        { weight: 2, arbitrary: fc.constant('allow' as const) },
+        { weight: 3, arbitrary: fc.constantFrom<Outcome>('succeeded', 'failed', 'ignored') },
+      ),
       which: fc.nat(),
     })
     const limits = fc.record({

@@ -84,7 +84,11 @@ export class Breaker {
     if (!failed) return
     const { consecutiveFailures, windowRequests, windowFailureShare } = this.#limits
     const { ends, failures } = this.#window
-    if (this.#failuresInRow >= consecutiveFailures || (ends >= windowRequests && failures >= windowFailureShare * ends)) this.#open(nowMs)
+    if (
+      this.#failuresInRow >= consecutiveFailures ||
+      (ends >= windowRequests && failures >= windowFailureShare * ends)
+    )
+      this.#open(nowMs)
   }
 
   #open(nowMs: number): void {

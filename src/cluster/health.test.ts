@@ -44,7 +44,11 @@ interface Probe {
 }
 
 /** A loop whose probes answer by `answers`, or wait for the test where that says nothing. */
-function loopOf(answers: (id: string, check: number) => boolean | undefined = () => undefined, limits = LIMITS, random = () => 0.5) {
+function loopOf(
+  answers: (id: string, check: number) => boolean | undefined = () => undefined,
+  limits = LIMITS,
+  random = () => 0.5,
+) {
   const timers = new FakeTimers()
   const probes: Probe[] = []
   const verdicts: [id: string, healthy: boolean, atMs: number][] = []
@@ -55,7 +59,13 @@ function loopOf(answers: (id: string, check: number) => boolean | undefined = ()
     changed: (id, healthy) => verdicts.push([id, healthy, timers.nowMs]),
     probe: (id, signal) => {
       const { promise, resolve, reject } = withResolvers()
-      probes.push({ id, atMs: timers.nowMs, signal, answer: resolve, fail: () => reject(new Error('refused')) })
+      probes.push({
+        id,
+        atMs: timers.nowMs,
+        signal,
+        answer: resolve,
+        fail: () => reject(new Error('refused')),
+      })
       const answer = answers(id, probes.filter(probe => probe.id === id).length)
       if (answer !== undefined) resolve(answer)
       return promise
@@ -65,7 +75,10 @@ function loopOf(answers: (id: string, check: number) => boolean | undefined = ()
 }
 
 function withResolvers() {
-  let [resolve, reject]: [(healthy: boolean) => void, (cause: Error) => void] = [() => undefined, () => undefined]
+  let [resolve, reject]: [(healthy: boolean) => void, (cause: Error) => void] = [
+    () => undefined,
+    () => undefined,
+  ]
   const promise = new Promise<boolean>((...both) => ([resolve, reject] = both))
   return { promise, resolve, reject }
 }
@@ -78,7 +91,11 @@ describe('health checks', () => {
     loop.watch('a')
     await timers.pass(10_500)
     expect(times()).toEqual(answers.map((_, check) => check * 1000))
-    expect(verdicts).toEqual([['a', true, 0], ['a', false, 6000], ['a', true, 10_000]]) // prettier-ignore
+    expect(verdicts).toEqual([
+      ['a', true, 0],
+      ['a', false, 6000],
+      ['a', true, 10_000],
+    ])
   })
 
   it('say that a worker is not well from the first check, if it is not', async () => {
@@ -98,17 +115,34 @@ describe('health checks', () => {
     expect([probes[0]!.signal.aborted, verdicts[1]]).toEqual([true, ['slow', false, 200]])
 
     const heard: boolean[] = []
-    const throwing = new HealthLoop({ limits: LIMITS, timers, random: () => 0, changed: (_, healthy) => heard.push(healthy), probe: () => { throw new Error('no') } }) // prettier-ignore
+    const throwing = new HealthLoop({
+      limits: LIMITS,
+      timers,
+      random: () => 0,
+      changed: (_, healthy) => heard.push(healthy),
+      probe: () => {
+        throw new Error('no')
+      },
+    })
     throwing.watch('a')
     await timers.pass(1)
     expect(heard).toEqual([false])
   })
 
   it('cannot overlap for one worker, even when a probe does not end with its time; the worker is taken out all the same', async () => {
-    const { loop, timers, probes, verdicts } = loopOf((_, check) => (check === 1 ? true : undefined), { ...LIMITS, successes: 1 })
+    const { loop, timers, probes, verdicts } = loopOf((_, check) => (check === 1 ? true : undefined), {
+      ...LIMITS,
+      successes: 1,
+    })
     loop.watch('a')
     await timers.pass(5000)
-    expect([probes.length, verdicts]).toEqual([2, [['a', true, 0], ['a', false, 3200]]]) // prettier-ignore
+    expect([probes.length, verdicts]).toEqual([
+      2,
+      [
+        ['a', true, 0],
+        ['a', false, 3200],
+      ],
+    ])
     // What it says at last is not believed; the next check is.
     probes[1]!.answer(true)
     await timers.pass(0)
@@ -188,21 +222,30 @@ describe('health checks', () => {
 
   it('give the verdicts that a count of the last answers gives', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.boolean(), { minLength: 1, maxLength: 30 }), fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 4 }), async (answers, failures, successes) => {
-        const { loop, timers, verdicts } = loopOf((_, check) => answers[check - 1] ?? answers.at(-1), { ...LIMITS, failures, successes })
-        loop.watch('a')
-        await timers.pass((answers.length - 1) * 1000)
-        loop.stop()
-        let verdict: boolean | undefined
-        answers.forEach((answer, at) => {
-          const row = answers.slice(Math.max(0, at + 1 - (answer ? successes : failures)), at + 1)
-          const full = row.length === (answer ? successes : failures)
-          if (verdict === undefined || (full && row.every(other => other === answer))) verdict = answer
-        })
-        expect(verdicts.at(-1)?.[1]).toBe(verdict)
-      }),
+      fc.asyncProperty(
+        fc.array(fc.boolean(), { minLength: 1, maxLength: 30 }),
+        fc.integer({ min: 1, max: 4 }),
+        fc.integer({ min: 1, max: 4 }),
+        async (answers, failures, successes) => {
+          const { loop, timers, verdicts } = loopOf((_, check) => answers[check - 1] ?? answers.at(-1), {
+            ...LIMITS,
+            failures,
+            successes,
+          })
+          loop.watch('a')
+          await timers.pass((answers.length - 1) * 1000)
+          loop.stop()
+          let verdict: boolean | undefined
+          answers.forEach((answer, at) => {
+            const row = answers.slice(Math.max(0, at + 1 - (answer ? successes : failures)), at + 1)
+            const full = row.length === (answer ? successes : failures)
+            if (verdict === undefined || (full && row.every(other => other === answer))) verdict = answer
+          })
+          expect(verdicts.at(-1)?.[1]).toBe(verdict)
+        },
+      ),
       { numRuns: 60 },
-    ) // prettier-ignore
+    )
   })
 })
 

@@ -118,7 +118,9 @@ export class HealthLoop {
   #ended(worker: Watched, healthy: boolean): void {
     const { intervalMs } = this.#options.limits
     const spread = 1 + JITTER * (2 * this.#options.random() - 1)
-    worker.cancelNext = this.#options.timers.after(worker.again ? 0 : intervalMs * spread, () => this.#check(worker))
+    worker.cancelNext = this.#options.timers.after(worker.again ? 0 : intervalMs * spread, () =>
+      this.#check(worker),
+    )
     worker.again = false
     this.#judge(worker, healthy)
   }

@@ -14,11 +14,21 @@ vllm:num_requests_running_other 9
 eldr_decode_batch 17 1700000000000
 `
     expect(read(text, 'vllm:num_requests_running', 'eldr_decode_batch', 'absent')).toEqual([
-      { name: 'vllm:num_requests_running', labels: { engine: '0', model_name: 'Qwen/Qwen3-30B-A3B' }, value: 3 },
-      { name: 'vllm:num_requests_running', labels: { engine: '1', model_name: 'Qwen/Qwen3-30B-A3B' }, value: 4 },
+      {
+        name: 'vllm:num_requests_running',
+        labels: { engine: '0', model_name: 'Qwen/Qwen3-30B-A3B' },
+        value: 3,
+      },
+      {
+        name: 'vllm:num_requests_running',
+        labels: { engine: '1', model_name: 'Qwen/Qwen3-30B-A3B' },
+        value: 4,
+      },
       { name: 'eldr_decode_batch', labels: {}, value: 17 },
     ])
-    expect([...sumByName(read(text, 'vllm:num_requests_running'))]).toEqual([['vllm:num_requests_running', 7]])
+    expect([...sumByName(read(text, 'vllm:num_requests_running'))]).toEqual([
+      ['vllm:num_requests_running', 7],
+    ])
   })
 
   it('of a server with several engines are those of one rank, where they say whose they are', () => {
@@ -47,25 +57,44 @@ eldr_decode_batch 17 1700000000000
     expect(read(line, 'a')).toEqual([{ name: 'a', labels, value }])
   })
 
-  it.each(['a', 'a{', 'a{x="1" 5', 'a{x=1} 5', 'a five', 'a 0x10', 'a constructor', 'a 1,5', '#a 1', 'a{x="1"}', 'a{"a"} 1', '{} a 1', ''])(
-    'has a broken line that costs only itself: %j',
-    line => {
-      expect(read(`a 1\n${line}\na 2`, 'a').map(({ value }) => value)).toEqual([1, 2])
-    },
-  )
+  it.each([
+    'a',
+    'a{',
+    'a{x="1" 5',
+    'a{x=1} 5',
+    'a five',
+    'a 0x10',
+    'a constructor',
+    'a 1,5',
+    '#a 1',
+    'a{x="1"}',
+    'a{"a"} 1',
+    '{} a 1',
+    '',
+  ])('has a broken line that costs only itself: %j', line => {
+    expect(read(`a 1\n${line}\na 2`, 'a').map(({ value }) => value)).toEqual([1, 2])
+  })
 
   it('gives no sum where there is no number: a worker that lacks a figure has none, not 0', () => {
     expect([...sumByName(read('a NaN\nb 1\nb +Inf', 'a', 'b', 'c'))]).toEqual([['b', 1]])
   })
 
   it('gives back any labels and values that were written by the rules', () => {
-    const escaped = (text: string) => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"')
+    const escaped = (text: string) =>
+      text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"')
     const labels = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.string())
     fc.assert(
       fc.property(fc.array(fc.tuple(labels, fc.double()), { maxLength: 8 }), lines => {
-        const line = ([labels, value]: (typeof lines)[number]) => `a{${Object.entries(labels).map(([key, text]) => `${key}="${escaped(text)}"`).join()}} ${String(value).replace('Infinity', 'Inf')}` // prettier-ignore
+        const line = ([labels, value]: (typeof lines)[number]) =>
+          `a{${Object.entries(labels)
+            .map(([key, text]) => `${key}="${escaped(text)}"`)
+            .join()}} ${String(value).replace('Infinity', 'Inf')}`
         expect(read(lines.map(line).join('\n'), 'a')).toEqual(
-          lines.map(([labels, value]) => ({ name: 'a', labels: { ...labels }, value: value || Math.abs(value) })),
+          lines.map(([labels, value]) => ({
+            name: 'a',
+            labels: { ...labels },
+            value: value || Math.abs(value),
+          })),
         )
       }),
     )
@@ -74,9 +103,10 @@ eldr_decode_batch 17 1700000000000
   it('cannot throw, whatever a worker sends', () => {
     fc.assert(
       fc.property(
-        fc.array(fc.oneof(fc.string(), fc.constantFrom('a', '{', '}', '"', '\\', '\n', ' ', '1', 'x=', ','))).map(parts => parts.join('')),
+        fc
+          .array(fc.oneof(fc.string(), fc.constantFrom('a', '{', '}', '"', '\\', '\n', ' ', '1', 'x=', ',')))
+          .map(parts => parts.join('')),
         text => {
-          // prettier-ignore
           expect(read(text, 'a').every(({ name }) => name === 'a')).toBe(true)
         },
       ),

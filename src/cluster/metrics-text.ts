@@ -32,7 +32,8 @@ export function ofEngine(samples: readonly Sample[], dpRank: number | undefined)
 /** One number a name: the sum over labels, such as those of data-parallel engines. Values that are no numbers are left out. */
 export function sumByName(samples: readonly Sample[]): Map<string, number> {
   const sums = new Map<string, number>()
-  for (const { name, value } of samples) if (Number.isFinite(value)) sums.set(name, (sums.get(name) ?? 0) + value)
+  for (const { name, value } of samples)
+    if (Number.isFinite(value)) sums.set(name, (sums.get(name) ?? 0) + value)
   return sums
 }
 
@@ -40,7 +41,12 @@ const NAME = /[ \t]*([^\s{#]+)[ \t]*/y
 const LABEL = /\s*([^\s={},"]+)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?/y
 const VALUE = /\s*([^\s#]+)/y
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i
-const WORDS: ReadonlyMap<string, number> = new Map([['nan', NaN], ['inf', Infinity], ['+inf', Infinity], ['-inf', -Infinity]]) // prettier-ignore
+const WORDS: ReadonlyMap<string, number> = new Map([
+  ['nan', NaN],
+  ['inf', Infinity],
+  ['+inf', Infinity],
+  ['-inf', -Infinity],
+])
 
 function readLine(text: string, from: number, end: number, names: ReadonlySet<string>): Sample | undefined {
   NAME.lastIndex = from

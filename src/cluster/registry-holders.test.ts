@@ -2,7 +2,13 @@ import { describe, expect, it } from 'vitest'
 import { Registry, type RegistryEvent } from './registry.ts'
 import { TicketDesk } from './tickets.ts'
 
-const LIMITS = { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 }
+const LIMITS = {
+  consecutiveFailures: 5,
+  windowMs: 30_000,
+  windowRequests: 20,
+  windowFailureShare: 0.5,
+  openMs: 10_000,
+}
 
 function start() {
   const registry = new Registry(new TicketDesk(), LIMITS)
@@ -10,7 +16,11 @@ function start() {
   registry.add({ id: 'a', role: 'decode', url: 'http://a:1' })
   registry.setHealth('a', true)
   registry.subscribe(({ kind }: RegistryEvent) => heard.push(kind))
-  return { registry, heard, state: () => registry.views(0).map(({ state, leaving }) => (leaving ? 'leaving' : state)) }
+  return {
+    registry,
+    heard,
+    state: () => registry.views(0).map(({ state, leaving }) => (leaving ? 'leaving' : state)),
+  }
 }
 
 describe('a worker that is held out of rotation', () => {
@@ -19,7 +29,6 @@ describe('a worker that is held out of rotation', () => {
       ['admin', 'discovery'],
       ['discovery', 'admin'],
     ] as const) {
-      // prettier-ignore
       const { registry, heard, state } = start()
       registry.drain('a', 'admin')
       registry.drain('a', 'discovery')

@@ -5,7 +5,13 @@ import { type Dispatch, Registry } from './registry.ts'
 import { TicketDesk } from './tickets.ts'
 import type { WorkerSpec } from './worker.ts'
 
-const LIMITS: BreakerLimits = { consecutiveFailures: 3, windowMs: 1000, windowRequests: 100, windowFailureShare: 0.5, openMs: 20 }
+const LIMITS: BreakerLimits = {
+  consecutiveFailures: 3,
+  windowMs: 1000,
+  windowRequests: 100,
+  windowFailureShare: 0.5,
+  openMs: 20,
+}
 
 const worker = (id: string): WorkerSpec => ({ id, role: 'decode', url: `http://${id}:8000` })
 
@@ -13,7 +19,20 @@ describe('the registry', () => {
   it('has the loads of a plain list of requests, through any schedule of workers and requests, and none at its end', () => {
     const ids = ['a', 'b', 'c']
     const step = fc.record({
-      do: fc.constantFrom('add', 'move', 'remove', 'drain', 'undrain', 'sick', 'well', 'send', 'send', 'send', 'end', 'end'),
+      do: fc.constantFrom(
+        'add',
+        'move',
+        'remove',
+        'drain',
+        'undrain',
+        'sick',
+        'well',
+        'send',
+        'send',
+        'send',
+        'end',
+        'end',
+      ),
       id: fc.constantFrom(...ids),
       which: fc.nat(),
       outcome: fc.constantFrom('succeeded' as const, 'failed' as const, 'ignored' as const),
@@ -32,13 +51,17 @@ describe('the registry', () => {
           const candidates = registry.candidates('decode', nowMs)
           const picked = action === 'send' ? candidates[which % Math.max(1, candidates.length)] : undefined
           if (picked !== undefined) {
-            const dispatch = registry.dispatch('decode', picked.worker, 1 + which % 9, nowMs)! // prettier-ignore
+            const dispatch = registry.dispatch('decode', picked.worker, 1 + (which % 9), nowMs)!
             running.push({ dispatch, url: dispatch.worker.url })
           }
-          if (action === 'end') running.splice(which % Math.max(1, running.length), 1)[0]?.dispatch[outcome](nowMs)
+          if (action === 'end')
+            running.splice(which % Math.max(1, running.length), 1)[0]?.dispatch[outcome](nowMs)
           const views = registry.views(nowMs)
           for (const { spec, inflight, leaving } of views) {
-            expect(inflight).toBe(running.filter(({ dispatch, url }) => dispatch.worker.id === spec.id && url === spec.url).length)
+            expect(inflight).toBe(
+              running.filter(({ dispatch, url }) => dispatch.worker.id === spec.id && url === spec.url)
+                .length,
+            )
             expect(leaving && inflight === 0).toBe(false)
           }
           const indices = views.filter(({ leaving }) => !leaving).map(({ index }) => index)
@@ -47,7 +70,11 @@ describe('the registry', () => {
         })
         for (const { dispatch } of running) dispatch.succeeded(1e6)
         for (const id of ids) registry.remove(id)
-        expect([desk.total('decode'), registry.views(1e6), desk.doubleReleases]).toEqual([{ inflight: 0, tokens: 0 }, [], 0])
+        expect([desk.total('decode'), registry.views(1e6), desk.doubleReleases]).toEqual([
+          { inflight: 0, tokens: 0 },
+          [],
+          0,
+        ])
       }),
     )
   })

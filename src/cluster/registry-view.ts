@@ -2,7 +2,15 @@
 import type { BreakerState } from './breaker.ts'
 import type { WorkerSpec, WorkerState } from './worker.ts'
 
-export type RegistryEventKind = 'added' | 'removed' | 'forgotten' | 'drained' | 'undrained' | 'healthy' | 'unhealthy' | `breaker_${BreakerState}` // prettier-ignore
+export type RegistryEventKind =
+  | 'added'
+  | 'removed'
+  | 'forgotten'
+  | 'drained'
+  | 'undrained'
+  | 'healthy'
+  | 'unhealthy'
+  | `breaker_${BreakerState}`
 
 export interface RegistryEvent {
   readonly kind: RegistryEventKind

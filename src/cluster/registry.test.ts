@@ -6,9 +6,20 @@ import { RestartWatch } from './restart-watch.ts'
 import { TicketDesk } from './tickets.ts'
 import type { Role, WorkerSpec } from './worker.ts'
 
-const LIMITS: BreakerLimits = { consecutiveFailures: 3, windowMs: 1000, windowRequests: 100, windowFailureShare: 0.5, openMs: 500 }
+const LIMITS: BreakerLimits = {
+  consecutiveFailures: 3,
+  windowMs: 1000,
+  windowRequests: 100,
+  windowFailureShare: 0.5,
+  openMs: 500,
+}
 
-const worker = (id: string, role: Role = 'decode', cluster?: number): WorkerSpec => ({ id, role, url: `http://${id}:8000`, ...(cluster !== undefined && { cluster }) }) // prettier-ignore
+const worker = (id: string, role: Role = 'decode', cluster?: number): WorkerSpec => ({
+  id,
+  role,
+  url: `http://${id}:8000`,
+  ...(cluster !== undefined && { cluster }),
+})
 
 /** A registry of healthy workers. */
 function cluster(...specs: WorkerSpec[]) {
@@ -16,16 +27,24 @@ function cluster(...specs: WorkerSpec[]) {
   const registry = new Registry(desk, LIMITS)
   registry.addAll(specs)
   for (const { id } of specs) registry.setHealth(id, true)
-  const loads = (role: Role = 'decode', nowMs = 0) => Object.fromEntries(registry.candidates(role, nowMs).map(({ id, inflight }) => [id, inflight])) // prettier-ignore
+  const loads = (role: Role = 'decode', nowMs = 0) =>
+    Object.fromEntries(registry.candidates(role, nowMs).map(({ id, inflight }) => [id, inflight]))
   const state = (id: string, nowMs = 0) => registry.views(nowMs).find(({ spec }) => spec.id === id)?.state
   const indices = () => Object.fromEntries(registry.views(0).map(({ spec, index }) => [spec.id, index]))
-  const send = (index: number, role: Role = 'decode', nowMs = 0): Dispatch => registry.dispatch(role, index, 10, nowMs)!
-  const fail = (index: number, role: Role = 'decode') => [1, 2, 3].forEach(nowMs => send(index, role, nowMs).failed(nowMs))
+  const send = (index: number, role: Role = 'decode', nowMs = 0): Dispatch =>
+    registry.dispatch(role, index, 10, nowMs)!
+  const fail = (index: number, role: Role = 'decode') =>
+    [1, 2, 3].forEach(nowMs => send(index, role, nowMs).failed(nowMs))
   return { desk, registry, loads, state, indices, send, fail }
 }
 
 describe('ranks of one server', () => {
-  const ranks = [0, 1, 2].map((dpRank): WorkerSpec => ({ id: `a@${dpRank}`, role: 'decode', url: 'http://a:8000', dpRank }))
+  const ranks = [0, 1, 2].map((dpRank): WorkerSpec => ({
+    id: `a@${dpRank}`,
+    role: 'decode',
+    url: 'http://a:8000',
+    dpRank,
+  }))
 
   it('are workers of their own: load, breaker and rest are one rank’s alone', () => {
     const { registry, loads, state, indices, send, fail } = cluster(...ranks)
@@ -40,14 +59,20 @@ describe('ranks of one server', () => {
   it('are well and ill together: whoever hears of one finds the others so too', () => {
     const { registry } = cluster(...ranks)
     const seen: string[] = []
-    registry.subscribe(({ kind, worker: { id } }) => seen.push(`${kind} ${id} ${registry.hasCandidates('decode', 0)}`))
-    registry.setHealth(ranks.map(({ id }) => id), false) // prettier-ignore
+    registry.subscribe(({ kind, worker: { id } }) =>
+      seen.push(`${kind} ${id} ${registry.hasCandidates('decode', 0)}`),
+    )
+    registry.setHealth(
+      ranks.map(({ id }) => id),
+      false,
+    )
     expect(seen).toEqual(['unhealthy a@0 false', 'unhealthy a@1 false', 'unhealthy a@2 false'])
   })
 
   it('are left aside by name, or all by their URL', () => {
     const { registry } = cluster(...ranks, worker('b'))
-    const left = (...exclude: string[]) => registry.candidates('decode', 0, new Set(exclude)).map(({ id }) => id)
+    const left = (...exclude: string[]) =>
+      registry.candidates('decode', 0, new Set(exclude)).map(({ id }) => id)
     expect(left('a@1')).toEqual(['a@0', 'a@2', 'b'])
     expect(left('http://a:8000')).toEqual(['b'])
     expect(registry.hasCandidates('decode', 0, new Set(['http://a:8000', 'b']))).toBe(false)
@@ -60,7 +85,12 @@ describe('ranks of one server', () => {
     registry.remove('a@0')
     expect(registry.add({ ...ranks[0]!, dpRank: 7 })).toBe('added')
     // What the former one still has is not its load.
-    expect(registry.views(0).filter(({ spec }) => spec.id === 'a@0').map(({ spec, inflight }) => [spec.dpRank, inflight])).toEqual([[7, 0]]) // prettier-ignore
+    expect(
+      registry
+        .views(0)
+        .filter(({ spec }) => spec.id === 'a@0')
+        .map(({ spec, inflight }) => [spec.dpRank, inflight]),
+    ).toEqual([[7, 0]])
   })
 })
 
@@ -95,7 +125,8 @@ describe('load, as other routers get it wrong', () => {
     const { loads, send } = cluster(worker('a'), worker('b'))
     const watch = new RestartWatch(() => undefined)
     send(1)
-    for (const value of [-1, NaN, 1e9]) watch.sawCounters('a', sumByName([{ name: 'vllm:num_requests_running', labels: {}, value }]))
+    for (const value of [-1, NaN, 1e9])
+      watch.sawCounters('a', sumByName([{ name: 'vllm:num_requests_running', labels: {}, value }]))
     expect(loads()).toEqual({ a: 0, b: 1 })
   })
 
@@ -133,7 +164,12 @@ describe('load, as other routers get it wrong', () => {
 
   it('cannot be ordered by a hash map: candidates come by index, and ties are for the policy to break (dynamo #6253)', () => {
     const { registry } = cluster(worker('z'), worker('a', 'decode', 5), worker('m', 'decode', 0), worker('b'))
-    expect(registry.candidates('decode', 0).map(({ worker, id }) => [worker, id])).toEqual([[0, 'm'], [1, 'z'], [3, 'b'], [5, 'a']]) // prettier-ignore
+    expect(registry.candidates('decode', 0).map(({ worker, id }) => [worker, id])).toEqual([
+      [0, 'm'],
+      [1, 'z'],
+      [3, 'b'],
+      [5, 'a'],
+    ])
   })
 })
 
@@ -144,9 +180,17 @@ describe('who may be picked', () => {
     registry.drain('b')
     registry.setHealth('c', false)
     fail(3)
-    expect(['a', 'b', 'c', 'd', 'new'].map(id => state(id, 3))).toEqual(['ready', 'draining', 'unhealthy', 'open', 'unknown'])
+    expect(['a', 'b', 'c', 'd', 'new'].map(id => state(id, 3))).toEqual([
+      'ready',
+      'draining',
+      'unhealthy',
+      'open',
+      'unknown',
+    ])
     expect(Object.keys(loads('decode', 3))).toEqual(['a'])
-    expect([1, 2, 3, 4, 9].map(index => registry.dispatch('decode', index, 1, 3))).toEqual(Array.from({ length: 5 }))
+    expect([1, 2, 3, 4, 9].map(index => registry.dispatch('decode', index, 1, 3))).toEqual(
+      Array.from({ length: 5 }),
+    )
   })
 
   it('is nobody when all of a role are open or unhealthy: no request is sent to a worker in hope', () => {
@@ -178,7 +222,11 @@ describe('who may be picked', () => {
     fail(0)
     expect([state('a', 502), state('a', 503)]).toEqual(['open', 'ready'])
     const probe = send(0, 'decode', 503)
-    expect([state('a', 503), loads('decode', 503), registry.dispatch('decode', 0, 1, 503)]).toEqual(['open', {}, undefined])
+    expect([state('a', 503), loads('decode', 503), registry.dispatch('decode', 0, 1, 503)]).toEqual([
+      'open',
+      {},
+      undefined,
+    ])
     probe.succeeded(600)
     expect(loads('decode', 600)).toEqual({ a: 0 })
   })
@@ -203,7 +251,9 @@ describe('workers that come and go', () => {
   })
 
   it('get the cluster that they name before others get their place in the list', () => {
-    expect(cluster(worker('a'), worker('b', 'decode', 0), worker('c'), worker('p', 'prefill')).indices()).toEqual({
+    expect(
+      cluster(worker('a'), worker('b', 'decode', 0), worker('c'), worker('p', 'prefill')).indices(),
+    ).toEqual({
       a: 1,
       b: 0,
       c: 2,
@@ -226,8 +276,16 @@ describe('workers that come and go', () => {
     const events: string[] = []
     registry.subscribe(({ kind, worker }) => events.push(`${kind} ${worker.id}`))
     const [first, second] = [send(0), send(0)]
-    expect([registry.remove('a'), registry.remove('a'), registry.remove('nobody')]).toEqual([true, false, false])
-    expect([loads(), registry.dispatch('decode', 0, 1, 0), state('a')]).toEqual([{ b: 0 }, undefined, 'draining'])
+    expect([registry.remove('a'), registry.remove('a'), registry.remove('nobody')]).toEqual([
+      true,
+      false,
+      false,
+    ])
+    expect([loads(), registry.dispatch('decode', 0, 1, 0), state('a')]).toEqual([
+      { b: 0 },
+      undefined,
+      'draining',
+    ])
     first.succeeded(1)
     expect([state('a'), desk.inflight('a', 'decode')]).toEqual(['draining', 1])
     second.failed(2)
@@ -265,10 +323,23 @@ describe('workers that come and go', () => {
     const stop = registry.subscribe(({ kind }) => kinds.push(kind))
     for (const healthy of [true, false, false, true]) registry.setHealth('a', healthy)
     registry.setHealth('nobody', true)
-    expect([registry.drain('a'), registry.drain('a'), registry.drain('nobody'), registry.undrain('a')]).toEqual([true, true, false, true])
+    expect([
+      registry.drain('a'),
+      registry.drain('a'),
+      registry.drain('nobody'),
+      registry.undrain('a'),
+    ]).toEqual([true, true, false, true])
     fail(0)
     send(0, 'decode', 600).succeeded(700)
-    expect(kinds.splice(0)).toEqual(['unhealthy', 'healthy', 'drained', 'undrained', 'breaker_open', 'breaker_half_open', 'breaker_closed'])
+    expect(kinds.splice(0)).toEqual([
+      'unhealthy',
+      'healthy',
+      'drained',
+      'undrained',
+      'breaker_open',
+      'breaker_half_open',
+      'breaker_closed',
+    ])
     stop()
     registry.remove('a')
     expect(kinds).toEqual([])

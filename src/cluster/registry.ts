@@ -1,5 +1,12 @@
 import { Breaker, type BreakerLimits } from './breaker.ts'
-import type { AddOutcome, Holder, RegistryEvent, RegistryEventKind, WorkerCandidate, WorkerView } from './registry-view.ts'
+import type {
+  AddOutcome,
+  Holder,
+  RegistryEvent,
+  RegistryEventKind,
+  WorkerCandidate,
+  WorkerView,
+} from './registry-view.ts'
 import type { TicketDesk } from './tickets.ts'
 import type { Role, WorkerSpec, WorkerState } from './worker.ts'
 
@@ -51,22 +58,36 @@ export class Registry {
     const places = { prefill: 0, decode: 0 }
     const placed = specs.map(spec => ({ spec, place: places[spec.role]++ }))
     for (const named of [true, false])
-      for (const { spec, place } of placed) if ((spec.cluster !== undefined) === named) outcomes.set(spec, this.add(spec, place))
+      for (const { spec, place } of placed)
+        if ((spec.cluster !== undefined) === named) outcomes.set(spec, this.add(spec, place))
     return specs.map(spec => outcomes.get(spec)!)
   }
 
   /** `place` is the index wished for when the worker names no cluster. */
   add(spec: WorkerSpec, place?: number): AddOutcome {
     const known = this.#entries.get(spec.id)
-    const same = known?.spec.url === spec.url && known.spec.dpRank === spec.dpRank && known.spec.role === spec.role
-    if (known !== undefined && !known.leaving) return same && known.index === (spec.cluster ?? known.index) ? 'unchanged' : 'id_taken'
+    const same =
+      known?.spec.url === spec.url && known.spec.dpRank === spec.dpRank && known.spec.role === spec.role
+    if (known !== undefined && !known.leaving)
+      return same && known.index === (spec.cluster ?? known.index) ? 'unchanged' : 'id_taken'
     const taken = this.#byIndex[spec.role]
     if (spec.cluster !== undefined && taken.has(spec.cluster)) return 'cluster_taken'
     // Back at the same address it is the same server, and the requests that it still has are its load. At another one it is another.
     if (known !== undefined && !same) this.#forget(known)
-    const index = [spec.cluster, place, same ? known.index : undefined].find(wish => wish !== undefined && !taken.has(wish)) ?? lowestFree(taken) // prettier-ignore
+    const index =
+      [spec.cluster, place, same ? known.index : undefined].find(
+        wish => wish !== undefined && !taken.has(wish),
+      ) ?? lowestFree(taken)
     const breaker = same ? known.breaker : this.#createBreaker(spec.id)
-    const entry: Entry = { spec, breaker, index, health: 'unknown', holders: new Set(), retiring: false, leaving: false }
+    const entry: Entry = {
+      spec,
+      breaker,
+      index,
+      health: 'unknown',
+      holders: new Set(),
+      retiring: false,
+      leaving: false,
+    }
     this.#entries.set(spec.id, entry)
     taken.set(index, entry)
     this.#tell('added', entry)
@@ -119,7 +140,11 @@ export class Registry {
     for (const entry of this.#byIndex[role].values()) {
       const { index, spec } = entry
       if (!mayTake(entry, nowMs, exclude)) continue
-      candidates.push({ worker: index, id: spec.id, inflight: this.#desk.inflight(spec.id, role) + this.#desk.elsewhere(spec.id, role) })
+      candidates.push({
+        worker: index,
+        id: spec.id,
+        inflight: this.#desk.inflight(spec.id, role) + this.#desk.elsewhere(spec.id, role),
+      })
     }
     return candidates.sort((a, b) => a.worker - b.worker)
   }
@@ -176,15 +201,28 @@ export class Registry {
   views(nowMs: number): WorkerView[] {
     return [...this.#entries.values()].map(entry => {
       const { spec, index, breaker, leaving } = entry
-      const load = { inflight: this.#desk.inflight(spec.id, spec.role), tokens: this.#desk.tokens(spec.id, spec.role) }
+      const load = {
+        inflight: this.#desk.inflight(spec.id, spec.role),
+        tokens: this.#desk.tokens(spec.id, spec.role),
+      }
       const inflightElsewhere = this.#desk.elsewhere(spec.id, spec.role)
-      return { spec, index, state: stateOf(entry, nowMs), breaker: breaker.stateAt(nowMs), ...load, inflightElsewhere, leaving }
+      return {
+        spec,
+        index,
+        state: stateOf(entry, nowMs),
+        breaker: breaker.stateAt(nowMs),
+        ...load,
+        inflightElsewhere,
+        leaving,
+      }
     })
   }
 
   /** Names of those that this one keeps out of rotation. */
   heldBy(holder: Holder): string[] {
-    return [...this.#entries.values()].filter(({ leaving, holders }) => !leaving && holders.has(holder)).map(({ spec }) => spec.id)
+    return [...this.#entries.values()]
+      .filter(({ leaving, holders }) => !leaving && holders.has(holder))
+      .map(({ spec }) => spec.id)
   }
 
   /** @returns a function that ends the subscription. */
@@ -242,7 +280,11 @@ export class Registry {
 
 function mayTake(entry: Entry, nowMs: number, exclude: ReadonlySet<string> | undefined): boolean {
   if (stateOf(entry, nowMs) !== 'ready') return false
-  return exclude === undefined || exclude.size === 0 || !(exclude.has(entry.spec.id) || exclude.has(entry.spec.url))
+  return (
+    exclude === undefined ||
+    exclude.size === 0 ||
+    !(exclude.has(entry.spec.id) || exclude.has(entry.spec.url))
+  )
 }
 
 function stateOf({ leaving, holders, health, breaker }: Entry, nowMs: number): WorkerState {

@@ -26,13 +26,25 @@ describe('a restart', () => {
 
   it('is seen in a counter that falls and in another start, once for each reading', () => {
     const { watch, restarts } = watching()
-    watch.sawCounters('d', counters({ 'vllm:generation_tokens_total': 500, process_start_time_seconds: 1.7e9 }))
-    watch.sawCounters('d', counters({ 'vllm:generation_tokens_total': 900, process_start_time_seconds: 1.7e9 + 0.4 }))
+    watch.sawCounters(
+      'd',
+      counters({ 'vllm:generation_tokens_total': 500, process_start_time_seconds: 1.7e9 }),
+    )
+    watch.sawCounters(
+      'd',
+      counters({ 'vllm:generation_tokens_total': 900, process_start_time_seconds: 1.7e9 + 0.4 }),
+    )
     expect(restarts).toEqual([])
-    watch.sawCounters('d', counters({ 'vllm:generation_tokens_total': 3, process_start_time_seconds: 1.7e9 + 60 }))
+    watch.sawCounters(
+      'd',
+      counters({ 'vllm:generation_tokens_total': 3, process_start_time_seconds: 1.7e9 + 60 }),
+    )
     expect(restarts).toEqual(['d'])
     // A busy worker may have passed its old count before anybody looks.
-    watch.sawCounters('d', counters({ 'vllm:generation_tokens_total': 5000, process_start_time_seconds: 1.7e9 + 120 }))
+    watch.sawCounters(
+      'd',
+      counters({ 'vllm:generation_tokens_total': 5000, process_start_time_seconds: 1.7e9 + 120 }),
+    )
     expect(restarts).toEqual(['d', 'd'])
     watch.sawCounters('d', counters({ 'vllm:generation_tokens_total': 5001 }))
     expect(restarts).toEqual(['d', 'd'])
@@ -40,7 +52,15 @@ describe('a restart', () => {
 
   it('cannot be seen in values that are missing or no counts (sglang #32070: −1 taken for a value)', () => {
     const { watch, restarts } = watching()
-    const readings: Record<string, number>[] = [{ x: 10 }, {}, { x: NaN }, { x: -1 }, { x: Infinity }, { y: 1 }, { x: 10 }]
+    const readings: Record<string, number>[] = [
+      { x: 10 },
+      {},
+      { x: NaN },
+      { x: -1 },
+      { x: Infinity },
+      { y: 1 },
+      { x: 10 },
+    ]
     for (const reading of readings) watch.sawCounters('d', counters(reading))
     expect(restarts).toEqual([])
     watch.sawCounters('d', counters({ x: 9 }))
@@ -58,9 +78,15 @@ describe('a restart', () => {
   })
 
   it('is seen through vLLM’s metrics page', () => {
-    const page = (started: number, tokens: number) => `# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds ${started}e9\nvllm:generation_tokens_total{engine="0",model_name="m"} ${tokens}.0\nvllm:generation_tokens_total{engine="1",model_name="m"} 7.0\n` // prettier-ignore
+    const page = (started: number, tokens: number) =>
+      `# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds ${started}e9\nvllm:generation_tokens_total{engine="0",model_name="m"} ${tokens}.0\nvllm:generation_tokens_total{engine="1",model_name="m"} 7.0\n`
     const { watch, restarts } = watching()
-    for (const [started, tokens] of [[1.7, 40], [1.7, 60], [1.8, 80]] as const) watch.sawCounters('d', sumByName(readSamples(page(started, tokens), RESTART_SAMPLES))) // prettier-ignore
+    for (const [started, tokens] of [
+      [1.7, 40],
+      [1.7, 60],
+      [1.8, 80],
+    ] as const)
+      watch.sawCounters('d', sumByName(readSamples(page(started, tokens), RESTART_SAMPLES)))
     expect(restarts).toEqual(['d'])
   })
 })

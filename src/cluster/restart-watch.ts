@@ -45,5 +45,9 @@ export class RestartWatch {
 
 /** What vLLM has that tells a restart; names for `readSamples`. */
 const START_TIME = 'process_start_time_seconds'
-export const RESTART_SAMPLES: ReadonlySet<string> = new Set([START_TIME, 'vllm:generation_tokens_total', 'vllm:prompt_tokens_total'])
+export const RESTART_SAMPLES: ReadonlySet<string> = new Set([
+  START_TIME,
+  'vllm:generation_tokens_total',
+  'vllm:prompt_tokens_total',
+])
 const START_TREMBLE_S = 1

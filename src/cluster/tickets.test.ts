@@ -8,9 +8,20 @@ const LEGS = ['prefill', 'decode'] as const
 describe('the ticket desk', () => {
   it('counts what a list of all live tickets would, through any schedule, and ends at nothing', () => {
     const step = fc.oneof(
-      { weight: 4, arbitrary: fc.record({ do: fc.constant('take' as const), worker: fc.constantFrom(...WORKERS), leg: fc.constantFrom(...LEGS), tokens: fc.nat(9000) }) }, // prettier-ignore
+      {
+        weight: 4,
+        arbitrary: fc.record({
+          do: fc.constant('take' as const),
+          worker: fc.constantFrom(...WORKERS),
+          leg: fc.constantFrom(...LEGS),
+          tokens: fc.nat(9000),
+        }),
+      },
       { weight: 4, arbitrary: fc.record({ do: fc.constant('release' as const), which: fc.nat() }) },
-      { weight: 1, arbitrary: fc.record({ do: fc.constant('retire' as const), worker: fc.constantFrom(...WORKERS) }) },
+      {
+        weight: 1,
+        arbitrary: fc.record({ do: fc.constant('retire' as const), worker: fc.constantFrom(...WORKERS) }),
+      },
       { weight: 1, arbitrary: fc.record({ do: fc.constant('janitor' as const), olderThanMs: fc.nat(30) }) },
     )
     fc.assert(
@@ -25,17 +36,29 @@ describe('the ticket desk', () => {
         }
         const expectEqual = () => {
           for (const leg of LEGS) {
-            const sum = (list: typeof live) => ({ inflight: list.length, tokens: list.reduce((all, { ticket }) => all + ticket.tokens, 0) })
+            const sum = (list: typeof live) => ({
+              inflight: list.length,
+              tokens: list.reduce((all, { ticket }) => all + ticket.tokens, 0),
+            })
             for (const worker of WORKERS)
               expect({ inflight: desk.inflight(worker, leg), tokens: desk.tokens(worker, leg) }).toEqual(
-                sum(live.filter(({ ticket, life: of }) => ticket.worker === worker && ticket.leg === leg && of === life[worker])),
+                sum(
+                  live.filter(
+                    ({ ticket, life: of }) =>
+                      ticket.worker === worker && ticket.leg === leg && of === life[worker],
+                  ),
+                ),
               )
             expect(desk.total(leg)).toEqual(sum(live.filter(({ ticket }) => ticket.leg === leg)))
           }
         }
         let [doubles, leaked] = [0, 0]
         steps.forEach((step, nowMs) => {
-          if (step.do === 'take') live.push({ ticket: desk.take(step.worker, step.leg, step.tokens, nowMs), life: life[step.worker]! })
+          if (step.do === 'take')
+            live.push({
+              ticket: desk.take(step.worker, step.leg, step.tokens, nowMs),
+              life: life[step.worker]!,
+            })
           if (step.do === 'retire') {
             desk.retire(step.worker)
             life[step.worker]!++
@@ -70,7 +93,10 @@ describe('the ticket desk', () => {
     const [first] = [desk.take('d', 'decode', 10, 0), desk.take('d', 'decode', 20, 0)]
     first.release()
     first.release()
-    expect({ inflight: desk.inflight('d', 'decode'), tokens: desk.tokens('d', 'decode') }).toEqual({ inflight: 1, tokens: 20 })
+    expect({ inflight: desk.inflight('d', 'decode'), tokens: desk.tokens('d', 'decode') }).toEqual({
+      inflight: 1,
+      tokens: 20,
+    })
     expect(desk.doubleReleases).toBe(1)
   })
 
@@ -113,7 +139,9 @@ describe('the ticket desk', () => {
     expect(desk.inflight('d', 'decode')).toBe(0)
     desk.take('d', 'decode', 7, 0)
     old.release()
-    expect([desk.inflight('d', 'decode'), desk.tokens('d', 'decode'), desk.total('decode').inflight]).toEqual([1, 7, 1])
+    expect([desk.inflight('d', 'decode'), desk.tokens('d', 'decode'), desk.total('decode').inflight]).toEqual(
+      [1, 7, 1],
+    )
   })
 
   it('takes and releases in the same time with a hundred thousand tickets out', () => {

@@ -66,7 +66,8 @@ export class TicketDesk {
   /** Workers that have tickets, with their load. */
   *loads(): Generator<{ readonly worker: string; readonly leg: Role } & Load> {
     for (const [worker, account] of this.#accounts)
-      for (const leg of ['prefill', 'decode'] as const) if (account[leg].inflight > 0) yield { worker, leg, ...account[leg] }
+      for (const leg of ['prefill', 'decode'] as const)
+        if (account[leg].inflight > 0) yield { worker, leg, ...account[leg] }
   }
 
   /** Over all workers, those that are gone and still have tickets included. */
@@ -102,7 +103,10 @@ export class TicketDesk {
   }
 }
 
-const emptyAccount = (): Account => ({ prefill: { inflight: 0, tokens: 0 }, decode: { inflight: 0, tokens: 0 } })
+const emptyAccount = (): Account => ({
+  prefill: { inflight: 0, tokens: 0 },
+  decode: { inflight: 0, tokens: 0 },
+})
 
 function move(account: Account, leg: Role, requests: number, tokens: number): void {
   account[leg].inflight += requests

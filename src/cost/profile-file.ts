@@ -24,14 +24,21 @@ export async function loadProfile(nameOrPath: string): Promise<CostProfile> {
   } catch (cause) {
     if (isPath) throw new EldrError('ELDR_FILE_UNREADABLE', { file: path, cause })
     const expected = `one of ${(await profileNames()).join(', ')}, or the path of a .json file`
-    throw new EldrError('ELDR_FILE_UNREADABLE', { found: `no profile ${quoted(nameOrPath)}`, expected, cause })
+    throw new EldrError('ELDR_FILE_UNREADABLE', {
+      found: `no profile ${quoted(nameOrPath)}`,
+      expected,
+      cause,
+    })
   }
   return parseProfile(path, text)
 }
 
 /** Names of the profiles that ship, in alphabetical order. */
 export async function profileNames(): Promise<string[]> {
-  return (await readdir(SHIPPED)).filter(file => file.endsWith('.json')).map(file => file.slice(0, -'.json'.length)).toSorted() // prettier-ignore
+  return (await readdir(SHIPPED))
+    .filter(file => file.endsWith('.json'))
+    .map(file => file.slice(0, -'.json'.length))
+    .toSorted()
 }
 
 /** Keys that a profile does not know are let be, so that a later release may add some. */
@@ -65,15 +72,27 @@ function checkFormat(file: string, format: unknown): void {
   if (format === PROFILE_FORMAT) return
   const another = typeof format === 'string' && format.startsWith('eldr.profile.')
   const found = format === undefined ? 'JSON without a format' : `format ${quoted(format)}`
-  throw new EldrError(another ? 'ELDR_FILE_UNKNOWN_VERSION' : 'ELDR_FILE_WRONG_KIND', { file, found, expected: PROFILE_FORMAT })
+  throw new EldrError(another ? 'ELDR_FILE_UNKNOWN_VERSION' : 'ELDR_FILE_WRONG_KIND', {
+    file,
+    found,
+    expected: PROFILE_FORMAT,
+  })
 }
 
 function provenanceIn(fields: Fields): Provenance {
   const notes = fields.value('notes') ?? []
-  const isNotes = (value: unknown): value is string[] => Array.isArray(value) && value.every(note => typeof note === 'string')
+  const isNotes = (value: unknown): value is string[] =>
+    Array.isArray(value) && value.every(note => typeof note === 'string')
   if (!isNotes(notes)) throw fields.wrong('notes', 'a list of texts')
-  const optional = (key: 'measuredOn' | 'date' | 'source') => (fields.value(key) === undefined ? {} : { [key]: fields.text(key) })
-  return { what: fields.text('what'), ...optional('measuredOn'), ...optional('date'), ...optional('source'), notes }
+  const optional = (key: 'measuredOn' | 'date' | 'source') =>
+    fields.value(key) === undefined ? {} : { [key]: fields.text(key) }
+  return {
+    what: fields.text('what'),
+    ...optional('measuredOn'),
+    ...optional('date'),
+    ...optional('source'),
+    notes,
+  }
 }
 
 function decodeIn(fields: Fields): DecodeCost {
@@ -85,7 +104,9 @@ function decodeIn(fields: Fields): DecodeCost {
     perLayerUs: fields.cost('perLayerUs'),
     perActiveExpertUs: fields.cost('perActiveExpertUs'),
     perContextKTokenUs: fields.cost('perContextKTokenUs'),
-    ...(fields.value('windows') !== undefined && { windows: fields.list('windows', MOST_WINDOWS).map(windowIn) }),
+    ...(fields.value('windows') !== undefined && {
+      windows: fields.list('windows', MOST_WINDOWS).map(windowIn),
+    }),
   }
 }
 
@@ -124,7 +145,8 @@ class Fields {
 
   list(key: string, most: number): Fields[] {
     const values = this.value(key)
-    if (!Array.isArray(values) || values.length > most) throw this.wrong(key, `a list of at most ${most} objects`)
+    if (!Array.isArray(values) || values.length > most)
+      throw this.wrong(key, `a list of at most ${most} objects`)
     return values.map((value, at) => new Fields(this.#file, `${this.#name(key)}[${at}]`, value))
   }
 
@@ -136,7 +158,8 @@ class Fields {
 
   whole(key: string, max: number): number {
     const value = this.#number(key)
-    if (!Number.isInteger(value) || value < 1 || value > max) throw this.wrong(key, `a whole number from 1 to ${max}`)
+    if (!Number.isInteger(value) || value < 1 || value > max)
+      throw this.wrong(key, `a whole number from 1 to ${max}`)
     return value
   }
 

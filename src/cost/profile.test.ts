@@ -10,7 +10,10 @@ const folder = temporaryFolder()
 afterAll(() => folder.remove())
 const first = await loadProfile('h200-first')
 const root = new URL('../../', import.meta.url)
-const shipped = JSON.parse(readFileSync(new URL('profiles/h200-first.json', root), 'utf8')) as Record<string, object>
+const shipped = JSON.parse(readFileSync(new URL('profiles/h200-first.json', root), 'utf8')) as Record<
+  string,
+  object
+>
 const files = readdirSync(new URL('profiles/', root))
 const names = files.map(file => file.replace(/\.json$/, ''))
 
@@ -38,7 +41,10 @@ describe('a cost profile', () => {
   })
 
   it('charges layers with a window by the thousand tokens that they attend to, each window by its own sum', () => {
-    const windows = [{ tokens: 128, perContextKTokenUs: 3 }, { tokens: 1_024, perContextKTokenUs: 50 }] // prettier-ignore
+    const windows = [
+      { tokens: 128, perContextKTokenUs: 3 },
+      { tokens: 1_024, perContextKTokenUs: 50 },
+    ]
     const plain = { ...first, decode: { ...first.decode, perContextKTokenUs: 2 } }
     const windowed = { ...plain, decode: { ...plain.decode, windows } }
     const [total, ...capped] = [100 + 500 + 5_000, 100 + 128 + 128, 100 + 500 + 1_024]
@@ -47,7 +53,10 @@ describe('a cost profile', () => {
   })
 
   it('does not guess what windows attend to', () => {
-    const windowed = { ...first, decode: { ...first.decode, windows: [{ tokens: 128, perContextKTokenUs: 3 }] } }
+    const windowed = {
+      ...first,
+      decode: { ...first.decode, windows: [{ tokens: 128, perContextKTokenUs: 3 }] },
+    }
     expect(() => stepUs(windowed, 1, 8, 100)).toThrow('0 windowed sums for 1 windows')
     expect(() => stepUs(windowed, 1, 8, 100, [100, 100])).toThrow('2 windowed sums for 1 windows')
   })
@@ -61,17 +70,28 @@ describe('a cost profile', () => {
     expect(Array.from(layerWeights(48, 16))).toEqual(Array.from({ length: 16 }, () => 3 / 48))
     expect(Array.from(layerWeights(2, 4))).toEqual([0.5, 0, 0.5, 0])
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 99 }), fc.array(fc.nat({ max: 128 }), { minLength: 1, maxLength: 99 }), (layers, active) => {
-        const taken = Array.from({ length: layers }, (_, l) => active[Math.floor((l * active.length) / layers)]!)
-        const weighted = layerWeights(layers, active.length).reduce((sum, weight, l) => sum + weight * active[l]!, 0)
-        expect(weighted).toBeCloseTo(taken.reduce((a, b) => a + b, 0) / layers, 9)
-      }),
+      fc.property(
+        fc.integer({ min: 1, max: 99 }),
+        fc.array(fc.nat({ max: 128 }), { minLength: 1, maxLength: 99 }),
+        (layers, active) => {
+          const taken = Array.from(
+            { length: layers },
+            (_, l) => active[Math.floor((l * active.length) / layers)]!,
+          )
+          const weighted = layerWeights(layers, active.length).reduce(
+            (sum, weight, l) => sum + weight * active[l]!,
+            0,
+          )
+          expect(weighted).toBeCloseTo(taken.reduce((a, b) => a + b, 0) / layers, 9)
+        },
+      ),
     )
   })
 })
 
 describe('a profile file', () => {
-  const withChange = (key: string, change: object) => JSON.stringify({ ...shipped, [key]: { ...shipped[key], ...change } })
+  const withChange = (key: string, change: object) =>
+    JSON.stringify({ ...shipped, [key]: { ...shipped[key], ...change } })
   const withWindows = (windows: unknown) => withChange('decode', { windows })
   const window = { tokens: 128, perContextKTokenUs: 1 }
 
@@ -84,7 +104,9 @@ describe('a profile file', () => {
 
   it('says which names there are when it does not know one, and which file it cannot read', async () => {
     expect((await failure('h200-frist', () => loadProfile('h200-frist'))).message).toContain('h200-first')
-    expect((await failure('nowhere.json', () => loadProfile('nowhere.json'))).code).toBe('ELDR_FILE_UNREADABLE')
+    expect((await failure('nowhere.json', () => loadProfile('nowhere.json'))).code).toBe(
+      'ELDR_FILE_UNREADABLE',
+    )
   })
 
   it('is all that lies in profiles/', async () => {
@@ -99,11 +121,15 @@ describe('a profile file', () => {
     expect(provenance.notes.filter(note => note.includes('Assumed')).length).toBeGreaterThanOrEqual(2)
   })
 
-  it.each(['qwen3-30b-a3b', 'gpt-oss-120b', 'gemma-4-26b-a4b'])('h200-%s has the fitted numbers', async shape => {
-    const text = readFileSync(new URL('bench/gpu/results/h200-fitted.json', root), 'utf8')
-    const fitted = (JSON.parse(text) as { shapes: Record<string, { profile: Partial<CostProfile> }> }).shapes[shape]!
-    expect(await loadProfile(`h200-${shape}`)).toMatchObject(fitted.profile)
-  })
+  it.each(['qwen3-30b-a3b', 'gpt-oss-120b', 'gemma-4-26b-a4b'])(
+    'h200-%s has the fitted numbers',
+    async shape => {
+      const text = readFileSync(new URL('bench/gpu/results/h200-fitted.json', root), 'utf8')
+      const fitted = (JSON.parse(text) as { shapes: Record<string, { profile: Partial<CostProfile> }> })
+        .shapes[shape]!
+      expect(await loadProfile(`h200-${shape}`)).toMatchObject(fitted.profile)
+    },
+  )
 
   it('may have layers with windows, up to 8 sizes of them', () => {
     const windows = Array.from({ length: 8 }, (_, w) => ({ tokens: 128 << w, perContextKTokenUs: w }))
@@ -115,7 +141,11 @@ describe('a profile file', () => {
     ['{', 'ELDR_FILE_WRONG_KIND', 'no JSON'],
     ['[]', 'ELDR_FILE_BAD_METADATA', 'an object'],
     ['{}', 'ELDR_FILE_WRONG_KIND', 'without a format'],
-    [JSON.stringify({ ...shipped, format: 'eldr.profile.v2' }), 'ELDR_FILE_UNKNOWN_VERSION', 'eldr.profile.v2'],
+    [
+      JSON.stringify({ ...shipped, format: 'eldr.profile.v2' }),
+      'ELDR_FILE_UNKNOWN_VERSION',
+      'eldr.profile.v2',
+    ],
     [JSON.stringify({ ...shipped, format: 'eldr.trace.v1' }), 'ELDR_FILE_WRONG_KIND', 'eldr.trace.v1'],
     [JSON.stringify({ ...shipped, name: '' }), 'ELDR_FILE_BAD_METADATA', 'name'],
     [JSON.stringify({ ...shipped, kv: undefined }), 'ELDR_FILE_BAD_METADATA', 'kv'],
@@ -124,8 +154,16 @@ describe('a profile file', () => {
     [withChange('decode', { kind: 'cubic' }), 'ELDR_FILE_BAD_METADATA', 'decode.kind'],
     [withChange('decode', { perRequestUs: -1 }), 'ELDR_FILE_BAD_METADATA', 'decode.perRequestUs -1'],
     [withWindows(null), 'ELDR_FILE_BAD_METADATA', 'decode.windows null'],
-    [withWindows({ tokens: 128, perContextKTokenUs: 1 }), 'ELDR_FILE_BAD_METADATA', 'a list of at most 8 objects'],
-    [withWindows(Array.from({ length: 9 }, () => window)), 'ELDR_FILE_BAD_METADATA', 'a list of at most 8 objects'],
+    [
+      withWindows({ tokens: 128, perContextKTokenUs: 1 }),
+      'ELDR_FILE_BAD_METADATA',
+      'a list of at most 8 objects',
+    ],
+    [
+      withWindows(Array.from({ length: 9 }, () => window)),
+      'ELDR_FILE_BAD_METADATA',
+      'a list of at most 8 objects',
+    ],
     [withWindows([window, 128]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[1] 128'],
     [withWindows([{ perContextKTokenUs: 1 }]), 'ELDR_FILE_BAD_METADATA', 'no decode.windows[0].tokens'],
     [withWindows([{ ...window, tokens: 0 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens 0'],
@@ -133,8 +171,16 @@ describe('a profile file', () => {
     [withWindows([{ ...window, tokens: 127.5 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens 127.5'],
     [withWindows([{ ...window, tokens: '128' }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].tokens "128"'],
     [withWindows([{ tokens: 128 }]), 'ELDR_FILE_BAD_METADATA', 'no decode.windows[0].perContextKTokenUs'],
-    [withWindows([window, { ...window, perContextKTokenUs: -1 }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[1].perContextKTokenUs -1'],
-    [withWindows([{ ...window, perContextKTokenUs: null }]), 'ELDR_FILE_BAD_METADATA', 'decode.windows[0].perContextKTokenUs null'],
+    [
+      withWindows([window, { ...window, perContextKTokenUs: -1 }]),
+      'ELDR_FILE_BAD_METADATA',
+      'decode.windows[1].perContextKTokenUs -1',
+    ],
+    [
+      withWindows([{ ...window, perContextKTokenUs: null }]),
+      'ELDR_FILE_BAD_METADATA',
+      'decode.windows[0].perContextKTokenUs null',
+    ],
     [withChange('prefill', { baseUs: '8' }), 'ELDR_FILE_BAD_METADATA', 'prefill.baseUs "8"'],
     [withChange('kv', { gigabytesPerSecond: 0 }), 'ELDR_FILE_BAD_METADATA', 'kv.gigabytesPerSecond 0'],
     [withChange('provenance', { notes: [1] }), 'ELDR_FILE_BAD_METADATA', 'provenance.notes'],

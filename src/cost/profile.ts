@@ -75,12 +75,14 @@ export function stepUs(
   windowedTokens?: ArrayLike<number>,
 ): number {
   const moeUs = shape.layers * (decode.perLayerUs + decode.perActiveExpertUs * active)
-  const us = decode.baseUs + decode.perRequestUs * batch + moeUs + decode.perContextKTokenUs * (contextTokens / 1000)
+  const us =
+    decode.baseUs + decode.perRequestUs * batch + moeUs + decode.perContextKTokenUs * (contextTokens / 1000)
   return decode.windows === undefined ? us : us + windowsUs(decode.windows, windowedTokens)
 }
 
 function windowsUs(windows: readonly AttentionWindow[], windowedTokens: ArrayLike<number> = []): number {
-  if (windowedTokens.length !== windows.length) throw new RangeError(`${windowedTokens.length} windowed sums for ${windows.length} windows`)
+  if (windowedTokens.length !== windows.length)
+    throw new RangeError(`${windowedTokens.length} windowed sums for ${windows.length} windows`)
   let us = 0
   for (let w = 0; w < windows.length; w++) us += windows[w]!.perContextKTokenUs * (windowedTokens[w]! / 1000)
   return us
@@ -90,9 +92,16 @@ function windowsUs(windows: readonly AttentionWindow[], windowedTokens: ArrayLik
  * What policies weigh of a decode step: its time with nothing in the batch, and what one more expert in every layer or one more request
  * adds. On several expert-parallel ranks a step pays for the fullest one, about its share of the experts.
  */
-export function stepParts({ shape, decode }: CostProfile, ranks = 1): { base: number; perExpert: number; perRequest: number } {
+export function stepParts(
+  { shape, decode }: CostProfile,
+  ranks = 1,
+): { base: number; perExpert: number; perRequest: number } {
   const base = decode.baseUs + shape.layers * decode.perLayerUs
-  return { base, perExpert: (decode.perActiveExpertUs * shape.layers) / ranks, perRequest: decode.perRequestUs }
+  return {
+    base,
+    perExpert: (decode.perActiveExpertUs * shape.layers) / ranks,
+    perRequest: decode.perRequestUs,
+  }
 }
 
 export function prefillUs({ prefill }: CostProfile, tokens: number): number {
@@ -110,6 +119,7 @@ export function transferUs({ kv }: CostProfile, tokens: number): number {
  */
 export function layerWeights(profileLayers: number, traceLayers: number): Float64Array {
   const taken = new Float64Array(traceLayers)
-  for (let layer = 0; layer < profileLayers; layer++) taken[Math.floor((layer * traceLayers) / profileLayers)]!++
+  for (let layer = 0; layer < profileLayers; layer++)
+    taken[Math.floor((layer * traceLayers) / profileLayers)]!++
   return taken.map(count => count / profileLayers)
 }

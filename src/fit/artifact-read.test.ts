@@ -16,7 +16,12 @@ const good = join(folder.path, 'good')
 const bad = join(folder.path, 'bad')
 
 beforeAll(async () => {
-  const { artifact } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 3, layers: [2, 3], restarts: 1, pairs: 2000 })
+  const { artifact } = await fitFile(shipped('tiny6-long-task.calibration'), {
+    workers: 3,
+    layers: [2, 3],
+    restarts: 1,
+    pairs: 2000,
+  })
   await writeArtifact(good, artifact)
 })
 
@@ -27,9 +32,12 @@ async function spoiled(
 ): Promise<void> {
   await withSafetensors(good, async file => {
     const tensors: Record<string, TensorToWrite> = {}
-    for (const [name, { dtype, shape }] of file.tensors) tensors[name] = { dtype, shape, data: (await file.read(name)) as Uint8Array }
+    for (const [name, { dtype, shape }] of file.tensors)
+      tensors[name] = { dtype, shape, data: (await file.read(name)) as Uint8Array }
     change(tensors)
-    const merged = Object.entries({ ...file.metadata, ...metadata }).filter((entry): entry is [string, string] => entry[1] !== undefined)
+    const merged = Object.entries({ ...file.metadata, ...metadata }).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined,
+    )
     await writeSafetensors(bad, { metadata: Object.fromEntries(merged), tensors })
   })
 }
@@ -68,13 +76,21 @@ describe('an artifact file', () => {
 
   it.each<[string, (tensors: Record<string, TensorToWrite>) => void, string]>([
     ['no centroids', tensors => void delete tensors['centroids'], 'ELDR_TENSOR_MISSING'],
-    ['a centroid of NaN', tensors => void (tensors['centroids']!.data as Float32Array).fill(NaN, 0, 1), 'ELDR_TENSOR_BAD_VALUE'],
+    [
+      'a centroid of NaN',
+      tensors => void (tensors['centroids']!.data as Float32Array).fill(NaN, 0, 1),
+      'ELDR_TENSOR_BAD_VALUE',
+    ],
     [
       'a centroid twice as long',
       tensors => (tensors['centroids']!.data as Float32Array).forEach((x, at, all) => (all[at] = 2 * x)),
       'ELDR_TENSOR_BAD_VALUE',
     ],
-    ['a negative weight', tensors => void (tensors['weights']!.data as Float32Array).fill(-1, 0, 1), 'ELDR_TENSOR_BAD_VALUE'],
+    [
+      'a negative weight',
+      tensors => void (tensors['weights']!.data as Float32Array).fill(-1, 0, 1),
+      'ELDR_TENSOR_BAD_VALUE',
+    ],
     [
       'a signature too long for its products',
       tensors => void (tensors['calibration_signatures']!.data as Int16Array).fill(32_767, 0, 9),
@@ -95,13 +111,30 @@ describe('an artifact file', () => {
       tensors => void (tensors['calibration_domain']!.data as Uint8Array).fill(4, 0, 1),
       'ELDR_TENSOR_BAD_VALUE',
     ],
-    ['a mask of 77', tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(77, 0, 1), 'ELDR_TENSOR_BAD_VALUE'],
-    ['zeros for centroids', tensors => void (tensors['centroids']!.data as Float32Array).fill(0), 'ELDR_TENSOR_BAD_VALUE'],
-    ['no layer kept', tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(0), 'ELDR_TENSOR_BAD_VALUE'],
-    ['one layer more', tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(1, 0, 1), 'ELDR_TENSOR_BAD_SHAPE'],
+    [
+      'a mask of 77',
+      tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(77, 0, 1),
+      'ELDR_TENSOR_BAD_VALUE',
+    ],
+    [
+      'zeros for centroids',
+      tensors => void (tensors['centroids']!.data as Float32Array).fill(0),
+      'ELDR_TENSOR_BAD_VALUE',
+    ],
+    [
+      'no layer kept',
+      tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(0),
+      'ELDR_TENSOR_BAD_VALUE',
+    ],
+    [
+      'one layer more',
+      tensors => void (tensors['layer_mask']!.data as Uint8Array).fill(1, 0, 1),
+      'ELDR_TENSOR_BAD_SHAPE',
+    ],
     [
       'weights of another type',
-      tensors => (tensors['weights'] = { dtype: 'I32', shape: tensors['weights']!.shape, data: new Int32Array(128) }),
+      tensors =>
+        (tensors['weights'] = { dtype: 'I32', shape: tensors['weights']!.shape, data: new Int32Array(128) }),
       'ELDR_TENSOR_BAD_TYPE',
     ],
   ])('with %s is refused', async (_, change, code) => {
@@ -114,12 +147,20 @@ describe('an artifact file', () => {
     const random = createRandom(11)
     const outcomes = new Set<string>()
     for (let run = 0; run < 600; run++) {
-      const changed = Buffer.from(bytes.subarray(0, random.uniform() < 0.2 ? random.below(bytes.length) : bytes.length))
+      const changed = Buffer.from(
+        bytes.subarray(0, random.uniform() < 0.2 ? random.below(bytes.length) : bytes.length),
+      )
       // Most changes go into the header: there is more to break in it.
       for (let n = 1 + random.below(4); n > 0 && changed.length > 0; n--)
-        changed[random.below(Math.min(changed.length, random.uniform() < 0.8 ? 2500 : changed.length))] = random.below(256)
+        changed[random.below(Math.min(changed.length, random.uniform() < 0.8 ? 2500 : changed.length))] =
+          random.below(256)
       writeFileSync(bad, changed)
-      outcomes.add(await readArtifact(bad).then(() => 'read', (error: unknown) => (error instanceof EldrError ? error.code : `not ours: ${String(error)}`))) // prettier-ignore
+      outcomes.add(
+        await readArtifact(bad).then(
+          () => 'read',
+          (error: unknown) => (error instanceof EldrError ? error.code : `not ours: ${String(error)}`),
+        ),
+      )
     }
     expect([...outcomes].filter(outcome => outcome.startsWith('not ours'))).toEqual([])
     expect(outcomes.size).toBeGreaterThan(4)

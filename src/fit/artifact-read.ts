@@ -22,11 +22,17 @@ export async function artifactOf(from: SafetensorsFile): Promise<Artifact> {
   const calibration = await calibrationOf(from, about)
   const counted = sizesOf(calibration.clusterOf, about.workers)
   if (counted.some((size, k) => size !== about.sizes[k])) {
-    throw check.badMetadata(from.path, `sizes ${quoted(about.sizes)}`, `those of calibration_cluster, ${quoted(counted)}`)
+    throw check.badMetadata(
+      from.path,
+      `sizes ${quoted(about.sizes)}`,
+      `those of calibration_cluster, ${quoted(counted)}`,
+    )
   }
   const primary = await signatureOf('', from, about, calibration.requests)
   const fallback =
-    from.metadata[`${FALLBACK}transform`] === undefined ? undefined : await signatureOf(FALLBACK, from, about, calibration.requests)
+    from.metadata[`${FALLBACK}transform`] === undefined
+      ? undefined
+      : await signatureOf(FALLBACK, from, about, calibration.requests)
   return { about, primary, ...(fallback && { fallback }), calibration }
 }
 
@@ -34,9 +40,12 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
   const experts = check.wholeNumber(path, metadata, 'experts', 65_536)
   const workers = check.wholeNumber(path, metadata, 'workers', MAX_WORKERS)
   const balance = metadata['balance']
-  if (balance !== 'exact' && balance !== 'none') throw check.badMetadata(path, `balance ${quoted(balance)}`, 'exact or none')
-  const perWorker = (fine: (value: number) => boolean) => (value: unknown): value is number[] =>
-    check.isNumberList(value) && value.length === workers && value.every(fine) // prettier-ignore
+  if (balance !== 'exact' && balance !== 'none')
+    throw check.badMetadata(path, `balance ${quoted(balance)}`, 'exact or none')
+  const perWorker =
+    (fine: (value: number) => boolean) =>
+    (value: unknown): value is number[] =>
+      check.isNumberList(value) && value.length === workers && value.every(fine)
   const isSize = perWorker(size => Number.isInteger(size) && size >= 0)
   const isCosines = perWorker(value => Math.abs(value) <= 1.03)
   return {
@@ -53,7 +62,13 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
     transforms: check.jsonOf(path, metadata, 'transforms', 'ρ by transform', isRhos),
     sizes: check.jsonOf(path, metadata, 'sizes', `a whole number for each of ${workers} workers`, isSize),
     meanSimilarity: check.optionalNumber(path, metadata, 'mean_similarity', -1.03, 1.03) ?? 0,
-    clusterSimilarity: check.jsonOf(path, metadata, 'cluster_similarity', `a cosine for each of ${workers} workers`, isCosines),
+    clusterSimilarity: check.jsonOf(
+      path,
+      metadata,
+      'cluster_similarity',
+      `a cosine for each of ${workers} workers`,
+      isCosines,
+    ),
     bestSimilarity: check
       .jsonOf(path, metadata, 'best_similarity', 'pairs of a rising quantile and a cosine', isQuantiles)
       .map(([q, value]) => ({ q: q!, value: value! })),
@@ -63,16 +78,33 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
   }
 }
 
-async function calibrationOf(from: SafetensorsFile, { layers, experts, workers, domains }: ArtifactAbout): Promise<CalibrationSet> {
+async function calibrationOf(
+  from: SafetensorsFile,
+  { layers, experts, workers, domains }: ArtifactAbout,
+): Promise<CalibrationSet> {
   const requests = from.info('calibration_cluster').shape[0] ?? 0
   const clusterOf = await check.readTensor(from, 'calibration_cluster', 'U16', [requests])
-  check.checkValues(from.path, 'calibration_cluster', clusterOf, cluster => cluster < workers, `clusters below ${workers}`)
+  check.checkValues(
+    from.path,
+    'calibration_cluster',
+    clusterOf,
+    cluster => cluster < workers,
+    `clusters below ${workers}`,
+  )
   const patterns = from.tensors.has('calibration_patterns')
     ? await check.readTensor(from, 'calibration_patterns', 'U8', [requests, layers, experts])
     : undefined
-  const domain = from.tensors.has('calibration_domain') ? await check.readTensor(from, 'calibration_domain', 'U8', [requests]) : undefined
+  const domain = from.tensors.has('calibration_domain')
+    ? await check.readTensor(from, 'calibration_domain', 'U8', [requests])
+    : undefined
   if (domain)
-    check.checkValues(from.path, 'calibration_domain', domain, index => index < domains.length, `one of ${domains.length} domains`)
+    check.checkValues(
+      from.path,
+      'calibration_domain',
+      domain,
+      index => index < domains.length,
+      `one of ${domains.length} domains`,
+    )
   return { requests, clusterOf, ...(patterns && { patterns }), ...(domain && { domain }) }
 }
 
@@ -85,29 +117,65 @@ async function signatureOf(
   const { path, metadata } = from
   const transform = metadata[`${prefix}transform`] as TransformName
   const reads = metadata[`${prefix}reads`]
-  if (!TRANSFORMS.includes(transform)) throw check.badMetadata(path, `transform ${quoted(transform)}`, `one of ${TRANSFORMS.join(', ')}`)
+  if (!TRANSFORMS.includes(transform))
+    throw check.badMetadata(path, `transform ${quoted(transform)}`, `one of ${TRANSFORMS.join(', ')}`)
   if (reads !== TRANSFORM[transform].source)
-    throw check.badMetadata(path, `reads ${quoted(reads)}`, `${TRANSFORM[transform].source}, as ${transform} needs`)
+    throw check.badMetadata(
+      path,
+      `reads ${quoted(reads)}`,
+      `${TRANSFORM[transform].source}, as ${transform} needs`,
+    )
   const mask = await check.readTensor(from, `${prefix}layer_mask`, 'U8', [layers])
   check.checkValues(path, `${prefix}layer_mask`, mask, bit => bit <= 1, '0 or 1')
   const kept = Uint16Array.from(Array.from(mask.keys()).filter(layer => mask[layer] !== 0))
   if (kept.length === 0)
-    throw new EldrError('ELDR_TENSOR_BAD_VALUE', { file: path, found: `no layer in ${prefix}layer_mask`, expected: 'one at least' })
+    throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
+      file: path,
+      found: `no layer in ${prefix}layer_mask`,
+      expected: 'one at least',
+    })
   const weights = await check.readTensor(from, `${prefix}weights`, 'F32', [kept.length, experts])
-  check.checkValues(path, `${prefix}weights`, weights, value => value >= 0 && value < Infinity, 'weights of 0 or more')
+  check.checkValues(
+    path,
+    `${prefix}weights`,
+    weights,
+    value => value >= 0 && value < Infinity,
+    'weights of 0 or more',
+  )
   const model: SignatureModel = { transform, modelLayers: layers, experts, layers: kept, weights }
   const centroids = await check.readTensor(from, `${prefix}centroids`, 'F32', [workers, kept.length, experts])
   checkUnit(path, `${prefix}centroids`, centroids, dimensionsOf(model))
   if (centroids.every(value => value === 0))
-    throw new EldrError('ELDR_TENSOR_BAD_VALUE', { file: path, found: `zeros alone in ${prefix}centroids`, expected: 'unit vectors' })
-  const signatures = await check.readTensor(from, `${prefix}calibration_signatures`, 'I16', [requests, kept.length, experts])
-  checkUnit(path, `${prefix}calibration_signatures`, signatures, dimensionsOf(model), UNIT, prefix === FALLBACK)
+    throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
+      file: path,
+      found: `zeros alone in ${prefix}centroids`,
+      expected: 'unit vectors',
+    })
+  const signatures = await check.readTensor(from, `${prefix}calibration_signatures`, 'I16', [
+    requests,
+    kept.length,
+    experts,
+  ])
+  checkUnit(
+    path,
+    `${prefix}calibration_signatures`,
+    signatures,
+    dimensionsOf(model),
+    UNIT,
+    prefix === FALLBACK,
+  )
   const halfLife = check.optionalNumber(path, metadata, `${prefix}recent_half_life`, Number.MIN_VALUE, 1e9)
   const rho = check.optionalNumber(path, metadata, `${prefix}rho`, -1, 1)
   const curve =
     metadata[`${prefix}rho_curve`] === undefined
       ? undefined
-      : check.jsonOf(path, metadata, `${prefix}rho_curve`, 'order, rho and peak of a layer curve', isCurve(layers))
+      : check.jsonOf(
+          path,
+          metadata,
+          `${prefix}rho_curve`,
+          'order, rho and peak of a layer curve',
+          isCurve(layers),
+        )
   return {
     model,
     centroids,
@@ -129,13 +197,24 @@ function isCurve(layers: number): (value: unknown) => value is Curve {
   return (value): value is Curve => {
     const { order, rho, peak } = (value ?? {}) as Partial<Curve>
     if (!check.isNumberList(order) || !check.isNumberList(rho) || order.length !== rho.length) return false
-    const known = order.every(layer => Number.isInteger(layer) && layer >= 0 && layer < layers) && new Set(order).size === order.length
-    return known && rho.every(value => Math.abs(value) <= 1) && Number.isInteger(peak) && peak! >= 1 && peak! <= order.length
+    const known =
+      order.every(layer => Number.isInteger(layer) && layer >= 0 && layer < layers) &&
+      new Set(order).size === order.length
+    return (
+      known &&
+      rho.every(value => Math.abs(value) <= 1) &&
+      Number.isInteger(peak) &&
+      peak! >= 1 &&
+      peak! <= order.length
+    )
   }
 }
 
 const isRhos = (value: unknown): value is Record<string, number> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && check.isNumberList(Object.values(value))
+  typeof value === 'object' &&
+  value !== null &&
+  !Array.isArray(value) &&
+  check.isNumberList(Object.values(value))
 
 const isQuantiles = (value: unknown): value is number[][] =>
   Array.isArray(value) &&
@@ -150,13 +229,24 @@ const isQuantiles = (value: unknown): value is number[][] =>
   )
 
 /** Rows are compared by cosine without dividing by their length again. One of length 0 matches nothing; a calibration request without a signature is not kept. */
-function checkUnit(file: string, name: string, rows: Float32Array | Int16Array, width: number, unit = 1, mayBeZero = true): void {
+function checkUnit(
+  file: string,
+  name: string,
+  rows: Float32Array | Int16Array,
+  width: number,
+  unit = 1,
+  mayBeZero = true,
+): void {
   for (let from = 0, row = 0; from < rows.length; from += width, row++) {
     let squares = 0
     for (let at = from; at < from + width; at++) squares += rows[at]! * rows[at]!
     const length = Math.sqrt(squares) / unit
     if (!(mayBeZero && length === 0) && !(Math.abs(length - 1) < 0.03)) {
-      throw new EldrError('ELDR_TENSOR_BAD_VALUE', { file, found: `length ${length} in row ${row} of ${name}`, expected: 'unit vectors' })
+      throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
+        file,
+        found: `length ${length} in row ${row} of ${name}`,
+        expected: 'unit vectors',
+      })
     }
   }
 }

@@ -7,7 +7,10 @@ export const ARTIFACT_FORMAT = 'eldr.artifact.v1'
 export const FALLBACK = 'fallback_'
 
 /** The same artifact gives the same bytes. */
-export async function writeArtifact(path: string, { about, primary, fallback, calibration }: Artifact): Promise<void> {
+export async function writeArtifact(
+  path: string,
+  { about, primary, fallback, calibration }: Artifact,
+): Promise<void> {
   const tensors: Record<string, TensorToWrite> = {
     ...signatureTensors('', about, primary, calibration.requests),
     ...(fallback && signatureTensors(FALLBACK, about, fallback, calibration.requests)),
@@ -20,7 +23,8 @@ export async function writeArtifact(path: string, { about, primary, fallback, ca
       data: calibration.patterns,
     }
   }
-  if (calibration.domain) tensors['calibration_domain'] = { dtype: 'U8', shape: [calibration.requests], data: calibration.domain }
+  if (calibration.domain)
+    tensors['calibration_domain'] = { dtype: 'U8', shape: [calibration.requests], data: calibration.domain }
   const metadata: Record<string, string> = {
     format: ARTIFACT_FORMAT,
     model: about.model,
@@ -60,16 +64,25 @@ function signatureTensors(
     [`${prefix}layer_mask`]: { dtype: 'U8', shape: [layers], data: mask },
     [`${prefix}weights`]: { dtype: 'F32', shape: [kept, experts], data: model.weights },
     [`${prefix}centroids`]: { dtype: 'F32', shape: [workers, kept, experts], data: fitted.centroids },
-    [`${prefix}calibration_signatures`]: { dtype: 'I16', shape: [requests, kept, experts], data: fitted.signatures },
+    [`${prefix}calibration_signatures`]: {
+      dtype: 'I16',
+      shape: [requests, kept, experts],
+      data: fitted.signatures,
+    },
   } satisfies Record<string, TensorToWrite>
 }
 
-function signatureMetadata(prefix: string, { model, recentHalfLife, rho, curve }: FittedSignature): Record<string, string> {
+function signatureMetadata(
+  prefix: string,
+  { model, recentHalfLife, rho, curve }: FittedSignature,
+): Record<string, string> {
   return {
     [`${prefix}transform`]: model.transform,
     [`${prefix}reads`]: TRANSFORM[model.transform].source,
     ...(recentHalfLife !== undefined && { [`${prefix}recent_half_life`]: `${recentHalfLife}` }),
     ...(rho !== undefined && { [`${prefix}rho`]: `${rho}` }),
-    ...(curve !== undefined && { [`${prefix}rho_curve`]: JSON.stringify({ order: curve.order, rho: curve.rho, peak: curve.peak }) }),
+    ...(curve !== undefined && {
+      [`${prefix}rho_curve`]: JSON.stringify({ order: curve.order, rho: curve.rho, peak: curve.peak }),
+    }),
   }
 }

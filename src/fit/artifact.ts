@@ -64,7 +64,10 @@ export interface ArtifactAbout {
 }
 
 /** Rows of an artifact's signatures. Fits cluster these, not what was packed, so that a re-fit gives the same clusters to the bit. */
-export function unpackSignatures({ model, signatures }: Pick<FittedSignature, 'model' | 'signatures'>): PackedRows {
+export function unpackSignatures({
+  model,
+  signatures,
+}: Pick<FittedSignature, 'model' | 'signatures'>): PackedRows {
   return packedRows(signatures, dimensionsOf(model))
 }
 

@@ -47,13 +47,20 @@ export async function readCalibration(trace: Trace): Promise<Calibration> {
 }
 
 export function valuesOf(data: Calibration, source: Source): Uint16Array | Float32Array | undefined {
-  return { counts: data.counts, recent: data.recent, 'gate-prob': data.gateProb, 'gate-logit': data.gateLogit }[source]
+  return {
+    counts: data.counts,
+    recent: data.recent,
+    'gate-prob': data.gateProb,
+    'gate-logit': data.gateLogit,
+  }[source]
 }
 
 /** Transforms that the trace has the values for. Values that are all next to nothing count as none: no direction can be made of them. */
 export function transformsOf(data: Calibration): TransformName[] {
   const sources = new Set(
-    TRANSFORMS.map(name => TRANSFORM[name].source).filter(source => valuesOf(data, source)?.some(value => Math.abs(value) > LEAST)),
+    TRANSFORMS.map(name => TRANSFORM[name].source).filter(source =>
+      valuesOf(data, source)?.some(value => Math.abs(value) > LEAST),
+    ),
   )
   return TRANSFORMS.filter(name => sources.has(TRANSFORM[name].source))
 }

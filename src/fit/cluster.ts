@@ -39,7 +39,8 @@ export function clusterSignatures(
       restarts: runs,
       random: createRandom(seed).fork(label),
       scores,
-      onIteration: (restart, iteration) => onProgress?.(`clusters, run ${restart + 1} iteration ${iteration + 1}`, restart, runs),
+      onIteration: (restart, iteration) =>
+        onProgress?.(`clusters, run ${restart + 1} iteration ${iteration + 1}`, restart, runs),
     })
   const vanilla = balance === 'none' ? run(false, restarts, 0) : compare ? run(false, 1, 0) : undefined
   const chosen = balance === 'none' ? vanilla! : run(true, restarts, 1)

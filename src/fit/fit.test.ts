@@ -28,7 +28,14 @@ describe('a fit of the shipped task trace', () => {
   })
 
   it('measures every transform, gate scores on the requests that have them', () => {
-    expect(fitted.qualities.map(({ name }) => name)).toEqual(['count', 'count-idf', 'sqrt', 'binary', 'gate-prob', 'gate-logit'])
+    expect(fitted.qualities.map(({ name }) => name)).toEqual([
+      'count',
+      'count-idf',
+      'sqrt',
+      'binary',
+      'gate-prob',
+      'gate-logit',
+    ])
     expect(fitted.qualities.map(({ requests }) => requests)).toEqual([500, 500, 500, 500, 160, 160])
     expect(fitted.qualities.at(-1)!.pairs).toBe((160 * 159) / 2)
   })
@@ -38,7 +45,9 @@ describe('a fit of the shipped task trace', () => {
     const [chosen, other] = fitted.selections
     expect(chosen!.rho).toBeGreaterThanOrEqual(other!.rho!)
     expect(chosen!.rho).toBe(Math.max(...chosen!.curve!.rho))
-    expect(chosen!.layers).toEqual(chosen!.curve!.order.slice(0, chosen!.curve!.peak).toSorted((a, b) => a - b))
+    expect(chosen!.layers).toEqual(
+      chosen!.curve!.order.slice(0, chosen!.curve!.peak).toSorted((a, b) => a - b),
+    )
   })
 
   it('makes clusters of at most ⌈N/K⌉ requests that tell domains apart', () => {
@@ -109,9 +118,15 @@ describe('a re-fit', () => {
       expect(artifact.about.sizes).toHaveLength(workers)
       expect(artifact.primary.centroids).toHaveLength(workers * width)
       const stay = Math.min(workers, 16)
-      const own = Array.from({ length: stay }, (_, k) => dot(row(old.primary.centroids, k), row(artifact.primary.centroids, k)))
+      const own = Array.from({ length: stay }, (_, k) =>
+        dot(row(old.primary.centroids, k), row(artifact.primary.centroids, k)),
+      )
       const any = Array.from({ length: stay }, (_, k) =>
-        Math.max(...Array.from({ length: workers }, (_, n) => dot(row(old.primary.centroids, k), row(artifact.primary.centroids, n)))),
+        Math.max(
+          ...Array.from({ length: workers }, (_, n) =>
+            dot(row(old.primary.centroids, k), row(artifact.primary.centroids, n)),
+          ),
+        ),
       )
       // Matching is over all workers together, so one may get its second best: on average they get nearly the best there is.
       expect(own.reduce((a, b) => a + b) / stay).toBeGreaterThan(any.reduce((a, b) => a + b) / stay - 0.05)
@@ -120,7 +135,9 @@ describe('a re-fit', () => {
 
   it('refuses more workers than calibration requests', async () => {
     const { artifact } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 4 })
-    expect((await failure('x', () => refit(artifact, { ...DEFAULTS, workers: 601 }, 'x'))).code).toBe('ELDR_TRACE_TOO_SMALL')
+    expect((await failure('x', () => refit(artifact, { ...DEFAULTS, workers: 601 }, 'x'))).code).toBe(
+      'ELDR_TRACE_TOO_SMALL',
+    )
   })
 })
 
@@ -143,7 +160,12 @@ describe('a fit of odd traces', () => {
 
   it('without decode data uses the paper’s transform on all layers and says so', async () => {
     const path = await traceFile('no-decode', {
-      tensors: { decode_counts: undefined, decode_steps: undefined, decode_expert_ids: undefined, prefill_recent: undefined },
+      tensors: {
+        decode_counts: undefined,
+        decode_steps: undefined,
+        decode_expert_ids: undefined,
+        prefill_recent: undefined,
+      },
     })
     const { artifact, notes } = await fitFile(path, small)
     expect(artifact.primary.model.transform).toBe('count-idf')
@@ -203,7 +225,9 @@ describe('a fit of odd traces', () => {
   it('whose recent counts are all zero goes by plain counts', async () => {
     const zeros = { dtype: 'F32', shape: [3, 2, 4], data: new Float32Array(24) } as const
     const steps = { dtype: 'U16', shape: [3], data: new Uint16Array([2, 1, 1]) } as const
-    const path = await traceFile('zeros', { tensors: { prefill_recent: zeros, decode_steps: steps, decode_expert_ids: undefined } })
+    const path = await traceFile('zeros', {
+      tensors: { prefill_recent: zeros, decode_steps: steps, decode_expert_ids: undefined },
+    })
     expect((await fitFile(path, small)).qualities.map(({ name }) => name)).not.toContain('recent')
   })
 
@@ -227,17 +251,26 @@ describe('a fit of odd traces', () => {
 
   it('takes one gate tensor without the other', async () => {
     const path = await traceFile('one-gate', { tensors: { gate_logit_mean: undefined } })
-    expect((await fitFile(path, { ...small, transform: 'gate-prob', layers: 'all' })).artifact.primary.model.transform).toBe('gate-prob')
+    expect(
+      (await fitFile(path, { ...small, transform: 'gate-prob', layers: 'all' })).artifact.primary.model
+        .transform,
+    ).toBe('gate-prob')
   })
 
   it('refuses what would take gigabytes, before it takes them', async () => {
     const path = await traceFile('good')
-    const huge = { dtype: 'U8', shape: [60_000, 1, 2], data: new Uint8Array(120_000).map((_, c) => 1 + (c % 3)) } as const
+    const huge = {
+      dtype: 'U8',
+      shape: [60_000, 1, 2],
+      data: new Uint8Array(120_000).map((_, c) => 1 + (c % 3)),
+    } as const
     await writeSafetensors(file('long'), {
       metadata: { format: 'eldr.trace.v1', model: 'm', layers: '1', experts: '2', top_k: '1' },
       tensors: { prefill_counts: huge },
     })
-    expect((await failure('long', () => fitFile(file('long'), { ...small, workers: 20_000 }))).code).toBe('ELDR_FIT_TOO_LARGE')
+    expect((await failure('long', () => fitFile(file('long'), { ...small, workers: 20_000 }))).code).toBe(
+      'ELDR_FIT_TOO_LARGE',
+    )
     expect((await fitFile(path, { ...small, pairs: 2 ** 32 })).artifact.about.workers).toBe(2) // all three pairs
   })
 
@@ -261,14 +294,20 @@ describe('a fit of odd traces', () => {
     ['more workers than requests', { workers: 4 }, 'ELDR_TRACE_TOO_SMALL'],
     ['a layer that is not there', { layers: [0, 2] }, 'ELDR_FIT_BAD_OPTION'],
     ['ranks that do not divide the experts', { ranks: 3 }, 'ELDR_FIT_BAD_OPTION'],
-    ['a gate transform for more workers than have scores', { workers: 3, transform: 'gate-prob' }, 'ELDR_TRACE_TOO_SMALL'],
+    [
+      'a gate transform for more workers than have scores',
+      { workers: 3, transform: 'gate-prob' },
+      'ELDR_TRACE_TOO_SMALL',
+    ],
   ] as const)('refuses %s', async (_, options, code) => {
     const path = await traceFile('good')
     expect((await failure('good', () => fitFile(path, { ...small, ...options }))).code).toBe(code)
   })
 
   it('refuses a transform whose values it lacks, naming the tensor', async () => {
-    const path = await traceFile('bare', { tensors: { prefill_recent: undefined, gate_prob_sum: undefined, gate_logit_mean: undefined } })
+    const path = await traceFile('bare', {
+      tensors: { prefill_recent: undefined, gate_prob_sum: undefined, gate_logit_mean: undefined },
+    })
     for (const transform of ['recent', 'gate-prob'] as const) {
       const error = await failure('bare', () => fitFile(path, { ...small, transform }))
       expect(error.code).toBe('ELDR_TENSOR_MISSING')
@@ -277,7 +316,11 @@ describe('a fit of odd traces', () => {
   })
 
   it('on gate scores is for study, and says that no gateway can use it', async () => {
-    const { artifact, notes } = await fitFile(shipped('lab16-lang.calibration'), { transform: 'gate-prob', layers: 'all', workers: 4 })
+    const { artifact, notes } = await fitFile(shipped('lab16-lang.calibration'), {
+      transform: 'gate-prob',
+      layers: 'all',
+      workers: 4,
+    })
     expect(artifact.calibration.requests).toBe(160)
     expect(notes.join(' ')).toMatch(/340 of 500 requests have no gate scores.*for study/)
   })
@@ -294,7 +337,10 @@ describe('a fit of odd traces', () => {
   })
 
   it('of an evaluation trace counts decode patterns from the expert ids', async () => {
-    const { artifact, qualities } = await fitFile(shipped('tiny6-long-lang.evaluation'), { workers: 4, layers: 'all' })
+    const { artifact, qualities } = await fitFile(shipped('tiny6-long-lang.evaluation'), {
+      workers: 4,
+      layers: 'all',
+    })
     expect(artifact.calibration.patterns).toBeDefined()
     expect(qualities.find(({ name }) => name === 'count')!.rho).toBeGreaterThan(0.7)
   })

@@ -9,7 +9,14 @@ import { type Calibration, readCalibration } from './calibration.ts'
 import { clusterSignatures, type FittedClusters } from './cluster.ts'
 import type { Placement } from './placement.ts'
 import { placementOf, unevenRanks } from './placement-of.ts'
-import { bestOf, canJudge, measureTransforms, type Selection, selectSignature, selectUnmeasured } from './select-signature.ts'
+import {
+  bestOf,
+  canJudge,
+  measureTransforms,
+  type Selection,
+  selectSignature,
+  selectUnmeasured,
+} from './select-signature.ts'
 import { fallbackSignature, signaturesOf } from './signatures.ts'
 import type { Stages } from './stages.ts'
 import type { TransformQuality } from './summary.ts'
@@ -60,14 +67,22 @@ async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Pr
         file: trace.path,
         found: `no request with a weighted count for ${selections[0]!.transform}`,
       })
-    if (rows.length < options.workers) throw tooSmall(trace.path, `${rows.length} requests with a signature`, options.workers)
+    if (rows.length < options.workers)
+      throw tooSmall(trace.path, `${rows.length} requests with a signature`, options.workers)
     const points = unpackSignatures(signatures)
-    return { signatures, rows, points, clusters: clusterSignatures(points, { ...options, compare: true, onProgress: stages.progress }) }
+    return {
+      signatures,
+      rows,
+      points,
+      clusters: clusterSignatures(points, { ...options, compare: true, onProgress: stages.progress }),
+    }
   })
   const artifact: Artifact = {
     about: aboutOf(trace, options, qualities, clusters, sha256),
     primary: { ...signatures, centroids: clusters.centroids },
-    ...(fallback && { fallback: fallbackSignature(data, fallback, rows, clusters.clusterOf, options.workers) }),
+    ...(fallback && {
+      fallback: fallbackSignature(data, fallback, rows, clusters.clusterOf, options.workers),
+    }),
     calibration: {
       requests: rows.length,
       clusterOf: Uint16Array.from(clusters.clusterOf),
@@ -78,8 +93,14 @@ async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Pr
     },
   }
   const { ranks, batch } = options
-  const placement = ranks === undefined ? undefined : await stages.run('placement', () => placementOf(artifact, ranks, batch, trace.path))
-  const notes = [...notesOf(trace, options, data, selections[0]!, rows.length), ...alikeNote(clusters, points.width)]
+  const placement =
+    ranks === undefined
+      ? undefined
+      : await stages.run('placement', () => placementOf(artifact, ranks, batch, trace.path))
+  const notes = [
+    ...notesOf(trace, options, data, selections[0]!, rows.length),
+    ...alikeNote(clusters, points.width),
+  ]
   return { artifact, ...(placement && { placement }), data, qualities, selections, clusters, points, notes }
 }
 
@@ -89,11 +110,13 @@ async function select(trace: Trace, data: Calibration, options: FitOptions, stag
   const meter = await stages.run('ρ by transform', () => measureTransforms(data, selection, trace.path))
   return stages.run('layer selection', () => {
     const selections = selectSignature(data, selection, meter)
-    if (TRANSFORM[selections[0]!.transform].source !== 'recent') return { qualities: meter.qualities, selections }
+    if (TRANSFORM[selections[0]!.transform].source !== 'recent')
+      return { qualities: meter.qualities, selections }
     // A hand-off may lack recent counts: its region must then be found through plain ones.
     const transform = bestOf(meter.qualities, name => TRANSFORM[name].source === 'counts')
     const fallback =
-      selections.find(other => other.transform === transform) ?? selectSignature(data, { ...selection, transform }, meter)[0]!
+      selections.find(other => other.transform === transform) ??
+      selectSignature(data, { ...selection, transform }, meter)[0]!
     return { qualities: meter.qualities, selections, fallback }
   })
 }
@@ -128,7 +151,8 @@ function aboutOf(
 
 /** Centroids that all point the same way give a router nothing to go by. */
 function alikeNote({ centroids, sizes }: FittedClusters, width: number): string[] {
-  const cosine = (k: number) => centroids.subarray(0, width).reduce((sum, x, d) => sum + x * centroids[k * width + d]!, 0)
+  const cosine = (k: number) =>
+    centroids.subarray(0, width).reduce((sum, x, d) => sum + x * centroids[k * width + d]!, 0)
   const alike = sizes.length > 1 && sizes.every((_, k) => cosine(k) > 0.9999)
   return alike ? ['All clusters are alike: the requests of this trace give no signature to route by.'] : []
 }
@@ -137,14 +161,24 @@ function alikeNote({ centroids, sizes }: FittedClusters, width: number): string[
 const WEAK = 0.1
 
 /** What a user should know that no table shows. */
-function notesOf(trace: Trace, options: FitOptions, data: Calibration, { transform, rho }: Selection, withSignature: number): string[] {
+function notesOf(
+  trace: Trace,
+  options: FitOptions,
+  data: Calibration,
+  { transform, rho }: Selection,
+  withSignature: number,
+): string[] {
   const missing = trace.missingFor('quality')
   const why =
-    missing.length > 0 ? `The trace has no decode data (${missing.join(', ')})` : 'Too few requests have both counts and decode steps'
+    missing.length > 0
+      ? `The trace has no decode data (${missing.join(', ')})`
+      : 'Too few requests have both counts and decode steps'
   const without = (isServable(transform) ? trace.requests : trace.gateRows) - withSignature
   const unseen = isServable(transform) ? 0 : trace.requests - trace.gateRows
   return [
-    canJudge(data) ? '' : `${why}, so ρ was not measured: ${transform} was taken${options.layers === 'auto' ? ' on all layers' : ''}.`,
+    canJudge(data)
+      ? ''
+      : `${why}, so ρ was not measured: ${transform} was taken${options.layers === 'auto' ? ' on all layers' : ''}.`,
     rho !== undefined && rho < WEAK
       ? `ρ is ${rho.toFixed(3)}: signatures hardly tell which requests decode alike, so routing by them will hardly help.`
       : '',
@@ -152,7 +186,9 @@ function notesOf(trace: Trace, options: FitOptions, data: Calibration, { transfo
       ? `${without} of ${trace.requests} requests have no signature (no weighted count in the kept layers) and were left out.`
       : '',
     unseen > 0 ? `${unseen} of ${trace.requests} requests have no gate scores and were left out.` : '',
-    isServable(transform) ? '' : `${transform} is for study: no hand-off carries gate scores, so no gateway can use this artifact.`,
+    isServable(transform)
+      ? ''
+      : `${transform} is for study: no hand-off carries gate scores, so no gateway can use this artifact.`,
   ].filter(note => note !== '')
 }
 
@@ -161,7 +197,11 @@ function checkOptions(trace: Trace, { workers, layers, transform, ranks }: FitOp
   if (workers > trace.requests) throw tooSmall(file, `${trace.requests} requests`, workers)
   const outside = typeof layers === 'string' ? undefined : layers.find(layer => layer >= trace.layers)
   if (outside !== undefined) {
-    throw new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `layer ${outside}`, expected: `layers from 0 to ${trace.layers - 1}` })
+    throw new EldrError('ELDR_FIT_BAD_OPTION', {
+      file,
+      found: `layer ${outside}`,
+      expected: `layers from 0 to ${trace.layers - 1}`,
+    })
   }
   if (ranks !== undefined) {
     trace.need('quality')
@@ -171,7 +211,8 @@ function checkOptions(trace: Trace, { workers, layers, transform, ranks }: FitOp
   if (TRANSFORM[transform].source === 'recent') trace.need('recent')
   if (isServable(transform)) return
   const tensor = transform === 'gate-prob' ? 'gate_prob_sum' : 'gate_logit_mean'
-  if (!trace.has(tensor)) throw new EldrError('ELDR_TENSOR_MISSING', { file, expected: `${tensor} for ${transform}` })
+  if (!trace.has(tensor))
+    throw new EldrError('ELDR_TENSOR_MISSING', { file, expected: `${tensor} for ${transform}` })
   trace.need('quality')
   if (trace.gateRows < workers) throw tooSmall(file, `${trace.gateRows} requests with gate scores`, workers)
 }

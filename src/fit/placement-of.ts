@@ -3,7 +3,12 @@ import type { Artifact } from './artifact.ts'
 import { type Placement, placeExperts } from './placement.ts'
 
 /** Places experts for the clusters of an artifact, from the decode patterns that it holds. `file` is what errors name. */
-export function placementOf({ about, calibration }: Artifact, ranks: number, batch: number, file: string): Placement {
+export function placementOf(
+  { about, calibration }: Artifact,
+  ranks: number,
+  batch: number,
+  file: string,
+): Placement {
   if (calibration.patterns === undefined) {
     const todo = 'Fit a trace with decode_counts and decode_steps.'
     throw new EldrError('ELDR_TENSOR_MISSING', {
@@ -14,10 +19,21 @@ export function placementOf({ about, calibration }: Artifact, ranks: number, bat
     })
   }
   if (about.experts % ranks !== 0) throw unevenRanks(file, ranks, about.experts)
-  return placeExperts({ ...about, ...calibration, patterns: calibration.patterns, clusters: about.workers, ranks, batch })
+  return placeExperts({
+    ...about,
+    ...calibration,
+    patterns: calibration.patterns,
+    clusters: about.workers,
+    ranks,
+    batch,
+  })
 }
 
 export function unevenRanks(file: string, ranks: number, experts: number): EldrError {
   const expected = 'a number of ranks that divides the experts evenly'
-  return new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `${ranks} ranks for ${experts} experts`, expected })
+  return new EldrError('ELDR_FIT_BAD_OPTION', {
+    file,
+    found: `${ranks} ranks for ${experts} experts`,
+    expected,
+  })
 }

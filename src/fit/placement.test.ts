@@ -15,8 +15,18 @@ const path = join(folder.path, 'placement')
 function input(parts: Partial<PlacementInput> & { seed?: number; requests?: number } = {}): PlacementInput {
   const { layers = 2, experts = 8, clusters = 2, ranks = 2, batch = 4, seed = 1, requests = 6 } = parts
   const random = createRandom(seed)
-  const patterns = Uint8Array.from({ length: requests * layers * experts }, () => (random.uniform() < 0.4 ? 0 : random.below(256)))
-  return { patterns, clusterOf: Array.from({ length: requests }, (_, r) => r % clusters), clusters, layers, experts, ranks, batch }
+  const patterns = Uint8Array.from({ length: requests * layers * experts }, () =>
+    random.uniform() < 0.4 ? 0 : random.below(256),
+  )
+  return {
+    patterns,
+    clusterOf: Array.from({ length: requests }, (_, r) => r % clusters),
+    clusters,
+    layers,
+    experts,
+    ranks,
+    batch,
+  }
 }
 
 describe('expert placement', () => {
@@ -59,13 +69,21 @@ describe('expert placement', () => {
         fc.integer({ min: 1, max: 64 }),
         fc.nat(),
         (ranks, clusters, batch, seed) => {
-          const { rankOf, order, fullest } = placeExperts(input({ ranks, clusters, batch, seed, requests: 9 }))
+          const { rankOf, order, fullest } = placeExperts(
+            input({ ranks, clusters, batch, seed, requests: 9 }),
+          )
           for (let from = 0; from < rankOf.length; from += 8) {
-            for (let rank = 0; rank < ranks; rank++) expect(rankOf.subarray(from, from + 8).filter(r => r === rank)).toHaveLength(8 / ranks)
-            expect(Array.from(order.subarray(from, from + 8)).toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
-            order.subarray(from, from + 8).forEach((expert, slot) => expect(rankOf[from + expert]).toBe(Math.floor((slot * ranks) / 8)))
+            for (let rank = 0; rank < ranks; rank++)
+              expect(rankOf.subarray(from, from + 8).filter(r => r === rank)).toHaveLength(8 / ranks)
+            expect(Array.from(order.subarray(from, from + 8)).toSorted((a, b) => a - b)).toEqual([
+              0, 1, 2, 3, 4, 5, 6, 7,
+            ])
+            order
+              .subarray(from, from + 8)
+              .forEach((expert, slot) => expect(rankOf[from + expert]).toBe(Math.floor((slot * ranks) / 8)))
           }
-          for (const { linear, global, own, ideal } of fullest) expect(Math.min(linear, global, own)).toBeGreaterThanOrEqual(ideal - 1e-9)
+          for (const { linear, global, own, ideal } of fullest)
+            expect(Math.min(linear, global, own)).toBeGreaterThanOrEqual(ideal - 1e-9)
         },
       ),
     )

@@ -39,7 +39,8 @@ export interface PlacementInput {
 
 export function placeExperts(input: PlacementInput): Placement {
   const { clusters, layers, experts, ranks, batch } = input
-  if (experts % ranks !== 0) throw new RangeError(`${experts} experts do not divide evenly among ${ranks} ranks`)
+  if (experts % ranks !== 0)
+    throw new RangeError(`${experts} experts do not divide evenly among ${ranks} ranks`)
   const cells = layers * experts
   const activation = expectedActivation(input)
   const everywhere = activation.subarray(clusters * cells)
@@ -64,7 +65,12 @@ export function placeExperts(input: PlacementInput): Placement {
       sums.own += heaviest(own, ranksOfLayer, ranks)
       sums.ideal += own.reduce((a, b) => a + b, 0) / ranks
     }
-    fullest.push({ linear: sums.linear / layers, global: sums.global / layers, own: sums.own / layers, ideal: sums.ideal / layers })
+    fullest.push({
+      linear: sums.linear / layers,
+      global: sums.global / layers,
+      own: sums.own / layers,
+      ideal: sums.ideal / layers,
+    })
   }
   return { clusters, layers, experts, ranks, batch, rankOf, order, fullest }
 }
@@ -73,14 +79,22 @@ export function placeExperts(input: PlacementInput): Placement {
  * Chance that a step of `batch` requests activates each expert: 1 − (1 − p̄)^batch, p̄ being the mean pattern of the requests that the
  * batch is drawn from. [clusters + 1 × layers × experts]; the last block is over all requests.
  */
-function expectedActivation({ patterns, clusterOf, clusters, layers, experts, batch }: PlacementInput): Float64Array {
+function expectedActivation({
+  patterns,
+  clusterOf,
+  clusters,
+  layers,
+  experts,
+  batch,
+}: PlacementInput): Float64Array {
   const cells = layers * experts
   const sums = new Float64Array((clusters + 1) * cells)
   const sizes = new Float64Array(clusters + 1)
   for (let r = 0; r < clusterOf.length; r++) {
     for (const block of [clusterOf[r]!, clusters]) {
       sizes[block]!++
-      for (let c = 0, at = block * cells, from = r * cells; c < cells; c++, at++, from++) sums[at]! += patterns[from]!
+      for (let c = 0, at = block * cells, from = r * cells; c < cells; c++, at++, from++)
+        sums[at]! += patterns[from]!
     }
   }
   return sums.map((sum, at) => {

@@ -3,7 +3,13 @@ import { centroidsOf } from '../math/centroids.ts'
 import { dimensionsOf } from '../signature/signature.ts'
 import { VERSION } from '../version.ts'
 import { type Artifact, unpackSignatures } from './artifact.ts'
-import { type ClusterOptions, clusterSignatures, type FittedClusters, matchClusters, renumber } from './cluster.ts'
+import {
+  type ClusterOptions,
+  clusterSignatures,
+  type FittedClusters,
+  matchClusters,
+  renumber,
+} from './cluster.ts'
 import { checkFits } from './within-memory.ts'
 
 export interface Refitted {

@@ -46,8 +46,20 @@ export interface QualityMeter {
 }
 
 /** Measures ρ over all layers for each transform that the trace allows (paper Fig. 7). Needs decode data. */
-export function measureTransforms(data: Calibration, { pairs, random, onProgress }: SelectionOptions, file: string): QualityMeter {
-  let space: { rows: Uint32Array; pairs: number; of: PairSpace; loaded?: TransformName; saved: Map<TransformName, SavedLayers> } | undefined
+export function measureTransforms(
+  data: Calibration,
+  { pairs, random, onProgress }: SelectionOptions,
+  file: string,
+): QualityMeter {
+  let space:
+    | {
+        rows: Uint32Array
+        pairs: number
+        of: PairSpace
+        loaded?: TransformName
+        saved: Map<TransformName, SavedLayers>
+      }
+    | undefined
 
   function load(transform: TransformName): PairSpace {
     const rows = judgedRows(data, transform)
@@ -55,7 +67,13 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
     const saved = space.saved.get(transform)
     if (saved !== undefined && space.loaded !== transform) space.of.restore(saved)
     else if (space.loaded !== transform) {
-      space.of.load(layerFill({ ...data, values: valuesOf(data, TRANSFORM[transform].source)!, rows }, transform, data.idf))
+      space.of.load(
+        layerFill(
+          { ...data, values: valuesOf(data, TRANSFORM[transform].source)!, rows },
+          transform,
+          data.idf,
+        ),
+      )
     }
     space.loaded = transform
     return space.of
@@ -66,7 +84,12 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
     const most = Math.min(MOST_PAIRS, maxPairs(shape))
     if (wanted > most) {
       const todo = 'Ask for fewer pairs; some ten thousand are enough.'
-      throw new EldrError('ELDR_FIT_BAD_OPTION', { file, found: `${wanted} pairs`, expected: `at most ${most}`, todo })
+      throw new EldrError('ELDR_FIT_BAD_OPTION', {
+        file,
+        found: `${wanted} pairs`,
+        expected: `at most ${most}`,
+        todo,
+      })
     }
     const drawn = drawPairs(rows.length, pairs, random.fork(rows.length))
     const of = createPairSpace(shape, drawn)
@@ -88,7 +111,13 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
   const measured: TransformQuality[] = []
   for (const name of order) {
     const rho = load(name).rho(allLayers(data))
-    measured.push({ name, rho, pairs: space!.pairs, requests: space!.rows.length, servable: isServable(name) })
+    measured.push({
+      name,
+      rho,
+      pairs: space!.pairs,
+      requests: space!.rows.length,
+      servable: isServable(name),
+    })
     remember(name, measured)
     onProgress?.('ρ by transform', measured.length, names.length)
   }
@@ -109,12 +138,21 @@ export function measureTransforms(data: Calibration, { pairs, random, onProgress
  * The best signature by ρ. `auto` looks only at transforms that a hand-off can carry; greedy selection, the costly part, is tried for the
  * two that are best over all layers. The chosen one comes first.
  */
-export function selectSignature(data: Calibration, options: SelectionOptions, meter: QualityMeter): Selection[] {
+export function selectSignature(
+  data: Calibration,
+  options: SelectionOptions,
+  meter: QualityMeter,
+): Selection[] {
   const candidates = options.transform === 'auto' ? bestTwo(meter.qualities) : [options.transform]
   const selections = candidates.map((transform): Selection => {
     if (options.layers === 'auto') {
       const curve = meter.greedy(transform)
-      return { transform, layers: curve.order.slice(0, curve.peak).sort((a, b) => a - b), rho: curve.rho[curve.peak - 1]!, curve }
+      return {
+        transform,
+        layers: curve.order.slice(0, curve.peak).sort((a, b) => a - b),
+        rho: curve.rho[curve.peak - 1]!,
+        curve,
+      }
     }
     const layers = options.layers === 'all' ? allLayers(data) : options.layers
     return { transform, layers, rho: meter.rho(transform, layers) }
@@ -128,8 +166,13 @@ function bestTwo(qualities: readonly TransformQuality[]): TransformName[] {
 }
 
 /** The transform with the highest ρ over all layers. */
-export function bestOf(qualities: readonly TransformQuality[], among: (name: TransformName) => boolean): TransformName {
-  return qualities.filter(({ name }) => among(name)).reduce((best, quality) => (quality.rho > best.rho ? quality : best)).name
+export function bestOf(
+  qualities: readonly TransformQuality[],
+  among: (name: TransformName) => boolean,
+): TransformName {
+  return qualities
+    .filter(({ name }) => among(name))
+    .reduce((best, quality) => (quality.rho > best.rho ? quality : best)).name
 }
 
 /** Whether ρ can be measured: some requests have counts and decode steps. */

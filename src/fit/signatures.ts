@@ -10,7 +10,11 @@ import type { Selection } from './select-signature.ts'
 export type Signatures = Omit<FittedSignature, 'centroids'>
 
 /** Signatures of the calibration requests that have one; `rows` says which. */
-export function signaturesOf(data: Calibration, selection: Selection, recentHalfLife: number | undefined): Signatures & { rows: number[] } {
+export function signaturesOf(
+  data: Calibration,
+  selection: Selection,
+  recentHalfLife: number | undefined,
+): Signatures & { rows: number[] } {
   const model = modelOf(data, selection)
   const width = dimensionsOf(model)
   const values = valuesOf(data, TRANSFORM[selection.transform].source)!
@@ -23,7 +27,11 @@ export function signaturesOf(data: Calibration, selection: Selection, recentHalf
     packUnit(row, signatures.subarray(rows.length * width, (rows.length + 1) * width))
     rows.push(r)
   }
-  return { ...about(model, selection, recentHalfLife), signatures: signatures.subarray(0, rows.length * width), rows }
+  return {
+    ...about(model, selection, recentHalfLife),
+    signatures: signatures.subarray(0, rows.length * width),
+    rows,
+  }
 }
 
 /**
@@ -50,14 +58,23 @@ export function fallbackSignature(
   return { ...about(model, selection, undefined), signatures, centroids } satisfies FittedSignature
 }
 
-function modelOf({ experts, layers: modelLayers, idf }: Calibration, { transform, layers }: Selection): SignatureModel {
+function modelOf(
+  { experts, layers: modelLayers, idf }: Calibration,
+  { transform, layers }: Selection,
+): SignatureModel {
   const weights = new Float32Array(layers.length * experts).fill(1)
   if (TRANSFORM[transform].idf)
-    layers.forEach((layer, at) => weights.set(idf.subarray(layer * experts, (layer + 1) * experts), at * experts))
+    layers.forEach((layer, at) =>
+      weights.set(idf.subarray(layer * experts, (layer + 1) * experts), at * experts),
+    )
   return { transform, modelLayers, experts, layers: Uint16Array.from(layers), weights }
 }
 
-function about(model: SignatureModel, { rho, curve, transform }: Selection, recentHalfLife: number | undefined) {
+function about(
+  model: SignatureModel,
+  { rho, curve, transform }: Selection,
+  recentHalfLife: number | undefined,
+) {
   return {
     model,
     ...(TRANSFORM[transform].source === 'recent' && recentHalfLife !== undefined && { recentHalfLife }),

@@ -5,7 +5,12 @@ import type { Placement } from './placement.ts'
 import type { ClusterSummary, FitSource, FitSummary, PlacementSummary } from './summary.ts'
 
 /** What a fit found, as plain data. */
-export function summaryOf(fitted: Fitted, trace: Trace, options: FitOptions, stages: FitSummary['stages']): FitSummary {
+export function summaryOf(
+  fitted: Fitted,
+  trace: Trace,
+  options: FitOptions,
+  stages: FitSummary['stages'],
+): FitSummary {
   const { artifact, qualities, selections, notes } = fitted
   const source: FitSource = {
     file: trace.path,
@@ -24,7 +29,10 @@ export function summaryOf(fitted: Fitted, trace: Trace, options: FitOptions, sta
     ...clusterPart(fitted, fitted.placement),
     source,
     seed: options.seed,
-    asked: { transform: options.transform, layers: typeof options.layers === 'string' ? options.layers : 'list' },
+    asked: {
+      transform: options.transform,
+      layers: typeof options.layers === 'string' ? options.layers : 'list',
+    },
     transforms: qualities,
     curves,
     stages,
@@ -33,7 +41,10 @@ export function summaryOf(fitted: Fitted, trace: Trace, options: FitOptions, sta
 }
 
 /** The part that a fit and a re-fit share. */
-export function clusterPart({ artifact, clusters }: Pick<Fitted, 'artifact' | 'clusters'>, placement?: Placement) {
+export function clusterPart(
+  { artifact, clusters }: Pick<Fitted, 'artifact' | 'clusters'>,
+  placement?: Placement,
+) {
   const { about, primary } = artifact
   return {
     workers: about.workers,
@@ -57,5 +68,9 @@ export function placementSummary({ ranks, batch, fullest }: Placement): Placemen
 export function clusterSummaries({ about, calibration: { clusterOf, domain } }: Artifact): ClusterSummary[] {
   const domains = about.sizes.map(() => (domain ? about.domains.map(() => 0) : []))
   domain?.forEach((index, r) => domains[clusterOf[r]!]![index]!++)
-  return about.sizes.map((size, k) => ({ size, meanSimilarity: about.clusterSimilarity[k]!, domains: domains[k]! }))
+  return about.sizes.map((size, k) => ({
+    size,
+    meanSimilarity: about.clusterSimilarity[k]!,
+    domains: domains[k]!,
+  }))
 }

@@ -78,14 +78,24 @@ export interface ClusterSummary {
 export interface PlacementSummary {
   readonly ranks: number
   readonly batch: number
-  readonly perCluster: readonly { readonly linear: number; readonly global: number; readonly own: number; readonly ideal: number }[]
+  readonly perCluster: readonly {
+    readonly linear: number
+    readonly global: number
+    readonly own: number
+    readonly ideal: number
+  }[]
 }
 
 /** What the HTML report draws beyond the summary. Values are plain numbers so that a page can hold them as they are. */
 export interface FitFigures {
   /** First two principal components of the signatures (Fig. 9). `domain` and `cluster` are indices; domain is −1 when unknown. */
   readonly pca: {
-    readonly points: readonly { readonly x: number; readonly y: number; readonly domain: number; readonly cluster: number }[]
+    readonly points: readonly {
+      readonly x: number
+      readonly y: number
+      readonly domain: number
+      readonly cluster: number
+    }[]
     readonly centroids: readonly { readonly x: number; readonly y: number }[]
     /** Share of the variance on each axis. */
     readonly explained: readonly [number, number]

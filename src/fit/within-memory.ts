@@ -7,8 +7,10 @@ const MOST_COSTS = 2 ** 26
 const MOST_DIMENSIONS = 2 ** 20
 
 export function checkFits(file: string, requests: number, workers: number, dimensions: number): void {
-  if (requests * workers > MOST_COSTS) throw tooLarge(file, `${requests} requests × ${workers} workers`, `at most ${MOST_COSTS} in all`)
-  if (dimensions > MOST_DIMENSIONS) throw tooLarge(file, `signatures of ${dimensions} dimensions`, `at most ${MOST_DIMENSIONS}`)
+  if (requests * workers > MOST_COSTS)
+    throw tooLarge(file, `${requests} requests × ${workers} workers`, `at most ${MOST_COSTS} in all`)
+  if (dimensions > MOST_DIMENSIONS)
+    throw tooLarge(file, `signatures of ${dimensions} dimensions`, `at most ${MOST_DIMENSIONS}`)
 }
 
 /** Runs the work; what fails for want of memory says so, with what to do. */
@@ -16,7 +18,9 @@ export async function withinMemory<T>(file: string, work: () => T | Promise<T>):
   try {
     return await work()
   } catch (error) {
-    const noRoom = error instanceof RangeError && /allocation failed|Invalid (typed )?array (buffer )?length/i.test(error.message)
+    const noRoom =
+      error instanceof RangeError &&
+      /allocation failed|Invalid (typed )?array (buffer )?length/i.test(error.message)
     if (error instanceof KernelTooLarge || noRoom) throw tooLarge(file, error.message)
     throw error
   }

@@ -21,7 +21,10 @@ class Client implements StopSignal {
 }
 
 /** Enters, and notes how that ended. */
-function enter(admission: Admission, client = new Client()): { client: Client; state: string; retryAfterSeconds?: number | undefined } {
+function enter(
+  admission: Admission,
+  client = new Client(),
+): { client: Client; state: string; retryAfterSeconds?: number | undefined } {
   const entry: ReturnType<typeof enter> = { client, state: 'waiting' }
   admission.enter(client).then(
     () => (entry.state = 'in'),

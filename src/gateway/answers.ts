@@ -4,8 +4,16 @@
  */
 export const ANSWERS = {
   ELDR_BAD_REQUEST: { status: 400, type: 'invalid_request_error', message: 'The request cannot be read.' },
-  ELDR_TOO_MANY_CHOICES: { status: 400, type: 'invalid_request_error', message: 'The request asks for too many choices at once.' },
-  ELDR_UNAUTHORIZED: { status: 401, type: 'invalid_request_error', message: 'A valid API key is needed: Authorization: Bearer KEY.' },
+  ELDR_TOO_MANY_CHOICES: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The request asks for too many choices at once.',
+  },
+  ELDR_UNAUTHORIZED: {
+    status: 401,
+    type: 'invalid_request_error',
+    message: 'A valid API key is needed: Authorization: Bearer KEY.',
+  },
   ELDR_FORBIDDEN: {
     status: 403,
     type: 'invalid_request_error',
@@ -15,7 +23,8 @@ export const ANSWERS = {
   ELDR_NOT_GENERATION: {
     status: 404,
     type: 'invalid_request_error',
-    message: 'This gateway serves text generation; embeddings, scores, pooling and audio have no decode phase to route.',
+    message:
+      'This gateway serves text generation; embeddings, scores, pooling and audio have no decode phase to route.',
   },
   ELDR_WORKER_UNKNOWN: { status: 404, type: 'invalid_request_error', message: 'There is no such worker.' },
   ELDR_REQUEST_UNKNOWN: {
@@ -24,28 +33,88 @@ export const ANSWERS = {
     message: 'Nothing is known of this request: it is not under way, nor among the last decisions.',
   },
   ELDR_METHOD: { status: 405, type: 'invalid_request_error', message: 'This route takes another method.' },
-  ELDR_CLIENT_SLOW: { status: 408, type: 'invalid_request_error', message: 'The request did not arrive in time.' },
-  ELDR_WORKER_CONFLICT: { status: 409, type: 'invalid_request_error', message: 'Another worker has this id, address or cluster.' },
-  ELDR_POLICY_LACKS: { status: 409, type: 'invalid_request_error', message: 'The policy needs what the gateway does not have.' },
-  ELDR_REFIT_REFUSED: { status: 409, type: 'invalid_request_error', message: 'The clusters cannot be fitted anew.' },
-  ELDR_BODY_TOO_LARGE: { status: 413, type: 'invalid_request_error', message: 'The request body is too large.' },
+  ELDR_CLIENT_SLOW: {
+    status: 408,
+    type: 'invalid_request_error',
+    message: 'The request did not arrive in time.',
+  },
+  ELDR_WORKER_CONFLICT: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'Another worker has this id, address or cluster.',
+  },
+  ELDR_POLICY_LACKS: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'The policy needs what the gateway does not have.',
+  },
+  ELDR_REFIT_REFUSED: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'The clusters cannot be fitted anew.',
+  },
+  ELDR_BODY_TOO_LARGE: {
+    status: 413,
+    type: 'invalid_request_error',
+    message: 'The request body is too large.',
+  },
   ELDR_ARTIFACT_BAD: { status: 422, type: 'invalid_request_error', message: 'The artifact cannot be used.' },
   ELDR_OVERLOADED: { status: 429, type: 'server_error', message: 'The gateway is full; try again later.' },
-  ELDR_INTERNAL: { status: 500, type: 'server_error', message: 'The gateway failed; its log says more under this request id.' },
-  ELDR_PREFILL_FAILED: { status: 502, type: 'server_error', message: 'Reading the prompt failed on every worker tried.' },
-  ELDR_HANDOFF_BAD: { status: 502, type: 'server_error', message: 'The prompt was read, but no worker gave a usable hand-off.' },
-  ELDR_DECODE_FAILED: { status: 502, type: 'server_error', message: 'Generation failed on every worker tried.' },
-  ELDR_STREAM_BROKEN: { status: 502, type: 'server_error', message: 'Generation ended early: the worker failed in mid-stream.' },
+  ELDR_INTERNAL: {
+    status: 500,
+    type: 'server_error',
+    message: 'The gateway failed; its log says more under this request id.',
+  },
+  ELDR_PREFILL_FAILED: {
+    status: 502,
+    type: 'server_error',
+    message: 'Reading the prompt failed on every worker tried.',
+  },
+  ELDR_HANDOFF_BAD: {
+    status: 502,
+    type: 'server_error',
+    message: 'The prompt was read, but no worker gave a usable hand-off.',
+  },
+  ELDR_DECODE_FAILED: {
+    status: 502,
+    type: 'server_error',
+    message: 'Generation failed on every worker tried.',
+  },
+  ELDR_STREAM_BROKEN: {
+    status: 502,
+    type: 'server_error',
+    message: 'Generation ended early: the worker failed in mid-stream.',
+  },
   ELDR_NO_PREFILL_WORKER: { status: 503, type: 'server_error', message: 'No worker can read prompts now.' },
   ELDR_NO_DECODE_WORKER: { status: 503, type: 'server_error', message: 'No worker can generate now.' },
   ELDR_DRAINING: { status: 503, type: 'server_error', message: 'The gateway is stopping; ask another.' },
-  ELDR_QUEUE_TIMEOUT: { status: 503, type: 'server_error', message: 'The request waited too long for its turn.' },
-  ELDR_OWNER_AWAY: { status: 503, type: 'server_error', message: 'The process that decides is being replaced; try again.' },
+  ELDR_QUEUE_TIMEOUT: {
+    status: 503,
+    type: 'server_error',
+    message: 'The request waited too long for its turn.',
+  },
+  ELDR_OWNER_AWAY: {
+    status: 503,
+    type: 'server_error',
+    message: 'The process that decides is being replaced; try again.',
+  },
   ELDR_PREFILL_TIMEOUT: { status: 504, type: 'server_error', message: 'Reading the prompt took too long.' },
   ELDR_DECODE_TIMEOUT: { status: 504, type: 'server_error', message: 'Generation took too long to begin.' },
-  ELDR_STREAM_STALLED: { status: 504, type: 'server_error', message: 'Generation ended early: no token came for too long.' },
-  ELDR_REQUEST_TIMEOUT: { status: 504, type: 'server_error', message: 'The request took longer than it may.' },
-  ELDR_DEADLINE: { status: 504, type: 'server_error', message: 'The deadline that the client set has passed.' },
+  ELDR_STREAM_STALLED: {
+    status: 504,
+    type: 'server_error',
+    message: 'Generation ended early: no token came for too long.',
+  },
+  ELDR_REQUEST_TIMEOUT: {
+    status: 504,
+    type: 'server_error',
+    message: 'The request took longer than it may.',
+  },
+  ELDR_DEADLINE: {
+    status: 504,
+    type: 'server_error',
+    message: 'The deadline that the client set has passed.',
+  },
 } as const satisfies Record<string, AnswerKind>
 
 export type AnswerCode = keyof typeof ANSWERS
@@ -64,7 +133,10 @@ export class Refusal extends Error {
   readonly param: string | undefined
   readonly retryAfterSeconds: number | undefined
 
-  constructor(code: AnswerCode, more: { words?: string; param?: string; retryAfterSeconds?: number; cause?: unknown } = {}) {
+  constructor(
+    code: AnswerCode,
+    more: { words?: string; param?: string; retryAfterSeconds?: number; cause?: unknown } = {},
+  ) {
     super(`${code}${more.words === undefined ? '' : `: ${more.words}`}`, { cause: more.cause })
     this.code = code
     this.words = more.words

@@ -3,7 +3,8 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { createKeyCheck, isLoopback } from './auth.ts'
 
-const may = (keys: readonly string[], headers: IncomingHttpHeaders) => createKeyCheck(keys)({ headers } as IncomingMessage)
+const may = (keys: readonly string[], headers: IncomingHttpHeaders) =>
+  createKeyCheck(keys)({ headers } as IncomingMessage)
 
 describe('a key', () => {
   it.each([

@@ -2,7 +2,10 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
 /** Compares hashes, all of them, so that neither the time nor the length tells how near a guess is. */
-export function createSecretCheck(secrets: readonly string[], areEqual = timingSafeEqual): (given: string) => boolean {
+export function createSecretCheck(
+  secrets: readonly string[],
+  areEqual = timingSafeEqual,
+): (given: string) => boolean {
   const digests = secrets.map(digestOf)
   return given => {
     const digest = digestOf(given)
@@ -10,7 +13,10 @@ export function createSecretCheck(secrets: readonly string[], areEqual = timingS
   }
 }
 
-export function createKeyCheck(keys: readonly string[], areEqual = timingSafeEqual): (request: IncomingMessage) => boolean {
+export function createKeyCheck(
+  keys: readonly string[],
+  areEqual = timingSafeEqual,
+): (request: IncomingMessage) => boolean {
   const isKnown = createSecretCheck(keys, areEqual)
   return request => {
     const given = bearerOf(request)

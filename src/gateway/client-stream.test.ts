@@ -37,20 +37,24 @@ async function textOf(client: Socket): Promise<string> {
 }
 
 const LAST = 'connection: close\r\n'
-const post = (version: string, more = '') => `POST / HTTP/${version}\r\nhost: a\r\n${more}content-length: 0\r\n\r\n`
+const post = (version: string, more = '') =>
+  `POST / HTTP/${version}\r\nhost: a\r\n${more}content-length: 0\r\n\r\n`
 
 describe('a stream to a client', () => {
-  it.each(['1.1', '1.0'])('that was held up goes on when all was taken, though nothing new is there to send (HTTP/%s)', async version => {
-    const { client, stream } = await start(post(version))
-    const chunk = Buffer.alloc(65_536, 'a')
-    do stream.write(chunk)
-    while (stream.flush())
-    const taken = new Promise<void>(resolve => stream.drained(resolve))
-    client.resume()
-    await taken
-    expect(stream.flush()).toBe(true)
-    stream.end()
-  })
+  it.each(['1.1', '1.0'])(
+    'that was held up goes on when all was taken, though nothing new is there to send (HTTP/%s)',
+    async version => {
+      const { client, stream } = await start(post(version))
+      const chunk = Buffer.alloc(65_536, 'a')
+      do stream.write(chunk)
+      while (stream.flush())
+      const taken = new Promise<void>(resolve => stream.drained(resolve))
+      client.resume()
+      await taken
+      expect(stream.flush()).toBe(true)
+      stream.end()
+    },
+  )
 
   it('is the same bytes with frames that came, with frames made here, and through the response', async () => {
     const texts: string[] = []

@@ -83,7 +83,8 @@ export function joined(frames: readonly Buffer[], bytes: number): Buffer {
   const first = frames[0]!
   if (frames.length === 1) return first
   // Each of them is looked at: between two that were made here there may be just as many bytes of somebody else's.
-  for (let at = 1; at < frames.length; at++) if (!isBehind(frames[at - 1]!, frames[at]!)) return Buffer.concat(frames, bytes)
+  for (let at = 1; at < frames.length; at++)
+    if (!isBehind(frames[at - 1]!, frames[at]!)) return Buffer.concat(frames, bytes)
   return Buffer.from(first.buffer, first.byteOffset, bytes)
 }
 

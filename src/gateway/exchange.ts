@@ -8,7 +8,14 @@ import type { RequestTrace } from './tracing/request-trace.ts'
 import { type StopSignal, UpstreamFailure } from './upstream/upstreams.ts'
 
 /** Why a request stopped before its end. */
-export type StopReason = 'client_gone' | 'client_stalled' | 'request_timeout' | 'deadline' | 'shutdown' | 'part_failed' | 'fault'
+export type StopReason =
+  | 'client_gone'
+  | 'client_stalled'
+  | 'request_timeout'
+  | 'deadline'
+  | 'shutdown'
+  | 'part_failed'
+  | 'fault'
 
 /** What a client is told that is there to hear it. */
 const TOLD: { readonly [reason in StopReason]?: AnswerCode } = {
@@ -42,7 +49,12 @@ export class Exchange implements StopSignal {
   #waiting: (() => void)[] = []
   readonly #timer: NodeJS.Timeout
 
-  constructor(id: string, request: IncomingMessage, response: ServerResponse, limit: { ms: number; reason: StopReason }) {
+  constructor(
+    id: string,
+    request: IncomingMessage,
+    response: ServerResponse,
+    limit: { ms: number; reason: StopReason },
+  ) {
     this.id = id
     this.request = request
     this.response = response
@@ -120,13 +132,19 @@ export class Exchange implements StopSignal {
     const { response } = this
     if (response.headersSent || response.destroyed) return
     const bytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length
-    response.writeHead(status, { ...this.headers, 'x-request-id': this.id, ...headers, 'content-length': String(bytes) })
+    response.writeHead(status, {
+      ...this.headers,
+      'x-request-id': this.id,
+      ...headers,
+      'content-length': String(bytes),
+    })
     response.end(this.request.method === 'HEAD' ? undefined : body)
     this.#watchClient()
   }
 
   /** Node's timer of a socket begins anew when bytes have gone, though not all have: a slow client is not taken for one that stalls. */
   #watchClient(): void {
-    if (this.clientStallMs > 0 && this.response.writableLength > 0) this.response.setTimeout(this.clientStallMs)
+    if (this.clientStallMs > 0 && this.response.writableLength > 0)
+      this.response.setTimeout(this.clientStallMs)
   }
 }

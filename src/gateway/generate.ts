@@ -53,10 +53,13 @@ async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Out
   /** A hand-off that no worker has heard of: the next one can have it. */
   let unused: HandedOff | undefined
   for (let tries = 1; ; tries++) {
-    if (exchange.stopped !== undefined) return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff, failed)
+    if (exchange.stopped !== undefined)
+      return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff, failed)
     // Nobody is there to take the prompt over: then it need not be read.
     if (!(await ctx.placing.any('decode', failed))) throw noWorker('decode')
-    const prefill = unused ?? (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
+    const prefill =
+      unused ??
+      (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
     unused = undefined
     if (prefill.kind === 'stopped') return stopped(exchange)
     if (prefill.kind === 'refused') {
@@ -64,11 +67,13 @@ async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Out
       return 'worker_refused'
     }
     // Once, however often it has to be read.
-    if (tries === 1) ctx.metrics.tokens.inc('prompt', '', prefill.handoff.promptTokens ?? request.promptTokens)
+    if (tries === 1)
+      ctx.metrics.tokens.inc('prompt', '', prefill.handoff.promptTokens ?? request.promptTokens)
     if (exchange.stopped !== undefined) return letGo(ctx, generation, prefill.handoff, failed)
     if (isTooOld(ctx, prefill.leasedMs)) {
       const again = { leg: 'prefill', tries, cause: 'lease', failed: new Set<string>() } as const
-      if (!(await mayTryAgain(ctx, exchange, again))) throw new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
+      if (!(await mayTryAgain(ctx, exchange, again)))
+        throw new Refusal('ELDR_HANDOFF_BAD', { retryAfterSeconds: 1 })
       continue
     }
     ctx.noteWorker(exchange, 'prefill', prefill.worker)
@@ -97,10 +102,19 @@ async function decode(
   ctx.noteWorker(exchange, 'decode', id, decision.reason)
   ctx.metrics.handoffSeconds.observe((performance.now() - answeredMs) / 1000)
   ctx.insight.decided(exchange, place)
-  const end = await send(ctx, generation, dispatch, body, limitsOf(ctx, request), tries, place.policy).finally(left)
+  const end = await send(
+    ctx,
+    generation,
+    dispatch,
+    body,
+    limitsOf(ctx, request),
+    tries,
+    place.policy,
+  ).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
   const alone = async () => !(await ctx.placing.any('decode', new Set([...failed, id])))
-  if (end.kind === 'failed' && !(end.status === 500 && (await alone()))) noteFailed(failed, dispatch.worker, end.failure.kind)
+  if (end.kind === 'failed' && !(end.status === 500 && (await alone())))
+    noteFailed(failed, dispatch.worker, end.failure.kind)
   return end
 }
 
@@ -127,14 +141,18 @@ async function direct(ctx: RequestContext, generation: Generation, role: Role): 
   const failed = new Set<string>()
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange)
-    const place = role === 'decode' ? await decide(ctx, generation, undefined, request.promptTokens, failed) : undefined
+    const place =
+      role === 'decode' ? await decide(ctx, generation, undefined, request.promptTokens, failed) : undefined
     const key = () => prefixKeyOf(request, ctx.settings.routing.prefixTokens)
-    const dispatch = role === 'decode' ? place?.dispatch : await ctx.placing.toPrefill(key(), request.promptTokens, failed)
+    const dispatch =
+      role === 'decode' ? place?.dispatch : await ctx.placing.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
     ctx.noteWorker(exchange, role, dispatch.worker.id)
     if (place !== undefined) ctx.insight.decided(exchange, place)
     if (tries === 1) ctx.metrics.tokens.inc('prompt', '', request.promptTokens)
-    const end = await send(ctx, generation, dispatch, request.body, limits, tries, place?.policy).finally(() => place?.left())
+    const end = await send(ctx, generation, dispatch, request.body, limits, tries, place?.policy).finally(
+      () => place?.left(),
+    )
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     noteFailed(failed, dispatch.worker, end.failure.kind)
     const again = { leg: role, tries, cause: end.failure.kind, failed }
@@ -167,7 +185,8 @@ async function send(
     onFirstByte() {
       firstMs = lastMs = performance.now()
       // An answer that is not streamed comes all at once: how long it took says nothing of a first token.
-      if (request.stream) ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
+      if (request.stream)
+        ctx.metrics.ttftSeconds.of(request.api).observe((firstMs - exchange.startedMs) / 1000)
       leg?.firstByte()
       exchange.facts.firstByte(firstMs)
       // Of an answer that comes whole nobody knows when its first token was made.
@@ -183,7 +202,10 @@ async function send(
       whole = count
     },
   }
-  const headers = ranked(traced(legHeaders(ctx.settings, exchange, requestId), exchange, span), dispatch.worker)
+  const headers = ranked(
+    traced(legHeaders(ctx.settings, exchange, requestId), exchange, span),
+    dispatch.worker,
+  )
   const plan = {
     stream: request.stream,
     sink,
@@ -193,17 +215,34 @@ async function send(
     dpRank: dispatch.worker.dpRank,
     on,
   }
-  const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch((error: unknown) => {
-    dispatch.ignored()
-    leg?.ended('fault')
-    throw error
-  })
-  leg?.ended(end.kind, tokens || whole, end.kind === 'failed' ? shownWhy(end.failure.kind, end.failure.message) : undefined)
+  const end = await runLeg(ctx.upstreams, url, { method: 'POST', path, headers, body }, plan).catch(
+    (error: unknown) => {
+      dispatch.ignored()
+      leg?.ended('fault')
+      throw error
+    },
+  )
+  leg?.ended(
+    end.kind,
+    tokens || whole,
+    end.kind === 'failed' ? shownWhy(end.failure.kind, end.failure.message) : undefined,
+  )
   if (span !== undefined) legEnded(span, end, exchange.stopped, tokens || whole)
   const nowMs = performance.now()
   exchange.facts.generated(tokens || whole, lastMs - firstMs)
   if (ctx.log.isLevelEnabled('debug'))
-    ctx.log.debug({ reqId: requestId, leg: role, worker: id, attempt: tries, end: end.kind, tokens: tokens || whole, ms: nowMs - fromMs }, 'leg') // prettier-ignore
+    ctx.log.debug(
+      {
+        reqId: requestId,
+        leg: role,
+        worker: id,
+        attempt: tries,
+        end: end.kind,
+        tokens: tokens || whole,
+        ms: nowMs - fromMs,
+      },
+      'leg',
+    )
   if (tokens > 1) {
     const tokenMs = (lastMs - firstMs) / (tokens - 1)
     ctx.metrics.interTokenSeconds.observe(tokenMs / 1000)
@@ -222,7 +261,9 @@ async function send(
     else dispatch.failed(nowMs)
     ctx.metrics.legFailures.inc({ worker: id, leg: role, kind })
     if (kind === 'connect' || kind === 'reset' || kind === 'timeout') ctx.health.passiveFailure(id)
-    ctx.seldom.say(`${role} ${id} ${kind}`, nowMs, times => ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, `${role} failed`))
+    ctx.seldom.say(`${role} ${id} ${kind}`, nowMs, times =>
+      ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, `${role} failed`),
+    )
   }
   return end
 }
@@ -231,7 +272,11 @@ async function send(
  * Of an answer that is not streamed nothing is seen before its end: it may take as long as a stream of as many tokens. `prefillMs` where
  * the worker has to read the prompt as well.
  */
-function limitsOf({ settings: { timeouts } }: RequestContext, { stream, maxTokens }: ClientRequest, prefillMs = 0): LegLimits {
+function limitsOf(
+  { settings: { timeouts } }: RequestContext,
+  { stream, maxTokens }: ClientRequest,
+  prefillMs = 0,
+): LegLimits {
   const { firstTokenMs, betweenTokensMs, requestMs } = timeouts
   const restMs = stream ? 0 : Math.max(0, (maxTokens ?? Infinity) - 1) * betweenTokensMs
   return { firstByteMs: Math.min(requestMs, prefillMs + firstTokenMs + restMs), betweenTokensMs }
@@ -244,7 +289,14 @@ function isTooOld({ settings: { lease }, metrics }: RequestContext, leasedMs: nu
 }
 
 /** The prompt was read, and no decode worker has heard of it. */
-function letGo(ctx: RequestContext, generation: Generation, handoff: Handoff, failed: ReadonlySet<string>): Outcome {
-  releaseHandoff(ctx, generation, handoff, failed).catch((err: unknown) => ctx.log.error({ err }, 'a hand-off was not given back'))
+function letGo(
+  ctx: RequestContext,
+  generation: Generation,
+  handoff: Handoff,
+  failed: ReadonlySet<string>,
+): Outcome {
+  releaseHandoff(ctx, generation, handoff, failed).catch((err: unknown) =>
+    ctx.log.error({ err }, 'a hand-off was not given back'),
+  )
   return stopped(generation.exchange)
 }

@@ -9,7 +9,9 @@ import { workersFull } from './prefill-leg.ts'
 type Failed = Extract<LegEnd, { kind: 'failed' }>
 
 export function noWorker(role: Role): Refusal {
-  return new Refusal(role === 'decode' ? 'ELDR_NO_DECODE_WORKER' : 'ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
+  return new Refusal(role === 'decode' ? 'ELDR_NO_DECODE_WORKER' : 'ELDR_NO_PREFILL_WORKER', {
+    retryAfterSeconds: 1,
+  })
 }
 
 const CODES: Readonly<Record<Role, { readonly timeout: AnswerCode; readonly other: AnswerCode }>> = {

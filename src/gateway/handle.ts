@@ -56,7 +56,11 @@ export class Handler {
   }
 
   /** `proceed` tells a client that waits for leave to send its body. */
-  async handle(request: IncomingMessage, response: ServerResponse, proceed: () => void = () => {}): Promise<void> {
+  async handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    proceed: () => void = () => {},
+  ): Promise<void> {
     const exchange = new Exchange(requestIdOf(request), request, response, this.#limitOf(request))
     const route = routeOf(request.method ?? '', request.url ?? '')
     if (this.draining || this.leaving) response.shouldKeepAlive = false
@@ -100,14 +104,26 @@ export class Handler {
     if (!this.#mayAsk(exchange.request)) throw new Refusal('ELDR_UNAUTHORIZED')
     if (this.draining) throw new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 })
     return this.#admitted(exchange, proceed, body =>
-      route.kind === 'generate' ? this.#generate(exchange, route, body) : passThrough(this.#ctx, exchange, route.path, body),
+      route.kind === 'generate'
+        ? this.#generate(exchange, route, body)
+        : passThrough(this.#ctx, exchange, route.path, body),
     )
   }
 
   /** A place is taken when the body is there, or clients that send it slowly would take them all; where there is none it is not read. */
-  async #admitted(exchange: Exchange, proceed: () => void, serve: (body: Buffer) => Promise<Outcome>): Promise<Outcome> {
+  async #admitted(
+    exchange: Exchange,
+    proceed: () => void,
+    serve: (body: Buffer) => Promise<Outcome>,
+  ): Promise<Outcome> {
     this.#admission.check()
-    const body = await readBody(exchange.request, this.#ctx.settings.server.maxBodyBytes, proceed, exchange, this.#bodies)
+    const body = await readBody(
+      exchange.request,
+      this.#ctx.settings.server.maxBodyBytes,
+      proceed,
+      exchange,
+      this.#bodies,
+    )
     const waitsMs = performance.now()
     const entered = this.#admission.mustWait ? this.#wait(exchange) : this.#admission.enter(exchange)
     await entered.finally(() => this.#ctx.metrics.queueSeconds.observe((performance.now() - waitsMs) / 1000))
@@ -133,11 +149,18 @@ export class Handler {
     }
   }
 
-  async #generate(exchange: Exchange, { api, path }: { readonly api: Api; readonly path: string }, body: Buffer): Promise<Outcome> {
+  async #generate(
+    exchange: Exchange,
+    { api, path }: { readonly api: Api; readonly path: string },
+    body: Buffer,
+  ): Promise<Outcome> {
     const { settings } = this.#ctx
     const request = readRequest(api, body)
     if ('wrong' in request) {
-      throw new Refusal('ELDR_BAD_REQUEST', { words: request.wrong, ...(request.param !== undefined && { param: request.param }) })
+      throw new Refusal('ELDR_BAD_REQUEST', {
+        words: request.wrong,
+        ...(request.param !== undefined && { param: request.param }),
+      })
     }
     exchange.story?.asks(request)
     const parts = partsOf(request)
@@ -151,7 +174,13 @@ export class Handler {
       })
     }
     if (parts === 1 || request.whole) {
-      return generate(this.#ctx, { exchange, request, requestId: exchange.id, path, sink: clientSink(exchange) })
+      return generate(this.#ctx, {
+        exchange,
+        request,
+        requestId: exchange.id,
+        path,
+        sink: clientSink(exchange),
+      })
     }
     return runSplit(exchange, request, (part, requestId, sink) =>
       generate(this.#ctx, { exchange, request: part.request, requestId, path, sink }),
@@ -162,7 +191,8 @@ export class Handler {
     const { response, stopped } = exchange
     if (stopped === 'client_gone' || stopped === 'client_stalled') return stopped
     const refusal = error instanceof Refusal ? error : exchange.refusal
-    if (refusal === undefined) this.#ctx.log.error({ err: error, reqId: exchange.id }, 'a request met a fault of the gateway')
+    if (refusal === undefined)
+      this.#ctx.log.error({ err: error, reqId: exchange.id }, 'a request met a fault of the gateway')
     const told = refusal ?? new Refusal('ELDR_INTERNAL')
     exchange.facts.code = told.code
     if (response.headersSent) response.destroy()
@@ -172,8 +202,12 @@ export class Handler {
 
   #limitOf({ headers }: IncomingMessage): { ms: number; reason: StopReason } {
     const { requestMs } = this.#ctx.settings.timeouts
-    const asked = /^\d{1,9}$/.test(String(headers['x-request-timeout-ms'] ?? '')) ? Number(headers['x-request-timeout-ms']) : Infinity
-    return asked < requestMs ? { ms: asked, reason: 'deadline' } : { ms: requestMs, reason: 'request_timeout' }
+    const asked = /^\d{1,9}$/.test(String(headers['x-request-timeout-ms'] ?? ''))
+      ? Number(headers['x-request-timeout-ms'])
+      : Infinity
+    return asked < requestMs
+      ? { ms: asked, reason: 'deadline' }
+      : { ms: requestMs, reason: 'request_timeout' }
   }
 
   #ended(exchange: Exchange, route: Route, outcome: Outcome): void {
@@ -191,7 +225,10 @@ export class Handler {
     if (log.isLevelEnabled('info')) {
       const { id: reqId, response, facts } = exchange
       const status = response.headersSent ? response.statusCode : undefined
-      log.info(facts.line({ reqId, traceId: traceIdOf(exchange), route: name, outcome, status }, startedMs, endedMs), 'request')
+      log.info(
+        facts.line({ reqId, traceId: traceIdOf(exchange), route: name, outcome, status }, startedMs, endedMs),
+        'request',
+      )
     }
   }
 }

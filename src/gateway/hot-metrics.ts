@@ -67,7 +67,11 @@ export class HotHistogram {
       let below = 0
       this.#bounds.forEach((bound, at) => {
         below += counts[at]!
-        values.push({ labels: { le: String(bound), ...labels }, value: below, metricName: `${this.name}_bucket` })
+        values.push({
+          labels: { le: String(bound), ...labels },
+          value: below,
+          metricName: `${this.name}_bucket`,
+        })
       })
       values.push(
         { labels: { le: '+Inf', ...labels }, value: count, metricName: `${this.name}_bucket` },
@@ -75,7 +79,13 @@ export class HotHistogram {
         { labels, value: count, metricName: `${this.name}_count` },
       )
     }
-    return Promise.resolve({ name: this.name, help: this.#help, type: 'histogram', values, aggregator: 'sum' })
+    return Promise.resolve({
+      name: this.name,
+      help: this.#help,
+      type: 'histogram',
+      values,
+      aggregator: 'sum',
+    })
   }
 }
 
@@ -107,7 +117,10 @@ export class HotCounter {
   get() {
     const [one, two] = this.#labels
     const values = [...this.#series].flatMap(([first, series]) =>
-      [...series].map(([second, value]) => ({ labels: { [one!]: first, ...(two !== undefined && { [two]: second }) }, value })),
+      [...series].map(([second, value]) => ({
+        labels: { [one!]: first, ...(two !== undefined && { [two]: second }) },
+        value,
+      })),
     )
     return Promise.resolve({ name: this.name, help: this.#help, type: 'counter', values, aggregator: 'sum' })
   }

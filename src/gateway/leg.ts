@@ -25,7 +25,12 @@ const AFTER_DONE_MS = 1_000
 const END_OF_EVENT = Buffer.from('\n\n')
 
 /** Rejects only when something threw that should not. */
-export function runLeg(upstreams: Upstreams, origin: string, request: UpstreamRequest, plan: LegPlan): Promise<LegEnd> {
+export function runLeg(
+  upstreams: Upstreams,
+  origin: string,
+  request: UpstreamRequest,
+  plan: LegPlan,
+): Promise<LegEnd> {
   return new Promise((resolve, reject) => new Leg(plan, resolve, reject).run(upstreams, origin, request))
 }
 
@@ -86,7 +91,8 @@ class Leg implements UpstreamHandler {
     if (status !== 200) return
     const type = String(headers['content-type'] ?? 'none').toLowerCase()
     this.#streaming = this.#plan.stream && type.startsWith('text/event-stream')
-    if (!this.#streaming && (this.#plan.stream || !type.startsWith('application/json'))) this.#fail('garbage', `an answer of type ${type}`)
+    if (!this.#streaming && (this.#plan.stream || !type.startsWith('application/json')))
+      this.#fail('garbage', `an answer of type ${type}`)
     // Nobody asked for it, and a stream must be looked into.
     else if (this.#streaming && isPacked(headers)) this.#fail('garbage', 'a compressed stream')
   }
@@ -96,7 +102,8 @@ class Leg implements UpstreamHandler {
     const { watch } = this.#events
     const passed = this.#events.push(chunk)
     // What a worker says of its own troubles is not for clients; before the first token they need not hear of them at all.
-    if (watch.failed && !this.#begun) return this.#fail('error_event', 'an error event before the first token')
+    if (watch.failed && !this.#begun)
+      return this.#fail('error_event', 'an error event before the first token')
     if (passed !== undefined) this.#pass(passed, passed === chunk ? frame : undefined)
     if (watch.failed) this.#fail('error_event', 'an error event')
   }
@@ -185,7 +192,8 @@ class Leg implements UpstreamHandler {
   #keep(chunk: Buffer): void {
     this.#kept.push(chunk)
     this.#keptBytes += chunk.length
-    if (this.#keptBytes > MOST_WHOLE_BYTES) this.#fail('too_large', `an answer of more than ${MOST_WHOLE_BYTES} bytes`)
+    if (this.#keptBytes > MOST_WHOLE_BYTES)
+      this.#fail('too_large', `an answer of more than ${MOST_WHOLE_BYTES} bytes`)
   }
 
   #endWhole(): void {
@@ -195,9 +203,11 @@ class Leg implements UpstreamHandler {
     }
     const body = Buffer.concat(this.#kept)
     const { dpRank } = this.#plan
-    if (isWrongRank(dpRank, status, body)) return this.#failed(new UpstreamFailure('status', wrongRankWords(dpRank)))
+    if (isWrongRank(dpRank, status, body))
+      return this.#failed(new UpstreamFailure('status', wrongRankWords(dpRank)))
     const answer = status !== 200 || isPacked(this.#headers) ? { body, tokens: 0 } : readWhole(body)
-    if (answer === undefined) return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
+    if (answer === undefined)
+      return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
     if (status === 200) {
       this.#plan.on?.onFirstByte?.()
       this.#plan.on?.onWhole?.(answer.tokens)
@@ -228,7 +238,13 @@ class Leg implements UpstreamHandler {
   }
 
   #failed(failure: UpstreamFailure): void {
-    this.#end({ kind: 'failed', failure, begun: this.#begun, sent: this.#call.sent, ...(this.#status > 0 && { status: this.#status }) })
+    this.#end({
+      kind: 'failed',
+      failure,
+      begun: this.#begun,
+      sent: this.#call.sent,
+      ...(this.#status > 0 && { status: this.#status }),
+    })
   }
 
   #end(how: LegEnd): void {

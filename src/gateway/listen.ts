@@ -1,5 +1,11 @@
 /** The HTTP server: limits on what a client may send and how slowly, and an orderly end. */
-import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
 import { EldrError } from '../errors.ts'
@@ -12,7 +18,11 @@ import { checkPair, readPem } from './tls-files.ts'
 type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () => void) => void
 
 /** `refused` hears of what was refused before it was a request. */
-export function createListener(settings: ServerSettings, handle: Handle, refused: (code: AnswerCode) => void = () => {}): Server {
+export function createListener(
+  settings: ServerSettings,
+  handle: Handle,
+  refused: (code: AnswerCode) => void = () => {},
+): Server {
   const options = {
     maxHeaderSize: settings.maxHeaderBytes,
     headersTimeout: settings.headersTimeoutMs,
@@ -33,7 +43,10 @@ export function createListener(settings: ServerSettings, handle: Handle, refused
   const server =
     settings.tls === undefined
       ? createServer(options, listener)
-      : createTlsServer({ ...options, ...tlsOf(settings.tls), handshakeTimeout: settings.headersTimeoutMs }, listener)
+      : createTlsServer(
+          { ...options, ...tlsOf(settings.tls), handshakeTimeout: settings.headersTimeoutMs },
+          listener,
+        )
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) =>
     serve(request, response, () => response.writeContinue()),
   )
@@ -63,7 +76,13 @@ export async function listen(server: NetServer, host: string, port: number, on?:
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       const found = `${host}:${port} (${cause.code ?? cause.message})`
-      reject(new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --port or --host; 0 takes any port that is free.', cause }))
+      reject(
+        new EldrError('ELDR_PORT_TAKEN', {
+          found,
+          todo: 'Choose another --port or --host; 0 takes any port that is free.',
+          cause,
+        }),
+      )
     })
     if (on === undefined) server.listen({ port, host, backlog: BACKLOG }, resolve)
     else server.listen(on, resolve)
@@ -91,7 +110,10 @@ function refuseBytes(
   if (socket.destroyed || !socket.writable || error.code === 'ECONNRESET') return void socket.destroy()
   const [line, refusal] =
     error.code === 'HPE_HEADER_OVERFLOW'
-      ? ['431 Request Header Fields Too Large', new Refusal('ELDR_BAD_REQUEST', { words: 'The headers are too large.' })]
+      ? [
+          '431 Request Header Fields Too Large',
+          new Refusal('ELDR_BAD_REQUEST', { words: 'The headers are too large.' }),
+        ]
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? ['408 Request Timeout', new Refusal('ELDR_CLIENT_SLOW')]
         : ['400 Bad Request', new Refusal('ELDR_BAD_REQUEST')]
@@ -118,7 +140,9 @@ function refuseBytes(
 
 function rawAnswer(line: string, refusal: Refusal): string {
   const body = errorBody(refusal)
-  return `HTTP/1.1 ${line}\r\n${Object.entries(headersOf(refusal, body)).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${body}` // prettier-ignore
+  return `HTTP/1.1 ${line}\r\n${Object.entries(headersOf(refusal, body))
+    .map(([name, value]) => `${name}: ${value}\r\n`)
+    .join('')}\r\n${body}`
 }
 
 function refuseExpectation(response: ServerResponse): void {
@@ -130,7 +154,12 @@ function refuseExpectation(response: ServerResponse): void {
 
 function headersOf(refusal: Refusal, body: string): Record<string, string> {
   const length = String(Buffer.byteLength(body))
-  return { 'content-type': 'application/json', 'x-eldr-error-code': refusal.code, 'content-length': length, connection: 'close' }
+  return {
+    'content-type': 'application/json',
+    'x-eldr-error-code': refusal.code,
+    'content-length': length,
+    connection: 'close',
+  }
 }
 
 function tlsOf({ certFile, keyFile, caFile }: ServerTls) {

@@ -8,9 +8,12 @@ afterEach(() => void vi.useRealTimers())
 
 function started(logLevel: LogLevel) {
   const lines: string[] = []
-  const out = new Writable({ write: (chunk: Buffer, _, done) => void (lines.push(chunk.toString()), done()) }) as unknown as typeof process.stderr // prettier-ignore
+  const out = new Writable({
+    write: (chunk: Buffer, _, done) => void (lines.push(chunk.toString()), done()),
+  }) as unknown as typeof process.stderr
   const log = createLog({ logLevel, logFormat: 'json' }, out)
-  const said = () => lines.splice(0).map(line => (JSON.parse(line) as { msg: string; to?: string }).to ?? JSON.parse(line).msg) // prettier-ignore
+  const said = () =>
+    lines.splice(0).map(line => (JSON.parse(line) as { msg: string; to?: string }).to ?? JSON.parse(line).msg)
   return { log, control: new LogLevelControl(log), said }
 }
 
@@ -58,8 +61,15 @@ describe('the level of the log', () => {
 
   it('is switched between debug and what it was', () => {
     const { control } = started('warn')
-    expect([control.toggleDebug().level, control.toggleDebug().level, control.toggleDebug().level]).toEqual(['debug', 'warn', 'debug'])
+    expect([control.toggleDebug().level, control.toggleDebug().level, control.toggleDebug().level]).toEqual([
+      'debug',
+      'warn',
+      'debug',
+    ])
     const talkative = started('debug')
-    expect([talkative.control.toggleDebug().level, talkative.control.toggleDebug().level]).toEqual(['info', 'debug'])
+    expect([talkative.control.toggleDebug().level, talkative.control.toggleDebug().level]).toEqual([
+      'info',
+      'debug',
+    ])
   })
 })

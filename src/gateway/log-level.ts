@@ -25,8 +25,13 @@ export class LogLevelControl {
   }
 
   view(): LogLevelView {
-    const leftMs = this.#timer === undefined ? undefined : Math.max(0, Math.round(this.#untilMs - performance.now()))
-    return { level: this.#log.level as LogLevel, configured: this.#configured, ...(leftMs !== undefined && { leftMs }) }
+    const leftMs =
+      this.#timer === undefined ? undefined : Math.max(0, Math.round(this.#untilMs - performance.now()))
+    return {
+      level: this.#log.level as LogLevel,
+      configured: this.#configured,
+      ...(leftMs !== undefined && { leftMs }),
+    }
   }
 
   /** The last word counts: one for a while that comes before is forgotten. */

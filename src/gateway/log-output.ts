@@ -47,7 +47,10 @@ class GatheredStderr {
     this.#timer = undefined
     if (this.#socket.writableLength > MOST_WAITING_BYTES) this.#dropped += this.#text.split('\n').length - 1
     else {
-      const gap = this.#dropped === 0 ? '' : `${JSON.stringify({ level: 40, lines: this.#dropped, msg: 'nobody read the log' })}\n`
+      const gap =
+        this.#dropped === 0
+          ? ''
+          : `${JSON.stringify({ level: 40, lines: this.#dropped, msg: 'nobody read the log' })}\n`
       this.#dropped = 0
       this.#socket.write(gap + this.#text)
     }
@@ -57,7 +60,8 @@ class GatheredStderr {
   /** The event loop has ended: what a reader takes at once it gets. */
   #last(): void {
     try {
-      if (this.#text !== '' && !this.#socket.destroyed && this.#socket.writableLength === 0) writeSync(STDERR, this.#text)
+      if (this.#text !== '' && !this.#socket.destroyed && this.#socket.writableLength === 0)
+        writeSync(STDERR, this.#text)
     } catch {} // the pipe is full, or its reader gone
   }
 }

@@ -5,7 +5,10 @@ import { createLog, Seldom } from './log.ts'
 /** A place to write to, and what was written. */
 function output(isTTY: boolean): { out: typeof process.stderr; lines: () => string[] } {
   let text = ''
-  const out = Object.assign(new Writable({ write: (chunk: Buffer, _, done) => void ((text += chunk.toString()), done()) }), { isTTY })
+  const out = Object.assign(
+    new Writable({ write: (chunk: Buffer, _, done) => void ((text += chunk.toString()), done()) }),
+    { isTTY },
+  )
   return { out: out as unknown as typeof process.stderr, lines: () => text.split('\n').slice(0, -1) }
 }
 
@@ -13,7 +16,14 @@ describe('the log', () => {
   it('is an object a line where no person looks', () => {
     const { out, lines } = output(false)
     createLog({ logLevel: 'info', logFormat: 'auto' }, out).warn({ worker: 'a' }, 'worker does not answer')
-    expect(lines().map(line => JSON.parse(line) as object)).toEqual([{ level: 40, time: expect.stringMatching(/^\d{4}-/) as string, worker: 'a', msg: 'worker does not answer' }]) // prettier-ignore
+    expect(lines().map(line => JSON.parse(line) as object)).toEqual([
+      {
+        level: 40,
+        time: expect.stringMatching(/^\d{4}-/) as string,
+        worker: 'a',
+        msg: 'worker does not answer',
+      },
+    ])
   })
 
   it('is a line of words where one does', () => {
@@ -21,7 +31,6 @@ describe('the log', () => {
       ['auto', true],
       ['pretty', false],
     ] as const) {
-      // prettier-ignore
       const { out, lines } = output(isTTY)
       const log = createLog({ logLevel: 'debug', logFormat }, out)
       log.info({ worker: 'a', times: 2, inner: { b: 1 } }, 'ready')
@@ -35,9 +44,14 @@ describe('the log', () => {
 
   it('is one line for eyes too, whatever others have said', () => {
     const { out, lines } = output(true)
-    createLog({ logLevel: 'info', logFormat: 'pretty' }, out).info({ told: 'a\n19:00:00 info  request\u001b[2J\u2028b' }, 'x\r\ny')
+    createLog({ logLevel: 'info', logFormat: 'pretty' }, out).info(
+      { told: 'a\n19:00:00 info  request\u001b[2J\u2028b' },
+      'x\r\ny',
+    )
     expect(lines()).toEqual([
-      expect.stringMatching(/info {2}x\\u000d\\u000ay {2}told=a\\u000a19:00:00 info {2}request\\u001b\[2J\\u2028b$/),
+      expect.stringMatching(
+        /info {2}x\\u000d\\u000ay {2}told=a\\u000a19:00:00 info {2}request\\u001b\[2J\\u2028b$/,
+      ),
     ])
   })
 
@@ -59,7 +73,9 @@ describe('the log', () => {
     log.error({ err: new Error('said by us', { cause: new Error('private words') }) }, 'a fault')
     log.error({ err: 'private words' }, 'a fault')
     expect(lines().join('\n')).not.toContain('private')
-    expect(JSON.parse(lines()[0]!)).toMatchObject({ err: { type: 'SyntaxError', stack: expect.stringMatching(/^\s+at /) as string } })
+    expect(JSON.parse(lines()[0]!)).toMatchObject({
+      err: { type: 'SyntaxError', stack: expect.stringMatching(/^\s+at /) as string },
+    })
     expect(JSON.parse(lines()[1]!)).toMatchObject({ err: { type: 'Error', message: 'said by us' } })
   })
 })
@@ -74,6 +90,11 @@ describe('what happens often', () => {
     say('a', 1_000)
     say('a', 1_500)
     say('a', 2_000)
-    expect(said).toEqual([['a', 1], ['b', 1], ['a', 3], ['a', 2]]) // prettier-ignore
+    expect(said).toEqual([
+      ['a', 1],
+      ['b', 1],
+      ['a', 3],
+      ['a', 2],
+    ])
   })
 })

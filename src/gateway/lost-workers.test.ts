@@ -3,7 +3,13 @@ import { Registry } from '../cluster/registry.ts'
 import { TicketDesk } from '../cluster/tickets.ts'
 import { LostWorkers } from './lost-workers.ts'
 
-const LIMITS = { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 }
+const LIMITS = {
+  consecutiveFailures: 5,
+  windowMs: 30_000,
+  windowRequests: 20,
+  windowFailureShare: 0.5,
+  openMs: 10_000,
+}
 const RANKS = ['a@0', 'a@1', 'a@2']
 
 /** Three ranks of one server beside another worker, with requests that wait. */
@@ -14,7 +20,9 @@ function start(left: number, waiting: number) {
   registry.setHealth([...RANKS, 'b'], true)
   const lost: string[] = []
   const workers = new LostWorkers(registry, { left })
-  const stops = RANKS.flatMap(id => Array.from({ length: waiting }, () => workers.of(id).onStop(() => lost.push(id))))
+  const stops = RANKS.flatMap(id =>
+    Array.from({ length: waiting }, () => workers.of(id).onStop(() => lost.push(id))),
+  )
   return { registry, lost, stops }
 }
 

@@ -15,9 +15,13 @@ export class LostWorkers {
   #lostNow = 0
 
   /** As many as can be tried again; the others go on waiting, for the worker may only be slow. */
-  constructor(registry?: Pick<Registry, 'subscribe' | 'hasCandidates'>, budget: Pick<RetryBudget, 'left'> = { left: 0 }) {
+  constructor(
+    registry?: Pick<Registry, 'subscribe' | 'hasCandidates'>,
+    budget: Pick<RetryBudget, 'left'> = { left: 0 },
+  ) {
     registry?.subscribe(({ kind, worker: { id, role } }) => {
-      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now())) this.#loseWithin(id, budget.left)
+      if (kind === 'unhealthy' && registry.hasCandidates(role, performance.now()))
+        this.#loseWithin(id, budget.left)
     })
   }
 

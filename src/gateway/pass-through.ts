@@ -16,7 +16,12 @@ import type { UpstreamRequest } from './upstream/upstreams.ts'
 import { legHeaders, ranked, traced } from './worker-headers.ts'
 
 /** On a decode worker: any of them has the model and the tokenizer. */
-export async function passThrough(ctx: RequestContext, exchange: Exchange, path: string, body: Buffer): Promise<Outcome> {
+export async function passThrough(
+  ctx: RequestContext,
+  exchange: Exchange,
+  path: string,
+  body: Buffer,
+): Promise<Outcome> {
   const { settings, placing } = ctx
   exchange.clientStallMs = settings.server.clientStallMs
   const headers = legHeaders(settings, exchange, exchange.id)
@@ -37,15 +42,22 @@ export async function passThrough(ctx: RequestContext, exchange: Exchange, path:
     const { id, url } = worker
     exchange.facts.served('decode', id)
     const span = exchange.trace?.leg('relay', worker, tries, undefined, request.method)
-    const end = await relay(ctx.upstreams, url, { ...request, headers: ranked(traced(headers, exchange, span), worker) }, sink, {
-      stop: exchange,
-      lost: harmless && tries <= settings.retries.max ? ctx.lost.of(id) : NEVER,
-      limits,
-    }).finally(() => {
+    const end = await relay(
+      ctx.upstreams,
+      url,
+      { ...request, headers: ranked(traced(headers, exchange, span), worker) },
+      sink,
+      {
+        stop: exchange,
+        lost: harmless && tries <= settings.retries.max ? ctx.lost.of(id) : NEVER,
+        limits,
+      },
+    ).finally(() => {
       place.dispatch.ignored() // what these routes answer says little of how well the worker generates
       place.left()
     })
-    if (span !== undefined) legEnded(span, end.kind === 'served' ? end : { ...end, sent: true }, exchange.stopped, undefined)
+    if (span !== undefined)
+      legEnded(span, end.kind === 'served' ? end : { ...end, sent: true }, exchange.stopped, undefined)
     if (end.kind === 'served') return end.status < 400 ? 'ok' : 'worker_refused'
     if (end.kind === 'stopped') return stopped(exchange, sink, end.begun)
     if (end.failure.kind === 'connect') ctx.health.passiveFailure(id)
@@ -53,7 +65,12 @@ export async function passThrough(ctx: RequestContext, exchange: Exchange, path:
     noteFailed(failed, worker, end.failure.kind)
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
     if ((harmless || end.failure.kind === 'connect') && (await mayTryAgain(ctx, exchange, again))) continue
-    const code = end.status === 429 ? 'ELDR_OVERLOADED' : end.failure.kind === 'timeout' ? 'ELDR_DECODE_TIMEOUT' : 'ELDR_DECODE_FAILED'
+    const code =
+      end.status === 429
+        ? 'ELDR_OVERLOADED'
+        : end.failure.kind === 'timeout'
+          ? 'ELDR_DECODE_TIMEOUT'
+          : 'ELDR_DECODE_FAILED'
     throw new Refusal(code, { retryAfterSeconds: 1 })
   }
 }
@@ -64,7 +81,11 @@ function limitsOf({ timeouts }: Settings, { path, body }: UpstreamRequest): LegL
   const stream = body && last(scanObject(body) ?? [], 'stream')
   const streams = stream !== undefined && body!.toString('latin1', stream.valueStart, stream.end) === 'true'
   const firstByteMs =
-    body === undefined || !path.startsWith('/v1/') ? firstTokenMs : streams ? Math.min(requestMs, prefillMs + firstTokenMs) : requestMs
+    body === undefined || !path.startsWith('/v1/')
+      ? firstTokenMs
+      : streams
+        ? Math.min(requestMs, prefillMs + firstTokenMs)
+        : requestMs
   return { firstByteMs, betweenTokensMs }
 }
 

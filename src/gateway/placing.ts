@@ -14,9 +14,18 @@ export interface Placing {
   /** Whether a worker of this role takes requests. */
   any(role: Role, exclude: ReadonlySet<string>): Soon<boolean>
   /** Undefined when no worker takes requests, as of the next two. */
-  toPrefill(prefixKey: number | undefined, tokens: number, exclude: ReadonlySet<string>): Soon<Dispatch | undefined>
+  toPrefill(
+    prefixKey: number | undefined,
+    tokens: number,
+    exclude: ReadonlySet<string>,
+  ): Soon<Dispatch | undefined>
   /** `handoff`: absent when there was no prefill. */
-  toDecode(id: string, handoff: HandoffExperts | undefined, tokens: number, exclude: ReadonlySet<string>): Soon<DecodePlace | undefined>
+  toDecode(
+    id: string,
+    handoff: HandoffExperts | undefined,
+    tokens: number,
+    exclude: ReadonlySet<string>,
+  ): Soon<DecodePlace | undefined>
   /** The least loaded decode worker, for a request that nobody waits for. */
   toRelease(exclude: ReadonlySet<string>): Soon<Dispatch | undefined>
   /** Retries are a share of these. */
@@ -41,14 +50,17 @@ export interface LocalPlacing extends Placing {
 }
 
 export function localPlacing({ registry, router, budget }: PlacingParts): LocalPlacing {
-  const any = (role: Role, exclude: ReadonlySet<string>) => registry.hasCandidates(role, performance.now(), exclude)
+  const any = (role: Role, exclude: ReadonlySet<string>) =>
+    registry.hasCandidates(role, performance.now(), exclude)
   return {
     any,
     toPrefill: (prefixKey, tokens, exclude) => router.toPrefill(prefixKey, tokens, exclude),
     toDecode: (id, handoff, tokens, exclude) => router.toDecode(id, handoff, tokens, exclude),
     toRelease(exclude) {
       const nowMs = performance.now()
-      const [least] = registry.candidates('decode', nowMs, exclude).toSorted((a, b) => a.inflight - b.inflight)
+      const [least] = registry
+        .candidates('decode', nowMs, exclude)
+        .toSorted((a, b) => a.inflight - b.inflight)
       return least && registry.dispatch('decode', least.worker, 0, nowMs)
     },
     requestCame: () => budget.requestCame(),

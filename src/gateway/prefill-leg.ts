@@ -23,7 +23,12 @@ export type PrefillEnd =
       readonly leasedMs: number
       readonly answeredMs: number
     }
-  | { readonly kind: 'refused'; readonly status: number; readonly headers: ReplyHeaders; readonly body: Buffer }
+  | {
+      readonly kind: 'refused'
+      readonly status: number
+      readonly headers: ReplyHeaders
+      readonly body: Buffer
+    }
   | { readonly kind: 'stopped' }
 
 /** Token ids come back for a chat whose prompt is long. */
@@ -44,11 +49,17 @@ export async function runPrefill(
   let refusal: Refusal | undefined
   for (let tries = 1; ; tries++) {
     const dispatch = await placing.toPrefill(prefixKey, request.promptTokens, failed)
-    if (dispatch === undefined) throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
+    if (dispatch === undefined)
+      throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = dispatch.worker
     const startMs = performance.now()
     const leg = exchange.story?.leg('prefill', id, tries, requestId)
-    const span = exchange.trace?.leg('prefill', dispatch.worker, tries, requestId === exchange.id ? undefined : requestId)
+    const span = exchange.trace?.leg(
+      'prefill',
+      dispatch.worker,
+      tries,
+      requestId === exchange.id ? undefined : requestId,
+    )
     const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
     const answer = await upstreams
       .ask(
@@ -67,14 +78,30 @@ export async function runPrefill(
       return { kind: 'stopped' }
     }
     const judged = judge(ctx, answer, request, dispatch.worker.dpRank)
-    leg?.ended(judged.kind, undefined, judged.kind === 'failed' ? shownWhy(judged.cause, judged.why) : undefined)
+    leg?.ended(
+      judged.kind,
+      undefined,
+      judged.kind === 'failed' ? shownWhy(judged.cause, judged.why) : undefined,
+    )
     if (span !== undefined) {
       if (judged.kind === 'failed') span.failed(judged.cause, judged.why)
       if (judged.kind === 'handed_off') span.set({ 'eldr.prompt_tokens': judged.handoff.promptTokens })
-      span.set({ 'http.response.status_code': 'status' in answer ? answer.status : undefined }).end(answeredMs)
+      span
+        .set({ 'http.response.status_code': 'status' in answer ? answer.status : undefined })
+        .end(answeredMs)
     }
     if (ctx.log.isLevelEnabled('debug'))
-      ctx.log.debug({ reqId: requestId, leg: 'prefill', worker: id, attempt: tries, end: judged.kind, ms: answeredMs - startMs }, 'leg')
+      ctx.log.debug(
+        {
+          reqId: requestId,
+          leg: 'prefill',
+          worker: id,
+          attempt: tries,
+          end: judged.kind,
+          ms: answeredMs - startMs,
+        },
+        'leg',
+      )
     if (judged.kind === 'refused') {
       dispatch.ignored()
       return judged
@@ -91,18 +118,24 @@ export async function runPrefill(
     if (judged.code === 'ELDR_OVERLOADED') dispatch.ignored()
     else dispatch.failed(answeredMs)
     const { cause, why } = judged
-    refusal = judged.code === 'ELDR_OVERLOADED' ? workersFull() : new Refusal(judged.code, { retryAfterSeconds: 1 })
+    refusal =
+      judged.code === 'ELDR_OVERLOADED' ? workersFull() : new Refusal(judged.code, { retryAfterSeconds: 1 })
     noteFailed(failed, dispatch.worker, cause)
     metrics.legFailures.inc({ worker: id, leg: 'prefill', kind: cause })
     if (cause === 'connect' || cause === 'reset' || cause === 'timeout') ctx.health.passiveFailure(id)
-    ctx.seldom.say(`prefill ${id} ${cause}`, answeredMs, times => ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, 'prefill failed')) // prettier-ignore
+    ctx.seldom.say(`prefill ${id} ${cause}`, answeredMs, times =>
+      ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, 'prefill failed'),
+    )
     if (!(await mayTryAgain(ctx, exchange, { leg: 'prefill', tries, cause, failed }))) throw refusal
     if (exchange.stopped !== undefined) return { kind: 'stopped' }
   }
 }
 
 export function workersFull(): Refusal {
-  return new Refusal('ELDR_OVERLOADED', { words: 'The workers are full; try again later.', retryAfterSeconds: 1 })
+  return new Refusal('ELDR_OVERLOADED', {
+    words: 'The workers are full; try again later.',
+    retryAfterSeconds: 1,
+  })
 }
 
 type Judged =
@@ -125,10 +158,16 @@ function judge(
     return { kind: 'failed', cause: 'status', why: wrongRankWords(dpRank), code: 'ELDR_PREFILL_FAILED' }
   if (status >= 400 && status < 500 && status !== 429) return { kind: 'refused', status, headers, body }
   if (status !== 200) {
-    return { kind: 'failed', cause: 'status', why: `status ${status}`, code: status === 429 ? 'ELDR_OVERLOADED' : 'ELDR_PREFILL_FAILED' }
+    return {
+      kind: 'failed',
+      cause: 'status',
+      why: `status ${status}`,
+      code: status === 429 ? 'ELDR_OVERLOADED' : 'ELDR_PREFILL_FAILED',
+    }
   }
   const handoff = engine.readHandoff(body, request)
-  if (typeof handoff === 'string') return { kind: 'failed', cause: 'handoff', why: handoff, code: 'ELDR_HANDOFF_BAD' }
+  if (typeof handoff === 'string')
+    return { kind: 'failed', cause: 'handoff', why: handoff, code: 'ELDR_HANDOFF_BAD' }
   return { kind: 'handed_off', handoff, leasedMs: startedMs }
 }
 

@@ -4,8 +4,10 @@ import { prefixKeyOf } from './prefix-key.ts'
 import { type Api, type ClientRequest, readRequest } from './request.ts'
 
 const TOKENS = 64
-const keyOf = (api: Api, body: string, tokens = TOKENS) => prefixKeyOf(readRequest(api, Buffer.from(body)) as ClientRequest, tokens)
-const chatKey = (messages: unknown, more: object = {}, space?: number) => keyOf('chat', JSON.stringify({ ...more, messages }, null, space))
+const keyOf = (api: Api, body: string, tokens = TOKENS) =>
+  prefixKeyOf(readRequest(api, Buffer.from(body)) as ClientRequest, tokens)
+const chatKey = (messages: unknown, more: object = {}, space?: number) =>
+  keyOf('chat', JSON.stringify({ ...more, messages }, null, space))
 const promptKey = (prompt: unknown) => keyOf('completions', JSON.stringify({ prompt }))
 
 const SYSTEM = { role: 'system', content: 'You answer in the style of a lighthouse keeper. '.repeat(8) }
@@ -13,8 +15,12 @@ const USER = { role: 'user', content: 'Which way to the sea?' }
 
 describe('the key of a chat', () => {
   it('is that of its leading text, whatever follows', () => {
-    expect(chatKey([SYSTEM, USER])).toBe(chatKey([SYSTEM, { role: 'user', content: 'Quite another question' }, USER]))
-    expect(chatKey([SYSTEM, USER])).toBe(chatKey([SYSTEM, USER], { temperature: 1, model: 'x', stream: true }))
+    expect(chatKey([SYSTEM, USER])).toBe(
+      chatKey([SYSTEM, { role: 'user', content: 'Quite another question' }, USER]),
+    )
+    expect(chatKey([SYSTEM, USER])).toBe(
+      chatKey([SYSTEM, USER], { temperature: 1, model: 'x', stream: true }),
+    )
   })
 
   it('does not change with the order of members, white space or escapes', () => {
@@ -22,7 +28,8 @@ describe('the key of a chat', () => {
     expect(chatKey(turned)).toBe(chatKey([USER]))
     expect(chatKey([USER], {}, 2)).toBe(chatKey([USER]))
     const text = '{"messages":[{"role":"user","content":"née “\\n” 😀"}]}'
-    const escaped = '{"messages" : [ {"role":"\\u0075ser","content":"n\\u00e9e \\u201c\\u000a\\u201d \\ud83d\\ude00"}]}'
+    const escaped =
+      '{"messages" : [ {"role":"\\u0075ser","content":"n\\u00e9e \\u201c\\u000a\\u201d \\ud83d\\ude00"}]}'
     expect(keyOf('chat', escaped)).toBe(keyOf('chat', text))
   })
 
@@ -48,11 +55,18 @@ describe('the key of a chat', () => {
 
   it('does not take the end of one value for the beginning of the next', () => {
     expect(chatKey([{ role: 'user', content: 'ab' }])).not.toBe(chatKey([{ role: 'usera', content: 'b' }]))
-    expect(chatKey([{ role: 'a', content: '' }, { role: 'b' }])).not.toBe(chatKey([{ role: 'a', content: 'b' }]))
+    expect(chatKey([{ role: 'a', content: '' }, { role: 'b' }])).not.toBe(
+      chatKey([{ role: 'a', content: 'b' }]),
+    )
   })
 
   it('is none where there is nothing to go by', () => {
-    expect([chatKey([]), chatKey('text'), chatKey([1]), chatKey([{}])]).toEqual([undefined, undefined, undefined, undefined])
+    expect([chatKey([]), chatKey('text'), chatKey([1]), chatKey([{}])]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ])
   })
 })
 
@@ -72,14 +86,19 @@ describe('the key of a prompt', () => {
 
   it('is a number of 32 bits for any text, the same however that is escaped', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'grapheme', minLength: 1 }), fc.integer({ min: 1, max: 8 }), (prompt, tokens) => {
-        const escaped = Array.from({ length: prompt.length }, (_, at) => `\\u${prompt.charCodeAt(at).toString(16).padStart(4, '0')}`).join(
-          '',
-        )
-        const key = keyOf('completions', JSON.stringify({ prompt }), tokens)!
-        expect(key).toBe(keyOf('completions', `{"prompt":"${escaped}"}`, tokens))
-        expect(key).toBe(key >>> 0)
-      }),
+      fc.property(
+        fc.string({ unit: 'grapheme', minLength: 1 }),
+        fc.integer({ min: 1, max: 8 }),
+        (prompt, tokens) => {
+          const escaped = Array.from(
+            { length: prompt.length },
+            (_, at) => `\\u${prompt.charCodeAt(at).toString(16).padStart(4, '0')}`,
+          ).join('')
+          const key = keyOf('completions', JSON.stringify({ prompt }), tokens)!
+          expect(key).toBe(keyOf('completions', `{"prompt":"${escaped}"}`, tokens))
+          expect(key).toBe(key >>> 0)
+        },
+      ),
     )
   })
 

@@ -13,7 +13,16 @@ const BYTES_PER_TOKEN = 4
 const MOST_MESSAGES = 64
 const [QUOTE, BACKSLASH, OPEN_LIST, LOWER_U] = [0x22, 0x5c, 0x5b, 0x75]
 /** What stands behind a backslash: what it stands for, as bytes. */
-const ESCAPES: Readonly<Record<number, number>> = { 0x22: 0x22, 0x2f: 0x2f, 0x5c: 0x5c, 0x62: 8, 0x66: 12, 0x6e: 10, 0x72: 13, 0x74: 9 }
+const ESCAPES: Readonly<Record<number, number>> = {
+  0x22: 0x22,
+  0x2f: 0x2f,
+  0x5c: 0x5c,
+  0x62: 8,
+  0x66: 12,
+  0x6e: 10,
+  0x72: 13,
+  0x74: 9,
+}
 
 /** 32 bits; undefined when there is nothing to go by. Ids are looked at as text, about 6 bytes each. */
 export function prefixKeyOf(request: ClientRequest, tokens: number): number | undefined {
@@ -38,7 +47,10 @@ function addMessage(hash: PrefixHash, body: Buffer, members: readonly Member[]):
   for (const name of ['role', 'name', 'content', 'tool_calls', 'tool_call_id']) {
     const member = last(members, name)
     if (member === undefined) continue
-    const parts = name === 'content' && body[member.valueStart] === OPEN_LIST ? scanList(body, member.valueStart, member.end) : undefined
+    const parts =
+      name === 'content' && body[member.valueStart] === OPEN_LIST
+        ? scanList(body, member.valueStart, member.end)
+        : undefined
     for (const { start, end } of parts ?? [{ start: member.valueStart, end: member.end }]) {
       // {"type":"text","text":…} is the same to a template as the text alone.
       const text = parts === undefined ? undefined : last(scanObject(body, start, end) ?? [], 'text')
@@ -91,7 +103,8 @@ class PrefixHash {
       }
       // Neighbours are read together: two of them may be the halves of one character. Each gives a byte at least.
       let run = at
-      while (run < end && bytes[run] === BACKSLASH && run - at < 6 * this.#left + 12) run += bytes[run + 1] === LOWER_U ? 6 : 2
+      while (run < end && bytes[run] === BACKSLASH && run - at < 6 * this.#left + 12)
+        run += bytes[run + 1] === LOWER_U ? 6 : 2
       for (const byte of unescaped(bytes.toString('latin1', at, Math.min(run, end)))) this.#take(byte)
       at = run
     }

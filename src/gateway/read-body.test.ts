@@ -18,9 +18,12 @@ it('takes what bodies hold from one budget, and gives it back however they end',
   const ends: (number | string)[] = []
   server = createServer((request, response) => {
     readBody(request, 50_000, () => {}, undefined, budget)
-      .then(body => ends.push(body.length), (error: unknown) => ends.push(error instanceof Refusal ? error.code : String(error)))
+      .then(
+        body => ends.push(body.length),
+        (error: unknown) => ends.push(error instanceof Refusal ? error.code : String(error)),
+      )
       .finally(() => response.end())
-  }) // prettier-ignore
+  })
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const until = async (isSo: () => boolean) => {
     while (!isSo()) await new Promise(resolve => setImmediate(resolve))

@@ -18,7 +18,8 @@ export function readBody(
   stop?: StopSignal,
   budget?: ByteBudget,
 ): Promise<Buffer> {
-  const tooLarge = () => new Refusal('ELDR_BODY_TOO_LARGE', { words: `The request body is larger than ${maxBytes} bytes.` })
+  const tooLarge = () =>
+    new Refusal('ELDR_BODY_TOO_LARGE', { words: `The request body is larger than ${maxBytes} bytes.` })
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) return Promise.reject(tooLarge())
   const fault = broken.get(request)
   if (fault !== undefined) return Promise.reject(fault)
@@ -67,7 +68,10 @@ export function failBody(request: IncomingMessage, reason: Refusal): void {
 }
 
 function tooMany(): Refusal {
-  return new Refusal('ELDR_OVERLOADED', { words: 'Too many bodies are being read at once; try again later.', retryAfterSeconds: 1 })
+  return new Refusal('ELDR_OVERLOADED', {
+    words: 'Too many bodies are being read at once; try again later.',
+    retryAfterSeconds: 1,
+  })
 }
 
 function brokeOff(): Refusal {

@@ -23,10 +23,16 @@ export function refuse(exchange: Exchange, refusal: Refusal): void {
     ...(refusal.retryAfterSeconds !== undefined && { 'retry-after': String(refusal.retryAfterSeconds) }),
   }
   const body = errorBody(refusal)
-  if (request.complete || (response.shouldKeepAlive && restIsSmall(request))) return exchange.answer(refusal.status, headers, body)
+  if (request.complete || (response.shouldKeepAlive && restIsSmall(request)))
+    return exchange.answer(refusal.status, headers, body)
   const length = String(Buffer.byteLength(body))
   response.shouldKeepAlive = false
-  response.writeHead(refusal.status, { ...exchange.headers, 'x-request-id': exchange.id, ...headers, 'content-length': length })
+  response.writeHead(refusal.status, {
+    ...exchange.headers,
+    'x-request-id': exchange.id,
+    ...headers,
+    'content-length': length,
+  })
   // Answers to earlier requests are still under way: those go first, and theirs is the connection.
   if (response.socket === null) return void response.end(body)
   if (request.method === 'HEAD') response.flushHeaders()

@@ -4,12 +4,22 @@
  */
 import type { LegPlan } from './leg-plan.ts'
 import type { Sink } from './sink.ts'
-import { type ReplyHeaders, UpstreamFailure, type UpstreamRequest, type Upstreams } from './upstream/upstreams.ts'
+import {
+  type ReplyHeaders,
+  UpstreamFailure,
+  type UpstreamRequest,
+  type Upstreams,
+} from './upstream/upstreams.ts'
 
 export type RelayEnd =
   | { readonly kind: 'served'; readonly status: number }
   /** `begun`: the sink waits to hear how it ends. */
-  | { readonly kind: 'failed'; readonly failure: UpstreamFailure; readonly status: number; readonly begun: boolean }
+  | {
+      readonly kind: 'failed'
+      readonly failure: UpstreamFailure
+      readonly status: number
+      readonly begun: boolean
+    }
   | { readonly kind: 'stopped'; readonly begun: boolean }
 
 const MOST_WHOLE_BYTES = 64 << 20
@@ -32,14 +42,18 @@ export function relay(
     let stopped = false
     let bytes = 0
     const chunks: Buffer[] = []
-    let timer = setTimeout(() => fail('timeout', `no answer within ${limits.firstByteMs} ms`), limits.firstByteMs)
+    let timer = setTimeout(
+      () => fail('timeout', `no answer within ${limits.firstByteMs} ms`),
+      limits.firstByteMs,
+    )
     const call = upstreams.open(origin, request, {
       onStart(code, head) {
         status = code
         headers = { 'content-type': 'application/json', ...head }
         streaming = code === 200 && headers['content-type']!.startsWith('text/event-stream')
         // What a worker says of its own troubles, and where it would send a client, is not for clients.
-        if (code < 200 || code >= 500 || code === 429 || (code >= 300 && code < 400)) fail('status', `status ${code}`)
+        if (code < 200 || code >= 500 || code === 429 || (code >= 300 && code < 400))
+          fail('status', `status ${code}`)
       },
       onData(chunk, frame) {
         if (streaming) return pass(chunk, frame)
@@ -53,7 +67,12 @@ export function relay(
       onEnd() {
         settle()
         if (streaming && !begun)
-          return resolve({ kind: 'failed', failure: new UpstreamFailure('early_end', 'an empty stream'), status, begun })
+          return resolve({
+            kind: 'failed',
+            failure: new UpstreamFailure('early_end', 'an empty stream'),
+            status,
+            begun,
+          })
         if (streaming) sink.end()
         else sink.whole(status, headers, Buffer.concat(chunks))
         return resolve({ kind: 'served', status })
@@ -96,7 +115,10 @@ export function relay(
 
     function waitForByte(): void {
       clearTimeout(timer)
-      timer = setTimeout(() => fail('timeout', `no byte for ${limits.betweenTokensMs} ms`), limits.betweenTokensMs)
+      timer = setTimeout(
+        () => fail('timeout', `no byte for ${limits.betweenTokensMs} ms`),
+        limits.betweenTokensMs,
+      )
     }
 
     function fail(kind: UpstreamFailure['kind'], words: string): void {

@@ -43,12 +43,19 @@ function decodeOneToken(
 ): Promise<UpstreamFailure | undefined> {
   const headers = ranked(traced(legHeaders(settings, exchange, requestId), exchange), worker)
   return new Promise(resolve => {
-    const timer = setTimeout(() => call.abort(new UpstreamFailure('aborted', 'the client left')), LONG_ENOUGH_MS)
+    const timer = setTimeout(
+      () => call.abort(new UpstreamFailure('aborted', 'the client left')),
+      LONG_ENOUGH_MS,
+    )
     const done = (failure?: UpstreamFailure) => {
       clearTimeout(timer)
       resolve(failure)
     }
     const to = { onStart: () => {}, onData: () => {}, onEnd: () => done(), onFailure: done }
-    const call = upstreams.open(worker.url, { method: 'POST', path, headers, body: engine.releaseBody(request, handoff) }, to)
+    const call = upstreams.open(
+      worker.url,
+      { method: 'POST', path, headers, body: engine.releaseBody(request, handoff) },
+      to,
+    )
   })
 }

@@ -85,7 +85,19 @@ export class RequestFacts {
 
   /** Its line in the log: one literal, since an object of so many members that is put together of others is ten times as slow to print. */
   line({ reqId, traceId, route, outcome, status }: LineHead, startedMs: number, endedMs: number): object {
-    const { firstMs, prefill, decode, policy, reason, promptTokens, outputTokens, parts, retries, stream, code } = this
+    const {
+      firstMs,
+      prefill,
+      decode,
+      policy,
+      reason,
+      promptTokens,
+      outputTokens,
+      parts,
+      retries,
+      stream,
+      code,
+    } = this
     return {
       reqId,
       traceId,

@@ -22,27 +22,55 @@ describe('what a request asks for', () => {
   })
 
   it('is the last of members of the same name, as it is to the worker', () => {
-    expect(read('completions', '{"prompt":"a","n":2,"n":3,"stream":true,"stream":false}')).toMatchObject({ choices: 3, stream: false })
+    expect(read('completions', '{"prompt":"a","n":2,"n":3,"stream":true,"stream":false}')).toMatchObject({
+      choices: 3,
+      stream: false,
+    })
     expect(read('completions', '{"max_tokens":1,"prompt":"a","max_tokens":7}').maxTokens).toBe(7)
     expect(read('completions', '{"prompt":["a","b"],"prompt":"a"}').prompts).toHaveLength(1)
   })
 
   it('is found under names and in values with escapes', () => {
-    expect(read('completions', '{"pr\\u006fmpt":"a","\\u006e":2,"\\u0073tream":true}')).toMatchObject({ choices: 2, stream: true })
-    expect(read('completions', '{"prompt":"\\"n\\":9,\\"stream\\":true}","n":2}')).toMatchObject({ choices: 2, stream: false })
+    expect(read('completions', '{"pr\\u006fmpt":"a","\\u006e":2,"\\u0073tream":true}')).toMatchObject({
+      choices: 2,
+      stream: true,
+    })
+    expect(read('completions', '{"prompt":"\\"n\\":9,\\"stream\\":true}","n":2}')).toMatchObject({
+      choices: 2,
+      stream: false,
+    })
   })
 
   it('is not found inside of others', () => {
-    expect(read('chat', { messages: [{ n: 5, stream: true }], metadata: { n: 6, stream: true } })).toMatchObject({
+    expect(
+      read('chat', { messages: [{ n: 5, stream: true }], metadata: { n: 6, stream: true } }),
+    ).toMatchObject({
       choices: 1,
       stream: false,
     })
   })
 
   it('has the API’s defaults where it is not said, or said to be null', () => {
-    expect(completion({})).toMatchObject({ stream: false, includeUsage: false, choices: 1, maxTokens: 16, seed: undefined, whole: false })
-    expect(chat({})).toMatchObject({ stream: false, includeUsage: false, choices: 1, maxTokens: undefined, prompts: [], whole: false })
-    expect(completion({ n: null, stream: null, stream_options: null, seed: null })).toMatchObject({ choices: 1, stream: false })
+    expect(completion({})).toMatchObject({
+      stream: false,
+      includeUsage: false,
+      choices: 1,
+      maxTokens: 16,
+      seed: undefined,
+      whole: false,
+    })
+    expect(chat({})).toMatchObject({
+      stream: false,
+      includeUsage: false,
+      choices: 1,
+      maxTokens: undefined,
+      prompts: [],
+      whole: false,
+    })
+    expect(completion({ n: null, stream: null, stream_options: null, seed: null })).toMatchObject({
+      choices: 1,
+      stream: false,
+    })
   })
 
   it('ends at max_completion_tokens before max_tokens in a chat, and at max_tokens alone in a completion', () => {
@@ -63,7 +91,13 @@ describe('what a request asks for', () => {
   })
 
   it('has a seed only where that is a whole number', () => {
-    expect([7, -1, 7.5, '7', true].map(seed => completion({ seed }).seed)).toEqual([7, -1, undefined, undefined, undefined])
+    expect([7, -1, 7.5, '7', true].map(seed => completion({ seed }).seed)).toEqual([
+      7,
+      -1,
+      undefined,
+      undefined,
+      undefined,
+    ])
   })
 })
 
@@ -134,7 +168,10 @@ describe('a body', () => {
     ['completions', '{"prompt":"a","n":true}', 'n'],
     ['completions', '{"prompt":"a","n":[1]}', 'n'],
   ] as const)('of %s that is %j is wrong about %s', (api, body, param) => {
-    expect(wrong(api, body)).toEqual({ wrong: expect.stringMatching(/\.$/) as string, ...(param !== undefined && { param }) })
+    expect(wrong(api, body)).toEqual({
+      wrong: expect.stringMatching(/\.$/) as string,
+      ...(param !== undefined && { param }),
+    })
   })
 
   it('may begin with a byte order mark, which no worker gets to see', () => {
@@ -144,7 +181,10 @@ describe('a body', () => {
 
   it('loses what it says of KV blocks, under any spelling, and nothing else', () => {
     for (const name of ['kv_transfer_params', 'kv_transfer\\u005fparams']) {
-      const { body, members } = read('completions', `{"prompt":"a", "${name}":{"remote_host":"x"},"n":1,"${name}":1}`)
+      const { body, members } = read(
+        'completions',
+        `{"prompt":"a", "${name}":{"remote_host":"x"},"n":1,"${name}":1}`,
+      )
       expect(JSON.parse(body.toString())).toEqual({ prompt: 'a', n: 1 })
       expect(members.map(member => member.name)).toEqual(['prompt', 'n'])
     }

@@ -48,7 +48,8 @@ export function readRequest(api: Api, sent: Buffer): ClientRequest | BadRequest 
   const stream = value('stream') ?? false
   if (typeof stream !== 'boolean') return { wrong: 'stream must be true or false.', param: 'stream' }
   const choices = value('n') ?? 1
-  if (!Number.isInteger(choices) || (choices as number) < 1) return { wrong: 'n must be a whole number above 0.', param: 'n' }
+  if (!Number.isInteger(choices) || (choices as number) < 1)
+    return { wrong: 'n must be a whole number above 0.', param: 'n' }
   // The prefill leg asks for one token whatever the client asks for, so no worker would say it in time.
   for (const param of LIMITS[api]) {
     const limit = value(param)
@@ -83,7 +84,10 @@ function withoutMark(body: Buffer): Buffer {
 }
 
 /** Where a worker fetches KV blocks from is ours to say: a client could name any host, or another client's blocks. */
-export function withoutHandoff(body: Buffer): { readonly body: Buffer; readonly members: readonly Member[] | undefined } {
+export function withoutHandoff(body: Buffer): {
+  readonly body: Buffer
+  readonly members: readonly Member[] | undefined
+} {
   const members = scanObject(body)
   if (members === undefined || last(members, 'kv_transfer_params') === undefined) return { body, members }
   const rest = editObject(body, members, { kv_transfer_params: undefined })
@@ -114,7 +118,10 @@ function needsOneEngine(value: (name: string) => unknown): boolean {
   const best = value('best_of')
   if (value('use_beam_search') === true || (typeof best === 'number' && best > 1)) return true
   const prompt = value('prompt_logprobs')
-  return typeof prompt === 'number' || (value('echo') === true && value('logprobs') !== undefined && value('logprobs') !== null)
+  return (
+    typeof prompt === 'number' ||
+    (value('echo') === true && value('logprobs') !== undefined && value('logprobs') !== null)
+  )
 }
 
 /** A string or a list of ids is one prompt; a list of strings or of lists is several. */

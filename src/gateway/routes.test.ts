@@ -3,7 +3,9 @@ import { routeOf } from './routes.ts'
 
 const name = (method: string, url: string) => {
   const route = routeOf(method, url)
-  return route.kind === 'refused' ? `${route.code}${route.allow === undefined ? '' : ` (${route.allow})`}` : Object.values(route).join(' ')
+  return route.kind === 'refused'
+    ? `${route.code}${route.allow === undefined ? '' : ` (${route.allow})`}`
+    : Object.values(route).join(' ')
 }
 
 describe('a route', () => {

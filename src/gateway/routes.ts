@@ -14,7 +14,10 @@ export type Route =
 
 export type OwnRoute = (typeof OWN)[keyof typeof OWN]
 
-export const GENERATE: Readonly<Record<string, Api>> = { '/v1/completions': 'completions', '/v1/chat/completions': 'chat' }
+export const GENERATE: Readonly<Record<string, Api>> = {
+  '/v1/completions': 'completions',
+  '/v1/chat/completions': 'chat',
+}
 export const OWN = {
   '/health': 'health',
   '/ready': 'ready',
@@ -26,7 +29,11 @@ export const OWN = {
 const NOT_GENERATION =
   /^\/v1\/(embeddings|rerank|score|audio|images|moderations|fine_tuning|files|batches|load_lora_adapter|unload_lora_adapter)\b/
 /** To one worker, as all else under /v1/ is; of these it is known which methods every engine takes. */
-export const PASSED: Readonly<Record<string, string>> = { '/v1/models': 'GET, HEAD', '/tokenize': 'POST', '/detokenize': 'POST' }
+export const PASSED: Readonly<Record<string, string>> = {
+  '/v1/models': 'GET, HEAD',
+  '/tokenize': 'POST',
+  '/detokenize': 'POST',
+}
 const ANY_METHOD = 'GET, HEAD, POST'
 
 export function routeOf(method: string, url: string): Route {
@@ -35,7 +42,9 @@ export function routeOf(method: string, url: string): Route {
   const api = Object.hasOwn(GENERATE, path) ? GENERATE[path] : undefined
   if (api !== undefined) return method === 'POST' ? { kind: 'generate', api, path } : wrongMethod('POST')
   if (Object.hasOwn(OWN, path)) {
-    return method === 'GET' || method === 'HEAD' ? { kind: 'own', name: OWN[path as keyof typeof OWN] } : wrongMethod('GET, HEAD')
+    return method === 'GET' || method === 'HEAD'
+      ? { kind: 'own', name: OWN[path as keyof typeof OWN] }
+      : wrongMethod('GET, HEAD')
   }
   if (path === '/dashboard' || path.startsWith('/dashboard/')) {
     return method === 'GET' || method === 'HEAD' ? { kind: 'page', path } : wrongMethod('GET, HEAD')

@@ -39,5 +39,7 @@ export function clientSink(exchange: Exchange): Sink {
 /** What clients get to see of a worker's headers. */
 function passed(headers: ReplyHeaders): Record<string, string> {
   const names = ['content-type', 'content-encoding', 'allow'] as const
-  return Object.fromEntries(names.flatMap(name => (headers[name] === undefined ? [] : [[name, headers[name]]])))
+  return Object.fromEntries(
+    names.flatMap(name => (headers[name] === undefined ? [] : [[name, headers[name]]])),
+  )
 }

@@ -58,7 +58,11 @@ const JANITOR_MS = 10_000
 /** A ticket is this much older than any request may be before it counts as leaked. */
 const JANITOR_SLACK_MS = 60_000
 
-export async function startGateway(settings: Settings, log: Log = createLog(settings.observe), hosting?: Hosting): Promise<Gateway> {
+export async function startGateway(
+  settings: Settings,
+  log: Log = createLog(settings.observe),
+  hosting?: Hosting,
+): Promise<Gateway> {
   // What may be wrong with files is found before anything is begun.
   const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
@@ -114,7 +118,9 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   const planeThread = new OffThread()
   apart.push(() => planeThread.close())
   const plane = new SignaturePlane(planeThread, () => control.loaded)
-  const feed = new LiveFeed(feedSources({ registry, admission, insight, plane, control: () => control, router: () => router }))
+  const feed = new LiveFeed(
+    feedSources({ registry, admission, insight, plane, control: () => control, router: () => router }),
+  )
   insight.watched = () => feed.any
   apart.push(() => feed.close())
   registry.subscribe(({ kind, worker: { id } }) => {
@@ -138,17 +144,29 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
   apart.push(() => control.close())
   replicas?.start(control, router)
   apart.push(() => replicas?.stop())
-  const discovery = await begun(() => discover?.({ registry, metrics, log, ...(hosting && { memoryOf: hosting.memoryOf }) }))
+  const discovery = await begun(() =>
+    discover?.({ registry, metrics, log, ...(hosting && { memoryOf: hosting.memoryOf }) }),
+  )
   apart.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
   const { fit, pace } = insight
   const { limits } = settings
   addGauges(metrics, () => ({
-    registry, admission, control, loopDelay, desk, upstreams, clients, limits, budget, fit, pace,
+    registry,
+    admission,
+    control,
+    loopDelay,
+    desk,
+    upstreams,
+    clients,
+    limits,
+    budget,
+    fit,
+    pace,
     draining: () => handler.draining,
     ...(discovery && { discovery }),
     ...(replicas && { replicas }),
-  })) // prettier-ignore
+  }))
   const placing = localPlacing({ registry, router, budget })
   const context: GatewayContext = {
     settings,
@@ -186,7 +204,10 @@ export async function startGateway(settings: Settings, log: Log = createLog(sett
     const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
     if (leaks.length === 0) return
     metrics.ticketLeaks.inc(leaks.length)
-    log.error({ leaks: leaks.map(({ worker, leg }) => ({ worker, leg })) }, 'tickets were not released: a fault of the gateway')
+    log.error(
+      { leaks: leaks.map(({ worker, leg }) => ({ worker, leg })) },
+      'tickets were not released: a fault of the gateway',
+    )
   }, JANITOR_MS).unref()
   apart.push(() => clearInterval(janitor))
   const { host, port, metricsPort } = settings.server

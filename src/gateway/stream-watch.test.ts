@@ -8,14 +8,23 @@ const usage = `data: ${JSON.stringify({ choices: [], usage: { prompt_tokens: 3, 
 function watch(text: string, cuts: readonly number[] = []): StreamWatch {
   const bytes = Buffer.from(text)
   const watcher = new StreamWatch()
-  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted((a, b) => a - b)
-  for (let i = 1; i < places.length; i++) if (places[i]! > places[i - 1]!) watcher.push(bytes.subarray(places[i - 1], places[i]))
+  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted(
+    (a, b) => a - b,
+  )
+  for (let i = 1; i < places.length; i++)
+    if (places[i]! > places[i - 1]!) watcher.push(bytes.subarray(places[i - 1], places[i]))
   return watcher
 }
 
 describe('a watched stream', () => {
   it('is counted the same however it is cut', () => {
-    const parts = fc.array(fc.oneof(fc.string().map(token), fc.constantFrom(': ping\n\n', token('é\n\n"error":{')), fc.constant(usage)))
+    const parts = fc.array(
+      fc.oneof(
+        fc.string().map(token),
+        fc.constantFrom(': ping\n\n', token('é\n\n"error":{')),
+        fc.constant(usage),
+      ),
+    )
     fc.assert(
       fc.property(parts, fc.array(fc.nat(), { maxLength: 12 }), fc.boolean(), (list, cuts, done) => {
         const text = list.join('') + (done ? 'data: [DONE]\n\n' : '')
@@ -40,7 +49,9 @@ describe('a watched stream', () => {
   it('knows an error as engines said it before, an end without a space, and events that begin with something else', () => {
     expect(watch('data: {"object": "error", "message": "boom"}\n\n', [5]).failed).toBe(true)
     expect(watch('data: {"object": "text_completion"}\n\n', [5])).toMatchObject({ failed: false, events: 1 })
-    expect(watch('data:{"id":1}\n\nid: 7\ndata: {"id":1}\n\n: ping\n\ndata:[DONE]\n\n', [9, 20])).toMatchObject({ events: 2, done: true })
+    expect(
+      watch('data:{"id":1}\n\nid: 7\ndata: {"id":1}\n\n: ping\n\ndata:[DONE]\n\n', [9, 20]),
+    ).toMatchObject({ events: 2, done: true })
   })
 
   it('knows lines that end in \\r\\n', () => {

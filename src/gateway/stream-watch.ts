@@ -3,7 +3,9 @@
  * of them is an error, and whether the stream ended as streams of this API end. Chunks may cut an event anywhere; in most of them there
  * is exactly one.
  */
-const [NEWLINE, RETURN, QUOTE, COLON, LOWER_D, LOWER_E, LOWER_O, OPEN] = [0x0a, 0x0d, 0x22, 0x3a, 0x64, 0x65, 0x6f, 0x7b]
+const [NEWLINE, RETURN, QUOTE, COLON, LOWER_D, LOWER_E, LOWER_O, OPEN] = [
+  0x0a, 0x0d, 0x22, 0x3a, 0x64, 0x65, 0x6f, 0x7b,
+]
 const DONE = /^data: ?\[DONE\]/
 /** The second is how engines said it before. */
 const ERROR = /^data: ?\{"(?:error"\s*:\s*[{"]|object"\s*:\s*"error")/
@@ -27,7 +29,8 @@ export class StreamWatch {
     while (at < chunk.length && !this.failed) {
       const end = this.#endOfEvent(chunk, at)
       if (end < 0) {
-        if (this.#head.length < HEAD) this.#head += chunk.toString('latin1', at, Math.min(chunk.length, at + HEAD - this.#head.length))
+        if (this.#head.length < HEAD)
+          this.#head += chunk.toString('latin1', at, Math.min(chunk.length, at + HEAD - this.#head.length))
         break
       }
       this.#endEvent(chunk, at, end)
@@ -56,7 +59,9 @@ export class StreamWatch {
       return
     }
     const rest = HEAD - this.#head.length
-    const head = (rest > 0 ? this.#head + chunk.toString('latin1', from, Math.min(end, from + rest)) : this.#head).trimStart()
+    const head = (
+      rest > 0 ? this.#head + chunk.toString('latin1', from, Math.min(end, from + rest)) : this.#head
+    ).trimStart()
     this.#head = ''
     if (head === '' || head.startsWith(':')) return // a comment
     if (DONE.test(head)) this.done = true
@@ -68,7 +73,8 @@ export class StreamWatch {
 /** `data: {"` and then neither `e` nor `o`: not the end and no error, which all but a few events are. Told without making a string. */
 function isOrdinary(chunk: Buffer, at: number): boolean {
   const letter = chunk[at + 8]
-  const opens = chunk[at] === LOWER_D && chunk[at + 4] === COLON && chunk[at + 6] === OPEN && chunk[at + 7] === QUOTE
+  const opens =
+    chunk[at] === LOWER_D && chunk[at + 4] === COLON && chunk[at + 6] === OPEN && chunk[at + 7] === QUOTE
   return opens && letter !== LOWER_E && letter !== LOWER_O
 }
 

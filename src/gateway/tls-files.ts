@@ -17,7 +17,11 @@ export function checkPair(options: SecureContextOptions, files: string): void {
     createSecureContext(options)
   } catch (cause) {
     const found = `${files} (${(cause as Error).message})`
-    throw new EldrError('ELDR_CONFIG_INVALID', { found, expected: 'a certificate and its private key, PEM', cause })
+    throw new EldrError('ELDR_CONFIG_INVALID', {
+      found,
+      expected: 'a certificate and its private key, PEM',
+      cause,
+    })
   }
 }
 

@@ -17,7 +17,13 @@ export interface WorkerWatch {
 
 const MOST_METRICS_BYTES = 8 << 20
 
-export function watchWorkers(settings: Settings, registry: Registry, upstreams: Upstreams, metrics: Metrics, log: Log): WorkerWatch {
+export function watchWorkers(
+  settings: Settings,
+  registry: Registry,
+  upstreams: Upstreams,
+  metrics: Metrics,
+  log: Log,
+): WorkerWatch {
   /** Those that are leaving too: their requests still run. */
   const specs = new Map<string, WorkerSpec>()
   /** By URL, which is what is checked: all ranks of a server answer or none. Those that are not leaving, and what is known of them. */
@@ -27,7 +33,8 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     metrics.restarts.inc({ worker })
     log.warn({ worker }, 'a worker has been started anew')
   })
-  const authorization = settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
+  const authorization =
+    settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
   const get = (url: string, path: string, maxBytes: number, stop?: StopSignal) =>
     upstreams.ask(
       url,
@@ -48,7 +55,8 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     const well = await probe(url, signal).catch(() => false)
     // A check that was called off says nothing of a worker, unless it was for its slowness; and of one that is gone nothing is counted.
     if (server === servers.get(url) && health.watches(url))
-      for (const { id } of workersAt(url)) metrics.healthChecks.inc({ worker: id, result: well ? 'ok' : 'failed' })
+      for (const { id } of workersAt(url))
+        metrics.healthChecks.inc({ worker: id, result: well ? 'ok' : 'failed' })
     return well
   }
 
@@ -58,7 +66,8 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     const answer = await get(url, '/metrics', MOST_METRICS_BYTES).catch(() => undefined)
     if (answer?.status !== 200 || server !== servers.get(url)) return
     const samples = readSamples(answer.body.toString('utf8'), RESTART_SAMPLES)
-    for (const { id, role, dpRank } of workersAt(url)) if (role === 'decode') restarts.sawCounters(id, sumByName(ofEngine(samples, dpRank)))
+    for (const { id, role, dpRank } of workersAt(url))
+      if (role === 'decode') restarts.sawCounters(id, sumByName(ofEngine(samples, dpRank)))
   }
 
   const health = new HealthLoop({
@@ -73,9 +82,15 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     timers: NODE_TIMERS,
   })
   function judged(workers: readonly WorkerSpec[], healthy: boolean): void {
-    registry.setHealth(workers.map(({ id }) => id), healthy) // prettier-ignore
+    registry.setHealth(
+      workers.map(({ id }) => id),
+      healthy,
+    )
     for (const { id } of workers)
-      log[healthy ? 'info' : 'warn']({ worker: id }, healthy ? 'worker is ready' : 'worker does not answer its health check')
+      log[healthy ? 'info' : 'warn'](
+        { worker: id },
+        healthy ? 'worker is ready' : 'worker does not answer its health check',
+      )
   }
 
   function came(worker: WorkerSpec): void {
@@ -87,7 +102,8 @@ export function watchWorkers(settings: Settings, registry: Registry, upstreams: 
     // Another rank of a server that is known. Not before everybody has heard that it is there.
     if (server.healthy !== undefined)
       queueMicrotask(() => {
-        if (server.workers.get(id) === worker && server.healthy !== undefined) judged([worker], server.healthy)
+        if (server.workers.get(id) === worker && server.healthy !== undefined)
+          judged([worker], server.healthy)
       })
   }
 

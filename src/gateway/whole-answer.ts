@@ -11,7 +11,10 @@ export function readWhole(body: Buffer): { readonly body: Buffer; readonly token
   const transfer = last(members, 'kv_transfer_params')
   // Where the blocks of a prompt lie, if an engine says so at the end as well, is no business of clients.
   const named = transfer !== undefined && body[transfer.valueStart] === 0x7b
-  return { body: named ? editObject(body, members, { kv_transfer_params: undefined }) : body, tokens: completionTokens(body, members) }
+  return {
+    body: named ? editObject(body, members, { kv_transfer_params: undefined }) : body,
+    tokens: completionTokens(body, members),
+  }
 }
 
 function completionTokens(body: Buffer, members: readonly Member[]): number {

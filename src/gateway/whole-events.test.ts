@@ -10,7 +10,9 @@ const DONE = 'data: [DONE]\n\n'
 function passed(text: string, cuts: readonly number[] = []): { events: WholeEvents; steps: string[] } {
   const bytes = Buffer.from(text)
   const events = new WholeEvents()
-  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted((a, b) => a - b)
+  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted(
+    (a, b) => a - b,
+  )
   let all = Buffer.alloc(0)
   const steps = places.slice(1).map((to, at) => {
     const piece = events.push(bytes.subarray(places[at], to))
@@ -22,7 +24,12 @@ function passed(text: string, cuts: readonly number[] = []): { events: WholeEven
 
 describe('a stream that passes in whole events', () => {
   it('is the same however it is cut, and ends with an event after every piece', () => {
-    const parts = fc.array(fc.oneof(fc.string().map(event), fc.constantFrom(': ping\n\n', event('é\n\n"error":{'), 'data: {}\r\n\r\n')))
+    const parts = fc.array(
+      fc.oneof(
+        fc.string().map(event),
+        fc.constantFrom(': ping\n\n', event('é\n\n"error":{'), 'data: {}\r\n\r\n'),
+      ),
+    )
     fc.assert(
       fc.property(parts, fc.array(fc.nat(), { maxLength: 12 }), fc.string(), (list, cuts, half) => {
         const whole = list.join('') + DONE
@@ -38,7 +45,11 @@ describe('a stream that passes in whole events', () => {
     fc.assert(
       fc.property(fc.nat({ max: 3 }), fc.array(fc.nat(), { maxLength: 6 }), (before, cuts) => {
         const { events, steps } = passed(event('a').repeat(before) + ERROR + DONE, cuts)
-        expect([steps.at(-1), events.watch.failed, events.watch.done]).toEqual([event('a').repeat(before), true, false])
+        expect([steps.at(-1), events.watch.failed, events.watch.done]).toEqual([
+          event('a').repeat(before),
+          true,
+          false,
+        ])
       }),
     )
   })

@@ -4,7 +4,14 @@ import type { Exchange } from './exchange.ts'
 import type { Span } from './tracing/span.ts'
 
 /** What of a client's headers means something to a worker. Everything else ends at the gateway, X-data-parallel-rank above all. */
-const PASSED = ['traceparent', 'tracestate', 'baggage', 'x-session-id', 'x-vllm-priority', 'user-agent'] as const
+const PASSED = [
+  'traceparent',
+  'tracestate',
+  'baggage',
+  'x-session-id',
+  'x-vllm-priority',
+  'user-agent',
+] as const
 
 /** The same in the name of a span: that of the leg, or of the request where the leg has none. A request that is not traced passes its own on. */
 export function traced(
@@ -14,7 +21,11 @@ export function traced(
 ): Readonly<Record<string, string>> {
   if (trace === undefined) return headers
   const { tracestate: _, ...rest } = headers
-  return { ...rest, traceparent: (span ?? trace.root).traceparent, ...(trace.tracestate !== undefined && { tracestate: trace.tracestate }) }
+  return {
+    ...rest,
+    traceparent: (span ?? trace.root).traceparent,
+    ...(trace.tracestate !== undefined && { tracestate: trace.tracestate }),
+  }
 }
 
 /** The same for one engine of a server that has several. vLLM chooses one by itself where no rank is named. */

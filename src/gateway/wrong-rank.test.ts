@@ -14,7 +14,12 @@ describe('an answer that a rank is not there', () => {
     ['of another rank', 2, 400, { error: { message: words } }],
     ['of a worker without a rank', undefined, 400, { error: { message: words } }],
     ['of another status', 3, 422, { error: { message: words } }],
-    ['that quotes what a client sent', 3, 400, { error: { message: `prompt: expected text, found ${words}` } }],
+    [
+      'that quotes what a client sent',
+      3,
+      400,
+      { error: { message: `prompt: expected text, found ${words}` } },
+    ],
     ['that is no JSON', 3, 400, words],
     ['that is nothing', 3, 400, 'null'],
     ['that is no text', 3, 400, { error: { message: 3 } }],

@@ -12,7 +12,8 @@ export function isWrongRank(dpRank: number | undefined, status: number, body: Bu
   return messageIn(body)?.startsWith(`data_parallel_rank ${dpRank} is out of range`) === true
 }
 
-export const wrongRankWords = (dpRank: number | undefined): string => `it has no data-parallel rank ${dpRank}: were more given than it was started with?` // prettier-ignore
+export const wrongRankWords = (dpRank: number | undefined): string =>
+  `it has no data-parallel rank ${dpRank}: were more given than it was started with?`
 
 function messageIn(body: Buffer): string | undefined {
   try {

@@ -19,8 +19,11 @@ afterAll(() => folder.remove())
 async function noted(name: string, changes: Record<string, string | undefined>): Promise<string> {
   const file = await openSafetensors(TRACE)
   const tensors: Record<string, TensorToWrite> = {}
-  for (const tensor of file.tensors.keys()) tensors[tensor] = { ...file.info(tensor), data: await file.read(tensor) } as TensorToWrite
-  const metadata = Object.fromEntries(Object.entries({ ...file.metadata, ...changes }).filter(([, value]) => value !== undefined)) as Record<string, string> // prettier-ignore
+  for (const tensor of file.tensors.keys())
+    tensors[tensor] = { ...file.info(tensor), data: await file.read(tensor) } as TensorToWrite
+  const metadata = Object.fromEntries(
+    Object.entries({ ...file.metadata, ...changes }).filter(([, value]) => value !== undefined),
+  ) as Record<string, string>
   const path = join(folder.path, `${name}.safetensors`)
   await writeSafetensors(path, { metadata, tensors })
   await file.close()
@@ -29,12 +32,25 @@ async function noted(name: string, changes: Record<string, string | undefined>):
 
 describe('prompts that a trace was captured of', () => {
   it('are asked as they were then: text, length, temperature and seed of each row', async () => {
-    const lines = readFileSync(HELD_OUT, 'utf8').trimEnd().split('\n').map(line => (JSON.parse(line) as { prompt: string }).prompt) // prettier-ignore
+    const lines = readFileSync(HELD_OUT, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map(line => (JSON.parse(line) as { prompt: string }).prompt)
     const sourceOf = await capturedPrompts(HELD_OUT, await readTraceRows(TRACE))
     const { ask } = sourceOf(Int32Array.of(7, 0, 147))
     for (const [index, row] of [7, 0, 147, 7].entries()) {
-      const body = JSON.parse(bodyOf(ask(index), { api: 'completions', model: 'tiny6', ignoreEos: true })) as object
-      expect(body).toMatchObject({ model: 'tiny6', prompt: lines[row], max_tokens: 129, temperature: 0.8, seed: seedOf(0, row), ignore_eos: true, stream: true }) // prettier-ignore
+      const body = JSON.parse(
+        bodyOf(ask(index), { api: 'completions', model: 'tiny6', ignoreEos: true }),
+      ) as object
+      expect(body).toMatchObject({
+        model: 'tiny6',
+        prompt: lines[row],
+        max_tokens: 129,
+        temperature: 0.8,
+        seed: seedOf(0, row),
+        ignore_eos: true,
+        stream: true,
+      })
       expect(body).not.toHaveProperty('eldr_row')
     }
   })
@@ -48,11 +64,19 @@ describe('prompts that a trace was captured of', () => {
       code: 'ELDR_TRACE_OF_OTHER_PROMPTS',
       message: expect.stringContaining('sha256') as string,
     })
-    await expect(asked(join(folder.path, 'none.jsonl'), TRACE)).rejects.toMatchObject({ code: 'ELDR_FILE_UNREADABLE' })
-    await expect(asked(HELD_OUT, await noted('plain', { prompts_sha256: undefined }))).rejects.toMatchObject({ message: expect.stringContaining('a trace of none') as string }) // prettier-ignore
+    await expect(asked(join(folder.path, 'none.jsonl'), TRACE)).rejects.toMatchObject({
+      code: 'ELDR_FILE_UNREADABLE',
+    })
+    await expect(asked(HELD_OUT, await noted('plain', { prompts_sha256: undefined }))).rejects.toMatchObject({
+      message: expect.stringContaining('a trace of none') as string,
+    })
     for (const options of [undefined, 'not JSON', '{}'])
-      await expect(asked(HELD_OUT, await noted('silent', { capture_options: options }))).rejects.toMatchObject({ message: expect.stringContaining('does not say how') as string }) // prettier-ignore
+      await expect(
+        asked(HELD_OUT, await noted('silent', { capture_options: options })),
+      ).rejects.toMatchObject({ message: expect.stringContaining('does not say how') as string })
     const short = { ...rows, decodeSteps: Array.from(rows.decodeSteps).slice(1) }
-    await expect(capturedPrompts(HELD_OUT, short)).rejects.toMatchObject({ message: expect.stringContaining('148 prompts and 147 requests') as string }) // prettier-ignore
+    await expect(capturedPrompts(HELD_OUT, short)).rejects.toMatchObject({
+      message: expect.stringContaining('148 prompts and 147 requests') as string,
+    })
   })
 })

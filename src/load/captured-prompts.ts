@@ -21,14 +21,21 @@ interface CaptureOptions {
   readonly ignore_eos: boolean
 }
 
-export async function capturedPrompts(prompts: string, { file, decodeSteps }: TraceRows): Promise<SourceOfRows> {
+export async function capturedPrompts(
+  prompts: string,
+  { file, decodeSteps }: TraceRows,
+): Promise<SourceOfRows> {
   const bytes = await readFile(prompts).catch((cause: unknown) => {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file: prompts, cause })
   })
   const { temperature, seed, ignore_eos: ignoreEos } = await optionsOf(file, prompts, bytes)
   const lines = parsePrompts(prompts, bytes.toString('utf8'), 'completions', undefined)
   if (lines.about['prompts'] !== decodeSteps.length)
-    throw unlike(prompts, file, `${String(lines.about['prompts'])} prompts and ${decodeSteps.length} requests`)
+    throw unlike(
+      prompts,
+      file,
+      `${String(lines.about['prompts'])} prompts and ${decodeSteps.length} requests`,
+    )
   const asked = Array.from(decodeSteps, (steps, row) => ({
     prompt: lines.ask(row).prompt,
     maxTokens: steps + 1,
@@ -43,10 +50,16 @@ export async function capturedPrompts(prompts: string, { file, decodeSteps }: Tr
 async function optionsOf(trace: string, prompts: string, bytes: Buffer): Promise<CaptureOptions> {
   const metadata = await withSafetensors(trace, async opened => opened.metadata)
   const sha256 = createHash('sha256').update(bytes).digest('hex')
-  if (metadata['prompts_sha256'] !== sha256) throw unlike(prompts, trace, `prompts of sha256 ${sha256.slice(0, 12)}, a trace of ${String(metadata['prompts_sha256'] ?? 'none').slice(0, 12)}`) // prettier-ignore
+  if (metadata['prompts_sha256'] !== sha256)
+    throw unlike(
+      prompts,
+      trace,
+      `prompts of sha256 ${sha256.slice(0, 12)}, a trace of ${String(metadata['prompts_sha256'] ?? 'none').slice(0, 12)}`,
+    )
   try {
     const options = JSON.parse(metadata['capture_options'] ?? '') as Partial<CaptureOptions>
-    if (typeof options.temperature === 'number' && typeof options.seed === 'number') return options as CaptureOptions // prettier-ignore
+    if (typeof options.temperature === 'number' && typeof options.seed === 'number')
+      return options as CaptureOptions
   } catch {
     // Said below: notes that are no JSON are no notes.
   }
@@ -54,5 +67,9 @@ async function optionsOf(trace: string, prompts: string, bytes: Buffer): Promise
 }
 
 function unlike(prompts: string, trace: string, found: string): EldrError {
-  return new EldrError('ELDR_TRACE_OF_OTHER_PROMPTS', { file: prompts, found, expected: `the prompts that ${basename(trace)} was captured of` }) // prettier-ignore
+  return new EldrError('ELDR_TRACE_OF_OTHER_PROMPTS', {
+    file: prompts,
+    found,
+    expected: `the prompts that ${basename(trace)} was captured of`,
+  })
 }

@@ -31,7 +31,9 @@ const POINTS = ['mean', 'p50', 'p90', 'p99'] as const
 const ENOUGH_FOR_P99 = 1_000
 
 export function compare(a: BenchResult, b: BenchResult): Comparison {
-  const times = Object.entries(TIMES).flatMap(([name, key]) => POINTS.map(point => ratio(`${name} ${point}`, 'ms', a[key][point], b[key][point]))) // prettier-ignore
+  const times = Object.entries(TIMES).flatMap(([name, key]) =>
+    POINTS.map(point => ratio(`${name} ${point}`, 'ms', a[key][point], b[key][point])),
+  )
   const { throughput: ta, goodput: ga } = a
   const { throughput: tb, goodput: gb } = b
   const ratios = [
@@ -51,10 +53,19 @@ function ratio(name: string, unit: string, a: number | null, b: number | null): 
 /** Of how the runs were made and by what, not of what they measured. */
 function differencesOf(a: BenchResult, b: BenchResult): Difference[] {
   const made = ({ version, setup, machine, tokens, client, goodput }: BenchResult) =>
-    flat({ version, setup, machine, tokensFrom: tokens.from, isOpenLoop: client.isOpenLoop, slo: goodput?.slo ?? {} })
+    flat({
+      version,
+      setup,
+      machine,
+      tokensFrom: tokens.from,
+      isOpenLoop: client.isOpenLoop,
+      slo: goodput?.slo ?? {},
+    })
   const [left, right] = [made(a), made(b)]
   const keys = [...new Set([...left.keys(), ...right.keys()])]
-  return keys.filter(key => left.get(key) !== right.get(key)).map(key => ({ key, a: left.get(key) ?? 'none', b: right.get(key) ?? 'none' }))
+  return keys
+    .filter(key => left.get(key) !== right.get(key))
+    .map(key => ({ key, a: left.get(key) ?? 'none', b: right.get(key) ?? 'none' }))
 }
 
 /** Leaves by their path. */
@@ -62,7 +73,8 @@ function flat(value: object, path = ''): Map<string, string> {
   const leaves = new Map<string, string>()
   for (const [key, inner] of Object.entries(value) as [string, unknown][]) {
     const name = path === '' ? key : `${path}.${key}`
-    if (typeof inner === 'object' && inner !== null) for (const [deeper, leaf] of flat(inner, name)) leaves.set(deeper, leaf)
+    if (typeof inner === 'object' && inner !== null)
+      for (const [deeper, leaf] of flat(inner, name)) leaves.set(deeper, leaf)
     else leaves.set(name, String(inner))
   }
   return leaves
@@ -74,12 +86,16 @@ function cautionsOf(a: BenchResult, b: BenchResult): string[] {
     ['A', a],
     ['B', b],
   ] as const) {
-    // prettier-ignore
-    if (!run.client.keptUp) cautions.push(`the client of ${name} could not keep up: its numbers are partly its own`)
+    if (!run.client.keptUp)
+      cautions.push(`the client of ${name} could not keep up: its numbers are partly its own`)
     if (run.requests.failed > 0)
-      cautions.push(`${run.requests.failed} of ${run.requests.counted} requests of ${name} failed and have no times`)
-    if (run.requests.ok < ENOUGH_FOR_P99) cautions.push(`${run.requests.ok} requests of ${name} are few for a p99`)
+      cautions.push(
+        `${run.requests.failed} of ${run.requests.counted} requests of ${name} failed and have no times`,
+      )
+    if (run.requests.ok < ENOUGH_FOR_P99)
+      cautions.push(`${run.requests.ok} requests of ${name} are few for a p99`)
   }
-  if (a.client.isOpenLoop !== b.client.isOpenLoop) cautions.push('one run counts from planned moments, the other from sending')
+  if (a.client.isOpenLoop !== b.client.isOpenLoop)
+    cautions.push('one run counts from planned moments, the other from sending')
   return cautions
 }

@@ -35,7 +35,13 @@ export function openEndpoint(spec: EndpointSpec): Endpoint {
   const { origin, root } = addressOf(spec.url)
   // Every stream has a connection of its own, and a request waits for its tokens as long as the run lets it.
   const connect = { timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: spec.insecure !== true }
-  const pool = new Pool(origin, { connections: null, pipelining: 1, headersTimeout: 0, bodyTimeout: 0, connect })
+  const pool = new Pool(origin, {
+    connections: null,
+    pipelining: 1,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect,
+  })
   const path = `${root}/${spec.api === 'chat' ? 'chat/completions' : 'completions'}`
   return { spec, origin, root, path, pool, close: () => pool.destroy() }
 }
@@ -46,9 +52,18 @@ export function addressOf(url: string): { origin: string; root: string } {
   try {
     parsed = new URL(url)
   } catch (cause) {
-    throw new EldrError('ELDR_USAGE', { found: `the address ${JSON.stringify(url)}`, expected: 'such as http://127.0.0.1:8000', cause })
+    throw new EldrError('ELDR_USAGE', {
+      found: `the address ${JSON.stringify(url)}`,
+      expected: 'such as http://127.0.0.1:8000',
+      cause,
+    })
   }
-  if (!/^https?:$/.test(parsed.protocol) || parsed.username !== '' || parsed.search !== '' || parsed.hash !== '')
+  if (
+    !/^https?:$/.test(parsed.protocol) ||
+    parsed.username !== '' ||
+    parsed.search !== '' ||
+    parsed.hash !== ''
+  )
     throw new EldrError('ELDR_USAGE', {
       found: `the address ${parsed.protocol}//${parsed.host}…`,
       expected: 'http or https, a host and at most a path',
@@ -65,10 +80,17 @@ export function headersOf({ apiKey }: EndpointSpec): string[] {
 }
 
 /** The first model that the server names. A server that is away or busy is asked again as long as `again` says so. */
-export async function firstModel(endpoint: Endpoint, again: (failures: number) => Promise<boolean> = async () => false): Promise<string> {
+export async function firstModel(
+  endpoint: Endpoint,
+  again: (failures: number) => Promise<boolean> = async () => false,
+): Promise<string> {
   for (let failures = 0; ; failures++) {
     try {
-      const { status, text } = await fetchText(endpoint.spec, 'GET', `${endpoint.origin}${endpoint.root}/models`)
+      const { status, text } = await fetchText(
+        endpoint.spec,
+        'GET',
+        `${endpoint.origin}${endpoint.root}/models`,
+      )
       const id = status === 200 ? modelIn(text) : undefined
       if (id !== undefined) return id
       const isBusy = status === 429 || (status >= 500 && status !== 501)
@@ -105,16 +127,34 @@ export async function fetchText(
   url: string,
   body?: object,
 ): Promise<{ status: number; text: string }> {
-  const dispatcher = new Agent({ connect: { timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: insecure !== true } })
-  const headers = ['content-type', 'application/json', ...(apiKey === undefined ? [] : ['authorization', `Bearer ${apiKey}`]), ...more]
+  const dispatcher = new Agent({
+    connect: { timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: insecure !== true },
+  })
+  const headers = [
+    'content-type',
+    'application/json',
+    ...(apiKey === undefined ? [] : ['authorization', `Bearer ${apiKey}`]),
+    ...more,
+  ]
   try {
     const limits = { headersTimeout: LOOK_TIMEOUT_MS, bodyTimeout: LOOK_TIMEOUT_MS }
-    const answer = await request(url, { method, headers, dispatcher, ...limits, ...(body && { body: JSON.stringify(body) }) })
+    const answer = await request(url, {
+      method,
+      headers,
+      dispatcher,
+      ...limits,
+      ...(body && { body: JSON.stringify(body) }),
+    })
     return { status: answer.statusCode, text: await textOf(answer.body, url) }
   } catch (cause) {
     if (cause instanceof EldrError) throw cause
-    const why = cause instanceof Error ? cause.message || String((cause as NodeJS.ErrnoException).code) : String(cause)
-    throw new EldrError('ELDR_ENDPOINT_UNREACHABLE', { found: `${why} at ${url}`, expected: 'an answer', cause })
+    const why =
+      cause instanceof Error ? cause.message || String((cause as NodeJS.ErrnoException).code) : String(cause)
+    throw new EldrError('ELDR_ENDPOINT_UNREACHABLE', {
+      found: `${why} at ${url}`,
+      expected: 'an answer',
+      cause,
+    })
   } finally {
     await dispatcher.destroy()
   }

@@ -4,7 +4,15 @@ import { type Endpoint, headersOf } from './endpoint.ts'
 import { errorText, StreamReader } from './stream-reader.ts'
 
 /** How requests fail; a status is named by its number: http_503. */
-export type Failure = 'connect' | 'reset' | 'timeout' | 'truncated' | 'error_event' | 'bad_stream' | 'no_tokens' | `http_${number}`
+export type Failure =
+  | 'connect'
+  | 'reset'
+  | 'timeout'
+  | 'truncated'
+  | 'error_event'
+  | 'bad_stream'
+  | 'no_tokens'
+  | `http_${number}`
 
 export interface Exchange {
   readonly index: number
@@ -92,7 +100,11 @@ class Call implements Dispatcher.DispatchHandler {
     if (this.#over) controller.abort(new Error('given up'))
   }
 
-  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: Record<string, string | string[] | undefined>): void {
+  onResponseStart(
+    _: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
     this.#status = status
     this.#isStream = status === 200 && /^text\/event-stream\b/i.test(String(headers['content-type']))
   }
@@ -123,18 +135,24 @@ class Call implements Dispatcher.DispatchHandler {
 
   #wrongWithAnswer(): Exchange['failure'] {
     const { error, garbage, done, finished, events } = this.#reader
-    if (this.#status !== 200) return { kind: `http_${this.#status}`, message: saidIn(Buffer.concat(this.#said).toString('utf8')) }
+    if (this.#status !== 200)
+      return { kind: `http_${this.#status}`, message: saidIn(Buffer.concat(this.#said).toString('utf8')) }
     if (!this.#isStream) return { kind: 'bad_stream', message: 'an answer that is no event stream' }
     if (error !== undefined) return { kind: 'error_event', message: error }
     if (garbage !== undefined) return { kind: 'bad_stream', message: garbage }
-    if (!done && !finished) return { kind: 'truncated', message: 'the stream ended without [DONE] and without a finish reason' }
+    if (!done && !finished)
+      return { kind: 'truncated', message: 'the stream ended without [DONE] and without a finish reason' }
     return events === 0 ? { kind: 'no_tokens', message: 'the stream had no text' } : undefined
   }
 
   #failureOf(error: NodeJS.ErrnoException): Exchange['failure'] {
     const message = error.message || String(error.code)
     if (this.#status !== 0) return { kind: 'truncated', message }
-    const isConnect = error.code === 'UND_ERR_CONNECT_TIMEOUT' || /^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ETIMEDOUT|ERR_TLS|ERR_SSL|EMFILE|EADDRNOTAVAIL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)/.test(error.code ?? '') // prettier-ignore
+    const isConnect =
+      error.code === 'UND_ERR_CONNECT_TIMEOUT' ||
+      /^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ETIMEDOUT|ERR_TLS|ERR_SSL|EMFILE|EADDRNOTAVAIL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)/.test(
+        error.code ?? '',
+      )
     return { kind: isConnect ? 'connect' : 'reset', message }
   }
 

@@ -22,7 +22,16 @@ const one = (index: number, more: Partial<Exchange> = {}): Exchange => ({
 function runOf(exchanges: readonly Exchange[], more: Partial<LoadRun> = {}): LoadRun {
   const gapsUs = createHistogram()
   record(gapsUs, 100_000, 4)
-  return { exchanges, gapsUs, isOpen: true, startMs: 0, endMs: 1000, loopDelayMs: { p99: 1, max: 2 }, cpuShare: 0.1, ...more }
+  return {
+    exchanges,
+    gapsUs,
+    isOpen: true,
+    startMs: 0,
+    endMs: 1000,
+    loopDelayMs: { p99: 1, max: 2 },
+    cpuShare: 0.1,
+    ...more,
+  }
 }
 
 describe('the figures of a run', () => {
@@ -38,18 +47,33 @@ describe('the figures of a run', () => {
   })
 
   it('leave out what does not count, and have no time per token of a single one', () => {
-    const figures = figuresOf(runOf([one(0, { counted: false, firstMs: 9999 }), one(1, { events: 1, lastMs: 150 })]))
+    const figures = figuresOf(
+      runOf([one(0, { counted: false, firstMs: 9999 }), one(1, { events: 1, lastMs: 150 })]),
+    )
     expect(figures.requests).toEqual({ sent: 2, counted: 1, ok: 1, failed: 0 })
     expect(figures.ttftMs.mean).toBe(50)
     expect(figures.tpotMs).toMatchObject({ count: 0, p50: NaN })
   })
 
   it('have errors by kind, the most frequent first, and no times of them', () => {
-    const failed = (kind: 'reset' | 'http_503', message: string) => ({ failure: { kind, message }, firstMs: NaN, lastMs: NaN, events: 0 })
+    const failed = (kind: 'reset' | 'http_503', message: string) => ({
+      failure: { kind, message },
+      firstMs: NaN,
+      lastMs: NaN,
+      events: 0,
+    })
     const figures = figuresOf(
-      runOf([one(0), one(1, failed('reset', 'a')), one(2, failed('http_503', 'b')), one(3, failed('http_503', 'c'))]),
+      runOf([
+        one(0),
+        one(1, failed('reset', 'a')),
+        one(2, failed('http_503', 'b')),
+        one(3, failed('http_503', 'c')),
+      ]),
     )
-    expect(figures.errors).toEqual([{ kind: 'http_503', count: 2, example: 'b' }, { kind: 'reset', count: 1, example: 'a' }]) // prettier-ignore
+    expect(figures.errors).toEqual([
+      { kind: 'http_503', count: 2, example: 'b' },
+      { kind: 'reset', count: 1, example: 'a' },
+    ])
     expect(figures.requests).toMatchObject({ ok: 1, failed: 3 })
     expect(figures.ttftMs.count).toBe(1)
   })
@@ -65,34 +89,72 @@ describe('the figures of a run', () => {
 
   it('say whether the client kept up: by how late it sent, and by how late its event loop was', () => {
     expect(figuresOf(runOf([one(0)])).client).toMatchObject({ keptUp: true, sendLagMs: { p99: 1 } })
-    expect(figuresOf(runOf([one(0, { sentMs: 30 })])).client).toMatchObject({ keptUp: false, sendLagMs: { max: 30 } })
+    expect(figuresOf(runOf([one(0, { sentMs: 30 })])).client).toMatchObject({
+      keptUp: false,
+      sendLagMs: { max: 30 },
+    })
     expect(figuresOf(runOf([one(0)], { loopDelayMs: { p99: 50, max: 60 } })).client.keptUp).toBe(false)
   })
 
   it('have quantiles as NumPy has them', () => {
-    expect(quantiles([4, 1, 3, 2])).toEqual({ count: 4, mean: 2.5, p50: 2.5, p90: 3.7, p99: 3.9699999999999998 })
+    expect(quantiles([4, 1, 3, 2])).toEqual({
+      count: 4,
+      mean: 2.5,
+      p50: 2.5,
+      p90: 3.7,
+      p99: 3.9699999999999998,
+    })
   })
 
   it('of a run without requests are no numbers', () => {
-    expect(figuresOf(runOf([]))).toMatchObject({ requests: { counted: 0 }, seconds: 0, tokens: { from: 'none' }, ttftMs: { p50: NaN } })
+    expect(figuresOf(runOf([]))).toMatchObject({
+      requests: { counted: 0 },
+      seconds: 0,
+      tokens: { from: 'none' },
+      ttftMs: { p50: NaN },
+    })
   })
 })
 
 describe('a comparison', () => {
-  const setup = { url: 'http://a/v1', api: 'chat', model: 'm', load: { loop: 'open', rate: 5 }, prompts: { kind: 'synthetic' }, limits: {}, warmUp: {}, seed: 1 } // prettier-ignore
-  const result = (exchanges: readonly Exchange[], more: object = {}): BenchResult => benchResult({ ...setup, ...more }, figuresOf(runOf(exchanges)), new Date(0)) // prettier-ignore
+  const setup = {
+    url: 'http://a/v1',
+    api: 'chat',
+    model: 'm',
+    load: { loop: 'open', rate: 5 },
+    prompts: { kind: 'synthetic' },
+    limits: {},
+    warmUp: {},
+    seed: 1,
+  }
+  const result = (exchanges: readonly Exchange[], more: object = {}): BenchResult =>
+    benchResult({ ...setup, ...more }, figuresOf(runOf(exchanges)), new Date(0))
 
   it('has B over A for every figure, and says when nothing else differs', () => {
     const { ratios, differences } = compare(result([one(0)]), result([one(0, { firstMs: 100, lastMs: 450 })]))
-    expect(ratios.find(({ name }) => name === 'TTFT p50')).toEqual({ name: 'TTFT p50', unit: 'ms', a: 50, b: 100, ratio: 2 })
+    expect(ratios.find(({ name }) => name === 'TTFT p50')).toEqual({
+      name: 'TTFT p50',
+      unit: 'ms',
+      a: 50,
+      b: 100,
+      ratio: 2,
+    })
     expect(ratios.find(({ name }) => name === 'TPOT p50')!.ratio).toBeCloseTo(350 / 400)
     expect(differences).toEqual([])
   })
 
   it('names what differs in the runs, and why to take care', () => {
-    const other = result([one(0, { sentMs: 60 }), one(1, { failure: { kind: 'reset', message: '' } })], { seed: 2, load: { loop: 'open', rate: 9 } }) // prettier-ignore
+    const other = result([one(0, { sentMs: 60 }), one(1, { failure: { kind: 'reset', message: '' } })], {
+      seed: 2,
+      load: { loop: 'open', rate: 9 },
+    })
     const { differences, cautions } = compare(result([one(0)]), other)
-    expect(differences).toEqual([{ key: 'setup.load.rate', a: '5', b: '9' }, { key: 'setup.seed', a: '1', b: '2' }]) // prettier-ignore
-    expect(cautions.join('\n')).toMatch(/client of B could not keep up[^]*1 of 2 requests of B failed[^]*few for a p99/)
+    expect(differences).toEqual([
+      { key: 'setup.load.rate', a: '5', b: '9' },
+      { key: 'setup.seed', a: '1', b: '2' },
+    ])
+    expect(cautions.join('\n')).toMatch(
+      /client of B could not keep up[^]*1 of 2 requests of B failed[^]*few for a p99/,
+    )
   })
 })

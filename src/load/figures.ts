@@ -60,10 +60,18 @@ export function figuresOf(run: LoadRun, slo: Slo = {}): Figures {
   const fromMs = least(counted.map(({ plannedMs }) => plannedMs))
   const seconds = counted.length === 0 ? 0 : (most(counted.map(({ endedMs }) => endedMs)) - fromMs) / 1000
   const output = ok.reduce((sum, one) => sum + tokensOf(one), 0)
-  const prompts = ok.every(({ usage }) => usage !== undefined) && ok.length > 0 ? ok.reduce((sum, { usage }) => sum + usage!.promptTokens, 0) : null // prettier-ignore
+  const prompts =
+    ok.every(({ usage }) => usage !== undefined) && ok.length > 0
+      ? ok.reduce((sum, { usage }) => sum + usage!.promptTokens, 0)
+      : null
   const perSecond = (count: number) => (seconds > 0 ? count / seconds : NaN)
   return {
-    requests: { sent: run.exchanges.length, counted: counted.length, ok: ok.length, failed: counted.length - ok.length },
+    requests: {
+      sent: run.exchanges.length,
+      counted: counted.length,
+      ok: ok.length,
+      failed: counted.length - ok.length,
+    },
     ttftMs: quantiles(ok.map(ttftMs)),
     tpotMs: quantiles(ok.map(tpotMs).filter(value => !Number.isNaN(value))),
     itlMs: quantilesOf(run.gapsUs, 1e-3),
@@ -74,7 +82,11 @@ export function figuresOf(run: LoadRun, slo: Slo = {}): Figures {
       outputTokensPerSecond: perSecond(output),
       totalTokensPerSecond: prompts === null ? null : perSecond(prompts + output),
     },
-    tokens: { from: sourceOf(ok), promptMean: prompts === null ? null : prompts / ok.length, outputMean: output / ok.length },
+    tokens: {
+      from: sourceOf(ok),
+      promptMean: prompts === null ? null : prompts / ok.length,
+      outputMean: output / ok.length,
+    },
     goodput: goodputOf(counted, slo, perSecond),
     errors: errorsOf(counted),
     client: clientOf(run),
@@ -97,10 +109,16 @@ function sourceOf(ok: readonly Exchange[]): Figures['tokens']['from'] {
 }
 
 /** A request that failed was not good; one of a single token cannot miss the time of the others. */
-function goodputOf(counted: readonly Exchange[], slo: Slo, perSecond: (count: number) => number): Figures['goodput'] {
+function goodputOf(
+  counted: readonly Exchange[],
+  slo: Slo,
+  perSecond: (count: number) => number,
+): Figures['goodput'] {
   if (slo.ttftMs === undefined && slo.tpotMs === undefined) return null
   const isGood = (one: Exchange) =>
-    one.failure === undefined && ttftMs(one) <= (slo.ttftMs ?? Infinity) && !(tpotMs(one) > (slo.tpotMs ?? Infinity))
+    one.failure === undefined &&
+    ttftMs(one) <= (slo.ttftMs ?? Infinity) &&
+    !(tpotMs(one) > (slo.tpotMs ?? Infinity))
   const good = counted.filter(isGood).length
   return { slo, share: good / counted.length, requestsPerSecond: perSecond(good) }
 }

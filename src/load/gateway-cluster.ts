@@ -43,12 +43,16 @@ export async function attachCluster({ url, adminToken, insecure }: AdminAccess):
     throw new EldrError('ELDR_ENDPOINT_FAILED', {
       found: `status ${status} from ${method} ${admin}${path}: ${text.slice(0, 300)}`,
       expected: 'the admin API of `eldr serve`',
-      ...((status === 401 || status === 403) && { todo: 'Give the gateway’s token with --admin-token or ELDR_ADMIN_TOKEN.' }),
+      ...((status === 401 || status === 403) && {
+        todo: 'Give the gateway’s token with --admin-token or ELDR_ADMIN_TOKEN.',
+      }),
     })
   }
 
   const workers = async () =>
-    ((await call('GET', '/workers')) as { workers: SeenWorker[] }).workers.filter(({ state }) => state !== 'leaving')
+    ((await call('GET', '/workers')) as { workers: SeenWorker[] }).workers.filter(
+      ({ state }) => state !== 'leaving',
+    )
   const there = await workers()
   const { routing } = (await call('GET', '/config')) as { routing: { artifact?: { sha256: string } } }
   const count = (role: SeenWorker['role']) => there.filter(worker => worker.role === role).length
@@ -63,7 +67,12 @@ export async function attachCluster({ url, adminToken, insecure }: AdminAccess):
     async clearPrefixCaches() {
       // Data-parallel ranks are several workers at one address, which clears the caches of all of them.
       const urls = new Set((await workers()).map(({ url: address }) => address))
-      const cleared = [...urls].map(address => fetchText({}, 'POST', `${address}/reset_prefix_cache`).then(({ status }) => status === 200, () => false)) // prettier-ignore
+      const cleared = [...urls].map(address =>
+        fetchText({}, 'POST', `${address}/reset_prefix_cache`).then(
+          ({ status }) => status === 200,
+          () => false,
+        ),
+      )
       return (await Promise.all(cleared)).every(Boolean)
     },
     stop: () => Promise.resolve(),

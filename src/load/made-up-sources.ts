@@ -23,12 +23,27 @@ const PREFIX = 3
 const ROW = 4
 const BLOCK = 5
 
-export function synthetic({ form, promptTokens, outputTokens, prefixGroups, prefixTokens, seed }: SyntheticSpec): RequestSource {
+export function synthetic({
+  form,
+  promptTokens,
+  outputTokens,
+  prefixGroups,
+  prefixTokens,
+  seed,
+}: SyntheticSpec): RequestSource {
   const shared = prefixGroups > 0 ? prefixTokens : 0
-  const prefixes: Piece[] = Array.from({ length: shared > 0 ? prefixGroups : 0 }, (_, g) => piece(form, shared, seed, PREFIX, g))
+  const prefixes: Piece[] = Array.from({ length: shared > 0 ? prefixGroups : 0 }, (_, g) =>
+    piece(form, shared, seed, PREFIX, g),
+  )
   const groups = createRandom(seed).fork(GROUP)
   return {
-    about: { kind: 'synthetic', form, promptTokens, outputTokens, ...(shared > 0 && { prefixGroups, prefixTokens }) },
+    about: {
+      kind: 'synthetic',
+      form,
+      promptTokens,
+      outputTokens,
+      ...(shared > 0 && { prefixGroups, prefixTokens }),
+    },
     ask(index) {
       const own = piece(form, promptTokens - shared, seed, OWN, index)
       const prefix = shared > 0 ? [prefixes[groups.fork(index).below(prefixGroups)]!] : []
@@ -48,7 +63,11 @@ export async function readTraceRows(file: string): Promise<TraceRows> {
   return withTrace(file, async trace => {
     trace.need('replay')
     const decodeSteps = await trace.decodeSteps()
-    return { file, decodeSteps, promptTokens: (await trace.promptTokens()) ?? new Uint32Array(decodeSteps.length).fill(1) }
+    return {
+      file,
+      decodeSteps,
+      promptTokens: (await trace.promptTokens()) ?? new Uint32Array(decodeSteps.length).fill(1),
+    }
   })
 }
 
@@ -67,7 +86,11 @@ export function traceSource(
     about: { kind: 'trace', file: basename(file), rows: decodeSteps.length, form },
     ask(index) {
       const row = rows === undefined ? index % count : rows[index % count]!
-      return { prompt: piece(form, Math.max(1, promptTokens[row]!), seed, ROW, row), maxTokens: decodeSteps[row]! + 1, row }
+      return {
+        prompt: piece(form, Math.max(1, promptTokens[row]!), seed, ROW, row),
+        maxTokens: decodeSteps[row]! + 1,
+        row,
+      }
     },
   }
 }
@@ -79,7 +102,10 @@ export function workloadSource(workload: RecordedWorkload, form: PromptForm, see
     about: { kind: 'workload', file: source, requests: promptTokens.length, form },
     ask(index) {
       const at = index % promptTokens.length
-      const blocks = prefixes === undefined ? [] : Array.from(prefixes.ids.subarray(prefixes.starts[at], prefixes.starts[at + 1]))
+      const blocks =
+        prefixes === undefined
+          ? []
+          : Array.from(prefixes.ids.subarray(prefixes.starts[at], prefixes.starts[at + 1]))
       const shared = blocks.map(id => piece(form, prefixes!.blockTokens, seed, BLOCK, id))
       const own = promptTokens[at]! - blocks.length * (prefixes?.blockTokens ?? 0)
       return { prompt: joined([...shared, piece(form, own, seed, OWN, index)]), maxTokens: outputTokens[at]! }

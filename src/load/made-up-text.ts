@@ -20,7 +20,8 @@ export type Piece = Int32Array | string
 
 export function piece(form: PromptForm, tokens: number, seed: number, ...labels: number[]): Piece {
   const random = labels.reduce((source, label) => source.fork(label), createRandom(seed))
-  if (form === 'ids') return Int32Array.from({ length: tokens }, () => FIRST_ID + random.below(END_ID - FIRST_ID))
+  if (form === 'ids')
+    return Int32Array.from({ length: tokens }, () => FIRST_ID + random.below(END_ID - FIRST_ID))
   return Array.from({ length: tokens }, () => WORDS[random.below(WORDS.length)]!).join(' ')
 }
 

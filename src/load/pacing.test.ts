@@ -26,7 +26,9 @@ describe('an open loop', () => {
   it('ends with its number of requests, its time, or its arrivals', async () => {
     const sent = async (limits: object, ...times: number[]) => {
       let count = 0
-      await pace(at(...times), { ...UNLIMITED, ...limits }, performance.now(), () => Promise.resolve(void count++))
+      await pace(at(...times), { ...UNLIMITED, ...limits }, performance.now(), () =>
+        Promise.resolve(void count++),
+      )
       return count
     }
     expect(await sent({ requests: 2 }, 0, 1, 2, 3)).toBe(2)
@@ -39,7 +41,9 @@ describe('an open loop', () => {
   it('sends at once what is overdue, with its planned moment', async () => {
     const startMs = performance.now() - 1000
     const planned: number[] = []
-    await pace(at(0, 10, 20), UNLIMITED, startMs, (_, plannedMs) => Promise.resolve(void planned.push(plannedMs - startMs)))
+    await pace(at(0, 10, 20), UNLIMITED, startMs, (_, plannedMs) =>
+      Promise.resolve(void planned.push(plannedMs - startMs)),
+    )
     expect(planned).toEqual([0, 10, 20])
   })
 })
@@ -48,12 +52,17 @@ describe('a closed loop', () => {
   it('has so many at a time and no more, and sends each number once', async () => {
     let [now, most] = [0, 0]
     const seen: number[] = []
-    await pace({ kind: 'closed', concurrency: 3 }, { requests: 20, durationMs: Infinity }, performance.now(), async index => {
-      seen.push(index)
-      most = Math.max(most, ++now)
-      await new Promise(resolve => setImmediate(resolve))
-      now--
-    })
+    await pace(
+      { kind: 'closed', concurrency: 3 },
+      { requests: 20, durationMs: Infinity },
+      performance.now(),
+      async index => {
+        seen.push(index)
+        most = Math.max(most, ++now)
+        await new Promise(resolve => setImmediate(resolve))
+        now--
+      },
+    )
     expect(most).toBe(3)
     expect(seen).toEqual(Array.from({ length: 20 }, (_, i) => i))
   })

@@ -88,7 +88,8 @@ async function closed(
   let next = 0
   async function lane(): Promise<void> {
     for (;;) {
-      if (next >= limits.requests || performance.now() - startMs > limits.durationMs || limits.stop?.aborted) return
+      if (next >= limits.requests || performance.now() - startMs > limits.durationMs || limits.stop?.aborted)
+        return
       const index = next++
       prepare(index)
       await send(index, performance.now())

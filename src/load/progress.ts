@@ -28,7 +28,9 @@ export function loadWatch(terminal: Terminal, what: string, of: number | undefin
       ]
       before = now
       const line = `  ${what} … ${parts.join(' · ')}`
-      terminal.write(terminal.live ? `\r\u001b[2K${line.slice(0, Math.max(0, terminal.width - 1))}` : `${line}\n`)
+      terminal.write(
+        terminal.live ? `\r\u001b[2K${line.slice(0, Math.max(0, terminal.width - 1))}` : `${line}\n`,
+      )
     },
     clear() {
       if (terminal.live) terminal.write('\r\u001b[2K')

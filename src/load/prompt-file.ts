@@ -6,7 +6,11 @@ import type { Api } from './endpoint.ts'
 import { PROMPT_LINE, readPromptLine, wrongLine } from './prompt-line.ts'
 import type { Asked, RequestSource } from './request-source.ts'
 
-export async function promptFile(path: string, api: Api, outputTokens: number | undefined): Promise<RequestSource> {
+export async function promptFile(
+  path: string,
+  api: Api,
+  outputTokens: number | undefined,
+): Promise<RequestSource> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file: path, cause })
   })
@@ -14,20 +18,39 @@ export async function promptFile(path: string, api: Api, outputTokens: number | 
 }
 
 /** `outputTokens`: of lines that do not say. */
-export function parsePrompts(path: string, text: string, api: Api, outputTokens: number | undefined): RequestSource {
+export function parsePrompts(
+  path: string,
+  text: string,
+  api: Api,
+  outputTokens: number | undefined,
+): RequestSource {
   const asked: Asked[] = []
   text.split('\n').forEach((line, at) => {
     if (line.trim() !== '') asked.push(askedIn(path, line, at + 1, api, outputTokens))
   })
   if (asked.length === 0) throw noPrompts(path)
-  return { about: { kind: 'file', file: basename(path), prompts: asked.length }, ask: index => asked[index % asked.length]! }
+  return {
+    about: { kind: 'file', file: basename(path), prompts: asked.length },
+    ask: index => asked[index % asked.length]!,
+  }
 }
 
 export function noPrompts(path: string): EldrError {
-  return new EldrError('ELDR_FILE_WRONG_KIND', { file: path, found: 'no line', expected: PROMPT_LINE, todo: 'Write a prompt a line.' })
+  return new EldrError('ELDR_FILE_WRONG_KIND', {
+    file: path,
+    found: 'no line',
+    expected: PROMPT_LINE,
+    todo: 'Write a prompt a line.',
+  })
 }
 
-function askedIn(path: string, line: string, number: number, api: Api, outputTokens: number | undefined): Asked {
+function askedIn(
+  path: string,
+  line: string,
+  number: number,
+  api: Api,
+  outputTokens: number | undefined,
+): Asked {
   const wrong = wrongLine(path, number)
   const { prompt, maxTokens = outputTokens } = readPromptLine(line, wrong)
   if (typeof prompt === 'object') {

@@ -21,7 +21,12 @@ export type WrongLine = (found: string, expected?: string) => EldrError
 
 export function wrongLine(path: string, number: number): WrongLine {
   return (found, expected = PROMPT_LINE) =>
-    new EldrError('ELDR_FILE_WRONG_KIND', { file: path, found: `${found} in line ${number}`, expected, todo: 'Change the line.' })
+    new EldrError('ELDR_FILE_WRONG_KIND', {
+      file: path,
+      found: `${found} in line ${number}`,
+      expected,
+      todo: 'Change the line.',
+    })
 }
 
 export function readPromptLine(line: string, wrong: WrongLine): PromptLine {
@@ -34,8 +39,10 @@ export function readPromptLine(line: string, wrong: WrongLine): PromptLine {
   const { prompt, messages, max_tokens: maxTokens, domain } = value
   const unknown = Object.keys(value).find(key => !KEYS.has(key))
   if (unknown !== undefined) throw wrong(`the key ${quoted(unknown)}`)
-  if (maxTokens !== undefined && !(Number.isInteger(maxTokens) && (maxTokens as number) >= 1)) throw wrong('max_tokens that is no whole number from 1') // prettier-ignore
-  if (domain !== undefined && (typeof domain !== 'string' || domain.trim() === '' || domain.includes(','))) throw wrong(`the domain ${quoted(domain)}`, 'a name without commas') // prettier-ignore
+  if (maxTokens !== undefined && !(Number.isInteger(maxTokens) && (maxTokens as number) >= 1))
+    throw wrong('max_tokens that is no whole number from 1')
+  if (domain !== undefined && (typeof domain !== 'string' || domain.trim() === '' || domain.includes(',')))
+    throw wrong(`the domain ${quoted(domain)}`, 'a name without commas')
   const rest = {
     ...(maxTokens !== undefined && { maxTokens: maxTokens as number }),
     ...(domain !== undefined && { domain: domain.trim() }),
@@ -51,4 +58,6 @@ const isIds = (value: unknown): value is number[] =>
   Array.isArray(value) && value.length > 0 && value.every(id => Number.isInteger(id) && (id as number) >= 0)
 
 const areMessages = (value: unknown): value is Message[] =>
-  Array.isArray(value) && value.length > 0 && value.every(one => typeof (one as Partial<Message> | null)?.role === 'string')
+  Array.isArray(value) &&
+  value.length > 0 &&
+  value.every(one => typeof (one as Partial<Message> | null)?.role === 'string')

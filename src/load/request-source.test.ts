@@ -6,7 +6,14 @@ import { bodyOf } from './request-source.ts'
 
 const COMPLETIONS = { api: 'completions', model: 'm', ignoreEos: true } as const
 const CHAT = { api: 'chat', model: 'm', ignoreEos: true } as const
-const SPEC = { form: 'ids', promptTokens: 40, outputTokens: 9, prefixGroups: 3, prefixTokens: 16, seed: 5 } as const
+const SPEC = {
+  form: 'ids',
+  promptTokens: 40,
+  outputTokens: 9,
+  prefixGroups: 3,
+  prefixTokens: 16,
+  seed: 5,
+} as const
 const idsOf = (prompt: unknown) => Array.from(prompt as Int32Array)
 
 describe('a body', () => {
@@ -26,9 +33,17 @@ describe('a body', () => {
   it('leaves ignore_eos out where no length is wanted or it was told to, and lets other fields win', () => {
     expect(JSON.parse(bodyOf({ prompt: 'a' }, COMPLETIONS))).not.toHaveProperty('ignore_eos')
     const body = JSON.parse(
-      bodyOf({ prompt: 'a', maxTokens: 4 }, { ...CHAT, ignoreEos: false, extra: { temperature: 1, top_p: 0.5 } }),
+      bodyOf(
+        { prompt: 'a', maxTokens: 4 },
+        { ...CHAT, ignoreEos: false, extra: { temperature: 1, top_p: 0.5 } },
+      ),
     ) as object
-    expect(body).toMatchObject({ messages: [{ role: 'user', content: 'a' }], max_tokens: 4, temperature: 1, top_p: 0.5 })
+    expect(body).toMatchObject({
+      messages: [{ role: 'user', content: 'a' }],
+      max_tokens: 4,
+      temperature: 1,
+      top_p: 0.5,
+    })
     expect(body).not.toHaveProperty('ignore_eos')
   })
 
@@ -64,19 +79,35 @@ describe('prompts of a trace', () => {
 
   it('follow its rows in order, again from the start, a token more than decode steps', () => {
     const source = traceSource(rows, 'ids', 1)
-    expect([0, 1, 2, 3].map(index => source.ask(index)).map(({ row, maxTokens, prompt }) => [row, maxTokens, idsOf(prompt).length])).toEqual([[0, 11, 4], [1, 1, 1], [2, 4, 6], [0, 11, 4]]) // prettier-ignore
+    expect(
+      [0, 1, 2, 3]
+        .map(index => source.ask(index))
+        .map(({ row, maxTokens, prompt }) => [row, maxTokens, idsOf(prompt).length]),
+    ).toEqual([
+      [0, 11, 4],
+      [1, 1, 1],
+      [2, 4, 6],
+      [0, 11, 4],
+    ])
     expect(source.ask(0)).toEqual(source.ask(3))
   })
 
   it('follow a list of rows where there is one', () => {
-    expect([0, 1, 2].map(index => traceSource(rows, 'ids', 1, Int32Array.of(2, 0)).ask(index).row)).toEqual([2, 0, 2])
+    expect([0, 1, 2].map(index => traceSource(rows, 'ids', 1, Int32Array.of(2, 0)).ask(index).row)).toEqual([
+      2, 0, 2,
+    ])
   })
 })
 
 describe('prompts of a recorded workload', () => {
   it('share the blocks that its lines share, and no more', () => {
-    const line = (time: number, ids: number[]) => JSON.stringify({ timestamp: time, input_length: 1100, output_length: 7, hash_ids: ids })
-    const source = workloadSource(parseWorkload('w.jsonl', [line(0, [1, 2, 3]), line(5, [1, 4, 5])].join('\n')), 'ids', 2)
+    const line = (time: number, ids: number[]) =>
+      JSON.stringify({ timestamp: time, input_length: 1100, output_length: 7, hash_ids: ids })
+    const source = workloadSource(
+      parseWorkload('w.jsonl', [line(0, [1, 2, 3]), line(5, [1, 4, 5])].join('\n')),
+      'ids',
+      2,
+    )
     const [a, b] = [idsOf(source.ask(0).prompt), idsOf(source.ask(1).prompt)]
     expect([a.length, b.length, source.ask(0).maxTokens]).toEqual([1100, 1100, 7])
     expect(a.slice(0, 512)).toEqual(b.slice(0, 512))
@@ -86,16 +117,38 @@ describe('prompts of a recorded workload', () => {
 
 describe('a file of prompts', () => {
   it('is read line by line, its own max_tokens before the one for all', () => {
-    const source = parsePrompts('p.jsonl', '{"prompt": "a"}\n\n{"prompt": [1, 2], "max_tokens": 3}\n', 'completions', 50)
-    expect([0, 1, 2].map(index => source.ask(index))).toEqual([{ prompt: 'a', maxTokens: 50 }, { prompt: [1, 2], maxTokens: 3 }, { prompt: 'a', maxTokens: 50 }]) // prettier-ignore
+    const source = parsePrompts(
+      'p.jsonl',
+      '{"prompt": "a"}\n\n{"prompt": [1, 2], "max_tokens": 3}\n',
+      'completions',
+      50,
+    )
+    expect([0, 1, 2].map(index => source.ask(index))).toEqual([
+      { prompt: 'a', maxTokens: 50 },
+      { prompt: [1, 2], maxTokens: 3 },
+      { prompt: 'a', maxTokens: 50 },
+    ])
     // For calibrations, which read the same files.
-    expect(parsePrompts('p.jsonl', '{"prompt": "a", "domain": "law"}', 'completions', 9).ask(0)).toEqual({ prompt: 'a', maxTokens: 9 })
-    const chat = parsePrompts('p.jsonl', '{"messages": [{"role": "user", "content": "a"}]}', 'chat', undefined)
+    expect(parsePrompts('p.jsonl', '{"prompt": "a", "domain": "law"}', 'completions', 9).ask(0)).toEqual({
+      prompt: 'a',
+      maxTokens: 9,
+    })
+    const chat = parsePrompts(
+      'p.jsonl',
+      '{"messages": [{"role": "user", "content": "a"}]}',
+      'chat',
+      undefined,
+    )
     expect(chat.ask(0)).toEqual({ prompt: { messages: [{ role: 'user', content: 'a' }] } })
   })
 
   it('may have an id and a domain, which are not sent', () => {
-    const source = parsePrompts('p.jsonl', '{"id": "code-001", "domain": "code", "prompt": "a"}', 'completions', 50)
+    const source = parsePrompts(
+      'p.jsonl',
+      '{"id": "code-001", "domain": "code", "prompt": "a"}',
+      'completions',
+      50,
+    )
     expect(source.ask(0)).toEqual({ prompt: 'a', maxTokens: 50 })
   })
 

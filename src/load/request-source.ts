@@ -30,7 +30,10 @@ export function seedOf(seed: number, request: number): number {
 
 export interface RequestSource {
   /** For people and for the JSON: what it is, with its numbers. */
-  readonly about: { readonly kind: 'file' | 'trace' | 'synthetic' | 'workload'; readonly [key: string]: unknown }
+  readonly about: {
+    readonly kind: 'file' | 'trace' | 'synthetic' | 'workload'
+    readonly [key: string]: unknown
+  }
   /** Request `index` of the run. */
   ask(index: number): Asked
 }
@@ -44,7 +47,10 @@ export interface BodySettings {
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
-export function bodyOf({ prompt, maxTokens, row, fields }: Asked, { api, model, ignoreEos, extra }: BodySettings): string {
+export function bodyOf(
+  { prompt, maxTokens, row, fields }: Asked,
+  { api, model, ignoreEos, extra }: BodySettings,
+): string {
   return JSON.stringify({
     model,
     ...promptFields(prompt, api),
@@ -63,11 +69,16 @@ function promptFields(prompt: Prompt, api: Api): object {
     if (api === 'chat') return { messages: prompt.messages }
     throw wrongApi('messages', '--api chat')
   }
-  if (typeof prompt === 'string') return api === 'chat' ? { messages: [{ role: 'user', content: prompt }] } : { prompt }
+  if (typeof prompt === 'string')
+    return api === 'chat' ? { messages: [{ role: 'user', content: prompt }] } : { prompt }
   if (api === 'chat') throw wrongApi('token ids', '--api completions')
   return { prompt: Array.from(prompt) }
 }
 
 function wrongApi(what: string, expected: string): EldrError {
-  return new EldrError('ELDR_USAGE', { found: `a prompt of ${what}`, expected, todo: 'Change --api, or the prompts.' })
+  return new EldrError('ELDR_USAGE', {
+    found: `a prompt of ${what}`,
+    expected,
+    todo: 'Change --api, or the prompts.',
+  })
 }

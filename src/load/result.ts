@@ -34,7 +34,14 @@ export interface BenchResult extends Figures {
 }
 
 export function benchResult(setup: BenchSetup, figures: Figures, at: Date): BenchResult {
-  return { format: BENCH_FORMAT, version: VERSION, at: at.toISOString(), setup, machine: machineHere(), ...figures }
+  return {
+    format: BENCH_FORMAT,
+    version: VERSION,
+    at: at.toISOString(),
+    setup,
+    machine: machineHere(),
+    ...figures,
+  }
 }
 
 export function machineHere(): BenchResult['machine'] {
@@ -47,20 +54,41 @@ export async function readResult(file: string): Promise<BenchResult> {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file, cause })
   })
   const wrong = (found: string) =>
-    new EldrError('ELDR_FILE_WRONG_KIND', { file, found, expected: `a result of \`eldr bench --json FILE\` (${BENCH_FORMAT})`, todo: 'Make one with `eldr bench --json FILE`.' }) // prettier-ignore
+    new EldrError('ELDR_FILE_WRONG_KIND', {
+      file,
+      found,
+      expected: `a result of \`eldr bench --json FILE\` (${BENCH_FORMAT})`,
+      todo: 'Make one with `eldr bench --json FILE`.',
+    })
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch {
     throw wrong(quoted(text))
   }
-  if (!isResult(value)) throw wrong(`format ${quoted(String((value as { format?: unknown } | null)?.format))}`)
+  if (!isResult(value))
+    throw wrong(`format ${quoted(String((value as { format?: unknown } | null)?.format))}`)
   return value
 }
 
-const MEASURED = ['ttftMs', 'tpotMs', 'itlMs', 'e2eMs', 'throughput', 'tokens', 'requests', 'client', 'setup', 'machine'] as const
+const MEASURED = [
+  'ttftMs',
+  'tpotMs',
+  'itlMs',
+  'e2eMs',
+  'throughput',
+  'tokens',
+  'requests',
+  'client',
+  'setup',
+  'machine',
+] as const
 
 function isResult(value: unknown): value is BenchResult {
-  if (typeof value !== 'object' || value === null || (value as { format?: unknown }).format !== BENCH_FORMAT) return false
-  return MEASURED.every(key => typeof (value as Record<string, unknown>)[key] === 'object') && Array.isArray((value as BenchResult).errors)
+  if (typeof value !== 'object' || value === null || (value as { format?: unknown }).format !== BENCH_FORMAT)
+    return false
+  return (
+    MEASURED.every(key => typeof (value as Record<string, unknown>)[key] === 'object') &&
+    Array.isArray((value as BenchResult).errors)
+  )
 }

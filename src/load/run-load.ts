@@ -65,7 +65,14 @@ export async function runLoad(plan: LoadPlan): Promise<LoadRun> {
   delay.enable()
   const cpu = process.cpuUsage()
   const startMs = performance.now()
-  const progress = () => plan.onProgress?.({ seconds: (performance.now() - startMs) / 1000, sent, ended: exchanges.length, failed, tokens })
+  const progress = () =>
+    plan.onProgress?.({
+      seconds: (performance.now() - startMs) / 1000,
+      sent,
+      ended: exchanges.length,
+      failed,
+      tokens,
+    })
   const timer = plan.onProgress && setInterval(progress, PROGRESS_MS)
 
   function send(index: number, plannedMs: number): Promise<void> {
@@ -73,12 +80,22 @@ export async function runLoad(plan: LoadPlan): Promise<LoadRun> {
     prepared.delete(index)
     sent++
     return new Promise(resolve => {
-      const what = { index, counted: plan.counts(index, plannedMs - startMs), plannedMs, body, id: `${plan.idPrefix}-${index}` }
-      const giveUp = exchange(endpoint, { ...what, timeoutMs: plan.timeoutMs, hashText: plan.hashText === true, onEvents }, result => {
-        giveUps.delete(giveUp)
-        keep(result)
-        resolve()
-      })
+      const what = {
+        index,
+        counted: plan.counts(index, plannedMs - startMs),
+        plannedMs,
+        body,
+        id: `${plan.idPrefix}-${index}`,
+      }
+      const giveUp = exchange(
+        endpoint,
+        { ...what, timeoutMs: plan.timeoutMs, hashText: plan.hashText === true, onEvents },
+        result => {
+          giveUps.delete(giveUp)
+          keep(result)
+          resolve()
+        },
+      )
       giveUps.add(giveUp)
     })
   }

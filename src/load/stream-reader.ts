@@ -138,7 +138,9 @@ export class StreamReader {
     const choice: unknown = Array.isArray(event['choices']) ? event['choices'][0] : undefined
     if (!isRecord(choice)) return ''
     if (typeof choice['finish_reason'] === 'string') this.finished = true
-    return [choice, choice['delta']].flatMap(said => (isRecord(said) ? SAID.map(key => textIn(said[key])) : [])).join('')
+    return [choice, choice['delta']]
+      .flatMap(said => (isRecord(said) ? SAID.map(key => textIn(said[key])) : []))
+      .join('')
   }
 }
 
@@ -160,10 +162,17 @@ function endOfString(bytes: Buffer, from: number, to: number): number {
 }
 
 function startsWithData(bytes: Buffer, at: number): boolean {
-  return bytes[at] === 0x64 && bytes[at + 1] === 0x61 && bytes[at + 2] === 0x74 && bytes[at + 3] === 0x61 && bytes[at + 4] === COLON
+  return (
+    bytes[at] === 0x64 &&
+    bytes[at + 1] === 0x61 &&
+    bytes[at + 2] === 0x74 &&
+    bytes[at + 3] === 0x61 &&
+    bytes[at + 4] === COLON
+  )
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function usageOf(value: unknown): Usage | undefined {
   if (!isRecord(value)) return undefined
@@ -175,5 +184,7 @@ function usageOf(value: unknown): Usage | undefined {
 /** What a body or an event says of an error, in one line. */
 export function errorText(error: unknown): string {
   const message = isRecord(error) ? (error['message'] ?? error['detail']) : error
-  return (typeof message === 'string' ? message : (JSON.stringify(message ?? error) ?? '')).replace(/\s+/g, ' ').slice(0, 200)
+  return (typeof message === 'string' ? message : (JSON.stringify(message ?? error) ?? ''))
+    .replace(/\s+/g, ' ')
+    .slice(0, 200)
 }

@@ -8,10 +8,17 @@ const row = (policy: string, p50: number, keptUp: boolean) =>
     policy,
     rate: 10,
     tpotP50Ratio: 1,
-    live: { tpotMs: { p50, p99: 12 }, ttftMs: { p50: 5 }, client: { keptUp }, requests: { failed: 0 }, errors: [] },
+    live: {
+      tpotMs: { p50, p99: 12 },
+      ttftMs: { p50: 5 },
+      client: { keptUp },
+      requests: { failed: 0 },
+      errors: [],
+    },
     simulated: { tpotMs: { p50: 10, p99: 12 }, ttftMs: { p50: 5 } },
   }) as unknown as SweepRow
-const tableOf = (...rows: SweepRow[]) => sweepTables(rows, [], terminalOn(process.stdout, { NO_COLOR: '1', TERM: 'dumb' }))
+const tableOf = (...rows: SweepRow[]) =>
+  sweepTables(rows, [], terminalOn(process.stdout, { NO_COLOR: '1', TERM: 'dumb' }))
 
 it('marks gains that rest on requests which left late, those of the row or of what it is held against', () => {
   const one = tableOf(row('jsq', 10, true), row('eldr', 9, true), row('union', 11.3, false))

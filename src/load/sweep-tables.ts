@@ -15,10 +15,17 @@ export function sweepTables(rows: readonly SweepRow[], notes: readonly string[],
   const agreed = rows.filter(({ tpotP50Ratio }) => Math.abs(tpotP50Ratio - 1) <= AGREEMENT).length
   const verdict = `p50 TPOT within ${AGREEMENT * 100} % of the simulator’s: ${agreed} of ${rows.length}`
   return [
-    ...rates.map(rate => rateTable(rows.filter(row => row.rate === rate), rate, terminal)), // prettier-ignore
-    [agreed === rows.length ? verdict : terminal.warn(verdict), ...notes.map(note => terminal.dim(wrapped(note, terminal.width)))].join(
-      '\n',
+    ...rates.map(rate =>
+      rateTable(
+        rows.filter(row => row.rate === rate),
+        rate,
+        terminal,
+      ),
     ),
+    [
+      agreed === rows.length ? verdict : terminal.warn(verdict),
+      ...notes.map(note => terminal.dim(wrapped(note, terminal.width))),
+    ].join('\n'),
   ].join('\n\n')
 }
 
@@ -26,13 +33,30 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
   const [base] = rows
   const columns = [
     { title: 'policy' },
-    ...['TPOT p50', 'simulated', 'off', 'gain', 'simulated', 'TPOT p99', 'simulated', 'TTFT p50', 'simulated', 'failed'].map(right),
+    ...[
+      'TPOT p50',
+      'simulated',
+      'off',
+      'gain',
+      'simulated',
+      'TPOT p99',
+      'simulated',
+      'TTFT p50',
+      'simulated',
+      'failed',
+    ].map(right),
   ]
   const cells = rows.map(row => {
     const { policy, live, simulated, tpotP50Ratio } = row
     // A gain that rests on late requests, the row's own or those that it is held against, is nothing to quote.
     const mark = live.client.keptUp && base!.live.client.keptUp ? '' : ' ?'
-    const gains = row === base ? ['·', '·'] : [`${change(live.tpotMs.p50 / base!.live.tpotMs.p50 - 1)}${mark}`, change(simulated.tpotMs.p50 / base!.simulated.tpotMs.p50 - 1)] // prettier-ignore
+    const gains =
+      row === base
+        ? ['·', '·']
+        : [
+            `${change(live.tpotMs.p50 / base!.live.tpotMs.p50 - 1)}${mark}`,
+            change(simulated.tpotMs.p50 / base!.simulated.tpotMs.p50 - 1),
+          ]
     const both = (a: number, b: number | undefined, digits: number) => [fixed(a, digits), fixed(b, digits)]
     return [
       live.client.keptUp ? policy : `${policy} *`,
@@ -45,8 +69,21 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
     ]
   })
   const late = rows.some(({ live }) => !live.client.keptUp)
-    ? [terminal.warn('  * the client could not keep up: times are partly its own, and gains with a ? are not a measurement')]
+    ? [
+        terminal.warn(
+          '  * the client could not keep up: times are partly its own, and gains with a ? are not a measurement',
+        ),
+      ]
     : []
-  const failed = rows.flatMap(({ policy, live }) => live.errors.map(({ kind, count, example }) => terminal.warn(`  ${policy}: ${count} failed, ${kind}: ${printable(example)}`))) // prettier-ignore
-  return [`${terminal.bold(`${fixed(rate, Number.isInteger(rate) ? 0 : 2)} requests a second`)} ${terminal.dim(`(ms; gains against ${base?.policy})`)}`, table(columns, cells, terminal), ...late, ...failed].join('\n') // prettier-ignore
+  const failed = rows.flatMap(({ policy, live }) =>
+    live.errors.map(({ kind, count, example }) =>
+      terminal.warn(`  ${policy}: ${count} failed, ${kind}: ${printable(example)}`),
+    ),
+  )
+  return [
+    `${terminal.bold(`${fixed(rate, Number.isInteger(rate) ? 0 : 2)} requests a second`)} ${terminal.dim(`(ms; gains against ${base?.policy})`)}`,
+    table(columns, cells, terminal),
+    ...late,
+    ...failed,
+  ].join('\n')
 }

@@ -40,7 +40,9 @@ export function sharedWorkload(
   requests: number,
   seed: number,
 ): SharedWorkload {
-  const requestOf = Int32Array.from(Array.from(rows.decodeSteps, (_, request) => request).filter(request => rows.decodeSteps[request]! > 0))
+  const requestOf = Int32Array.from(
+    Array.from(rows.decodeSteps, (_, request) => request).filter(request => rows.decodeSteps[request]! > 0),
+  )
   const replay = {
     rows: requestOf.length,
     steps: requestOf.map(request => rows.decodeSteps[request]!),
@@ -84,11 +86,22 @@ export interface LiveCell {
 }
 
 /** One cell. The requests before and after those that the simulator measures run, and do not count. */
-export async function runLive(cluster: Cluster, cell: SweepCell, shared: SharedWorkload, settings: LiveSettings): Promise<LiveCell> {
-  const { rows, api, form, sourceOf, model, apiKey, insecure, seed, timeoutMs, slo, hashText, onProgress } = settings
+export async function runLive(
+  cluster: Cluster,
+  cell: SweepCell,
+  shared: SharedWorkload,
+  settings: LiveSettings,
+): Promise<LiveCell> {
+  const { rows, api, form, sourceOf, model, apiKey, insecure, seed, timeoutMs, slo, hashText, onProgress } =
+    settings
   await cluster.setPolicy(cell.policy)
   const cachesCleared = await cluster.clearPrefixCaches?.()
-  const endpoint = openEndpoint({ url: cluster.url, api, ...(apiKey !== undefined && { apiKey }), ...(insecure && { insecure }) })
+  const endpoint = openEndpoint({
+    url: cluster.url,
+    api,
+    ...(apiKey !== undefined && { apiKey }),
+    ...(insecure && { insecure }),
+  })
   const requests = shared.timesUs.length
   const { first, end } = measuredRequests(requests)
   let next = 0

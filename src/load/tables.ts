@@ -13,18 +13,38 @@ const spaced = (words: string) => words.replaceAll('\u00a0', ' ')
 
 export function benchTables(result: BenchResult, terminal: Terminal): string {
   const { requests, throughput, tokens, goodput, errors } = result
-  const row = (name: string, { mean, p50, p90, p99, count }: Quantiles) => [name, ms(mean), ms(p50), ms(p90), ms(p99), whole(count)]
+  const row = (name: string, { mean, p50, p90, p99, count }: Quantiles) => [
+    name,
+    ms(mean),
+    ms(p50),
+    ms(p90),
+    ms(p99),
+    whole(count),
+  ]
   const times = table(
     [{ title: 'ms' }, right('mean'), right('p50'), right('p90'), right('p99'), right('values')],
-    [row('TTFT', result.ttftMs), row('TPOT', result.tpotMs), row('ITL', result.itlMs), row('end to end', result.e2eMs)],
+    [
+      row('TTFT', result.ttftMs),
+      row('TPOT', result.tpotMs),
+      row('ITL', result.itlMs),
+      row('end to end', result.e2eMs),
+    ],
     terminal,
   )
   const counts = [
     `${whole(requests.ok)} of ${whole(requests.counted)} requests ended well in ${fixed(result.seconds, 1)} s: ${fixed(throughput.requestsPerSecond, 2)} requests/s, ${fixed(throughput.outputTokensPerSecond, 0)} output tokens/s${throughput.totalTokensPerSecond === null ? '' : `, ${fixed(throughput.totalTokensPerSecond, 0)} with prompts`}`,
     `a request: ${tokens.promptMean === null ? '' : `${fixed(tokens.promptMean, 1)} prompt tokens, `}${fixed(tokens.outputMean, 1)} output tokens (${COUNTED[tokens.from]})`,
-    ...(goodput === null ? [] : [`goodput: ${spaced(percent(goodput.share, 1))} kept ${sloInWords(goodput.slo)}, ${fixed(goodput.requestsPerSecond, 2)} requests/s`]), // prettier-ignore
+    ...(goodput === null
+      ? []
+      : [
+          `goodput: ${spaced(percent(goodput.share, 1))} kept ${sloInWords(goodput.slo)}, ${fixed(goodput.requestsPerSecond, 2)} requests/s`,
+        ]),
   ]
-  const failures = table([{ title: 'error' }, right('requests'), { title: 'such as' }], errors.map(({ kind, count, example }) => [kind, whole(count), printable(example).slice(0, 100)]), terminal) // prettier-ignore
+  const failures = table(
+    [{ title: 'error' }, right('requests'), { title: 'such as' }],
+    errors.map(({ kind, count, example }) => [kind, whole(count), printable(example).slice(0, 100)]),
+    terminal,
+  )
   return [
     wrapped(terminal.dim(printable(setupInWords(result))), terminal.width),
     times,
@@ -42,19 +62,27 @@ const COUNTED = {
 } as const
 
 function sloInWords({ ttftMs, tpotMs }: { readonly ttftMs?: number; readonly tpotMs?: number }): string {
-  const parts = [...(ttftMs === undefined ? [] : [`TTFT ≤ ${ttftMs} ms`]), ...(tpotMs === undefined ? [] : [`TPOT ≤ ${tpotMs} ms`])]
+  const parts = [
+    ...(ttftMs === undefined ? [] : [`TTFT ≤ ${ttftMs} ms`]),
+    ...(tpotMs === undefined ? [] : [`TPOT ≤ ${tpotMs} ms`]),
+  ]
   return parts.join(' and ')
 }
 
 function setupInWords({ setup, at }: BenchResult): string {
-  const words = (values: Readonly<Record<string, unknown>>) => Object.entries(values).map(([key, value]) => `${key} ${String(value)}`).join(', ') // prettier-ignore
+  const words = (values: Readonly<Record<string, unknown>>) =>
+    Object.entries(values)
+      .map(([key, value]) => `${key} ${String(value)}`)
+      .join(', ')
   return `Measured at ${setup.url} (${setup.api}, model ${setup.model}), ${at}. Load: ${words(setup.load)}. Prompts: ${words(setup.prompts)}. ${words(setup.limits)}; warm-up: ${words(setup.warmUp) || 'none'}; seed ${setup.seed}.`
 }
 
 /** From when latencies count, and whether the client was in the way. */
 function clientInWords({ client, machine }: BenchResult, terminal: Terminal): string {
   const { sendLagMs, loopDelayMs, cpuShare, keptUp, isOpenLoop } = client
-  const from = isOpenLoop ? 'Latencies count from the planned moment of each request.' : 'Closed loop: latencies count from sending, and a slow server is asked less.' // prettier-ignore
+  const from = isOpenLoop
+    ? 'Latencies count from the planned moment of each request.'
+    : 'Closed loop: latencies count from sending, and a slow server is asked less.'
   const numbers = `sent p99 ${ms(sendLagMs.p99)} ms (at most ${ms(sendLagMs.max)}) after the plan, event loop p99 ${ms(loopDelayMs.p99)} ms late, ${spaced(percent(cpuShare))} of a core (${machine.cpu}, ${machine.cores} cores)`
   const verdict = keptUp
     ? terminal.dim(`The client kept up: ${numbers}.`)
@@ -67,15 +95,27 @@ export function comparisonTables(
   names: readonly [string, string],
   terminal: Terminal,
 ): string {
-  const value = (of: number | null, unit: string) => (unit === 'ms' ? ms(of) : fixed(of ?? NaN, unit === 'requests' ? 0 : 2))
-  const rows = ratios.map(({ name, unit, a, b, ratio }) => [unit === '' ? name : `${name}, ${unit}`, value(a, unit), value(b, unit), fixed(ratio ?? NaN, 3)]) // prettier-ignore
-  const list = (title: string, lines: readonly string[]) => [terminal.bold(title), ...lines.map(line => `  ${wrapped(printable(line), terminal.width - 2, 2)}`)].join('\n') // prettier-ignore
+  const value = (of: number | null, unit: string) =>
+    unit === 'ms' ? ms(of) : fixed(of ?? NaN, unit === 'requests' ? 0 : 2)
+  const rows = ratios.map(({ name, unit, a, b, ratio }) => [
+    unit === '' ? name : `${name}, ${unit}`,
+    value(a, unit),
+    value(b, unit),
+    fixed(ratio ?? NaN, 3),
+  ])
+  const list = (title: string, lines: readonly string[]) =>
+    [terminal.bold(title), ...lines.map(line => `  ${wrapped(printable(line), terminal.width - 2, 2)}`)].join(
+      '\n',
+    )
   return [
     terminal.dim(printable(`A ${names[0]}, B ${names[1]}`)),
     table([{ title: '' }, right('A'), right('B'), right('B / A')], rows, terminal),
     differences.length === 0
       ? terminal.dim('The runs were made alike.')
-      : list('What differs in the runs', differences.map(({ key, a, b }) => `${key}: ${a} → ${b}`)), // prettier-ignore
+      : list(
+          'What differs in the runs',
+          differences.map(({ key, a, b }) => `${key}: ${a} → ${b}`),
+        ),
     ...(cautions.length === 0 ? [] : [list('Take care', cautions)]),
   ].join('\n\n')
 }

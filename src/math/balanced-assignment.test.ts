@@ -19,18 +19,24 @@ const problems = fc
     seed: fc.infiniteStream(fc.double({ min: -1, max: 1, noNaN: true })),
   })
   .map(({ points, sinks, slack, kind, seed }) => {
-    const value = () => (kind === 'integer' ? Math.round(3 * (seed.next().value as number)) : (seed.next().value as number))
+    const value = () =>
+      kind === 'integer' ? Math.round(3 * (seed.next().value as number)) : (seed.next().value as number)
     const rows = Array.from({ length: points }, () => Array.from({ length: sinks }, value))
-    const costs = rows.flatMap((row, p) => (kind === 'equal rows' ? rows[0]! : kind === 'duplicates' ? rows[p % 3]! : row) ?? row)
+    const costs = rows.flatMap(
+      (row, p) => (kind === 'equal rows' ? rows[0]! : kind === 'duplicates' ? rows[p % 3]! : row) ?? row,
+    )
     return { points, sinks, capacity: Math.ceil(points / sinks) + slack, costs: Float64Array.from(costs) }
   })
 
 describe('balanced assignment', () => {
-  it.each(golden.assignment)('costs what SciPy’s optimum costs: $name', ({ points, clusters, capacity, costs, total: optimum }) => {
-    const sinkOf = assignBalanced({ costs: Float64Array.from(costs), points, sinks: clusters, capacity })
-    expect(total(costs, clusters, sinkOf)).toBeCloseTo(optimum, 9)
-    expect(largest(sinkOf, clusters)).toBeLessThanOrEqual(capacity)
-  })
+  it.each(golden.assignment)(
+    'costs what SciPy’s optimum costs: $name',
+    ({ points, clusters, capacity, costs, total: optimum }) => {
+      const sinkOf = assignBalanced({ costs: Float64Array.from(costs), points, sinks: clusters, capacity })
+      expect(total(costs, clusters, sinkOf)).toBeCloseTo(optimum, 9)
+      expect(largest(sinkOf, clusters)).toBeLessThanOrEqual(capacity)
+    },
+  )
 
   it('costs what the slot-expanded Hungarian method costs, from any prices', () => {
     const prices = fc.array(fc.double({ min: -2, max: 2, noNaN: true }), { minLength: 8, maxLength: 8 })
@@ -57,7 +63,8 @@ describe('balanced assignment', () => {
         const sinkOf = assignBalanced(problem, prices)
         for (let p = 0; p < points; p++) {
           const pays = (sink: number) => costs[p * sinks + sink]! + prices[sink]!
-          for (let sink = 0; sink < sinks; sink++) expect(pays(sinkOf[p]!)).toBeLessThanOrEqual(pays(sink) + 1e-9)
+          for (let sink = 0; sink < sinks; sink++)
+            expect(pays(sinkOf[p]!)).toBeLessThanOrEqual(pays(sink) + 1e-9)
         }
       }),
     )

@@ -16,15 +16,20 @@ export interface BalancedProblem {
 }
 
 /** The sink of each point. `prices` (one a sink) are where to start from and are left at the solution's. */
-export function assignBalanced(problem: BalancedProblem, prices: Float64Array = new Float64Array(problem.sinks)): Int32Array {
+export function assignBalanced(
+  problem: BalancedProblem,
+  prices: Float64Array = new Float64Array(problem.sinks),
+): Int32Array {
   const { points, sinks, capacity } = problem
-  if (points > sinks * capacity) throw new RangeError(`${points} points do not fit into ${sinks} sinks of ${capacity}`)
+  if (points > sinks * capacity)
+    throw new RangeError(`${points} points do not fit into ${sinks} sinks of ${capacity}`)
   const flow = startFlow(problem, prices)
   const search = createSearch(sinks)
   for (;;) {
     const end = search.run(flow, prices, capacity)
     if (end < 0) return flow.sinkOf.slice(0, points)
-    for (let sink = 0; sink < sinks; sink++) prices[sink]! += Math.max(0, search.distance[end]! - search.distance[sink]!)
+    for (let sink = 0; sink < sinks; sink++)
+      prices[sink]! += Math.max(0, search.distance[end]! - search.distance[sink]!)
     pushAlong(flow, search.parent, end)
   }
 }
@@ -96,7 +101,13 @@ const WORTHWHILE = 0.7
  * Raises the price of each sink that too many points prefer by just what it takes for the surplus, those with the closest alternative,
  * to prefer another. Rounds go on while the surplus falls fast; they cost points × sinks each and change nothing about what is optimal.
  */
-function easePrices(costs: Float64Array, slots: number, sinks: number, capacity: number, prices: Float64Array): void {
+function easePrices(
+  costs: Float64Array,
+  slots: number,
+  sinks: number,
+  capacity: number,
+  prices: Float64Array,
+): void {
   const regrets: number[][] = Array.from({ length: sinks }, () => [])
   let surplus = Infinity
   for (let round = 0; round < EASING_ROUNDS; round++) {
@@ -165,7 +176,8 @@ function leave(flow: Flow, point: number): void {
 /** Moves one point along each edge of the path that ends at `end`. All leave before any enters: an edge's mover is one of the old members. */
 function pushAlong(flow: Flow, parent: Int32Array, end: number): void {
   const moves: { point: number; to: number }[] = []
-  for (let to = end; parent[to]! >= 0; to = parent[to]!) moves.push({ point: flow.mover[parent[to]! * flow.sinks + to]!, to })
+  for (let to = end; parent[to]! >= 0; to = parent[to]!)
+    moves.push({ point: flow.mover[parent[to]! * flow.sinks + to]!, to })
   for (const { point } of moves) leave(flow, point)
   for (const { point, to } of moves) enter(flow, point, to)
 }

@@ -15,6 +15,7 @@ export function unitVectors(sums: Float64Array, width: number): Float64Array {
 /** The unit centroid of each cluster's rows: [clusters × width]. */
 export function centroidsOf(points: PackedRows, clusterOf: Int32Array, clusters: number): Float32Array {
   const sums = new Float64Array(clusters * points.width)
-  for (let point = 0; point < points.rows; point++) points.addRow(point, 1, sums, clusterOf[point]! * points.width)
+  for (let point = 0; point < points.rows; point++)
+    points.addRow(point, 1, sums, clusterOf[point]! * points.width)
   return Float32Array.from(unitVectors(sums, points.width))
 }

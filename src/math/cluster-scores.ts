@@ -88,7 +88,9 @@ export function scoresByCentroids(points: PackedRows, clusters: number): Cluster
       return costs
     },
     ofClusters(clusterOf) {
-      const changed = moves.to(clusterOf, (sign, cluster, point) => points.addRow(point, sign, sums, cluster * width))
+      const changed = moves.to(clusterOf, (sign, cluster, point) =>
+        points.addRow(point, sign, sums, cluster * width),
+      )
       const vectors = new Float64Array(changed.length * width)
       changed.forEach((k, at) => vectors.set(sums.subarray(k * width, (k + 1) * width), at * width))
       points.negatedProducts(unitVectors(vectors, width), changed, costs, clusters)

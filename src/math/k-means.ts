@@ -28,7 +28,8 @@ export interface Clustering {
 /** Spherical K-means on unit rows, k-means++ seeding, until nothing moves. `centroidsOf` makes the centroids of the result. */
 export function kMeans(points: PackedRows, options: KMeansOptions): Clustering {
   const { clusters, random, restarts = 3, scores = createClusterScores(points, clusters, restarts) } = options
-  if (clusters < 1 || clusters > points.rows) throw new RangeError(`${points.rows} points cannot make ${clusters} clusters`)
+  if (clusters < 1 || clusters > points.rows)
+    throw new RangeError(`${points.rows} points cannot make ${clusters} clusters`)
   let best: Clustering | undefined
   let iterations = 0
   for (let restart = 0; restart < restarts; restart++) {
@@ -54,7 +55,10 @@ function oneRun(
   while (iteration < maxIterations) {
     onIteration?.(restart, iteration++)
     const next = balanced
-      ? assignBalanced({ costs, points: points.rows, sinks: clusters, capacity: Math.ceil(points.rows / clusters) }, prices)
+      ? assignBalanced(
+          { costs, points: points.rows, sinks: clusters, capacity: Math.ceil(points.rows / clusters) },
+          prices,
+        )
       : nearest(costs, points.rows, clusters)
     fillEmpty(next, costs, clusters)
     let objective = 0
@@ -96,7 +100,8 @@ function nthUnchosen(chosen: readonly number[], n: number): number {
 function nearest(costs: Float64Array, points: number, clusters: number): Int32Array {
   const clusterOf = new Int32Array(points)
   for (let p = 0; p < points; p++) {
-    for (let k = 1; k < clusters; k++) if (costs[p * clusters + k]! < costs[p * clusters + clusterOf[p]!]!) clusterOf[p] = k
+    for (let k = 1; k < clusters; k++)
+      if (costs[p * clusters + k]! < costs[p * clusters + clusterOf[p]!]!) clusterOf[p] = k
   }
   return clusterOf
 }
@@ -111,7 +116,8 @@ function fillEmpty(clusterOf: Int32Array, costs: Float64Array, clusters: number)
   for (let empty = size.indexOf(0); empty >= 0; empty = size.indexOf(0)) {
     let worst = -1
     const cost = (point: number) => costs[point * clusters + clusterOf[point]!]!
-    for (let p = 0; p < clusterOf.length; p++) if (size[clusterOf[p]!]! > 1 && (worst < 0 || cost(p) > cost(worst))) worst = p
+    for (let p = 0; p < clusterOf.length; p++)
+      if (size[clusterOf[p]!]! > 1 && (worst < 0 || cost(p) > cost(worst))) worst = p
     const before = cost(worst)
     size[clusterOf[worst]!]!--
     size[empty] = 1

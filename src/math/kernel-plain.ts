@@ -16,7 +16,14 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
 
   /** a and b: word positions, not bytes. */
   function dot(a: number, b: number, words: number): number {
-    let s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0 // prettier-ignore
+    let s0 = 0,
+      s1 = 0,
+      s2 = 0,
+      s3 = 0,
+      s4 = 0,
+      s5 = 0,
+      s6 = 0,
+      s7 = 0
     for (const end = a + words; a < end; a += 8, b += 8) {
       s0 = round(s0 + round(f32[a]! * f32[b]!))
       s1 = round(s1 + round(f32[a + 1]! * f32[b + 1]!))
@@ -41,20 +48,24 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
     dotsI16(rows, count, strideBytes, x, out) {
       for (let r = 0; r < count; r++) {
         let sum = 0
-        for (let a = (rows + r * strideBytes) / 2, b = x / 2, end = b + strideBytes / 2; b < end; a++, b++) sum += i16[a]! * i16[b]!
+        for (let a = (rows + r * strideBytes) / 2, b = x / 2, end = b + strideBytes / 2; b < end; a++, b++)
+          sum += i16[a]! * i16[b]!
         i32[out / 4 + r] = sum
       }
     },
 
     pairDots(rows, strideBytes, i, j, count, out) {
       const words = strideBytes / 4
-      for (let p = 0; p < count; p++) f32[out / 4 + p] = dot(rows / 4 + u32[i / 4 + p]! * words, rows / 4 + u32[j / 4 + p]! * words, words)
+      for (let p = 0; p < count; p++)
+        f32[out / 4 + p] = dot(rows / 4 + u32[i / 4 + p]! * words, rows / 4 + u32[j / 4 + p]! * words, words)
     },
 
     cosines(sums, dots, inverse, i, j, count, out) {
       for (let p = 0; p < count; p++) {
         f32[out / 4 + p] =
-          (f64[sums / 8 + p]! + f32[dots / 4 + p]!) * f64[inverse / 8 + u32[i / 4 + p]!]! * f64[inverse / 8 + u32[j / 4 + p]!]!
+          (f64[sums / 8 + p]! + f32[dots / 4 + p]!) *
+          f64[inverse / 8 + u32[i / 4 + p]!]! *
+          f64[inverse / 8 + u32[j / 4 + p]!]!
       }
     },
 
@@ -173,7 +184,8 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
     mixBytes(rows, strideBytes, which, weights, count, out) {
       for (let cell = 0; cell < strideBytes; cell++) {
         let sum = 0
-        for (let n = 0; n < count; n++) sum += (u32[weights / 4 + n]! & 255) * u8[rows + u32[which / 4 + n]! * strideBytes + cell]!
+        for (let n = 0; n < count; n++)
+          sum += (u32[weights / 4 + n]! & 255) * u8[rows + u32[which / 4 + n]! * strideBytes + cell]!
         u16[out / 2 + cell] = sum
       }
     },
@@ -186,6 +198,6 @@ function laneSum(lanes: Float32Array): number {
 }
 
 /** 2^f for f in [0, 1), highest power first: a polynomial of least relative error that is exactly 1 at 0. */
-const POWERS_OF_TWO = [0.0018775766948238015, 0.00898933969438076, 0.05582631826400757, 0.24015361070632935, 0.6931530833244324, 1].map(
-  Math.fround,
-)
+const POWERS_OF_TWO = [
+  0.0018775766948238015, 0.00898933969438076, 0.05582631826400757, 0.24015361070632935, 0.6931530833244324, 1,
+].map(Math.fround)

@@ -19,7 +19,13 @@ function spearman(x: Float32Array, y: Float32Array): number {
   const n = x.length
   const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
   const { f32, f64, u32 } = layOut(kernel)
-  const [values, ranks, a, b, counters] = [f32(n), f64(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
+  const [values, ranks, a, b, counters] = [
+    f32(n),
+    f64(n),
+    u32(2 * n),
+    u32(2 * n),
+    u32(SORT_COUNTER_BYTES / 4),
+  ]
   const sort = () => kernel.sort(values.at, n, a.at, b.at, counters.at)
   values.view.set(y)
   const squares = kernel.centredRanks(sort(), n, ranks.at)

@@ -5,8 +5,12 @@ import { bytesFor, createKernel, type Kernel, kernelKind, layOut, SORT_COUNTER_B
 
 const both = (bytes: number): Kernel[] => [createKernel(bytes, 'simd'), createKernel(bytes, 'plain')]
 const floats = (length: number, min = -1, max = 1) =>
-  fc.array(fc.float({ min: Math.fround(min), max: Math.fround(max), noNaN: true }), { minLength: length, maxLength: length })
-const bits = (values: Float32Array) => Array.from(new Uint32Array(values.buffer, values.byteOffset, values.length))
+  fc.array(fc.float({ min: Math.fround(min), max: Math.fround(max), noNaN: true }), {
+    minLength: length,
+    maxLength: length,
+  })
+const bits = (values: Float32Array) =>
+  Array.from(new Uint32Array(values.buffer, values.byteOffset, values.length))
 
 describe('the SIMD kernel', () => {
   it('is what this engine runs, so that the comparisons below compare two things', () => {
@@ -14,7 +18,9 @@ describe('the SIMD kernel', () => {
   })
 
   it('was compiled from kernel.wat as it is now', async () => {
-    const { kernelBytesSource } = (await import('../../scripts/kernel.mjs' as string)) as { kernelBytesSource(): Promise<string> }
+    const { kernelBytesSource } = (await import('../../scripts/kernel.mjs' as string)) as {
+      kernelBytesSource(): Promise<string>
+    }
     expect(readFileSync(new URL('kernel-bytes.ts', import.meta.url), 'utf8')).toBe(await kernelBytesSource())
   })
 
@@ -26,7 +32,10 @@ describe('the SIMD kernel', () => {
         fc.infiniteStream(fc.float({ min: -4, max: 4, noNaN: true })),
         (rows, eights, stream) => {
           const words = 16 * eights
-          const values = Float32Array.from({ length: (rows + 1) * words }, () => stream.next().value as number)
+          const values = Float32Array.from(
+            { length: (rows + 1) * words },
+            () => stream.next().value as number,
+          )
           const results = both(bytesFor(4 * rows * words, 4 * words, 4 * rows)).map(kernel => {
             const { f32 } = layOut(kernel)
             const [matrix, x, out] = [f32(rows * words), f32(words), f32(rows)]
@@ -73,11 +82,22 @@ describe('the SIMD kernel', () => {
       fc.property(
         floats(5 * 16),
         floats(7),
-        fc.array(fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 4 })), { minLength: 7, maxLength: 7 }),
+        fc.array(fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 4 })), {
+          minLength: 7,
+          maxLength: 7,
+        }),
         (values, sums, pairs) => {
           const results = both(bytesFor(320, 28, 28, 28, 56, 40, 28)).map(kernel => {
             const { f32, f64, u32 } = layOut(kernel)
-            const [rows, i, j, out, sum, inverse, cosines] = [f32(80), u32(7), u32(7), f32(7), f64(7), f64(5), f32(7)]
+            const [rows, i, j, out, sum, inverse, cosines] = [
+              f32(80),
+              u32(7),
+              u32(7),
+              f32(7),
+              f64(7),
+              f64(5),
+              f32(7),
+            ]
             rows.view.set(values)
             i.view.set(pairs.map(([a]) => a))
             j.view.set(pairs.map(([, b]) => b))
@@ -101,26 +121,41 @@ describe('the SIMD kernel', () => {
       fc.float({ noNaN: true, noDefaultInfinity: true }),
     )
     fc.assert(
-      fc.property(fc.array(fc.tuple(value, fc.double({ min: -9, max: 9, noNaN: true })), { maxLength: 60 }), entries => {
-        const n = entries.length
-        const results = both(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES)).map(kernel => {
-          const { f32, f64, u32 } = layOut(kernel)
-          const [values, ranks, a, b, counters] = [f32(n), f64(n), u32(2 * n), u32(2 * n), u32(SORT_COUNTER_BYTES / 4)]
-          values.view.set(entries.map(([x]) => x))
-          ranks.view.set(entries.map(([, y]) => y))
-          const sorted = kernel.sort(values.at, n, a.at, b.at, counters.at)
-          const rho = kernel.correlation(sorted, n, ranks.at, 3)
-          const squares = kernel.centredRanks(sorted, n, ranks.at)
-          return [Array.from(new Uint32Array(kernel.buffer, sorted, 2 * n)), rho, squares, Array.from(ranks.view)]
-        })
-        expect(results[0]).toEqual(results[1])
-      }),
+      fc.property(
+        fc.array(fc.tuple(value, fc.double({ min: -9, max: 9, noNaN: true })), { maxLength: 60 }),
+        entries => {
+          const n = entries.length
+          const results = both(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES)).map(kernel => {
+            const { f32, f64, u32 } = layOut(kernel)
+            const [values, ranks, a, b, counters] = [
+              f32(n),
+              f64(n),
+              u32(2 * n),
+              u32(2 * n),
+              u32(SORT_COUNTER_BYTES / 4),
+            ]
+            values.view.set(entries.map(([x]) => x))
+            ranks.view.set(entries.map(([, y]) => y))
+            const sorted = kernel.sort(values.at, n, a.at, b.at, counters.at)
+            const rho = kernel.correlation(sorted, n, ranks.at, 3)
+            const squares = kernel.centredRanks(sorted, n, ranks.at)
+            return [
+              Array.from(new Uint32Array(kernel.buffer, sorted, 2 * n)),
+              rho,
+              squares,
+              Array.from(ranks.view),
+            ]
+          })
+          expect(results[0]).toEqual(results[1])
+        },
+      ),
       { numRuns: 500 },
     )
   })
 
   it('weighs counts, scales, adds logs and mixes bytes as the plain loops do, to the bit', () => {
-    const words = (length: number, max: number) => fc.array(fc.integer({ min: 0, max }), { minLength: length, maxLength: length })
+    const words = (length: number, max: number) =>
+      fc.array(fc.integer({ min: 0, max }), { minLength: length, maxLength: length })
     fc.assert(
       fc.property(
         words(16, 65_535),
@@ -158,7 +193,14 @@ describe('the SIMD kernel', () => {
               kernel.addLogs(sum.at, log.at, -1, idle.at, 16, 1 / 16_384),
             ]
             kernel.mixBytes(row.at, 16, which.at, share.at, 3, mixed.at)
-            return [squares, bits(out.view), unions, bits(idle.view), Array.from(sum.view), Array.from(mixed.view)]
+            return [
+              squares,
+              bits(out.view),
+              unions,
+              bits(idle.view),
+              Array.from(sum.view),
+              Array.from(mixed.view),
+            ]
           })
           expect(results[0]).toEqual(results[1])
           expect(results[0]![4]).toEqual(sums)
@@ -174,7 +216,9 @@ describe('the SIMD kernel', () => {
     sums.view.forEach((_, at) => (sums.view[at] = at * 300))
     kernel.addLogs(sums.at, logs.at, 1, idle.at, 1024, 1 / 16_384)
     expect(idle.view[0]).toBe(1)
-    idle.view.forEach((chance, at) => expect(Math.abs(chance / Math.exp((-at * 300) / 16_384) - 1)).toBeLessThan(3e-6))
+    idle.view.forEach((chance, at) =>
+      expect(Math.abs(chance / Math.exp((-at * 300) / 16_384) - 1)).toBeLessThan(3e-6),
+    )
   })
 
   it('says how much memory it can have when asked for more', () => {

@@ -32,7 +32,14 @@ export interface Kernel {
    */
   addLogs(sums: number, logs: number, sign: 1 | -1, idle: number, count: number, step: number): number
   /** out (uint16) = Σ weights[n] × rows[which[n]], rows being bytes; which and weights are uint32, weights sum to at most 257. `strideBytes` is a multiple of 16. */
-  mixBytes(rows: number, strideBytes: number, which: number, weights: number, count: number, out: number): void
+  mixBytes(
+    rows: number,
+    strideBytes: number,
+    which: number,
+    weights: number,
+    count: number,
+    out: number,
+  ): void
 }
 
 /** `sort` needs this much at `counters`: 4,096 of them for each of three passes. */
@@ -52,10 +59,14 @@ export function kernelKind(): 'simd' | 'plain' {
 
 /** A kernel with at least `bytes` of memory: SIMD where the engine has it, else the plain loops, which give the same bits. */
 export function createKernel(bytes: number, kind = kernelKind()): Kernel {
-  if (bytes > MAX_KERNEL_BYTES) throw new KernelTooLarge(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
+  if (bytes > MAX_KERNEL_BYTES)
+    throw new KernelTooLarge(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
   const module = simdModule()
   if (kind === 'plain' || module === null) return plainKernel(new ArrayBuffer(Math.ceil(bytes / 64) * 64))
-  const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<Kernel, 'buffer'> & {
+  const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<
+    Kernel,
+    'buffer'
+  > & {
     memory: WebAssembly.Memory
   }
   memory.grow(Math.ceil(bytes / PAGE_BYTES))
@@ -77,11 +88,16 @@ export function layOut(kernel: Kernel): {
     return at
   }
   return {
-    f32: length => ((at: number) => ({ at, view: new Float32Array(kernel.buffer, at, length) }))(take(4 * length)),
-    f64: length => ((at: number) => ({ at, view: new Float64Array(kernel.buffer, at, length) }))(take(8 * length)),
-    u32: length => ((at: number) => ({ at, view: new Uint32Array(kernel.buffer, at, length) }))(take(4 * length)),
-    i32: length => ((at: number) => ({ at, view: new Int32Array(kernel.buffer, at, length) }))(take(4 * length)),
-    i16: length => ((at: number) => ({ at, view: new Int16Array(kernel.buffer, at, length) }))(take(2 * length)),
+    f32: length =>
+      ((at: number) => ({ at, view: new Float32Array(kernel.buffer, at, length) }))(take(4 * length)),
+    f64: length =>
+      ((at: number) => ({ at, view: new Float64Array(kernel.buffer, at, length) }))(take(8 * length)),
+    u32: length =>
+      ((at: number) => ({ at, view: new Uint32Array(kernel.buffer, at, length) }))(take(4 * length)),
+    i32: length =>
+      ((at: number) => ({ at, view: new Int32Array(kernel.buffer, at, length) }))(take(4 * length)),
+    i16: length =>
+      ((at: number) => ({ at, view: new Int16Array(kernel.buffer, at, length) }))(take(2 * length)),
   }
 }
 

@@ -8,11 +8,21 @@ const unit = (values: readonly number[]) => {
   return length > 0 ? values.map(x => x / length) : values.map(() => 0)
 }
 const dot = (a: readonly number[], b: readonly number[]) => a.reduce((sum, x, d) => sum + x * b[d]!, 0)
-const vectors = fc.array(fc.array(fc.integer({ min: -20, max: 20 }), { minLength: 5, maxLength: 5 }), { minLength: 1, maxLength: 9 })
+const vectors = fc.array(fc.array(fc.integer({ min: -20, max: 20 }), { minLength: 5, maxLength: 5 }), {
+  minLength: 1,
+  maxLength: 9,
+})
 
 describe('packed rows', () => {
   it('round to the nearest step, both ends and signs included', () => {
-    expect(Array.from(packUnit(Float32Array.from([1, -1, 0, 0.6 / UNIT, 1.4 / UNIT, -1.6 / UNIT])))).toEqual([UNIT, -UNIT, 0, 1, 1, -2])
+    expect(Array.from(packUnit(Float32Array.from([1, -1, 0, 0.6 / UNIT, 1.4 / UNIT, -1.6 / UNIT])))).toEqual([
+      UNIT,
+      -UNIT,
+      0,
+      1,
+      1,
+      -2,
+    ])
   })
 
   it('give exact products and sums of their integers, the same with and without SIMD', () => {
@@ -26,7 +36,9 @@ describe('packed rows', () => {
           const sums = new Float64Array(6)
           integers.forEach((_, r) => rows.addRow(r, 1, sums, 1))
           rows.addRow(0, -1, sums, 1)
-          expect(Array.from(sums.subarray(1))).toEqual([0, 1, 2, 3, 4].map(d => integers.slice(1).reduce((sum, x) => sum + x[d]!, 0)))
+          expect(Array.from(sums.subarray(1))).toEqual(
+            [0, 1, 2, 3, 4].map(d => integers.slice(1).reduce((sum, x) => sum + x[d]!, 0)),
+          )
         }
       }),
     )
@@ -44,7 +56,9 @@ describe('packed rows', () => {
         const row = new Float32Array(5)
         for (let r = 0; r < rows.rows; r++) {
           rows.copyRow(r, row)
-          columns.forEach((column, v) => expect(out[r * stride + column]).toBeCloseTo(-dot(Array.from(row), directions[v]!), 6))
+          columns.forEach((column, v) =>
+            expect(out[r * stride + column]).toBeCloseTo(-dot(Array.from(row), directions[v]!), 6),
+          )
           expect(out[r * stride]).toBe(9)
         }
       }),

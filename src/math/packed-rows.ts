@@ -34,10 +34,16 @@ export function packUnit(values: Float32Array, packed = new Int16Array(values.le
 }
 
 /** Packed values, row after row. */
-export function packedRows(packed: Int16Array, width: number, makeKernel: (bytes: number) => Kernel = createKernel): PackedRows {
+export function packedRows(
+  packed: Int16Array,
+  width: number,
+  makeKernel: (bytes: number) => Kernel = createKernel,
+): PackedRows {
   const rows = packed.length / width
   const stride = Math.ceil(width / 32) * 32
-  const kernel = makeKernel(bytesFor(2 * rows * stride, 2 * stride, 2 * stride, 4 * Math.max(rows, CACHED_ROWS), 4 * CACHED_ROWS))
+  const kernel = makeKernel(
+    bytesFor(2 * rows * stride, 2 * stride, 2 * stride, 4 * Math.max(rows, CACHED_ROWS), 4 * CACHED_ROWS),
+  )
   const { i16, i32 } = layOut(kernel)
   const [data, coarse, fine, result, fineResult] = [
     i16(rows * stride),
@@ -60,7 +66,8 @@ export function packedRows(packed: Int16Array, width: number, makeKernel: (bytes
       return Math.sqrt(result.view[0]!) / UNIT
     },
     addRow(index, sign, sums, at) {
-      for (let from = index * stride, end = from + width; from < end; from++, at++) sums[at]! += sign * data.view[from]!
+      for (let from = index * stride, end = from + width; from < end; from++, at++)
+        sums[at]! += sign * data.view[from]!
     },
     products(of, from, to, out) {
       kernel.dotsI16(rowAt(from), to - from, 2 * stride, rowAt(of), result.at)
@@ -106,7 +113,8 @@ export function gramOf(points: PackedRows): Int32Array {
   const gram = new Int32Array(rows * rows)
   for (let from = 0; from < rows; from += CACHED_ROWS) {
     const to = Math.min(rows, from + CACHED_ROWS)
-    for (let r = from; r < rows; r++) points.products(r, from, to, gram.subarray(r * rows + from, r * rows + to))
+    for (let r = from; r < rows; r++)
+      points.products(r, from, to, gram.subarray(r * rows + from, r * rows + to))
   }
   for (let r = 0; r < rows; r++) for (let c = r + 1; c < rows; c++) gram[r * rows + c] = gram[c * rows + r]!
   return gram

@@ -6,14 +6,19 @@ import { createRandom } from './random.ts'
 describe('pairs', () => {
   it('are different pairs of different rows, sorted, as many as asked for and there are', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 2, max: 60 }), fc.integer({ min: 0, max: 2000 }), fc.nat(), (rows, count, seed) => {
-        const { i, j } = drawPairs(rows, count, createRandom(seed))
-        expect(i.length).toBe(Math.min(count, allPairsOf(rows)))
-        const keys = Array.from(i, (a, p) => a * rows + j[p]!)
-        expect(keys).toEqual(keys.toSorted((a, b) => a - b))
-        expect(new Set(keys).size).toBe(i.length)
-        expect(i.every((a, p) => a < j[p]! && j[p]! < rows)).toBe(true)
-      }),
+      fc.property(
+        fc.integer({ min: 2, max: 60 }),
+        fc.integer({ min: 0, max: 2000 }),
+        fc.nat(),
+        (rows, count, seed) => {
+          const { i, j } = drawPairs(rows, count, createRandom(seed))
+          expect(i.length).toBe(Math.min(count, allPairsOf(rows)))
+          const keys = Array.from(i, (a, p) => a * rows + j[p]!)
+          expect(keys).toEqual(keys.toSorted((a, b) => a - b))
+          expect(new Set(keys).size).toBe(i.length)
+          expect(i.every((a, p) => a < j[p]! && j[p]! < rows)).toBe(true)
+        },
+      ),
     )
   })
 

@@ -30,7 +30,10 @@ export function drawPairs(rows: number, count: number, random: Random): Pairs {
     }
   }
   keys.sort()
-  return { i: Uint32Array.from(keys, key => Math.floor(key / rows)), j: Uint32Array.from(keys, key => key % rows) }
+  return {
+    i: Uint32Array.from(keys, key => Math.floor(key / rows)),
+    j: Uint32Array.from(keys, key => key % rows),
+  }
 }
 
 /** 0 … n − 1 in random order (Fisher and Yates). */

@@ -5,7 +5,9 @@ import { type PackedRows, packedRows, packUnit } from './packed-rows.ts'
 
 /** Rows scaled into the unit ball, where fixed point can hold them: shares of variance do not change with the scale. */
 function scaled(values: readonly number[], width: number): PackedRows {
-  const lengths = Array.from({ length: values.length / width }, (_, r) => Math.hypot(...values.slice(r * width, (r + 1) * width)))
+  const lengths = Array.from({ length: values.length / width }, (_, r) =>
+    Math.hypot(...values.slice(r * width, (r + 1) * width)),
+  )
   const longest = Math.max(...lengths)
   return packedRows(packUnit(Float32Array.from(values, x => x / longest)), width)
 }

@@ -24,7 +24,8 @@ export function principalPlane(points: PackedRows): PrincipalPlane {
   let total = 0
   for (let r = 0; r < n; r++) total += centred[r * n + r]!
   const first = leadingVector(centred, n)
-  for (let r = 0; r < n; r++) for (let c = 0; c < n; c++) centred[r * n + c]! -= first.value * first.vector[r]! * first.vector[c]!
+  for (let r = 0; r < n; r++)
+    for (let c = 0; c < n; c++) centred[r * n + c]! -= first.value * first.vector[r]! * first.vector[c]!
   const second = leadingVector(centred, n)
   const axes = [first, second]
 
@@ -39,14 +40,18 @@ export function principalPlane(points: PackedRows): PrincipalPlane {
   eachRow(() => row.forEach((value, d) => (mean[d]! += value / n)))
   const directions = axes.map(({ value, vector }) => {
     const direction = new Float64Array(width)
-    if (value > 0) eachRow(r => row.forEach((x, d) => (direction[d]! += ((x - mean[d]!) * vector[r]!) / Math.sqrt(value))))
+    if (value > 0)
+      eachRow(r => row.forEach((x, d) => (direction[d]! += ((x - mean[d]!) * vector[r]!) / Math.sqrt(value))))
     return direction
   })
   const coordinates = new Float64Array(2 * n)
   for (let r = 0; r < n; r++)
-    axes.forEach(({ value, vector }, axis) => (coordinates[2 * r + axis] = Math.sqrt(Math.max(0, value)) * vector[r]!))
+    axes.forEach(
+      ({ value, vector }, axis) => (coordinates[2 * r + axis] = Math.sqrt(Math.max(0, value)) * vector[r]!),
+    )
   const offset = (direction: Float64Array) => mean.reduce((sum, value, d) => sum + value * direction[d]!, 0)
-  const along = (x: Float32Array, direction: Float64Array) => x.reduce((sum, value, d) => sum + (value - mean[d]!) * direction[d]!, 0)
+  const along = (x: Float32Array, direction: Float64Array) =>
+    x.reduce((sum, value, d) => sum + (value - mean[d]!) * direction[d]!, 0)
   const share = (value: number) => (total > 0 ? Math.max(0, value) / total : 0)
   return {
     coordinates,

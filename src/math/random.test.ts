@@ -13,7 +13,8 @@ describe('random numbers', () => {
 
   it('do not change from release to release: artifacts depend on them', () => {
     const random = createRandom(42)
-    expect([random.below(1000), random.below(1000), random.below(1000), random.fork(3).below(1000)]).toMatchInlineSnapshot(`
+    expect([random.below(1000), random.below(1000), random.below(1000), random.fork(3).below(1000)])
+      .toMatchInlineSnapshot(`
       [
         153,
         18,

@@ -11,7 +11,11 @@ export interface RowMatrix {
 export const strideOf = (width: number): number => Math.ceil(width / 16) * 16
 
 /** Values row after row. @example rowMatrixOf(centroids, dimensions).similarities(signature, out) */
-export function rowMatrixOf(values: Float32Array, width: number, makeKernel: (bytes: number) => Kernel = createKernel): RowMatrix {
+export function rowMatrixOf(
+  values: Float32Array,
+  width: number,
+  makeKernel: (bytes: number) => Kernel = createKernel,
+): RowMatrix {
   const rows = values.length / width
   const stride = strideOf(width)
   const kernel = makeKernel(bytesFor(4 * rows * stride, 4 * stride, 4 * rows))

@@ -4,7 +4,8 @@ export function simdModuleOf(base64: string): () => WebAssembly.Module | null {
   return () => {
     if (compiled === undefined) {
       const bytes = Buffer.from(base64, 'base64')
-      compiled = typeof WebAssembly === 'object' && WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : null
+      compiled =
+        typeof WebAssembly === 'object' && WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : null
     }
     return compiled
   }

@@ -3,7 +3,15 @@ import type { Interval } from '../sim/confidence.ts'
 import type { Exhibit, ExhibitBar, ExhibitChart, ExhibitTable } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
 import { changeAgainst } from '../sim/sweep.ts'
-import { type Cell, meanChange, type PointOf, type Setting, type Simulated, tpotP50, tpotP99 } from './cells.ts'
+import {
+  type Cell,
+  meanChange,
+  type PointOf,
+  type Setting,
+  type Simulated,
+  tpotP50,
+  tpotP99,
+} from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { OTHER_TRANSFORMS, type Workload } from './fits.ts'
 import { BATCHES, served } from './loads.ts'
@@ -29,11 +37,19 @@ const TAUS = [
 const TRANSFORM_BATCH = 20
 
 /** A variant under a setting of its own, at the rates of the main results. */
-function overRates({ rateOf }: Context, workload: Workload, variant: string, setting: Setting = served(workload)) {
+function overRates(
+  { rateOf }: Context,
+  workload: Workload,
+  variant: string,
+  setting: Setting = served(workload),
+) {
   const base = served(workload)
   const cells = BATCHES.map(batch => {
     const rate = rateOf(base, batch)
-    return { base: { variant: 'round_robin', rate, setting: base }, cell: { variant, rate, setting } } satisfies Record<string, Cell>
+    return {
+      base: { variant: 'round_robin', rate, setting: base },
+      cell: { variant, rate, setting },
+    } satisfies Record<string, Cell>
   })
   return {
     cells: cells.flatMap(({ base: against, cell }) => [against, cell]),
@@ -55,10 +71,17 @@ export function balance(context: Context): Simulated<Exhibit> {
   return {
     cells: parts.flatMap(({ balanced, vanilla }) => [...balanced.cells, ...vanilla.cells]),
     make: of => {
-      const rows = parts.map(({ workload, balanced, vanilla }) => ({ workload, balanced: balanced.changes(of), vanilla: vanilla.changes(of) })) // prettier-ignore
+      const rows = parts.map(({ workload, balanced, vanilla }) => ({
+        workload,
+        balanced: balanced.changes(of),
+        vanilla: vanilla.changes(of),
+      }))
       const groups = rows.map(({ workload, balanced, vanilla }) => ({
         heading: IN_WORDS[workload.workload],
-        bars: [{ label: 'balanced', of: balanced }, { label: 'plain', of: vanilla }], // prettier-ignore
+        bars: [
+          { label: 'balanced', of: balanced },
+          { label: 'plain', of: vanilla },
+        ],
       }))
       return {
         id: 'fig-15',
@@ -116,7 +139,9 @@ export function transforms(context: Context): Simulated<Exhibit> {
     const base = cell('round_robin', served(workload))
     const simulated = new Map([
       ['count-idf', cell('eldr', served(workload))],
-      ...OTHER_TRANSFORMS.map(name => [name, cell('eldr', withArtifact(workload, workload.artifacts.transforms[name]))] as const),
+      ...OTHER_TRANSFORMS.map(
+        name => [name, cell('eldr', withArtifact(workload, workload.artifacts.transforms[name]))] as const,
+      ),
     ])
     return { workload, base, simulated }
   })
@@ -129,7 +154,10 @@ export function transforms(context: Context): Simulated<Exhibit> {
       }
       const judged = parts.map(({ workload }) => workload.clusterQualities[0]?.requests ?? 0)
       const medians = parts.map(({ base, simulated }) =>
-        [...simulated].map(([name, cell]) => ({ name, p50: changeAgainst(of(base), of(cell), tpotP50).mean })),
+        [...simulated].map(([name, cell]) => ({
+          name,
+          p50: changeAgainst(of(base), of(cell), tpotP50).mean,
+        })),
       )
       return {
         id: 'fig-14',
@@ -137,7 +165,8 @@ export function transforms(context: Context): Simulated<Exhibit> {
         finding: `${listed(parts.map(({ workload }) => `clusters by count-idf activate ${fewer(saved(workload, 'count-idf'))} experts than mixed batches, those by gate-prob ${fewer(saved(workload, 'gate-prob'))} (${IN_WORDS[workload.workload]})`)).replace(/^c/, 'C')}. Simulated median TPOT against round_robin: ${listed(medians.map((of, at) => `${of.map(({ name, p50 }) => `${name} ${fixed(100 * p50, 1)} %`).join(', ')} (${IN_WORDS[parts[at]!.workload.workload]})`))}.`,
         paper: {
           finding: 'count-idf lowers the median by 3 points more than gate-prob on average, and by up to 14.',
-          differs: 'Gate scores are judged by clusters of calibration requests and not by TPOT: evaluation requests carry none.',
+          differs:
+            'Gate scores are judged by clusters of calibration requests and not by TPOT: evaluation requests carry none.',
         },
         source: `${simulatedFrom(context, context.workloads)} Batch ${TRANSFORM_BATCH}. Clusters: 16 of the first ${listed(judged.map(count => whole(count)))} calibration requests, experts expected in a step of 32 of one cluster.`,
         tables: parts.map(({ workload, base, simulated }) => ({
@@ -145,7 +174,8 @@ export function transforms(context: Context): Simulated<Exhibit> {
           columns: ['transform', 'ρ', 'experts, one cluster', 'against mixed', 'TPOT p50', 'TPOT p99'],
           rows: workload.clusterQualities.map(({ transform, rho, active }) => {
             const cell = simulated.get(transform)
-            const against = (value: typeof tpotP50) => (cell === undefined ? null : change(changeAgainst(of(base), of(cell), value)))
+            const against = (value: typeof tpotP50) =>
+              cell === undefined ? null : change(changeAgainst(of(base), of(cell), value))
             return [
               transform,
               number(rho, 3),
@@ -182,12 +212,19 @@ function changeTable(name: string, groups: readonly Group[]): ExhibitTable {
 function changeCharts(groups: readonly Group[]): ExhibitChart[] {
   const bar = (label: string, { mean, half }: Interval): ExhibitBar => {
     const value = 100 * mean
-    return { label, ...number(value, 1, '%'), ...(Number.isFinite(half) && { low: value - 100 * half, high: value + 100 * half }) }
+    return {
+      label,
+      ...number(value, 1, '%'),
+      ...(Number.isFinite(half) && { low: value - 100 * half, high: value + 100 * half }),
+    }
   }
   return (['p50', 'p99'] as const).map(metric => ({
     kind: 'bars',
     title: `TPOT ${metric} against round_robin`,
     x: 'change (%)',
-    groups: groups.map(({ heading, bars }) => ({ heading, bars: bars.map(({ label, of }) => bar(label, of[metric])) })),
+    groups: groups.map(({ heading, bars }) => ({
+      heading,
+      bars: bars.map(({ label, of }) => bar(label, of[metric])),
+    })),
   }))
 }

@@ -15,9 +15,13 @@ export function activationExhibits(workloads: readonly Workload[]): Exhibit[] {
 }
 
 function byDomain(workloads: readonly Workload[]): Exhibit {
-  const parts = workloads.flatMap(({ workload, figures: { heat } }) => (heat === undefined ? [] : [{ workload, heat }]))
+  const parts = workloads.flatMap(({ workload, figures: { heat } }) =>
+    heat === undefined ? [] : [{ workload, heat }],
+  )
   /** Each expert's ratio in the domain that uses it most. */
-  const preferences = parts.map(({ heat }) => heat.experts.map((_, e) => Math.max(...heat.rows.map(({ values }) => values[e]!))))
+  const preferences = parts.map(({ heat }) =>
+    heat.experts.map((_, e) => Math.max(...heat.rows.map(({ values }) => values[e]!))),
+  )
   const strong = preferences.map(ratios => ratios.filter(ratio => ratio >= 1.5).length / ratios.length)
   return {
     id: 'fig-1',
@@ -51,7 +55,9 @@ function byDomain(workloads: readonly Workload[]): Exhibit {
 }
 
 function prefillAgainstDecode(workloads: readonly Workload[]): Exhibit {
-  const parts = workloads.flatMap(({ workload, figures: { activation } }) => (activation === undefined ? [] : [{ workload, activation }]))
+  const parts = workloads.flatMap(({ workload, figures: { activation } }) =>
+    activation === undefined ? [] : [{ workload, activation }],
+  )
   return {
     id: 'fig-3',
     title: 'Fig. 3: prefill foretells decode',
@@ -59,8 +65,10 @@ function prefillAgainstDecode(workloads: readonly Workload[]): Exhibit {
       parts.map(({ workload, activation }) => `${fixed(activation.correlation, 2)} (${IN_WORDS[workload]})`),
     )}.`,
     paper: {
-      finding: 'Correlations from 0.70 to 0.92: strong for Qwen3-30B-A3B and Gemma-4-26B-A4B, weaker for GPT-OSS-120B.',
-      differs: 'lab16 continues its prompts as a base model does, so prompt and output are more alike than those of chat models.',
+      finding:
+        'Correlations from 0.70 to 0.92: strong for Qwen3-30B-A3B and Gemma-4-26B-A4B, weaker for GPT-OSS-120B.',
+      differs:
+        'lab16 continues its prompts as a base model does, so prompt and output are more alike than those of chat models.',
     },
     source: fittedFrom(workloads),
     tables: [],
@@ -73,7 +81,12 @@ function prefillAgainstDecode(workloads: readonly Workload[]): Exhibit {
         x: 'share of prefill choices (1 = average expert)',
         y: 'share of decode choices',
         diagonal: true,
-        groups: [{ label: 'expert', points: points.filter((_, at) => at % every === 0).map(({ x, y }) => [x, y] as const) }],
+        groups: [
+          {
+            label: 'expert',
+            points: points.filter((_, at) => at % every === 0).map(({ x, y }) => [x, y] as const),
+          },
+        ],
       }
     }),
   }
@@ -87,7 +100,10 @@ function shares(workloads: readonly Workload[]): Exhibit {
     }))
     const total = sum(counts.map(({ requests }) => requests))
     const sorted = counts.toSorted((a, b) => b.requests - a.requests || (a.domain < b.domain ? -1 : 1))
-    return { workload, shares: sorted.map(({ domain, requests }) => ({ domain, requests, share: requests / total })) }
+    return {
+      workload,
+      shares: sorted.map(({ domain, requests }) => ({ domain, requests, share: requests / total })),
+    }
   })
   const [task, lang] = parts
   const topTwo = sum(lang!.shares.slice(0, 2).map(({ share }) => share))
@@ -97,7 +113,8 @@ function shares(workloads: readonly Workload[]): Exhibit {
     title: 'Fig. 5: domains are not equally frequent',
     finding: `Of the language mix ${percent(topTwo)} is ${listed(lang!.shares.slice(0, 2).map(({ domain }) => domain))}; on the task mix the largest domain has ${fixed(ratio, 2)} times the requests of the smallest.`,
     paper: {
-      finding: 'English and Chinese are about 75 % of WildChat, and the four largest languages 87.6 %; the task mix has a ratio of 1.41.',
+      finding:
+        'English and Chinese are about 75 % of WildChat, and the four largest languages 87.6 %; the task mix has a ratio of 1.41.',
       differs: 'The mixes were drawn to have the paper’s proportions.',
     },
     source: fittedFrom(workloads),

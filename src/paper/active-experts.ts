@@ -18,20 +18,36 @@ const FEWEST_STEPS = 200
 type ByBatch = ReadonlyMap<number, { readonly steps: number; readonly active: number }>
 
 export function activeByBatch(context: Context): Simulated<Exhibit> {
-  const parts = context.workloads.map(workload => ({ workload, ...loadGrid(POLICIES, BATCHES, served(workload), context) }))
+  const parts = context.workloads.map(workload => ({
+    workload,
+    ...loadGrid(POLICIES, BATCHES, served(workload), context),
+  }))
   return {
     cells: parts.flatMap(({ cells }) => cells),
     make: of => {
       const merged = parts.map(({ workload, points }) => {
         const loads = points(of)
         const runsOf = (variant: string) => mergedSteps(loads.map(load => variantOf(load.points, variant)!))
-        return { workload: workload.workload, byVariant: POLICIES.map(variant => ({ variant, steps: runsOf(variant) })) }
+        return {
+          workload: workload.workload,
+          byVariant: POLICIES.map(variant => ({ variant, steps: runsOf(variant) })),
+        }
       })
       const reduction = ({ byVariant }: (typeof merged)[number], variant: string) => {
-        const [base, ours] = ['round_robin', variant].map(name => byVariant.find(one => one.variant === name)!.steps)
-        return average([...base!].flatMap(([batch, { active }]) => (ours!.has(batch) ? [ours!.get(batch)!.active / active - 1] : [])))
+        const [base, ours] = ['round_robin', variant].map(
+          name => byVariant.find(one => one.variant === name)!.steps,
+        )
+        return average(
+          [...base!].flatMap(([batch, { active }]) =>
+            ours!.has(batch) ? [ours!.get(batch)!.active / active - 1] : [],
+          ),
+        )
       }
-      const steps = sum(merged.flatMap(({ byVariant }) => byVariant.flatMap(one => [...one.steps.values()].map(bin => bin.steps))))
+      const steps = sum(
+        merged.flatMap(({ byVariant }) =>
+          byVariant.flatMap(one => [...one.steps.values()].map(bin => bin.steps)),
+        ),
+      )
       return {
         id: 'fig-13',
         title: 'Fig. 13: gains come from fewer active experts',
@@ -45,10 +61,9 @@ export function activeByBatch(context: Context): Simulated<Exhibit> {
         tables: merged.map(({ workload, byVariant }) => ({
           title: `Active experts a layer, ${IN_WORDS[workload]}`,
           columns: ['requests in the step', ...POLICIES],
-          rows: SHOWN_BATCHES.filter(batch => byVariant.every(({ steps: bins }) => bins.has(batch))).map(batch => [
-            `${batch}`,
-            ...byVariant.map(({ steps: bins }) => number(bins.get(batch)!.active, 1)),
-          ]),
+          rows: SHOWN_BATCHES.filter(batch => byVariant.every(({ steps: bins }) => bins.has(batch))).map(
+            batch => [`${batch}`, ...byVariant.map(({ steps: bins }) => number(bins.get(batch)!.active, 1))],
+          ),
         })),
         charts: merged.map(({ workload, byVariant }): ExhibitChart => ({
           kind: 'lines',

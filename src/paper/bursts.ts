@@ -2,7 +2,16 @@
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
-import { batchOf, cellsOf, type Point, type Setting, type Simulated, tpotP50, tpotP99, ttftP99 } from './cells.ts'
+import {
+  batchOf,
+  cellsOf,
+  type Point,
+  type Setting,
+  type Simulated,
+  tpotP50,
+  tpotP99,
+  ttftP99,
+} from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { bursty, FEW_BATCHES, type Load, recorded, TOPOLOGY } from './loads.ts'
 import type { RecordedSource } from './recorded.ts'
@@ -20,32 +29,50 @@ interface Burst {
 }
 
 /** The recorded files replay the experts of the task mix. */
-export function burstLoads({ workloads, recorded: sources }: Pick<Context, 'workloads' | 'recorded'>): Load[] {
-  const gamma = workloads.map(workload => ({ setting: bursty(workload), decodeSteps: workload.evaluation.decodeSteps }))
-  const files = sources.map(source => ({ setting: settingOf(source, workloads[0]), decodeSteps: source.outputTokens - 1 }))
+export function burstLoads({
+  workloads,
+  recorded: sources,
+}: Pick<Context, 'workloads' | 'recorded'>): Load[] {
+  const gamma = workloads.map(workload => ({
+    setting: bursty(workload),
+    decodeSteps: workload.evaluation.decodeSteps,
+  }))
+  const files = sources.map(source => ({
+    setting: settingOf(source, workloads[0]),
+    decodeSteps: source.outputTokens - 1,
+  }))
   return [...gamma, ...files].flatMap(load => FEW_BATCHES.map(batch => ({ ...load, batch })))
 }
 
-const settingOf = ({ file, topology }: RecordedSource, task: Context['workloads'][0]): Setting => recorded(task, file, topology)
+const settingOf = ({ file, topology }: RecordedSource, task: Context['workloads'][0]): Setting =>
+  recorded(task, file, topology)
 
 export function bursts(context: Context): Simulated<Exhibit> {
   const { workloads, recorded: sources, rateOf } = context
   const kinds = [
     ...workloads.map(workload => ({ label: `gamma, ${workload.workload}`, setting: bursty(workload) })),
-    ...sources.map(source => ({ label: source.name.replace(/\.\w+$/, ''), setting: settingOf(source, workloads[0]) })),
+    ...sources.map(source => ({
+      label: source.name.replace(/\.\w+$/, ''),
+      setting: settingOf(source, workloads[0]),
+    })),
   ]
   const loads = kinds.flatMap(({ label, setting }) =>
     FEW_BATCHES.map(batch => ({ label, batch, cells: cellsOf(POLICIES, rateOf(setting, batch), setting) })),
   )
   return {
     cells: loads.flatMap(({ cells }) => cells),
-    make: of => exhibit(context, loads.map(({ label, batch, cells }) => ({ label, batch, points: cells.map(of) }))), // prettier-ignore
+    make: of =>
+      exhibit(
+        context,
+        loads.map(({ label, batch, cells }) => ({ label, batch, points: cells.map(of) })),
+      ),
   }
 }
 
 function exhibit(context: Context, bursts: readonly Burst[]): Exhibit {
   const { workloads, recorded: sources } = context
-  const against = ({ points }: Burst, at: number, value: typeof tpotP50) => changeAgainst(points[0]!, points[at]!, value)
+  const against = ({ points }: Burst, at: number, value: typeof tpotP50) =>
+    changeAgainst(points[0]!, points[at]!, value)
   const tails = (at: number, value: typeof tpotP50) => bursts.map(burst => against(burst, at, value).mean)
   const worst = (burst: Burst) => Math.max(against(burst, 2, tpotP99).mean, against(burst, 2, ttftP99).mean)
   const missed = bursts.filter(burst => worst(burst) > TARGET)
@@ -54,7 +81,10 @@ function exhibit(context: Context, bursts: readonly Burst[]): Exhibit {
     title: 'Bursts: against jsq at the tail',
     finding: `Against jsq, p99 TPOT changes by ${span(tails(2, tpotP99))} with union and by ${span(tails(1, tpotP99))} with eldr; p99 TTFT by ${span(tails(2, ttftP99))} and ${span(tails(1, ttftP99))}. That union never loses more than ${fixed(100 * TARGET, 0)} % holds in ${outOf(bursts.length - missed.length, bursts.length)}${missed.length > 0 ? ` (missed: ${missed.map(({ label, batch }) => `${label} at ${batch}`).join(', ')})` : ''}.${sources.length === 0 ? ' Recorded arrivals were not given (--workloads).' : ''}`,
     source: `${simulatedFrom(context, workloads, { topology: sources.length > 0 ? `${TOPOLOGY}, for recorded arrivals as the table says` : TOPOLOGY, arrivals: sources.length > 0 ? 'gamma (shape 0.25) or recorded' : 'gamma (shape 0.25)', replacement: true })} ${sources.length > 0 ? 'Recorded arrivals keep their lengths and replay the experts of the task mix. ' : ''}Prefill does not wait for decode, so TTFT does not hang on the decode policy.`,
-    tables: [burstTable(bursts, against), ...(sources.length > 0 ? [sourceTable(sources, context.requests)] : [])],
+    tables: [
+      burstTable(bursts, against),
+      ...(sources.length > 0 ? [sourceTable(sources, context.requests)] : []),
+    ],
     charts: [],
   }
 }
@@ -98,7 +128,15 @@ function sourceTable(sources: readonly RecordedSource[], used: number): ExhibitT
   const [{ file }] = sources as readonly [RecordedSource]
   return {
     title: `Recorded arrivals: the first ${whole(used)} requests, cut at ${whole(file.promptTokens)} prompt and ${whole(file.outputTokens)} output tokens`,
-    columns: ['file', 'sha256', 'requests', 'mean prompt', 'mean output', 'deviation of gaps over mean', 'topology'],
+    columns: [
+      'file',
+      'sha256',
+      'requests',
+      'mean prompt',
+      'mean output',
+      'deviation of gaps over mean',
+      'topology',
+    ],
     rows: sources.map(({ name, sha256, requests, promptTokens, outputTokens, burstiness, topology }) => [
       name,
       shortHash(sha256),

@@ -54,22 +54,54 @@ async function planFor(
   const setting = served(workload)
   // A plan’s jobs do not say which trace they are of: it takes the pool for its own.
   const ownPool: typeof pool = {
-    run: (jobs, progress) => pool.run(jobs.map(job => ({ ...job, setting: { ...setting, ...job.setting } })), progress), // prettier-ignore
+    run: (jobs, progress) =>
+      pool.run(
+        jobs.map(job => ({ ...job, setting: { ...setting, ...job.setting } })),
+        progress,
+      ),
     close: () => Promise.resolve(),
   }
   const own = join(folder, workload.workload) // threads remember artifacts by their path
   await mkdir(own, { recursive: true })
   const refits = await openRefits(setting.artifact, own)
-  const asked = { study: { ...study, ...setting }, slo: { tpotMs }, policies: POLICIES, seeds, rate, pricePerGpuHour: 1 }
-  return makePlan(asked, { pool: ownPool, refits, ...(onProgress && { onProgress: (_, done, of) => onProgress(done, of) }) })
+  const asked = {
+    study: { ...study, ...setting },
+    slo: { tpotMs },
+    policies: POLICIES,
+    seeds,
+    rate,
+    pricePerGpuHour: 1,
+  }
+  return makePlan(asked, {
+    pool: ownPool,
+    refits,
+    ...(onProgress && { onProgress: (_, done, of) => onProgress(done, of) }),
+  })
 }
 
-function exhibit(context: Context, plans: readonly { workload: Workload; rate: number; plan: Plan }[]): Exhibit {
+function exhibit(
+  context: Context,
+  plans: readonly { workload: Workload; rate: number; plan: Plan }[],
+): Exhibit {
   const rows = plans.flatMap(({ workload, rate, plan }) =>
-    plan.results.map(({ variant, highest, fewest }) => ({ workload: workload.workload, rate, plan, variant, highest, fewest })),
+    plan.results.map(({ variant, highest, fewest }) => ({
+      workload: workload.workload,
+      rate,
+      plan,
+      variant,
+      highest,
+      fewest,
+    })),
   )
   const says = (variant: string) =>
-    listed(rows.filter(row => row.variant === variant).map(({ workload, highest, fewest }) => `${signedPercent(highest.gain ?? 0)} requests a second, or ${fewest?.value ?? 'no number of'} decoders for jsq’s rate (${IN_WORDS[workload]})`)) // prettier-ignore
+    listed(
+      rows
+        .filter(row => row.variant === variant)
+        .map(
+          ({ workload, highest, fewest }) =>
+            `${signedPercent(highest.gain ?? 0)} requests a second, or ${fewest?.value ?? 'no number of'} decoders for jsq’s rate (${IN_WORDS[workload]})`,
+        ),
+    )
   return {
     id: 'capacity',
     title: 'Traffic at the same tail',

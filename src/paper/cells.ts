@@ -26,7 +26,12 @@ export interface Runs {
 /** Cells that several figures want are run once. */
 export async function runCells(cells: readonly Cell[], { pool, seeds, onProgress }: Runs): Promise<PointOf> {
   const different = new Map(cells.map(cell => [keyOf(cell), cell]))
-  const points = await sweep({ cells: [...different.values()], seeds, pool, ...(onProgress && { onProgress }) })
+  const points = await sweep({
+    cells: [...different.values()],
+    seeds,
+    pool,
+    ...(onProgress && { onProgress }),
+  })
   const found = new Map(points.map((point, at) => [[...different.keys()][at]!, point]))
   return cell => found.get(keyOf(cell))!
 }
@@ -47,7 +52,10 @@ export const ttftP99: Value = run => run.ttftMs?.p99 ?? NaN
 export const batchOf: Value = run => run.batch
 
 /** Change against a base, mean over several rates; paired by seed, as `changeAgainst` does for one rate. */
-export function meanChange(pairs: readonly { readonly base: Point; readonly point: Point }[], value: Value): Interval {
+export function meanChange(
+  pairs: readonly { readonly base: Point; readonly point: Point }[],
+  value: Value,
+): Interval {
   const seeds = pairs[0]!.point.runs.length
   return meanInterval(
     Array.from({ length: seeds }, (_, s) => {

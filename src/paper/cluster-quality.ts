@@ -38,7 +38,15 @@ export function clusterQualities(data: Calibration, options: FitOptions, file: s
     const { clusterOf } = clusterSignatures(unpackSignatures(signatures), options)
     const patterns = packPatterns(judged.decodeCounts!, judged.decodeSteps!, rows, layers * experts)
     const expected = (clusters: number, of: ArrayLike<number>) =>
-      placeExperts({ patterns, clusterOf: of, clusters, layers, experts, ranks: 1, batch: options.batch }).fullest.map(({ ideal }) => ideal)
+      placeExperts({
+        patterns,
+        clusterOf: of,
+        clusters,
+        layers,
+        experts,
+        ranks: 1,
+        batch: options.batch,
+      }).fullest.map(({ ideal }) => ideal)
     return {
       transform: name,
       rho: chosen.rho!,

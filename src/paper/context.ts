@@ -34,9 +34,20 @@ interface Simulation {
 export const namedTrace = ({ name, sha256 }: TraceFile): string => `${name} (sha256 ${shortHash(sha256)}…)`
 
 /** Simulated from which trace, profile, topology and seeds. */
-export function simulatedFrom(context: Context, workloads: readonly Workload[], simulation: Simulation = {}): string {
-  const { profile = context.profile, topology = TOPOLOGY, arrivals = 'Poisson', replacement, artifact = '16 clusters' } = simulation
-  const rows = replacement === true ? 'rows drawn with replacement' : 'no row twice in flight while another is free'
+export function simulatedFrom(
+  context: Context,
+  workloads: readonly Workload[],
+  simulation: Simulation = {},
+): string {
+  const {
+    profile = context.profile,
+    topology = TOPOLOGY,
+    arrivals = 'Poisson',
+    replacement,
+    artifact = '16 clusters',
+  } = simulation
+  const rows =
+    replacement === true ? 'rows drawn with replacement' : 'no row twice in flight while another is free'
   return `Simulated: ${topology}, profile ${profile.name}, ${listed(workloads.map(({ evaluation }) => namedTrace(evaluation)))}; artifact count-idf, ${artifact}, of ${listed(workloads.map(({ calibration }) => namedTrace(calibration)))}; ${arrivals} arrivals, ${rows}, ${whole(context.requests)} requests a run, ${many(context.seeds, 'seed')}, ± is the 95 % interval over seeds.`
 }
 

@@ -34,7 +34,8 @@ export async function domainBatchesExhibit(pairs: readonly TracePair[]): Promise
       title: 'Fig. 4: batches of one domain activate fewer experts',
       finding: `Batches of ${BATCHES[0]} to ${LARGEST} requests of one domain activate ${listed(parts.map(part => `${fewer(...changes(part))} experts (${IN_WORDS[part.workload]})`))} than mixed ones.`,
       paper: {
-        finding: '17 to 21 % fewer on task domains and 3 to 10 % fewer on languages, at batches of 32 to 128.',
+        finding:
+          '17 to 21 % fewer on task domains and 3 to 10 % fewer on languages, at batches of 32 to 128.',
         differs:
           'lab16’s experts specialise less than those of models a hundred times its size; rare languages, which differ most from English, have too few requests to fill a batch.',
       },
@@ -69,13 +70,17 @@ async function domainBatches({ workload, evaluation }: TracePair): Promise<Domai
     const domainOf = await trace.domain()
     if (domainOf === undefined) return undefined
     const replay = await loadReplay(trace)
-    const rowsOf = trace.domains.map((_, d) => Array.from(replay.requestOf.keys()).filter(row => domainOf[replay.requestOf[row]!] === d))
+    const rowsOf = trace.domains.map((_, d) =>
+      Array.from(replay.requestOf.keys()).filter(row => domainOf[replay.requestOf[row]!] === d),
+    )
     const large = rowsOf.filter(rows => rows.length >= LARGEST)
     if (large.length < 2) return undefined
     const random = createRandom(0)
     const all = large.flat()
     const draw = (batch: number, rowsToDraw: () => readonly number[]) =>
-      average(Array.from({ length: DRAWS }, () => activeIn(replay, picked(rowsToDraw(), batch, random), random)))
+      average(
+        Array.from({ length: DRAWS }, () => activeIn(replay, picked(rowsToDraw(), batch, random), random)),
+      )
     /** A domain by its share: that of a request drawn from all. */
     const someDomain = () => rowsOf[domainOf[replay.requestOf[all[random.below(all.length)]!]!]!]!
     return {
@@ -98,7 +103,11 @@ function picked(rows: readonly number[], count: number, random: Random): number[
   })
 }
 
-function activeIn({ layers, wordsPerStep, start, steps, words }: Replay, rows: readonly number[], random: Random): number {
+function activeIn(
+  { layers, wordsPerStep, start, steps, words }: Replay,
+  rows: readonly number[],
+  random: Random,
+): number {
   const at = Int32Array.from(rows, row => start[row]! + random.below(steps[row]!) * wordsPerStep)
   const union = new Int32Array(wordsPerStep)
   uniteSteps(words, at, rows.length, union)

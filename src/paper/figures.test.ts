@@ -20,18 +20,33 @@ describe('Fig. 2', () => {
     expect(finding).toContain('4.9 times')
   })
 
-  it.runIf(existsSync(new URL('bench/gpu/results/h200-raw.json', root)))('ships what the benchmark measured', () => {
-    interface Fitted { shapes: Record<string, { fig2: { rows: { active: number; us_per_layer: number }[] } }> } // prettier-ignore
-    interface Raw { shapes: Record<string, { decode: { batch: number; active: number; context: number; us: number }[] }> } // prettier-ignore
-    const [fitted, raw]: [Fitted, Raw] = [json('bench/gpu/results/h200-fitted.json'), json('bench/gpu/results/h200-raw.json')]
-    const { shapes }: { shapes: { name: string; layerUs: unknown; stepUs: unknown }[] } = json('data/moe-layer-h200.json')
-    expect(shapes.map(({ name }) => name)).toEqual(Object.keys(fitted.shapes))
-    for (const { name, layerUs, stepUs } of shapes) {
-      expect(layerUs).toEqual(fitted.shapes[name]!.fig2.rows.map(row => [row.active, row.us_per_layer]))
-      const cells = raw.shapes[name]!.decode.filter(({ active, context }) => active === 64 && context === 256)
-      expect(stepUs).toEqual(cells.toSorted((a, b) => a.batch - b.batch).map(({ batch, us }) => [batch, us]))
-    }
-  })
+  it.runIf(existsSync(new URL('bench/gpu/results/h200-raw.json', root)))(
+    'ships what the benchmark measured',
+    () => {
+      interface Fitted {
+        shapes: Record<string, { fig2: { rows: { active: number; us_per_layer: number }[] } }>
+      }
+      interface Raw {
+        shapes: Record<string, { decode: { batch: number; active: number; context: number; us: number }[] }>
+      }
+      const [fitted, raw]: [Fitted, Raw] = [
+        json('bench/gpu/results/h200-fitted.json'),
+        json('bench/gpu/results/h200-raw.json'),
+      ]
+      const { shapes }: { shapes: { name: string; layerUs: unknown; stepUs: unknown }[] } =
+        json('data/moe-layer-h200.json')
+      expect(shapes.map(({ name }) => name)).toEqual(Object.keys(fitted.shapes))
+      for (const { name, layerUs, stepUs } of shapes) {
+        expect(layerUs).toEqual(fitted.shapes[name]!.fig2.rows.map(row => [row.active, row.us_per_layer]))
+        const cells = raw.shapes[name]!.decode.filter(
+          ({ active, context }) => active === 64 && context === 256,
+        )
+        expect(stepUs).toEqual(
+          cells.toSorted((a, b) => a.batch - b.batch).map(({ batch, us }) => [batch, us]),
+        )
+      }
+    },
+  )
 })
 
 describe('Fig. 4', () => {
@@ -50,7 +65,14 @@ describe('clusters by transform', () => {
   it('are judged on the requests that have gate scores, and share more than requests at random; binary shares least', async () => {
     const { data } = await fitFile(shipped('lab16-task.calibration'), { ...RECIPE, restarts: 1 })
     const qualities = clusterQualities(data, { ...RECIPE, restarts: 1 }, 'task')
-    expect(qualities.map(({ transform }) => transform)).toEqual(['count', 'count-idf', 'sqrt', 'binary', 'gate-prob', 'gate-logit'])
+    expect(qualities.map(({ transform }) => transform)).toEqual([
+      'count',
+      'count-idf',
+      'sqrt',
+      'binary',
+      'gate-prob',
+      'gate-logit',
+    ])
     for (const { requests, active, activeMixed } of qualities) {
       expect(requests).toBe(160)
       expect(active).toBeLessThan(0.95 * activeMixed)

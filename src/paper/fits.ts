@@ -60,7 +60,8 @@ export async function fitWorkload(pair: TracePair, folder: string, ablations: bo
       return result
     }
     const recipe = await fitted({}, 'recipe')
-    const refitted = (change: Partial<FitOptions>) => refit(recipe.artifact, { ...RECIPE, ...change }, calibration.name)
+    const refitted = (change: Partial<FitOptions>) =>
+      refit(recipe.artifact, { ...RECIPE, ...change }, calibration.name)
     const of8 = refitted({ workers: 8 })
     const vanilla = ablations ? refitted({ balance: 'none' }) : undefined
     if (vanilla !== undefined) {

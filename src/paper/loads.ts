@@ -23,9 +23,16 @@ export const EP_TOPOLOGY = '2P8D×EP4'
 export const MEASURED_PROFILE = 'h200-qwen3-30b-a3b'
 
 /** Settings are what they change of the study's data: 8P16D, Poisson arrivals, no row twice in flight, the chosen profile. */
-export const served = ({ evaluation, artifacts }: Workload): Setting => ({ trace: evaluation.path, artifact: artifacts.recipe })
+export const served = ({ evaluation, artifacts }: Workload): Setting => ({
+  trace: evaluation.path,
+  artifact: artifacts.recipe,
+})
 /** As the NumPy prototype had it: decode alone, rows drawn with replacement. */
-export const asPrototype = (of: Workload): Setting => ({ ...served(of), topology: '16D', rows: 'replacement' })
+export const asPrototype = (of: Workload): Setting => ({
+  ...served(of),
+  topology: '16D',
+  rows: 'replacement',
+})
 export const measured = (of: Workload): Setting => ({ ...served(of), profile: MEASURED_PROFILE })
 /** Rows with replacement: which row is free would hang on the policy, and the length of its prompt with it. */
 export const bursty = (of: Workload): Setting => ({ ...served(of), arrivals: 'gamma', rows: 'replacement' })

@@ -23,7 +23,16 @@ import { fixed } from './rounded.ts'
 import type { WorkloadName } from './traces.ts'
 import { change, listed, mean, number, range, signedPercent, span } from './words.ts'
 
-export const ALL_POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'domain', 'eldr', 'union', 'union@true'] as const
+export const ALL_POLICIES = [
+  'random',
+  'round_robin',
+  'jsq',
+  'power_of_two',
+  'domain',
+  'eldr',
+  'union',
+  'union@true',
+] as const
 export const QUICK_POLICIES = ['round_robin', 'jsq', 'eldr', 'union'] as const
 
 /** Points of several policies at one mean batch. */
@@ -33,13 +42,22 @@ export interface LoadPoints {
 }
 
 /** Policies × batches under one setting: what it needs, and what came out. */
-export function loadGrid(policies: readonly string[], batches: readonly number[], setting: Setting, { rateOf }: Context) {
+export function loadGrid(
+  policies: readonly string[],
+  batches: readonly number[],
+  setting: Setting,
+  { rateOf }: Context,
+) {
   const rows = batches.map(batch => ({ batch, cells: cellsOf(policies, rateOf(setting, batch), setting) }))
   const cells: Cell[] = rows.flatMap(row => row.cells)
-  return { cells, points: (of: PointOf): LoadPoints[] => rows.map(row => ({ batch: row.batch, points: row.cells.map(of) })) }
+  return {
+    cells,
+    points: (of: PointOf): LoadPoints[] => rows.map(row => ({ batch: row.batch, points: row.cells.map(of) })),
+  }
 }
 
-export const variantOf = (points: readonly Point[], variant: string): Point | undefined => points.find(point => point.variant === variant)
+export const variantOf = (points: readonly Point[], variant: string): Point | undefined =>
+  points.find(point => point.variant === variant)
 
 /** Gain of a policy against the best load balancer at each load; loads without the policy are left out. */
 export function gains(loads: readonly LoadPoints[], variant: string, value: Value): Interval[] {
@@ -53,24 +71,25 @@ export function gains(loads: readonly LoadPoints[], variant: string, value: Valu
 export const gainSpan = (loads: readonly LoadPoints[], variant: string, value: Value): string =>
   span(gains(loads, variant, value).map(({ mean: share }) => share))
 
-const PAPER: Readonly<Record<WorkloadName, { id: string; title: string; finding: string; differs: string }>> = {
-  task: {
-    id: 'fig-11',
-    title: 'Fig. 11: time per token on the task mix',
-    finding:
-      'ELDR lowers the median TPOT by 7.0 to 13.9 % and p99 by 3.4 to 6.0 % against the best of four load balancers (three models, mean over rates); routing by domain label lowers the median by 6.8 to 9.7 %.',
-    differs:
-      'Simulated, not served, on lab16, whose domains share more experts than those of the paper’s models. A simulated step has no noise: a load balancer’s p99 lies just above its median, and every uneven load shows there. Decode does not hold up prefill; TTFT differs between policies only where rows run short, since which row is free hangs on the policy, and the length of its prompt with it.',
-  },
-  lang: {
-    id: 'fig-12',
-    title: 'Fig. 12: time per token on the language mix',
-    finding:
-      'ELDR lowers the median TPOT by 5.9 to 10.0 %; p99 falls by 6.2 % on Qwen3-30B-A3B and rises by 1.5 % and 0.2 % on the other two. Routing by language label matches load balancing at the median and costs up to 6.1 % at p99.',
-    differs:
-      'Simulated, not served. With three quarters of the requests in two languages and at least one worker for each of ten, routing by label leaves some workers idle and others full, more so than with the paper’s mix.',
-  },
-}
+const PAPER: Readonly<Record<WorkloadName, { id: string; title: string; finding: string; differs: string }>> =
+  {
+    task: {
+      id: 'fig-11',
+      title: 'Fig. 11: time per token on the task mix',
+      finding:
+        'ELDR lowers the median TPOT by 7.0 to 13.9 % and p99 by 3.4 to 6.0 % against the best of four load balancers (three models, mean over rates); routing by domain label lowers the median by 6.8 to 9.7 %.',
+      differs:
+        'Simulated, not served, on lab16, whose domains share more experts than those of the paper’s models. A simulated step has no noise: a load balancer’s p99 lies just above its median, and every uneven load shows there. Decode does not hold up prefill; TTFT differs between policies only where rows run short, since which row is free hangs on the policy, and the length of its prompt with it.',
+    },
+    lang: {
+      id: 'fig-12',
+      title: 'Fig. 12: time per token on the language mix',
+      finding:
+        'ELDR lowers the median TPOT by 5.9 to 10.0 %; p99 falls by 6.2 % on Qwen3-30B-A3B and rises by 1.5 % and 0.2 % on the other two. Routing by language label matches load balancing at the median and costs up to 6.1 % at p99.',
+      differs:
+        'Simulated, not served. With three quarters of the requests in two languages and at least one worker for each of ten, routing by label leaves some workers idle and others full, more so than with the paper’s mix.',
+    },
+  }
 
 export function mainResults(
   context: Context,
@@ -109,8 +128,13 @@ function exhibit(context: Context, workload: Workload, loads: readonly LoadPoint
 }
 
 /** Changes of p50 and p99 against the best load balancer of each, a column for each load. Eight columns are wide enough without units. */
-export function gainTable(loads: readonly LoadPoints[], title = 'TPOT against the best load balancer, by mean batch'): ExhibitTable {
-  const variants = loads[0]!.points.map(({ variant }) => variant).filter(variant => !LOAD_BALANCERS.includes(variant))
+export function gainTable(
+  loads: readonly LoadPoints[],
+  title = 'TPOT against the best load balancer, by mean batch',
+): ExhibitTable {
+  const variants = loads[0]!.points
+    .map(({ variant }) => variant)
+    .filter(variant => !LOAD_BALANCERS.includes(variant))
   const column = (name: string) => loads.map(({ batch }) => `${name} at ${batch}`)
   return {
     title: `${title} (%)`,
@@ -132,7 +156,8 @@ function withoutUnit(cell: ExhibitNumber | null): ExhibitNumber | null {
 
 function loadTable(points: readonly Point[]): ExhibitTable {
   const jsq = over(variantOf(points, 'jsq')!, batchOf).mean
-  const gain = (point: Point, value: Value) => change(changeAgainst(bestBalancer(points, value)!, point, value))
+  const gain = (point: Point, value: Value) =>
+    change(changeAgainst(bestBalancer(points, value)!, point, value))
   return {
     title: `${points[0]!.rate} requests a second: mean batch ${fixed(jsq, 1)} under jsq`,
     columns: ['policy', 'TPOT p50', 'change', 'TPOT p99', 'change', 'TTFT p50', 'active experts', 'batch'],
@@ -174,7 +199,11 @@ function gainChart(loads: readonly LoadPoints[]): ExhibitChart {
       ...(metric === 1 && { dashed: true }),
       points: gains(loads, variant, value).map(({ mean: share, half }, at) => {
         const y = 100 * share
-        return { x: loads[at]!.batch, y, ...(Number.isFinite(half) && { low: y - 100 * half, high: y + 100 * half }) }
+        return {
+          x: loads[at]!.batch,
+          y,
+          ...(Number.isFinite(half) && { low: y - 100 * half, high: y + 100 * half }),
+        }
       }),
     })),
   )

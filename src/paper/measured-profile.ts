@@ -21,10 +21,17 @@ export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
     cells: parts.flatMap(({ ours, beside }) => [...ours.cells, ...beside.cells]),
     make: of => {
       const { profile, measured: whole } = context
-      const grids = parts.map(({ workload, ours, beside }) => ({ workload, ours: ours.points(of), beside: beside.points(of) }))
+      const grids = parts.map(({ workload, ours, beside }) => ({
+        workload,
+        ours: ours.points(of),
+        beside: beside.points(of),
+      }))
       const share = ({ decode, shape }: Context['profile']) => {
         const expertsUs = shape.layers * decode.perActiveExpertUs * (shape.experts / 2)
-        return expertsUs / (expertsUs + decode.baseUs + shape.layers * decode.perLayerUs + 20 * decode.perRequestUs)
+        return (
+          expertsUs /
+          (expertsUs + decode.baseUs + shape.layers * decode.perLayerUs + 20 * decode.perRequestUs)
+        )
       }
       return {
         id: 'measured-profile',

@@ -28,23 +28,37 @@ export function whyMissed(of: Judgements): string[] {
 }
 
 /** Of differences in points. */
-const inPoints = (values: readonly number[]): string => span(values.map(value => value / 100)).replace('%', 'points')
+const inPoints = (values: readonly number[]): string =>
+  span(values.map(value => value / 100)).replace('%', 'points')
 
 /** “task 10, lang 20 (as served)” of every setting in which something was missed. */
-const places = (judgements: readonly Judgement[], of: (judged: readonly Judged[]) => readonly Judged[]): string =>
+const places = (
+  judgements: readonly Judgement[],
+  of: (judged: readonly Judged[]) => readonly Judged[],
+): string =>
   listed(
-    judgements.flatMap(({ setting, judged }) => (of(judged).length > 0 ? [`${namedOf(of(judged), judged)} (${lowered(setting)})`] : [])),
+    judgements.flatMap(({ setting, judged }) =>
+      of(judged).length > 0 ? [`${namedOf(of(judged), judged)} (${lowered(setting)})`] : [],
+    ),
   )
 
-const lowered = (setting: string): string => `${setting[0]!.toLowerCase()}${setting.slice(1)}`.replace(/ \(.*/, '')
+const lowered = (setting: string): string =>
+  `${setting[0]!.toLowerCase()}${setting.slice(1)}`.replace(/ \(.*/, '')
 
 function farFromPrototype({ asServed, alone }: Judgements): string {
-  const outside = [asServed, alone].flatMap(({ judged }) => (['p50', 'p99'] as const).flatMap(metric => judged.filter(of => isOutside(of, metric)).map(of => ({ of, metric })))) // prettier-ignore
+  const outside = [asServed, alone].flatMap(({ judged }) =>
+    (['p50', 'p99'] as const).flatMap(metric =>
+      judged.filter(of => isOutside(of, metric)).map(of => ({ of, metric })),
+    ),
+  )
   if (outside.length === 0) return ''
   const lower = outside.filter(({ of, metric }) => fromPrototype(of, metric) < 0)
   const byChance = outside.filter(({ of, metric }) => isWithinChance(of, metric))
   const tails = ({ judged }: Judgement) => span(judged.map(({ eldr }) => eldr.p99.mean / 100))
-  const favour = lower.length > 0 ? ` ${lower.length === outside.length ? 'All' : whole(lower.length)} of these ${whole(outside.length)} are lower than the prototype’s: a difference in our favour, still shown as outside.` : '' // prettier-ignore
+  const favour =
+    lower.length > 0
+      ? ` ${lower.length === outside.length ? 'All' : whole(lower.length)} of these ${whole(outside.length)} are lower than the prototype’s: a difference in our favour, still shown as outside.`
+      : ''
   const higher = lower.length < outside.length ? ` ${whole(outside.length - lower.length)} are higher.` : ''
   return `eldr more than 2 points from the prototype.${favour}${higher} The interval over seeds reaches to within 2 points in ${outOf(byChance.length, outside.length)}. The settings differ in prefill and in how rows are drawn: eldr’s p99 is ${tails(asServed)} as served, where no row comes twice while another is free, and ${tails(alone)} with rows drawn with replacement, as the prototype drew them.${fewRows(outside[0]!.of)}${rowsTwice(outside.map(({ of }) => of))}`
 }
@@ -58,10 +72,18 @@ function lessGain({ asServed, alone }: Judgements): string {
 }
 
 function nearerTail({ asServed, alone, onMeasured }: Judgements): string {
-  const all = [asServed, alone, onMeasured].flatMap(({ setting, judged }) => missedIn(LOWERS_TAIL, judged).map(of => ({ of, setting })))
+  const all = [asServed, alone, onMeasured].flatMap(({ setting, judged }) =>
+    missedIn(LOWERS_TAIL, judged).map(of => ({ of, setting })),
+  )
   if (all.length === 0) return ''
-  const isBoth = all.every(({ of: { eldr, union, prototype } }) => eldr.p99.mean < prototype.eldr.p99.ends[0] && union.p99.mean <= prototype.union.p99.ends[1]) // prettier-ignore
-  const numbers = all.map(({ of, setting }) => `${named([of])} ${lowered(setting)}: eldr ${signedPercent(of.eldr.p99.mean / 100)} (prototype ${of.prototype.eldr.p99.text}), union ${signedPercent(of.union.p99.mean / 100)} (prototype ${of.prototype.union.p99.text})`) // prettier-ignore
+  const isBoth = all.every(
+    ({ of: { eldr, union, prototype } }) =>
+      eldr.p99.mean < prototype.eldr.p99.ends[0] && union.p99.mean <= prototype.union.p99.ends[1],
+  )
+  const numbers = all.map(
+    ({ of, setting }) =>
+      `${named([of])} ${lowered(setting)}: eldr ${signedPercent(of.eldr.p99.mean / 100)} (prototype ${of.prototype.eldr.p99.text}), union ${signedPercent(of.union.p99.mean / 100)} (prototype ${of.prototype.union.p99.text})`,
+  )
   return `Less than 5 points between the p99 of union and eldr. ${numbers.join('; ')}.${isBoth ? ' eldr’s p99 is lower than the prototype’s, so the distance is smaller, though union’s own is at or below the prototype’s.' : ''}`
 }
 
@@ -72,14 +94,19 @@ function higherMedian({ asServed, alone, onMeasured }: Judgements): string {
   if (all.length === 0) return ''
   const shares = [asServed, alone].flatMap(({ judged }) => missed(judged)).map(shareOf)
   const kept = shares.length > 0 ? `; it keeps ${range(shares, 0)} % of the true patterns’ gain there` : ''
-  return `union’s median above eldr’s at ${places(settings, missed)}. union predicts each request’s decode from ${range(all.map(of => of.calibration), 0)} calibration requests, and the fewer they are the worse it does${kept}.${rowsTwice(all)}` // prettier-ignore
+  return `union’s median above eldr’s at ${places(settings, missed)}. union predicts each request’s decode from ${range(
+    all.map(of => of.calibration),
+    0,
+  )} calibration requests, and the fewer they are the worse it does${kept}.${rowsTwice(all)}`
 }
 
 /** The targets were set for the whole traces, which have so many evaluation requests. */
 const WHOLE_ROWS = 800
 
 const fewRows = ({ rows }: Judged): string =>
-  rows < WHOLE_ROWS ? ` The targets were set for traces of ${whole(WHOLE_ROWS)} evaluation requests, and these have ${whole(rows)}.` : ''
+  rows < WHOLE_ROWS
+    ? ` The targets were set for traces of ${whole(WHOLE_ROWS)} evaluation requests, and these have ${whole(rows)}.`
+    : ''
 
 /** More in flight than there are different ones. */
 function rowsTwice(loads: readonly Judged[]): string {

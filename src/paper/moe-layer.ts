@@ -28,7 +28,8 @@ const [FEW, MANY] = [16, 128] as const
 
 export async function moeLayerExhibit(): Promise<Exhibit> {
   const times = JSON.parse(await readFile(FILE, 'utf8')) as MoeLayerTimes
-  const at = (rows: readonly (readonly [number, number])[], x: number) => rows.find(([value]) => value === x)?.[1] ?? NaN
+  const at = (rows: readonly (readonly [number, number])[], x: number) =>
+    rows.find(([value]) => value === x)?.[1] ?? NaN
   const shapes = times.shapes.map(shape => {
     const steps = shape.stepUs.map(([, us]) => us)
     return {
@@ -46,8 +47,10 @@ export async function moeLayerExhibit(): Promise<Exhibit> {
     title: 'Fig. 2: active experts set the time of an MoE layer',
     finding: `From ${FEW} to ${MANY} active experts an MoE layer takes ${fixed(first!.growth, 1)} times as long (${first!.short}, batch ${times.batch}); ${listed(shapes.slice(1).map(({ short, growth }) => `${short} ${fixed(growth, 1)} times`))}. At ${times.active} active experts a whole step varies by ${signedPercent(first!.byBatch, 0).replace('+', '')} between batches of ${range(batches, 0)} (${first!.short}).`,
     paper: {
-      finding: '4.7 times on one MI300X for Qwen3-30B-A3B at batch 64, while the batch at a fixed number of experts hardly matters.',
-      differs: 'Another GPU and another kernel: an H200 with torch’s grouped GEMM, GPT-OSS in bf16 and not in mxfp4.',
+      finding:
+        '4.7 times on one MI300X for Qwen3-30B-A3B at batch 64, while the batch at a fixed number of experts hardly matters.',
+      differs:
+        'Another GPU and another kernel: an H200 with torch’s grouped GEMM, GPT-OSS in bf16 and not in mxfp4.',
     },
     source: `Measured on ${times.measuredOn}, ${times.date}; ${times.source}.`,
     tables: [
@@ -68,14 +71,20 @@ export async function moeLayerExhibit(): Promise<Exhibit> {
         title: `One MoE layer at batch ${whole(times.batch)}`,
         x: 'active experts',
         y: 'µs',
-        series: shapes.map(({ short, layerUs }) => ({ label: short, points: layerUs.map(([x, y]) => ({ x, y })) })),
+        series: shapes.map(({ short, layerUs }) => ({
+          label: short,
+          points: layerUs.map(([x, y]) => ({ x, y })),
+        })),
       },
       {
         kind: 'lines',
         title: `A whole decode step with ${times.active} active experts a layer`,
         x: 'requests in the batch',
         y: 'ms',
-        series: shapes.map(({ short, stepUs }) => ({ label: short, points: stepUs.map(([x, us]) => ({ x, y: us / 1000 })) })),
+        series: shapes.map(({ short, stepUs }) => ({
+          label: short,
+          points: stepUs.map(([x, us]) => ({ x, y: us / 1000 })),
+        })),
       },
     ],
   }

@@ -26,7 +26,13 @@ export function allParts(context: Context): Parts {
   const figures = context.workloads.map(workload => mainResults(context, workload, ALL_POLICIES, BATCHES))
   return {
     main: [...figures, againstPrototype(context), onMeasuredProfile(context)],
-    validation: [activeByBatch(context), transforms(context), balance(context), bandWidth(context), prefixCache(context)],
+    validation: [
+      activeByBatch(context),
+      transforms(context),
+      balance(context),
+      bandWidth(context),
+      prefixCache(context),
+    ],
     scale: [expertParallelism(context), decoderPools(context)],
     beyond: [bursts(context), foresight(context)],
   }
@@ -39,10 +45,13 @@ export function quickParts(context: Context): Parts {
 
 type Sources = Pick<Context, 'workloads' | 'recorded'>
 
-const atBatches = (batches: readonly number[], load: Omit<Load, 'batch'>): Load[] => batches.map(batch => ({ ...load, batch }))
+const atBatches = (batches: readonly number[], load: Omit<Load, 'batch'>): Load[] =>
+  batches.map(batch => ({ ...load, batch }))
 
 export function quickLoads({ workloads }: Sources): Load[] {
-  return workloads.flatMap(of => atBatches(FEW_BATCHES, { setting: served(of), decodeSteps: of.evaluation.decodeSteps }))
+  return workloads.flatMap(of =>
+    atBatches(FEW_BATCHES, { setting: served(of), decodeSteps: of.evaluation.decodeSteps }),
+  )
 }
 
 export function allLoads(sources: Sources): Load[] {

@@ -17,7 +17,10 @@ export function prefixCache(context: Context): Simulated<Exhibit> {
   const [task] = context.workloads
   const rate = context.rateOf(served(task), BATCH)
   const off = cellsOf(POLICIES, rate, served(task))
-  const on = cellsOf(POLICIES, rate, { ...served(task), prefixCacheTokens: context.profile.kv.capacityTokens })
+  const on = cellsOf(POLICIES, rate, {
+    ...served(task),
+    prefixCacheTokens: context.profile.kv.capacityTokens,
+  })
   return {
     cells: [...off, ...on],
     make: of => {
@@ -27,7 +30,10 @@ export function prefixCache(context: Context): Simulated<Exhibit> {
       ]
       const hit = over(states[1]!.points[0]!, run => run.prefixHitShare ?? 0).mean
       const ttft = states.map(({ points }) => over(points[0]!, ttftP50).mean)
-      const eldr = states.map(({ points: [base, point] }) => [changeOf(base!, point!, tpotP50), changeOf(base!, point!, tpotP99)] as const)
+      const eldr = states.map(
+        ({ points: [base, point] }) =>
+          [changeOf(base!, point!, tpotP50), changeOf(base!, point!, tpotP99)] as const,
+      )
       return {
         id: 'fig-17',
         title: 'Fig. 17: with a prefix cache',
@@ -40,7 +46,15 @@ export function prefixCache(context: Context): Simulated<Exhibit> {
         source: `${simulatedFrom(context, [task])} ${rate} requests a second; ${whole(task.evaluation.requests)} prompts come again and again, prefill by prefix_hash, ${whole(context.profile.kv.capacityTokens)} tokens kept by each prefill worker.`,
         tables: [
           {
-            columns: ['cache, policy', 'TTFT p50', 'TPOT p50', 'change', 'TPOT p99', 'change', 'tokens from the cache'],
+            columns: [
+              'cache, policy',
+              'TTFT p50',
+              'TPOT p50',
+              'change',
+              'TPOT p99',
+              'change',
+              'tokens from the cache',
+            ],
             rows: states.flatMap(({ name, points }) =>
               points.map(point => [
                 `${name}, ${point.variant}`,
@@ -61,7 +75,10 @@ export function prefixCache(context: Context): Simulated<Exhibit> {
             x: 'ms',
             groups: states.map(({ name, points }) => ({
               heading: `cache ${name}`,
-              bars: points.map(point => ({ label: point.variant, ...number(over(point, ttftP50).mean, 1, 'ms') })),
+              bars: points.map(point => ({
+                label: point.variant,
+                ...number(over(point, ttftP50).mean, 1, 'ms'),
+              })),
             })),
           },
           {
@@ -70,7 +87,10 @@ export function prefixCache(context: Context): Simulated<Exhibit> {
             x: 'ms',
             groups: states.map(({ name, points }) => ({
               heading: `cache ${name}`,
-              bars: points.map(point => ({ label: point.variant, ...number(over(point, tpotP50).mean, 2, 'ms') })),
+              bars: points.map(point => ({
+                label: point.variant,
+                ...number(over(point, tpotP50).mean, 2, 'ms'),
+              })),
             })),
           },
         ],
@@ -79,4 +99,5 @@ export function prefixCache(context: Context): Simulated<Exhibit> {
   }
 }
 
-const changeOf = (base: Point, point: Point, value: typeof tpotP50): number => changeAgainst(base, point, value).mean
+const changeOf = (base: Point, point: Point, value: typeof tpotP50): number =>
+  changeAgainst(base, point, value).mean

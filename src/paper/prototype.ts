@@ -52,7 +52,9 @@ function exhibit(context: Context, parts: readonly Part[]): Exhibit {
   const asServed = judgement('served', `As served (${TOPOLOGY})`)
   const alone = judgement('alone', 'As the prototype ran (16D, replacement)')
   const onMeasured = judgement('measured', `On ${context.measured.name} (${TOPOLOGY})`)
-  const batches = parts.flatMap(part => [...part.served, ...part.alone].map(({ points }) => over(variantOf(points, 'jsq')!, batchOf).mean))
+  const batches = parts.flatMap(part =>
+    [...part.served, ...part.alone].map(({ points }) => over(variantOf(points, 'jsq')!, batchOf).mean),
+  )
   return {
     id: 'against-prototype',
     title: 'Against the prototype, and the targets set from it',
@@ -67,15 +69,28 @@ function exhibit(context: Context, parts: readonly Part[]): Exhibit {
 function besideTable({ workload: { workload }, served: ours, alone }: Part): ExhibitTable {
   return {
     title: `TPOT against the best load balancer, ${IN_WORDS[workload]}`,
-    columns: ['load, policy', `p50, ${TOPOLOGY}`, 'p50, 16D', 'prototype p50 (%)', `p99, ${TOPOLOGY}`, 'p99, 16D', 'prototype p99 (%)'],
-    rows: ours.flatMap(
-      ({ batch, points }, at) =>
+    columns: [
+      'load, policy',
+      `p50, ${TOPOLOGY}`,
+      'p50, 16D',
+      'prototype p50 (%)',
+      `p99, ${TOPOLOGY}`,
+      'p99, 16D',
+      'prototype p99 (%)',
+    ],
+    rows: ours.flatMap(({ batch, points }, at) =>
       ['domain', 'eldr', 'union', 'union@true'].map(variant => {
         const quoted = prototypeFigures(workload, batch, variant)
         const both = (value: Value) =>
           [points, alone[at]!.points].map(of => change(gainOf(of, variantOf(of, variant)!, value)))
-        return [`${batch}, ${variant}`, ...both(tpotP50), quoted?.p50.text ?? null, ...both(tpotP99), quoted?.p99.text ?? null]
-      }), // prettier-ignore
+        return [
+          `${batch}, ${variant}`,
+          ...both(tpotP50),
+          quoted?.p50.text ?? null,
+          ...both(tpotP99),
+          quoted?.p99.text ?? null,
+        ]
+      }),
     ),
   }
 }

@@ -10,7 +10,12 @@ import { parseWorkload, type RecordedFile } from '../sim/recorded-workload.ts'
 import { guess } from './loads.ts'
 import { average } from './words.ts'
 
-const FILES = ['azure-llm-2023-conv.csv', 'azure-llm-2023-code.csv', 'mooncake-conversation.jsonl', 'mooncake-synthetic.jsonl'] as const
+const FILES = [
+  'azure-llm-2023-conv.csv',
+  'azure-llm-2023-code.csv',
+  'mooncake-conversation.jsonl',
+  'mooncake-synthetic.jsonl',
+] as const
 const CAPS = { promptTokens: 2_048, outputTokens: 512 } as const
 
 export interface RecordedSource {
@@ -28,7 +33,12 @@ export interface RecordedSource {
 }
 
 /** `used`: requests of a run. `largest`: the mean batch for which prefill must suffice. */
-export async function recordedIn(folder: string, profile: CostProfile, used: number, largest: number): Promise<RecordedSource[]> {
+export async function recordedIn(
+  folder: string,
+  profile: CostProfile,
+  used: number,
+  largest: number,
+): Promise<RecordedSource[]> {
   const sources: RecordedSource[] = []
   for (const name of FILES) {
     const file = { file: join(folder, name), ...CAPS }
@@ -38,7 +48,10 @@ export async function recordedIn(folder: string, profile: CostProfile, used: num
     const workload = parseWorkload(file.file, text, CAPS)
     const outputTokens = average([...workload.outputTokens.subarray(0, used)])
     const promptTokens = average([...workload.promptTokens.subarray(0, used)])
-    const perSecond = guess({ setting: {}, batch: largest, decodeSteps: Math.max(1, outputTokens - 1) }, profile)
+    const perSecond = guess(
+      { setting: {}, batch: largest, decodeSteps: Math.max(1, outputTokens - 1) },
+      profile,
+    )
     sources.push({
       name,
       file,

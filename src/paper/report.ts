@@ -30,8 +30,12 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
     title: 'The paper’s figures, reproduced',
     intro: `What the ELDR paper shows, on gate choices of ${calibration.model} (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s with weaker structure, in a simulated cluster: ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps for each of two workloads. Figures 6 and 10 are drawings, and Table 1 times a served system.`,
     facts: [
-      ...workloads.flatMap(of => [of.calibration, of.evaluation]).map(({ name, sha256 }) => ({ term: name, value: `sha256 ${sha256}` })),
-      ...[profile, measured].filter((one, at, all) => all.findIndex(({ name }) => name === one.name) === at).map(({ name, provenance }) => ({ term: `Profile ${name}`, value: `${provenance.what}.` })), // prettier-ignore
+      ...workloads
+        .flatMap(of => [of.calibration, of.evaluation])
+        .map(({ name, sha256 }) => ({ term: name, value: `sha256 ${sha256}` })),
+      ...[profile, measured]
+        .filter((one, at, all) => all.findIndex(({ name }) => name === one.name) === at)
+        .map(({ name, provenance }) => ({ term: `Profile ${name}`, value: `${provenance.what}.` })),
       { term: 'Cluster', value: `${TOPOLOGY} where nothing else is said` },
       { term: 'Runs', value: `${whole(requests)} requests, ${many(seeds, 'seed')} each` },
       { term: 'ELDR', value: VERSION },
@@ -39,7 +43,11 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
     sections: [
       ...section('Why expert locality', exhibits.motivation, 'Section 3 of the paper.'),
       ...section('The signature', exhibits.signatures, 'Section 4 of the paper.'),
-      ...section('Time per output token', exhibits.main, 'Section 6.1 of the paper, and what this project set out from.'),
+      ...section(
+        'Time per output token',
+        exhibits.main,
+        'Section 6.1 of the paper, and what this project set out from.',
+      ),
       ...section('What the gains come from', exhibits.validation, 'Section 6.3 of the paper.'),
       ...section('Other clusters', exhibits.scale, 'Section 6.4 of the paper.'),
       ...section('Beyond the paper', exhibits.beyond),

@@ -44,13 +44,27 @@ export async function reproduce(options: ReproduceOptions): Promise<ExhibitRepor
   const [profile, measured] = [await loadProfile(options.profile), await loadProfile(MEASURED_PROFILE)]
   const [task, lang] = await tracesIn(options.traces)
   // Fewer figures need fewer files, but what is wrong with a folder that was named shows at once.
-  const arrivals = options.workloads === undefined ? [] : await recordedIn(options.workloads, profile, REQUESTS, Math.max(...FEW_BATCHES))
+  const arrivals =
+    options.workloads === undefined
+      ? []
+      : await recordedIn(options.workloads, profile, REQUESTS, Math.max(...FEW_BATCHES))
   onProgress?.('fits', 0, 2)
   const fittedTask = await fitWorkload(task, artifacts, !quick)
   onProgress?.('fits', 1, 2)
   const workloads = [fittedTask, await fitWorkload(lang, artifacts, !quick)] as const
-  const motivation = [...activationExhibits(workloads), await moeLayerExhibit(), ...(await domainBatchesExhibit([task, lang]))]
-  const basis = { workloads, profile, measured, seeds: options.seeds, requests: REQUESTS, recorded: quick ? [] : arrivals }
+  const motivation = [
+    ...activationExhibits(workloads),
+    await moeLayerExhibit(),
+    ...(await domainBatchesExhibit([task, lang])),
+  ]
+  const basis = {
+    workloads,
+    profile,
+    measured,
+    seeds: options.seeds,
+    requests: REQUESTS,
+    recorded: quick ? [] : arrivals,
+  }
   const { context, ...simulated } = await simulate(basis, options)
   return reportOf(context, {
     motivation: motivation.toSorted((a, b) => numberIn(a.id) - numberIn(b.id)),
@@ -63,7 +77,10 @@ const numberIn = (id: string): number => Number(/\d+/.exec(id)?.[0])
 
 type Made = Readonly<Record<keyof Parts, readonly Exhibit[]>>
 
-async function simulate(basis: Omit<Context, 'rateOf'>, options: ReproduceOptions): Promise<Made & { readonly context: Context }> {
+async function simulate(
+  basis: Omit<Context, 'rateOf'>,
+  options: ReproduceOptions,
+): Promise<Made & { readonly context: Context }> {
   const { quick, artifacts: folder } = options
   const stage = (name: string) => (done: number, of: number) => options.onProgress?.(name, done, of)
   const study: StudyData = {
@@ -76,16 +93,30 @@ async function simulate(basis: Omit<Context, 'rateOf'>, options: ReproduceOption
   }
   const pool = openStudy(study, options.threads)
   try {
-    const profileOf = ({ profile }: Partial<StudyData>) => (profile === MEASURED_PROFILE ? basis.measured : basis.profile)
-    const rateOf = await findLoads(quick ? quickLoads(basis) : allLoads(basis), profileOf, pool, stage('rates'))
+    const profileOf = ({ profile }: Partial<StudyData>) =>
+      profile === MEASURED_PROFILE ? basis.measured : basis.profile
+    const rateOf = await findLoads(
+      quick ? quickLoads(basis) : allLoads(basis),
+      profileOf,
+      pool,
+      stage('rates'),
+    )
     const context = { ...basis, rateOf }
     const { main, validation, scale, beyond } = quick ? quickParts(context) : allParts(context)
     const cells = [main, validation, scale, beyond].flat().flatMap(part => part.cells)
     const seeds = Array.from({ length: basis.seeds }, (_, seed) => seed)
     const pointOf = await runCells(cells, { pool, seeds, onProgress: stage('runs') })
-    const planned = quick ? [] : [await capacity(context, pointOf, { pool, study, folder, onProgress: stage('capacity') })]
+    const planned = quick
+      ? []
+      : [await capacity(context, pointOf, { pool, study, folder, onProgress: stage('capacity') })]
     const made = (section: readonly Simulated<Exhibit>[]) => section.map(({ make }) => make(pointOf))
-    return { context, main: made(main), validation: made(validation), scale: made(scale), beyond: [...made(beyond), ...planned] }
+    return {
+      context,
+      main: made(main),
+      validation: made(validation),
+      scale: made(scale),
+      beyond: [...made(beyond), ...planned],
+    }
   } finally {
     await pool.close()
   }

@@ -2,7 +2,17 @@
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
 import { bestBalancer } from '../sim/compare.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
-import { batchOf, type Cell, meanChange, type Point, type Setting, type Simulated, tpotP50, tpotP99, type Value } from './cells.ts'
+import {
+  batchOf,
+  type Cell,
+  meanChange,
+  type Point,
+  type Setting,
+  type Simulated,
+  tpotP50,
+  tpotP99,
+  type Value,
+} from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { BATCHES, EP_TOPOLOGY, expertParallel, served, TOPOLOGY } from './loads.ts'
 import { twiceInFlight } from './main-results.ts'
@@ -27,7 +37,11 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
   const lang = context.workloads[1]
   const loads = EP_BATCHES.map(batch => {
     const rate = context.rateOf(expertParallel(lang), batch)
-    const cells = EP_VARIANTS.map(({ variant, placement }): Cell => ({ variant, rate, setting: { ...expertParallel(lang), placement } }))
+    const cells = EP_VARIANTS.map(({ variant, placement }): Cell => ({
+      variant,
+      rate,
+      setting: { ...expertParallel(lang), placement },
+    }))
     return { batch, rate, cells }
   })
   return {
@@ -36,9 +50,15 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
       const seen = loads.map(load => ({ ...load, points: load.cells.map(of) }))
       /** Load balancers as an engine places experts: the first two variants. */
       const against = (points: readonly Point[], value: Value) => bestBalancer(points.slice(0, 2), value)!
-      const gains = (at: number, value: Value) => seen.map(({ points }) => changeAgainst(against(points, value), points[at]!, value).mean)
-      const says = (at: number) => `${EP_VARIANTS[at]!.label} ${span(gains(at, tpotP50))} / ${span(gains(at, tpotP99))}`
-      const fullest = (at: number) => range(seen.map(({ points }) => over(points[at]!, run => run.fullestRankExperts).mean), 1) // prettier-ignore
+      const gains = (at: number, value: Value) =>
+        seen.map(({ points }) => changeAgainst(against(points, value), points[at]!, value).mean)
+      const says = (at: number) =>
+        `${EP_VARIANTS[at]!.label} ${span(gains(at, tpotP50))} / ${span(gains(at, tpotP99))}`
+      const fullest = (at: number) =>
+        range(
+          seen.map(({ points }) => over(points[at]!, run => run.fullestRankExperts).mean),
+          1,
+        )
       return {
         id: 'fig-18',
         title: 'Fig. 18: expert-parallel decoders',
@@ -55,7 +75,15 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
         source: `${simulatedFrom(context, [lang], { profile: context.measured, topology: EP_TOPOLOGY, artifact: '8 clusters' })} Experts are placed for batches of 32.`,
         tables: seen.map(({ batch, rate, points }): ExhibitTable => ({
           title: `${rate} requests a second: batch ${fixed(over(points[1]!, batchOf).mean, 1)} under jsq (wanted ${batch})`,
-          columns: ['policy, placement', 'TPOT p50', 'change', 'TPOT p99', 'change', 'experts, all ranks', 'fullest rank'],
+          columns: [
+            'policy, placement',
+            'TPOT p50',
+            'change',
+            'TPOT p99',
+            'change',
+            'experts, all ranks',
+            'fullest rank',
+          ],
           rows: points.map((point, at) => [
             EP_VARIANTS[at]!.label,
             mean(over(point, tpotP50), 2, 'ms'),
@@ -89,7 +117,10 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
   const lang = context.workloads[1]
   const main = served(lang)
   const pools = DECODERS.map(decoders => {
-    const setting: Setting = decoders === 16 ? main : { ...main, topology: `8P${decoders}D`, artifact: lang.artifacts.workers[decoders] }
+    const setting: Setting =
+      decoders === 16
+        ? main
+        : { ...main, topology: `8P${decoders}D`, artifact: lang.artifacts.workers[decoders] }
     const rates = BATCHES.map(batch => Number(((context.rateOf(main, batch) * decoders) / 16).toPrecision(3)))
     const at = (variant: string) => rates.map((rate): Cell => ({ variant, rate, setting }))
     return { decoders, base: at('round_robin'), eldr: at('eldr'), union: at('union') }
@@ -98,11 +129,21 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
     cells: pools.flatMap(({ base, eldr, union }) => [...base, ...eldr, ...union]),
     make: of => {
       const changes = pools.map(({ decoders, base, eldr, union }) => {
-        const against = (cells: readonly Cell[], value: Value) => meanChange(cells.map((cell, at) => ({ base: of(base[at]!), point: of(cell) })), value) // prettier-ignore
-        const both = (cells: readonly Cell[]) => ({ p50: against(cells, tpotP50), p99: against(cells, tpotP99) })
+        const against = (cells: readonly Cell[], value: Value) =>
+          meanChange(
+            cells.map((cell, at) => ({ base: of(base[at]!), point: of(cell) })),
+            value,
+          )
+        const both = (cells: readonly Cell[]) => ({
+          p50: against(cells, tpotP50),
+          p99: against(cells, tpotP99),
+        })
         return { decoders, eldr: both(eldr), union: both(union) }
       })
-      const says = (policy: 'eldr' | 'union') => listed(changes.map(({ decoders, [policy]: { p50 } }) => `${signedPercent(p50.mean)} (8P${decoders}D)`)) // prettier-ignore
+      const says = (policy: 'eldr' | 'union') =>
+        listed(
+          changes.map(({ decoders, [policy]: { p50 } }) => `${signedPercent(p50.mean)} (8P${decoders}D)`),
+        )
       return {
         id: 'table-2',
         title: 'Table 2: decoder pools of 8, 16 and 24',
@@ -111,7 +152,8 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
           lang,
         )}`,
         paper: {
-          finding: 'The median falls by more the larger the pool: 8.0, 9.8 and 10.2 %; p99 by 2.5, 0.8 and 1.1 %.',
+          finding:
+            'The median falls by more the larger the pool: 8.0, 9.8 and 10.2 %; p99 by 2.5, 0.8 and 1.1 %.',
           differs:
             'Rates here grow with the pool, so that decoders have the same batches; the paper keeps its rates, and larger pools have smaller batches.',
         },

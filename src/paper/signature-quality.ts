@@ -19,13 +19,21 @@ export function signatureExhibits(workloads: readonly Workload[]): Exhibit[] {
 
 function transforms(workloads: readonly Workload[]): Exhibit {
   const names = workloads[0]!.summary.transforms.map(({ name }) => name)
-  const rhoOf = ({ summary }: Workload, name: TransformName) => summary.transforms.find(quality => quality.name === name)?.rho ?? NaN
+  const rhoOf = ({ summary }: Workload, name: TransformName) =>
+    summary.transforms.find(quality => quality.name === name)?.rho ?? NaN
   const meanRho = (name: TransformName) => average(workloads.map(workload => rhoOf(workload, name)))
   const best = (among: readonly TransformName[]) =>
     among.filter(name => names.includes(name)).reduce((a, b) => (meanRho(b) > meanRho(a) ? b : a))
-  const [counted, continuous] = [best(COUNTED), CONTINUOUS.some(name => names.includes(name)) ? best(CONTINUOUS) : undefined]
-  const gateRequests = workloads.map(({ summary }) => summary.transforms.find(({ servable }) => !servable)?.requests ?? 0)
-  const few = gateRequests.some((requests, at) => requests > 0 && requests < workloads[at]!.calibration.requests)
+  const [counted, continuous] = [
+    best(COUNTED),
+    CONTINUOUS.some(name => names.includes(name)) ? best(CONTINUOUS) : undefined,
+  ]
+  const gateRequests = workloads.map(
+    ({ summary }) => summary.transforms.find(({ servable }) => !servable)?.requests ?? 0,
+  )
+  const few = gateRequests.some(
+    (requests, at) => requests > 0 && requests < workloads[at]!.calibration.requests,
+  )
   return {
     id: 'fig-7',
     title: 'Fig. 7: quality ρ of six transforms',
@@ -40,7 +48,11 @@ function transforms(workloads: readonly Workload[]): Exhibit {
     tables: [
       {
         columns: ['transform', ...workloads.map(({ workload }) => `ρ, ${IN_WORDS[workload]}`), 'mean'],
-        rows: names.map(name => [name, ...workloads.map(workload => number(rhoOf(workload, name), 3)), number(meanRho(name), 3)]),
+        rows: names.map(name => [
+          name,
+          ...workloads.map(workload => number(rhoOf(workload, name), 3)),
+          number(meanRho(name), 3),
+        ]),
       },
     ],
     charts: [
@@ -53,7 +65,13 @@ function transforms(workloads: readonly Workload[]): Exhibit {
             bars: names.map(name => {
               const both = workloads.map(workload => rhoOf(workload, name))
               const hollow = CONTINUOUS.includes(name) && { hollow: true }
-              return { label: name, ...number(meanRho(name), 3), low: Math.min(...both), high: Math.max(...both), ...hollow }
+              return {
+                label: name,
+                ...number(meanRho(name), 3),
+                low: Math.min(...both),
+                high: Math.max(...both),
+                ...hollow,
+              }
             }),
           },
         ],
@@ -65,7 +83,9 @@ function transforms(workloads: readonly Workload[]): Exhibit {
 const plus = (value: number): string => `${value > 0 ? '+' : ''}${fixed(value, 3)}`
 
 function layers(workloads: readonly Workload[]): Exhibit {
-  const parts = workloads.flatMap(({ workload, summary: { curves } }) => (curves[0] === undefined ? [] : [{ workload, curve: curves[0] }]))
+  const parts = workloads.flatMap(({ workload, summary: { curves } }) =>
+    curves[0] === undefined ? [] : [{ workload, curve: curves[0] }],
+  )
   const gain = ({ rho, peak }: (typeof parts)[number]['curve']) => rho[peak - 1]! - rho.at(-1)!
   return {
     id: 'fig-8',
@@ -99,7 +119,11 @@ function space(workloads: readonly Workload[]): Exhibit {
     const leading = clusters.map(members => {
       const counts = summary.source.domains.map((_, d) => members.filter(({ domain }) => domain === d).length)
       const most = counts.indexOf(Math.max(...counts))
-      return { domain: summary.source.domains[most], share: counts[most]! / members.length, size: members.length }
+      return {
+        domain: summary.source.domains[most],
+        share: counts[most]! / members.length,
+        size: members.length,
+      }
     })
     return { workload, pca, domains: summary.source.domains, leading }
   })
@@ -125,11 +149,19 @@ function space(workloads: readonly Workload[]): Exhibit {
         x: axis(0),
         y: axis(1),
         groups: domains
-          .map((label, d) => ({ label, points: drawn.filter(({ domain }) => domain === d).map(({ x, y }) => [x, y] as const) }))
+          .map((label, d) => ({
+            label,
+            points: drawn.filter(({ domain }) => domain === d).map(({ x, y }) => [x, y] as const),
+          }))
           .filter(({ points }) => points.length > 0),
         marks: pca.centroids.map(({ x, y }, k) => {
           const { domain, share, size } = leading[k]!
-          return { x, y, label: `${k}`, about: `${whole(size)} requests, ${percent(share)} ${domain ?? 'unknown'}` }
+          return {
+            x,
+            y,
+            label: `${k}`,
+            about: `${whole(size)} requests, ${percent(share)} ${domain ?? 'unknown'}`,
+          }
         }),
       }
     }),

@@ -2,7 +2,16 @@ import { describe, expect, it } from 'vitest'
 import { whyMissed } from './misses.ts'
 import { prototypeFigures } from './prototype-figures.ts'
 import { fixed, percent, shown } from './rounded.ts'
-import { ALL_TARGETS, fromPrototype, type Judged, KEEPS_MEDIAN, LOWERS_TAIL, OWN_TARGETS, targetTable, verdicts } from './targets.ts'
+import {
+  ALL_TARGETS,
+  fromPrototype,
+  type Judged,
+  KEEPS_MEDIAN,
+  LOWERS_TAIL,
+  OWN_TARGETS,
+  targetTable,
+  verdicts,
+} from './targets.ts'
 import { signedPercent } from './words.ts'
 
 const plain = (text: string) => text.replaceAll('\u00a0', ' ')
@@ -27,7 +36,11 @@ function judged(change: Partial<Judged> = {}): Judged {
 const words = (one: Judged) => ALL_TARGETS.map(({ verdict }) => verdict(one))
 const settings = (one: Judged) => {
   const judgement = { setting: 'As served (8P16D)', judged: [one] }
-  return { asServed: judgement, alone: { ...judgement, setting: 'As run' }, onMeasured: { ...judgement, setting: 'On x' } }
+  return {
+    asServed: judgement,
+    alone: { ...judgement, setting: 'As run' },
+    onMeasured: { ...judgement, setting: 'On x' },
+  }
 }
 
 describe('targets', () => {
@@ -37,7 +50,12 @@ describe('targets', () => {
   })
 
   it('count points from the nearer end of the prototype’s range, which may be lower or higher by 2', () => {
-    const task = { prototype: { eldr: prototypeFigures('task', 20, 'eldr')!, union: prototypeFigures('task', 20, 'union')! } }
+    const task = {
+      prototype: {
+        eldr: prototypeFigures('task', 20, 'eldr')!,
+        union: prototypeFigures('task', 20, 'union')!,
+      },
+    }
     const at = (p50: number, p99: number) => judged({ ...task, eldr: { p50: of(p50), p99: of(p99) } })
     const distance = (one: Judged) => [fromPrototype(one, 'p50'), fromPrototype(one, 'p99')]
     expect(distance(at(-11, 2))).toEqual([0, 0])
@@ -55,10 +73,16 @@ describe('targets', () => {
   })
 
   it('are named where they are missed, and explained', () => {
-    const missed = judged({ eldr: { p50: of(-12.4, 0.1), p99: of(-3, 9) }, union: { p50: of(-9), p99: of(-7) }, inflight: 900 })
+    const missed = judged({
+      eldr: { p50: of(-12.4, 0.1), p99: of(-3, 9) },
+      union: { p50: of(-9), p99: of(-7) },
+      inflight: 900,
+    })
     const judgement = { setting: 'As served (8P16D)', judged: [judged(), missed] }
     expect(verdicts(judgement, ALL_TARGETS)).toContain('prototype’s in 1 of the 2 (missed: lang 35 lower)')
-    expect(verdicts(judgement, OWN_TARGETS)).toMatch(/^As served \(8P16D\), targets met of 2 loads: union’s p99 .*\(missed: lang 35\)\.$/)
+    expect(verdicts(judgement, OWN_TARGETS)).toMatch(
+      /^As served \(8P16D\), targets met of 2 loads: union’s p99 .*\(missed: lang 35\)\.$/,
+    )
     const { columns, rows } = targetTable(judgement, ALL_TARGETS)
     for (const row of rows) expect(row).toHaveLength(columns.length)
     const notes = whyMissed(settings(missed)).map(plain)
@@ -75,7 +99,11 @@ describe('targets', () => {
 describe('numbers of findings', () => {
   it('are rounded as those of tables are', () => {
     expect(Number((9.850002).toPrecision(5)).toFixed(1)).toBe('9.8')
-    expect([fixed(9.850002, 1), plain(signedPercent(0.09850002)), shown(9.850002, 1)]).toEqual(['9.8', '+9.8 %', 9.8])
+    expect([fixed(9.850002, 1), plain(signedPercent(0.09850002)), shown(9.850002, 1)]).toEqual([
+      '9.8',
+      '+9.8 %',
+      9.8,
+    ])
     expect(plain(percent(0.125000001))).toBe('13 %')
   })
 })

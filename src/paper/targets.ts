@@ -62,7 +62,8 @@ export function fromPrototype({ eldr, prototype }: Judged, metric: keyof Gains):
   return shown(ours < low ? ours - low : ours > high ? ours - high : 0, 1)
 }
 
-export const isOutside = (of: Judged, metric: keyof Gains): boolean => Math.abs(fromPrototype(of, metric)) > WITHIN
+export const isOutside = (of: Judged, metric: keyof Gains): boolean =>
+  Math.abs(fromPrototype(of, metric)) > WITHIN
 
 /** Whether what is outside would not be, were ours off by half its interval. */
 export const isWithinChance = (of: Judged, metric: keyof Gains): boolean =>
@@ -76,7 +77,8 @@ const nearPrototype = (metric: keyof Gains): Target => ({
 })
 
 export const shareOf = ({ union, unionTrue }: Judged): number => shown((100 * union.p50.mean) / unionTrue, 2)
-const lessEldr = ({ union, eldr }: Judged, metric: keyof Gains): number => shown(union[metric].mean - eldr[metric].mean, 2)
+const lessEldr = ({ union, eldr }: Judged, metric: keyof Gains): number =>
+  shown(union[metric].mean - eldr[metric].mean, 2)
 
 export const NEAR_PROTOTYPE: readonly Target[] = [nearPrototype('p50'), nearPrototype('p99')]
 
@@ -105,7 +107,10 @@ export const ALL_TARGETS: readonly Target[] = [...NEAR_PROTOTYPE, KEEPS_GAIN, LO
 /** Those that hang on neither the prototype's step cost nor on true patterns. */
 export const OWN_TARGETS: readonly Target[] = [LOWERS_TAIL, KEEPS_MEDIAN]
 
-export function judge({ workload, evaluation, calibration }: Workload, { batch, points }: LoadPoints): Judged {
+export function judge(
+  { workload, evaluation, calibration }: Workload,
+  { batch, points }: LoadPoints,
+): Judged {
   const gain = (variant: string, value: Value): Interval => {
     const point = variantOf(points, variant)
     const of = point && gainOf(points, point, value)
@@ -119,14 +124,18 @@ export function judge({ workload, evaluation, calibration }: Workload, { batch, 
     union: gains('union'),
     unionAll: gain('union@all', tpotP50).mean,
     unionTrue: gain('union@true', tpotP50).mean,
-    prototype: { eldr: prototypeFigures(workload, batch, 'eldr')!, union: prototypeFigures(workload, batch, 'union')! },
+    prototype: {
+      eldr: prototypeFigures(workload, batch, 'eldr')!,
+      union: prototypeFigures(workload, batch, 'union')!,
+    },
     inflight: over(variantOf(points, 'eldr')!, run => run.inflight).mean,
     rows: evaluation.requests,
     calibration: calibration.requests,
   }
 }
 
-export const missedIn = (target: Target, judged: readonly Judged[]): Judged[] => judged.filter(of => target.verdict(of) !== MET)
+export const missedIn = (target: Target, judged: readonly Judged[]): Judged[] =>
+  judged.filter(of => target.verdict(of) !== MET)
 
 export const named = (loads: readonly Judged[], about: (of: Judged) => string = () => ''): string =>
   loads.map(of => `${of.workload} ${of.batch}${about(of)}`).join(', ')
@@ -152,6 +161,6 @@ export function targetTable({ setting, judged }: Judgement, targets: readonly Ta
     rows: judged.map(of => [
       `${of.workload}, batch ${of.batch}`,
       ...targets.flatMap(target => [target.value(of), target.verdict(of)]),
-    ]), // prettier-ignore
+    ]),
   }
 }

@@ -35,13 +35,19 @@ export interface TracePair {
 /** The same folder from src/paper and from dist/paper. */
 const SHIPPED = fileURLToPath(new URL('../../data/', import.meta.url))
 
-export async function tracesIn(folder: string = SHIPPED): Promise<readonly [task: TracePair, lang: TracePair]> {
+export async function tracesIn(
+  folder: string = SHIPPED,
+): Promise<readonly [task: TracePair, lang: TracePair]> {
   return [await pairOf(folder, 'task'), await pairOf(folder, 'lang')]
 }
 
 async function pairOf(folder: string, workload: WorkloadName): Promise<TracePair> {
   const file = (split: string) => join(folder, `lab16-${workload}.${split}.safetensors`)
-  return { workload, calibration: await describe(file('calibration')), evaluation: await describe(file('evaluation')) }
+  return {
+    workload,
+    calibration: await describe(file('calibration')),
+    evaluation: await describe(file('evaluation')),
+  }
 }
 
 function describe(path: string): Promise<TraceFile> {

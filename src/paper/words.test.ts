@@ -28,7 +28,12 @@ describe('the words of findings', () => {
   })
 
   it('leave out an interval of which nothing is known', () => {
-    expect(change({ mean: -0.1, half: NaN, count: 1 })).toEqual({ value: -10, digits: 1, unit: '%', signed: true })
+    expect(change({ mean: -0.1, half: NaN, count: 1 })).toEqual({
+      value: -10,
+      digits: 1,
+      unit: '%',
+      signed: true,
+    })
     expect(change(undefined)).toBeNull()
   })
 })
@@ -53,11 +58,28 @@ describe('a mean change over rates', () => {
 
 describe('rounding a report', () => {
   it('keeps five digits of every number and nothing else changes', () => {
-    const report = { title: '1.23456789', intro: '', facts: [], footer: '', sections: [{ title: 's', exhibits: [] }] }
+    const report = {
+      title: '1.23456789',
+      intro: '',
+      facts: [],
+      footer: '',
+      sections: [{ title: 's', exhibits: [] }],
+    }
     expect(rounded(report)).toEqual(report)
     const number = { value: 1.23456789, digits: 2, half: 123456789 }
-    const exhibit = { id: 'a', title: '', finding: '', source: '', charts: [], tables: [{ columns: ['a'], rows: [[number, null, 'x']] }] }
+    const exhibit = {
+      id: 'a',
+      title: '',
+      finding: '',
+      source: '',
+      charts: [],
+      tables: [{ columns: ['a'], rows: [[number, null, 'x']] }],
+    }
     const { sections } = rounded({ ...report, sections: [{ title: 's', exhibits: [exhibit] }] })
-    expect(sections[0]!.exhibits[0]!.tables[0]!.rows[0]).toEqual([{ value: 1.2346, digits: 2, half: 123460000 }, null, 'x'])
+    expect(sections[0]!.exhibits[0]!.tables[0]!.rows[0]).toEqual([
+      { value: 1.2346, digits: 2, half: 123460000 },
+      null,
+      'x',
+    ])
   })
 })

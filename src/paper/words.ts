@@ -17,7 +17,13 @@ export function mean({ mean: value, half }: Interval, digits: number, unit?: str
 export function change(interval: Interval | undefined): ExhibitNumber | null {
   if (interval === undefined || !Number.isFinite(interval.mean)) return null
   const { mean: value, half } = interval
-  return { value: 100 * value, digits: 1, unit: '%', signed: true, ...(Number.isFinite(half) && { half: 100 * half }) }
+  return {
+    value: 100 * value,
+    digits: 1,
+    unit: '%',
+    signed: true,
+    ...(Number.isFinite(half) && { half: 100 * half }),
+  }
 }
 
 /** −0.105 → “−10.5 %”. */
@@ -44,7 +50,10 @@ export function fewer(...shares: readonly number[]): string {
   const word = Math.max(...shares) > 0 ? 'more' : 'fewer'
   return Math.max(...shares) > 0 && Math.min(...shares) < 0
     ? `${span(shares)} more`
-    : `${range(shares.map(share => 100 * Math.abs(share)), 1)}\u00a0% ${word}` // prettier-ignore
+    : `${range(
+        shares.map(share => 100 * Math.abs(share)),
+        1,
+      )}\u00a0% ${word}`
 }
 
 export function listed(names: readonly (string | number)[]): string {

@@ -10,7 +10,11 @@ const ctx = () => ({ random: createRandom(1).uniform })
 
 function unseenWith({ others = 3, ageMs = 100 } = {}) {
   const world = { nowMs: 1000, ageMs, others }
-  const unseen = createUnseen({ viewAgeMs: () => world.ageMs, perOwn: () => world.others, nowMs: () => world.nowMs })
+  const unseen = createUnseen({
+    viewAgeMs: () => world.ageMs,
+    perOwn: () => world.others,
+    nowMs: () => world.nowMs,
+  })
   return { world, unseen }
 }
 
@@ -60,7 +64,13 @@ describe('a policy that supposes', () => {
   it('sees loads with it added, and the candidates that it is given are left as they are', () => {
     const candidates = cluster(3, 4, 6)
     const seen: Candidate[][] = []
-    const spy = { ...jsq(), pick: (...[, given]: Parameters<ReturnType<typeof jsq>['pick']>) => (seen.push([...given]), { worker: 0, reason: 'random' as const }) } // prettier-ignore
+    const spy = {
+      ...jsq(),
+      pick: (...[, given]: Parameters<ReturnType<typeof jsq>['pick']>) => (
+        seen.push([...given]),
+        { worker: 0, reason: 'random' as const }
+      ),
+    }
     anticipating(spy, worker => (worker === 0 ? 2.5 : 0)).pick({ id: 'a' }, candidates, ctx())
     expect(seen).toEqual([cluster(5.5, 4, 6)])
     expect(candidates).toEqual(cluster(3, 4, 6))
@@ -77,7 +87,11 @@ describe('a policy that supposes', () => {
   })
 
   it('keeps what a policy is told of dispatches and ends', () => {
-    const policy = createDecodePolicy('union', { workers: 2, shape: { layers: 1, experts: 4, topK: 2 }, unseen: () => 0 })!
+    const policy = createDecodePolicy('union', {
+      workers: 2,
+      shape: { layers: 1, experts: 4, topK: 2 },
+      unseen: () => 0,
+    })!
     const request = { id: 'a', counts: Uint16Array.of(4, 4, 0, 0) }
     policy.dispatched!(request, 1)
     expect(policy.expectedExperts!(1)![0]).toBeGreaterThan(0.5)

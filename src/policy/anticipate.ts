@@ -60,7 +60,10 @@ export function anticipating(policy: DecodePolicy, unseen: (worker: number) => n
     pick: (request, candidates, ctx) =>
       policy.pick(
         request,
-        candidates.map(candidate => ({ ...candidate, inflight: candidate.inflight + unseen(candidate.worker) })),
+        candidates.map(candidate => ({
+          ...candidate,
+          inflight: candidate.inflight + unseen(candidate.worker),
+        })),
         ctx,
       ),
   }

@@ -13,7 +13,10 @@ export function jsq(): DecodePolicy {
 
 /** Any candidate, all with the same chance. */
 export function random(): DecodePolicy {
-  return { name: 'random', pick: (_, candidates, ctx) => ({ worker: oneOf(candidates, ctx).worker, reason: 'random' }) }
+  return {
+    name: 'random',
+    pick: (_, candidates, ctx) => ({ worker: oneOf(candidates, ctx).worker, reason: 'random' }),
+  }
 }
 
 /** The less loaded of two candidates drawn at random. */
@@ -39,7 +42,9 @@ export function roundRobin(): DecodePolicy {
     pick(_, candidates) {
       // The nearest at or after `next`, going round: those before it come after all others.
       const distance = ({ worker }: Candidate) => (worker >= next ? worker - next : worker + 2 ** 32 - next)
-      const { worker } = candidates.reduce((best, candidate) => (distance(candidate) < distance(best) ? candidate : best))
+      const { worker } = candidates.reduce((best, candidate) =>
+        distance(candidate) < distance(best) ? candidate : best,
+      )
       return { worker, reason: 'round_robin' }
     },
     dispatched(_, worker) {

@@ -7,7 +7,8 @@ import { eldr } from './eldr.ts'
 
 const ctx = (seed = 1) => ({ random: createRandom(seed).uniform })
 const cluster = (...inflight: number[]) => inflight.map((n, worker) => ({ worker, inflight: n }))
-const towards = (degrees: number) => new Float32Array([Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180)])
+const towards = (degrees: number) =>
+  new Float32Array([Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180)])
 const rows = (...vectors: Float32Array[]) => Float32Array.from(vectors.flatMap(vector => [...vector]))
 
 describe('workers in cells', () => {
@@ -16,7 +17,10 @@ describe('workers in cells', () => {
   it('are chosen in the cell that was chosen before, which goes by the mean load of a cell', () => {
     const policy = inCells({ cellOf, outer: jsq(), inner: jsq() })
     // The least loaded worker of all is in the fuller cell.
-    expect(policy.pick({ id: 'a' }, cluster(0, 9, 4, 3), ctx())).toEqual({ worker: 3, reason: 'least_loaded' })
+    expect(policy.pick({ id: 'a' }, cluster(0, 9, 4, 3), ctx())).toEqual({
+      worker: 3,
+      reason: 'least_loaded',
+    })
     // With one worker away it is the mean of the others, and not their sum.
     expect(policy.pick({ id: 'a' }, cluster(4, 9, 3, 2).toSpliced(1, 1), ctx())).toMatchObject({ worker: 3 })
   })
@@ -25,13 +29,25 @@ describe('workers in cells', () => {
     const centroids = rows(towards(0), towards(20), towards(70), towards(90))
     const outer = eldr({ centroids: rows(towards(10), towards(80)), dimensions: 2, tau: 0 })
     const policy = inCells({ cellOf, outer, inner: eldr({ centroids, dimensions: 2, tau: 0 }) })
-    for (const [degrees, worker] of [[2, 0], [25, 1], [60, 2], [88, 3]] as const) // prettier-ignore
-      expect(policy.pick({ id: 'a', signature: towards(degrees) }, cluster(9, 9, 9, 9), ctx()), `${degrees}°`).toEqual({ worker, reason: 'band_hit' }) // prettier-ignore
+    for (const [degrees, worker] of [
+      [2, 0],
+      [25, 1],
+      [60, 2],
+      [88, 3],
+    ] as const)
+      expect(
+        policy.pick({ id: 'a', signature: towards(degrees) }, cluster(9, 9, 9, 9), ctx()),
+        `${degrees}°`,
+      ).toEqual({ worker, reason: 'band_hit' })
   })
 
   it('tell both policies of every dispatch and every end: the cell to one, the worker to the other', () => {
     const told: string[] = []
-    const spy = (name: string): DecodePolicy => ({ ...jsq(), dispatched: (_, w) => void told.push(`${name}+${w}`), released: (_, w) => void told.push(`${name}-${w}`) }) // prettier-ignore
+    const spy = (name: string): DecodePolicy => ({
+      ...jsq(),
+      dispatched: (_, w) => void told.push(`${name}+${w}`),
+      released: (_, w) => void told.push(`${name}-${w}`),
+    })
     const policy = inCells({ cellOf, outer: spy('cell'), inner: spy('worker') })
     policy.dispatched!({ id: 'a' }, 3)
     policy.released!({ id: 'a' }, 3)
@@ -41,7 +57,9 @@ describe('workers in cells', () => {
   it('are all used when cells are chosen at random, a new worker beyond the plan too', () => {
     const policy = inCells({ cellOf, outer: random(), inner: random() })
     const context = ctx()
-    const picked = new Set(Array.from({ length: 200 }, () => policy.pick({ id: 'a' }, cluster(0, 0, 0, 0, 0), context).worker))
+    const picked = new Set(
+      Array.from({ length: 200 }, () => policy.pick({ id: 'a' }, cluster(0, 0, 0, 0, 0), context).worker),
+    )
     expect(picked.size).toBe(5)
   })
 })
@@ -59,7 +77,6 @@ describe('a plan of cells', () => {
       [1, 87],
       [3, 46],
     ] as const) {
-      // prettier-ignore
       const cell = cellOf[worker]!
       const [x, y] = towards(degrees)
       expect(ofCells[2 * cell]! * x! + ofCells[2 * cell + 1]! * y!).toBeGreaterThan(0.9999)

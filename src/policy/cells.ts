@@ -56,7 +56,12 @@ export interface CellPlan {
 }
 
 /** Workers whose centroids are alike in one cell, all cells of one size as far as the numbers allow. The same centroids and seed give the same. */
-export function cellsOfAlike(centroids: Float32Array, dimensions: number, cells: number, seed: number): CellPlan {
+export function cellsOfAlike(
+  centroids: Float32Array,
+  dimensions: number,
+  cells: number,
+  seed: number,
+): CellPlan {
   const workers = centroids.length / dimensions
   const packed = new Int16Array(centroids.length)
   for (let worker = 0; worker < workers; worker++) {
@@ -64,6 +69,11 @@ export function cellsOfAlike(centroids: Float32Array, dimensions: number, cells:
     packed.set(packUnit(centroids.subarray(at, at + dimensions)), at)
   }
   const points = packedRows(packed, dimensions)
-  const { clusterOf } = kMeans(points, { clusters: cells, balanced: true, random: createRandom(seed), restarts: 5 })
+  const { clusterOf } = kMeans(points, {
+    clusters: cells,
+    balanced: true,
+    random: createRandom(seed),
+    restarts: 5,
+  })
   return { cellOf: clusterOf, centroids: centroidsOf(points, clusterOf, cells) }
 }

@@ -66,10 +66,13 @@ function exactPolicy(name: PolicyName, settings: PolicySettings): DecodePolicy {
 export function missingFor(name: PolicyName, { artifact, shape }: PolicySettings): string | undefined {
   if (name === 'eldr') {
     if (artifact === undefined) return 'an artifact with centroids'
-    return isServable(artifact.primary.model.transform) ? undefined : 'an artifact that reads counts: this one was fitted on gate scores'
+    return isServable(artifact.primary.model.transform)
+      ? undefined
+      : 'an artifact that reads counts: this one was fitted on gate scores'
   }
   if (name === 'domain' && domainShares(artifact).length === 0) return 'an artifact of a trace with domains'
-  if (name === 'union' && artifact === undefined && shape === undefined) return 'an artifact, or the shape of the model'
+  if (name === 'union' && artifact === undefined && shape === undefined)
+    return 'an artifact, or the shape of the model'
   return undefined
 }
 
@@ -85,7 +88,10 @@ export function predictorOf({
 }
 
 /** The calibration requests of an artifact; undefined when it holds no decode patterns. */
-export function neighboursOf({ primary, calibration }: Artifact, searchedClusters?: number): Neighbours | undefined {
+export function neighboursOf(
+  { primary, calibration }: Artifact,
+  searchedClusters?: number,
+): Neighbours | undefined {
   if (calibration.patterns === undefined || !isServable(primary.model.transform)) return undefined
   return createNeighbours({
     centroids: primary.centroids,

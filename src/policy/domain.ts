@@ -16,7 +16,10 @@ export function domain({ shares, workers }: DomainOptions): DecodePolicy {
   return {
     name: 'domain',
     pick(request, candidates, ctx) {
-      const own = request.domain === undefined ? [] : candidates.filter(({ worker }) => domainOf[worker] === request.domain)
+      const own =
+        request.domain === undefined
+          ? []
+          : candidates.filter(({ worker }) => domainOf[worker] === request.domain)
       return own.length === 0 ? byLoad(candidates, ctx, 'no_domain') : byLoad(own, ctx, 'domain')
     },
   }
@@ -33,7 +36,8 @@ export function splitWorkers(shares: readonly number[], workers: number): number
   const given = shares.map(() => 0)
   for (let left = workers; left > 0; left--) {
     // A domain without a worker comes before one with, the larger first; then by what is missing.
-    const need = (d: number) => (given[d] === 0 && wanted[d]! > 0 ? workers + wanted[d]! : wanted[d]! - given[d]!)
+    const need = (d: number) =>
+      given[d] === 0 && wanted[d]! > 0 ? workers + wanted[d]! : wanted[d]! - given[d]!
     const next = given.reduce((best, _, d) => (need(d) > need(best) ? d : best), 0)
     given[next]!++
   }

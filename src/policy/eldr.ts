@@ -22,7 +22,8 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
   return {
     name: 'eldr',
     pick({ signature }, candidates, ctx) {
-      if (signature === undefined || signature.length !== dimensions) return byLoad(candidates, ctx, 'no_signature')
+      if (signature === undefined || signature.length !== dimensions)
+        return byLoad(candidates, ctx, 'no_signature')
       matrix.similarities(signature, similarity)
       const similarities = new Float32Array(candidates.length)
       let best = -Infinity
@@ -32,9 +33,14 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
         if (value > best) best = value
       }
       // A worker without a centroid may match or not: it takes its share of the load. With none that can be compared, load is all there is.
-      if (best === -Infinity) return byLoad(candidates, ctx, candidates.some(hasCentroid) ? 'no_signature' : 'no_centroid')
+      if (best === -Infinity)
+        return byLoad(candidates, ctx, candidates.some(hasCentroid) ? 'no_signature' : 'no_centroid')
       const band = candidates.filter(candidate => !(of(candidate) < best - tau))
-      const picked = leastLoaded(band, candidate => (hasCentroid(candidate) ? of(candidate) : -Infinity), ctx.random)
+      const picked = leastLoaded(
+        band,
+        candidate => (hasCentroid(candidate) ? of(candidate) : -Infinity),
+        ctx.random,
+      )
       const reason = !hasCentroid(picked) ? 'no_centroid' : of(picked) === best ? 'band_hit' : 'band_spill'
       return { worker: picked.worker, reason, similarities, band: band.length }
     },

@@ -35,7 +35,10 @@ export function createNeighbours(options: NeighboursOptions): Neighbours {
   const { order, starts } = byCluster(clusterOf, clusters)
   const signatures = new Int16Array(options.signatures.length)
   order.forEach((request, at) =>
-    signatures.set(options.signatures.subarray(request * dimensions, (request + 1) * dimensions), at * dimensions),
+    signatures.set(
+      options.signatures.subarray(request * dimensions, (request + 1) * dimensions),
+      at * dimensions,
+    ),
   )
   const rows = packedRows(signatures, dimensions)
   const matrix = rowMatrixOf(centroids, dimensions)
@@ -73,11 +76,15 @@ function createMixer(patterns: Uint8Array, cells: number, order: readonly number
   const [rows, which, weights, mixed] = [u32((order.length * stride) / 4), u32(most), u32(most), i16(stride)]
   const bytes = new Uint8Array(kernel.buffer, rows.at, order.length * stride)
   const sums = new Uint16Array(kernel.buffer, mixed.at, cells)
-  order.forEach((request, at) => bytes.set(patterns.subarray(request * cells, (request + 1) * cells), at * stride))
+  order.forEach((request, at) =>
+    bytes.set(patterns.subarray(request * cells, (request + 1) * cells), at * stride),
+  )
 
   /** Entries fall in similarity. */
   return (entries: readonly Entry[], out: Float32Array): void => {
-    const raw = entries.map(({ product }) => Math.exp((product - entries[0]!.product) / (UNIT * UNIT * SOFTNESS)))
+    const raw = entries.map(({ product }) =>
+      Math.exp((product - entries[0]!.product) / (UNIT * UNIT * SOFTNESS)),
+    )
     const total = raw.reduce((a, b) => a + b, 0)
     let used = 0
     let sum = 0

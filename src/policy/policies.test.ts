@@ -15,7 +15,8 @@ const ctx = (seed = 1) => ({ random: createRandom(seed).uniform })
 const towards = (x: number) => new Float32Array([x, Math.sqrt(1 - x * x)])
 const centroids = new Float32Array([1, 0, 0, 1]) // two workers, two dimensions
 const shape = { layers: LAYERS, experts: EXPERTS, topK: 2 }
-const unionOf = (workers: number) => union({ workers, layers: LAYERS, predictor: createPredictor(shape), cost: DEFAULT_COST })
+const unionOf = (workers: number) =>
+  union({ workers, layers: LAYERS, predictor: createPredictor(shape), cost: DEFAULT_COST })
 const request = (...counts: number[]): RoutableRequest => ({ id: 'r', counts: Uint16Array.from(counts) })
 
 /** Every policy, on up to four workers of which the first two have centroids. */
@@ -37,7 +38,9 @@ const anyRequest: fc.Arbitrary<RoutableRequest> = fc.record(
       fc.constantFrom(new Float32Array(3), new Float32Array([NaN, NaN])),
     ),
     counts: fc.oneof(
-      fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 8, maxLength: 8 }).map(list => Uint16Array.from(list)),
+      fc
+        .array(fc.integer({ min: 0, max: 9 }), { minLength: 8, maxLength: 8 })
+        .map(list => Uint16Array.from(list)),
       fc.constantFrom(new Uint16Array(8), new Uint16Array(3), new Float32Array(8).fill(NaN)),
     ),
     domain: fc.integer({ min: -1, max: 5 }),
@@ -88,7 +91,11 @@ describe('load balancers', () => {
     const policy = roundRobin()
     const order: number[] = []
     for (let n = 0; n < 6; n++) {
-      const { worker } = policy.pick({ id: 'a' }, n === 3 ? cluster(0, 0, 0).slice(1) : cluster(0, 0, 0), ctx())
+      const { worker } = policy.pick(
+        { id: 'a' },
+        n === 3 ? cluster(0, 0, 0).slice(1) : cluster(0, 0, 0),
+        ctx(),
+      )
       policy.dispatched!({ id: 'a' }, worker)
       order.push(worker)
     }
@@ -96,7 +103,8 @@ describe('load balancers', () => {
   })
 
   it('power of two never takes the more loaded of two workers', () => {
-    for (let seed = 0; seed < 50; seed++) expect(powerOfTwo().pick({ id: 'a' }, cluster(9, 1), ctx(seed)).worker).toBe(1)
+    for (let seed = 0; seed < 50; seed++)
+      expect(powerOfTwo().pick({ id: 'a' }, cluster(9, 1), ctx(seed)).worker).toBe(1)
   })
 })
 
@@ -110,20 +118,29 @@ describe('domain', () => {
 
   it('keeps a labelled request on its domain’s workers, by load among them', () => {
     const policy = domain({ shares: [1, 1], workers: 4 })
-    expect(policy.pick({ id: 'a', domain: 1 }, cluster(0, 0, 5, 3), ctx())).toEqual({ worker: 3, reason: 'domain' })
+    expect(policy.pick({ id: 'a', domain: 1 }, cluster(0, 0, 5, 3), ctx())).toEqual({
+      worker: 3,
+      reason: 'domain',
+    })
     expect(policy.pick({ id: 'a' }, cluster(0, 9, 9, 9), ctx())).toEqual({ worker: 0, reason: 'no_domain' })
   })
 })
 
 describe('eldr', () => {
   it('keeps a clear match on its worker however busy that worker is', () => {
-    const decision = eldr({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.99) }, cluster(50, 0), ctx())
+    const decision = eldr({ centroids, dimensions: 2 }).pick(
+      { id: 'a', signature: towards(0.99) },
+      cluster(50, 0),
+      ctx(),
+    )
     expect(decision).toMatchObject({ worker: 0, reason: 'band_hit', band: 1 })
     expect(decision.similarities![0]).toBeCloseTo(0.99)
   })
 
   it('gives an ambiguous request to the less loaded of the workers in the band', () => {
-    expect(eldr({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.71) }, cluster(3, 2), ctx())).toMatchObject({
+    expect(
+      eldr({ centroids, dimensions: 2 }).pick({ id: 'a', signature: towards(0.71) }, cluster(3, 2), ctx()),
+    ).toMatchObject({
       worker: 1,
       reason: 'band_spill',
       band: 2,
@@ -131,7 +148,13 @@ describe('eldr', () => {
   })
 
   it('breaks ties of load by similarity', () => {
-    expect(eldr({ centroids, dimensions: 2, tau: 1 }).pick({ id: 'a', signature: towards(0.72) }, cluster(2, 2), ctx())).toMatchObject({
+    expect(
+      eldr({ centroids, dimensions: 2, tau: 1 }).pick(
+        { id: 'a', signature: towards(0.72) },
+        cluster(2, 2),
+        ctx(),
+      ),
+    ).toMatchObject({
       worker: 0,
       reason: 'band_hit',
     })
@@ -140,8 +163,14 @@ describe('eldr', () => {
   it('routes by load, and says so, when there is no signature or no candidate has a centroid', () => {
     const policy = eldr({ centroids, dimensions: 2 })
     expect(policy.pick({ id: 'a' }, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_signature' })
-    const away = [{ worker: 2, inflight: 4 }, { worker: 3, inflight: 1 }] // prettier-ignore
-    expect(policy.pick({ id: 'a', signature: towards(0.9) }, away, ctx())).toEqual({ worker: 3, reason: 'no_centroid' })
+    const away = [
+      { worker: 2, inflight: 4 },
+      { worker: 3, inflight: 1 },
+    ]
+    expect(policy.pick({ id: 'a', signature: towards(0.9) }, away, ctx())).toEqual({
+      worker: 3,
+      reason: 'no_centroid',
+    })
     expect(policy.pick({ id: 'a', signature: new Float32Array([NaN, NaN]) }, cluster(3, 2), ctx())).toEqual({
       worker: 1,
       reason: 'no_signature',
@@ -155,14 +184,18 @@ describe('eldr', () => {
     expect(policy.pick(request, cluster(2, 0, 2), ctx())).toMatchObject({ worker: 0, reason: 'band_hit' })
     const gap = eldr({ centroids: new Float32Array([1, 0, NaN, NaN]), dimensions: 2 })
     expect(gap.pick(request, cluster(1, 0), ctx())).toMatchObject({ worker: 1, reason: 'no_centroid' })
-    expect(gap.pick(request, [{ worker: 1, inflight: 0 }], ctx())).toEqual({ worker: 1, reason: 'no_centroid' })
+    expect(gap.pick(request, [{ worker: 1, inflight: 0 }], ctx())).toEqual({
+      worker: 1,
+      reason: 'no_centroid',
+    })
   })
 
   it('draws between workers that are alike in load and in similarity', () => {
     const policy = eldr({ centroids: new Float32Array([1, 0, 1, 0, 1, 0]), dimensions: 2 })
     const source = ctx()
     const picks = [0, 0, 0]
-    for (let n = 0; n < 900; n++) picks[policy.pick({ id: 'a', signature: towards(0.9) }, cluster(1, 1, 1), source).worker]!++
+    for (let n = 0; n < 900; n++)
+      picks[policy.pick({ id: 'a', signature: towards(0.9) }, cluster(1, 1, 1), source).worker]!++
     for (const count of picks) expect(count).toBeGreaterThan(240)
   })
 })
@@ -173,8 +206,14 @@ describe('union', () => {
     const [code, law] = [request(9, 9, 0, 0, 9, 9, 0, 0), request(0, 0, 9, 9, 0, 0, 9, 9)]
     policy.dispatched!(code, 0)
     policy.dispatched!(law, 1)
-    expect(policy.pick(request(5, 4, 0, 0, 5, 4, 0, 0), cluster(1, 1), ctx())).toEqual({ worker: 0, reason: 'least_cost' })
-    expect(policy.pick(request(0, 1, 7, 7, 0, 0, 8, 6), cluster(1, 1), ctx())).toEqual({ worker: 1, reason: 'least_cost' })
+    expect(policy.pick(request(5, 4, 0, 0, 5, 4, 0, 0), cluster(1, 1), ctx())).toEqual({
+      worker: 0,
+      reason: 'least_cost',
+    })
+    expect(policy.pick(request(0, 1, 7, 7, 0, 0, 8, 6), cluster(1, 1), ctx())).toEqual({
+      worker: 1,
+      reason: 'least_cost',
+    })
   })
 
   it('goes elsewhere when the matching worker is too busy to be worth it', () => {
@@ -203,7 +242,10 @@ describe('union', () => {
           chancesOf(list).forEach((p, cell) => (idle[worker]![cell]! *= 1 - p))
         }
         const prices = idle.map((cells, worker) => {
-          const [experts, added] = [cells.reduce((sum, e) => sum + 1 - e, 0), cells.reduce((sum, e, c) => sum + e * chancesOf(next)[c]!, 0)]
+          const [experts, added] = [
+            cells.reduce((sum, e) => sum + 1 - e, 0),
+            cells.reduce((sum, e, c) => sum + e * chancesOf(next)[c]!, 0),
+          ]
           const stepTime = 2688 + 148.8 * (experts / LAYERS) + 25 * inflight[worker]!
           return Math.sqrt(stepTime) * (stepTime + (148.8 * (added / LAYERS) + 25) * (9 + inflight[worker]!))
         })
@@ -216,8 +258,14 @@ describe('union', () => {
   it('takes a worker that nobody announced for one that runs nothing in common', () => {
     const policy = unionOf(1)
     for (let n = 0; n < 30; n++) policy.dispatched!(request(9, 9, 0, 0, 9, 9, 0, 0), 0)
-    expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), cluster(30, 0), ctx())).toEqual({ worker: 1, reason: 'least_cost' })
-    expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), [{ worker: 7, inflight: 1 }], ctx())).toEqual({ worker: 7, reason: 'least_cost' })
+    expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), cluster(30, 0), ctx())).toEqual({
+      worker: 1,
+      reason: 'least_cost',
+    })
+    expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), [{ worker: 7, inflight: 1 }], ctx())).toEqual({
+      worker: 7,
+      reason: 'least_cost',
+    })
   })
 
   it('routes by load without counts, with counts of another shape and with an empty layer', () => {

@@ -25,7 +25,13 @@ export interface PredictorOptions {
  * Shares of a short prompt are noisy; the decode patterns of calibration requests with close signatures are not. Blended, the squared
  * error is about half of either (design.md).
  */
-export function createPredictor({ layers, experts, topK, neighbours, ownWeight = 0.3 }: PredictorOptions): Predictor {
+export function createPredictor({
+  layers,
+  experts,
+  topK,
+  neighbours,
+  ownWeight = 0.3,
+}: PredictorOptions): Predictor {
   const cells = layers * experts
   const chances = new Float32Array(cells)
   const pattern = new Float32Array(cells)
@@ -33,7 +39,8 @@ export function createPredictor({ layers, experts, topK, neighbours, ownWeight =
 
   function predict({ counts, signature }: RoutableRequest): boolean {
     if (counts === undefined || counts.length !== cells) return false
-    const blended = signature !== undefined && neighbours !== undefined && neighbours.meanPattern(signature, pattern)
+    const blended =
+      signature !== undefined && neighbours !== undefined && neighbours.meanPattern(signature, pattern)
     const own = blended ? ownWeight : 1
     for (let layer = 0, from = 0; layer < layers; layer++, from += experts) {
       let sum = 0

@@ -22,7 +22,11 @@ describe('prefix_hash', () => {
     const policy = prefixHash()
     for (let key = 0; key < 500; key++) {
       const { worker } = policy.pick({ prefixKey: key }, idle(4), ctx)
-      const after = policy.pick({ prefixKey: key }, idle(4).filter(candidate => candidate.worker !== 3), ctx).worker // prettier-ignore
+      const after = policy.pick(
+        { prefixKey: key },
+        idle(4).filter(candidate => candidate.worker !== 3),
+        ctx,
+      ).worker
       expect(worker === 3 || after === worker).toBe(true)
     }
   })
@@ -30,8 +34,14 @@ describe('prefix_hash', () => {
   it('leaves a worker past 1.25 × the average load for the least loaded', () => {
     const policy = prefixHash()
     const home = policy.pick({ prefixKey: 7 }, idle(4), ctx).worker
-    const busy = idle(4).map(({ worker }) => ({ worker, inflight: worker === home ? 10 : worker === (home + 1) % 4 ? 1 : 4 }))
-    expect(policy.pick({ prefixKey: 7 }, busy, ctx)).toEqual({ worker: (home + 1) % 4, reason: 'prefix_overloaded' })
+    const busy = idle(4).map(({ worker }) => ({
+      worker,
+      inflight: worker === home ? 10 : worker === (home + 1) % 4 ? 1 : 4,
+    }))
+    expect(policy.pick({ prefixKey: 7 }, busy, ctx)).toEqual({
+      worker: (home + 1) % 4,
+      reason: 'prefix_overloaded',
+    })
     expect(policy.pick({}, busy, ctx)).toEqual({ worker: (home + 1) % 4, reason: 'no_prefix' })
   })
 })
@@ -45,6 +55,15 @@ describe('the other prefill policies', () => {
       return worker
     })
     expect(order).toEqual([0, 1, 2, 0])
-    expect(prefillLeastLoaded().pick({}, [{ worker: 0, inflight: 2 }, { worker: 1, inflight: 1 }], ctx).worker).toBe(1) // prettier-ignore
+    expect(
+      prefillLeastLoaded().pick(
+        {},
+        [
+          { worker: 0, inflight: 2 },
+          { worker: 1, inflight: 1 },
+        ],
+        ctx,
+      ).worker,
+    ).toBe(1)
   })
 })

@@ -3,7 +3,11 @@ import { leastLoaded } from './least-loaded.ts'
 /** A prefill policy picks the worker that reads a prompt. Prefill workers keep what they have read, so prompts that begin alike belong together. */
 export interface PrefillPolicy {
   readonly name: PrefillPolicyName
-  pick(request: PrefillRequest, candidates: readonly PrefillCandidate[], ctx: { random(): number }): PrefillDecision
+  pick(
+    request: PrefillRequest,
+    candidates: readonly PrefillCandidate[],
+    ctx: { random(): number },
+  ): PrefillDecision
   dispatched?(worker: number): void
 }
 
@@ -41,12 +45,14 @@ export function prefixHash({ overload = 1.25 }: PrefixHashOptions = {}): Prefill
   return {
     name: 'prefix_hash',
     pick({ prefixKey }, candidates, { random }) {
-      if (prefixKey === undefined) return { worker: leastLoaded(candidates, random).worker, reason: 'no_prefix' }
+      if (prefixKey === undefined)
+        return { worker: leastLoaded(candidates, random).worker, reason: 'no_prefix' }
       const draw = ({ worker }: PrefillCandidate) => mixed(prefixKey, worker)
       const home = candidates.reduce((best, candidate) => (draw(candidate) > draw(best) ? candidate : best))
       const total = candidates.reduce((sum, { inflight }) => sum + inflight, 0)
       // With this request counted, so that an idle cluster's first request goes home.
-      if (home.inflight + 1 <= Math.max(1, (overload * (total + 1)) / candidates.length)) return { worker: home.worker, reason: 'prefix' }
+      if (home.inflight + 1 <= Math.max(1, (overload * (total + 1)) / candidates.length))
+        return { worker: home.worker, reason: 'prefix' }
       return { worker: leastLoaded(candidates, random).worker, reason: 'prefix_overloaded' }
     },
   }
@@ -58,7 +64,10 @@ export function prefillRoundRobin(): PrefillPolicy {
     name: 'round_robin',
     pick(_, candidates) {
       const sorted = candidates.toSorted((a, b) => a.worker - b.worker)
-      return { worker: (sorted.find(({ worker }) => worker >= next) ?? sorted[0]!).worker, reason: 'round_robin' }
+      return {
+        worker: (sorted.find(({ worker }) => worker >= next) ?? sorted[0]!).worker,
+        reason: 'round_robin',
+      }
     },
     dispatched(worker) {
       next = worker + 1
@@ -69,7 +78,10 @@ export function prefillRoundRobin(): PrefillPolicy {
 export function prefillLeastLoaded(): PrefillPolicy {
   return {
     name: 'least_loaded',
-    pick: (_, candidates, { random }) => ({ worker: leastLoaded(candidates, random).worker, reason: 'least_loaded' }),
+    pick: (_, candidates, { random }) => ({
+      worker: leastLoaded(candidates, random).worker,
+      reason: 'least_loaded',
+    }),
   }
 }
 

@@ -40,27 +40,36 @@ describe('the union of a worker’s requests', () => {
 
   it('is back where it began, to the last bit, after any schedule of arrivals and departures', () => {
     fc.assert(
-      fc.property(fc.array(fc.tuple(chances, fc.integer({ min: 0, max: 2 })), { maxLength: 20 }), fc.nat(), (requests, seed) => {
-        const random = createRandom(seed)
-        const state = createUnionState(3, CELLS)
-        const waiting = requests.map(([p, worker]) => ({ logs: logsOf(p), worker }))
-        const running: typeof waiting = []
-        while (waiting.length + running.length > 0) {
-          const arrives = running.length === 0 || (waiting.length > 0 && random.uniform() < 0.5)
-          const [next] = arrives ? waiting.splice(0, 1) : running.splice(random.below(running.length), 1)
-          state.add(next!.worker, next!.logs, arrives ? 1 : -1)
-          if (arrives) running.push(next!)
-        }
-        for (let w = 0; w < 3; w++) {
-          expect(state.sums(w).every(sum => sum === 0)).toBe(true)
-          expect(state.unionOf(w)).toBe(0)
-        }
-      }),
+      fc.property(
+        fc.array(fc.tuple(chances, fc.integer({ min: 0, max: 2 })), { maxLength: 20 }),
+        fc.nat(),
+        (requests, seed) => {
+          const random = createRandom(seed)
+          const state = createUnionState(3, CELLS)
+          const waiting = requests.map(([p, worker]) => ({ logs: logsOf(p), worker }))
+          const running: typeof waiting = []
+          while (waiting.length + running.length > 0) {
+            const arrives = running.length === 0 || (waiting.length > 0 && random.uniform() < 0.5)
+            const [next] = arrives ? waiting.splice(0, 1) : running.splice(random.below(running.length), 1)
+            state.add(next!.worker, next!.logs, arrives ? 1 : -1)
+            if (arrives) running.push(next!)
+          }
+          for (let w = 0; w < 3; w++) {
+            expect(state.sums(w).every(sum => sum === 0)).toBe(true)
+            expect(state.unionOf(w)).toBe(0)
+          }
+        },
+      ),
     )
   })
 
   it('takes a request once however often it is announced, and lets go of it once', () => {
-    const policy = union({ workers: 1, layers: 1, predictor: createPredictor({ layers: 1, experts: 2, topK: 1 }), cost: DEFAULT_COST })
+    const policy = union({
+      workers: 1,
+      layers: 1,
+      predictor: createPredictor({ layers: 1, experts: 2, topK: 1 }),
+      cost: DEFAULT_COST,
+    })
     const request = { id: 'a', counts: Uint16Array.from([3, 1]) }
     const price = () => policy.pick(request, [{ worker: 0, inflight: 0 }], { random: () => 0 })
     const before = price()

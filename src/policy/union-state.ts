@@ -41,9 +41,17 @@ export function logsOf(chances: Float32Array, out = new Uint16Array(chances.leng
 
 export function createUnionState(workers: number, cells: number): UnionState {
   const stride = strideOf(cells)
-  const kernel = createKernel(bytesFor(4 * workers * stride, 4 * workers * stride, 4 * stride, 2 * stride, 4 * workers))
+  const kernel = createKernel(
+    bytesFor(4 * workers * stride, 4 * workers * stride, 4 * stride, 2 * stride, 4 * workers),
+  )
   const { f32, i32, i16 } = layOut(kernel)
-  const [sums, idle, query, added, result] = [i32(workers * stride), f32(workers * stride), f32(stride), i16(stride), f32(workers)]
+  const [sums, idle, query, added, result] = [
+    i32(workers * stride),
+    f32(workers * stride),
+    f32(stride),
+    i16(stride),
+    f32(workers),
+  ]
   const unions = new Float64Array(workers)
   for (let w = 0; w < workers; w++) idle.view.fill(1, w * stride, w * stride + cells)
 

@@ -45,7 +45,14 @@ const TAIL = 0.5
  * its own take T + ΔT, and each of the n requests there, and of those to come, waits ΔT more. It needs no clusters; a fit improves the
  * prediction.
  */
-export function union({ workers, layers, predictor, cost, comers = COMERS, tail = TAIL }: UnionOptions): DecodePolicy {
+export function union({
+  workers,
+  layers,
+  predictor,
+  cost,
+  comers = COMERS,
+  tail = TAIL,
+}: UnionOptions): DecodePolicy {
   const state = createUnionState(workers, predictor.cells)
   const growth = new Float32Array(workers)
   const logsOn = new Map<RoutableRequest, Uint16Array>()
@@ -64,8 +71,13 @@ export function union({ workers, layers, predictor, cost, comers = COMERS, tail 
       let equals = 0
       for (const { worker, inflight } of candidates) {
         const known = worker < workers
-        const added = known ? growth[worker]! : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
-        const stepTime = cost.base + cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) + cost.perRequest * inflight
+        const added = known
+          ? growth[worker]!
+          : (unshared ??= chances.reduce((sum, chance) => sum + chance, 0))
+        const stepTime =
+          cost.base +
+          cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) +
+          cost.perRequest * inflight
         const longer = cost.perExpert * (added / layers) + cost.perRequest
         const price = stepTime ** tail * (stepTime + longer * (1 + comers + inflight))
         if (price > least) continue
@@ -90,7 +102,13 @@ export function union({ workers, layers, predictor, cost, comers = COMERS, tail 
       state.add(worker, logs, -1)
       changes[worker]!++
     },
-    sums: { workers, cells: predictor.cells, of: state.sums, add: state.addSums, changes: worker => changes[worker]! },
+    sums: {
+      workers,
+      cells: predictor.cells,
+      of: state.sums,
+      add: state.addSums,
+      changes: worker => changes[worker]!,
+    },
     expectedExperts: worker => (worker < workers ? state.chances(worker) : undefined),
   }
 }

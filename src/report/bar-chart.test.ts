@@ -3,8 +3,14 @@ import { brokenNumbers, parse } from '../../test/browser/well-formed.ts'
 import { barChart, type Bar } from './bar-chart.ts'
 
 const words = { id: 'b', title: 'TPOT by policy', description: 'eldr is lowest' }
-const bar = (label: string, value: number, more: Partial<Bar> = {}): Bar => ({ label, value, shown: `${value} ms`, ...more })
-const draw = (...bars: Bar[]) => parse(barChart({ ...words, axis: { label: 'TPOT, ms' }, groups: [{ heading: 'policies', bars }] }).markup)
+const bar = (label: string, value: number, more: Partial<Bar> = {}): Bar => ({
+  label,
+  value,
+  shown: `${value} ms`,
+  ...more,
+})
+const draw = (...bars: Bar[]) =>
+  parse(barChart({ ...words, axis: { label: 'TPOT, ms' }, groups: [{ heading: 'policies', bars }] }).markup)
 const rects = (elements: ReturnType<typeof draw>) => elements.filter(({ name }) => name === 'rect')
 
 describe('barChart', () => {
@@ -21,7 +27,9 @@ describe('barChart', () => {
 
   it('writes name, value and heading, and has a tooltip on each bar', () => {
     const texts = draw(bar('eldr', 5, { tooltip: 'eldr: 5 ms over 3 seeds' })).map(({ text }) => text)
-    expect(texts).toEqual(expect.arrayContaining(['eldr', '5 ms', 'policies', 'TPOT, ms', 'eldr: 5 ms over 3 seeds']))
+    expect(texts).toEqual(
+      expect.arrayContaining(['eldr', '5 ms', 'policies', 'TPOT, ms', 'eldr: 5 ms over 3 seeds']),
+    )
   })
 
   it('marks hollow and starred bars and draws whiskers', () => {

@@ -93,12 +93,27 @@ export function barChart(chart: BarChart): Markup {
       'g',
       { class: 'axes' },
       scale.ticks.map((tick, i) => [
-        element('line', { class: tick === 0 ? 'axis' : 'gridline', x1: scale.at(tick), x2: scale.at(tick), y1: 4, y2: bottom }),
+        element('line', {
+          class: tick === 0 ? 'axis' : 'gridline',
+          x1: scale.at(tick),
+          x2: scale.at(tick),
+          y1: 4,
+          y2: bottom,
+        }),
         i % every === 0
-          ? element('text', { class: 'tick', x: scale.at(tick), y: bottom + 15, 'text-anchor': 'middle' }, labels[i]!)
+          ? element(
+              'text',
+              { class: 'tick', x: scale.at(tick), y: bottom + 15, 'text-anchor': 'middle' },
+              labels[i]!,
+            )
           : undefined,
       ]),
-      fittedText(chart.axis.label, width - 8, { class: 'label', x: axisMiddle(), y: height - 6, 'text-anchor': 'middle' }),
+      fittedText(chart.axis.label, width - 8, {
+        class: 'label',
+        x: axisMiddle(),
+        y: height - 6,
+        'text-anchor': 'middle',
+      }),
     ),
     rows,
   )
@@ -119,7 +134,12 @@ export function barChart(chart: BarChart): Markup {
       { class: bar.starred === true ? 'starred' : undefined },
       tooltip(bar.tooltip ?? `${bar.label}: ${bar.shown}`),
       bar.starred === true ? element('path', { class: 'star', d: starPath(8, middle, 7) }) : undefined,
-      fittedText(bar.label, left - gutter - 8, { class: 'name', x: left - 8, y: middle + 4, 'text-anchor': 'end' }),
+      fittedText(bar.label, left - gutter - 8, {
+        class: 'name',
+        x: left - 8,
+        y: middle + 4,
+        'text-anchor': 'end',
+      }),
       element('rect', {
         class: bar.hollow === true ? 'hollow' : undefined,
         x: start,
@@ -135,7 +155,8 @@ export function barChart(chart: BarChart): Markup {
   }
 
   function whisker({ low, high }: Bar, middle: number, thick: number): Markup {
-    if (low === undefined || high === undefined || !Number.isFinite(low) || !Number.isFinite(high)) return together()
+    if (low === undefined || high === undefined || !Number.isFinite(low) || !Number.isFinite(high))
+      return together()
     const [a, b, cap] = [short(scale.at(low)), short(scale.at(high)), short(thick / 2)]
     const [up, mid] = [short(middle - thick / 4), short(middle)]
     return element('path', { class: 'whisker', d: `M${a} ${up}v${cap}M${b} ${up}v${cap}M${a} ${mid}H${b}` })

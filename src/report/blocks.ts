@@ -45,12 +45,20 @@ export function figure({ title, finding, legend, chart, caption, wide }: Figure)
 }
 
 /** Terms and values. Long values take the room of two. */
-export function facts(list: readonly { readonly term: string; readonly value: Child; readonly long?: boolean }[], small = false): Markup {
+export function facts(
+  list: readonly { readonly term: string; readonly value: Child; readonly long?: boolean }[],
+  small = false,
+): Markup {
   return element(
     'dl',
     { class: small ? 'facts small' : 'facts' },
     list.map(({ term, value, long }) =>
-      element('div', { class: long === true ? 'long' : undefined }, element('dt', {}, term), element('dd', {}, value)),
+      element(
+        'div',
+        { class: long === true ? 'long' : undefined },
+        element('dt', {}, term),
+        element('dd', {}, value),
+      ),
     ),
   )
 }
@@ -58,7 +66,12 @@ export function facts(list: readonly { readonly term: string; readonly value: Ch
 export function notes(list: readonly string[]): Markup | undefined {
   if (list.length === 0) return undefined
   const items = list.map(note => element('li', {}, note))
-  return element('aside', { class: 'card notes' }, element('h3', {}, list.length === 1 ? 'Note' : 'Notes'), element('ul', {}, items))
+  return element(
+    'aside',
+    { class: 'card notes' },
+    element('h3', {}, list.length === 1 ? 'Note' : 'Notes'),
+    element('ul', {}, items),
+  )
 }
 
 export interface Column {
@@ -94,14 +107,21 @@ export function table({ title, finding, columns, rows, foot, caption, legend, wi
 }
 
 /** A table without a card of its own; `label` names it to those who do not see it. */
-export function bareTable(label: string, columns: readonly Column[], rows: readonly (readonly Child[])[], foot?: readonly Child[]): Markup {
+export function bareTable(
+  label: string,
+  columns: readonly Column[],
+  rows: readonly (readonly Child[])[],
+  foot?: readonly Child[],
+): Markup {
   const cell = (tag: 'th' | 'td', scope: string | undefined, at: number, content: Child) =>
     element(tag, { scope, class: columns[at]?.kind }, content)
   const row = (cells: readonly Child[]) =>
     element(
       'tr',
       {},
-      cells.map((content, at) => (at === 0 ? cell('th', 'row', at, content) : cell('td', undefined, at, content))),
+      cells.map((content, at) =>
+        at === 0 ? cell('th', 'row', at, content) : cell('td', undefined, at, content),
+      ),
     )
   const head = element(
     'tr',
@@ -123,5 +143,9 @@ export function bareTable(label: string, columns: readonly Column[], rows: reado
 
 /** Wide content scrolls by itself, not with the page; it takes the keyboard so that it can be scrolled without a mouse. */
 export function scroll(label: string, content: Child, tall = false): Markup {
-  return element('div', { class: tall ? 'scroll tall' : 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, content)
+  return element(
+    'div',
+    { class: tall ? 'scroll tall' : 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
+    content,
+  )
 }

@@ -6,7 +6,9 @@ export type AnswerTable = Readonly<Record<string, { readonly status: number; rea
 /** docs/errors.md, made from the tables of errors. */
 export function errorsPage(answers: AnswerTable): string {
   const rows = Object.entries(ERRORS).map(([code, { text, todo }]) => `| \`${code}\` | ${text}. | ${todo} |`)
-  const answerRows = Object.entries(answers).map(([code, { status, message }]) => `| \`${code}\` | ${status} | ${message} |`)
+  const answerRows = Object.entries(answers).map(
+    ([code, { status, message }]) => `| \`${code}\` | ${status} | ${message} |`,
+  )
   return [
     '# Errors',
     '',

@@ -12,7 +12,8 @@ function draw(chart: ExhibitChart) {
   expect(brokenNumbers(elements)).toEqual([])
   return elements
 }
-const withClass = (elements: ReturnType<typeof draw>, name: string) => elements.filter(({ attributes }) => attributes['class'] === name)
+const withClass = (elements: ReturnType<typeof draw>, name: string) =>
+  elements.filter(({ attributes }) => attributes['class'] === name)
 const says = (elements: ReturnType<typeof draw>) => elements.map(({ text }) => text).join('\n')
 const [lines, bars, points, heat] = chartsOf(['jsq', 'eldr', 'union']) as [
   Extract<ExhibitChart, { kind: 'lines' }>,
@@ -36,11 +37,15 @@ describe('a chart of an exhibit', () => {
   it('draws bars with their numbers, and those of one name in one colour', () => {
     const elements = draw(bars)
     const colours = elements.filter(({ name }) => name === 'rect').map(({ attributes }) => attributes['fill'])
-    expect(colours).toEqual(Array.from({ length: 3 }, () => [0, 1, 2].map(group => `var(--group-${group})`)).flat())
+    expect(colours).toEqual(
+      Array.from({ length: 3 }, () => [0, 1, 2].map(group => `var(--group-${group})`)).flat(),
+    )
     expect(says(elements)).toContain('−10.0\u00a0%')
     expect(withClass(elements, 'hollow')).toHaveLength(3)
     const once = draw({ ...bars, groups: bars.groups.slice(0, 1) })
-    expect(new Set(once.filter(({ name }) => name === 'rect').map(({ attributes }) => attributes['fill'])).size).toBe(1)
+    expect(
+      new Set(once.filter(({ name }) => name === 'rect').map(({ attributes }) => attributes['fill'])).size,
+    ).toBe(1)
   })
 
   it('draws points with their counts and marks, and says when it left some out', () => {
@@ -57,18 +62,30 @@ describe('a chart of an exhibit', () => {
 
   it('needs no legend for a single name', () => {
     expect(withClass(draw({ ...lines, series: lines.series.slice(0, 1) }), 'legend')).toHaveLength(0)
-    expect(withClass(draw({ ...points, groups: points.groups.slice(0, 1), marks: [] }), 'legend')).toHaveLength(0)
+    expect(
+      withClass(draw({ ...points, groups: points.groups.slice(0, 1), marks: [] }), 'legend'),
+    ).toHaveLength(0)
   })
 
   it.each(chartsOf([]))('says so when it is empty: $kind', chart => {
     expect(says(draw(chart))).toMatch(/no data: /)
   })
 
-  it.each(chartsOf([HOSTILE, 'x'.repeat(3000), '\u202e\u0000']))('shows hostile and long names as text: $kind', chart => {
-    const elements = draw(chart)
-    expect(elements.filter(({ name }) => ['script', 'img', 'style'].includes(name))).toEqual([])
-    expect(Math.max(...withClass(elements, 'legend').concat(elements.filter(({ name }) => name === 'span')).map(({ text }) => text.length), 0)).toBeLessThan(60) // prettier-ignore
-  })
+  it.each(chartsOf([HOSTILE, 'x'.repeat(3000), '\u202e\u0000']))(
+    'shows hostile and long names as text: $kind',
+    chart => {
+      const elements = draw(chart)
+      expect(elements.filter(({ name }) => ['script', 'img', 'style'].includes(name))).toEqual([])
+      expect(
+        Math.max(
+          ...withClass(elements, 'legend')
+            .concat(elements.filter(({ name }) => name === 'span'))
+            .map(({ text }) => text.length),
+          0,
+        ),
+      ).toBeLessThan(60)
+    },
+  )
 
   it('draws one point of everything', () => {
     const charts = [
@@ -82,11 +99,28 @@ describe('a chart of an exhibit', () => {
 
   it('steps over numbers that went wrong', () => {
     const wrong = [NaN, Infinity, -Infinity]
-    const series = wrong.map((y, at) => ({ label: `${at}`, star: 0, points: [{ x: 1, y }, { x: y, y: 1 }, { x: 2, y: 2, low: y, high: y }] })) // prettier-ignore
+    const series = wrong.map((y, at) => ({
+      label: `${at}`,
+      star: 0,
+      points: [
+        { x: 1, y },
+        { x: y, y: 1 },
+        { x: 2, y: 2, low: y, high: y },
+      ],
+    }))
     draw({ ...lines, series, rules: [{ y: NaN, label: 'none' }] })
-    expect(says(draw({ ...lines, series: [{ label: 'none', points: [{ x: NaN, y: 1 }] }] }))).toContain('no data')
-    draw({ ...bars, groups: [{ bars: wrong.map(value => ({ label: 'b', value, digits: 1, low: value, high: 1 })) }] })
-    draw({ ...points, groups: [{ label: 'p', points: wrong.map(value => [value, 1] as const) }], marks: [{ x: NaN, y: 1, label: '1', about: 'a' }] }) // prettier-ignore
+    expect(says(draw({ ...lines, series: [{ label: 'none', points: [{ x: NaN, y: 1 }] }] }))).toContain(
+      'no data',
+    )
+    draw({
+      ...bars,
+      groups: [{ bars: wrong.map(value => ({ label: 'b', value, digits: 1, low: value, high: 1 })) }],
+    })
+    draw({
+      ...points,
+      groups: [{ label: 'p', points: wrong.map(value => [value, 1] as const) }],
+      marks: [{ x: NaN, y: 1, label: '1', about: 'a' }],
+    })
     draw({ ...heat, rows: [{ label: 'h', values: wrong }], from: NaN, to: Infinity })
   })
 })
@@ -95,7 +129,10 @@ describe('colours of names', () => {
   it('stay from chart to chart, and never meet in one', () => {
     const colours = createColours([]).of
     expect([...colours(['jsq', 'eldr', 'union']).values()]).toEqual([0, 1, 2])
-    expect([...colours(['union', 'eldr'])]).toEqual([['union', 2], ['eldr', 1]]) // prettier-ignore
+    expect([...colours(['union', 'eldr'])]).toEqual([
+      ['union', 2],
+      ['eldr', 1],
+    ])
     expect([...colours(['count', 'sqrt']).values()]).toEqual([0, 1])
     const mixed = colours(['sqrt', 'eldr', 'new'])
     expect(new Set(mixed.values()).size).toBe(3)
@@ -115,21 +152,37 @@ describe('colours of names', () => {
 
 describe('a cell', () => {
   it('is a number with its unit and interval, a text, or a dash', () => {
-    expect(cellText({ value: 1234.567, digits: 1, unit: 'ms', half: 2 })).toBe('1,234.6\u00a0±\u00a02.0\u00a0ms')
+    expect(cellText({ value: 1234.567, digits: 1, unit: 'ms', half: 2 })).toBe(
+      '1,234.6\u00a0±\u00a02.0\u00a0ms',
+    )
     expect(cellText({ value: 3, digits: 1, signed: true, half: NaN })).toBe('+3.0')
     expect(cellText({ value: -3, digits: 0, signed: true })).toBe('−3')
     expect(cellText({ value: 0.001, digits: 1, signed: true })).toBe('0.0')
-    for (const value of [NaN, Infinity]) expect(cellText({ value, digits: 1, unit: 'ms', signed: true })).toBe('–')
+    for (const value of [NaN, Infinity])
+      expect(cellText({ value, digits: 1, unit: 'ms', signed: true })).toBe('–')
     expect([cellText(null), cellText('<x>'), cellText(undefined)]).toEqual(['–', '<x>', ''])
   })
 
   it('of a column of numbers stands to the right, names and mixed columns do not', () => {
     const number = { value: 1, digits: 0 }
-    const table = { columns: ['a', 'b', 'c', 'd'], rows: [[number, number, 'text', null], ['x', null, number]] } // prettier-ignore
+    const table = {
+      columns: ['a', 'b', 'c', 'd'],
+      rows: [
+        [number, number, 'text', null],
+        ['x', null, number],
+      ],
+    }
     expect([0, 1, 2, 3].map(column => isNumeric(table, column))).toEqual([false, true, false, false])
   })
 
   it('of no known precision has four digits that mean something', () => {
-    expect([0, 1234.5, 0.012345, 12, -1e-12, NaN].map(significant)).toEqual(['0.000', '1,235', '0.01235', '12.00', '0.000', '–'])
+    expect([0, 1234.5, 0.012345, 12, -1e-12, NaN].map(significant)).toEqual([
+      '0.000',
+      '1,235',
+      '0.01235',
+      '12.00',
+      '0.000',
+      '–',
+    ])
   })
 })

@@ -73,7 +73,11 @@ function lowestFree(groups: ReadonlyMap<string, number>, taken: ReadonlySet<numb
 
 /** `id` is unique on the page. */
 export function exhibitChart(chart: ExhibitChart, id: string, colours: Colours): Markup {
-  const words = (description: string): ChartWords => ({ id, title: chart.title, description: clipped(description, 600) })
+  const words = (description: string): ChartWords => ({
+    id,
+    title: chart.title,
+    description: clipped(description, 600),
+  })
   switch (chart.kind) {
     case 'lines':
       return lines(chart, words, colours)
@@ -89,7 +93,9 @@ export function exhibitChart(chart: ExhibitChart, id: string, colours: Colours):
 type Words = (description: string) => ChartWords
 
 function lines(chart: Lines, words: Words, colours: Colours): Markup {
-  const drawn = chart.series.filter(one => one.points.some(({ x, y }) => Number.isFinite(x) && Number.isFinite(y)))
+  const drawn = chart.series.filter(one =>
+    one.points.some(({ x, y }) => Number.isFinite(x) && Number.isFinite(y)),
+  )
   const groups = colours.of(drawn.map(({ label }) => label))
   const firstStar = drawn.findIndex(({ star }) => star !== undefined)
   const series = drawn.map((one, at) => seriesOf(one, groups.get(one.label)!, at === firstStar))
@@ -147,7 +153,9 @@ function barOf(bar: ExhibitBar, group: number): Bar {
 function points(chart: Points, words: Words, colours: Colours): Markup {
   const named = chart.groups.filter(group => group.points.length > 0)
   const groups = colours.of(named.map(({ label }) => label))
-  const all = named.flatMap(({ label, points }) => points.map(([x, y]) => ({ x, y, group: groups.get(label)! })))
+  const all = named.flatMap(({ label, points }) =>
+    points.map(([x, y]) => ({ x, y, group: groups.get(label)! })),
+  )
   const shown = thinned(all, MOST_POINTS)
   const marks = chart.marks ?? []
   const svg = scatterPlot({
@@ -170,8 +178,14 @@ function points(chart: Points, words: Words, colours: Colours): Markup {
     })),
   ]
   const thin =
-    shown.length < all.length ? `${whole(shown.length)} of the ${many(all.length, 'point')} are drawn, evenly chosen.` : undefined
-  return together(entries.length > 0 ? legend(entries) : undefined, svg, thin && element('p', { class: 'quiet' }, thin))
+    shown.length < all.length
+      ? `${whole(shown.length)} of the ${many(all.length, 'point')} are drawn, evenly chosen.`
+      : undefined
+  return together(
+    entries.length > 0 ? legend(entries) : undefined,
+    svg,
+    thin && element('p', { class: 'quiet' }, thin),
+  )
 }
 
 function heat(chart: Heat, words: Words): Markup {

@@ -57,7 +57,9 @@ Every number on this page was computed.
   })
 
   it('lets no text be markup or break a table', () => {
-    const text = exhibitMarkdown(exhibitFixture([HOSTILE, 'a\n\nb', '*x* _y_ `z` [l](u) ~~s~~ $m$ &lt; \\| band_hit'], HOSTILE))
+    const text = exhibitMarkdown(
+      exhibitFixture([HOSTILE, 'a\n\nb', '*x* _y_ `z` [l](u) ~~s~~ $m$ &lt; \\| band_hit'], HOSTILE),
+    )
     expect(text).not.toMatch(/(?<!\\)<(?!a id="[a-z]+"><\/a>$|\/a>$)/m)
     expect(text).toContain('\\*x\\* \\_y\\_ \\`z\\` \\[l\\](u) \\~\\~s\\~\\~ \\$m\\$ \\&lt; \\\\\\| band_hit')
     for (const line of text.split('\n').filter(line => line.startsWith('|'))) {
@@ -66,14 +68,30 @@ Every number on this page was computed.
     }
   })
 
-  it.each(['# not a heading', '- no list', '1. no list', '+ x', '2) y'])('begins a paragraph with %j as text', finding => {
-    expect(exhibitMarkdown(only({ finding }))).not.toContain(`\n${finding}\n`)
-  })
+  it.each(['# not a heading', '- no list', '1. no list', '+ x', '2) y'])(
+    'begins a paragraph with %j as text',
+    finding => {
+      expect(exhibitMarkdown(only({ finding }))).not.toContain(`\n${finding}\n`)
+    },
+  )
 
   it('writes a dash for what is no number, and leaves out what is not there', () => {
     const { paper: _, ...plain } = only({}).sections[0]!.exhibits[0]!
-    const tables = [{ columns: ['a', 'b'], rows: [['x', { value: NaN, digits: 1, unit: 'ms' }], ['y'], ['z', { value: Infinity, digits: 0, signed: true as const }]] }, { columns: [], rows: [[]] }] // prettier-ignore
-    const text = exhibitMarkdown({ ...report, sections: [{ title: 'One', exhibits: [{ ...plain, charts: [], tables }] }] })
+    const tables = [
+      {
+        columns: ['a', 'b'],
+        rows: [
+          ['x', { value: NaN, digits: 1, unit: 'ms' }],
+          ['y'],
+          ['z', { value: Infinity, digits: 0, signed: true as const }],
+        ],
+      },
+      { columns: [], rows: [[]] },
+    ]
+    const text = exhibitMarkdown({
+      ...report,
+      sections: [{ title: 'One', exhibits: [{ ...plain, charts: [], tables }] }],
+    })
     expect(text).toContain('| a | b |\n|---|---:|\n| x | – |\n| y |  |\n| z | – |\n')
     expect(text).not.toMatch(/The paper|HTML report|NaN|Infinity|undefined/)
   })

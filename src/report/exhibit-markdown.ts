@@ -27,7 +27,9 @@ function exhibitBlocks({ id, title, finding, notes, paper, source, tables, chart
     ...tables.flatMap(tableBlocks),
     figures === '' ? '' : `Drawn in the HTML report: ${figures}.`,
     (notes ?? []).map(note => `- ${inline(note)}`).join('\n'),
-    ...(paper === undefined ? [] : [`**The paper:** ${inline(paper.finding)} **Why ours differs:** ${inline(paper.differs)}`]),
+    ...(paper === undefined
+      ? []
+      : [`**The paper:** ${inline(paper.finding)} **Why ours differs:** ${inline(paper.differs)}`]),
     `Source: ${inline(source)}`,
   ]
 }
@@ -37,7 +39,10 @@ function tableBlocks(table: ExhibitTable): string[] {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`
   const rule = `|${table.columns.map((_, at) => (isNumeric(table, at) ? '---:' : '---')).join('|')}|`
   const rows = table.rows.map(row => line(table.columns.map((_, at) => inline(cellText(row[at])))))
-  return [...(table.title === undefined ? [] : [`**${inline(table.title)}**`]), [line(table.columns.map(inline)), rule, ...rows].join('\n')]
+  return [
+    ...(table.title === undefined ? [] : [`**${inline(table.title)}**`]),
+    [line(table.columns.map(inline)), rule, ...rows].join('\n'),
+  ]
 }
 
 /** Text on one line in which nothing is markup. Underscores between letters are none for GitHub either, and names are full of them. */
@@ -50,5 +55,7 @@ function inline(text: string): string {
 
 /** A paragraph of its own, which must not begin like a heading or a list. */
 function block(text: string): string {
-  return inline(text).replace(/^(?:[#+-](?=\s|#|$)|\d+(?=[.)](?:\s|$)))/, start => (/^\d/.test(start) ? `${start}\\` : `\\${start}`))
+  return inline(text).replace(/^(?:[#+-](?=\s|#|$)|\d+(?=[.)](?:\s|$)))/, start =>
+    /^\d/.test(start) ? `${start}\\` : `\\${start}`,
+  )
 }

@@ -4,18 +4,21 @@ import { brokenNumbers, parse, type Parsed } from '../../test/browser/well-forme
 import type { ExhibitReport } from './exhibit.ts'
 import { exhibitPage } from './exhibit-page.ts'
 
-const textOf = (elements: readonly Parsed[]) => elements.flatMap(({ name, text }) => (name === 'style' ? [] : [text])).join('\n')
+const textOf = (elements: readonly Parsed[]) =>
+  elements.flatMap(({ name, text }) => (name === 'style' ? [] : [text])).join('\n')
 
 /** A page is sound: well-formed, without broken numbers, without anything that runs or loads; links stay on the page. */
 function sound(report: ExhibitReport): readonly Parsed[] {
   const elements = parse(exhibitPage(report, '0.1.0'))
   expect(brokenNumbers(elements)).toEqual([])
   const names = new Set(elements.map(({ name }) => name))
-  for (const name of ['script', 'link', 'img', 'iframe', 'object', 'base', 'form']) expect(names).not.toContain(name)
+  for (const name of ['script', 'link', 'img', 'iframe', 'object', 'base', 'form'])
+    expect(names).not.toContain(name)
   const keys = elements.flatMap(({ attributes }) => Object.keys(attributes))
   expect(keys.filter(key => /^on|^src$|^style$/.test(key))).toEqual([])
   const ids = elements.flatMap(({ attributes }) => attributes['id'] ?? [])
-  for (const { attributes } of elements.filter(({ name }) => name === 'a')) expect(ids).toContain(attributes['href']!.slice(1))
+  for (const { attributes } of elements.filter(({ name }) => name === 'a'))
+    expect(ids).toContain(attributes['href']!.slice(1))
   return elements
 }
 
@@ -37,9 +40,14 @@ describe('exhibitPage', () => {
       '3 seeds.',
       'Every number on this page',
     ])
-      // prettier-ignore
       expect(text).toContain(part)
-    expect(elements.filter(({ name }) => name === 'a').map(({ attributes }) => attributes['href'])).toEqual(['#lines', '#bars', '#points', '#heat', '#wide']) // prettier-ignore
+    expect(elements.filter(({ name }) => name === 'a').map(({ attributes }) => attributes['href'])).toEqual([
+      '#lines',
+      '#bars',
+      '#points',
+      '#heat',
+      '#wide',
+    ])
     const charts = elements.filter(({ attributes }) => attributes['class']?.startsWith('chart'))
     expect(charts).toHaveLength(8)
     expect(elements.filter(({ name }) => name === 'table')).toHaveLength(5)
@@ -52,7 +60,8 @@ describe('exhibitPage', () => {
       const [first] = report.sections[0]!.exhibits
       return sound({ ...report, sections: [{ title: 'One', exhibits: [{ ...first!, notes }] }] })
     }
-    const lists = (notes: readonly string[]) => withNotes(notes).filter(({ attributes }) => attributes['class'] === 'remarks')
+    const lists = (notes: readonly string[]) =>
+      withNotes(notes).filter(({ attributes }) => attributes['class'] === 'remarks')
     expect(textOf(withNotes(['It is so.', HOSTILE]))).toContain('It is so.')
     expect([lists(['It is so.']).length, lists([]).length]).toEqual([1, 0])
   })
@@ -60,9 +69,16 @@ describe('exhibitPage', () => {
   it('aligns numbers and names tables for those who do not see them', () => {
     const elements = sound(exhibitFixture())
     const heads = elements.filter(({ name, attributes }) => name === 'th' && attributes['scope'] === 'col')
-    expect(heads.slice(0, 4).map(({ text, attributes }) => [text, attributes['class']])).toEqual([['policy', undefined], ['TPOT p50', 'number'], ['change', 'number'], ['note', undefined]]) // prettier-ignore
+    expect(heads.slice(0, 4).map(({ text, attributes }) => [text, attributes['class']])).toEqual([
+      ['policy', undefined],
+      ['TPOT p50', 'number'],
+      ['change', 'number'],
+      ['note', undefined],
+    ])
     const regions = elements.filter(({ attributes }) => attributes['role'] === 'region')
-    expect(regions.every(({ attributes }) => attributes['aria-label'] !== '' && attributes['tabindex'] === '0')).toBe(true)
+    expect(
+      regions.every(({ attributes }) => attributes['aria-label'] !== '' && attributes['tabindex'] === '0'),
+    ).toBe(true)
   })
 
   it('is the same to the byte for the same report', () => {
@@ -77,16 +93,39 @@ describe('exhibitPage', () => {
   it('stays sound and small with long names, many rows and nothing at all', () => {
     const extreme = extremeExhibits()
     sound(extreme)
-    const table = { columns: ['n', 'v'], rows: Array.from({ length: 4000 }, (_, i) => [`${i}`, { value: i, digits: 0 }]) }
+    const table = {
+      columns: ['n', 'v'],
+      rows: Array.from({ length: 4000 }, (_, i) => [`${i}`, { value: i, digits: 0 }]),
+    }
     const exhibit = { ...extreme.sections[0]!.exhibits[0]!, charts: [], tables: [table] }
-    expect(textOf(sound({ ...extreme, sections: [{ title: 'Rows', exhibits: [exhibit] }] }))).toContain('3488 more rows are not shown.')
+    expect(textOf(sound({ ...extreme, sections: [{ title: 'Rows', exhibits: [exhibit] }] }))).toContain(
+      '3488 more rows are not shown.',
+    )
     sound({ title: '', intro: '', facts: [], sections: [], footer: '' })
-    sound({ title: '', intro: '', facts: [], sections: [{ title: '', exhibits: [{ ...exhibit, finding: '', source: '', tables: [{ columns: [], rows: [] }] }] }], footer: '' }) // prettier-ignore
+    sound({
+      title: '',
+      intro: '',
+      facts: [],
+      sections: [
+        {
+          title: '',
+          exhibits: [{ ...exhibit, finding: '', source: '', tables: [{ columns: [], rows: [] }] }],
+        },
+      ],
+      footer: '',
+    })
   })
 
   it('refuses ids that links could not reach', () => {
     const report = exhibitFixture()
-    const withId = (id: string) => ({ ...report, sections: [...report.sections, { title: 'More', exhibits: [{ ...report.sections[0]!.exhibits[0]!, id }] }] }) // prettier-ignore
-    for (const id of ['lines', '', 'a b', '"><', '1a']) expect(() => exhibitPage(withId(id), '1')).toThrow('exhibit id')
+    const withId = (id: string) => ({
+      ...report,
+      sections: [
+        ...report.sections,
+        { title: 'More', exhibits: [{ ...report.sections[0]!.exhibits[0]!, id }] },
+      ],
+    })
+    for (const id of ['lines', '', 'a b', '"><', '1a'])
+      expect(() => exhibitPage(withId(id), '1')).toThrow('exhibit id')
   })
 })

@@ -16,7 +16,9 @@ const LONG_FACT = 34
 
 export function exhibitPage(report: ExhibitReport, version: string): string {
   checkIds(report)
-  const colours = createColours(report.sections.flatMap(({ exhibits }) => exhibits.flatMap(({ charts }) => charts)))
+  const colours = createColours(
+    report.sections.flatMap(({ exhibits }) => exhibits.flatMap(({ charts }) => charts)),
+  )
   return page({
     title: clipped(report.title, 100),
     description: report.intro,
@@ -25,11 +27,21 @@ export function exhibitPage(report: ExhibitReport, version: string): string {
       element('p', { class: 'eyebrow' }, 'ELDR report'),
       element('h1', {}, clipped(report.title, 200)),
       element('p', { class: 'lede' }, report.intro),
-      facts(report.facts.map(({ term, value }) => ({ term, value: clipped(value, 400), long: value.length > LONG_FACT }))),
+      facts(
+        report.facts.map(({ term, value }) => ({
+          term,
+          value: clipped(value, 400),
+          long: value.length > LONG_FACT,
+        })),
+      ),
       contents(report),
     ),
     body: report.sections.map(({ title, intro, exhibits }) =>
-      section(title, intro, grid(withWidths(exhibits).map(({ exhibit, wide }) => card(exhibit, wide, colours)))),
+      section(
+        title,
+        intro,
+        grid(withWidths(exhibits).map(({ exhibit, wide }) => card(exhibit, wide, colours))),
+      ),
     ),
     footer: element('p', {}, report.footer),
   })
@@ -40,22 +52,28 @@ function checkIds({ sections }: ExhibitReport): void {
   const ids = sections.flatMap(({ exhibits }) => exhibits.map(({ id }) => id))
   const wrong = ids.find((id, at) => !/^[A-Za-z][A-Za-z0-9-]*$/.test(id) || ids.indexOf(id) < at)
   if (wrong !== undefined)
-    throw new RangeError(`exhibit id ${JSON.stringify(wrong)} is used twice or is no word of letters, digits and dashes`)
+    throw new RangeError(
+      `exhibit id ${JSON.stringify(wrong)} is used twice or is no word of letters, digits and dashes`,
+    )
 }
 
 function contents({ sections }: ExhibitReport): Markup | undefined {
   if (sections.reduce((sum, { exhibits }) => sum + exhibits.length, 0) < 2) return undefined
-  const link = ({ id, title }: Exhibit) => element('li', {}, element('a', { href: `#${id}` }, clipped(title, 120)))
+  const link = ({ id, title }: Exhibit) =>
+    element('li', {}, element('a', { href: `#${id}` }, clipped(title, 120)))
   return element(
     'nav',
     { class: 'contents', 'aria-label': 'Contents' },
-    sections.map(({ title, exhibits }) => element('div', {}, element('p', {}, clipped(title, 120)), element('ul', {}, exhibits.map(link)))),
+    sections.map(({ title, exhibits }) =>
+      element('div', {}, element('p', {}, clipped(title, 120)), element('ul', {}, exhibits.map(link))),
+    ),
   )
 }
 
 /** Two narrow cards stand side by side; one that would stand alone in its row takes all of it. */
 function withWidths(exhibits: readonly Exhibit[]): { readonly exhibit: Exhibit; readonly wide: boolean }[] {
-  const isOne = ({ charts, tables }: Exhibit) => charts.length > 1 || charts.some(isWide) || tables.some(isWideTable)
+  const isOne = ({ charts, tables }: Exhibit) =>
+    charts.length > 1 || charts.some(isWide) || tables.some(isWideTable)
   let isSecond = false
   return exhibits.map((exhibit, at) => {
     const next = exhibits[at + 1]
@@ -65,7 +83,11 @@ function withWidths(exhibits: readonly Exhibit[]): { readonly exhibit: Exhibit; 
   })
 }
 
-function card({ id, title, finding, notes, paper, source, charts, tables }: Exhibit, wide: boolean, colours: Colours): Markup {
+function card(
+  { id, title, finding, notes, paper, source, charts, tables }: Exhibit,
+  wide: boolean,
+  colours: Colours,
+): Markup {
   return element(
     'figure',
     { class: wide ? 'card exhibit wide' : 'card exhibit', id },
@@ -74,7 +96,9 @@ function card({ id, title, finding, notes, paper, source, charts, tables }: Exhi
     element(
       'div',
       { class: 'panels' },
-      charts.map((chart, at) => chartPanel(chart, `${id}-chart-${at + 1}`, charts.length > 1 || chart.title !== title, colours)),
+      charts.map((chart, at) =>
+        chartPanel(chart, `${id}-chart-${at + 1}`, charts.length > 1 || chart.title !== title, colours),
+      ),
       tables.map(table => tablePanel(table, title)),
     ),
     notes !== undefined && notes.length > 0
@@ -111,7 +135,9 @@ function chartPanel(chart: ExhibitChart, id: string, titled: boolean, colours: C
 }
 
 function tablePanel(table: ExhibitTable, exhibitTitle: string): Markup {
-  const columns = table.columns.map((title, at) => (isNumeric(table, at) ? ({ title, kind: 'number' } as const) : { title }))
+  const columns = table.columns.map((title, at) =>
+    isNumeric(table, at) ? ({ title, kind: 'number' } as const) : { title },
+  )
   const rows = table.rows.slice(0, MOST_ROWS).map(row => columns.map((_, at) => cellText(row[at])))
   const left = table.rows.length - rows.length
   return element(

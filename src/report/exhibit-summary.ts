@@ -13,7 +13,10 @@ export function exhibitSummary({ title, intro, sections }: ExhibitReport, termin
   return [
     `${terminal.bold(printable(title))}\n${wrapped(terminal.dim(printable(intro)), width)}`,
     ...sections.map(section =>
-      [terminal.accent(printable(section.title)), ...section.exhibits.map(exhibit => exhibitLines(exhibit, width, terminal))].join('\n'),
+      [
+        terminal.accent(printable(section.title)),
+        ...section.exhibits.map(exhibit => exhibitLines(exhibit, width, terminal)),
+      ].join('\n'),
     ),
   ].join('\n\n')
 }
@@ -24,7 +27,11 @@ function exhibitLines({ title, finding, tables }: Exhibit, width: number, termin
   const indent = ' '.repeat(INDENT)
   const text = `${indent}${terminal.bold(printable(title))}\n${indent}${wrapped(printable(finding), width - INDENT, INDENT)}`
   if (first === undefined) return text
-  const columns = first.columns.map((name, at) => ({ title: printable(name), align: isNumeric(first, at) ? 'right' : 'left' }) as const)
-  const rows = first.rows.map(row => first.columns.map((_, at) => printable(cellText(row[at])).replaceAll('\u00a0', ' ')))
+  const columns = first.columns.map(
+    (name, at) => ({ title: printable(name), align: isNumeric(first, at) ? 'right' : 'left' }) as const,
+  )
+  const rows = first.rows.map(row =>
+    first.columns.map((_, at) => printable(cellText(row[at])).replaceAll('\u00a0', ' ')),
+  )
   return `${text}\n${table(columns, rows, terminal)}\n`
 }

@@ -58,8 +58,16 @@ export type ExhibitChart =
       readonly x: string
       readonly y: string
       readonly diagonal?: boolean
-      readonly groups: readonly { readonly label: string; readonly points: readonly (readonly [number, number])[] }[]
-      readonly marks?: readonly { readonly x: number; readonly y: number; readonly label: string; readonly about: string }[]
+      readonly groups: readonly {
+        readonly label: string
+        readonly points: readonly (readonly [number, number])[]
+      }[]
+      readonly marks?: readonly {
+        readonly x: number
+        readonly y: number
+        readonly label: string
+        readonly about: string
+      }[]
     }
   | {
       readonly kind: 'heat'
@@ -76,7 +84,12 @@ export type ExhibitChart =
 export interface ExhibitSeries {
   readonly label: string
   readonly dashed?: boolean
-  readonly points: readonly { readonly x: number; readonly y: number; readonly low?: number; readonly high?: number }[]
+  readonly points: readonly {
+    readonly x: number
+    readonly y: number
+    readonly low?: number
+    readonly high?: number
+  }[]
   /** Index of the point that is starred. */
   readonly star?: number
 }
@@ -97,6 +110,10 @@ export interface ExhibitReport {
   readonly intro: string
   /** What everything rests on: traces with their hashes, profile, seeds, version. */
   readonly facts: readonly { readonly term: string; readonly value: string }[]
-  readonly sections: readonly { readonly title: string; readonly intro?: string; readonly exhibits: readonly Exhibit[] }[]
+  readonly sections: readonly {
+    readonly title: string
+    readonly intro?: string
+    readonly exhibits: readonly Exhibit[]
+  }[]
   readonly footer: string
 }

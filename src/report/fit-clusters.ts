@@ -35,7 +35,10 @@ export function clusterTable(summary: FitSummary): Markup {
   const left = clusters.length - rows.length
   return table({
     title: 'What each cluster holds',
-    finding: pure === undefined ? undefined : `${percent(pure)} of the requests are of the domain that is most frequent in their cluster.`,
+    finding:
+      pure === undefined
+        ? undefined
+        : `${percent(pure)} of the requests are of the domain that is most frequent in their cluster.`,
     legend: named ? legend(domainLegend(domains, 'bar')) : undefined,
     columns,
     rows,
@@ -51,19 +54,32 @@ export function clusterTable(summary: FitSummary): Markup {
 }
 
 function total(clusters: readonly ClusterSummary[]): ClusterSummary {
-  const domains = clusters[0]?.domains.map((_, domain) => clusters.reduce((sum, cluster) => sum + (cluster.domains[domain] ?? 0), 0)) ?? []
+  const domains =
+    clusters[0]?.domains.map((_, domain) =>
+      clusters.reduce((sum, cluster) => sum + (cluster.domains[domain] ?? 0), 0),
+    ) ?? []
   return { size: 0, meanSimilarity: 0, domains }
 }
 
 /** The bar, and the largest domains in words: side by side, or one below the other on a phone. */
-function composition({ domains: counts }: ClusterSummary, names: readonly string[], domains: DomainGroups): Markup {
+function composition(
+  { domains: counts }: ClusterSummary,
+  names: readonly string[],
+  domains: DomainGroups,
+): Markup {
   const parts = counts
-    .map((value, domain) => ({ value, group: domains.of(domain), label: shortName(names[domain] ?? 'unknown') }))
+    .map((value, domain) => ({
+      value,
+      group: domains.of(domain),
+      label: shortName(names[domain] ?? 'unknown'),
+    }))
     .filter(({ value }) => value > 0)
   const falling = parts.toSorted((a, b) => b.value - a.value)
-  const words = (some: typeof falling) => some.map(({ label, value }) => `${label} ${whole(value)}`).join(', ')
+  const words = (some: typeof falling) =>
+    some.map(({ label, value }) => `${label} ${whole(value)}`).join(', ')
   const rest = falling.slice(MOST_NAMED)
-  const further = rest.length > 0 ? `, ${rest.length} more: ${whole(rest.reduce((sum, { value }) => sum + value, 0))}` : ''
+  const further =
+    rest.length > 0 ? `, ${rest.length} more: ${whole(rest.reduce((sum, { value }) => sum + value, 0))}` : ''
   const bar = stackedBar(
     parts.toSorted((a, b) => order(a.group) - order(b.group)),
     words(falling),
@@ -111,7 +127,10 @@ export function balanceFigure(summary: FitSummary): Markup {
     title,
     finding,
     legend: legend(
-      series.map(({ label, group, ...rest }) => ({ label, swatch: { kind: 'dashed' in rest && rest.dashed ? 'dashed' : 'line', group } })),
+      series.map(({ label, group, ...rest }) => ({
+        label,
+        swatch: { kind: 'dashed' in rest && rest.dashed ? 'dashed' : 'line', group },
+      })),
     ),
     chart,
     caption: `Flat is good: a cluster is a worker’s share of the traffic, so a high left end is an overloaded worker and a long tail (what the constraint avoids in paper Fig. 15). Trace: ${traceName(summary)}, seed ${summary.seed}.`,
@@ -122,7 +141,11 @@ export function balanceFigure(summary: FitSummary): Markup {
 function ranked(sizes: readonly number[]) {
   const step = Math.max(1, Math.ceil(sizes.length / 400))
   return sizes
-    .map((size, rank) => ({ x: rank + 1, y: size, tooltip: `cluster ${rank + 1} by size: ${many(size, 'request')}` }))
+    .map((size, rank) => ({
+      x: rank + 1,
+      y: size,
+      tooltip: `cluster ${rank + 1} by size: ${many(size, 'request')}`,
+    }))
     .filter((_, rank) => rank % step === 0 || rank === sizes.length - 1)
 }
 
@@ -145,7 +168,11 @@ export function similarityFigure(summary: FitSummary): Markup {
       {
         label: 'best similarity',
         group: 0,
-        points: bestSimilarity.map(({ q, value }) => ({ x: q, y: value, tooltip: `${quantileName(q)}: ${fixed(value, 3)}` })),
+        points: bestSimilarity.map(({ q, value }) => ({
+          x: q,
+          y: value,
+          tooltip: `${quantileName(q)}: ${fixed(value, 3)}`,
+        })),
       },
     ],
     nothing: 'no request has a signature',

@@ -22,12 +22,19 @@ export interface DomainGroup {
 export const MOST_GROUPS = 24
 
 export function domainGroups({ source, clusters }: FitSummary): DomainGroups {
-  const requests = source.domains.map((_, domain) => clusters.reduce((sum, cluster) => sum + (cluster.domains[domain] ?? 0), 0))
+  const requests = source.domains.map((_, domain) =>
+    clusters.reduce((sum, cluster) => sum + (cluster.domains[domain] ?? 0), 0),
+  )
   const present = source.domains.map((_, domain) => domain).filter(domain => requests[domain]! > 0)
   const byVolume = present.toSorted((a, b) => requests[b]! - requests[a]! || a - b)
-  const kept = present.length <= MOST_GROUPS ? present : byVolume.slice(0, MOST_GROUPS - 1).sort((a, b) => a - b)
+  const kept =
+    present.length <= MOST_GROUPS ? present : byVolume.slice(0, MOST_GROUPS - 1).sort((a, b) => a - b)
   const colour = new Map(kept.map((domain, group) => [domain, group]))
-  const groups = kept.map((domain, group) => ({ label: shortName(source.domains[domain]!), group, requests: requests[domain]! }))
+  const groups = kept.map((domain, group) => ({
+    label: shortName(source.domains[domain]!),
+    group,
+    requests: requests[domain]!,
+  }))
   const rest = present.filter(domain => !colour.has(domain))
   if (rest.length > 0) {
     const together = rest.reduce((sum, domain) => sum + requests[domain]!, 0)
@@ -38,5 +45,9 @@ export function domainGroups({ source, clusters }: FitSummary): DomainGroups {
 
 /** Legend with the number of requests of each group. */
 export function domainLegend({ groups }: DomainGroups, kind: 'marker' | 'bar'): LegendEntry[] {
-  return groups.map(({ label, group, requests }) => ({ label, note: whole(requests), swatch: { kind, group } satisfies Swatch }))
+  return groups.map(({ label, group, requests }) => ({
+    label,
+    note: whole(requests),
+    swatch: { kind, group } satisfies Swatch,
+  }))
 }

@@ -5,7 +5,8 @@ import type { FitFigures, FitSummary } from '../fit/summary.ts'
 import { fitPage } from './fit-page.ts'
 
 const { summary, figures } = fitFixture()
-const textOf = (elements: readonly Parsed[]) => elements.flatMap(({ name, text }) => (name === 'style' ? [] : [text])).join('\n')
+const textOf = (elements: readonly Parsed[]) =>
+  elements.flatMap(({ name, text }) => (name === 'style' ? [] : [text])).join('\n')
 const usual = fitPage(summary, figures)
 
 /** A page is sound: well-formed, without broken numbers, without anything that runs or loads. */
@@ -13,8 +14,11 @@ function sound(html: string): readonly Parsed[] {
   const elements = parse(html)
   expect(brokenNumbers(elements)).toEqual([])
   const names = new Set(elements.map(({ name }) => name))
-  for (const name of ['script', 'link', 'img', 'iframe', 'object', 'a', 'base', 'form']) expect(names).not.toContain(name)
-  const handlers = elements.flatMap(({ attributes }) => Object.keys(attributes)).filter(key => /^on|^href$|^src$|^style$/.test(key))
+  for (const name of ['script', 'link', 'img', 'iframe', 'object', 'a', 'base', 'form'])
+    expect(names).not.toContain(name)
+  const handlers = elements
+    .flatMap(({ attributes }) => Object.keys(attributes))
+    .filter(key => /^on|^href$|^src$|^style$/.test(key))
   expect(handlers).toEqual([])
   return elements
 }
@@ -43,7 +47,9 @@ describe('fitPage', () => {
   })
 
   it('forbids itself scripts and loads, and has both themes', () => {
-    const policy = parse(usual).find(({ attributes }) => attributes['http-equiv'] === 'Content-Security-Policy')
+    const policy = parse(usual).find(
+      ({ attributes }) => attributes['http-equiv'] === 'Content-Security-Policy',
+    )
     expect(policy!.attributes['content']).toMatch(/^default-src 'none'; style-src 'unsafe-inline'/)
     expect(usual).toContain('<meta name="color-scheme" content="light dark"/>')
     expect(usual).toContain('prefers-color-scheme:dark')
@@ -53,7 +59,17 @@ describe('fitPage', () => {
   it('gives every chart a title and a message in words', () => {
     const elements = parse(usual)
     const charts = elements.filter(({ attributes }) => attributes['class']?.startsWith('chart'))
-    expect(charts.map(({ attributes }) => attributes['aria-labelledby'])).toEqual(['transforms-title', 'layers-title', 'plane-title', 'activation-title', 'experts-title', 'balance-title', 'similarity-title', 'placement-title', 'stages-title']) // prettier-ignore
+    expect(charts.map(({ attributes }) => attributes['aria-labelledby'])).toEqual([
+      'transforms-title',
+      'layers-title',
+      'plane-title',
+      'activation-title',
+      'experts-title',
+      'balance-title',
+      'similarity-title',
+      'placement-title',
+      'stages-title',
+    ])
     const messages = elements.filter(({ name }) => name === 'desc').map(({ text }) => text)
     expect(messages).toHaveLength(charts.length)
     expect(messages.filter(message => message.length < 20)).toEqual([])
@@ -78,7 +94,9 @@ describe('fitPage', () => {
         names.figures,
       ),
     )
-    expect(elements.find(({ name }) => name === 'h1')!.text).toContain('</title></style><script>alert(1)</script>')
+    expect(elements.find(({ name }) => name === 'h1')!.text).toContain(
+      '</title></style><script>alert(1)</script>',
+    )
     expect(textOf(elements)).toContain('" onload="z')
   })
 
@@ -105,7 +123,15 @@ describe('fitPage', () => {
   it('says why where there is no data', () => {
     const { rho, placement, ...rest } = fitFixture({ domains: [] }).summary
     expect([rho, placement].includes(undefined)).toBe(false)
-    const bare: FitSummary = { ...rest, transforms: [], curves: [], vanillaSizes: [], bestSimilarity: [], stages: [], notes: [] }
+    const bare: FitSummary = {
+      ...rest,
+      transforms: [],
+      curves: [],
+      vanillaSizes: [],
+      bestSimilarity: [],
+      stages: [],
+      notes: [],
+    }
     const nothing: FitFigures = { pca: { points: [], centroids: [], explained: [0, 0] } }
     const text = textOf(sound(fitPage(bare, nothing)))
     expect(text.match(/^No data: .*$/gm)).toEqual([
@@ -121,7 +147,9 @@ describe('fitPage', () => {
 
   it('draws a fit of nothing at all', () => {
     const empty = fitFixture({ domains: [], requests: 0, workers: 0, layers: 0, experts: 0 })
-    expect(sound(fitPage({ ...empty.summary, clusters: [], curves: [], layers: [] }, empty.figures)).length).toBeGreaterThan(50)
+    expect(
+      sound(fitPage({ ...empty.summary, clusters: [], curves: [], layers: [] }, empty.figures)).length,
+    ).toBeGreaterThan(50)
   })
 
   it('keeps numbers that went wrong off the page', () => {
@@ -134,7 +162,11 @@ describe('fitPage', () => {
       curves: summary.curves.map(curve => ({ ...curve, rho: curve.rho.map(() => Infinity) })),
       bestSimilarity: [{ q: 0.5, value: wrong }],
       stages: [{ name: 'fit', ms: wrong }],
-      placement: { ranks: 8, batch: 32, perCluster: [{ linear: wrong, global: 1, own: 0, ideal: -Infinity }] },
+      placement: {
+        ranks: 8,
+        batch: 32,
+        perCluster: [{ linear: wrong, global: 1, own: 0, ideal: -Infinity }],
+      },
     }
     const points = figures.pca.points.map(point => ({ ...point, x: wrong }))
     const values: FitFigures = {

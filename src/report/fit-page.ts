@@ -13,7 +13,10 @@ import { page } from './page.ts'
 
 export function fitPage(summary: FitSummary, figures: FitFigures): string {
   const { source } = summary
-  const what = [source.model, source.workload].filter(name => name !== undefined && name !== '').map(name => clipped(name!, 80)).join(', ') // prettier-ignore
+  const what = [source.model, source.workload]
+    .filter(name => name !== undefined && name !== '')
+    .map(name => clipped(name!, 80))
+    .join(', ')
   const result = resultInWords(summary)
   return page({
     title: `${clipped(what, 60)}: ELDR fit`,
@@ -59,7 +62,10 @@ function sourceFacts({ source, seed, workers, balance, chosen, layers, rho }: Fi
     { term: 'trace', value: element('code', {}, clipped(source.file, 200)), long: true },
     { term: 'sha256 of the trace', value: element('code', {}, `${source.sha256.slice(0, 16)}…`) },
     { term: 'model', value: clipped(source.model, 200) },
-    { term: 'shape', value: `${many(source.layers, 'layer')} × ${many(source.experts, 'expert')}, top-${source.topK}` },
+    {
+      term: 'shape',
+      value: `${many(source.layers, 'layer')} × ${many(source.experts, 'expert')}, top-${source.topK}`,
+    },
     {
       term: 'requests',
       value: `${whole(source.requests)}${source.workload === undefined ? '' : `, ${shortName(source.workload)} workload`}`,
@@ -69,7 +75,10 @@ function sourceFacts({ source, seed, workers, balance, chosen, layers, rho }: Fi
       term: 'signature',
       value: `${chosen}, ${whole(layers.length)} of ${many(source.layers, 'layer')}${rho === undefined ? '' : `, ${rhoText(rho)}`}`,
     },
-    { term: 'clusters', value: `${whole(workers)}, ${balance === 'exact' ? 'at most ⌈N/K⌉ requests each' : 'not balanced'}` },
+    {
+      term: 'clusters',
+      value: `${whole(workers)}, ${balance === 'exact' ? 'at most ⌈N/K⌉ requests each' : 'not balanced'}`,
+    },
     { term: 'seed', value: String(seed) },
     { term: 'fitted by', value: `eldr ${clipped(source.version, 40)}` },
   ])
@@ -80,14 +89,28 @@ function stageFigure(summary: FitSummary): Markup {
   const title = 'Time of each stage'
   const total = stages.reduce((sum, { ms }) => sum + (Number.isFinite(ms) ? ms : 0), 0)
   const long = stages.some(({ ms }) => ms >= 10_000)
-  const finding = stages.length === 0 ? undefined : `${duration(total)} in all (the paper’s fit: under 10 s, §6.2).`
+  const finding =
+    stages.length === 0 ? undefined : `${duration(total)} in all (the paper’s fit: under 10 s, §6.2).`
   const chart = barChart({
     id: 'stages',
     title,
     description: finding ?? title,
     axis: { label: long ? 'seconds' : 'milliseconds' },
-    groups: [{ bars: stages.map(({ name, ms }) => ({ label: name, value: long ? ms / 1000 : ms, shown: duration(ms) })) }],
+    groups: [
+      {
+        bars: stages.map(({ name, ms }) => ({
+          label: name,
+          value: long ? ms / 1000 : ms,
+          shown: duration(ms),
+        })),
+      },
+    ],
     nothing: 'no stage was timed',
   })
-  return figure({ title, finding, chart, caption: 'Wall-clock time on the machine that ran the fit; writing this page is not in it.' })
+  return figure({
+    title,
+    finding,
+    chart,
+    caption: 'Wall-clock time on the machine that ran the fit; writing this page is not in it.',
+  })
 }

@@ -15,11 +15,19 @@ const LAYOUTS = [
   { key: 'ideal', label: 'ideal: mean over ranks' },
 ] as const
 
-export function placementSection(summary: FitSummary, { ranks, batch, perCluster }: PlacementSummary): Markup {
+export function placementSection(
+  summary: FitSummary,
+  { ranks, batch, perCluster }: PlacementSummary,
+): Markup {
   const title = 'Experts on the fullest rank'
   const layouts = LAYOUTS.map(({ key, label }) => {
     const values = perCluster.map(cluster => cluster[key]).filter(Number.isFinite)
-    return { key, label, mean: values.reduce((sum, value) => sum + value, 0) / values.length, range: extent(values) }
+    return {
+      key,
+      label,
+      mean: values.reduce((sum, value) => sum + value, 0) / values.length,
+      range: extent(values),
+    }
   })
   const mean = (key: (typeof LAYOUTS)[number]['key']) => layouts.find(layout => layout.key === key)!.mean
   const saved = 1 - mean('own') / mean('linear')
@@ -65,7 +73,11 @@ export function placementSection(summary: FitSummary, { ranks, batch, perCluster
         ),
         rows: perCluster
           .slice(0, MOST_ROWS)
-          .map((of, worker) => [String(worker), ...LAYOUTS.map(({ key }) => fixed(of[key], 2)), change(of.own, of.linear)]),
+          .map((of, worker) => [
+            String(worker),
+            ...LAYOUTS.map(({ key }) => fixed(of[key], 2)),
+            change(of.own, of.linear),
+          ]),
         foot: ['mean', ...layouts.map(layout => fixed(layout.mean, 2)), change(mean('own'), mean('linear'))],
         caption: `Active experts on the fullest rank, by layout; ideal is the mean over ranks. ${perCluster.length > MOST_ROWS ? `The first ${MOST_ROWS} clusters; all are in --json. ` : ''}${how}`,
       }),

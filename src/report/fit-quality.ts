@@ -50,7 +50,9 @@ export function transformFigure(summary: FitSummary): Markup {
 function othersRange(transforms: readonly TransformQuality[], chosen: string): string {
   const range = extent(transforms.filter(({ name }) => name !== chosen).map(({ rho }) => rho))
   if (range === undefined) return 'were not measured'
-  return range.low === range.high ? `have ${fixed(range.low, 3)}` : `have ${fixed(range.low, 3)} to ${fixed(range.high, 3)}`
+  return range.low === range.high
+    ? `have ${fixed(range.low, 3)}`
+    : `have ${fixed(range.low, 3)} to ${fixed(range.high, 3)}`
 }
 
 function measuredOn(summary: FitSummary): string {
@@ -58,7 +60,8 @@ function measuredOn(summary: FitSummary): string {
   const measured = extent(transforms.map(({ requests }) => requests))
   const pairs = extent(transforms.map(({ pairs }) => pairs))
   if (measured === undefined || pairs === undefined) return `Trace: ${traceName(summary)}.`
-  const range = ({ low, high }: { low: number; high: number }) => (low === high ? whole(low) : `${whole(low)} to ${whole(high)}`)
+  const range = ({ low, high }: { low: number; high: number }) =>
+    low === high ? whole(low) : `${whole(low)} to ${whole(high)}`
   const some = measured.low < source.requests ? ' (not every request carries what each transform needs)' : ''
   return `Measured over ${range(pairs)} pairs of ${range(measured)} requests${some} of ${traceName(summary)}.`
 }
@@ -78,10 +81,19 @@ export function layerFigure(summary: FitSummary): Markup {
     id: 'layers',
     title,
     description: finding ?? title,
-    x: { label: 'layers kept, in the order greedy selection takes them', whole: true, from: 0, to: source.layers, tight: true },
+    x: {
+      label: 'layers kept, in the order greedy selection takes them',
+      whole: true,
+      from: 0,
+      to: source.layers,
+      tight: true,
+    },
     y: { label: 'ρ (rank correlation, no unit)' },
     series,
-    rules: own === undefined || all === undefined ? [] : [{ y: all, label: `all ${source.layers} layers: ${fixed(all, 3)}` }],
+    rules:
+      own === undefined || all === undefined
+        ? []
+        : [{ y: all, label: `all ${source.layers} layers: ${fixed(all, 3)}` }],
     nothing:
       rho === undefined || transforms.length === 0
         ? 'the trace has no decode data, so layers could not be compared'
@@ -94,7 +106,8 @@ export function layerFigure(summary: FitSummary): Markup {
   return figure({
     title,
     finding,
-    legend: own === undefined ? undefined : legend([...entries, { label: 'peak N*', swatch: { kind: 'star' } }]),
+    legend:
+      own === undefined ? undefined : legend([...entries, { label: 'peak N*', swatch: { kind: 'star' } }]),
     chart,
     caption: `Each step adds the layer that raises ρ most; the layers up to the star are kept, those after it only dilute the signature (paper Fig. 8). Kept here: ${layers.length === source.layers ? 'all layers' : `layers ${runs(layers)}`} (counted from 0). Trace: ${traceName(summary)}.`,
   })
@@ -110,6 +123,9 @@ function curveSeries({ transform, order, rho, peak }: LayerCurve, at: number): S
       y: value,
       tooltip: `${transform}, ${many(i + 1, 'layer')}${order[i] === undefined ? '' : ` (added: layer ${order[i]})`}: ${rhoText(value)}`,
     })),
-    star: { index: peak - 1, ...(at === 0 && { label: `${many(peak, 'layer')}, ${rhoText(rho[peak - 1])}` }) },
+    star: {
+      index: peak - 1,
+      ...(at === 0 && { label: `${many(peak, 'layer')}, ${rhoText(rho[peak - 1])}` }),
+    },
   }
 }

@@ -41,17 +41,25 @@ export function planeFigure(summary: FitSummary, { pca }: FitFigures): Markup {
     })),
     nothing: 'no request has a signature',
   })
-  const thin = shown.length < requests ? ` ${whole(shown.length)} of the ${whole(requests)} requests are drawn, evenly chosen.` : ''
+  const thin =
+    shown.length < requests
+      ? ` ${whole(shown.length)} of the ${whole(requests)} requests are drawn, evenly chosen.`
+      : ''
   const numbers =
     centroids.length > MOST_NUMBERED
       ? 'rings are centroids (the worker is in the tooltip)'
       : 'a ring is a centroid with its worker’s number'
-  const colouring = domains.groups.length > 0 ? ', coloured by domain' : isByCluster(summary) ? ', coloured by cluster' : ''
-  const first = centroids.length < pca.centroids.length ? `, the first ${whole(centroids.length)} of them` : ''
+  const colouring =
+    domains.groups.length > 0 ? ', coloured by domain' : isByCluster(summary) ? ', coloured by cluster' : ''
+  const first =
+    centroids.length < pca.centroids.length ? `, the first ${whole(centroids.length)} of them` : ''
   return figure({
     title,
     finding,
-    legend: legend([...planeLegend(summary, domains, shown), { label: 'centroid', swatch: { kind: 'centroid' } }]),
+    legend: legend([
+      ...planeLegend(summary, domains, shown),
+      { label: 'centroid', swatch: { kind: 'centroid' } },
+    ]),
     chart,
     caption: `Each point is a calibration request${colouring}; ${numbers}${first}: points that lie together will share experts at decode (paper Fig. 9).${thin} Trace: ${traceName(summary)}.`,
   })
@@ -65,8 +73,13 @@ function planeGroup(summary: FitSummary, domains: DomainGroups, domain: number, 
 
 const isByCluster = ({ workers }: FitSummary): boolean => workers <= MOST_GROUPS
 
-function planeLegend(summary: FitSummary, domains: DomainGroups, shown: readonly ScatterPoint[]): LegendEntry[] {
-  if (domains.groups.length === 0) return isByCluster(summary) ? [] : [{ label: 'request', swatch: { kind: 'marker', group: 0 } }]
+function planeLegend(
+  summary: FitSummary,
+  domains: DomainGroups,
+  shown: readonly ScatterPoint[],
+): LegendEntry[] {
+  if (domains.groups.length === 0)
+    return isByCluster(summary) ? [] : [{ label: 'request', swatch: { kind: 'marker', group: 0 } }]
   const unnamed = shown.some(({ group }) => group < 0) && !domains.groups.some(({ group }) => group < 0)
   return [
     ...domainLegend(domains, 'marker'),
@@ -77,9 +90,13 @@ function planeLegend(summary: FitSummary, domains: DomainGroups, shown: readonly
 function clusterInWords({ clusters, source }: FitSummary, worker: number): string {
   const cluster = clusters[worker]
   if (cluster === undefined) return `worker ${worker}`
-  const most = cluster.domains.reduce((best, requests, domain) => (requests > (cluster.domains[best] ?? 0) ? domain : best), 0)
+  const most = cluster.domains.reduce(
+    (best, requests, domain) => (requests > (cluster.domains[best] ?? 0) ? domain : best),
+    0,
+  )
   const leading = cluster.domains[most] ?? 0
-  const mostly = leading > 0 ? `, ${percent(leading / cluster.size)} ${shortName(source.domains[most] ?? 'unknown')}` : ''
+  const mostly =
+    leading > 0 ? `, ${percent(leading / cluster.size)} ${shortName(source.domains[most] ?? 'unknown')}` : ''
   return `worker ${worker}: ${many(cluster.size, 'request')}, mean similarity ${fixed(cluster.meanSimilarity, 3)}${mostly}`
 }
 
@@ -87,9 +104,13 @@ export function heatFigure(summary: FitSummary, { heat }: FitFigures): Markup {
   const title = 'Experts that each domain prefers at decode'
   const rows = heat?.rows ?? []
   const columns = heat?.experts ?? []
-  const leads = columns.map((_, c) => rows.reduce((best, row, r) => ((row.values[c] ?? 0) > (rows[best]!.values[c] ?? 0) ? r : best), 0))
+  const leads = columns.map((_, c) =>
+    rows.reduce((best, row, r) => ((row.values[c] ?? 0) > (rows[best]!.values[c] ?? 0) ? r : best), 0),
+  )
   const led = rows.map((_, r) => leads.filter(leader => leader === r).length)
-  const above = rows.flatMap(({ values }) => values.filter(value => value > 1 && Number.isFinite(value))).sort((a, b) => a - b)
+  const above = rows
+    .flatMap(({ values }) => values.filter(value => value > 1 && Number.isFinite(value)))
+    .sort((a, b) => a - b)
   const highest = above.at(-1) ?? 1
   // A few extreme experts must not bleach all others.
   const to = Math.max(1.2, Math.ceil((above[Math.floor(above.length * 0.98)] ?? 1) * 10) / 10)
@@ -101,7 +122,11 @@ export function heatFigure(summary: FitSummary, { heat }: FitFigures): Markup {
     id: 'experts',
     title,
     description: finding ?? title,
-    rows: rows.map(({ domain, values }, r) => ({ label: shortName(domain), values, note: `leads ${whole(led[r])}` })),
+    rows: rows.map(({ domain, values }, r) => ({
+      label: shortName(domain),
+      values,
+      note: `leads ${whole(led[r])}`,
+    })),
     columns: columns.map(String),
     columnNoun: 'expert',
     columnAxis: `${many(columns.length, 'expert')} of layer ${heat?.layer ?? 0}, ordered by the domain that leads`,
@@ -147,7 +172,10 @@ export function activationFigure(summary: FitSummary, { activation }: FitFigures
     diagonal: true,
     nothing: 'the trace has no decode data',
   })
-  const thin = shown.length < points.length ? ` ${whole(shown.length)} of the ${whole(points.length)} points are drawn, evenly chosen.` : ''
+  const thin =
+    shown.length < points.length
+      ? ` ${whole(shown.length)} of the ${whole(points.length)} points are drawn, evenly chosen.`
+      : ''
   return figure({
     title,
     finding,

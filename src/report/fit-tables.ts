@@ -4,7 +4,10 @@ import { bar, type Column, sparkline, table } from './table.ts'
 import { fixed, whole } from './numbers.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
-type Clustered = Pick<FitSummary, 'clusters' | 'workers' | 'balance' | 'meanSimilarity' | 'vanillaSizes' | 'bestSimilarity'>
+type Clustered = Pick<
+  FitSummary,
+  'clusters' | 'workers' | 'balance' | 'meanSimilarity' | 'vanillaSizes' | 'bestSimilarity'
+>
 
 /** The result of a fit as a person reads it in a terminal. */
 export function fitTables(summary: FitSummary, terminal: Terminal): string {
@@ -29,7 +32,12 @@ export function fitTables(summary: FitSummary, terminal: Terminal): string {
     clusterTable(summary, source.domains, terminal),
     ...(summary.placement ? ['', placementTable(summary.placement, terminal)] : []),
     ...(summary.notes.length > 0
-      ? ['', ...summary.notes.map(note => `${terminal.warn('note')} ${wrapped(printable(note), terminal.width - 5, 5)}`)]
+      ? [
+          '',
+          ...summary.notes.map(
+            note => `${terminal.warn('note')} ${wrapped(printable(note), terminal.width - 5, 5)}`,
+          ),
+        ]
       : []),
   ].join('\n')
 }
@@ -44,10 +52,20 @@ function transformTable({ transforms, chosen, source }: FitSummary, terminal: Te
     whole(pairs),
     ...(partial ? [whole(requests)] : []),
   ])
-  const columns: Column[] = [{ title: 'transform' }, { title: 'ρ', align: 'right' }, { title: '' }, { title: 'pairs', align: 'right' }]
+  const columns: Column[] = [
+    { title: 'transform' },
+    { title: 'ρ', align: 'right' },
+    { title: '' },
+    { title: 'pairs', align: 'right' },
+  ]
   if (partial) columns.push({ title: 'requests', align: 'right' })
   const study = transforms.some(({ servable }) => !servable) ? ', ○ for study: no hand-off carries it' : ''
-  return section('Signature quality ρ, all layers', `paper Fig. 7; ★ chosen${study}`, table(columns, rows, terminal), terminal)
+  return section(
+    'Signature quality ρ, all layers',
+    `paper Fig. 7; ★ chosen${study}`,
+    table(columns, rows, terminal),
+    terminal,
+  )
 }
 
 function curveTable({ curves, source, layers }: FitSummary, terminal: Terminal): string {
@@ -67,7 +85,12 @@ function curveTable({ curves, source, layers }: FitSummary, terminal: Terminal):
     { title: 'ρ by layers kept' },
     { title: 'in the order taken' },
   ]
-  return section(`Layers kept, greedy on ρ: ${layers.length} of ${source.layers}`, 'paper Fig. 8', table(columns, rows, terminal), terminal)
+  return section(
+    `Layers kept, greedy on ρ: ${layers.length} of ${source.layers}`,
+    'paper Fig. 8',
+    table(columns, rows, terminal),
+    terminal,
+  )
 }
 
 /** A title, what to know of it, and the table. */
@@ -99,7 +122,8 @@ export function clusterTable(summary: Clustered, domains: readonly string[], ter
 }
 
 export function placementTable({ ranks, batch, perCluster }: PlacementSummary, terminal: Terminal): string {
-  const percent = (value: number, base: number) => (base > 0 ? `${fixed(100 * (value / base - 1), 1)} %` : '–')
+  const percent = (value: number, base: number) =>
+    base > 0 ? `${fixed(100 * (value / base - 1), 1)} %` : '–'
   const rows = perCluster.map(({ linear, global, own, ideal }, cluster) => [
     `${cluster}`,
     linear.toFixed(2),
@@ -114,5 +138,10 @@ export function placementTable({ ranks, batch, perCluster }: PlacementSummary, t
     align: 'right' as const,
   }))
   const title = `Expert placement on ${ranks} ranks: expected active experts on the fullest rank`
-  return section(title, `batch ${batch}, mean over layers; ideal: all ranks alike; paper §5`, table(columns, rows, terminal), terminal)
+  return section(
+    title,
+    `batch ${batch}, mean over layers; ideal: all ranks alike; paper §5`,
+    table(columns, rows, terminal),
+    terminal,
+  )
 }

@@ -4,7 +4,13 @@ import type { FitSummary } from '../fit/summary.ts'
 import { purity, resultInWords, rhoOfAllLayers, sizeRange, traceName, whyChosen } from './fit-words.ts'
 
 const { summary } = fitFixture()
-const quality = (name: FitSummary['chosen'], rho: number, servable = true) => ({ name, rho, pairs: 100, requests: 50, servable })
+const quality = (name: FitSummary['chosen'], rho: number, servable = true) => ({
+  name,
+  rho,
+  pairs: 100,
+  requests: 50,
+  servable,
+})
 
 describe('resultInWords', () => {
   it('says transform, layers, ρ and clusters', () => {
@@ -28,20 +34,35 @@ describe('whyChosen', () => {
   })
 
   it('goes by the kept layers when none were searched', () => {
-    const best = { ...summary, curves: [], chosen: 'count' as const, transforms: [quality('count', 0.7), quality('sqrt', 0.6)] }
-    expect(whyChosen(best)).toBe('count is the best on the kept layers of the 2 transforms that a hand-off can carry.')
+    const best = {
+      ...summary,
+      curves: [],
+      chosen: 'count' as const,
+      transforms: [quality('count', 0.7), quality('sqrt', 0.6)],
+    }
+    expect(whyChosen(best)).toBe(
+      'count is the best on the kept layers of the 2 transforms that a hand-off can carry.',
+    )
   })
 
   it('says when a transform was asked for against the numbers, and when one cannot be served', () => {
     const transforms = [quality('count', 0.7), quality('sqrt', 0.6), quality('gate-prob', 0.8, false)]
-    expect(whyChosen({ ...summary, curves: [], transforms, chosen: 'sqrt', asked: { transform: 'sqrt', layers: 'all' } })).toContain(
-      'sqrt was asked for; over all layers count would have',
-    )
+    expect(
+      whyChosen({
+        ...summary,
+        curves: [],
+        transforms,
+        chosen: 'sqrt',
+        asked: { transform: 'sqrt', layers: 'all' },
+      }),
+    ).toContain('sqrt was asked for; over all layers count would have')
     expect(whyChosen({ ...summary, curves: [], transforms, chosen: 'count' })).toContain(
       'gate-prob has more (0.800), but no hand-off carries gate scores',
     )
     expect(whyChosen({ ...summary, curves: [], transforms, chosen: 'gate-prob' })).toContain('is for study')
-    expect(whyChosen({ ...summary, curves: [], transforms: [], chosen: 'count' })).toContain('without comparison')
+    expect(whyChosen({ ...summary, curves: [], transforms: [], chosen: 'count' })).toContain(
+      'without comparison',
+    )
   })
 })
 
@@ -52,10 +73,16 @@ describe('shared words', () => {
   })
 
   it('says sizes, purity and the name of the trace', () => {
-    expect([sizeRange([62, 63]), sizeRange([5]), sizeRange([])]).toEqual(['62–63 requests', '5 requests', 'no requests'])
+    expect([sizeRange([62, 63]), sizeRange([5]), sizeRange([])]).toEqual([
+      '62–63 requests',
+      '5 requests',
+      'no requests',
+    ])
     const cluster = (...domains: number[]) => ({ size: 10, meanSimilarity: 1, domains })
     expect(purity({ ...summary, clusters: [cluster(10, 0), cluster(4, 6)] })).toBe(0.8)
     expect(purity({ ...summary, clusters: [cluster()] })).toBeUndefined()
-    expect(traceName({ ...summary, source: { ...summary.source, file: 'C:\\traces\\a.safetensors' } })).toBe('a.safetensors')
+    expect(traceName({ ...summary, source: { ...summary.source, file: 'C:\\traces\\a.safetensors' } })).toBe(
+      'a.safetensors',
+    )
   })
 })

@@ -14,7 +14,8 @@ export function traceName({ source }: FitSummary): string {
 export const rhoText = (rho: number | undefined): string => `ρ\u00a0=\u00a0${fixed(rho, 3)}`
 
 /** Requests that were clustered: some of the trace may have no signature. */
-export const clusteredRequests = ({ clusters }: FitSummary): number => clusters.reduce((sum, { size }) => sum + size, 0)
+export const clusteredRequests = ({ clusters }: FitSummary): number =>
+  clusters.reduce((sum, { size }) => sum + size, 0)
 
 /** ρ of the chosen transform over all layers, from its curve or, where layers were given by hand, from the comparison of transforms. */
 export function rhoOfAllLayers({ curves, chosen, transforms, source }: FitSummary): number | undefined {
@@ -30,11 +31,14 @@ export function resultInWords(summary: FitSummary): string {
 export function signatureInWords(summary: FitSummary): string {
   const { chosen, layers, source, rho } = summary
   const kept =
-    layers.length === source.layers ? `all ${many(source.layers, 'layer')}` : `${layers.length} of ${many(source.layers, 'layer')}`
+    layers.length === source.layers
+      ? `all ${many(source.layers, 'layer')}`
+      : `${layers.length} of ${many(source.layers, 'layer')}`
   if (rho === undefined)
     return `Signatures use the ${chosen} transform over ${kept}; how well they tell which requests decode alike (ρ) was not measured.`
   const all = rhoOfAllLayers(summary)
-  const gain = all === undefined || layers.length === source.layers ? '' : ` (over all layers: ${fixed(all, 3)})`
+  const gain =
+    all === undefined || layers.length === source.layers ? '' : ` (over all layers: ${fixed(all, 3)})`
   return `The ${chosen} transform over ${kept} tells which requests will decode alike with ${rhoText(rho)}${gain}.`
 }
 
@@ -42,8 +46,10 @@ export function signatureInWords(summary: FitSummary): string {
 export function whyChosen(summary: FitSummary): string {
   const { chosen, transforms, curves, asked } = summary
   const own = transforms.find(({ name }) => name === chosen)
-  if (own === undefined) return `${chosen} was taken without comparison: the trace has no decode data to measure transforms with.`
-  if (!own.servable) return `${chosen} was asked for and is for study: no hand-off carries what it needs, so no gateway can use this fit.`
+  if (own === undefined)
+    return `${chosen} was taken without comparison: the trace has no decode data to measure transforms with.`
+  if (!own.servable)
+    return `${chosen} was asked for and is for study: no hand-off carries what it needs, so no gateway can use this fit.`
   const servable = transforms.filter(transform => transform.servable)
   const best = servable.reduce((a, b) => (b.rho > a.rho ? b : a))
   if (asked.transform !== 'auto') {

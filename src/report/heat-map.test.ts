@@ -22,7 +22,8 @@ const draw = (rows: readonly HeatRow[], more: Partial<HeatMap> = {}) =>
   )
 const shades = (elements: ReturnType<typeof draw>) =>
   elements.filter(
-    ({ name, attributes }) => name === 'rect' && attributes['fill-opacity'] !== undefined && Number(attributes['height']) > 14,
+    ({ name, attributes }) =>
+      name === 'rect' && attributes['fill-opacity'] !== undefined && Number(attributes['height']) > 14,
   )
 
 describe('heatMap', () => {
@@ -32,7 +33,9 @@ describe('heatMap', () => {
   })
 
   it('has a tooltip on each of some hundreds of cells', () => {
-    expect(draw([{ label: 'code', values: [2.5] }]).some(({ text }) => text === 'code, expert 0: 2.5')).toBe(true)
+    expect(draw([{ label: 'code', values: [2.5] }]).some(({ text }) => text === 'code, expert 0: 2.5')).toBe(
+      true,
+    )
   })
 
   it('joins thousands of cells to a path for each shade', () => {
@@ -46,10 +49,14 @@ describe('heatMap', () => {
   })
 
   it('leaves cells without a number blank and says when there are none', () => {
-    const elements = draw([{ label: 'code', values: [Number.NaN, 2] }], { format: value => (Number.isFinite(value) ? String(value) : '–') })
+    const elements = draw([{ label: 'code', values: [Number.NaN, 2] }], {
+      format: value => (Number.isFinite(value) ? String(value) : '–'),
+    })
     expect(shades(elements)[0]!.attributes['fill-opacity']).toBe('0')
     expect(brokenNumbers(elements)).toEqual([])
-    expect(draw([], { nothing: 'the trace names no domains' }).at(-1)!.text).toBe('no data: the trace names no domains')
+    expect(draw([], { nothing: 'the trace names no domains' }).at(-1)!.text).toBe(
+      'no data: the trace names no domains',
+    )
   })
 
   it('survives a scale of no width', () => {

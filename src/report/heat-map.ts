@@ -43,7 +43,8 @@ export function heatMap(chart: HeatMap): Markup {
 
   const row = rows.length <= 6 ? 30 : rows.length <= 16 ? 22 : 15
   const left = Math.min(width * 0.22, Math.max(...rows.map(({ label }) => textWidth(label)))) + 8
-  const right = width - Math.min(width * 0.2, Math.max(2, ...rows.map(({ note }) => textWidth(note ?? '') + 10)))
+  const right =
+    width - Math.min(width * 0.2, Math.max(2, ...rows.map(({ note }) => textWidth(note ?? '') + 10)))
   const cell = (right - left) / columns
   const bottom = 4 + row * rows.length
   const named = cell >= Math.max(...chart.columns.map(name => textWidth(name, 10))) + 2
@@ -55,15 +56,36 @@ export function heatMap(chart: HeatMap): Markup {
     width,
     height,
     rows.map(({ label, note }, r) => [
-      fittedText(label, left - 8, { class: 'name', x: left - 8, y: top(r) + row / 2 + 4, 'text-anchor': 'end' }),
-      note === undefined ? undefined : fittedText(note, width - right - 8, { class: 'tick', x: right + 8, y: top(r) + row / 2 + 4 }),
+      fittedText(label, left - 8, {
+        class: 'name',
+        x: left - 8,
+        y: top(r) + row / 2 + 4,
+        'text-anchor': 'end',
+      }),
+      note === undefined
+        ? undefined
+        : fittedText(note, width - right - 8, { class: 'tick', x: right + 8, y: top(r) + row / 2 + 4 }),
     ]),
     element('g', { class: 'cells' }, rows.length * columns <= MOST_TOOLTIPS ? cells() : shades()),
     element('rect', { class: 'frame', x: left, y: 4, width: right - left, height: bottom - 4 }),
-    rows.slice(1).map((_, r) => element('line', { class: 'gridline', x1: left, x2: right, y1: top(r + 1), y2: top(r + 1) })),
+    rows
+      .slice(1)
+      .map((_, r) =>
+        element('line', { class: 'gridline', x1: left, x2: right, y1: top(r + 1), y2: top(r + 1) }),
+      ),
     named
       ? chart.columns.map((name, c) =>
-          element('text', { class: 'tick', 'font-size': 10, x: left + (c + 0.5) * cell, y: bottom + 14, 'text-anchor': 'middle' }, name),
+          element(
+            'text',
+            {
+              class: 'tick',
+              'font-size': 10,
+              x: left + (c + 0.5) * cell,
+              y: bottom + 14,
+              'text-anchor': 'middle',
+            },
+            name,
+          ),
         )
       : undefined,
     legend(height - 26),
@@ -80,7 +102,13 @@ export function heatMap(chart: HeatMap): Markup {
       chart.columns.map((name, c) =>
         element(
           'rect',
-          { x: left + c * cell, y: top(r), width: cell, height: row, 'fill-opacity': shadeOf(values[c]) / SHADES },
+          {
+            x: left + c * cell,
+            y: top(r),
+            width: cell,
+            height: row,
+            'fill-opacity': shadeOf(values[c]) / SHADES,
+          },
           tooltip(`${label}, ${chart.columnNoun} ${name}: ${chart.format(values[c] ?? Number.NaN)}`),
         ),
       ),
@@ -97,10 +125,13 @@ export function heatMap(chart: HeatMap): Markup {
         // Edges rounded the same way from both sides: neighbours touch.
         const x = Math.round((left + from * cell) * 10) / 10
         const end = Math.round((left + (c + 1) * cell) * 10) / 10
-        if (shade > 0) paths[shade] += `M${short(x)} ${short(top(r))}h${short(end - x)}v${short(row)}h${short(x - end)}z`
+        if (shade > 0)
+          paths[shade] += `M${short(x)} ${short(top(r))}h${short(end - x)}v${short(row)}h${short(x - end)}z`
       }
     })
-    return paths.flatMap((d, shade) => (d === '' ? [] : [element('path', { d, 'fill-opacity': shade / SHADES })]))
+    return paths.flatMap((d, shade) =>
+      d === '' ? [] : [element('path', { d, 'fill-opacity': shade / SHADES })],
+    )
   }
 
   /** Column axis on the left, scale on the right of one line. */
@@ -117,7 +148,13 @@ export function heatMap(chart: HeatMap): Markup {
         'g',
         { class: 'cells' },
         Array.from({ length: SHADES + 1 }, (_, shade) =>
-          element('rect', { x: start + shade * step, y, width: step, height: 14, 'fill-opacity': shade / SHADES }),
+          element('rect', {
+            x: start + shade * step,
+            y,
+            width: step,
+            height: 14,
+            'fill-opacity': shade / SHADES,
+          }),
         ),
       ),
       element('rect', { class: 'frame', x: start, y, width: step * (SHADES + 1), height: 14 }),

@@ -24,9 +24,24 @@ const PURPOSES: Readonly<Record<TracePurpose, string>> = {
 }
 
 export function traceView(trace: Trace, stats: TraceStats, size: number): View {
-  const allows = (Object.keys(PURPOSES) as TracePurpose[]).map(purpose => ({ purpose, missing: trace.missingFor(purpose) }))
+  const allows = (Object.keys(PURPOSES) as TracePurpose[]).map(purpose => ({
+    purpose,
+    missing: trace.missingFor(purpose),
+  }))
   const tensors = [...trace.tensors.values()]
-  const { model, layers, experts, topK, requests, workload, split, domains, recentHalfLife, gateRows, ignored } = trace
+  const {
+    model,
+    layers,
+    experts,
+    topK,
+    requests,
+    workload,
+    split,
+    domains,
+    recentHalfLife,
+    gateRows,
+    ignored,
+  } = trace
   const shape = { model, workload, split, requests, layers, experts, topK, recentHalfLife, gateRows }
   return {
     json: {
@@ -51,27 +66,52 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
               `${whole(requests)}${workload === undefined ? '' : `, workload ${printable(workload)}`}${split === undefined ? '' : `, ${printable(split)} split`}`,
             ],
             ...(stats.domains.length > 0
-              ? [['domains', domains.map((name, at) => `${printable(name)} ${stats.domains[at]}`).join(', ')] as const]
+              ? [
+                  [
+                    'domains',
+                    domains.map((name, at) => `${printable(name)} ${stats.domains[at]}`).join(', '),
+                  ] as const,
+                ]
               : []),
             ...(stats.promptTokens ? [['prompt', `${spreadText(stats.promptTokens)} tokens`] as const] : []),
             ...(stats.decodeSteps ? [['decode', `${spreadText(stats.decodeSteps)} steps`] as const] : []),
-            ['experts', `a request uses ${stats.expertsPerLayer.toFixed(1)} of ${experts} in a layer at prefill`],
+            [
+              'experts',
+              `a request uses ${stats.expertsPerLayer.toFixed(1)} of ${experts} in a layer at prefill`,
+            ],
             ...(stats.covered === undefined
               ? []
-              : [['covered', `${(100 * stats.covered).toFixed(1)} % of the prompt tokens have known experts`] as const]),
-            ...(gateRows > 0 && gateRows < requests ? [['gate', `scores of the first ${whole(gateRows)} requests only`] as const] : []),
-            ...(recentHalfLife === undefined ? [] : [['recent', `half-life ${recentHalfLife} tokens`] as const]),
+              : [
+                  [
+                    'covered',
+                    `${(100 * stats.covered).toFixed(1)} % of the prompt tokens have known experts`,
+                  ] as const,
+                ]),
+            ...(gateRows > 0 && gateRows < requests
+              ? [['gate', `scores of the first ${whole(gateRows)} requests only`] as const]
+              : []),
+            ...(recentHalfLife === undefined
+              ? []
+              : [['recent', `half-life ${recentHalfLife} tokens`] as const]),
             ...(stats.withoutCounts > 0
-              ? [['without', `${whole(stats.withoutCounts)} requests have no counts and so no signature`] as const]
+              ? [
+                  [
+                    'without',
+                    `${whole(stats.withoutCounts)} requests have no counts and so no signature`,
+                  ] as const,
+                ]
               : []),
           ],
           terminal,
         ),
         terminal.bold('It allows to'),
         ...allows.map(({ purpose, missing }) => {
-          const text = missing.length === 0 ? PURPOSES[purpose] : `${PURPOSES[purpose]}: no ${missing.join(', ')}`
+          const text =
+            missing.length === 0 ? PURPOSES[purpose] : `${PURPOSES[purpose]}: no ${missing.join(', ')}`
           const shown = wrapped(text, terminal.width - 4, 4)
-          return missing.length === 0 ? `  ${terminal.accent('✓')} ${shown}` : `  ${terminal.dim(`– ${shown}`)}`
+          return missing.length === 0
+            ? `  ${terminal.accent('✓')} ${shown}`
+            : `  ${terminal.dim(`– ${shown}`)}`
         }),
         '',
         tensorTable(tensors, ignored, terminal),
@@ -79,7 +119,12 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
   }
 }
 
-export function artifactView(artifact: Artifact, path: string, size: number, tensors: readonly TensorInfo[]): View {
+export function artifactView(
+  artifact: Artifact,
+  path: string,
+  size: number,
+  tensors: readonly TensorInfo[],
+): View {
   const { about, primary, fallback, calibration } = artifact
   const clusters = clusterSummaries(artifact)
   const signature = ({ model, rho, curve, recentHalfLife }: FittedSignature) => ({
@@ -106,20 +151,43 @@ export function artifactView(artifact: Artifact, path: string, size: number, ten
         heading('Artifact', path, size, terminal),
         facts(
           [
-            ['model', `${printable(about.model)}, ${about.layers} MoE layers × ${about.experts} experts, top-${about.topK}`],
+            [
+              'model',
+              `${printable(about.model)}, ${about.layers} MoE layers × ${about.experts} experts, top-${about.topK}`,
+            ],
             [
               'workers',
               `${about.workers}, ${about.balance === 'exact' ? 'balanced' : 'plain'} clusters of ${whole(calibration.requests)} calibration requests`,
             ],
             ['signature', signatureText(primary, about.layers)],
             ...(primary.curve ? [['ρ by layers', sparkline(primary.curve.rho)] as const] : []),
-            ...(fallback ? [['fallback', `${signatureText(fallback, about.layers)}, for hand-offs without recent counts`] as const] : []),
-            ['ρ, all layers', Object.entries(about.transforms).map(([name, rho]) => `${printable(name)} ${rho.toFixed(3)}`).join(', ') || 'not measured'], // prettier-ignore
+            ...(fallback
+              ? [
+                  [
+                    'fallback',
+                    `${signatureText(fallback, about.layers)}, for hand-offs without recent counts`,
+                  ] as const,
+                ]
+              : []),
+            [
+              'ρ, all layers',
+              Object.entries(about.transforms)
+                .map(([name, rho]) => `${printable(name)} ${rho.toFixed(3)}`)
+                .join(', ') || 'not measured',
+            ],
             [
               'patterns',
-              calibration.patterns ? 'decode patterns kept: experts can be placed after a re-fit' : 'none: the trace had no decode data',
+              calibration.patterns
+                ? 'decode patterns kept: experts can be placed after a re-fit'
+                : 'none: the trace had no decode data',
             ],
-            ['best match', about.bestSimilarity.filter(({ q }) => [0.01, 0.05, 0.5, 0.95].includes(q)).map(({ q, value }) => `p${100 * q} ${value.toFixed(3)}`).join(', ')], // prettier-ignore
+            [
+              'best match',
+              about.bestSimilarity
+                .filter(({ q }) => [0.01, 0.05, 0.5, 0.95].includes(q))
+                .map(({ q, value }) => `p${100 * q} ${value.toFixed(3)}`)
+                .join(', '),
+            ],
             [
               'made from',
               `${whole(about.traceRequests)} requests, trace ${printable(about.traceSha256.slice(0, 12))}, seed ${about.seed}, ${about.restarts} restarts, eldr ${printable(about.version)}`,
@@ -134,7 +202,12 @@ export function artifactView(artifact: Artifact, path: string, size: number, ten
   }
 }
 
-export function placementView(placement: PlacementFile, path: string, size: number, tensors: readonly TensorInfo[]): View {
+export function placementView(
+  placement: PlacementFile,
+  path: string,
+  size: number,
+  tensors: readonly TensorInfo[],
+): View {
   const { model, clusters, layers, experts, ranks, traceSha256 } = placement
   const summary = placementSummary(placement)
   return {
@@ -183,9 +256,11 @@ function facts(rows: readonly (readonly [string, string])[], terminal: Terminal)
   return `${rows.map(([name, text]) => `  ${terminal.dim(name.padEnd(width))}  ${wrapped(text, terminal.width - width - 4, width + 4)}`).join('\n')}\n`
 }
 
-const spreadText = ({ min, median, max }: Spread) => (min === max ? whole(min) : `${whole(min)} to ${whole(max)}, median ${whole(median)}`)
+const spreadText = ({ min, median, max }: Spread) =>
+  min === max ? whole(min) : `${whole(min)} to ${whole(max)}, median ${whole(median)}`
 
-const tensorsJson = (tensors: readonly TensorInfo[]) => tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape }))
+const tensorsJson = (tensors: readonly TensorInfo[]) =>
+  tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape }))
 
 /** A file may hold thousands; a person reads the first ones, and `--json` has all. */
 const MOST_TENSORS = 60
@@ -195,13 +270,20 @@ function tensorTable(tensors: readonly TensorInfo[], ignored: readonly string[],
   const rows = tensors
     .slice(0, MOST_TENSORS)
     .map(({ name, dtype, shape, begin, end }) => [
-      unread.has(name) ? `${printable(clipped(name, 60))} ${terminal.dim('(not read)')}` : printable(clipped(name, 60)),
+      unread.has(name)
+        ? `${printable(clipped(name, 60))} ${terminal.dim('(not read)')}`
+        : printable(clipped(name, 60)),
       dtype,
       shape.join(' × '),
       bytes(end - begin),
     ])
   const shown = table(
-    [{ title: 'tensor' }, { title: 'type' }, { title: 'shape', align: 'right' }, { title: 'size', align: 'right' }],
+    [
+      { title: 'tensor' },
+      { title: 'type' },
+      { title: 'shape', align: 'right' },
+      { title: 'size', align: 'right' },
+    ],
     rows,
     terminal,
   )

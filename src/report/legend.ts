@@ -19,7 +19,12 @@ export function legend(entries: readonly LegendEntry[]): Markup {
     'ul',
     { class: 'legend' },
     entries.map(({ label, note, swatch }) =>
-      element('li', {}, drawn(swatch), element('span', {}, label, note === undefined ? undefined : element('small', {}, ` ${note}`))),
+      element(
+        'li',
+        {},
+        drawn(swatch),
+        element('span', {}, label, note === undefined ? undefined : element('small', {}, ` ${note}`)),
+      ),
     ),
   )
 }
@@ -31,19 +36,31 @@ function drawn(swatch: Swatch): Markup {
 function shape(swatch: Swatch): Markup {
   switch (swatch.kind) {
     case 'marker':
-      return element('path', { fill: groupColour(swatch.group), d: markerPath(groupShape(swatch.group), 9, 7, 4.4) })
+      return element('path', {
+        fill: groupColour(swatch.group),
+        d: markerPath(groupShape(swatch.group), 9, 7, 4.4),
+      })
     case 'line':
     case 'dashed':
       return together(
-        element('path', { class: swatch.kind === 'line' ? 'line' : 'line dashed', stroke: groupColour(swatch.group), d: 'M0 7H18' }),
+        element('path', {
+          class: swatch.kind === 'line' ? 'line' : 'line dashed',
+          stroke: groupColour(swatch.group),
+          d: 'M0 7H18',
+        }),
         isRepeated(swatch.group)
-          ? element('path', { fill: groupColour(swatch.group), d: markerPath(groupShape(swatch.group), 9, 7, 4.4) })
+          ? element('path', {
+              fill: groupColour(swatch.group),
+              d: markerPath(groupShape(swatch.group), 9, 7, 4.4),
+            })
           : undefined,
       )
     case 'bar':
       return together(
         element('rect', { x: 1, y: 2, width: 16, height: 10, fill: groupColour(swatch.group) }),
-        isRepeated(swatch.group) ? element('rect', { class: 'again', x: 1, y: 6, width: 16, height: 2 }) : undefined,
+        isRepeated(swatch.group)
+          ? element('rect', { class: 'again', x: 1, y: 6, width: 16, height: 2 })
+          : undefined,
       )
     case 'hollow':
       return element('rect', {
@@ -58,6 +75,9 @@ function shape(swatch: Swatch): Markup {
     case 'centroid':
       return element('circle', { class: 'centroid', cx: 9, cy: 7, r: 5.5 })
     case 'star':
-      return element('path', { class: 'star', d: 'M9 .5L10.6 4.8 15.2 5 11.6 7.8 12.8 12.3 9 9.7 5.2 12.3 6.4 7.8 2.8 5 7.4 4.8z' })
+      return element('path', {
+        class: 'star',
+        d: 'M9 .5L10.6 4.8 15.2 5 11.6 7.8 12.8 12.3 9 9.7 5.2 12.3 6.4 7.8 2.8 5 7.4 4.8z',
+      })
   }
 }

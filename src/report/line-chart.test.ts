@@ -11,7 +11,8 @@ const series = (ys: readonly number[], more: Partial<Series> = {}): Series => ({
 })
 const draw = (list: readonly Series[], more: Partial<LineChart> = {}) =>
   parse(lineChart({ ...words, x: { label: 'layers' }, y: { label: 'ρ' }, series: list, ...more }).markup)
-const withClass = (elements: ReturnType<typeof draw>, name: string) => elements.filter(({ attributes }) => attributes['class'] === name)
+const withClass = (elements: ReturnType<typeof draw>, name: string) =>
+  elements.filter(({ attributes }) => attributes['class'] === name)
 
 describe('lineChart', () => {
   it('draws one path a series and a mark a point', () => {
@@ -29,7 +30,9 @@ describe('lineChart', () => {
 
   it('draws bands, rules and stairs', () => {
     const points = [1, 2, 3].map(x => ({ x, y: x, low: x - 1, high: x + 1 }))
-    const elements = draw([{ label: 's', group: 2, points, stairs: true }], { rules: [{ y: 2, label: 'all layers: 2' }] })
+    const elements = draw([{ label: 's', group: 2, points, stairs: true }], {
+      rules: [{ y: 2, label: 'all layers: 2' }],
+    })
     expect(withClass(elements, 'band')).toHaveLength(1)
     expect(withClass(elements, 'rule')).toHaveLength(1)
     expect(withClass(elements, 'line')[0]!.attributes['d']).toMatch(/^M[\d. ]+(H[\d.]+V[\d.]+)+$/)
@@ -41,10 +44,14 @@ describe('lineChart', () => {
   })
 
   it('steps over what is no number: a star on it is not drawn, an empty chart says why', () => {
-    const elements = draw([series([1, Number.NaN, 2], { star: { index: 1, label: 'gone' } })], { rules: [{ y: Number.NaN, label: 'no' }] })
+    const elements = draw([series([1, Number.NaN, 2], { star: { index: 1, label: 'gone' } })], {
+      rules: [{ y: Number.NaN, label: 'no' }],
+    })
     expect(brokenNumbers(elements)).toEqual([])
     expect(elements.some(({ text }) => text === 'gone' || text === 'no')).toBe(false)
-    expect(draw([], { nothing: 'layers were given by hand' }).at(-1)!.text).toBe('no data: layers were given by hand')
+    expect(draw([], { nothing: 'layers were given by hand' }).at(-1)!.text).toBe(
+      'no data: layers were given by hand',
+    )
   })
 
   it('has an axis for a single point', () => {

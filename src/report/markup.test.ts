@@ -12,7 +12,9 @@ describe('element', () => {
   })
 
   it('nests markup, lists and gaps', () => {
-    expect(element('p', {}, 'a', element('br', {}), undefined, ['b', [together('c', 'd')]]).markup).toBe('<p>a<br/>bcd</p>')
+    expect(element('p', {}, 'a', element('br', {}), undefined, ['b', [together('c', 'd')]]).markup).toBe(
+      '<p>a<br/>bcd</p>',
+    )
   })
 
   it('closes a shape at once unless it holds a tooltip, and never an HTML element that way', () => {
@@ -22,9 +24,9 @@ describe('element', () => {
   })
 
   it('writes numbers as short coordinates, never NaN, and leaves undefined attributes out', () => {
-    expect(element('rect', { x: 1 / 3, y: -0.001, width: Number.NaN, height: Infinity, rx: undefined }).markup).toBe(
-      '<rect x="0.33" y="0" width="0" height="0"/>',
-    )
+    expect(
+      element('rect', { x: 1 / 3, y: -0.001, width: Number.NaN, height: Infinity, rx: undefined }).markup,
+    ).toBe('<rect x="0.33" y="0" width="0" height="0"/>')
   })
 
   it('keeps any string well-formed and readable', () => {

@@ -19,7 +19,8 @@ const EMPTY = new Set(['meta', 'br', 'hr', 'wbr', 'path', 'rect', 'line', 'circl
 export function element(name: string, attributes: Attributes, ...children: readonly Child[]): Markup {
   let open = `<${name}`
   for (const [key, value] of Object.entries(attributes)) {
-    if (value !== undefined) open += ` ${key}="${typeof value === 'number' ? coordinate(value) : escaped(value)}"`
+    if (value !== undefined)
+      open += ` ${key}="${typeof value === 'number' ? coordinate(value) : escaped(value)}"`
   }
   const content = write(children)
   return { markup: content === '' && EMPTY.has(name) ? `${open}/>` : `${open}>${content}</${name}>` }
@@ -44,7 +45,13 @@ function write(child: Child): string {
   return all
 }
 
-const ENTITY: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
+const ENTITY: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
 
 /** Safe between tags and inside quotes of either kind. */
 export function escaped(text: string): string {

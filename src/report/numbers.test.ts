@@ -7,7 +7,12 @@ describe('numbers in words', () => {
     expect(fixed(1_234_567.891, 2)).toBe('1,234,567.89')
     expect(fixed(-0.5, 1)).toBe('−0.5')
     expect(fixed(-0.0001, 2)).toBe('0.00')
-    expect([fixed(Number.NaN, 2), fixed(undefined, 2), whole(Infinity), percent(Number.NaN)]).toEqual(['–', '–', '–', '–'])
+    expect([fixed(Number.NaN, 2), fixed(undefined, 2), whole(Infinity), percent(Number.NaN)]).toEqual([
+      '–',
+      '–',
+      '–',
+      '–',
+    ])
   })
 
   it('says percentages, and that a small share is not nothing', () => {
@@ -30,7 +35,12 @@ describe('numbers in words', () => {
   })
 
   it('gives ticks the digits of their step', () => {
-    expect([tickLabel(0.6, 0.2), tickLabel(0, 0.25), tickLabel(15, 5), tickLabel(2000, 500)]).toEqual(['0.6', '0.0', '15', '2,000'])
+    expect([tickLabel(0.6, 0.2), tickLabel(0, 0.25), tickLabel(15, 5), tickLabel(2000, 500)]).toEqual([
+      '0.6',
+      '0.0',
+      '15',
+      '2,000',
+    ])
   })
 
   it('counts things and joins runs', () => {

@@ -35,7 +35,8 @@ export function percent(share: number | undefined, digits = 0): string {
 /** The digits that tell one tick from the next, and no more. */
 export function tickLabel(value: number, step: number): string {
   const magnitude = Math.max(Math.abs(value), step)
-  if (magnitude >= 1e7 || step < 1e-6) return value === 0 ? '0' : signed(Number(value.toPrecision(3)).toExponential())
+  if (magnitude >= 1e7 || step < 1e-6)
+    return value === 0 ? '0' : signed(Number(value.toPrecision(3)).toExponential())
   return fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)))
 }
 

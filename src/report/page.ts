@@ -32,6 +32,10 @@ export function page({ title, description, version, header, body, footer }: Page
     element('title', {}, title),
     element('style', {}, trusted(STYLE)),
   )
-  const content = together(element('header', { class: 'top' }, header), element('main', {}, body), element('footer', {}, footer))
+  const content = together(
+    element('header', { class: 'top' }, header),
+    element('main', {}, body),
+    element('footer', {}, footer),
+  )
   return `<!doctype html>\n${element('html', { lang: 'en' }, head, element('body', {}, content)).markup}\n`
 }

@@ -50,18 +50,26 @@ export function planReport(plan: Plan, sources: SimulationSources, version: stri
   }
 }
 
-const nameOf = ({ file }: HashedFile): string => clipped(file.split(/[/\\]/).findLast(part => part !== '') ?? file, 60)
-const hashed = ({ file, sha256 }: HashedFile): string => `${clipped(file, 200)} (sha256 ${sha256.slice(0, 16)}…)`
+const nameOf = ({ file }: HashedFile): string =>
+  clipped(file.split(/[/\\]/).findLast(part => part !== '') ?? file, 60)
+const hashed = ({ file, sha256 }: HashedFile): string =>
+  `${clipped(file, 200)} (sha256 ${sha256.slice(0, 16)}…)`
 
 const number = (value: number | null, digits: number, unit?: string): Cell =>
   value === null ? null : { value, digits, ...(unit !== undefined && { unit }) }
-const interval = ({ mean, half }: Probe['tpotP99Ms'], digits: number, unit: string): ExhibitNumber => ({ value: mean, digits, unit, half })
+const interval = ({ mean, half }: Probe['tpotP99Ms'], digits: number, unit: string): ExhibitNumber => ({
+  value: mean,
+  digits,
+  unit,
+  half,
+})
 
 function rateExhibit(plan: Plan, source: string): Exhibit {
   const { results, study, slo } = plan
   const held = results.filter(({ highest }) => highest.value !== null)
   const highest = (variant: string) => resultOf(plan, variant).highest
-  const said = (variant: string) => `${highest(variant).value === null ? 'no rate' : threeDigits(highest(variant).value!)} (${variant})`
+  const said = (variant: string) =>
+    `${highest(variant).value === null ? 'no rate' : threeDigits(highest(variant).value!)} (${variant})`
   const bars = held.map(({ variant, highest }) => ({ label: variant, value: highest.value!, digits: 0 }))
   return {
     id: 'highest-rate',
@@ -102,7 +110,16 @@ function rateExhibit(plan: Plan, source: string): Exhibit {
         probe => probe.rate,
         ({ probes }) => probes.filter(({ decoders }) => decoders === plan.results[0]!.highest.probe.decoders),
       ),
-      ...(bars.length > 0 ? [{ kind: 'bars', title: `Highest rate with p99 TPOT at most ${slo.tpotMs} ms`, x: 'requests a second', groups: [{ bars }] } as const] : []), // prettier-ignore
+      ...(bars.length > 0
+        ? [
+            {
+              kind: 'bars',
+              title: `Highest rate with p99 TPOT at most ${slo.tpotMs} ms`,
+              x: 'requests a second',
+              groups: [{ bars }],
+            } as const,
+          ]
+        : []),
     ],
   }
 }
@@ -111,7 +128,8 @@ function decoderExhibit(plan: Plan, source: string): Exhibit {
   const rate = plan.rate!
   const found = plan.results.filter(({ fewest }) => fewest?.gpus !== null)
   const bars = found.map(({ variant, fewest }) => ({ label: variant, value: fewest!.gpus!, digits: 0 }))
-  const said = ({ variant, fewest }: PolicyPlan) => `${fewest!.value === null ? 'no number of them' : fewest!.value} (${variant})`
+  const said = ({ variant, fewest }: PolicyPlan) =>
+    `${fewest!.value === null ? 'no number of them' : fewest!.value} (${variant})`
   return {
     id: 'fewest-decode-workers',
     title: `Fewest decode workers for ${threeDigits(rate)} requests a second`,
@@ -119,7 +137,15 @@ function decoderExhibit(plan: Plan, source: string): Exhibit {
     source: `${source} Prefill workers as given; the artifact is re-fitted to each number of decode workers. Of each number found, the neighbour below was seen to fail.`,
     tables: [
       {
-        columns: ['policy', 'decode workers', 'GPUs', 'GPUs saved', '$ an hour', '$ saved a year', 'with one less breaks'],
+        columns: [
+          'policy',
+          'decode workers',
+          'GPUs',
+          'GPUs saved',
+          '$ an hour',
+          '$ saved a year',
+          'with one less breaks',
+        ],
         rows: plan.results.map(({ variant, fewest }) => [
           variant,
           number(fewest!.value, 0),
@@ -139,7 +165,9 @@ function decoderExhibit(plan: Plan, source: string): Exhibit {
         probe => probe.decoders,
         ({ probes }) => probes.filter(probe => probe.rate === rate),
       ),
-      ...(bars.length > 0 ? [{ kind: 'bars', title: 'GPUs, prefill included', x: 'GPUs', groups: [{ bars }] } as const] : []),
+      ...(bars.length > 0
+        ? [{ kind: 'bars', title: 'GPUs, prefill included', x: 'GPUs', groups: [{ bars }] } as const]
+        : []),
     ],
   }
 }
@@ -157,9 +185,18 @@ function probeChart(
   }
   const series = results.map(result => ({
     label: result.variant,
-    points: probesOf(result).toSorted((a, b) => of(a) - of(b)).map(point), // prettier-ignore
+    points: probesOf(result)
+      .toSorted((a, b) => of(a) - of(b))
+      .map(point),
   }))
-  return { kind: 'lines', title, x, y: 'p99 TPOT (ms)', series, rules: [{ y: slo.tpotMs, label: `SLO ${slo.tpotMs} ms` }] }
+  return {
+    kind: 'lines',
+    title,
+    x,
+    y: 'p99 TPOT (ms)',
+    series,
+    rules: [{ y: slo.tpotMs, label: `SLO ${slo.tpotMs} ms` }],
+  }
 }
 
 function checkExhibit(plan: Plan, source: string): Exhibit {
@@ -167,7 +204,10 @@ function checkExhibit(plan: Plan, source: string): Exhibit {
   return {
     id: 'conditions',
     title: 'What routing by experts lives on',
-    finding: reasons.length === 0 ? 'All conditions are met.' : reasons.map(kind => reasonInWords(kind, plan)).join(' '),
+    finding:
+      reasons.length === 0
+        ? 'All conditions are met.'
+        : reasons.map(kind => reasonInWords(kind, plan)).join(' '),
     source: `${source} With ${plan.balancer}, the best load balancer that was run, at ${threeDigits(plan.sameRate.rate)} requests a second.`,
     tables: [
       {

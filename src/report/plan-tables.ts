@@ -38,7 +38,9 @@ function sourceOf({ study, seeds, artifactWorkers, results }: Plan): string {
   const { trace, artifact, profile, topology, requests } = study
   const decoders = results[0]!.highest.probe.decoders
   const fitted =
-    artifact === undefined ? '' : `, artifact ${printable(artifact)}${artifactWorkers === decoders ? '' : ` re-fitted from ${artifactWorkers} to ${many(decoders, 'worker')}`}` // prettier-ignore
+    artifact === undefined
+      ? ''
+      : `, artifact ${printable(artifact)}${artifactWorkers === decoders ? '' : ` re-fitted from ${artifactWorkers} to ${many(decoders, 'worker')}`}`
   return `Simulated: ${topology}, profile ${printable(profile)}, trace ${printable(trace)}${fitted}; ${study.arrivals} arrivals, ${many(seeds, 'seed')}, ${whole(requests)} requests a run or more.`
 }
 
@@ -76,7 +78,11 @@ function rateTable(plan: Plan, terminal: Terminal): string {
 }
 
 function decoderTable(plan: Plan, terminal: Terminal): string {
-  const columns = [{ title: 'policy' }, ...['decode workers', 'GPUs', 'GPUs saved', '$/hour', '$ saved a year'].map(right), { title: 'with one less breaks' }] // prettier-ignore
+  const columns = [
+    { title: 'policy' },
+    ...['decode workers', 'GPUs', 'GPUs saved', '$/hour', '$ saved a year'].map(right),
+    { title: 'with one less breaks' },
+  ]
   const row = ({ variant, isBalancer, fewest }: PolicyPlan) => {
     const { value, gpus, gpusSaved, costPerHour, savedPerYear } = fewest!
     const saved = (text: string | undefined) => (isBalancer ? '·' : (text ?? NONE))

@@ -9,7 +9,8 @@ export function threeDigits(value: number): string {
   return fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : 2)
 }
 
-export const money = (value: number, digits = 2): string => `${value < 0 ? '−' : ''}$${fixed(Math.abs(value), digits)}`
+export const money = (value: number, digits = 2): string =>
+  `${value < 0 ? '−' : ''}$${fixed(Math.abs(value), digits)}`
 
 export function signedPercent(share: number): string {
   const shown = `${fixed(100 * share, 1)}\u00a0%`
@@ -31,13 +32,22 @@ const LIMITS: Readonly<Record<Limit, string>> = {
 /** What breaks above the highest rate, or at any. */
 export function rateLimitText({ outcome, limits }: PolicyPlan['highest']): string {
   const text = limitText(limits)
-  return outcome === 'never' ? `${text}, at any rate` : outcome === 'always' ? `${text}, by the profile` : text
+  return outcome === 'never'
+    ? `${text}, at any rate`
+    : outcome === 'always'
+      ? `${text}, by the profile`
+      : text
 }
 
 /** What breaks with one decode worker less than the fewest, or with any number of them. */
-export function workerLimitText({ value, limits }: NonNullable<PolicyPlan['fewest']>, { mostDecoders }: Plan): string {
+export function workerLimitText(
+  { value, limits }: NonNullable<PolicyPlan['fewest']>,
+  { mostDecoders }: Plan,
+): string {
   if (value !== null) return value === 1 ? '–' : limitText(limits)
-  return limits.length === 0 ? `more than ${whole(mostDecoders)} would be needed` : `${limitText(limits)}, with any number`
+  return limits.length === 0
+    ? `more than ${whole(mostDecoders)} would be needed`
+    : `${limitText(limits)}, with any number`
 }
 
 export const limitText = (limits: readonly Limit[]): string => limits.map(limit => LIMITS[limit]).join(', ')
@@ -48,8 +58,13 @@ export function verdictInWords(plan: Plan): string {
   const against = verdict.reasons.map(kind => reasonInWords(kind, plan))
   if (verdict.answer === 'out_of_reach') return outOfReach(plan)
   if (verdict.answer === 'pays')
-    return [gainInWords(plan), whyInWords(plan), ...against.map(reason => `But ${lowerFirst(reason)}`)].join(' ')
-  return [noGainInWords(plan), ...(against.length > 0 ? against : [whyInWords(plan), notFollowed(plan)])].join(' ')
+    return [gainInWords(plan), whyInWords(plan), ...against.map(reason => `But ${lowerFirst(reason)}`)].join(
+      ' ',
+    )
+  return [
+    noGainInWords(plan),
+    ...(against.length > 0 ? against : [whyInWords(plan), notFollowed(plan)]),
+  ].join(' ')
 }
 
 function outOfReach(plan: Plan): string {
@@ -86,14 +101,22 @@ function comparedWith(gain: number, digits: number): string {
 
 const SAME = 0.0005
 
-function savingInWords({ rate, balancer, results, pricePerGpuHour, mostDecoders }: Plan, { fewest, variant }: PolicyPlan): string {
+function savingInWords(
+  { rate, balancer, results, pricePerGpuHour, mostDecoders }: Plan,
+  { fewest, variant }: PolicyPlan,
+): string {
   if (rate === undefined || fewest === undefined) return ''
   const asked = `${threeDigits(rate)} requests a second`
-  if (fewest.value === null) return ` No number of decode workers up to ${whole(mostDecoders)} holds ${asked}.`
+  if (fewest.value === null)
+    return ` No number of decode workers up to ${whole(mostDecoders)} holds ${asked}.`
   const own = many(fewest.value, 'decode worker')
-  if (fewest.gpusSaved === null) return ` For ${asked} it takes ${own}; ${balancer} holds that with no number of them.`
-  if (fewest.gpusSaved <= 0) return ` For ${asked} that is not enough to do without a whole decode worker: ${variant} takes ${own} as well.`
-  const base = Math.min(...results.filter(({ isBalancer }) => isBalancer).map(result => result.fewest?.value ?? Infinity))
+  if (fewest.gpusSaved === null)
+    return ` For ${asked} it takes ${own}; ${balancer} holds that with no number of them.`
+  if (fewest.gpusSaved <= 0)
+    return ` For ${asked} that is not enough to do without a whole decode worker: ${variant} takes ${own} as well.`
+  const base = Math.min(
+    ...results.filter(({ isBalancer }) => isBalancer).map(result => result.fewest?.value ?? Infinity),
+  )
   return ` For ${asked} it takes ${own} in place of ${base}: ${many(fewest.gpusSaved, 'GPU')} fewer, ${money(fewest.savedPerYear!, 0)} a year at ${money(pricePerGpuHour)} a GPU hour.`
 }
 
@@ -117,7 +140,8 @@ function notFollowed(plan: Plan): string {
 /** What the policy does at the rate that the best load balancer can hold as well. */
 function whyInWords(plan: Plan): string {
   const { sameRate, balancer, verdict } = plan
-  const activeOf = (name: string) => sameRate.points.find(({ variant }) => variant === name)!.probe.activeExperts
+  const activeOf = (name: string) =>
+    sameRate.points.find(({ variant }) => variant === name)!.probe.activeExperts
   const [own, base] = [activeOf(verdict.policy), activeOf(balancer)]
   return `At ${threeDigits(sameRate.rate)} requests a second its steps fire ${fixed(own, 1)} experts a layer in place of ${fixed(base, 1)} (${signedPercent(own / base - 1)}), and experts take ${percent(checkOf(plan, 'other_costs').value)} of a step’s time.`
 }
@@ -145,18 +169,33 @@ export function reasonInWords(kind: CheckKind, plan: Plan): string {
 }
 
 /** A check for a table: its number, and what it should be. */
-export function checkCells({ kind, value, threshold, against }: Check, { traffic }: Plan): { what: string; found: string; wanted: string } {
+export function checkCells(
+  { kind, value, threshold, against }: Check,
+  { traffic }: Plan,
+): { what: string; found: string; wanted: string } {
   switch (kind) {
     case 'small_batches':
       return { what: 'requests in a step', found: fixed(value, 1), wanted: `at least ${threshold}` }
     case 'every_expert_fires':
-      return { what: `share of the ${traffic.experts} experts that fire`, found: percent(value), wanted: `below ${percent(threshold!)}, or fewer with some policy` } // prettier-ignore
+      return {
+        what: `share of the ${traffic.experts} experts that fire`,
+        found: percent(value),
+        wanted: `below ${percent(threshold!)}, or fewer with some policy`,
+      }
     case 'no_structure':
-      return { what: 'fewer with the best policy', found: percent(value, 1), wanted: `at least ${percent(threshold!)}` }
+      return {
+        what: 'fewer with the best policy',
+        found: percent(value, 1),
+        wanted: `at least ${percent(threshold!)}`,
+      }
     case 'weak_signature':
       return { what: 'ρ of the artifact', found: fixed(value, 3), wanted: `at least ${threshold}` }
     case 'other_costs':
-      return { what: 'experts’ share of a step’s time', found: percent(value), wanted: `at least ${percent(threshold!)}` }
+      return {
+        what: 'experts’ share of a step’s time',
+        found: percent(value),
+        wanted: `at least ${percent(threshold!)}`,
+      }
     case 'prefill_bound':
       return { what: 'gives way first', found: against ? 'prefill' : 'decode', wanted: 'decode' }
   }
@@ -175,7 +214,9 @@ export function spanInWords(plan: Plan): { readonly text: string; readonly isSho
   const wanted = 1000 * Math.ceil((shortest.requests * STEADY) / lengths(shortest) / 1000)
   return {
     isShort,
-    text: isShort ? `${measured} That is too short for a steady state: the rates are too high by an unknown amount. Give --requests ${wanted} or more.` : measured, // prettier-ignore
+    text: isShort
+      ? `${measured} That is too short for a steady state: the rates are too high by an unknown amount. Give --requests ${wanted} or more.`
+      : measured,
   }
 }
 

@@ -5,7 +5,15 @@ import type { Terminal } from './terminal.ts'
 function made(live: boolean, width = 80) {
   const written: string[] = []
   const plain = (text: string) => text
-  const terminal: Terminal = { width, live, bold: plain, dim: plain, accent: plain, warn: plain, write: text => void written.push(text) }
+  const terminal: Terminal = {
+    width,
+    live,
+    bold: plain,
+    dim: plain,
+    accent: plain,
+    warn: plain,
+    write: text => void written.push(text),
+  }
   let now = 1_000
   const watch = rateProgress(terminal, 'calibrate', () => now)
   return { watch, at: (ms: number) => void (now = 1_000 + ms), taken: () => written.splice(0).join('') }

@@ -8,7 +8,8 @@ import { type Terminal } from './terminal.ts'
 export function stageProgress(terminal: Terminal, quiet: boolean): StageWatcher & { clear?(): void } {
   if (quiet) return {}
   let lastMs = 0
-  const overwrite = (text: string) => terminal.write(`\r\u001b[2K${text.slice(0, Math.max(0, terminal.width - 1))}`)
+  const overwrite = (text: string) =>
+    terminal.write(`\r\u001b[2K${text.slice(0, Math.max(0, terminal.width - 1))}`)
   return {
     started(name: string) {
       if (terminal.live) overwrite(`  ${name} …`)
@@ -42,7 +43,11 @@ export interface RateWatch {
 }
 
 /** Many alike things, one after the other: how many, how fast, how long yet. On a terminal a line that is overwritten, else one now and then. */
-export function rateProgress(terminal: Terminal, what: string, nowMs: () => number = () => performance.now()): RateWatch {
+export function rateProgress(
+  terminal: Terminal,
+  what: string,
+  nowMs: () => number = () => performance.now(),
+): RateWatch {
   const startMs = nowMs()
   let shownMs = -Infinity
   const clear = () => {
@@ -54,9 +59,14 @@ export function rateProgress(terminal: Terminal, what: string, nowMs: () => numb
       if (now - shownMs < (terminal.live ? LIVE_EVERY_MS : PLAIN_EVERY_MS) && done < total) return
       shownMs = now
       const perMs = (done - before) / Math.max(1, now - startMs)
-      const rate = perMs > 0 ? [`${fixed(1000 * perMs, perMs < 0.001 ? 2 : 1)}/s`, `${duration((total - done) / perMs)} left`] : []
+      const rate =
+        perMs > 0
+          ? [`${fixed(1000 * perMs, perMs < 0.001 ? 2 : 1)}/s`, `${duration((total - done) / perMs)} left`]
+          : []
       const line = `  ${[`${what} … ${whole(done)}/${whole(total)}`, ...(done < total ? rate : rate.slice(0, 1)), ...more].join(' · ')}`
-      terminal.write(terminal.live ? `\r\u001b[2K${line.slice(0, Math.max(0, terminal.width - 1))}` : `${line}\n`)
+      terminal.write(
+        terminal.live ? `\r\u001b[2K${line.slice(0, Math.max(0, terminal.width - 1))}` : `${line}\n`,
+      )
     },
     say(text) {
       clear()

@@ -2,7 +2,9 @@
 import type { Interval } from '../sim/confidence.ts'
 
 export interface ScaleFigures {
-  readonly staleness: { readonly clusters: readonly { readonly topology: string; readonly rows: readonly StaleFigures[] }[] }
+  readonly staleness: {
+    readonly clusters: readonly { readonly topology: string; readonly rows: readonly StaleFigures[] }[]
+  }
   readonly cells: { readonly rows: readonly CellFigures[] }
   readonly wire: WireFigures
   readonly size: { readonly rows: readonly SizeFigures[] }
@@ -39,7 +41,12 @@ export interface WireFigures {
   readonly cells: number
   readonly largeCells: number
   readonly event: { readonly binary: number; readonly json: number }
-  readonly delta: { readonly raw: number; readonly deflated: number; readonly bytes: number; readonly bytesDeflated: number }
+  readonly delta: {
+    readonly raw: number
+    readonly deflated: number
+    readonly bytes: number
+    readonly bytesDeflated: number
+  }
 }
 
 export interface SizeFigures {

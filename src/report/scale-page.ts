@@ -6,7 +6,14 @@ import { changeText } from './simulation-measures.ts'
 import { cellText } from './exhibit-cells.ts'
 import { fixed, whole } from './numbers.ts'
 import { bytes } from './terminal.ts'
-import type { CellFigures, DecisionFigures, ScaleFigures, SizeFigures, StaleFigures, WireFigures } from './scale-figures.ts'
+import type {
+  CellFigures,
+  DecisionFigures,
+  ScaleFigures,
+  SizeFigures,
+  StaleFigures,
+  WireFigures,
+} from './scale-figures.ts'
 
 /** Requests a second and gateways for which traffic between them is given. */
 const RATE = 10_000
@@ -31,26 +38,45 @@ export function fillScalePage(page: string, figures: ScaleFigures): string {
 function between(page: string, name: string, made: string): string {
   const [start, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
   const [from, to] = [page.indexOf(start), page.indexOf(end)]
-  if (from < 0 || to < from) throw new RangeError(`docs/scale.md has no place for ${name}: expected ${start} and ${end}`)
+  if (from < 0 || to < from)
+    throw new RangeError(`docs/scale.md has no place for ${name}: expected ${start} and ${end}`)
   return `${page.slice(0, from + start.length)}\n\n${made}\n\n${page.slice(to)}`
 }
 
 function markdown(head: readonly string[], words: number, rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`
-  return [line(head), `|${head.map((_, at) => (at < words ? '---' : '---:')).join('|')}|`, ...rows.map(line)].join('\n')
+  return [
+    line(head),
+    `|${head.map((_, at) => (at < words ? '---' : '---:')).join('|')}|`,
+    ...rows.map(line),
+  ].join('\n')
 }
 
-const change = (interval: StaleFigures['p50Change']) => (interval === undefined ? '' : cellText(changeText(interval)))
+const change = (interval: StaleFigures['p50Change']) =>
+  interval === undefined ? '' : cellText(changeText(interval))
 
 /** Loads as they are seen beside loads with what is supposed, policy after policy; those that suppose nothing with the most gateways alone. */
 function stalenessTable(clusters: ScaleFigures['staleness']['clusters'], topology: string): string {
   const rows = clusters.find(cluster => cluster.topology === topology)?.rows ?? []
   const most = Math.max(...rows.map(({ gateways }) => gateways))
   const supposes = new Set(rows.filter(({ anticipating }) => anticipating).map(({ policy }) => policy))
-  const shown = rows.filter(row => !row.anticipating && (supposes.has(row.policy) || row.gateways === 1 || row.gateways === most))
-  const same = (a: StaleFigures, b: StaleFigures) => a.policy === b.policy && a.gateways === b.gateways && a.viewAgeMs === b.viewAgeMs
+  const shown = rows.filter(
+    row => !row.anticipating && (supposes.has(row.policy) || row.gateways === 1 || row.gateways === most),
+  )
+  const same = (a: StaleFigures, b: StaleFigures) =>
+    a.policy === b.policy && a.gateways === b.gateways && a.viewAgeMs === b.viewAgeMs
   return markdown(
-    ['policy', 'gateways', 'view of the others', 'TPOT p50', 'supposing', 'TPOT p99', 'supposing', 'imbalance', 'supposing'],
+    [
+      'policy',
+      'gateways',
+      'view of the others',
+      'TPOT p50',
+      'supposing',
+      'TPOT p99',
+      'supposing',
+      'imbalance',
+      'supposing',
+    ],
     3,
     shown.map(row => {
       const other = rows.find(each => each.anticipating && same(each, row))
@@ -74,7 +100,17 @@ function cellTable(rows: readonly CellFigures[]): string {
   const words = { random: 'at random', load: 'by load', locality: 'by signature' }
   const workers = 64
   return markdown(
-    ['policy in the cell', 'cells', 'chosen', 'TPOT p50', 'change', 'TPOT p99', 'change', 'experts', 'imbalance'],
+    [
+      'policy in the cell',
+      'cells',
+      'chosen',
+      'TPOT p50',
+      'change',
+      'TPOT p99',
+      'change',
+      'experts',
+      'imbalance',
+    ],
     3,
     rows.map(row => [
       row.policy,
@@ -94,10 +130,21 @@ function decisionTable(data: readonly DecisionFigures[]): string {
   const us = (ms: number) => `${fixed(1000 * ms, ms < 0.1 ? 1 : 0)} µs`
   const shapes = [...new Set(data.map(({ model, workers }) => `${model}|${workers}`))]
   return markdown(
-    ['model', 'workers', 'jsq', 'eldr', 'union', 'union: dispatch', 'union: release', 'state of workers', 'of requests'],
+    [
+      'model',
+      'workers',
+      'jsq',
+      'eldr',
+      'union',
+      'union: dispatch',
+      'union: release',
+      'state of workers',
+      'of requests',
+    ],
     1,
     shapes.map(key => {
-      const of = (policy: string) => data.find(one => `${one.model}|${one.workers}` === key && one.policy === policy)!
+      const of = (policy: string) =>
+        data.find(one => `${one.model}|${one.workers}` === key && one.policy === policy)!
       const union = of('union')
       return [
         `${union.model}, ${union.layers} × ${union.experts}`,
@@ -128,19 +175,32 @@ function wireTable({ event, delta, cells, largeCells }: WireFigures): string {
   const grown = largeCells / cells
   const both = 2 * event.binary
   const withDelta = (size: number) => [both + size, both + size * grown] as const
-  return markdown(['for a request', 'lab16', 'large', 'a gateway hears, lab16', 'a gateway hears, large'], 1, [
-    row('dispatched and ended, 7 bytes each', both, both),
-    row('the same as lines of JSON', 2 * event.json, 2 * event.json),
-    row('and expected experts, 16 bits each', ...withDelta(delta.raw)),
-    row('16 bits, deflated', ...withDelta(delta.deflated)),
-    row('8 bits', ...withDelta(delta.bytes)),
-    row('8 bits, deflated', ...withDelta(delta.bytesDeflated)),
-  ])
+  return markdown(
+    ['for a request', 'lab16', 'large', 'a gateway hears, lab16', 'a gateway hears, large'],
+    1,
+    [
+      row('dispatched and ended, 7 bytes each', both, both),
+      row('the same as lines of JSON', 2 * event.json, 2 * event.json),
+      row('and expected experts, 16 bits each', ...withDelta(delta.raw)),
+      row('16 bits, deflated', ...withDelta(delta.deflated)),
+      row('8 bits', ...withDelta(delta.bytes)),
+      row('8 bits, deflated', ...withDelta(delta.bytesDeflated)),
+    ],
+  )
 }
 
 function sizeTable(rows: readonly SizeFigures[]): string {
   return markdown(
-    ['policy', 'decode workers', 'requests', 'in flight', 'processor time', 'peak memory', 'TPOT p50', 'TPOT p99'],
+    [
+      'policy',
+      'decode workers',
+      'requests',
+      'in flight',
+      'processor time',
+      'peak memory',
+      'TPOT p50',
+      'TPOT p99',
+    ],
     1,
     rows.map(row => [
       row.cells === 1 ? row.policy : `${row.policy}, ${whole(row.cells)} cells by signature`,

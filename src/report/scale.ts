@@ -55,13 +55,23 @@ export interface ScaleOptions {
 }
 
 /** Maps values on positions, which may fall (y axes do). Values outside the range keep going in a straight line. */
-export function linearScale(data: Extent, positions: readonly [number, number], options: ScaleOptions = {}): Scale {
+export function linearScale(
+  data: Extent,
+  positions: readonly [number, number],
+  options: ScaleOptions = {},
+): Scale {
   const { values, step } = niceTicks(data.low, data.high, options.wanted, options.smallestStep)
   const [from, to] = options.tight === true ? widened(data.low, data.high) : [values[0]!, values.at(-1)!]
   const inside = values.filter(value => value >= from && value <= to)
   const [start, end] = positions
   const slope = (end - start) / (to - from)
-  return { at: value => start + (value - from) * slope, ticks: inside.length > 0 ? inside : [from], step, from, to }
+  return {
+    at: value => start + (value - from) * slope,
+    ticks: inside.length > 0 ? inside : [from],
+    step,
+    from,
+    to,
+  }
 }
 
 /** A range with some width, so that one value (or many equal ones) still has an axis. */

@@ -59,13 +59,21 @@ export function scatterPlot(chart: ScatterPlot): Markup {
   const everything = [...points, ...overlay]
   const xs = extent(everything.map(point => point.x))
   const ys = extent(everything.map(point => point.y))
-  if (points.length === 0 || xs === undefined || ys === undefined) return noData(chart, chart.nothing ?? 'there are no points', width)
+  if (points.length === 0 || xs === undefined || ys === undefined)
+    return noData(chart, chart.nothing ?? 'there are no points', width)
 
   const both = { low: Math.min(xs.low, ys.low), high: Math.max(xs.high, ys.high) }
   const plot =
     chart.diagonal === true
       ? cartesian(width, height, chart.x, chart.y, both, both)
-      : cartesian(width, height, { tight: true, ...chart.x }, { tight: true, ...chart.y }, padded(xs), padded(ys))
+      : cartesian(
+          width,
+          height,
+          { tight: true, ...chart.x },
+          { tight: true, ...chart.y },
+          padded(xs),
+          padded(ys),
+        )
   return svgRoot(
     chart,
     width,
@@ -81,7 +89,10 @@ export function scatterPlot(chart: ScatterPlot): Markup {
  * About `limit` of the points, evenly along the data within each group and at least one of each: always the same ones. A caller that thins
  * says so beside the chart.
  */
-export function thinned<Point extends { readonly group: number }>(points: readonly Point[], limit: number): readonly Point[] {
+export function thinned<Point extends { readonly group: number }>(
+  points: readonly Point[],
+  limit: number,
+): readonly Point[] {
   if (points.length <= limit) return points
   const sizes = new Map<number, number>()
   for (const { group } of points) sizes.set(group, (sizes.get(group) ?? 0) + 1)
@@ -110,7 +121,11 @@ function diagonal({ box, x, y }: Cartesian): Markup {
     'g',
     {},
     element('line', { class: 'rule', x1: x.at(from), y1: y.at(from), x2: x.at(to), y2: y.at(to) }),
-    element('text', { class: 'halo quiet', x: box.right - 22, y: box.top + 8, 'text-anchor': 'end' }, 'y = x'),
+    element(
+      'text',
+      { class: 'halo quiet', x: box.right - 22, y: box.top + 8, 'text-anchor': 'end' },
+      'y = x',
+    ),
   )
 }
 
@@ -127,26 +142,43 @@ function slices(points: readonly ScatterPoint[], { x, y }: Cartesian): readonly 
     const shape = groupShape(point.group)
     // A line of no length with round ends is the shortest circle there is.
     slice.d +=
-      shape === 'circle' ? `M${short(x.at(point.x))} ${short(y.at(point.y))}h0` : markerPath(shape, x.at(point.x), y.at(point.y), radius)
+      shape === 'circle'
+        ? `M${short(x.at(point.x))} ${short(y.at(point.y))}h0`
+        : markerPath(shape, x.at(point.x), y.at(point.y), radius)
     paths.set(key, slice)
   }
   return [...paths.entries()]
     .sort(([a], [b]) => Number.parseInt(a) - Number.parseInt(b))
     .map(([, { group, d }]) =>
       groupShape(group) === 'circle'
-        ? element('path', { class: 'dots', stroke: groupColour(group), 'stroke-width': 2 * radius, 'stroke-opacity': opacity, d })
+        ? element('path', {
+            class: 'dots',
+            stroke: groupColour(group),
+            'stroke-width': 2 * radius,
+            'stroke-opacity': opacity,
+            d,
+          })
         : element('path', { fill: groupColour(group), 'fill-opacity': opacity, d }),
     )
 }
 
 function dot(one: OverlayMarker, { x, y }: Cartesian): Markup {
-  return element('path', { class: 'centroid', d: markerPath('circle', x.at(one.x), y.at(one.y), 3.5) }, tooltip(one.tooltip))
+  return element(
+    'path',
+    { class: 'centroid', d: markerPath('circle', x.at(one.x), y.at(one.y), 3.5) },
+    tooltip(one.tooltip),
+  )
 }
 
 /** Discs with a number; where they would overlap they move apart and a line leads back to the place they stand for. */
 function numbered(overlay: readonly OverlayMarker[], { box, x, y }: Cartesian): readonly Markup[] {
   const places = overlay.map(one => ({ x: x.at(one.x), y: y.at(one.y) }))
-  const inner: Box = { left: box.left + DISC, right: box.right - DISC, top: box.top + DISC, bottom: box.bottom - DISC }
+  const inner: Box = {
+    left: box.left + DISC,
+    right: box.right - DISC,
+    top: box.top + DISC,
+    bottom: box.bottom - DISC,
+  }
   const discs = spread(places, DISC * 2 + 1, inner)
   return overlay.map((one, i) => {
     const [place, disc] = [places[i]!, discs[i]!]
@@ -155,12 +187,23 @@ function numbered(overlay: readonly OverlayMarker[], { box, x, y }: Cartesian): 
       'g',
       {},
       tooltip(one.tooltip),
-      moved ? element('path', { class: 'leader', d: `M${short(place.x)} ${short(place.y)}L${short(disc.x)} ${short(disc.y)}` }) : undefined,
+      moved
+        ? element('path', {
+            class: 'leader',
+            d: `M${short(place.x)} ${short(place.y)}L${short(disc.x)} ${short(disc.y)}`,
+          })
+        : undefined,
       moved ? element('path', { class: 'place', d: markerPath('circle', place.x, place.y, 2.2) }) : undefined,
       element('circle', { class: 'centroid', cx: disc.x, cy: disc.y, r: DISC }),
       element(
         'text',
-        { class: 'number', x: disc.x, y: disc.y + 3.6, 'text-anchor': 'middle', 'font-size': one.label.length > 2 ? 8 : 10 },
+        {
+          class: 'number',
+          x: disc.x,
+          y: disc.y + 3.6,
+          'text-anchor': 'middle',
+          'font-size': one.label.length > 2 ? 8 : 10,
+        },
         one.label,
       ),
     )

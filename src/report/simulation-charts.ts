@@ -9,7 +9,8 @@ const EVERY = 'every policy'
 /** Of a policy's steps: batches with fewer are some requests' own, and noise. */
 export const LEAST_SHARE = 0.005
 
-const labelOf = ({ name, axis = name, unit }: Measure): string => (unit === undefined ? axis : `${axis} (${unit})`)
+const labelOf = ({ name, axis = name, unit }: Measure): string =>
+  unit === undefined ? axis : `${axis} (${unit})`
 const ofVariant = (points: readonly SweepPoint[], variant: string) =>
   points.filter(point => point.variant === variant).sort((a, b) => a.rate - b.rate)
 
@@ -25,17 +26,27 @@ export function rateChart(points: readonly SweepPoint[], measure: Measure): Exhi
   }
   const series = variants.map((variant): ExhibitSeries => ({
     label: named(variant),
-    points: ofVariant(points, variant).map(point => pointOf(point.rate, measured(point, measure), measure.most)),
+    points: ofVariant(points, variant).map(point =>
+      pointOf(point.rate, measured(point, measure), measure.most),
+    ),
   }))
   return { kind: 'lines', title: measure.name, x: 'requests a second', y: labelOf(measure), series }
 }
 
 /** Ends of the confidence interval, no further than values go. */
-function rangeOf({ value, half }: ExhibitNumber, least: number, most = Infinity): { low?: number; high?: number } {
+function rangeOf(
+  { value, half }: ExhibitNumber,
+  least: number,
+  most = Infinity,
+): { low?: number; high?: number } {
   return half === undefined ? {} : { low: Math.max(least, value - half), high: Math.min(most, value + half) }
 }
 
-function pointOf(x: number, number: ExhibitNumber, most: number | undefined): ExhibitSeries['points'][number] {
+function pointOf(
+  x: number,
+  number: ExhibitNumber,
+  most: number | undefined,
+): ExhibitSeries['points'][number] {
   return { x, y: number.value, ...rangeOf(number, 0, most) }
 }
 
@@ -46,17 +57,26 @@ function barOf(label: string, number: ExhibitNumber, least: number, most?: numbe
 
 /** What no policy changes is the same to the bit. */
 function isSameForAll(points: readonly SweepPoint[], measure: Measure): boolean {
-  const [first, ...others] = variantsOf(points).map(variant => ofVariant(points, variant).map(point => measured(point, measure).value))
+  const [first, ...others] = variantsOf(points).map(variant =>
+    ofVariant(points, variant).map(point => measured(point, measure).value),
+  )
   return others.length > 0 && others.every(values => values.every((value, at) => value === first![at]))
 }
 
 /** Which policy has the least or the most, at the highest rate; none where the two lie within each other's confidence intervals. */
-export function extremesInWords(points: readonly SweepPoint[], measure: Measure, best: 'least' | 'most' = 'least'): string {
+export function extremesInWords(
+  points: readonly SweepPoint[],
+  measure: Measure,
+  best: 'least' | 'most' = 'least',
+): string {
   const rate = ratesOf(points).at(-1)!
-  const there = points.filter(point => point.rate === rate).map(point => ({ variant: point.variant, ...measured(point, measure) }))
+  const there = points
+    .filter(point => point.rate === rate)
+    .map(point => ({ variant: point.variant, ...measured(point, measure) }))
   const rising = there.filter(({ value }) => Number.isFinite(value)).sort((a, b) => a.value - b.value)
   const [low, high] = [rising[0], rising.at(-1)]
-  if (low === undefined || high === undefined) return `At ${rateText(rate)} requests a second nothing was measured.`
+  if (low === undefined || high === undefined)
+    return `At ${rateText(rate)} requests a second nothing was measured.`
   const shown = (number: ExhibitNumber) => numberText({ ...number, half: NaN })
   if (shown(low) === shown(high))
     return `At ${rateText(rate)} requests a second ${there.length > 1 ? EVERY : low.variant} has ${measure.name} ${shown(low)}.`
@@ -89,7 +109,9 @@ export function bestGainInWords(points: readonly SweepPoint[], measure: Measure)
     const there = points.filter(({ rate }) => rate === point.rate)
     const gain = gainOf(there, point, measure.of)
     const base = bestBalancer(there, measure.of)
-    return gain === undefined || base === undefined || !Number.isFinite(gain.mean) ? [] : [{ point, gain, base }]
+    return gain === undefined || base === undefined || !Number.isFinite(gain.mean)
+      ? []
+      : [{ point, gain, base }]
   })
   if (gains.length === 0) return undefined
   const { point, gain, base } = gains.reduce((best, one) => (one.gain.mean < best.gain.mean ? one : best))
@@ -102,7 +124,9 @@ export function bestGainInWords(points: readonly SweepPoint[], measure: Measure)
 export function expertSeries(points: readonly SweepPoint[]): ExhibitSeries[] {
   return variantsOf(points).map(variant => {
     const steps = new Map<number, { steps: number; active: number }>()
-    for (const one of ofVariant(points, variant).flatMap(({ runs }) => runs.flatMap(run => run.activeByBatch))) {
+    for (const one of ofVariant(points, variant).flatMap(({ runs }) =>
+      runs.flatMap(run => run.activeByBatch),
+    )) {
       const sum = steps.get(one.batch) ?? { steps: 0, active: 0 }
       steps.set(one.batch, { steps: sum.steps + one.steps, active: sum.active + one.active * one.steps })
     }

@@ -2,8 +2,34 @@
 import type { SweepPoint } from '../sim/sweep.ts'
 import type { Cell, Exhibit, ExhibitSeries, ExhibitTable } from './exhibit.ts'
 import { fixed, percent } from './numbers.ts'
-import { bestGainInWords, expertSeries, extremesInWords, gainChart, LEAST_SHARE, rateChart } from './simulation-charts.ts'
-import { BATCH, costMeasure, EXPERTS, FULLEST, GOODPUT, IMBALANCE, ITL, measured, type Measure, PREEMPTIONS, PREFIX_HITS, ratesOf, rateText, reasonShares, reasonsInWords, TOKENS, TPOT, TTFT } from './simulation-measures.ts' // prettier-ignore
+import {
+  bestGainInWords,
+  expertSeries,
+  extremesInWords,
+  gainChart,
+  LEAST_SHARE,
+  rateChart,
+} from './simulation-charts.ts'
+import {
+  BATCH,
+  costMeasure,
+  EXPERTS,
+  FULLEST,
+  GOODPUT,
+  IMBALANCE,
+  ITL,
+  measured,
+  type Measure,
+  PREEMPTIONS,
+  PREFIX_HITS,
+  ratesOf,
+  rateText,
+  reasonShares,
+  reasonsInWords,
+  TOKENS,
+  TPOT,
+  TTFT,
+} from './simulation-measures.ts'
 import type { Simulated } from './simulation-tables.ts'
 
 /** One number over the rate. */
@@ -20,7 +46,10 @@ export function rateExhibit(
     title,
     finding: measures.map(measure => extremesInWords(points, measure, best)).join(' '),
     source,
-    charts: measures.map(measure => ({ ...rateChart(points, measure), ...(measures.length === 1 && { title }) })),
+    charts: measures.map(measure => ({
+      ...rateChart(points, measure),
+      ...(measures.length === 1 && { title }),
+    })),
     tables: [],
   }
 }
@@ -55,7 +84,9 @@ export function expertExhibit({ points }: Simulated, source: string): Exhibit {
         y: 'distinct experts of a step, mean over layers',
         series,
       },
-      ...(isSplit(points) ? [{ ...rateChart(points, FULLEST), title: 'On the fullest rank, which a step waits for' }] : []),
+      ...(isSplit(points)
+        ? [{ ...rateChart(points, FULLEST), title: 'On the fullest rank, which a step waits for' }]
+        : []),
     ],
     tables: [],
   }
@@ -70,7 +101,9 @@ function fewestExperts(series: readonly ExhibitSeries[]): string {
   const batches = series.map(({ points }) => new Map(points.map(({ x, y }) => [x, y])))
   const common = [...(batches[0]?.keys() ?? [])].findLast(batch => batches.every(of => of.has(batch)))
   if (common === undefined) return 'There is no batch that every policy ran often enough.'
-  const rising = series.map(({ label }, at) => ({ label, active: batches[at]!.get(common)! })).sort((a, b) => a.active - b.active)
+  const rising = series
+    .map(({ label }, at) => ({ label, active: batches[at]!.get(common)! }))
+    .sort((a, b) => a.active - b.active)
   const words = rising.map(({ label, active }) => `${label} ${fixed(active, 1)}`).join(', ')
   return `In a step of ${common} ${common === 1 ? 'request' : 'requests'}: ${words}.`
 }
@@ -79,26 +112,45 @@ function fewestExperts(series: readonly ExhibitSeries[]): string {
 export function reasonExhibit({ points }: Simulated, source: string): Exhibit {
   const top = ratesOf(points).at(-1)!
   const sharesOf = new Map(points.map(point => [point, reasonShares(point)]))
-  const several = new Set(points.filter(point => sharesOf.get(point)!.length > 1).map(({ variant }) => variant))
+  const several = new Set(
+    points.filter(point => sharesOf.get(point)!.length > 1).map(({ variant }) => variant),
+  )
   const shown = byRate(points).filter(({ variant }) => several.has(variant))
   const reasons = [...new Set(shown.flatMap(point => sharesOf.get(point)!.map(({ reason }) => reason)))]
   const share = (point: SweepPoint, reason: string): Cell => {
     const found = sharesOf.get(point)!.find(one => one.reason === reason)
     return found === undefined ? null : { value: 100 * found.share, digits: 1, unit: '%' }
   }
-  const atTop = (isShown: boolean) => points.filter(({ rate, variant }) => rate === top && several.has(variant) === isShown)
-  const words = atTop(true).map(point => `${point.variant}: ${reasonsInWords(point)}`).join('; ') // prettier-ignore
-  const single = atTop(false).map(point => `${point.variant}: ${sharesOf.get(point)![0]?.reason ?? 'none'}`).join(', ') // prettier-ignore
+  const atTop = (isShown: boolean) =>
+    points.filter(({ rate, variant }) => rate === top && several.has(variant) === isShown)
+  const words = atTop(true)
+    .map(point => `${point.variant}: ${reasonsInWords(point)}`)
+    .join('; ')
+  const single = atTop(false)
+    .map(point => `${point.variant}: ${sharesOf.get(point)![0]?.reason ?? 'none'}`)
+    .join(', ')
   return {
     id: 'reasons',
     title: 'Why workers were picked',
     finding:
-      several.size === 0 ? `Every policy had one reason for all its picks: ${single}.` : `At ${rateText(top)} requests a second ${words}.`,
+      several.size === 0
+        ? `Every policy had one reason for all its picks: ${single}.`
+        : `At ${rateText(top)} requests a second ${words}.`,
     source: `${source}${several.size === 0 || single === '' ? '' : ` Policies with one reason: ${single}.`}`,
     charts: [],
-    tables: several.size === 0 ? [] : [
-      { columns: ['policy', 'requests/s', ...reasons], rows: shown.map(point => [point.variant, rateCell(point), ...reasons.map(reason => share(point, reason))]) },
-    ], // prettier-ignore
+    tables:
+      several.size === 0
+        ? []
+        : [
+            {
+              columns: ['policy', 'requests/s', ...reasons],
+              rows: shown.map(point => [
+                point.variant,
+                rateCell(point),
+                ...reasons.map(reason => share(point, reason)),
+              ]),
+            },
+          ],
   }
 }
 
@@ -117,7 +169,14 @@ export function numberExhibit(simulated: Simulated, source: string): Exhibit {
     source,
     charts: [],
     tables: [
-      numberTable('Latency', points, [TPOT.p50, TPOT.p90, TPOT.p99, ITL.p50, ITL.p99, ...(prefill ? [TTFT.p50, TTFT.p99] : [])]),
+      numberTable('Latency', points, [
+        TPOT.p50,
+        TPOT.p90,
+        TPOT.p99,
+        ITL.p50,
+        ITL.p99,
+        ...(prefill ? [TTFT.p50, TTFT.p99] : []),
+      ]),
       numberTable('Load and cost', points, [
         EXPERTS,
         ...(isSplit(points) ? [FULLEST] : []),
@@ -132,14 +191,26 @@ export function numberExhibit(simulated: Simulated, source: string): Exhibit {
   }
 }
 
-function numberTable(title: string, points: readonly SweepPoint[], measures: readonly Measure[]): ExhibitTable {
+function numberTable(
+  title: string,
+  points: readonly SweepPoint[],
+  measures: readonly Measure[],
+): ExhibitTable {
   const cell = (point: SweepPoint, measure: Measure): Cell => {
     const { unit: _, ...number } = measured(point, measure)
     return number
   }
   return {
     title,
-    columns: ['policy', 'requests/s', ...measures.map(({ name, unit }) => (unit === undefined ? name : `${name} (${unit})`))],
-    rows: byRate(points).map(point => [point.variant, rateCell(point), ...measures.map(measure => cell(point, measure))]),
+    columns: [
+      'policy',
+      'requests/s',
+      ...measures.map(({ name, unit }) => (unit === undefined ? name : `${name} (${unit})`)),
+    ],
+    rows: byRate(points).map(point => [
+      point.variant,
+      rateCell(point),
+      ...measures.map(measure => cell(point, measure)),
+    ]),
   }
 }

@@ -25,13 +25,21 @@ export const TPOT = {
   p90: ms('TPOT p90', 2, run => run.tpotMs.p90),
   p99: ms('TPOT p99', 2, run => run.tpotMs.p99),
 } as const
-export const ITL = { p50: ms('ITL p50', 2, run => run.itlMs.p50), p99: ms('ITL p99', 2, run => run.itlMs.p99) } as const
+export const ITL = {
+  p50: ms('ITL p50', 2, run => run.itlMs.p50),
+  p99: ms('ITL p99', 2, run => run.itlMs.p99),
+} as const
 /** Where prefill is not simulated: NaN. */
 export const TTFT = {
   p50: ms('TTFT p50', 1, run => run.ttftMs?.p50 ?? NaN),
   p99: ms('TTFT p99', 1, run => run.ttftMs?.p99 ?? NaN),
 } as const
-export const EXPERTS: Measure = { name: 'experts', axis: 'active experts', digits: 1, of: run => run.activeExperts }
+export const EXPERTS: Measure = {
+  name: 'experts',
+  axis: 'active experts',
+  digits: 1,
+  of: run => run.activeExperts,
+}
 export const FULLEST: Measure = {
   name: 'fullest rank',
   axis: 'active experts on the fullest rank',
@@ -39,8 +47,18 @@ export const FULLEST: Measure = {
   of: run => run.fullestRankExperts,
 }
 export const BATCH: Measure = { name: 'batch', digits: 1, of: run => run.batch }
-export const IMBALANCE: Measure = { name: 'imbalance', axis: 'fullest worker over the mean', digits: 2, of: run => run.imbalance.inflight }
-export const TOKENS: Measure = { name: 'tokens/s', axis: 'tokens a second', digits: 0, of: run => run.tokensPerSecond }
+export const IMBALANCE: Measure = {
+  name: 'imbalance',
+  axis: 'fullest worker over the mean',
+  digits: 2,
+  of: run => run.imbalance.inflight,
+}
+export const TOKENS: Measure = {
+  name: 'tokens/s',
+  axis: 'tokens a second',
+  digits: 0,
+  of: run => run.tokensPerSecond,
+}
 export const GOODPUT: Measure = {
   name: 'goodput',
   axis: 'requests that kept the SLO',
@@ -49,7 +67,12 @@ export const GOODPUT: Measure = {
   most: 100,
   of: run => 100 * run.goodput.share,
 }
-export const PREFIX_HITS: Measure = { name: 'prefix hits', unit: '%', digits: 1, of: run => 100 * (run.prefixHitShare ?? NaN) }
+export const PREFIX_HITS: Measure = {
+  name: 'prefix hits',
+  unit: '%',
+  digits: 1,
+  of: run => 100 * (run.prefixHitShare ?? NaN),
+}
 export const PREEMPTIONS: Measure = { name: 'preemptions', digits: 0, of: run => run.preemptions }
 
 /** Of the whole cluster, prefill included, at a price of a GPU-hour. */
@@ -69,24 +92,38 @@ export function measured(point: SweepPoint, { of, digits, unit }: Measure): Exhi
 
 /** A change as a share, in percent. */
 export function changeText({ mean, half }: Interval): ExhibitNumber {
-  return { value: 100 * mean, digits: 1, unit: '%', signed: true, ...(Number.isFinite(half) && { half: 100 * half }) }
+  return {
+    value: 100 * mean,
+    digits: 1,
+    unit: '%',
+    signed: true,
+    ...(Number.isFinite(half) && { half: 100 * half }),
+  }
 }
 
 /** Shares of all runs' decisions, the most frequent reason first. */
 export function reasonShares({ runs }: SweepPoint): { readonly reason: string; readonly share: number }[] {
   const counts = new Map<string, number>()
   for (const { reasons } of runs)
-    for (const [reason, count] of Object.entries(reasons)) counts.set(reason, (counts.get(reason) ?? 0) + count)
+    for (const [reason, count] of Object.entries(reasons))
+      counts.set(reason, (counts.get(reason) ?? 0) + count)
   const total = [...counts.values()].reduce((a, b) => a + b, 0)
-  return [...counts].map(([reason, count]) => ({ reason, share: count / total })).sort((a, b) => b.share - a.share)
+  return [...counts]
+    .map(([reason, count]) => ({ reason, share: count / total }))
+    .sort((a, b) => b.share - a.share)
 }
 
 /** `band_hit 83 %, band_spill 17 %` */
 export function reasonsInWords(point: SweepPoint): string {
-  return reasonShares(point).map(({ reason, share }) => `${reason} ${percent(share)}`).join(', ') // prettier-ignore
+  return reasonShares(point)
+    .map(({ reason, share }) => `${reason} ${percent(share)}`)
+    .join(', ')
 }
 
 /** `1,200`, `0.25` */
 export const rateText = (rate: number): string => fixed(rate, Number.isInteger(rate) ? 0 : 2)
-export const ratesOf = (points: readonly SweepPoint[]): number[] => [...new Set(points.map(({ rate }) => rate))].sort((a, b) => a - b)
-export const variantsOf = (points: readonly SweepPoint[]): string[] => [...new Set(points.map(({ variant }) => variant))]
+export const ratesOf = (points: readonly SweepPoint[]): number[] =>
+  [...new Set(points.map(({ rate }) => rate))].sort((a, b) => a - b)
+export const variantsOf = (points: readonly SweepPoint[]): string[] => [
+  ...new Set(points.map(({ variant }) => variant)),
+]

@@ -8,29 +8,42 @@ import { exhibitPage } from './exhibit-page.ts'
 import { simulationReport } from './simulation-report.ts'
 import type { Simulated } from './simulation-tables.ts'
 
-function reportOf(shape: Partial<SweepShape> = {}, change: (simulated: Simulated) => Simulated = same => same): ExhibitReport {
+function reportOf(
+  shape: Partial<SweepShape> = {},
+  change: (simulated: Simulated) => Simulated = same => same,
+): ExhibitReport {
   const report = simulationReport(change(sweepFixture(shape)), sourcesFixture, '0.1.0')
   expect(brokenNumbers(parse(exhibitPage(report, '0.1.0')))).toEqual([])
   return report
 }
-const exhibitsOf = ({ sections }: ExhibitReport) => new Map(sections.flatMap(({ exhibits }) => exhibits.map(one => [one.id, one] as const)))
+const exhibitsOf = ({ sections }: ExhibitReport) =>
+  new Map(sections.flatMap(({ exhibits }) => exhibits.map(one => [one.id, one] as const)))
 const idsOf = (report: ExhibitReport) => [...exhibitsOf(report).keys()]
 const chartOf = (exhibit: Exhibit | undefined, nth = 0) => exhibit!.charts[nth]!
-const withRuns = (simulated: Simulated, change: (run: SimulationResult) => Partial<SimulationResult>): Simulated => ({
+const withRuns = (
+  simulated: Simulated,
+  change: (run: SimulationResult) => Partial<SimulationResult>,
+): Simulated => ({
   ...simulated,
-  points: simulated.points.map(point => ({ ...point, runs: point.runs.map(run => ({ ...run, ...change(run) })) })),
+  points: simulated.points.map(point => ({
+    ...point,
+    runs: point.runs.map(run => ({ ...run, ...change(run) })),
+  })),
 })
 
 describe('the report of a simulation', () => {
   it('says what it rests on', () => {
     const report = reportOf({ slo: { ttftMs: 500, tpotMs: 20 } })
     expect(report.title).toBe('jsq, eldr, union on 8P16D at 200 to 600 requests a second')
-    expect(report.intro).toContain('union changes TPOT p50 by −14.0\u00a0±\u00a00.1\u00a0% at 600 requests a second, against jsq.')
+    expect(report.intro).toContain(
+      'union changes TPOT p50 by −14.0\u00a0±\u00a00.1\u00a0% at 600 requests a second, against jsq.',
+    )
     const facts = new Map(report.facts.map(({ term, value }) => [term, value]))
     expect(Object.fromEntries(facts)).toMatchObject({
       trace: 'data/made-up.evaluation.safetensors (sha256 8b93874a3145c5c6…)',
       artifact: 'made-up.artifact.safetensors (sha256 c5c68b93874a3145…)',
-      model: 'made-up: 16 layers × 128 experts, top-8, laid over the profile’s 48 layers × 128 experts, top-8',
+      model:
+        'made-up: 16 layers × 128 experts, top-8, laid over the profile’s 48 layers × 128 experts, top-8',
       'cost profile': 'h200-first: First step cost',
       topology: '8P16D, 24 GPUs, prefill by prefix_hash',
       requests: '4,000 a run, rows drawn by passes',
@@ -54,7 +67,14 @@ describe('the report of a simulation', () => {
   it('draws bars at a single rate, and no interval of a single seed', () => {
     const chart = chartOf(exhibitsOf(reportOf({ rates: [400], seeds: 1 })).get('tpot-p99'))
     expect(chart.kind === 'bars' && chart.groups).toEqual([
-      { bars: ['jsq', 'eldr', 'union'].map((label, nth) => ({ label, value: 13 * (1 - 0.07 * nth) * 1.4, digits: 2, unit: 'ms' })) },
+      {
+        bars: ['jsq', 'eldr', 'union'].map((label, nth) => ({
+          label,
+          value: 13 * (1 - 0.07 * nth) * 1.4,
+          digits: 2,
+          unit: 'ms',
+        })),
+      },
     ])
   })
 
@@ -67,7 +87,9 @@ describe('the report of a simulation', () => {
     const noisy = reportOf({}, simulated =>
       withRuns(simulated, ({ seed, tpotMs }) => ({ tpotMs: { ...tpotMs, p50: tpotMs.p50 + seed * 3 } })),
     )
-    expect(exhibitsOf(noisy).get('tpot-p50')!.finding).toContain('policies differ by no more than their confidence intervals')
+    expect(exhibitsOf(noisy).get('tpot-p50')!.finding).toContain(
+      'policies differ by no more than their confidence intervals',
+    )
   })
 
   it('draws policies that are all alike as one line', () => {
@@ -76,8 +98,13 @@ describe('the report of a simulation', () => {
   })
 
   it('compares with the best load balancer of each number and rate', () => {
-    const chart = chartOf(exhibitsOf(reportOf({ policies: ['jsq', 'random', 'union'], rates: [200, 400] })).get('gain'))
-    expect(chart.kind === 'bars' && chart.groups.map(({ heading, bars }) => [heading, ...bars.map(({ label }) => label)])).toEqual([
+    const chart = chartOf(
+      exhibitsOf(reportOf({ policies: ['jsq', 'random', 'union'], rates: [200, 400] })).get('gain'),
+    )
+    expect(
+      chart.kind === 'bars' &&
+        chart.groups.map(({ heading, bars }) => [heading, ...bars.map(({ label }) => label)]),
+    ).toEqual([
       ['200 requests a second, against random', 'jsq', 'union'],
       ['400 requests a second, against random', 'jsq', 'union'],
     ])
@@ -90,10 +117,19 @@ describe('the report of a simulation', () => {
     const [first] = chart.kind === 'lines' ? chart.series : []
     expect(first!.points).toHaveLength(30)
     expect(first!.points[0]!.y).toBeCloseTo(128 * 0.06)
-    const rare = reportOf({}, simulated => withRuns(simulated, () => ({ activeByBatch: [{ batch: 3, steps: 10_000, active: 20 }, { batch: 4, steps: 3, active: 90 }] }))) // prettier-ignore
+    const rare = reportOf({}, simulated =>
+      withRuns(simulated, () => ({
+        activeByBatch: [
+          { batch: 3, steps: 10_000, active: 20 },
+          { batch: 4, steps: 3, active: 90 },
+        ],
+      })),
+    )
     const lines = chartOf(exhibitsOf(rare).get('experts'))
     expect(lines.kind === 'lines' && lines.series[0]!.points).toEqual([{ x: 3, y: 20 }])
-    expect(exhibitsOf(rare).get('experts')!.finding).toBe('In a step of 3 requests: jsq 20.0, eldr 20.0, union 20.0.')
+    expect(exhibitsOf(rare).get('experts')!.finding).toBe(
+      'In a step of 3 requests: jsq 20.0, eldr 20.0, union 20.0.',
+    )
   })
 
   it('tables the reasons of policies that have several', () => {
@@ -119,13 +155,24 @@ describe('the report of a simulation', () => {
       'numbers',
     ])
     const bare = reportOf({ topology: '16D', policies: ['eldr'], slo: { tpotMs: 9 } })
-    expect(idsOf(bare)).toEqual(['tpot-p50', 'tpot-p99', 'experts', 'imbalance', 'reasons', 'goodput', 'cost', 'numbers'])
+    expect(idsOf(bare)).toEqual([
+      'tpot-p50',
+      'tpot-p99',
+      'experts',
+      'imbalance',
+      'reasons',
+      'goodput',
+      'cost',
+      'numbers',
+    ])
     expect(exhibitsOf(reportOf({ topology: '2P8D×EP4' })).get('experts')!.charts).toHaveLength(2)
   })
 
   it('keeps shares within 0 and 100 %', () => {
     const goodput = (run: SimulationResult) => ({ share: run.seed === 0 ? 0.1 : 1, requestsPerSecond: 1 })
-    const report = reportOf({ slo: { tpotMs: 9 }, rates: [200] }, simulated => withRuns(simulated, run => ({ goodput: goodput(run) })))
+    const report = reportOf({ slo: { tpotMs: 9 }, rates: [200] }, simulated =>
+      withRuns(simulated, run => ({ goodput: goodput(run) })),
+    )
     const chart = chartOf(exhibitsOf(report).get('goodput'))
     const [bar] = chart.kind === 'bars' ? chart.groups[0]!.bars : []
     expect([bar!.low, bar!.high]).toEqual([0, 100])
@@ -133,8 +180,27 @@ describe('the report of a simulation', () => {
 
   it('has every number in its last tables, cost and tail included', () => {
     const [latency, load] = exhibitsOf(reportOf({ slo: { tpotMs: 9 } })).get('numbers')!.tables
-    expect(latency!.columns).toEqual(['policy', 'requests/s', 'TPOT p50 (ms)', 'TPOT p90 (ms)', 'TPOT p99 (ms)', 'ITL p50 (ms)', 'ITL p99 (ms)', 'TTFT p50 (ms)', 'TTFT p99 (ms)']) // prettier-ignore
-    expect(load!.columns).toEqual(['policy', 'requests/s', 'experts', 'batch', 'imbalance', 'tokens/s', '$/M tokens', 'goodput (%)'])
+    expect(latency!.columns).toEqual([
+      'policy',
+      'requests/s',
+      'TPOT p50 (ms)',
+      'TPOT p90 (ms)',
+      'TPOT p99 (ms)',
+      'ITL p50 (ms)',
+      'ITL p99 (ms)',
+      'TTFT p50 (ms)',
+      'TTFT p99 (ms)',
+    ])
+    expect(load!.columns).toEqual([
+      'policy',
+      'requests/s',
+      'experts',
+      'batch',
+      'imbalance',
+      'tokens/s',
+      '$/M tokens',
+      'goodput (%)',
+    ])
     expect(load!.rows).toHaveLength(9)
     // 24 GPUs at $2.5 an hour for 9,600 tokens a second
     expect(load!.rows[0]![6]).toMatchObject({ value: ((24 * 2.5) / 3600 / 9600) * 1e6, digits: 3 })
@@ -147,8 +213,16 @@ describe('the report of a simulation', () => {
   it('keeps numbers that went wrong off the page', () => {
     const wrong = { count: 0, mean: NaN, p50: NaN, p90: NaN, p99: Infinity }
     const broken = reportOf({ slo: { ttftMs: 1 } }, simulated =>
-      withRuns(simulated, () => ({ tpotMs: wrong, itlMs: wrong, ttftMs: wrong, activeByBatch: [], reasons: {}, tokensPerSecond: 0, goodput: { share: NaN, requestsPerSecond: NaN } })),
-    ) // prettier-ignore
+      withRuns(simulated, () => ({
+        tpotMs: wrong,
+        itlMs: wrong,
+        ttftMs: wrong,
+        activeByBatch: [],
+        reasons: {},
+        tokensPerSecond: 0,
+        goodput: { share: NaN, requestsPerSecond: NaN },
+      })),
+    )
     expect(exhibitMarkdown(broken)).not.toMatch(/NaN|Infinity|undefined/)
     expect(exhibitsOf(broken).get('tpot-p50')!.finding).toContain('nothing was measured')
   })

@@ -4,8 +4,24 @@ import { gpusOf, parseTopology } from '../sim/topology.ts'
 import type { ExhibitReport } from './exhibit.ts'
 import { clipped, many, whole } from './numbers.ts'
 import { bestGainInWords } from './simulation-charts.ts'
-import { expertExhibit, gainExhibit, numberExhibit, rateExhibit, reasonExhibit } from './simulation-exhibits.ts'
-import { costMeasure, GOODPUT, IMBALANCE, ratesOf, rateText, TOKENS, TPOT, TTFT, variantsOf } from './simulation-measures.ts'
+import {
+  expertExhibit,
+  gainExhibit,
+  numberExhibit,
+  rateExhibit,
+  reasonExhibit,
+} from './simulation-exhibits.ts'
+import {
+  costMeasure,
+  GOODPUT,
+  IMBALANCE,
+  ratesOf,
+  rateText,
+  TOKENS,
+  TPOT,
+  TTFT,
+  variantsOf,
+} from './simulation-measures.ts'
 import type { Simulated } from './simulation-tables.ts'
 
 export interface HashedFile {
@@ -27,10 +43,15 @@ export interface SimulationSources {
   readonly profile: { readonly name: string; readonly what: string; readonly shape: Shape }
 }
 
-export function simulationReport(simulated: Simulated, sources: SimulationSources, version: string): ExhibitReport {
+export function simulationReport(
+  simulated: Simulated,
+  sources: SimulationSources,
+  version: string,
+): ExhibitReport {
   const { points, study, seeds, pricePerGpuHour } = simulated
   const rates = ratesOf(points)
-  const atRates = rates.length === 1 ? rateText(rates[0]!) : `${rateText(rates[0]!)} to ${rateText(rates.at(-1)!)}`
+  const atRates =
+    rates.length === 1 ? rateText(rates[0]!) : `${rateText(rates[0]!)} to ${rateText(rates.at(-1)!)}`
   const requests = points[0]?.runs[0]?.allRequests ?? study.requests
   const source = `Simulated: ${study.topology}, profile ${sources.profile.name}, trace ${nameOf(sources.trace)}, ${many(seeds, 'seed')} of ${many(requests, 'request')}.`
   const found = bestGainInWords(points, TPOT.p50)
@@ -41,7 +62,10 @@ export function simulationReport(simulated: Simulated, sources: SimulationSource
       ...filesOf(simulated, sources),
       { term: 'topology', value: topologyWords(simulated) },
       { term: 'requests', value: `${whole(requests)} a run, rows drawn by ${study.rows}` },
-      { term: 'arrivals', value: study.workload === undefined ? study.arrivals : 'recorded, stretched to each rate' },
+      {
+        term: 'arrivals',
+        value: study.workload === undefined ? study.arrivals : 'recorded, stretched to each rate',
+      },
       { term: 'seeds', value: String(seeds) },
       ...sloFact(simulated),
       { term: 'price of a GPU-hour', value: `$${pricePerGpuHour}` },
@@ -90,24 +114,38 @@ function sectionsOf(simulated: Simulated, source: string): ExhibitReport['sectio
         study.slo === undefined
           ? rateExhibit(simulated, 'tokens', 'Tokens a second', [TOKENS], drawn, 'most')
           : rateExhibit(simulated, 'goodput', 'Requests that kept the SLO', [GOODPUT], drawn, 'most'),
-        rateExhibit(simulated, 'cost', 'Cost of a million output tokens', [costMeasure(pricePerGpuHour)], priced),
+        rateExhibit(
+          simulated,
+          'cost',
+          'Cost of a million output tokens',
+          [costMeasure(pricePerGpuHour)],
+          priced,
+        ),
       ],
     },
     { title: 'Numbers', exhibits: [numberExhibit(simulated, source)] },
   ]
 }
 
-const nameOf = ({ file }: HashedFile): string => clipped(file.split(/[/\\]/).findLast(part => part !== '') ?? file, 60)
-const shapeOf = ({ layers, experts, topK }: Shape): string => `${many(layers, 'layer')} × ${many(experts, 'expert')}, top-${topK}`
+const nameOf = ({ file }: HashedFile): string =>
+  clipped(file.split(/[/\\]/).findLast(part => part !== '') ?? file, 60)
+const shapeOf = ({ layers, experts, topK }: Shape): string =>
+  `${many(layers, 'layer')} × ${many(experts, 'expert')}, top-${topK}`
 
-function filesOf({ study }: Simulated, { trace, artifact, workload, profile }: SimulationSources): ExhibitReport['facts'] {
+function filesOf(
+  { study }: Simulated,
+  { trace, artifact, workload, profile }: SimulationSources,
+): ExhibitReport['facts'] {
   const hashed = ({ file, sha256 }: HashedFile) => `${clipped(file, 200)} (sha256 ${sha256.slice(0, 16)}…)`
   const { promptTokens, outputTokens } = study.workload ?? {}
   const caps = [
     ...(promptTokens === undefined ? [] : [`prompts cut at ${many(promptTokens, 'token')}`]),
     ...(outputTokens === undefined ? [] : [`outputs at ${many(outputTokens, 'token')}`]),
   ]
-  const laid = shapeOf(trace.shape) === shapeOf(profile.shape) ? '' : `, laid over the profile’s ${shapeOf(profile.shape)}`
+  const laid =
+    shapeOf(trace.shape) === shapeOf(profile.shape)
+      ? ''
+      : `, laid over the profile’s ${shapeOf(profile.shape)}`
   return [
     { term: 'trace', value: hashed(trace) },
     { term: 'model', value: `${trace.model}: ${shapeOf(trace.shape)}${laid}` },

@@ -4,7 +4,15 @@ import { simulationTables, type TableOptions } from './simulation-tables.ts'
 import { columnsOf, type Terminal } from './terminal.ts'
 
 const plain = (text: string) => text
-const terminal: Terminal = { width: Infinity, live: false, bold: plain, dim: plain, accent: plain, warn: plain, write: () => undefined }
+const terminal: Terminal = {
+  width: Infinity,
+  live: false,
+  bold: plain,
+  dim: plain,
+  accent: plain,
+  warn: plain,
+  write: () => undefined,
+}
 const shown = (shape: Partial<SweepShape> = {}, options: Partial<TableOptions> = {}) =>
   simulationTables(sweepFixture(shape), { seconds: 3, withCost: false, ...options }, terminal)
 const one = { rates: [400] }
@@ -33,7 +41,9 @@ describe('the tables of a simulation', () => {
   it('have goodput and cost where they were asked for, in place of what they are made of', () => {
     expect(shown(one)).not.toMatch(/goodput|\$\/M/)
     expect(shown({ ...one, slo: { tpotMs: 20 } })).toMatch(/imbalance {2}goodput\n/)
-    expect(shown(one, { withCost: true })).toContain('every policy: TTFT p50 16.0 ms, batch 16.0, $/M tokens 0.868')
+    expect(shown(one, { withCost: true })).toContain(
+      'every policy: TTFT p50 16.0 ms, batch 16.0, $/M tokens 0.868',
+    )
     expect(shown({ ...one, policies: ['eldr'], slo: { tpotMs: 20 } }, { withCost: true })).toMatch(
       /experts {2}imbalance {2}goodput {2}\$\/M tokens\n/,
     )
@@ -47,8 +57,18 @@ describe('the tables of a simulation', () => {
 
   it('stay within 120 columns, however long names are and however much is asked for', () => {
     const policies = ['random', 'power_of_two', 'round_robin', 'eldr@0.123456789', 'union@true']
-    const simulated = sweepFixture({ policies, slo: { tpotMs: 1, ttftMs: 2 }, topology: '2P8D×EP4', rates: [1234.5] })
-    const study = { ...simulated.study, trace: 'a word '.repeat(60), placement: 'cluster' as const, prefillPolicy: 'least_loaded' as const }
+    const simulated = sweepFixture({
+      policies,
+      slo: { tpotMs: 1, ttftMs: 2 },
+      topology: '2P8D×EP4',
+      rates: [1234.5],
+    })
+    const study = {
+      ...simulated.study,
+      trace: 'a word '.repeat(60),
+      placement: 'cluster' as const,
+      prefillPolicy: 'least_loaded' as const,
+    }
     const text = simulationTables({ ...simulated, study }, { seconds: 1, withCost: true }, terminal)
     expect(Math.max(...text.split('\n').map(columnsOf))).toBeLessThanOrEqual(120)
     expect(text).toContain('cluster placement, prefill by least_loaded')
@@ -68,6 +88,8 @@ describe('the tables of a simulation', () => {
     const simulated = sweepFixture(one)
     const study = { ...simulated.study, requests: 9999, workload: { file: 'calls.csv' } }
     const text = simulationTables({ ...simulated, study }, { seconds: 1, withCost: false }, terminal)
-    expect(text.replaceAll('\n', ' ')).toContain('4,000 requests a run, arrivals and lengths of calls.csv, 3 seeds.')
+    expect(text.replaceAll('\n', ' ')).toContain(
+      '4,000 requests a run, arrivals and lengths of calls.csv, 3 seeds.',
+    )
   })
 })

@@ -5,7 +5,23 @@ import { over, type SweepPoint } from '../sim/sweep.ts'
 import type { Cell } from './exhibit.ts'
 import { cellText } from './exhibit-cells.ts'
 import { fixed, many, whole } from './numbers.ts'
-import { BATCH, changeText, costMeasure, EXPERTS, FULLEST, GOODPUT, IMBALANCE, measured, type Measure, rateText, reasonShares, reasonsInWords, TOKENS, TPOT, TTFT } from './simulation-measures.ts' // prettier-ignore
+import {
+  BATCH,
+  changeText,
+  costMeasure,
+  EXPERTS,
+  FULLEST,
+  GOODPUT,
+  IMBALANCE,
+  measured,
+  type Measure,
+  rateText,
+  reasonShares,
+  reasonsInWords,
+  TOKENS,
+  TPOT,
+  TTFT,
+} from './simulation-measures.ts'
 import { table } from './table.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
@@ -27,7 +43,11 @@ export interface TableOptions {
 const MOST_COLUMNS = 120
 
 /** The results of a sweep as a person reads them: a table for each rate, gains against the best load balancer of each column there. */
-export function simulationTables(simulated: Simulated, { seconds, withCost }: TableOptions, terminal: Terminal): string {
+export function simulationTables(
+  simulated: Simulated,
+  { seconds, withCost }: TableOptions,
+  terminal: Terminal,
+): string {
   const { points } = simulated
   const rates = [...new Set(points.map(({ rate }) => rate))]
   const runs = points.flatMap(point => point.runs)
@@ -35,7 +55,15 @@ export function simulationTables(simulated: Simulated, { seconds, withCost }: Ta
   const narrow = { ...terminal, width: Math.min(terminal.width, MOST_COLUMNS) }
   return [
     wrapped(terminal.dim(`Simulated: ${printable(studyInWords(simulated))}`), narrow.width),
-    ...rates.map(rate => rateTable(points.filter(point => point.rate === rate), rate, simulated, withCost, narrow)), // prettier-ignore
+    ...rates.map(rate =>
+      rateTable(
+        points.filter(point => point.rate === rate),
+        rate,
+        simulated,
+        withCost,
+        narrow,
+      ),
+    ),
     terminal.dim(`${fixed(tokens / 1e6, 1)} million output tokens in ${fixed(seconds, 1)} s`),
   ].join('\n\n')
 }
@@ -59,7 +87,13 @@ interface TableColumn {
   readonly cells: readonly string[]
 }
 
-function rateTable(points: readonly SweepPoint[], rate: number, simulated: Simulated, withCost: boolean, terminal: Terminal): string {
+function rateTable(
+  points: readonly SweepPoint[],
+  rate: number,
+  simulated: Simulated,
+  withCost: boolean,
+  terminal: Terminal,
+): string {
   const { study, pricePerGpuHour } = simulated
   const run = points[0]!.runs[0]!
   const withSlo = study.slo !== undefined
@@ -70,7 +104,12 @@ function rateTable(points: readonly SweepPoint[], rate: number, simulated: Simul
   const gain = ({ of }: Measure): TableColumn[] => {
     if (bestBalancer(points, of) === undefined) return []
     const changes = points.map(point => gainOf(points, point, of))
-    return [{ title: 'gain', cells: changes.map(change => (change === undefined ? '·' : text(changeText(change)))) }]
+    return [
+      {
+        title: 'gain',
+        cells: changes.map(change => (change === undefined ? '·' : text(changeText(change)))),
+      },
+    ]
   }
   const columns = [
     column(TPOT.p50),
@@ -95,9 +134,16 @@ function rateTable(points: readonly SweepPoint[], rate: number, simulated: Simul
   const heads = [{ title: 'policy' }, ...shown.map(({ title }) => ({ title, align: 'right' as const }))]
   const several = points.filter(point => reasonShares(point).length > 1)
   const notes = [
-    ...(same.length === 0 ? [] : [`every policy: ${same.map(({ title, cells }) => `${title} ${cells[0]}`).join(', ')}`]),
+    ...(same.length === 0
+      ? []
+      : [`every policy: ${same.map(({ title, cells }) => `${title} ${cells[0]}`).join(', ')}`]),
     ...several.map(point => `${point.variant}: ${spaced(reasonsInWords(point))}`),
-    ...points.filter(({ runs }) => pilesUp(runs)).map(point => `${point.variant}: requests pile up, ${whole(over(point, one => one.requestsPerSecond).mean)} of ${rateText(rate)} a second end; its times grow with the length of the run`), // prettier-ignore
+    ...points
+      .filter(({ runs }) => pilesUp(runs))
+      .map(
+        point =>
+          `${point.variant}: requests pile up, ${whole(over(point, one => one.requestsPerSecond).mean)} of ${rateText(rate)} a second end; its times grow with the length of the run`,
+      ),
   ]
   return [
     wrapped(`${terminal.bold(`${rateText(rate)} requests a second`)}${remark}`, terminal.width),

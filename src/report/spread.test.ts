@@ -6,7 +6,10 @@ const box = { left: 0, right: 400, top: 0, bottom: 400 }
 
 describe('spread', () => {
   it('leaves labels alone that do not touch', () => {
-    const places = [{ x: 10, y: 10 }, { x: 60, y: 10 }] // prettier-ignore
+    const places = [
+      { x: 10, y: 10 },
+      { x: 60, y: 10 },
+    ]
     expect(spread(places, 20, box)).toEqual(places)
   })
 

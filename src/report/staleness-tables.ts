@@ -5,7 +5,17 @@ import { changeAgainst } from '../sim/sweep.ts'
 import type { Cell } from './exhibit.ts'
 import { cellText } from './exhibit-cells.ts'
 import { fixed, many, whole } from './numbers.ts'
-import { BATCH, changeText, EXPERTS, IMBALANCE, measured, type Measure, rateText, TPOT, variantsOf } from './simulation-measures.ts'
+import {
+  BATCH,
+  changeText,
+  EXPERTS,
+  IMBALANCE,
+  measured,
+  type Measure,
+  rateText,
+  TPOT,
+  variantsOf,
+} from './simulation-measures.ts'
 import { type Column, table } from './table.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
@@ -36,7 +46,11 @@ export function stalenessRow(points: readonly StalenessPoint[], point: Staleness
   return [
     whole(gateways?.count ?? 1),
     gateways === undefined ? 'exact' : viewText(gateways),
-    gateways === undefined || gateways.viewAgeMs === null ? '' : gateways.anticipating === true ? 'yes' : 'no',
+    gateways === undefined || gateways.viewAgeMs === null
+      ? ''
+      : gateways.anticipating === true
+        ? 'yes'
+        : 'no',
     plain(TPOT.p50),
     change(TPOT.p50),
     plain(TPOT.p99),
@@ -51,15 +65,24 @@ function viewText({ viewAgeMs }: GatewaysData): string {
   return viewAgeMs === null ? 'own only' : `${fixed(viewAgeMs, Number.isInteger(viewAgeMs) ? 0 : 1)} ms old`
 }
 
-export function stalenessTables(points: readonly StalenessPoint[], asked: StalenessAsked, seconds: number, terminal: Terminal): string {
+export function stalenessTables(
+  points: readonly StalenessPoint[],
+  asked: StalenessAsked,
+  seconds: number,
+  terminal: Terminal,
+): string {
   const { study, rate, seeds } = asked
   const narrow = { ...terminal, width: Math.min(terminal.width, MOST_COLUMNS) }
   const words = `Simulated: ${study.topology}, ${rateText(rate)} requests a second, profile ${study.profile}, trace ${study.trace}, ${whole(study.requests)} requests a run, ${many(seeds, 'seed')}. Changes against one gateway that sees all, paired by seed, ± 95 %.`
-  const columns = STALENESS_COLUMNS.map((title, at): Column => (at === 1 || at === 2 ? { title } : { title, align: 'right' }))
+  const columns = STALENESS_COLUMNS.map((title, at): Column =>
+    at === 1 || at === 2 ? { title } : { title, align: 'right' },
+  )
   return [
     wrapped(terminal.dim(printable(words)), narrow.width),
     ...variantsOf(points).map(variant => {
-      const rows = points.filter(point => point.variant === variant).map(point => stalenessRow(points, point).map(text))
+      const rows = points
+        .filter(point => point.variant === variant)
+        .map(point => stalenessRow(points, point).map(text))
       return `${terminal.bold(variant)}\n${table(columns, rows, narrow)}`
     }),
     terminal.dim(`made in ${fixed(seconds, 1)} s`),

@@ -21,9 +21,9 @@ describe('svgRoot', () => {
 
 describe('noData', () => {
   it('says why, in lines that fit', () => {
-    const texts = parse(noData(words, `the trace has no decode data ${'and more '.repeat(20)}`).markup).filter(
-      ({ name }) => name === 'text',
-    )
+    const texts = parse(
+      noData(words, `the trace has no decode data ${'and more '.repeat(20)}`).markup,
+    ).filter(({ name }) => name === 'text')
     expect(texts[0]!.text).toMatch(/^no data: the trace has no decode data/)
     for (const { text } of texts) expect(textWidth(text)).toBeLessThanOrEqual(420)
   })
@@ -37,16 +37,27 @@ describe('fitted', () => {
 
   it('never gives more than fits, for any characters', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'grapheme', maxLength: 60 }), fc.integer({ min: 20, max: 400 }), (text, width) => {
-        expect(textWidth(fitted(text, width))).toBeLessThanOrEqual(width)
-      }),
+      fc.property(
+        fc.string({ unit: 'grapheme', maxLength: 60 }),
+        fc.integer({ min: 20, max: 400 }),
+        (text, width) => {
+          expect(textWidth(fitted(text, width))).toBeLessThanOrEqual(width)
+        },
+      ),
     )
   })
 })
 
 describe('cartesian', () => {
   it('labels both axes and keeps the plot inside the chart', () => {
-    const plot = cartesian(460, 300, { label: 'requests a second' }, { label: 'TPOT, ms' }, { low: 0, high: 80 }, { low: 12.1, high: 19.7 })
+    const plot = cartesian(
+      460,
+      300,
+      { label: 'requests a second' },
+      { label: 'TPOT, ms' },
+      { low: 0, high: 80 },
+      { low: 12.1, high: 19.7 },
+    )
     const texts = parse(plot.axes.markup).flatMap(({ name, text }) => (name === 'text' ? [text] : []))
     expect(texts).toEqual(expect.arrayContaining(['requests a second', 'TPOT, ms', '0', '80', '12', '20']))
     expect(plot.box.left).toBeGreaterThan(0)

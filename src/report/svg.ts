@@ -40,7 +40,12 @@ export interface Box {
   readonly bottom: number
 }
 
-export function svgRoot({ id, title, description }: ChartWords, width: number, height: number, ...children: readonly Child[]): Markup {
+export function svgRoot(
+  { id, title, description }: ChartWords,
+  width: number,
+  height: number,
+  ...children: readonly Child[]
+): Markup {
   return element(
     'svg',
     {
@@ -66,7 +71,9 @@ export function noData(words: ChartWords, why: string, width = CHART_WIDTH): Mar
     width,
     height,
     element('rect', { class: 'nothing', x: 1, y: 1, width: width - 2, height: height - 2, rx: 6 }),
-    lines.map((line, i) => element('text', { class: 'quiet', x: width / 2, y: 35 + i * 18, 'text-anchor': 'middle' }, line)),
+    lines.map((line, i) =>
+      element('text', { class: 'quiet', x: width / 2, y: 35 + i * 18, 'text-anchor': 'middle' }, line),
+    ),
   )
 }
 
@@ -96,7 +103,8 @@ export function fitted(text: string, width: number, size = TEXT): string {
   const characters = Array.from(text)
   let kept = 0
   let used = textWidth('…', size)
-  while (kept < characters.length && used + textWidth(characters[kept]!, size) <= width) used += textWidth(characters[kept++]!, size)
+  while (kept < characters.length && used + textWidth(characters[kept]!, size) <= width)
+    used += textWidth(characters[kept++]!, size)
   return `${characters.slice(0, kept).join('').trimEnd()}…`
 }
 
@@ -131,7 +139,14 @@ export interface Cartesian {
 }
 
 /** A plot with two linear axes. The y label stands above the axis, level: it can be read without turning one's head. */
-export function cartesian(width: number, height: number, xAxis: Axis, yAxis: Axis, xData: Extent, yData: Extent): Cartesian {
+export function cartesian(
+  width: number,
+  height: number,
+  xAxis: Axis,
+  yAxis: Axis,
+  xData: Extent,
+  yData: Extent,
+): Cartesian {
   const top = 30
   const bottom = height - 40
   const y = axisScale(yAxis, yData, [bottom, top], height > 260 ? 6 : 5)
@@ -149,12 +164,20 @@ export function cartesian(width: number, height: number, xAxis: Axis, yAxis: Axi
     { class: 'axes' },
     y.ticks.map((tick, i) => [
       element('line', { class: 'gridline', x1: box.left, x2: box.right, y1: y.at(tick), y2: y.at(tick) }),
-      element('text', { class: 'tick', x: box.left - 6, y: y.at(tick) + 4, 'text-anchor': 'end' }, yLabels[i]!),
+      element(
+        'text',
+        { class: 'tick', x: box.left - 6, y: y.at(tick) + 4, 'text-anchor': 'end' },
+        yLabels[i]!,
+      ),
     ]),
     x.ticks.map((tick, i) => [
       element('line', { class: 'axis', x1: x.at(tick), x2: x.at(tick), y1: box.bottom, y2: box.bottom + 4 }),
       i % every === 0
-        ? element('text', { class: 'tick', x: x.at(tick), y: box.bottom + 17, 'text-anchor': 'middle' }, xLabels[i]!)
+        ? element(
+            'text',
+            { class: 'tick', x: x.at(tick), y: box.bottom + 17, 'text-anchor': 'middle' },
+            xLabels[i]!,
+          )
         : undefined,
     ]),
     element('line', { class: 'axis', x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }),
@@ -175,9 +198,18 @@ export function labelEvery(labels: readonly string[], length: number): number {
   return Math.max(1, Math.ceil((Math.max(...labels.map(label => textWidth(label))) + 8) / room))
 }
 
-export function axisScale(axis: Axis, data: Extent, positions: readonly [number, number], wanted: number): Scale {
+export function axisScale(
+  axis: Axis,
+  data: Extent,
+  positions: readonly [number, number],
+  wanted: number,
+): Scale {
   const range = { low: axis.from ?? data.low, high: axis.to ?? data.high }
-  return linearScale(range, positions, { wanted, smallestStep: axis.whole === true ? 1 : 0, tight: axis.tight === true })
+  return linearScale(range, positions, {
+    wanted,
+    smallestStep: axis.whole === true ? 1 : 0,
+    tight: axis.tight === true,
+  })
 }
 
 export function axisLabel(axis: Axis, scale: Scale, tick: number): string {

@@ -13,13 +13,25 @@ const INDENT = 2
  * A table as lines of text. Where it is wider than the terminal, columns at the end that do not fit go below in a second part, each part
  * beginning with the first column again, so that nothing is lost and nothing wraps.
  */
-export function table(columns: readonly Column[], rows: readonly (readonly string[])[], terminal: Terminal): string {
-  const widths = columns.map(({ title }, c) => rows.reduce((widest, row) => Math.max(widest, columnsOf(row[c] ?? '')), columnsOf(title)))
+export function table(
+  columns: readonly Column[],
+  rows: readonly (readonly string[])[],
+  terminal: Terminal,
+): string {
+  const widths = columns.map(({ title }, c) =>
+    rows.reduce((widest, row) => Math.max(widest, columnsOf(row[c] ?? '')), columnsOf(title)),
+  )
   return partsOf(widths, terminal.width)
     .map(part => {
       const line = (cells: readonly string[], style: (text: string) => string = text => text) =>
         `${' '.repeat(INDENT)}${part.map(c => style(pad(cells[c] ?? '', widths[c]!, columns[c]!.align))).join(' '.repeat(GAP))}`.trimEnd()
-      return [line(columns.map(({ title }) => title), terminal.dim), ...rows.map(row => line(row))].join('\n') // prettier-ignore
+      return [
+        line(
+          columns.map(({ title }) => title),
+          terminal.dim,
+        ),
+        ...rows.map(row => line(row)),
+      ].join('\n')
     })
     .join('\n\n')
 }
@@ -58,8 +70,13 @@ const LEVELS = '▁▂▃▄▅▆▇█'
 
 /** One character a value, from the lowest to the highest of them; of more than `most`, that many spread evenly. */
 export function sparkline(all: readonly number[], most = 48): string {
-  const values = all.length <= most ? all : Array.from({ length: most }, (_, at) => all[Math.round((at * (all.length - 1)) / (most - 1))]!)
+  const values =
+    all.length <= most
+      ? all
+      : Array.from({ length: most }, (_, at) => all[Math.round((at * (all.length - 1)) / (most - 1))]!)
   const low = Math.min(...values)
   const span = Math.max(...values) - low
-  return values.map(value => LEVELS[span > 0 ? Math.round(((value - low) / span) * (LEVELS.length - 1)) : 0]).join('')
+  return values
+    .map(value => LEVELS[span > 0 ? Math.round(((value - low) / span) * (LEVELS.length - 1)) : 0])
+    .join('')
 }

@@ -35,7 +35,12 @@ export function terminalOn(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv = 
 export function columnsOf(text: string): number {
   let columns = 0
   for (const character of withoutCodes(text))
-    columns += /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/.test(character) ? 2 : 1
+    columns +=
+      /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/.test(
+        character,
+      )
+        ? 2
+        : 1
   return columns
 }
 

@@ -11,7 +11,11 @@ export interface LayerSource {
 }
 
 /** Fills one layer's rows with a transform's values. `idf`: [layers × experts], used by the transforms that are weighted. */
-export function layerFill({ values, layers, experts, rows }: LayerSource, transform: TransformName, idf: Float32Array): FillLayer {
+export function layerFill(
+  { values, layers, experts, rows }: LayerSource,
+  transform: TransformName,
+  idf: Float32Array,
+): FillLayer {
   const { shape, idf: weighted } = TRANSFORM[transform]
   return (layer, out, stride) => {
     const at = { layers, experts, rows, layer, stride }
@@ -34,14 +38,22 @@ interface Place {
 // Loops are functions of their own, and the same one twice for two types: what a loop has seen decides how fast it runs, and one that has
 // seen both types, or is entered for the first time in the middle of much else, runs four times as long.
 
-function widen(values: Uint16Array, { layers, experts, rows, layer, stride }: Place, out: Float32Array): void {
+function widen(
+  values: Uint16Array,
+  { layers, experts, rows, layer, stride }: Place,
+  out: Float32Array,
+): void {
   for (let r = 0; r < rows.length; r++) {
     const from = (rows[r]! * layers + layer) * experts
     for (let e = 0, to = r * stride; e < experts; e++, to++) out[to] = values[from + e]!
   }
 }
 
-function copy(values: Float32Array, { layers, experts, rows, layer, stride }: Place, out: Float32Array): void {
+function copy(
+  values: Float32Array,
+  { layers, experts, rows, layer, stride }: Place,
+  out: Float32Array,
+): void {
   for (let r = 0; r < rows.length; r++) {
     const from = (rows[r]! * layers + layer) * experts
     for (let e = 0, to = r * stride; e < experts; e++, to++) out[to] = values[from + e]!
@@ -57,5 +69,6 @@ function markUsed(out: Float32Array): void {
 }
 
 function weigh(out: Float32Array, stride: number, weights: Float32Array): void {
-  for (let to = 0; to < out.length; to += stride) for (let e = 0; e < weights.length; e++) out[to + e]! *= weights[e]!
+  for (let to = 0; to < out.length; to += stride)
+    for (let e = 0; e < weights.length; e++) out[to + e]! *= weights[e]!
 }

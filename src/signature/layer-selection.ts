@@ -12,7 +12,11 @@ export interface LayerOrder {
  * Greedy layer selection on ρ (paper §4.2.2, step 3): always the layer that raises ρ most, to the full ordering, then the peak. It takes
  * L(L + 1)/2 rank correlations. Of layers that do equally well the lowest is taken, of equal peaks the one with fewer layers.
  */
-export function selectLayers(space: PairSpace, layers: number, onStep?: (done: number, total: number) => void): LayerOrder {
+export function selectLayers(
+  space: PairSpace,
+  layers: number,
+  onStep?: (done: number, total: number) => void,
+): LayerOrder {
   const left = Array.from({ length: layers }, (_, layer) => layer)
   const order: number[] = []
   const rho: number[] = []

@@ -48,19 +48,34 @@ const sizes = ({ requests, layers, experts }: PairSpaceShape, pairs: number) => 
 /** How many pairs fit a kernel's memory with this many layers: a limit only for all pairs of some ten thousand requests. */
 export function maxPairs(shape: PairSpaceShape): number {
   const { rows, perRequest } = sizes(shape, 0)
-  return Math.floor((MAX_KERNEL_BYTES - rows - perRequest.reduce((a, b) => a + b) - 2 ** 20) / (4 * shape.layers + 44))
+  return Math.floor(
+    (MAX_KERNEL_BYTES - rows - perRequest.reduce((a, b) => a + b) - 2 ** 20) / (4 * shape.layers + 44),
+  )
 }
 
 export function createPairSpace(shape: PairSpaceShape, pairs: Pairs): PairSpace {
   const { requests, layers, experts } = shape
   const count = pairs.i.length
   const size = sizes(shape, count)
-  const kernel = createKernel(bytesFor(size.rows, size.dots, ...size.perPair, ...size.perRequest, SORT_COUNTER_BYTES))
+  const kernel = createKernel(
+    bytesFor(size.rows, size.dots, ...size.perPair, ...size.perRequest, SORT_COUNTER_BYTES),
+  )
   const { f32, f64, u32 } = layOut(kernel)
   const stride = strideOf(experts)
-  const [rows, dots, i, j, values] = [f32(requests * stride), f32(layers * count), u32(count), u32(count), f32(count)]
+  const [rows, dots, i, j, values] = [
+    f32(requests * stride),
+    f32(layers * count),
+    u32(count),
+    u32(count),
+    f32(count),
+  ]
   const [sums, target, entriesA, entriesB] = [f64(count), f64(count), f64(count), f64(count)]
-  const [self, selfDots, inverse, counters] = [u32(requests), f32(requests), f64(requests), u32(SORT_COUNTER_BYTES / 4)]
+  const [self, selfDots, inverse, counters] = [
+    u32(requests),
+    f32(requests),
+    f64(requests),
+    u32(SORT_COUNTER_BYTES / 4),
+  ]
   i.view.set(pairs.i)
   j.view.set(pairs.j)
   for (let r = 0; r < requests; r++) self.view[r] = r
@@ -91,7 +106,8 @@ export function createPairSpace(shape: PairSpaceShape, pairs: Pairs): PairSpace 
 
   function cosinesOfKept(): void {
     for (let r = 0; r < requests; r++) inverse.view[r] = kept[r]! > 0 ? 1 / Math.sqrt(kept[r]!) : 0
-    for (let p = 0; p < count; p++) values.view[p] = sums.view[p]! * inverse.view[i.view[p]!]! * inverse.view[j.view[p]!]!
+    for (let p = 0; p < count; p++)
+      values.view[p] = sums.view[p]! * inverse.view[i.view[p]!]! * inverse.view[j.view[p]!]!
   }
   return {
     setTarget(fill) {

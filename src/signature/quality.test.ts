@@ -28,20 +28,32 @@ function spaceOf(transform: TransformName, pairs: Pairs = all) {
 /** ρ as its definition reads: vectors, cosines, ranks. */
 function rhoByDefinition(transform: TransformName, kept: readonly number[], pairs: Pairs): number {
   const { shape, idf: weighted } = TRANSFORM[transform]
-  const vector = (values: Uint16Array, request: number, of: readonly number[], map: (value: number, cell: number) => number) =>
+  const vector = (
+    values: Uint16Array,
+    request: number,
+    of: readonly number[],
+    map: (value: number, cell: number) => number,
+  ) =>
     of.flatMap(layer =>
-      Array.from({ length: experts }, (_, e) => map(values[(request * layers + layer) * experts + e]!, layer * experts + e)),
+      Array.from({ length: experts }, (_, e) =>
+        map(values[(request * layers + layer) * experts + e]!, layer * experts + e),
+      ),
     )
-  const cosine = (a: number[], b: number[]) => a.reduce((sum, x, d) => sum + x * b[d]!, 0) / (Math.hypot(...a) * Math.hypot(...b) || 1)
+  const cosine = (a: number[], b: number[]) =>
+    a.reduce((sum, x, d) => sum + x * b[d]!, 0) / (Math.hypot(...a) * Math.hypot(...b) || 1)
   const every = Array.from({ length: layers }, (_, layer) => layer)
   const [signatures, patterns] = [
     rows.reduce<number[][]>(
-      (list, r) => [...list, vector(counts, r, kept, (value, cell) => SHAPES[shape](value) * (weighted ? idf[cell]! : 1))],
+      (list, r) => [
+        ...list,
+        vector(counts, r, kept, (value, cell) => SHAPES[shape](value) * (weighted ? idf[cell]! : 1)),
+      ],
       [],
     ),
     rows.reduce<number[][]>((list, r) => [...list, vector(decode, r, every, value => value)], []),
   ]
-  const similarity = (vectors: number[][]) => Array.from(pairs.i, (a, p) => Math.fround(cosine(vectors[a]!, vectors[pairs.j[p]!]!)))
+  const similarity = (vectors: number[][]) =>
+    Array.from(pairs.i, (a, p) => Math.fround(cosine(vectors[a]!, vectors[pairs.j[p]!]!)))
   return spearmanBySorting(similarity(signatures), similarity(patterns))
 }
 

@@ -18,10 +18,13 @@ const signature = (of: SignatureModel, counts: number[]) => {
 }
 
 describe('inverse document frequency', () => {
-  it.each(golden.idf)('is that of NumPy: $name', ({ requests, counts = golden.quality.prefill_counts, weights }) => {
-    const df = documentFrequency(Uint16Array.from(counts), weights.length)
-    idfWeights(df, requests).forEach((weight, cell) => expect(weight).toBeCloseTo(weights[cell]!, 6))
-  })
+  it.each(golden.idf)(
+    'is that of NumPy: $name',
+    ({ requests, counts = golden.quality.prefill_counts, weights }) => {
+      const df = documentFrequency(Uint16Array.from(counts), weights.length)
+      idfWeights(df, requests).forEach((weight, cell) => expect(weight).toBeCloseTo(weights[cell]!, 6))
+    },
+  )
 })
 
 describe('a signature', () => {
@@ -36,7 +39,13 @@ describe('a signature', () => {
         fc.array(fc.integer({ min: 0, max: 50 }), { minLength: 6, maxLength: 6 }),
         fc.integer({ min: 2, max: 9 }),
         (counts, times) => {
-          const [one, more] = [signature(model(), counts), signature(model(), counts.map(n => n * times))] // prettier-ignore
+          const [one, more] = [
+            signature(model(), counts),
+            signature(
+              model(),
+              counts.map(n => n * times),
+            ),
+          ]
           expect(more === undefined).toBe(one === undefined)
           one?.forEach((x, d) => expect(more![d]).toBeCloseTo(x, 6))
         },
@@ -45,7 +54,12 @@ describe('a signature', () => {
   })
 
   it('shapes counts as the transform says', () => {
-    expect(signature(model({ transform: 'sqrt' }), [9, 0, 0, 0, 16, 0])).toEqual([Math.fround(0.6), 0, Math.fround(0.8), 0])
+    expect(signature(model({ transform: 'sqrt' }), [9, 0, 0, 0, 16, 0])).toEqual([
+      Math.fround(0.6),
+      0,
+      Math.fround(0.8),
+      0,
+    ])
     const binary = signature(model({ transform: 'binary' }), [9, 0, 0, 0, 1, 0])!
     expect(binary[0]).toBe(binary[2])
   })

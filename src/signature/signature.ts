@@ -18,7 +18,11 @@ export const dimensionsOf = (model: SignatureModel): number => model.layers.leng
  * The unit vector of one request (paper Eq. 2): captured values [modelLayers × experts], shaped, weighted, kept layers only. False, and
  * zeros, when nothing is left to tell the request by: it has no signature and is routed by load.
  */
-export function writeSignature(model: SignatureModel, values: Uint16Array | Float32Array, out: Float32Array): boolean {
+export function writeSignature(
+  model: SignatureModel,
+  values: Uint16Array | Float32Array,
+  out: Float32Array,
+): boolean {
   const { experts, layers, weights } = model
   const shape = SHAPES[TRANSFORM[model.transform].shape]
   let squares = 0

@@ -11,8 +11,14 @@ const model = (transform: SignatureModel['transform'], weights: number[]): Signa
   weights: Float32Array.from(weights),
 })
 // The smallest weight above 0 is log((N + 1)/N) for N calibration requests.
-const weights = fc.array(fc.oneof(fc.constant(0), fc.double({ min: 1e-5, max: 4, noNaN: true })), { minLength: 10, maxLength: 10 })
-const counts = fc.array(fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 65_535 })), { minLength: 20, maxLength: 20 })
+const weights = fc.array(fc.oneof(fc.constant(0), fc.double({ min: 1e-5, max: 4, noNaN: true })), {
+  minLength: 10,
+  maxLength: 10,
+})
+const counts = fc.array(fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 65_535 })), {
+  minLength: 20,
+  maxLength: 20,
+})
 
 describe('a signer', () => {
   it('signs as the plain loop does, for every transform and both types of values', () => {

@@ -32,7 +32,8 @@ export function createSigner(model: SignatureModel): Signer {
     dimensions,
     sign(values) {
       if (values.length !== modelLayers * experts) return undefined
-      if (values instanceof Uint16Array && TRANSFORM[model.transform].shape === 'as-is') return signCounts(values)
+      if (values instanceof Uint16Array && TRANSFORM[model.transform].shape === 'as-is')
+        return signCounts(values)
       const signature = new Float32Array(dimensions)
       return writeSignature(model, values, signature) ? signature : undefined
     },

@@ -1,5 +1,14 @@
 /** The ways to turn what was captured at prefill into a vector (paper §4.2.3, Fig. 7), and our two on recency-weighted counts. */
-export const TRANSFORMS = ['count', 'count-idf', 'sqrt', 'binary', 'gate-prob', 'gate-logit', 'recent', 'recent-idf'] as const
+export const TRANSFORMS = [
+  'count',
+  'count-idf',
+  'sqrt',
+  'binary',
+  'gate-prob',
+  'gate-logit',
+  'recent',
+  'recent-idf',
+] as const
 export type TransformName = (typeof TRANSFORMS)[number]
 
 /** The captured quantity that a transform reads. A hand-off carries counts and, where the engine keeps them, recent counts; never gate scores. */

@@ -39,12 +39,15 @@ describe('arrivals', () => {
     expect(medianUs / 20_000 / Math.LN2).toBeCloseTo(1, 1)
   })
 
-  it.each([0.25, 1, 4])('come in bursts by a gamma shape of %d: the same rate, squared variation 1/shape', shape => {
-    const gaps = gapsOf({ kind: 'gamma', perSecond: 50, shape }, 200_000)
-    expect(Math.abs(meanOf(gaps) / 20_000 - 1)).toBeLessThan(0.02)
-    expect(Math.abs(variation(gaps) * shape - 1)).toBeLessThan(0.05)
-    expect(Math.abs(dispersion(gaps) * shape - 1)).toBeLessThan(0.15)
-  })
+  it.each([0.25, 1, 4])(
+    'come in bursts by a gamma shape of %d: the same rate, squared variation 1/shape',
+    shape => {
+      const gaps = gapsOf({ kind: 'gamma', perSecond: 50, shape }, 200_000)
+      expect(Math.abs(meanOf(gaps) / 20_000 - 1)).toBeLessThan(0.02)
+      expect(Math.abs(variation(gaps) * shape - 1)).toBeLessThan(0.05)
+      expect(Math.abs(dispersion(gaps) * shape - 1)).toBeLessThan(0.15)
+    },
+  )
 
   it('stop and go: the asked rate over both phases, and no arrival while off', () => {
     const gaps = gapsOf({ kind: 'on_off', perSecond: 50, onSeconds: 1, offSeconds: 3 }, 400_000)
@@ -73,6 +76,8 @@ describe('arrivals', () => {
   it('refuse a rate or a shape that is none', () => {
     expect(() => gapsOf({ kind: 'poisson', perSecond: 0 }, 1)).toThrow('perSecond is 0')
     expect(() => gapsOf({ kind: 'gamma', perSecond: 1, shape: NaN }, 1)).toThrow('shape is NaN')
-    expect(() => gapsOf({ kind: 'on_off', perSecond: 1, onSeconds: 1, offSeconds: 0 }, 1)).toThrow('offSeconds is 0')
+    expect(() => gapsOf({ kind: 'on_off', perSecond: 1, onSeconds: 1, offSeconds: 0 }, 1)).toThrow(
+      'offSeconds is 0',
+    )
   })
 })

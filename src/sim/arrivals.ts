@@ -7,7 +7,12 @@ export type ArrivalSpec =
   /** Gaps from a gamma distribution: below shape 1 they come in bursts (squared coefficient of variation 1/shape), 1 is Poisson. */
   | { readonly kind: 'gamma'; readonly perSecond: number; readonly shape: number }
   /** Poisson while on, nothing while off; both phases of exponential length. `perSecond` is the mean over both. */
-  | { readonly kind: 'on_off'; readonly perSecond: number; readonly onSeconds: number; readonly offSeconds: number }
+  | {
+      readonly kind: 'on_off'
+      readonly perSecond: number
+      readonly onSeconds: number
+      readonly offSeconds: number
+    }
   /** Rising times; with `perSecond` they are stretched to that mean rate, which keeps the shape of the bursts. */
   | { readonly kind: 'recorded'; readonly timesUs: Float64Array; readonly perSecond?: number }
 
@@ -75,5 +80,6 @@ function normal(random: Random): number {
 }
 
 function checkPositive(value: number, name: string): void {
-  if (!(value > 0 && Number.isFinite(value))) throw new RangeError(`${name} is ${value}, not a number above 0`)
+  if (!(value > 0 && Number.isFinite(value)))
+    throw new RangeError(`${name} is ${value}, not a number above 0`)
 }

@@ -15,7 +15,10 @@ function run(axis: Axis, probe: (value: number) => Answer): { edge: Edge; asked:
 }
 
 const holdsIf = (holds: boolean): Answer => (holds ? 'holds' : 'fails')
-const rates = fc.record({ start: fc.double({ min: 0.1, max: 5000, noNaN: true }), edge: fc.double({ min: 0.2, max: 4000, noNaN: true }) })
+const rates = fc.record({
+  start: fc.double({ min: 0.1, max: 5000, noNaN: true }),
+  edge: fc.double({ min: 0.2, max: 4000, noNaN: true }),
+})
 const range = { lowest: 0.1, highest: 5000 }
 
 describe('the search for the highest rate', () => {
@@ -35,24 +38,30 @@ describe('the search for the highest rate', () => {
 
   it('from a start within a factor of two asks some nine values', () => {
     for (const limit of [260, 333, 512, 640]) {
-      expect(run(rateAxis({ ...range, start: 330 }, 0.01), rate => holdsIf(rate <= limit)).asked.length).toBeLessThanOrEqual(9)
+      expect(
+        run(rateAxis({ ...range, start: 330 }, 0.01), rate => holdsIf(rate <= limit)).asked.length,
+      ).toBeLessThanOrEqual(9)
     }
   })
 
   it('of a noisy probe gives a rate that held, within the width of the noise', () => {
     fc.assert(
-      fc.property(rates, fc.infiniteStream(fc.double({ min: -0.03, max: 0.03, noNaN: true })), ({ start, edge: limit }, noise) => {
-        const held = new Set<number>()
-        const { edge } = run(rateAxis({ ...range, start }, 0.01), rate => {
-          const holds = rate * (1 + noise.next().value!) <= limit
-          if (holds) held.add(rate)
-          return holdsIf(holds)
-        })
-        if (edge.outcome !== 'edge') throw new Error(edge.outcome)
-        expect(held).toContain(edge.holds)
-        expect(edge.holds / limit).toBeGreaterThan(0.95)
-        expect(edge.holds / limit).toBeLessThan(1.04)
-      }),
+      fc.property(
+        rates,
+        fc.infiniteStream(fc.double({ min: -0.03, max: 0.03, noNaN: true })),
+        ({ start, edge: limit }, noise) => {
+          const held = new Set<number>()
+          const { edge } = run(rateAxis({ ...range, start }, 0.01), rate => {
+            const holds = rate * (1 + noise.next().value!) <= limit
+            if (holds) held.add(rate)
+            return holdsIf(holds)
+          })
+          if (edge.outcome !== 'edge') throw new Error(edge.outcome)
+          expect(held).toContain(edge.holds)
+          expect(edge.holds / limit).toBeGreaterThan(0.95)
+          expect(edge.holds / limit).toBeLessThan(1.04)
+        },
+      ),
     )
   })
 
@@ -69,7 +78,8 @@ describe('the search for the fewest workers', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: 256 }), (start, limit) => {
         const { edge, asked } = run(workerAxis(start, 256), workers => holdsIf(workers >= limit))
-        const found: Edge = limit === 1 ? { outcome: 'always', holds: 1 } : { outcome: 'edge', holds: limit, fails: limit - 1 }
+        const found: Edge =
+          limit === 1 ? { outcome: 'always', holds: 1 } : { outcome: 'edge', holds: limit, fails: limit - 1 }
         expect(edge).toEqual(found)
         expect(asked).toContain(Math.max(1, limit - 1))
         expect(new Set(asked).size).toBe(asked.length)
@@ -79,8 +89,14 @@ describe('the search for the fewest workers', () => {
 
   it('asks two values when the start is right, and none after it hears that no number of workers would help', () => {
     expect(run(workerAxis(12, 256), workers => holdsIf(workers >= 12)).asked).toEqual([12, 11])
-    expect(run(workerAxis(12, 256), () => 'hopeless')).toEqual({ edge: { outcome: 'never', fails: 12 }, asked: [12] })
-    expect(run(workerAxis(12, 20), () => 'fails')).toEqual({ edge: { outcome: 'never', fails: 20 }, asked: [12, 13, 15, 19, 20] })
+    expect(run(workerAxis(12, 256), () => 'hopeless')).toEqual({
+      edge: { outcome: 'never', fails: 12 },
+      asked: [12],
+    })
+    expect(run(workerAxis(12, 20), () => 'fails')).toEqual({
+      edge: { outcome: 'never', fails: 20 },
+      asked: [12, 13, 15, 19, 20],
+    })
   })
 })
 

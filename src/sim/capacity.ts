@@ -61,7 +61,8 @@ export function rateAxis(range: { start: number; lowest: number; highest: number
     hardest,
     harder: rate => within(2 * rate),
     easier: rate => within(rate / 2),
-    between: (holds, fails) => (fails / holds <= 1 + tolerance ? undefined : readable(Math.sqrt(holds * fails))),
+    between: (holds, fails) =>
+      fails / holds <= 1 + tolerance ? undefined : readable(Math.sqrt(holds * fails)),
   }
 }
 
@@ -80,7 +81,9 @@ export function workerAxis(start: number, most: number): Axis {
 /** Runs searches side by side, a round at a time: `probe` gets what each search that is not done asks, by the search's index. */
 export async function inRounds(
   searches: readonly Search[],
-  probe: (asked: readonly { readonly search: number; readonly value: number }[]) => Promise<readonly Answer[]>,
+  probe: (
+    asked: readonly { readonly search: number; readonly value: number }[],
+  ) => Promise<readonly Answer[]>,
 ): Promise<Edge[]> {
   const edges: Edge[] = []
   let asked: { search: number; value: number }[] = []

@@ -45,7 +45,9 @@ export async function cellsOf(
   const size = sizeOf(data, workers)
   if (by === 'locality') {
     const most = (await artifactFor(count))?.calibration.requests ?? 0
-    return workers <= most ? alike(await artifactFor(workers), count) : oneEach(await artifactFor(count), workers)
+    return workers <= most
+      ? alike(await artifactFor(workers), count)
+      : oneEach(await artifactFor(count), workers)
   }
   const artifact = await artifactFor(size)
   const cellOf = Int32Array.from({ length: workers }, (_, worker) => Math.floor(worker / size))
@@ -59,7 +61,12 @@ export async function cellsOf(
 function alike(artifact: Artifact | undefined, count: number): Cells {
   if (artifact === undefined) throw noArtifact()
   const dimensions = dimensionsOf(artifact.primary.model)
-  const { cellOf, centroids } = cellsOfAlike(artifact.primary.centroids, dimensions, count, artifact.about.seed)
+  const { cellOf, centroids } = cellsOfAlike(
+    artifact.primary.centroids,
+    dimensions,
+    count,
+    artifact.about.seed,
+  )
   return { artifact, around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }) }
 }
 
@@ -71,7 +78,9 @@ function oneEach(artifact: Artifact | undefined, workers: number): Cells {
   const size = workers / artifact.about.workers
   const cellOf = Int32Array.from({ length: workers }, (_, worker) => Math.floor(worker / size))
   const all = new Float32Array(workers * dimensions)
-  cellOf.forEach((cell, worker) => all.set(centroids.subarray(cell * dimensions, (cell + 1) * dimensions), worker * dimensions))
+  cellOf.forEach((cell, worker) =>
+    all.set(centroids.subarray(cell * dimensions, (cell + 1) * dimensions), worker * dimensions),
+  )
   return {
     artifact: { ...artifact, primary: { ...artifact.primary, centroids: all } },
     around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }),

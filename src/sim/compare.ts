@@ -8,7 +8,10 @@ export const LOAD_BALANCERS: readonly string[] = ['random', 'round_robin', 'jsq'
 type Value = (run: SimulationResult) => number
 
 /** The load balancer with the least of one number: it may be another for the median than for the tail. Undefined when none was run. */
-export function bestBalancer<Point extends SweepPoint>(points: readonly Point[], value: Value): Point | undefined {
+export function bestBalancer<Point extends SweepPoint>(
+  points: readonly Point[],
+  value: Value,
+): Point | undefined {
   const balancers = points.filter(({ variant }) => LOAD_BALANCERS.includes(variant))
   return balancers.reduce<Point | undefined>(
     (best, point) => (best === undefined || over(point, value).mean < over(best, value).mean ? point : best),

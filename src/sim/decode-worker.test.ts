@@ -13,8 +13,19 @@ import { parseTopology } from './topology.ts'
 const [layers, experts, topK, rows, steps] = [3, 40, 4, 20, 5]
 const source = createRandom(7)
 const ids = Uint8Array.from({ length: rows * steps * layers * topK }, () => source.below(experts))
-const [rowSteps, rowPrompts] = [Array.from({ length: rows }, () => steps), Array.from({ length: rows }, () => 9)]
-const replay = replayOf({ layers, experts, topK, ids, maxSteps: steps, steps: rowSteps, promptTokens: rowPrompts })
+const [rowSteps, rowPrompts] = [
+  Array.from({ length: rows }, () => steps),
+  Array.from({ length: rows }, () => 9),
+]
+const replay = replayOf({
+  layers,
+  experts,
+  topK,
+  ids,
+  maxSteps: steps,
+  steps: rowSteps,
+  promptTokens: rowPrompts,
+})
 const profiles = await Promise.all((await profileNames()).map(loadProfile))
 
 /** As the profile's formula has it, for requests of these contexts. */
@@ -26,66 +37,80 @@ function writtenOutUs({ shape, decode }: CostProfile, active: number, contexts: 
     decode.perRequestUs * contexts.length +
     shape.layers * (decode.perLayerUs + decode.perActiveExpertUs * active) +
     attendedUs(decode.perContextKTokenUs, Infinity) +
-    (decode.windows ?? []).reduce((us, { tokens, perContextKTokenUs }) => us + attendedUs(perContextKTokenUs, tokens), 0)
+    (decode.windows ?? []).reduce(
+      (us, { tokens, perContextKTokenUs }) => us + attendedUs(perContextKTokenUs, tokens),
+      0,
+    )
   )
 }
 
 const capped = (windows: readonly AttentionWindow[], contexts: readonly number[]) =>
   windows.map(({ tokens }) => contexts.reduce((sum, context) => sum + Math.min(context, tokens), 0))
 
-describe.each(profiles.map(profile => ({ name: profile.name, profile })))('a request alone on $name', ({ profile }) => {
-  /** Steps of one request, each with its context and experts. */
-  function alone(promptTokens: number, outputTokens: number) {
-    const lengths = {
-      source: 'test',
-      timesUs: new Float64Array(1),
-      promptTokens: Int32Array.of(promptTokens),
-      outputTokens: Int32Array.of(outputTokens),
+describe.each(profiles.map(profile => ({ name: profile.name, profile })))(
+  'a request alone on $name',
+  ({ profile }) => {
+    /** Steps of one request, each with its context and experts. */
+    function alone(promptTokens: number, outputTokens: number) {
+      const lengths = {
+        source: 'test',
+        timesUs: new Float64Array(1),
+        promptTokens: Int32Array.of(promptTokens),
+        outputTokens: Int32Array.of(outputTokens),
+      }
+      const seen: { readonly us: number; readonly active: number }[] = []
+      const { result } = simulate({
+        workload: { arrivals: { kind: 'poisson', perSecond: 1 }, rows: Int32Array.of(4), lengths },
+        requests: 1,
+        warmUpShare: 0,
+        coolDownShare: 0,
+        seed: 1,
+        replay,
+        profile,
+        topology: parseTopology('1D'),
+        decodePolicy: jsq(),
+        onStep: ({ stepUs, active }) => seen.push({ us: stepUs, active }),
+      })
+      return { seen, latencyUs: result.latencyMs.mean * 1000 }
     }
-    const seen: { readonly us: number; readonly active: number }[] = []
-    const { result } = simulate({
-      workload: { arrivals: { kind: 'poisson', perSecond: 1 }, rows: Int32Array.of(4), lengths },
-      requests: 1,
-      warmUpShare: 0,
-      coolDownShare: 0,
-      seed: 1,
-      replay,
-      profile,
-      topology: parseTopology('1D'),
-      decodePolicy: jsq(),
-      onStep: ({ stepUs, active }) => seen.push({ us: stepUs, active }),
+
+    // Below, at and past each window; somewhere at least where there is none.
+    const windows = profile.decode.windows ?? []
+    const edges = windows.length === 0 ? [1_000] : windows.map(({ tokens }) => tokens)
+
+    it.each(edges)('takes exactly its step times around a context of %i', edge => {
+      const { seen, latencyUs } = alone(edge - 6, 12)
+      const contexts = seen.map((_, step) => edge - 6 + step + 1)
+      expect([contexts[0], contexts.at(-1)]).toEqual([edge - 5, edge + 5])
+      for (const [step, { us, active }] of seen.entries()) {
+        const context = contexts[step]!
+        expect(us).toBe(stepUs(profile, 1, active, context, capped(windows, [context])))
+        expect(us).toBeCloseTo(writtenOutUs(profile, active, [context]), 6)
+      }
+      expect(latencyUs).toBeCloseTo(
+        seen.reduce((sum, { us }) => sum + us, 0),
+        6,
+      )
     })
-    return { seen, latencyUs: result.latencyMs.mean * 1000 }
-  }
 
-  // Below, at and past each window; somewhere at least where there is none.
-  const windows = profile.decode.windows ?? []
-  const edges = windows.length === 0 ? [1_000] : windows.map(({ tokens }) => tokens)
-
-  it.each(edges)('takes exactly its step times around a context of %i', edge => {
-    const { seen, latencyUs } = alone(edge - 6, 12)
-    const contexts = seen.map((_, step) => edge - 6 + step + 1)
-    expect([contexts[0], contexts.at(-1)]).toEqual([edge - 5, edge + 5])
-    for (const [step, { us, active }] of seen.entries()) {
-      const context = contexts[step]!
-      expect(us).toBe(stepUs(profile, 1, active, context, capped(windows, [context])))
-      expect(us).toBeCloseTo(writtenOutUs(profile, active, [context]), 6)
-    }
-    expect(latencyUs).toBeCloseTo(seen.reduce((sum, { us }) => sum + us, 0), 6) // prettier-ignore
-  })
-
-  it.each(edges)('pays for a token more of context in all layers up to %i, and past it in those without that window', edge => {
-    const { seen } = alone(edge - 6, 12)
-    const moeUs = (active: number) => profile.shape.layers * profile.decode.perActiveExpertUs * active
-    const rest = seen.map(({ us, active }) => us - moeUs(active))
-    for (let step = 1; step < rest.length; step++) {
-      const context = edge - 6 + step + 1
-      const open = windows.filter(({ tokens }) => context <= tokens)
-      const perTokenUs = open.reduce((us, window) => us + window.perContextKTokenUs, profile.decode.perContextKTokenUs) / 1000
-      expect(rest[step]! - rest[step - 1]!).toBeCloseTo(perTokenUs, 6)
-    }
-  })
-})
+    it.each(edges)(
+      'pays for a token more of context in all layers up to %i, and past it in those without that window',
+      edge => {
+        const { seen } = alone(edge - 6, 12)
+        const moeUs = (active: number) => profile.shape.layers * profile.decode.perActiveExpertUs * active
+        const rest = seen.map(({ us, active }) => us - moeUs(active))
+        for (let step = 1; step < rest.length; step++) {
+          const context = edge - 6 + step + 1
+          const open = windows.filter(({ tokens }) => context <= tokens)
+          const perTokenUs =
+            open.reduce((us, window) => us + window.perContextKTokenUs, profile.decode.perContextKTokenUs) /
+            1000
+          expect(rest[step]! - rest[step - 1]!).toBeCloseTo(perTokenUs, 6)
+        }
+      },
+    )
+  },
+)
 
 describe('a decode worker', () => {
   interface Arrival {
@@ -95,11 +120,19 @@ describe('a decode worker', () => {
   }
 
   /** Runs them all, each step checked; returns how often one was preempted. */
-  function preemptionsIn(windowTokens: readonly number[], arrivals: readonly Arrival[], limits: DecodeLimits): number {
+  function preemptionsIn(
+    windowTokens: readonly number[],
+    arrivals: readonly Arrival[],
+    limits: DecodeLimits,
+  ): number {
     // Costs that tell the sums apart; computing a context again is free, so that a step takes what its batch says.
     const windows = windowTokens.map((tokens, w) => ({ tokens, perContextKTokenUs: 7 ** (w + 1) }))
     const [{ decode, ...rest }] = profiles as [CostProfile]
-    const profile = { ...rest, decode: { ...decode, perContextKTokenUs: 3, windows }, prefill: { baseUs: 0, perTokenUs: 0 } }
+    const profile = {
+      ...rest,
+      decode: { ...decode, perContextKTokenUs: 3, windows },
+      prefill: { baseUs: 0, perTokenUs: 0 },
+    }
     const pool = new RequestPool()
     const worker = new DecodeWorker(replay, pool, profile, limits, layerWeights(profile.shape.layers, layers))
     let ended = 0
@@ -127,7 +160,10 @@ describe('a decode worker', () => {
   it('keeps to the token what its batch attends to, whoever joins, ends, is preempted or comes back', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 80 }), { maxLength: 3 })
     const tokens = fc.integer({ min: 1, max: 60 })
-    const arrivals = fc.array(fc.record({ promptTokens: tokens, decodeTokens: tokens, atStep: fc.nat({ max: 30 }) }), { maxLength: 30 })
+    const arrivals = fc.array(
+      fc.record({ promptTokens: tokens, decodeTokens: tokens, atStep: fc.nat({ max: 30 }) }),
+      { maxLength: 30 },
+    )
     const limits = fc.record({
       maxBatch: fc.constantFrom(1, 3, 64),
       kvTokens: fc.constantFrom(1, 60, 200, 1e6),

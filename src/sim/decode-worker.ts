@@ -50,7 +50,14 @@ export class DecodeWorker {
   readonly #left: Int32Array
   readonly #union: Int32Array
 
-  constructor(replay: Replay, pool: RequestPool, profile: CostProfile, limits: DecodeLimits, weights: Float64Array, masks?: Int32Array) {
+  constructor(
+    replay: Replay,
+    pool: RequestPool,
+    profile: CostProfile,
+    limits: DecodeLimits,
+    weights: Float64Array,
+    masks?: Int32Array,
+  ) {
     this.#replay = replay
     this.#pool = pool
     this.#profile = profile
@@ -104,12 +111,16 @@ export class DecodeWorker {
 
     uniteSteps(this.#replay.words, this.#at, this.batch, this.#union)
     this.active = activeExperts(this.#union, this.#weights)
-    this.fullest = this.#masks === undefined ? this.active : fullestRankExperts(this.#union, this.#weights, this.#masks)
+    this.fullest =
+      this.#masks === undefined ? this.active : fullestRankExperts(this.#union, this.#weights, this.#masks)
     const exchangeUs = this.#masks === undefined ? 0 : this.#profile.shape.layers * this.#limits.allToAllUs
     const recomputeUs = this.#profile.prefill.perTokenUs * recomputed
     // Each request attends to its own new token as well.
     const attended = this.#contextTokens + this.batch
-    this.stepUs = stepUs(this.#profile, this.batch, this.fullest, attended, this.#windows?.sums) + exchangeUs + recomputeUs
+    this.stepUs =
+      stepUs(this.#profile, this.batch, this.fullest, attended, this.#windows?.sums) +
+      exchangeUs +
+      recomputeUs
     return this.stepUs
   }
 

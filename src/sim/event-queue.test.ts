@@ -33,19 +33,26 @@ describe('the event queue', () => {
 describe('the queue of slots', () => {
   it('is first in, first out, but for those that are put back in front', () => {
     fc.assert(
-      fc.property(fc.array(fc.constantFrom('push' as const, 'front' as const, 'shift' as const), { maxLength: 200 }), steps => {
-        const queue = new SlotQueue()
-        const model: number[] = []
-        const ways = {
-          push: (slot: number) => [queue.push(slot), model.push(slot)],
-          front: (slot: number) => [queue.pushFront(slot), model.unshift(slot)],
-          shift: () => expect([queue.size > 0 ? queue.first : undefined, queue.size > 0 ? queue.shift() : undefined]).toEqual([model[0], model.shift()]), // prettier-ignore
-        }
-        steps.forEach((step, slot) => {
-          ways[step](slot)
-          expect(queue.size).toBe(model.length)
-        })
-      }),
+      fc.property(
+        fc.array(fc.constantFrom('push' as const, 'front' as const, 'shift' as const), { maxLength: 200 }),
+        steps => {
+          const queue = new SlotQueue()
+          const model: number[] = []
+          const ways = {
+            push: (slot: number) => [queue.push(slot), model.push(slot)],
+            front: (slot: number) => [queue.pushFront(slot), model.unshift(slot)],
+            shift: () =>
+              expect([
+                queue.size > 0 ? queue.first : undefined,
+                queue.size > 0 ? queue.shift() : undefined,
+              ]).toEqual([model[0], model.shift()]),
+          }
+          steps.forEach((step, slot) => {
+            ways[step](slot)
+            expect(queue.size).toBe(model.length)
+          })
+        },
+      ),
     )
   })
 })

@@ -22,16 +22,21 @@ export function remembered(predictor: Predictor): Predictor {
 export function truePatterns(replay: Replay, features: readonly Omit<RoutableRequest, 'id'>[]): Predictor {
   const cells = replay.layers * replay.experts
   const known = new Map<Key, Float32Array>()
-  for (let row = 0; row < replay.rows; row++) known.set(features[replay.requestOf[row]!]!.counts, patternOf(replay, row))
+  for (let row = 0; row < replay.rows; row++)
+    known.set(features[replay.requestOf[row]!]!.counts, patternOf(replay, row))
   return { cells, chances: request => known.get(request.counts) }
 }
 
-function patternOf({ layers, experts, wordsPerLayer, wordsPerStep, start, steps, words }: Replay, row: number): Float32Array {
+function patternOf(
+  { layers, experts, wordsPerLayer, wordsPerStep, start, steps, words }: Replay,
+  row: number,
+): Float32Array {
   const pattern = new Float32Array(layers * experts)
   for (let step = 0, from = start[row]!; step < steps[row]!; step++, from += wordsPerStep) {
     for (let word = 0; word < wordsPerStep; word++) {
       const cell = Math.floor(word / wordsPerLayer) * experts + 32 * (word % wordsPerLayer)
-      for (let bits = words[from + word]!; bits !== 0; bits &= bits - 1) pattern[cell + 31 - Math.clz32(bits & -bits)]!++
+      for (let bits = words[from + word]!; bits !== 0; bits &= bits - 1)
+        pattern[cell + 31 - Math.clz32(bits & -bits)]!++
     }
   }
   return pattern.map(count => Math.min(MOST_LIKELY, count / steps[row]!))

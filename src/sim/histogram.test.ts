@@ -2,7 +2,10 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createHistogram, mean, merge, quantile, quantilesOf, record } from './histogram.ts'
 
-const values = fc.array(fc.double({ min: 1, max: 2 ** 40 - 1, noNaN: true }), { minLength: 1, maxLength: 200 })
+const values = fc.array(fc.double({ min: 1, max: 2 ** 40 - 1, noNaN: true }), {
+  minLength: 1,
+  maxLength: 200,
+})
 
 function histogramOf(list: readonly number[]) {
   const histogram = createHistogram()

@@ -76,4 +76,5 @@ function bucketOf(value: number): number {
   return bucket < BUCKETS ? bucket : BUCKETS - 1
 }
 
-const lowEnd = (bucket: number): number => 2 ** Math.floor(bucket / SUB_BUCKETS) * (1 + (bucket % SUB_BUCKETS) / SUB_BUCKETS)
+const lowEnd = (bucket: number): number =>
+  2 ** Math.floor(bucket / SUB_BUCKETS) * (1 + (bucket % SUB_BUCKETS) / SUB_BUCKETS)

@@ -67,7 +67,13 @@ export class Metrics {
   readonly #end: number
   #inflightSinceUs = 0
 
-  constructor(pool: RequestPool, workers: number, maxBatch: number, measured: { readonly first: number; readonly end: number }, slo: Slo) {
+  constructor(
+    pool: RequestPool,
+    workers: number,
+    maxBatch: number,
+    measured: { readonly first: number; readonly end: number },
+    slo: Slo,
+  ) {
     this.#pool = pool
     this.#slo = slo
     this.#first = measured.first
@@ -138,7 +144,9 @@ export class Metrics {
     // What a request does not have (prefill not simulated, no token of decode) it does not miss.
     const late = firstTokenUs[slot]! - arrivalUs[slot]! > (this.#slo.ttftMs ?? Infinity) * 1000
     const beganUs = Number.isNaN(firstTokenUs[slot]!) ? arrivalUs[slot]! : firstTokenUs[slot]!
-    const slow = decodeTokens[slot]! > 0 && (nowUs - beganUs) / decodeTokens[slot]! > (this.#slo.tpotMs ?? Infinity) * 1000
+    const slow =
+      decodeTokens[slot]! > 0 &&
+      (nowUs - beganUs) / decodeTokens[slot]! > (this.#slo.tpotMs ?? Infinity) * 1000
     if (!late && !slow) this.good++
   }
 
@@ -150,7 +158,8 @@ export class Metrics {
   #firstTokenOnWorker(slot: number, nowUs: number): void {
     const { firstDecodeUs, lastTokenUs } = this.#pool
     if (Number.isNaN(firstDecodeUs[slot]!)) firstDecodeUs[slot] = nowUs
-    if (this.#measuring && !Number.isNaN(lastTokenUs[slot]!)) record(this.histograms.itlUs, nowUs - lastTokenUs[slot]!)
+    if (this.#measuring && !Number.isNaN(lastTokenUs[slot]!))
+      record(this.histograms.itlUs, nowUs - lastTokenUs[slot]!)
   }
 
   #isMeasured(slot: number): boolean {

@@ -68,7 +68,11 @@ function inThreads<Data, Job, Result>({ module, data }: PoolInput<Data>, threads
   /** Started when there is work for them, and no more than there is. */
   function workersFor(jobs: number): readonly Worker[] {
     while (workers.length < Math.min(threads, jobs))
-      workers.push(new Worker(new URL('./parallel-thread.js', import.meta.url), { workerData: { module: module.href, data } }))
+      workers.push(
+        new Worker(new URL('./parallel-thread.js', import.meta.url), {
+          workerData: { module: module.href, data },
+        }),
+      )
     return workers.slice(0, jobs)
   }
   return {
@@ -102,7 +106,8 @@ function inThreads<Data, Job, Result>({ module, data }: PoolInput<Data>, threads
 }
 
 export function failureOf(error: unknown): Failure {
-  if (!(error instanceof EldrError)) return { message: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+  if (!(error instanceof EldrError))
+    return { message: error instanceof Error ? (error.stack ?? error.message) : String(error) }
   const { cause: _, ...detail } = error.detail // may be of any kind, and not every kind travels
   return { message: error.message, code: error.code, detail }
 }

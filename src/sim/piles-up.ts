@@ -18,6 +18,9 @@ export function pilesUp(runs: readonly SimulationResult[], decodeTokens?: number
   // Measured requests are those that arrive in the span.
   const behind = mean(run => 1 - (run.requestsPerSecond * run.spanSeconds) / run.requests)
   const chance = CHANCE * mean(run => Math.sqrt((2 * run.inflight) / runs.length) / run.requests)
-  const filling = Math.max(0, mean(run => (run.tpotMs.mean * tokens) / 1000 / run.spanSeconds) - WARM_UP_TO_SPAN)
+  const filling = Math.max(
+    0,
+    mean(run => (run.tpotMs.mean * tokens) / 1000 / run.spanSeconds) - WARM_UP_TO_SPAN,
+  )
   return behind > BEHIND + chance + filling
 }

@@ -8,7 +8,8 @@ import { parseTopology } from './topology.ts'
 
 const h200 = await loadProfile('h200-first')
 const traffic: Traffic = { experts: 128, topK: 8, promptTokens: 128, decodeTokens: 50 }
-const bounds = (topology: string, sloMs: number, profile: CostProfile = h200) => boundsOf(profile, traffic, parseTopology(topology), sloMs)
+const bounds = (topology: string, sloMs: number, profile: CostProfile = h200) =>
+  boundsOf(profile, traffic, parseTopology(topology), sloMs)
 /** 48 layers of 28 µs and 3.1 µs an expert. */
 const stepUs = (batch: number, active: number) => 1344 + 25 * batch + 48 * (28 + 3.1 * active)
 
@@ -38,7 +39,13 @@ describe('what a profile says of a cluster before anything is simulated', () => 
   it('is finite also for a profile that charges nothing', () => {
     const decode = { ...h200.decode, baseUs: 0, perRequestUs: 0, perLayerUs: 0, perActiveExpertUs: 0 }
     const free = { ...h200, decode, prefill: { baseUs: 0, perTokenUs: 0 } }
-    expect(bounds('8P16D', 15, free)).toMatchObject({ aloneMs: 0, lowest: 1e6, start: 1e6, highest: 1e6, prefill: 1e6 })
+    expect(bounds('8P16D', 15, free)).toMatchObject({
+      aloneMs: 0,
+      lowest: 1e6,
+      start: 1e6,
+      highest: 1e6,
+      prefill: 1e6,
+    })
   })
 
   it('holds no more requests in a batch than the KV cache does', () => {

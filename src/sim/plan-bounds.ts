@@ -43,14 +43,25 @@ export function trafficOf(file: string): Promise<Traffic> {
     trace.need('replay')
     const [steps, prompts] = [await trace.decodeSteps(), await trace.promptTokens()]
     const rows = Array.from(steps.keys()).filter(row => steps[row]! > 0)
-    if (rows.length === 0) throw new EldrError('ELDR_TRACE_TOO_SMALL', { file, found: 'no request with a decode step' })
+    if (rows.length === 0)
+      throw new EldrError('ELDR_TRACE_TOO_SMALL', { file, found: 'no request with a decode step' })
     const mean = (of: (row: number) => number) => rows.reduce((sum, row) => sum + of(row), 0) / rows.length
     const { experts, topK } = trace
-    return { experts, topK, promptTokens: mean(row => Math.max(1, prompts?.[row] ?? 1)), decodeTokens: mean(row => steps[row]!) }
+    return {
+      experts,
+      topK,
+      promptTokens: mean(row => Math.max(1, prompts?.[row] ?? 1)),
+      decodeTokens: mean(row => steps[row]!),
+    }
   })
 }
 
-export function boundsOf(profile: CostProfile, traffic: Traffic, topology: Topology, sloTpotMs: number): Bounds {
+export function boundsOf(
+  profile: CostProfile,
+  traffic: Traffic,
+  topology: Topology,
+  sloTpotMs: number,
+): Bounds {
   const { experts, topK, decodeTokens } = traffic
   const mostRequests = mostInBatch(profile, traffic)
   const meanContext = contextOf(traffic)
@@ -67,7 +78,13 @@ export function boundsOf(profile: CostProfile, traffic: Traffic, topology: Topol
   let batch = 0
   while (batch < mostRequests && step(batch + 1, drawnEvenly(batch + 1)) <= sloTpotMs * 1000) batch++
   const start = batch === 0 ? lowest : perSecond(batch, step(batch, drawnEvenly(batch)))
-  return { aloneMs: step(1, topK) / 1000, lowest, start: Math.min(highest, Math.max(lowest, start)), highest, prefill }
+  return {
+    aloneMs: step(1, topK) / 1000,
+    lowest,
+    start: Math.min(highest, Math.max(lowest, start)),
+    highest,
+    prefill,
+  }
 }
 
 /**
@@ -82,7 +99,10 @@ export function requestsFor(
   topology: Topology,
   sloTpotMs: number,
 ): number {
-  const inFlight = Math.min((rate * traffic.decodeTokens * sloTpotMs) / 1000, topology.decode * mostInBatch(profile, traffic))
+  const inFlight = Math.min(
+    (rate * traffic.decodeTokens * sloTpotMs) / 1000,
+    topology.decode * mostInBatch(profile, traffic),
+  )
   return Math.min(MOST_LONGER * asked, Math.max(asked, 100 * Math.ceil((FILLS * inFlight) / WARM_UP / 100)))
 }
 
@@ -90,7 +110,10 @@ export function requestsFor(
 function prefillBound(profile: CostProfile, { promptTokens }: Traffic, { prefill }: Topology): number | null {
   if (prefill === 0) return null
   const { prefillTokensPerStep } = DEFAULT_LIMITS
-  return Math.min(MOST_RATE, (prefill * 1e6 * prefillTokensPerStep) / (prefillUs(profile, prefillTokensPerStep) * promptTokens))
+  return Math.min(
+    MOST_RATE,
+    (prefill * 1e6 * prefillTokensPerStep) / (prefillUs(profile, prefillTokensPerStep) * promptTokens),
+  )
 }
 
 const contextOf = ({ promptTokens, decodeTokens }: Traffic): number => promptTokens + decodeTokens / 2

@@ -42,7 +42,12 @@ const limitsOf = (changes: Partial<SimulationResult>, more: readonly SimulationR
 
 describe('a probe', () => {
   it('holds when the means over seeds keep every promise, whatever one seed does', () => {
-    expect(probeOf(450, 16, [runOf()], slo, 48)).toMatchObject({ holds: true, limits: [], requests: 3000, requestSeconds: 0.5 })
+    expect(probeOf(450, 16, [runOf()], slo, 48)).toMatchObject({
+      holds: true,
+      limits: [],
+      requests: 3000,
+      requestSeconds: 0.5,
+    })
     expect(limitsOf({ tpotMs: ms(16) }, [runOf({ tpotMs: ms(13.5) })])).toEqual([])
     expect(limitsOf({ tpotMs: ms(16.6) }, [runOf({ tpotMs: ms(13.5) })])).toEqual(['tpot'])
   })
@@ -56,7 +61,13 @@ describe('a probe', () => {
   it('sees that requests pile up, and where', () => {
     expect(limitsOf({ requestsPerSecond: 430 })).toEqual([])
     expect(limitsOf({ requestsPerSecond: 380 })).toEqual(['decode_rate'])
-    const waiting = probeOf(450, 16, [runOf({ requestsPerSecond: 380, ttftMs: ms(49), latencyMs: ms(90) })], { tpotMs: 15 }, 48)
+    const waiting = probeOf(
+      450,
+      16,
+      [runOf({ requestsPerSecond: 380, ttftMs: ms(49), latencyMs: ms(90) })],
+      { tpotMs: 15 },
+      48,
+    )
     expect(waiting.limits).toEqual(['prefill_rate'])
     expect(isPrefillBound(waiting)).toBe(true)
   })

@@ -36,7 +36,13 @@ export interface Probe {
 }
 
 /** `decodeTokens`: that a request makes, in the mean. */
-export function probeOf(rate: number, decoders: number, runs: readonly SimulationResult[], slo: PlanSlo, decodeTokens: number): Probe {
+export function probeOf(
+  rate: number,
+  decoders: number,
+  runs: readonly SimulationResult[],
+  slo: PlanSlo,
+  decodeTokens: number,
+): Probe {
   const over = (value: (run: SimulationResult) => number) => meanInterval(runs.map(value))
   const mean = (value: (run: SimulationResult) => number) => over(value).mean
   const tpotP99Ms = over(run => run.tpotMs.p99)
@@ -65,4 +71,5 @@ export function probeOf(rate: number, decoders: number, runs: readonly Simulatio
 }
 
 /** Whether prefill is what breaks: then no number of decode workers helps. */
-export const isPrefillBound = ({ limits }: Pick<Probe, 'limits'>): boolean => limits.includes('ttft') || limits.includes('prefill_rate')
+export const isPrefillBound = ({ limits }: Pick<Probe, 'limits'>): boolean =>
+  limits.includes('ttft') || limits.includes('prefill_rate')

@@ -70,7 +70,11 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
       const cluster = { ...topology, decode: decoders }
       const artifact = await refits.pathFor(decoders)
       const requests = requestsFor(rate, study.requests, profile, traffic, cluster, slo.tpotMs)
-      const setting = { topology: topologyText(cluster), requests, ...(artifact !== undefined && { artifact }) }
+      const setting = {
+        topology: topologyText(cluster),
+        requests,
+        ...(artifact !== undefined && { artifact }),
+      }
       cells.push({ variant: policies[policy]!, rate, setting })
     }
     const points = await sweep({ cells, seeds, pool, onProgress: (done, of) => onProgress?.(what, done, of) })
@@ -92,7 +96,10 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
     const seen = axes.map(() => new Map<number, Probe>())
     let round = 0
     const edges = await inRounds(axes.map(searchEdge), async asked => {
-      const answers = await run(`${what}, round ${++round}`, asked.map(({ search, value }) => at(search, value))) // prettier-ignore
+      const answers = await run(
+        `${what}, round ${++round}`,
+        asked.map(({ search, value }) => at(search, value)),
+      )
       return answers.map((probe, n) => {
         const { search, value } = asked[n]!
         seen[search]!.set(value, probe)
@@ -109,13 +116,20 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
     async highestRates() {
       const axis = rateAxis(bounds, RATE_TOLERANCE)
       const axes = policies.map(() => axis)
-      const found = await search('highest rate', axes, (policy, rate) => ({ policy, rate, decoders: topology.decode }))
+      const found = await search('highest rate', axes, (policy, rate) => ({
+        policy,
+        rate,
+        decoders: topology.decode,
+      }))
       const bound: Limit = bounds.prefill === bounds.highest ? 'prefill_rate' : 'decode_rate'
       return found.map(one => (one.outcome === 'always' ? { ...one, limits: [bound] } : one))
     },
     async fewestDecoders(rate, highest) {
-      if (rate > (bounds.prefill ?? Infinity)) return policies.map(() => ({ outcome: 'never', value: null, limits: ['prefill_rate'] }))
-      const guesses = highest.map(({ value }) => (value === null ? Infinity : Math.ceil((topology.decode * rate) / value)))
+      if (rate > (bounds.prefill ?? Infinity))
+        return policies.map(() => ({ outcome: 'never', value: null, limits: ['prefill_rate'] }))
+      const guesses = highest.map(({ value }) =>
+        value === null ? Infinity : Math.ceil((topology.decode * rate) / value),
+      )
       const open = policies.map((_, policy) => policy).filter(policy => guesses[policy]! <= mostDecoders)
       const axes = open.map(policy => workerAxis(guesses[policy]!, mostDecoders))
       const found = await search(
@@ -130,9 +144,14 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
       })
     },
     async all(rate) {
-      const known = probes.map(own => own.find(probe => probe.rate === rate && probe.decoders === topology.decode))
+      const known = probes.map(own =>
+        own.find(probe => probe.rate === rate && probe.decoders === topology.decode),
+      )
       const missing = policies.map((_, policy) => policy).filter(policy => known[policy] === undefined)
-      const ran = await run('all at one rate', missing.map(policy => ({ policy, rate, decoders: topology.decode }))) // prettier-ignore
+      const ran = await run(
+        'all at one rate',
+        missing.map(policy => ({ policy, rate, decoders: topology.decode })),
+      )
       return known.map((probe, policy) => probe ?? ran[missing.indexOf(policy)]!)
     },
   }

@@ -74,7 +74,10 @@ export interface Plan extends PlanAsked {
   readonly balancer: string
   readonly results: readonly PolicyPlan[]
   /** Every policy at the balancer's highest rate, or at the lowest when it holds none. */
-  readonly sameRate: { readonly rate: number; readonly points: readonly { readonly variant: string; readonly probe: Probe }[] }
+  readonly sameRate: {
+    readonly rate: number
+    readonly points: readonly { readonly variant: string; readonly probe: Probe }[]
+  }
   readonly verdict: Verdict
 }
 
@@ -85,15 +88,29 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
   const topology = parseTopology(study.topology)
   const [profile, traffic] = [await loadProfile(study.profile), await trafficOf(study.trace)]
   const bounds = boundsOf(profile, traffic, topology, slo.tpotMs)
-  const search = planSearch({ ...asked, topology, profile, traffic, bounds, pool, refits, ...(onProgress && { onProgress }) })
+  const search = planSearch({
+    ...asked,
+    topology,
+    profile,
+    traffic,
+    bounds,
+    pool,
+    refits,
+    ...(onProgress && { onProgress }),
+  })
 
   const highest = await search.highestRates()
   const fewest = rate === undefined ? undefined : await search.fewestDecoders(rate, highest)
   const base = bestBalancer(policies, highest)
   const shared = highest[base]!.probe!.rate
-  const sameRate = { rate: shared, points: (await search.all(shared)).map((probe, at) => ({ variant: policies[at]!, probe })) }
+  const sameRate = {
+    rate: shared,
+    points: (await search.all(shared)).map((probe, at) => ({ variant: policies[at]!, probe })),
+  }
 
-  const ofBalancers = fewest?.filter((_, at) => isBalancer(policies[at]!)).map(({ value }) => gpusFor(topology, value) ?? Infinity)
+  const ofBalancers = fewest
+    ?.filter((_, at) => isBalancer(policies[at]!))
+    .map(({ value }) => gpusFor(topology, value) ?? Infinity)
   const results = policies.map((variant, at): PolicyPlan => ({
     variant,
     isBalancer: isBalancer(variant),
@@ -102,10 +119,17 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
       probe: highest[at]!.probe!,
       gain: at === base ? null : change(highest[base]!.value, highest[at]!.value),
       costPerMillionTokens:
-        highest[at]!.value === null ? null : costPerMillionTokens(topology, asked.pricePerGpuHour, highest[at]!.probe!.tokensPerSecond),
+        highest[at]!.value === null
+          ? null
+          : costPerMillionTokens(topology, asked.pricePerGpuHour, highest[at]!.probe!.tokensPerSecond),
     },
     ...(fewest && {
-      fewest: inMoney(fewest[at]!, topology, isBalancer(variant) ? Infinity : Math.min(...ofBalancers!), asked.pricePerGpuHour),
+      fewest: inMoney(
+        fewest[at]!,
+        topology,
+        isBalancer(variant) ? Infinity : Math.min(...ofBalancers!),
+        asked.pricePerGpuHour,
+      ),
     }),
     probes: search.probes[at]!,
   }))
@@ -120,7 +144,10 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
     results,
     sameRate,
   }
-  return { ...plan, verdict: verdictOf({ ...plan, profile, ...(refits.rho !== undefined && { rho: refits.rho }) }) }
+  return {
+    ...plan,
+    verdict: verdictOf({ ...plan, profile, ...(refits.rho !== undefined && { rho: refits.rho }) }),
+  }
 }
 
 const isBalancer = (variant: string): boolean => LOAD_BALANCERS.includes(variant)

@@ -31,7 +31,10 @@ describe('the prefix cache', () => {
   })
 
   it('never holds more than its capacity, and always what came last when that fits', () => {
-    const prompts = fc.array(fc.array(fc.nat({ max: 30 }), { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 40 })
+    const prompts = fc.array(fc.array(fc.nat({ max: 30 }), { minLength: 1, maxLength: 6 }), {
+      minLength: 1,
+      maxLength: 40,
+    })
     fc.assert(
       fc.property(fc.integer({ min: 6, max: 20 }), prompts, (capacity, list) => {
         const cache = new PrefixCache(capacity)

@@ -15,7 +15,8 @@ export function ranksOfWorker({ rankOf }: PlacementSpec, cells: number, worker: 
   const blocks = rankOf.length / cells
   if (!Number.isInteger(blocks) || blocks === 0)
     throw new RangeError(`a placement of ${rankOf.length} ranks for ${cells} experts of all layers`)
-  if (blocks > 1 && worker >= blocks) throw new RangeError(`a placement for ${blocks} clusters has none for decode worker ${worker}`)
+  if (blocks > 1 && worker >= blocks)
+    throw new RangeError(`a placement for ${blocks} clusters has none for decode worker ${worker}`)
   const block = blocks === 1 ? 0 : worker
   return rankOf.subarray(block * cells, (block + 1) * cells)
 }

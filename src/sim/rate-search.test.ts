@@ -18,19 +18,32 @@ function cluster(batchAt: (rate: number, setting: number) => number) {
   return { pool, ran }
 }
 
-const wanted = (batch: number, guess: number, setting = 1): LoadWanted<number> => ({ variant: 'jsq', setting, batch, guess })
+const wanted = (batch: number, guess: number, setting = 1): LoadWanted<number> => ({
+  variant: 'jsq',
+  setting,
+  batch,
+  guess,
+})
 
 describe('the search for rates', () => {
   it('finds the rate of a batch to 2 %, wherever it begins, in a few runs', async () => {
-    const power = fc.record({ slope: fc.double({ min: 1, max: 2.5, noNaN: true }), scale: fc.double({ min: 0.01, max: 1, noNaN: true }) })
-    const property = fc.asyncProperty(power, fc.integer({ min: 5, max: 60 }), fc.double({ min: 0.4, max: 2.5, noNaN: true }), async ({ slope, scale }, batch, off) => {
+    const power = fc.record({
+      slope: fc.double({ min: 1, max: 2.5, noNaN: true }),
+      scale: fc.double({ min: 0.01, max: 1, noNaN: true }),
+    })
+    const property = fc.asyncProperty(
+      power,
+      fc.integer({ min: 5, max: 60 }),
+      fc.double({ min: 0.4, max: 2.5, noNaN: true }),
+      async ({ slope, scale }, batch, off) => {
         const { pool, ran } = cluster(rate => (scale * rate) ** slope)
         const right = batch ** (1 / slope) / scale
         const [found] = await findRates([wanted(batch, right * off)], { pool, seed: 0 })
         expect(Math.abs(found!.batch / batch - 1)).toBeLessThan(0.021)
         expect(ran.length).toBeLessThanOrEqual(6)
         expect(new Set(ran).size).toBe(ran.length)
-      }) // prettier-ignore
+      },
+    )
     await fc.assert(property)
   })
 
@@ -54,6 +67,11 @@ describe('the search for rates', () => {
   it('asks for rates of three digits, and no rate twice', () => {
     expect(nextRate({ batch: 20, guess: 123.456 }, [])).toBe(123)
     expect(nextRate({ batch: 20, guess: 1 }, [{ rate: 100, batch: 20.1 }])).toBeUndefined()
-    expect(nextRate({ batch: 20, guess: 1 }, [{ rate: 100, batch: 10 }, { rate: 159, batch: 9 }])).toBeUndefined() // prettier-ignore
+    expect(
+      nextRate({ batch: 20, guess: 1 }, [
+        { rate: 100, batch: 10 },
+        { rate: 159, batch: 9 },
+      ]),
+    ).toBeUndefined()
   })
 })

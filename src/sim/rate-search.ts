@@ -48,22 +48,33 @@ export async function findRates<Setting>(
   for (let round = 0; round < MOST_TRIES; round++) {
     const open = wanted.flatMap((load, at) => {
       const rate = nextRate(load, tries[at]!)
-      return rate === undefined ? [] : [{ at, job: { variant: load.variant, setting: load.setting, rate, seed } }]
+      return rate === undefined
+        ? []
+        : [{ at, job: { variant: load.variant, setting: load.setting, rate, seed } }]
     })
     const found = wanted.length - open.length
-    const results = await pool.run(open.map(({ job }) => job), done => onProgress?.(found + done, wanted.length)) // prettier-ignore
+    const results = await pool.run(
+      open.map(({ job }) => job),
+      done => onProgress?.(found + done, wanted.length),
+    )
     open.forEach(({ at, job }, n) => tries[at]!.push({ rate: job.rate, batch: results[n]!.batch }))
   }
   return wanted.map((load, at) => nearest(load.batch, tries[at]!)[0]!)
 }
 
 /** Undefined when the last try is near enough, or the next would be one that was tried. */
-export function nextRate({ batch, guess }: Pick<LoadWanted, 'batch' | 'guess'>, tries: readonly LoadFound[]): number | undefined {
+export function nextRate(
+  { batch, guess }: Pick<LoadWanted, 'batch' | 'guess'>,
+  tries: readonly LoadFound[],
+): number | undefined {
   const [best, second] = nearest(batch, tries)
   if (best === undefined) return readable(guess)
   const missing = Math.log(batch / best.batch)
   if (Math.abs(missing) < NEAR) return undefined
-  const step = Math.max(-Math.log(LARGEST_STEP), Math.min(Math.log(LARGEST_STEP), missing / slope(best, second)))
+  const step = Math.max(
+    -Math.log(LARGEST_STEP),
+    Math.min(Math.log(LARGEST_STEP), missing / slope(best, second)),
+  )
   const rate = readable(best.rate * Math.exp(step))
   return tries.some(tried => tried.rate === rate) ? undefined : rate
 }

@@ -27,11 +27,18 @@ describe('a recorded workload', () => {
     const { timesUs, promptTokens, prefixes } = parseWorkload('m.jsonl', mooncake)
     expect(Array.from(timesUs)).toEqual([0, 3_500])
     expect(Array.from(promptTokens)).toEqual([1300, 600])
-    expect(prefixes).toEqual({ blockTokens: 512, starts: Int32Array.of(0, 2, 3), ids: Int32Array.of(0, 1, 0) })
+    expect(prefixes).toEqual({
+      blockTokens: 512,
+      starts: Int32Array.of(0, 2, 3),
+      ids: Int32Array.of(0, 1, 0),
+    })
   })
 
   it('cuts lengths to the caps, and the blocks with them', () => {
-    const { promptTokens, outputTokens, prefixes } = parseWorkload('m.jsonl', mooncake, { promptTokens: 1_000, outputTokens: 16 })
+    const { promptTokens, outputTokens, prefixes } = parseWorkload('m.jsonl', mooncake, {
+      promptTokens: 1_000,
+      outputTokens: 16,
+    })
     expect([Array.from(promptTokens), Array.from(outputTokens)]).toEqual([
       [1000, 600],
       [16, 3],
@@ -54,6 +61,8 @@ describe('a recorded workload', () => {
   })
 
   it('says when there is no file', async () => {
-    expect((await failure('nowhere.csv', () => readWorkload('nowhere.csv'))).code).toBe('ELDR_FILE_UNREADABLE')
+    expect((await failure('nowhere.csv', () => readWorkload('nowhere.csv'))).code).toBe(
+      'ELDR_FILE_UNREADABLE',
+    )
   })
 })

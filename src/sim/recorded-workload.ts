@@ -60,12 +60,14 @@ export function parseWorkload(file: string, text: string, caps: Caps = {}): Reco
   rows.forEach((row, at) => {
     if (row === '' || (azure && at === 0)) return
     const line = azure ? azureLine(row) : mooncakeLine(row)
-    if (line === undefined || line.timeMs < (lines.at(-1)?.timeMs ?? -Infinity)) throw wrongLine(file, at + 1, row, azure)
+    if (line === undefined || line.timeMs < (lines.at(-1)?.timeMs ?? -Infinity))
+      throw wrongLine(file, at + 1, row, azure)
     lines.push(line)
   })
   if (lines.length === 0) throw wrongLine(file, 1, rows[0] ?? '', azure)
   const first = lines[0]!.timeMs
-  const lengths = (of: (line: Line) => number, cap = 2 ** 31 - 1) => Int32Array.from(lines, line => Math.max(1, Math.min(cap, of(line))))
+  const lengths = (of: (line: Line) => number, cap = 2 ** 31 - 1) =>
+    Int32Array.from(lines, line => Math.max(1, Math.min(cap, of(line))))
   const promptTokens = lengths(line => line.prompt, caps.promptTokens)
   return {
     source: basename(file),
@@ -86,9 +88,19 @@ function azureLine(row: string): Line | undefined {
 
 function mooncakeLine(row: string): Line | undefined {
   try {
-    const { timestamp, input_length, output_length, hash_ids = [] } = JSON.parse(row) as Record<string, unknown>
-    const isLength = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
-    const fine = typeof timestamp === 'number' && Number.isFinite(timestamp) && isLength(input_length) && isLength(output_length)
+    const {
+      timestamp,
+      input_length,
+      output_length,
+      hash_ids = [],
+    } = JSON.parse(row) as Record<string, unknown>
+    const isLength = (value: unknown): value is number =>
+      Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 31
+    const fine =
+      typeof timestamp === 'number' &&
+      Number.isFinite(timestamp) &&
+      isLength(input_length) &&
+      isLength(output_length)
     if (!fine || !Array.isArray(hash_ids) || !hash_ids.every(isLength)) return undefined
     return { timeMs: timestamp, prompt: input_length, output: output_length, blocks: hash_ids }
   } catch {
@@ -113,5 +125,10 @@ function wrongLine(file: string, number: number, row: string, azure: boolean): E
     ? `lines of ${AZURE_HEADER} in rising time`
     : `the header ${AZURE_HEADER}, or JSON lines with timestamp, input_length and output_length in rising time`
   const todo = 'Take an arrival file in the Azure or the Mooncake format.'
-  return new EldrError('ELDR_FILE_WRONG_KIND', { file, found: `${quoted(row)} in line ${number}`, expected, todo })
+  return new EldrError('ELDR_FILE_WRONG_KIND', {
+    file,
+    found: `${quoted(row)} in line ${number}`,
+    expected,
+    todo,
+  })
 }

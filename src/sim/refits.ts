@@ -24,7 +24,9 @@ export async function openRefits(file: string | undefined, folder: string): Prom
   const made = new Map([[given.about.workers, Promise.resolve(file)]])
   async function make(workers: number): Promise<string> {
     const path = join(folder, `${workers}.artifact.safetensors`)
-    const { artifact } = await withinMemory(file!, () => refit(given, { workers, balance, seed, restarts }, file!))
+    const { artifact } = await withinMemory(file!, () =>
+      refit(given, { workers, balance, seed, restarts }, file!),
+    )
     await writeArtifact(path, artifact)
     return path
   }

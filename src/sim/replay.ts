@@ -46,7 +46,11 @@ export async function loadReplay(trace: Trace): Promise<Replay> {
   const replay = emptyReplay(layers, experts, await trace.decodeSteps(), await trace.promptTokens())
   if (replay.rows === 0) {
     const found = `no decode step in ${requests} requests`
-    throw new EldrError('ELDR_TRACE_TOO_SMALL', { file: trace.path, found, todo: 'Record requests that generate more than one token.' })
+    throw new EldrError('ELDR_TRACE_TOO_SMALL', {
+      file: trace.path,
+      found,
+      todo: 'Record requests that generate more than one token.',
+    })
   }
   const rowsAtOnce = Math.max(1, Math.floor(CHUNK / Math.max(1, maxSteps * layers * topK)))
   for (let from = 0; from < requests; from += rowsAtOnce) {
@@ -63,8 +67,15 @@ export function replayOf({ layers, experts, topK, ids, maxSteps, steps, promptTo
   return replay
 }
 
-function emptyReplay(layers: number, experts: number, steps: ArrayLike<number>, promptTokens?: ArrayLike<number>): Replay {
-  const requestOf = Int32Array.from(Array.from(steps, (_, request) => request).filter(request => steps[request]! > 0))
+function emptyReplay(
+  layers: number,
+  experts: number,
+  steps: ArrayLike<number>,
+  promptTokens?: ArrayLike<number>,
+): Replay {
+  const requestOf = Int32Array.from(
+    Array.from(steps, (_, request) => request).filter(request => steps[request]! > 0),
+  )
   const wordsPerLayer = Math.ceil(experts / 32)
   const wordsPerStep = layers * wordsPerLayer
   const start = new Int32Array(requestOf.length)
@@ -89,7 +100,14 @@ function emptyReplay(layers: number, experts: number, steps: ArrayLike<number>, 
 }
 
 /** `ids` are those of the trace's requests `from` up to `to`. */
-function fill(replay: Replay, ids: Uint8Array | Uint16Array, from: number, to: number, maxSteps: number, topK: number): void {
+function fill(
+  replay: Replay,
+  ids: Uint8Array | Uint16Array,
+  from: number,
+  to: number,
+  maxSteps: number,
+  topK: number,
+): void {
   const { layers, rows, requestOf, steps, wordsPerLayer, start, words } = replay
   for (let row = 0; row < rows; row++) {
     const request = requestOf[row]!
@@ -97,7 +115,8 @@ function fill(replay: Replay, ids: Uint8Array | Uint16Array, from: number, to: n
     let at = (request - from) * maxSteps * layers * topK
     for (let cell = 0; cell < steps[row]! * layers; cell++) {
       const base = start[row]! + cell * wordsPerLayer
-      for (let choice = 0; choice < topK; choice++, at++) words[base + (ids[at]! >> 5)]! |= 1 << (ids[at]! & 31)
+      for (let choice = 0; choice < topK; choice++, at++)
+        words[base + (ids[at]! >> 5)]! |= 1 << (ids[at]! & 31)
     }
   }
 }

@@ -12,16 +12,29 @@ const profile = await loadProfile('h200-first')
 const [rows, steps, layers, experts, topK] = [60, 14, 2, 32, 4]
 const source = createRandom(7)
 const ids = Uint8Array.from({ length: rows * steps * layers * topK }, () => source.below(experts))
-const replay = replayOf({ layers, experts, topK, ids, maxSteps: steps, steps: Array.from({ length: rows }, () => steps) })
-const features = Array.from({ length: rows }, () => ({ counts: Uint16Array.from({ length: layers * experts }, () => source.below(20)) }))
+const replay = replayOf({
+  layers,
+  experts,
+  topK,
+  ids,
+  maxSteps: steps,
+  steps: Array.from({ length: rows }, () => steps),
+})
+const features = Array.from({ length: rows }, () => ({
+  counts: Uint16Array.from({ length: layers * experts }, () => source.below(20)),
+}))
 const settings: PolicySettings = { workers: 6, shape: { layers, experts, topK } }
 
-const gateways = (name: PolicyName, parts: Partial<Replicas> & { readonly anticipating?: boolean } = {}): Replicas => ({
+const gateways = (
+  name: PolicyName,
+  parts: Partial<Replicas> & { readonly anticipating?: boolean } = {},
+): Replicas => ({
   name,
   count: 4,
   viewAgeMs: 0,
   entrance: 'random',
-  create: unseen => createDecodePolicy(name, { ...settings, ...(parts.anticipating === true && { unseen }) })!,
+  create: unseen =>
+    createDecodePolicy(name, { ...settings, ...(parts.anticipating === true && { unseen }) })!,
   ...parts,
 })
 
@@ -48,11 +61,14 @@ describe('several gateways', () => {
     expect(run(gateways(name, { anticipating: true }))).toEqual(one)
   })
 
-  it.each([...policies, 'round_robin'] as const)('of which there is one are the gateway that sees exact loads: %s', name => {
-    const one = run(createDecodePolicy(name, settings)!)
-    for (const viewAgeMs of [0, 20, null]) expect(run(gateways(name, { count: 1, viewAgeMs }))).toEqual(one)
-    expect(run(gateways(name, { count: 1, viewAgeMs: 20, anticipating: true }))).toEqual(one)
-  })
+  it.each([...policies, 'round_robin'] as const)(
+    'of which there is one are the gateway that sees exact loads: %s',
+    name => {
+      const one = run(createDecodePolicy(name, settings)!)
+      for (const viewAgeMs of [0, 20, null]) expect(run(gateways(name, { count: 1, viewAgeMs }))).toEqual(one)
+      expect(run(gateways(name, { count: 1, viewAgeMs: 20, anticipating: true }))).toEqual(one)
+    },
+  )
 
   it('give the same numbers for the same seed', () => {
     const asked = { viewAgeMs: 5, anticipating: true }
@@ -60,7 +76,8 @@ describe('several gateways', () => {
   })
 
   it('run in herds when they hear of each other late, the more the later, and do not when they suppose what they have not heard', () => {
-    const imbalance = (parts: Parameters<typeof gateways>[1]) => run(gateways('jsq', parts)).imbalance.inflight
+    const imbalance = (parts: Parameters<typeof gateways>[1]) =>
+      run(gateways('jsq', parts)).imbalance.inflight
     const exact = imbalance({ viewAgeMs: 0 })
     const late = [2, 10, 40].map(viewAgeMs => imbalance({ viewAgeMs }))
     expect(late[0]).toBeGreaterThan(exact)

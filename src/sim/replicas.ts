@@ -33,16 +33,25 @@ interface News {
 /** News that all have heard are let go of when there are so many. */
 const LET_GO = 4_096
 
-export function replicaDesk(replicas: Replicas, { workers, requests, ties, entrances }: DeskOptions): DecodeDesk {
+export function replicaDesk(
+  replicas: Replicas,
+  { workers, requests, ties, entrances }: DeskOptions,
+): DecodeDesk {
   const { count, viewAgeMs, entrance } = replicas
   const ageUs = viewAgeMs === null ? Infinity : viewAgeMs * 1000
   let nowUs = 0
   const gateways = Array.from({ length: count }, () => {
-    const unseen = createUnseen({ viewAgeMs: () => viewAgeMs ?? 0, perOwn: () => count - 1, nowMs: () => nowUs / 1000 })
+    const unseen = createUnseen({
+      viewAgeMs: () => viewAgeMs ?? 0,
+      perOwn: () => count - 1,
+      nowMs: () => nowUs / 1000,
+    })
     return { unseen, policy: replicas.create(unseen.on), candidates: idleCandidates(workers) }
   })
   // Drawn before the run, so that a request has the same gateway under every policy.
-  const gatewayOf = Uint16Array.from({ length: requests }, (_, n) => (entrance === 'random' ? entrances.below(count) : n % count))
+  const gatewayOf = Uint16Array.from({ length: requests }, (_, n) =>
+    entrance === 'random' ? entrances.below(count) : n % count,
+  )
   const context = { random: ties.uniform }
   let news: News[] = []
   let heard = 0

@@ -29,7 +29,11 @@ export interface SimulationResult {
   readonly activeExperts: number
   /** The same of the fullest rank: what an expert-parallel step pays for. Equal on one rank. */
   readonly fullestRankExperts: number
-  readonly activeByBatch: readonly { readonly batch: number; readonly steps: number; readonly active: number }[]
+  readonly activeByBatch: readonly {
+    readonly batch: number
+    readonly steps: number
+    readonly active: number
+  }[]
   /** Of a step, counted once for each of its tokens. */
   readonly batch: number
   /** Mean over time, from arrival to last token. */
@@ -81,9 +85,11 @@ export function resultOf(
     latencyMs: quantilesOf(histograms.latencyUs, 1e-3),
     activeExperts: metrics.activeTokens / tokens,
     fullestRankExperts: metrics.fullestTokens / tokens,
-    activeByBatch: Array.from(stepsOfBatch, (steps, batch) => ({ batch, steps, active: activeOfBatch[batch]! / steps })).filter(
-      ({ steps }) => steps > 0,
-    ),
+    activeByBatch: Array.from(stepsOfBatch, (steps, batch) => ({
+      batch,
+      steps,
+      active: activeOfBatch[batch]! / steps,
+    })).filter(({ steps }) => steps > 0),
     batch: metrics.batchTokens / tokens,
     inflight: metrics.inflightUs / (metrics.toUs - metrics.fromUs),
     imbalance: {
@@ -92,7 +98,10 @@ export function resultOf(
     },
     tokensPerSecond: tokens / spanSeconds,
     requestsPerSecond: metrics.endedInSpan / spanSeconds,
-    goodput: { share, requestsPerSecond: (share * Math.min(metrics.endedMeasured, metrics.endedInSpan)) / spanSeconds },
+    goodput: {
+      share,
+      requestsPerSecond: (share * Math.min(metrics.endedMeasured, metrics.endedInSpan)) / spanSeconds,
+    },
     reasons: Object.fromEntries(metrics.reasons),
     preemptions: decoders.reduce((sum, worker) => sum + worker.preemptions, 0),
     prefixHitShare: prefillers.length === 0 ? null : hits / prompts,

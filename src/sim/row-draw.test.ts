@@ -6,34 +6,44 @@ import { createRowDraw } from './row-draw.ts'
 describe('drawing rows in shuffled passes', () => {
   it('takes each row once before any comes again, as long as a quarter of the rows is free', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 60 }), fc.double({ min: 0, max: 0.74, noNaN: true }), fc.nat(), (rows, share, seed) => {
-        const draw = createRowDraw('passes', rows, createRandom(seed))
-        const inflight: number[] = []
-        for (let pass = 0; pass < 4; pass++) {
-          const taken = Array.from({ length: rows }, () => {
-            const row = draw.take()
-            if (inflight.push(row) > share * rows) draw.release(inflight.shift()!)
-            return row
-          })
-          expect(new Set(taken).size).toBe(rows)
-        }
-      }),
+      fc.property(
+        fc.integer({ min: 1, max: 60 }),
+        fc.double({ min: 0, max: 0.74, noNaN: true }),
+        fc.nat(),
+        (rows, share, seed) => {
+          const draw = createRowDraw('passes', rows, createRandom(seed))
+          const inflight: number[] = []
+          for (let pass = 0; pass < 4; pass++) {
+            const taken = Array.from({ length: rows }, () => {
+              const row = draw.take()
+              if (inflight.push(row) > share * rows) draw.release(inflight.shift()!)
+              return row
+            })
+            expect(new Set(taken).size).toBe(rows)
+          }
+        },
+      ),
     )
   })
 
   it('never takes a row in flight while another is not', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 2, max: 40 }), fc.integer({ min: 1, max: 50 }), fc.nat(), (rows, most, seed) => {
-        const random = createRandom(seed)
-        const draw = createRowDraw('passes', rows, random.fork(1))
-        const inflight: number[] = []
-        for (let i = 0; i < 20 * rows; i++) {
-          if (inflight.length === most) draw.release(inflight.splice(random.below(most), 1)[0]!)
-          const row = draw.take()
-          expect(inflight.includes(row) && new Set(inflight).size < rows).toBe(false)
-          inflight.push(row)
-        }
-      }),
+      fc.property(
+        fc.integer({ min: 2, max: 40 }),
+        fc.integer({ min: 1, max: 50 }),
+        fc.nat(),
+        (rows, most, seed) => {
+          const random = createRandom(seed)
+          const draw = createRowDraw('passes', rows, random.fork(1))
+          const inflight: number[] = []
+          for (let i = 0; i < 20 * rows; i++) {
+            if (inflight.length === most) draw.release(inflight.splice(random.below(most), 1)[0]!)
+            const row = draw.take()
+            expect(inflight.includes(row) && new Set(inflight).size < rows).toBe(false)
+            inflight.push(row)
+          }
+        },
+      ),
     )
   })
 

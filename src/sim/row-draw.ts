@@ -20,7 +20,10 @@ const APART = 3 / 4
 export function createRowDraw(mode: DrawMode, rows: number, random: Random): RowDraw {
   if (mode === 'passes') return passes(rows, random)
   let taken = 0
-  return { take: () => (mode === 'replacement' ? random.below(rows) : mode[taken++ % mode.length]!), release: () => {} }
+  return {
+    take: () => (mode === 'replacement' ? random.below(rows) : mode[taken++ % mode.length]!),
+    release: () => {},
+  }
 }
 
 function passes(rows: number, random: Random): RowDraw {
@@ -38,7 +41,8 @@ function passes(rows: number, random: Random): RowDraw {
     // Blocks of a quarter keep their place and are shuffled inside; every other pass they begin half a block later, so that rows get around.
     const block = Math.max(1, Math.floor(rows * (1 - APART)))
     const shift = passesMade++ % 2 === 0 ? 0 : Math.floor(block / 2)
-    for (let from = shift - block; from < rows; from += block) shuffle(pass.subarray(Math.max(0, from), Math.max(0, from + block)), random)
+    for (let from = shift - block; from < rows; from += block)
+      shuffle(pass.subarray(Math.max(0, from), Math.max(0, from + block)), random)
     coming.set(pass, rows)
   }
   makePass()

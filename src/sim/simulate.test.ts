@@ -21,7 +21,15 @@ function madeUp({ rows = 40, steps = 12, layers = 3, experts = 40, topK = 4 } = 
   const source = createRandom(7)
   const ids = Uint8Array.from({ length: rows * steps * layers * topK }, () => source.below(experts))
   const promptTokens = Array.from({ length: rows }, (_, r) => 20 + r)
-  return replayOf({ layers, experts, topK, ids, maxSteps: steps, steps: Array.from({ length: rows }, () => steps), promptTokens })
+  return replayOf({
+    layers,
+    experts,
+    topK,
+    ids,
+    maxSteps: steps,
+    steps: Array.from({ length: rows }, () => steps),
+    promptTokens,
+  })
 }
 
 function run(parts: Partial<SimulationInput> & { on?: string } = {}) {
@@ -42,19 +50,33 @@ function run(parts: Partial<SimulationInput> & { on?: string } = {}) {
 /** Lengths for a workload without prefixes. */
 function lengthsOf(promptTokens: number[], outputTokens: number[]): RecordedWorkload {
   const timesUs = new Float64Array(promptTokens.length)
-  return { source: 'test', timesUs, promptTokens: Int32Array.from(promptTokens), outputTokens: Int32Array.from(outputTokens) }
+  return {
+    source: 'test',
+    timesUs,
+    promptTokens: Int32Array.from(promptTokens),
+    outputTokens: Int32Array.from(outputTokens),
+  }
 }
 
 describe('one request alone', () => {
-  const alone = { requests: 1, warmUpShare: 0, coolDownShare: 0, workload: { ...poisson(1), rows: Int32Array.of(5) } } as const
+  const alone = {
+    requests: 1,
+    warmUpShare: 0,
+    coolDownShare: 0,
+    workload: { ...poisson(1), rows: Int32Array.of(5) },
+  } as const
   /** Active experts of row 5, step by step, by sets. The profile has 48 layers for the trace's 3, so each stands for a third. */
   const activeAt = (step: number) => {
     let bits = 0
-    for (let w = 0; w < replay.wordsPerStep; w++) bits += (replay.words[replay.start[5]! + step * replay.wordsPerStep + w]! >>> 0).toString(2).replaceAll('0', '').length // prettier-ignore
+    for (let w = 0; w < replay.wordsPerStep; w++)
+      bits += (replay.words[replay.start[5]! + step * replay.wordsPerStep + w]! >>> 0)
+        .toString(2)
+        .replaceAll('0', '').length
     return bits / replay.layers
   }
   const costly = { ...profile, decode: { ...profile.decode, perContextKTokenUs: 40 } }
-  const stepsUs = (steps: number) => Array.from({ length: steps }, (_, s) => stepUs(costly, 1, activeAt(s % 12), 25 + s + 1))
+  const stepsUs = (steps: number) =>
+    Array.from({ length: steps }, (_, s) => stepUs(costly, 1, activeAt(s % 12), 25 + s + 1))
   const sum = (values: number[]) => values.reduce((a, b) => a + b, 0)
 
   it('takes what the profile says, step by step', () => {
@@ -62,14 +84,23 @@ describe('one request alone', () => {
     expect(result.latencyMs.mean * 1000).toBeCloseTo(sum(stepsUs(12)), 6)
     expect(result.tpotMs.mean * 1000).toBeCloseTo(sum(stepsUs(12).slice(1)) / 11, 6)
     expect(result.activeExperts).toBeCloseTo(sum(Array.from({ length: 12 }, (_, s) => activeAt(s))) / 12, 9)
-    expect(result).toMatchObject({ requests: 1, batch: 1, ttftMs: null, prefixHitShare: null, reasons: { least_loaded: 1 } })
+    expect(result).toMatchObject({
+      requests: 1,
+      batch: 1,
+      ttftMs: null,
+      prefixHitShare: null,
+      reasons: { least_loaded: 1 },
+    })
   })
 
   it('has its first token after prefill, and its second after the transfer and a step', () => {
     const result = run({ ...alone, profile: costly, on: '2P4D' })
     expect(result.ttftMs!.mean * 1000).toBeCloseTo(prefillUs(costly, 25), 6)
     const decodeUs = sum(stepsUs(12))
-    expect(result.latencyMs.mean * 1000).toBeCloseTo(prefillUs(costly, 25) + transferUs(costly, 25) + decodeUs, 6)
+    expect(result.latencyMs.mean * 1000).toBeCloseTo(
+      prefillUs(costly, 25) + transferUs(costly, 25) + decodeUs,
+      6,
+    )
     expect(result.tpotMs.mean * 1000).toBeCloseTo(sum(stepsUs(12).slice(1)) / 11, 6)
     expect(result.itlMs.count).toBe(12)
     expect(result.itlMs.mean * 1000).toBeCloseTo((transferUs(costly, 25) + decodeUs) / 12, 6)
@@ -82,19 +113,42 @@ describe('one request alone', () => {
   })
 
   it('never meets a decode worker when its first token is its last', () => {
-    const result = run({ ...alone, workload: { ...alone.workload, lengths: lengthsOf([25], [1]) }, on: '1P1D' })
-    expect(result).toMatchObject({ requests: 1, reasons: {}, tpotMs: { count: 0 }, latencyMs: { count: 1 }, goodput: { share: 1 } })
+    const result = run({
+      ...alone,
+      workload: { ...alone.workload, lengths: lengthsOf([25], [1]) },
+      on: '1P1D',
+    })
+    expect(result).toMatchObject({
+      requests: 1,
+      reasons: {},
+      tpotMs: { count: 0 },
+      latencyMs: { count: 1 },
+      goodput: { share: 1 },
+    })
   })
 
   it('is read in chunks when its prompt is longer than a prefill step, and pays for each', () => {
     const result = run({ ...alone, on: '1P1D', limits: { prefillTokensPerStep: 10 } })
-    expect(result.ttftMs!.mean * 1000).toBeCloseTo(3 * profile.prefill.baseUs + 25 * profile.prefill.perTokenUs, 6)
+    expect(result.ttftMs!.mean * 1000).toBeCloseTo(
+      3 * profile.prefill.baseUs + 25 * profile.prefill.perTokenUs,
+      6,
+    )
   })
 })
 
 describe('a queue that has a formula', () => {
   const stepMs = 2
-  const constant = { ...profile, decode: { kind: 'linear', baseUs: stepMs * 1000, perRequestUs: 0, perLayerUs: 0, perActiveExpertUs: 0, perContextKTokenUs: 0 } } as const // prettier-ignore
+  const constant = {
+    ...profile,
+    decode: {
+      kind: 'linear',
+      baseUs: stepMs * 1000,
+      perRequestUs: 0,
+      perLayerUs: 0,
+      perActiveExpertUs: 0,
+      perContextKTokenUs: 0,
+    },
+  } as const
   const single = { profile: constant, on: '1D', limits: { maxBatch: 1 }, requests: 60_000 }
 
   it('M/D/1: one request at a time, all alike, wait ρD/(2(1 − ρ)) on average', () => {
@@ -106,11 +160,22 @@ describe('a queue that has a formula', () => {
 
   it('M/M/1: with exponential lengths they stay 1/(1 − ρ) times their service on average', () => {
     const source = createRandom(4)
-    const tokens = Array.from({ length: single.requests }, () => 2 + Math.floor(-30 * Math.log(1 - source.uniform())))
+    const tokens = Array.from(
+      { length: single.requests },
+      () => 2 + Math.floor(-30 * Math.log(1 - source.uniform())),
+    )
     const serviceMs = (stepMs * tokens.reduce((sum, count) => sum + count - 1, 0)) / tokens.length
     const load = 0.6
-    const workload = { ...poisson((1000 / serviceMs) * load), lengths: lengthsOf(tokens.map(() => 9), tokens) } // prettier-ignore
-    expect(Math.abs(run({ ...single, workload }).latencyMs.mean / (serviceMs / (1 - load)) - 1)).toBeLessThan(0.06)
+    const workload = {
+      ...poisson((1000 / serviceMs) * load),
+      lengths: lengthsOf(
+        tokens.map(() => 9),
+        tokens,
+      ),
+    }
+    expect(Math.abs(run({ ...single, workload }).latencyMs.mean / (serviceMs / (1 - load)) - 1)).toBeLessThan(
+      0.06,
+    )
   })
 
   it('M/D/∞: with room for all, a request takes its own steps and half a step of waiting, however many there are', () => {
@@ -178,7 +243,12 @@ describe('every run', () => {
         })
         expect(dispatched()).toBe(60)
         expect(at.size).toBe(0)
-        expect(result).toMatchObject({ requests: 60, allRequests: 60, latencyMs: { count: 60 }, tpotMs: { count: 60 } })
+        expect(result).toMatchObject({
+          requests: 60,
+          allRequests: 60,
+          latencyMs: { count: 60 },
+          tpotMs: { count: 60 },
+        })
         expect(result.tokensPerSecond * result.spanSeconds).toBeCloseTo(60 * 12, 6)
         const prefillTokens = on.includes('P') ? 60 : 0
         expect(result.itlMs.count).toBe(60 * 11 + prefillTokens)
@@ -197,7 +267,10 @@ describe('every run', () => {
   })
 
   it('gives the same numbers to the bit for the same input, and others for another seed', () => {
-    const parts = { on: '2P4DxEP2', workload: { arrivals: { kind: 'gamma', perSecond: 100, shape: 0.3 } } } as const
+    const parts = {
+      on: '2P4DxEP2',
+      workload: { arrivals: { kind: 'gamma', perSecond: 100, shape: 0.3 } },
+    } as const
     expect(run({ ...parts, decodePolicy: random() })).toEqual(run({ ...parts, decodePolicy: random() }))
     expect(run({ ...parts, seed: 2 })).not.toEqual(run(parts))
   })
@@ -239,7 +312,16 @@ describe('every run', () => {
   it('refuses a policy’s worker that is not there, and prefill without a policy', () => {
     const lost: DecodePolicy = { name: 'jsq', pick: () => ({ worker: 9, reason: 'random' }) }
     expect(() => run({ decodePolicy: lost })).toThrow('picked worker 9 of 4')
-    const { prefillPolicy: _, ...input } = { workload: poisson(1), requests: 1, seed: 1, replay, profile, topology: parseTopology('1P1D'), decodePolicy: jsq(), prefillPolicy: 0 } // prettier-ignore
+    const { prefillPolicy: _, ...input } = {
+      workload: poisson(1),
+      requests: 1,
+      seed: 1,
+      replay,
+      profile,
+      topology: parseTopology('1P1D'),
+      decodePolicy: jsq(),
+      prefillPolicy: 0,
+    }
     expect(() => simulate(input)).toThrow('without a prefill policy')
   })
 })
@@ -257,9 +339,17 @@ describe('the parts of a cluster', () => {
 
   it('share text only where a recorded workload says so', () => {
     const rows = Array.from({ length: 300 }, () => 64)
-    const prefixes = { blockTokens: 16, starts: Int32Array.from({ length: 301 }, (_, i) => 2 * i), ids: Int32Array.from({ length: 600 }, (_, at) => (at % 2 === 0 ? 0 : at)) } // prettier-ignore
+    const prefixes = {
+      blockTokens: 16,
+      starts: Int32Array.from({ length: 301 }, (_, i) => 2 * i),
+      ids: Int32Array.from({ length: 600 }, (_, at) => (at % 2 === 0 ? 0 : at)),
+    }
     const lengths = { ...lengthsOf(rows, rows), prefixes }
-    const { prefixHitShare } = run({ on: '1P4D', workload: { ...poisson(50), lengths }, limits: { prefixCacheTokens: 10_000 } })
+    const { prefixHitShare } = run({
+      on: '1P4D',
+      workload: { ...poisson(50), lengths },
+      limits: { prefixCacheTokens: 10_000 },
+    })
     expect(prefixHitShare).toBeCloseTo(16 / 64, 2) // the first block is everybody's, the second nobody else's
   })
 
@@ -273,7 +363,11 @@ describe('the parts of a cluster', () => {
     // All experts on the first rank: as bad as one GPU.
     const heaped = run({ on: '4DxEP4', placement: { rankOf: new Uint16Array(3 * 40) } })
     expect(heaped.tpotMs).toEqual(one.tpotMs)
-    const exchanging = run({ on: '4DxEP4', placement: { rankOf: new Uint16Array(3 * 40) }, limits: { allToAllUs: 10 } })
+    const exchanging = run({
+      on: '4DxEP4',
+      placement: { rankOf: new Uint16Array(3 * 40) },
+      limits: { allToAllUs: 10 },
+    })
     expect(exchanging.tpotMs.p50).toBeGreaterThan(one.tpotMs.p50 + 0.48)
   })
 

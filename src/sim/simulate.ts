@@ -59,13 +59,28 @@ const KV_ARRIVED = 2
 const DECODE_STEP = 3
 
 /** Number of the first measured request, and of the first after them. */
-export function measuredRequests(requests: number, warmUpShare = 0.15, coolDownShare = 0.1): { first: number; end: number } {
+export function measuredRequests(
+  requests: number,
+  warmUpShare = 0.15,
+  coolDownShare = 0.1,
+): { first: number; end: number } {
   return { first: Math.floor(requests * warmUpShare), end: Math.ceil(requests * (1 - coolDownShare)) }
 }
 
 export function simulate(input: SimulationInput): SimulationRun {
-  const { replay, profile, topology, decodePolicy, prefillPolicy, requests, seed, warmUpShare, coolDownShare } = input
-  if (topology.prefill > 0 && prefillPolicy === undefined) throw new RangeError('prefill workers without a prefill policy')
+  const {
+    replay,
+    profile,
+    topology,
+    decodePolicy,
+    prefillPolicy,
+    requests,
+    seed,
+    warmUpShare,
+    coolDownShare,
+  } = input
+  if (topology.prefill > 0 && prefillPolicy === undefined)
+    throw new RangeError('prefill workers without a prefill policy')
   const limits: Limits = { ...DEFAULT_LIMITS, kvTokens: profile.kv.capacityTokens, ...input.limits }
   const random = createRandom(seed)
   const events = new EventQueue()
@@ -75,8 +90,15 @@ export function simulate(input: SimulationInput): SimulationRun {
   const measured = measuredRequests(requests, warmUpShare, coolDownShare)
   const metrics = new Metrics(pool, topology.decode, limits.maxBatch, measured, input.slo ?? {})
 
-  const prefillLimits = { tokensPerStep: limits.prefillTokensPerStep, cacheTokens: limits.prefixCacheTokens, blockTokens }
-  const prefillers = Array.from({ length: topology.prefill }, () => new PrefillWorker(pool, profile, prefillLimits))
+  const prefillLimits = {
+    tokensPerStep: limits.prefillTokensPerStep,
+    cacheTokens: limits.prefixCacheTokens,
+    blockTokens,
+  }
+  const prefillers = Array.from(
+    { length: topology.prefill },
+    () => new PrefillWorker(pool, profile, prefillLimits),
+  )
   const prefillCandidates = prefillers.map((_, worker) => ({ worker, inflight: 0 }))
   const prefillContext = { random: random.fork(3).uniform }
 
@@ -88,7 +110,8 @@ export function simulate(input: SimulationInput): SimulationRun {
   )
   const inflight = new Int32Array(topology.decode)
   const deskOptions = { workers: topology.decode, requests, ties: random.fork(4), entrances: random.fork(5) }
-  const desk = 'pick' in decodePolicy ? oneDesk(decodePolicy, deskOptions) : replicaDesk(decodePolicy, deskOptions)
+  const desk =
+    'pick' in decodePolicy ? oneDesk(decodePolicy, deskOptions) : replicaDesk(decodePolicy, deskOptions)
   let nowUs = 0
 
   function scheduleArrival(): void {
@@ -107,7 +130,11 @@ export function simulate(input: SimulationInput): SimulationRun {
     if (prefillPolicy === undefined || prefillers.length === 0) return dispatch(slot)
 
     const prefixKey = prefixKeyOf(pool.blocks[slot]!, Math.ceil(limits.prefixKeyTokens / blockTokens))
-    const { worker } = prefillPolicy.pick(prefixKey === undefined ? {} : { prefixKey }, prefillCandidates, prefillContext)
+    const { worker } = prefillPolicy.pick(
+      prefixKey === undefined ? {} : { prefixKey },
+      prefillCandidates,
+      prefillContext,
+    )
     prefillPolicy.dispatched?.(worker)
     prefillCandidates[worker]!.inflight++
     pool.prefillWorker[slot] = worker
@@ -132,7 +159,8 @@ export function simulate(input: SimulationInput): SimulationRun {
     const request = pool.routable[slot]!
     const decision = desk.pick(pool.index[slot]!, request, nowUs)
     const { worker } = decision
-    if (decoders[worker] === undefined) throw new RangeError(`policy ${decodePolicy.name} picked worker ${worker} of ${decoders.length}`)
+    if (decoders[worker] === undefined)
+      throw new RangeError(`policy ${decodePolicy.name} picked worker ${worker} of ${decoders.length}`)
     metrics.decided(decision, inflight)
     desk.dispatched(pool.index[slot]!, request, worker, nowUs)
     inflight[worker]!++
@@ -185,17 +213,28 @@ export function simulate(input: SimulationInput): SimulationRun {
   }
   metrics.runEnded(nowUs)
   if (pool.inflight > 0) throw new Error(`${pool.inflight} requests never ended`)
-  const names = { policy: decodePolicy.name, prefillPolicy: prefillPolicy?.name ?? null, topology, profile, seed }
+  const names = {
+    policy: decodePolicy.name,
+    prefillPolicy: prefillPolicy?.name ?? null,
+    topology,
+    profile,
+    seed,
+  }
   return { result: resultOf(names, metrics, prefillers, decoders), histograms: metrics.histograms }
 }
 
 /** Rank masks of each decode worker; undefined on one rank. Workers that share a placement share its masks. */
-function maskMaker(replay: Replay, { ranks }: Topology, placement: PlacementSpec | undefined): (worker: number) => Int32Array | undefined {
+function maskMaker(
+  replay: Replay,
+  { ranks }: Topology,
+  placement: PlacementSpec | undefined,
+): (worker: number) => Int32Array | undefined {
   if (ranks === 1) return () => undefined
   const { layers, experts } = replay
   const cells = layers * experts
   const spec = placement ?? { rankOf: linearRanks(layers, experts, ranks) }
   const made: Int32Array[] = []
   const shared = spec.rankOf.length === cells
-  return worker => (made[shared ? 0 : worker] ??= rankMasks(ranksOfWorker(spec, cells, worker), layers, experts, ranks))
+  return worker =>
+    (made[shared ? 0 : worker] ??= rankMasks(ranksOfWorker(spec, cells, worker), layers, experts, ranks))
 }

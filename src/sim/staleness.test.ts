@@ -25,8 +25,13 @@ beforeAll(async () => writeArtifact(artifact, (await fitFile(shipped('lab16-task
 
 describe('the cells of a staleness study', () => {
   it('are one gateway, then every number and age; supposing only where something is unseen and loads decide', () => {
-    const text = stalenessCells({ policies: ['jsq', 'power_of_two'], gateways: [2, 8], viewAgesMs: [0, 20, null] }).map(cell => {
-      const { count, viewAgeMs, anticipating } = 'gateways' in cell ? cell.gateways : { count: 1, viewAgeMs: 'exact', anticipating: false }
+    const text = stalenessCells({
+      policies: ['jsq', 'power_of_two'],
+      gateways: [2, 8],
+      viewAgesMs: [0, 20, null],
+    }).map(cell => {
+      const { count, viewAgeMs, anticipating } =
+        'gateways' in cell ? cell.gateways : { count: 1, viewAgeMs: 'exact', anticipating: false }
       return `${cell.variant} ${count} ${viewAgeMs}${anticipating === true ? ' supposing' : ''}`
     })
     expect(text).toEqual([
@@ -53,11 +58,24 @@ describe('the cells of a staleness study', () => {
 describe('gateways with old views, on the shipped trace', () => {
   it('lose what union gains, and keep nearly all of it when they suppose what they have not heard; eldr needs it less', async () => {
     const pool = openStudy(study)
-    const asked = { study, policies: ['eldr', 'union'], rate: 400, gateways: [8], viewAgesMs: [100], seeds: 1 }
+    const asked = {
+      study,
+      policies: ['eldr', 'union'],
+      rate: 400,
+      gateways: [8],
+      viewAgesMs: [100],
+      seeds: 1,
+    }
     const points = await runStaleness(asked, pool).finally(pool.close)
     const loss = (variant: string, anticipating: boolean) => {
-      const point = points.find(each => each.variant === variant && each.gateways?.anticipating === anticipating)! // prettier-ignore
-      return over(point, run => run.tpotMs.p50).mean / over(exactPoint(points, point), run => run.tpotMs.p50).mean - 1
+      const point = points.find(
+        each => each.variant === variant && each.gateways?.anticipating === anticipating,
+      )!
+      return (
+        over(point, run => run.tpotMs.p50).mean /
+          over(exactPoint(points, point), run => run.tpotMs.p50).mean -
+        1
+      )
     }
     expect(loss('union', false)).toBeGreaterThan(0.1)
     expect(loss('union', true)).toBeLessThan(0.05)
@@ -69,7 +87,8 @@ describe('decode workers in cells, on the shipped trace', () => {
   it('keep most of the gain when a cell is chosen by signature, and lose it cell by cell when at random', async () => {
     const run = await prepare(study)
     const p50 = async (cells?: StudyData['cells']) =>
-      (await run({ variant: 'union', rate: 400, seed: 0, setting: cells === undefined ? {} : { cells } })).tpotMs.p50
+      (await run({ variant: 'union', rate: 400, seed: 0, setting: cells === undefined ? {} : { cells } }))
+        .tpotMs.p50
     const whole = await p50()
     const [random2, random8, alike2] = [
       await p50({ count: 2, by: 'random' }),
@@ -84,9 +103,9 @@ describe('decode workers in cells, on the shipped trace', () => {
 
   it('are of one size, or it is said', async () => {
     const run = await prepare(study)
-    await expect(run({ variant: 'jsq', rate: 400, seed: 0, setting: { cells: { count: 3, by: 'random' } } })).rejects.toThrow(
-      '8 workers cannot be 3 cells of one size',
-    )
+    await expect(
+      run({ variant: 'jsq', rate: 400, seed: 0, setting: { cells: { count: 3, by: 'random' } } }),
+    ).rejects.toThrow('8 workers cannot be 3 cells of one size')
   })
 
   it('by signature may have more workers than there are calibration requests', async () => {

@@ -30,14 +30,20 @@ export interface StalenessPoint extends SweepPoint<Partial<StudyData>> {
 const TAKEN_AS_THEY_ARE: ReadonlySet<string> = new Set(['random', 'round_robin', 'power_of_two'])
 
 /** In the order of a table: policy after policy, one gateway first, then by number, age, and without supposing before with. */
-export function stalenessCells({ policies, gateways, viewAgesMs }: Pick<StalenessAsked, 'policies' | 'gateways' | 'viewAgesMs'>) {
+export function stalenessCells({
+  policies,
+  gateways,
+  viewAgesMs,
+}: Pick<StalenessAsked, 'policies' | 'gateways' | 'viewAgesMs'>) {
   return policies.flatMap(variant => {
     const supposes = !TAKEN_AS_THEY_ARE.has(parseVariant(variant)?.policy ?? '')
     const several = gateways.flatMap(count =>
       viewAgesMs.flatMap((viewAgeMs): GatewaysData[] => [
         { count, viewAgeMs, anticipating: false },
         // Where views are exact, or there are none, nothing is to be supposed.
-        ...(supposes && viewAgeMs !== null && viewAgeMs > 0 ? [{ count, viewAgeMs, anticipating: true }] : []),
+        ...(supposes && viewAgeMs !== null && viewAgeMs > 0
+          ? [{ count, viewAgeMs, anticipating: true }]
+          : []),
       ]),
     )
     return [{ variant }, ...several.map(each => ({ variant, gateways: each }))]

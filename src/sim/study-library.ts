@@ -38,7 +38,11 @@ export interface StudyLibrary {
   profile(name: string): Promise<CostProfile>
   /** The artifact is re-fitted where it has another number of clusters than there are decode workers, as a gateway does. */
   evaluation(trace: string, artifact: string | undefined, workers: number): Promise<Evaluation>
-  placement(files: { readonly artifact?: string }, kind: 'global' | 'cluster', topology: Topology): Promise<PlacementSpec>
+  placement(
+    files: { readonly artifact?: string },
+    kind: 'global' | 'cluster',
+    topology: Topology,
+  ): Promise<PlacementSpec>
   workload(file: RecordedFile): Promise<RecordedWorkload>
 }
 
@@ -50,7 +54,9 @@ export function createStudyLibrary(): StudyLibrary {
   const artifactFor = memo(async (file: string, workers: number) => {
     const artifact = await given(file)
     const { balance, seed, restarts } = artifact.about
-    return artifact.about.workers === workers ? artifact : refit(artifact, { workers, balance, seed, restarts }, file).artifact
+    return artifact.about.workers === workers
+      ? artifact
+      : refit(artifact, { workers, balance, seed, restarts }, file).artifact
   })
   const replayOf = memo((file: string) => withTrace(file, loadReplay))
   const evaluation = memo((trace: string, file: string | undefined, workers: number) =>
@@ -63,19 +69,29 @@ export function createStudyLibrary(): StudyLibrary {
   return {
     profile: memo((name: string) => loadProfile(name)),
     evaluation,
-    placement: memo(async ({ artifact }: { readonly artifact?: string }, kind: 'global' | 'cluster', topology: Topology) => {
-      const expected = 'decode patterns, from which experts are placed'
-      if (artifact === undefined)
-        throw new EldrError('ELDR_USAGE', { found: `placement ${kind}`, expected, todo: 'Give an artifact with --artifact.' })
-      const fitted = await artifactFor(artifact, topology.decode)
-      const { clusterOf } = fitted.calibration
-      if (kind === 'global') {
-        const asOne = { ...fitted, about: { ...fitted.about, workers: 1 } }
-        const calibration = { ...fitted.calibration, clusterOf: new Uint16Array(clusterOf.length) }
-        return placementOf({ ...asOne, calibration }, topology.ranks, PLACED_FOR_BATCH, artifact)
-      }
-      return placementOf(fitted, topology.ranks, PLACED_FOR_BATCH, artifact)
-    }),
+    placement: memo(
+      async (
+        { artifact }: { readonly artifact?: string },
+        kind: 'global' | 'cluster',
+        topology: Topology,
+      ) => {
+        const expected = 'decode patterns, from which experts are placed'
+        if (artifact === undefined)
+          throw new EldrError('ELDR_USAGE', {
+            found: `placement ${kind}`,
+            expected,
+            todo: 'Give an artifact with --artifact.',
+          })
+        const fitted = await artifactFor(artifact, topology.decode)
+        const { clusterOf } = fitted.calibration
+        if (kind === 'global') {
+          const asOne = { ...fitted, about: { ...fitted.about, workers: 1 } }
+          const calibration = { ...fitted.calibration, clusterOf: new Uint16Array(clusterOf.length) }
+          return placementOf({ ...asOne, calibration }, topology.ranks, PLACED_FOR_BATCH, artifact)
+        }
+        return placementOf(fitted, topology.ranks, PLACED_FOR_BATCH, artifact)
+      },
+    ),
     workload: memo(({ file, ...caps }: RecordedFile) => readWorkload(file, caps)),
   }
 }
@@ -90,7 +106,11 @@ function memo<Arguments extends readonly unknown[], Result>(make: (...given: Arg
   }
 }
 
-async function evaluationOf(trace: Trace, replay: Replay, artifact: Artifact | undefined): Promise<Evaluation> {
+async function evaluationOf(
+  trace: Trace,
+  replay: Replay,
+  artifact: Artifact | undefined,
+): Promise<Evaluation> {
   const { layers, experts, topK } = trace
   const shape = { layers, experts, topK }
   const features = await readFeatures(trace, artifact)
@@ -114,7 +134,8 @@ async function evaluationOf(trace: Trace, replay: Replay, artifact: Artifact | u
 
 function checkSameModel(trace: Trace, { about }: Artifact, file: string): void {
   if (about.layers === trace.layers && about.experts === trace.experts && about.topK === trace.topK) return
-  const shape = ({ layers, experts, topK }: { layers: number; experts: number; topK: number }) => `${layers} × ${experts}, top-${topK}`
+  const shape = ({ layers, experts, topK }: { layers: number; experts: number; topK: number }) =>
+    `${layers} × ${experts}, top-${topK}`
   throw new EldrError('ELDR_FIT_BAD_OPTION', {
     file,
     found: `an artifact for ${shape(about)}`,
@@ -124,11 +145,15 @@ function checkSameModel(trace: Trace, { about }: Artifact, file: string): void {
 
 /** Where the trace has no recent counts, an artifact that reads them is used as a gateway would: through its fallback. */
 function asSeenFrom(trace: Trace, artifact: Artifact): Artifact {
-  const blind = TRANSFORM[artifact.primary.model.transform].source === 'recent' && !trace.has('prefill_recent')
+  const blind =
+    TRANSFORM[artifact.primary.model.transform].source === 'recent' && !trace.has('prefill_recent')
   return blind && artifact.fallback ? { ...artifact, primary: artifact.fallback } : artifact
 }
 
-async function readFeatures(trace: Trace, artifact: Artifact | undefined): Promise<Omit<RoutableRequest, 'id'>[]> {
+async function readFeatures(
+  trace: Trace,
+  artifact: Artifact | undefined,
+): Promise<Omit<RoutableRequest, 'id'>[]> {
   const cells = trace.layers * trace.experts
   const recent = artifact !== undefined && TRANSFORM[artifact.primary.model.transform].source === 'recent'
   const values = recent ? await trace.prefillRecent() : await trace.prefillCounts()

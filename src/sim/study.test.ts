@@ -27,7 +27,8 @@ describe('a study of the shipped task trace', () => {
   const results = new Map<string, SimulationResult>()
   beforeAll(async () => {
     const run = await prepare(study)
-    for (const variant of ['jsq', 'eldr', 'eldr@0', 'union']) results.set(variant, await run({ variant, rate: 500, seed: 0 }))
+    for (const variant of ['jsq', 'eldr', 'eldr@0', 'union'])
+      results.set(variant, await run({ variant, rate: 500, seed: 0 }))
   })
   const of = (variant: string) => results.get(variant)!
 
@@ -61,7 +62,8 @@ describe('a study', () => {
   it('reads policies by name, with a band of their own where one is given', () => {
     expect(parseVariant('union')).toEqual({ policy: 'union' })
     expect(parseVariant('eldr@0.25')).toEqual({ policy: 'eldr', tau: 0.25 })
-    for (const wrong of ['', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@']) expect(parseVariant(wrong)).toBeUndefined()
+    for (const wrong of ['', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@'])
+      expect(parseVariant(wrong)).toBeUndefined()
   })
 
   it('needs an artifact for eldr, none for union, and one of the same model', async () => {
@@ -70,16 +72,19 @@ describe('a study', () => {
     expect((await run({ variant: 'union', rate: 100, seed: 0 })).reasons).toEqual({ least_cost: 150 }) // warm-up and cool-down do not count
     const error = await failure('', () => run({ variant: 'eldr', rate: 100, seed: 0 }))
     expect(error.message).toContain('an artifact with centroids')
-    expect((await failure('task', () => prepare({ ...study, trace: shipped('tiny6-long-task.evaluation') }))).code).toBe(
-      'ELDR_FIT_BAD_OPTION',
-    )
+    expect(
+      (await failure('task', () => prepare({ ...study, trace: shipped('tiny6-long-task.evaluation') }))).code,
+    ).toBe('ELDR_FIT_BAD_OPTION')
   })
 
   describe('with recorded arrivals', () => {
     const file = join(folder.path, 'calls.jsonl')
     // The first half comes ten times as fast as the second.
     const times = Array.from({ length: 400 }, (_, i) => (i < 200 ? i * 10 : 2_000 + (i - 200) * 100))
-    writeFileSync(file, times.map(timestamp => JSON.stringify({ timestamp, input_length: 600, output_length: 40 })).join('\n'))
+    writeFileSync(
+      file,
+      times.map(timestamp => JSON.stringify({ timestamp, input_length: 600, output_length: 40 })).join('\n'),
+    )
     const recorded = { ...study, topology: '2P4D', workload: { file } }
 
     it('gives the requests that run the rate asked for, whatever comes after them in the file', async () => {
@@ -103,7 +108,13 @@ describe('a study', () => {
     const { artifact: fitted } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 4 })
     expect(fitted.primary.model.transform).toBe('recent')
     await writeArtifact(path, fitted)
-    const run = await prepare({ ...study, trace: shipped('tiny6-long-task.evaluation'), artifact: path, topology: '2P4D', requests: 300 })
+    const run = await prepare({
+      ...study,
+      trace: shipped('tiny6-long-task.evaluation'),
+      artifact: path,
+      topology: '2P4D',
+      requests: 300,
+    })
     const result = await run({ variant: 'eldr', rate: 40, seed: 0 })
     expect(result.reasons.no_signature).toBeUndefined()
     expect(result.ttftMs!.p50).toBeGreaterThan(0)

@@ -61,9 +61,16 @@ export interface GatewaysData {
 export type StudyJob = SweepJob<Partial<StudyData>>
 
 /** `onStep` sees every decode step when it begins. */
-export async function prepare(data: StudyData, onStep?: SimulationInput['onStep']): Promise<(job: StudyJob) => Promise<SimulationResult>> {
+export async function prepare(
+  data: StudyData,
+  onStep?: SimulationInput['onStep'],
+): Promise<(job: StudyJob) => Promise<SimulationResult>> {
   const library = createStudyLibrary()
-  await library.evaluation(data.trace, data.artifact, clustersOf(data.cells, parseTopology(data.topology).decode)) // what is wrong with the files shows before the first run
+  await library.evaluation(
+    data.trace,
+    data.artifact,
+    clustersOf(data.cells, parseTopology(data.topology).decode),
+  ) // what is wrong with the files shows before the first run
   return job => run(library, { ...data, ...job.setting }, job, onStep)
 }
 
@@ -81,7 +88,8 @@ async function run(
     clustersOf(data.cells, topology.decode),
   )
   const { policy, tau, foresight } = parseVariant(variant)!
-  const fitted = async (workers: number) => (await library.evaluation(data.trace, data.artifact, workers)).artifact
+  const fitted = async (workers: number) =>
+    (await library.evaluation(data.trace, data.artifact, workers)).artifact
   const cells = data.cells && (await cellsOf(data.cells, topology.decode, fitted))
   const settings: PolicySettings = {
     workers: topology.decode,
@@ -92,7 +100,12 @@ async function run(
     ...(tau !== undefined && { tau }),
   }
   const expected = missingFor(policy, settings)
-  if (expected !== undefined) throw new EldrError('ELDR_USAGE', { found: `policy ${variant}`, expected, todo: 'Give one with --artifact.' })
+  if (expected !== undefined)
+    throw new EldrError('ELDR_USAGE', {
+      found: `policy ${variant}`,
+      expected,
+      todo: 'Give one with --artifact.',
+    })
   const make = (unseen?: PolicySettings['unseen']): DecodePolicy => {
     const made = createDecodePolicy(policy, { ...settings, ...(unseen && { unseen }) })!
     return cells === undefined ? made : cells.around(made)
@@ -119,7 +132,11 @@ async function run(
 
 type MakePolicy = (unseen?: PolicySettings['unseen']) => DecodePolicy
 
-function gatewaysOf(gateways: GatewaysData | undefined, name: PolicyName, make: MakePolicy): DecodePolicy | Replicas {
+function gatewaysOf(
+  gateways: GatewaysData | undefined,
+  name: PolicyName,
+  make: MakePolicy,
+): DecodePolicy | Replicas {
   if (gateways === undefined) return make()
   const { count, viewAgeMs, entrance = 'random', anticipating = false } = gateways
   return { name, count, viewAgeMs, entrance, create: unseen => make(anticipating ? unseen : undefined) }
@@ -131,7 +148,11 @@ async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: num
   if (workload === undefined) return { arrivals: arrivalsAt(arrivals, perSecond), rows }
   const lengths = await library.workload(workload)
   // The requests that run have the rate asked for, whatever the rate of those after them.
-  return { arrivals: { kind: 'recorded', timesUs: lengths.timesUs.subarray(0, requests), perSecond }, rows, lengths }
+  return {
+    arrivals: { kind: 'recorded', timesUs: lengths.timesUs.subarray(0, requests), perSecond },
+    rows,
+    lengths,
+  }
 }
 
 /** Bursts: gamma gaps of shape 0.25 deviate twice as much as Poisson's; on/off is silent for 5 s after each 5 s, on average. */

@@ -23,18 +23,25 @@ writeFileSync(
 )
 const plan = { cells: grid(['whole', 'half'], [10, 20]), seeds: [1, 2, 3] }
 const data = { scale: 2 }
-const onOneThread = () => openPool<unknown, SweepJob, SimulationResult>({ module: pathToFileURL(module), data, threads: 1 })
+const onOneThread = () =>
+  openPool<unknown, SweepJob, SimulationResult>({ module: pathToFileURL(module), data, threads: 1 })
 
 describe('a sweep', () => {
   it('runs every variant at every rate with every seed, and says how far it is', async () => {
     const progress: string[] = []
-    const points = await sweep({ ...plan, pool: onOneThread(), onProgress: (done, of) => progress.push(`${done}/${of}`) })
-    expect(points.map(({ variant, rate, runs }) => [variant, rate, runs.map(run => run.tpotMs.p50)])).toEqual([
-      ['whole', 10, [21, 22, 23]],
-      ['whole', 20, [41, 42, 43]],
-      ['half', 10, [11, 12, 13]],
-      ['half', 20, [21, 22, 23]],
-    ])
+    const points = await sweep({
+      ...plan,
+      pool: onOneThread(),
+      onProgress: (done, of) => progress.push(`${done}/${of}`),
+    })
+    expect(points.map(({ variant, rate, runs }) => [variant, rate, runs.map(run => run.tpotMs.p50)])).toEqual(
+      [
+        ['whole', 10, [21, 22, 23]],
+        ['whole', 20, [41, 42, 43]],
+        ['half', 10, [11, 12, 13]],
+        ['half', 20, [21, 22, 23]],
+      ],
+    )
     expect(progress).toEqual(Array.from({ length: 12 }, (_, i) => `${i + 1}/12`))
   })
 
@@ -43,7 +50,10 @@ describe('a sweep', () => {
     const p50 = over(whole!, run => run.tpotMs.p50)
     expect(p50).toMatchObject({ mean: 22, count: 3 })
     expect(p50.half).toBeCloseTo(4.303 / Math.sqrt(3), 9)
-    expect(changeAgainst(whole!, half!, run => run.tpotMs.p50).mean).toBeCloseTo((11 / 21 + 12 / 22 + 13 / 23) / 3 - 1, 12)
+    expect(changeAgainst(whole!, half!, run => run.tpotMs.p50).mean).toBeCloseTo(
+      (11 / 21 + 12 / 22 + 13 / 23) / 3 - 1,
+      12,
+    )
   })
 
   it('gives the same on threads, in the order of the jobs, and passes their failures on', () => {

@@ -29,12 +29,20 @@ export interface SweepPoint<Setting = unknown> extends SweepCell<Setting> {
 }
 
 /** Every variant at every rate. */
-export function grid(variants: readonly string[], rates: readonly number[]): { variant: string; rate: number }[] {
+export function grid(
+  variants: readonly string[],
+  rates: readonly number[],
+): { variant: string; rate: number }[] {
   return variants.flatMap(variant => rates.map(rate => ({ variant, rate })))
 }
 
 /** Points come in the order of the cells. */
-export async function sweep<Setting>({ cells, seeds, pool, onProgress }: SweepPlan<Setting>): Promise<SweepPoint<Setting>[]> {
+export async function sweep<Setting>({
+  cells,
+  seeds,
+  pool,
+  onProgress,
+}: SweepPlan<Setting>): Promise<SweepPoint<Setting>[]> {
   // Seeds outermost: all cells have their first run before any has its second, and long runs (high rates) are spread over the time.
   const results = await pool.run(
     seeds.flatMap(seed => cells.map(cell => ({ ...cell, seed }))),
@@ -52,6 +60,10 @@ export function over({ runs }: SweepPoint, value: (run: SimulationResult) => num
  * How much a number changes against another point, as a share: −0.1 is a tenth less. Runs are paired by seed, for they saw the same
  * requests at the same times: the interval is that of the differences, not of two independent means.
  */
-export function changeAgainst(base: SweepPoint, point: SweepPoint, value: (run: SimulationResult) => number): Interval {
+export function changeAgainst(
+  base: SweepPoint,
+  point: SweepPoint,
+  value: (run: SimulationResult) => number,
+): Interval {
   return meanInterval(point.runs.map((run, s) => value(run) / value(base.runs[s]!) - 1))
 }

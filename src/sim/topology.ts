@@ -20,9 +20,11 @@ export function parseTopology(text: string): Topology {
   const match = /^(?:(\d{1,5})P)?(\d{1,5})D(?:[×x]EP(\d{1,5}))?$/i.exec(text.trim())
   if (match === null) throw wrong(text, 'such as 8P16D, 16D or 2P8D×EP4')
   const [prefill, decode, ranks] = [Number(match[1] ?? 0), Number(match[2]), Number(match[3] ?? 1)]
-  if (match[1] !== undefined && prefill === 0) throw wrong(text, 'at least 1 prefill worker; without the P part prefill is not simulated')
+  if (match[1] !== undefined && prefill === 0)
+    throw wrong(text, 'at least 1 prefill worker; without the P part prefill is not simulated')
   if (decode === 0 || ranks === 0) throw wrong(text, `at least 1 ${decode === 0 ? 'decode worker' : 'rank'}`)
-  if (prefill > MOST_WORKERS || decode > MOST_WORKERS) throw wrong(text, `at most ${MOST_WORKERS} workers of a kind`)
+  if (prefill > MOST_WORKERS || decode > MOST_WORKERS)
+    throw wrong(text, `at most ${MOST_WORKERS} workers of a kind`)
   if (ranks > MOST_RANKS) throw wrong(text, `at most ${MOST_RANKS} ranks`)
   return { prefill, decode, ranks }
 }
@@ -37,10 +39,18 @@ export function gpusOf({ prefill, decode, ranks }: Topology): number {
 }
 
 /** What a million output tokens cost while the cluster makes so many a second and a GPU-hour has this price. */
-export function costPerMillionTokens(topology: Topology, pricePerGpuHour: number, tokensPerSecond: number): number {
+export function costPerMillionTokens(
+  topology: Topology,
+  pricePerGpuHour: number,
+  tokensPerSecond: number,
+): number {
   return ((gpusOf(topology) * pricePerGpuHour) / 3600 / tokensPerSecond) * 1e6
 }
 
 function wrong(text: string, expected: string): EldrError {
-  return new EldrError('ELDR_USAGE', { found: `topology ${quoted(text)}`, expected, todo: 'Name workers as in 8P16D.' })
+  return new EldrError('ELDR_USAGE', {
+    found: `topology ${quoted(text)}`,
+    expected,
+    todo: 'Name workers as in 8P16D.',
+  })
 }

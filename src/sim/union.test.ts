@@ -17,7 +17,9 @@ function madeUp(layers: number, experts: number, topK: number, seed: number) {
   const random = createRandom(seed)
   const steps = Array.from({ length: 9 }, () => random.below(4))
   const maxSteps = 3
-  const ids = Uint16Array.from({ length: steps.length * maxSteps * layers * topK }, () => random.below(experts))
+  const ids = Uint16Array.from({ length: steps.length * maxSteps * layers * topK }, () =>
+    random.below(experts),
+  )
   const idsOf = (request: number, step: number, layer: number) => {
     const at = ((request * maxSteps + step) * layers + layer) * topK
     return ids.subarray(at, at + topK)
@@ -25,7 +27,12 @@ function madeUp(layers: number, experts: number, topK: number, seed: number) {
   return { replay: replayOf({ layers, experts, topK, ids, maxSteps, steps }), idsOf, random }
 }
 
-const shapes = fc.record({ layers: fc.integer({ min: 1, max: 5 }), experts: fc.integer({ min: 1, max: 130 }), topK: fc.integer({ min: 1, max: 8 }), seed: fc.nat() }) // prettier-ignore
+const shapes = fc.record({
+  layers: fc.integer({ min: 1, max: 5 }),
+  experts: fc.integer({ min: 1, max: 130 }),
+  topK: fc.integer({ min: 1, max: 8 }),
+  seed: fc.nat(),
+})
 
 /** A random batch: its union by words, and by sets. */
 function batchOf({ replay, idsOf, random }: ReturnType<typeof madeUp>) {
@@ -39,7 +46,11 @@ function batchOf({ replay, idsOf, random }: ReturnType<typeof madeUp>) {
     batch,
     union,
   )
-  const sets = Array.from({ length: replay.layers }, (_, layer) => new Set(chosen.flatMap(({ row, step }) => Array.from(idsOf(replay.requestOf[row]!, step, layer))))) // prettier-ignore
+  const sets = Array.from(
+    { length: replay.layers },
+    (_, layer) =>
+      new Set(chosen.flatMap(({ row, step }) => Array.from(idsOf(replay.requestOf[row]!, step, layer)))),
+  )
   return { union, sets }
 }
 
@@ -77,8 +88,22 @@ describe('the union of a step', () => {
         })
         const weights = new Float64Array(layers).fill(1 / layers)
         const masks = rankMasks(rankOf, layers, experts, ranks)
-        expect(fullestRankExperts(union, weights, masks)).toBeCloseTo(fullest.reduce((a, b) => a + b, 0) / layers, 9)
-        expect(fullestRankExperts(union, weights, rankMasks(rankOf.map(() => 0), layers, experts, 1))).toBe(activeExperts(union, weights)) // prettier-ignore
+        expect(fullestRankExperts(union, weights, masks)).toBeCloseTo(
+          fullest.reduce((a, b) => a + b, 0) / layers,
+          9,
+        )
+        expect(
+          fullestRankExperts(
+            union,
+            weights,
+            rankMasks(
+              rankOf.map(() => 0),
+              layers,
+              experts,
+              1,
+            ),
+          ),
+        ).toBe(activeExperts(union, weights))
       }),
     )
   })
@@ -107,17 +132,29 @@ describe('a replay', () => {
     writeFileSync(path, await bytesOf(traceWith()))
     const replay = await withTrace(path, loadReplay)
     expect(replay.rows).toBe(2)
-    expect([Array.from(replay.requestOf), Array.from(replay.steps), Array.from(replay.promptTokens)]).toEqual([
-      [0, 1],
-      [2, 1],
-      [3, 4],
-    ])
+    expect([Array.from(replay.requestOf), Array.from(replay.steps), Array.from(replay.promptTokens)]).toEqual(
+      [
+        [0, 1],
+        [2, 1],
+        [3, 4],
+      ],
+    )
     // [request 0: two steps of two layers][request 1: one step]
     expect(Array.from(replay.words)).toEqual([0b0011, 0b1100, 0b0101, 0b1100, 0b0110, 0b1001])
   })
 
   it('says when there is nothing to replay', async () => {
-    writeFileSync(path, await bytesOf(traceWith({ tensors: { decode_counts: undefined, decode_steps: { dtype: 'U16', shape: [3], data: new Uint16Array(3) } } }))) // prettier-ignore
+    writeFileSync(
+      path,
+      await bytesOf(
+        traceWith({
+          tensors: {
+            decode_counts: undefined,
+            decode_steps: { dtype: 'U16', shape: [3], data: new Uint16Array(3) },
+          },
+        }),
+      ),
+    )
     expect((await failure(path, () => withTrace(path, loadReplay))).code).toBe('ELDR_TRACE_TOO_SMALL')
     writeFileSync(path, await bytesOf(traceWith({ tensors: { decode_expert_ids: undefined } })))
     expect((await failure(path, () => withTrace(path, loadReplay))).code).toBe('ELDR_TENSOR_MISSING')

@@ -25,7 +25,12 @@ function inputOf({
 }: Case): VerdictInput {
   const [base, best] = rates
   const gain = base === null || best === null ? null : best / base - 1
-  const probe = (activeExperts: number) => ({ activeExperts, fullestRankExperts: activeExperts, batch, tpotMeanMs })
+  const probe = (activeExperts: number) => ({
+    activeExperts,
+    fullestRankExperts: activeExperts,
+    batch,
+    tpotMeanMs,
+  })
   return {
     balancer: 'jsq',
     results: [
@@ -46,13 +51,21 @@ function inputOf({
     traffic: { experts: 100 },
     profile: {
       shape: { layers: 100, experts: 100, topK: 8 },
-      decode: { kind: 'linear', baseUs: 0, perRequestUs: 0, perLayerUs: 0, perActiveExpertUs: 1, perContextKTokenUs: 0 },
+      decode: {
+        kind: 'linear',
+        baseUs: 0,
+        perRequestUs: 0,
+        perLayerUs: 0,
+        perActiveExpertUs: 1,
+        perContextKTokenUs: 0,
+      },
     },
     ...(rho !== undefined && { rho }),
   }
 }
 const verdict = (given: Case) => verdictOf(inputOf(given))
-const valueOf = (given: Case, kind: CheckKind) => verdict(given).checks.find(check => check.kind === kind)?.value
+const valueOf = (given: Case, kind: CheckKind) =>
+  verdict(given).checks.find(check => check.kind === kind)?.value
 
 describe('the verdict', () => {
   it('is that it pays when the rate rises by 2 % or GPUs fall, because experts are saved', () => {
@@ -79,8 +92,14 @@ describe('the verdict', () => {
       highest: { ...union!.highest, value },
       fewest: { value: workers, gpusSaved: 1 },
     })
-    const policyOf = (value: number, workers: number) => verdictOf({ ...input, results: [jsq!, other(value, workers), union!] }).policy
-    expect([policyOf(130, 12), policyOf(110, 9), policyOf(120, 11), policyOf(120, 9)]).toEqual(['eldr', 'union', 'union', 'eldr'])
+    const policyOf = (value: number, workers: number) =>
+      verdictOf({ ...input, results: [jsq!, other(value, workers), union!] }).policy
+    expect([policyOf(130, 12), policyOf(110, 9), policyOf(120, 11), policyOf(120, 9)]).toEqual([
+      'eldr',
+      'union',
+      'union',
+      'eldr',
+    ])
   })
 
   it.each<[CheckKind, Case, number]>([

@@ -12,7 +12,13 @@ import { isPrefillBound, type Probe } from './plan-probe.ts'
  * other_costs: share of a step's time that goes with the active experts, by the profile;
  * prefill_bound: the highest rate of the best other policy, if prefill is the first to give way above it.
  */
-export type CheckKind = 'small_batches' | 'every_expert_fires' | 'no_structure' | 'weak_signature' | 'other_costs' | 'prefill_bound'
+export type CheckKind =
+  | 'small_batches'
+  | 'every_expert_fires'
+  | 'no_structure'
+  | 'weak_signature'
+  | 'other_costs'
+  | 'prefill_bound'
 
 export interface Check {
   readonly kind: CheckKind
@@ -40,7 +46,11 @@ export interface VerdictInput {
   readonly results: readonly {
     readonly variant: string
     readonly isBalancer: boolean
-    readonly highest: { readonly value: number | null; readonly limits: Probe['limits']; readonly gain: number | null }
+    readonly highest: {
+      readonly value: number | null
+      readonly limits: Probe['limits']
+      readonly gain: number | null
+    }
     readonly fewest?: { readonly value: number | null; readonly gpusSaved: number | null }
   }[]
   readonly sameRate: {
@@ -67,7 +77,13 @@ export function verdictOf(input: VerdictInput): Verdict {
   const best = others.reduce((a, b) => (isBetter(b, a) ? b : a))
   const base = input.results.find(({ variant }) => variant === input.balancer)!
   const checks = checksOf(input, best)
-  return { answer: answerOf(best, base, checks), policy: best.variant, gain: best.highest.gain, checks, reasons: reasonsOf(checks) }
+  return {
+    answer: answerOf(best, base, checks),
+    policy: best.variant,
+    gain: best.highest.gain,
+    checks,
+    reasons: reasonsOf(checks),
+  }
 }
 
 function reasonsOf(checks: readonly Check[]): CheckKind[] {
@@ -91,20 +107,39 @@ function answerOf(best: Result, base: Result, checks: readonly Check[]): Verdict
   return best.highest.gain! >= WORTH ? 'pays' : 'does_not'
 }
 
-function checksOf({ balancer, results, sameRate, traffic, profile, rho }: VerdictInput, best: Result): Check[] {
+function checksOf(
+  { balancer, results, sameRate, traffic, profile, rho }: VerdictInput,
+  best: Result,
+): Check[] {
   const base = sameRate.points.find(({ variant }) => variant === balancer)!.probe
   const balancers = new Set(results.filter(({ isBalancer }) => isBalancer).map(({ variant }) => variant))
-  const fewest = Math.min(...sameRate.points.filter(({ variant }) => !balancers.has(variant)).map(({ probe }) => probe.activeExperts))
+  const fewest = Math.min(
+    ...sameRate.points
+      .filter(({ variant }) => !balancers.has(variant))
+      .map(({ probe }) => probe.activeExperts),
+  )
   const saved = 1 - fewest / base.activeExperts
   const firing = base.activeExperts / traffic.experts
   const expertUs = profile.decode.perActiveExpertUs * profile.shape.layers * base.fullestRankExperts
   const share = expertUs / (base.tpotMeanMs * 1000)
   return [
     { kind: 'small_batches', value: base.batch, threshold: SMALL_BATCH, against: base.batch < SMALL_BATCH },
-    { kind: 'every_expert_fires', value: firing, threshold: NEARLY_ALL, against: firing >= NEARLY_ALL && saved < WORTH },
+    {
+      kind: 'every_expert_fires',
+      value: firing,
+      threshold: NEARLY_ALL,
+      against: firing >= NEARLY_ALL && saved < WORTH,
+    },
     { kind: 'no_structure', value: saved, threshold: WORTH, against: saved < WORTH },
-    ...(rho === undefined ? [] : [{ kind: 'weak_signature', value: rho, threshold: WEAK_RHO, against: rho < WEAK_RHO } as const]),
+    ...(rho === undefined
+      ? []
+      : [{ kind: 'weak_signature', value: rho, threshold: WEAK_RHO, against: rho < WEAK_RHO } as const]),
     { kind: 'other_costs', value: share, threshold: SMALL_SHARE, against: share < SMALL_SHARE },
-    { kind: 'prefill_bound', value: best.highest.value ?? 0, threshold: null, against: isPrefillBound(best.highest) },
+    {
+      kind: 'prefill_bound',
+      value: best.highest.value ?? 0,
+      threshold: null,
+      against: isPrefillBound(best.highest),
+    },
   ]
 }

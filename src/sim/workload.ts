@@ -51,7 +51,8 @@ export function createWorkload(
   }
 
   return {
-    nextArrivalUs: () => (lengths !== undefined && index >= lengths.promptTokens.length ? Infinity : arrivals()),
+    nextArrivalUs: () =>
+      lengths !== undefined && index >= lengths.promptTokens.length ? Infinity : arrivals(),
     assign(pool, slot) {
       const row = rows.take()
       pool.index[slot] = index

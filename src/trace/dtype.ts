@@ -26,7 +26,9 @@ export type ArrayOf<D extends Dtype> = InstanceType<(typeof DTYPES)[D]>
 export type TensorData = ArrayOf<Dtype>
 
 /** The place of a type in the order above, which is the one by which Python's safetensors lays tensors out, from the last to the first. */
-export const DTYPE_RANK = Object.fromEntries(Object.keys(DTYPES).map((name, rank) => [name, rank])) as Readonly<Record<Dtype, number>>
+export const DTYPE_RANK = Object.fromEntries(
+  Object.keys(DTYPES).map((name, rank) => [name, rank]),
+) as Readonly<Record<Dtype, number>>
 
 export function isDtype(name: unknown): name is Dtype {
   return typeof name === 'string' && Object.hasOwn(DTYPES, name)

@@ -11,8 +11,13 @@ type Metadata = Readonly<Record<string, string>>
 export function checkFormat(file: string, format: string | undefined, expected: string): void {
   if (format === expected) return
   const kind = expected.slice(0, expected.lastIndexOf('.') + 1)
-  const found = format === undefined ? 'a safetensors file without a format in its metadata' : `format ${quoted(format)}`
-  throw new EldrError(format?.startsWith(kind) ? 'ELDR_FILE_UNKNOWN_VERSION' : 'ELDR_FILE_WRONG_KIND', { file, found, expected })
+  const found =
+    format === undefined ? 'a safetensors file without a format in its metadata' : `format ${quoted(format)}`
+  throw new EldrError(format?.startsWith(kind) ? 'ELDR_FILE_UNKNOWN_VERSION' : 'ELDR_FILE_WRONG_KIND', {
+    file,
+    found,
+    expected,
+  })
 }
 
 export function badMetadata(file: string, found: string, expected: string): EldrError {
@@ -30,11 +35,21 @@ export function wholeNumber(file: string, metadata: Metadata, key: string, max: 
   const text = metadata[key]
   const value = text !== undefined && /^(0|[1-9]\d{0,15})$/.test(text) ? Number(text) : NaN
   if (value >= min && value <= max) return value
-  throw badMetadata(file, text === undefined ? `no ${key}` : `${key} ${quoted(text)}`, `a whole number from ${min} to ${max}`)
+  throw badMetadata(
+    file,
+    text === undefined ? `no ${key}` : `${key} ${quoted(text)}`,
+    `a whole number from ${min} to ${max}`,
+  )
 }
 
 /** A finite number in [min, max]; undefined when the key is absent. */
-export function optionalNumber(file: string, metadata: Metadata, key: string, min: number, max: number): number | undefined {
+export function optionalNumber(
+  file: string,
+  metadata: Metadata,
+  key: string,
+  min: number,
+  max: number,
+): number | undefined {
   const text = metadata[key]
   if (text === undefined) return undefined
   const value = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text) ? Number(text) : NaN
@@ -47,7 +62,13 @@ export function optionalNumber(file: string, metadata: Metadata, key: string, mi
 }
 
 /** JSON under a key, taken only if `accept` says that it is what it should be. */
-export function jsonOf<T>(file: string, metadata: Metadata, key: string, expected: string, accept: (value: unknown) => value is T): T {
+export function jsonOf<T>(
+  file: string,
+  metadata: Metadata,
+  key: string,
+  expected: string,
+  accept: (value: unknown) => value is T,
+): T {
   const text = metadata[key]
   if (text === undefined) throw badMetadata(file, `no ${key}`, expected)
   try {
@@ -59,7 +80,8 @@ export function jsonOf<T>(file: string, metadata: Metadata, key: string, expecte
   throw badMetadata(file, `${key} ${quoted(text)}`, expected)
 }
 
-export const isNumberList = (value: unknown): value is number[] => Array.isArray(value) && value.every(item => Number.isFinite(item))
+export const isNumberList = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every(item => Number.isFinite(item))
 
 /** Names with commas between them; none when the key is absent. */
 export function namesOf(file: string, metadata: Metadata, key: string, most: number): string[] {
@@ -76,18 +98,36 @@ export function namesOf(file: string, metadata: Metadata, key: string, most: num
 /** An axis is a length, or a test with what it is called for a person. */
 export type Axis = number | { readonly fits: (size: number) => boolean; readonly name: string }
 
-export function checkTensor(file: string, { name, dtype, shape }: TensorInfo, dtypes: readonly Dtype[], axes: readonly Axis[]): void {
+export function checkTensor(
+  file: string,
+  { name, dtype, shape }: TensorInfo,
+  dtypes: readonly Dtype[],
+  axes: readonly Axis[],
+): void {
   if (!dtypes.includes(dtype)) {
-    throw new EldrError('ELDR_TENSOR_BAD_TYPE', { file, found: `${dtype} for ${name}`, expected: dtypes.join(' or ') })
+    throw new EldrError('ELDR_TENSOR_BAD_TYPE', {
+      file,
+      found: `${dtype} for ${name}`,
+      expected: dtypes.join(' or '),
+    })
   }
   const fits = (axis: Axis, size: number) => (typeof axis === 'number' ? size === axis : axis.fits(size))
   if (shape.length === axes.length && axes.every((axis, i) => fits(axis, shape[i]!))) return
   const expected = axes.map(axis => (typeof axis === 'number' ? axis : axis.name)).join(', ')
-  throw new EldrError('ELDR_TENSOR_BAD_SHAPE', { file, found: `[${shape.join(', ')}] for ${name}`, expected: `[${expected}]` })
+  throw new EldrError('ELDR_TENSOR_BAD_SHAPE', {
+    file,
+    found: `[${shape.join(', ')}] for ${name}`,
+    expected: `[${expected}]`,
+  })
 }
 
 /** Reads a tensor of one type and shape. */
-export async function readTensor<D extends Dtype>(from: SafetensorsFile, name: string, dtype: D, shape: readonly number[]) {
+export async function readTensor<D extends Dtype>(
+  from: SafetensorsFile,
+  name: string,
+  dtype: D,
+  shape: readonly number[],
+) {
   checkTensor(from.path, from.info(name), [dtype], shape)
   return from.readAs(name, dtype)
 }
@@ -101,6 +141,11 @@ export function checkValues(
   expected: string,
 ): void {
   for (let at = 0; at < values.length; at++) {
-    if (!fine(values[at]!)) throw new EldrError('ELDR_TENSOR_BAD_VALUE', { file, found: `${values[at]} at ${at} of ${name}`, expected })
+    if (!fine(values[at]!))
+      throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
+        file,
+        found: `${values[at]} at ${at} of ${name}`,
+        expected,
+      })
   }
 }

@@ -22,9 +22,11 @@ export function checkSpelling(text: string): void {
   for (let at = 0; at < text.length; at++) {
     const char = text[at]!
     if (SEPARATORS.includes(char)) continue
-    if (++pieces > MAX_PIECES) throw new SyntaxError(`JSON of more than ${MAX_PIECES} strings, numbers and brackets`)
+    if (++pieces > MAX_PIECES)
+      throw new SyntaxError(`JSON of more than ${MAX_PIECES} strings, numbers and brackets`)
     if (char === '{' || char === '[') {
-      if (names.push(char === '{' ? new Set() : undefined) > MAX_DEPTH) throw new SyntaxError(`JSON nested more than ${MAX_DEPTH} deep`)
+      if (names.push(char === '{' ? new Set() : undefined) > MAX_DEPTH)
+        throw new SyntaxError(`JSON nested more than ${MAX_DEPTH} deep`)
     } else if (char === '}' || char === ']') {
       names.pop()
     } else if (char === '"') {
@@ -35,7 +37,8 @@ export function checkSpelling(text: string): void {
       at = end - 1
     } else if (char === '-' || (char >= '0' && char <= '9')) {
       const end = numberEnd(text, at)
-      if (!/^(0|[1-9]\d*)$/.test(text.slice(at, end))) throw new SyntaxError(`the number ${quoted(text.slice(at, end))}`)
+      if (!/^(0|[1-9]\d*)$/.test(text.slice(at, end)))
+        throw new SyntaxError(`the number ${quoted(text.slice(at, end))}`)
       at = end - 1
     }
   }

@@ -5,5 +5,7 @@ it('shows any value on one line of bounded length, also one that is nested too d
   expect(quoted('a\nb')).toBe('"a\\nb"')
   expect(quoted(undefined)).toBe('nothing')
   expect(quoted('x'.repeat(1000))).toHaveLength(81)
-  expect(quoted(JSON.parse(`${'['.repeat(100_000)}${']'.repeat(100_000)}`))).toBe('a list too deep or too long to show')
+  expect(quoted(JSON.parse(`${'['.repeat(100_000)}${']'.repeat(100_000)}`))).toBe(
+    'a list too deep or too long to show',
+  )
 })

@@ -12,6 +12,8 @@ function written(value: unknown): string | undefined {
     return JSON.stringify(value)
   } catch {
     // What is parsed without a stack is written with one, which deep lists exhaust; a text has a longest length.
-    return Array.isArray(value) ? 'a list too deep or too long to show' : 'a value too deep or too long to show'
+    return Array.isArray(value)
+      ? 'a list too deep or too long to show'
+      : 'a value too deep or too long to show'
   }
 }

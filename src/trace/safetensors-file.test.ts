@@ -97,7 +97,10 @@ describe('openSafetensors', () => {
       const bad = join(folder.path, name)
       expect(await failure(bad, () => openSafetensors(bad))).toHaveProperty('code', 'ELDR_FILE_UNREADABLE')
     }
-    expect(await failure('/dev/zero', () => openSafetensors('/dev/zero'))).toHaveProperty('code', 'ELDR_FILE_UNREADABLE')
+    expect(await failure('/dev/zero', () => openSafetensors('/dev/zero'))).toHaveProperty(
+      'code',
+      'ELDR_FILE_UNREADABLE',
+    )
   })
 
   it('says so when the file shrinks while it is open', async () => {
@@ -105,8 +108,14 @@ describe('openSafetensors', () => {
     writeFileSync(shrinking, good)
     await withSafetensors(shrinking, async file => {
       truncateSync(shrinking, file.info('matrix').begin + 5)
-      expect(await failure(shrinking, () => file.read('matrix'))).toHaveProperty('code', 'ELDR_FILE_TRUNCATED')
-      expect(await failure(shrinking, () => file.readRows('matrix', 1, 2))).toHaveProperty('code', 'ELDR_FILE_TRUNCATED')
+      expect(await failure(shrinking, () => file.read('matrix'))).toHaveProperty(
+        'code',
+        'ELDR_FILE_TRUNCATED',
+      )
+      expect(await failure(shrinking, () => file.readRows('matrix', 1, 2))).toHaveProperty(
+        'code',
+        'ELDR_FILE_TRUNCATED',
+      )
       expect(await failure(shrinking, () => file.sha256())).toHaveProperty('code', 'ELDR_FILE_TRUNCATED')
     })
   })

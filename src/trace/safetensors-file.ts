@@ -51,7 +51,10 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
 }
 
 /** Opens, runs `use` and closes, whatever happened. */
-export async function withSafetensors<T>(path: string, use: (file: SafetensorsFile) => Promise<T>): Promise<T> {
+export async function withSafetensors<T>(
+  path: string,
+  use: (file: SafetensorsFile) => Promise<T>,
+): Promise<T> {
   const file = await openSafetensors(path)
   try {
     return await use(file)
@@ -68,7 +71,8 @@ function fileOf(
 ): SafetensorsFile {
   function info(name: string): TensorInfo {
     const tensor = tensors.get(name)
-    if (tensor === undefined) throw new EldrError('ELDR_TENSOR_MISSING', { file: path, expected: `tensor ${quoted(name)}` })
+    if (tensor === undefined)
+      throw new EldrError('ELDR_TENSOR_MISSING', { file: path, expected: `tensor ${quoted(name)}` })
     return tensor
   }
 
@@ -80,7 +84,11 @@ function fileOf(
   async function readAs<D extends Dtype>(name: string, dtype: D): Promise<ArrayOf<D>> {
     const found = info(name).dtype
     if (found !== dtype) {
-      throw new EldrError('ELDR_TENSOR_BAD_TYPE', { file: path, found: `${found} for ${quoted(name)}`, expected: dtype })
+      throw new EldrError('ELDR_TENSOR_BAD_TYPE', {
+        file: path,
+        found: `${found} for ${quoted(name)}`,
+        expected: dtype,
+      })
     }
     return (await read(name)) as ArrayOf<D>
   }
@@ -112,7 +120,19 @@ function fileOf(
     return hash.digest('hex')
   }
 
-  return { path, size, metadata, tensors, info, read, readAs, readRows, readFloat32, sha256, close: () => handle.close() }
+  return {
+    path,
+    size,
+    metadata,
+    tensors,
+    info,
+    read,
+    readAs,
+    readRows,
+    readFloat32,
+    sha256,
+    close: () => handle.close(),
+  }
 }
 
 /** Asks what the path is before it opens it, since opening a FIFO waits for a writer; O_NONBLOCK for one that comes in between. */
@@ -142,15 +162,22 @@ function allocate(path: string, bytes: number): ArrayBuffer {
     return new ArrayBuffer(bytes)
   } catch (cause) {
     const found = `${bytes} bytes to hold in memory at once`
-    throw new EldrError('ELDR_FILE_UNREADABLE', { file: path, found, todo: 'Use a machine with more memory, or a smaller file.', cause })
+    throw new EldrError('ELDR_FILE_UNREADABLE', {
+      file: path,
+      found,
+      todo: 'Use a machine with more memory, or a smaller file.',
+      cause,
+    })
   }
 }
 
 async function fill(handle: FileHandle, path: string, bytes: Uint8Array, position: number): Promise<void> {
   for (let at = 0; at < bytes.length;) {
-    const { bytesRead } = await handle.read(bytes, at, Math.min(bytes.length - at, READ_CHUNK), position + at).catch((cause: unknown) => {
-      throw unreadable(path, cause)
-    })
+    const { bytesRead } = await handle
+      .read(bytes, at, Math.min(bytes.length - at, READ_CHUNK), position + at)
+      .catch((cause: unknown) => {
+        throw unreadable(path, cause)
+      })
     if (bytesRead === 0) {
       const [found, expected] = [`${position + at} bytes`, `${position + bytes.length}`]
       throw new EldrError('ELDR_FILE_TRUNCATED', {
@@ -165,5 +192,9 @@ async function fill(handle: FileHandle, path: string, bytes: Uint8Array, positio
 }
 
 function unreadable(file: string, cause: unknown): EldrError {
-  return new EldrError('ELDR_FILE_UNREADABLE', { file, found: cause instanceof Error ? cause.message : String(cause), cause })
+  return new EldrError('ELDR_FILE_UNREADABLE', {
+    file,
+    found: cause instanceof Error ? cause.message : String(cause),
+    cause,
+  })
 }

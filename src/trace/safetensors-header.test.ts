@@ -5,12 +5,16 @@ import { parseHeader } from './safetensors-header.ts'
 
 const FILE = 'some/where.safetensors'
 const parse = (bytes: Uint8Array) => parseHeader(bytes, bytes.length, FILE)
-const entry = (dtype: string, shape: string, offsets: string) => `{"dtype":"${dtype}","shape":${shape},"data_offsets":${offsets}}`
+const entry = (dtype: string, shape: string, offsets: string) =>
+  `{"dtype":"${dtype}","shape":${shape},"data_offsets":${offsets}}`
 const two = entry('U8', '[2]', '[0,2]') // a tensor of two bytes
 const data = new Uint8Array(2)
 /** JSON may spell any UTF-16 unit as an escape. */
 const escaped = (text: string) =>
-  Array.from({ length: text.length }, (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('')
+  Array.from(
+    { length: text.length },
+    (_, i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`,
+  ).join('')
 
 describe('parseHeader', () => {
   it('finds tensors in the order of their bytes, and metadata', () => {
@@ -26,13 +30,17 @@ describe('parseHeader', () => {
 
   it('allows no tensors, scalars, and tensors without elements at either end of another', () => {
     expect(parse(rawFile('{}')).tensors.size).toBe(0)
-    expect(parse(rawFile(`{"s":${entry('F64', '[]', '[0,8]')}}`, new Uint8Array(8))).tensors.get('s')?.shape).toEqual([])
+    expect(
+      parse(rawFile(`{"s":${entry('F64', '[]', '[0,8]')}}`, new Uint8Array(8))).tensors.get('s')?.shape,
+    ).toEqual([])
     const empty = (at: number) => entry('F32', '[7,0]', `[${at},${at}]`)
     expect(parse(rawFile(`{"z":${empty(2)},"a":${two},"y":${empty(0)}}`, data)).tensors.size).toBe(3)
   })
 
   it('takes __proto__ and other names of Object for names like any other', () => {
-    const { metadata, tensors } = parse(rawFile(`{"__metadata__":{"__proto__":"x"},"__proto__":${two}}`, data))
+    const { metadata, tensors } = parse(
+      rawFile(`{"__metadata__":{"__proto__":"x"},"__proto__":${two}}`, data),
+    )
     expect([...tensors.keys()]).toEqual(['__proto__'])
     expect(metadata['__proto__']).toBe('x')
     expect(metadata['constructor']).toBeUndefined()
@@ -47,8 +55,14 @@ describe('parseHeader', () => {
       ['a file without room for a header', Buffer.alloc(9)],
       ['a header that is larger than the file', rawFile('{"a":', data, 1000n)],
       ['data that end too early', rawFile(`{"a":${two}}`, new Uint8Array(1))],
-      ['offsets that are out of range and otherwise right', rawFile(`{"a":${entry('U8', '[99]', '[0,99]')}}`, data)],
-      ['a tensor of absurd size', rawFile(`{"a":${entry('U8', '[9007199254740991]', '[0,9007199254740991]')}}`, data)],
+      [
+        'offsets that are out of range and otherwise right',
+        rawFile(`{"a":${entry('U8', '[99]', '[0,99]')}}`, data),
+      ],
+      [
+        'a tensor of absurd size',
+        rawFile(`{"a":${entry('U8', '[9007199254740991]', '[0,9007199254740991]')}}`, data),
+      ],
     ])('%s', async (_, bytes) => {
       expect(await failure(FILE, () => parse(bytes))).toHaveProperty('code', 'ELDR_FILE_TRUNCATED')
     })
@@ -75,14 +89,26 @@ describe('parseHeader', () => {
       ['JSON that goes on after its end', rawFile(`{"a":${two}}{}`, data)],
       ['JSON padded with zero bytes', rawFile(`{"a":${two}}\0\0`, data)],
       ['a comma too many', rawFile(`{"a":${two},}`, data)],
-      ['bytes that are not UTF-8', rawFile(Buffer.concat([Buffer.from('{"'), Buffer.from([0xff]), Buffer.from(`":${two}}`)]), data)],
+      [
+        'bytes that are not UTF-8',
+        rawFile(Buffer.concat([Buffer.from('{"'), Buffer.from([0xff]), Buffer.from(`":${two}}`)]), data),
+      ],
       ['half a surrogate pair', rawFile(`{"\\ud800":${two}}`, data)],
       ['nesting far deeper than a header is', rawFile(`{"a":${'['.repeat(1_000_000)}`, data)],
-      ['a header of more pieces than any file has tensors', rawFile(`{"a":[${'[],'.repeat(2_000_000)}[]]}`, data)],
-      ['a shape nested too deep', rawFile(`{"a":${entry('U8', `${'['.repeat(20)}2${']'.repeat(20)}`, '[0,2]')}}`, data)],
+      [
+        'a header of more pieces than any file has tensors',
+        rawFile(`{"a":[${'[],'.repeat(2_000_000)}[]]}`, data),
+      ],
+      [
+        'a shape nested too deep',
+        rawFile(`{"a":${entry('U8', `${'['.repeat(20)}2${']'.repeat(20)}`, '[0,2]')}}`, data),
+      ],
       ['one tensor name twice', rawFile(`{"a":${two},"a":${two}}`, data)],
       ['one tensor name twice, once with an escape', rawFile(`{"a":${two},"\\u0061":${two}}`, data)],
-      ['one field twice', rawFile('{"a":{"dtype":"U8","dtype":"U8","shape":[2],"data_offsets":[0,2]}}', data)],
+      [
+        'one field twice',
+        rawFile('{"a":{"dtype":"U8","dtype":"U8","shape":[2],"data_offsets":[0,2]}}', data),
+      ],
       ['one metadata key twice', rawFile(`{"__metadata__":{"k":"1","k" : "2"},"a":${two}}`, data)],
       ['metadata twice', rawFile(`{"__metadata__":{},"a":${two},"__metadata__":{}}`, data)],
       ['metadata that are a list', rawFile(`{"__metadata__":["x"],"a":${two}}`, data)],
@@ -91,9 +117,15 @@ describe('parseHeader', () => {
       ['a tensor that is null', rawFile('{"a":null}')],
       ['a tensor that is a list', rawFile('{"a":["U8",[2],[0,2]]}', data)],
       ['a field too few', rawFile('{"a":{"dtype":"U8","shape":[2]}}', data)],
-      ['a field that is not known', rawFile('{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2],"strides":[1]}}', data)],
+      [
+        'a field that is not known',
+        rawFile('{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2],"strides":[1]}}', data),
+      ],
       ['an unknown type', rawFile(`{"a":${entry('F8_E4M3', '[2]', '[0,2]')}}`, data)],
-      ['a type named like a property of every object', rawFile(`{"a":${entry('constructor', '[2]', '[0,2]')}}`, data)],
+      [
+        'a type named like a property of every object',
+        rawFile(`{"a":${entry('constructor', '[2]', '[0,2]')}}`, data),
+      ],
       ['a type that is no string', rawFile('{"a":{"dtype":["U8"],"shape":[2],"data_offsets":[0,2]}}', data)],
       ['a negative size', rawFile(`{"a":${entry('U8', '[-2]', '[0,2]')}}`, data)],
       ['two negative sizes', rawFile(`{"a":${entry('U8', '[-2,-1]', '[0,2]')}}`, data)],
@@ -101,21 +133,45 @@ describe('parseHeader', () => {
       ['a whole size written as a fraction', rawFile(`{"a":${entry('U8', '[2.0]', '[0,2]')}}`, data)],
       ['a size written with an exponent', rawFile(`{"a":${entry('U8', '[2e0]', '[0,2]')}}`, data)],
       ['an offset of minus zero', rawFile(`{"a":${entry('U8', '[2]', '[-0,2]')}}`, data)],
-      ['a size above 2^53', rawFile(`{"a":${entry('U8', '[9007199254740993]', '[0,9007199254740993]')}}`, data)],
-      ['a size too large for a double', rawFile(`{"a":${entry('U8', `[1${'0'.repeat(400)}]`, '[0,2]')}}`, data)],
-      ['sizes whose product wraps round to the right one', rawFile(`{"a":${entry('U8', '[4294967296,4294967296]', '[0,0]')}}`)],
-      ['sizes whose product overflows before a zero', rawFile(`{"a":${entry('U8', '[9007199254740991,9007199254740991,0]', '[0,0]')}}`)],
+      [
+        'a size above 2^53',
+        rawFile(`{"a":${entry('U8', '[9007199254740993]', '[0,9007199254740993]')}}`, data),
+      ],
+      [
+        'a size too large for a double',
+        rawFile(`{"a":${entry('U8', `[1${'0'.repeat(400)}]`, '[0,2]')}}`, data),
+      ],
+      [
+        'sizes whose product wraps round to the right one',
+        rawFile(`{"a":${entry('U8', '[4294967296,4294967296]', '[0,0]')}}`),
+      ],
+      [
+        'sizes whose product overflows before a zero',
+        rawFile(`{"a":${entry('U8', '[9007199254740991,9007199254740991,0]', '[0,0]')}}`),
+      ],
       ['nine dimensions', rawFile(`{"a":${entry('U8', '[2,1,1,1,1,1,1,1,1]', '[0,2]')}}`, data)],
-      ['a shape that is no list', rawFile('{"a":{"dtype":"U8","shape":{"length":1,"0":2},"data_offsets":[0,2]}}', data)],
+      [
+        'a shape that is no list',
+        rawFile('{"a":{"dtype":"U8","shape":{"length":1,"0":2},"data_offsets":[0,2]}}', data),
+      ],
       ['three offsets', rawFile(`{"a":${entry('U8', '[2]', '[0,2,2]')}}`, data)],
       ['offsets in the wrong order', rawFile(`{"a":${entry('U8', '[2]', '[2,0]')}}`, data)],
-      ['a shape that needs more bytes than the offsets give', rawFile(`{"a":${entry('U16', '[2]', '[0,2]')}}`, data)],
+      [
+        'a shape that needs more bytes than the offsets give',
+        rawFile(`{"a":${entry('U16', '[2]', '[0,2]')}}`, data),
+      ],
       ['tensors that overlap', rawFile(`{"a":${two},"b":${entry('U8', '[2]', '[1,3]')}}`, new Uint8Array(3))],
       ['two tensors in one place', rawFile(`{"a":${two},"b":${two}}`, data)],
       ['an empty tensor inside another', rawFile(`{"a":${two},"b":${entry('U8', '[0]', '[1,1]')}}`, data)],
-      ['a hole between tensors', rawFile(`{"a":${two},"b":${entry('U8', '[1]', '[3,4]')}}`, new Uint8Array(4))],
+      [
+        'a hole between tensors',
+        rawFile(`{"a":${two},"b":${entry('U8', '[1]', '[3,4]')}}`, new Uint8Array(4)),
+      ],
       ['a hole before the first tensor', rawFile(`{"a":${entry('U8', '[1]', '[1,2]')}}`, data)],
-      ['offsets far outside the file', rawFile(`{"a":${two},"b":${entry('U8', '[1]', '[9007199254740990,9007199254740991]')}}`, data)],
+      [
+        'offsets far outside the file',
+        rawFile(`{"a":${two},"b":${entry('U8', '[1]', '[9007199254740990,9007199254740991]')}}`, data),
+      ],
       ['bytes after the last tensor', rawFile(`{"a":${two}}`, new Uint8Array(3))],
       ['bytes and no tensor', rawFile('{}', data)],
     ])('%s', async (_, bytes) => {
@@ -125,7 +181,12 @@ describe('parseHeader', () => {
 
   it('keeps a message to one line of bounded length, whatever the file holds', async () => {
     const nasty = `\\u0000\\n\\u001b[31m${'x'.repeat(100_000)}`
-    for (const header of [`{"${nasty}":1}`, `{"${nasty}":${two},"${nasty}":${two}}`, `{"a":{"${nasty}":[]}}`, `{"a\n\u0007": nonsense}`]) {
+    for (const header of [
+      `{"${nasty}":1}`,
+      `{"${nasty}":${two},"${nasty}":${two}}`,
+      `{"a":{"${nasty}":[]}}`,
+      `{"a\n\u0007": nonsense}`,
+    ]) {
       const { code, message } = await failure(FILE, () => parse(rawFile(header, data)))
       expect(code).toBe('ELDR_FILE_BAD_HEADER')
       expect(message).not.toMatch(/\p{Cc}/u)

@@ -55,7 +55,8 @@ export function headerEnd(bytes: Uint8Array, fileSize: number, file: string): nu
 /** `bytes` holds the file from its start to the end of the header at least. */
 export function parseHeader(bytes: Uint8Array, fileSize: number, file: string): SafetensorsHeader {
   const dataOffset = headerEnd(bytes, fileSize, file)
-  if (bytes.length < dataOffset) throw new RangeError(`parseHeader needs ${dataOffset} bytes, has ${bytes.length}`)
+  if (bytes.length < dataOffset)
+    throw new RangeError(`parseHeader needs ${dataOffset} bytes, has ${bytes.length}`)
   const entries = Object.entries(parseJson(bytes.subarray(LENGTH_BYTES, dataOffset), file))
 
   const metadata: Record<string, string> = Object.create(null) as Record<string, string>
@@ -82,9 +83,11 @@ function parseJson(bytes: Uint8Array, file: string): object {
 }
 
 function checkMetadata(value: unknown, file: string): Record<string, string> {
-  if (!isObject(value)) throw badHeader(file, { found: `__metadata__ ${quoted(value)}`, expected: 'an object of strings' })
+  if (!isObject(value))
+    throw badHeader(file, { found: `__metadata__ ${quoted(value)}`, expected: 'an object of strings' })
   for (const [key, text] of Object.entries(value)) {
-    if (typeof text !== 'string') throw badHeader(file, { found: `metadata ${quoted(key)}: ${quoted(text)}`, expected: 'a string' })
+    if (typeof text !== 'string')
+      throw badHeader(file, { found: `metadata ${quoted(key)}: ${quoted(text)}`, expected: 'a string' })
   }
   return value as Record<string, string>
 }
@@ -92,38 +95,72 @@ function checkMetadata(value: unknown, file: string): Record<string, string> {
 function checkEntry(name: string, value: unknown, dataOffset: number, file: string): TensorInfo {
   const of = `tensor ${quoted(name)}`
   if (!isObject(value) || Object.keys(value).sort().join() !== ENTRY_FIELDS.join()) {
-    throw badHeader(file, { found: `${of}: ${quoted(value)}`, expected: 'an object of dtype, shape and data_offsets' })
+    throw badHeader(file, {
+      found: `${of}: ${quoted(value)}`,
+      expected: 'an object of dtype, shape and data_offsets',
+    })
   }
-  const { dtype, shape, data_offsets: offsets } = value as { dtype: unknown; shape: unknown; data_offsets: unknown }
+  const {
+    dtype,
+    shape,
+    data_offsets: offsets,
+  } = value as { dtype: unknown; shape: unknown; data_offsets: unknown }
   if (!isDtype(dtype))
-    throw badHeader(file, { found: `${of} of type ${quoted(dtype)}`, expected: `one of ${Object.keys(DTYPES).join(' ')}` })
+    throw badHeader(file, {
+      found: `${of} of type ${quoted(dtype)}`,
+      expected: `one of ${Object.keys(DTYPES).join(' ')}`,
+    })
   if (!isSizes(shape) || shape.length > MAX_DIMENSIONS) {
-    throw badHeader(file, { found: `${of} of shape ${quoted(shape)}`, expected: `at most ${MAX_DIMENSIONS} whole sizes from 0 up` })
+    throw badHeader(file, {
+      found: `${of} of shape ${quoted(shape)}`,
+      expected: `at most ${MAX_DIMENSIONS} whole sizes from 0 up`,
+    })
   }
   if (!isSizes(offsets) || offsets.length !== 2 || offsets[0]! > offsets[1]!) {
-    throw badHeader(file, { found: `${of} at ${quoted(offsets)}`, expected: 'its first byte and the one after its last' })
+    throw badHeader(file, {
+      found: `${of} at ${quoted(offsets)}`,
+      expected: 'its first byte and the one after its last',
+    })
   }
   // Past 2^53 products are not exact, but they do not get smaller either, unless a later size is 0.
-  const length = shape.reduce((product, size) => (Number.isSafeInteger(product * size) ? product * size : Infinity), bytesPer(dtype))
+  const length = shape.reduce(
+    (product, size) => (Number.isSafeInteger(product * size) ? product * size : Infinity),
+    bytesPer(dtype),
+  )
   const [begin, end] = offsets as [number, number]
   if (length !== end - begin) {
-    throw badHeader(file, { found: `${of} of ${end - begin} bytes`, expected: `${length} for ${dtype} ${quoted(shape)}` })
+    throw badHeader(file, {
+      found: `${of} of ${end - begin} bytes`,
+      expected: `${length} for ${dtype} ${quoted(shape)}`,
+    })
   }
   return { name, dtype, shape, begin: dataOffset + begin, end: dataOffset + end }
 }
 
 /** Every byte after the header belongs to exactly one tensor. Tensors come in the order of their bytes. */
-function checkCover(tensors: readonly TensorInfo[], dataOffset: number, fileSize: number, file: string): void {
+function checkCover(
+  tensors: readonly TensorInfo[],
+  dataOffset: number,
+  fileSize: number,
+  file: string,
+): void {
   let covered = dataOffset
   for (const { name, begin, end } of tensors) {
     if (begin !== covered) {
-      const found = begin < covered ? 'overlaps the one before it' : `begins ${begin - covered} bytes after the one before it`
-      throw badHeader(file, { found: `tensor ${quoted(name)} that ${found}`, expected: 'tensors without gap or overlap' })
+      const found =
+        begin < covered
+          ? 'overlaps the one before it'
+          : `begins ${begin - covered} bytes after the one before it`
+      throw badHeader(file, {
+        found: `tensor ${quoted(name)} that ${found}`,
+        expected: 'tensors without gap or overlap',
+      })
     }
     covered = end
   }
   if (covered > fileSize) throw truncated(file, fileSize, `${covered} bytes`)
-  if (covered < fileSize) throw badHeader(file, { found: `${fileSize - covered} bytes that belong to no tensor` })
+  if (covered < fileSize)
+    throw badHeader(file, { found: `${fileSize - covered} bytes that belong to no tensor` })
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

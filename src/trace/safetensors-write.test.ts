@@ -25,7 +25,9 @@ const tensor = fc
     new Uint8Array(buffer).set([...bytes.take(length)])
     return { dtype, shape, data: viewAs(dtype, buffer) }
   })
-const name = fc.string({ unit: 'grapheme', maxLength: 5 }).filter(text => text !== '__metadata__' && text !== '__proto__')
+const name = fc
+  .string({ unit: 'grapheme', maxLength: 5 })
+  .filter(text => text !== '__metadata__' && text !== '__proto__')
 
 describe('writeSafetensors', () => {
   it('writes what reads back as the same tensors and metadata', async () => {
@@ -72,13 +74,21 @@ describe('writeSafetensors', () => {
   })
 
   it('keeps metadata in the order given and before the tensors', async () => {
-    const text = (await bytesOf({ metadata: { z: '1', a: '2' }, tensors: { '1': u8([7]) } })).subarray(8).toString('latin1')
-    expect(text.startsWith('{"__metadata__":{"z":"1","a":"2"},"1":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}')).toBe(true)
+    const text = (await bytesOf({ metadata: { z: '1', a: '2' }, tensors: { '1': u8([7]) } }))
+      .subarray(8)
+      .toString('latin1')
+    expect(
+      text.startsWith(
+        '{"__metadata__":{"z":"1","a":"2"},"1":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}',
+      ),
+    ).toBe(true)
     expect((await bytesOf({ metadata: {}, tensors: {} })).subarray(8).toString()).toBe('{}      ')
   })
 
   it('takes data in pieces, and a view into a larger buffer', async () => {
-    const whole = await bytesOf({ tensors: { a: { dtype: 'U16', shape: [3], data: new Uint16Array([1, 2, 3]) } } })
+    const whole = await bytesOf({
+      tensors: { a: { dtype: 'U16', shape: [3], data: new Uint16Array([1, 2, 3]) } },
+    })
     expect(await bytesOf({ tensors: { a: { dtype: 'U16', shape: [3], data: pieces() } } })).toEqual(whole)
   })
 
@@ -93,7 +103,8 @@ describe('writeSafetensors', () => {
       { dtype: 'U8', shape: [-1, -1], data: new Uint8Array(1) },
       { dtype: 'U8', shape: [0.5, 2], data: new Uint8Array(1) },
     ]
-    for (const a of wrong) await expect(writeSafetensors(path, { tensors: { a } })).rejects.toThrow(RangeError)
+    for (const a of wrong)
+      await expect(writeSafetensors(path, { tensors: { a } })).rejects.toThrow(RangeError)
     await expect(writeSafetensors(path, { tensors: { __metadata__: u8([1]) } })).rejects.toThrow(RangeError)
     expect(readFileSync(path)).toEqual(before)
     expect(readdirSync(folder.path)).toEqual(['a.safetensors'])
@@ -102,7 +113,9 @@ describe('writeSafetensors', () => {
   it('leaves the old file and no other when a source fails half-way', async () => {
     await writeSafetensors(path, { tensors: { a: u8([1]) } })
     const before = readFileSync(path)
-    const writing = writeSafetensors(path, { tensors: { a: { dtype: 'U8', shape: [2_000_000], data: broken() } } })
+    const writing = writeSafetensors(path, {
+      tensors: { a: { dtype: 'U8', shape: [2_000_000], data: broken() } },
+    })
     await expect(writing).rejects.toThrow('the capture broke')
     expect(readFileSync(path)).toEqual(before)
     expect(readdirSync(folder.path)).toEqual(['a.safetensors'])

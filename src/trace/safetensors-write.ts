@@ -28,34 +28,48 @@ export async function writeSafetensors(path: string, contents: SafetensorsConten
 }
 
 /** The file's bytes, in pieces. Contents that do not fit their own shape are a mistake of the caller: a RangeError. */
-export async function* encodeSafetensors({ metadata = {}, tensors }: SafetensorsContents): AsyncGenerator<Uint8Array, void, undefined> {
+export async function* encodeSafetensors({
+  metadata = {},
+  tensors,
+}: SafetensorsContents): AsyncGenerator<Uint8Array, void, undefined> {
   const sorted = Object.entries(tensors).sort(
-    ([nameA, a], [nameB, b]) => DTYPE_RANK[b.dtype] - DTYPE_RANK[a.dtype] || Buffer.compare(Buffer.from(nameA), Buffer.from(nameB)),
+    ([nameA, a], [nameB, b]) =>
+      DTYPE_RANK[b.dtype] - DTYPE_RANK[a.dtype] || Buffer.compare(Buffer.from(nameA), Buffer.from(nameB)),
   )
   yield encodeHeader(metadata, sorted)
   for (const [name, tensor] of sorted) yield* encodeData(name, tensor)
 }
 
-function encodeHeader(metadata: Readonly<Record<string, string>>, sorted: readonly [string, TensorToWrite][]): Uint8Array {
+function encodeHeader(
+  metadata: Readonly<Record<string, string>>,
+  sorted: readonly [string, TensorToWrite][],
+): Uint8Array {
   const members = Object.keys(metadata).length > 0 ? [`"__metadata__":${JSON.stringify(metadata)}`] : []
   let at = 0
   for (const [name, { dtype, shape, data }] of sorted) {
     if (name === '__metadata__') throw new RangeError('a tensor cannot be named __metadata__')
     const length = byteLength(dtype, shape)
-    if (ArrayBuffer.isView(data) && data.byteLength !== length) throw wrongLength(name, data.byteLength, length)
-    members.push(`${JSON.stringify(name)}:${JSON.stringify({ dtype, shape, data_offsets: [at, at + length] })}`)
+    if (ArrayBuffer.isView(data) && data.byteLength !== length)
+      throw wrongLength(name, data.byteLength, length)
+    members.push(
+      `${JSON.stringify(name)}:${JSON.stringify({ dtype, shape, data_offsets: [at, at + length] })}`,
+    )
     at += length
   }
   const json = Buffer.from(`{${members.join()}}`)
   const length = Math.ceil(json.length / 8) * 8
-  if (length > MAX_HEADER) throw new RangeError(`a header of ${length} bytes; at most ${MAX_HEADER} can be read back`)
+  if (length > MAX_HEADER)
+    throw new RangeError(`a header of ${length} bytes; at most ${MAX_HEADER} can be read back`)
   const header = Buffer.alloc(8 + length, ' ')
   header.writeBigUInt64LE(BigInt(length))
   header.set(json, 8)
   return header
 }
 
-async function* encodeData(name: string, { dtype, shape, data }: TensorToWrite): AsyncGenerator<Uint8Array, void, undefined> {
+async function* encodeData(
+  name: string,
+  { dtype, shape, data }: TensorToWrite,
+): AsyncGenerator<Uint8Array, void, undefined> {
   const length = byteLength(dtype, shape)
   let written = 0
   for await (const piece of ArrayBuffer.isView(data) ? [data] : data) {

@@ -4,7 +4,16 @@
  */
 import { EldrError } from '../errors.ts'
 import type { Dtype } from './dtype.ts'
-import { type Axis, badMetadata, checkFormat, checkTensor, namesOf, optionalNumber, textOf, wholeNumber } from './file-checks.ts'
+import {
+  type Axis,
+  badMetadata,
+  checkFormat,
+  checkTensor,
+  namesOf,
+  optionalNumber,
+  textOf,
+  wholeNumber,
+} from './file-checks.ts'
 import type { SafetensorsFile } from './safetensors-file.ts'
 
 export const TRACE_FORMAT = 'eldr.trace.v1'
@@ -24,7 +33,10 @@ const TENSORS = {
   decode_steps: { dtypes: LENGTHS, shape: ['N'] },
   prompt_tokens: { dtypes: LENGTHS, shape: ['N'] },
   domain: { dtypes: ['U8'], shape: ['N'] },
-} as const satisfies Record<string, { dtypes: readonly Dtype[]; shape: readonly ('N' | 'rows' | 'L' | 'E' | 'S' | 'k')[] }>
+} as const satisfies Record<
+  string,
+  { dtypes: readonly Dtype[]; shape: readonly ('N' | 'rows' | 'L' | 'E' | 'S' | 'k')[] }
+>
 
 export type TraceTensor = keyof typeof TENSORS
 
@@ -54,7 +66,11 @@ const MAX_EXPERTS = 65_536
 /** Steps are counted in u16. */
 const MAX_STEPS = 65_535
 
-export function checkLayout({ path, metadata, tensors }: Pick<SafetensorsFile, 'path' | 'metadata' | 'tensors'>): TraceLayout {
+export function checkLayout({
+  path,
+  metadata,
+  tensors,
+}: Pick<SafetensorsFile, 'path' | 'metadata' | 'tensors'>): TraceLayout {
   checkFormat(path, metadata['format'], TRACE_FORMAT)
   const model = textOf(path, metadata, 'model')
   const layers = wholeNumber(path, metadata, 'layers', MAX_LAYERS)
@@ -63,7 +79,11 @@ export function checkLayout({ path, metadata, tensors }: Pick<SafetensorsFile, '
   const domains = namesOf(path, metadata, 'domains', 256)
 
   const counts = tensors.get('prefill_counts')
-  if (counts === undefined) throw new EldrError('ELDR_TENSOR_MISSING', { file: path, expected: 'prefill_counts, which every trace has' })
+  if (counts === undefined)
+    throw new EldrError('ELDR_TENSOR_MISSING', {
+      file: path,
+      expected: 'prefill_counts, which every trace has',
+    })
   const sizes = { N: counts.shape[0] ?? 0, L: layers, E: experts, k: topK }
   for (const name of Object.keys(TENSORS) as TraceTensor[]) {
     const tensor = tensors.get(name)
@@ -77,9 +97,12 @@ export function checkLayout({ path, metadata, tensors }: Pick<SafetensorsFile, '
       todo: 'Capture some requests.',
     })
   }
-  if (tensors.has('domain') && domains.length === 0) throw badMetadata(path, 'a tensor domain without domains', 'the names of the domains')
+  if (tensors.has('domain') && domains.length === 0)
+    throw badMetadata(path, 'a tensor domain without domains', 'the names of the domains')
 
-  const gates = [tensors.get('gate_prob_sum'), tensors.get('gate_logit_mean')].filter(tensor => tensor !== undefined)
+  const gates = [tensors.get('gate_prob_sum'), tensors.get('gate_logit_mean')].filter(
+    tensor => tensor !== undefined,
+  )
   return {
     model,
     layers,

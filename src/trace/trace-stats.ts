@@ -24,7 +24,10 @@ export interface Spread {
 /** Memory for one chunk of rows, so that a trace of any length is read in little. */
 const CHUNK_BYTES = 8 << 20
 
-export async function traceStats(trace: Trace, onProgress?: (done: number, total: number) => void): Promise<TraceStats> {
+export async function traceStats(
+  trace: Trace,
+  onProgress?: (done: number, total: number) => void,
+): Promise<TraceStats> {
   const { requests, layers, experts, topK } = trace
   const cells = layers * experts
   const rowsAtOnce = Math.max(1, Math.floor(CHUNK_BYTES / (4 * cells)))

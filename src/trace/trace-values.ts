@@ -30,7 +30,11 @@ export function checkFloats(
   for (let i = 0; i < values.length; i++) {
     const value = values[i]!
     if (Math.abs(value) <= LARGEST && (signed || value >= 0)) continue
-    const place = at(first + Math.floor(i / (layers * experts)), Math.floor(i / experts) % layers, i % experts)
+    const place = at(
+      first + Math.floor(i / (layers * experts)),
+      Math.floor(i / experts) % layers,
+      i % experts,
+    )
     throw badValue(
       file,
       `${value} in ${tensor}${place}`,
@@ -59,12 +63,20 @@ export function checkCounts(
     for (const end = i + experts; i < end; i++) {
       const count = counts[i]!
       if (count > length)
-        throw badValue(file, `${count} in ${tensor}${at(request, cell % layers, i % experts)}`, `at most its ${length} ${unit}`)
+        throw badValue(
+          file,
+          `${count} in ${tensor}${at(request, cell % layers, i % experts)}`,
+          `at most its ${length} ${unit}`,
+        )
       sum += count
     }
     if (sum > topK * length) {
       const expected = `at most ${topK * length}, top_k × ${length} ${unit}`
-      throw badValue(file, `a sum of ${sum} over the experts in ${tensor}${at(request, cell % layers)}`, expected)
+      throw badValue(
+        file,
+        `a sum of ${sum} over the experts in ${tensor}${at(request, cell % layers)}`,
+        expected,
+      )
     }
   }
 }
@@ -73,13 +85,21 @@ export function checkCounts(
 export function checkSteps(file: string, steps: Lengths, maxSteps: number): void {
   const request = steps.findIndex(step => step > maxSteps)
   if (request < 0) return
-  throw badValue(file, `${steps[request]} in decode_steps${at(request)}`, `at most the ${maxSteps} steps of decode_expert_ids`)
+  throw badValue(
+    file,
+    `${steps[request]} in decode_steps${at(request)}`,
+    `at most the ${maxSteps} steps of decode_expert_ids`,
+  )
 }
 
 export function checkDomains(file: string, domain: Uint8Array, domains: readonly string[]): void {
   const request = domain.findIndex(index => index >= domains.length)
   if (request < 0) return
-  throw badValue(file, `${domain[request]} in domain${at(request)}`, `an index into the ${domains.length} domains of the metadata`)
+  throw badValue(
+    file,
+    `${domain[request]} in domain${at(request)}`,
+    `an index into the ${domains.length} domains of the metadata`,
+  )
 }
 
 /** ids: [rows × maxSteps × layers × top_k]. Only a request's own steps count; what fills the rest of its row is never looked at. */

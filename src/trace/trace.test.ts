@@ -1,7 +1,13 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { failure, temporaryFolder, type TraceChanges, traceTensors, traceWith } from '../../test/trace-support.ts'
+import {
+  failure,
+  temporaryFolder,
+  type TraceChanges,
+  traceTensors,
+  traceWith,
+} from '../../test/trace-support.ts'
 import type { ErrorCode } from '../errors.ts'
 import { bytesPer, type Dtype, viewAs } from './dtype.ts'
 import { type TensorToWrite, writeSafetensors } from './safetensors-write.ts'
@@ -15,9 +21,12 @@ async function written(changes?: TraceChanges): Promise<string> {
   await writeSafetensors(path, traceWith(changes))
   return path
 }
-const changed = <T>(changes: TraceChanges, use: (trace: Trace) => Promise<T>) => written(changes).then(file => withTrace(file, use))
+const changed = <T>(changes: TraceChanges, use: (trace: Trace) => Promise<T>) =>
+  written(changes).then(file => withTrace(file, use))
 const missing = (purpose: TracePurpose, ...absent: string[]) =>
-  changed({ tensors: Object.fromEntries(absent.map(name => [name, undefined])) }, async trace => trace.missingFor(purpose))
+  changed({ tensors: Object.fromEntries(absent.map(name => [name, undefined])) }, async trace =>
+    trace.missingFor(purpose),
+  )
 
 describe('openTrace', () => {
   it('offers what the metadata and shapes say', async () => {
@@ -33,7 +42,12 @@ describe('openTrace', () => {
         maxSteps: 2,
         recentHalfLife: 64,
       })
-      expect(trace).toMatchObject({ domains: ['code', 'law'], workload: 'task', split: 'calibration', ignored: [] })
+      expect(trace).toMatchObject({
+        domains: ['code', 'law'],
+        workload: 'task',
+        split: 'calibration',
+        ignored: [],
+      })
       expect(trace.has('prefill_counts')).toBe(true)
       expect(await trace.sha256()).toMatch(/^[0-9a-f]{64}$/)
     })
@@ -79,17 +93,41 @@ describe('openTrace', () => {
     ['a half-life of nothing', 'ELDR_FILE_BAD_METADATA', { metadata: { recent_half_life: '0' } }],
     ['a half-life that is no number', 'ELDR_FILE_BAD_METADATA', { metadata: { recent_half_life: 'NaN' } }],
     ['no prefill counts', 'ELDR_TENSOR_MISSING', { tensors: { prefill_counts: undefined } }],
-    ['counts of the wrong type', 'ELDR_TENSOR_BAD_TYPE', { tensors: { prefill_counts: zeros('I16', [3, 2, 4]) } }],
-    ['gate scores of the wrong type', 'ELDR_TENSOR_BAD_TYPE', { tensors: { gate_prob_sum: zeros('BF16', [2, 2, 4]) } }],
+    [
+      'counts of the wrong type',
+      'ELDR_TENSOR_BAD_TYPE',
+      { tensors: { prefill_counts: zeros('I16', [3, 2, 4]) } },
+    ],
+    [
+      'gate scores of the wrong type',
+      'ELDR_TENSOR_BAD_TYPE',
+      { tensors: { gate_prob_sum: zeros('BF16', [2, 2, 4]) } },
+    ],
     ['a 16-bit domain', 'ELDR_TENSOR_BAD_TYPE', { tensors: { domain: zeros('U16', [3]) } }],
     ['experts that the counts do not have', 'ELDR_TENSOR_BAD_SHAPE', { metadata: { experts: '5' } }],
     ['layers that the counts do not have', 'ELDR_TENSOR_BAD_SHAPE', { metadata: { layers: '3' } }],
     ['choices that the ids do not have', 'ELDR_TENSOR_BAD_SHAPE', { metadata: { top_k: '3' } }],
-    ['counts with a dimension too few', 'ELDR_TENSOR_BAD_SHAPE', { tensors: { prefill_counts: zeros('U16', [3, 8]) } }],
+    [
+      'counts with a dimension too few',
+      'ELDR_TENSOR_BAD_SHAPE',
+      { tensors: { prefill_counts: zeros('U16', [3, 8]) } },
+    ],
     ['counts that are a scalar', 'ELDR_TENSOR_BAD_SHAPE', { tensors: { prefill_counts: zeros('U16', []) } }],
-    ['fewer decode steps than requests', 'ELDR_TENSOR_BAD_SHAPE', { tensors: { decode_steps: zeros('U16', [2]) } }],
-    ['more gate rows than requests', 'ELDR_TENSOR_BAD_SHAPE', { tensors: { gate_prob_sum: zeros('F16', [4, 2, 4]) } }],
-    ['more steps than can be counted', 'ELDR_TENSOR_BAD_SHAPE', { tensors: { decode_expert_ids: zeros('U8', [3, 65_536, 2, 2]) } }],
+    [
+      'fewer decode steps than requests',
+      'ELDR_TENSOR_BAD_SHAPE',
+      { tensors: { decode_steps: zeros('U16', [2]) } },
+    ],
+    [
+      'more gate rows than requests',
+      'ELDR_TENSOR_BAD_SHAPE',
+      { tensors: { gate_prob_sum: zeros('F16', [4, 2, 4]) } },
+    ],
+    [
+      'more steps than can be counted',
+      'ELDR_TENSOR_BAD_SHAPE',
+      { tensors: { decode_expert_ids: zeros('U8', [3, 65_536, 2, 2]) } },
+    ],
   ])('refuses %s', async (_, code, changes) => {
     await written(changes)
     expect(await failure(path, () => openTrace(path))).toHaveProperty('code', code)
@@ -107,20 +145,28 @@ describe('openTrace', () => {
   })
 
   it('tells what is missing for each purpose', async () => {
-    for (const purpose of ['signatures', 'quality', 'gate', 'recent', 'replay'] as const) expect(await missing(purpose)).toEqual([])
+    for (const purpose of ['signatures', 'quality', 'gate', 'recent', 'replay'] as const)
+      expect(await missing(purpose)).toEqual([])
     expect(await missing('quality', 'decode_counts')).toEqual([])
     expect(await missing('quality', 'decode_expert_ids')).toEqual([])
-    expect(await missing('quality', 'decode_counts', 'decode_expert_ids', 'decode_steps')).toEqual(['decode_counts', 'decode_steps'])
+    expect(await missing('quality', 'decode_counts', 'decode_expert_ids', 'decode_steps')).toEqual([
+      'decode_counts',
+      'decode_steps',
+    ])
     expect(await missing('replay', 'decode_expert_ids')).toEqual(['decode_expert_ids'])
     expect(await missing('gate', 'gate_logit_mean')).toEqual(['gate_logit_mean'])
     expect(await missing('recent', 'prefill_recent')).toEqual(['prefill_recent'])
     const noHalfLife = { metadata: { recent_half_life: undefined } }
-    expect(await changed(noHalfLife, async trace => trace.missingFor('recent'))).toEqual(['recent_half_life in the metadata'])
+    expect(await changed(noHalfLife, async trace => trace.missingFor('recent'))).toEqual([
+      'recent_half_life in the metadata',
+    ])
     await changed({ tensors: { decode_expert_ids: undefined, decode_counts: undefined } }, async trace => {
       trace.need('signatures')
       const { code, message } = await failure(path, () => trace.need('quality'))
       expect(code).toBe('ELDR_TENSOR_MISSING')
-      expect(message).toContain('found no decode_counts, expected decode_steps and either decode_counts or decode_expert_ids for quality')
+      expect(message).toContain(
+        'found no decode_counts, expected decode_steps and either decode_counts or decode_expert_ids for quality',
+      )
     })
   })
 })
@@ -148,19 +194,27 @@ describe('a trace', () => {
   })
 
   it('hands out gate scores of the rows that have them, and everything of one value a request', async () => {
-    await changed({ tensors: { decode_steps: { dtype: 'U8', shape: [3], data: new Uint8Array([2, 1, 0]) } } }, async trace => {
-      expect(await trace.gateProb()).toEqual(new Float32Array(16).fill(0.5))
-      expect(await trace.gateLogit(1)).toEqual(new Float32Array(8).fill(-2))
-      expect(await trace.prefillRecent(0, 1)).toEqual(new Float32Array(8).fill(0.5))
-      expect(await trace.decodeSteps()).toEqual(new Uint16Array([2, 1, 0]))
-      expect(await trace.promptTokens()).toEqual(new Uint16Array([3, 4, 1]))
-      expect(await trace.domain()).toEqual(new Uint8Array([0, 1, 1]))
-      expect(await trace.decodeExpertIds(1, 2)).toEqual(traceTensors.decode_expert_ids.data.slice(8, 16))
-    })
+    await changed(
+      { tensors: { decode_steps: { dtype: 'U8', shape: [3], data: new Uint8Array([2, 1, 0]) } } },
+      async trace => {
+        expect(await trace.gateProb()).toEqual(new Float32Array(16).fill(0.5))
+        expect(await trace.gateLogit(1)).toEqual(new Float32Array(8).fill(-2))
+        expect(await trace.prefillRecent(0, 1)).toEqual(new Float32Array(8).fill(0.5))
+        expect(await trace.decodeSteps()).toEqual(new Uint16Array([2, 1, 0]))
+        expect(await trace.promptTokens()).toEqual(new Uint16Array([3, 4, 1]))
+        expect(await trace.domain()).toEqual(new Uint8Array([0, 1, 1]))
+        expect(await trace.decodeExpertIds(1, 2)).toEqual(traceTensors.decode_expert_ids.data.slice(8, 16))
+      },
+    )
   })
 
   it.each<[string, string, TraceChanges, (trace: Trace) => Promise<unknown>]>([
-    ['NaN in a half', 'NaN in gate_prob_sum of request 1, layer 0, expert 2', put('gate_prob_sum', 10, 0x7e00), trace => trace.gateProb()],
+    [
+      'NaN in a half',
+      'NaN in gate_prob_sum of request 1, layer 0, expert 2',
+      put('gate_prob_sum', 10, 0x7e00),
+      trace => trace.gateProb(),
+    ],
     [
       'infinity in a half',
       '-Infinity in gate_logit_mean of request 1, layer 1, expert 3',
@@ -173,8 +227,18 @@ describe('a trace', () => {
       put('prefill_recent', 20, NaN),
       trace => trace.prefillRecent(2),
     ],
-    ['a negative recent count', '-1 in prefill_recent of request 0', put('prefill_recent', 0, -1), trace => trace.prefillRecent()],
-    ['a negative gate probability', '-2 in gate_prob_sum of request 0', put('gate_prob_sum', 0, 0xc000), trace => trace.gateProb()],
+    [
+      'a negative recent count',
+      '-1 in prefill_recent of request 0',
+      put('prefill_recent', 0, -1),
+      trace => trace.prefillRecent(),
+    ],
+    [
+      'a negative gate probability',
+      '-2 in gate_prob_sum of request 0',
+      put('gate_prob_sum', 0, 0xc000),
+      trace => trace.gateProb(),
+    ],
     ['a domain without a name', '2 in domain of request 1', put('domain', 1, 2), trace => trace.domain()],
     [
       'more firings than steps',
@@ -182,7 +246,12 @@ describe('a trace', () => {
       put('decode_counts', 12, 2),
       trace => trace.decodeCounts(1),
     ],
-    ['firings without a step', '1 in decode_counts of request 2', put('decode_counts', 16, 1), trace => trace.decodeCounts()],
+    [
+      'firings without a step',
+      '1 in decode_counts of request 2',
+      put('decode_counts', 16, 1),
+      trace => trace.decodeCounts(),
+    ],
     [
       'more firings than choices',
       'a sum of 5 over the experts in decode_counts of request 0, layer 0',
@@ -201,7 +270,12 @@ describe('a trace', () => {
       put('decode_expert_ids', 9, 1),
       trace => trace.decodeExpertIds(1),
     ],
-    ['more steps than ids', '3 in decode_steps of request 0', put('decode_steps', 0, 3), trace => trace.decodeSteps()],
+    [
+      'more steps than ids',
+      '3 in decode_steps of request 0',
+      put('decode_steps', 0, 3),
+      trace => trace.decodeSteps(),
+    ],
     [
       'more tokens on an expert than the prompt has',
       '5 in prefill_counts of request 1, layer 0, expert 0',
@@ -223,7 +297,9 @@ describe('a trace', () => {
   })
 
   it('allows that some of a prompt was not seen', async () => {
-    await changed(put('prefill_counts', 0, 0), async trace => expect((await trace.prefillCounts())[0]).toBe(0))
+    await changed(put('prefill_counts', 0, 0), async trace =>
+      expect((await trace.prefillCounts())[0]).toBe(0),
+    )
   })
 })
 

@@ -86,23 +86,33 @@ function traceOf(file: SafetensorsFile, layout: TraceLayout): Trace {
 
   function missingFor(purpose: TracePurpose): string[] {
     const missing: string[] = NEEDS[purpose].filter(name => !has(name))
-    if (purpose === 'quality' && has('decode_expert_ids')) return missing.filter(name => name !== 'decode_counts')
+    if (purpose === 'quality' && has('decode_expert_ids'))
+      return missing.filter(name => name !== 'decode_counts')
     if (purpose === 'gate' && missing.length === 0 && gateRows === 0) return [...NEEDS.gate]
-    if (purpose === 'recent' && layout.recentHalfLife === undefined) missing.push('recent_half_life in the metadata')
+    if (purpose === 'recent' && layout.recentHalfLife === undefined)
+      missing.push('recent_half_life in the metadata')
     return missing
   }
 
   function need(purpose: TracePurpose): void {
     const missing = missingFor(purpose)
     if (missing.length === 0) return
-    const expected = purpose === 'quality' ? 'decode_steps and either decode_counts or decode_expert_ids' : NEEDS[purpose].join(' and ')
-    throw new EldrError('ELDR_TENSOR_MISSING', { file: path, found: `no ${missing.join(', no ')}`, expected: `${expected} for ${purpose}` })
+    const expected =
+      purpose === 'quality'
+        ? 'decode_steps and either decode_counts or decode_expert_ids'
+        : NEEDS[purpose].join(' and ')
+    throw new EldrError('ELDR_TENSOR_MISSING', {
+      file: path,
+      found: `no ${missing.join(', no ')}`,
+      expected: `${expected} for ${purpose}`,
+    })
   }
 
   async function prefillCounts(from = 0, to = requests): Promise<Uint16Array> {
     const counts = asUint16(await file.readRows('prefill_counts', from, to))
     const lengths = await promptTokens()
-    if (lengths !== undefined) checkCounts(path, 'prefill_counts', counts, from, layout, lengths, 'prompt tokens')
+    if (lengths !== undefined)
+      checkCounts(path, 'prefill_counts', counts, from, layout, lengths, 'prompt tokens')
     return counts
   }
 

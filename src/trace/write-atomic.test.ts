@@ -52,7 +52,10 @@ describe('writeFileAtomic', () => {
 
   it('says that it cannot write when the folder vanishes half-way', async () => {
     const sabotage = broken(() => rmSync(folder, { recursive: true }))
-    expect(await failure(path, () => writeFileAtomic(path, sabotage))).toHaveProperty('code', 'ELDR_FILE_UNWRITABLE')
+    expect(await failure(path, () => writeFileAtomic(path, sabotage))).toHaveProperty(
+      'code',
+      'ELDR_FILE_UNWRITABLE',
+    )
     expect(readdirSync(root.path)).not.toContain(`run-${runs - 1}`)
   })
 
@@ -62,14 +65,20 @@ describe('writeFileAtomic', () => {
       mkdirSync(path)
       writeFileSync(join(path, 'inside'), '')
     })
-    expect(await failure(path, () => writeFileAtomic(path, sabotage))).toHaveProperty('code', 'ELDR_FILE_UNWRITABLE')
+    expect(await failure(path, () => writeFileAtomic(path, sabotage))).toHaveProperty(
+      'code',
+      'ELDR_FILE_UNWRITABLE',
+    )
     expect(readdirSync(folder)).toEqual(['report.html'])
     expect(readdirSync(path)).toEqual(['inside'])
   })
 
   it('refuses a missing folder, a folder in the place of the file, and a device', async () => {
     for (const bad of [join(folder, 'no', 'where'), folder, join(path, 'below'), '/dev/null']) {
-      expect(await failure(bad, () => writeFileAtomic(bad, ['x']))).toHaveProperty('code', 'ELDR_FILE_UNWRITABLE')
+      expect(await failure(bad, () => writeFileAtomic(bad, ['x']))).toHaveProperty(
+        'code',
+        'ELDR_FILE_UNWRITABLE',
+      )
     }
     expect(statSync('/dev/null').isFile()).toBe(false)
     expect(readdirSync(folder)).toEqual(['report.html'])
@@ -77,7 +86,10 @@ describe('writeFileAtomic', () => {
 
   it.skipIf(process.getuid?.() === 0)('refuses a folder that this user may not write to', async () => {
     chmodSync(folder, 0o555)
-    expect(await failure(path, () => writeFileAtomic(path, ['x']))).toHaveProperty('code', 'ELDR_FILE_UNWRITABLE')
+    expect(await failure(path, () => writeFileAtomic(path, ['x']))).toHaveProperty(
+      'code',
+      'ELDR_FILE_UNWRITABLE',
+    )
     chmodSync(folder, 0o755)
     expect(readFileSync(path, 'utf8')).toBe('old')
   })

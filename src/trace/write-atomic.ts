@@ -72,6 +72,10 @@ async function attempt<T>(file: string, step: () => Promise<T>): Promise<T> {
   try {
     return await step()
   } catch (cause) {
-    throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: cause instanceof Error ? cause.message : String(cause), cause })
+    throw new EldrError('ELDR_FILE_UNWRITABLE', {
+      file,
+      found: cause instanceof Error ? cause.message : String(cause),
+      cause,
+    })
   }
 }

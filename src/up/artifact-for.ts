@@ -10,11 +10,23 @@ import { createStages } from '../fit/stages.ts'
 import { withTrace } from '../trace/trace.ts'
 
 /** The same file from src/up and from dist/up. */
-export const SHIPPED_TRACE = fileURLToPath(new URL('../../data/lab16-task.evaluation.safetensors', import.meta.url))
+export const SHIPPED_TRACE = fileURLToPath(
+  new URL('../../data/lab16-task.evaluation.safetensors', import.meta.url),
+)
 /** Of the model that ships, and the prompts that it was captured of. */
-export const SHIPPED_TINY_TRACE = fileURLToPath(new URL('../../data/tiny6-prompts.evaluation.safetensors', import.meta.url))
+export const SHIPPED_TINY_TRACE = fileURLToPath(
+  new URL('../../data/tiny6-prompts.evaluation.safetensors', import.meta.url),
+)
 export const SHIPPED_PROMPTS = fileURLToPath(new URL('../../data/prompts/held-out.jsonl', import.meta.url))
-const FIT = { transform: 'auto', layers: 'auto', balance: 'exact', restarts: 3, pairs: 20_000, seed: 0, batch: 32 } as const
+const FIT = {
+  transform: 'auto',
+  layers: 'auto',
+  balance: 'exact',
+  restarts: 3,
+  pairs: 20_000,
+  seed: 0,
+  batch: 32,
+} as const
 
 const [EVALUATION, CALIBRATION] = ['.evaluation.safetensors', '.calibration.safetensors']
 
@@ -32,7 +44,11 @@ async function calibrationBeside(trace: string): Promise<string | undefined> {
 }
 
 /** Undefined where there is nothing to fit from. `folder` is made when it is needed. */
-export async function artifactFor(trace: string, workers: number, folder: string): Promise<FoundArtifact | undefined> {
+export async function artifactFor(
+  trace: string,
+  workers: number,
+  folder: string,
+): Promise<FoundArtifact | undefined> {
   const calibration = await calibrationBeside(trace)
   if (calibration === undefined) return undefined
   const path = join(folder, `${basename(calibration, CALIBRATION)}-${workers}.artifact.safetensors`)
@@ -41,7 +57,12 @@ export async function artifactFor(trace: string, workers: number, folder: string
     const from = performance.now()
     const { artifact } = await fit(opened, { ...FIT, workers }, createStages())
     await mkdir(folder, { recursive: true }).catch((cause: unknown) => {
-      throw new EldrError('ELDR_FILE_UNWRITABLE', { file: folder, found: 'no folder, and none could be made', todo: 'Run it where a folder can be made, or name an artifact with --artifact.', cause }) // prettier-ignore
+      throw new EldrError('ELDR_FILE_UNWRITABLE', {
+        file: folder,
+        found: 'no folder, and none could be made',
+        todo: 'Run it where a folder can be made, or name an artifact with --artifact.',
+        cause,
+      })
     })
     await writeArtifact(path, artifact)
     return { path, fitted: { from: calibration, ms: performance.now() - from } }

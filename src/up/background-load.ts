@@ -29,7 +29,14 @@ export interface BackgroundLoad {
 const TIMEOUT_MS = 60_000
 const MOST_REQUESTS = 2 ** 40
 
-export function startBackgroundLoad({ url, rows, sourceOf, model, rate, seed }: BackgroundSettings): BackgroundLoad {
+export function startBackgroundLoad({
+  url,
+  rows,
+  sourceOf,
+  model,
+  rate,
+  seed,
+}: BackgroundSettings): BackgroundLoad {
   const endpoint = openEndpoint({ url, api: 'completions' })
   const random = createRandom(seed)
   const order = shuffled(rows.decodeSteps, random.fork(1))
@@ -44,7 +51,15 @@ export function startBackgroundLoad({ url, rows, sourceOf, model, rate, seed }: 
     new Promise<void>(resolve => {
       counts.sent++
       const body = bodyOf(source.ask(index), { api: 'completions', model, ignoreEos: true })
-      const what = { index, counted: false, plannedMs, body, id: `up-${index}`, timeoutMs: TIMEOUT_MS, onEvents: () => undefined }
+      const what = {
+        index,
+        counted: false,
+        plannedMs,
+        body,
+        id: `up-${index}`,
+        timeoutMs: TIMEOUT_MS,
+        onEvents: () => undefined,
+      }
       const giveUp = exchange(endpoint, what, result => {
         giveUps.delete(giveUp)
         counts.ended++

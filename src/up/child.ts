@@ -30,7 +30,13 @@ const WITH_PARENT = new URL('./with-parent.js', import.meta.url).href
 /** What is told of one that did not start. */
 const LAST_LINES = 12
 
-export function startChild<Ready>({ name, args, nodeFlags, readyIn, onLine }: ChildSpec<Ready>): Child<Ready> {
+export function startChild<Ready>({
+  name,
+  args,
+  nodeFlags,
+  readyIn,
+  onLine,
+}: ChildSpec<Ready>): Child<Ready> {
   const child = spawn(process.execPath, [...nodeFlags, '--import', WITH_PARENT, PROGRAM, ...args], {
     // A group of its own: Ctrl-C in the terminal is for the one who started it, who then stops all in order.
     detached: true,
@@ -53,7 +59,12 @@ export function startChild<Ready>({ name, args, nodeFlags, readyIn, onLine }: Ch
       })
     void exited.then(async how => {
       await Promise.all([drained(child.stdout!), drained(child.stderr!)])
-      reject(new EldrError('ELDR_CLUSTER_FAILED', { found: `${name} ended (${how}) before it was ready`, problems: last.map(line => `${name}: ${line}`) })) // prettier-ignore
+      reject(
+        new EldrError('ELDR_CLUSTER_FAILED', {
+          found: `${name} ended (${how}) before it was ready`,
+          problems: last.map(line => `${name}: ${line}`),
+        }),
+      )
     })
   })
   // Whoever waits for it hears of it; a restart that fails is told by `exited`.

@@ -7,4 +7,8 @@ export interface ClusterEvents {
   restarted(name: string, pid: number | undefined): void
 }
 
-export const NO_EVENTS: ClusterEvents = { line: () => undefined, ended: () => undefined, restarted: () => undefined }
+export const NO_EVENTS: ClusterEvents = {
+  line: () => undefined,
+  ended: () => undefined,
+  restarted: () => undefined,
+}

@@ -12,7 +12,12 @@ import { Supervised } from './supervised.ts'
 /** `replay`: experts from a trace. `tiny`: a model, whose hand-offs have recent counts of that half-life where there is one. */
 export type ClusterBackEnd =
   | { readonly kind: 'replay'; readonly trace: string }
-  | { readonly kind: 'tiny'; readonly model: string | undefined; readonly pace: string; readonly recentHalfLife: number | undefined }
+  | {
+      readonly kind: 'tiny'
+      readonly model: string | undefined
+      readonly pace: string
+      readonly recentHalfLife: number | undefined
+    }
 
 export interface ClusterSettings {
   readonly prefill: number
@@ -60,12 +65,15 @@ export class EmbeddedCluster {
     })
     const many = (role: Role) => Array.from({ length: settings[role] }, (_, index) => worker(role, index))
     this.workers = [...many('prefill'), ...many('decode')]
-    this.gateway = new Supervised({
-      name: 'gateway',
-      nodeFlags: [],
-      readyIn: line => /listening on (http:\/\/[^\s"]+)/.exec(line)?.[1],
-      argsFor: url => this.#gatewayArgs(url),
-    }, events) // prettier-ignore
+    this.gateway = new Supervised(
+      {
+        name: 'gateway',
+        nodeFlags: [],
+        readyIn: line => /listening on (http:\/\/[^\s"]+)/.exec(line)?.[1],
+        argsFor: url => this.#gatewayArgs(url),
+      },
+      events,
+    )
   }
 
   get url(): string {
@@ -74,7 +82,9 @@ export class EmbeddedCluster {
 
   /** Of the processes that run, by name. */
   get pids(): Readonly<Record<string, number | undefined>> {
-    return Object.fromEntries([this.gateway, ...this.workers.map(({ process }) => process)].map(({ name, pid }) => [name, pid]))
+    return Object.fromEntries(
+      [this.gateway, ...this.workers.map(({ process }) => process)].map(({ name, pid }) => [name, pid]),
+    )
   }
 
   /** Everything stands and answers. On a failure what was started is stopped. */
@@ -107,7 +117,9 @@ export class EmbeddedCluster {
   /** Caches can be cleared when nothing is in use: the last hand-offs of a run end a moment after its last token. */
   async #clear(): Promise<boolean> {
     return this.#within(READY_MS, 'prefix caches that can be cleared', async () => {
-      const cleared = this.workers.map(({ process }) => fetchText({}, 'POST', `${process.url}/reset_prefix_cache`))
+      const cleared = this.workers.map(({ process }) =>
+        fetchText({}, 'POST', `${process.url}/reset_prefix_cache`),
+      )
       return (await Promise.all(cleared)).every(({ status }) => status === 200)
     })
   }
@@ -124,8 +136,10 @@ export class EmbeddedCluster {
   async #within(ms: number, expected: string, isSo: () => Promise<boolean>): Promise<true> {
     const untilMs = performance.now() + ms
     while (!(await isSo())) {
-      if (this.#stopped !== undefined) throw new EldrError('ELDR_CLUSTER_FAILED', { found: 'the cluster stopped', expected })
-      if (performance.now() > untilMs) throw new EldrError('ELDR_CLUSTER_FAILED', { found: `not so after ${ms / 1000} s`, expected })
+      if (this.#stopped !== undefined)
+        throw new EldrError('ELDR_CLUSTER_FAILED', { found: 'the cluster stopped', expected })
+      if (performance.now() > untilMs)
+        throw new EldrError('ELDR_CLUSTER_FAILED', { found: `not so after ${ms / 1000} s`, expected })
       await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
     }
     return true
@@ -133,14 +147,33 @@ export class EmbeddedCluster {
 
   #gatewayArgs(url: string | undefined): string[] {
     const { host, port, policy, artifact, profile } = this.settings
-    const addresses = this.workers.flatMap(({ role, process }) => [`--${role}`, `${process.name}=${process.url}`])
+    const addresses = this.workers.flatMap(({ role, process }) => [
+      `--${role}`,
+      `${process.name}=${process.url}`,
+    ])
     return [
-      'serve', '--host', host, '--port', url === undefined ? String(port) : new URL(url).port, ...addresses,
-      '--policy', policy, '--profile', profile, ...(artifact === undefined ? [] : ['--artifact', artifact]),
+      'serve',
+      '--host',
+      host,
+      '--port',
+      url === undefined ? String(port) : new URL(url).port,
+      ...addresses,
+      '--policy',
+      policy,
+      '--profile',
+      profile,
+      ...(artifact === undefined ? [] : ['--artifact', artifact]),
       // A worker that is started again is back within a second or two.
-      '--health-check-interval-secs', '1', '--cb-timeout-duration-secs', '1',
-      '--shutdown-grace-period-secs', String(GRACE_MS / 1000), '--log-level', 'info', '--json-log',
-    ] // prettier-ignore
+      '--health-check-interval-secs',
+      '1',
+      '--cb-timeout-duration-secs',
+      '1',
+      '--shutdown-grace-period-secs',
+      String(GRACE_MS / 1000),
+      '--log-level',
+      'info',
+      '--json-log',
+    ]
   }
 }
 
@@ -148,19 +181,41 @@ function backEndArgs({ backEnd, profile, speed }: ClusterSettings, role: Role): 
   const scaled = ['--speed', String(speed)]
   if (backEnd.kind === 'replay') return ['--trace', backEnd.trace, '--profile', profile, ...scaled]
   const { model, pace, recentHalfLife } = backEnd
-  const recent = role === 'prefill' && recentHalfLife !== undefined ? ['--recent-half-life', String(recentHalfLife)] : []
-  return ['--backend', 'tiny', ...(model === undefined ? [] : ['--model', model]), '--pace', pace, ...(pace === 'real' ? [] : scaled), '--blocks', TINY_BLOCKS, ...recent] // prettier-ignore
+  const recent =
+    role === 'prefill' && recentHalfLife !== undefined ? ['--recent-half-life', String(recentHalfLife)] : []
+  return [
+    '--backend',
+    'tiny',
+    ...(model === undefined ? [] : ['--model', model]),
+    '--pace',
+    pace,
+    ...(pace === 'real' ? [] : scaled),
+    '--blocks',
+    TINY_BLOCKS,
+    ...recent,
+  ]
 }
 
 function workerSpec(settings: ClusterSettings, role: Role, name: string) {
   return {
     name,
     nodeFlags: WORKER_FLAGS,
-    readyIn: (line: string) => (line.startsWith('{"ready":true') ? (JSON.parse(line) as { url: string }).url : undefined),
+    readyIn: (line: string) =>
+      line.startsWith('{"ready":true') ? (JSON.parse(line) as { url: string }).url : undefined,
     argsFor: (url: string | undefined) => [
-      'worker', '--role', role, '--host', '127.0.0.1', '--port', url === undefined ? '0' : new URL(url).port,
+      'worker',
+      '--role',
+      role,
+      '--host',
+      '127.0.0.1',
+      '--port',
+      url === undefined ? '0' : new URL(url).port,
       ...backEndArgs(settings, role),
-      '--grace-ms', String(GRACE_MS), '--log-level', 'warn', '--json-ready',
-    ], // prettier-ignore
+      '--grace-ms',
+      String(GRACE_MS),
+      '--log-level',
+      'warn',
+      '--json-ready',
+    ],
   }
 }

@@ -14,10 +14,24 @@ export interface DecodeWork {
   readonly mixedMs: number
 }
 
-export const NO_WORK: DecodeWork = { seconds: 0, tokens: 0, batch: 0, active: 0, ms: 0, mixedActive: 0, mixedMs: 0 }
+export const NO_WORK: DecodeWork = {
+  seconds: 0,
+  tokens: 0,
+  batch: 0,
+  active: 0,
+  ms: 0,
+  mixedActive: 0,
+  mixedMs: 0,
+}
 
 /** Of one worker; `seconds` by the clock. */
-export function workBetween(before: ObservedWorker, after: ObservedWorker, seconds: number, mixed: MixedBatch, speed: number): DecodeWork {
+export function workBetween(
+  before: ObservedWorker,
+  after: ObservedWorker,
+  seconds: number,
+  mixed: MixedBatch,
+  speed: number,
+): DecodeWork {
   const [from, to] = [before.own?.stats, after.own?.stats]
   // Another process has counters of its own.
   if (from === undefined || to === undefined || before.pid !== after.pid) return NO_WORK
@@ -44,7 +58,15 @@ export function workBetween(before: ObservedWorker, after: ObservedWorker, secon
 export function sumOf(all: readonly DecodeWork[], seconds: number): DecodeWork {
   const sum = (key: keyof DecodeWork) => all.reduce((total, one) => total + one[key], 0)
   const [mixedActive, mixedMs] = [sum('mixedActive'), sum('mixedMs')]
-  return { seconds, tokens: sum('tokens'), batch: sum('batch'), active: sum('active'), ms: sum('ms'), mixedActive, mixedMs }
+  return {
+    seconds,
+    tokens: sum('tokens'),
+    batch: sum('batch'),
+    active: sum('active'),
+    ms: sum('ms'),
+    mixedActive,
+    mixedMs,
+  }
 }
 
 /** What a token met on average. */
@@ -59,7 +81,14 @@ export interface MeanStep {
   readonly gain: number
 }
 
-export function meanStep({ tokens, batch, active, ms, mixedActive, mixedMs }: DecodeWork): MeanStep | undefined {
+export function meanStep({
+  tokens,
+  batch,
+  active,
+  ms,
+  mixedActive,
+  mixedMs,
+}: DecodeWork): MeanStep | undefined {
   if (tokens === 0) return undefined
   return {
     batch: batch / tokens,

@@ -55,7 +55,17 @@ export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal:
   const base = runs[0]!
   const columns = [
     { title: 'policy' },
-    ...['TPOT p50', 'simulated', 'change', 'simulated', 'TPOT p99', 'change', 'simulated', 'experts', 'simulated'].map(right),
+    ...[
+      'TPOT p50',
+      'simulated',
+      'change',
+      'simulated',
+      'TPOT p99',
+      'change',
+      'simulated',
+      'experts',
+      'simulated',
+    ].map(right),
     { title: 'same output' },
   ]
   const rows = runs.map(run => {
@@ -79,12 +89,14 @@ export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal:
     ]
   })
   return [
-    `${terminal.bold('The same load under each policy')} ${terminal.dim(`(ms of the profile’s time; changes against ${base.policy}; experts: distinct ones of a layer and step)`)}`, // prettier-ignore
+    `${terminal.bold('The same load under each policy')} ${terminal.dim(`(ms of the profile’s time; changes against ${base.policy}; experts: distinct ones of a layer and step)`)}`,
     table(columns, rows, terminal),
     '',
     bars(runs, terminal),
     '',
-    ...[...verdicts(runs), ...remarks(runs, about), sourceLine(about)].map(line => wrapped(line, terminal.width)),
+    ...[...verdicts(runs), ...remarks(runs, about), sourceLine(about)].map(line =>
+      wrapped(line, terminal.width),
+    ),
   ].join('\n')
 }
 
@@ -93,7 +105,9 @@ function bars(runs: readonly DemoRun[], terminal: Terminal): string {
   const name = Math.max(...runs.map(({ policy }) => policy.length))
   const lines = runs.map(run => {
     const { policy, tpotMs } = run
-    const change = isBase(run, runs) ? '' : `  ${signed(changeOf(run, runs[0]!, 'p50').live)}${markOf(run, runs[0]!)}`
+    const change = isBase(run, runs)
+      ? ''
+      : `  ${signed(changeOf(run, runs[0]!, 'p50').live)}${markOf(run, runs[0]!)}`
     return `  ${policy.padEnd(name)}  ${terminal.accent(bar(tpotMs.p50 / most, BAR_WIDTH).padEnd(BAR_WIDTH))} ${fixed(tpotMs.p50, 2)} ms${change}`
   })
   return [terminal.dim('  TPOT p50'), ...lines].join('\n')
@@ -118,31 +132,47 @@ function remarks(runs: readonly DemoRun[], { speed }: DemoAbout): string[] {
   const late = runs.filter(({ figures }) => !figures.client.keptUp).map(({ policy }) => policy)
   const slow = runs.filter(isLate)
   return [
-    ...(speed === 1 ? [] : [`Time ran ${speed} times as fast as the profile says; what is shown is the profile’s time.`]),
-    ...(late.length === 0 ? [] : [`This machine was short of time under ${late.join(', ')}: requests left late. That is no part of TPOT, but the cluster may have been late too.`]), // prettier-ignore
-    ...(slow.length === 0 ? [] : [`Machine too busy: not a measurement. Decode steps took longer than the profile says (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}): TPOT has that in it, so changes with a ? say nothing of the policies. A quiet machine or a lower --speed helps.`]), // prettier-ignore
+    ...(speed === 1
+      ? []
+      : [`Time ran ${speed} times as fast as the profile says; what is shown is the profile’s time.`]),
+    ...(late.length === 0
+      ? []
+      : [
+          `This machine was short of time under ${late.join(', ')}: requests left late. That is no part of TPOT, but the cluster may have been late too.`,
+        ]),
+    ...(slow.length === 0
+      ? []
+      : [
+          `Machine too busy: not a measurement. Decode steps took longer than the profile says (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}): TPOT has that in it, so changes with a ? say nothing of the policies. A quiet machine or a lower --speed helps.`,
+        ]),
   ]
 }
 
-const sourceOf = ({ model, computed, trace }: DemoAbout) => computed ? `${model} computed, the prompts of ${trace}` : `${model} replayed from ${trace}` // prettier-ignore
+const sourceOf = ({ model, computed, trace }: DemoAbout) =>
+  computed ? `${model} computed, the prompts of ${trace}` : `${model} replayed from ${trace}`
 
 function sourceLine(about: DemoAbout): string {
   const { topology, profile, machine, rate, requests, seed, version } = about
-  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${sourceOf(about)}, steps timed as ${profile}, ${rate} requests a second, ${whole(requests)} requests a policy, seed ${seed}.` // prettier-ignore
+  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${sourceOf(about)}, steps timed as ${profile}, ${rate} requests a second, ${whole(requests)} requests a policy, seed ${seed}.`
 }
 
 export function demoReport(runs: readonly DemoRun[], about: DemoAbout): ExhibitReport {
   const { machine } = about
   return {
     title: `The same load under ${runs.map(({ policy }) => policy).join(', ')}`,
-    intro: `Real processes on one machine: prefill and decode workers ${about.computed ? 'that compute a small mixture-of-experts model' : 'that replay the experts of a recorded model'}, the gateway, and a client that sends the same requests at the same moments under each policy.`, // prettier-ignore
+    intro: `Real processes on one machine: prefill and decode workers ${about.computed ? 'that compute a small mixture-of-experts model' : 'that replay the experts of a recorded model'}, the gateway, and a client that sends the same requests at the same moments under each policy.`,
     facts: [
       { term: 'machine', value: `${machine.cores} cores of ${machine.cpu}, Node ${machine.node}` },
       { term: 'cluster', value: about.topology },
       { term: 'model', value: sourceOf(about) },
       { term: 'profile', value: `${about.profile}: ${about.profileSource}` },
-      { term: 'load', value: `${about.rate} requests a second, ${whole(about.requests)} a policy, seed ${about.seed}` },
-      ...(about.speed === 1 ? [] : [{ term: 'speed', value: `${about.speed} of the profile’s; times are the profile’s` }]),
+      {
+        term: 'load',
+        value: `${about.rate} requests a second, ${whole(about.requests)} a policy, seed ${about.seed}`,
+      },
+      ...(about.speed === 1
+        ? []
+        : [{ term: 'speed', value: `${about.speed} of the profile’s; times are the profile’s` }]),
       { term: 'eldr', value: about.version },
     ],
     sections: [{ title: 'Live beside simulated', exhibits: [exhibit(runs, about)] }],
@@ -154,14 +184,24 @@ function exhibit(runs: readonly DemoRun[], about: DemoAbout): Exhibit {
   const base = runs[0]!
   const ms = (value: number) => ({ value, digits: 2, unit: 'ms' })
   const change = (value: number) => ({ value: value * 100, digits: 1, unit: '%', signed: true as const })
-  const bars = (title: string, unit: string, value: (run: DemoRun) => readonly [live: number, simulated: number]) => ({
+  const bars = (
+    title: string,
+    unit: string,
+    value: (run: DemoRun) => readonly [live: number, simulated: number],
+  ) => ({
     kind: 'bars' as const,
     title,
     x: unit,
     groups: runs.map(run => {
       const [live, simulated] = value(run)
       const digits = 2
-      return { heading: run.policy, bars: [{ label: 'live', value: live, digits }, { label: 'simulated', value: simulated, digits, hollow: true }] } // prettier-ignore
+      return {
+        heading: run.policy,
+        bars: [
+          { label: 'live', value: live, digits },
+          { label: 'simulated', value: simulated, digits, hollow: true },
+        ],
+      }
     }),
   })
   return {
@@ -172,11 +212,25 @@ function exhibit(runs: readonly DemoRun[], about: DemoAbout): Exhibit {
     source: sourceLine(about),
     charts: [
       bars('TPOT p50', 'ms', run => [run.tpotMs.p50, run.simulated.tpotMs.p50]),
-      bars('Active experts', 'distinct experts of a layer and step', run => [run.activeExperts, run.simulated.activeExperts]),
+      bars('Active experts', 'distinct experts of a layer and step', run => [
+        run.activeExperts,
+        run.simulated.activeExperts,
+      ]),
     ],
     tables: [
       {
-        columns: ['policy', 'TPOT p50', 'change', 'simulated', 'TPOT p99', 'change', 'simulated', 'experts', 'simulated', 'same output'],
+        columns: [
+          'policy',
+          'TPOT p50',
+          'change',
+          'simulated',
+          'TPOT p99',
+          'change',
+          'simulated',
+          'experts',
+          'simulated',
+          'same output',
+        ],
         rows: runs.map(run => {
           const changes = (quantile: 'p50' | 'p99') => {
             if (isBase(run, runs)) return [null, null]
@@ -184,9 +238,20 @@ function exhibit(runs: readonly DemoRun[], about: DemoAbout): Exhibit {
             const mark = markOf(run, base)
             return [mark === '' ? change(live) : `${signed(live)}${mark}`, change(simulated)]
           }
-          const experts = [run.activeExperts, run.simulated.activeExperts].map(value => ({ value, digits: 1 }))
+          const experts = [run.activeExperts, run.simulated.activeExperts].map(value => ({
+            value,
+            digits: 1,
+          }))
           const same = differing(base.outputs, run.outputs).length === 0 ? 'yes' : 'no'
-          return [run.policy, ms(run.tpotMs.p50), ...changes('p50'), ms(run.tpotMs.p99), ...changes('p99'), ...experts, same]
+          return [
+            run.policy,
+            ms(run.tpotMs.p50),
+            ...changes('p50'),
+            ms(run.tpotMs.p99),
+            ...changes('p99'),
+            ...experts,
+            same,
+          ]
         }),
       },
     ],

@@ -62,7 +62,11 @@ export async function runDemo(
       counted.at(now.seconds)
       watch.progress(now)
     }
-    const { figures, exchanges } = await runLive(cluster, { policy, rate }, stretched, { ...live, hashText: true, onProgress })
+    const { figures, exchanges } = await runLive(cluster, { policy, rate }, stretched, {
+      ...live,
+      hashText: true,
+      onProgress,
+    })
     const { p50, p99 } = figures.tpotMs
     const run = {
       policy,
@@ -114,7 +118,12 @@ function stepsBetween(from: Observation, to: Observation): StepsBetween {
 }
 
 export function outputsOf(exchanges: readonly Exchange[]): Outputs {
-  return new Map(exchanges.map(({ index, failure, textHash, usage, events }) => [index, failure === undefined ? `${textHash} ${usage?.completionTokens ?? events}` : `${failure.kind} ${index}`])) // prettier-ignore
+  return new Map(
+    exchanges.map(({ index, failure, textHash, usage, events }) => [
+      index,
+      failure === undefined ? `${textHash} ${usage?.completionTokens ?? events}` : `${failure.kind} ${index}`,
+    ]),
+  )
 }
 
 /** An output of a request that was answered: its hash. */
@@ -131,7 +140,7 @@ export function checkSame(runs: readonly Pick<DemoRun, 'policy' | 'outputs'>[]):
   for (const { policy, outputs } of runs) {
     const failed = [...outputs].filter(([, output]) => !ANSWERED.test(output))
     if (failed.length === 0) continue
-    const found = `${failed.length} of ${outputs.size} requests failed under ${policy} (the first: ${failed[0]![0]}, ${failed[0]![1].split(' ')[0]})` // prettier-ignore
+    const found = `${failed.length} of ${outputs.size} requests failed under ${policy} (the first: ${failed[0]![0]}, ${failed[0]![1].split(' ')[0]})`
     throw new EldrError('ELDR_CLUSTER_FAILED', {
       found,
       expected: 'every request answered',

@@ -16,7 +16,12 @@ export async function checkPort(host: string, port: number): Promise<void> {
 function portTaken(host: string, port: number, cause: NodeJS.ErrnoException): EldrError {
   const found = `${host}:${port} (${cause.code ?? cause.message})`
   const other = `Take another with --port ${port < 65_535 ? port + 1 : port - 1}, or any that is free with --port 0`
-  if (cause.code !== 'EADDRINUSE') return new EldrError('ELDR_PORT_TAKEN', { found, todo: `${other}.`, cause })
+  if (cause.code !== 'EADDRINUSE')
+    return new EldrError('ELDR_PORT_TAKEN', { found, todo: `${other}.`, cause })
   const who = process.platform === 'win32' ? `netstat -ano | findstr :${port}` : `lsof -i :${port}`
-  return new EldrError('ELDR_PORT_TAKEN', { found, todo: `Something listens there already: \`${who}\` says what. Stop it, or: ${other.replace('Take', 'take')}.`, cause }) // prettier-ignore
+  return new EldrError('ELDR_PORT_TAKEN', {
+    found,
+    todo: `Something listens there already: \`${who}\` says what. Stop it, or: ${other.replace('Take', 'take')}.`,
+    cause,
+  })
 }

@@ -17,7 +17,8 @@ describe('a batch that is mixed at random', () => {
     for (const batch of [1, 5, 20]) {
       let fired = 0
       for (let round = 0; round < rounds; round++)
-        for (const share of shares) fired += Array.from({ length: batch }, () => random.uniform() < share).some(Boolean) ? 1 : 0
+        for (const share of shares)
+          fired += Array.from({ length: batch }, () => random.uniform() < share).some(Boolean) ? 1 : 0
       expect(mixed.experts(batch)).toBeCloseTo(fired / rounds / 2, 0)
       expect(Math.abs(mixed.experts(batch) - fired / rounds / 2)).toBeLessThan(0.15)
     }
@@ -39,6 +40,10 @@ describe('a batch that is mixed at random', () => {
 
   it('is the step itself where that is mixed, whatever else takes time', () => {
     const step = { batch: 12, active: mixed.experts(12), ms: 17 }
-    expect(mixed.instead(step)).toEqual({ batch: expect.closeTo(12, 9), active: expect.closeTo(step.active, 9), ms: expect.closeTo(17, 9) })
+    expect(mixed.instead(step)).toEqual({
+      batch: expect.closeTo(12, 9),
+      active: expect.closeTo(step.active, 9),
+      ms: expect.closeTo(17, 9),
+    })
   })
 })

@@ -28,10 +28,15 @@ export async function mixedBatch(trace: Trace, profile: CostProfile): Promise<Mi
   const [counts, steps] = [await trace.decodeCounts(), await trace.decodeSteps()]
   const width = trace.layers * trace.experts
   const fired = new Float64Array(width)
-  for (let request = 0; request < trace.requests; request++) for (let at = 0; at < width; at++) fired[at]! += counts[request * width + at]!
+  for (let request = 0; request < trace.requests; request++)
+    for (let at = 0; at < width; at++) fired[at]! += counts[request * width + at]!
   let all = 0
   for (const count of steps) all += count
-  return mixedBatchOf(fired.map(count => count / all), trace.experts, profile) // prettier-ignore
+  return mixedBatchOf(
+    fired.map(count => count / all),
+    trace.experts,
+    profile,
+  )
 }
 
 /** `shares`: [layers][experts] of decode steps that fire the expert. */

@@ -44,7 +44,9 @@ export class Observer {
     const [config, listed, ...states] = await Promise.all([
       this.#get<{ routing: { policy: string } }>(`${gateway.url}/eldr/config`),
       this.#get<{ workers: readonly ListedWorker[] }>(`${gateway.url}/eldr/workers`),
-      ...workers.map(({ process }) => (process.isUp ? this.#get<WorkerState>(`${process.url}/eldr/state`) : undefined)),
+      ...workers.map(({ process }) =>
+        process.isUp ? this.#get<WorkerState>(`${process.url}/eldr/state`) : undefined,
+      ),
     ])
     return {
       atMs: performance.now(),

@@ -19,7 +19,9 @@ export class Screen {
   /** Replaces the block. What does not fit into the window is left out, from below: what wraps or scrolls away cannot be drawn over. */
   draw(lines: readonly string[]): void {
     if (!this.isLive) return
-    const shown = lines.slice(0, Math.max(1, this.#rows() - 1)).filter(line => columnsOf(line) <= this.#terminal.width)
+    const shown = lines
+      .slice(0, Math.max(1, this.#rows() - 1))
+      .filter(line => columnsOf(line) <= this.#terminal.width)
     this.#terminal.write(`${this.#erased()}${shown.map(line => `${line}\n`).join('')}`)
     this.#lines = shown
   }

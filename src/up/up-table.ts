@@ -27,24 +27,53 @@ function workerTable({ workers }: UpView, terminal: Terminal): string {
   ]
   const rows = workers.map(({ seen, work }) => {
     const step = meanStep(work)
-    const figures = step === undefined ? [NONE, NONE, NONE, NONE] : [fixed(step.batch, 1), fixed(step.active, 1), fixed(step.tpotMs, 2), whole(work.tokens / work.seconds)] // prettier-ignore
+    const figures =
+      step === undefined
+        ? [NONE, NONE, NONE, NONE]
+        : [
+            fixed(step.batch, 1),
+            fixed(step.active, 1),
+            fixed(step.tpotMs, 2),
+            whole(work.tokens / work.seconds),
+          ]
     const state = seen.state === 'ready' ? seen.state : terminal.warn(seen.state)
-    return [seen.name, state, whole(seen.inflight), ...figures, seen.own === undefined ? NONE : bytes(seen.own.rss_bytes)]
+    return [
+      seen.name,
+      state,
+      whole(seen.inflight),
+      ...figures,
+      seen.own === undefined ? NONE : bytes(seen.own.rss_bytes),
+    ]
   })
   return table(columns, rows, terminal)
 }
 
 /** Beside each policy what its batches would be if they were mixed at random: what it gains is the difference. */
 function policyTable({ policies, policy }: UpView, terminal: Terminal): string {
-  const columns = [{ title: 'policy' }, ...['seconds', 'batch', 'experts', 'if mixed', 'TPOT ms', 'if mixed', 'gain'].map(right)]
+  const columns = [
+    { title: 'policy' },
+    ...['seconds', 'batch', 'experts', 'if mixed', 'TPOT ms', 'if mixed', 'gain'].map(right),
+  ]
   const rows = policies.map(([name, work]) => {
     const step = meanStep(work)
     const title = name === policy ? terminal.bold(`${name} *`) : name
     if (step === undefined) return [title, whole(work.seconds), ...Array.from({ length: 6 }, () => NONE)]
     const { batch, active, mixedActive, tpotMs, mixedTpotMs, gain } = step
-    return [title, whole(work.seconds), fixed(batch, 1), fixed(active, 1), fixed(mixedActive, 1), fixed(tpotMs, 2), fixed(mixedTpotMs, 2), gainText(gain)] // prettier-ignore
+    return [
+      title,
+      whole(work.seconds),
+      fixed(batch, 1),
+      fixed(active, 1),
+      fixed(mixedActive, 1),
+      fixed(tpotMs, 2),
+      fixed(mixedTpotMs, 2),
+      gainText(gain),
+    ]
   })
-  const none = policies.length === 0 ? `\n  ${terminal.dim('nothing decoded yet: send a request, or start with --load 60')}` : ''
+  const none =
+    policies.length === 0
+      ? `\n  ${terminal.dim('nothing decoded yet: send a request, or start with --load 60')}`
+      : ''
   return `${table(columns, rows, terminal)}${none}`
 }
 
@@ -61,13 +90,21 @@ export function upLine(view: UpView, seconds: number): string {
   const rate = workers.reduce((sum, { work }) => sum + (work.tokens > 0 ? work.tokens / work.seconds : 0), 0)
   const mine = policies.find(([name]) => name === policy)
   const step = mine && meanStep(mine[1])
-  const away = workers.filter(({ seen }) => seen.state !== 'ready').map(({ seen }) => `${seen.name} ${seen.state}`)
+  const away = workers
+    .filter(({ seen }) => seen.state !== 'ready')
+    .map(({ seen }) => `${seen.name} ${seen.state}`)
   return [
     `${whole(seconds)} s`,
     policy,
     `in flight ${whole(inflight)}`,
     `${whole(rate)} tokens/s`,
-    ...(step ? [`batch ${fixed(step.batch, 1)}`, `experts ${fixed(step.active, 1)} (mixed ${fixed(step.mixedActive, 1)})`, `TPOT ${fixed(step.tpotMs, 2)} ms (${gainText(step.gain)})`] : []), // prettier-ignore
+    ...(step
+      ? [
+          `batch ${fixed(step.batch, 1)}`,
+          `experts ${fixed(step.active, 1)} (mixed ${fixed(step.mixedActive, 1)})`,
+          `TPOT ${fixed(step.tpotMs, 2)} ms (${gainText(step.gain)})`,
+        ]
+      : []),
     ...away,
   ].join(' · ')
 }

@@ -29,7 +29,9 @@ export function startWatch({ look, mixed, speed, settleSeconds, everyMs, onView 
     const now = await look()
     if (stopped) return
     const seconds = before === undefined ? 0 : (now.atMs - before.atMs) / 1000
-    const works: DecodeWork[] = now.workers.map((worker, at) => (before === undefined ? NO_WORK : workBetween(before.workers[at]!, worker, seconds, mixed, speed))) // prettier-ignore
+    const works: DecodeWork[] = now.workers.map((worker, at) =>
+      before === undefined ? NO_WORK : workBetween(before.workers[at]!, worker, seconds, mixed, speed),
+    )
     const all = sumOf(works, seconds * speed)
     // A policy in whose time nothing was decoded has nothing to show.
     if (all.tokens > 0) ledger.add(now, all)

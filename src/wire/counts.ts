@@ -71,9 +71,26 @@ export const MAX_HALF_LIFE = 177
 const RECENT_UNITS = 256
 const MAX_TOKENS = 2 ** 31 - 1
 
-export function encodeCounts({ layers, experts, topK, tokens, covered, counts, recent }: CapturedCounts): WireCounts {
+export function encodeCounts({
+  layers,
+  experts,
+  topK,
+  tokens,
+  covered,
+  counts,
+  recent,
+}: CapturedCounts): WireCounts {
   const { values, shift } = toU16(counts)
-  const encoded = { v: 1, layers, experts, top_k: topK, tokens, covered, shift, counts: encodeU16(values) } as const
+  const encoded = {
+    v: 1,
+    layers,
+    experts,
+    top_k: topK,
+    tokens,
+    covered,
+    shift,
+    counts: encodeU16(values),
+  } as const
   if (recent === undefined) return encoded
   const units = new Uint16Array(recent.values.length)
   // Halves go up, in every language that speaks this: with a half-life of 1 the token at distance 9 is half a unit.
@@ -107,13 +124,25 @@ export function decodeCounts(text: string, cells: number): Uint16Array | undefin
 export function readHandoffCounts(value: unknown, expected: ExpectedCounts): CountsOrReject {
   if (value === undefined || value === null) return { reject: 'missing' }
   if (typeof value !== 'object') return { reject: 'bad_value' }
-  const { v, layers, experts, top_k, tokens, covered, shift, counts: text, recent, half_life } = value as Partial<Record<keyof WireCounts, unknown>> // prettier-ignore
+  const {
+    v,
+    layers,
+    experts,
+    top_k,
+    tokens,
+    covered,
+    shift,
+    counts: text,
+    recent,
+    half_life,
+  } = value as Partial<Record<keyof WireCounts, unknown>>
   // A plugin fills the object when the engine's step has ended, and leaves it empty for a request that it could not follow.
   if (v === undefined && text === undefined) return { reject: 'missing' }
   if (v !== 1) return { reject: 'wrong_version' }
   if (layers !== expected.layers || experts !== expected.experts) return { reject: 'wrong_shape' }
   if (top_k !== expected.topK) return { reject: 'wrong_model' }
-  if (!isUpTo(tokens, MAX_TOKENS) || tokens === 0 || !isUpTo(covered, tokens) || !isUpTo(shift, 15)) return { reject: 'bad_value' }
+  if (!isUpTo(tokens, MAX_TOKENS) || tokens === 0 || !isUpTo(covered, tokens) || !isUpTo(shift, 15))
+    return { reject: 'bad_value' }
   // A count is at most `covered`. With a shift that nothing called for, the truncation allowed below would let any counts pass.
   if (shift > 0 && covered < 2 ** (15 + shift)) return { reject: 'bad_value' }
   if (covered < expected.minCovered * tokens) return { reject: 'too_little_covered' }
@@ -121,24 +150,36 @@ export function readHandoffCounts(value: unknown, expected: ExpectedCounts): Cou
   const counts = decodeCounts(text, expected.layers * expected.experts)
   if (counts === undefined) return { reject: 'bad_base64' }
   const most = expected.topK * covered
-  if (!sumsWithin(counts, expected, most / 2 ** shift, (most - experts * (2 ** shift - 1)) / 2 ** shift)) return { reject: 'bad_sums' }
-  if (expected.recentHalfLife === undefined || recent === undefined || recent === null) return { counts, tokens, covered }
-  if (typeof half_life !== 'number' || !(half_life >= 1 && half_life <= MAX_HALF_LIFE)) return { reject: 'bad_value' }
+  if (!sumsWithin(counts, expected, most / 2 ** shift, (most - experts * (2 ** shift - 1)) / 2 ** shift))
+    return { reject: 'bad_sums' }
+  if (expected.recentHalfLife === undefined || recent === undefined || recent === null)
+    return { counts, tokens, covered }
+  if (typeof half_life !== 'number' || !(half_life >= 1 && half_life <= MAX_HALF_LIFE))
+    return { reject: 'bad_value' }
   if (half_life !== expected.recentHalfLife) return { counts, tokens, covered }
   if (typeof recent !== 'string') return { reject: 'bad_value' }
   const units = decodeCounts(recent, counts.length)
   if (units === undefined) return { reject: 'bad_base64' }
   // Which tokens are covered is not said; they weigh most when they are the last ones. Each cell is rounded, and a sum on a GPU is a little off before that.
-  if (!sumsWithin(units, expected, expected.topK * RECENT_UNITS * weightOfLast(covered, half_life) + experts, 0)) return { reject: 'bad_sums' } // prettier-ignore
+  if (
+    !sumsWithin(units, expected, expected.topK * RECENT_UNITS * weightOfLast(covered, half_life) + experts, 0)
+  )
+    return { reject: 'bad_sums' }
   const values = new Float32Array(units.length)
   for (let c = 0; c < units.length; c++) values[c] = units[c]! / RECENT_UNITS
   return { counts, recent: values, tokens, covered }
 }
 
 /** Σ 2^(−d/halfLife) for d below `tokens`. */
-const weightOfLast = (tokens: number, halfLife: number): number => (1 - 2 ** (-tokens / halfLife)) / (1 - 2 ** (-1 / halfLife))
+const weightOfLast = (tokens: number, halfLife: number): number =>
+  (1 - 2 ** (-tokens / halfLife)) / (1 - 2 ** (-1 / halfLife))
 
-function sumsWithin(values: Uint16Array, { layers, experts }: ExpectedCounts, most: number, least: number): boolean {
+function sumsWithin(
+  values: Uint16Array,
+  { layers, experts }: ExpectedCounts,
+  most: number,
+  least: number,
+): boolean {
   for (let layer = 0, at = 0; layer < layers; layer++) {
     let sum = 0
     for (const end = at + experts; at < end; at++) sum += values[at]!
@@ -151,6 +192,7 @@ const isUpTo = (value: unknown, most: number): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
 
 // As the host writes them: little-endian on everything that Node runs on but IBM's mainframes, which are not served.
-const bytesOf = (values: Uint16Array): Uint8Array => new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+const bytesOf = (values: Uint16Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
 
 const encodeU16 = (values: Uint16Array): string => Buffer.from(bytesOf(values)).toString('base64')

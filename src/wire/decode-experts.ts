@@ -25,7 +25,8 @@ const MOST_STEPS = 2 ** 24
 
 /** One byte an id where the model's experts allow it. */
 export function encodeDecodeExperts({ layers, experts, topK, steps, ids }: DecodeExperts): WireDecode {
-  if (ids.length !== steps * layers * topK) throw new Error(`${ids.length} ids for ${steps} steps of ${layers} layers and ${topK} experts`)
+  if (ids.length !== steps * layers * topK)
+    throw new Error(`${ids.length} ids for ${steps} steps of ${layers} layers and ${topK} experts`)
   if (experts <= 256) return { steps, dtype: 'u8', ids: Buffer.from(ids).toString('base64') }
   const bytes = Buffer.alloc(2 * ids.length)
   for (let i = 0; i < ids.length; i++) bytes.writeUInt16LE(ids[i]!, 2 * i)
@@ -33,10 +34,14 @@ export function encodeDecodeExperts({ layers, experts, topK, steps, ids }: Decod
 }
 
 /** Undefined for what is not exactly that: any value may come. */
-export function readDecodeExperts(value: unknown, { layers, experts, topK }: DecodeShape): DecodeExperts | undefined {
+export function readDecodeExperts(
+  value: unknown,
+  { layers, experts, topK }: DecodeShape,
+): DecodeExperts | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const { steps, dtype, ids: text } = value as Partial<Record<keyof WireDecode, unknown>>
-  if (typeof steps !== 'number' || !Number.isInteger(steps) || steps < 0 || steps > MOST_STEPS) return undefined
+  if (typeof steps !== 'number' || !Number.isInteger(steps) || steps < 0 || steps > MOST_STEPS)
+    return undefined
   if ((dtype !== 'u8' && dtype !== 'u16') || typeof text !== 'string') return undefined
   const [count, width] = [steps * layers * topK, dtype === 'u8' ? 1 : 2]
   // A text of another length is refused before anything is allocated.

@@ -34,8 +34,12 @@ export function readNpyHeader(bytes: Uint8Array): NpyHeader | undefined {
   const text = start.toString('latin1', textAt, dataAt)
   const [, byteOrder, type] = DESCR.exec(text) ?? []
   // NumPy writes | for single bytes, where there is no order.
-  if (!isKnown(type) || (byteOrder !== '<' && type !== 'u1') || ORDER.exec(text)?.[1] !== 'False') return undefined
-  const sizes = SHAPE.exec(text)?.[1]?.split(',').map(size => size.trim()).filter(size => size !== '') // prettier-ignore
+  if (!isKnown(type) || (byteOrder !== '<' && type !== 'u1') || ORDER.exec(text)?.[1] !== 'False')
+    return undefined
+  const sizes = SHAPE.exec(text)?.[1]
+    ?.split(',')
+    .map(size => size.trim())
+    .filter(size => size !== '')
   if (sizes === undefined || !sizes.every(size => /^\d{1,10}$/.test(size))) return undefined
   const shape = sizes.map(Number)
   return { type, shape, dataAt, dataBytes: shape.reduce((product, size) => product * size, BYTES[type]) }
@@ -51,8 +55,10 @@ export function npyValues(file: Uint8Array, { type, dataAt, dataBytes }: NpyHead
   const words = new Int32Array(data)
   if (type === 'i4') return words
   const values = new Int32Array(words.length / 2)
-  for (let v = 0; v < values.length; v++) values[v] = words[2 * v + 1] === words[2 * v]! >> 31 ? words[2 * v]! : 2 ** 31 - 1
+  for (let v = 0; v < values.length; v++)
+    values[v] = words[2 * v + 1] === words[2 * v]! >> 31 ? words[2 * v]! : 2 ** 31 - 1
   return values
 }
 
-const isKnown = (type: string | undefined): type is keyof typeof BYTES => type !== undefined && Object.hasOwn(BYTES, type)
+const isKnown = (type: string | undefined): type is keyof typeof BYTES =>
+  type !== undefined && Object.hasOwn(BYTES, type)

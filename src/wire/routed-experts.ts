@@ -38,7 +38,9 @@ export interface RoutedExpertsText {
 }
 
 /** Base64 of a .npy file: its header now, its values when asked for. */
-export function routedExpertsIn(text: string): RoutedExpertsText | { readonly reject: 'bad_base64' | 'bad_value' } {
+export function routedExpertsIn(
+  text: string,
+): RoutedExpertsText | { readonly reject: 'bad_base64' | 'bad_value' } {
   const headText = text.slice(0, base64Length(NPY_HEADER_BYTES))
   const head = new Uint8Array(decodedLength(headText))
   if (!decodeBase64(headText, head)) return { reject: 'bad_base64' }
@@ -92,7 +94,12 @@ function countIds(ids: NpyValues, rows: number, expected: ExpectedExperts): Coun
   }
   if (covered < minCovered * promptTokens) return { reject: 'too_little_covered' }
   const counts = toU16(counted).values
-  return { counts, ...(recent !== undefined && { recent: Float32Array.from(recent) }), tokens: promptTokens, covered }
+  return {
+    counts,
+    ...(recent !== undefined && { recent: Float32Array.from(recent) }),
+    tokens: promptTokens,
+    covered,
+  }
 }
 
 /**
@@ -101,6 +108,7 @@ function countIds(ids: NpyValues, rows: number, expected: ExpectedExperts): Coun
  */
 function isCovered(ids: NpyValues, from: number, { layers, topK }: ExpectedExperts): boolean {
   if (topK === 1) return ids[from]! >= 0
-  for (let layer = 0, at = from; layer < layers; layer++, at += topK) if (ids[at] === ids[at + 1]) return false
+  for (let layer = 0, at = from; layer < layers; layer++, at += topK)
+    if (ids[at] === ids[at + 1]) return false
   return true
 }

@@ -39,7 +39,10 @@ describe('a traceparent', () => {
   })
 
   it('comes back as it was written', () => {
-    const hex = (digits: number) => fc.string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: digits, maxLength: digits }).filter(id => /[^0]/.test(id)) // prettier-ignore
+    const hex = (digits: number) =>
+      fc
+        .string({ unit: fc.constantFrom(...'0123456789abcdef'), minLength: digits, maxLength: digits })
+        .filter(id => /[^0]/.test(id))
     fc.assert(
       fc.property(fc.record({ traceId: hex(32), spanId: hex(16), flags: fc.nat(255) }), context => {
         expect(readTraceparent(traceparentOf(context))).toEqual(context)
@@ -52,18 +55,22 @@ describe('a traceparent', () => {
     fc.uint8Array().map(bytes => Buffer.from(bytes).toString('latin1')),
     fc.constantFrom(undefined, null, 7, ['a'], {}),
     // Nearly right ones: a good header with some bytes replaced.
-    fc.tuple(fc.array(fc.tuple(fc.nat(60), fc.string({ maxLength: 2 }))), fc.string()).map(([changes, more]) => {
-      let text = `00-${TRACE}-${SPAN}-01${more}`
-      for (const [at, put] of changes) text = text.slice(0, at) + put + text.slice(at + 1)
-      return text
-    }),
+    fc
+      .tuple(fc.array(fc.tuple(fc.nat(60), fc.string({ maxLength: 2 }))), fc.string())
+      .map(([changes, more]) => {
+        let text = `00-${TRACE}-${SPAN}-01${more}`
+        for (const [at, put] of changes) text = text.slice(0, at) + put + text.slice(at + 1)
+        return text
+      }),
   )
 
   it('of any bytes throws nothing, and what is read of it can be written', () => {
     fc.assert(
       fc.property(anything, header => {
         const [read, state] = [readTraceparent(header), readTracestate(header)]
-        expect(read === undefined || traceparentOf(read).slice(3) === (header as string).slice(3, 55)).toBe(true)
+        expect(read === undefined || traceparentOf(read).slice(3) === (header as string).slice(3, 55)).toBe(
+          true,
+        )
         expect(state === undefined || readTracestate(state) === state).toBe(true)
       }),
       { numRuns: 2_000 },
@@ -76,7 +83,10 @@ describe('a tracestate', () => {
     ['congo=t61rcWkgMzE', 'congo=t61rcWkgMzE'],
     [' a=1 ,\tb@c=2,, ', 'a=1,b@c=2'],
     ['0a/b*c-d_e=x y', '0a/b*c-d_e=x y'],
-    [Array.from({ length: 32 }, (_, at) => `k${at}=v`).join(), Array.from({ length: 32 }, (_, at) => `k${at}=v`).join()],
+    [
+      Array.from({ length: 32 }, (_, at) => `k${at}=v`).join(),
+      Array.from({ length: 32 }, (_, at) => `k${at}=v`).join(),
+    ],
   ])('is passed on: case %#', (header, expected) => {
     expect(readTracestate(header)).toBe(expected)
   })
@@ -94,11 +104,7 @@ describe('a tracestate', () => {
     'a=\x7f',
     Array.from({ length: 33 }, (_, at) => `k${at}=v`).join(),
     `a=${'x'.repeat(257)}`,
-  ])(
-    // prettier-ignore
-    'is none: case %#',
-    header => {
-      expect(readTracestate(header)).toBeUndefined()
-    },
-  )
+  ])('is none: case %#', header => {
+    expect(readTracestate(header)).toBeUndefined()
+  })
 })

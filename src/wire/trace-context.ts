@@ -21,7 +21,8 @@ const [NO_TRACE, NO_SPAN] = ['0'.repeat(32), '0'.repeat(16)]
 export function readTraceparent(header: unknown): TraceContext | undefined {
   if (typeof header !== 'string') return undefined
   const [, version, traceId, spanId, flags, more] = PARENT.exec(header) ?? []
-  if (version === undefined || version === 'ff' || traceId === NO_TRACE || spanId === NO_SPAN) return undefined
+  if (version === undefined || version === 'ff' || traceId === NO_TRACE || spanId === NO_SPAN)
+    return undefined
   if (version === '00' && more !== undefined) return undefined
   return { traceId: traceId!, spanId: spanId!, flags: Number.parseInt(flags!, 16) }
 }
@@ -37,7 +38,10 @@ const [MOST_MEMBERS, MOST_CHARACTERS] = [32, 8_192]
 /** What vendors say of a trace, to be passed on as it came; undefined where it cannot be. */
 export function readTracestate(header: unknown): string | undefined {
   if (typeof header !== 'string' || header.length > MOST_CHARACTERS) return undefined
-  const members = header.split(',').map(member => member.trim()).filter(member => member !== '') // prettier-ignore
+  const members = header
+    .split(',')
+    .map(member => member.trim())
+    .filter(member => member !== '')
   const keys = new Set<string>()
   for (const member of members) {
     const at = member.indexOf('=')

@@ -61,7 +61,14 @@ export interface BackEnd<S extends BackEndSequence = BackEndSequence> {
   union(out: Uint8Array): void
   exportKv(sequence: S, blocks: ArrayLike<number>, tokens: number): Uint8Array
   /** KV of the first `tokens` tokens, of which those before `from` are in place already. Throws, having written nothing, when it is not that of these ids. */
-  importKv(sequence: S, payload: KvPayload, ids: Int32Array, from: number, tokens: number, blocks: ArrayLike<number>): void
+  importKv(
+    sequence: S,
+    payload: KvPayload,
+    ids: Int32Array,
+    from: number,
+    tokens: number,
+    blocks: ArrayLike<number>,
+  ): void
   /** What moving so many tokens takes at least. */
   transferMs(tokens: number): number
   close(): Promise<void>

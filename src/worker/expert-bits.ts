@@ -50,7 +50,8 @@ export class ExpertBits {
   write(out: Uint8Array): void {
     const { layers, experts } = this.#model
     for (let layer = 0; layer < layers; layer++) {
-      for (let e = 0; e < experts; e++) out[layer * experts + e] = (this.#bits[layer * this.#wordsPerLayer + (e >> 5)]! >>> (e & 31)) & 1
+      for (let e = 0; e < experts; e++)
+        out[layer * experts + e] = (this.#bits[layer * this.#wordsPerLayer + (e >> 5)]! >>> (e & 31)) & 1
     }
   }
 }

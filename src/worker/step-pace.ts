@@ -26,7 +26,10 @@ export class StepPace {
         decode.windows?.forEach(({ tokens }, w) => (this.#windowed[w]! += Math.min(tokens, item.to)))
       } else prefilled += item.to - item.from
     }
-    const us = batch > 0 ? stepUs(this.#profile, batch, active, context, this.#windowed) + prefill.perTokenUs * prefilled : prefillUs(this.#profile, prefilled) // prettier-ignore
+    const us =
+      batch > 0
+        ? stepUs(this.#profile, batch, active, context, this.#windowed) + prefill.perTokenUs * prefilled
+        : prefillUs(this.#profile, prefilled)
     return us / this.#usPerMs
   }
 

@@ -31,7 +31,12 @@ const words = (id: string) => ({ id, title: id, description: id })
 const range = (length: number) => Array.from({ length }, (_, i) => i)
 
 function bars(id: string, values: readonly number[], more: Partial<Bar> = {}): Markup {
-  const list = values.map((value, i): Bar => ({ label: i === 0 ? LONG : `bar ${i}`, value, shown: value.toPrecision(4), ...more }))
+  const list = values.map((value, i): Bar => ({
+    label: i === 0 ? LONG : `bar ${i}`,
+    value,
+    shown: value.toPrecision(4),
+    ...more,
+  }))
   return barChart({ ...words(id), axis: { label: `${LONG} (ms)` }, groups: [{ heading: LONG, bars: list }] })
 }
 
@@ -43,7 +48,12 @@ function lines(id: string, ys: readonly (readonly number[])[]): Markup {
     series: ys.map((values, group) => ({
       label: `series ${group}`,
       group,
-      points: values.map((y, x) => ({ x: x * 1e5, y, low: y - Math.abs(y) / 10, high: y + Math.abs(y) / 10 })),
+      points: values.map((y, x) => ({
+        x: x * 1e5,
+        y,
+        low: y - Math.abs(y) / 10,
+        high: y + Math.abs(y) / 10,
+      })),
       star: { index: values.length - 1, ...(group === 0 && { label: LONG }) },
     })),
     rules: [{ y: ys[0]![0]!, label: LONG }],
@@ -59,9 +69,17 @@ const charts = [
   bars('bars-tiny', [1e-9, 3e-9]),
   lines('lines-one', [[1]]),
   lines('lines-flat', [[5, 5, 5]]),
-  lines('lines-twelve', range(12).map(s => range(30).map(x => Math.sin(x / 5 + s) * 10 ** s))), // prettier-ignore
+  lines(
+    'lines-twelve',
+    range(12).map(s => range(30).map(x => Math.sin(x / 5 + s) * 10 ** s)),
+  ),
   lines('lines-long', [range(2000)]),
-  scatterPlot({ ...words('points-one'), x: { label: LONG }, y: { label: LONG }, points: [{ x: 3, y: -2, group: 0 }] }),
+  scatterPlot({
+    ...words('points-one'),
+    x: { label: LONG },
+    y: { label: LONG },
+    points: [{ x: 3, y: -2, group: 0 }],
+  }),
   scatterPlot({
     ...words('points-36-groups'),
     x: { label: 'x' },
@@ -85,10 +103,18 @@ const charts = [
 
 it.each([1200, 400])('keeps labels inside charts and apart at %i px', async width => {
   const file = join(folder, 'charts.html')
-  const body = grid(charts.map((chart, i) => figure({ title: `chart ${i}`, chart, caption: 'caption', wide: i === charts.length - 1 })))
-  await writeFile(file, page({ title: 'charts', description: '', version: '0', header: '', body, footer: '' }))
+  const body = grid(
+    charts.map((chart, i) =>
+      figure({ title: `chart ${i}`, chart, caption: 'caption', wide: i === charts.length - 1 }),
+    ),
+  )
+  await writeFile(
+    file,
+    page({ title: 'charts', description: '', version: '0', header: '', body, footer: '' }),
+  )
   const tab = await browser.open(pathToFileURL(file).href, { width, height: 900, scheme: 'light' })
   expect(await tab.evaluate(PROBLEMS)).toEqual([])
-  if (process.env['PICTURES'] !== undefined) await writeFile(join(process.env['PICTURES'], `charts ${width}.png`), await tab.picture())
+  if (process.env['PICTURES'] !== undefined)
+    await writeFile(join(process.env['PICTURES'], `charts ${width}.png`), await tab.picture())
   await tab.close()
 })

@@ -42,7 +42,17 @@ interface Message {
   readonly error?: { readonly message: string }
 }
 
-const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--hide-scrollbars', '--remote-debugging-pipe'] // prettier-ignore
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--hide-scrollbars',
+  '--remote-debugging-pipe',
+]
 
 /** Chromium moves the focus by these. */
 const KEY_CODES: Readonly<Record<string, number>> = {
@@ -56,7 +66,9 @@ const KEY_CODES: Readonly<Record<string, number>> = {
 }
 
 function isConsoleError(method: string | undefined, params: Reply | undefined): boolean {
-  return method === 'Runtime.consoleAPICalled' && (params?.['type'] === 'error' || params?.['type'] === 'warning')
+  return (
+    method === 'Runtime.consoleAPICalled' && (params?.['type'] === 'error' || params?.['type'] === 'warning')
+  )
 }
 
 export async function launchChromium(path = process.env['CHROMIUM'] ?? 'chromium'): Promise<Browser> {
@@ -94,14 +106,20 @@ export async function launchChromium(path = process.env['CHROMIUM'] ?? 'chromium
 
   async function open(url: string, { width, height, scheme }: View): Promise<Tab> {
     const { targetId } = await send('Target.createTarget', { url: 'about:blank' })
-    const { sessionId } = (await send('Target.attachToTarget', { targetId, flatten: true })) as { sessionId: string }
+    const { sessionId } = (await send('Target.attachToTarget', { targetId, flatten: true })) as {
+      sessionId: string
+    }
     const call = (method: string, params: Reply = {}) => send(method, params, sessionId)
     const complaints: string[] = []
     const loaded = new Promise<void>(resolve => {
       listeners.add(({ sessionId: from, method, params }) => {
         if (from !== sessionId) return
         if (method === 'Page.loadEventFired') resolve()
-        if (method === 'Log.entryAdded' || method === 'Runtime.exceptionThrown' || isConsoleError(method, params))
+        if (
+          method === 'Log.entryAdded' ||
+          method === 'Runtime.exceptionThrown' ||
+          isConsoleError(method, params)
+        )
           complaints.push(JSON.stringify(params))
       })
     })
@@ -115,14 +133,19 @@ export async function launchChromium(path = process.env['CHROMIUM'] ?? 'chromium
     return {
       complaints,
       async evaluate(expression) {
-        const { result, exceptionDetails } = await call('Runtime.evaluate', { expression, returnByValue: true, awaitPromise: true })
+        const { result, exceptionDetails } = await call('Runtime.evaluate', {
+          expression,
+          returnByValue: true,
+          awaitPromise: true,
+        })
         if (exceptionDetails !== undefined) throw new Error(JSON.stringify(exceptionDetails))
         return (result as { value?: unknown }).value
       },
       async press(key) {
         const code = KEY_CODES[key] ?? 0
         const text = key === 'Enter' ? '\r' : undefined
-        for (const type of ['keyDown', 'keyUp']) await call('Input.dispatchKeyEvent', { type, key, code: key, windowsVirtualKeyCode: code, text }) // prettier-ignore
+        for (const type of ['keyDown', 'keyUp'])
+          await call('Input.dispatchKeyEvent', { type, key, code: key, windowsVirtualKeyCode: code, text })
       },
       async picture(what = 'page') {
         const { data } = await call('Page.captureScreenshot', { captureBeyondViewport: what === 'page' })

@@ -17,7 +17,19 @@ let pids: Record<string, number> = {}
 
 beforeAll(async () => {
   browser = await launchChromium()
-  up = new UpProcess(folder.path, 'up', '--json', '--port', '0', '--prefill', '1', '--decode', '2', '--load', '15')
+  up = new UpProcess(
+    folder.path,
+    'up',
+    '--json',
+    '--port',
+    '0',
+    '--prefill',
+    '1',
+    '--decode',
+    '2',
+    '--load',
+    '15',
+  )
   ;({ url, pids } = await up.event<{ event: string; url: string; pids: Record<string, number> }>('ready'))
 }, 60_000)
 afterAll(async () => {
@@ -55,7 +67,10 @@ describe('when something ends', () => {
     process.kill(pids['gateway']!, 'SIGKILL')
     await until(tab, `${fact('connection')} === 'reconnecting'`)
     await up.event('restarted', ({ name }) => name === 'gateway')
-    await until(tab, `${fact('connection')} === 'live' && ${fact('policy')} === 'eldr' && Number(${fact('rate')}) > 0`)
+    await until(
+      tab,
+      `${fact('connection')} === 'live' && ${fact('policy')} === 'eldr' && Number(${fact('rate')}) > 0`,
+    )
     expect(await tab.evaluate(`window.sameHere`)).toBe(true)
     // While nobody listens the browser says so itself; nothing else was amiss.
     expect(tab.complaints.filter(complaint => !complaint.includes('net::ERR_'))).toEqual([])
@@ -68,7 +83,17 @@ describe('with an admin token set', () => {
     const { workers } = await api(url, '/eldr/workers')
     const token = join(folder.path, 'admin.txt')
     writeFileSync(token, 'sesame\n')
-    return [...workers.flatMap((worker: { role: string; id: string; url: string }) => [`--${worker.role}`, `${worker.id}=${worker.url}`]), '--policy', 'jsq', '--admin-token-file', token, '--json-log'] as string[] // prettier-ignore
+    return [
+      ...workers.flatMap((worker: { role: string; id: string; url: string }) => [
+        `--${worker.role}`,
+        `${worker.id}=${worker.url}`,
+      ]),
+      '--policy',
+      'jsq',
+      '--admin-token-file',
+      token,
+      '--json-log',
+    ] as string[]
   }
   const give = (token: string) => `(() => {
     document.querySelector('#token').value = '${token}'
@@ -88,7 +113,10 @@ describe('with an admin token set', () => {
     const kept = await tab.evaluate(`[localStorage.length, document.cookie, Object.values(sessionStorage)]`)
     expect(kept).toEqual([0, '', ['sesame']])
     await tab.evaluate(`location.hash = '#control'`)
-    await until(tab, `document.querySelector('fieldset:disabled') === null && document.querySelector('.notice button')`)
+    await until(
+      tab,
+      `document.querySelector('fieldset:disabled') === null && document.querySelector('.notice button')`,
+    )
     await tab.evaluate(`document.querySelector('.notice button').click()`)
     await until(tab, `document.querySelector('#token') && sessionStorage.length === 0`)
     expect(tab.complaints).toEqual([])
@@ -99,8 +127,13 @@ describe('with an admin token set', () => {
   it('an open dashboard is read-only without it, and changes the policy with it', async () => {
     const gateway = await startGatewayProcess([...(await flags()), '--dashboard', 'open'])
     const tab = await openDashboard(browser, gateway.url, 'control')
-    await until(tab, `document.querySelector('#token') && document.querySelectorAll('fieldset:disabled').length === 2`)
-    expect(await tab.evaluate(`[...document.querySelectorAll('td button')].every(({ disabled }) => disabled)`)).toBe(true)
+    await until(
+      tab,
+      `document.querySelector('#token') && document.querySelectorAll('fieldset:disabled').length === 2`,
+    )
+    expect(
+      await tab.evaluate(`[...document.querySelectorAll('td button')].every(({ disabled }) => disabled)`),
+    ).toBe(true)
     await tab.evaluate(give('sesame'))
     await until(tab, `document.querySelector('fieldset:disabled') === null`)
     await tab.evaluate(`(() => {
@@ -141,10 +174,14 @@ describe('at 500 decisions a second', () => {
       window.before = document.querySelectorAll('*').length
     })()`)
     await until(tab, `performance.now() > ${Number(await tab.evaluate('performance.now()')) + 3_000}`)
-    const [rate, sampling, elements, shift] = (await tab.evaluate(`[Number(${fact('rate')}), ${fact('sampling')}, document.querySelectorAll('*').length - window.before, window.shift]`)) as [number, string, number, number] // prettier-ignore
+    const [rate, sampling, elements, shift] = (await tab.evaluate(
+      `[Number(${fact('rate')}), ${fact('sampling')}, document.querySelectorAll('*').length - window.before, window.shift]`,
+    )) as [number, string, number, number]
     expect(rate).toBeGreaterThan(400)
     expect(rate).toBeLessThan(600)
-    expect(sampling).toMatch(/^A sample: (19|20)[.\d]* of [45]\d\d decisions a second \([45] %\), each with the same chance\./)
+    expect(sampling).toMatch(
+      /^A sample: (19|20)[.\d]* of [45]\d\d decisions a second \([45] %\), each with the same chance\./,
+    )
     // As many lines as before, and none of them pushes others about.
     expect(Math.abs(elements)).toBeLessThan(50)
     expect(shift).toBeLessThan(0.1)

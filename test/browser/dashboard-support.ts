@@ -16,7 +16,12 @@ export async function api(url: string, path: string): Promise<any> {
 }
 
 /** The page at a view, once it is live. */
-export async function openDashboard(browser: Browser, url: string, view: string, size: View = DESK): Promise<Tab> {
+export async function openDashboard(
+  browser: Browser,
+  url: string,
+  view: string,
+  size: View = DESK,
+): Promise<Tab> {
   const tab = await browser.open(`${url}/dashboard#${view}`, size)
   await until(tab, `${fact('connection')} === 'live'`)
   return tab
@@ -39,7 +44,10 @@ export async function until(tab: Tab, expression: string, patienceMs = PATIENCE_
     }
     look()
   })`)
-  if (held !== true) throw new Error(`waited ${patienceMs} ms in vain for ${expression}: ${String(await tab.evaluate('document.body.innerText')).slice(0, 2000)}`) // prettier-ignore
+  if (held !== true)
+    throw new Error(
+      `waited ${patienceMs} ms in vain for ${expression}: ${String(await tab.evaluate('document.body.innerText')).slice(0, 2000)}`,
+    )
 }
 
 /** Page and gateway are asked until they agree: both move on between two questions. */
@@ -58,16 +66,31 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** What axe finds that is serious or worse. */
 export async function seriousFindings(tab: Tab): Promise<string[]> {
   await tab.evaluate(`${AXE}; undefined`)
-  const found = (await tab.evaluate(`axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ target }) => target.join(' ')).slice(0, 4) })))`)) as { id: string; impact: string; where: string[] }[] // prettier-ignore
-  return found.filter(({ impact }) => impact === 'serious' || impact === 'critical').map(({ id, where }) => `${id}: ${where.join(', ')}`)
+  const found = (await tab.evaluate(
+    `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.map(({ id, impact, nodes }) => ({ id, impact, where: nodes.map(({ target }) => target.join(' ')).slice(0, 4) })))`,
+  )) as { id: string; impact: string; where: string[] }[]
+  return found
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, where }) => `${id}: ${where.join(', ')}`)
 }
 
 /** Streams that go on until they are let go, so that numbers stand still; each has begun. */
 export async function longStreams(url: string, model: string, count: number): Promise<() => void> {
   const stop = new AbortController()
   const started = Array.from({ length: count }, async (_, n) => {
-    const body = { model, prompt: `Stream ${n} that goes on for a good while`, max_tokens: 1500, stream: true, ignore_eos: true }
-    const response = await fetch(`${url}/v1/completions`, { method: 'POST', signal: stop.signal, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }) // prettier-ignore
+    const body = {
+      model,
+      prompt: `Stream ${n} that goes on for a good while`,
+      max_tokens: 1500,
+      stream: true,
+      ignore_eos: true,
+    }
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      signal: stop.signal,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    })
     expect(response.status).toBe(200)
     await response.body!.getReader().read()
   })
@@ -79,7 +102,11 @@ export async function longStreams(url: string, model: string, count: number): Pr
 export async function shortStreams(url: string, model: string, ids: readonly string[]): Promise<void> {
   for (const id of ids) {
     const body = { model, prompt: `A short one: ${id}`, max_tokens: 5, stream: true }
-    const response = await fetch(`${url}/v1/completions`, { method: 'POST', headers: { 'content-type': 'application/json', 'x-request-id': id }, body: JSON.stringify(body) }) // prettier-ignore
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-request-id': id },
+      body: JSON.stringify(body),
+    })
     expect(response.status).toBe(200)
     await response.text()
   }

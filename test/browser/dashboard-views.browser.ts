@@ -5,7 +5,18 @@ import type { ExpertsView, Hello, LiveWorker } from '../../src/gateway/dashboard
 import { temporaryFolder } from '../trace-support.ts'
 import { killUps, UpProcess } from '../up/up-process.ts'
 import { type Browser, launchChromium, type Tab } from './chromium.ts'
-import { agree, api, DESK, fact, longStreams, openDashboard, PHONE, seriousFindings, shortStreams, until } from './dashboard-support.ts'
+import {
+  agree,
+  api,
+  DESK,
+  fact,
+  longStreams,
+  openDashboard,
+  PHONE,
+  seriousFindings,
+  shortStreams,
+  until,
+} from './dashboard-support.ts'
 
 const folder = temporaryFolder()
 let browser: Browser
@@ -17,7 +28,19 @@ let letGo = () => {}
 beforeAll(async () => {
   browser = await launchChromium()
   // At a fifth of the speed, so that what is in flight stands still for as long as a test looks.
-  up = new UpProcess(folder.path, 'up', '--json', '--port', '0', '--prefill', '1', '--decode', '3', '--speed', '0.2')
+  up = new UpProcess(
+    folder.path,
+    'up',
+    '--json',
+    '--port',
+    '0',
+    '--prefill',
+    '1',
+    '--decode',
+    '3',
+    '--speed',
+    '0.2',
+  )
   ;({ url, model } = await up.event<{ event: string; url: string; model: string }>('ready'))
   await shortStreams(url, model, ['early-1', 'early-2', 'early-3'])
   letGo = await longStreams(url, model, 7)
@@ -44,8 +67,10 @@ async function greeting(): Promise<Hello> {
   return JSON.parse(/^data: (.*)$/m.exec(text)![1]!) as Hello
 }
 
-const number = (value: number) => value.toFixed(value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2)
-const click = (tab: Tab, selector: string) => tab.evaluate(`document.querySelector(${JSON.stringify(selector)}).click()`)
+const number = (value: number) =>
+  value.toFixed(value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2)
+const click = (tab: Tab, selector: string) =>
+  tab.evaluate(`document.querySelector(${JSON.stringify(selector)}).click()`)
 /** Buttons rest while a change is under way, whose effect may be seen before its answer. */
 async function clickWhenFree(tab: Tab, selector: string): Promise<void> {
   await until(tab, `document.querySelector(${JSON.stringify(selector)}).disabled === false`)
@@ -61,7 +86,11 @@ describe('the overview', () => {
       async () => {
         const { workers } = await api(url, '/eldr/workers')
         const of = (wanted: string) => workers.filter(({ role }: LiveWorker) => role === wanted)
-        return [...of('decode'), ...of('prefill')].map(({ id, inflight, state }: LiveWorker) => [id, String(inflight), state])
+        return [...of('decode'), ...of('prefill')].map(({ id, inflight, state }: LiveWorker) => [
+          id,
+          String(inflight),
+          state,
+        ])
       },
     )
     expect(shown.map(([id]) => id)).toEqual(['decode-0', 'decode-1', 'decode-2', 'prefill-0'])
@@ -69,7 +98,10 @@ describe('the overview', () => {
     const active = `[...document.querySelectorAll('.column')].map(column => ${fact('active', 'column')})`
     await agree(
       async () => (await tab.evaluate(active)) as string[],
-      async () => ((await api(url, '/eldr/experts')) as ExpertsView).workers.map(({ active: layers, batch }) => batch === 0 ? '–' : number(layers!.reduce((sum, one) => sum + one, 0) / layers!.length)), // prettier-ignore
+      async () =>
+        ((await api(url, '/eldr/experts')) as ExpertsView).workers.map(({ active: layers, batch }) =>
+          batch === 0 ? '–' : number(layers!.reduce((sum, one) => sum + one, 0) / layers!.length),
+        ),
     )
     expect(tab.complaints).toEqual([])
     await tab.close()
@@ -77,7 +109,10 @@ describe('the overview', () => {
 
   it('has TPOT and TTFT by policy, as the gateway measured them', async () => {
     const tab = await openDashboard(browser, url, 'overview')
-    await until(tab, `document.querySelectorAll('.plot canvas').length === 2 && document.querySelector('tr[data-policy]')`)
+    await until(
+      tab,
+      `document.querySelectorAll('.plot canvas').length === 2 && document.querySelector('tr[data-policy]')`,
+    )
     const row = `[...document.querySelector('tr[data-policy="eldr"]').cells].map(cell => cell.textContent.trim().replaceAll('\\u00a0', ' '))`
     const [, streams, tpot, , ttft] = (await tab.evaluate(row)) as string[]
     const { pace } = await greeting()
@@ -97,7 +132,9 @@ describe('the experts', () => {
   it('are drawn cell by cell as the workers say, and read by keyboard', async () => {
     const tab = await openDashboard(browser, url, 'experts')
     await until(tab, `document.querySelectorAll('.map canvas').length === 3`)
-    await tab.evaluate(`[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Now').click()`)
+    await tab.evaluate(
+      `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Now').click()`,
+    )
     // Filled cells are nearer to the full colour than to the empty one.
     const cells = `[...document.querySelectorAll('.map canvas')].map(canvas => {
       const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
@@ -120,7 +157,9 @@ describe('the experts', () => {
       `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Against the others').click()`,
     )
     await until(tab, `document.querySelector('.heatlegend').textContent.includes('this worker more')`)
-    const overlaps = (await tab.evaluate(`[...document.querySelectorAll('.overlap tbody td')].map(cell => cell.textContent)`)) as string[]
+    const overlaps = (await tab.evaluate(
+      `[...document.querySelectorAll('.overlap tbody td')].map(cell => cell.textContent)`,
+    )) as string[]
     expect(overlaps.filter(text => /^\d+\u00a0%$/.test(text))).toHaveLength(6)
     expect(tab.complaints).toEqual([])
     await tab.close()
@@ -131,21 +170,32 @@ describe('the decisions', () => {
   it('come as they are made, with the reason, and open the whole story of a request', async () => {
     const tab = await openDashboard(browser, url, 'decisions')
     await shortStreams(url, model, ['told-1', 'told-2'])
-    await until(tab, `[...document.querySelectorAll('.decision .request')].some(({ textContent }) => textContent === 'told-2')`)
+    await until(
+      tab,
+      `[...document.querySelectorAll('.decision .request')].some(({ textContent }) => textContent === 'told-2')`,
+    )
     const { decisions } = await api(url, '/eldr/decisions?limit=2')
-    const lines = (await tab.evaluate(`[...document.querySelectorAll('.decision')].slice(0, 2).map(line => [line.querySelector('.request').textContent, line.querySelector('.worker').textContent, line.querySelector('.numbers').textContent])`)) as string[][] // prettier-ignore
+    const lines = (await tab.evaluate(
+      `[...document.querySelectorAll('.decision')].slice(0, 2).map(line => [line.querySelector('.request').textContent, line.querySelector('.worker').textContent, line.querySelector('.numbers').textContent])`,
+    )) as string[][]
     for (const [at, { request, worker, band, candidates }] of decisions.entries()) {
       const { similarity } = candidates.find(({ id }: { id: string }) => id === worker)
       expect(lines[at]!.slice(0, 2)).toEqual([request, worker])
       expect(lines[at]![2]).toMatch(new RegExp(`^cos ${similarity.toFixed(3).slice(0, -1)}\\d.*band ${band}`))
     }
     expect(await tab.evaluate(fact('sampling'))).toMatch(/^All decisions are shown/)
-    await tab.evaluate(`[...document.querySelectorAll('.decision')].find(line => line.textContent.includes('told-1')).focus()`)
+    await tab.evaluate(
+      `[...document.querySelectorAll('.decision')].find(line => line.textContent.includes('told-1')).focus()`,
+    )
     await tab.press('Enter')
     await until(tab, `document.querySelector('dialog[open]') && ${fact('outcome')} === 'answered (200)'`)
     const { story } = await api(url, '/eldr/requests/told-1')
-    const legs = (await tab.evaluate(`[...document.querySelectorAll('.legs li')].map(leg => leg.querySelector('b').textContent + ' ' + leg.querySelector('.worker').textContent)`)) as string[] // prettier-ignore
-    expect(legs).toEqual(story.legs.map(({ leg, worker }: { leg: string; worker: string }) => `${leg} ${worker}`))
+    const legs = (await tab.evaluate(
+      `[...document.querySelectorAll('.legs li')].map(leg => leg.querySelector('b').textContent + ' ' + leg.querySelector('.worker').textContent)`,
+    )) as string[]
+    expect(legs).toEqual(
+      story.legs.map(({ leg, worker }: { leg: string; worker: string }) => `${leg} ${worker}`),
+    )
     expect(legs).toEqual(['prefill prefill-0', expect.stringMatching(/^decode decode-\d$/)])
     expect(await seriousFindings(tab)).toEqual([])
     await tab.press('Escape')
@@ -160,11 +210,19 @@ describe('the signatures', () => {
     const tab = await openDashboard(browser, url, 'signatures')
     await until(tab, `document.querySelector('.space canvas') && ${fact('coverage')}`)
     await agree(
-      async () => [await tab.evaluate(fact('coverage')), await tab.evaluate(fact('without')), await tab.evaluate(fact('median'))],
+      async () => [
+        await tab.evaluate(fact('coverage')),
+        await tab.evaluate(fact('without')),
+        await tab.evaluate(fact('median')),
+      ],
       async () => {
         const { health } = (await greeting()).pulse
         const median = health.quantiles.find(({ q }) => q === 0.5)!
-        return [`${(100 * health.coverage!).toFixed(1)} %`, `${((100 * health.withoutSignature) / health.decisions).toFixed(1)} %`, median.live!.toFixed(3)] // prettier-ignore
+        return [
+          `${(100 * health.coverage!).toFixed(1)} %`,
+          `${((100 * health.withoutSignature) / health.decisions).toFixed(1)} %`,
+          median.live!.toFixed(3),
+        ]
       },
     )
     const colours = (await tab.evaluate(`(() => {
@@ -185,7 +243,9 @@ describe('changes', () => {
     const tab = await openDashboard(browser, url, 'control')
     await until(tab, `document.querySelector('fieldset:disabled') !== null`)
     expect(await tab.evaluate(`document.querySelector('main').textContent.includes('Read-only')`)).toBe(true)
-    expect(await tab.evaluate(`[...document.querySelectorAll('td button')].every(({ disabled }) => disabled)`)).toBe(true)
+    expect(
+      await tab.evaluate(`[...document.querySelectorAll('td button')].every(({ disabled }) => disabled)`),
+    ).toBe(true)
     await click(tab, '.notice button')
     await until(tab, `document.querySelector('fieldset:disabled') === null`)
     await tab.evaluate(`(() => {
@@ -201,7 +261,9 @@ describe('changes', () => {
     expect((await api(url, '/eldr/config')).routing).toMatchObject({ policy: 'jsq', tau: 0.25 })
     await clickWhenFree(tab, 'tr[data-worker=decode-1] button')
     await until(tab, `document.querySelector('tr[data-worker=decode-1] .state').textContent === 'draining'`)
-    expect((await api(url, '/eldr/workers')).workers.find(({ id }: LiveWorker) => id === 'decode-1').state).toBe('draining')
+    expect(
+      (await api(url, '/eldr/workers')).workers.find(({ id }: LiveWorker) => id === 'decode-1').state,
+    ).toBe('draining')
     await clickWhenFree(tab, 'tr[data-worker=decode-1] button')
     await until(tab, `document.querySelector('tr[data-worker=decode-1] .state').textContent === 'ready'`)
     await until(tab, `document.querySelector('fieldset:disabled') === null`)

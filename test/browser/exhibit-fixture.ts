@@ -17,7 +17,12 @@ export function chartsOf(names: readonly string[]): ExhibitChart[] {
       series: names.map((label, at) => ({
         label,
         ...(at === 0 && { star: 1, dashed: true }),
-        points: rates.map(rate => ({ x: rate, y: y(at, rate), low: y(at, rate) - 0.2, high: y(at, rate) + 0.2 })),
+        points: rates.map(rate => ({
+          x: rate,
+          y: y(at, rate),
+          low: y(at, rate) - 0.2,
+          high: y(at, rate) + 0.2,
+        })),
       })),
       rules: [{ y: 10, label: 'SLO: 10 ms' }],
     },
@@ -44,7 +49,10 @@ export function chartsOf(names: readonly string[]): ExhibitChart[] {
       x: 'first component',
       y: 'second component',
       diagonal: true,
-      groups: names.map((label, at) => ({ label, points: range(40).map(i => [Math.cos(i + at), Math.sin(i * 2) + at] as const) })),
+      groups: names.map((label, at) => ({
+        label,
+        points: range(40).map(i => [Math.cos(i + at), Math.sin(i * 2) + at] as const),
+      })),
       marks: [{ x: 0, y: 0, label: '7', about: 'the seventh worker' }],
     },
     {
@@ -61,7 +69,12 @@ export function chartsOf(names: readonly string[]): ExhibitChart[] {
   ]
 }
 
-function exhibit(id: string, charts: readonly ExhibitChart[], names: readonly string[], title = 'What policies give'): Exhibit {
+function exhibit(
+  id: string,
+  charts: readonly ExhibitChart[],
+  names: readonly string[],
+  title = 'What policies give',
+): Exhibit {
   return {
     id,
     title,
@@ -85,7 +98,10 @@ function exhibit(id: string, charts: readonly ExhibitChart[], names: readonly st
 }
 
 /** A made-up report with exhibits of all kinds, always the same. */
-export function exhibitFixture(names: readonly string[] = ['jsq', 'eldr', 'union'], words = 'Policies on a cluster'): ExhibitReport {
+export function exhibitFixture(
+  names: readonly string[] = ['jsq', 'eldr', 'union'],
+  words = 'Policies on a cluster',
+): ExhibitReport {
   const [lines, bars, points, heat] = chartsOf(names)
   const wide = exhibit('wide', chartsOf(names), names)
   return {
@@ -103,7 +119,23 @@ export function exhibitFixture(names: readonly string[] = ['jsq', 'eldr', 'union
         exhibits: [exhibit('lines', [lines!], names, 'TPOT p50 over rate'), exhibit('bars', [bars!], names)],
       },
       { title: 'Alone', exhibits: [exhibit('points', [points!], names, words)] },
-      { title: 'Together', exhibits: [exhibit('heat', [heat!], names), { ...wide, tables: [{ columns: range(14).map(i => `column ${i}`), rows: names.map(name => range(14).map(i => (i === 0 ? name : { value: i * 1000, digits: 2 }))) }] }] }, // prettier-ignore
+      {
+        title: 'Together',
+        exhibits: [
+          exhibit('heat', [heat!], names),
+          {
+            ...wide,
+            tables: [
+              {
+                columns: range(14).map(i => `column ${i}`),
+                rows: names.map(name =>
+                  range(14).map(i => (i === 0 ? name : { value: i * 1000, digits: 2 })),
+                ),
+              },
+            ],
+          },
+        ],
+      },
     ],
     footer: 'Every number on this page was computed.',
   }

@@ -47,7 +47,10 @@ describe.each(Object.entries(pages))('a page of exhibits, %s', (name, report) =>
     const pictures = process.env['PICTURES']
     if (pictures !== undefined) {
       await mkdir(pictures, { recursive: true })
-      await writeFile(join(pictures, `exhibits ${name} ${view.width} ${view.scheme}.png`), await tab.picture())
+      await writeFile(
+        join(pictures, `exhibits ${name} ${view.width} ${view.scheme}.png`),
+        await tab.picture(),
+      )
     }
     await tab.close()
   })

@@ -19,16 +19,22 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
     ...shape,
   }
   const random = sequence()
-  const sizes = Array.from({ length: workers }, (_, k) => Math.floor(requests / workers) + (k < requests % workers ? 1 : 0))
+  const sizes = Array.from(
+    { length: workers },
+    (_, k) => Math.floor(requests / workers) + (k < requests % workers ? 1 : 0),
+  )
   const peak = Math.max(1, Math.round(layers * 0.4))
   const order = Array.from({ length: layers }, (_, i) => (i * 7 + 3) % layers)
-  const curve = (top: number) => order.map((_, i) => top - 0.06 * Math.exp(-i / 2) - 0.03 * Math.max(0, (i + 1 - peak) / layers))
-  const domainOf = (request: number) => (domains.length === 0 ? -1 : Math.floor(domains.length * (request / requests) ** 1.5))
+  const curve = (top: number) =>
+    order.map((_, i) => top - 0.06 * Math.exp(-i / 2) - 0.03 * Math.max(0, (i + 1 - peak) / layers))
+  const domainOf = (request: number) =>
+    domains.length === 0 ? -1 : Math.floor(domains.length * (request / requests) ** 1.5)
   const clusterOf = (request: number) => Math.min(workers - 1, Math.floor((request / requests) * workers))
   const centre = (cluster: number) => ({ x: Math.cos(cluster * 2.4) * 0.5, y: Math.sin(cluster * 2.4) * 0.4 })
   const composition = (cluster: number) => {
     const counts = domains.map(() => 0)
-    if (domains.length > 0) for (let r = 0; r < requests; r++) if (clusterOf(r) === cluster) counts[domainOf(r)]! += 1
+    if (domains.length > 0)
+      for (let r = 0; r < requests; r++) if (clusterOf(r) === cluster) counts[domainOf(r)]! += 1
     return counts
   }
   const plain = sizes.map((_, k) => Math.exp(-k / (workers / 3)) + 0.1)
@@ -65,15 +71,27 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
     ],
     layers: order.slice(0, peak).sort((a, b) => a - b),
     rho: curve(0.742)[peak - 1]!,
-    clusters: sizes.map((size, k) => ({ size, meanSimilarity: 0.8 + 0.15 * random(), domains: composition(k) })),
+    clusters: sizes.map((size, k) => ({
+      size,
+      meanSimilarity: 0.8 + 0.15 * random(),
+      domains: composition(k),
+    })),
     meanSimilarity: 0.875,
     iterations: 61,
     vanillaSizes: plain.map(share => Math.round((share / plainTotal) * requests)),
-    bestSimilarity: [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1].map(q => ({ q, value: 0.5 + 0.48 * q ** 0.3 })),
+    bestSimilarity: [0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1].map(q => ({
+      q,
+      value: 0.5 + 0.48 * q ** 0.3,
+    })),
     placement: {
       ranks: 8,
       batch: 32,
-      perCluster: sizes.map(() => ({ linear: 11 + random(), global: 10.4 + random(), own: 9.6 + random() / 2, ideal: 9.5 })),
+      perCluster: sizes.map(() => ({
+        linear: 11 + random(),
+        global: 10.4 + random(),
+        own: 9.6 + random() / 2,
+        ideal: 9.5,
+      })),
     },
     stages: [
       { name: 'read the trace', ms: 93.2 },
@@ -86,7 +104,12 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
     pca: {
       points: Array.from({ length: requests }, (_, r) => {
         const { x, y } = centre(clusterOf(r))
-        return { x: x + (random() - 0.5) / 4, y: y + (random() - 0.5) / 4, domain: domainOf(r), cluster: clusterOf(r) }
+        return {
+          x: x + (random() - 0.5) / 4,
+          y: y + (random() - 0.5) / 4,
+          domain: domainOf(r),
+          cluster: clusterOf(r),
+        }
       }),
       centroids: sizes.map((_, k) => centre(k)),
       explained: [0.22, 0.16],
@@ -117,7 +140,12 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
 /** The largest shape that the report promises to draw well: names of every length, the largest model, a very large cluster. */
 export function extremeFixture(): { summary: FitSummary; figures: FitFigures } {
   const long = 'contracts, statutes and case law of the European Union (English, translated)'
-  const domains = [long, 'WWWWWWWWWWWWWWWWWWWWWWWW', '法律文件和判例', ...Array.from({ length: 11 }, (_, i) => `domain number ${i + 4}`)]
+  const domains = [
+    long,
+    'WWWWWWWWWWWWWWWWWWWWWWWW',
+    '法律文件和判例',
+    ...Array.from({ length: 11 }, (_, i) => `domain number ${i + 4}`),
+  ]
   return fitFixture({ workers: 256, layers: 94, experts: 512, domains, requests: 16_000 })
 }
 

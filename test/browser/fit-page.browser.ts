@@ -24,13 +24,18 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-const hostile = fitFixture({ domains: ['</svg><script>document.title="broken"</script>', '" onload="x', 'ok'] })
+const hostile = fitFixture({
+  domains: ['</svg><script>document.title="broken"</script>', '" onload="x', 'ok'],
+})
 const pages = {
   usual: fitFixture(),
   extreme: extremeFixture(),
   hostile,
   'without domains': fitFixture({ domains: [], workers: 40 }),
-  'many domains': fitFixture({ domains: Array.from({ length: 68 }, (_, i) => `language ${i}`), requests: 5000 }),
+  'many domains': fitFixture({
+    domains: Array.from({ length: 68 }, (_, i) => `language ${i}`),
+    requests: 5000,
+  }),
 }
 const views = [
   { width: 1200, height: 900, scheme: 'light' },

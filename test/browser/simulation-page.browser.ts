@@ -59,7 +59,8 @@ const many = [
 const pages: Readonly<Record<string, () => Simulated | Promise<Simulated>>> = {
   'of real runs': simulated,
   'at one rate': () => sweepFixture({ rates: [123.45], slo: { ttftMs: 100, tpotMs: 20 } }),
-  'of one policy and seed': () => sweepFixture({ policies: ['eldr'], rates: [60], seeds: 1, topology: '16D' }),
+  'of one policy and seed': () =>
+    sweepFixture({ policies: ['eldr'], rates: [60], seeds: 1, topology: '16D' }),
   'of many policies on many ranks': () =>
     sweepFixture({ policies: many, rates: [10, 100, 1000, 10_000, 100_000], topology: '128P256D×EP64' }),
 }
@@ -77,14 +78,19 @@ describe.each(Object.entries(pages))('the report of a simulation, %s', (name, ma
       const tab = await browser.open(pathToFileURL(file).href, view)
       expect(await tab.evaluate(PROBLEMS)).toEqual([])
       expect(await tab.evaluate('document.querySelectorAll("svg.chart").length')).toBeGreaterThan(4)
-      expect(await tab.evaluate('[...document.querySelectorAll(".contents a")].every(({ hash }) => document.querySelector(hash))')).toBe(
-        true,
-      )
+      expect(
+        await tab.evaluate(
+          '[...document.querySelectorAll(".contents a")].every(({ hash }) => document.querySelector(hash))',
+        ),
+      ).toBe(true)
       expect(tab.complaints).toEqual([])
       const pictures = process.env['PICTURES']
       if (pictures !== undefined) {
         await mkdir(pictures, { recursive: true })
-        await writeFile(join(pictures, `simulation ${name} ${view.width} ${view.scheme}.png`), await tab.picture())
+        await writeFile(
+          join(pictures, `simulation ${name} ${view.width} ${view.scheme}.png`),
+          await tab.picture(),
+        )
       }
       await tab.close()
     }

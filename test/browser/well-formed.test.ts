@@ -26,7 +26,13 @@ describe('parse', () => {
 
 describe('brokenNumbers', () => {
   it('finds them in text and attributes', () => {
-    const broken = ['<p>NaN</p>', '<p>undefined</p>', '<p x="Infinity"></p>', '<p d="M0 -0"></p>', '<p>[object Object]</p>']
+    const broken = [
+      '<p>NaN</p>',
+      '<p>undefined</p>',
+      '<p x="Infinity"></p>',
+      '<p d="M0 -0"></p>',
+      '<p>[object Object]</p>',
+    ]
     for (const markup of broken) expect(brokenNumbers(parse(markup))).toHaveLength(1)
     expect(brokenNumbers(parse('<p d="M-0.5 10">eldr-0 0.1.0</p>'))).toEqual([])
   })

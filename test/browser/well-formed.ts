@@ -12,7 +12,13 @@ export interface Parsed {
 const TAG = /<([A-Za-z][\w-]*)((?:\s+[\w:-]+="[^"<>]*")*)\s*(\/?)>/y
 const END = /<\/([A-Za-z][\w-]*)>/y
 const TEXT = /[^<>]+/y
-const ENTITIES: Readonly<Record<string, string>> = { '&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'" }
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&amp;': '&',
+  '&lt;': '<',
+  '&gt;': '>',
+  '&quot;': '"',
+  '&#39;': "'",
+}
 
 export function parse(markup: string): readonly Parsed[] {
   const found: Parsed[] = []
@@ -75,13 +81,18 @@ function checkIds(elements: readonly Parsed[]): void {
   for (const { attributes } of elements) {
     for (const name of ['aria-labelledby', 'aria-describedby']) {
       const id = attributes[name]
-      if (id !== undefined && !ids.includes(id)) throw new Error(`${name} refers to ${id}, which is not there`)
+      if (id !== undefined && !ids.includes(id))
+        throw new Error(`${name} refers to ${id}, which is not there`)
     }
   }
 }
 
 /** Text and attributes in which a number went wrong. */
 export function brokenNumbers(elements: readonly Parsed[]): readonly string[] {
-  const strings = elements.filter(({ name }) => name !== 'style').flatMap(({ text, attributes }) => [text, ...Object.values(attributes)])
-  return strings.filter(string => /NaN|undefined|Infinity|\[object|\bnull\b|(?<![\w-])-0(?![\d.])/.test(string))
+  const strings = elements
+    .filter(({ name }) => name !== 'style')
+    .flatMap(({ text, attributes }) => [text, ...Object.values(attributes)])
+  return strings.filter(string =>
+    /NaN|undefined|Infinity|\[object|\bnull\b|(?<![\w-])-0(?![\d.])/.test(string),
+  )
 }

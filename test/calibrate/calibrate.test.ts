@@ -4,7 +4,18 @@ import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import { journalOf } from '../../src/calibrate/calibrate.ts'
 import { withTrace } from '../../src/trace/trace.ts'
-import { type CapturingServer, countsOf, eldrOf, expertsOf, PROMPTS, respond, run, SHAPE, textOf, workshop } from './support.ts'
+import {
+  type CapturingServer,
+  countsOf,
+  eldrOf,
+  expertsOf,
+  PROMPTS,
+  respond,
+  run,
+  SHAPE,
+  textOf,
+  workshop,
+} from './support.ts'
 
 const { folder, given, serve, end } = workshop()
 afterEach(() => end())
@@ -14,9 +25,24 @@ describe('a calibration', () => {
   it('asks for each prompt as its line says and writes what came, in the order of the file', async () => {
     const server = await serve(undefined, { ...SHAPE, halfLife: 64 })
     const texts = ['first', 'second one', '5,6,7']
-    const paths = given([{ prompt: 'first', domain: ' law ' }, { messages: [{ role: 'user', content: 'second one' }] }, '', { prompt: [5, 6, 7], max_tokens: 9, domain: 'law' }]) // prettier-ignore
+    const paths = given([
+      { prompt: 'first', domain: ' law ' },
+      { messages: [{ role: 'user', content: 'second one' }] },
+      '',
+      { prompt: [5, 6, 7], max_tokens: 9, domain: 'law' },
+    ])
     const result = await run(server.url, paths, { headers: ['x-team', 'search'] })
-    expect(result).toEqual({ model: 'made-up', ...SHAPE, halfLife: 64, prompts: 3, resumed: 0, captured: { calibration: 3, evaluation: 0 }, skipped: [], shorter: 0, files: { calibration: paths.out } }) // prettier-ignore
+    expect(result).toEqual({
+      model: 'made-up',
+      ...SHAPE,
+      halfLife: 64,
+      prompts: 3,
+      resumed: 0,
+      captured: { calibration: 3, evaluation: 0 },
+      skipped: [],
+      shorter: 0,
+      files: { calibration: paths.out },
+    })
     expect(server.asked.find(body => textOf(body) === 'first')).toEqual({
       model: 'made-up',
       prompt: 'first',
@@ -28,15 +54,27 @@ describe('a calibration', () => {
     })
     expect(server.headers.every(({ 'x-team': team }) => team === 'search')).toBe(true)
     await withTrace(paths.out, async trace => {
-      expect(trace).toMatchObject({ model: 'made-up', ...SHAPE, requests: 3, domains: ['law', 'none'], split: 'calibration', recentHalfLife: 64, ignored: [] }) // prettier-ignore
+      expect(trace).toMatchObject({
+        model: 'made-up',
+        ...SHAPE,
+        requests: 3,
+        domains: ['law', 'none'],
+        split: 'calibration',
+        recentHalfLife: 64,
+        ignored: [],
+      })
       expect([...(await trace.prefillCounts())]).toEqual(texts.flatMap(text => [...countsOf(text, SHAPE)]))
-      expect([...(await trace.prefillRecent())]).toEqual(texts.flatMap(text => [...countsOf(text, SHAPE)].map(count => count / 2)))
+      expect([...(await trace.prefillRecent())]).toEqual(
+        texts.flatMap(text => [...countsOf(text, SHAPE)].map(count => count / 2)),
+      )
       expect([...(await trace.promptTokens())!]).toEqual(texts.map(({ length }) => length))
       expect([...(await trace.domain())!]).toEqual([0, 1, 0])
       expect([...(await trace.decodeSteps())]).toEqual([5, 5, 5])
       const decoded = texts.flatMap(text => {
         const counts = Array.from({ length: 24 }, () => 0)
-        expertsOf(text, text.length + 5, SHAPE).slice(text.length * 6).forEach((id, i) => counts[(Math.floor(i / 2) % 3) * 8 + id]!++) // prettier-ignore
+        expertsOf(text, text.length + 5, SHAPE)
+          .slice(text.length * 6)
+          .forEach((id, i) => counts[(Math.floor(i / 2) % 3) * 8 + id]!++)
         return counts
       })
       expect([...(await trace.decodeCounts())]).toEqual(decoded)
@@ -47,14 +85,28 @@ describe('a calibration', () => {
   it('holds out a share by domain, with the experts of every step, and no prompt is on both sides', async () => {
     const server = await serve()
     const paths = given([...PROMPTS, ...PROMPTS.slice(0, 4)])
-    const result = await run(server.url, paths, { holdout: 0.25, holdoutOut: paths.evaluation, workload: 'task' })
+    const result = await run(server.url, paths, {
+      holdout: 0.25,
+      holdoutOut: paths.evaluation,
+      workload: 'task',
+    })
     expect(result.captured).toEqual({ calibration: 12, evaluation: 4 })
     await withTrace(paths.out, async a =>
       withTrace(paths.evaluation, async b => {
-        const all = async (trace: typeof a) => Promise.all(Array.from({ length: trace.requests }, async (_, row) => (await trace.prefillCounts(row, row + 1)).join())) // prettier-ignore
+        const all = async (trace: typeof a) =>
+          Promise.all(
+            Array.from({ length: trace.requests }, async (_, row) =>
+              (await trace.prefillCounts(row, row + 1)).join(),
+            ),
+          )
         const [left, right] = [new Set(await all(a)), new Set(await all(b))]
         expect([...left].filter(row => right.has(row))).toEqual([])
-        expect([a.split, b.split, a.workload, b.workload]).toEqual(['calibration', 'evaluation', 'task', 'task'])
+        expect([a.split, b.split, a.workload, b.workload]).toEqual([
+          'calibration',
+          'evaluation',
+          'task',
+          'task',
+        ])
         expect(b.missingFor('replay')).toEqual([])
         expect(b.tensors.get('decode_expert_ids')).toMatchObject({ dtype: 'U8', shape: [4, 5, 3, 2] })
         const ids = await b.decodeExpertIds()
@@ -68,13 +120,22 @@ describe('a calibration', () => {
 
   it('has two bytes an id beyond 256 experts, and rows as long as the longest', async () => {
     const shape = { layers: 2, experts: 300, topK: 3 }
-    const server = await serve((body, response) => respond(response, 200, { kv_transfer_params: { eldr: eldrOf(body, shape, textOf(body).length % 5) } })) // prettier-ignore
+    const server = await serve((body, response) =>
+      respond(response, 200, { kv_transfer_params: { eldr: eldrOf(body, shape, textOf(body).length % 5) } }),
+    )
     const paths = given(PROMPTS)
-    const result = await run(server.url, paths, { holdout: 0.5, holdoutOut: paths.evaluation, ignoreEos: false })
+    const result = await run(server.url, paths, {
+      holdout: 0.5,
+      holdoutOut: paths.evaluation,
+      ignoreEos: false,
+    })
     expect(result.shorter).toBe(12)
     await withTrace(paths.evaluation, async trace => {
       const steps = await trace.decodeSteps()
-      expect(trace.tensors.get('decode_expert_ids')).toMatchObject({ dtype: 'U16', shape: [6, Math.max(...steps), 2, 3] })
+      expect(trace.tensors.get('decode_expert_ids')).toMatchObject({
+        dtype: 'U16',
+        shape: [6, Math.max(...steps), 2, 3],
+      })
       expect(await trace.decodeExpertIds()).toBeInstanceOf(Uint16Array)
     })
     expect(server.asked[0]).not.toHaveProperty('ignore_eos')
@@ -112,7 +173,13 @@ describe('a calibration', () => {
   it('leaves no text in its files, at no time', async () => {
     const found: string[] = []
     const paths = given(PROMPTS.map(({ prompt, domain }) => ({ prompt: `sesame ${prompt}`, domain })))
-    const look = () => readdirSync(folder).filter(name => !name.endsWith('.jsonl') && name.startsWith('c') && readFileSync(join(folder, name)).includes('sesame')) // prettier-ignore
+    const look = () =>
+      readdirSync(folder).filter(
+        name =>
+          !name.endsWith('.jsonl') &&
+          name.startsWith('c') &&
+          readFileSync(join(folder, name)).includes('sesame'),
+      )
     const server = await serve((_, __, number) => {
       if (number === 8) found.push(...look(), ...(existsSync(journalOf(paths.out)) ? [] : ['no journal']))
     })

@@ -26,7 +26,10 @@ interface Ended {
   readonly err: string
 }
 
-function start(args: readonly string[], prefix: readonly string[] = []): { child: ReturnType<typeof spawn>; ended: Promise<Ended> } {
+function start(
+  args: readonly string[],
+  prefix: readonly string[] = [],
+): { child: ReturnType<typeof spawn>; ended: Promise<Ended> } {
   const [command, ...rest] = [...prefix, process.execPath, PROGRAM, ...args]
   const child = spawn(command!, rest, { stdio: ['ignore', 'pipe', 'pipe'] })
   let [out, err] = ['', '']
@@ -37,9 +40,16 @@ function start(args: readonly string[], prefix: readonly string[] = []): { child
 }
 const eldr = (...args: string[]) => start(args).ended
 
-const WORDS = 'the of and to in that for was with be by on not he but at are this have from or had an they which one you were all she'.split(' ') // prettier-ignore
+const WORDS =
+  'the of and to in that for was with be by on not he but at are this have from or had an they which one you were all she'.split(
+    ' ',
+  )
 /** Sixteen first tokens choose the row that is replayed: others for each prompt. Some are longer than a step of the worker reads. */
-const wordy = (i: number) => Array.from({ length: 20 + ((i * 37) % 90) }, (_, w) => WORDS[(i * 7 + w * (1 + (i % 5)) + ((i * w) >> 3)) % WORDS.length]).join(' ') // prettier-ignore
+const wordy = (i: number) =>
+  Array.from(
+    { length: 20 + ((i * 37) % 90) },
+    (_, w) => WORDS[(i * 7 + w * (1 + (i % 5)) + ((i * w) >> 3)) % WORDS.length],
+  ).join(' ')
 
 /** What the worker has to say of a prompt, from the trace that it replays and by none of its code that serves, batches, caches or encodes. */
 async function replayed(trace: Trace, ids: Int32Array, steps: number) {
@@ -49,7 +59,11 @@ async function replayed(trace: Trace, ids: Int32Array, steps: number) {
   for (let i = 0; i < Math.min(16, ids.length); i++) follow(hash, 0, ids[i]!, hash, 0)
   const row = drawBits(hash[0]!, hash[1]!, 0) % trace.requests
   const chances = chancesOf(await trace.prefillCounts(row, row + 1), layers, experts, topK)
-  const [state, chosen, counts] = [rootOf(`${name} ${row}`), new Uint16Array(layers * topK), new Uint16Array(layers * experts)]
+  const [state, chosen, counts] = [
+    rootOf(`${name} ${row}`),
+    new Uint16Array(layers * topK),
+    new Uint16Array(layers * experts),
+  ]
   for (const id of ids) {
     follow(state, 0, id, state, 0)
     chooseExperts(chances, layers, topK, state[0]!, state[1]!, chosen)
@@ -58,10 +72,23 @@ async function replayed(trace: Trace, ids: Int32Array, steps: number) {
   return { counts, decode: [...(await trace.decodeExpertIds(row, row + 1))].slice(0, steps * layers * topK) }
 }
 
-it.each(['3000000', '86400.1', '0.0001'])('a timeout of %s s, which no timer counts, is refused', async timeout => {
-  const { code, err } = await eldr('calibrate', '--url', 'http://127.0.0.1:9', '--prompts', 'p', '-o', 'o', '--timeout', timeout)
-  expect([code, /Expected seconds from 0.001 to 86400/.test(err)]).toEqual([2, true])
-})
+it.each(['3000000', '86400.1', '0.0001'])(
+  'a timeout of %s s, which no timer counts, is refused',
+  async timeout => {
+    const { code, err } = await eldr(
+      'calibrate',
+      '--url',
+      'http://127.0.0.1:9',
+      '--prompts',
+      'p',
+      '-o',
+      'o',
+      '--timeout',
+      timeout,
+    )
+    expect([code, /Expected seconds from 0.001 to 86400/.test(err)]).toEqual([2, true])
+  },
+)
 
 describe('a calibration of an embedded worker', () => {
   it('has exactly the experts that the worker replays, and goes through fit and simulate', async () => {
@@ -79,18 +106,50 @@ describe('a calibration of an embedded worker', () => {
     const texts = Array.from({ length: 60 }, (_, i) => wordy(i))
     const chats = (i: number) => i % 6 === 0
     const paths = given(
-      texts.map((text, i) => ({ ...(chats(i) ? { messages: [{ role: 'user', content: text }] } : { prompt: text }), domain: `d${i % 3}` })),
+      texts.map((text, i) => ({
+        ...(chats(i) ? { messages: [{ role: 'user', content: text }] } : { prompt: text }),
+        domain: `d${i % 3}`,
+      })),
     )
-    const { code, out, err } = await eldr('calibrate', '--url', worker.url, '--prompts', paths.prompts, '-o', paths.out, '--holdout', '0.4', '--steps', '40', '--json', '--quiet') // prettier-ignore
+    const { code, out, err } = await eldr(
+      'calibrate',
+      '--url',
+      worker.url,
+      '--prompts',
+      paths.prompts,
+      '-o',
+      paths.out,
+      '--holdout',
+      '0.4',
+      '--steps',
+      '40',
+      '--json',
+      '--quiet',
+    )
     expect([code, err]).toEqual([0, ''])
-    const result = JSON.parse(out) as { captured: object; files: object; skipped: unknown[]; halfLife: number; seconds: number }
-    expect(result).toMatchObject({ model: 'tiny6', prompts: 60, captured: { calibration: 36, evaluation: 24 }, skipped: [], halfLife: 64, files: { calibration: paths.out, evaluation: paths.evaluation } }) // prettier-ignore
+    const result = JSON.parse(out) as {
+      captured: object
+      files: object
+      skipped: unknown[]
+      halfLife: number
+      seconds: number
+    }
+    expect(result).toMatchObject({
+      model: 'tiny6',
+      prompts: 60,
+      captured: { calibration: 36, evaluation: 24 },
+      skipped: [],
+      halfLife: 64,
+      files: { calibration: paths.out, evaluation: paths.evaluation },
+    })
     expect(await worker.leftovers()).toEqual([])
 
     const trace = await openTrace(source)
     const known = new Map<string, { decode: number[]; at: number }>()
     for (const [i, text] of texts.entries()) {
-      const ids = chats(i) ? replayTokenizer.chat([{ role: 'user', content: text }]) : replayTokenizer.encode(text)
+      const ids = chats(i)
+        ? replayTokenizer.chat([{ role: 'user', content: text }])
+        : replayTokenizer.encode(text)
       const { counts, decode } = await replayed(trace, ids, 40)
       known.set(counts.join(), { decode, at: i })
     }
@@ -107,7 +166,9 @@ describe('a calibration of an embedded worker', () => {
           expect([made.domains[domain[row]!], at > before]).toEqual([`d${at % 3}`, true])
           before = at
           const counts = new Uint16Array(cells)
-          decode.forEach((expert, i) => counts[(Math.floor(i / made.topK) % made.layers) * made.experts + expert]!++)
+          decode.forEach(
+            (expert, i) => counts[(Math.floor(i / made.topK) % made.layers) * made.experts + expert]!++,
+          )
           expect(counted.slice(row * cells, (row + 1) * cells)).toEqual(counts)
           const ids = made.has('decode_expert_ids') ? [...(await made.decodeExpertIds(row, row + 1))] : decode
           expect(ids).toEqual(decode)
@@ -121,7 +182,23 @@ describe('a calibration of an embedded worker', () => {
     const fitted = JSON.parse(fit.out) as { clusters: unknown[]; transforms: { name: string; rho: number }[] }
     expect(fitted.clusters).toHaveLength(4)
     expect(fitted.transforms.find(({ name }) => name === 'recent')!.rho).toBeGreaterThan(0.3)
-    const sim = await eldr('simulate', '--trace', paths.evaluation, '--artifact', artifact, '--topology', '1P4D', '--rates', '40', '--requests', '100', '--seeds', '1', '--json', '--quiet') // prettier-ignore
+    const sim = await eldr(
+      'simulate',
+      '--trace',
+      paths.evaluation,
+      '--artifact',
+      artifact,
+      '--topology',
+      '1P4D',
+      '--rates',
+      '40',
+      '--requests',
+      '100',
+      '--seeds',
+      '1',
+      '--json',
+      '--quiet',
+    )
     expect([sim.code, sim.err]).toEqual([0, ''])
     expect(sim.out).toContain('"eldr"')
   })
@@ -129,9 +206,19 @@ describe('a calibration of an embedded worker', () => {
   it('is refused by a decode worker, and by a gateway that hands no counts on, in words', async () => {
     const worker = await startWorkerProcess('--role', 'decode', '--speed', 'max')
     const paths = given(PROMPTS)
-    const { code, err } = await eldr('calibrate', '--url', worker.url, '--prompts', paths.prompts, '--out', paths.out)
+    const { code, err } = await eldr(
+      'calibrate',
+      '--url',
+      worker.url,
+      '--prompts',
+      paths.prompts,
+      '--out',
+      paths.out,
+    )
     expect([code, /role decode/.test(err), err.includes('[ELDR_ENDPOINT_FAILED]')]).toEqual([1, true, true])
-    const plain = await serve((_, response) => respond(response, 200, { choices: [{ text: 'hello' }], kv_transfer_params: null }))
+    const plain = await serve((_, response) =>
+      respond(response, 200, { choices: [{ text: 'hello' }], kv_transfer_params: null }),
+    )
     const second = await eldr('calibrate', '--url', plain.url, '--prompts', paths.prompts, '--out', paths.out)
     expect(second.err.replace(/\s+/g, ' ')).toMatch(/no gateway in front of it.*\[ELDR_CAPTURE_MISSING\]/)
   })
@@ -139,14 +226,40 @@ describe('a calibration of an embedded worker', () => {
   it('skips what is longer than its context', async () => {
     const worker = await startWorkerProcess('--speed', 'max', '--max-model-len', '64')
     const paths = given([{ prompt: wordy(1) }, { prompt: WORDS.slice(0, 8).join(' ') }, { prompt: wordy(2) }])
-    const { code, out } = await eldr('calibrate', '--url', worker.url, '--prompts', paths.prompts, '--out', paths.out, '--steps', '8')
+    const { code, out } = await eldr(
+      'calibrate',
+      '--url',
+      worker.url,
+      '--prompts',
+      paths.prompts,
+      '--out',
+      paths.out,
+      '--steps',
+      '8',
+    )
     expect(code).toBe(0)
     expect(out).toMatch(/calibration .*1 request\n.*skipped 2 prompts, too long for the model: line 1, 3/)
   })
 })
 
 describe('a calibration that is stopped', () => {
-  const args = (server: CapturingServer, paths: ReturnType<typeof given>) => ['calibrate', '--url', server.url, '--prompts', paths.prompts, '--out', paths.out, '--holdout', '0.3', '--steps', '5', '--concurrency', '2', '--retries', '0'] // prettier-ignore
+  const args = (server: CapturingServer, paths: ReturnType<typeof given>) => [
+    'calibrate',
+    '--url',
+    server.url,
+    '--prompts',
+    paths.prompts,
+    '--out',
+    paths.out,
+    '--holdout',
+    '0.3',
+    '--steps',
+    '5',
+    '--concurrency',
+    '2',
+    '--retries',
+    '0',
+  ]
   const reference = async () => {
     const [server, paths] = [await serve(), given(PROMPTS)]
     expect((await eldr(...args(server, paths), '--quiet')).code).toBe(0)
@@ -179,29 +292,41 @@ describe('a calibration that is stopped', () => {
       expect(stopped.err.includes('The same command line goes on from there.')).toBe(signal !== 'SIGKILL')
       expect([existsSync(paths.out), existsSync(`${paths.out}.journal`)]).toEqual([false, true])
       // Killed while it wrote: half a record more.
-      if (signal === 'SIGKILL') writeFileSync(`${paths.out}.journal`, Buffer.from([200, 0, 0, 0, 1, 2, 3]), { flag: 'a' })
+      if (signal === 'SIGKILL')
+        writeFileSync(`${paths.out}.journal`, Buffer.from([200, 0, 0, 0, 1, 2, 3]), { flag: 'a' })
       const back = await serve()
       const { code, out } = await eldr(...args(back, paths).map(arg => (arg === server.url ? back.url : arg)))
       expect([code, /7 prompts in .*, 5 before/.test(out)]).toEqual([0, true])
-      expect(back.asked.map(textOf).filter(text => server.asked.slice(0, 5).map(textOf).includes(text))).toEqual([])
-      for (const name of ['out', 'evaluation'] as const) expect(readFileSync(paths[name])).toEqual(readFileSync(whole[name]))
+      expect(
+        back.asked.map(textOf).filter(text => server.asked.slice(0, 5).map(textOf).includes(text)),
+      ).toEqual([])
+      for (const name of ['out', 'evaluation'] as const)
+        expect(readFileSync(paths[name])).toEqual(readFileSync(whole[name]))
       expect([`${paths.out}.journal`, `${paths.out}.journal.lock`].filter(existsSync)).toEqual([])
     },
   )
 
-  it.skipIf(process.platform === 'win32')('by a full disk keeps what was written whole, and goes on when there is room', async () => {
-    const whole = await reference()
-    const [server, paths] = [await serve(), given(PROMPTS)]
-    // Files of 1 KiB at most: a write is cut in the middle of a record, and the next one fails.
-    const full = await start(args(server, paths), ['bash', '-c', 'ulimit -f 1; exec "$@"', 'bash']).ended
-    expect([full.code, full.err.includes('[ELDR_FILE_UNWRITABLE]'), /file too large|no space/.test(full.err)]).toEqual([1, true, true])
-    expect(statSync(`${paths.out}.journal`).size).toBeLessThanOrEqual(1024)
-    const asked = server.asked.length
-    const { code, out } = await eldr(...args(server, paths))
-    expect([code, / [1-9]\d* before/.test(out)]).toEqual([0, true])
-    expect(server.asked.length - asked).toBeLessThan(12)
-    for (const name of ['out', 'evaluation'] as const) expect(readFileSync(paths[name])).toEqual(readFileSync(whole[name]))
-  })
+  it.skipIf(process.platform === 'win32')(
+    'by a full disk keeps what was written whole, and goes on when there is room',
+    async () => {
+      const whole = await reference()
+      const [server, paths] = [await serve(), given(PROMPTS)]
+      // Files of 1 KiB at most: a write is cut in the middle of a record, and the next one fails.
+      const full = await start(args(server, paths), ['bash', '-c', 'ulimit -f 1; exec "$@"', 'bash']).ended
+      expect([
+        full.code,
+        full.err.includes('[ELDR_FILE_UNWRITABLE]'),
+        /file too large|no space/.test(full.err),
+      ]).toEqual([1, true, true])
+      expect(statSync(`${paths.out}.journal`).size).toBeLessThanOrEqual(1024)
+      const asked = server.asked.length
+      const { code, out } = await eldr(...args(server, paths))
+      expect([code, / [1-9]\d* before/.test(out)]).toEqual([0, true])
+      expect(server.asked.length - asked).toBeLessThan(12)
+      for (const name of ['out', 'evaluation'] as const)
+        expect(readFileSync(paths[name])).toEqual(readFileSync(whole[name]))
+    },
+  )
 
   it('is not joined by a second one', async () => {
     let arrived: () => void
@@ -214,7 +339,10 @@ describe('a calibration that is stopped', () => {
     const { child, ended } = start(args(server, paths))
     await first
     const second = await eldr(...args(server, paths))
-    expect([second.code, /process \d+ at work on it/.test(second.err.replace(/\s+/g, ' '))]).toEqual([1, true])
+    expect([second.code, /process \d+ at work on it/.test(second.err.replace(/\s+/g, ' '))]).toEqual([
+      1,
+      true,
+    ])
     child.kill('SIGINT')
     await ended
   })
@@ -230,7 +358,16 @@ describe('eldr calibrate', () => {
     [['--url', 'ftp://x'], /http or https/],
   ])('answers wrong usage with exit code 2: %j', async (more, message) => {
     const paths = given(PROMPTS)
-    const { code, err } = await eldr('calibrate', '--url', 'http://127.0.0.1:9', '--prompts', paths.prompts, '--out', paths.out, ...more)
+    const { code, err } = await eldr(
+      'calibrate',
+      '--url',
+      'http://127.0.0.1:9',
+      '--prompts',
+      paths.prompts,
+      '--out',
+      paths.out,
+      ...more,
+    )
     expect([code, err]).toEqual([2, expect.stringMatching(message)])
   })
 

@@ -7,7 +7,17 @@ import { journalOf } from '../../src/calibrate/calibrate.ts'
 import { firstModel, openEndpoint } from '../../src/load/endpoint.ts'
 import { withTrace } from '../../src/trace/trace.ts'
 import { failure } from '../trace-support.ts'
-import { type AskedBody, capturing, eldrOf, PROMPTS, respond, run, SHAPE, textOf, workshop } from './support.ts'
+import {
+  type AskedBody,
+  capturing,
+  eldrOf,
+  PROMPTS,
+  respond,
+  run,
+  SHAPE,
+  textOf,
+  workshop,
+} from './support.ts'
 
 const { given, serve, end } = workshop()
 afterEach(() => end())
@@ -15,7 +25,8 @@ afterAll(() => end(true))
 const one = (text: string) => given([{ prompt: text }])
 
 describe('a calibration that cannot go on says why', () => {
-  const answers = (eldr: unknown) => (_: AskedBody, response: Parameters<typeof respond>[0]) => respond(response, 200, { choices: [], kv_transfer_params: eldr === undefined ? null : { eldr } }) // prettier-ignore
+  const answers = (eldr: unknown) => (_: AskedBody, response: Parameters<typeof respond>[0]) =>
+    respond(response, 200, { choices: [], kv_transfer_params: eldr === undefined ? null : { eldr } })
 
   it.each([
     ['no plugin', undefined, /without kv_transfer_params.eldr/, 'ELDR_CAPTURE_MISSING'],
@@ -26,10 +37,34 @@ describe('a calibration that cannot go on says why', () => {
       'ELDR_CAPTURE_MISSING',
     ],
     ['an empty hand-off', {}, /empty eldr object/, 'ELDR_CAPTURE_MISSING'],
-    ['no decode ids', { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), decode: undefined, decode_off: 'set "record": true' }, /no decode ids \("set/, 'ELDR_CAPTURE_MISSING'], // prettier-ignore
-    ['another version', { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), v: 2 }, /wrong_version/, 'ELDR_ENDPOINT_FAILED'],
-    ['no shape', { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), layers: 0 }, /no shape of a model/, 'ELDR_ENDPOINT_FAILED'],
-    ['sums that cannot be', { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), covered: 1 }, /bad_sums/, 'ELDR_ENDPOINT_FAILED'],
+    [
+      'no decode ids',
+      {
+        ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody),
+        decode: undefined,
+        decode_off: 'set "record": true',
+      },
+      /no decode ids \("set/,
+      'ELDR_CAPTURE_MISSING',
+    ],
+    [
+      'another version',
+      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), v: 2 },
+      /wrong_version/,
+      'ELDR_ENDPOINT_FAILED',
+    ],
+    [
+      'no shape',
+      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), layers: 0 },
+      /no shape of a model/,
+      'ELDR_ENDPOINT_FAILED',
+    ],
+    [
+      'sums that cannot be',
+      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), covered: 1 },
+      /bad_sums/,
+      'ELDR_ENDPOINT_FAILED',
+    ],
     [
       'more steps than asked for',
       eldrOf({ prompt: 'ab', max_tokens: 9 } as AskedBody),
@@ -60,17 +95,26 @@ describe('a calibration that cannot go on says why', () => {
         })
       })
     })
-    const error = await failure('', () => run(server.url, given(PROMPTS), { concurrency: 4, timeoutMs: 600_000 }))
+    const error = await failure('', () =>
+      run(server.url, given(PROMPTS), { concurrency: 4, timeoutMs: 600_000 }),
+    )
     expect(error.message).toMatch(/the key has run out/)
     await vi.waitFor(() => expect(closed.toSorted()).toEqual([1, 2, 3]))
     expect(server.asked).toHaveLength(5)
   })
 
   it('layers that change midway, with the journal kept', async () => {
-    const server = await serve((body, response, number) => (number < 6 ? false : respond(response, 200, { kv_transfer_params: { eldr: eldrOf(body, { ...SHAPE, layers: 4 }) } }))) // prettier-ignore
+    const server = await serve((body, response, number) =>
+      number < 6
+        ? false
+        : respond(response, 200, { kv_transfer_params: { eldr: eldrOf(body, { ...SHAPE, layers: 4 }) } }),
+    )
     const paths = given(PROMPTS)
     const error = await failure('', () => run(server.url, paths, { concurrency: 2 }))
-    expect([error.code, /found 4 layers.*expected 3 layers/.test(error.message)]).toEqual(['ELDR_CAPTURE_CHANGED', true])
+    expect([error.code, /found 4 layers.*expected 3 layers/.test(error.message)]).toEqual([
+      'ELDR_CAPTURE_CHANGED',
+      true,
+    ])
     expect(existsSync(journalOf(paths.out))).toBe(true)
   })
 
@@ -78,7 +122,11 @@ describe('a calibration that cannot go on says why', () => {
     [401, { error: { message: 'no key' } }, /status 401 for line 1.*no key.*--api-key/],
     [404, { error: { message: 'The model `made-up` does not exist.' } }, /status 404.*does not exist/],
     [501, { error: { message: 'This worker has the role decode' } }, /status 501.*role decode/],
-    [400, { error: { message: 'roles must alternate' } }, /status 400 for line 1.*roles must alternate.*--skip-refused/],
+    [
+      400,
+      { error: { message: 'roles must alternate' } },
+      /status 400 for line 1.*roles must alternate.*--skip-refused/,
+    ],
     [200, '<html>', /no JSON/],
   ])('status %i', async (status, body, message) => {
     const server = await serve((_, response) => respond(response, status, body))
@@ -100,8 +148,14 @@ describe('a calibration that cannot go on says why', () => {
     ['{"prompt": "a", "domain": 3}', /the domain 3 in line 1/],
     ['', /no line/],
     ['\n \n', /no line/],
-    [`{"prompt": "a"}\n{"prompt": "b", "domain": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`, /the domain a list too deep.* in line 2/],
-    [`{"messages": [{"role": "user", "content": ${'['.repeat(100_000)}${']'.repeat(100_000)}}]}`, /nested too deep in line 1/],
+    [
+      `{"prompt": "a"}\n{"prompt": "b", "domain": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
+      /the domain a list too deep.* in line 2/,
+    ],
+    [
+      `{"messages": [{"role": "user", "content": ${'['.repeat(100_000)}${']'.repeat(100_000)}}]}`,
+      /nested too deep in line 1/,
+    ],
   ])('prompts that are none, before anything is asked (%#)', async (text, message) => {
     const server = await serve()
     const error = await failure('', () => run(server.url, given([text])))
@@ -112,7 +166,9 @@ describe('a calibration that cannot go on says why', () => {
   it('messages for --api completions, and more domains than a byte counts', async () => {
     const server = await serve()
     const chat = given([{ messages: [{ role: 'user', content: 'a' }] }])
-    expect((await failure('', () => run(server.url, chat, { api: 'completions' }))).message).toMatch(/messages in line 1/)
+    expect((await failure('', () => run(server.url, chat, { api: 'completions' }))).message).toMatch(
+      /messages in line 1/,
+    )
     const many = given(Array.from({ length: 256 }, (_, i) => ({ prompt: `p${i}`, domain: `d${i}` })))
     expect((await failure('', () => run(server.url, many))).message).toMatch(/256 different domains/)
     await run(server.url, many, { limit: 255 })
@@ -121,7 +177,9 @@ describe('a calibration that cannot go on says why', () => {
 
   it('a trace that somebody else wrote meanwhile, which is left alone, and nothing is asked twice', async () => {
     const paths = given(PROMPTS)
-    const server = await serve((_, __, number) => (number === 5 ? writeFileSync(paths.out, 'mine') : undefined))
+    const server = await serve((_, __, number) =>
+      number === 5 ? writeFileSync(paths.out, 'mine') : undefined,
+    )
     expect((await failure(paths.out, () => run(server.url, paths))).code).toBe('ELDR_FILE_EXISTS')
     expect(readFileSync(paths.out, 'utf8')).toBe('mine')
     expect((await run(server.url, paths, { force: true })).resumed).toBe(12)
@@ -147,14 +205,17 @@ describe('a calibration that cannot go on says why', () => {
   it('too few prompts for a hold-out', async () => {
     const server = await serve()
     const paths = one('a')
-    const error = await failure('', () => run(server.url, paths, { holdout: 0.3, holdoutOut: paths.evaluation }))
+    const error = await failure('', () =>
+      run(server.url, paths, { holdout: 0.3, holdoutOut: paths.evaluation }),
+    )
     expect([error.code, server.asked.length]).toEqual(['ELDR_TRACE_TOO_SMALL', 0])
   })
 })
 
 describe('prompts that a trace cannot have', () => {
   it('are skipped, counted and named by line: too long, too little covered, refused where asked for', async () => {
-    const too = "This model's maximum context length is 64 tokens. However, you requested 6 output tokens and your prompt contains 70 input tokens" // prettier-ignore
+    const too =
+      "This model's maximum context length is 64 tokens. However, you requested 6 output tokens and your prompt contains 70 input tokens"
     const server = await serve((body, response) => {
       const number = Number(/number (\d+)/.exec(textOf(body))![1])
       if (number === 3 || number === 4) return respond(response, 400, { error: { message: too } })
@@ -162,21 +223,33 @@ describe('prompts that a trace cannot have', () => {
       if (number === 7) return respond(response, 400, { error: { message: 'a strange word' } })
       if (number !== 9) return false
       const half = 'x'.repeat(Math.floor(textOf(body).length / 2))
-      return respond(response, 200, { kv_transfer_params: { eldr: { ...eldrOf({ ...body, prompt: half }), tokens: textOf(body).length } } })
+      return respond(response, 200, {
+        kv_transfer_params: { eldr: { ...eldrOf({ ...body, prompt: half }), tokens: textOf(body).length } },
+      })
     })
     const said: string[] = []
     const onSkip = (line: number, why: string) => void said.push(`${line} ${why.slice(0, 11).trim()}`)
     const paths = given(PROMPTS)
     const result = await run(server.url, paths, { skipRefused: true, onSkip })
-    expect(result.skipped).toEqual([{ reason: 'too_long', lines: [4, 5, 7] }, { reason: 'not_covered', lines: [10] }, { reason: 'refused', lines: [8] }]) // prettier-ignore
-    expect(said.toSorted()).toEqual(['10 experts of', "4 This model'", "5 This model'", '7 Payload Too', '8 a strange w'].toSorted())
+    expect(result.skipped).toEqual([
+      { reason: 'too_long', lines: [4, 5, 7] },
+      { reason: 'not_covered', lines: [10] },
+      { reason: 'refused', lines: [8] },
+    ])
+    expect(said.toSorted()).toEqual(
+      ['10 experts of', "4 This model'", "5 This model'", '7 Payload Too', '8 a strange w'].toSorted(),
+    )
     expect(result.captured.calibration).toBe(7)
     const kept = given(PROMPTS)
     expect((await run(server.url, kept, { skipRefused: true, minCovered: 0.4 })).captured.calibration).toBe(8)
   })
 
   it('leave no trace when they are all', async () => {
-    const server = await serve((_, response) => respond(response, 400, { error: { message: 'The decoder prompt (length 90) is longer than the maximum model length of 64.' } })) // prettier-ignore
+    const server = await serve((_, response) =>
+      respond(response, 400, {
+        error: { message: 'The decoder prompt (length 90) is longer than the maximum model length of 64.' },
+      }),
+    )
     const paths = given(PROMPTS)
     expect((await failure(paths.out, () => run(server.url, paths))).code).toBe('ELDR_TRACE_TOO_SMALL')
     // Nor a journal of nothing but skips, which would refuse the corrected command.
@@ -222,7 +295,10 @@ describe('a server that goes away', () => {
       response.end(looks === 3 ? '{"data":[{"id":"made-up"}]}' : 'x'.repeat((1 << 20) + 1))
     })
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-    const endpoint = openEndpoint({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, api: 'completions' })
+    const endpoint = openEndpoint({
+      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      api: 'completions',
+    })
     try {
       const failures: number[] = []
       expect(await firstModel(endpoint, async count => failures.push(count) > 0)).toBe('made-up')
@@ -256,7 +332,9 @@ describe('a server that goes away', () => {
     await run(good.url, whole, { holdout: 0.3, holdoutOut: whole.evaluation })
     const bad = await serve((_, response, number) => (number < 7 ? false : (response.destroy(), true)))
     const more = { holdout: 0.3, holdoutOut: paths.evaluation }
-    const error = await failure(journalOf(paths.out), () => run(bad.url, paths, { ...more, concurrency: 1, retries: 1 }))
+    const error = await failure(journalOf(paths.out), () =>
+      run(bad.url, paths, { ...more, concurrency: 1, retries: 1 }),
+    )
     expect(error.code).toBe('ELDR_CALIBRATION_STOPPED')
     expect(error.message).toMatch(/line 8 asked 2 times.*7 of 12 prompts are in.*run the same command again/)
     // As a stop between the writing of the two traces leaves it.
@@ -280,7 +358,6 @@ describe('a server that goes away', () => {
       [{ seed: 4 }, /seed 0/],
       [{ temperature: 1 }, /temperature 0/],
     ] as const) {
-      // prettier-ignore
       const error = await failure(journalOf(paths.out), () => run(good.url, paths, more))
       expect([error.code, message.test(error.message)]).toEqual(['ELDR_JOURNAL_MISMATCH', true])
     }
@@ -295,7 +372,10 @@ describe('a server that goes away', () => {
   it('too slow is given up after its time', async () => {
     const server = await serve(() => new Promise(() => undefined))
     const error = await failure('', () => run(server.url, one('a'), { timeoutMs: 50 }))
-    expect([error.code, /no answer within 0.05 s/.test(error.message)]).toEqual(['ELDR_CALIBRATION_STOPPED', true])
+    expect([error.code, /no answer within 0.05 s/.test(error.message)]).toEqual([
+      'ELDR_CALIBRATION_STOPPED',
+      true,
+    ])
   })
 })
 
@@ -303,7 +383,8 @@ describe('a file of prompts that changes while it is read', () => {
   it('is noticed', async () => {
     const paths = given(PROMPTS)
     const server = await serve((_, __, number) => {
-      if (number === 2) writeFileSync(paths.prompts, readFileSync(paths.prompts, 'utf8').replaceAll('number', 'NUMBER'))
+      if (number === 2)
+        writeFileSync(paths.prompts, readFileSync(paths.prompts, 'utf8').replaceAll('number', 'NUMBER'))
     })
     expect((await failure(paths.prompts, () => run(server.url, paths, { concurrency: 1 }))).message).toMatch(
       /another prompt in line \d+ than at the start/,

@@ -36,18 +36,86 @@ function npy(ids: readonly number[], bytes: 1 | 2): string {
   return Buffer.concat([head, data]).toString('base64')
 }
 const raw = (ids: readonly number[]) => Buffer.from(Int32Array.from(ids).buffer).toString('base64')
-const usageOf = (text: string) => ({ prompt_tokens: text.length, completion_tokens: STEPS + 1, total_tokens: text.length + STEPS + 1 })
-const nested = (ids: readonly number[]) => Array.from({ length: ids.length / 10 }, (_, row) => Array.from({ length: 5 }, (_l, layer) => ids.slice(row * 10 + layer * 2, row * 10 + layer * 2 + 2))) // prettier-ignore
+const usageOf = (text: string) => ({
+  prompt_tokens: text.length,
+  completion_tokens: STEPS + 1,
+  total_tokens: text.length + STEPS + 1,
+})
+const nested = (ids: readonly number[]) =>
+  Array.from({ length: ids.length / 10 }, (_, row) =>
+    Array.from({ length: 5 }, (_l, layer) => ids.slice(row * 10 + layer * 2, row * 10 + layer * 2 + 2)),
+  )
 
 type Line = (text: string) => object
 const FORMS: readonly (readonly [string, 'vllm' | 'sglang', Line])[] = [
-  ['vLLM, a completion', 'vllm', text => ({ model: 'made-up', choices: [{ text: 'secret', routed_experts: npy(rowsOf(text, 0), 1) }], usage: usageOf(text) })],
-  ['vLLM, two bytes an id, prompt ids in place of usage', 'vllm', text => ({ model: 'made-up', prompt_token_ids: [...Buffer.from(text)], choices: [{ routed_experts: npy(rowsOf(text, 0), 2), token_ids: [1, 2, 3, 4, 5, 6] }] })],
-  ['vLLM, as run-batch writes it', 'vllm', text => ({ id: 'batch', custom_id: '1', response: { status_code: 200, body: { model: 'made-up', choices: [{ routed_experts: npy(rowsOf(text, 0), 1) }], usage: usageOf(text) } }, error: null })],
-  ['vLLM, prompt and rest apart as lists', 'vllm', text => ({ model: 'made-up', prompt_routed_experts: nested(rowsOf(text, 0)).slice(0, text.length), choices: [{ routed_experts: nested(rowsOf(text, 0)).slice(text.length) }], usage: usageOf(text) })],
-  ['SGLang, /generate', 'sglang', text => ({ text: 'secret', meta_info: { prompt_tokens: text.length, completion_tokens: STEPS + 1, routed_experts: raw(rowsOf(text, -1)) } })],
-  ['SGLang, OpenAI’s API', 'sglang', text => ({ model: 'made-up', choices: [{ text: 'x' }], usage: usageOf(text), sglext: { routed_experts: raw(rowsOf(text, 0)) } })],
-] // prettier-ignore
+  [
+    'vLLM, a completion',
+    'vllm',
+    text => ({
+      model: 'made-up',
+      choices: [{ text: 'secret', routed_experts: npy(rowsOf(text, 0), 1) }],
+      usage: usageOf(text),
+    }),
+  ],
+  [
+    'vLLM, two bytes an id, prompt ids in place of usage',
+    'vllm',
+    text => ({
+      model: 'made-up',
+      prompt_token_ids: [...Buffer.from(text)],
+      choices: [{ routed_experts: npy(rowsOf(text, 0), 2), token_ids: [1, 2, 3, 4, 5, 6] }],
+    }),
+  ],
+  [
+    'vLLM, as run-batch writes it',
+    'vllm',
+    text => ({
+      id: 'batch',
+      custom_id: '1',
+      response: {
+        status_code: 200,
+        body: {
+          model: 'made-up',
+          choices: [{ routed_experts: npy(rowsOf(text, 0), 1) }],
+          usage: usageOf(text),
+        },
+      },
+      error: null,
+    }),
+  ],
+  [
+    'vLLM, prompt and rest apart as lists',
+    'vllm',
+    text => ({
+      model: 'made-up',
+      prompt_routed_experts: nested(rowsOf(text, 0)).slice(0, text.length),
+      choices: [{ routed_experts: nested(rowsOf(text, 0)).slice(text.length) }],
+      usage: usageOf(text),
+    }),
+  ],
+  [
+    'SGLang, /generate',
+    'sglang',
+    text => ({
+      text: 'secret',
+      meta_info: {
+        prompt_tokens: text.length,
+        completion_tokens: STEPS + 1,
+        routed_experts: raw(rowsOf(text, -1)),
+      },
+    }),
+  ],
+  [
+    'SGLang, OpenAI’s API',
+    'sglang',
+    text => ({
+      model: 'made-up',
+      choices: [{ text: 'x' }],
+      usage: usageOf(text),
+      sglext: { routed_experts: raw(rowsOf(text, 0)) },
+    }),
+  ],
+]
 
 const planOf = (
   format: 'vllm' | 'sglang',
@@ -56,13 +124,40 @@ const planOf = (
 ): ImportPlan & { holdoutOut: string } => {
   const { prompts, out, evaluation } = given(lines)
   const shape = format === 'sglang' ? { layers: ROW_LAYERS, topK } : {}
-  return { format, input: prompts, out, holdoutOut: evaluation, holdout: 0.3, seed: 0, experts, moeLayers: 'auto', model: 'made-up', promptStart: 0, halfLife: 0, minCovered: 1, steps: 65_535, skipBad: false, force: false, ...shape, ...more } // prettier-ignore
+  return {
+    format,
+    input: prompts,
+    out,
+    holdoutOut: evaluation,
+    holdout: 0.3,
+    seed: 0,
+    experts,
+    moeLayers: 'auto',
+    model: 'made-up',
+    promptStart: 0,
+    halfLife: 0,
+    minCovered: 1,
+    steps: 65_535,
+    skipBad: false,
+    force: false,
+    ...shape,
+    ...more,
+  }
 }
 const linesOf = (line: Line) => PROMPTS.map(({ prompt, domain }) => ({ ...line(prompt), domain }))
 const vllm = FORMS[0]![2]
 
 async function tensorsOf(path: string): Promise<Record<string, string>> {
-  return withSafetensors(path, async file => Object.fromEntries(await Promise.all([...file.tensors.keys()].map(async name => [name, `${file.info(name).dtype} ${(await file.read(name)).join()}`])))) // prettier-ignore
+  return withSafetensors(path, async file =>
+    Object.fromEntries(
+      await Promise.all(
+        [...file.tensors.keys()].map(async name => [
+          name,
+          `${file.info(name).dtype} ${(await file.read(name)).join()}`,
+        ]),
+      ),
+    ),
+  )
 }
 
 describe('saved answers', () => {
@@ -93,10 +188,19 @@ describe('saved answers', () => {
       const { imported } = await importTrace(plan)
       expect(imported.calibration + imported.evaluation).toBe(18)
       expect(Math.abs(imported.evaluation - 5.4)).toBeLessThan(2)
-      const rows = (path: string) => withTrace(path, async trace => Promise.all(Array.from({ length: trace.requests }, async (_, row) => (await trace.prefillCounts(row, row + 1)).join()))) // prettier-ignore
+      const rows = (path: string) =>
+        withTrace(path, async trace =>
+          Promise.all(
+            Array.from({ length: trace.requests }, async (_, row) =>
+              (await trace.prefillCounts(row, row + 1)).join(),
+            ),
+          ),
+        )
       const [learnt, held] = [await rows(plan.out), new Set(await rows(plan.holdoutOut))]
       expect(learnt.filter(row => held.has(row))).toEqual([])
-      await withTrace(plan.holdoutOut, async trace => expect([trace.missingFor('replay'), trace.maxSteps]).toEqual([[], STEPS]))
+      await withTrace(plan.holdoutOut, async trace =>
+        expect([trace.missingFor('replay'), trace.maxSteps]).toEqual([[], STEPS]),
+      )
     }
     expect(readdirSync(folder).filter(name => /\.import/.test(name))).toEqual([])
   })
@@ -115,7 +219,9 @@ describe('saved answers', () => {
           const distance = prompt.length - 1 - Math.floor(i / 6)
           expected[(Math.floor(i / 2) % 3) * 8 + id]! += 2 ** (-distance / 3)
         })
-        expect([...recent.subarray(row * 24, row * 24 + 24)]).toEqual([...expected].map(value => Math.floor(value * 256 + 0.5) / 256))
+        expect([...recent.subarray(row * 24, row * 24 + 24)]).toEqual(
+          [...expected].map(value => Math.floor(value * 256 + 0.5) / 256),
+        )
       }
     })
   })
@@ -128,18 +234,29 @@ describe('saved answers', () => {
       return { model: 'm', choices: [{ routed_experts: npy(ids, 1) }], usage: usageOf(text) }
     }
     const lines = [holed(2), holed(text.length + 2), vllm(text)]
-    const strict = await importTrace(planOf('vllm', lines, { holdout: 0, holdoutOut: undefined } as Partial<ImportPlan>))
+    const strict = await importTrace(
+      planOf('vllm', lines, { holdout: 0, holdoutOut: undefined } as Partial<ImportPlan>),
+    )
     expect([strict.imported.calibration, strict.skipped]).toEqual([
       2,
       [{ line: 1, why: `experts of ${text.length - 1} of ${text.length} prompt tokens known` }],
     ])
-    const plan = planOf('vllm', lines, { holdout: 0, minCovered: 0.5, holdoutOut: undefined } as Partial<ImportPlan>)
+    const plan = planOf('vllm', lines, {
+      holdout: 0,
+      minCovered: 0.5,
+      holdoutOut: undefined,
+    } as Partial<ImportPlan>)
     await importTrace(plan)
-    await withTrace(plan.out, async trace => expect([...(await trace.decodeSteps())]).toEqual([STEPS, 2, STEPS]))
+    await withTrace(plan.out, async trace =>
+      expect([...(await trace.decodeSteps())]).toEqual([STEPS, 2, STEPS]),
+    )
   })
 
   it('may begin later in the prompt, if that is said', async () => {
-    const cut = (text: string) => ({ ...vllm(text), choices: [{ routed_experts: npy(rowsOf(text, 0).slice(40), 1) }] })
+    const cut = (text: string) => ({
+      ...vllm(text),
+      choices: [{ routed_experts: npy(rowsOf(text, 0).slice(40), 1) }],
+    })
     const more = { holdout: 0, holdoutOut: undefined, minCovered: 0 } as Partial<ImportPlan>
     const error = await failure('', () => importTrace(planOf('vllm', linesOf(cut), more)))
     expect(error.message).toMatch(/rows for \d+ prompt and 6 generated tokens.*--prompt-start.*in line 1/)
@@ -147,7 +264,10 @@ describe('saved answers', () => {
     await importTrace(plan)
     await withTrace(plan.out, async trace => {
       const [counts, tokens] = [await trace.prefillCounts(0, 1), (await trace.promptTokens())![0]!]
-      expect([counts.reduce((sum, count) => sum + count, 0), [...(await trace.decodeSteps())][0]]).toEqual([(tokens - 4) * 6, STEPS])
+      expect([counts.reduce((sum, count) => sum + count, 0), [...(await trace.decodeSteps())][0]]).toEqual([
+        (tokens - 4) * 6,
+        STEPS,
+      ])
       // Nearly 2 tokens of weight, the last of which weighs 1, whatever came before.
       const weight = (await trace.prefillRecent(0, 1)).reduce((sum, value) => sum + value, 0)
       expect(Math.abs(weight - 12)).toBeLessThan(0.1)
@@ -162,34 +282,67 @@ describe('answers that make no trace', () => {
     ['vllm', [1], /one JSON object a line/],
     ['vllm', { error: { message: 'out of memory' } }, /an error \("out of memory"\)/],
     ['vllm', { ...good, choices: [] }, /0 choices/],
-    ['vllm', { ...good, choices: [...good.choices, ...good.choices] }, /2 choices: one prompt and one choice/],
+    [
+      'vllm',
+      { ...good, choices: [...good.choices, ...good.choices] },
+      /2 choices: one prompt and one choice/,
+    ],
     ['vllm', { ...good, choices: [{ text: 'a' }] }, /--enable-return-routed-experts/],
     ['vllm', { ...good, choices: [{ routed_experts: 'AAAA' }] }, /not base64 of a .npy file/],
     ['vllm', { ...good, usage: undefined }, /no number of prompt tokens/],
     ['vllm', { ...good, domain: 'a,b' }, /the domain "a,b"/],
-    ['vllm', { ...good, usage: { prompt_tokens: 3, completion_tokens: 2 } }, /rows for 3 prompt and 2 generated/],
+    [
+      'vllm',
+      { ...good, usage: { prompt_tokens: 3, completion_tokens: 2 } },
+      /rows for 3 prompt and 2 generated/,
+    ],
     ['sglang', { meta_info: { prompt_tokens: 3 } }, /"return_routed_experts": true/],
     ['sglang', { meta_info: { prompt_tokens: 3, routed_experts: 'AAA=' } }, /not base64 of int32/],
-    ['sglang', { meta_info: { prompt_tokens: 3, routed_experts: raw([1, 2, 3]) } }, /3 expert ids, which are no rows of 5 layers/],
+    [
+      'sglang',
+      { meta_info: { prompt_tokens: 3, routed_experts: raw([1, 2, 3]) } },
+      /3 expert ids, which are no rows of 5 layers/,
+    ],
   ] as const)('are refused with their line, or skipped where told: %s %j', async (format, line, message) => {
     const lines = [format === 'vllm' ? good : FORMS[4]![2](PROMPTS[0]!.prompt), line]
     const more = { holdout: 0, holdoutOut: undefined } as Partial<ImportPlan>
     const plan = planOf(format, lines, more)
     const error = await failure(plan.input, () => importTrace(plan))
-    expect([error.code, message.test(error.message), existsSync(plan.out)]).toEqual(['ELDR_FILE_WRONG_KIND', true, false])
+    expect([error.code, message.test(error.message), existsSync(plan.out)]).toEqual([
+      'ELDR_FILE_WRONG_KIND',
+      true,
+      false,
+    ])
     const skipping = await importTrace({ ...plan, skipBad: true })
-    expect([skipping.imported.calibration, skipping.skipped.map(({ line: number }) => number), skipping.answers]).toEqual([1, [2], 2])
+    expect([
+      skipping.imported.calibration,
+      skipping.skipped.map(({ line: number }) => number),
+      skipping.answers,
+    ]).toEqual([1, [2], 2])
   })
 
   it('are refused for an option that does not fit', async () => {
     const lines = linesOf(vllm)
-    const found = async (more: Partial<ImportPlan>) => (await failure('', () => importTrace(planOf('vllm', lines, more)))).message
+    const found = async (more: Partial<ImportPlan>) =>
+      (await failure('', () => importTrace(planOf('vllm', lines, more)))).message
     expect(await found({ experts: 7 })).toMatch(/expert 7 in line \d+, expected experts below 7.*ELDR_USAGE/)
     expect(await found({ moeLayers: [1, 9] })).toMatch(/layer 9, expected layers from 0 to 4/)
     expect(await found({ layers: 4 })).toMatch(/5 layers and top 2, not those of --layers/)
     // A dense layer's zeros are nobody's experts: with them no token is covered.
     expect(await found({ moeLayers: 'all' })).toMatch(/ELDR_TRACE_TOO_SMALL/)
-    expect((await failure('', () => importTrace(planOf('vllm', lines.map(line => ({ ...line, model: undefined })), { model: undefined } as Partial<ImportPlan>)))).message).toMatch(/--model/) // prettier-ignore
+    expect(
+      (
+        await failure('', () =>
+          importTrace(
+            planOf(
+              'vllm',
+              lines.map(line => ({ ...line, model: undefined })),
+              { model: undefined } as Partial<ImportPlan>,
+            ),
+          ),
+        )
+      ).message,
+    ).toMatch(/--model/)
     expect((await failure('', () => importTrace(planOf('vllm', [])))).code).toBe('ELDR_TRACE_TOO_SMALL')
   })
 })
@@ -206,19 +359,46 @@ describe('eldr trace import', () => {
     const input = join(folder, 'answers.jsonl')
     writeFileSync(input, [...linesOf(vllm), 'x'].map(line => JSON.stringify(line)).join('\n'))
     const out = join(folder, 'imported.calibration.safetensors')
-    const args = ['trace', 'import', '--format', 'vllm', '-i', input, '-o', out, '--experts', '8', '--holdout', '0.25']
+    const args = [
+      'trace',
+      'import',
+      '--format',
+      'vllm',
+      '-i',
+      input,
+      '-o',
+      out,
+      '--experts',
+      '8',
+      '--holdout',
+      '0.25',
+    ]
     expect((await eldr(...args)).err).toMatch(/in line 13.*--skip-bad/s)
     const { code, out: said } = await eldr(...args, '--skip-bad')
-    expect([code, said]).toEqual([0, expect.stringMatching(/made-up: 3 layers × 8 experts, top 2; layers 1, 2, 4 of the rows\ncalibration .*9 requests\nevaluation .*imported\.evaluation\.safetensors +3 requests\nskipped line 13: no answer/)]) // prettier-ignore
+    expect([code, said]).toEqual([
+      0,
+      expect.stringMatching(
+        /made-up: 3 layers × 8 experts, top 2; layers 1, 2, 4 of the rows\ncalibration .*9 requests\nevaluation .*imported\.evaluation\.safetensors +3 requests\nskipped line 13: no answer/,
+      ),
+    ])
     expect((await eldr(...args, '--skip-bad')).err).toContain('[ELDR_FILE_EXISTS]')
-    expect(JSON.parse((await eldr(...args, '--skip-bad', '--force', '--json')).out)).toMatchObject({ answers: 13, moeLayers: ROUTES })
-    expect((await eldr('fit', out, '-k', '2', '-o', join(folder, 'imported.artifact.safetensors'), '--quiet')).code).toBe(0)
+    expect(JSON.parse((await eldr(...args, '--skip-bad', '--force', '--json')).out)).toMatchObject({
+      answers: 13,
+      moeLayers: ROUTES,
+    })
+    expect(
+      (await eldr('fit', out, '-k', '2', '-o', join(folder, 'imported.artifact.safetensors'), '--quiet'))
+        .code,
+    ).toBe(0)
   })
 
   it.each([
     [['trace'], /import/],
     [['trace', 'import', '--format', 'npz'], /vllm, sglang/],
-    [['trace', 'import', '--format', 'sglang', '-i', 'a', '-o', 'b', '--experts', '8'], /--layers and --top-k/],
+    [
+      ['trace', 'import', '--format', 'sglang', '-i', 'a', '-o', 'b', '--experts', '8'],
+      /--layers and --top-k/,
+    ],
   ])('answers wrong usage with exit code 2: %j', async (args, message) => {
     const { code, err } = await eldr(...args)
     expect([code, err]).toEqual([2, expect.stringMatching(message)])

@@ -36,21 +36,33 @@ export function expertsOf(text: string, tokens: number, { layers, experts, topK 
     const bytes = createHash('sha256')
       .update(`${text.slice(0, token + 1)} ${token}`)
       .digest()
-    return Array.from({ length: layers }, (_l, layer) => Array.from({ length: topK }, (_k, k) => (bytes[layer]! * 7 + k) % experts)).flat()
+    return Array.from({ length: layers }, (_l, layer) =>
+      Array.from({ length: topK }, (_k, k) => (bytes[layer]! * 7 + k) % experts),
+    ).flat()
   }).flat()
 }
 
 export function countsOf(text: string, shape: Shape): Uint32Array {
   const counts = new Uint32Array(shape.layers * shape.experts)
-  expertsOf(text, text.length, shape).forEach((id, i) => counts[(Math.floor(i / shape.topK) % shape.layers) * shape.experts + id]!++)
+  expertsOf(text, text.length, shape).forEach(
+    (id, i) => counts[(Math.floor(i / shape.topK) % shape.layers) * shape.experts + id]!++,
+  )
   return counts
 }
 
 export const textOf = ({ prompt, messages }: AskedBody): string =>
-  messages === undefined ? (typeof prompt === 'string' ? prompt : prompt!.join()) : messages.map(({ content }) => content).join()
+  messages === undefined
+    ? typeof prompt === 'string'
+      ? prompt
+      : prompt!.join()
+    : messages.map(({ content }) => content).join()
 
 /** What a right server says of one request; `steps`: fewer than asked for. */
-export function eldrOf(body: AskedBody, shape: Shape = SHAPE, steps = body.max_tokens - 1): Record<string, unknown> {
+export function eldrOf(
+  body: AskedBody,
+  shape: Shape = SHAPE,
+  steps = body.max_tokens - 1,
+): Record<string, unknown> {
   const text = textOf(body)
   const all = expertsOf(text, text.length + steps, shape)
   const counts = countsOf(text, shape)
@@ -61,7 +73,13 @@ export function eldrOf(body: AskedBody, shape: Shape = SHAPE, steps = body.max_t
   const { layers, experts, topK } = shape
   const ids = Uint16Array.from(all.slice(text.length * layers * topK))
   return {
-    ...encodeCounts({ ...shape, tokens: text.length, covered: text.length, counts, ...(recent && { recent }) }),
+    ...encodeCounts({
+      ...shape,
+      tokens: text.length,
+      covered: text.length,
+      counts,
+      ...(recent && { recent }),
+    }),
     decode: encodeDecodeExperts({ layers, experts, topK, steps, ids }),
   }
 }
@@ -78,7 +96,11 @@ export interface CapturingServer {
 
 /** `answer` may send something else, and says so by returning true. `number` counts from 0. */
 export async function capturing(
-  answer: (body: AskedBody, response: ServerResponse, number: number) => boolean | void | Promise<boolean | void> = () => false,
+  answer: (
+    body: AskedBody,
+    response: ServerResponse,
+    number: number,
+  ) => boolean | void | Promise<boolean | void> = () => false,
   shape: Shape = SHAPE,
 ): Promise<CapturingServer> {
   const asked: AskedBody[] = []
@@ -95,7 +117,8 @@ export async function capturing(
       most = Math.max(most, ++now)
       response.on('close', () => now--)
       void Promise.resolve(answer(body, response, number)).then(done => {
-        if (done !== true) respond(response, 200, { id: 'x', choices: [], kv_transfer_params: { eldr: eldrOf(body, shape) } })
+        if (done !== true)
+          respond(response, 200, { id: 'x', choices: [], kv_transfer_params: { eldr: eldrOf(body, shape) } })
       })
     })
   })
@@ -113,7 +136,9 @@ export async function capturing(
 }
 
 export function respond(response: ServerResponse, status: number, body: unknown): true {
-  response.writeHead(status, { 'content-type': 'application/json' }).end(typeof body === 'string' ? body : JSON.stringify(body))
+  response
+    .writeHead(status, { 'content-type': 'application/json' })
+    .end(typeof body === 'string' ? body : JSON.stringify(body))
   return true
 }
 
@@ -171,8 +196,15 @@ export function workshop() {
     given(lines: readonly unknown[]) {
       const name = `c${files++}`
       const prompts = join(folder.path, `${name}.jsonl`)
-      writeFileSync(prompts, lines.map(line => (typeof line === 'string' ? line : JSON.stringify(line))).join('\n'))
-      return { prompts, out: join(folder.path, `${name}.calibration.safetensors`), evaluation: join(folder.path, `${name}.evaluation.safetensors`) } // prettier-ignore
+      writeFileSync(
+        prompts,
+        lines.map(line => (typeof line === 'string' ? line : JSON.stringify(line))).join('\n'),
+      )
+      return {
+        prompts,
+        out: join(folder.path, `${name}.calibration.safetensors`),
+        evaluation: join(folder.path, `${name}.evaluation.safetensors`),
+      }
     },
     async end(forGood = false): Promise<void> {
       await Promise.all(servers.splice(0).map(server => server.stop()))

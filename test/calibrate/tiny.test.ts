@@ -16,13 +16,15 @@ import { killAll, PROGRAM, startWorkerProcess, type WorkerProcess } from '../wor
 const STEPS = 128
 const folder = temporaryFolder()
 const at = (name: string) => join(folder.path, name)
-const prompts = (split: string) => fileURLToPath(new URL(`../../data/prompts/${split}.jsonl`, import.meta.url))
+const prompts = (split: string) =>
+  fileURLToPath(new URL(`../../data/prompts/${split}.jsonl`, import.meta.url))
 const first = (split: string, count: number) => {
   const lines = readFileSync(prompts(split), 'utf8').split('\n').slice(0, count)
   writeFileSync(at(`${split}.jsonl`), `${lines.join('\n')}\n`)
   return at(`${split}.jsonl`)
 }
-const eldr = async (...args: string[]) => (await promisify(execFile)(process.execPath, [PROGRAM, ...args], { maxBuffer: 1 << 26 })).stdout
+const eldr = async (...args: string[]) =>
+  (await promisify(execFile)(process.execPath, [PROGRAM, ...args], { maxBuffer: 1 << 26 })).stdout
 
 let worker: WorkerProcess
 beforeAll(async () => {
@@ -33,35 +35,109 @@ afterAll(async () => {
   folder.remove()
 })
 
-const [learnt, held, artifact] = [at('p.calibration.safetensors'), at('p.evaluation.safetensors'), at('p.artifact.safetensors')]
+const [learnt, held, artifact] = [
+  at('p.calibration.safetensors'),
+  at('p.evaluation.safetensors'),
+  at('p.artifact.safetensors'),
+]
 const calibrate = async (file: string, out: string, ...more: string[]) =>
-  JSON.parse(await eldr('calibrate', '--url', worker.url, '--prompts', file, '--out', out, '--temperature', '0.8', '--steps', String(STEPS), '--json', '--quiet', ...more)) as { captured: object; files: object } // prettier-ignore
+  JSON.parse(
+    await eldr(
+      'calibrate',
+      '--url',
+      worker.url,
+      '--prompts',
+      file,
+      '--out',
+      out,
+      '--temperature',
+      '0.8',
+      '--steps',
+      String(STEPS),
+      '--json',
+      '--quiet',
+      ...more,
+    ),
+  ) as { captured: object; files: object }
 
 /** Rows of the two traces that the first few prompts gave. */
-async function sameRows(made: string, whole: string, tensors: (trace: Trace, rows: number) => Promise<ArrayLike<number>[]>): Promise<void> {
+async function sameRows(
+  made: string,
+  whole: string,
+  tensors: (trace: Trace, rows: number) => Promise<ArrayLike<number>[]>,
+): Promise<void> {
   await withTrace(made, async a =>
     withTrace(whole, async b => {
-      for (const [i, tensor] of (await tensors(a, a.requests)).entries()) expect(tensor).toEqual((await tensors(b, a.requests))[i])
+      for (const [i, tensor] of (await tensors(a, a.requests)).entries())
+        expect(tensor).toEqual((await tensors(b, a.requests))[i])
     }),
   )
 }
 
 describe('a calibration of a worker with a model', () => {
   it('has, for the prompts that ship, the experts of the traces that ship, and says what routing gains on held-out prompts', async () => {
-    expect(await calibrate(first('calibration', 14), learnt)).toMatchObject({ captured: { calibration: 14, evaluation: 0 }, files: { calibration: learnt } }) // prettier-ignore
-    expect(await calibrate(first('held-out', 8), held, '--split', 'evaluation')).toMatchObject({ captured: { calibration: 0, evaluation: 8 }, files: { evaluation: held } }) // prettier-ignore
-    await sameRows(learnt, shipped('tiny6-prompts.calibration'), async (trace, rows) => [await trace.prefillCounts(0, rows), await trace.prefillRecent(0, rows), await trace.decodeCounts(0, rows)]) // prettier-ignore
-    await sameRows(held, shipped('tiny6-prompts.evaluation'), async (trace, rows) => [await trace.prefillCounts(0, rows), await trace.decodeExpertIds(0, rows)]) // prettier-ignore
+    expect(await calibrate(first('calibration', 14), learnt)).toMatchObject({
+      captured: { calibration: 14, evaluation: 0 },
+      files: { calibration: learnt },
+    })
+    expect(await calibrate(first('held-out', 8), held, '--split', 'evaluation')).toMatchObject({
+      captured: { calibration: 0, evaluation: 8 },
+      files: { evaluation: held },
+    })
+    await sameRows(learnt, shipped('tiny6-prompts.calibration'), async (trace, rows) => [
+      await trace.prefillCounts(0, rows),
+      await trace.prefillRecent(0, rows),
+      await trace.decodeCounts(0, rows),
+    ])
+    await sameRows(held, shipped('tiny6-prompts.evaluation'), async (trace, rows) => [
+      await trace.prefillCounts(0, rows),
+      await trace.decodeExpertIds(0, rows),
+    ])
     expect(await worker.leftovers()).toEqual([])
 
     await eldr('fit', learnt, '--workers', '2', '--out', artifact, '--quiet')
-    const simulate = ['simulate', '--trace', held, '--artifact', artifact, '--topology', '1P2D', '--rates', '18', '--requests', '200', '--seeds', '1', '--policies', 'jsq,eldr', '--json', '--quiet'] // prettier-ignore
-    const { points } = JSON.parse(await eldr(...simulate)) as { points: { runs: { tpotMs: { p50: number } }[] }[] }
+    const simulate = [
+      'simulate',
+      '--trace',
+      held,
+      '--artifact',
+      artifact,
+      '--topology',
+      '1P2D',
+      '--rates',
+      '18',
+      '--requests',
+      '200',
+      '--seeds',
+      '1',
+      '--policies',
+      'jsq,eldr',
+      '--json',
+      '--quiet',
+    ]
+    const { points } = JSON.parse(await eldr(...simulate)) as {
+      points: { runs: { tpotMs: { p50: number } }[] }[]
+    }
     expect(points.map(({ runs }) => runs[0]!.tpotMs.p50 > 0)).toEqual([true, true])
   }, 120_000)
 
   it('holds nothing out of prompts that are held out already', async () => {
-    const run = eldr('calibrate', '--url', worker.url, '--prompts', at('held-out.jsonl'), '--out', at('x.safetensors'), '--split', 'evaluation', '--holdout', '0.5') // prettier-ignore
-    await expect(run).rejects.toMatchObject({ code: 2, stderr: expect.stringMatching(/--holdout with --split evaluation/) as string })
+    const run = eldr(
+      'calibrate',
+      '--url',
+      worker.url,
+      '--prompts',
+      at('held-out.jsonl'),
+      '--out',
+      at('x.safetensors'),
+      '--split',
+      'evaluation',
+      '--holdout',
+      '0.5',
+    )
+    await expect(run).rejects.toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/--holdout with --split evaluation/) as string,
+    })
   })
 })

@@ -24,13 +24,34 @@ describe.runIf(has('aiperf', AIPERF, '--version'))('aiperf', () => {
   })
 
   it.each(['chat', 'completions'])('measures %s without an error', async type => {
-    const load = ['--concurrency', '8', '--request-count', String(REQUESTS), '--synthetic-input-tokens-mean', '64', '--output-tokens-mean', String(TOKENS)] // prettier-ignore
+    const load = [
+      '--concurrency',
+      '8',
+      '--request-count',
+      String(REQUESTS),
+      '--synthetic-input-tokens-mean',
+      '64',
+      '--output-tokens-mean',
+      String(TOKENS),
+    ]
     // A path that begins with ./: it takes any other for the name of a model that it should download.
-    const what = ['--model', 'fake', '--tokenizer', './tokenizer', '--url', cluster.url, '--endpoint-type', type, '--streaming']
+    const what = [
+      '--model',
+      'fake',
+      '--tokenizer',
+      './tokenizer',
+      '--url',
+      cluster.url,
+      '--endpoint-type',
+      type,
+      '--streaming',
+    ]
     const how = ['--use-server-token-count', '--ui', 'none', '--artifact-dir', `out-${type}`]
     const { code, err, out } = await run(AIPERF, ['profile', ...what, ...load, ...how], { cwd: folder })
     expect([code, code === 0 ? '' : `${out}\n${err}`]).toEqual([0, ''])
-    const report = JSON.parse(readFileSync(join(folder, `out-${type}`, 'profile_export_aiperf.json'), 'utf8')) as Record<string, { avg: number }> // prettier-ignore
+    const report = JSON.parse(
+      readFileSync(join(folder, `out-${type}`, 'profile_export_aiperf.json'), 'utf8'),
+    ) as Record<string, { avg: number }>
     expect(report['request_count']!.avg).toBe(REQUESTS)
     expect(report['error_request_count']?.avg ?? 0).toBe(0)
     expect(report['output_sequence_length']!.avg).toBe(TOKENS)

@@ -5,12 +5,27 @@ import { has, run } from './tools.ts'
 
 describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
   let cluster: Cluster
-  beforeAll(async () => void (cluster = await startCluster({ decodeOptions: { gapMs: 5 }, config: { server: { apiKeys: ['right'], maxBodyBytes: 65_536 } } }))) // prettier-ignore
+  beforeAll(
+    async () =>
+      void (cluster = await startCluster({
+        decodeOptions: { gapMs: 5 },
+        config: { server: { apiKeys: ['right'], maxBodyBytes: 65_536 } },
+      })),
+  )
   afterAll(() => cluster.stop())
 
   const BODY = '{"model":"fake","prompt":"hello","max_tokens":4}'
   const STREAM = '{"model":"fake","prompt":"hello","max_tokens":4,"stream":true}'
-  const curl = (path: string, ...args: string[]) => run('curl', ['-sS', '-w', '\n%{http_code} %{num_connects}', '-H', 'Authorization: Bearer right', `${cluster.url}${path}`, ...args]) // prettier-ignore
+  const curl = (path: string, ...args: string[]) =>
+    run('curl', [
+      '-sS',
+      '-w',
+      '\n%{http_code} %{num_connects}',
+      '-H',
+      'Authorization: Bearer right',
+      `${cluster.url}${path}`,
+      ...args,
+    ])
 
   it('gets an answer, and a stream line by line', async () => {
     const whole = await curl('/v1/completions', '-d', BODY)
@@ -22,14 +37,55 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
 
   it('sends large bodies after being told to go on, and chunks', async () => {
     const large = JSON.stringify({ prompt: 'a'.repeat(60_000), max_tokens: 2 })
-    const continued = await run('curl', ['-sSv', '-H', 'Authorization: Bearer right', '-H', 'Expect: 100-continue', `${cluster.url}/v1/completions`, '-d', '@-'], { input: large }) // prettier-ignore
+    const continued = await run(
+      'curl',
+      [
+        '-sSv',
+        '-H',
+        'Authorization: Bearer right',
+        '-H',
+        'Expect: 100-continue',
+        `${cluster.url}/v1/completions`,
+        '-d',
+        '@-',
+      ],
+      { input: large },
+    )
     expect(continued.err).toMatch(/< HTTP\/1\.1 100 Continue[^]*< HTTP\/1\.1 200 OK/)
-    const chunked = await run('curl', ['-sS', '-H', 'Authorization: Bearer right', '-H', 'Transfer-Encoding: chunked', `${cluster.url}/v1/completions`, '-d', '@-'], { input: large }) // prettier-ignore
+    const chunked = await run(
+      'curl',
+      [
+        '-sS',
+        '-H',
+        'Authorization: Bearer right',
+        '-H',
+        'Transfer-Encoding: chunked',
+        `${cluster.url}/v1/completions`,
+        '-d',
+        '@-',
+      ],
+      { input: large },
+    )
     expect(chunked.out).toContain('"completion_tokens":2')
   })
 
   it('reads why its body was too large, although it has not sent all of it', async () => {
-    const huge = await run('curl', ['-sS', '-w', '\n%{http_code}', '-H', 'Authorization: Bearer right', '-H', 'Expect:', `${cluster.url}/v1/completions`, '-d', '@-'], { input: 'a'.repeat(30_000_000) }) // prettier-ignore
+    const huge = await run(
+      'curl',
+      [
+        '-sS',
+        '-w',
+        '\n%{http_code}',
+        '-H',
+        'Authorization: Bearer right',
+        '-H',
+        'Expect:',
+        `${cluster.url}/v1/completions`,
+        '-d',
+        '@-',
+      ],
+      { input: 'a'.repeat(30_000_000) },
+    )
     expect(huge.out).toMatch(/ELDR_BODY_TOO_LARGE[^]*\n413$/)
   })
 
@@ -53,7 +109,11 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
 
   it('that is killed amid a stream leaves nothing behind', async () => {
     const long = STREAM.replace('4', '100000')
-    await run('curl', ['-sS', '-N', '-H', 'Authorization: Bearer right', `${cluster.url}/v1/completions`, '-d', long], { killAfterMs: 500 })
+    await run(
+      'curl',
+      ['-sS', '-N', '-H', 'Authorization: Bearer right', `${cluster.url}/v1/completions`, '-d', long],
+      { killAfterMs: 500 },
+    )
     await cluster.idle()
     expect(cluster.leftovers()).toEqual({ inflight: 0, tokens: 0, active: 0 })
   })

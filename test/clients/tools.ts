@@ -6,7 +6,9 @@ import { fileURLToPath } from 'node:url'
 
 const folder = fileURLToPath(new URL('.', import.meta.url))
 /** As scripts/client-tools.sh has it. */
-const environment = process.env['ELDR_CLIENTS'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'clients')
+const environment =
+  process.env['ELDR_CLIENTS'] ??
+  join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'clients')
 const inEnvironment = (name: string) => join(environment, 'bin', name)
 export const script = (name: string) => join(folder, name)
 

@@ -89,11 +89,21 @@ function dataOf(record: DnsRecord): Buffer {
   if (record.type === 'A') return Buffer.from(record.address.split('.').map(Number))
   if (record.type === 'AAAA') {
     const [left, right = ''] = record.address.split('::')
-    const words = (text: string) => text.split(':').filter(word => word !== '').map(word => Number.parseInt(word, 16)) // prettier-ignore
+    const words = (text: string) =>
+      text
+        .split(':')
+        .filter(word => word !== '')
+        .map(word => Number.parseInt(word, 16))
     const [first, last] = [words(left!), words(right)]
     const all = [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last]
     return Buffer.from(all.flatMap(word => [word >> 8, word & 0xff]))
   }
-  const name = record.target.split('.').map(label => Buffer.concat([Buffer.from([label.length]), Buffer.from(label)]))
-  return Buffer.concat([Buffer.from([0, 0, 0, 0, record.port >> 8, record.port & 0xff]), ...name, Buffer.from([0])])
+  const name = record.target
+    .split('.')
+    .map(label => Buffer.concat([Buffer.from([label.length]), Buffer.from(label)]))
+  return Buffer.concat([
+    Buffer.from([0, 0, 0, 0, record.port >> 8, record.port & 0xff]),
+    ...name,
+    Buffer.from([0]),
+  ])
 }

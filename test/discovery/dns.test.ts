@@ -21,12 +21,17 @@ afterEach(async () => {
 const a = (...pods: number[]): DnsRecord[] => pods.map(n => ({ type: 'A', address: `127.0.0.${n + 2}` }))
 const id = (n: number) => `127.0.0.${n + 2}:${pods.port}`
 async function start(more: object = {}): Promise<Discovering> {
-  const names = { prefill: `http://prefill.llm.svc:${pods.port}`, decode: `http://decode.llm.svc:${pods.port}` }
+  const names = {
+    prefill: `http://prefill.llm.svc:${pods.port}`,
+    decode: `http://decode.llm.svc:${pods.port}`,
+  }
   current = await startDiscovering({ dns: { ...names, server: dns.address, intervalMs: 200, ...more } })
   return current
 }
 const sees = (...decodes: number[]) => {
-  const wanted = JSON.stringify(['127.0.0.1', ...decodes.map(n => `127.0.0.${n + 2}`)].map(host => [`${host}:${pods.port}`, 'ready']))
+  const wanted = JSON.stringify(
+    ['127.0.0.1', ...decodes.map(n => `127.0.0.${n + 2}`)].map(host => [`${host}:${pods.port}`, 'ready']),
+  )
   return current!.until(() => JSON.stringify(Object.entries(current!.states()).toSorted()) === wanted)
 }
 
@@ -48,32 +53,42 @@ describe('names in DNS', () => {
     ['NXDOMAIN', 'NXDOMAIN', 'empty'],
     ['REFUSED', 'EREFUSED', 'failed'],
     ['NOERROR', 'has no A or AAAA records', 'empty'],
-  ] as const)('that cannot be looked up (%s) keep their last addresses, and that is said once', async (trouble, words, reason) => {
-    dns.records.set('decode.llm.svc', a(0, 1))
-    const { until, warnings, get, metric, states } = await start()
-    await sees(0, 1)
-    dns.trouble = trouble
-    await until(() => warnings().some(line => line.includes('prefill.llm.svc') && line.includes('decode.llm.svc')))
-    await dns.asked(8)
-    expect(warnings().at(-1)).toContain(words)
-    // One line as each of the two names fails.
-    expect(warnings().length).toBeLessThanOrEqual(2)
-    expect(Object.values(states())).toEqual(['ready', 'ready', 'ready'])
-    expect(await get('/ready')).toMatchObject({ status: 'ready', discovery: [{ source: 'dns', up: false, reason }] })
-    expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(0)
-    dns.trouble = undefined
-    dns.records.set('decode.llm.svc', a(1))
-    await sees(1)
-    await until(() => current!.lines.some(({ msg }) => msg === 'discovery: well again'))
-    expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(1)
-  })
+  ] as const)(
+    'that cannot be looked up (%s) keep their last addresses, and that is said once',
+    async (trouble, words, reason) => {
+      dns.records.set('decode.llm.svc', a(0, 1))
+      const { until, warnings, get, metric, states } = await start()
+      await sees(0, 1)
+      dns.trouble = trouble
+      await until(() =>
+        warnings().some(line => line.includes('prefill.llm.svc') && line.includes('decode.llm.svc')),
+      )
+      await dns.asked(8)
+      expect(warnings().at(-1)).toContain(words)
+      // One line as each of the two names fails.
+      expect(warnings().length).toBeLessThanOrEqual(2)
+      expect(Object.values(states())).toEqual(['ready', 'ready', 'ready'])
+      expect(await get('/ready')).toMatchObject({
+        status: 'ready',
+        discovery: [{ source: 'dns', up: false, reason }],
+      })
+      expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(0)
+      dns.trouble = undefined
+      dns.records.set('decode.llm.svc', a(1))
+      await sees(1)
+      await until(() => current!.lines.some(({ msg }) => msg === 'discovery: well again'))
+      expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(1)
+    },
+  )
 
   it('of which one fails do not hold up the other', async () => {
     dns.records.set('decode.llm.svc', a(0))
     await start()
     await sees(0)
     dns.records.delete('prefill.llm.svc')
-    await current!.until(() => current!.warnings().some(line => line.includes('prefill.llm.svc does not exist')))
+    await current!.until(() =>
+      current!.warnings().some(line => line.includes('prefill.llm.svc does not exist')),
+    )
     dns.records.set('decode.llm.svc', a(0, 1))
     await sees(0, 1)
     expect((await current!.get('/ready')).discovery).toMatchObject([{ up: false, workers: 3 }])
@@ -95,14 +110,20 @@ describe('names in DNS', () => {
   it('of services (SRV) bring their ports, and workers have the names of their targets', async () => {
     const other = await startFakeWorker({ role: 'decode', prefills: [pods.prefill], host: '127.0.0.5' })
     const srv = (target: string, port: number): DnsRecord => ({ type: 'SRV', target, port })
-    dns.records.set('_http._tcp.decode.llm.svc', [srv('decode-0.decode.llm.svc', pods.port), srv('decode-1.decode.llm.svc', other.port), srv('nobody.llm.svc', 1)]) // prettier-ignore
+    dns.records.set('_http._tcp.decode.llm.svc', [
+      srv('decode-0.decode.llm.svc', pods.port),
+      srv('decode-1.decode.llm.svc', other.port),
+      srv('nobody.llm.svc', 1),
+    ])
     dns.records.set('decode-0.decode.llm.svc', a(0))
     dns.records.set('decode-1.decode.llm.svc', [{ type: 'A', address: '127.0.0.5' }])
     const { until, states, view, get } = await start({ decode: 'srv://_http._tcp.decode.llm.svc' })
     const [first, second] = [`decode-0.decode.llm.svc:${pods.port}`, `decode-1.decode.llm.svc:${other.port}`]
     await until(() => states()[first] === 'ready' && states()[second] === 'ready')
     expect(view(second)!.spec.url).toBe(other.url)
-    expect((await get('/eldr/workers')).discovery[0].notes).toEqual(['nobody.llm.svc, which _http._tcp.decode.llm.svc points to, has no address: left out']) // prettier-ignore
+    expect((await get('/eldr/workers')).discovery[0].notes).toEqual([
+      'nobody.llm.svc, which _http._tcp.decode.llm.svc points to, has no address: left out',
+    ])
     // A pod of a StatefulSet that was started anew: another address, the same name and place.
     const { index } = view(first)!
     dns.records.set('decode-0.decode.llm.svc', a(2))
@@ -112,12 +133,16 @@ describe('names in DNS', () => {
   })
 
   it('have IPv6 addresses where there are no others', async () => {
-    const six = await startFakeWorker({ role: 'decode', prefills: [pods.prefill], host: '::1' }).catch(() => undefined)
+    const six = await startFakeWorker({ role: 'decode', prefills: [pods.prefill], host: '::1' }).catch(
+      () => undefined,
+    )
     if (six === undefined) return // a machine without IPv6
     dns.records.set('decode.llm.svc', [{ type: 'AAAA', address: '::1' }])
     const { until, states, get } = await start({ decode: `http://decode.llm.svc:${six.port}` })
     await until(() => states()[`[::1]:${six.port}`] === 'ready')
-    expect((await get('/eldr/workers')).workers).toContainEqual(expect.objectContaining({ url: `http://[::1]:${six.port}` }))
+    expect((await get('/eldr/workers')).workers).toContainEqual(
+      expect.objectContaining({ url: `http://[::1]:${six.port}` }),
+    )
     await six.close()
   })
 })

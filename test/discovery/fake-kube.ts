@@ -37,7 +37,11 @@ interface Watch {
 }
 
 export class FakeKube {
-  readonly requests: { readonly path: string; readonly query: URLSearchParams; readonly token: string | undefined }[] = []
+  readonly requests: {
+    readonly path: string
+    readonly query: URLSearchParams
+    readonly token: string | undefined
+  }[] = []
   /** Every request is answered with it. */
   failWith: number | undefined
   /** The token that is asked for. */
@@ -61,13 +65,17 @@ export class FakeKube {
 
   private constructor(server: Server) {
     this.#server = server
-    server.on('request', (request: IncomingMessage, response: ServerResponse) => this.#serve(request, response))
+    server.on('request', (request: IncomingMessage, response: ServerResponse) =>
+      this.#serve(request, response),
+    )
   }
 
   static async start(tls?: { readonly cert: string; readonly key: string }, port = 0): Promise<FakeKube> {
     const server = tls === undefined ? createServer() : (createTlsServer(tls) as unknown as Server)
     const fake = new FakeKube(server)
-    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, '127.0.0.1', resolve))
+    await new Promise<void>((resolve, reject) =>
+      server.once('error', reject).listen(port, '127.0.0.1', resolve),
+    )
     return fake
   }
 
@@ -85,13 +93,25 @@ export class FakeKube {
     const type = this.#slices.has(key) ? 'MODIFIED' : 'ADDED'
     const object = objectOf(slice, ++this.#version)
     this.#slices.set(key, { slice, object })
-    this.#tell({ version: this.#version, type, labels: slice.labels, namespace: slice.namespace ?? 'llm', object })
+    this.#tell({
+      version: this.#version,
+      type,
+      labels: slice.labels,
+      namespace: slice.namespace ?? 'llm',
+      object,
+    })
   }
 
   remove(name: string, namespace = 'llm'): void {
     const { slice } = this.#slices.get(`${namespace}/${name}`)!
     this.#slices.delete(`${namespace}/${name}`)
-    this.#tell({ version: ++this.#version, type: 'DELETED', labels: slice.labels, namespace, object: objectOf(slice, this.#version) })
+    this.#tell({
+      version: ++this.#version,
+      type: 'DELETED',
+      labels: slice.labels,
+      namespace,
+      object: objectOf(slice, this.#version),
+    })
   }
 
   /** Any event, to all watches. */
@@ -104,7 +124,10 @@ export class FakeKube {
   }
 
   bookmark(): void {
-    this.send({ type: 'BOOKMARK', object: { kind: 'EndpointSlice', metadata: { resourceVersion: String(++this.#version) } } })
+    this.send({
+      type: 'BOOKMARK',
+      object: { kind: 'EndpointSlice', metadata: { resourceVersion: String(++this.#version) } },
+    })
   }
 
   /** Versions before this moment are forgotten. */
@@ -163,18 +186,33 @@ export class FakeKube {
   }
 
   #answer(url: URL, response: ServerResponse): void {
-    const where = /^\/apis\/discovery\.k8s\.io\/v1(?:\/namespaces\/([^/]+))?\/endpointslices$/.exec(url.pathname)
+    const where = /^\/apis\/discovery\.k8s\.io\/v1(?:\/namespaces\/([^/]+))?\/endpointslices$/.exec(
+      url.pathname,
+    )
     if (where === null) return this.#fail(response, 404)
     const labels = (url.searchParams.get('labelSelector') ?? '').split(',').map(label => label.split('='))
     const wants = (each: { readonly labels: Readonly<Record<string, string>>; readonly namespace: string }) =>
-      labels.every(([key, value]) => each.labels[key!] === value) && (where[1] === undefined || each.namespace === where[1])
-    if (url.searchParams.get('watch') !== null) return this.#watch(response, Number(url.searchParams.get('resourceVersion')), wants)
-    const all = [...this.#slices.values()].filter(({ slice }) => wants({ labels: slice.labels, namespace: slice.namespace ?? 'llm' }))
+      labels.every(([key, value]) => each.labels[key!] === value) &&
+      (where[1] === undefined || each.namespace === where[1])
+    if (url.searchParams.get('watch') !== null)
+      return this.#watch(response, Number(url.searchParams.get('resourceVersion')), wants)
+    const all = [...this.#slices.values()].filter(({ slice }) =>
+      wants({ labels: slice.labels, namespace: slice.namespace ?? 'llm' }),
+    )
     const from = Number(url.searchParams.get('continue') ?? 0)
     const to = from + Number(url.searchParams.get('limit') ?? all.length)
-    const metadata = { resourceVersion: String(this.#version), ...((this.isEndless || to < all.length) && { continue: String(to) }) }
+    const metadata = {
+      resourceVersion: String(this.#version),
+      ...((this.isEndless || to < all.length) && { continue: String(to) }),
+    }
     response.setHeader('content-type', 'application/json')
-    response.end(JSON.stringify({ kind: 'EndpointSliceList', metadata, items: all.slice(from, to).map(({ object }) => object) }))
+    response.end(
+      JSON.stringify({
+        kind: 'EndpointSliceList',
+        metadata,
+        items: all.slice(from, to).map(({ object }) => object),
+      }),
+    )
   }
 
   #watch(response: ServerResponse, from: number, wants: Watch['wants']): void {
@@ -183,7 +221,9 @@ export class FakeKube {
     response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders()
     this.#opened++
     if (from < this.#oldest) {
-      response.end(`${JSON.stringify({ type: 'ERROR', object: { kind: 'Status', code: 410, reason: 'Expired' } })}\n`)
+      response.end(
+        `${JSON.stringify({ type: 'ERROR', object: { kind: 'Status', code: 410, reason: 'Expired' } })}\n`,
+      )
       return
     }
     for (const event of this.#log) if (event.version > from && wants(event)) this.#write(watch, lineOf(event))
@@ -193,7 +233,8 @@ export class FakeKube {
 
   #tell(event: Logged): void {
     this.#log.push(event)
-    for (const watch of this.#watches) if (watch.wants(event)) this.#write(watch, lineOf(event).repeat(this.times))
+    for (const watch of this.#watches)
+      if (watch.wants(event)) this.#write(watch, lineOf(event).repeat(this.times))
   }
 
   #write({ response, hushed }: Watch, text: string): void {
@@ -201,7 +242,8 @@ export class FakeKube {
     const bytes = Buffer.from(text)
     if (this.pieceBytes === undefined) return void response.write(bytes)
     response.socket?.setNoDelay(true)
-    for (let at = 0; at < bytes.length; at += this.pieceBytes) response.write(bytes.subarray(at, at + this.pieceBytes))
+    for (let at = 0; at < bytes.length; at += this.pieceBytes)
+      response.write(bytes.subarray(at, at + this.pieceBytes))
   }
 
   #fail(response: ServerResponse, status: number): void {

@@ -1,4 +1,13 @@
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../trace-support.ts'
@@ -25,13 +34,22 @@ afterEach(async () => {
 
 /** The file with these decode workers, as YAML. */
 const text = (...decodes: number[]) =>
-  [`prefill: [{url: "${pods.prefill.url}", id: p}]`, 'decode:', ...decodes.map(n => `  - {url: "${pods.decodes[n]!.url}", id: d${n}}`)].join('\n') // prettier-ignore
+  [
+    `prefill: [{url: "${pods.prefill.url}", id: p}]`,
+    'decode:',
+    ...decodes.map(n => `  - {url: "${pods.decodes[n]!.url}", id: d${n}}`),
+  ].join('\n')
 /** Watching alone, unless told. */
 async function start(pollMs = 3_600_000): Promise<Discovering> {
   current = await startDiscovering({ file: { path, pollMs } })
   return current
 }
-const sees = (...decodes: number[]) => current!.until(() => JSON.stringify(Object.entries(current!.states()).toSorted()) === JSON.stringify([...decodes.map(n => [`d${n}`, 'ready']), ['p', 'ready']])) // prettier-ignore
+const sees = (...decodes: number[]) =>
+  current!.until(
+    () =>
+      JSON.stringify(Object.entries(current!.states()).toSorted()) ===
+      JSON.stringify([...decodes.map(n => [`d${n}`, 'ready']), ['p', 'ready']]),
+  )
 const said = (words: string) => current!.until(() => current!.warnings().some(line => line.includes(words)))
 const isWell = async () => (await current!.get('/ready')).discovery[0].up as boolean
 
@@ -41,11 +59,18 @@ describe('a file of workers', () => {
     const { get, view } = await start()
     await sees(0, 1)
     expect((await current!.post({ prompt: 'a', max_tokens: 3 })).status).toBe(200)
-    expect((await get('/eldr/workers')).workers.map(({ source }: { source: string }) => source)).toEqual(['file', 'file', 'file'])
+    expect((await get('/eldr/workers')).workers.map(({ source }: { source: string }) => source)).toEqual([
+      'file',
+      'file',
+      'file',
+    ])
     writeFileSync(path, text(1, 2))
     await sees(1, 2)
     expect(view('d1')!.index).toBe(1)
-    const json = { prefill: [{ url: pods.prefill.url, id: 'p' }], decode: [{ url: pods.decodes[0]!.url, id: 'd0' }] }
+    const json = {
+      prefill: [{ url: pods.prefill.url, id: 'p' }],
+      decode: [{ url: pods.decodes[0]!.url, id: 'd0' }],
+    }
     writeFileSync(join(folder, 'next'), JSON.stringify(json))
     renameSync(join(folder, 'next'), path)
     await sees(0)
@@ -72,11 +97,27 @@ describe('a file of workers', () => {
     ['is emptied', () => truncateSync(path, 0), 'names no worker'],
     ['is cut off', () => writeFileSync(path, text(0, 1).slice(0, -8)), 'workers.yaml:4:'],
     ['is no YAML', () => writeFileSync(path, '\u0000\u0001{{{'), 'workers.yaml'],
-    ['has a worker that is none', () => writeFileSync(path, 'decode: [gopher://a]'), 'found the scheme gopher'],
+    [
+      'has a worker that is none',
+      () => writeFileSync(path, 'decode: [gopher://a]'),
+      'found the scheme gopher',
+    ],
     ['names nobody', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'names no worker'],
     ['is deleted', () => unlinkSync(path), 'ENOENT'],
-    ['is too large', () => writeFileSync(path, `# ${'x'.repeat(1 << 20)}\n${text(0)}`), 'is larger than 1 MiB'],
-    ['names too many', () => writeFileSync(path, `decode:\n${Array.from({ length: 4097 }, (_, n) => `  - http://10.0.0.1:${n + 1}\n`).join('')}`), 'more than 4096 workers'], // prettier-ignore
+    [
+      'is too large',
+      () => writeFileSync(path, `# ${'x'.repeat(1 << 20)}\n${text(0)}`),
+      'is larger than 1 MiB',
+    ],
+    [
+      'names too many',
+      () =>
+        writeFileSync(
+          path,
+          `decode:\n${Array.from({ length: 4097 }, (_, n) => `  - http://10.0.0.1:${n + 1}\n`).join('')}`,
+        ),
+      'more than 4096 workers',
+    ],
     ['is a folder', () => (unlinkSync(path), mkdirSync(path)), 'not a regular file'],
     ['goes with its folder', () => rmSync(folder, { recursive: true }), 'ENOENT'],
   ])('that %s changes nothing, is told once, and may come back', async (_, spoil, words) => {
@@ -101,8 +142,13 @@ describe('a file of workers', () => {
     path = join(folder, 'later', 'workers.yaml')
     await start(50)
     await said('ENOENT')
-    expect(current!.warnings()).toEqual([expect.stringMatching(/ENOENT; no worker has been found yet, and it goes on looking$/)])
-    expect(await current!.get('/ready')).toMatchObject({ status: 'waiting for workers', discovery: [{ source: 'file', up: false, reason: 'unreadable', workers: 0 }] }) // prettier-ignore
+    expect(current!.warnings()).toEqual([
+      expect.stringMatching(/ENOENT; no worker has been found yet, and it goes on looking$/),
+    ])
+    expect(await current!.get('/ready')).toMatchObject({
+      status: 'waiting for workers',
+      discovery: [{ source: 'file', up: false, reason: 'unreadable', workers: 0 }],
+    })
     mkdirSync(join(folder, 'later'))
     writeFileSync(path, text(2))
     await sees(2)

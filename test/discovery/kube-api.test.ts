@@ -80,20 +80,23 @@ describe('a watch', () => {
     on.kube.send({ type: 'WHATEVER', object: {} })
     on.kube.send({})
     await stillFollows()
-    expect((await on.current!.get('/eldr/workers')).discovery[0].notes).toContain('Pod x is no EndpointSlice: left out')
+    expect((await on.current!.get('/eldr/workers')).discovery[0].notes).toContain(
+      'Pod x is no EndpointSlice: left out',
+    )
   })
 
-  it.each(['{"type":"ADDED","obj\n', 'rubbish\n', '{"type":"ERROR","object":{"kind":"Status","code":500}}\n'])(
-    'that tells what cannot be used is begun anew with a list: %j',
-    async text => {
-      await start()
-      const list = on.kube.asked(query => !isWatch(query) && ofDecode(query))
-      on.kube.sendText(text)
-      await list
-      await stillFollows()
-      expect(on.current!.warnings().every(line => line.includes('the Kubernetes API'))).toBe(true)
-    },
-  )
+  it.each([
+    '{"type":"ADDED","obj\n',
+    'rubbish\n',
+    '{"type":"ERROR","object":{"kind":"Status","code":500}}\n',
+  ])('that tells what cannot be used is begun anew with a list: %j', async text => {
+    await start()
+    const list = on.kube.asked(query => !isWatch(query) && ofDecode(query))
+    on.kube.sendText(text)
+    await list
+    await stillFollows()
+    expect(on.current!.warnings().every(line => line.includes('the Kubernetes API'))).toBe(true)
+  })
 
   it('that falls silent is begun anew', async () => {
     await start([pod(0), pod(1)], { silentMs: 1_000 })
@@ -138,7 +141,16 @@ describe('an API that does not answer as it should', () => {
     on.kube.token = 'first'
     putPrefill()
     putDecode(pod(0))
-    on.current = await startDiscovering({ kubernetes: { enabled: true, prefillSelector: ['role=prefill'], decodeSelector: ['role=decode'], namespace: 'llm', apiUrl: `http://127.0.0.1:${on.kube.port}`, tokenFile } }) // prettier-ignore
+    on.current = await startDiscovering({
+      kubernetes: {
+        enabled: true,
+        prefillSelector: ['role=prefill'],
+        decodeSelector: ['role=decode'],
+        namespace: 'llm',
+        apiUrl: `http://127.0.0.1:${on.kube.port}`,
+        tokenFile,
+      },
+    })
     const { until, states, warnings } = on.current
     await until(() => states()['decode-0'] === 'ready')
     await on.kube.watched(2)
@@ -173,7 +185,9 @@ describe('an API that does not answer as it should', () => {
     const { until, states, warnings, metric } = await start()
     on.kube.remove('decode-abc')
     await until(() => warnings().length > 0)
-    expect(warnings()).toEqual([expect.stringContaining('no EndpointSlice has the labels app=vllm,role=decode')])
+    expect(warnings()).toEqual([
+      expect.stringContaining('no EndpointSlice has the labels app=vllm,role=decode'),
+    ])
     expect(states()).toMatchObject({ 'decode-0': 'ready', 'decode-1': 'ready' })
     expect(await metric('eldr_discovery_up')).toBe(0)
     putDecode(pod(1))
@@ -187,9 +201,14 @@ describe('an API that does not answer as it should', () => {
     on.kube.compact()
     on.kube.endWatches()
     await until(() => warnings().length > 0)
-    expect(warnings()).toEqual([expect.stringMatching(/more than 200 pages for one selector.*what was found before holds on$/)])
+    expect(warnings()).toEqual([
+      expect.stringMatching(/more than 200 pages for one selector.*what was found before holds on$/),
+    ])
     expect(states()).toEqual({ 'prefill-0': 'ready', 'decode-0': 'ready', 'decode-1': 'ready' })
-    expect(await get('/ready')).toMatchObject({ status: 'ready', discovery: [{ up: false, reason: 'broken' }] })
+    expect(await get('/ready')).toMatchObject({
+      status: 'ready',
+      discovery: [{ up: false, reason: 'broken' }],
+    })
     on.kube.isEndless = false
     await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: well again'))
     putDecode(pod(0), pod(2))
@@ -197,7 +216,9 @@ describe('an API that does not answer as it should', () => {
   })
 
   it('is not guessed outside of a cluster', async () => {
-    const { code, message } = await failure('KUBERNETES_SERVICE_HOST', () => startDiscovering({ kubernetes: { enabled: true, prefillSelector: ['a=b'], decodeSelector: ['a=c'] } })) // prettier-ignore
+    const { code, message } = await failure('KUBERNETES_SERVICE_HOST', () =>
+      startDiscovering({ kubernetes: { enabled: true, prefillSelector: ['a=b'], decodeSelector: ['a=c'] } }),
+    )
     expect(code).toBe('ELDR_CONFIG_INVALID')
     expect(message).toContain('--service-discovery-api-url')
     on.kube = await FakeKube.start()

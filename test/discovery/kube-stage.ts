@@ -15,7 +15,11 @@ export interface KubeStage {
 }
 
 /** The n-th decode pod. */
-export const pod = (n: number, more: Partial<FakeEndpoint> = {}): FakeEndpoint => ({ pod: `decode-${n}`, address: `127.0.0.${n + 2}`, ...more }) // prettier-ignore
+export const pod = (n: number, more: Partial<FakeEndpoint> = {}): FakeEndpoint => ({
+  pod: `decode-${n}`,
+  address: `127.0.0.${n + 2}`,
+  ...more,
+})
 export const ask = ({ post }: Discovering) => post({ prompt: 'a', max_tokens: 3 })
 
 export function kubeStage() {
@@ -31,11 +35,22 @@ export function kubeStage() {
     on.current = undefined
     await on.kube?.close()
   })
-  const putPrefill = () => on.kube.put({ name: 'prefill-abc', labels: PREFILL, port: on.pods.port, endpoints: [{ pod: 'prefill-0', address: '127.0.0.1' }] }) // prettier-ignore
-  const putDecode = (...endpoints: FakeEndpoint[]) => on.kube.put({ name: 'decode-abc', labels: DECODE, port: on.pods.port, endpoints })
+  const putPrefill = () =>
+    on.kube.put({
+      name: 'prefill-abc',
+      labels: PREFILL,
+      port: on.pods.port,
+      endpoints: [{ pod: 'prefill-0', address: '127.0.0.1' }],
+    })
+  const putDecode = (...endpoints: FakeEndpoint[]) =>
+    on.kube.put({ name: 'decode-abc', labels: DECODE, port: on.pods.port, endpoints })
 
   /** With a prefill pod and these decode pods, all of them found. */
-  async function start(endpoints: FakeEndpoint[] = [pod(0), pod(1)], more: object = {}, config: object = {}): Promise<Discovering> {
+  async function start(
+    endpoints: FakeEndpoint[] = [pod(0), pod(1)],
+    more: object = {},
+    config: object = {},
+  ): Promise<Discovering> {
     on.kube = await FakeKube.start()
     putPrefill()
     putDecode(...endpoints)
@@ -49,7 +64,8 @@ export function kubeStage() {
     }
     on.current = await startDiscovering({ kubernetes: settings }, config)
     const { until, states } = on.current
-    const ready = endpoints.filter(({ ready = true, terminating = false }) => ready && !terminating).length + 1
+    const ready =
+      endpoints.filter(({ ready = true, terminating = false }) => ready && !terminating).length + 1
     await until(() => Object.values(states()).filter(state => state === 'ready').length === ready)
     await on.kube.watched(2)
     return on.current

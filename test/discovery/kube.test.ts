@@ -13,8 +13,17 @@ describe('pods of Kubernetes', () => {
     const { get, states, metric } = await start([pod(0), pod(1, { ready: false })])
     expect(states()).toEqual({ 'prefill-0': 'ready', 'decode-0': 'ready' })
     const { workers, discovery } = await get('/eldr/workers')
-    expect(workers).toContainEqual(expect.objectContaining({ id: 'decode-0', role: 'decode', url: `http://127.0.0.2:${on.pods.port}`, source: 'kubernetes' })) // prettier-ignore
-    expect(discovery).toEqual([{ source: 'kubernetes', up: true, workers: 2, lastSuccess: expect.stringMatching(/^20/) }])
+    expect(workers).toContainEqual(
+      expect.objectContaining({
+        id: 'decode-0',
+        role: 'decode',
+        url: `http://127.0.0.2:${on.pods.port}`,
+        source: 'kubernetes',
+      }),
+    )
+    expect(discovery).toEqual([
+      { source: 'kubernetes', up: true, workers: 2, lastSuccess: expect.stringMatching(/^20/) },
+    ])
     expect((await ask(on.current!)).status).toBe(200)
     expect(await get('/ready')).toEqual({ status: 'ready', prefill: 1, decode: 1, discovery })
     const lists = on.kube.requests.filter(({ query }) => query.get('watch') === null)
@@ -24,7 +33,9 @@ describe('pods of Kubernetes', () => {
     ])
     expect(await metric('eldr_discovery_up', { source: 'kubernetes' })).toBe(1)
     expect(await metric('eldr_discovery_changes_total', { change: 'added' })).toBe(2)
-    expect(Math.abs((await metric('eldr_discovery_last_success_seconds'))! - Date.now() / 1000)).toBeLessThan(60)
+    expect(Math.abs((await metric('eldr_discovery_last_success_seconds'))! - Date.now() / 1000)).toBeLessThan(
+      60,
+    )
   })
 
   it('come, become ready, are not ready for a while, and go', async () => {
@@ -77,13 +88,21 @@ describe('pods of Kubernetes', () => {
     expect(view('decode-0')).toMatchObject({ index: 0, inflight: 1 })
     streams.release()
     for (const events of await streams.events()) expect(events.at(-1)).toBe('[DONE]')
-    expect(on.current!.lines.filter(({ msg }) => msg === 'worker that is no longer found removed')).toEqual([])
+    expect(on.current!.lines.filter(({ msg }) => msg === 'worker that is no longer found removed')).toEqual(
+      [],
+    )
   })
 
   it('have the cluster of their name, also after they were started anew at another address', async () => {
     const { path } = await smallArtifact(on.folder, 2)
     const { get, until, view } = await start([pod(1), pod(0)], {}, { routing: { artifact: path } })
-    const clusters = async () => Object.fromEntries((await get('/eldr/workers')).workers.map(({ id, cluster }: { id: string; cluster?: number }) => [id, cluster])) // prettier-ignore
+    const clusters = async () =>
+      Object.fromEntries(
+        (await get('/eldr/workers')).workers.map(({ id, cluster }: { id: string; cluster?: number }) => [
+          id,
+          cluster,
+        ]),
+      )
     expect(await clusters()).toEqual({ 'prefill-0': undefined, 'decode-0': 0, 'decode-1': 1 })
     putDecode(pod(1), pod(0, { address: '127.0.0.4' }))
     await until(() => view('decode-0')!.spec.url.includes('127.0.0.4') && view('decode-0')!.state === 'ready')
@@ -94,8 +113,21 @@ describe('pods of Kubernetes', () => {
   it('of all namespaces have theirs in their names', async () => {
     on.kube = await FakeKube.start()
     on.kube.put({ name: 's', namespace: 'one', labels: DECODE, port: on.pods.port, endpoints: [pod(0)] })
-    on.kube.put({ name: 's', namespace: 'two', labels: DECODE, port: on.pods.port, endpoints: [pod(0, { address: '127.0.0.3' })] })
-    on.current = await startDiscovering({ kubernetes: { enabled: true, prefillSelector: ['role=prefill'], decodeSelector: ['role=decode'], apiUrl: `http://127.0.0.1:${on.kube.port}` } }) // prettier-ignore
+    on.kube.put({
+      name: 's',
+      namespace: 'two',
+      labels: DECODE,
+      port: on.pods.port,
+      endpoints: [pod(0, { address: '127.0.0.3' })],
+    })
+    on.current = await startDiscovering({
+      kubernetes: {
+        enabled: true,
+        prefillSelector: ['role=prefill'],
+        decodeSelector: ['role=decode'],
+        apiUrl: `http://127.0.0.1:${on.kube.port}`,
+      },
+    })
     const { until, states } = on.current
     await until(() => states()['one:decode-0'] === 'ready' && states()['two:decode-0'] === 'ready')
     expect(on.kube.requests[0]!.path).toBe('/apis/discovery.k8s.io/v1/endpointslices')
@@ -103,7 +135,12 @@ describe('pods of Kubernetes', () => {
 
   it('that both selectors choose are named, and taken once', async () => {
     const { until, states, warnings, get } = await start()
-    on.kube.put({ name: 'odd', labels: DECODE, port: on.pods.port, endpoints: [{ pod: 'prefill-0', address: '127.0.0.1' }, pod(2)] })
+    on.kube.put({
+      name: 'odd',
+      labels: DECODE,
+      port: on.pods.port,
+      endpoints: [{ pod: 'prefill-0', address: '127.0.0.1' }, pod(2)],
+    })
     await until(() => states()['decode-2'] === 'ready')
     expect(on.current!.view('prefill-0')!.spec.role).toBe('prefill')
     expect(warnings()).toEqual(['discovery: workers are left out'])
@@ -115,13 +152,19 @@ describe('pods of Kubernetes', () => {
   it('beside workers that were added by hand leave those alone', async () => {
     const { until, states, url, get } = await start([pod(0)])
     const body = JSON.stringify({ id: 'by-hand', role: 'decode', url: `http://127.0.0.3:${on.pods.port}` })
-    await fetch(`${url}/eldr/workers`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+    await fetch(`${url}/eldr/workers`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body,
+    })
     await until(() => states()['by-hand'] === 'ready')
     putDecode(pod(0), pod(1))
     putDecode()
     await until(() => states()['decode-0'] === undefined)
     expect(states()).toEqual({ 'prefill-0': 'ready', 'by-hand': 'ready' })
-    expect((await get('/eldr/workers')).workers.find(({ id }: { id: string }) => id === 'by-hand').source).toBe('admin')
+    expect(
+      (await get('/eldr/workers')).workers.find(({ id }: { id: string }) => id === 'by-hand').source,
+    ).toBe('admin')
   })
 })
 
@@ -133,11 +176,16 @@ describe('two thousand endpoints', () => {
     const promise = new Promise<number>(settle => (resolve = settle))
     const startedMs = performance.now()
     const { registry } = on.current!.gateway.context
-    registry.subscribe(({ kind }) => kind === 'added' && ++added === 2_000 && resolve(performance.now() - startedMs))
+    registry.subscribe(
+      ({ kind }) => kind === 'added' && ++added === 2_000 && resolve(performance.now() - startedMs),
+    )
     const loop = monitorEventLoopDelay({ resolution: 5 })
     loop.enable()
     for (let slice = 0; slice < 20; slice++) {
-      const endpoints = Array.from({ length: 100 }, (_, n) => ({ pod: `big-${slice}-${n}`, address: `127.${slice + 1}.0.${n + 1}` }))
+      const endpoints = Array.from({ length: 100 }, (_, n) => ({
+        pod: `big-${slice}-${n}`,
+        address: `127.${slice + 1}.0.${n + 1}`,
+      }))
       on.kube.put({ name: `big-${slice}`, labels: DECODE, port: on.pods.port, endpoints })
     }
     expect(await promise).toBeLessThan(30_000)

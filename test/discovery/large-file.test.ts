@@ -7,7 +7,8 @@ import { readWorkerFile } from '../../src/gateway/discovery/worker-file.ts'
 const built = new URL('../../dist/gateway/discovery/worker-file-beside.js', import.meta.url)
 const { readBeside } = (await import(built.href)) as { readonly readBeside: typeof ReadBeside }
 const never = new AbortController().signal
-const yaml = (count: number, last = '') => `decode:\n${Array.from({ length: count }, (_, n) => `  - {url: "http://10.0.0.1:${n + 1}", id: d${n}}\n`).join('')}${last}` // prettier-ignore
+const yaml = (count: number, last = '') =>
+  `decode:\n${Array.from({ length: count }, (_, n) => `  - {url: "http://10.0.0.1:${n + 1}", id: d${n}}\n`).join('')}${last}`
 /** A map of so many keys takes the square of it. */
 const slow = Array.from({ length: 60_000 }, (_, n) => `k${n}: 1\n`).join('')
 
@@ -19,15 +20,23 @@ describe('a large file of workers', () => {
 
   it('is refused with the same words', async () => {
     const text = yaml(1000, '  - gopher://a\n')
-    const error = await readBeside({ path: 'w.yaml', text, defaults: {} }, never).then(() => undefined, (reason: { bad: unknown }) => reason) // prettier-ignore
+    const error = await readBeside({ path: 'w.yaml', text, defaults: {} }, never).then(
+      () => undefined,
+      (reason: { bad: unknown }) => reason,
+    )
     expect(() => readWorkerFile('w.yaml', text)).toThrow(LookFailure)
-    expect(error?.bad).toEqual({ reason: 'broken', text: 'w.yaml:1002:5: decode[1000]: expected an http or https URL such as http://10.0.0.7:8000, found the scheme gopher' }) // prettier-ignore
+    expect(error?.bad).toEqual({
+      reason: 'broken',
+      text: 'w.yaml:1002:5: decode[1000]: expected an http or https URL such as http://10.0.0.7:8000, found the scheme gopher',
+    })
   })
 
   it('that takes very long holds nothing up, and is given up when the gateway stops', async () => {
     const stop = new AbortController()
     let isDone = false
-    const reading = readBeside({ path: 'w.yaml', text: slow, defaults: {} }, stop.signal).finally(() => (isDone = true))
+    const reading = readBeside({ path: 'w.yaml', text: slow, defaults: {} }, stop.signal).finally(
+      () => (isDone = true),
+    )
     for (let turns = 0; turns < 1000; turns++) await new Promise(setImmediate)
     expect(isDone).toBe(false)
     stop.abort()

@@ -22,16 +22,24 @@ afterEach(async () => {
   for (const close of after.splice(0)) await close()
 })
 
-const sees = (...ids: string[]) => current.until(() => JSON.stringify(Object.entries(current.states()).toSorted()) === JSON.stringify(ids.toSorted().map(id => [id, 'ready']))) // prettier-ignore
+const sees = (...ids: string[]) =>
+  current.until(
+    () =>
+      JSON.stringify(Object.entries(current.states()).toSorted()) ===
+      JSON.stringify(ids.toSorted().map(id => [id, 'ready'])),
+  )
 const at = (host: number) => `127.0.0.${host}:${pods.port}`
 
 /** A request for each decode worker: every rank of the first `ranks` gets one more. */
 async function checkRanks(servers: number, ranks: number): Promise<void> {
   const counts = () => pods.decodes.map(worker => worker.ranks.map(({ decode }) => decode))
   const before = counts()
-  for (let n = 0; n < servers * ranks; n++) expect((await current.post({ prompt: 'a', max_tokens: 2 })).status).toBe(200)
+  for (let n = 0; n < servers * ranks; n++)
+    expect((await current.post({ prompt: 'a', max_tokens: 2 })).status).toBe(200)
   const more = counts().map((server, n) => server.map((count, rank) => count - before[n]![rank]!))
-  expect(more).toEqual(pods.decodes.map((_, n) => [0, 1, 2].map(rank => (n < servers && rank < ranks ? 1 : 0))))
+  expect(more).toEqual(
+    pods.decodes.map((_, n) => [0, 1, 2].map(rank => (n < servers && rank < ranks ? 1 : 0))),
+  )
 }
 
 describe('ranks of servers that are found', () => {
@@ -49,9 +57,18 @@ describe('ranks of servers that are found', () => {
     await checkRanks(1, 2)
     const { workers } = await current.get('/eldr/workers')
     expect(workers).toContainEqual(
-      expect.objectContaining({ id: `${at(2)}@1`, dpRank: 1, url: `http://${at(2)}`, index: 1, source: 'dns' }),
+      expect.objectContaining({
+        id: `${at(2)}@1`,
+        dpRank: 1,
+        url: `http://${at(2)}`,
+        index: 1,
+        source: 'dns',
+      }),
     )
-    dns.records.set('decode.svc', [{ type: 'A', address: '127.0.0.2' }, { type: 'A', address: '127.0.0.3' }]) // prettier-ignore
+    dns.records.set('decode.svc', [
+      { type: 'A', address: '127.0.0.2' },
+      { type: 'A', address: '127.0.0.3' },
+    ])
     await sees(at(1), ...[2, 3].flatMap(host => [`${at(host)}@0`, `${at(host)}@1`]))
     await checkRanks(2, 2)
     dns.records.set('decode.svc', [{ type: 'A', address: '127.0.0.3' }])
@@ -61,11 +78,21 @@ describe('ranks of servers that are found', () => {
   it('in Kubernetes have the name of their pod, and leave and come back with it', async () => {
     const kube = await FakeKube.start()
     after.push(() => kube.close())
-    const put = (role: string, ...endpoints: { pod: string; address: string; ready?: boolean }[]) => kube.put({ name: `${role}-abc`, labels: { role }, port: pods.port, endpoints }) // prettier-ignore
+    const put = (role: string, ...endpoints: { pod: string; address: string; ready?: boolean }[]) =>
+      kube.put({ name: `${role}-abc`, labels: { role }, port: pods.port, endpoints })
     put('prefill', { pod: 'prefill-0', address: '127.0.0.1' })
     put('decode', { pod: 'decode-0', address: '127.0.0.2' })
-    const settings = { enabled: true, prefillSelector: ['role=prefill'], decodeSelector: ['role=decode'], namespace: 'llm', apiUrl: `http://127.0.0.1:${kube.port}` } // prettier-ignore
-    current = await startDiscovering({ removeAfterMs: 60_000, kubernetes: settings }, { ...RANKS, routing: { policy: 'round_robin' } })
+    const settings = {
+      enabled: true,
+      prefillSelector: ['role=prefill'],
+      decodeSelector: ['role=decode'],
+      namespace: 'llm',
+      apiUrl: `http://127.0.0.1:${kube.port}`,
+    }
+    current = await startDiscovering(
+      { removeAfterMs: 60_000, kubernetes: settings },
+      { ...RANKS, routing: { policy: 'round_robin' } },
+    )
     await sees('prefill-0', 'decode-0@0', 'decode-0@1')
     await checkRanks(1, 2)
     expect([0, 1].map(dpRank => current.view(`decode-0@${dpRank}`)!.index)).toEqual([0, 1])
@@ -82,7 +109,10 @@ describe('ranks of servers that are found', () => {
       writeFileSync(path, JSON.stringify({ prefill: [{ url: pods.prefill.url, id: 'p' }], decode: [decode] }))
     const [first] = pods.decodes
     write({ url: first!.url, id: 'd' })
-    current = await startDiscovering({ file: { path, pollMs: 50 } }, { ...RANKS, routing: { policy: 'round_robin' } })
+    current = await startDiscovering(
+      { file: { path, pollMs: 50 } },
+      { ...RANKS, routing: { policy: 'round_robin' } },
+    )
     await sees('p', 'd@0', 'd@1')
     await checkRanks(1, 2)
     write({ url: first!.url, id: 'd', ranks: 3 })
@@ -93,7 +123,9 @@ describe('ranks of servers that are found', () => {
     expect(current.view('d')!.spec.dpRank).toBe(0)
     write({ url: `${first!.url}@-1` })
     await current.until(() =>
-      current.warnings().some(line => line.includes('a data-parallel rank behind @ is a whole number from 0 to 1023')),
+      current
+        .warnings()
+        .some(line => line.includes('a data-parallel rank behind @ is a whole number from 0 to 1023')),
     )
     await sees('p', 'd')
   })

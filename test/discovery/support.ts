@@ -37,12 +37,19 @@ export async function startDiscovering(discovery: object, config: object = {}): 
     { base: null, timestamp: false },
     { write: (line: string) => void (lines.push(JSON.parse(line) as Record<string, unknown>), wake()) },
   )
-  const form = { server: { port: 0 }, retries: { backoffMs: 1 }, routing: { policy: 'jsq' }, discovery: { removeAfterMs: 100, retryMs: 20, ...discovery }, ...config } // prettier-ignore
+  const form = {
+    server: { port: 0 },
+    retries: { backoffMs: 1 },
+    routing: { policy: 'jsq' },
+    discovery: { removeAfterMs: 100, retryMs: 20, ...discovery },
+    ...config,
+  }
   const gateway = await startGateway(settle(fileSchema.parse(form)), log)
   const { registry } = gateway.context
   registry.subscribe(wake)
   const views = () => registry.views(performance.now())
-  const states = () => Object.fromEntries(views().map(({ spec, state, leaving }) => [spec.id, leaving ? 'leaving' : state]))
+  const states = () =>
+    Object.fromEntries(views().map(({ spec, state, leaving }) => [spec.id, leaving ? 'leaving' : state]))
   const { url } = gateway
   return {
     gateway,
@@ -61,20 +68,32 @@ export async function startDiscovering(discovery: object, config: object = {}): 
         const timer = setTimeout(() => {
           watchers.delete(check)
           reject(
-            new Error(`not within ${PATIENCE_MS} ms: ${String(holds)}; ${JSON.stringify(states())}; ${JSON.stringify(lines.slice(-8))}`),
+            new Error(
+              `not within ${PATIENCE_MS} ms: ${String(holds)}; ${JSON.stringify(states())}; ${JSON.stringify(lines.slice(-8))}`,
+            ),
           )
         }, PATIENCE_MS)
         watchers.add(check)
         check()
       }),
     get: async path => (await fetch(`${url}${path}`)).json(),
-    post: body => fetch(`${url}/v1/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }), // prettier-ignore
+    post: body =>
+      fetch(`${url}/v1/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
     async metric(name, labels = {}) {
       const text = await (await fetch(`${url}/metrics`)).text()
-      const samples = readSamples(text, new Set([name])).filter(sample => Object.entries(labels).every(([key, value]) => sample.labels[key] === value)) // prettier-ignore
+      const samples = readSamples(text, new Set([name])).filter(sample =>
+        Object.entries(labels).every(([key, value]) => sample.labels[key] === value),
+      )
       return samples.length === 0 ? undefined : samples.reduce((sum, { value }) => sum + value, 0)
     },
-    warnings: () => lines.filter(({ level, source }) => Number(level) >= 40 && source !== undefined).map(({ msg }) => String(msg)),
+    warnings: () =>
+      lines
+        .filter(({ level, source }) => Number(level) >= 40 && source !== undefined)
+        .map(({ msg }) => String(msg)),
   }
 }
 
@@ -106,7 +125,10 @@ export async function startPods(decodes: number, ranks = 1): Promise<Pods> {
 
 /** Data of the events of a stream. */
 export async function eventsOf(response: Response): Promise<string[]> {
-  return (await response.text()).split('\n\n').filter(event => event.startsWith('data: ')).map(event => event.slice(6)) // prettier-ignore
+  return (await response.text())
+    .split('\n\n')
+    .filter(event => event.startsWith('data: '))
+    .map(event => event.slice(6))
 }
 
 /** A stream on each of these workers, which are all that there are, that has begun and goes on when told. */

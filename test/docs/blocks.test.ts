@@ -6,7 +6,9 @@ import { commandsOf, fateOf, isShell } from './markdown.ts'
 import { allPages, pageAt, ROOT } from './pages.ts'
 
 const pages = allPages().map(name => ({ name, page: pageAt(name) }))
-const blocks = pages.flatMap(({ name, page }) => page.blocks.map(block => ({ block, where: `${name}:${block.line}`, fate: fateOf(block) })))
+const blocks = pages.flatMap(({ name, page }) =>
+  page.blocks.map(block => ({ block, where: `${name}:${block.line}`, fate: fateOf(block) })),
+)
 
 describe('shell blocks', () => {
   it('are found', () => {
@@ -15,12 +17,17 @@ describe('shell blocks', () => {
   })
 
   it('say how they are tested, or why not (test/docs/markdown.ts has the words)', () => {
-    const wrong = blocks.filter(({ block, fate }) => isShell(block) && fate?.kind !== 'run' && fate?.kind !== 'by' && fate?.kind !== 'not')
+    const wrong = blocks.filter(
+      ({ block, fate }) =>
+        isShell(block) && fate?.kind !== 'run' && fate?.kind !== 'by' && fate?.kind !== 'not',
+    )
     expect(wrong.map(({ where, block }) => `${where} ${block.mark ?? 'has no comment'}`)).toEqual([])
   })
 
   it('that nobody runs have a reason', () => {
-    const reasons = blocks.flatMap(({ fate, where }) => (fate?.kind === 'not' ? [{ where, reason: fate.reason }] : []))
+    const reasons = blocks.flatMap(({ fate, where }) =>
+      fate?.kind === 'not' ? [{ where, reason: fate.reason }] : [],
+    )
     expect(reasons.filter(({ reason }) => reason.split(/\s+/).length < 3)).toEqual([])
   })
 
@@ -30,13 +37,19 @@ describe('shell blocks', () => {
       const missing = fate.tests.filter(test => !existsSync(join(ROOT, test)))
       if (missing.length > 0) return missing.map(test => `${where}: there is no ${test}`)
       const texts = fate.tests.map(test => readFileSync(join(ROOT, test), 'utf8')).join('\n')
-      return commandsOf(block).filter(command => !new RegExp(`\\b${command}\\b`).test(texts)).map(command => `${where}: ${fate.tests.join(', ')} has no ${command}`) // prettier-ignore
+      return commandsOf(block)
+        .filter(command => !new RegExp(`\\b${command}\\b`).test(texts))
+        .map(command => `${where}: ${fate.tests.join(', ')} has no ${command}`)
     })
     expect(wrong).toEqual([])
   })
 
   it('carry no mark that means nothing', () => {
     const marked = /^(run|not run|expect|file)\b/
-    expect(blocks.filter(({ block, fate }) => fate === undefined && marked.test(block.mark ?? '')).map(({ where }) => where)).toEqual([])
+    expect(
+      blocks
+        .filter(({ block, fate }) => fate === undefined && marked.test(block.mark ?? ''))
+        .map(({ where }) => where),
+    ).toEqual([])
   })
 })

@@ -26,37 +26,50 @@ describe('documents', () => {
   })
 
   it('link to what exists', () => {
-    const wrong = links.filter(({ link }) => !isOutside(link)).flatMap(({ name, link }) => {
-      const what = fault(name, link)
-      return what === undefined ? [] : [`${name}:${link.line} ${link.target}: ${what}`]
-    }) // prettier-ignore
+    const wrong = links
+      .filter(({ link }) => !isOutside(link))
+      .flatMap(({ name, link }) => {
+        const what = fault(name, link)
+        return what === undefined ? [] : [`${name}:${link.line} ${link.target}: ${what}`]
+      })
     expect(wrong).toEqual([])
   })
 
   it('name files of the repository that exist', () => {
-    const named = /`((?:src|test|python|scripts|bench|docs|profiles|dashboard)\/[\w./-]+\.(?:ts|tsx|mjs|py|md|json|wat|sh))`/g
-    const found = [...pages.keys()].flatMap(name => [...readFileSync(join(ROOT, name), 'utf8').matchAll(named)].map(([, file]) => ({ name, file: file! }))) // prettier-ignore
+    const named =
+      /`((?:src|test|python|scripts|bench|docs|profiles|dashboard)\/[\w./-]+\.(?:ts|tsx|mjs|py|md|json|wat|sh))`/g
+    const found = [...pages.keys()].flatMap(name =>
+      [...readFileSync(join(ROOT, name), 'utf8').matchAll(named)].map(([, file]) => ({ name, file: file! })),
+    )
     expect(found.length).toBeGreaterThan(60)
     expect(
       found
-        .filter(({ name, file }) => !existsSync(join(ROOT, file)) && !existsSync(join(ROOT, dirname(name), file)))
+        .filter(
+          ({ name, file }) => !existsSync(join(ROOT, file)) && !existsSync(join(ROOT, dirname(name), file)),
+        )
         .map(({ name, file }) => `${name}: ${file}`),
     ).toEqual([])
   })
 
   it('have one title each', () => {
-    const titles = [...pages].map(([name, { headings }]) => `${name} ${headings.filter(({ level }) => level === 1).length}`)
+    const titles = [...pages].map(
+      ([name, { headings }]) => `${name} ${headings.filter(({ level }) => level === 1).length}`,
+    )
     expect(titles.filter(line => !line.endsWith(' 1'))).toEqual([])
   })
 
   it('under docs/ do not lead out of it, where a static site has nothing', () => {
-    const leaving = links.filter(({ name, link: { target } }) => name.startsWith('docs/') && target.startsWith('../'))
+    const leaving = links.filter(
+      ({ name, link: { target } }) => name.startsWith('docs/') && target.startsWith('../'),
+    )
     expect(leaving.map(({ name, link: { line, target } }) => `${name}:${line} ${target}`)).toEqual([])
   })
 
   it('under docs/ are all in the index', () => {
     const index = new Set(pages.get('docs/README.md')!.links.map(({ target }) => target.split('#')[0]))
-    const known = [...pages.keys()].filter(name => /^docs\/[^/]+\.md$/.test(name) && name !== 'docs/README.md')
+    const known = [...pages.keys()].filter(
+      name => /^docs\/[^/]+\.md$/.test(name) && name !== 'docs/README.md',
+    )
     expect(known.filter(name => !index.has(name.slice('docs/'.length)))).toEqual([])
   })
 })

@@ -15,8 +15,11 @@ describe('the page of commands', () => {
   })
 
   it('has every command, with its options, defaults and choices', () => {
-    for (const command of ['up', 'fit', 'trace import', 'config check', 'serve', 'bench']) expect(page).toContain(`\n## eldr ${command}\n`)
-    expect(page).toContain('| `--role <role>` | which leg it serves; one of `prefill`, `decode`, `both` | `both` |')
+    for (const command of ['up', 'fit', 'trace import', 'config check', 'serve', 'bench'])
+      expect(page).toContain(`\n## eldr ${command}\n`)
+    expect(page).toContain(
+      '| `--role <role>` | which leg it serves; one of `prefill`, `decode`, `both` | `both` |',
+    )
     expect(page).toContain('| `--trace <file>` | evaluation trace with decode_expert_ids; needed |  |')
     expect(page).not.toMatch(/undefined|\[object/)
   })
@@ -24,6 +27,8 @@ describe('the page of commands', () => {
 
 describe('figures', () => {
   it('are drawn from the data as they are now: run `npm run build && node scripts/figures.mjs` if not', () => {
-    expect(() => execFileSync(process.execPath, [join(ROOT, 'scripts', 'figures.mjs'), '--check'], { stdio: 'pipe' })).not.toThrow()
+    expect(() =>
+      execFileSync(process.execPath, [join(ROOT, 'scripts', 'figures.mjs'), '--check'], { stdio: 'pipe' }),
+    ).not.toThrow()
   })
 })

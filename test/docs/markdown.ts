@@ -53,14 +53,21 @@ export function readPage(markdown: string): Page {
     if (fence !== undefined) {
       const end = lines.findIndex((other, place) => place > at && new RegExp(`^ *${fence}\\s*$`).test(other))
       if (end === -1) throw new Error(`line ${at + 1}: this block has no end`)
-      const text = lines.slice(at + 1, end).map(one => (one.startsWith(indent!) ? one.slice(indent!.length) : one)).join('\n') // prettier-ignore
+      const text = lines
+        .slice(at + 1, end)
+        .map(one => (one.startsWith(indent!) ? one.slice(indent!.length) : one))
+        .join('\n')
       blocks.push({ line: at + 1, language: info!.split(/\s/)[0]!, text, mark })
       mark = undefined
       at = end
     } else if (/^ *<!--/.test(line)) {
       const end = lines.findIndex((other, place) => place >= at && other.includes('-->'))
       if (end === -1) throw new Error(`line ${at + 1}: this comment has no end`)
-      const comment = lines.slice(at, end + 1).join('\n').replace(/^ *<!--\s*/, '').replace(/\s*-->.*$/s, '') // prettier-ignore
+      const comment = lines
+        .slice(at, end + 1)
+        .join('\n')
+        .replace(/^ *<!--\s*/, '')
+        .replace(/\s*-->.*$/s, '')
       const [, commands] = /^set up\n(.*)$/s.exec(comment) ?? []
       if (commands !== undefined) blocks.push({ line: at + 1, language: SET_UP, text: commands, mark: 'run' })
       else mark = comment
@@ -84,7 +91,10 @@ export function readPage(markdown: string): Page {
 /** As GitHub makes them: lower case, punctuation away, spaces as hyphens, a number where it is there already. */
 function anchorOf(title: string, taken: ReadonlySet<string>): string {
   const plain = title.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase()
-  const base = plain.replaceAll(/[^\p{L}\p{N}\p{M}\s_-]/gu, '').trim().replaceAll(/\s/g, '-') // prettier-ignore
+  const base = plain
+    .replaceAll(/[^\p{L}\p{N}\p{M}\s_-]/gu, '')
+    .trim()
+    .replaceAll(/\s/g, '-')
   for (let again = 0; ; again++) {
     const anchor = again === 0 ? base : `${base}-${again}`
     if (!taken.has(anchor)) return anchor

@@ -21,6 +21,8 @@ describe('the commands of', () => {
       const onPrinted = (block: Block, printed: string) => {
         if (printedFile !== undefined) appendFileSync(printedFile, `=== ${name}:${block.line}\n${printed}\n`)
       }
-      await expect(runPage({ name, page, root: ROOT, timeoutMs: TIMEOUT_MS, onPrinted })).resolves.toBeUndefined()
+      await expect(
+        runPage({ name, page, root: ROOT, timeoutMs: TIMEOUT_MS, onPrinted }),
+      ).resolves.toBeUndefined()
     })
 })

@@ -10,23 +10,36 @@ import { runPage } from './run-page.ts'
 const root = mkdtempSync(join(tmpdir(), 'eldr-no-clone-'))
 afterAll(() => rmSync(root, { recursive: true }))
 
-const fenced = (mark: string, text: string, language = 'sh') => `<!-- ${mark} -->\n\`\`\`${language}\n${text}\n\`\`\`\n`
-const run = (...parts: string[]) => runPage({ name: 'page.md', page: readPage(parts.join('\n')), root, timeoutMs: 30_000 })
+const fenced = (mark: string, text: string, language = 'sh') =>
+  `<!-- ${mark} -->\n\`\`\`${language}\n${text}\n\`\`\`\n`
+const run = (...parts: string[]) =>
+  runPage({ name: 'page.md', page: readPage(parts.join('\n')), root, timeoutMs: 30_000 })
 
 describe('a page that is run', () => {
   it('keeps variables, files and background jobs from block to block', async () => {
     const wait = 'until [ -s made ]; do sleep 0.05; done; echo "$a and $(cat made)"'
-    await expect(run(fenced('run', 'a=one'), fenced('run', '(echo two > made) &'), fenced('run', wait), fenced('expect', 'one and two', 'text'))).resolves.toBeUndefined() // prettier-ignore
+    await expect(
+      run(
+        fenced('run', 'a=one'),
+        fenced('run', '(echo two > made) &'),
+        fenced('run', wait),
+        fenced('expect', 'one and two', 'text'),
+      ),
+    ).resolves.toBeUndefined()
   })
 
   it('fails with the line of a command that fails, and what it printed', async () => {
-    await expect(run(fenced('run', 'true'), fenced('run', 'echo seen\nfalse\necho not seen'))).rejects.toThrow(/^page\.md:7: ended with status 1[^]*--- printed:\nseen\n$/) // prettier-ignore
+    await expect(
+      run(fenced('run', 'true'), fenced('run', 'echo seen\nfalse\necho not seen')),
+    ).rejects.toThrow(/^page\.md:7: ended with status 1[^]*--- printed:\nseen\n$/)
   })
 
   it('fails when a line is not printed, and takes any number for a number', async () => {
     const command = fenced('run', 'echo "worker 17   is ready"')
     await expect(run(command, fenced('expect', 'worker 3 is ready', 'text'))).resolves.toBeUndefined()
-    await expect(run(command, fenced('expect', 'worker 3 is gone', 'text'))).rejects.toThrow(/not printed:\nworker 3 is gone/)
+    await expect(run(command, fenced('expect', 'worker 3 is gone', 'text'))).rejects.toThrow(
+      /not printed:\nworker 3 is gone/,
+    )
   })
 
   it('wants the status that it names', async () => {
@@ -36,24 +49,35 @@ describe('a page that is run', () => {
 
   it('waits for what a block in the background prints, and fails when that ends without it', async () => {
     const forever = 'echo up; exec sleep 60'
-    await expect(run(fenced('run: in the background until "up"', forever), fenced('run', 'true'))).resolves.toBeUndefined()
-    await expect(run(fenced('run: in the background until "never"', 'echo down'))).rejects.toThrow(/ended with status 1/)
+    await expect(
+      run(fenced('run: in the background until "up"', forever), fenced('run', 'true')),
+    ).resolves.toBeUndefined()
+    await expect(run(fenced('run: in the background until "never"', 'echo down'))).rejects.toThrow(
+      /ended with status 1/,
+    )
   })
 
   it('has files as the page shows them, and free ports in place of its own', async () => {
-    const parts = [fenced('file: a.yaml', 'port: 8000', 'yaml'), fenced('run', `cat a.yaml; grep -c '80''00' a.yaml || echo changed`)]
+    const parts = [
+      fenced('file: a.yaml', 'port: 8000', 'yaml'),
+      fenced('run', `cat a.yaml; grep -c '80''00' a.yaml || echo changed`),
+    ]
     await expect(run(...parts, fenced('expect', 'port: 8000\nchanged', 'text'))).resolves.toBeUndefined()
   })
 
   it('is stopped when it takes too long', async () => {
     const page = readPage(fenced('run', 'sleep 60'))
-    await expect(runPage({ name: 'page.md', page, root, timeoutMs: 300 })).rejects.toThrow(/not done after 0.3 s/)
+    await expect(runPage({ name: 'page.md', page, root, timeoutMs: 300 })).rejects.toThrow(
+      /not done after 0.3 s/,
+    )
   })
 })
 
 describe('reading a page', () => {
   it('sees a comment only right above its block', () => {
-    const page = readPage(`${fenced('run', 'a')}\n<!-- not run: it needs a GPU -->\n\nwords\n\n\`\`\`sh\nb\n\`\`\`\n`)
+    const page = readPage(
+      `${fenced('run', 'a')}\n<!-- not run: it needs a GPU -->\n\nwords\n\n\`\`\`sh\nb\n\`\`\`\n`,
+    )
     expect(page.blocks.map(block => fateOf(block)?.kind)).toEqual(['run', undefined])
   })
 

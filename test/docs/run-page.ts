@@ -12,7 +12,17 @@ import { fateOf, isShell, SET_UP, type Block, type Page } from './markdown.ts'
 import { missingLines } from './output.ts'
 
 /** What a clone has that commands on pages use. */
-const OF_THE_CLONE = ['data', 'dist', 'docs', 'models', 'node_modules', 'package.json', 'profiles', 'python', 'scripts']
+const OF_THE_CLONE = [
+  'data',
+  'dist',
+  'docs',
+  'models',
+  'node_modules',
+  'package.json',
+  'profiles',
+  'python',
+  'scripts',
+]
 /** Where `eldr up`, `serve` and `worker` listen unless told. */
 const USUAL_PORT = 8000
 /** After SIGTERM, before SIGKILL. */
@@ -44,11 +54,14 @@ export async function runPage({ name, page, root, timeoutMs, onPrinted }: PageRu
     writeFileSync(progress, '')
     const failure = await runScript({ script, work, bin, progress, timeoutMs })
     const said = (block: Block) => renamed(read(log(block)), ports, true)
-    if (onPrinted !== undefined) for (const block of page.blocks) if (fateOf(block)?.kind === 'run') onPrinted(block, said(block))
+    if (onPrinted !== undefined)
+      for (const block of page.blocks) if (fateOf(block)?.kind === 'run') onPrinted(block, said(block))
     if (failure !== undefined) {
       const begun = Number(read(progress).trim().split('\n').at(-1))
       const block = page.blocks.find(({ line }) => line === begun)
-      throw new Error(`${name}:${begun}: ${failure}\n${block?.text ?? ''}\n--- printed:\n${block ? tailOf(said(block)) : 'nothing: the shell did not begin'}`) // prettier-ignore
+      throw new Error(
+        `${name}:${begun}: ${failure}\n${block?.text ?? ''}\n--- printed:\n${block ? tailOf(said(block)) : 'nothing: the shell did not begin'}`,
+      )
     }
     checkOutputs(name, page, said)
   } finally {
@@ -62,10 +75,13 @@ function checkOutputs(name: string, page: Page, said: (block: Block) => string):
     const fate = fateOf(block)
     if (fate?.kind === 'run') last = block
     if (fate?.kind !== 'expect') continue
-    if (last === undefined) throw new Error(`${name}:${block.line}: expected of what? No block before it is run`)
+    if (last === undefined)
+      throw new Error(`${name}:${block.line}: expected of what? No block before it is run`)
     const missing = missingLines(block.text, said(last))
     if (missing.length > 0)
-      throw new Error(`${name}:${block.line}: not printed:\n${missing.join('\n')}\n--- printed:\n${tailOf(said(last))}`)
+      throw new Error(
+        `${name}:${block.line}: not printed:\n${missing.join('\n')}\n--- printed:\n${tailOf(said(last))}`,
+      )
   }
 }
 
@@ -84,7 +100,14 @@ function scriptOf(page: Page, log: (block: Block) => string, ports: ReadonlyMap<
         `until grep -qF -- ${quoted(renamed(fate.until, ports, false))} ${quoted(log(block))}; do kill -0 $! || exit 1; sleep 0.1; done`,
       )
     else if (fate.failsWith === undefined) parts.push(text)
-    else parts.push('set +e', `( set -e\n${text}\n)`, `status=$?`, 'set -e', `[ "$status" = ${fate.failsWith} ] || { echo "status $status"; exit 1; }`) // prettier-ignore
+    else
+      parts.push(
+        'set +e',
+        `( set -e\n${text}\n)`,
+        `status=$?`,
+        'set -e',
+        `[ "$status" = ${fate.failsWith} ] || { echo "status $status"; exit 1; }`,
+      )
   }
   return `${parts.join('\n')}\n`
 }
@@ -98,7 +121,9 @@ interface ScriptRun {
 }
 
 async function runScript({ script, work, bin, progress, timeoutMs }: ScriptRun): Promise<string | undefined> {
-  const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !/^(ELDR_|VITEST|NODE_OPTIONS|npm_|CI$)/.test(key)))
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([key]) => !/^(ELDR_|VITEST|NODE_OPTIONS|npm_|CI$)/.test(key)),
+  )
   const shell = spawn('bash', [script], {
     cwd: work,
     env: { ...env, PATH: `${bin}:${process.env['PATH']}`, PROGRESS: progress, NO_COLOR: '1' },
@@ -140,7 +165,11 @@ function writePrograms(bin: string, root: string, port: number): void {
     eldr: [usual, node],
     npx: ['if [ "$1" = eldr ]; then shift; exec eldr "$@"; fi', others, 'exec npx "$@"'],
     // A page's request that is refused is a page that is wrong.
-    curl: [others, 'case " $* " in *" -f "*|*" -sf "*|*" --fail"*) ;; *) set -- --fail-with-body "$@";; esac', 'exec curl "$@"'],
+    curl: [
+      others,
+      'case " $* " in *" -f "*|*" -sf "*|*" --fail"*) ;; *) set -- --fail-with-body "$@";; esac',
+      'exec curl "$@"',
+    ],
     npm: [others, `if [ "$*" = start ]; then exec npm start -- --port ${port}; fi`, 'exec npm "$@"'],
   }
   for (const [name, lines] of Object.entries(programs)) {
@@ -151,9 +180,12 @@ function writePrograms(bin: string, root: string, port: number): void {
 
 function portsOf(page: Page): Set<number> {
   const ports = new Set([USUAL_PORT])
-  const texts = page.blocks.filter(block => isShell(block) || block.language === SET_UP || fateOf(block)?.kind === 'file').map(({ text }) => text) // prettier-ignore
+  const texts = page.blocks
+    .filter(block => isShell(block) || block.language === SET_UP || fateOf(block)?.kind === 'file')
+    .map(({ text }) => text)
   for (const text of texts)
-    for (const [, port] of text.matchAll(/(?:127\.0\.0\.1:|localhost:|port[ =]|port: )(\d{4,5})\b/g)) ports.add(Number(port))
+    for (const [, port] of text.matchAll(/(?:127\.0\.0\.1:|localhost:|port[ =]|port: )(\d{4,5})\b/g))
+      ports.add(Number(port))
   return ports
 }
 
@@ -182,7 +214,9 @@ async function freePorts(wanted: ReadonlySet<number>): Promise<Map<number, numbe
 
 function renamed(text: string, ports: ReadonlyMap<number, number>, back: boolean): string {
   const names = new Map(Array.from(ports, ([port, free]) => (back ? [free, port] : [port, free])))
-  return text.replaceAll(/(?<![\d.,])\d{4,5}(?![\d.,]\d|\d)/g, number => String(names.get(Number(number)) ?? number))
+  return text.replaceAll(/(?<![\d.,])\d{4,5}(?![\d.,]\d|\d)/g, number =>
+    String(names.get(Number(number)) ?? number),
+  )
 }
 
 function read(file: string): string {

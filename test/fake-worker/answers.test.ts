@@ -18,7 +18,11 @@ describe('a prefill worker', () => {
   it('hands off as vLLM’s NixlConnector does', async () => {
     const { status, json } = await post(prefill, prefillBody)
     expect(status).toBe(200)
-    expect(json).toMatchObject({ object: 'chat.completion', model: 'fake', usage: { prompt_tokens: 7, completion_tokens: 1 } })
+    expect(json).toMatchObject({
+      object: 'chat.completion',
+      model: 'fake',
+      usage: { prompt_tokens: 7, completion_tokens: 1 },
+    })
     expect(json.kv_transfer_params).toMatchObject({
       do_remote_prefill: true,
       do_remote_decode: false,
@@ -37,7 +41,15 @@ describe('a prefill worker', () => {
     const seen = new Set<string>()
     for (let n = 0; n < 9; n++) {
       const { eldr } = (await post(prefill, prefillBody)).json.kv_transfer_params
-      expect(eldr).toMatchObject({ v: 1, layers: 48, experts: 128, top_k: 8, tokens: 7, covered: 7, shift: 0 })
+      expect(eldr).toMatchObject({
+        v: 1,
+        layers: 48,
+        experts: 128,
+        top_k: 8,
+        tokens: 7,
+        covered: 7,
+        shift: 0,
+      })
       const bytes = Buffer.from(eldr.counts, 'base64')
       expect(bytes).toHaveLength(48 * 128 * 2)
       for (let l = 0; l < 48; l++) {
@@ -74,9 +86,23 @@ describe('a decode worker', () => {
     const got = await events(decode, { ...chat, max_tokens: 5 })
     expect(got).toHaveLength(7)
     const parsed = got.slice(0, -1).map(event => JSON.parse(event.slice('data: '.length)))
-    expect(parsed.map(({ choices }) => choices[0].delta.content)).toEqual(['', ' 0000', ' 0001', ' 0002', ' 0003', ' 0004'])
+    expect(parsed.map(({ choices }) => choices[0].delta.content)).toEqual([
+      '',
+      ' 0000',
+      ' 0001',
+      ' 0002',
+      ' 0003',
+      ' 0004',
+    ])
     expect(parsed[0].choices[0].delta.role).toBe('assistant')
-    expect(parsed.map(({ choices }) => choices[0].finish_reason)).toEqual([null, null, null, null, null, 'length'])
+    expect(parsed.map(({ choices }) => choices[0].finish_reason)).toEqual([
+      null,
+      null,
+      null,
+      null,
+      null,
+      'length',
+    ])
     expect(got.at(-1)).toBe('data: [DONE]')
     for (const event of got.slice(1, -2)) expect(Math.abs(event.length - 220)).toBeLessThan(30)
   })
@@ -109,7 +135,13 @@ describe('a decode worker', () => {
     const { kv_transfer_params: kv } = (await post(prefill, prefillBody)).json
     const { eldr, ...stripped } = kv
     await post(decode, { ...chat, kv_transfer_params: stripped })
-    expect(decode.counters).toMatchObject({ decode: 1, noKv: 0, eldrAtDecode: 0, handoffsRead: 1, handoffsUnknown: 0 })
+    expect(decode.counters).toMatchObject({
+      decode: 1,
+      noKv: 0,
+      eldrAtDecode: 0,
+      handoffsRead: 1,
+      handoffsUnknown: 0,
+    })
     expect(prefill.handoffs.get(kv.remote_request_id)).toBe(1)
     await post(decode, { ...chat, kv_transfer_params: { ...stripped, eldr } })
     expect(decode.counters).toMatchObject({ eldrAtDecode: 1, handoffsRead: 2 })
@@ -150,7 +182,9 @@ describe('both', () => {
     expect(await get('/health')).toEqual([200, ''])
     expect(JSON.parse((await get('/v1/models'))[1]).data[0].id).toBe('fake')
     expect(JSON.parse((await get('/version'))[1])).toHaveProperty('version')
-    expect((await post(decode, { model: 'fake', prompt: 'four char' }, '/tokenize')).json).toMatchObject({ count: 3 })
+    expect((await post(decode, { model: 'fake', prompt: 'four char' }, '/tokenize')).json).toMatchObject({
+      count: 3,
+    })
     await post(decode, { ...chat, max_tokens: 3 })
     const [, metrics] = await get('/metrics')
     expect(metrics).toContain('vllm:num_requests_running{engine="0",model_name="fake"} 0')

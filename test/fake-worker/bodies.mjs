@@ -18,7 +18,9 @@ const ERROR_TYPES = {
 
 /** vLLM's error body. @param {number} status @param {string} message */
 export function errorBody(status, message) {
-  return json({ error: { message, type: ERROR_TYPES[status] ?? 'InternalServerError', param: null, code: status } })
+  return json({
+    error: { message, type: ERROR_TYPES[status] ?? 'InternalServerError', param: null, code: status },
+  })
 }
 
 /** @param {string} model */
@@ -50,11 +52,15 @@ export function tokenizeBody(body) {
  */
 export function complaint(body, { isChat, model }) {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return [400, 'JSON decode error']
-  if (body.model !== undefined && body.model !== model) return [404, `The model \`${body.model}\` does not exist.`]
-  if (isChat ? !Array.isArray(body.messages) : body.prompt === undefined) return [400, `Field required: ${isChat ? 'messages' : 'prompt'}`]
-  if (body.stream_options && body.stream !== true) return [400, 'Stream options can only be defined when `stream=True`.']
+  if (body.model !== undefined && body.model !== model)
+    return [404, `The model \`${body.model}\` does not exist.`]
+  if (isChat ? !Array.isArray(body.messages) : body.prompt === undefined)
+    return [400, `Field required: ${isChat ? 'messages' : 'prompt'}`]
+  if (body.stream_options && body.stream !== true)
+    return [400, 'Stream options can only be defined when `stream=True`.']
   const wanted = tokensWanted(body)
-  if (wanted !== undefined && !(Number.isInteger(wanted) && wanted >= 1)) return [400, `max_tokens must be at least 1, got ${wanted}.`]
+  if (wanted !== undefined && !(Number.isInteger(wanted) && wanted >= 1))
+    return [400, `max_tokens must be at least 1, got ${wanted}.`]
   if (wanted !== undefined && body.min_tokens > wanted)
     return [400, `min_tokens must be less than or equal to max_tokens=${wanted}, got ${body.min_tokens}.`]
   return undefined
@@ -62,7 +68,9 @@ export function complaint(body, { isChat, model }) {
 
 /** Tokens asked for; for a chat max_completion_tokens wins, as in vLLM. @param {any} body @returns {number | undefined} */
 export function tokensWanted(body) {
-  return (body.messages !== undefined ? body.max_completion_tokens : undefined) ?? body.max_tokens ?? undefined
+  return (
+    (body.messages !== undefined ? body.max_completion_tokens : undefined) ?? body.max_tokens ?? undefined
+  )
 }
 
 /** @param {number} prompt @param {number} completion */

@@ -4,7 +4,12 @@ import { request } from 'undici'
 import type { FakeWorker } from './index.ts'
 
 export const chat = { model: 'fake', messages: [{ role: 'user', content: 'Which experts will you ask?' }] }
-export const toPrefill = { do_remote_decode: true, do_remote_prefill: false, remote_engine_id: null, remote_block_ids: null }
+export const toPrefill = {
+  do_remote_decode: true,
+  do_remote_prefill: false,
+  remote_engine_id: null,
+  remote_block_ids: null,
+}
 
 /** The bytes of a request with a content-length. */
 export function bytesOf(body: unknown, path = '/v1/chat/completions', headers = ''): string {
@@ -14,7 +19,10 @@ export function bytesOf(body: unknown, path = '/v1/chat/completions', headers = 
 }
 
 /** Sends bytes, piece by piece, and gives all that comes back until the connection ends; `error` when it was reset. */
-export async function exchange(worker: FakeWorker, ...pieces: readonly (string | Buffer)[]): Promise<{ text: string; error?: string }> {
+export async function exchange(
+  worker: FakeWorker,
+  ...pieces: readonly (string | Buffer)[]
+): Promise<{ text: string; error?: string }> {
   const socket = connect({ port: worker.port, host: '127.0.0.1', noDelay: true })
   const parts: Buffer[] = []
   let error: string | undefined
@@ -29,15 +37,24 @@ export async function exchange(worker: FakeWorker, ...pieces: readonly (string |
   return { text: Buffer.concat(parts).toString('latin1'), ...(error === undefined ? {} : { error }) }
 }
 
-// oxlint-disable-next-line typescript/no-explicit-any -- tests know what the worker answers
-export async function post(worker: FakeWorker, body: unknown, path = '/v1/chat/completions'): Promise<{ status: number; json: any }> {
+// oxlint-disable-next-line typescript/no-explicit-any -- tests know the shape of the response
+type Posted = Promise<{ status: number; json: any }>
+
+export async function post(worker: FakeWorker, body: unknown, path = '/v1/chat/completions'): Posted {
   const answer = await request(`${worker.url}${path}`, { method: 'POST', body: JSON.stringify(body) })
   return { status: answer.statusCode, json: await answer.body.json() }
 }
 
 /** The events of a stream, whole. */
-export async function events(worker: FakeWorker, body: object, path = '/v1/chat/completions'): Promise<string[]> {
-  const answer = await request(`${worker.url}${path}`, { method: 'POST', body: JSON.stringify({ ...body, stream: true }) })
+export async function events(
+  worker: FakeWorker,
+  body: object,
+  path = '/v1/chat/completions',
+): Promise<string[]> {
+  const answer = await request(`${worker.url}${path}`, {
+    method: 'POST',
+    body: JSON.stringify({ ...body, stream: true }),
+  })
   const text = await answer.body.text()
   return text.split('\n\n').slice(0, -1)
 }

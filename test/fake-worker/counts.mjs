@@ -35,7 +35,16 @@ export function countsWriter({ layers, experts, topK, tokens: fixedTokens, varia
 export function eldrObject({ layers, experts, topK, tokens }, counts) {
   const bytes = Buffer.alloc(2 * counts.length)
   for (let i = 0; i < counts.length; i++) bytes.writeUInt16LE(counts[i], 2 * i)
-  return { v: 1, layers, experts, top_k: topK, tokens, covered: tokens, shift: 0, counts: bytes.toString('base64') }
+  return {
+    v: 1,
+    layers,
+    experts,
+    top_k: topK,
+    tokens,
+    covered: tokens,
+    shift: 0,
+    counts: bytes.toString('base64'),
+  }
 }
 
 /**

@@ -60,7 +60,10 @@ export class Exchange {
       return this.send(fault.status, body, { outcome: 'faulted', headers: fault.headers })
     }
     if (fault.kind === 'answer' && fault.body !== undefined) {
-      return this.send(200, fault.body, { outcome: 'faulted', contentType: fault.contentType ?? 'application/json' })
+      return this.send(200, fault.body, {
+        outcome: 'faulted',
+        contentType: fault.contentType ?? 'application/json',
+      })
     }
     this.fault = fault
     if (fault.kind === 'slow') this.sink = dribble(this.socket, fault)
@@ -96,7 +99,15 @@ export class Exchange {
    * @param {{contentType?: string, headers?: Readonly<Record<string, string>> | undefined, outcome?: Outcome}} [how]
    * @returns {void}
    */
-  send(status, text, { contentType = 'application/json', headers = {}, outcome = status < 400 ? 'completed' : 'rejected' } = {}) {
+  send(
+    status,
+    text,
+    {
+      contentType = 'application/json',
+      headers = {},
+      outcome = status < 400 ? 'completed' : 'rejected',
+    } = {},
+  ) {
     if (this.fault !== undefined) return this.#sendWithFault(status, text, contentType)
     this.sink.write(`${headOf(status, contentType, Buffer.byteLength(text), headers)}${text}`)
     return this.end(outcome)
@@ -106,13 +117,15 @@ export class Exchange {
   #sendWithFault(status, text, contentType) {
     const fault = /** @type {import('./types.ts').Fault} */ (this.fault)
     this.fault = undefined
-    if (fault.kind === 'error_event') return this.send(500, errorBody(500, fault.message ?? 'EngineCore died'), { outcome: 'faulted' })
+    if (fault.kind === 'error_event')
+      return this.send(500, errorBody(500, fault.message ?? 'EngineCore died'), { outcome: 'faulted' })
     const packed = fault.kind === 'gzip' && this.acceptsGzip ? gzipSync(text) : undefined
     const body = packed ?? Buffer.from(text)
     const type = fault.kind === 'answer' ? fault.contentType : undefined
     const head = headOf(status, type ?? contentType, body.length, packed && { 'content-encoding': 'gzip' })
     const finish = () => this.sink.flushed(() => this.end('completed'))
-    if (fault.kind === 'truncate' || fault.kind === 'close') return this.cut(head + body.toString('latin1', 0, body.length >> 1))
+    if (fault.kind === 'truncate' || fault.kind === 'close')
+      return this.cut(head + body.toString('latin1', 0, body.length >> 1))
     this.sink.write(head)
     if (fault.kind === 'reset') return this.reset()
     const rest = () => {

@@ -201,7 +201,8 @@ export class FakeWorker extends Watched {
     }
     const { prefills } = this.settings
     const owner = prefills?.find(
-      ({ engineId, handoffs }) => engineId === String(kv?.remote_engine_id).replace(/_dp\d+$/, '') && handoffs.has(remoteId),
+      ({ engineId, handoffs }) =>
+        engineId === String(kv?.remote_engine_id).replace(/_dp\d+$/, '') && handoffs.has(remoteId),
     )
     if (prefills !== undefined && owner === undefined) {
       this.counters.handoffsUnknown++

@@ -19,7 +19,9 @@ export class FaultList {
 
   /** The fault that this request meets, if any. @param {import('./received-request.mjs').ReceivedRequest} request */
   take(request) {
-    return this.#take(({ fault, match }) => !(fault.kind === 'reset' && fault.after === 'accept') && match(request))
+    return this.#take(
+      ({ fault, match }) => !(fault.kind === 'reset' && fault.after === 'accept') && match(request),
+    )
   }
 
   /** Is this new connection to be reset? */

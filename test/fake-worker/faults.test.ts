@@ -19,7 +19,9 @@ const once = (body: object) => exchange(worker, bytesOf(body, undefined, 'connec
 describe('faults', () => {
   it('strike as often as they are told, then it is over', async () => {
     worker.fail({ kind: 'status', status: 503 }, { times: 2 })
-    const statuses = [await post(worker, whole), await post(worker, whole), await post(worker, whole)].map(({ status }) => status)
+    const statuses = [await post(worker, whole), await post(worker, whole), await post(worker, whole)].map(
+      ({ status }) => status,
+    )
     expect(statuses).toEqual([503, 503, 200])
     expect(worker.counters).toMatchObject({ faulted: 2, completed: 1 })
   })
@@ -52,7 +54,9 @@ describe('errors', () => {
     worker.failNext({ kind: 'status', status, message: 'no', headers: { 'retry-after': '7' } })
     const { text } = await once(whole)
     expect(text).toContain('retry-after: 7\r\n')
-    expect(JSON.parse(text.slice(text.indexOf('{')))).toEqual({ error: { message: 'no', type, param: null, code: status } })
+    expect(JSON.parse(text.slice(text.indexOf('{')))).toEqual({
+      error: { message: 'no', type, param: null, code: status },
+    })
   })
 })
 
@@ -65,10 +69,30 @@ describe('a reset', () => {
 
   it.each<[string, Fault, object, (text: string) => void]>([
     ['after the request', { kind: 'reset', after: 'request' }, whole, text => expect(text).toBe('')],
-    ['after the head', { kind: 'reset', after: 'headers' }, whole, text => expect(text).toMatch(/content-length: \d+\r\n\r\n$/)],
-    ['after the head of a stream', { kind: 'reset', after: 'headers' }, streamed, text => expect(text).toMatch(/chunked\r\n\r\n$/)],
-    ['after three tokens', { kind: 'reset', after: 'tokens', tokens: 3 }, streamed, text => expect(tokensIn(text)).toBe(3)],
-    ['after all tokens', { kind: 'reset', after: 'tokens', tokens: 8 }, streamed, text => expect(text).not.toContain('[DONE]')],
+    [
+      'after the head',
+      { kind: 'reset', after: 'headers' },
+      whole,
+      text => expect(text).toMatch(/content-length: \d+\r\n\r\n$/),
+    ],
+    [
+      'after the head of a stream',
+      { kind: 'reset', after: 'headers' },
+      streamed,
+      text => expect(text).toMatch(/chunked\r\n\r\n$/),
+    ],
+    [
+      'after three tokens',
+      { kind: 'reset', after: 'tokens', tokens: 3 },
+      streamed,
+      text => expect(tokensIn(text)).toBe(3),
+    ],
+    [
+      'after all tokens',
+      { kind: 'reset', after: 'tokens', tokens: 8 },
+      streamed,
+      text => expect(text).not.toContain('[DONE]'),
+    ],
   ])('comes %s', async (_, fault, body, check) => {
     worker.failNext(fault)
     const { text, error } = await once(body)
@@ -115,7 +139,9 @@ describe('silence', () => {
 describe('a broken answer', () => {
   it('may be no HTTP at all', async () => {
     worker.failNext({ kind: 'garbage' })
-    await expect(request(`${worker.url}/v1/chat/completions`, { method: 'POST', body: JSON.stringify(whole) })).rejects.toThrow('HTTP')
+    await expect(
+      request(`${worker.url}/v1/chat/completions`, { method: 'POST', body: JSON.stringify(whole) }),
+    ).rejects.toThrow('HTTP')
     worker.failNext({ kind: 'garbage', bytes: 'SSH-2.0\r\n' })
     expect((await once(whole)).text).toBe('SSH-2.0\r\n')
   })
@@ -141,7 +167,9 @@ describe('a broken answer', () => {
     worker.failNext({ kind: 'answer', contentType: 'text/html' })
     expect((await once(streamed)).text).toMatch(/content-type: text\/html\r\n[^]*\[DONE\]/)
     worker.failNext({ kind: 'answer', contentType: 'text/html', body: '<p>not here</p>' })
-    expect((await once(whole)).text).toMatch(/content-type: text\/html\r\ncontent-length: 15\r\n\r\n<p>not here<\/p>$/)
+    expect((await once(whole)).text).toMatch(
+      /content-type: text\/html\r\ncontent-length: 15\r\n\r\n<p>not here<\/p>$/,
+    )
   })
 
   it('may be right and slow', async () => {
@@ -171,9 +199,17 @@ describe('a broken answer', () => {
 describe('a stream', () => {
   it('may end without [DONE], and its connection lives on', async () => {
     worker.failNext({ kind: 'close', tokens: 5 })
-    const { text } = await exchange(worker, bytesOf(streamed), bytesOf(whole, undefined, 'connection: close\r\n'))
+    const { text } = await exchange(
+      worker,
+      bytesOf(streamed),
+      bytesOf(whole, undefined, 'connection: close\r\n'),
+    )
     const [cut, next] = text.split('HTTP/1.1 200 OK').slice(1)
-    expect([tokensIn(cut!), cut!.includes('[DONE]'), cut!.endsWith('\r\n0\r\n\r\n')]).toEqual([5, false, true])
+    expect([tokensIn(cut!), cut!.includes('[DONE]'), cut!.endsWith('\r\n0\r\n\r\n')]).toEqual([
+      5,
+      false,
+      true,
+    ])
     expect(next).toContain('"completion_tokens":8')
   })
 
@@ -181,7 +217,9 @@ describe('a stream', () => {
     worker.failNext({ kind: 'error_event', tokens: 2 })
     const got = await events(worker, whole)
     expect(got).toHaveLength(1 + 2 + 2)
-    expect(JSON.parse(got[3]!.slice('data: '.length))).toMatchObject({ error: { type: 'InternalServerError', code: 500 } })
+    expect(JSON.parse(got[3]!.slice('data: '.length))).toMatchObject({
+      error: { type: 'InternalServerError', code: 500 },
+    })
     expect(got[4]).toBe('data: [DONE]')
   })
 })

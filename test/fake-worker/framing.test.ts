@@ -14,7 +14,10 @@ beforeEach(async () => {
 afterEach(() => worker.close())
 
 /** One request by node:http: the raw headers say how the answer was framed. */
-function byHttp(agent: Agent, body: object): Promise<{ status: number; framing: string | undefined; text: string }> {
+function byHttp(
+  agent: Agent,
+  body: object,
+): Promise<{ status: number; framing: string | undefined; text: string }> {
   return new Promise((done, fail) => {
     const sent = httpRequest(`${worker.url}/v1/chat/completions`, { method: 'POST', agent }, answer => {
       const parts: Buffer[] = []
@@ -57,10 +60,17 @@ describe('answers', () => {
     )
     await pool.close()
     for (const [n, text] of texts) {
-      const tokens = n % 2 === 0 ? text.match(/"content":" \d{4}"/g)!.length : JSON.parse(text).usage.completion_tokens
+      const tokens =
+        n % 2 === 0 ? text.match(/"content":" \d{4}"/g)!.length : JSON.parse(text).usage.completion_tokens
       expect(tokens).toBe(1 + n)
     }
-    expect(worker.counters).toMatchObject({ connections: 4, completed: 100, active: 0, aborted: 0, badFraming: 0 })
+    expect(worker.counters).toMatchObject({
+      connections: 4,
+      completed: 100,
+      active: 0,
+      aborted: 0,
+      badFraming: 0,
+    })
   })
 })
 
@@ -68,7 +78,12 @@ describe('requests', () => {
   it('may have a chunked body, as undici sends a stream', async () => {
     const pool = new Pool(worker.url)
     const prompt = 'expert '.repeat(40_000)
-    const body = Readable.from([`{"model":"fake","prompt":"`, prompt.slice(0, 70_001), prompt.slice(70_001), '"}'])
+    const body = Readable.from([
+      `{"model":"fake","prompt":"`,
+      prompt.slice(0, 70_001),
+      prompt.slice(70_001),
+      '"}',
+    ])
     const answer = await pool.request({ method: 'POST', path: '/v1/completions', body })
     expect(answer.statusCode).toBe(200)
     await answer.body.dump()
@@ -79,7 +94,10 @@ describe('requests', () => {
 
   it('may be pipelined: they are answered one after another, in their order', async () => {
     const pipelined = [3, 5, 2].map(max_tokens => bytesOf({ ...chat, stream: true, max_tokens }))
-    const { text } = await exchange(worker, pipelined.join('') + bytesOf({ ...chat, max_tokens: 7 }, undefined, 'connection: close\r\n'))
+    const { text } = await exchange(
+      worker,
+      pipelined.join('') + bytesOf({ ...chat, max_tokens: 7 }, undefined, 'connection: close\r\n'),
+    )
     const answers = text.split('HTTP/1.1 200 OK').slice(1)
     expect(answers.map(answer => answer.match(/ \d{4}/g)!.length - 1)).toEqual([3, 5, 2, 7]) // the year of the date is one more
     expect(worker.counters).toMatchObject({ connections: 1, completed: 4 })
@@ -103,12 +121,19 @@ describe('requests', () => {
       fc.asyncProperty(cuts, async at => {
         const before = worker.requests.length
         const edges = [0, ...at.toSorted((a, b) => a - b), bytes.length]
-        const { text } = await exchange(worker, ...edges.slice(1).map((edge, i) => bytes.subarray(edges[i]!, edge)))
+        const { text } = await exchange(
+          worker,
+          ...edges.slice(1).map((edge, i) => bytes.subarray(edges[i]!, edge)),
+        )
         expect(text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(2)
         const [plain, inChunks] = worker.requests.slice(before)
         expect(plain!.json).toEqual(body)
         expect(inChunks!.json).toEqual(body)
-        expect([inChunks!.path, inChunks!.query, inChunks!.headers['host']]).toEqual(['/v1/chat/completions', 'x=1', 'fake'])
+        expect([inChunks!.path, inChunks!.query, inChunks!.headers['host']]).toEqual([
+          '/v1/chat/completions',
+          'x=1',
+          'fake',
+        ])
       }),
       { numRuns: 30 },
     )
@@ -116,7 +141,11 @@ describe('requests', () => {
 
   it('get leave to send their body when they ask for it', async () => {
     const socket = connect({ port: worker.port, host: '127.0.0.1' })
-    const bytes = bytesOf({ ...chat, max_tokens: 1 }, undefined, 'expect: 100-continue\r\nconnection: close\r\n')
+    const bytes = bytesOf(
+      { ...chat, max_tokens: 1 },
+      undefined,
+      'expect: 100-continue\r\nconnection: close\r\n',
+    )
     const head = bytes.indexOf('\r\n\r\n') + 4
     socket.write(bytes.slice(0, head))
     const parts: string[] = []
@@ -136,7 +165,10 @@ describe('requests', () => {
       'POST /v1/completions HTTP/1.1\r\ncontent-length: 7\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
     ],
     ['a length that is no number', 'POST /v1/completions HTTP/1.1\r\ncontent-length: 2x\r\n\r\n{}'],
-    ['a chunk that is longer than it says', 'POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n'],
+    [
+      'a chunk that is longer than it says',
+      'POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n',
+    ],
     ['a head without end', `GET / HTTP/1.1\r\n${'x: y\r\n'.repeat(20_000)}`],
   ])('are refused when they are not framed as they must be: %s', async (_, bytes) => {
     const { text } = await exchange(worker, bytes)

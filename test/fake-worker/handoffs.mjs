@@ -32,6 +32,7 @@ export class HandoffLedger {
   #note(remoteId, count) {
     if (this.#limit === 0) return
     this.reads.set(remoteId, count)
-    if (this.reads.size > this.#limit) this.reads.delete(/** @type {string} */ (this.reads.keys().next().value))
+    if (this.reads.size > this.#limit)
+      this.reads.delete(/** @type {string} */ (this.reads.keys().next().value))
   }
 }

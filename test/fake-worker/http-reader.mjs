@@ -62,7 +62,8 @@ export class RequestReader {
   }
 
   #readHead() {
-    while (this.#from + 1 < this.#to && this.#bytes[this.#from] === 13 && this.#bytes[this.#from + 1] === 10) this.#from += 2
+    while (this.#from + 1 < this.#to && this.#bytes[this.#from] === 13 && this.#bytes[this.#from + 1] === 10)
+      this.#from += 2
     const end = this.#indexOf(HEAD_END)
     if (end < 0) {
       if (this.#to - this.#from > MAX_HEAD_BYTES) throw new BadFraming('the head is too long')
@@ -91,7 +92,8 @@ export class RequestReader {
       if (this.#to < end + 2 + length + 2) return undefined
       this.#from = end + 2
       this.#pieces.push(this.#take(length))
-      if (this.#bytes[this.#from] !== 13 || this.#bytes[this.#from + 1] !== 10) throw new BadFraming('a chunk is longer than its size')
+      if (this.#bytes[this.#from] !== 13 || this.#bytes[this.#from + 1] !== 10)
+        throw new BadFraming('a chunk is longer than its size')
       this.#from += 2
     }
   }
@@ -131,13 +133,17 @@ function readHead(text) {
   if (line === null) throw new BadFraming(`request line ${JSON.stringify(text.slice(0, 60))}`)
   const lengths = text.match(/\r\ncontent-length:[^\r]*/gi)
   const chunked = /\r\ntransfer-encoding:[^\r]*\bchunked[ \t]*(?:\r|$)/i.test(text)
-  if (lengths !== null && (lengths.length > 1 || chunked)) throw new BadFraming('more than one way to tell the length of the body')
+  if (lengths !== null && (lengths.length > 1 || chunked))
+    throw new BadFraming('more than one way to tell the length of the body')
   const length = lengths === null ? 0 : Number(lengths[0].slice(17).trim())
   if (!Number.isSafeInteger(length) || length < 0) throw new BadFraming(`${lengths?.[0].trim()}`)
   return {
     method: /** @type {string} */ (line[1]),
     target: /** @type {string} */ (line[2]),
-    keepAlive: line[3] === '1' ? !/\r\nconnection:[^\r]*\bclose\b/i.test(text) : /\r\nconnection:[^\r]*\bkeep-alive\b/i.test(text),
+    keepAlive:
+      line[3] === '1'
+        ? !/\r\nconnection:[^\r]*\bclose\b/i.test(text)
+        : /\r\nconnection:[^\r]*\bkeep-alive\b/i.test(text),
     expectsContinue: /\r\nexpect:[ \t]*100-continue/i.test(text),
     lines: text,
     length,

@@ -16,10 +16,20 @@ afterEach(() => worker.close())
 describe('what a worker tells', () => {
   it('is each request as it came, its body parsed on demand', async () => {
     const asked = worker.once('request')
-    await exchange(worker, bytesOf(chat, undefined, 'X-Request-Id: abc\r\nX-Twice: 1\r\nx-twice: 2\r\nconnection: close\r\n'))
+    await exchange(
+      worker,
+      bytesOf(chat, undefined, 'X-Request-Id: abc\r\nX-Twice: 1\r\nx-twice: 2\r\nconnection: close\r\n'),
+    )
     const got = await asked
     expect(got).toBe(worker.requests[0])
-    expect(got).toMatchObject({ method: 'POST', path: '/v1/chat/completions', leg: 'decode', isChat: true, json: chat, kv: undefined })
+    expect(got).toMatchObject({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      leg: 'decode',
+      isChat: true,
+      json: chat,
+      kv: undefined,
+    })
     expect(got.headers).toMatchObject({ 'x-request-id': 'abc', 'x-twice': '1, 2' })
   })
 
@@ -45,7 +55,9 @@ describe('what a worker tells', () => {
   })
 
   it('is, when one waits in vain, what the counters were', async () => {
-    await expect(worker.waitFor(({ decode }) => decode > 0, 5)).rejects.toThrow(/5 ms in vain for .*decode > 0.*"active":0/)
+    await expect(worker.waitFor(({ decode }) => decode > 0, 5)).rejects.toThrow(
+      /5 ms in vain for .*decode > 0.*"active":0/,
+    )
   })
 })
 
@@ -53,7 +65,12 @@ describe('a worker', () => {
   it('refuses connections and comes back on its port; what is under way goes on', async () => {
     const { port } = worker
     let release: (value?: unknown) => void = () => undefined
-    worker.failNext({ kind: 'hang', after: 'tokens', tokens: 3, until: new Promise(done => (release = done)) })
+    worker.failNext({
+      kind: 'hang',
+      after: 'tokens',
+      tokens: 3,
+      until: new Promise(done => (release = done)),
+    })
     const under = exchange(worker, bytesOf({ ...chat, stream: true })) // kept alive by the client
     await worker.waitForActive(1)
     await worker.refuse()
@@ -107,12 +124,20 @@ describe('the process', () => {
     expect(pid).toBe(child.pid)
     const body = JSON.stringify({ ...chat, max_tokens: 1, kv_transfer_params: toPrefill })
     const answer = await request(`${url}/v1/chat/completions`, { method: 'POST', body })
-    expect(((await answer.body.json()) as { kv_transfer_params: object }).kv_transfer_params).toHaveProperty('eldr.layers', 2)
+    expect(((await answer.body.json()) as { kv_transfer_params: object }).kv_transfer_params).toHaveProperty(
+      'eldr.layers',
+      2,
+    )
     const counters = await (await request(`${url}/fake/counters`)).body.json()
     expect(counters).toMatchObject({ prefill: 1, misdirected: 0, handoffsGiven: 1 })
     await request(`${url}/fake/pace`, { method: 'POST', body: '{"gapMs":30}' })
     const startMs = performance.now()
-    await (await request(`${url}/v1/chat/completions`, { method: 'POST', body: JSON.stringify({ ...chat, max_tokens: 3 }) })).body.dump()
+    await (
+      await request(`${url}/v1/chat/completions`, {
+        method: 'POST',
+        body: JSON.stringify({ ...chat, max_tokens: 3 }),
+      })
+    ).body.dump()
     expect(performance.now() - startMs).toBeGreaterThan(2 * 30 - 2)
     child.stdin.end()
     expect(await exited).toEqual([0, null])

@@ -26,12 +26,14 @@ const { values } = parseArgs({
 /** Layers × experts × top-k. @param {string} text */
 function shapeOf(text) {
   const [layers, experts, topK] = text.split('x').map(Number)
-  if (!layers || !experts || !topK) throw new Error(`--counts ${text}: expected layers x experts x top-k, such as 48x128x8`)
+  if (!layers || !experts || !topK)
+    throw new Error(`--counts ${text}: expected layers x experts x top-k, such as 48x128x8`)
   return { layers, experts, topK, variants: Number(values.variants) }
 }
 
 const { role } = values
-if (role !== 'prefill' && role !== 'decode' && role !== 'both') throw new Error(`--role ${role}: expected prefill, decode or both`)
+if (role !== 'prefill' && role !== 'decode' && role !== 'both')
+  throw new Error(`--role ${role}: expected prefill, decode or both`)
 const worker = await startFakeWorker({
   role,
   host: values.host,

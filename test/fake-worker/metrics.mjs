@@ -22,14 +22,21 @@ export function metricsText({ counters, tokens, settings, ranks }) {
     ['request_time_per_output_token_seconds', ended, (ended * settings.gapMs) / 1e3],
     ['e2e_request_latency_seconds', ended, (tokens.generated * settings.gapMs) / 1e3],
   ].map(([name, count, sum]) => {
-    const lines = [`_bucket{${labels},le="+Inf"} ${count}`, `_count{${labels}} ${count}`, `_sum{${labels}} ${sum}`]
+    const lines = [
+      `_bucket{${labels},le="+Inf"} ${count}`,
+      `_count{${labels}} ${count}`,
+      `_sum{${labels}} ${sum}`,
+    ]
     return [`# TYPE vllm:${name} histogram`, ...lines.map(line => `vllm:${name}${line}`)].join('\n')
   })
   // Of engines beyond the first this alone: the first has what is counted of the server.
   if (ranks.length > 1)
     rows[0] = [
       '# TYPE vllm:num_requests_running gauge',
-      ...ranks.map(({ active }, rank) => `vllm:num_requests_running{engine="${rank}",model_name="${settings.model}"} ${active}`),
+      ...ranks.map(
+        ({ active }, rank) =>
+          `vllm:num_requests_running{engine="${rank}",model_name="${settings.model}"} ${active}`,
+      ),
     ].join('\n')
   return `${[...rows, success, ...histograms].join('\n')}\n`
 }

@@ -1,6 +1,15 @@
 // What a worker answers to whom: both legs of a PD request as vLLM's NixlConnector has them, and the routes that a router polls.
 import { randomUUID } from 'node:crypto'
-import { complaint, completionBody, errorBody, json, modelsBody, streamTexts, tokenizeBody, tokensWanted } from './bodies.mjs'
+import {
+  complaint,
+  completionBody,
+  errorBody,
+  json,
+  modelsBody,
+  streamTexts,
+  tokenizeBody,
+  tokensWanted,
+} from './bodies.mjs'
 import { metricsText } from './metrics.mjs'
 import { Stream } from './streams.mjs'
 import { promptTokenIds, promptTokens } from './tokens.mjs'
@@ -49,14 +58,22 @@ function generate(worker, exchange) {
   if (wrongRank !== undefined) return exchange.send(400, errorBody(400, wrongRank))
   if (settings.role !== 'both' && settings.role !== request.leg) counters.misdirected++
   if (request.leg === 'decode' && !worker.readHandoff(request)) {
-    return exchange.send(500, errorBody(500, 'Failed to load KV cache: the remote engine does not hold this request.'))
+    return exchange.send(
+      500,
+      errorBody(500, 'Failed to load KV cache: the remote engine does not hold this request.'),
+    )
   }
   const id = `${request.isChat ? 'chatcmpl' : 'cmpl'}-${requestId(request)}`
   const total = tokensWanted(body) ?? settings.tokens
   const prompt = promptLength(request)
   const isPrefill = request.leg === 'prefill'
   if (body.stream === true)
-    return stream(worker, exchange, { id, total, prompt, waitMs: isPrefill ? settings.prefillMs : settings.firstTokenMs })
+    return stream(worker, exchange, {
+      id,
+      total,
+      prompt,
+      waitMs: isPrefill ? settings.prefillMs : settings.firstTokenMs,
+    })
   const waitMs = isPrefill ? settings.prefillMs : settings.firstTokenMs + (total - 1) * settings.gapMs
   return after(waitMs, exchange, () => {
     worker.tokens.add(prompt, total)
@@ -85,7 +102,9 @@ function stream(worker, exchange, { id, total, prompt, waitMs }) {
   const texts = streamTexts({ id, model: settings.model, isChat: exchange.request.isChat })
   const usage = exchange.request.json.stream_options?.include_usage === true ? texts.usage(prompt, total) : ''
   worker.tokens.add(prompt, 0)
-  worker.engine.add(new Stream(exchange, { texts, total, usage, gapMs: settings.gapMs, dueMs: performance.now() + waitMs }))
+  worker.engine.add(
+    new Stream(exchange, { texts, total, usage, gapMs: settings.gapMs, dueMs: performance.now() + waitMs }),
+  )
 }
 
 /**

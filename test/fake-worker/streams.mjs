@@ -104,7 +104,8 @@ export class Stream {
     }
     if (fault.kind === 'reset') exchange.reset()
     else if (fault.kind === 'truncate') exchange.cut(this.#before)
-    else if (fault.kind === 'error_event') this.#end([`data: ${errorBody(500, fault.message ?? DEAD)}\n\n`, 'data: [DONE]\n\n'], 'faulted')
+    else if (fault.kind === 'error_event')
+      this.#end([`data: ${errorBody(500, fault.message ?? DEAD)}\n\n`, 'data: [DONE]\n\n'], 'faulted')
     else this.#end([], 'faulted')
     return false
   }
@@ -118,8 +119,10 @@ export class Stream {
 function strikePoint(fault, total) {
   if (fault === undefined) return -1
   const half = total >> 1
-  if (fault.kind === 'reset' || fault.kind === 'hang') return fault.after === 'headers' ? 0 : Math.min(fault.tokens ?? half, total)
-  if (fault.kind === 'truncate' || fault.kind === 'close' || fault.kind === 'error_event') return Math.min(fault.tokens ?? half, total)
+  if (fault.kind === 'reset' || fault.kind === 'hang')
+    return fault.after === 'headers' ? 0 : Math.min(fault.tokens ?? half, total)
+  if (fault.kind === 'truncate' || fault.kind === 'close' || fault.kind === 'error_event')
+    return Math.min(fault.tokens ?? half, total)
   return -1
 }
 
@@ -173,6 +176,7 @@ export class Engine {
     }
     if (tokens > 0) this.#onTokens(tokens)
     if (nextMs <= nowMs) this.wake()
-    else if (nextMs < Infinity && !this.#stepping) this.#timer = setTimeout(this.wake, Math.ceil(nextMs - nowMs))
+    else if (nextMs < Infinity && !this.#stepping)
+      this.#timer = setTimeout(this.wake, Math.ceil(nextMs - nowMs))
   }
 }

@@ -15,7 +15,8 @@ export function promptTokenIds(body) {
   if (Array.isArray(prompt)) return prompt
   return Array.from({ length: promptTokens(body) }, (_, i) => {
     let id = 0
-    for (let c = i * CHARACTERS; c < Math.min(prompt.length, (i + 1) * CHARACTERS); c++) id = (id * 31 + prompt.charCodeAt(c)) % VOCABULARY
+    for (let c = i * CHARACTERS; c < Math.min(prompt.length, (i + 1) * CHARACTERS); c++)
+      id = (id * 31 + prompt.charCodeAt(c)) % VOCABULARY
     return id
   })
 }
@@ -33,5 +34,7 @@ function promptOf(body) {
 function messageText(message) {
   const content = message?.content
   if (typeof content === 'string') return content
-  return Array.isArray(content) ? content.map(part => (typeof part?.text === 'string' ? part.text : '')).join('') : ''
+  return Array.isArray(content)
+    ? content.map(part => (typeof part?.text === 'string' ? part.text : '')).join('')
+    : ''
 }

@@ -101,9 +101,19 @@ export type Fault =
   /** RST: of a new connection, or once the request has been read, the head has been sent, or so many tokens have. */
   | { readonly kind: 'reset'; readonly after: 'accept' | FaultPoint; readonly tokens?: number }
   /** Silence, for good or until a promise is kept, after which the answer goes on as if nothing had been. */
-  | { readonly kind: 'hang'; readonly after: FaultPoint; readonly tokens?: number; readonly until?: Promise<unknown> }
+  | {
+      readonly kind: 'hang'
+      readonly after: FaultPoint
+      readonly tokens?: number
+      readonly until?: Promise<unknown>
+    }
   /** An error in vLLM's form. */
-  | { readonly kind: 'status'; readonly status: number; readonly message?: string; readonly headers?: Readonly<Record<string, string>> }
+  | {
+      readonly kind: 'status'
+      readonly status: number
+      readonly message?: string
+      readonly headers?: Readonly<Record<string, string>>
+    }
   /** Bytes that are not HTTP, then the end of the connection. */
   | { readonly kind: 'garbage'; readonly bytes?: string }
   /** The connection ends before the body that was announced: half of a content-length, or amid a chunk after so many tokens. */

@@ -56,7 +56,11 @@ export class Watched {
       }
       const timer = setTimeout(() => {
         stop()
-        fail(new Error(`waited ${timeoutMs} ms in vain for ${wanted}; the counters are ${JSON.stringify(this.counters)}`))
+        fail(
+          new Error(
+            `waited ${timeoutMs} ms in vain for ${wanted}; the counters are ${JSON.stringify(this.counters)}`,
+          ),
+        )
       }, timeoutMs)
       this.events.on('change', look)
       look()

@@ -4,7 +4,8 @@ import { call, errorOf } from './admin-support.ts'
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
 
 let cluster: Cluster
-const start = async (config: ClusterOptions['config'] = {}) => void (cluster = await startCluster({ prefill: 1, decode: 1, config }))
+const start = async (config: ClusterOptions['config'] = {}) =>
+  void (cluster = await startCluster({ prefill: 1, decode: 1, config }))
 afterEach(() => cluster.stop())
 
 const ROUTES = [
@@ -29,23 +30,32 @@ const ROUTES = [
 ] as const
 
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` })
-const outside = Object.values(networkInterfaces()).flat().find(address => address?.family === 'IPv4' && !address.internal)?.address // prettier-ignore
+const outside = Object.values(networkInterfaces())
+  .flat()
+  .find(address => address?.family === 'IPv4' && !address.internal)?.address
 
 describe('with an admin token set', () => {
   it('every route asks for it, on the machine itself too, and keys of clients open none', async () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
     for (const [method, path] of ROUTES) {
       expect(errorOf(await call(cluster, method, path))).toBe('401 ELDR_UNAUTHORIZED')
-      expect(errorOf(await call(cluster, method, path, undefined, bearer('client')))).toBe('401 ELDR_UNAUTHORIZED')
-      expect(errorOf(await call(cluster, method, path, undefined, bearer('sesame2')))).toBe('401 ELDR_UNAUTHORIZED')
+      expect(errorOf(await call(cluster, method, path, undefined, bearer('client')))).toBe(
+        '401 ELDR_UNAUTHORIZED',
+      )
+      expect(errorOf(await call(cluster, method, path, undefined, bearer('sesame2')))).toBe(
+        '401 ELDR_UNAUTHORIZED',
+      )
     }
     expect((await call(cluster, 'GET', '/eldr/workers', undefined, bearer('sesame'))).status).toBe(200)
-    expect((await call(cluster, 'GET', '/eldr/workers', undefined, { 'x-api-key': 'sesame' })).status).toBe(200)
+    expect((await call(cluster, 'GET', '/eldr/workers', undefined, { 'x-api-key': 'sesame' })).status).toBe(
+      200,
+    )
   })
 
   it('opens nothing else with it', async () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
-    const ask = (key: string) => cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: bearer(key) })
+    const ask = (key: string) =>
+      cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: bearer(key) })
     expect((await ask('sesame')).status).toBe(401)
     expect((await ask('client')).status).toBe(200)
     await cluster.idle()
@@ -65,13 +75,19 @@ describe('without one', () => {
     expect((await call(cluster, 'GET', '/eldr/workers')).status).toBe(200)
   })
 
-  it.runIf(outside !== undefined)('nobody else may, and those who look for health and metrics still can', async () => {
-    await start({ server: { host: '0.0.0.0' } })
-    const url = cluster.url.replace('0.0.0.0', outside!)
-    for (const [method, path] of ROUTES) expect(errorOf(await call({ url }, method, path))).toBe('403 ELDR_FORBIDDEN')
-    expect((await fetch(`${url}/metrics`)).status).toBe(200)
-    expect((await call({ url: cluster.url.replace('0.0.0.0', '127.0.0.1') }, 'GET', '/eldr/workers')).status).toBe(200)
-  })
+  it.runIf(outside !== undefined)(
+    'nobody else may, and those who look for health and metrics still can',
+    async () => {
+      await start({ server: { host: '0.0.0.0' } })
+      const url = cluster.url.replace('0.0.0.0', outside!)
+      for (const [method, path] of ROUTES)
+        expect(errorOf(await call({ url }, method, path))).toBe('403 ELDR_FORBIDDEN')
+      expect((await fetch(`${url}/metrics`)).status).toBe(200)
+      expect(
+        (await call({ url: cluster.url.replace('0.0.0.0', '127.0.0.1') }, 'GET', '/eldr/workers')).status,
+      ).toBe(200)
+    },
+  )
 
   it('neither may a proxy on the machine, which speaks for others, nor a page of another site in a browser', async () => {
     await start()
@@ -82,20 +98,36 @@ describe('without one', () => {
       ['origin', 'https://elsewhere.example'],
       ['origin', 'null'],
     ] as const)
-      expect(errorOf(await call(cluster, 'POST', '/eldr/workers/a/drain', undefined, { [name]: value }))).toBe('403 ELDR_FORBIDDEN')
+      expect(
+        errorOf(await call(cluster, 'POST', '/eldr/workers/a/drain', undefined, { [name]: value })),
+      ).toBe('403 ELDR_FORBIDDEN')
     const own = { origin: cluster.url }
-    expect(errorOf(await call(cluster, 'POST', '/eldr/workers/a/drain', undefined, own))).toBe('404 ELDR_WORKER_UNKNOWN')
+    expect(errorOf(await call(cluster, 'POST', '/eldr/workers/a/drain', undefined, own))).toBe(
+      '404 ELDR_WORKER_UNKNOWN',
+    )
   })
 })
 
 describe('GET /eldr/config', () => {
   it('shows what is in force and no secret', async () => {
-    await start({ server: { adminToken: 'sk-admin', apiKeys: ['sk-client'] }, workers: { apiKey: 'sk-worker' } })
+    await start({
+      server: { adminToken: 'sk-admin', apiKeys: ['sk-client'] },
+      workers: { apiKey: 'sk-worker' },
+    })
     await call(cluster, 'PUT', '/eldr/policy', { policy: 'jsq' }, bearer('sk-admin'))
     const { status, json } = await call(cluster, 'GET', '/eldr/config', undefined, bearer('sk-admin'))
     expect(status).toBe(200)
-    expect(json.settings.server).toMatchObject({ adminToken: '********', apiKeys: ['********'], maxBodyBytes: 33_554_432 })
-    expect(json.routing).toMatchObject({ policy: 'jsq', tau: 0.1, prefillPolicy: 'prefix_hash', decodeWorkers: 1 })
+    expect(json.settings.server).toMatchObject({
+      adminToken: '********',
+      apiKeys: ['********'],
+      maxBodyBytes: 33_554_432,
+    })
+    expect(json.routing).toMatchObject({
+      policy: 'jsq',
+      tau: 0.1,
+      prefillPolicy: 'prefix_hash',
+      decodeWorkers: 1,
+    })
     expect(JSON.stringify(json)).not.toContain('sk-')
   })
 })

@@ -7,7 +7,11 @@ let cluster: Cluster
 afterEach(() => cluster.stop())
 
 const ask = async (id: string) => {
-  const response = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: { 'x-request-id': id } })
+  const response = await cluster.post(
+    '/v1/completions',
+    { prompt: 'a', max_tokens: 2 },
+    { headers: { 'x-request-id': id } },
+  )
   expect(response.status).toBe(200)
   await response.text()
 }
@@ -21,8 +25,15 @@ describe('GET /eldr/events', () => {
     await call(cluster, 'POST', `/eldr/workers/${worker}/drain`)
     await call(cluster, 'PUT', '/eldr/policy', { policy: 'jsq' })
     for (const events of [first, second]) {
-      expect((await events.find(({ event }) => event === 'decision')).data).toMatchObject({ request: 'one', policy: 'union' })
-      expect((await events.find(({ event }) => event === 'worker')).data).toEqual({ change: 'drained', worker, leg: 'decode' })
+      expect((await events.find(({ event }) => event === 'decision')).data).toMatchObject({
+        request: 'one',
+        policy: 'union',
+      })
+      expect((await events.find(({ event }) => event === 'worker')).data).toEqual({
+        change: 'drained',
+        worker,
+        leg: 'decode',
+      })
       const { data } = await events.find(({ event, data }) => event === 'routing' && data.cause === 'policy')
       expect(data.routing).toMatchObject({ policy: 'jsq' })
       events.leave()

@@ -18,7 +18,13 @@ afterAll(() => folder.remove())
 async function metric(name: string): Promise<Record<string, number>> {
   const text = await (await fetch(`${cluster.url}/metrics`)).text()
   return Object.fromEntries(
-    readSamples(text, new Set([name])).map(({ labels, value }) => [Object.entries(labels).map(([key, of]) => `${key}=${of}`).toSorted().join(), value]), // prettier-ignore
+    readSamples(text, new Set([name])).map(({ labels, value }) => [
+      Object.entries(labels)
+        .map(([key, of]) => `${key}=${of}`)
+        .toSorted()
+        .join(),
+      value,
+    ]),
   )
 }
 
@@ -44,7 +50,10 @@ describe('gauges', () => {
     const waiting = ask()
     while ((await metric('eldr_queue_length'))[''] !== 1);
     expect(await metric('eldr_running_requests')).toEqual({ '': 2 })
-    expect(await metric('eldr_worker_inflight')).toMatchObject({ [`leg=decode,worker=${a}`]: 1, [`leg=decode,worker=${b}`]: 1 })
+    expect(await metric('eldr_worker_inflight')).toMatchObject({
+      [`leg=decode,worker=${a}`]: 1,
+      [`leg=decode,worker=${b}`]: 1,
+    })
     const tokens = await metric('eldr_worker_inflight_tokens')
     expect(tokens[`leg=decode,worker=${a}`]).toBeGreaterThan(0)
     await call(cluster, 'POST', `/eldr/workers/${a}/drain`)
@@ -83,7 +92,10 @@ describe('gauges', () => {
 describe('what there is nothing of', () => {
   it('is not there, and does not read as zero: a store that nobody set up is not down', async () => {
     await start()
-    const names = readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set(['eldr_replica_store_up', 'eldr_replicas', 'eldr_uptime_seconds'])) // prettier-ignore
+    const names = readSamples(
+      await (await fetch(`${cluster.url}/metrics`)).text(),
+      new Set(['eldr_replica_store_up', 'eldr_replicas', 'eldr_uptime_seconds']),
+    )
     expect(names.map(({ name }) => name)).toEqual(['eldr_uptime_seconds'])
   })
 })
@@ -110,10 +122,15 @@ describe('docs/metrics.md', () => {
 
   it('has a sentence for each, and every name begins with eldr_', async () => {
     await start()
-    const names = [...(await (await fetch(`${cluster.url}/metrics`)).text()).matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name!)
+    const names = [...(await (await fetch(`${cluster.url}/metrics`)).text()).matchAll(/^# TYPE (\S+)/gm)].map(
+      ([, name]) => name!,
+    )
     const own = names.filter(name => !/^(process|nodejs)_/.test(name))
     expect(own.every(name => name.startsWith('eldr_'))).toBe(true)
     for (const name of own) expect(metricsPage()).toContain(`| \`${name}\` |`)
-    for (const row of metricsPage().split('\n').filter(line => line.startsWith('| `'))) expect(row).toMatch(/[^.]\. \|$/) // prettier-ignore
+    for (const row of metricsPage()
+      .split('\n')
+      .filter(line => line.startsWith('| `')))
+      expect(row).toMatch(/[^.]\. \|$/)
   })
 })

@@ -30,9 +30,13 @@ const routing = async () => (await call(cluster, 'GET', '/eldr/config')).json.ro
 async function addDecode(more: object = {}): Promise<FakeWorker> {
   const worker = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })
   extra.push(worker)
-  expect((await call(cluster, 'POST', '/eldr/workers', { url: worker.url, role: 'decode', ...more })).status).toBe(201)
+  expect(
+    (await call(cluster, 'POST', '/eldr/workers', { url: worker.url, role: 'decode', ...more })).status,
+  ).toBe(201)
   const { registry } = cluster.gateway.context
-  await until(cluster, () => registry.views(performance.now()).some(({ spec, state }) => spec.url === worker.url && state === 'ready'))
+  await until(cluster, () =>
+    registry.views(performance.now()).some(({ spec, state }) => spec.url === worker.url && state === 'ready'),
+  )
   return worker
 }
 
@@ -47,16 +51,29 @@ describe('a re-fit', () => {
     events.leave()
     expect(data.routing).toMatchObject({ decodeWorkers: 3, artifact: { clusters: 3, file: two } })
     expect(data.routing).not.toHaveProperty('note')
-    const workers = (await call(cluster, 'GET', '/eldr/workers')).json.workers.filter(({ role }: { role: string }) => role === 'decode')
+    const workers = (await call(cluster, 'GET', '/eldr/workers')).json.workers.filter(
+      ({ role }: { role: string }) => role === 'decode',
+    )
     expect(workers.map(({ cluster }: { cluster: number }) => cluster)).toEqual([0, 1, 2])
     const after = cluster.gateway.control.loaded!.artifact.primary.centroids
     const width = before.length / 2
-    const cosine = (old: number, fresh: number) => Array.from({ length: width }, (_, d) => before[old * width + d]! * after[fresh * width + d]!).reduce((a, b) => a + b) // prettier-ignore
+    const cosine = (old: number, fresh: number) =>
+      Array.from({ length: width }, (_, d) => before[old * width + d]! * after[fresh * width + d]!).reduce(
+        (a, b) => a + b,
+      )
     const kept = cosine(0, 0) + cosine(1, 1)
-    for (const [a, b] of [[0, 2], [1, 0], [1, 2], [2, 0], [2, 1]] as const) expect(kept).toBeGreaterThanOrEqual(cosine(0, a) + cosine(1, b) - 1e-6) // prettier-ignore
+    for (const [a, b] of [
+      [0, 2],
+      [1, 0],
+      [1, 2],
+      [2, 0],
+      [2, 1],
+    ] as const)
+      expect(kept).toBeGreaterThanOrEqual(cosine(0, a) + cosine(1, b) - 1e-6)
     for (let n = 0; n < 16; n++) await (await ask()).text()
     const { decisions } = (await call(cluster, 'GET', '/eldr/decisions?limit=8')).json
-    for (const { candidates } of decisions) for (const { similarity } of candidates) expect(similarity).toEqual(expect.any(Number))
+    for (const { candidates } of decisions)
+      for (const { similarity } of candidates) expect(similarity).toEqual(expect.any(Number))
     expect(added.counters.decode).toBeGreaterThan(0)
     await cluster.idle()
   })
@@ -68,10 +85,18 @@ describe('a re-fit', () => {
     const { data } = await events.find(({ event, data }) => event === 'routing' && data.cause === 'refit')
     events.leave()
     expect(data.routing).toMatchObject({ decodeWorkers: 2, artifact: { clusters: 2 } })
-    const workers = (await call(cluster, 'GET', '/eldr/workers')).json.workers.filter(({ role }: { role: string }) => role === 'decode')
-    expect(workers.map(({ index, cluster }: { index: number; cluster: number }) => [index, cluster])).toEqual([[0, 0], [2, 1]]) // prettier-ignore
+    const workers = (await call(cluster, 'GET', '/eldr/workers')).json.workers.filter(
+      ({ role }: { role: string }) => role === 'decode',
+    )
+    expect(workers.map(({ index, cluster }: { index: number; cluster: number }) => [index, cluster])).toEqual(
+      [
+        [0, 0],
+        [2, 1],
+      ],
+    )
     await (await ask()).text()
-    for (const { similarity } of (await lastDecision()).candidates) expect(similarity).toEqual(expect.any(Number))
+    for (const { similarity } of (await lastDecision()).candidates)
+      expect(similarity).toEqual(expect.any(Number))
   })
 
   it('comes at the start when the configuration has another number of workers, and the gateway serves meanwhile', async () => {
@@ -82,7 +107,10 @@ describe('a re-fit', () => {
   })
 
   it('never comes for a worker that is away for a while', async () => {
-    await start({ decode: 3, config: { routing: { artifact: three }, health: { intervalMs: 20, failures: 1 } } })
+    await start({
+      decode: 3,
+      config: { routing: { artifact: three }, health: { intervalMs: 20, failures: 1 } },
+    })
     const { table } = cluster.gateway.context.router
     const { registry } = cluster.gateway.context
     const healthy = () => registry.candidates('decode', performance.now()).length
@@ -97,14 +125,20 @@ describe('a re-fit', () => {
 
   it('is left out when the settings say so, and that is stated', async () => {
     await start({ decode: 3, config: { routing: { artifact: two, refit: 'off' } } })
-    expect(await routing()).toMatchObject({ note: '3 decode workers and 2 clusters in the artifact', artifact: { clusters: 2 } })
+    expect(await routing()).toMatchObject({
+      note: '3 decode workers and 2 clusters in the artifact',
+      artifact: { clusters: 2 },
+    })
     expect((await call(cluster, 'POST', '/eldr/refit')).json).toMatchObject({ artifact: { clusters: 3 } })
     expect((await routing()).note).toBeUndefined()
   })
 
   it('for workers that are still to come is made on demand, and needs no other when they come', async () => {
     await start({ config: { routing: { artifact: two } } })
-    expect((await call(cluster, 'POST', '/eldr/refit', { workers: 3 })).json).toMatchObject({ artifact: { clusters: 3 }, decodeWorkers: 2 })
+    expect((await call(cluster, 'POST', '/eldr/refit', { workers: 3 })).json).toMatchObject({
+      artifact: { clusters: 3 },
+      decodeWorkers: 2,
+    })
     const { loaded } = cluster.gateway.control
     await addDecode()
     expect((await routing()).note).toBeUndefined()
@@ -114,10 +148,18 @@ describe('a re-fit', () => {
   it('that would take a worker’s fixed cluster is refused with the reason, and so is one without an artifact', async () => {
     const decode = await startFakeWorker({ role: 'decode' })
     extra.push(decode)
-    await start({ decode: 0, config: { routing: { artifact: three }, workers: { decode: [{ url: decode.url, id: 'last', cluster: 2 }] } } })
+    await start({
+      decode: 0,
+      config: {
+        routing: { artifact: three },
+        workers: { decode: [{ url: decode.url, id: 'last', cluster: 2 }] },
+      },
+    })
     const refused = await call(cluster, 'POST', '/eldr/refit')
     expect(errorOf(refused)).toBe('409 ELDR_REFIT_REFUSED')
-    expect(refused.json.error.message).toBe('last keeps its cluster 2, which a fit of 1 cluster does not have.')
+    expect(refused.json.error.message).toBe(
+      'last keeps its cluster 2, which a fit of 1 cluster does not have.',
+    )
     expect((await routing()).note).toContain('not fitted anew: last keeps its cluster 2')
     await cluster.stop()
     await start()

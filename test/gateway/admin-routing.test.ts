@@ -19,7 +19,11 @@ const start = async (options: ClusterOptions = {}) => void (cluster = await star
 afterEach(() => cluster.stop())
 
 const ask = async (body: object = {}) => {
-  const response = await cluster.post('/v1/completions', { prompt: 'a b c d e f g h', max_tokens: 2, ...body })
+  const response = await cluster.post('/v1/completions', {
+    prompt: 'a b c d e f g h',
+    max_tokens: 2,
+    ...body,
+  })
   expect(response.status).toBe(200)
   return response
 }
@@ -33,10 +37,15 @@ describe('PUT /eldr/policy', () => {
     expect(await lastDecision()).toMatchObject({ policy: 'eldr', reason: expect.stringMatching('^band_') })
     for (const policy of ['union', 'power-of-two', 'jsq', 'eldr']) {
       const name = policy.replaceAll('-', '_')
-      expect((await call(cluster, 'PUT', '/eldr/policy', { policy })).json).toMatchObject({ policy: name, tau: 0.1 })
+      expect((await call(cluster, 'PUT', '/eldr/policy', { policy })).json).toMatchObject({
+        policy: name,
+        tau: 0.1,
+      })
       await (await ask()).text()
       expect(await lastDecision()).toMatchObject({ policy: name })
-      expect(await (await fetch(`${cluster.url}/metrics`)).text()).toContain(`eldr_decisions_total{policy="${name}"`)
+      expect(await (await fetch(`${cluster.url}/metrics`)).text()).toContain(
+        `eldr_decisions_total{policy="${name}"`,
+      )
     }
     await cluster.idle()
   })
@@ -53,8 +62,23 @@ describe('PUT /eldr/policy', () => {
   it('takes what it was asked for whole or not at all', async () => {
     await start()
     const before = await routing()
-    expect(errorOf(await call(cluster, 'PUT', '/eldr/policy', { policy: 'eldr', tau: 0.5, prefillPolicy: 'least_loaded' }))).toBe('409 ELDR_POLICY_LACKS') // prettier-ignore
-    for (const body of [{}, { policy: 'best' }, { tau: 3 }, { tau: '0.1' }, { policy: 'jsq', tua: 1 }, { prefillPolicy: 1 }])
+    expect(
+      errorOf(
+        await call(cluster, 'PUT', '/eldr/policy', {
+          policy: 'eldr',
+          tau: 0.5,
+          prefillPolicy: 'least_loaded',
+        }),
+      ),
+    ).toBe('409 ELDR_POLICY_LACKS')
+    for (const body of [
+      {},
+      { policy: 'best' },
+      { tau: 3 },
+      { tau: '0.1' },
+      { policy: 'jsq', tua: 1 },
+      { prefillPolicy: 1 },
+    ])
       expect(errorOf(await call(cluster, 'PUT', '/eldr/policy', body))).toBe('400 ELDR_BAD_REQUEST')
     expect(await routing()).toEqual(before)
   })
@@ -65,10 +89,16 @@ describe('POST /eldr/artifact', () => {
     await start()
     expect(await call(cluster, 'POST', '/eldr/artifact', { path: two })).toMatchObject({
       status: 200,
-      json: { policy: 'union', artifact: { file: two, clusters: 2, model: 'fake', sha256: expect.stringMatching(/^[\da-f]{64}$/) } },
+      json: {
+        policy: 'union',
+        artifact: { file: two, clusters: 2, model: 'fake', sha256: expect.stringMatching(/^[\da-f]{64}$/) },
+      },
     })
     const sent = await call(cluster, 'POST', '/eldr/artifact', readFileSync(three))
-    expect(sent).toMatchObject({ status: 200, json: { artifact: { file: 'the artifact that was sent', clusters: 3 } } })
+    expect(sent).toMatchObject({
+      status: 200,
+      json: { artifact: { file: 'the artifact that was sent', clusters: 3 } },
+    })
     expect((await call(cluster, 'PUT', '/eldr/policy', { policy: 'eldr' })).status).toBe(200)
     await (await ask()).text()
     expect(await lastDecision()).toMatchObject({ policy: 'eldr' })
@@ -102,15 +132,23 @@ describe('POST /eldr/artifact', () => {
     for (const body of [{}, { path: 1 }, { path: '' }, { path: 'a\0b' }, { file: two }])
       expect(errorOf(await call(cluster, 'POST', '/eldr/artifact', body))).toBe('400 ELDR_BAD_REQUEST')
     // As `curl -d` sends it.
-    const form = await fetch(`${cluster.url}/eldr/artifact`, { method: 'POST', body: JSON.stringify({ path: three }) })
-    expect([form.status, await form.text()]).toEqual([400, expect.stringContaining('content-type: application/json')])
+    const form = await fetch(`${cluster.url}/eldr/artifact`, {
+      method: 'POST',
+      body: JSON.stringify({ path: three }),
+    })
+    expect([form.status, await form.text()]).toEqual([
+      400,
+      expect.stringContaining('content-type: application/json'),
+    ])
     expect(await routing()).toEqual(before)
     expect(cluster.gateway.context.router.table).toBe(table)
   })
 
   it('bounds what is sent', async () => {
     await start({ config: { server: { maxBodyBytes: 1024 } } })
-    expect(errorOf(await call(cluster, 'POST', '/eldr/artifact', new Uint8Array(1025)))).toBe('413 ELDR_BODY_TOO_LARGE')
+    expect(errorOf(await call(cluster, 'POST', '/eldr/artifact', new Uint8Array(1025)))).toBe(
+      '413 ELDR_BODY_TOO_LARGE',
+    )
   })
 
   it('of another model is taken, and requests that came by the old one end where they are', async () => {
@@ -122,7 +160,11 @@ describe('POST /eldr/artifact', () => {
     expect((await call(cluster, 'POST', '/eldr/artifact', { path: other })).status).toBe(200)
     for (const decode of cluster.decodes) decode.clearFaults()
     await (await ask()).text()
-    expect(await lastDecision()).toMatchObject({ policy: 'union', reject: 'wrong_shape', reason: 'no_counts' })
+    expect(await lastDecision()).toMatchObject({
+      policy: 'union',
+      reject: 'wrong_shape',
+      reason: 'no_counts',
+    })
     release()
     for (const stream of streams) expect((await eventsOf(stream)).at(-1)).toBe('[DONE]')
     await cluster.idle()
@@ -158,13 +200,18 @@ describe('changes amid traffic', () => {
     const last = new URL(cluster.decodes[2]!.url)
     for (let round = 0; round < 6; round++) {
       const answers = await Promise.all([
-        call(cluster, 'PUT', '/eldr/policy', { policy: ['union', 'eldr', 'jsq'][round % 3], tau: 0.05 * round }),
+        call(cluster, 'PUT', '/eldr/policy', {
+          policy: ['union', 'eldr', 'jsq'][round % 3],
+          tau: 0.05 * round,
+        }),
         call(cluster, 'POST', '/eldr/artifact', { path: round % 2 === 0 ? two : three }),
         call(cluster, 'DELETE', `/eldr/workers/${last.host}`),
         call(cluster, 'POST', '/eldr/refit'),
       ])
       expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200])
-      expect((await call(cluster, 'POST', '/eldr/workers', { url: last.origin, role: 'decode' })).status).toBe(201)
+      expect(
+        (await call(cluster, 'POST', '/eldr/workers', { url: last.origin, role: 'decode' })).status,
+      ).toBe(201)
     }
     await call(cluster, 'POST', '/eldr/refit')
     traffic.on = false
@@ -172,23 +219,44 @@ describe('changes amid traffic', () => {
     expect(asked).toBeGreaterThan(24)
     await cluster.idle()
     const { router, registry } = cluster.gateway.context
-    expect(router.table.artifact!.about.workers).toBe(registry.views(0).filter(({ spec }) => spec.role === 'decode').length)
+    expect(router.table.artifact!.about.workers).toBe(
+      registry.views(0).filter(({ spec }) => spec.role === 'decode').length,
+    )
   })
 })
 
 describe('experts that the engine lists itself', () => {
   it('are as good as counts of the plugin', async () => {
-    await start({ config: { routing: { artifact: two } }, prefillOptions: { counts: () => undefined }, decodeOptions: { prefills: undefined } }) // prettier-ignore
+    await start({
+      config: { routing: { artifact: two } },
+      prefillOptions: { counts: () => undefined },
+      decodeOptions: { prefills: undefined },
+    })
     const tokens = 8
     const ids = Uint8Array.from({ length: tokens * SHAPE.layers * SHAPE.topK }, (_, at) => at % SHAPE.topK)
     const header = `{'descr': '|u1', 'fortran_order': False, 'shape': (${tokens}, ${SHAPE.layers}, ${SHAPE.topK}), }`
     const head = Buffer.from(`\x93NUMPY\x01\x00\x00\x00${header.padEnd(117)}\n`, 'latin1')
     head.writeUInt16LE(head.length - 10, 8)
-    const params = { do_remote_prefill: true, remote_block_ids: [[1]], remote_engine_id: 'e', remote_request_id: 'r', remote_host: '127.0.0.1', remote_port: 1 } // prettier-ignore
-    const body = { choices: [{ index: 0, text: '', routed_experts: Buffer.concat([head, ids]).toString('base64') }], usage: { prompt_tokens: tokens }, kv_transfer_params: params } // prettier-ignore
+    const params = {
+      do_remote_prefill: true,
+      remote_block_ids: [[1]],
+      remote_engine_id: 'e',
+      remote_request_id: 'r',
+      remote_host: '127.0.0.1',
+      remote_port: 1,
+    }
+    const body = {
+      choices: [{ index: 0, text: '', routed_experts: Buffer.concat([head, ids]).toString('base64') }],
+      usage: { prompt_tokens: tokens },
+      kv_transfer_params: params,
+    }
     for (const prefill of cluster.prefills) prefill.fail({ kind: 'answer', body: JSON.stringify(body) })
     await (await ask()).text()
-    expect(await lastDecision()).toMatchObject({ policy: 'eldr', covered: 1, reason: expect.stringMatching('^band_') })
+    expect(await lastDecision()).toMatchObject({
+      policy: 'eldr',
+      covered: 1,
+      reason: expect.stringMatching('^band_'),
+    })
     expect(await lastDecision()).not.toHaveProperty('reject')
     await cluster.idle()
   })

@@ -15,18 +15,34 @@ async function raw({ url }: Cluster, bytes: string, method?: string): Promise<Ra
   client.leave()
   return answer
 }
-const codeOf = ({ status, body }: RawAnswer) => `${status} ${(JSON.parse(body) as { error?: { code: string } }).error?.code}`
+const codeOf = ({ status, body }: RawAnswer) =>
+  `${status} ${(JSON.parse(body) as { error?: { code: string } }).error?.code}`
 const LOCAL = 'Host: 127.0.0.1\r\n'
 
 describe('without the token', () => {
   let cluster: Cluster
-  beforeAll(async () => void (cluster = await startCluster({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } } }))) // prettier-ignore
+  beforeAll(
+    async () =>
+      void (cluster = await startCluster({
+        prefill: 1,
+        decode: 1,
+        config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } },
+      })),
+  )
   afterAll(() => cluster.stop())
 
   it.each(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])(
     '%s of what is closed is 401, and says what is wanted',
     async method => {
-      for (const path of ['/eldr/workers', '/eldr/workers/a', '/eldr/config', '/eldr/policy', '/eldr/events', '/eldr', '/eldr/']) {
+      for (const path of [
+        '/eldr/workers',
+        '/eldr/workers/a',
+        '/eldr/config',
+        '/eldr/policy',
+        '/eldr/events',
+        '/eldr',
+        '/eldr/',
+      ]) {
         const { status, headers } = await raw(cluster, `${method} ${path} HTTP/1.1\r\n${LOCAL}\r\n`, method)
         expect([path, status, headers['www-authenticate']]).toEqual([path, 401, 'Bearer'])
       }
@@ -35,7 +51,11 @@ describe('without the token', () => {
 
   it('an open dashboard is open to read, and no other method gets further', async () => {
     for (const path of ['/eldr/dashboard', '/eldr/experts', '/eldr/plane', '/eldr/pulse']) {
-      const answers = ['HEAD', 'POST', 'PUT', 'DELETE'].map(async method => (await raw(cluster, `${method} ${path} HTTP/1.1\r\n${LOCAL}Connection: close\r\n\r\n`, method)).status) // prettier-ignore
+      const answers = ['HEAD', 'POST', 'PUT', 'DELETE'].map(
+        async method =>
+          (await raw(cluster, `${method} ${path} HTTP/1.1\r\n${LOCAL}Connection: close\r\n\r\n`, method))
+            .status,
+      )
       expect([path, ...(await Promise.all(answers))]).toEqual([path, 200, 405, 405, 405])
     }
   })
@@ -47,7 +67,12 @@ describe('without the token', () => {
       'X-HTTP-Method-Override: GET\r\nX-HTTP-Method: GET\r\nX-Method-Override: GET\r\n',
       405,
     ],
-    ['a header that names another path', 'GET /health', 'X-Original-URL: /eldr/config\r\nX-Rewrite-URL: /eldr/config\r\n', 200],
+    [
+      'a header that names another path',
+      'GET /health',
+      'X-Original-URL: /eldr/config\r\nX-Rewrite-URL: /eldr/config\r\n',
+      200,
+    ],
     ['a path that is written in another way', 'GET /%65ldr/config', '', 400],
     ['a path that leads back', 'GET /health/../eldr/config', '', 400],
     ['a path in other letters', 'GET /ELDR/config', '', 404],
@@ -57,9 +82,19 @@ describe('without the token', () => {
     ['the token in the query', 'GET /eldr/config?token=sesame&access_token=sesame', '', 401],
     ['the token as a cookie', 'GET /eldr/config', 'Cookie: token=sesame\r\n', 401],
     ['the token in another scheme', 'GET /eldr/config', 'Authorization: Basic sesame\r\n', 401],
-    ['the token after a wrong one', 'GET /eldr/config', 'Authorization: Bearer wrong\r\nAuthorization: Bearer sesame\r\n', 401],
+    [
+      'the token after a wrong one',
+      'GET /eldr/config',
+      'Authorization: Bearer wrong\r\nAuthorization: Bearer sesame\r\n',
+      401,
+    ],
     ['two tokens in one header', 'GET /eldr/config', 'X-Api-Key: wrong\r\nX-Api-Key: sesame\r\n', 401],
-    ['being this machine by a header', 'GET /eldr/config', 'X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\n', 401],
+    [
+      'being this machine by a header',
+      'GET /eldr/config',
+      'X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\n',
+      401,
+    ],
   ])('%s opens nothing', async (_, request, headers, status) => {
     const answer = await raw(cluster, `${request} HTTP/1.1\r\n${LOCAL}${headers}\r\n`)
     expect(answer.status).toBe(status)
@@ -69,7 +104,11 @@ describe('without the token', () => {
   it('the document tells nothing of this gateway’s workers and secrets', async () => {
     const { body } = await raw(cluster, `GET /openapi.json HTTP/1.1\r\n${LOCAL}\r\n`)
     expect(body).toContain('"openapi":"3.1.0"')
-    for (const secret of ['sesame', ...[...cluster.prefills, ...cluster.decodes].map(({ port }) => `:${port}`)]) expect(body).not.toContain(secret) // prettier-ignore
+    for (const secret of [
+      'sesame',
+      ...[...cluster.prefills, ...cluster.decodes].map(({ port }) => `:${port}`),
+    ])
+      expect(body).not.toContain(secret)
   })
 })
 
@@ -78,11 +117,19 @@ describe('from the machine itself', () => {
   beforeAll(async () => void (cluster = await startCluster({ prefill: 1, decode: 1 })))
   afterAll(() => cluster.stop())
   const put = (method: string, path: string, body: string, headers = '') =>
-    raw(cluster, `${method} ${path} HTTP/1.1\r\n${LOCAL}${headers}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)
+    raw(
+      cluster,
+      `${method} ${path} HTTP/1.1\r\n${LOCAL}${headers}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    )
 
   it('another method in a header or in the query changes nothing', async () => {
     const { id } = cluster.gateway.context.registry.views(performance.now())[0]!.spec
-    const answer = await put('POST', `/eldr/workers/${id}?_method=DELETE`, '', 'X-HTTP-Method-Override: DELETE\r\n')
+    const answer = await put(
+      'POST',
+      `/eldr/workers/${id}?_method=DELETE`,
+      '',
+      'X-HTTP-Method-Override: DELETE\r\n',
+    )
     expect([codeOf(answer), answer.headers['allow']]).toEqual(['405 ELDR_METHOD', 'DELETE'])
     expect(cluster.gateway.context.registry.views(performance.now()).map(({ spec }) => spec.id)).toContain(id)
   })
@@ -108,7 +155,6 @@ describe('from the machine itself', () => {
       ['DELETE', `/eldr/workers/${id}`],
       ['POST', `/eldr/workers/${id}/drain`],
     ] as const)
-      // prettier-ignore
       expect(codeOf(await put(method, path, ''))).toBe('404 ELDR_NOT_FOUND')
   })
 
@@ -136,7 +182,9 @@ describe('from the machine itself', () => {
       'Content-Length: -1',
       'Content-Length: 0\r\nTransfer-Encoding: chunked',
     ]) {
-      const client = new RawClient(cluster.url).send(`POST /eldr/refit HTTP/1.1\r\n${LOCAL}${headers}\r\n\r\nDELETE /eldr/workers/a HTTP/1.1\r\n${LOCAL}\r\n`) // prettier-ignore
+      const client = new RawClient(cluster.url).send(
+        `POST /eldr/refit HTTP/1.1\r\n${LOCAL}${headers}\r\n\r\nDELETE /eldr/workers/a HTTP/1.1\r\n${LOCAL}\r\n`,
+      )
       expect((await client.toEnd()).map(({ status }) => status)).toEqual([400])
     }
   })
@@ -151,15 +199,32 @@ describe('from the machine itself', () => {
       '{"policy":"jsq"}{}',
       '{"policy":NaN}',
     ])
-      expect([body.slice(0, 20), codeOf(await put('PUT', '/eldr/policy', body))]).toEqual([body.slice(0, 20), '400 ELDR_BAD_REQUEST'])
-    expect(codeOf(await put('PUT', '/eldr/policy', '{"policy":"jsq"}', 'Content-Encoding: gzip\r\n'))).toBe('400 ELDR_BAD_REQUEST')
+      expect([body.slice(0, 20), codeOf(await put('PUT', '/eldr/policy', body))]).toEqual([
+        body.slice(0, 20),
+        '400 ELDR_BAD_REQUEST',
+      ])
+    expect(codeOf(await put('PUT', '/eldr/policy', '{"policy":"jsq"}', 'Content-Encoding: gzip\r\n'))).toBe(
+      '400 ELDR_BAD_REQUEST',
+    )
   })
 
   it('a path of something that is no file is no artifact, and nobody waits for it', async () => {
     const pipe = join(folder.path, 'pipe')
     execFileSync('mkfifo', [pipe])
-    for (const path of [pipe, folder.path, '/dev/zero', '/dev/null', '/proc/self/mem', join(folder.path, 'nothing')]) {
-      const answer = await put('POST', '/eldr/artifact', JSON.stringify({ path }), 'Content-Type: application/json\r\n')
+    for (const path of [
+      pipe,
+      folder.path,
+      '/dev/zero',
+      '/dev/null',
+      '/proc/self/mem',
+      join(folder.path, 'nothing'),
+    ]) {
+      const answer = await put(
+        'POST',
+        '/eldr/artifact',
+        JSON.stringify({ path }),
+        'Content-Type: application/json\r\n',
+      )
       expect([path, codeOf(answer)]).toEqual([path, '422 ELDR_ARTIFACT_BAD'])
     }
   })

@@ -18,7 +18,6 @@ export async function smallArtifact(
   clusters: number,
   shape: typeof SHAPE | { layers: number; experts: number; topK: number } = SHAPE,
 ): Promise<{ readonly path: string; readonly artifact: Artifact }> {
-  // prettier-ignore
   const requests = 6 * VARIANTS
   const { layers, experts, topK } = shape
   const counts = new Uint16Array(requests * layers * experts)
@@ -28,10 +27,20 @@ export async function smallArtifact(
   }
   const trace = join(folder, `trace-${layers}-${clusters}.safetensors`)
   await writeSafetensors(trace, {
-    metadata: { format: 'eldr.trace.v1', model: 'fake', layers: `${layers}`, experts: `${experts}`, top_k: `${topK}` },
+    metadata: {
+      format: 'eldr.trace.v1',
+      model: 'fake',
+      layers: `${layers}`,
+      experts: `${experts}`,
+      top_k: `${topK}`,
+    },
     tensors: {
       prefill_counts: { dtype: 'U16', shape: [requests, layers, experts], data: counts },
-      prompt_tokens: { dtype: 'U16', shape: [requests], data: Uint16Array.from({ length: requests }, (_, r) => TOKENS + Math.floor(r / VARIANTS)) }, // prettier-ignore
+      prompt_tokens: {
+        dtype: 'U16',
+        shape: [requests],
+        data: Uint16Array.from({ length: requests }, (_, r) => TOKENS + Math.floor(r / VARIANTS)),
+      },
     },
   })
   const { artifact } = await fitFile(trace, { workers: clusters, layers: 'all', transform: 'count' })
@@ -50,11 +59,15 @@ export async function call(
   body?: unknown,
   headers: Record<string, string> = {},
 ): Promise<Answer> {
-  // prettier-ignore
   const isBytes = body instanceof Uint8Array
   const response = await fetch(`${url}${path}`, {
     method,
-    headers: { ...(body !== undefined && { 'content-type': isBytes ? 'application/octet-stream' : 'application/json' }), ...headers },
+    headers: {
+      ...(body !== undefined && {
+        'content-type': isBytes ? 'application/octet-stream' : 'application/json',
+      }),
+      ...headers,
+    },
     ...(body !== undefined && { body: isBytes ? (body as Uint8Array<ArrayBuffer>) : JSON.stringify(body) }),
   })
   return { status: response.status, json: await response.json() }
@@ -110,7 +123,8 @@ export async function follow({ url }: Pick<Cluster, 'url'>, headers: Record<stri
     /** The first event that is as wanted, whether it has come or is to come. */
     async find(wanted: (event: ServerEvent) => boolean): Promise<ServerEvent> {
       for (let at = 0; ; at++) {
-        while (at >= seen.length) if (!(await more()) && at >= seen.length) throw new Error(`ended after ${JSON.stringify(seen)}`)
+        while (at >= seen.length)
+          if (!(await more()) && at >= seen.length) throw new Error(`ended after ${JSON.stringify(seen)}`)
         if (wanted(seen[at]!)) return seen[at]!
       }
     },

@@ -15,8 +15,11 @@ afterEach(async () => {
 
 const idOf = ({ url }: FakeWorker) => new URL(url).host
 const isReady = (id: string) => () =>
-  cluster.gateway.context.registry.views(performance.now()).some(({ spec, state }) => spec.id === id && state === 'ready')
-const ask = (prompt = 'a', more: object = {}) => cluster.post('/v1/completions', { prompt, max_tokens: 4, ...more })
+  cluster.gateway.context.registry
+    .views(performance.now())
+    .some(({ spec, state }) => spec.id === id && state === 'ready')
+const ask = (prompt = 'a', more: object = {}) =>
+  cluster.post('/v1/completions', { prompt, max_tokens: 4, ...more })
 
 /** A stream that has begun on each decode worker and goes on when told. */
 async function streamsOnAll(count: number) {
@@ -37,7 +40,17 @@ describe('GET /eldr/workers', () => {
     expect(json.workers).toHaveLength(4)
     const decode = json.workers.filter(({ role }: { role: string }) => role === 'decode')
     expect(decode).toEqual(
-      cluster.decodes.map((worker, index) => ({ id: idOf(worker), role: 'decode', url: worker.url, state: 'ready', breaker: 'closed', inflight: 1, tokens: 1, index, source: 'config' })), // prettier-ignore
+      cluster.decodes.map((worker, index) => ({
+        id: idOf(worker),
+        role: 'decode',
+        url: worker.url,
+        state: 'ready',
+        breaker: 'closed',
+        inflight: 1,
+        tokens: 1,
+        index,
+        source: 'config',
+      })),
     )
     streams.release()
     await streams.texts()
@@ -50,8 +63,15 @@ describe('POST /eldr/workers', () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     const streams = await streamsOnAll(4)
     more = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })
-    const added = await call(cluster, 'POST', '/eldr/workers', { url: `${more.url}/`, role: 'decode', id: 'third' })
-    expect(added).toMatchObject({ status: 201, json: { id: 'third', url: more.url, role: 'decode', index: 2, inflight: 0 } })
+    const added = await call(cluster, 'POST', '/eldr/workers', {
+      url: `${more.url}/`,
+      role: 'decode',
+      id: 'third',
+    })
+    expect(added).toMatchObject({
+      status: 201,
+      json: { id: 'third', url: more.url, role: 'decode', index: 2, inflight: 0 },
+    })
     await until(cluster, isReady('third'))
     expect((await ask()).status).toBe(200)
     expect(more.counters.decode).toBe(1)
@@ -68,13 +88,19 @@ describe('POST /eldr/workers', () => {
     await until(cluster, isReady(idOf(more)))
     await call(cluster, 'POST', `/eldr/workers/${idOf(cluster.decodes[0]!)}/drain`)
     expect((await ask()).status).toBe(200)
-    expect(cluster.gateway.context.router.decisions(1)[0]).toMatchObject({ policy: 'union', reason: 'least_cost', worker: idOf(more) })
+    expect(cluster.gateway.context.router.decisions(1)[0]).toMatchObject({
+      policy: 'union',
+      reason: 'least_cost',
+      worker: idOf(more),
+    })
   })
 
   it('adds prefill workers too', async () => {
     await start({ prefill: 1 })
     more = await startFakeWorker({ role: 'prefill', counts: SHAPE })
-    expect((await call(cluster, 'POST', '/eldr/workers', { url: more.url, role: 'prefill' })).status).toBe(201)
+    expect((await call(cluster, 'POST', '/eldr/workers', { url: more.url, role: 'prefill' })).status).toBe(
+      201,
+    )
     await until(cluster, isReady(idOf(more)))
     await call(cluster, 'PUT', '/eldr/policy', { prefillPolicy: 'round-robin' })
     // Hand-offs of a worker that the decode workers do not know of are refused there; that it was asked is enough.
@@ -88,10 +114,24 @@ describe('POST /eldr/workers', () => {
     const { url } = cluster.decodes[0]!
     const id = idOf(cluster.decodes[0]!)
     expect((await call(cluster, 'POST', '/eldr/workers', { url, role: 'decode' })).status).toBe(200)
-    expect(errorOf(await call(cluster, 'POST', '/eldr/workers', { url, role: 'prefill' }))).toBe('409 ELDR_WORKER_CONFLICT')
-    expect(errorOf(await call(cluster, 'POST', '/eldr/workers', { url, role: 'decode', id: 'other' }))).toBe('409 ELDR_WORKER_CONFLICT')
-    expect(errorOf(await call(cluster, 'POST', '/eldr/workers', { url: 'http://10.0.0.9:1', role: 'decode', id }))).toBe('409 ELDR_WORKER_CONFLICT') // prettier-ignore
-    expect(errorOf(await call(cluster, 'POST', '/eldr/workers', { url: 'http://10.0.0.9:1', role: 'decode', cluster: 1 }))).toBe('409 ELDR_WORKER_CONFLICT') // prettier-ignore
+    expect(errorOf(await call(cluster, 'POST', '/eldr/workers', { url, role: 'prefill' }))).toBe(
+      '409 ELDR_WORKER_CONFLICT',
+    )
+    expect(errorOf(await call(cluster, 'POST', '/eldr/workers', { url, role: 'decode', id: 'other' }))).toBe(
+      '409 ELDR_WORKER_CONFLICT',
+    )
+    expect(
+      errorOf(await call(cluster, 'POST', '/eldr/workers', { url: 'http://10.0.0.9:1', role: 'decode', id })),
+    ).toBe('409 ELDR_WORKER_CONFLICT')
+    expect(
+      errorOf(
+        await call(cluster, 'POST', '/eldr/workers', {
+          url: 'http://10.0.0.9:1',
+          role: 'decode',
+          cluster: 1,
+        }),
+      ),
+    ).toBe('409 ELDR_WORKER_CONFLICT')
     expect((await call(cluster, 'GET', '/eldr/workers')).json.workers).toHaveLength(4)
   })
 
@@ -154,7 +194,9 @@ describe('DELETE /eldr/workers/{id}', () => {
     const [first] = cluster.decodes as [FakeWorker]
     const removed = await call(cluster, 'DELETE', `/eldr/workers/${idOf(first)}`)
     expect(removed).toMatchObject({ status: 200, json: { id: idOf(first), state: 'leaving', inflight: 2 } })
-    expect(errorOf(await call(cluster, 'DELETE', `/eldr/workers/${idOf(first)}`))).toBe('404 ELDR_WORKER_UNKNOWN')
+    expect(errorOf(await call(cluster, 'DELETE', `/eldr/workers/${idOf(first)}`))).toBe(
+      '404 ELDR_WORKER_UNKNOWN',
+    )
     expect((await ask()).status).toBe(200)
     expect(first.counters.decode).toBe(2)
     streams.release()
@@ -167,7 +209,10 @@ describe('DELETE /eldr/workers/{id}', () => {
   it('of the last worker leaves a gateway that says so, until there is one again', async () => {
     await start({ decode: 1 })
     const [only] = cluster.decodes as [FakeWorker]
-    expect((await call(cluster, 'DELETE', `/eldr/workers/${idOf(only)}`)).json).toMatchObject({ state: 'gone', inflight: 0 })
+    expect((await call(cluster, 'DELETE', `/eldr/workers/${idOf(only)}`)).json).toMatchObject({
+      state: 'gone',
+      inflight: 0,
+    })
     expect((await ask()).status).toBe(503)
     await call(cluster, 'POST', '/eldr/workers', { url: only.url, role: 'decode' })
     await until(cluster, isReady(idOf(only)))
@@ -198,7 +243,9 @@ describe('ids in paths', () => {
     async path => {
       await start({ prefill: 1, decode: 1 })
       const { hostname, port } = new URL(cluster.url)
-      const status = await new Promise(resolve => get({ hostname, port, path }, answer => answer.resume().on('end', () => resolve(answer.statusCode)))) // prettier-ignore
+      const status = await new Promise(resolve =>
+        get({ hostname, port, path }, answer => answer.resume().on('end', () => resolve(answer.statusCode))),
+      )
       expect(status).toBe(400)
     },
   )

@@ -23,7 +23,8 @@ async function start(options: ClusterOptions = {}): Promise<void> {
 
 const body = (more: object = {}) => ({ prompt: 'Once upon a time', max_tokens: 64, stream: true, ...more })
 const tokensIn = (text: string) => text.match(/"text":"/g)?.length ?? 0
-const outcomes = (outcome: string) => metric(cluster, 'eldr_requests_total', { route: 'completions', outcome })
+const outcomes = (outcome: string) =>
+  metric(cluster, 'eldr_requests_total', { route: 'completions', outcome })
 
 function send(more: object = {}): RawClient {
   const client = new RawClient(cluster.url)
@@ -91,14 +92,20 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
     leave(client)
     await Promise.all(cluster.decodes.map(decode => decode.waitForActive(0)))
     await tickets.settled()
-    expect(tickets.dispatches.filter(({ leg, ends }) => leg === 'decode' && ends[0] === 'ignored')).toHaveLength(6)
+    expect(
+      tickets.dispatches.filter(({ leg, ends }) => leg === 'decode' && ends[0] === 'ignored'),
+    ).toHaveLength(6)
     expect(await outcomes('client_gone')).toBe(1)
   })
 
   it('while it waits for its turn is never dispatched', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1 } } })
     let goOn = () => {}
-    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: new Promise<void>(resolve => (goOn = resolve)) })
+    cluster.decodes[0]!.failNext({
+      kind: 'hang',
+      after: 'request',
+      until: new Promise<void>(resolve => (goOn = resolve)),
+    })
     const first = send()
     await cluster.decodes[0]!.waitForActive(1)
     const second = send({ prompt: 'never' })
@@ -134,7 +141,10 @@ describe('a client that leaves between the legs', () => {
     expect(decode.counters).toMatchObject({ decode: 1, noKv: 0 })
     expect(decode.requests.at(-1)!.json).toMatchObject({ stream: false, max_tokens: 1 })
     expect(tickets.dispatches.at(-1)).toMatchObject({ leg: 'decode', ends: ['ignored'] })
-    return { reads: [...prefill.handoffs.values()], count: await metric(cluster, 'eldr_handoffs_released_total') }
+    return {
+      reads: [...prefill.handoffs.values()],
+      count: await metric(cluster, 'eldr_handoffs_released_total'),
+    }
   }
 
   /** The next one leaves as soon as prefill has answered. */
@@ -150,13 +160,16 @@ describe('a client that leaves between the legs', () => {
     }
   }
 
-  it.each([true, false])('has its blocks given back by a decode request of one token (stream: %s)', async stream => {
-    await start({ decodeOptions: { gapMs: 5 } })
-    leaveAfterPrefill()
-    send({ stream, max_tokens: 100_000 })
-    expect(await released()).toEqual({ reads: [1], count: 1 })
-    expect(cluster.decodes[0]!.counters).toMatchObject({ aborted: 0 })
-  })
+  it.each([true, false])(
+    'has its blocks given back by a decode request of one token (stream: %s)',
+    async stream => {
+      await start({ decodeOptions: { gapMs: 5 } })
+      leaveAfterPrefill()
+      send({ stream, max_tokens: 100_000 })
+      expect(await released()).toEqual({ reads: [1], count: 1 })
+      expect(cluster.decodes[0]!.counters).toMatchObject({ aborted: 0 })
+    },
+  )
 
   it('by one that is called off where the worker has no time for it', async () => {
     await start()
@@ -189,7 +202,8 @@ describe('a client that leaves between the legs', () => {
     let opened = 0
     upstreams.open = (origin, request, to) => {
       const call = open(origin, request, to)
-      if (origin === cluster.decodes[0]!.url && request.method === 'POST' && opened++ === 0) void exchange.then(known => known.stop('client_gone')) // prettier-ignore
+      if (origin === cluster.decodes[0]!.url && request.method === 'POST' && opened++ === 0)
+        void exchange.then(known => known.stop('client_gone'))
       return call
     }
     send({ max_tokens: 100_000 })
@@ -198,7 +212,10 @@ describe('a client that leaves between the legs', () => {
 })
 
 /** A client that reads only when it is told to. */
-function sendUnread(more: object): { readonly socket: Socket; read(): Promise<{ events: number; end: string }> } {
+function sendUnread(more: object): {
+  readonly socket: Socket
+  read(): Promise<{ events: number; end: string }>
+} {
   const { hostname, port } = new URL(cluster.url)
   const socket = connect({ host: hostname, port: Number(port) })
   clients.push(socket)
@@ -224,7 +241,11 @@ function sendUnread(more: object): { readonly socket: Socket; read(): Promise<{ 
 async function stuck(): Promise<number> {
   const [decode] = cluster.decodes
   await decode!.waitFor(({ tokensSent }) => tokensSent > 2_000)
-  for (let [sent, still] = [0, 0]; still < 300; still = decode!.counters.tokensSent === sent ? still + 1 : 0) {
+  for (
+    let [sent, still] = [0, 0];
+    still < 300;
+    still = decode!.counters.tokensSent === sent ? still + 1 : 0
+  ) {
     sent = decode!.counters.tokensSent
     await new Promise(setImmediate)
   }
@@ -254,12 +275,17 @@ describe('a client that does not read', () => {
 
   it('and then does has missed nothing, and the worker is not blamed for the pause', async () => {
     await start({ config: { timeouts: { betweenTokensMs: 300 } } })
-    cluster.decodes[0]!.failNext({ kind: 'garbage', bytes: `${largeStream(4_000)}e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n` })
+    cluster.decodes[0]!.failNext({
+      kind: 'garbage',
+      bytes: `${largeStream(4_000)}e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n`,
+    })
     const client = sendUnread({})
     await cluster.decodes[0]!.waitFor(({ faulted }) => faulted === 1)
     // Another stream hangs at the worker for longer than the time between tokens, so that much has passed for the first one too.
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1 })
-    expect((await eventsOf(await cluster.post('/v1/completions', body()))).at(-1)).toContain('ELDR_STREAM_STALLED')
+    expect((await eventsOf(await cluster.post('/v1/completions', body()))).at(-1)).toContain(
+      'ELDR_STREAM_STALLED',
+    )
     expect(await metric(cluster, 'eldr_requests_total', { outcome: 'ok', route: 'completions' })).toBe(0)
     const { events, end } = await client.read()
     expect(end).toContain('data: [DONE]\n\n')

@@ -34,26 +34,41 @@ export const SHAPE = { layers: 2, experts: 8, topK: 2 } as const
 /** With ELDR_TEST_PROCESSES the gateway is one of several processes, and tests that look inside of it cannot run (`test/processes`). */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
   const processes = Number(process.env['ELDR_TEST_PROCESSES'] ?? 1)
-  if (processes > 1) return outside(await (await import('./process-cluster.ts')).startProcessCluster({ ...options, processes }))
-  const many = (count: number, more: FakeWorkerOptions) => Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
-  const prefills = await many(options.prefill ?? 2, { role: 'prefill', counts: SHAPE, ...options.prefillOptions })
+  if (processes > 1)
+    return outside(
+      await (await import('./process-cluster.ts')).startProcessCluster({ ...options, processes }),
+    )
+  const many = (count: number, more: FakeWorkerOptions) =>
+    Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
+  const prefills = await many(options.prefill ?? 2, {
+    role: 'prefill',
+    counts: SHAPE,
+    ...options.prefillOptions,
+  })
   const decodes = await many(options.decode ?? 2, { role: 'decode', prefills, ...options.decodeOptions })
   const { config = {} } = options
   const settings = settle(
     fileSchema.parse({
       ...config,
       server: { port: 0, ...config.server },
-      workers: { prefill: prefills.map(({ url }) => ({ url })), decode: decodes.map(({ url }) => ({ url })), ...config.workers },
+      workers: {
+        prefill: prefills.map(({ url }) => ({ url })),
+        decode: decodes.map(({ url }) => ({ url })),
+        ...config.workers,
+      },
       retries: { backoffMs: 1, ...config.retries },
     }),
   )
   const gateway = await startGateway(settings, createLog({ logLevel: 'silent', logFormat: 'json' }))
   const { registry } = gateway.context
-  const ready = () => registry.candidates('prefill', performance.now()).length >= prefills.length && registry.candidates('decode', performance.now()).length >= decodes.length // prettier-ignore
+  const ready = () =>
+    registry.candidates('prefill', performance.now()).length >= prefills.length &&
+    registry.candidates('decode', performance.now()).length >= decodes.length
   await until(ready, listener => registry.subscribe(listener))
   const leftovers = () => {
     const views = registry.views(performance.now())
-    const sum = (of: (view: (typeof views)[number]) => number) => views.reduce((total, view) => total + of(view), 0)
+    const sum = (of: (view: (typeof views)[number]) => number) =>
+      views.reduce((total, view) => total + of(view), 0)
     const active = [...prefills, ...decodes].reduce((total, { counters }) => total + counters.active, 0)
     return { inflight: sum(({ inflight }) => inflight), tokens: sum(({ tokens }) => tokens), active }
   }
@@ -87,9 +102,12 @@ function outside(cluster: ProcessCluster): Cluster {
   const hidden = () => {
     throw new Error('a gateway of several processes cannot be looked into')
   }
-  const gateway = new Proxy({ url: cluster.url, stop: () => cluster.process.stop().then(() => {}) } as Gateway, {
-    get: (target, name) => (name in target ? target[name as keyof Gateway] : hidden()),
-  })
+  const gateway = new Proxy(
+    { url: cluster.url, stop: () => cluster.process.stop().then(() => {}) } as Gateway,
+    {
+      get: (target, name) => (name in target ? target[name as keyof Gateway] : hidden()),
+    },
+  )
   return { ...cluster, gateway, leftovers: hidden }
 }
 

@@ -16,7 +16,10 @@ afterEach(async () => {
   await receiver.close()
 })
 const start = async (traces: object = {}, options: ClusterOptions = {}) =>
-  void (cluster = await startCluster({ ...options, config: { observe: { traces: { endpoint: receiver.url, everyMs: 5, flushMs: 200, ...traces } } } })) // prettier-ignore
+  void (cluster = await startCluster({
+    ...options,
+    config: { observe: { traces: { endpoint: receiver.url, everyMs: 5, flushMs: 200, ...traces } } },
+  }))
 const stop = async () => {
   stopped = true
   const fromMs = performance.now()
@@ -28,13 +31,18 @@ const stop = async () => {
 const SPANS = 4
 const ask = async (times = 1) => {
   for (let at = 0; at < times; at++) {
-    const response = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: { 'x-request-id': `r${at}` } })
+    const response = await cluster.post(
+      '/v1/completions',
+      { prompt: 'a', max_tokens: 2 },
+      { headers: { 'x-request-id': `r${at}` } },
+    )
     expect(response.status).toBe(200)
     await response.text()
   }
 }
 const sent = () => metric(cluster, 'eldr_trace_spans_total')
-const dropped = (reason?: string) => metric(cluster, 'eldr_trace_spans_dropped_total', reason === undefined ? {} : { reason })
+const dropped = (reason?: string) =>
+  metric(cluster, 'eldr_trace_spans_dropped_total', reason === undefined ? {} : { reason })
 /** As whoever scrapes last would see them: the gateway may not listen any more. */
 const lastSent = async () => (await cluster.gateway.context.metrics.traceSpans.get()).values[0]!.value
 const lastDropped = async () => {
@@ -53,7 +61,11 @@ describe('a collector that is well', () => {
     expect(Math.max(...receiver.requests.map(({ spans }) => spans.length))).toBeLessThanOrEqual(10)
     for (const { spans } of receiver.requests) expect(spans.length % SPANS).toBe(0)
     for (const { headers, path } of receiver.requests) {
-      expect([path, headers.authorization, headers['x-scope']]).toEqual(['/v1/traces', 'Bearer sesame', 'a=b'])
+      expect([path, headers.authorization, headers['x-scope']]).toEqual([
+        '/v1/traces',
+        'Bearer sesame',
+        'a=b',
+      ])
     }
     expect([await lastSent(), await lastDropped()]).toEqual([5 * SPANS, {}])
   })
@@ -183,15 +195,24 @@ describe('a collector that', () => {
 
 describe('one request with very many legs', () => {
   it('is told in part, and what is left out is counted', async () => {
-    await start({ queueSpans: 100_000 }, { decodeOptions: { recordLimit: 10_000 }, prefillOptions: { recordLimit: 10_000 } })
-    const response = await cluster.post('/v1/completions', { prompt: 'a', n: 120, max_tokens: 2 }, { headers: { 'x-request-id': 'many' } })
+    await start(
+      { queueSpans: 100_000 },
+      { decodeOptions: { recordLimit: 10_000 }, prefillOptions: { recordLimit: 10_000 } },
+    )
+    const response = await cluster.post(
+      '/v1/completions',
+      { prompt: 'a', n: 120, max_tokens: 2 },
+      { headers: { 'x-request-id': 'many' } },
+    )
     expect(response.status).toBe(200)
     await response.text()
     const tree = await receiver.traceOf('many')
     expect(tree.all.length).toBe(256)
     await eventually(async () => (await dropped('too_many')) === 1 + 3 * 120 - 256)
     // Legs without a span of their own go by the request's.
-    const told = [...cluster.prefills, ...cluster.decodes].flatMap(({ requests }) => requests).filter(({ isGeneration }) => isGeneration)
+    const told = [...cluster.prefills, ...cluster.decodes]
+      .flatMap(({ requests }) => requests)
+      .filter(({ isGeneration }) => isGeneration)
     const ids = new Set(tree.all.map(({ spanId }) => spanId))
     expect(told.length).toBe(240)
     for (const { headers } of told) {

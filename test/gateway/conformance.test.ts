@@ -5,7 +5,12 @@ import { type Cluster, startCluster } from './cluster.ts'
 import { postBytes, RawClient } from './raw-socket.ts'
 
 let cluster: Cluster
-beforeAll(async () => void (cluster = await startCluster({ config: { server: { maxBodyBytes: 65_536, maxHeaderBytes: 4_096 } } })))
+beforeAll(
+  async () =>
+    void (cluster = await startCluster({
+      config: { server: { maxBodyBytes: 65_536, maxHeaderBytes: 4_096 } },
+    })),
+)
 afterAll(() => cluster.stop())
 
 const PROMPT = '{"prompt":"hello","max_tokens":3}'
@@ -25,7 +30,13 @@ describe('a connection', () => {
 
   it('is kept after a refusal whose body is small or has been read', async () => {
     const raw = client()
-    const sent = [postBytes(PROMPT, '', '/nothing'), postBytes('{', ''), postBytes(PROMPT, '', '/v1/embeddings'), 'DELETE /v1/models HTTP/1.1\r\nHost: a\r\n\r\n', GET] // prettier-ignore
+    const sent = [
+      postBytes(PROMPT, '', '/nothing'),
+      postBytes('{', ''),
+      postBytes(PROMPT, '', '/v1/embeddings'),
+      'DELETE /v1/models HTTP/1.1\r\nHost: a\r\n\r\n',
+      GET,
+    ]
     for (const [at, bytes] of sent.entries()) {
       const answers = await raw.send(bytes).answers(at + 1)
       expect(answers[at]!.status).toBe([404, 400, 404, 405, 200][at])
@@ -44,7 +55,8 @@ describe('a connection', () => {
   it('has its answers in the order of its requests, a slow first one or not', async () => {
     let goOn = () => {}
     const held = new Promise<void>(resolve => (goOn = resolve))
-    for (const decode of cluster.decodes) decode.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: held })
+    for (const decode of cluster.decodes)
+      decode.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: held })
     const raw = client().send(`${postBytes(STREAM)}${GET}`)
     await raw.until(text => text.includes('data: '))
     raw.send(postBytes(PROMPT, '', '/nothing')).send(GET)
@@ -63,7 +75,9 @@ describe('a connection', () => {
     await raw.until(text => text.includes('data: '))
     raw.leave()
     await cluster.idle()
-    expect(cluster.gateway.context.registry.views(performance.now()).every(({ inflight }) => inflight === 0)).toBe(true)
+    expect(
+      cluster.gateway.context.registry.views(performance.now()).every(({ inflight }) => inflight === 0),
+    ).toBe(true)
     for (const decode of cluster.decodes) decode.clearFaults()
   })
 
@@ -78,7 +92,12 @@ describe('a connection', () => {
   })
 
   it('that ends amid a request, or sends nothing, leaves nothing behind', async () => {
-    for (const bytes of ['', 'POST /v1/comp', postBytes(PROMPT).slice(0, -5), postBytes(PROMPT, 'Expect: 100-continue\r\n').slice(0, -5)]) {
+    for (const bytes of [
+      '',
+      'POST /v1/comp',
+      postBytes(PROMPT).slice(0, -5),
+      postBytes(PROMPT, 'Expect: 100-continue\r\n').slice(0, -5),
+    ]) {
       const raw = client().send(bytes)
       await new Promise(resolve => raw.socket.once('ready', resolve))
       raw.socket.end()
@@ -91,7 +110,12 @@ describe('a connection', () => {
   it('of a gateway that stops has the answers that were under way, and no more', async () => {
     const ending = await startCluster({ prefill: 1, decode: 1 })
     let goOn = () => {}
-    ending.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: new Promise<void>(resolve => (goOn = resolve)) })
+    ending.decodes[0]!.failNext({
+      kind: 'hang',
+      after: 'tokens',
+      tokens: 1,
+      until: new Promise<void>(resolve => (goOn = resolve)),
+    })
     const raw = new RawClient(ending.url).send(postBytes(STREAM))
     await raw.until(text => text.includes('data: '))
     const stopped = ending.stop()
@@ -148,11 +172,17 @@ describe('a target', () => {
 
   it('of CONNECT gets no connection to anywhere', async () => {
     const address = cluster.decodes[0]!.url.slice('http://'.length)
-    expect(await client().send(`CONNECT ${address} HTTP/1.1\r\nHost: ${address}\r\n\r\nGET /health HTTP/1.1\r\n\r\n`).toEnd()).toEqual([])
+    expect(
+      await client()
+        .send(`CONNECT ${address} HTTP/1.1\r\nHost: ${address}\r\n\r\nGET /health HTTP/1.1\r\n\r\n`)
+        .toEnd(),
+    ).toEqual([])
   })
 
   it('with an upgrade is served as it is', async () => {
-    const raw = client().send('GET /version HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n') // prettier-ignore
+    const raw = client().send(
+      'GET /version HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n',
+    )
     expect((await raw.answer()).status).toBe(200)
     raw.leave()
   })
@@ -164,9 +194,14 @@ describe('a client of HTTP/1.0', () => {
       [PROMPT, '"choices"'],
       [STREAM, '[DONE]'],
     ] as const) {
-      // prettier-ignore
-      const [answer] = await client().send(postBytes(body, '', '/v1/completions', '1.0')).toEnd()
-      expect(answer).toMatchObject({ status: 200, headers: { connection: 'close' }, body: expect.stringContaining(wanted) as string })
+      const [answer] = await client()
+        .send(postBytes(body, '', '/v1/completions', '1.0'))
+        .toEnd()
+      expect(answer).toMatchObject({
+        status: 200,
+        headers: { connection: 'close' },
+        body: expect.stringContaining(wanted) as string,
+      })
       expect(answer!.headers).not.toHaveProperty('transfer-encoding')
     }
   })
@@ -174,7 +209,9 @@ describe('a client of HTTP/1.0', () => {
   it('may keep its connection', async () => {
     const raw = client()
     for (let at = 1; at <= 2; at++) {
-      const answers = await raw.send(postBytes(PROMPT, 'Connection: keep-alive\r\n', '/v1/completions', '1.0')).answers(at)
+      const answers = await raw
+        .send(postBytes(PROMPT, 'Connection: keep-alive\r\n', '/v1/completions', '1.0'))
+        .answers(at)
       expect(answers[at - 1]).toMatchObject({ status: 200, headers: { connection: 'keep-alive' } })
     }
     raw.leave()
@@ -190,25 +227,45 @@ describe('headers', () => {
   })
 
   it('of one hop stay on it, in both directions', async () => {
-    const hop = 'Connection: x-mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authorization: Basic x\r\nTE: trailers\r\nProxy-Connection: keep-alive\r\nCookie: a=b\r\nX-Forwarded-For: 1.2.3.4\r\nTraceparent: 00-11111111111111111111111111111111-2222222222222222-01\r\n' // prettier-ignore
-    const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close, x-secret\r\nx-secret: 1\r\nkeep-alive: timeout=5\r\nproxy-authenticate: Basic\r\nserver: uvicorn\r\nset-cookie: a=b\r\nlocation: http://worker/\r\nupgrade: h2c\r\ntrailer: x\r\n' // prettier-ignore
-    for (const decode of cluster.decodes) decode.failNext({ kind: 'garbage', bytes: `${head}content-length: 14\r\n\r\n{"choices":[]}` })
+    const hop =
+      'Connection: x-mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authorization: Basic x\r\nTE: trailers\r\nProxy-Connection: keep-alive\r\nCookie: a=b\r\nX-Forwarded-For: 1.2.3.4\r\nTraceparent: 00-11111111111111111111111111111111-2222222222222222-01\r\n'
+    const head =
+      'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close, x-secret\r\nx-secret: 1\r\nkeep-alive: timeout=5\r\nproxy-authenticate: Basic\r\nserver: uvicorn\r\nset-cookie: a=b\r\nlocation: http://worker/\r\nupgrade: h2c\r\ntrailer: x\r\n'
+    for (const decode of cluster.decodes)
+      decode.failNext({ kind: 'garbage', bytes: `${head}content-length: 14\r\n\r\n{"choices":[]}` })
     const { status, headers, body } = await client()
       .send(postBytes(PROMPT, `${hop}X-Request-Id: hop\r\n`))
       .answer()
     expect([status, body]).toEqual([200, '{"choices":[]}'])
-    expect(Object.keys(headers).toSorted()).toEqual(['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'x-request-id'])
+    expect(Object.keys(headers).toSorted()).toEqual([
+      'connection',
+      'content-length',
+      'content-type',
+      'date',
+      'keep-alive',
+      'x-request-id',
+    ])
     const { headers: sent } = [...cluster.prefills]
       .flatMap(({ requests }) => requests)
       .find(request => request.headers['x-request-id'] === 'hop')!
     expect(sent['traceparent']).toContain('1111')
-    for (const name of ['x-mine', 'keep-alive', 'proxy-authorization', 'te', 'proxy-connection', 'cookie', 'x-forwarded-for', 'expect']) expect(sent).not.toHaveProperty(name) // prettier-ignore
+    for (const name of [
+      'x-mine',
+      'keep-alive',
+      'proxy-authorization',
+      'te',
+      'proxy-connection',
+      'cookie',
+      'x-forwarded-for',
+      'expect',
+    ])
+      expect(sent).not.toHaveProperty(name)
     for (const decode of cluster.decodes) decode.clearFaults()
   })
 
   it('of a compressed answer go with it, where a worker compresses although it was told not to', async () => {
     const packed = gzipSync('{"choices":[]}')
-    const bytes = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.length}\r\nconnection: close\r\n\r\n${packed.toString('latin1')}` // prettier-ignore
+    const bytes = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.length}\r\nconnection: close\r\n\r\n${packed.toString('latin1')}`
     const match = ({ path }: { path: string }) => path === '/v1/completions' || path === '/v1/responses'
     for (const path of ['/v1/completions', '/v1/responses']) {
       for (const decode of cluster.decodes) decode.failNext({ kind: 'garbage', bytes }, { match })

@@ -11,7 +11,10 @@ const PROMPT = '{"prompt":"hello","max_tokens":3}'
 const GET = 'GET /version HTTP/1.1\r\nHost: gateway\r\n\r\n'
 const client = () => new RawClient(cluster.url)
 const generations = () =>
-  [...cluster.prefills, ...cluster.decodes].reduce((sum, { counters }) => sum + counters.prefill + counters.decode, 0)
+  [...cluster.prefills, ...cluster.decodes].reduce(
+    (sum, { counters }) => sum + counters.prefill + counters.decode,
+    0,
+  )
 
 describe('a client that asks for leave to send its body', () => {
   const EXPECT = 'Expect: 100-continue\r\n'
@@ -29,7 +32,10 @@ describe('a client that asks for leave to send its body', () => {
     const guarded = await startCluster({
       prefill: 1,
       decode: 1,
-      config: { server: { apiKeys: ['secret'], maxBodyBytes: 65_536 }, limits: { maxConcurrentRequests: 1, queueSize: 0 } },
+      config: {
+        server: { apiKeys: ['secret'], maxBodyBytes: 65_536 },
+        limits: { maxConcurrentRequests: 1, queueSize: 0 },
+      },
     })
     const key = 'Authorization: Bearer secret\r\n'
     const long = `${key}Content-Length: 70000\r\n${EXPECT}`

@@ -21,7 +21,11 @@ afterEach(() => cluster.stop())
 
 const bearer = { authorization: 'Bearer sesame' }
 const ask = async (id: string, body: object = {}) => {
-  const response = await cluster.post('/v1/completions', { prompt: 'a b c d e f g h', max_tokens: 4, stream: true, ...body }, { headers: { 'x-request-id': id } }) // prettier-ignore
+  const response = await cluster.post(
+    '/v1/completions',
+    { prompt: 'a b c d e f g h', max_tokens: 4, stream: true, ...body },
+    { headers: { 'x-request-id': id } },
+  )
   expect(response.status).toBe(200)
   return response
 }
@@ -42,7 +46,8 @@ async function watch(headers: Record<string, string> = {}) {
       }
       const { done, value } = await reader.read()
       if (done) throw new Error(`ended without ${name}`)
-      for (const { event, data } of events.push(value)) seen.push({ event, data: JSON.parse(data) as unknown })
+      for (const { event, data } of events.push(value))
+        seen.push({ event, data: JSON.parse(data) as unknown })
     }
   }
   return { next, leave: () => stop.abort() }
@@ -67,16 +72,18 @@ describe('the page', () => {
       const packed = await request(`${cluster.url}${path}`, { headers: { 'accept-encoding': 'br, gzip' } })
       expect(packed.headers['content-encoding']).toBe('gzip')
       expect(gunzipSync(Buffer.from(await packed.body.arrayBuffer())).toString()).toBe(text)
-      const again = await request(`${cluster.url}${path}`, { headers: { 'if-none-match': String(plain.headers['etag']) } })
+      const again = await request(`${cluster.url}${path}`, {
+        headers: { 'if-none-match': String(plain.headers['etag']) },
+      })
       expect([again.statusCode, await again.body.text()]).toEqual([304, ''])
       const head = await request(`${cluster.url}${path}`, { method: 'HEAD' })
       expect([head.statusCode, await head.body.text()]).toEqual([200, ''])
     }
     const slash = await request(`${cluster.url}/dashboard/`)
-    expect([slash.statusCode, new URL(String(slash.headers['location']), `${cluster.url}/dashboard/`).pathname]).toEqual([
-      308,
-      '/dashboard',
-    ])
+    expect([
+      slash.statusCode,
+      new URL(String(slash.headers['location']), `${cluster.url}/dashboard/`).pathname,
+    ]).toEqual([308, '/dashboard'])
     await slash.body.dump()
     for (const path of ['/dashboard/secret', '/dashboard/index.html', '/dashboards'])
       expect(errorOf(await call(cluster, 'GET', path))).toBe('404 ELDR_NOT_FOUND')
@@ -90,7 +97,10 @@ describe('the page', () => {
       const answer = await request(`${cluster.url}${path}`, { headers: { 'accept-encoding': 'gzip' } })
       const body = Buffer.from(await answer.body.arrayBuffer())
       bytes += body.length
-      const hosts = gunzipSync(body).toString().match(/\bhttps?:\/\/[^"'`\s)]+/g) ?? [] // prettier-ignore
+      const hosts =
+        gunzipSync(body)
+          .toString()
+          .match(/\bhttps?:\/\/[^"'`\s)]+/g) ?? []
       // Names of kinds of elements, which nobody fetches.
       expect(hosts.filter(host => !host.startsWith('http://www.w3.org/'))).toEqual([])
     }
@@ -100,7 +110,14 @@ describe('the page', () => {
 
   it('is not there when it is switched off, nor is what it asks for', async () => {
     await start({ prefill: 1, decode: 1, config: { observe: { dashboard: 'off' } } })
-    for (const path of ['/dashboard', '/dashboard/app.js', '/eldr/dashboard', '/eldr/pulse', '/eldr/experts', '/eldr/plane'])
+    for (const path of [
+      '/dashboard',
+      '/dashboard/app.js',
+      '/eldr/dashboard',
+      '/eldr/pulse',
+      '/eldr/experts',
+      '/eldr/plane',
+    ])
       expect(errorOf(await call(cluster, 'GET', path))).toBe('404 ELDR_NOT_FOUND')
   })
 })
@@ -108,20 +125,34 @@ describe('the page', () => {
 describe('who may read', () => {
   it('is who holds the token, where there is one; whoever asks is told that', async () => {
     await start({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame' } } })
-    expect((await call(cluster, 'GET', '/eldr/dashboard')).json).toEqual({ version: expect.any(String), access: 'none', tokenSet: true })
+    expect((await call(cluster, 'GET', '/eldr/dashboard')).json).toEqual({
+      version: expect.any(String),
+      access: 'none',
+      tokenSet: true,
+    })
     for (const path of ['/eldr/pulse', '/eldr/experts', '/eldr/plane', '/eldr/requests/a'])
       expect(errorOf(await call(cluster, 'GET', path))).toBe('401 ELDR_UNAUTHORIZED')
     const known = await call(cluster, 'GET', '/eldr/dashboard', undefined, bearer)
-    expect(known.json).toMatchObject({ access: 'change', tokenSet: true, policies: expect.arrayContaining(['eldr', 'union']) })
+    expect(known.json).toMatchObject({
+      access: 'change',
+      tokenSet: true,
+      policies: expect.arrayContaining(['eldr', 'union']),
+    })
     const events = await watch(bearer)
     expect((await events.next<Hello>('hello')).pulse.workers).toHaveLength(2)
     events.leave()
   })
 
   it('is anybody where the dashboard is open, and what changes something still asks for the token', async () => {
-    await start({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } } })
+    await start({
+      prefill: 1,
+      decode: 1,
+      config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } },
+    })
     const others = { 'x-forwarded-for': '10.0.0.9' }
-    expect((await call(cluster, 'GET', '/eldr/dashboard', undefined, others)).json).toMatchObject({ access: 'read' })
+    expect((await call(cluster, 'GET', '/eldr/dashboard', undefined, others)).json).toMatchObject({
+      access: 'read',
+    })
     expect((await call(cluster, 'GET', '/eldr/experts', undefined, others)).status).toBe(200)
     const events = await watch(others)
     const { pulse } = await events.next<Hello>('hello')
@@ -134,7 +165,6 @@ describe('who may read', () => {
       ['POST', '/eldr/refit'],
       ['GET', '/eldr/events'],
     ] as const)
-      // prettier-ignore
       expect(errorOf(await call(cluster, method, path, undefined, others))).toBe('401 ELDR_UNAUTHORIZED')
     // Of a route that anybody may read it is no secret that it takes nothing else.
     expect(errorOf(await call(cluster, 'POST', '/eldr/experts', undefined, others))).toBe('405 ELDR_METHOD')
@@ -143,7 +173,11 @@ describe('who may read', () => {
 
 describe('an open dashboard', () => {
   it('keeps half of its places for who brings the token, whoever else watches', async () => {
-    await start({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } } })
+    await start({
+      prefill: 1,
+      decode: 1,
+      config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } },
+    })
     const strangers = []
     for (let n = 0; n < 16; n++) strangers.push(await watch())
     expect((await fetch(`${cluster.url}/eldr/pulse`)).status).toBe(429)
@@ -159,7 +193,11 @@ describe('an open dashboard', () => {
       config: { server: { adminToken: 'sesame' }, observe: { dashboard: 'open' }, retries: { max: 0 } },
     })
     await cluster.decodes[0]!.refuse()
-    const answer = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 4 }, { headers: { 'x-request-id': 'lost' } })
+    const answer = await cluster.post(
+      '/v1/completions',
+      { prompt: 'a', max_tokens: 4 },
+      { headers: { 'x-request-id': 'lost' } },
+    )
     expect(answer.status).toBeGreaterThanOrEqual(500)
     const { json } = await call(cluster, 'GET', '/eldr/requests/lost')
     expect(json.story.legs.at(-1)).toMatchObject({
@@ -172,32 +210,69 @@ describe('an open dashboard', () => {
 
 describe('pulses', () => {
   it('say what the admin API says, and what was decided since', async () => {
-    await start({ config: { routing: { artifact: two } }, prefillOptions: { counts: { ...SHAPE, variants: 4 } } })
+    await start({
+      config: { routing: { artifact: two } },
+      prefillOptions: { counts: { ...SHAPE, variants: 4 } },
+    })
     await call(cluster, 'GET', '/eldr/plane') // from now on live requests have a place in it
     const events = await watch()
     await events.next<Hello>('hello')
     for (let n = 0; n < 4; n++) await (await ask(`r${n}`)).text()
-    const { sample, seen, health } = await events.next<Pulse>('pulse', pulse => pulse.sample.some(({ request: id }) => id === 'r3'))
+    const { sample, seen, health } = await events.next<Pulse>('pulse', pulse =>
+      pulse.sample.some(({ request: id }) => id === 'r3'),
+    )
     const logged = (await call(cluster, 'GET', '/eldr/decisions?limit=1')).json.decisions[0]
     const last = sample.at(-1)!
-    expect(last).toMatchObject({ request: 'r3', worker: logged.worker, reason: logged.reason, band: logged.band, at: [expect.any(Number), expect.any(Number)] }) // prettier-ignore
+    expect(last).toMatchObject({
+      request: 'r3',
+      worker: logged.worker,
+      reason: logged.reason,
+      band: logged.band,
+      at: [expect.any(Number), expect.any(Number)],
+    })
     expect(last.candidates[0]!.similarity).toBeCloseTo(logged.candidates[0].similarity, 3)
-    expect([seen, health.decisions, health.withoutSignature, health.coverage]).toEqual([sample.length, 4, 0, 1])
-    expect([health.compared, health.quantiles.every(({ calibration }) => calibration !== undefined)]).toEqual([4, true])
+    expect([seen, health.decisions, health.withoutSignature, health.coverage]).toEqual([
+      sample.length,
+      4,
+      0,
+      1,
+    ])
+    expect([health.compared, health.quantiles.every(({ calibration }) => calibration !== undefined)]).toEqual(
+      [4, true],
+    )
     // They may lie on both sides of the edge of a slice.
-    const total = ({ pace }: Pulse, of: 'ttft' | 'tpot') => pace.reduce((sum, point) => sum + (point[of]?.count ?? 0), 0)
+    const total = ({ pace }: Pulse, of: 'ttft' | 'tpot') =>
+      pace.reduce((sum, point) => sum + (point[of]?.count ?? 0), 0)
     const after = await events.next<Pulse>('pulse', pulse => total(pulse, 'tpot') === 4)
-    expect([total(after, 'ttft'), new Set(after.pace.map(({ policy }) => policy))]).toEqual([4, new Set(['eldr'])])
+    expect([total(after, 'ttft'), new Set(after.pace.map(({ policy }) => policy))]).toEqual([
+      4,
+      new Set(['eldr']),
+    ])
     const text = await (await fetch(`${cluster.url}/metrics`)).text()
     expect(text).toContain('eldr_inter_token_seconds_count 4')
     const seconds = Number(/eldr_inter_token_seconds_sum ([\d.e-]+)/.exec(text)![1])
-    const sumMs = after.pace.reduce((sum, { tpot }) => sum + (tpot === undefined ? 0 : tpot.mean * tpot.count), 0)
+    const sumMs = after.pace.reduce(
+      (sum, { tpot }) => sum + (tpot === undefined ? 0 : tpot.mean * tpot.count),
+      0,
+    )
     expect(sumMs).toBeCloseTo(1000 * seconds, 2)
     const { workers } = (await call(cluster, 'GET', '/eldr/workers')).json
-    expect(after.workers.map(({ id, role, state, cluster: of }) => ({ id, role, state, cluster: of }))).toEqual(workers.map((worker: Record<string, unknown>) => ({ id: worker['id'], role: worker['role'], state: worker['state'], cluster: worker['cluster'] }))) // prettier-ignore
+    expect(
+      after.workers.map(({ id, role, state, cluster: of }) => ({ id, role, state, cluster: of })),
+    ).toEqual(
+      workers.map((worker: Record<string, unknown>) => ({
+        id: worker['id'],
+        role: worker['role'],
+        state: worker['state'],
+        cluster: worker['cluster'],
+      })),
+    )
     await call(cluster, 'PUT', '/eldr/policy', { policy: 'jsq' })
     const changed = await events.next<Pulse>('pulse', ({ happenings }) => happenings.length > 0)
-    expect([changed.routing.policy, changed.happenings[0]]).toMatchObject(['jsq', { kind: 'routing', change: 'policy' }])
+    expect([changed.routing.policy, changed.happenings[0]]).toMatchObject([
+      'jsq',
+      { kind: 'routing', change: 'policy' },
+    ])
     events.leave()
   })
 
@@ -230,18 +305,38 @@ describe('the story of a request', () => {
     const before = Date.now()
     for (const id of ['one', 'two']) await (await ask(id, { max_tokens: 6 })).text()
     await cluster.idle()
-    const both = await Promise.all(['one', 'two'].map(async id => (await call(cluster, 'GET', `/eldr/requests/${id}`)).json))
+    const both = await Promise.all(
+      ['one', 'two'].map(async id => (await call(cluster, 'GET', `/eldr/requests/${id}`)).json),
+    )
     // Of two in turn one has met the worker that fails.
     const {
       story,
       decisions,
       request: id,
-    } = both.find(({ story: { legs } }) => legs.some(({ outcome }: { outcome: string }) => outcome === 'failed'))
-    expect(story).toMatchObject({ request: id, route: 'completions', stream: true, maxTokens: 6, outcome: 'ok', status: 200 })
+    } = both.find(({ story: { legs } }) =>
+      legs.some(({ outcome }: { outcome: string }) => outcome === 'failed'),
+    )
+    expect(story).toMatchObject({
+      request: id,
+      route: 'completions',
+      stream: true,
+      maxTokens: 6,
+      outcome: 'ok',
+      status: 200,
+    })
     expect(story.startedMs).toBeGreaterThanOrEqual(before - 1)
     const decodes = story.legs.filter(({ leg }: { leg: string }) => leg === 'decode')
-    expect(decodes[0]).toMatchObject({ worker: new URL(cluster.decodes[0]!.url).host, outcome: 'failed', why: 'status 500', attempt: 1 })
-    expect(decodes.at(-1)).toMatchObject({ outcome: 'served', tokens: expect.any(Number), firstMs: expect.any(Number) })
+    expect(decodes[0]).toMatchObject({
+      worker: new URL(cluster.decodes[0]!.url).host,
+      outcome: 'failed',
+      why: 'status 500',
+      attempt: 1,
+    })
+    expect(decodes.at(-1)).toMatchObject({
+      outcome: 'served',
+      tokens: expect.any(Number),
+      firstMs: expect.any(Number),
+    })
     for (const { fromMs, toMs } of story.legs) expect(toMs).toBeGreaterThanOrEqual(fromMs)
     expect(story.legs[0]).toMatchObject({ leg: 'prefill', outcome: 'handed_off', attempt: 1 })
     expect(decisions.map(({ worker }: { worker: string }) => worker)).toContain(decodes.at(-1).worker)
@@ -256,7 +351,9 @@ describe('the story of a request', () => {
     const response = await ask('split', { n: 2 })
     const { story } = (await call(cluster, 'GET', '/eldr/requests/split')).json
     expect(story.endMs).toBeUndefined()
-    const parts = story.legs.filter(({ leg }: { leg: string }) => leg === 'decode').map(({ part }: { part: string }) => part)
+    const parts = story.legs
+      .filter(({ leg }: { leg: string }) => leg === 'decode')
+      .map(({ part }: { part: string }) => part)
     expect(parts.toSorted()).toEqual(['split-0', 'split-1'])
     release()
     await response.text()
@@ -279,18 +376,27 @@ describe('experts', () => {
       expect(cells).toHaveLength(SHAPE.layers * SHAPE.experts)
       return [id, cells.reduce((sum, one) => sum + one, 0) > 0]
     })
-    expect(Object.fromEntries(sums)).toEqual(Object.fromEntries(workers.map(({ id }: { id: string }) => [id, id === worker])))
+    expect(Object.fromEntries(sums)).toEqual(
+      Object.fromEntries(workers.map(({ id }: { id: string }) => [id, id === worker])),
+    )
     expect((await call(cluster, 'GET', '/eldr/experts')).json.workers[0].expected).toBeUndefined()
     release()
     await response.text()
     await cluster.idle()
     const idle = (await call(cluster, 'GET', '/eldr/experts?expected=1')).json.workers
-    for (const { expected } of idle) expect(Buffer.from(expected, 'base64').every(one => one === 0)).toBe(true)
+    for (const { expected } of idle)
+      expect(Buffer.from(expected, 'base64').every(one => one === 0)).toBe(true)
   })
 
   it('of an engine without that route are its numbers by layer, the mean over its engines', async () => {
     const asked: string[] = []
-    const metrics = ['eldr_active_experts{engine="0",layer="1"} 6', 'eldr_active_experts{engine="0",layer="0"} 4', 'eldr_active_experts{engine="1",layer="0"} 5', 'eldr_active_experts{engine="1",layer="1"} NaN', 'eldr_decode_batch{engine="0"} 3'] // prettier-ignore
+    const metrics = [
+      'eldr_active_experts{engine="0",layer="1"} 6',
+      'eldr_active_experts{engine="0",layer="0"} 4',
+      'eldr_active_experts{engine="1",layer="0"} 5',
+      'eldr_active_experts{engine="1",layer="1"} NaN',
+      'eldr_decode_batch{engine="0"} 3',
+    ]
     const engine = createServer(({ url = '' }, response) => {
       asked.push(url)
       response.statusCode = url === '/eldr/union' ? 404 : 200
@@ -319,7 +425,9 @@ describe('experts', () => {
     const events = await watch()
     const { workers } = (await call(cluster, 'GET', '/eldr/experts')).json
     expect(workers.find(({ id }: { id: string }) => id === gone)).toEqual({ id: gone, answered: false })
-    await events.next<Pulse>('pulse', pulse => pulse.workers.some(({ id, state }) => id === gone && state === 'unhealthy'))
+    await events.next<Pulse>('pulse', pulse =>
+      pulse.workers.some(({ id, state }) => id === gone && state === 'unhealthy'),
+    )
     events.leave()
   })
 })
@@ -334,8 +442,11 @@ describe('the plane', () => {
     // A centroid lies where the mean of its cluster does, but for its length: nearer to its own than to the other's.
     for (const cluster of [0, 1]) {
       const own = plane.points.filter((point: number[]) => point[2] === cluster)
-      const mean = [0, 1].map(axis => own.reduce((sum: number, point: number[]) => sum + point[axis]!, 0) / own.length)
-      const far = (k: number) => Math.hypot(plane.centroids[k][0] - mean[0]!, plane.centroids[k][1] - mean[1]!)
+      const mean = [0, 1].map(
+        axis => own.reduce((sum: number, point: number[]) => sum + point[axis]!, 0) / own.length,
+      )
+      const far = (k: number) =>
+        Math.hypot(plane.centroids[k][0] - mean[0]!, plane.centroids[k][1] - mean[1]!)
       expect(far(cluster)).toBeLessThan(far(1 - cluster))
     }
     expect(plane.explained[0]).toBeGreaterThanOrEqual(plane.explained[1])

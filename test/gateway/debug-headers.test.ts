@@ -27,7 +27,9 @@ describe.each([true, false])('headers about workers (stream: %s)', stream => {
     cluster = await startCluster({ config: { server: { adminToken: TOKEN } } })
     expect(await shown(stream, { 'x-eldr-debug': '1' })).toEqual([])
     expect(await shown(stream, { 'x-eldr-debug': TOKEN })).toEqual(ALL)
-    expect(cluster.decodes.flatMap(({ requests }) => requests).some(({ headers }) => 'x-eldr-debug' in headers)).toBe(false)
+    expect(
+      cluster.decodes.flatMap(({ requests }) => requests).some(({ headers }) => 'x-eldr-debug' in headers),
+    ).toBe(false)
   })
 
   it('are there for all where the configuration says so', async () => {
@@ -35,6 +37,8 @@ describe.each([true, false])('headers about workers (stream: %s)', stream => {
     expect(await shown(stream)).toEqual(ALL)
     const [worker] = cluster.decodes
     const { headers } = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 })
-    expect([worker!.url, cluster.decodes[1]!.url].map(url => new URL(url).host)).toContain(headers.get('x-eldr-decode-worker'))
+    expect([worker!.url, cluster.decodes[1]!.url].map(url => new URL(url).host)).toContain(
+      headers.get('x-eldr-decode-worker'),
+    )
   })
 })

@@ -10,14 +10,17 @@ import { type Cluster, startCluster } from './cluster.ts'
 const PROMPT = 'a prompt that is nobody else’s business'
 const ANSWER = 'and an answer that is neither'
 /** What a worker might say of its troubles. */
-const TROUBLE = `Traceback (most recent call last): File "/opt/vllm/engine.py", line 12 at 10.1.2.3:8000 http://10.1.2.3:8000 while reading ${PROMPT}` // prettier-ignore
+const TROUBLE = `Traceback (most recent call last): File "/opt/vllm/engine.py", line 12 at 10.1.2.3:8000 http://10.1.2.3:8000 while reading ${PROMPT}`
 
 let cluster: Cluster
 let gateway: Gateway
 let logged = ''
 beforeAll(async () => {
   cluster = await startCluster({
-    config: { timeouts: { prefillMs: 150, firstTokenMs: 150, betweenTokensMs: 150, requestMs: 2_000 }, retries: { max: 1 } },
+    config: {
+      timeouts: { prefillMs: 150, firstTokenMs: 150, betweenTokensMs: 150, requestMs: 2_000 },
+      retries: { max: 1 },
+    },
   })
   // The same workers behind a gateway that says all it ever says.
   const { settings } = cluster.gateway.context
@@ -37,7 +40,10 @@ beforeAll(async () => {
   gateway = await startGateway(talkative, createLog({ logLevel: 'debug', logFormat: 'json' }, out))
   const { registry } = gateway.context
   await new Promise<void>(resolve => {
-    const ready = () => ['prefill', 'decode'].every(role => registry.candidates(role as 'prefill', performance.now()).length === 2)
+    const ready = () =>
+      ['prefill', 'decode'].every(
+        role => registry.candidates(role as 'prefill', performance.now()).length === 2,
+      )
     const unsubscribe = registry.subscribe(() => ready() && (unsubscribe(), resolve()))
   })
 })
@@ -73,7 +79,10 @@ const faults: Fault[] = [
   { kind: 'status', status: 503, message: TROUBLE },
   { kind: 'status', status: 429, message: TROUBLE },
   { kind: 'garbage', bytes: TROUBLE },
-  { kind: 'garbage', bytes: `HTTP/1.1 307 Temporary Redirect\r\nlocation: http://10.1.2.3:8000\r\ncontent-length: 0\r\n\r\n` },
+  {
+    kind: 'garbage',
+    bytes: `HTTP/1.1 307 Temporary Redirect\r\nlocation: http://10.1.2.3:8000\r\ncontent-length: 0\r\n\r\n`,
+  },
   { kind: 'answer', body: TROUBLE },
   { kind: 'answer', body: `{"choices":[{"text":"${ANSWER}"`, contentType: 'application/json' },
   { kind: 'answer', body: `data: {"choices":[{"text":"${ANSWER}\n\n`, contentType: 'text/event-stream' },
@@ -88,26 +97,41 @@ const faults: Fault[] = [
   { kind: 'hang', after: 'tokens', tokens: 1 },
 ]
 
-const INDISCREET = /127\.0\.0\.1|10\.1\.2\.3|Traceback|\.py|\bat .*[(:]\d|node_modules|src\/|nobody else|a-secret-key|remote_/
+const INDISCREET =
+  /127\.0\.0\.1|10\.1\.2\.3|Traceback|\.py|\bat .*[(:]\d|node_modules|src\/|nobody else|a-secret-key|remote_/
 
 describe('a client of a worker that fails', () => {
-  it.each(faults.map(fault => [JSON.stringify(fault).slice(0, 60), fault] as const))('hears nothing of how: %s', async (_, fault) => {
-    for (const leg of [cluster.prefills, cluster.decodes]) {
-      for (const worker of leg) worker.fail(fault, { match: ({ path }) => path !== '/health' && path !== '/metrics' })
-      const answers = await Promise.all(
-        ways.map(async ([path, body]) => {
-          const response = await post(path, body)
-          return { status: response.status, head: [...response.headers].join('\n'), text: await response.text().catch(() => 'broken') }
-        }),
-      )
-      for (const worker of leg) worker.clearFaults()
-      for (const { status, head, text } of answers) {
-        const told = status === 200 ? text.split('\n\n').filter(event => event.includes('"error"')).join('\n') : text // prettier-ignore
-        expect(told).not.toMatch(INDISCREET)
-        expect(head).not.toMatch(INDISCREET)
+  it.each(faults.map(fault => [JSON.stringify(fault).slice(0, 60), fault] as const))(
+    'hears nothing of how: %s',
+    async (_, fault) => {
+      for (const leg of [cluster.prefills, cluster.decodes]) {
+        for (const worker of leg)
+          worker.fail(fault, { match: ({ path }) => path !== '/health' && path !== '/metrics' })
+        const answers = await Promise.all(
+          ways.map(async ([path, body]) => {
+            const response = await post(path, body)
+            return {
+              status: response.status,
+              head: [...response.headers].join('\n'),
+              text: await response.text().catch(() => 'broken'),
+            }
+          }),
+        )
+        for (const worker of leg) worker.clearFaults()
+        for (const { status, head, text } of answers) {
+          const told =
+            status === 200
+              ? text
+                  .split('\n\n')
+                  .filter(event => event.includes('"error"'))
+                  .join('\n')
+              : text
+          expect(told).not.toMatch(INDISCREET)
+          expect(head).not.toMatch(INDISCREET)
+        }
       }
-    }
-  })
+    },
+  )
 
   it('or of one that is not there hears nothing of where it was', async () => {
     for (const worker of [...cluster.prefills, ...cluster.decodes]) await worker.refuse()

@@ -19,12 +19,15 @@ async function start(options: ClusterOptions = {}): Promise<void> {
 }
 
 const BODY = { prompt: 'Once upon a time', max_tokens: 8, stream: true }
-const ask = (more: object = {}, headers: Record<string, string> = {}) => cluster.post('/v1/completions', { ...BODY, ...more }, { headers })
-const errorOf = (event: string | undefined) => (JSON.parse(event ?? '{}') as { error: { code: unknown; message: string } }).error
+const ask = (more: object = {}, headers: Record<string, string> = {}) =>
+  cluster.post('/v1/completions', { ...BODY, ...more }, { headers })
+const errorOf = (event: string | undefined) =>
+  (JSON.parse(event ?? '{}') as { error: { code: unknown; message: string } }).error
 const stateOf = (worker: FakeWorker) =>
   cluster.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.url === worker.url)
 const idOf = (worker: FakeWorker) => stateOf(worker)!.spec.id
-const sum = (workers: readonly FakeWorker[], of: 'prefill' | 'decode') => workers.reduce((total, { counters }) => total + counters[of], 0)
+const sum = (workers: readonly FakeWorker[], of: 'prefill' | 'decode') =>
+  workers.reduce((total, { counters }) => total + counters[of], 0)
 async function served(more: object = {}): Promise<void> {
   expect((await eventsOf(await ask(more))).at(-1)).toBe('[DONE]')
 }
@@ -36,7 +39,10 @@ function connect(bytes: string): RawClient {
 
 describe('in an outage', () => {
   it('retries are a share of requests, so that it is not made worse', async () => {
-    const config = { retries: { max: 10, budgetShare: 0.2 }, breaker: { consecutiveFailures: 1000, windowRequests: 100_000 } }
+    const config = {
+      retries: { max: 10, budgetShare: 0.2 },
+      breaker: { consecutiveFailures: 1000, windowRequests: 100_000 },
+    }
     await start({ prefill: 2, decode: 2, config })
     for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 503 })
     for (let n = 0; n < 60; n++) expect((await ask()).status).toBe(502)
@@ -53,7 +59,11 @@ describe('in an outage', () => {
     await cluster.decodes[0]!.refuse()
     cluster.gateway.context.registry.drain(idOf(cluster.decodes[0]!))
     const response = await ask()
-    expect([response.status, response.headers.get('retry-after'), errorOf(await response.text())]).toMatchObject([503, '1', { code: 'ELDR_NO_DECODE_WORKER' }]) // prettier-ignore
+    expect([
+      response.status,
+      response.headers.get('retry-after'),
+      errorOf(await response.text()),
+    ]).toMatchObject([503, '1', { code: 'ELDR_NO_DECODE_WORKER' }])
     expect(cluster.prefills[0]!.counters.prefill).toBe(0)
   })
 
@@ -99,7 +109,9 @@ describe('a hand-off', () => {
     expect((await eventsOf(await answer)).at(-1)).toBe('[DONE]')
     await tickets.settled()
     expect(cluster.decodes[0]!.counters).toMatchObject({ handoffsUnknown: 1, handoffsRead: 1, decode: 2 })
-    expect(await metric(cluster, 'eldr_worker_restarts_total', { worker: idOf(cluster.prefills[0]!) })).toBe(1)
+    expect(await metric(cluster, 'eldr_worker_restarts_total', { worker: idOf(cluster.prefills[0]!) })).toBe(
+      1,
+    )
   })
 
   it('of a prefill worker that was restarted goes to another decode worker where there is one', async () => {
@@ -230,18 +242,24 @@ describe('a worker that hangs', () => {
     ['decode', false],
     ['decode', true],
     ['prefill', false],
-  ] as const)('with its health checks loses the requests that wait for it: %s, stream: %s', async (leg, stream) => {
-    const config = { health: { intervalMs: 50, timeoutMs: 50 }, routing: { policy: 'round_robin', prefillPolicy: 'round_robin' } }
-    await start({ prefill: 2, decode: 2, config })
-    const hung = (leg === 'decode' ? cluster.decodes : cluster.prefills)[0]!
-    hung.fail({ kind: 'hang', after: 'request' }, { match: () => true })
-    // One of each two goes to the worker that hangs, and would wait for minutes.
-    const answers = await Promise.all([1, 2].map(() => ask({ stream })))
-    expect(answers.map(({ status }) => status)).toEqual([200, 200])
-    await Promise.all(answers.map(answer => answer.text()))
-    await tickets.settled()
-    expect(await metric(cluster, 'eldr_leg_failures_total', { leg, kind: 'timeout' })).toBe(1)
-  })
+  ] as const)(
+    'with its health checks loses the requests that wait for it: %s, stream: %s',
+    async (leg, stream) => {
+      const config = {
+        health: { intervalMs: 50, timeoutMs: 50 },
+        routing: { policy: 'round_robin', prefillPolicy: 'round_robin' },
+      }
+      await start({ prefill: 2, decode: 2, config })
+      const hung = (leg === 'decode' ? cluster.decodes : cluster.prefills)[0]!
+      hung.fail({ kind: 'hang', after: 'request' }, { match: () => true })
+      // One of each two goes to the worker that hangs, and would wait for minutes.
+      const answers = await Promise.all([1, 2].map(() => ask({ stream })))
+      expect(answers.map(({ status }) => status)).toEqual([200, 200])
+      await Promise.all(answers.map(answer => answer.text()))
+      await tickets.settled()
+      expect(await metric(cluster, 'eldr_leg_failures_total', { leg, kind: 'timeout' })).toBe(1)
+    },
+  )
 
   const HEALTH = { intervalMs: 100, timeoutMs: 300, failures: 2, successes: 1 }
 
@@ -275,7 +293,11 @@ describe('a worker that hangs', () => {
   it('on generation alone leaves rotation by its breaker', async () => {
     await start({
       decode: 2,
-      config: { breaker: { consecutiveFailures: 2 }, timeouts: { firstTokenMs: 200 }, retries: { budgetShare: 1 } },
+      config: {
+        breaker: { consecutiveFailures: 2 },
+        timeouts: { firstTokenMs: 200 },
+        retries: { budgetShare: 1 },
+      },
     })
     const [hung] = cluster.decodes
     hung!.fail({ kind: 'hang', after: 'request' })
@@ -288,7 +310,10 @@ describe('a worker that hangs', () => {
   })
 
   it('is not one that takes long for an answer which is not streamed', async () => {
-    await start({ decodeOptions: { gapMs: 60 }, config: { timeouts: { firstTokenMs: 200, betweenTokensMs: 200 } } })
+    await start({
+      decodeOptions: { gapMs: 60 },
+      config: { timeouts: { firstTokenMs: 200, betweenTokensMs: 200 } },
+    })
     const response = await ask({ stream: false, max_tokens: 10 })
     expect(await response.json()).toMatchObject({ usage: { completion_tokens: 10 } })
     await tickets.settled()
@@ -297,8 +322,14 @@ describe('a worker that hangs', () => {
   it('on the one leg of a request for one token is found as well', async () => {
     await start({ prefill: 2, config: { timeouts: { prefillMs: 200, firstTokenMs: 200 } } })
     let struck = false
-    for (const prefill of cluster.prefills) prefill.fail({ kind: 'hang', after: 'request' }, { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) }) // prettier-ignore
-    expect(await (await ask({ stream: false, max_tokens: 1 })).json()).toMatchObject({ usage: { completion_tokens: 1 } })
+    for (const prefill of cluster.prefills)
+      prefill.fail(
+        { kind: 'hang', after: 'request' },
+        { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) },
+      )
+    expect(await (await ask({ stream: false, max_tokens: 1 })).json()).toMatchObject({
+      usage: { completion_tokens: 1 },
+    })
     await tickets.settled()
     expect(sum(cluster.prefills, 'prefill') + sum(cluster.prefills, 'decode')).toBe(2)
   })

@@ -10,7 +10,12 @@ import { metric, stopCluster, tellTickets, type TicketWatch, watchTickets } from
 
 /** Time-outs that a healthy fake worker keeps by far, also on a busy machine. */
 const PATIENCE_MS = SEVERAL_PROCESSES ? 800 : 400
-const TIMEOUTS = { prefillMs: PATIENCE_MS, firstTokenMs: PATIENCE_MS, betweenTokensMs: PATIENCE_MS, connectMs: 2_000 }
+const TIMEOUTS = {
+  prefillMs: PATIENCE_MS,
+  firstTokenMs: PATIENCE_MS,
+  betweenTokensMs: PATIENCE_MS,
+  connectMs: 2_000,
+}
 const TOKENS = { stream: 8, whole: 2 }
 
 type Leg = 'prefill' | 'decode'
@@ -26,9 +31,16 @@ async function withWorkers(workers: number, test: (run: Run) => Promise<void>): 
   const routing = { policy: 'round_robin', prefillPolicy: 'round_robin' }
   const config = { timeouts: TIMEOUTS, routing }
   if (SEVERAL_PROCESSES)
-    return pool.borrow(workers, { config }, ({ cluster, tries, counted }) => test(runOf(cluster, tellTickets(cluster), tries, counted)))
+    return pool.borrow(workers, { config }, ({ cluster, tries, counted }) =>
+      test(runOf(cluster, tellTickets(cluster), tries, counted)),
+    )
   const cluster = await startCluster({ prefill: workers, decode: workers, config })
-  const run = runOf(cluster, watchTickets(cluster), ({ counters }, leg) => counters[leg], (name, labels) => metric(cluster, name, labels)) // prettier-ignore
+  const run = runOf(
+    cluster,
+    watchTickets(cluster),
+    ({ counters }, leg) => counters[leg],
+    (name, labels) => metric(cluster, name, labels),
+  )
   return test(run).finally(() => stopCluster(cluster))
 }
 
@@ -40,7 +52,12 @@ function inside({ dispatches }: Tickets, look: (dispatches: TicketWatch['dispatc
 
 type Counted = (name: string, labels?: Record<string, string>) => Promise<number>
 
-function runOf(cluster: Cluster, tickets: Tickets, tries: (worker: FakeWorker, leg: Leg) => number, counted: Counted) {
+function runOf(
+  cluster: Cluster,
+  tickets: Tickets,
+  tries: (worker: FakeWorker, leg: Leg) => number,
+  counted: Counted,
+) {
   const workersOf = (leg: Leg) => (leg === 'prefill' ? cluster.prefills : cluster.decodes)
   return {
     tickets,
@@ -49,11 +66,17 @@ function runOf(cluster: Cluster, tickets: Tickets, tries: (worker: FakeWorker, l
     triesOf: (leg: Leg) => workersOf(leg).reduce((sum, worker) => sum + tries(worker, leg), 0),
     counted,
     ask: (way: Way, more: object = {}) =>
-      cluster.post('/v1/completions', { prompt: 'Once upon a time', max_tokens: TOKENS[way], stream: way === 'stream', ...more }),
+      cluster.post('/v1/completions', {
+        prompt: 'Once upon a time',
+        max_tokens: TOKENS[way],
+        stream: way === 'stream',
+        ...more,
+      }),
     /** The first request to any of these workers meets it. */
     strikeOnce(leg: Leg, fault: Fault): void {
       let struck = false
-      for (const worker of workersOf(leg)) worker.fail(fault, { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) })
+      for (const worker of workersOf(leg))
+        worker.fail(fault, { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) })
     },
   }
 }
@@ -75,7 +98,11 @@ const DECODE_TIMEOUT = [504, 'ELDR_DECODE_TIMEOUT'] as const
 const OVERLOADED = [429, 'ELDR_OVERLOADED'] as const
 
 const PREFILL: Case[] = [
-  { name: 'resets the connection at once', fault: { kind: 'reset', after: 'request' }, alone: PREFILL_FAILED },
+  {
+    name: 'resets the connection at once',
+    fault: { kind: 'reset', after: 'request' },
+    alone: PREFILL_FAILED,
+  },
   { name: 'resets it after the head', fault: { kind: 'reset', after: 'headers' }, alone: PREFILL_FAILED },
   { name: 'answers 500', fault: { kind: 'status', status: 500 }, alone: PREFILL_FAILED },
   { name: 'answers 503', fault: { kind: 'status', status: 503 }, alone: PREFILL_FAILED },
@@ -84,8 +111,16 @@ const PREFILL: Case[] = [
   { name: 'hangs after the head', fault: { kind: 'hang', after: 'headers' }, alone: PREFILL_TIMEOUT },
   { name: 'sends garbage', fault: { kind: 'garbage' }, alone: PREFILL_FAILED },
   { name: 'sends half of an answer', fault: { kind: 'truncate' }, alone: PREFILL_FAILED },
-  { name: 'sends a page', fault: { kind: 'answer', contentType: 'text/html', body: '<p>' }, alone: HANDOFF_BAD },
-  { name: 'sends no hand-off', fault: { kind: 'answer', body: '{"choices":[],"kv_transfer_params":null}' }, alone: HANDOFF_BAD },
+  {
+    name: 'sends a page',
+    fault: { kind: 'answer', contentType: 'text/html', body: '<p>' },
+    alone: HANDOFF_BAD,
+  },
+  {
+    name: 'sends no hand-off',
+    fault: { kind: 'answer', body: '{"choices":[],"kv_transfer_params":null}' },
+    alone: HANDOFF_BAD,
+  },
   { name: 'is slow', fault: { kind: 'slow', bytes: 300 }, alone: 'served' },
   { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: 5 }, alone: PREFILL_TIMEOUT },
 ]
@@ -102,15 +137,35 @@ const DECODE: Case[] = [
   { name: 'sends garbage', fault: { kind: 'garbage' }, alone: DECODE_FAILED },
   { name: 'sends half of an answer', fault: { kind: 'truncate', tokens: 0 }, alone: DECODE_FAILED },
   { name: 'ends without a token', fault: { kind: 'close', tokens: 0 }, alone: DECODE_FAILED },
-  { name: 'sends a page', fault: { kind: 'answer', contentType: 'text/html', body: '<p>' }, alone: DECODE_FAILED },
-  { name: 'calls its answer plain text', fault: { kind: 'answer', contentType: 'text/plain' }, alone: DECODE_FAILED },
-  { name: 'calls something else JSON', fault: { kind: 'answer', body: 'out of memory' }, alone: DECODE_FAILED },
+  {
+    name: 'sends a page',
+    fault: { kind: 'answer', contentType: 'text/html', body: '<p>' },
+    alone: DECODE_FAILED,
+  },
+  {
+    name: 'calls its answer plain text',
+    fault: { kind: 'answer', contentType: 'text/plain' },
+    alone: DECODE_FAILED,
+  },
+  {
+    name: 'calls something else JSON',
+    fault: { kind: 'answer', body: 'out of memory' },
+    alone: DECODE_FAILED,
+  },
   { name: 'is slow', fault: { kind: 'slow', bytes: 300 }, alone: 'served' },
   { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: 10 }, alone: DECODE_TIMEOUT },
 ]
 const DECODE_STREAM: Case[] = [
-  { name: 'has an error in the place of a token', fault: { kind: 'error_event', tokens: 0 }, alone: DECODE_FAILED },
-  { name: 'sends half of an event', fault: { kind: 'garbage', bytes: streamBytes('data: {"id":"cmpl') }, alone: DECODE_FAILED },
+  {
+    name: 'has an error in the place of a token',
+    fault: { kind: 'error_event', tokens: 0 },
+    alone: DECODE_FAILED,
+  },
+  {
+    name: 'sends half of an event',
+    fault: { kind: 'garbage', bytes: streamBytes('data: {"id":"cmpl') },
+    alone: DECODE_FAILED,
+  },
 ]
 
 describe.each<[Leg, Way, Case[]]>([
@@ -129,7 +184,8 @@ describe.each<[Leg, Way, Case[]]>([
       await tickets.settled()
       expect(triesOf(leg)).toBe(tries)
       expect(await counted('eldr_retries_total')).toBe(tries - 1)
-      const outcome = alone === 'served' ? 'ok' : alone[0] === 504 ? 'timeout' : alone[0] === 429 ? 'refused' : 'failed'
+      const outcome =
+        alone === 'served' ? 'ok' : alone[0] === 504 ? 'timeout' : alone[0] === 429 ? 'refused' : 'failed'
       expect(await counted('eldr_requests_total', { route: 'completions', outcome })).toBe(1)
       // A prompt is read again only when there is somebody to take it over; a worker without room is not one that fails.
       expect(triesOf('prefill')).toBe(leg === 'prefill' ? 1 : tries)
@@ -171,14 +227,19 @@ describe.each<[Leg, Way, Case[]]>([
       // A hand-off that nobody has heard of is good for the next.
       expect(triesOf('prefill')).toBe(2)
       // A cluster that was used before may begin with the one that refuses, and come to it again before that is known.
-      expect(SEVERAL_PROCESSES ? [1, 2] : [1]).toContain(await counted('eldr_retries_total', { leg, cause: 'connect' }))
+      expect(SEVERAL_PROCESSES ? [1, 2] : [1]).toContain(
+        await counted('eldr_retries_total', { leg, cause: 'connect' }),
+      )
     }))
 
   it.concurrent('that answers 400 is believed, and nobody else is asked', () =>
     withWorkers(2, async ({ tickets, workersOf, triesOf, ask }) => {
       for (const worker of workersOf(leg)) worker.fail({ kind: 'status', status: 400, message: 'too long' })
       const response = await ask(way)
-      expect([response.status, await response.json()]).toMatchObject([400, { error: { message: 'too long' } }])
+      expect([response.status, await response.json()]).toMatchObject([
+        400,
+        { error: { message: 'too long' } },
+      ])
       await tickets.settled()
       expect(triesOf(leg)).toBe(1)
       inside(tickets, dispatches => expect(dispatches.at(-1)!.ends).toEqual(['ignored']))
@@ -205,8 +266,18 @@ describe.each([1, 2])('of %i workers a decode worker that has sent tokens and th
     ['ends without [DONE] after its last token', { kind: 'close', tokens: 8 }, 8, BROKEN],
     ['has an error', { kind: 'error_event', tokens: 3, message: 'EngineCore died' }, 3, BROKEN],
     ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(AMID, AMID)}no chunk` }, 2, BROKEN],
-    ['sends half of an event and the end', { kind: 'garbage', bytes: `${streamBytes(AMID, 'data: {"choices"')}0\r\n\r\n` }, 1, BROKEN],
-    ['sends half of a very large event', { kind: 'garbage', bytes: streamBytes(AMID, `data: ${'a'.repeat(100_000)}`) }, 2, BROKEN],
+    [
+      'sends half of an event and the end',
+      { kind: 'garbage', bytes: `${streamBytes(AMID, 'data: {"choices"')}0\r\n\r\n` },
+      1,
+      BROKEN,
+    ],
+    [
+      'sends half of a very large event',
+      { kind: 'garbage', bytes: streamBytes(AMID, `data: ${'a'.repeat(100_000)}`) },
+      2,
+      BROKEN,
+    ],
   ])('%s', (_, fault, events, code) =>
     withWorkers(workers, async ({ tickets, workersOf, triesOf, counted, ask }) => {
       for (const worker of workersOf('decode')) worker.fail(fault)
@@ -215,7 +286,9 @@ describe.each([1, 2])('of %i workers a decode worker that has sent tokens and th
       const seen = await eventsOf(response)
       expect(seen).not.toContain('[DONE]')
       expect(seen).toHaveLength(events + 1)
-      const { error } = JSON.parse(seen.at(-1)!) as { error: { message: string; type: string; code: unknown } }
+      const { error } = JSON.parse(seen.at(-1)!) as {
+        error: { message: string; type: string; code: unknown }
+      }
       expect(error).toMatchObject({ code, message: expect.any(String), type: expect.any(String) })
       expect(Object.keys(error)).toContain('param')
       await tickets.settled()
@@ -234,7 +307,8 @@ describe.each([1, 2])('of %i workers a decode worker that has sent tokens and th
 
   it.concurrent('has said [DONE] has done its work, however its connection ends', () =>
     withWorkers(workers, async ({ tickets, workersOf, ask }) => {
-      for (const worker of workersOf('decode')) worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
+      for (const worker of workersOf('decode'))
+        worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
       expect(await eventsOf(await ask('stream'))).toEqual([AMID.slice(6, -2), '[DONE]'])
       await tickets.settled()
       inside(tickets, dispatches => expect(dispatches.at(-1)!.ends).toEqual(['succeeded']))
@@ -254,7 +328,12 @@ describe('a request for three choices of which one', () => {
     ['ends early', { kind: 'close', tokens: 2 }, 'wait', BROKEN],
     ['has an error', { kind: 'error_event', tokens: 2, message: 'EngineCore died' }, 'wait', BROKEN],
     ['hangs', { kind: 'hang', after: 'tokens', tokens: 2 }, 'go on', 'ELDR_STREAM_STALLED'],
-    ['says what is no JSON', { kind: 'garbage', bytes: streamBytes(AMID, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') }, 'go on', BROKEN], // prettier-ignore
+    [
+      'says what is no JSON',
+      { kind: 'garbage', bytes: streamBytes(AMID, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') },
+      'go on',
+      BROKEN,
+    ],
   ])('%s amid its stream ends in one error event', (_, fault, others, code) =>
     withWorkers(1, async run => {
       const { tickets, counted, ask } = run
@@ -286,16 +365,19 @@ describe('a request for three choices of which one', () => {
     }),
   )
 
-  it.concurrent.each<Way>(['stream', 'whole'])('(%s) fails where there is another worker is served all the same', way =>
-    withWorkers(2, async ({ tickets, counted, ask, strikeOnce }) => {
-      strikeOnce('decode', { kind: 'reset', after: 'request' })
-      const response = await ask(way, CHOICES)
-      expect(response.status).toBe(200)
-      const text = await response.text()
-      for (const index of [0, 1, 2]) expect(text.match(new RegExp(`"index":${index}`, 'g'))).toHaveLength(way === 'stream' ? 6 : 1)
-      await tickets.settled()
-      expect(await counted('eldr_retries_total', { leg: 'decode' })).toBe(1)
-    }),
+  it.concurrent.each<Way>(['stream', 'whole'])(
+    '(%s) fails where there is another worker is served all the same',
+    way =>
+      withWorkers(2, async ({ tickets, counted, ask, strikeOnce }) => {
+        strikeOnce('decode', { kind: 'reset', after: 'request' })
+        const response = await ask(way, CHOICES)
+        expect(response.status).toBe(200)
+        const text = await response.text()
+        for (const index of [0, 1, 2])
+          expect(text.match(new RegExp(`"index":${index}`, 'g'))).toHaveLength(way === 'stream' ? 6 : 1)
+        await tickets.settled()
+        expect(await counted('eldr_retries_total', { leg: 'decode' })).toBe(1)
+      }),
   )
 })
 
@@ -308,7 +390,9 @@ function streamBytes(...chunks: readonly string[]): string {
 async function expectServed(response: Response, way: Way): Promise<void> {
   expect(response.status).toBe(200)
   const text = await response.text()
-  expect(way === 'whole' ? text : text.match(/"text":"/g)).toHaveLength(way === 'whole' ? text.length : TOKENS.stream)
+  expect(way === 'whole' ? text : text.match(/"text":"/g)).toHaveLength(
+    way === 'whole' ? text.length : TOKENS.stream,
+  )
   expect(text).toContain(way === 'whole' ? `"completion_tokens":${TOKENS.whole}` : 'data: [DONE]\n\n')
 }
 

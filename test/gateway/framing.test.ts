@@ -4,14 +4,22 @@ import { type Cluster, startCluster } from './cluster.ts'
 import { postBytes, RawClient } from './raw-socket.ts'
 
 let cluster: Cluster
-beforeAll(async () => void (cluster = await startCluster({ config: { server: { maxBodyBytes: 65_536, maxHeaderBytes: 4_096 } } })))
+beforeAll(
+  async () =>
+    void (cluster = await startCluster({
+      config: { server: { maxBodyBytes: 65_536, maxHeaderBytes: 4_096 } },
+    })),
+)
 afterAll(() => cluster.stop())
 
 const PROMPT = '{"prompt":"hello","max_tokens":3}'
 const GET = 'GET /version HTTP/1.1\r\nHost: gateway\r\n\r\n'
 const client = () => new RawClient(cluster.url)
 const generations = () =>
-  [...cluster.prefills, ...cluster.decodes].reduce((sum, { counters }) => sum + counters.prefill + counters.decode, 0)
+  [...cluster.prefills, ...cluster.decodes].reduce(
+    (sum, { counters }) => sum + counters.prefill + counters.decode,
+    0,
+  )
 
 describe('a request that may be read in two ways', () => {
   const HEAD = 'POST /v1/completions HTTP/1.1\r\nHost: gateway\r\n'
@@ -60,20 +68,30 @@ describe('a request that may be read in two ways', () => {
       .send(`${bytes}${GET}${postBytes(PROMPT)}`)
       .toEnd()
     expect(answers.map(({ status }) => status)).toEqual([400])
-    expect(answers[0]!.headers).toMatchObject({ connection: 'close', 'x-eldr-error-code': 'ELDR_BAD_REQUEST' })
-    expect(JSON.parse(answers[0]!.body)).toMatchObject({ error: { type: 'invalid_request_error', code: 'ELDR_BAD_REQUEST' } })
+    expect(answers[0]!.headers).toMatchObject({
+      connection: 'close',
+      'x-eldr-error-code': 'ELDR_BAD_REQUEST',
+    })
+    expect(JSON.parse(answers[0]!.body)).toMatchObject({
+      error: { type: 'invalid_request_error', code: 'ELDR_BAD_REQUEST' },
+    })
     expect(generations()).toBe(before)
   })
 })
 
 describe('a body', () => {
-  const chunked = (path: string, body: string) => `POST ${path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${body}`
+  const chunked = (path: string, body: string) =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${body}`
 
   it('may come in chunks, with extensions and trailers', async () => {
     const [a, b] = [PROMPT.slice(0, 10), PROMPT.slice(10)]
-    const bytes = chunked('/v1/completions', `a;name=value;quoted="a;b"\r\n${a}\r\n${b.length.toString(16).toUpperCase()}\r\n${b}\r\n000\r\nX-Checksum: 1\r\n\r\n`) // prettier-ignore
+    const bytes = chunked(
+      '/v1/completions',
+      `a;name=value;quoted="a;b"\r\n${a}\r\n${b.length.toString(16).toUpperCase()}\r\n${b}\r\n000\r\nX-Checksum: 1\r\n\r\n`,
+    )
     const raw = client()
-    for (const part of bytes) await new Promise<void>(resolve => raw.socket.write(part, 'latin1', () => resolve()))
+    for (const part of bytes)
+      await new Promise<void>(resolve => raw.socket.write(part, 'latin1', () => resolve()))
     const answers = await raw.send(GET).answers(2)
     expect(answers.map(({ status }) => status)).toEqual([200, 200])
     raw.leave()
@@ -84,7 +102,9 @@ describe('a body', () => {
     const bytes = `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n${postBytes(PROMPT)}`
     const answers = await client().send(bytes).toEnd()
     expect(answers.map(({ status, headers }) => [status, headers['connection']])).toEqual([[413, 'close']])
-    expect(JSON.parse(answers[0]!.body)).toMatchObject({ error: { code: 'ELDR_BODY_TOO_LARGE', message: 'The request body is larger than 65536 bytes.' } }) // prettier-ignore
+    expect(JSON.parse(answers[0]!.body)).toMatchObject({
+      error: { code: 'ELDR_BODY_TOO_LARGE', message: 'The request body is larger than 65536 bytes.' },
+    })
     expect(generations()).toBe(before)
   })
 
@@ -124,20 +144,35 @@ describe('a body', () => {
 
   it.each([
     ['a byte order mark', Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(PROMPT)]), '', 200],
-    ['a form’s content type, as curl sends it', Buffer.from(PROMPT), 'Content-Type: application/x-www-form-urlencoded\r\n', 200],
+    [
+      'a form’s content type, as curl sends it',
+      Buffer.from(PROMPT),
+      'Content-Type: application/x-www-form-urlencoded\r\n',
+      200,
+    ],
     ['no content type', Buffer.from(PROMPT), '', 200],
     ['UTF-16', Buffer.from(PROMPT, 'utf16le'), 'Content-Type: application/json; charset=utf-16\r\n', 400],
-    ['Latin-1', Buffer.from('{"prompt":"\xe9"}', 'latin1'), 'Content-Type: application/json; charset=iso-8859-1\r\n', 400],
+    [
+      'Latin-1',
+      Buffer.from('{"prompt":"\xe9"}', 'latin1'),
+      'Content-Type: application/json; charset=iso-8859-1\r\n',
+      400,
+    ],
     ['bytes that are no characters', Buffer.from('{"prompt":"\xc3\x28"}', 'latin1'), '', 400],
     ['compression', Buffer.from(PROMPT), 'Content-Encoding: gzip\r\n', 400],
     ['nothing', Buffer.alloc(0), '', 400],
     ['something after the object', Buffer.from(`${PROMPT}${PROMPT}`), '', 400],
-  ])('with %s is taken or refused by the gateway, and troubles no worker', async (_, body, headers, status) => {
-    const before = generations()
-    const raw = client().send(`POST /v1/completions HTTP/1.1\r\nHost: a\r\n${headers}Content-Length: ${body.length}\r\n\r\n`)
-    raw.socket.write(body)
-    expect((await raw.answer()).status).toBe(status)
-    expect(generations() - before).toBe(status === 200 ? 2 : 0)
-    raw.leave()
-  })
+  ])(
+    'with %s is taken or refused by the gateway, and troubles no worker',
+    async (_, body, headers, status) => {
+      const before = generations()
+      const raw = client().send(
+        `POST /v1/completions HTTP/1.1\r\nHost: a\r\n${headers}Content-Length: ${body.length}\r\n\r\n`,
+      )
+      raw.socket.write(body)
+      expect((await raw.answer()).status).toBe(status)
+      expect(generations() - before).toBe(status === 200 ? 2 : 0)
+      raw.leave()
+    },
+  )
 })

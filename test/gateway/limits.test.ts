@@ -20,12 +20,15 @@ async function start(options: ClusterOptions = {}): Promise<void> {
 }
 
 const BODY = { prompt: 'Once upon a time', max_tokens: 8, stream: true }
-const ask = (more: object = {}, headers: Record<string, string> = {}) => cluster.post('/v1/completions', { ...BODY, ...more }, { headers })
-const errorOf = (event: string | undefined) => (JSON.parse(event ?? '{}') as { error: { code: unknown; message: string } }).error
+const ask = (more: object = {}, headers: Record<string, string> = {}) =>
+  cluster.post('/v1/completions', { ...BODY, ...more }, { headers })
+const errorOf = (event: string | undefined) =>
+  (JSON.parse(event ?? '{}') as { error: { code: unknown; message: string } }).error
 const stateOf = (worker: FakeWorker) =>
   cluster.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.url === worker.url)
 const idOf = (worker: FakeWorker) => stateOf(worker)!.spec.id
-const sum = (workers: readonly FakeWorker[], of: 'prefill' | 'decode') => workers.reduce((total, { counters }) => total + counters[of], 0)
+const sum = (workers: readonly FakeWorker[], of: 'prefill' | 'decode') =>
+  workers.reduce((total, { counters }) => total + counters[of], 0)
 async function served(more: object = {}): Promise<void> {
   expect((await eventsOf(await ask(more))).at(-1)).toBe('[DONE]')
 }
@@ -43,7 +46,8 @@ describe('while streams run', () => {
   async function heldStreams() {
     await start({ decode: 2, config: { routing: { policy: 'jsq' } } })
     const held = gate()
-    for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 2, until: held.opened }, { times: 1 })
+    for (const decode of cluster.decodes)
+      decode.fail({ kind: 'hang', after: 'tokens', tokens: 2, until: held.opened }, { times: 1 })
     const streams = [await ask(), await ask()]
     await Promise.all(cluster.decodes.map(decode => decode.waitForActive(1)))
     const ended = async () => {
@@ -128,13 +132,21 @@ describe('a gateway that is stopped', () => {
   })
 
   it('tells streams that outlast the grace, and requests that have not begun, and ends', async () => {
-    await start({ decode: 2, config: { server: { shutdownGraceMs: 300 }, routing: { policy: 'round_robin' } } })
+    await start({
+      decode: 2,
+      config: { server: { shutdownGraceMs: 300 }, routing: { policy: 'round_robin' } },
+    })
     cluster.decodes[0]!.fail({ kind: 'hang', after: 'tokens', tokens: 2 })
     cluster.decodes[1]!.fail({ kind: 'hang', after: 'request' })
-    const [first, second] = [connect(postBytes(JSON.stringify(BODY))), connect(postBytes(JSON.stringify(BODY)))]
+    const [first, second] = [
+      connect(postBytes(JSON.stringify(BODY))),
+      connect(postBytes(JSON.stringify(BODY))),
+    ]
     await Promise.all(cluster.decodes.map(decode => decode.waitForActive(1)))
     await cluster.gateway.stop()
-    const answers = [...(await first.toEnd()), ...(await second.toEnd())].toSorted((a, b) => a.status - b.status)
+    const answers = [...(await first.toEnd()), ...(await second.toEnd())].toSorted(
+      (a, b) => a.status - b.status,
+    )
     expect(answers.map(({ status }) => status)).toEqual([200, 503])
     expect(answers[0]!.body).toContain('ELDR_DRAINING')
     expect(answers[0]!.body).not.toContain('[DONE]')
@@ -161,8 +173,11 @@ describe('a gateway that is full', () => {
   it('is not filled by clients that do not send their bodies', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 0 } } })
     // The gateway says that it waits for them.
-    const head = 'POST /v1/completions HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n'
-    await Promise.all([connect(head), connect(head)].map(client => client.until(text => text.includes('100 Continue'))))
+    const head =
+      'POST /v1/completions HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n'
+    await Promise.all(
+      [connect(head), connect(head)].map(client => client.until(text => text.includes('100 Continue'))),
+    )
     expect((await ask()).status).toBe(200)
   })
 
@@ -239,7 +254,9 @@ describe('a deadline', () => {
     await start({ config: { timeouts: { requestMs: 300 } } })
     cluster.decodes[0]!.fail({ kind: 'hang', after: 'request' })
     for (const value of ['60000', 'soon', '-1']) {
-      expect(errorOf(await (await ask({}, { 'x-request-timeout-ms': value })).text()).code).toBe('ELDR_REQUEST_TIMEOUT')
+      expect(errorOf(await (await ask({}, { 'x-request-timeout-ms': value })).text()).code).toBe(
+        'ELDR_REQUEST_TIMEOUT',
+      )
     }
     await tickets.settled()
   })

@@ -20,13 +20,17 @@ async function start(options: ClusterOptions = {}, routing: object = BY_LOAD): P
 }
 
 const PROMPT = 'Once upon a time'
-const ask = (more: object = {}) => cluster.post('/v1/completions', { prompt: PROMPT, max_tokens: 4, stream: true, ...more })
+const ask = (more: object = {}) =>
+  cluster.post('/v1/completions', { prompt: PROMPT, max_tokens: 4, stream: true, ...more })
 /** In flight and tokens of each worker of a role, by index. */
 function loads(role: 'prefill' | 'decode', of: 'inflight' | 'tokens' = 'inflight'): number[] {
-  const views = cluster.gateway.context.registry.views(performance.now()).filter(({ spec }) => spec.role === role)
+  const views = cluster.gateway.context.registry
+    .views(performance.now())
+    .filter(({ spec }) => spec.role === role)
   return views.toSorted((a, b) => a.index - b.index).map(view => view[of])
 }
-const counts = (workers: readonly FakeWorker[], leg: 'prefill' | 'decode') => workers.map(({ counters }) => counters[leg])
+const counts = (workers: readonly FakeWorker[], leg: 'prefill' | 'decode') =>
+  workers.map(({ counters }) => counters[leg])
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
 
 describe.each([true, false])('load (stream: %s)', stream => {
@@ -39,7 +43,9 @@ describe.each([true, false])('load (stream: %s)', stream => {
     expect(loads('decode')).toEqual([4, 4])
     const { router } = cluster.gateway.context
     const seen = router.decisions().toReversed()
-    expect(seen.map(({ candidates }) => sum(candidates.map(({ inflight }) => inflight)))).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+    expect(seen.map(({ candidates }) => sum(candidates.map(({ inflight }) => inflight)))).toEqual([
+      0, 1, 2, 3, 4, 5, 6, 7,
+    ])
     // Prefill is done with them, however long they are generated.
     expect(loads('prefill')).toEqual([0, 0])
     open()
@@ -67,7 +73,11 @@ describe.each([true, false])('load (stream: %s)', stream => {
   it('stays until the end of the body, not until its head', async () => {
     await start({ decode: 1 })
     const { opened, open } = gate()
-    cluster.decodes[0]!.fail({ kind: 'hang', ...(stream ? { after: 'tokens', tokens: 2 } : { after: 'headers' }), until: opened })
+    cluster.decodes[0]!.fail({
+      kind: 'hang',
+      ...(stream ? { after: 'tokens', tokens: 2 } : { after: 'headers' }),
+      until: opened,
+    })
     const answer = ask({ stream })
     // Of a stream the head and two tokens have come.
     if (stream) await answer
@@ -104,8 +114,11 @@ describe('load', () => {
     const [decode] = cluster.decodes
     await decode!.waitFor(({ other }) => other > 10)
     await (await ask()).text()
-    const asked = new Set([...cluster.prefills, ...cluster.decodes].flatMap(({ requests }) => requests.map(({ path }) => path)))
-    for (const path of ['/load', '/get_load', '/v1/loads', '/get_server_info']) expect(asked).not.toContain(path)
+    const asked = new Set(
+      [...cluster.prefills, ...cluster.decodes].flatMap(({ requests }) => requests.map(({ path }) => path)),
+    )
+    for (const path of ['/load', '/get_load', '/v1/loads', '/get_server_info'])
+      expect(asked).not.toContain(path)
   })
 
   it('spreads a herd that comes at once', async () => {
@@ -120,7 +133,8 @@ describe('load', () => {
   it('is of the worker, whoever registers it again and however many requests there were', async () => {
     await start({ decode: 3 })
     const { opened, open } = gate()
-    for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 1, until: opened })
+    for (const decode of cluster.decodes)
+      decode.fail({ kind: 'hang', after: 'tokens', tokens: 1, until: opened })
     const streams: Response[] = []
     const { registry } = cluster.gateway.context
     for (let n = 0; n < 6; n++) {
@@ -133,20 +147,26 @@ describe('load', () => {
     await tickets.settled()
   })
 
-  it.each(['random', 'round_robin', 'jsq', 'power_of_two', 'union'])('is looked at by the policy that was asked for: %s', async policy => {
-    await start({}, { policy })
-    for (let n = 0; n < 2; n++) await (await ask()).text()
-    expect(cluster.gateway.context.router.decisions()[0]!.policy).toBe(policy)
-    expect(cluster.gateway.context.router.decisions()).toHaveLength(2)
-  })
+  it.each(['random', 'round_robin', 'jsq', 'power_of_two', 'union'])(
+    'is looked at by the policy that was asked for: %s',
+    async policy => {
+      await start({}, { policy })
+      for (let n = 0; n < 2; n++) await (await ask()).text()
+      expect(cluster.gateway.context.router.decisions()[0]!.policy).toBe(policy)
+      expect(cluster.gateway.context.router.decisions()).toHaveLength(2)
+    },
+  )
 
-  it.each(['jsq', 'power_of_two', 'union'])('that is equal everywhere does not always choose the same worker: %s', async policy => {
-    await start({ decode: 3 }, { policy, prefillPolicy: 'least_loaded' })
-    for (let n = 0; n < 60; n++) await (await ask({ max_tokens: 2, stream: false })).text()
-    // The chance of fewer than 5 of 60 on one of three workers is below one in a million.
-    for (const count of counts(cluster.decodes, 'decode')) expect(count).toBeGreaterThanOrEqual(5)
-    for (const count of counts(cluster.prefills, 'prefill')) expect(count).toBeGreaterThanOrEqual(5)
-  })
+  it.each(['jsq', 'power_of_two', 'union'])(
+    'that is equal everywhere does not always choose the same worker: %s',
+    async policy => {
+      await start({ decode: 3 }, { policy, prefillPolicy: 'least_loaded' })
+      for (let n = 0; n < 60; n++) await (await ask({ max_tokens: 2, stream: false })).text()
+      // The chance of fewer than 5 of 60 on one of three workers is below one in a million.
+      for (const count of counts(cluster.decodes, 'decode')) expect(count).toBeGreaterThanOrEqual(5)
+      for (const count of counts(cluster.prefills, 'prefill')) expect(count).toBeGreaterThanOrEqual(5)
+    },
+  )
 })
 
 describe('when one leg fails', () => {
@@ -208,7 +228,8 @@ describe('a crowd that meets every fault and leaves at any time', () => {
       { kind: 'garbage' },
     ]
     for (const worker of [...cluster.prefills, ...cluster.decodes]) {
-      for (const fault of faults) worker.fail(fault, { match: ({ isGeneration }) => isGeneration && random.uniform() < 0.04 })
+      for (const fault of faults)
+        worker.fail(fault, { match: ({ isGeneration }) => isGeneration && random.uniform() < 0.04 })
     }
     const crowd = Array.from({ length: 80 }, async () => {
       const client = new RawClient(cluster.url)
@@ -222,6 +243,11 @@ describe('a crowd that meets every fault and leaves at any time', () => {
     await tickets.settled()
     expect(forgotten()).toEqual([])
     expect(tickets.dispatches.length).toBeGreaterThan(80)
-    expect([...loads('prefill'), ...loads('decode'), ...loads('prefill', 'tokens'), ...loads('decode', 'tokens')]).toEqual(Array(8).fill(0))
+    expect([
+      ...loads('prefill'),
+      ...loads('decode'),
+      ...loads('prefill', 'tokens'),
+      ...loads('decode', 'tokens'),
+    ]).toEqual(Array(8).fill(0))
   })
 })

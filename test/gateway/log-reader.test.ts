@@ -13,7 +13,17 @@ it('serves, and stops when told, while nobody reads its log', async () => {
   const prefill = await startFakeWorker({ role: 'prefill' })
   const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
   const port = await freePort()
-  const flags = ['--prefill', prefill.url, '--decode', decode.url, '--policy', 'jsq', '--port', String(port), '--json-log']
+  const flags = [
+    '--prefill',
+    prefill.url,
+    '--decode',
+    decode.url,
+    '--policy',
+    'jsq',
+    '--port',
+    String(port),
+    '--json-log',
+  ]
   const gateway = spawn(process.execPath, [MAIN, 'serve', ...flags], { stdio: ['ignore', 'ignore', 'pipe'] })
   gateway.stderr.pause()
   try {
@@ -21,13 +31,20 @@ it('serves, and stops when told, while nobody reads its log', async () => {
     await eventually(async () => (await fetch(`${url}/ready`).catch(() => undefined))?.status === 200)
     // More lines than a pipe and a socket's buffers hold.
     const reqId = 'r'.repeat(128)
-    const ask = () => fetch(`${url}/v1/completions`, { method: 'POST', headers: { 'x-request-id': reqId }, body: '{"prompt":"a","max_tokens":1}' }) // prettier-ignore
+    const ask = () =>
+      fetch(`${url}/v1/completions`, {
+        method: 'POST',
+        headers: { 'x-request-id': reqId },
+        body: '{"prompt":"a","max_tokens":1}',
+      })
     for (let n = 0; n < 120; n++) {
-      const answers = await Promise.all(Array.from({ length: 25 }, async () => {
-        const answer = await ask()
-        await answer.arrayBuffer()
-        return answer.status
-      })) // prettier-ignore
+      const answers = await Promise.all(
+        Array.from({ length: 25 }, async () => {
+          const answer = await ask()
+          await answer.arrayBuffer()
+          return answer.status
+        }),
+      )
       expect(new Set(answers)).toEqual(new Set([200]))
     }
     const exited = once(gateway, 'exit')

@@ -16,7 +16,11 @@ let cluster: Cluster
 let client: OpenAI
 beforeAll(async () => {
   cluster = await startCluster({
-    config: { server: { apiKeys: ['right'] }, retries: { max: 0 }, breaker: { consecutiveFailures: 1_000, windowRequests: 100_000 } },
+    config: {
+      server: { apiKeys: ['right'] },
+      retries: { max: 0 },
+      breaker: { consecutiveFailures: 1_000, windowRequests: 100_000 },
+    },
   })
   client = clientWith({})
 })
@@ -26,21 +30,34 @@ afterEach(async () => {
   await cluster.idle()
 })
 
-const clientWith = (more: object) => new OpenAI({ baseURL: `${cluster.url}/v1`, apiKey: 'right', maxRetries: 0, ...more })
-const CHAT = { model: 'fake', messages: [{ role: 'user' as const, content: 'hello' }], max_completion_tokens: 5 }
+const clientWith = (more: object) =>
+  new OpenAI({ baseURL: `${cluster.url}/v1`, apiKey: 'right', maxRetries: 0, ...more })
+const CHAT = {
+  model: 'fake',
+  messages: [{ role: 'user' as const, content: 'hello' }],
+  max_completion_tokens: 5,
+}
 const COMPLETION = { model: 'fake', prompt: 'hello', max_tokens: 5 }
 
 describe('the openai client', () => {
   it('gets a chat, its usage and the request’s name', async () => {
     const { data, request_id: id } = await client.chat.completions.create(CHAT).withResponse()
-    expect(data.choices[0]).toMatchObject({ index: 0, finish_reason: 'length', message: { role: 'assistant' } })
+    expect(data.choices[0]).toMatchObject({
+      index: 0,
+      finish_reason: 'length',
+      message: { role: 'assistant' },
+    })
     expect(data.usage).toMatchObject({ completion_tokens: 5 })
     expect(id).toMatch(/^[\da-f-]{36}$/)
     expect(data.id).toBe(`chatcmpl-${id}`)
   })
 
   it('gets a chat as it comes, with the usage at its end', async () => {
-    const stream = await client.chat.completions.create({ ...CHAT, stream: true, stream_options: { include_usage: true } })
+    const stream = await client.chat.completions.create({
+      ...CHAT,
+      stream: true,
+      stream_options: { include_usage: true },
+    })
     const chunks = []
     for await (const chunk of stream) chunks.push(chunk)
     const text = chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('')
@@ -65,7 +82,10 @@ describe('the openai client', () => {
 
   it('puts a stream together with its own helper', async () => {
     const completion = await client.chat.completions.stream({ ...CHAT, n: 2 }).finalChatCompletion()
-    expect(completion.choices.map(({ index, message }) => [index, message.content!.length > 0])).toEqual([[0, true], [1, true]]) // prettier-ignore
+    expect(completion.choices.map(({ index, message }) => [index, message.content!.length > 0])).toEqual([
+      [0, true],
+      [1, true],
+    ])
   })
 
   it('lists models', async () => {
@@ -74,21 +94,47 @@ describe('the openai client', () => {
   })
 
   it.each([
-    ['a wrong key', AuthenticationError, 'ELDR_UNAUTHORIZED', () => clientWith({ apiKey: 'wrong' }).chat.completions.create(CHAT)],
-    ['a request that makes no sense', BadRequestError, 'ELDR_BAD_REQUEST', () => client.chat.completions.create({ ...CHAT, n: 0 })],
-    ['too many choices', BadRequestError, 'ELDR_TOO_MANY_CHOICES', () => client.completions.create({ ...COMPLETION, n: 100_000 })],
-    ['what is not served', NotFoundError, 'ELDR_NOT_GENERATION', () => client.embeddings.create({ model: 'fake', input: 'a' })],
+    [
+      'a wrong key',
+      AuthenticationError,
+      'ELDR_UNAUTHORIZED',
+      () => clientWith({ apiKey: 'wrong' }).chat.completions.create(CHAT),
+    ],
+    [
+      'a request that makes no sense',
+      BadRequestError,
+      'ELDR_BAD_REQUEST',
+      () => client.chat.completions.create({ ...CHAT, n: 0 }),
+    ],
+    [
+      'too many choices',
+      BadRequestError,
+      'ELDR_TOO_MANY_CHOICES',
+      () => client.completions.create({ ...COMPLETION, n: 100_000 }),
+    ],
+    [
+      'what is not served',
+      NotFoundError,
+      'ELDR_NOT_GENERATION',
+      () => client.embeddings.create({ model: 'fake', input: 'a' }),
+    ],
   ])('sees %s as an error of its own kind, with our code', async (_, kind, code, call) => {
     const error = await call().then(
       () => undefined,
       (reason: unknown) => reason,
     )
     expect(error).toBeInstanceOf(kind)
-    expect(error).toMatchObject({ code, type: 'invalid_request_error', requestID: expect.stringMatching(/./) as string })
+    expect(error).toMatchObject({
+      code,
+      type: 'invalid_request_error',
+      requestID: expect.stringMatching(/./) as string,
+    })
   })
 
   it('sees what a worker refuses as the worker said it', async () => {
-    const error = await client.chat.completions.create({ ...CHAT, model: 'no-such-model' }).catch((reason: unknown) => reason)
+    const error = await client.chat.completions
+      .create({ ...CHAT, model: 'no-such-model' })
+      .catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(NotFoundError)
     expect((error as APIError).message).toContain('no-such-model')
   })
@@ -127,11 +173,15 @@ describe('the openai client', () => {
     stream.controller.abort()
     await cluster.idle()
     const controller = new AbortController()
-    const called = client.chat.completions.create(CHAT, { signal: controller.signal }).catch((reason: unknown) => reason)
+    const called = client.chat.completions
+      .create(CHAT, { signal: controller.signal })
+      .catch((reason: unknown) => reason)
     await Promise.race(cluster.decodes.map(worker => worker.waitForActive(1)))
     controller.abort()
     expect(await called).toBeInstanceOf(APIUserAbortError)
     await cluster.idle()
-    await expect(client.chat.completions.create(CHAT, { timeout: 200 })).rejects.toBeInstanceOf(APIConnectionTimeoutError)
+    await expect(client.chat.completions.create(CHAT, { timeout: 200 })).rejects.toBeInstanceOf(
+      APIConnectionTimeoutError,
+    )
   })
 })

@@ -21,7 +21,11 @@ beforeAll(async () => {
   artifact = (await smallArtifact(folder.path, 2)).path
   cluster = await startCluster({
     prefill: 1,
-    config: { server: { adminToken: TOKEN, apiKeys: [KEY] }, routing: { artifact }, limits: { maxConcurrentRequests: 2, queueSize: 0 } },
+    config: {
+      server: { adminToken: TOKEN, apiKeys: [KEY] },
+      routing: { artifact },
+      limits: { maxConcurrentRequests: 2, queueSize: 0 },
+    },
   })
   contract = await Conformance.of(cluster.url)
   asking = new Asking(contract, cluster.url)
@@ -33,8 +37,9 @@ afterAll(async () => {
 
 const ask: Asking['ask'] = (...given) => asking.ask(...given)
 const each: Asking['each'] = (...given) => asking.each(...given)
-const all = (wanted: (asked: Asked & { operation: { responses: object; security: readonly object[] } }) => boolean) =>
-  contract.operations.filter(wanted)
+const all = (
+  wanted: (asked: Asked & { operation: { responses: object; security: readonly object[] } }) => boolean,
+) => contract.operations.filter(wanted)
 /** Those that may end with a status. */
 const ending = (status: number) => all(({ operation }) => String(status) in operation.responses)
 
@@ -54,7 +59,9 @@ describe('whatever is asked', () => {
 
   it('is refused with 413 where the body is too large, with 504 where it does not come before the client’s own deadline', async () => {
     expect(await each(ending(413), asked => head(asked, 'Content-Length: 99999999\r\n'))).toEqual([413])
-    expect(await each(ending(504), asked => head(asked, 'X-Request-Timeout-Ms: 20\r\nContent-Length: 10\r\n'))).toEqual([504])
+    expect(
+      await each(ending(504), asked => head(asked, 'X-Request-Timeout-Ms: 20\r\nContent-Length: 10\r\n')),
+    ).toEqual([504])
   })
 })
 
@@ -63,11 +70,16 @@ describe('what goes well', () => {
 
   it('generates, whole and as a stream, and names its workers to whoever may know', async () => {
     const headers = { 'x-eldr-debug': TOKEN, 'x-request-id': 'mine' }
-    const { headers: named } = await ask('POST', '/v1/completions', 200, { body: { prompt: 'a', max_tokens: 3 }, headers })
+    const { headers: named } = await ask('POST', '/v1/completions', 200, {
+      body: { prompt: 'a', max_tokens: 3 },
+      headers,
+    })
     expect([named['x-request-id'], named['x-eldr-reason']]).toEqual(['mine', expect.any(String)])
     await ask('POST', '/v1/chat/completions', 200, { body: chat })
     for (const more of [{}, { n: 2 }, { stream_options: { include_usage: true } }]) {
-      const streamed = await ask('POST', '/v1/completions', 200, { body: { prompt: 'a', max_tokens: 3, stream: true, ...more } })
+      const streamed = await ask('POST', '/v1/completions', 200, {
+        body: { prompt: 'a', max_tokens: 3, stream: true, ...more },
+      })
       expect(streamed.body).toMatch(/data: \{[^]*data: \[DONE\]/)
       await ask('POST', '/v1/chat/completions', 200, { body: { ...chat, stream: true, ...more } })
     }
@@ -76,11 +88,19 @@ describe('what goes well', () => {
   it('passes to a worker', async () => {
     expect((await ask('GET', '/v1/models', 200)).body).toContain('"list"')
     await ask('POST', '/tokenize', 200, { body: { prompt: 'a b' } })
-    cluster.decodes.forEach(decode => decode.fail({ kind: 'answer', body: '{"prompt":"a"}' }, { match: ({ path }) => path === '/detokenize' })) // prettier-ignore
+    cluster.decodes.forEach(decode =>
+      decode.fail(
+        { kind: 'answer', body: '{"prompt":"a"}' },
+        { match: ({ path }) => path === '/detokenize' },
+      ),
+    )
     await ask('POST', '/detokenize', 200, { body: { tokens: [1] } })
     cluster.decodes.forEach(decode => decode.clearFaults())
     await ask('GET', '/v1/{path}', 200, { as: '/v1/models?again' })
-    await ask('POST', '/v1/{path}', 200, { as: '/v1/completions?again', body: { prompt: 'a', max_tokens: 2 } })
+    await ask('POST', '/v1/{path}', 200, {
+      as: '/v1/completions?again',
+      body: { prompt: 'a', max_tokens: 2 },
+    })
     await ask('GET', '/v1/{path}', 404, { as: '/v1/embeddings' })
     await ask('POST', '/v1/{path}', 404, { as: '/v1/embeddings', body: {} })
   })
@@ -88,10 +108,17 @@ describe('what goes well', () => {
   it('shows what it did', async () => {
     for (const policy of ['eldr', 'union', 'jsq']) {
       await ask('PUT', '/eldr/policy', 200, { body: { policy } })
-      await ask('POST', '/v1/completions', 200, { body: { prompt: 'a b c d', max_tokens: 3 }, headers: { 'x-request-id': policy } })
-      expect((await ask('GET', '/eldr/requests/{id}', 200, { as: `/eldr/requests/${policy}` })).body).toContain('"story"')
+      await ask('POST', '/v1/completions', 200, {
+        body: { prompt: 'a b c d', max_tokens: 3 },
+        headers: { 'x-request-id': policy },
+      })
+      expect(
+        (await ask('GET', '/eldr/requests/{id}', 200, { as: `/eldr/requests/${policy}` })).body,
+      ).toContain('"story"')
     }
-    const { decisions } = JSON.parse((await ask('GET', '/eldr/decisions', 200, { as: '/eldr/decisions?limit=9' })).body) as { decisions: object[] } // prettier-ignore
+    const { decisions } = JSON.parse(
+      (await ask('GET', '/eldr/decisions', 200, { as: '/eldr/decisions?limit=9' })).body,
+    ) as { decisions: object[] }
     expect(decisions.length).toBeGreaterThan(2)
     await ask('GET', '/eldr/decisions', 400, { as: '/eldr/decisions?limit=none' })
     await ask('GET', '/eldr/requests/{id}', 404)
@@ -101,11 +128,14 @@ describe('what goes well', () => {
     await ask('GET', '/eldr/experts', 400, { as: '/eldr/experts?expected=yes' })
     expect((await ask('GET', '/eldr/plane', 200)).body).toContain('"centroids"')
     expect((await ask('GET', '/eldr/dashboard', 200)).body).toContain('change')
-    expect((await ask('GET', '/eldr/dashboard', 200, { headers: { authorization: '' } })).body).toContain('none')
+    expect((await ask('GET', '/eldr/dashboard', 200, { headers: { authorization: '' } })).body).toContain(
+      'none',
+    )
   })
 
   it('says how it is, and shows the page', async () => {
-    for (const path of ['/health', '/ready', '/version', '/metrics', '/openapi.json']) await ask('GET', path, 200)
+    for (const path of ['/health', '/ready', '/version', '/metrics', '/openapi.json'])
+      await ask('GET', path, 200)
     const pages = all(({ path }) => path.startsWith('/dashboard') && path !== '/dashboard/')
     expect(pages).toHaveLength(4)
     for (const { path } of pages) {
@@ -136,7 +166,10 @@ describe('what goes well', () => {
     await ask('POST', '/eldr/refit', 400, { body: { workers: 0 } })
     await ask('POST', '/eldr/refit', 409, { body: { workers: 60_000 } })
     await ask('POST', '/eldr/artifact', 200, { body: { path: artifact } })
-    await ask('POST', '/eldr/artifact', 422, { body: 'no artifact', headers: { 'content-type': 'application/octet-stream' } })
+    await ask('POST', '/eldr/artifact', 422, {
+      body: 'no artifact',
+      headers: { 'content-type': 'application/octet-stream' },
+    })
     await ask('PUT', '/eldr/policy', 400, { body: {} })
   })
 
@@ -164,7 +197,9 @@ describe('streams that do not end', () => {
     await ask('POST', '/eldr/workers', 201, { body: { url: 'http://127.0.0.1:9', role: 'decode', id: 'x' } })
     await ask('DELETE', '/eldr/workers/{id}', 200)
     const wanted = path === '/eldr/events' ? ['decision', 'routing', 'worker'] : ['hello', 'pulse']
-    await clients[0]!.until(text => wanted.every(kind => text.includes(`event: ${kind}\n`)) && text.endsWith('\n\n\r\n'))
+    await clients[0]!.until(
+      text => wanted.every(kind => text.includes(`event: ${kind}\n`)) && text.endsWith('\n\n\r\n'),
+    )
     contract.check({ method: 'GET', path }, soFar(clients[0]!))
     for (const client of clients) client.leave()
   })
@@ -176,8 +211,10 @@ describe('what goes wrong', () => {
   const everything = { match: ({ path }: { path: string }) => path !== '/health' && path !== '/metrics' }
 
   it('502 and a worker’s own refusal', async () => {
-    for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 422, message: 'not so' }, everything)
-    for (const asked of FROM_WORKERS()) expect((await ask(asked.method, asked.path, 422, wishFor(asked))).body).toContain('not so')
+    for (const decode of cluster.decodes)
+      decode.fail({ kind: 'status', status: 422, message: 'not so' }, everything)
+    for (const asked of FROM_WORKERS())
+      expect((await ask(asked.method, asked.path, 422, wishFor(asked))).body).toContain('not so')
     for (const decode of cluster.decodes) {
       decode.clearFaults()
       decode.fail({ kind: 'status', status: 500 }, everything)
@@ -191,9 +228,16 @@ describe('what goes wrong', () => {
     let release = () => {}
     const until = new Promise<void>(resolve => (release = resolve))
     cluster.prefills[0]!.fail({ kind: 'hang', after: 'request', until })
-    const held = [1, 2].map(() => fetch(`${cluster.url}/v1/completions`, { method: 'POST', headers: { authorization: `Bearer ${KEY}` }, body: '{"prompt":"a","max_tokens":2}' })) // prettier-ignore
+    const held = [1, 2].map(() =>
+      fetch(`${cluster.url}/v1/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${KEY}` },
+        body: '{"prompt":"a","max_tokens":2}',
+      }),
+    )
     await cluster.prefills[0]!.waitForActive(2)
-    for (const asked of FROM_WORKERS()) expect((await ask(asked.method, asked.path, 429, wishFor(asked))).headers['retry-after']).toBe('1')
+    for (const asked of FROM_WORKERS())
+      expect((await ask(asked.method, asked.path, 429, wishFor(asked))).headers['retry-after']).toBe('1')
     release()
     for (const response of await Promise.all(held)) await response.text()
     cluster.prefills[0]!.clearFaults()
@@ -201,7 +245,11 @@ describe('what goes wrong', () => {
   })
 
   it('409: a policy that needs an artifact, and 500: a fault of the gateway', async () => {
-    const bare = await startCluster({ prefill: 1, decode: 1, config: { server: { adminToken: TOKEN, apiKeys: [KEY] } } })
+    const bare = await startCluster({
+      prefill: 1,
+      decode: 1,
+      config: { server: { adminToken: TOKEN, apiKeys: [KEY] } },
+    })
     asking.url = bare.url
     try {
       expect((await ask('GET', '/eldr/plane', 200)).body).toBe('{"plane":null}')
@@ -223,7 +271,9 @@ describe('what goes wrong', () => {
     try {
       const without = await Conformance.of(local.url)
       const closed = without.operations.filter(({ operation }) => '403' in operation.responses)
-      expect(closed.map(({ path }) => path)).toEqual(all(({ path }) => path.startsWith('/eldr/') && path !== '/eldr/dashboard').map(({ path }) => path)) // prettier-ignore
+      expect(closed.map(({ path }) => path)).toEqual(
+        all(({ path }) => path.startsWith('/eldr/') && path !== '/eldr/dashboard').map(({ path }) => path),
+      )
       for (const asked of closed) {
         const answer = await raw(head(asked, 'X-Forwarded-For: 192.0.2.1\r\n'), local.url)
         expect(answer.status).toBe(403)
@@ -235,22 +285,38 @@ describe('what goes wrong', () => {
   })
 
   it('408: heads that do not come to an end; 503: a gateway that waits for workers, and one that stops', async () => {
-    const slow = await startCluster({ prefill: 1, decode: 1, config: { server: { adminToken: TOKEN, apiKeys: [KEY], headersTimeoutMs: 300, shutdownGraceMs: 300 } } }) // prettier-ignore
-    const late = await Promise.all(contract.operations.map(async asked => ({ asked, answer: await raw(head(asked).slice(0, -2), slow.url) }))) // prettier-ignore
+    const slow = await startCluster({
+      prefill: 1,
+      decode: 1,
+      config: { server: { adminToken: TOKEN, apiKeys: [KEY], headersTimeoutMs: 300, shutdownGraceMs: 300 } },
+    })
+    const late = await Promise.all(
+      contract.operations.map(async asked => ({
+        asked,
+        answer: await raw(head(asked).slice(0, -2), slow.url),
+      })),
+    )
     for (const { asked, answer } of late) {
       expect(answer.status).toBe(408)
       contract.check(asked, answer)
     }
     asking.url = slow.url
     try {
-      const id = slow.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.role === 'decode')!.spec.id
-      await ask('POST', '/eldr/workers/{id}/drain', 200, { as: `/eldr/workers/${encodeURIComponent(id)}/drain` })
+      const id = slow.gateway.context.registry
+        .views(performance.now())
+        .find(({ spec }) => spec.role === 'decode')!.spec.id
+      await ask('POST', '/eldr/workers/{id}/drain', 200, {
+        as: `/eldr/workers/${encodeURIComponent(id)}/drain`,
+      })
       await ask('GET', '/ready', 503)
       for (const asked of FROM_WORKERS()) await ask(asked.method, asked.path, 503, wishFor(asked))
       // Bodies that never come: the grace is over before them.
       const reading = ending(503).filter(({ path }) => path.startsWith('/eldr/') && !STREAMS.includes(path))
       expect(reading.length).toBe(8)
-      const waiting = reading.map(asked => ({ asked, client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')) })) // prettier-ignore
+      const waiting = reading.map(asked => ({
+        asked,
+        client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')),
+      }))
       for (const { client } of waiting) await client.until(text => text.includes('100 Continue'))
       const stopped = slow.gateway.stop()
       for (const path of STREAMS) await ask('GET', path, 503)

@@ -43,15 +43,29 @@ export class Asking {
   }
 
   /** Asks, and fails where the status is another, or the answer is not as the document has it. */
-  async ask(method: string, path: string, status: number, { as = filled(path), body, headers = {} }: Wish = {}): Promise<Answered> {
+  async ask(
+    method: string,
+    path: string,
+    status: number,
+    { as = filled(path), body, headers = {} }: Wish = {},
+  ): Promise<Answered> {
     const response = await fetch(`${this.url}${as}`, {
       method,
       redirect: 'manual',
-      headers: { authorization: `Bearer ${keyFor(path)}`, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      headers: {
+        authorization: `Bearer ${keyFor(path)}`,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
       ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     })
-    const answer = { status: response.status, headers: Object.fromEntries(response.headers), body: await response.text() }
-    if (answer.status !== status) throw new Error(`${method} ${as}: expected ${status}, found ${answer.status} ${answer.body}`)
+    const answer = {
+      status: response.status,
+      headers: Object.fromEntries(response.headers),
+      body: await response.text(),
+    }
+    if (answer.status !== status)
+      throw new Error(`${method} ${as}: expected ${status}, found ${answer.status} ${answer.body}`)
     this.contract.check({ method, path }, answer)
     return answer
   }
@@ -72,19 +86,33 @@ export class Asking {
 export function soFar({ text }: RawClient): Answered {
   const [top, ...parts] = text.split('\r\n\r\n')
   const header = (name: string) => new RegExp(`^${name}: (.*)$`, 'im').exec(top!)![1]!.trim()
-  const body = parts.join('\r\n\r\n').replaceAll(/(^|\r\n)[\da-f]+\r\n/g, '').replaceAll('\r\n', '') // prettier-ignore
-  return { status: 200, headers: { 'content-type': header('content-type'), 'x-request-id': header('x-request-id') }, body }
+  const body = parts
+    .join('\r\n\r\n')
+    .replaceAll(/(^|\r\n)[\da-f]+\r\n/g, '')
+    .replaceAll('\r\n', '')
+  return {
+    status: 200,
+    headers: { 'content-type': header('content-type'), 'x-request-id': header('x-request-id') },
+    body,
+  }
 }
 
 /** Of a generation, as its path wants it. */
 export function wishFor({ method, path }: Asked): Wish {
   if (method !== 'POST') return {}
-  return { body: path.includes('chat') ? { messages: [{ role: 'user', content: 'a' }], max_tokens: 3 } : { prompt: 'a', max_tokens: 3 } }
+  return {
+    body: path.includes('chat')
+      ? { messages: [{ role: 'user', content: 'a' }], max_tokens: 3 }
+      : { prompt: 'a', max_tokens: 3 },
+  }
 }
 
 export async function artifactWithDomains(folder: string): Promise<string> {
   const [trace, path] = [join(folder, 'domains.trace'), join(folder, 'domains.artifact')]
   await writeMadeUpTrace(trace, { ...SHAPE, domains: 2, preference: 8 }, 24, 1)
-  await writeArtifact(path, (await fitFile(trace, { workers: 1, layers: 'all', transform: 'count' })).artifact)
+  await writeArtifact(
+    path,
+    (await fitFile(trace, { workers: 1, layers: 'all', transform: 'count' })).artifact,
+  )
   return path
 }

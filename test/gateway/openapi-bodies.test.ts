@@ -19,17 +19,51 @@ function bodies(keys: Readonly<Record<string, readonly unknown[]>>): fc.Arbitrar
   const values = Object.fromEntries(
     Object.entries({ ...keys, stranger: [1] }).map(([key, some]) => {
       const weight = key === 'stranger' ? 8 : 1
-      return [key, fc.oneof({ weight, arbitrary: fc.constant(undefined) }, { weight: 3, arbitrary: fc.constantFrom(...some) }, { weight: key === 'stranger' ? 0 : 1, arbitrary: fc.constantFrom(...ODD) })] // prettier-ignore
+      return [
+        key,
+        fc.oneof(
+          { weight, arbitrary: fc.constant(undefined) },
+          { weight: 3, arbitrary: fc.constantFrom(...some) },
+          { weight: key === 'stranger' ? 0 : 1, arbitrary: fc.constantFrom(...ODD) },
+        ),
+      ]
     }),
   )
-  return fc.oneof({ weight: 12, arbitrary: fc.record(values) }, { weight: 1, arbitrary: fc.constantFrom(...ODD) })
+  return fc.oneof(
+    { weight: 12, arbitrary: fc.record(values) },
+    { weight: 1, arbitrary: fc.constantFrom(...ODD) },
+  )
 }
 
 const IDS = ['a', 'a.b:c[1]_-', 'a'.repeat(128), 'a'.repeat(129), 'ä', 'a b', 'a\n']
 const CASES = [
-  ['POST', '/eldr/workers', 'NewWorker', { role: ['prefill', 'decode', 'both'], url: ['http://127.0.0.1:9', 'HTTPS://127.0.0.1:9/', 'ftp://a', '127.0.0.1:9'], id: IDS, cluster: [0, 7, 1023, 1024] }], // prettier-ignore
-  ['PUT', '/eldr/policy', 'PolicyChange', { policy: ['jsq', 'round-robin', 'power_of_two', 'JSQ', 'none'], tau: [0, 0.5, 2, 2.1, -0.1], prefillPolicy: ['prefix_hash', 'prefix-hash', 'none'] }], // prettier-ignore
-  ['PUT', '/eldr/log-level', 'LogLevelChange', { level: ['silent', 'SILENT', 'none'], forMs: [1, 86_400_000, 86_400_001, 0] }],
+  [
+    'POST',
+    '/eldr/workers',
+    'NewWorker',
+    {
+      role: ['prefill', 'decode', 'both'],
+      url: ['http://127.0.0.1:9', 'HTTPS://127.0.0.1:9/', 'ftp://a', '127.0.0.1:9'],
+      id: IDS,
+      cluster: [0, 7, 1023, 1024],
+    },
+  ],
+  [
+    'PUT',
+    '/eldr/policy',
+    'PolicyChange',
+    {
+      policy: ['jsq', 'round-robin', 'power_of_two', 'JSQ', 'none'],
+      tau: [0, 0.5, 2, 2.1, -0.1],
+      prefillPolicy: ['prefix_hash', 'prefix-hash', 'none'],
+    },
+  ],
+  [
+    'PUT',
+    '/eldr/log-level',
+    'LogLevelChange',
+    { level: ['silent', 'SILENT', 'none'], forMs: [1, 86_400_000, 86_400_001, 0] },
+  ],
   ['POST', '/eldr/refit', 'RefitOrder', { workers: [1, 65_535, 65_536, 0] }],
   ['POST', '/eldr/artifact', 'ArtifactPath', { path: ['nowhere', 'a\0b', '/dev/null'] }],
   ['POST', '/eldr/workers/nobody/drain', 'Nothing', {}],
@@ -41,11 +75,19 @@ describe('a body', () => {
     await fc.assert(
       fc.asyncProperty(bodies(keys), async body => {
         const text = JSON.stringify(body)
-        const response = await request(`${cluster.url}${path}`, { method, body: text, headers: { 'content-type': 'application/json' } })
+        const response = await request(`${cluster.url}${path}`, {
+          method,
+          body: text,
+          headers: { 'content-type': 'application/json' },
+        })
         await response.body.text()
         const wrong = contract.wrongWith({ $ref: `document#/components/schemas/${schema}` }, JSON.parse(text))
         seen[wrong === undefined ? 'taken' : 'refused']++
-        expect([text, response.statusCode === 400, response.statusCode < 500]).toEqual([text, wrong !== undefined, true])
+        expect([text, response.statusCode === 400, response.statusCode < 500]).toEqual([
+          text,
+          wrong !== undefined,
+          true,
+        ])
       }),
       { numRuns: 300, seed: 7 },
     )
@@ -53,15 +95,34 @@ describe('a body', () => {
   })
 
   it('of generation is not refused by the gateway where the document takes it', async () => {
-    const keys = { prompt: ['a', [1, 2], ['a', 'b'], [[1], [2]]], max_tokens: [1, 3], stream: [true, false], n: [1, 2], seed: [-1, 5], stop: ['a', ['a', 'b']], temperature: [0, 1], top_p: [0.5] } // prettier-ignore
+    const keys = {
+      prompt: ['a', [1, 2], ['a', 'b'], [[1], [2]]],
+      max_tokens: [1, 3],
+      stream: [true, false],
+      n: [1, 2],
+      seed: [-1, 5],
+      stop: ['a', ['a', 'b']],
+      temperature: [0, 1],
+      top_p: [0.5],
+    }
     let taken = 0
     await fc.assert(
       fc.asyncProperty(bodies(keys), async body => {
         const response = await cluster.post('/v1/completions', body)
         const text = await response.text()
-        if (contract.wrongWith({ $ref: 'document#/components/schemas/CompletionRequest' }, JSON.parse(JSON.stringify(body))) !== undefined) return // prettier-ignore
+        if (
+          contract.wrongWith(
+            { $ref: 'document#/components/schemas/CompletionRequest' },
+            JSON.parse(JSON.stringify(body)),
+          ) !== undefined
+        )
+          return
         taken++
-        expect([JSON.stringify(body), response.status, response.status === 200 ? '' : text]).toEqual([JSON.stringify(body), 200, ''])
+        expect([JSON.stringify(body), response.status, response.status === 200 ? '' : text]).toEqual([
+          JSON.stringify(body),
+          200,
+          '',
+        ])
       }),
       { numRuns: 300, seed: 7 },
     )
@@ -78,7 +139,11 @@ describe('a body', () => {
       for (const value of values) {
         const { status } = await fetch(`${cluster.url}${path}?${name}=${value}`)
         const typed = schema.type === 'integer' ? (value === '' ? NaN : Number(value)) : value
-        expect([path, value, status]).toEqual([path, value, contract.wrongWith(schema, typed) === undefined ? 200 : 400])
+        expect([path, value, status]).toEqual([
+          path,
+          value,
+          contract.wrongWith(schema, typed) === undefined ? 200 : 400,
+        ])
       }
     }
   })

@@ -36,13 +36,19 @@ export class Conformance {
 
   get operations(): readonly (Asked & { readonly operation: Json })[] {
     return Object.entries(this.document.paths as Json).flatMap(([path, methods]) =>
-      Object.entries(methods as Json).map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
+      Object.entries(methods as Json).map(([method, operation]) => ({
+        method: method.toUpperCase(),
+        path,
+        operation,
+      })),
     )
   }
 
   /** 'GET /health 200' of everything that is documented. */
   get documented(): readonly string[] {
-    return this.operations.flatMap(({ method, path, operation }) => Object.keys(operation.responses).map(status => `${method} ${path} ${status}`)) // prettier-ignore
+    return this.operations.flatMap(({ method, path, operation }) =>
+      Object.keys(operation.responses).map(status => `${method} ${path} ${status}`),
+    )
   }
 
   /** What is wrong with a value, as one text; undefined when nothing is. */
@@ -60,14 +66,17 @@ export class Conformance {
       throw new Error(`${name}: ${what}: ${body.slice(0, 500)}`)
     }
     const { responses } = this.document.paths[path]?.[method.toLowerCase()] ?? fail('no such operation')
-    const key = [String(status), `${String(status)[0]}XX`].find(name => name in responses) ?? fail('the status is not documented')
+    const key =
+      [String(status), `${String(status)[0]}XX`].find(name => name in responses) ??
+      fail('the status is not documented')
     const response = this.#at(responses[key])
     for (const [header, entry] of Object.entries<Json>(response.headers ?? {})) {
       const { required, schema } = this.#at(entry)
       const value = headers[header.toLowerCase()]
       if (value === undefined) {
         if (required === true) fail(`no ${header}`)
-      } else if (!this.#ajv.validate(schema, schema.type === 'integer' ? Number(value) : value)) fail(`${header} is ${value}`)
+      } else if (!this.#ajv.validate(schema, schema.type === 'integer' ? Number(value) : value))
+        fail(`${header} is ${value}`)
     }
     if (response.content === undefined) {
       if (body !== '') fail('a body')

@@ -37,8 +37,15 @@ describe('the document', () => {
     let examples = 0
     const look = (node: unknown): void => {
       if (typeof node !== 'object' || node === null) return
-      const media = node as { schema?: object; example?: unknown; examples?: Record<string, { value: unknown }>; operationId?: string }
-      const values = [media.example, ...Object.values(media.examples ?? {}).map(({ value }) => value)].filter(value => value !== undefined)
+      const media = node as {
+        schema?: object
+        example?: unknown
+        examples?: Record<string, { value: unknown }>
+        operationId?: string
+      }
+      const values = [media.example, ...Object.values(media.examples ?? {}).map(({ value }) => value)].filter(
+        value => value !== undefined,
+      )
       for (const value of media.schema === undefined ? [] : values) {
         examples++
         expect(whole.wrongWith(inDocument(media.schema), value), JSON.stringify(value)).toBeUndefined()
@@ -49,14 +56,18 @@ describe('the document', () => {
     look(whole.document.components.responses)
     expect(examples).toBeGreaterThan(40)
     const ids = whole.operations.map(({ operation }) => operation.operationId)
-    const links = [...JSON.stringify(whole.document).matchAll(/"links":(\{.*?\}\})/g)].flatMap(([, text]) => Object.values(JSON.parse(text!) as Record<string, { operationId: string }>)) // prettier-ignore
+    const links = [...JSON.stringify(whole.document).matchAll(/"links":(\{.*?\}\})/g)].flatMap(([, text]) =>
+      Object.values(JSON.parse(text!) as Record<string, { operationId: string }>),
+    )
     expect(links.length).toBeGreaterThan(4)
     for (const { operationId } of links) expect(ids).toContain(operationId)
   })
 
   it('names every answer of the gateway’s own, but for that to another method, which no operation has', () => {
     const named = new Set(JSON.stringify(whole.document.components.responses).match(/ELDR_[A-Z_]+(?=:)/g))
-    const forbidden = JSON.stringify(openApiDocument({ ...WHOLE, adminToken: false })).includes('ELDR_FORBIDDEN:')
+    const forbidden = JSON.stringify(openApiDocument({ ...WHOLE, adminToken: false })).includes(
+      'ELDR_FORBIDDEN:',
+    )
     expect(forbidden).toBe(true)
     expect([...named, 'ELDR_METHOD', 'ELDR_FORBIDDEN'].toSorted()).toEqual(Object.keys(ANSWERS).toSorted())
   })
@@ -64,27 +75,36 @@ describe('the document', () => {
 
 describe('a gateway', () => {
   let cluster: Cluster
-  const start = async (config: ClusterOptions['config'] = {}) => void (cluster = await startCluster({ prefill: 1, decode: 1, config }))
+  const start = async (config: ClusterOptions['config'] = {}) =>
+    void (cluster = await startCluster({ prefill: 1, decode: 1, config }))
   afterEach(() => cluster.stop())
 
   /** Of the routing tables themselves. */
   const routes = () => [
     ...Object.keys(GENERATE).map(path => `POST ${path}`),
-    ...Object.entries(PASSED).flatMap(([path, allow]) => allow.replace(', HEAD', '').split(', ').map(method => `${method} ${path}`)), // prettier-ignore
+    ...Object.entries(PASSED).flatMap(([path, allow]) =>
+      allow
+        .replace(', HEAD', '')
+        .split(', ')
+        .map(method => `${method} ${path}`),
+    ),
     'GET /v1/{path}',
     'POST /v1/{path}',
     ...Object.keys(OWN).map(path => `GET ${path}`),
     ...[...Object.keys(FILES), '/dashboard/'].map(path => `GET ${path}`),
     ...cluster.gateway.routes.map(({ method, path }) => `${method} ${path}`),
   ]
-  const documented = async () => (await Conformance.of(cluster.url)).operations.map(({ method, path }) => `${method} ${path}`)
+  const documented = async () =>
+    (await Conformance.of(cluster.url)).operations.map(({ method, path }) => `${method} ${path}`)
 
   it('serves its document, with every route that it has and no other', async () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
     const response = await fetch(`${cluster.url}/openapi.json`)
     expect(response.headers.get('content-type')).toBe('application/json')
     // Of one process, which no owner can be away from.
-    expect(await response.json()).toEqual(JSON.parse(JSON.stringify(openApiDocument({ ...WHOLE, processes: false }))))
+    expect(await response.json()).toEqual(
+      JSON.parse(JSON.stringify(openApiDocument({ ...WHOLE, processes: false }))),
+    )
     expect((await documented()).toSorted()).toEqual(routes().toSorted())
   })
 
@@ -97,16 +117,28 @@ describe('a gateway', () => {
     expect(operations.filter(({ operation }) => operation.security.length > 0)).toEqual([])
     const elsewhere = await fetch(`http://127.0.0.1:${metricsPort}/metrics`, { method: 'POST' })
     expect([elsewhere.status, elsewhere.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
-    expect(operations.every(({ path, operation }) => '403' in operation.responses === path.startsWith('/eldr/'))).toBe(true)
+    expect(
+      operations.every(({ path, operation }) => '403' in operation.responses === path.startsWith('/eldr/')),
+    ).toBe(true)
   })
 
   it('with an open dashboard asks for the token where something can be changed, or a URL seen', async () => {
     await start({ server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } })
     const { operations } = await Conformance.of(cluster.url)
-    const open = operations.filter(({ path, operation }) => path.startsWith('/eldr/') && operation.security.length === 0)
-    expect(open.map(({ path }) => path).toSorted()).toEqual(['/eldr/dashboard', '/eldr/experts', '/eldr/plane', '/eldr/pulse', '/eldr/requests/{id}']) // prettier-ignore
+    const open = operations.filter(
+      ({ path, operation }) => path.startsWith('/eldr/') && operation.security.length === 0,
+    )
+    expect(open.map(({ path }) => path).toSorted()).toEqual([
+      '/eldr/dashboard',
+      '/eldr/experts',
+      '/eldr/plane',
+      '/eldr/pulse',
+      '/eldr/requests/{id}',
+    ])
     for (const { path } of open) {
-      const raw = new RawClient(cluster.url).send(`DELETE ${path.replace('{id}', 'x')} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      const raw = new RawClient(cluster.url).send(
+        `DELETE ${path.replace('{id}', 'x')} HTTP/1.1\r\nHost: a\r\n\r\n`,
+      )
       expect([(await raw.answer()).status, (await raw.answer()).headers['allow']]).toEqual([405, 'GET, HEAD'])
       raw.leave()
     }
@@ -116,12 +148,32 @@ describe('a gateway', () => {
     await start()
     const { document } = await Conformance.of(cluster.url)
     for (const [path, methods] of Object.entries<object>(document.paths)) {
-      const allowed = Object.keys(methods).flatMap(method => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))
-      for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE', 'QUERY', 'PROPFIND']) {
+      const allowed = Object.keys(methods).flatMap(method =>
+        method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()],
+      )
+      for (const method of [
+        'GET',
+        'HEAD',
+        'POST',
+        'PUT',
+        'DELETE',
+        'PATCH',
+        'OPTIONS',
+        'TRACE',
+        'QUERY',
+        'PROPFIND',
+      ]) {
         if (allowed.includes(method)) continue
-        const raw = new RawClient(cluster.url).send(`${method} ${path.replace(/\{\w+\}/, 'x')} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`)
+        const raw = new RawClient(cluster.url).send(
+          `${method} ${path.replace(/\{\w+\}/, 'x')} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`,
+        )
         const { status, headers } = await raw.answer(method)
-        expect([method, path, status, headers['allow']?.split(', ').toSorted()]).toEqual([method, path, 405, allowed.toSorted()])
+        expect([method, path, status, headers['allow']?.split(', ').toSorted()]).toEqual([
+          method,
+          path,
+          405,
+          allowed.toSorted(),
+        ])
         raw.leave()
       }
     }
@@ -133,7 +185,9 @@ describe('a gateway', () => {
     const heads = operations.filter(({ method, path }) => method === 'GET' && !path.includes('{'))
     expect(heads.length).toBeGreaterThan(15)
     for (const { path } of heads) {
-      const raw = new RawClient(cluster.url).send(`HEAD ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`)
+      const raw = new RawClient(cluster.url).send(
+        `HEAD ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`,
+      )
       const { status } = await raw.answer('HEAD')
       expect([path, status]).toEqual([path, path === '/dashboard/' ? 308 : 200])
       while (!raw.ended) await new Promise(resolve => raw.socket.once('end', resolve))

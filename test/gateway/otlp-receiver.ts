@@ -55,7 +55,8 @@ export async function startReceiver(): Promise<OtlpReceiver> {
     request.on('end', () => {
       try {
         if (request.method !== 'POST') throw new Error(`method ${request.method}`)
-        if (request.headers['content-type'] !== 'application/json') throw new Error(`type ${request.headers['content-type']}`)
+        if (request.headers['content-type'] !== 'application/json')
+          throw new Error(`type ${request.headers['content-type']}`)
         const read = readExport(JSON.parse(Buffer.concat(chunks).toString('utf8')))
         requests.push({ path: request.url ?? '', headers: request.headers, ...read })
       } catch (error) {
@@ -101,7 +102,9 @@ export async function startReceiver(): Promise<OtlpReceiver> {
 
 function treeOf(root: ReceivedSpan, spans: readonly ReceivedSpan[]): Tree {
   const all = spans.filter(({ traceId }) => traceId === root.traceId)
-  const children = all.filter(span => span !== root).toSorted((a, b) => (a.startNanos < b.startNanos ? -1 : a.startNanos > b.startNanos ? 1 : 0)) // prettier-ignore
+  const children = all
+    .filter(span => span !== root)
+    .toSorted((a, b) => (a.startNanos < b.startNanos ? -1 : a.startNanos > b.startNanos ? 1 : 0))
   return { root, children, all }
 }
 
@@ -109,9 +112,11 @@ type Json = Record<string, unknown>
 
 /** An object with these keys and no others; those with ? may be missing. */
 function fields(value: unknown, what: string, keys: readonly string[]): Json {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error(`${what} is no object`)
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new Error(`${what} is no object`)
   const known = new Set(keys.map(key => key.replace('?', '')))
-  for (const key of Object.keys(value)) if (!known.has(key)) throw new Error(`${what} has an unknown field ${key}`)
+  for (const key of Object.keys(value))
+    if (!known.has(key)) throw new Error(`${what} has an unknown field ${key}`)
   for (const key of keys) if (!key.endsWith('?') && !(key in value)) throw new Error(`${what} lacks ${key}`)
   return value as Json
 }
@@ -127,7 +132,8 @@ function only<T>(items: readonly T[], what: string): T {
 }
 
 function hex(value: unknown, digits: number, what: string): string {
-  if (typeof value !== 'string' || !new RegExp(`^[0-9a-f]{${digits}}$`).test(value) || /^0+$/.test(value)) throw new Error(`${what} is ${String(value)}`) // prettier-ignore
+  if (typeof value !== 'string' || !new RegExp(`^[0-9a-f]{${digits}}$`).test(value) || /^0+$/.test(value))
+    throw new Error(`${what} is ${String(value)}`)
   return value
 }
 
@@ -138,49 +144,81 @@ function text(value: unknown, what: string): string {
 
 /** 64-bit numbers are texts in the JSON of protocol buffers. */
 function int64(value: unknown, what: string): bigint {
-  if (typeof value !== 'string' || !/^-?\d{1,20}$/.test(value)) throw new Error(`${what} is ${JSON.stringify(value)}, not a 64-bit number as text`) // prettier-ignore
+  if (typeof value !== 'string' || !/^-?\d{1,20}$/.test(value))
+    throw new Error(`${what} is ${JSON.stringify(value)}, not a 64-bit number as text`)
   return BigInt(value)
 }
 
 function attributesOf(value: unknown, what: string): Record<string, string | number | boolean> {
   const pairs = list(value, what).map((item): [string, string | number | boolean] => {
     const { key, value: any } = fields(item, what, ['key', 'value'])
-    const [[kind, inner]] = Object.entries(fields(any, what, ['stringValue?', 'intValue?', 'doubleValue?', 'boolValue?'])) as [[string, unknown]] // prettier-ignore
+    const [[kind, inner]] = Object.entries(
+      fields(any, what, ['stringValue?', 'intValue?', 'doubleValue?', 'boolValue?']),
+    ) as [[string, unknown]]
     if (Object.keys(any as object).length !== 1) throw new Error(`${what}: several values`)
     if (kind === 'intValue') return [text(key, what), Number(int64(inner, `${what} ${String(key)}`))]
-    if (typeof inner !== ({ stringValue: 'string', doubleValue: 'number', boolValue: 'boolean' } as Record<string, string>)[kind]) throw new Error(`${what}: ${kind} ${String(inner)}`) // prettier-ignore
+    if (
+      typeof inner !==
+      ({ stringValue: 'string', doubleValue: 'number', boolValue: 'boolean' } as Record<string, string>)[kind]
+    )
+      throw new Error(`${what}: ${kind} ${String(inner)}`)
     return [text(key, what), inner as string]
   })
   const values = Object.fromEntries(pairs)
-  if (Object.keys(values).length !== pairs.length) throw new Error(`${what}: an attribute twice in ${JSON.stringify(pairs)}`)
+  if (Object.keys(values).length !== pairs.length)
+    throw new Error(`${what}: an attribute twice in ${JSON.stringify(pairs)}`)
   return values
 }
 
 export function readExport(body: unknown): Pick<Received, 'resource' | 'spans'> {
   const { resourceSpans } = fields(body, 'the request', ['resourceSpans'])
-  const of = fields(only(list(resourceSpans, 'resourceSpans'), 'resourceSpans'), 'resourceSpans', ['resource', 'scopeSpans'])
-  const scope = fields(only(list(of['scopeSpans'], 'scopeSpans'), 'scopeSpans'), 'scopeSpans', ['scope', 'spans'])
+  const of = fields(only(list(resourceSpans, 'resourceSpans'), 'resourceSpans'), 'resourceSpans', [
+    'resource',
+    'scopeSpans',
+  ])
+  const scope = fields(only(list(of['scopeSpans'], 'scopeSpans'), 'scopeSpans'), 'scopeSpans', [
+    'scope',
+    'spans',
+  ])
   const { name, version } = fields(scope['scope'], 'scope', ['name', 'version'])
   text(name, 'scope.name')
   text(version, 'scope.version')
   const { attributes } = fields(of['resource'], 'resource', ['attributes'])
-  return { resource: attributesOf(attributes, 'resource'), spans: list(scope['spans'], 'spans').map(readSpan) }
+  return {
+    resource: attributesOf(attributes, 'resource'),
+    spans: list(scope['spans'], 'spans').map(readSpan),
+  }
 }
 
 const KINDS = [undefined, 'internal', 'server', 'client'] as const
-const SPAN = ['traceId', 'spanId', 'traceState?', 'parentSpanId?', 'flags', 'name', 'kind', 'startTimeUnixNano', 'endTimeUnixNano', 'attributes', 'events?', 'status?'] // prettier-ignore
+const SPAN = [
+  'traceId',
+  'spanId',
+  'traceState?',
+  'parentSpanId?',
+  'flags',
+  'name',
+  'kind',
+  'startTimeUnixNano',
+  'endTimeUnixNano',
+  'attributes',
+  'events?',
+  'status?',
+]
 
 function readSpan(value: unknown): ReceivedSpan {
   const span = fields(value, 'a span', SPAN)
   const kind = KINDS[span['kind'] as number]
   if (kind === undefined) throw new Error(`kind ${String(span['kind'])}`)
   if (!Number.isInteger(span['flags'])) throw new Error(`flags ${String(span['flags'])}`)
-  const status = span['status'] === undefined ? undefined : fields(span['status'], 'status', ['code', 'message'])
+  const status =
+    span['status'] === undefined ? undefined : fields(span['status'], 'status', ['code', 'message'])
   if (status !== undefined && status['code'] !== 2) throw new Error(`status ${String(status['code'])}`)
   return {
     traceId: hex(span['traceId'], 32, 'traceId'),
     spanId: hex(span['spanId'], 16, 'spanId'),
-    parentSpanId: span['parentSpanId'] === undefined ? undefined : hex(span['parentSpanId'], 16, 'parentSpanId'),
+    parentSpanId:
+      span['parentSpanId'] === undefined ? undefined : hex(span['parentSpanId'], 16, 'parentSpanId'),
     traceState: span['traceState'] === undefined ? undefined : text(span['traceState'], 'traceState'),
     flags: span['flags'] as number,
     name: text(span['name'], 'name'),

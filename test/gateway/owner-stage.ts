@@ -21,7 +21,13 @@ import { createPrefillPolicy } from '../../src/policy/prefill-policy.ts'
 import { SHAPE } from './cluster.ts'
 
 export const WORKERS = 4
-const BREAKER = { consecutiveFailures: 3, windowMs: 1e6, windowRequests: 1e6, windowFailureShare: 1, openMs: 1e6 }
+const BREAKER = {
+  consecutiveFailures: 3,
+  windowMs: 1e6,
+  windowRequests: 1e6,
+  windowFailureShare: 1,
+  openMs: 1e6,
+}
 const NO_LIMITS: AdmissionLimits = { maxConcurrentRequests: 0, queueSize: 0, queueTimeoutMs: 1_000 }
 
 export interface DeciderOptions {
@@ -41,12 +47,34 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
       registry.setHealth(id, true)
     }
   const random = createRandom(11)
-  const table = createRoutingTable({ policy, tau: 0.1, workers: WORKERS, minCovered: 0.5, shape: SHAPE, ...(artifact && { artifact }) })
+  const table = createRoutingTable({
+    policy,
+    tau: 0.1,
+    workers: WORKERS,
+    minCovered: 0.5,
+    shape: SHAPE,
+    ...(artifact && { artifact }),
+  })
   if (typeof table === 'string') throw new Error(table)
   const metrics = new Metrics()
-  const router = new Router({ registry, metrics, prefillPolicy: createPrefillPolicy('prefix_hash'), table, decisionsKept: 0, random: () => random.uniform() }) // prettier-ignore
+  const router = new Router({
+    registry,
+    metrics,
+    prefillPolicy: createPrefillPolicy('prefix_hash'),
+    table,
+    decisionsKept: 0,
+    random: () => random.uniform(),
+  })
   const budget = new RetryBudget(0.2)
-  return { desk, registry, router, table: table as RoutingTable, budget, admission: new Admission(limits), placing: localPlacing({ registry, router, budget }) } // prettier-ignore
+  return {
+    desk,
+    registry,
+    router,
+    table: table as RoutingTable,
+    budget,
+    admission: new Admission(limits),
+    placing: localPlacing({ registry, router, budget }),
+  }
 }
 
 export type Decider = ReturnType<typeof createDecider>
@@ -93,7 +121,12 @@ export async function startOwner(folder: string, decider: Decider, awaited: Part
   }
 }
 
-export async function startLink(path: string, relay: number, more: Partial<LinkOptions> = {}, limits: AdmissionLimits = NO_LIMITS) {
+export async function startLink(
+  path: string,
+  relay: number,
+  more: Partial<LinkOptions> = {},
+  limits: AdmissionLimits = NO_LIMITS,
+) {
   const link: RelayLink = new RelayLink({
     path,
     relay,

@@ -27,10 +27,15 @@ async function start(answers: readonly Answer[], config: ClusterOptions['config'
       return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
     }),
   )
-  cluster = await startCluster({ prefill: 0, decode: 0, config: { workers: { prefill: [], decode: urls }, ...config } })
+  cluster = await startCluster({
+    prefill: 0,
+    decode: 0,
+    config: { workers: { prefill: [], decode: urls }, ...config },
+  })
   const { registry } = cluster.gateway.context
   await new Promise<void>(resolve => {
-    const check = () => registry.candidates('decode', performance.now()).length === answers.length && (unsubscribe(), resolve())
+    const check = () =>
+      registry.candidates('decode', performance.now()).length === answers.length && (unsubscribe(), resolve())
     const unsubscribe = registry.subscribe(check)
     queueMicrotask(check)
   })
@@ -57,7 +62,9 @@ describe('a stream', () => {
   })
 
   it('that breaks off ends with an error event', async () => {
-    await start([(_, response) => void stream(response).write(EVENT, () => setImmediate(() => response.destroy()))])
+    await start([
+      (_, response) => void stream(response).write(EVENT, () => setImmediate(() => response.destroy())),
+    ])
     const text = await (await cluster.post('/v1/responses', { stream: true })).text()
     expect(text.startsWith(EVENT)).toBe(true)
     expect(text).toContain('"code":"ELDR_STREAM_BROKEN"')
@@ -66,14 +73,18 @@ describe('a stream', () => {
 
   it('that stalls ends with an error event', async () => {
     await start([(_, response) => void stream(response).write(EVENT)], { timeouts: { betweenTokensMs: 100 } })
-    expect(await (await cluster.post('/v1/responses', { stream: true })).text()).toContain('"code":"ELDR_STREAM_STALLED"')
+    expect(await (await cluster.post('/v1/responses', { stream: true })).text()).toContain(
+      '"code":"ELDR_STREAM_STALLED"',
+    )
     await cluster.idle()
   })
 
   it('that takes longer than its client has ends with an error event', async () => {
     await start([(_, response) => void stream(response).write(EVENT)])
     const headers = { 'x-request-timeout-ms': '200' }
-    expect(await (await cluster.post('/v1/responses', { stream: true }, { headers })).text()).toContain('"code":"ELDR_DEADLINE"')
+    expect(await (await cluster.post('/v1/responses', { stream: true }, { headers })).text()).toContain(
+      '"code":"ELDR_DEADLINE"',
+    )
     expect(await ended('timeout')).toBe(true)
     await cluster.idle()
   })
@@ -156,7 +167,11 @@ describe('an answer', () => {
   it('without a body is that of a GET', async () => {
     await start([json(200, { object: 'list' })])
     const response = await get('/v1/models', 'HEAD')
-    expect([response.status, response.headers.get('content-length'), await response.text()]).toEqual([200, '17', ''])
+    expect([response.status, response.headers.get('content-length'), await response.text()]).toEqual([
+      200,
+      '17',
+      '',
+    ])
   })
 
   it('to a GET is asked of another worker when one fails, to a POST only when nobody has heard of it', async () => {
@@ -176,7 +191,9 @@ describe('an answer', () => {
     await start([json(200, {}), json(200, {})])
     const gone = servers.shift()!
     gone.close().closeAllConnections()
-    const statuses = await Promise.all(Array.from({ length: 8 }, async () => (await cluster.post('/v1/responses', {})).status))
+    const statuses = await Promise.all(
+      Array.from({ length: 8 }, async () => (await cluster.post('/v1/responses', {})).status),
+    )
     expect(new Set(statuses)).toEqual(new Set([200]))
   })
 

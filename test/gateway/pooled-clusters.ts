@@ -21,7 +21,11 @@ export class PooledClusters {
   readonly #all: Promise<Cluster>[] = []
 
   /** Of several tests that run at once each has its own. */
-  async borrow(workers: number, options: ClusterOptions, test: (borrowed: Borrowed) => Promise<void>): Promise<void> {
+  async borrow(
+    workers: number,
+    options: ClusterOptions,
+    test: (borrowed: Borrowed) => Promise<void>,
+  ): Promise<void> {
     const free = this.#free.get(workers) ?? []
     this.#free.set(workers, free)
     const cluster = free.pop() ?? (await this.#start(workers, options))
@@ -31,7 +35,8 @@ export class PooledClusters {
     await test({
       cluster,
       tries: (worker, leg) => worker.counters[leg] - before.get(worker)![leg],
-      counted: async (name, labels) => metricIn(await metricsOf(cluster), name, labels) - metricIn(text, name, labels),
+      counted: async (name, labels) =>
+        metricIn(await metricsOf(cluster), name, labels) - metricIn(text, name, labels),
     })
     // One whose test failed is not lent again: it may not be at rest.
     for (const worker of all) {
@@ -39,8 +44,12 @@ export class PooledClusters {
       await worker.accept()
     }
     await cluster.idle()
-    const ready = async () => (await (await fetch(`${cluster.url}/ready`)).json()) as { prefill: number; decode: number }
-    await eventually(async () => Object.values(pick(await ready())).every(count => count === workers), 'workers to be well again')
+    const ready = async () =>
+      (await (await fetch(`${cluster.url}/ready`)).json()) as { prefill: number; decode: number }
+    await eventually(
+      async () => Object.values(pick(await ready())).every(count => count === workers),
+      'workers to be well again',
+    )
     free.push(cluster)
   }
 

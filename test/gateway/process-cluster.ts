@@ -31,8 +31,13 @@ export interface ProcessOptions extends ClusterOptions {
 }
 
 export async function startProcessCluster(options: ProcessOptions = {}): Promise<ProcessCluster> {
-  const many = (count: number, more: FakeWorkerOptions) => Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
-  const prefills = await many(options.prefill ?? 2, { role: 'prefill', counts: SHAPE, ...options.prefillOptions })
+  const many = (count: number, more: FakeWorkerOptions) =>
+    Promise.all(Array.from({ length: count }, () => startFakeWorker(more)))
+  const prefills = await many(options.prefill ?? 2, {
+    role: 'prefill',
+    counts: SHAPE,
+    ...options.prefillOptions,
+  })
   const decodes = await many(options.decode ?? 2, { role: 'decode', prefills, ...options.decodeOptions })
   const { config = {}, processes = 2 } = options
   const folder = mkdtempSync(join(tmpdir(), 'eldr-test-'))
@@ -40,14 +45,21 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
   const settings = {
     ...config,
     server: { port: 0, processes, ...config.server },
-    workers: { prefill: prefills.map(({ url }) => ({ url })), decode: decodes.map(({ url }) => ({ url })), ...config.workers },
+    workers: {
+      prefill: prefills.map(({ url }) => ({ url })),
+      decode: decodes.map(({ url }) => ({ url })),
+      ...config.workers,
+    },
     retries: { backoffMs: 1, ...config.retries },
   }
   writeFileSync(file, JSON.stringify(settings))
   const gateway = await startGatewayProcess(['--config', file])
   const { url } = gateway
   const token = config.server?.['adminToken'] as string | undefined
-  const headers: Record<string, string> = { connection: 'close', ...(token !== undefined && { authorization: `Bearer ${token}` }) }
+  const headers: Record<string, string> = {
+    connection: 'close',
+    ...(token !== undefined && { authorization: `Bearer ${token}` }),
+  }
   const get = async <T>(path: string) => (await (await fetch(`${url}${path}`, { headers })).json()) as T
   const inflight = async () => {
     const { workers } = await get<{ workers: { inflight: number; tokens: number }[] }>('/eldr/workers')
@@ -59,7 +71,10 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
   }
   await polled(() => (options.ready === undefined ? ready() : options.ready(url)), Boolean, 'workers')
   const pidOf = (name: string) => {
-    const lines = gateway.said().split('\n').filter(line => line.includes('"process is ready"') && line.includes(`"process":"${name}"`)) // prettier-ignore
+    const lines = gateway
+      .said()
+      .split('\n')
+      .filter(line => line.includes('"process is ready"') && line.includes(`"process":"${name}"`))
     return (JSON.parse(lines.at(-1)!) as { pid: number }).pid
   }
   const pause = () => new Promise(resolve => setTimeout(resolve, 5))
@@ -77,10 +92,16 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
       }),
     get,
     pidOf,
-    replaced: async (name, pid) => void (await polled(async () => (await pause(), pidOf(name)), now => now !== pid, `another ${name}`)), // prettier-ignore
+    replaced: async (name, pid) =>
+      void (await polled(
+        async () => (await pause(), pidOf(name)),
+        now => now !== pid,
+        `another ${name}`,
+      )),
     inflight,
     async idle() {
-      const left = async () => (await inflight()) + [...prefills, ...decodes].reduce((sum, { counters }) => sum + counters.active, 0)
+      const left = async () =>
+        (await inflight()) + [...prefills, ...decodes].reduce((sum, { counters }) => sum + counters.active, 0)
       await polled(left, count => count === 0, 'nothing under way')
     },
     async stop() {

@@ -24,8 +24,20 @@ afterEach(async () => {
 afterAll(() => folder.remove())
 
 type Step =
-  | { readonly kind: 'prefill'; readonly by: number; readonly key: number | undefined; readonly tokens: number; readonly exclude: ReadonlySet<string> } // prettier-ignore
-  | { readonly kind: 'decode'; readonly by: number; readonly counts: object | undefined; readonly tokens: number; readonly exclude: ReadonlySet<string> } // prettier-ignore
+  | {
+      readonly kind: 'prefill'
+      readonly by: number
+      readonly key: number | undefined
+      readonly tokens: number
+      readonly exclude: ReadonlySet<string>
+    }
+  | {
+      readonly kind: 'decode'
+      readonly by: number
+      readonly counts: object | undefined
+      readonly tokens: number
+      readonly exclude: ReadonlySet<string>
+    }
   /** The one that has been out the longest but so many. */
   | { readonly kind: 'end'; readonly nth: number; readonly how: 'succeeded' | 'failed' | 'ignored' }
 
@@ -37,16 +49,35 @@ function schedule(seed: number): Step[] {
     const by = upTo(3)
     // More come than go, and then the other way round.
     if (random.uniform() < (n < STEPS / 2 ? 0.35 : 0.6))
-      return { kind: 'end', nth: upTo(1_000), how: random.uniform() < 0.9 ? 'succeeded' : random.uniform() < 0.5 ? 'ignored' : 'failed' }
+      return {
+        kind: 'end',
+        nth: upTo(1_000),
+        how: random.uniform() < 0.9 ? 'succeeded' : random.uniform() < 0.5 ? 'ignored' : 'failed',
+      }
     const tokens = 8 + upTo(100)
-    if (random.uniform() < 0.4) return { kind: 'prefill', by, key: random.uniform() < 0.2 ? undefined : upTo(12), tokens, exclude: exclude('prefill') } // prettier-ignore
-    const counts = random.uniform() < 0.1 ? undefined : eldrObject({ ...SHAPE, tokens }, makeCounts({ ...SHAPE, tokens }, 1000 + upTo(8)))
+    if (random.uniform() < 0.4)
+      return {
+        kind: 'prefill',
+        by,
+        key: random.uniform() < 0.2 ? undefined : upTo(12),
+        tokens,
+        exclude: exclude('prefill'),
+      }
+    const counts =
+      random.uniform() < 0.1
+        ? undefined
+        : eldrObject({ ...SHAPE, tokens }, makeCounts({ ...SHAPE, tokens }, 1000 + upTo(8)))
     return { kind: 'decode', by, counts, tokens, exclude: exclude('decode') }
   })
 }
 
 /** `placings`: by relay. `settled`: when what one of them has said is known. */
-async function play(steps: readonly Step[], placings: readonly Placing[], raw: boolean, settled: (by: number) => Promise<void>) {
+async function play(
+  steps: readonly Step[],
+  placings: readonly Placing[],
+  raw: boolean,
+  settled: (by: number) => Promise<void>,
+) {
   const out: { by: number; dispatch: Dispatch; left?: () => void }[] = []
   const decided: unknown[] = []
   for (const [n, step] of steps.entries()) {
@@ -71,8 +102,24 @@ async function play(steps: readonly Step[], placings: readonly Placing[], raw: b
   return { decided, out }
 }
 
-function shown({ dispatch, decision: { worker, reason, band }, policy, similarity, covered }: DecodePlace): unknown[] {
-  return [dispatch.worker.id, dispatch.worker.url, dispatch.index, worker, reason, band, policy, similarity, covered]
+function shown({
+  dispatch,
+  decision: { worker, reason, band },
+  policy,
+  similarity,
+  covered,
+}: DecodePlace): unknown[] {
+  return [
+    dispatch.worker.id,
+    dispatch.worker.url,
+    dispatch.index,
+    worker,
+    reason,
+    band,
+    policy,
+    similarity,
+    covered,
+  ]
 }
 
 async function remote(decider: Decider, awaited = {}) {
@@ -80,13 +127,21 @@ async function remote(decider: Decider, awaited = {}) {
   const links = await Promise.all([1, 2, 3].map(relay => startLink(owner.path, relay)))
   open.push({ close: () => owner.die() }, ...links.map(({ link }) => link))
   /** An answer means that all that was said before it has been heard. */
-  const settled = async (by: number) => void (await links[by]!.placing.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']))) // prettier-ignore
+  const settled = async (by: number) =>
+    void (await links[by]!.placing.mayRetry(
+      'prefill',
+      new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']),
+    ))
   return { owner, links, settled, placings: links.map(({ placing }) => placing) }
 }
 
 const optionsOf = (policy: (typeof POLICIES)[number]) => ({ policy, ...(policy === 'eldr' && { artifact }) })
-const loads = ({ registry }: Decider) => registry.views(performance.now()).map(({ spec, inflight, tokens, breaker }) => [spec.id, inflight, tokens, breaker]) // prettier-ignore
-const expected = ({ table }: Decider) => Array.from({ length: WORKERS }, (_, worker) => table.policy.expectedExperts?.(worker))
+const loads = ({ registry }: Decider) =>
+  registry
+    .views(performance.now())
+    .map(({ spec, inflight, tokens, breaker }) => [spec.id, inflight, tokens, breaker])
+const expected = ({ table }: Decider) =>
+  Array.from({ length: WORKERS }, (_, worker) => table.policy.expectedExperts?.(worker))
 
 describe('an owner that three relays ask', () => {
   it.each(POLICIES)('decides as one process does, and counts the same: %s', async policy => {
@@ -106,14 +161,21 @@ describe('an owner that three relays ask', () => {
       left?.()
     }
     for (const by of [0, 1, 2]) await settled(by)
-    expect([owned.desk.total('prefill'), owned.desk.total('decode')]).toEqual([{ inflight: 0, tokens: 0 }, { inflight: 0, tokens: 0 }]) // prettier-ignore
+    expect([owned.desk.total('prefill'), owned.desk.total('decode')]).toEqual([
+      { inflight: 0, tokens: 0 },
+      { inflight: 0, tokens: 0 },
+    ])
     expect(owned.desk.doubleReleases).toBe(0)
   })
 })
 
 describe('an owner that takes the place of another', () => {
   it.each(POLICIES)('goes on as the first would have: %s', async policy => {
-    const [plain, first, second] = [createDecider(optionsOf(policy)), createDecider(optionsOf(policy)), createDecider(optionsOf(policy))]
+    const [plain, first, second] = [
+      createDecider(optionsOf(policy)),
+      createDecider(optionsOf(policy)),
+      createDecider(optionsOf(policy)),
+    ]
     const steps = schedule(5).slice(0, STEPS / 2)
     await play(steps, [plain.placing, plain.placing, plain.placing], false, async () => {})
     const { owner, links, settled, placings } = await remote(first)
@@ -124,13 +186,17 @@ describe('an owner that takes the place of another', () => {
     open.push({ close: () => next.die() })
     for (const by of [0, 1, 2]) await settled(by)
     // Breakers begin anew.
-    const without = (decider: Decider) => loads(decider).map(([id, inflight, tokens]) => [id, inflight, tokens])
+    const without = (decider: Decider) =>
+      loads(decider).map(([id, inflight, tokens]) => [id, inflight, tokens])
     expect(without(second)).toEqual(without(plain))
     expect(expected(second)).toEqual(expected(plain))
     expect(links.reduce((sum, { link }) => sum + link.tickets, 0)).toBe(out.length)
     for (const { dispatch } of out) dispatch.succeeded(0)
     for (const by of [0, 1, 2]) await settled(by)
-    expect([second.desk.total('prefill'), second.desk.total('decode')]).toEqual([{ inflight: 0, tokens: 0 }, { inflight: 0, tokens: 0 }]) // prettier-ignore
+    expect([second.desk.total('prefill'), second.desk.total('decode')]).toEqual([
+      { inflight: 0, tokens: 0 },
+      { inflight: 0, tokens: 0 },
+    ])
     const idle = createDecider(optionsOf(policy))
     expect(expected(second)).toEqual(expected(idle))
   })

@@ -30,8 +30,10 @@ async function stage(limits = LIMITS) {
 }
 
 /** Resolves when all that it has said is heard. */
-const heard = ({ placing }: Awaited<ReturnType<typeof startLink>>) => placing.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3'])) // prettier-ignore
-const until = (holds: () => boolean, what: string) => polled(async () => (await new Promise(setImmediate), holds()), Boolean, what) // prettier-ignore
+const heard = ({ placing }: Awaited<ReturnType<typeof startLink>>) =>
+  placing.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']))
+const until = (holds: () => boolean, what: string) =>
+  polled(async () => (await new Promise(setImmediate), holds()), Boolean, what)
 
 /** A request that can be stopped. */
 function stoppable() {
@@ -58,10 +60,18 @@ describe('a relay that is gone', () => {
     }
     const waits = first.admission.enter(NEVER)
     await until(() => decider.admission.queued === 1, 'one that waits')
-    expect([decider.admission.running, decider.desk.total('prefill').inflight, decider.desk.total('decode').inflight]).toEqual([2, 2, 4])
+    expect([
+      decider.admission.running,
+      decider.desk.total('prefill').inflight,
+      decider.desk.total('decode').inflight,
+    ]).toEqual([2, 2, 4])
     first.link.close()
     await until(() => decider.admission.running === 1, 'its place to be free')
-    expect([decider.admission.queued, decider.desk.total('prefill'), decider.desk.total('decode')]).toEqual([0, { inflight: 1, tokens: 10 }, { inflight: 2, tokens: 20 }]) // prettier-ignore
+    expect([decider.admission.queued, decider.desk.total('prefill'), decider.desk.total('decode')]).toEqual([
+      0,
+      { inflight: 1, tokens: 10 },
+      { inflight: 2, tokens: 20 },
+    ])
     expect(decider.router.decodeWorkersOf('a')).toHaveLength(1)
     expect(decider.desk.doubleReleases).toBe(0)
     void waits
@@ -86,7 +96,10 @@ describe('requests that wait to be let in', () => {
           return true
         }
       }, 'no room')
-    await expect(first.admission.enter(NEVER)).rejects.toMatchObject({ code: 'ELDR_OVERLOADED', retryAfterSeconds: 3 })
+    await expect(first.admission.enter(NEVER)).rejects.toMatchObject({
+      code: 'ELDR_OVERLOADED',
+      retryAfterSeconds: 3,
+    })
     first.admission.leave()
     await waits
     await until(() => !first.admission.mustWait || decider.admission.queued === 0, 'room in the queue')
@@ -194,7 +207,9 @@ describe('without an owner', () => {
     await heard(relay)
     expect(decider.desk.total('decode').inflight).toBe(0)
     decider.registry.add(worker)
-    expect([decider.desk.inflight(worker.id, 'decode'), decider.desk.tokens(worker.id, 'decode')]).toEqual([1, 30])
+    expect([decider.desk.inflight(worker.id, 'decode'), decider.desk.tokens(worker.id, 'decode')]).toEqual([
+      1, 30,
+    ])
     place!.dispatch.succeeded(0)
     await heard(relay)
     expect(decider.desk.total('decode').inflight).toBe(0)
@@ -214,7 +229,11 @@ describe('what else they say', () => {
     relay.link.tell(ASK.sawEngine, 0, to => to.text('prefill-1').text('engine-é'))
     relay.link.tell(ASK.pace, 0, to => to.byte(1).text('union').number(1.5))
     await heard(relay)
-    expect(owner.told).toEqual({ failures: ['decode-1'], engines: [['prefill-1', 'engine-é']], paces: [['stream', 'union', 1.5]] })
+    expect(owner.told).toEqual({
+      failures: ['decode-1'],
+      engines: [['prefill-1', 'engine-é']],
+      paces: [['stream', 'union', 1.5]],
+    })
     const place = await relay.placing.toDecode('a', undefined, 1, NOBODY)
     const { id } = place!.dispatch.worker
     decider.registry.setHealth(id, false)
@@ -232,7 +251,10 @@ describe('what else they say', () => {
 })
 
 /** In the place of one that dies. */
-async function startOwnerAfter(before: Awaited<ReturnType<typeof startOwner>>, awaited: Parameters<typeof startOwner>[2]) {
+async function startOwnerAfter(
+  before: Awaited<ReturnType<typeof startOwner>>,
+  awaited: Parameters<typeof startOwner>[2],
+) {
   await before.die()
   const next = await startOwner(folder.path, createDecider({ policy: 'jsq', limits: LIMITS }), awaited)
   open.push({ close: () => next.die() })

@@ -23,12 +23,26 @@ async function start(config: object = {}): Promise<void> {
     decode: 1,
     prefillOptions: { ranks: 2 },
     decodeOptions: { ranks: 3 },
-    config: { routing: { policy: 'round_robin', prefillPolicy: 'round_robin' }, workers: { prefillRanks: 2, decodeRanks: 3 }, ...config },
+    config: {
+      routing: { policy: 'round_robin', prefillPolicy: 'round_robin' },
+      workers: { prefillRanks: 2, decodeRanks: 3 },
+      ...config,
+    },
   })
-  await polled(() => cluster.get<{ prefill: number; decode: number }>('/ready'), ({ prefill, decode }) => prefill === 2 && decode === 3, 'all ranks') // prettier-ignore
+  await polled(
+    () => cluster.get<{ prefill: number; decode: number }>('/ready'),
+    ({ prefill, decode }) => prefill === 2 && decode === 3,
+    'all ranks',
+  )
 }
-const decodes = async () => (await cluster.get<{ workers: Shown[] }>('/eldr/workers')).workers.filter(({ role }) => role === 'decode')
-const ask = (body: object = {}) => cluster.post('/v1/completions', { prompt: 'a b c d', max_tokens: 4, ...body }, { headers: { connection: 'close', 'x-data-parallel-rank': '9' } }) // prettier-ignore
+const decodes = async () =>
+  (await cluster.get<{ workers: Shown[] }>('/eldr/workers')).workers.filter(({ role }) => role === 'decode')
+const ask = (body: object = {}) =>
+  cluster.post(
+    '/v1/completions',
+    { prompt: 'a b c d', max_tokens: 4, ...body },
+    { headers: { connection: 'close', 'x-data-parallel-rank': '9' } },
+  )
 async function answered(count: number): Promise<void> {
   for (let n = 0; n < count; n++) expect((await ask()).status).toBe(200)
 }

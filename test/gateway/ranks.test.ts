@@ -1,7 +1,12 @@
 /** Data-parallel ranks: engines behind one URL, each a worker of its own. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
-import { type FakeWorker, type FakeWorkerOptions, type ReceivedRequest, startFakeWorker } from '../fake-worker/index.ts'
+import {
+  type FakeWorker,
+  type FakeWorkerOptions,
+  type ReceivedRequest,
+  startFakeWorker,
+} from '../fake-worker/index.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { call, errorOf, smallArtifact, until } from './admin-support.ts'
 import { type Cluster, type ClusterOptions, eventsOf, SHAPE, startCluster } from './cluster.ts'
@@ -38,7 +43,11 @@ async function another(options: FakeWorkerOptions): Promise<FakeWorker> {
 }
 const ask = (body: object = {}, headers: Record<string, string> = {}) =>
   cluster.post('/v1/completions', { prompt: 'a b c d', max_tokens: 4, ...body }, { headers })
-async function answered(count: number, body: object = {}, headers: Record<string, string> = {}): Promise<void> {
+async function answered(
+  count: number,
+  body: object = {},
+  headers: Record<string, string> = {},
+): Promise<void> {
   for (let n = 0; n < count; n++) {
     const response = await ask(body, headers)
     await response.text()
@@ -49,15 +58,20 @@ const idOf = ({ url }: FakeWorker, dpRank: number) => `${new URL(url).host}@${dp
 const legs = (worker: FakeWorker, leg: 'prefill' | 'decode') => worker.ranks.map(counts => counts[leg])
 const views = () => cluster.gateway.context.registry.views(performance.now())
 const viewOf = (id: string) => views().find(({ spec }) => spec.id === id)!
-const onRank = (dpRank: number) => ({ match: (request: ReceivedRequest) => request.isGeneration && request.dpRank === dpRank })
-const samples = async (name: string) => readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set([name]))
+const onRank = (dpRank: number) => ({
+  match: (request: ReceivedRequest) => request.isGeneration && request.dpRank === dpRank,
+})
+const samples = async (name: string) =>
+  readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set([name]))
 
 /** A stream on each decode rank, which goes on when told. */
 async function heldStreams(count: number) {
   let release = () => {}
   const held = new Promise<void>(resolve => (release = resolve))
   for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 2, until: held })
-  const responses = await Promise.all(Array.from({ length: count }, () => ask({ stream: true, max_tokens: 6 })))
+  const responses = await Promise.all(
+    Array.from({ length: count }, () => ask({ stream: true, max_tokens: 6 })),
+  )
   for (const decode of cluster.decodes) decode.clearFaults()
   return { release, events: () => Promise.all(responses.map(eventsOf)) }
 }
@@ -86,7 +100,9 @@ describe('the rank of a worker', () => {
     for (let n = 0; n < 3; n++) expect((await fetch(`${cluster.url}/v1/models`)).status).toBe(200)
     const passed = decode.requests.filter(({ path }) => path === '/v1/models').map(({ dpRank }) => dpRank)
     expect(passed.toSorted()).toEqual([0, 1, 2])
-    expect(decode.requests.filter(({ path }) => path === '/health').every(({ dpRank }) => dpRank === undefined)).toBe(true)
+    expect(
+      decode.requests.filter(({ path }) => path === '/health').every(({ dpRank }) => dpRank === undefined),
+    ).toBe(true)
   })
 
   it('is none of a plain worker, also beside others that have one', async () => {
@@ -116,9 +132,13 @@ describe('each rank has its own', () => {
     const streams = await heldStreams(4)
     const { json } = await call(cluster, 'GET', '/eldr/workers')
     const shown = json.workers.filter(({ role }: { role: string }) => role === 'decode')
-    expect(shown).toMatchObject([0, 1, 2].map(dpRank => ({ id: idOf(decode, dpRank), url: decode.url, dpRank, index: dpRank })))
+    expect(shown).toMatchObject(
+      [0, 1, 2].map(dpRank => ({ id: idOf(decode, dpRank), url: decode.url, dpRank, index: dpRank })),
+    )
     expect(shown.map(({ inflight }: { inflight: number }) => inflight).toSorted()).toEqual([1, 1, 2])
-    expect(shown.map(({ inflight }: { inflight: number }) => inflight)).toEqual(decode.ranks.map(({ active }) => active))
+    expect(shown.map(({ inflight }: { inflight: number }) => inflight)).toEqual(
+      decode.ranks.map(({ active }) => active),
+    )
     // What the dashboard shows of a batch is that of the rank, from one page of metrics for all.
     const pages = () => decode.requests.filter(({ path }) => path === '/metrics').length
     const before = pages()
@@ -135,7 +155,11 @@ describe('each rank has its own', () => {
     const decode = cluster.decodes[0]!
     decode.fail({ kind: 'status', status: 503 }, onRank(1))
     await answered(9)
-    expect(views().filter(({ spec }) => spec.role === 'decode').map(({ breaker }) => breaker)).toEqual(['closed', 'open', 'closed']) // prettier-ignore
+    expect(
+      views()
+        .filter(({ spec }) => spec.role === 'decode')
+        .map(({ breaker }) => breaker),
+    ).toEqual(['closed', 'open', 'closed'])
     expect(decode.ranks[1]!.decode).toBe(2)
     expect(viewOf(idOf(decode, 1)).state).toBe('open')
     await cluster.idle()
@@ -146,7 +170,11 @@ describe('each rank has its own', () => {
     const prefill = cluster.prefills[0]!
     prefill.fail({ kind: 'reset', after: 'request' }, onRank(0))
     await answered(6)
-    expect(views().filter(({ spec }) => spec.role === 'prefill').map(({ breaker }) => breaker)).toEqual(['open', 'closed']) // prettier-ignore
+    expect(
+      views()
+        .filter(({ spec }) => spec.role === 'prefill')
+        .map(({ breaker }) => breaker),
+    ).toEqual(['open', 'closed'])
     await cluster.idle()
   })
 
@@ -155,34 +183,52 @@ describe('each rank has its own', () => {
     const decode = cluster.decodes[0]!
     for (const path of [encodeURIComponent(idOf(decode, 2)), idOf(decode, 2)]) {
       const before = legs(decode, 'decode')
-      expect((await call(cluster, 'POST', `/eldr/workers/${path}/drain`)).json).toMatchObject({ state: 'draining', dpRank: 2 })
+      expect((await call(cluster, 'POST', `/eldr/workers/${path}/drain`)).json).toMatchObject({
+        state: 'draining',
+        dpRank: 2,
+      })
       await answered(6)
       const after = legs(decode, 'decode')
       expect(after.map((count, dpRank) => count - before[dpRank]!)).toEqual([3, 3, 0])
-      expect((await call(cluster, 'POST', `/eldr/workers/${path}/undrain`)).json).toMatchObject({ state: 'ready' })
+      expect((await call(cluster, 'POST', `/eldr/workers/${path}/undrain`)).json).toMatchObject({
+        state: 'ready',
+      })
     }
     await answered(3)
     expect(decode.ranks[2]!.decode).toBe(1)
   })
 
-  it.each(['eldr', 'union'])('cluster: under %s requests go to the rank whose centroid is theirs', async policy => {
-    await start({ config: { routing: { policy, artifact, tau: 0 } }, prefillOptions: { counts: { ...SHAPE, variants: 8 } } })
-    const decode = cluster.decodes[0]!
-    const { json } = await call(cluster, 'GET', '/eldr/workers')
-    const clusters = json.workers.flatMap(({ dpRank, cluster: own, role }: { dpRank: number; cluster?: number; role: string }) => (role === 'decode' ? [[dpRank, own]] : [])) // prettier-ignore
-    expect(clusters).toEqual([[0, 0], [1, 1], [2, 2]]) // prettier-ignore
-    // Requests take turns over eight kinds of counts: three times each.
-    await answered(24, { prompt: 'x '.repeat(32).trim() })
-    const { decisions } = (await call(cluster, 'GET', '/eldr/decisions?limit=24')).json
-    const decided = decisions.map(({ worker }: { worker: string }) => Number(worker.split('@')[1]))
-    const sent = decode.requests.filter(({ leg }) => leg === 'decode').map(({ dpRank }) => dpRank)
-    expect(decided.toReversed()).toEqual(sent)
-    expect(new Set(decisions.map((one: { policy: string }) => one.policy))).toEqual(new Set([policy]))
-    if (policy !== 'eldr') return
-    expect(new Set(sent).size).toBe(3)
-    expect(sent.slice(0, 8)).toEqual(sent.slice(8, 16))
-    expect(sent.slice(0, 8)).toEqual(sent.slice(16))
-  })
+  it.each(['eldr', 'union'])(
+    'cluster: under %s requests go to the rank whose centroid is theirs',
+    async policy => {
+      await start({
+        config: { routing: { policy, artifact, tau: 0 } },
+        prefillOptions: { counts: { ...SHAPE, variants: 8 } },
+      })
+      const decode = cluster.decodes[0]!
+      const { json } = await call(cluster, 'GET', '/eldr/workers')
+      const clusters = json.workers.flatMap(
+        ({ dpRank, cluster: own, role }: { dpRank: number; cluster?: number; role: string }) =>
+          role === 'decode' ? [[dpRank, own]] : [],
+      )
+      expect(clusters).toEqual([
+        [0, 0],
+        [1, 1],
+        [2, 2],
+      ])
+      // Requests take turns over eight kinds of counts: three times each.
+      await answered(24, { prompt: 'x '.repeat(32).trim() })
+      const { decisions } = (await call(cluster, 'GET', '/eldr/decisions?limit=24')).json
+      const decided = decisions.map(({ worker }: { worker: string }) => Number(worker.split('@')[1]))
+      const sent = decode.requests.filter(({ leg }) => leg === 'decode').map(({ dpRank }) => dpRank)
+      expect(decided.toReversed()).toEqual(sent)
+      expect(new Set(decisions.map((one: { policy: string }) => one.policy))).toEqual(new Set([policy]))
+      if (policy !== 'eldr') return
+      expect(new Set(sent).size).toBe(3)
+      expect(sent.slice(0, 8)).toEqual(sent.slice(8, 16))
+      expect(sent.slice(0, 8)).toEqual(sent.slice(16))
+    },
+  )
 })
 
 describe('ranks of one server', () => {
@@ -191,12 +237,17 @@ describe('ranks of one server', () => {
     const decode = cluster.decodes[0]!
     const checks = () => decode.requests.filter(({ path }) => path === '/health').length
     await decode.waitFor(() => checks() >= 5)
-    const counted = (await samples('eldr_health_checks_total')).filter(({ labels }) => labels['worker']?.startsWith(new URL(decode.url).host)) // prettier-ignore
+    const counted = (await samples('eldr_health_checks_total')).filter(({ labels }) =>
+      labels['worker']?.startsWith(new URL(decode.url).host),
+    )
     const ok = counted.filter(({ labels }) => labels['result'] === 'ok').map(({ value }) => value)
     expect(ok).toHaveLength(3)
     // Of three ranks that were checked each by itself there would have been three times as many.
     for (const value of ok) expect(Math.abs(value - checks())).toBeLessThanOrEqual(1)
-    const states = () => views().filter(({ spec }) => spec.role === 'decode').map(({ state }) => state) // prettier-ignore
+    const states = () =>
+      views()
+        .filter(({ spec }) => spec.role === 'decode')
+        .map(({ state }) => state)
     await decode.refuse()
     await until(cluster, () => states().every(state => state === 'unhealthy'))
     await decode.accept()
@@ -205,7 +256,10 @@ describe('ranks of one server', () => {
   })
 
   it('that cannot be reached are all left aside by the next try', async () => {
-    await start({ decode: 2, config: { retries: { max: 1, budgetShare: 1 }, health: { intervalMs: 60_000 } } })
+    await start({
+      decode: 2,
+      config: { retries: { max: 1, budgetShare: 1 }, health: { intervalMs: 60_000 } },
+    })
     const [dead, alive] = cluster.decodes
     await dead!.refuse()
     await answered(1)
@@ -218,7 +272,10 @@ describe('ranks of one server', () => {
     const decode = cluster.decodes[0]!
     const streams = await heldStreams(3)
     const { connections } = decode.counters
-    expect((await call(cluster, 'DELETE', `/eldr/workers/${idOf(decode, 1)}`)).json).toMatchObject({ state: 'leaving', dpRank: 1 })
+    expect((await call(cluster, 'DELETE', `/eldr/workers/${idOf(decode, 1)}`)).json).toMatchObject({
+      state: 'leaving',
+      dpRank: 1,
+    })
     streams.release()
     for (const events of await streams.events()) expect(events.at(-1)).toBe('[DONE]')
     await until(cluster, () => views().every(({ spec }) => spec.id !== idOf(decode, 1)))
@@ -226,14 +283,21 @@ describe('ranks of one server', () => {
     expect(decode.counters.connections).toBe(connections)
     expect(decode.ranks[1]!.decode).toBe(1)
     const told = await samples('eldr_worker_connections_total')
-    expect(told.filter(({ labels }) => labels['leg'] === 'decode').map(({ labels, value }) => [labels['worker'], value])).toEqual([[new URL(decode.url).host, connections]]) // prettier-ignore
+    expect(
+      told
+        .filter(({ labels }) => labels['leg'] === 'decode')
+        .map(({ labels, value }) => [labels['worker'], value]),
+    ).toEqual([[new URL(decode.url).host, connections]])
     await cluster.idle()
   })
 
   it('have engine ids of their own, which are no restarts; a restart is one of every rank', async () => {
     await start({ config: { health: { intervalMs: 20 }, retries: { max: 3, budgetShare: 1 } } })
     const prefill = cluster.prefills[0]!
-    const restarts = async () => (await samples('eldr_worker_restarts_total')).filter(({ labels }) => labels['worker']?.startsWith(new URL(prefill.url).host)).map(({ value }) => value) // prettier-ignore
+    const restarts = async () =>
+      (await samples('eldr_worker_restarts_total'))
+        .filter(({ labels }) => labels['worker']?.startsWith(new URL(prefill.url).host))
+        .map(({ value }) => value)
     await answered(6)
     expect(await restarts()).toEqual([0, 0])
     await prefill.restart()
@@ -245,12 +309,22 @@ describe('ranks of one server', () => {
 
 describe('ranks that a server does not have', () => {
   it.each([false, true])('get nothing for long, although they are never busy (stream: %s)', async stream => {
-    await start({ config: { routing: { policy: 'jsq', prefillPolicy: 'least_loaded' }, workers: { prefillRanks: 3, decodeRanks: 4 } } })
+    await start({
+      config: {
+        routing: { policy: 'jsq', prefillPolicy: 'least_loaded' },
+        workers: { prefillRanks: 3, decodeRanks: 4 },
+      },
+    })
     await answered(30, { stream })
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
     for (const id of [idOf(prefill, 2), idOf(decode, 3)]) expect(viewOf(id).state).toBe('open')
     for (const id of [idOf(prefill, 0), idOf(decode, 0)]) expect(viewOf(id).state).toBe('ready')
-    expect((await samples('eldr_leg_failures_total')).filter(({ value }) => value > 0).map(({ labels }) => labels['worker']).toSorted()).toEqual([idOf(prefill, 2), idOf(decode, 3)].toSorted()) // prettier-ignore
+    expect(
+      (await samples('eldr_leg_failures_total'))
+        .filter(({ value }) => value > 0)
+        .map(({ labels }) => labels['worker'])
+        .toSorted(),
+    ).toEqual([idOf(prefill, 2), idOf(decode, 3)].toSorted())
     expect(views().reduce((sum, { inflight }) => sum + inflight, 0)).toBe(0)
   })
 })
@@ -263,8 +337,13 @@ describe('POST /eldr/workers', () => {
     const before = checks()
     const added = await call(cluster, 'POST', '/eldr/workers', { url: decode.url, role: 'decode', dpRank: 3 })
     expect(added).toMatchObject({ status: 201, json: { id: idOf(decode, 3), url: decode.url, dpRank: 3 } })
-    expect((await call(cluster, 'POST', '/eldr/workers', { url: `${decode.url}@4`, role: 'decode', id: 'four' })).json).toMatchObject({ id: 'four', dpRank: 4 }) // prettier-ignore
-    expect((await call(cluster, 'POST', '/eldr/workers', { url: decode.url, role: 'decode', dpRank: 3 })).status).toBe(200)
+    expect(
+      (await call(cluster, 'POST', '/eldr/workers', { url: `${decode.url}@4`, role: 'decode', id: 'four' }))
+        .json,
+    ).toMatchObject({ id: 'four', dpRank: 4 })
+    expect(
+      (await call(cluster, 'POST', '/eldr/workers', { url: decode.url, role: 'decode', dpRank: 3 })).status,
+    ).toBe(200)
     await until(cluster, () => viewOf('four').state === 'ready' && viewOf(idOf(decode, 3)).state === 'ready')
     expect(checks()).toBe(before)
     await answered(5)
@@ -274,8 +353,10 @@ describe('POST /eldr/workers', () => {
   it('refuses what is no rank, and one that is there already', async () => {
     await start()
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
-    const add = async (body: object) => errorOf(await call(cluster, 'POST', '/eldr/workers', { url: decode.url, role: 'decode', ...body }))
-    for (const dpRank of [-1, 1.5, 'x', '1', 1024, 1e9, null]) expect(await add({ dpRank })).toBe('400 ELDR_BAD_REQUEST')
+    const add = async (body: object) =>
+      errorOf(await call(cluster, 'POST', '/eldr/workers', { url: decode.url, role: 'decode', ...body }))
+    for (const dpRank of [-1, 1.5, 'x', '1', 1024, 1e9, null])
+      expect(await add({ dpRank })).toBe('400 ELDR_BAD_REQUEST')
     for (const rank of ['', '-1', 'x', '1@2', '1000000000'])
       expect(await add({ url: `${decode.url}@${rank}` })).toBe('400 ELDR_BAD_REQUEST')
     expect(await add({ url: `${decode.url}@1`, dpRank: 2 })).toBe('400 ELDR_BAD_REQUEST')

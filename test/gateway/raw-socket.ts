@@ -87,7 +87,10 @@ export function answersIn(text: string, methods: readonly string[] = []): RawAns
     const status = Number(/^HTTP\/1\.1 (\d{3})( |$)/.exec(line!)?.[1])
     if (Number.isNaN(status)) throw new Error(`no status line: ${JSON.stringify(line)}`)
     const headers = headersIn(lines)
-    const read = status < 200 || methods[at] === 'HEAD' ? { body: '', rest: rest.slice(end + 4) } : bodyIn(rest.slice(end + 4), headers)
+    const read =
+      status < 200 || methods[at] === 'HEAD'
+        ? { body: '', rest: rest.slice(end + 4) }
+        : bodyIn(rest.slice(end + 4), headers)
     if (read === undefined) break
     answers.push({ status, headers, body: read.body })
     rest = read.rest
@@ -106,12 +109,18 @@ function headersIn(lines: readonly string[]): Record<string, string> {
   return headers
 }
 
-function bodyIn(rest: string, headers: Readonly<Record<string, string>>): { body: string; rest: string } | undefined {
-  if (headers['transfer-encoding'] !== undefined && headers['content-length'] !== undefined) throw new Error('two lengths')
+function bodyIn(
+  rest: string,
+  headers: Readonly<Record<string, string>>,
+): { body: string; rest: string } | undefined {
+  if (headers['transfer-encoding'] !== undefined && headers['content-length'] !== undefined)
+    throw new Error('two lengths')
   if (headers['transfer-encoding'] === 'chunked') return chunksIn(rest)
   const length = headers['content-length']
   if (length === undefined) return { body: rest, rest: '' } // to the end of the connection
-  return rest.length < Number(length) ? undefined : { body: rest.slice(0, Number(length)), rest: rest.slice(Number(length)) }
+  return rest.length < Number(length)
+    ? undefined
+    : { body: rest.slice(0, Number(length)), rest: rest.slice(Number(length)) }
 }
 
 function chunksIn(text: string): { body: string; rest: string } | undefined {

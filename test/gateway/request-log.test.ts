@@ -27,16 +27,32 @@ async function start(config: Record<string, object> = {}, more: object = {}): Pr
   lines = []
   const out = new Writable({
     write(chunk: Buffer, _, done) {
-      lines.push(...chunk.toString().trim().split('\n').map(line => JSON.parse(line) as Line)) // prettier-ignore
+      lines.push(
+        ...chunk
+          .toString()
+          .trim()
+          .split('\n')
+          .map(line => JSON.parse(line) as Line),
+      )
       done()
     },
   }) as unknown as typeof process.stderr
-  const workers = (list: Cluster['decodes'], name: string) => list.map(({ url }, at) => ({ url, id: `${name}${at}` }))
-  const settings = settle(fileSchema.parse({ server: { port: 0 }, retries: { backoffMs: 1 }, ...config, workers: { prefill: workers(cluster.prefills, 'p'), decode: workers(cluster.decodes, 'd') } })) // prettier-ignore
+  const workers = (list: Cluster['decodes'], name: string) =>
+    list.map(({ url }, at) => ({ url, id: `${name}${at}` }))
+  const settings = settle(
+    fileSchema.parse({
+      server: { port: 0 },
+      retries: { backoffMs: 1 },
+      ...config,
+      workers: { prefill: workers(cluster.prefills, 'p'), decode: workers(cluster.decodes, 'd') },
+    }),
+  )
   gateway = await startGateway(settings, createLog(settings.observe, out))
   const { registry } = gateway.context
   const ready = (role: 'prefill' | 'decode') => registry.candidates(role, performance.now()).length
-  await eventually(() => ready('prefill') === cluster.prefills.length && ready('decode') === cluster.decodes.length)
+  await eventually(
+    () => ready('prefill') === cluster.prefills.length && ready('decode') === cluster.decodes.length,
+  )
 }
 
 const post = (id: string, body: object = {}, headers: Record<string, string> = {}) =>
@@ -109,23 +125,38 @@ describe('the line of a request', () => {
   it('of a request that is split lists its workers and adds its tokens', async () => {
     await start({ routing: { policy: 'round_robin', prefillPolicy: 'round_robin' } })
     await (await post('parts', { n: 2 })).text()
-    expect(await lineOf('parts')).toMatchObject({ parts: 2, outputTokens: 12, prefill: expect.stringMatching(/^p\d,p\d$/) as string, decode: expect.stringMatching(/^d\d,d\d$/) as string }) // prettier-ignore
+    expect(await lineOf('parts')).toMatchObject({
+      parts: 2,
+      outputTokens: 12,
+      prefill: expect.stringMatching(/^p\d,p\d$/) as string,
+      decode: expect.stringMatching(/^d\d,d\d$/) as string,
+    })
   })
 
   it('says what was tried again, what waited, what was refused and what failed', async () => {
     await start({ limits: { maxConcurrentRequests: 1 }, retries: { max: 1, backoffMs: 1 } })
     const held = gate()
-    for (const prefill of cluster.prefills) prefill.fail({ kind: 'hang', after: 'request', until: held.opened }, { times: 1, match: ({ headers }) => headers['x-request-id'] === 'first' }) // prettier-ignore
+    for (const prefill of cluster.prefills)
+      prefill.fail(
+        { kind: 'hang', after: 'request', until: held.opened },
+        { times: 1, match: ({ headers }) => headers['x-request-id'] === 'first' },
+      )
     const first = post('first')
     await eventually(() => cluster.prefills.some(({ counters }) => counters.prefill > 0))
     const second = post('second')
-    await eventually(async () => (await (await fetch(`${gateway.url}/metrics`)).text()).includes('eldr_queue_length 1'))
+    await eventually(async () =>
+      (await (await fetch(`${gateway.url}/metrics`)).text()).includes('eldr_queue_length 1'),
+    )
     held.open()
     for (const answer of [first, second]) await (await answer).text()
     expect(await lineOf('first')).not.toHaveProperty('queueMs')
     expect((await lineOf('second'))['queueMs']).toBeGreaterThan(0)
     let failures = 1
-    for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 500 }, { match: request => request.isGeneration && failures-- > 0 }) // prettier-ignore
+    for (const decode of cluster.decodes)
+      decode.fail(
+        { kind: 'status', status: 500 },
+        { match: request => request.isGeneration && failures-- > 0 },
+      )
     await (await post('again')).text()
     expect(await lineOf('again')).toMatchObject({ outcome: 'ok', retries: 1 })
     failures = 100
@@ -151,7 +182,10 @@ describe('/eldr/log-level', () => {
     await (await post('loud')).text()
     await lineOf('loud')
     const legs = lines.filter(({ msg, reqId }) => msg === 'leg' && reqId === 'loud')
-    expect(legs.map(({ leg, end }) => [leg, end])).toEqual([['prefill', 'handed_off'], ['decode', 'served']]) // prettier-ignore
+    expect(legs.map(({ leg, end }) => [leg, end])).toEqual([
+      ['prefill', 'handed_off'],
+      ['decode', 'served'],
+    ])
     expect((await level('PUT', { level: 'warn' })).json).toEqual({ level: 'warn', configured: 'warn' })
     await (await post('quiet')).text()
     await cluster.idle()
@@ -169,10 +203,27 @@ describe('/eldr/log-level', () => {
 
   it('refuses what is no level or no time, and changes nothing then', async () => {
     await start()
-    const bodies = [{}, { level: 'loud' }, { level: 7 }, { level: null }, { level: 'trace' }, { forMs: 5 }, { level: 'debug', forMs: 0 }, { level: 'debug', forMs: 1.5 }, { level: 'debug', forMs: '9' }, { level: 'debug', forMs: 86_400_001 }, { level: 'debug', fromMs: 1 }, ['debug'], 'debug'] // prettier-ignore
-    for (const body of bodies) expect(errorOf(await level('PUT', body)), JSON.stringify(body)).toBe('400 ELDR_BAD_REQUEST')
+    const bodies = [
+      {},
+      { level: 'loud' },
+      { level: 7 },
+      { level: null },
+      { level: 'trace' },
+      { forMs: 5 },
+      { level: 'debug', forMs: 0 },
+      { level: 'debug', forMs: 1.5 },
+      { level: 'debug', forMs: '9' },
+      { level: 'debug', forMs: 86_400_001 },
+      { level: 'debug', fromMs: 1 },
+      ['debug'],
+      'debug',
+    ]
+    for (const body of bodies)
+      expect(errorOf(await level('PUT', body)), JSON.stringify(body)).toBe('400 ELDR_BAD_REQUEST')
     expect((await fetch(`${gateway.url}/eldr/log-level`, { method: 'PUT', body: '{' })).status).toBe(400)
-    expect(errorOf(await call(gateway, 'POST', '/eldr/log-level', { level: 'debug' }))).toBe('405 ELDR_METHOD')
+    expect(errorOf(await call(gateway, 'POST', '/eldr/log-level', { level: 'debug' }))).toBe(
+      '405 ELDR_METHOD',
+    )
     expect((await level('GET')).json).toEqual({ level: 'info', configured: 'info' })
   })
 

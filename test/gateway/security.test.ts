@@ -10,7 +10,14 @@ const PROMPT = { prompt: 'hello', max_tokens: 3 }
 describe('a gateway with keys', () => {
   let cluster: Cluster
   const LONG = 'k'.repeat(2_000)
-  beforeAll(async () => void (cluster = await startCluster({ prefill: 1, decode: 1, config: { server: { apiKeys: ['first-key', 'second-key', LONG] }, workers: { apiKey: 'of-workers' } } }))) // prettier-ignore
+  beforeAll(
+    async () =>
+      void (cluster = await startCluster({
+        prefill: 1,
+        decode: 1,
+        config: { server: { apiKeys: ['first-key', 'second-key', LONG] }, workers: { apiKey: 'of-workers' } },
+      })),
+  )
   afterAll(() => cluster.stop())
 
   it.each([
@@ -19,7 +26,11 @@ describe('a gateway with keys', () => {
     ['a long one', { authorization: `Bearer ${LONG}` }, 200],
     ['one in another case of the scheme', { authorization: 'bEARER   second-key' }, 200],
     ['one in its own header', { 'x-api-key': 'first-key' }, 200],
-    ['one in its own header, beside another scheme', { authorization: 'Basic Zmlyc3Qta2V5', 'x-api-key': 'first-key' }, 200],
+    [
+      'one in its own header, beside another scheme',
+      { authorization: 'Basic Zmlyc3Qta2V5', 'x-api-key': 'first-key' },
+      200,
+    ],
     ['none', {}, 401],
     ['an empty one', { authorization: 'Bearer ' }, 401],
     ['an empty one in its own header', { 'x-api-key': '' }, 401],
@@ -45,12 +56,15 @@ describe('a gateway with keys', () => {
 
   it('gives them to no worker, but the workers’ own', () => {
     const requests = [...cluster.prefills, ...cluster.decodes].flatMap(worker => worker.requests)
-    expect(new Set(requests.map(({ headers }) => headers['authorization']))).toEqual(new Set(['Bearer of-workers']))
+    expect(new Set(requests.map(({ headers }) => headers['authorization']))).toEqual(
+      new Set(['Bearer of-workers']),
+    )
     expect(requests.some(({ headers }) => headers['x-api-key'] !== undefined)).toBe(false)
   })
 
   it('needs none where it only says how it is', async () => {
-    for (const path of ['/health', '/ready', '/metrics', '/version']) expect((await fetch(`${cluster.url}${path}`)).status).toBe(200)
+    for (const path of ['/health', '/ready', '/metrics', '/version'])
+      expect((await fetch(`${cluster.url}${path}`)).status).toBe(200)
   })
 })
 
@@ -87,25 +101,42 @@ describe('a client', () => {
       expect([200, 404]).toContain((await raw.answer()).status)
       raw.leave()
     }
-    expect(received().every(({ headers }) => headers['host']!.startsWith('127.0.0.1:') && headers['host'] !== address())).toBe(true)
+    expect(
+      received().every(
+        ({ headers }) => headers['host']!.startsWith('127.0.0.1:') && headers['host'] !== address(),
+      ),
+    ).toBe(true)
     expect(connections).toBe(0)
   })
 
   it('cannot tell a worker where to fetch KV blocks from, on any route', async () => {
-    const mine = { do_remote_prefill: true, remote_host: '127.0.0.1', remote_port: 1, remote_engine_id: 'evil', remote_block_ids: [[1]], remote_request_id: 'evil' } // prettier-ignore
+    const mine = {
+      do_remote_prefill: true,
+      remote_host: '127.0.0.1',
+      remote_port: 1,
+      remote_engine_id: 'evil',
+      remote_block_ids: [[1]],
+      remote_request_id: 'evil',
+    }
     const bodies: [string, object][] = [
       ['/v1/completions', PROMPT],
       ['/v1/completions', { prompt: 'a', max_tokens: 1 }],
       ['/v1/completions', { prompt: 'a', max_tokens: 3, best_of: 2, use_beam_search: true }],
       ['/v1/completions', { prompt: ['a', 'b'], max_tokens: 3 }],
-      ['/v1/chat/completions', { messages: [{ role: 'user', content: 'a' }], max_tokens: 3, prompt_logprobs: 1 }],
+      [
+        '/v1/chat/completions',
+        { messages: [{ role: 'user', content: 'a' }], max_tokens: 3, prompt_logprobs: 1 },
+      ],
       ['/v1/responses', { input: 'a' }],
       ['/tokenize', { prompt: 'a' }],
     ]
     const before = received().length
     for (const [path, body] of bodies) {
       await (await cluster.post(path, { ...body, kv_transfer_params: mine })).text()
-      const text = JSON.stringify({ ...body, kv_transfer_params: mine }).replace('"kv_transfer_params"', '"kv_transfer\\u005fparams"')
+      const text = JSON.stringify({ ...body, kv_transfer_params: mine }).replace(
+        '"kv_transfer_params"',
+        '"kv_transfer\\u005fparams"',
+      )
       await (await cluster.post(path, text)).text()
     }
     const after = received().slice(before)
@@ -141,11 +172,15 @@ describe('a client', () => {
   ])('does not reach a worker by the path %s', async path => {
     const before = received().filter(({ path: seen }) => seen !== '/health' && seen !== '/metrics').length
     for (const method of ['GET', 'POST']) {
-      const raw = new RawClient(cluster.url).send(`${method} ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n`)
+      const raw = new RawClient(cluster.url).send(
+        `${method} ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n`,
+      )
       expect([400, 404]).toContain((await raw.answer()).status)
       raw.leave()
     }
-    expect(received().filter(({ path: seen }) => seen !== '/health' && seen !== '/metrics').length).toBe(before)
+    expect(received().filter(({ path: seen }) => seen !== '/health' && seen !== '/metrics').length).toBe(
+      before,
+    )
   })
 
   it.each([
@@ -167,13 +202,17 @@ describe('a client', () => {
     expect(headers['x-request-id'] === id).toBe(taken)
     expect(headers['x-request-id']).toMatch(taken ? /^/ : /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/)
     expect(headers).not.toHaveProperty('x-evil')
-    expect(received().findLast(({ isGeneration }) => isGeneration)!.headers['x-request-id']).toBe(headers['x-request-id'])
+    expect(received().findLast(({ isGeneration }) => isGeneration)!.headers['x-request-id']).toBe(
+      headers['x-request-id'],
+    )
     raw.leave()
   })
 
   it('cannot put a header of its own into an answer by a line break in its name', async () => {
     for (const id of ['a\r\nx-evil: 1', 'a\nx-evil: 1', 'a\r x']) {
-      const raw = new RawClient(cluster.url).send(postBytes(JSON.stringify(PROMPT), `X-Request-Id: ${id}\r\n`))
+      const raw = new RawClient(cluster.url).send(
+        postBytes(JSON.stringify(PROMPT), `X-Request-Id: ${id}\r\n`),
+      )
       expect((await raw.answer()).headers).not.toHaveProperty('x-evil')
       raw.leave()
     }

@@ -8,13 +8,23 @@ const STREAM = '{"prompt":"hello","max_tokens":3,"stream":true}'
 
 describe('a client that is too slow', () => {
   let slow: Cluster
-  beforeAll(async () => void (slow = await startCluster({ prefill: 1, decode: 1, config: { server: { headersTimeoutMs: 300, bodyTimeoutMs: 600, keepAliveMs: 2_000 } } }))) // prettier-ignore
+  beforeAll(
+    async () =>
+      void (slow = await startCluster({
+        prefill: 1,
+        decode: 1,
+        config: { server: { headersTimeoutMs: 300, bodyTimeoutMs: 600, keepAliveMs: 2_000 } },
+      })),
+  )
   afterAll(() => slow.stop())
 
   it.each([
     ['its headers', 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-A: '],
     ['its body', postBytes(PROMPT).slice(0, -5)],
-    ['its chunks', 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"pro'],
+    [
+      'its chunks',
+      'POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"pro',
+    ],
   ])('with %s is told so, and its connection ends', async (_, bytes) => {
     const answers = await new RawClient(slow.url).send(bytes).toEnd()
     expect(answers.map(({ status, headers }) => [status, headers['connection']])).toEqual([[408, 'close']])
@@ -28,7 +38,12 @@ describe('a client that is too slow', () => {
 
   it('with its second request has the first answered to its end before', async () => {
     let goOn = () => {}
-    slow.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: new Promise<void>(resolve => (goOn = resolve)) })
+    slow.decodes[0]!.failNext({
+      kind: 'hang',
+      after: 'tokens',
+      tokens: 1,
+      until: new Promise<void>(resolve => (goOn = resolve)),
+    })
     const raw = new RawClient(slow.url).send(`${postBytes(STREAM)}GET /ver`)
     await raw.until(text => text.includes('data: '))
     setTimeout(goOn, 1_000)
@@ -39,7 +54,11 @@ describe('a client that is too slow', () => {
 
   it('with a request of which it has sent all may wait for its answer as long as that takes', async () => {
     let goOn = () => {}
-    slow.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: new Promise<void>(resolve => (goOn = resolve)) })
+    slow.decodes[0]!.failNext({
+      kind: 'hang',
+      after: 'request',
+      until: new Promise<void>(resolve => (goOn = resolve)),
+    })
     const raw = new RawClient(slow.url).send(postBytes(PROMPT))
     setTimeout(goOn, 1_500)
     expect((await raw.answer()).status).toBe(200)
@@ -49,7 +68,10 @@ describe('a client that is too slow', () => {
   it('for its own deadline hears of that, although its body has not come', async () => {
     const bytes = postBytes(PROMPT, 'X-Request-Timeout-Ms: 50\r\n').slice(0, -5)
     const raw = new RawClient(slow.url).send(bytes)
-    expect(await raw.answer()).toMatchObject({ status: 504, headers: { 'x-eldr-error-code': 'ELDR_DEADLINE' } })
+    expect(await raw.answer()).toMatchObject({
+      status: 504,
+      headers: { 'x-eldr-error-code': 'ELDR_DEADLINE' },
+    })
     raw.leave()
   })
 })

@@ -12,13 +12,22 @@ export interface Pair {
 }
 
 /** Of 127.0.0.1 unless told. `remove` takes the files away. */
-export function makeCertificates<Name extends string>(...names: Name[]): Record<Name, Pair> & { remove(): void } {
+export function makeCertificates<Name extends string>(
+  ...names: Name[]
+): Record<Name, Pair> & { remove(): void } {
   const folder = mkdtempSync(join(tmpdir(), 'eldr-tls-'))
   const pairs = names.map(name => {
     const pair = { certFile: join(folder, `${name}.crt`), keyFile: join(folder, `${name}.key`) }
     const kind = ['-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
-    const subject = ['-subj', `/CN=${name}`, '-addext', `subjectAltName=${name === 'elsewhere' ? 'DNS:elsewhere.example' : 'IP:127.0.0.1'}`]
-    execFileSync('openssl', ['req', ...kind, ...subject, '-keyout', pair.keyFile, '-out', pair.certFile], { stdio: 'pipe' })
+    const subject = [
+      '-subj',
+      `/CN=${name}`,
+      '-addext',
+      `subjectAltName=${name === 'elsewhere' ? 'DNS:elsewhere.example' : 'IP:127.0.0.1'}`,
+    ]
+    execFileSync('openssl', ['req', ...kind, ...subject, '-keyout', pair.keyFile, '-out', pair.certFile], {
+      stdio: 'pipe',
+    })
     return [name, pair] as const
   })
   return {

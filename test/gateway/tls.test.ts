@@ -28,7 +28,9 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       cluster = await startCluster({ prefill: 1, decode: 1, config: { server: { tls: pairs.gateway } } })
       expect(cluster.url).toMatch(/^https:/)
       expect(await post(cluster.url, pairs.gateway.certFile)).toMatchObject({ status: 200 })
-      expect(await post(cluster.url, pairs.elsewhere.certFile)).toMatchObject({ error: 'DEPTH_ZERO_SELF_SIGNED_CERT' })
+      expect(await post(cluster.url, pairs.elsewhere.certFile)).toMatchObject({
+        error: 'DEPTH_ZERO_SELF_SIGNED_CERT',
+      })
     })
 
     it('is the only thing spoken: plain HTTP gets no answer, and others go on', async () => {
@@ -38,7 +40,11 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
     })
 
     it('takes only clients with a certificate of the authority, where there is one', async () => {
-      const strict = await startCluster({ prefill: 1, decode: 1, config: { server: { tls: { ...pairs.gateway, caFile: pairs.client.certFile } } } }) // prettier-ignore
+      const strict = await startCluster({
+        prefill: 1,
+        decode: 1,
+        config: { server: { tls: { ...pairs.gateway, caFile: pairs.client.certFile } } },
+      })
       expect(await post(strict.url, pairs.gateway.certFile)).toHaveProperty('error')
       expect(await post(strict.url, pairs.gateway.certFile, pairs.worker)).toHaveProperty('error')
       expect(await post(strict.url, pairs.gateway.certFile, pairs.client)).toMatchObject({ status: 200 })
@@ -46,11 +52,18 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
     })
 
     it('does not begin with files that are not what they should be', () => {
-      const settings = (certFile: string, keyFile: string) => ({ headersTimeoutMs: 1000, tls: { certFile, keyFile } }) as ServerSettings
+      const settings = (certFile: string, keyFile: string) =>
+        ({ headersTimeoutMs: 1000, tls: { certFile, keyFile } }) as ServerSettings
       const { gateway, client } = pairs
-      expect(() => createListener(settings('no-such-file', gateway.keyFile), () => {})).toThrow(expect.objectContaining({ code: 'ELDR_FILE_UNREADABLE' })) // prettier-ignore
-      expect(() => createListener(settings(gateway.keyFile, gateway.keyFile), () => {})).toThrow(expect.objectContaining({ code: 'ELDR_CONFIG_INVALID' })) // prettier-ignore
-      expect(() => createListener(settings(gateway.certFile, client.keyFile), () => {})).toThrow(expect.objectContaining({ code: 'ELDR_CONFIG_INVALID' })) // prettier-ignore
+      expect(() => createListener(settings('no-such-file', gateway.keyFile), () => {})).toThrow(
+        expect.objectContaining({ code: 'ELDR_FILE_UNREADABLE' }),
+      )
+      expect(() => createListener(settings(gateway.keyFile, gateway.keyFile), () => {})).toThrow(
+        expect.objectContaining({ code: 'ELDR_CONFIG_INVALID' }),
+      )
+      expect(() => createListener(settings(gateway.certFile, client.keyFile), () => {})).toThrow(
+        expect.objectContaining({ code: 'ELDR_CONFIG_INVALID' }),
+      )
     })
   })
 
@@ -67,8 +80,14 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
       const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
       workers.push(prefill, decode)
-      const urls = await Promise.all([prefill, decode].map(worker => terminate(worker, { ...keysOf(pairs.worker), ...options })))
-      return startCluster({ prefill: 0, decode: 0, config: { workers: { prefill: [urls[0]], decode: [urls[1]], tls }, health: { intervalMs: 50 } } }) // prettier-ignore
+      const urls = await Promise.all(
+        [prefill, decode].map(worker => terminate(worker, { ...keysOf(pairs.worker), ...options })),
+      )
+      return startCluster({
+        prefill: 0,
+        decode: 0,
+        config: { workers: { prefill: [urls[0]], decode: [urls[1]], tls }, health: { intervalMs: 50 } },
+      })
     }
 
     async function terminate(worker: FakeWorker, options: TlsOptions): Promise<string> {
@@ -101,10 +120,23 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       ['with another authority', () => ({ caFile: pairs.client.certFile }), {}, 'no worker'],
       ['with none', () => undefined, {}, 'no worker'],
       ['with none, and told not to look', () => ({ insecure: true }), {}, 'served'],
-      ['with a certificate of ours that they ask for', () => ({ caFile: pairs.worker.certFile, ...pairs.client }), { requestCert: true }, 'served'], // prettier-ignore
-      ['without the certificate that they ask for', () => ({ caFile: pairs.worker.certFile }), { requestCert: true }, 'no worker'],
+      [
+        'with a certificate of ours that they ask for',
+        () => ({ caFile: pairs.worker.certFile, ...pairs.client }),
+        { requestCert: true },
+        'served',
+      ],
+      [
+        'without the certificate that they ask for',
+        () => ({ caFile: pairs.worker.certFile }),
+        { requestCert: true },
+        'no worker',
+      ],
     ])('%s', async (_, tls, { requestCert = false }: { requestCert?: boolean }, wanted) => {
-      const cluster = await startWith(tls() ?? {}, requestCert ? { requestCert, rejectUnauthorized: true, ca: readFileSync(pairs.client.certFile) } : {}) // prettier-ignore
+      const cluster = await startWith(
+        tls() ?? {},
+        requestCert ? { requestCert, rejectUnauthorized: true, ca: readFileSync(pairs.client.certFile) } : {},
+      )
       expect(await outcome(cluster)).toBe(wanted)
       await cluster.stop()
     })
@@ -113,13 +145,19 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       const body = 'a'.repeat(200_000)
       const server = createServer(keysOf(pairs.worker), socket => {
         socket.on('error', () => {})
-        socket.on('data', () => socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`))
+        socket.on('data', () =>
+          socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n\r\n${body}`),
+        )
       })
       servers.push(server)
       server.listen(0, '127.0.0.1')
       await once(server, 'listening')
       const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
-      const upstreams = new Upstreams({ connectMs: 5_000, idleConnectionMs: 5_000, tls: { ca: readFileSync(pairs.worker.certFile) } })
+      const upstreams = new Upstreams({
+        connectMs: 5_000,
+        idleConnectionMs: 5_000,
+        tls: { ca: readFileSync(pairs.worker.certFile) },
+      })
       await new Promise<void>((resolve, reject) => {
         const call = upstreams.open(
           url,
@@ -136,14 +174,20 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
           },
         )
       })
-      const again = await upstreams.ask(url, { method: 'GET', path: '/', headers: {} }, { timeoutMs: 5_000, maxBytes: 1_000_000 })
+      const again = await upstreams.ask(
+        url,
+        { method: 'GET', path: '/', headers: {} },
+        { timeoutMs: 5_000, maxBytes: 1_000_000 },
+      )
       expect(again.body.length).toBe(body.length)
       upstreams.close()
     })
 
     it('with files that cannot be read is refused before anything is begun', async () => {
       const config = (tls: object) => ({ prefill: 0, decode: 0, config: { workers: { tls } } })
-      await expect(startCluster(config({ caFile: 'no-such-file' }))).rejects.toMatchObject({ code: 'ELDR_FILE_UNREADABLE' })
+      await expect(startCluster(config({ caFile: 'no-such-file' }))).rejects.toMatchObject({
+        code: 'ELDR_FILE_UNREADABLE',
+      })
       const wrong = { certFile: pairs.client.certFile, keyFile: pairs.worker.keyFile }
       await expect(startCluster(config(wrong))).rejects.toMatchObject({ code: 'ELDR_CONFIG_INVALID' })
     })
@@ -160,10 +204,21 @@ function keysOf({ certFile, keyFile }: { certFile: string; keyFile: string }): {
   return { cert: readFileSync(certFile), key: readFileSync(keyFile) }
 }
 
-function post(url: string, caFile: string, pair?: { certFile: string; keyFile: string }): Promise<{ status?: number; error?: string }> {
+function post(
+  url: string,
+  caFile: string,
+  pair?: { certFile: string; keyFile: string },
+): Promise<{ status?: number; error?: string }> {
   return new Promise(resolve => {
-    const options = { method: 'POST', ca: readFileSync(caFile), agent: false, ...(pair && keysOf(pair)) } as const
-    const call = request(`${url}/v1/completions`, options, response => response.resume().on('end', () => resolve({ status: response.statusCode! }))) // prettier-ignore
+    const options = {
+      method: 'POST',
+      ca: readFileSync(caFile),
+      agent: false,
+      ...(pair && keysOf(pair)),
+    } as const
+    const call = request(`${url}/v1/completions`, options, response =>
+      response.resume().on('end', () => resolve({ status: response.statusCode! })),
+    )
     call.on('error', (error: NodeJS.ErrnoException) => resolve({ error: error.code ?? error.message }))
     call.end('{"prompt":"a","max_tokens":2}')
   })

@@ -31,10 +31,18 @@ afterEach(async () => {
   await receiver.close()
 })
 const start = async (traces: object | undefined, config: object = {}) =>
-  void (cluster = await startCluster({ ...(traces && { config: { ...config, observe: { traces: { endpoint: receiver.url, everyMs: 5, ...traces } } } }) })) // prettier-ignore
+  void (cluster = await startCluster({
+    ...(traces && {
+      config: { ...config, observe: { traces: { endpoint: receiver.url, everyMs: 5, ...traces } } },
+    }),
+  }))
 
 const ask = async (id: string, headers: Record<string, string> = {}) => {
-  const response = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: { 'x-request-id': id, ...headers } })
+  const response = await cluster.post(
+    '/v1/completions',
+    { prompt: 'a', max_tokens: 2 },
+    { headers: { 'x-request-id': id, ...headers } },
+  )
   expect(response.status).toBe(200)
   await response.text()
 }
@@ -50,7 +58,12 @@ describe('with traces on', () => {
     await start({ sampleRatio: 0 })
     await ask('mine', { traceparent: SAMPLED, tracestate: 'congo=t61rcWkgMzE, rojo=00f067aa0ba902b7' })
     const { root, children } = await receiver.traceOf('mine')
-    expect(root).toMatchObject({ traceId: TRACE, parentSpanId: PARENT, flags: 0x301, traceState: 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7' }) // prettier-ignore
+    expect(root).toMatchObject({
+      traceId: TRACE,
+      parentSpanId: PARENT,
+      flags: 0x301,
+      traceState: 'congo=t61rcWkgMzE,rojo=00f067aa0ba902b7',
+    })
     expect(children.map(({ flags }) => flags)).toEqual([0x101, 0x101, 0x101])
     for (const headers of told('mine')) {
       expect(headers['traceparent']).toMatch(new RegExp(`^00-${TRACE}-(?!${PARENT})[0-9a-f]{16}-01$`))
@@ -63,27 +76,32 @@ describe('with traces on', () => {
     await start({ sampleRatio: 1 })
     await ask('not', { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' })
     expect(made.spans).toBe(0)
-    expect(told('not').map(({ traceparent, tracestate }) => [traceparent, tracestate])).toEqual([0, 1].map(() => [`00-${TRACE}-${PARENT}-00`, 'a=b'])) // prettier-ignore
+    expect(told('not').map(({ traceparent, tracestate }) => [traceparent, tracestate])).toEqual(
+      [0, 1].map(() => [`00-${TRACE}-${PARENT}-00`, 'a=b']),
+    )
     await ask('yes')
     await receiver.traceOf('yes')
     expect(receiver.spans.map(({ traceId }) => traceId)).not.toContain(TRACE)
   })
 
-  it.each([`${SAMPLED}-more`, `ff-${TRACE}-${PARENT}-01`, `00-${'0'.repeat(32)}-${PARENT}-01`, SAMPLED.toUpperCase(), 'nonsense'])(
-    'a traceparent that is none begins a new trace: %s',
-    async traceparent => {
-      await start({})
-      await ask('new', { traceparent, tracestate: 'a=b' })
-      const { root } = await receiver.traceOf('new')
-      expect(root.parentSpanId).toBeUndefined()
-      expect(root.traceId).not.toBe(TRACE)
-      expect(root.traceState).toBeUndefined()
-      for (const headers of told('new')) {
-        expect(headers['traceparent']!.slice(3, 35)).toBe(root.traceId)
-        expect(headers).not.toHaveProperty('tracestate')
-      }
-    },
-  )
+  it.each([
+    `${SAMPLED}-more`,
+    `ff-${TRACE}-${PARENT}-01`,
+    `00-${'0'.repeat(32)}-${PARENT}-01`,
+    SAMPLED.toUpperCase(),
+    'nonsense',
+  ])('a traceparent that is none begins a new trace: %s', async traceparent => {
+    await start({})
+    await ask('new', { traceparent, tracestate: 'a=b' })
+    const { root } = await receiver.traceOf('new')
+    expect(root.parentSpanId).toBeUndefined()
+    expect(root.traceId).not.toBe(TRACE)
+    expect(root.traceState).toBeUndefined()
+    for (const headers of told('new')) {
+      expect(headers['traceparent']!.slice(3, 35)).toBe(root.traceId)
+      expect(headers).not.toHaveProperty('tracestate')
+    }
+  })
 
   it('a ratio of requests is traced, and the workers of the others are told that they are not', async () => {
     await start({ sampleRatio: 0.5 })
@@ -112,11 +130,20 @@ describe('what strangers send', () => {
       { headers: { 'x-request-id': 'stranger', traceparent: SAMPLED } },
     )
     expect(stranger.status).toBe(401)
-    await ask('known', { ...key, traceparent: SAMPLED, tracestate: `a=${'b'.repeat(250)},c=${'d'.repeat(250)},e=${'f'.repeat(250)}` })
-    await (await fetch(`${cluster.url}/v1/${'x'.repeat(5_000)}`, { headers: { ...key, 'x-request-id': 'long' } })).text()
+    await ask('known', {
+      ...key,
+      traceparent: SAMPLED,
+      tracestate: `a=${'b'.repeat(250)},c=${'d'.repeat(250)},e=${'f'.repeat(250)}`,
+    })
+    await (
+      await fetch(`${cluster.url}/v1/${'x'.repeat(5_000)}`, { headers: { ...key, 'x-request-id': 'long' } })
+    ).text()
     const long = await receiver.traceOf('long')
     const known = await receiver.traceOf('known')
-    expect([known.root.traceId, known.all.map(({ traceState }) => traceState)]).toEqual([TRACE, known.all.map(() => undefined)])
+    expect([known.root.traceId, known.all.map(({ traceState }) => traceState)]).toEqual([
+      TRACE,
+      known.all.map(() => undefined),
+    ])
     expect((long.root.attributes['url.path'] as string).length).toBe(256)
     expect(receiver.spans.some(({ attributes }) => attributes['eldr.request_id'] === 'stranger')).toBe(false)
   })
@@ -129,7 +156,9 @@ describe('with traces off', () => {
     await ask('passed', { traceparent: SAMPLED, tracestate: 'a=b' })
     await ask('none')
     expect(made.spans).toBe(0)
-    expect(told('passed').map(({ traceparent, tracestate }) => [traceparent, tracestate])).toEqual([0, 1].map(() => [SAMPLED, 'a=b']))
+    expect(told('passed').map(({ traceparent, tracestate }) => [traceparent, tracestate])).toEqual(
+      [0, 1].map(() => [SAMPLED, 'a=b']),
+    )
     for (const headers of told('none')) expect(headers).not.toHaveProperty('traceparent')
   })
 

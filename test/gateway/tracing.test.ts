@@ -22,12 +22,18 @@ const start = async ({ config, ...options }: ClusterOptions = {}, traces: object
 }
 const PROMPT = 'words that nobody else should read'
 const ask = (id: string, body: object = {}, headers: Record<string, string> = {}, init: RequestInit = {}) =>
-  cluster.post('/v1/completions', { prompt: PROMPT, max_tokens: 4, ...body }, { ...init, headers: { 'x-request-id': id, ...headers } })
+  cluster.post(
+    '/v1/completions',
+    { prompt: PROMPT, max_tokens: 4, ...body },
+    { ...init, headers: { 'x-request-id': id, ...headers } },
+  )
 
 const named = ({ children }: Tree, name: string) => children.filter(span => span.name === name)
 const names = ({ children }: Tree) => children.map(({ name }) => name)
 const legsSeen = (workers: readonly FakeWorker[], id: string) =>
-  workers.flatMap(({ requests }) => requests).filter(({ isGeneration, headers }) => isGeneration && headers['x-request-id']!.startsWith(id)) // prettier-ignore
+  workers
+    .flatMap(({ requests }) => requests)
+    .filter(({ isGeneration, headers }) => isGeneration && headers['x-request-id']!.startsWith(id))
 const urlOf = (workers: readonly FakeWorker[]) => workers.map(({ url }) => new URL(url).host)
 
 /** One trace; every span but the first is a child of it, with an id of its own, and lies within its parent's time. */
@@ -48,7 +54,8 @@ function expectTree({ root, children, all }: Tree): void {
 
 /** One after the other. */
 function expectOrder(...spans: (ReceivedSpan | undefined)[]): void {
-  for (const [at, span] of spans.slice(1).entries()) expect(span!.startNanos).toBeGreaterThanOrEqual(spans[at]!.endNanos)
+  for (const [at, span] of spans.slice(1).entries())
+    expect(span!.startNanos).toBeGreaterThanOrEqual(spans[at]!.endNanos)
 }
 
 describe('a request that is traced', () => {
@@ -64,7 +71,11 @@ describe('a request that is traced', () => {
     expectOrder(...tree.children)
     const [prefill, route, decode] = tree.children as [ReceivedSpan, ReceivedSpan, ReceivedSpan]
     expect(tree.all.map(({ kind }) => kind).toSorted()).toEqual(['client', 'client', 'internal', 'server'])
-    expect(tree.root).toMatchObject({ name: 'POST /v1/completions', parentSpanId: undefined, error: undefined })
+    expect(tree.root).toMatchObject({
+      name: 'POST /v1/completions',
+      parentSpanId: undefined,
+      error: undefined,
+    })
     expect(tree.root.attributes).toEqual({
       'http.request.method': 'POST',
       'http.route': '/v1/completions',
@@ -88,16 +99,26 @@ describe('a request that is traced', () => {
     })
     expect(urlOf(cluster.prefills)).toContain(prefill.attributes['eldr.worker'])
     expect(urlOf(cluster.decodes)).toContain(decode.attributes['eldr.worker'])
-    expect(route.attributes).toMatchObject({ 'eldr.policy': 'eldr', 'eldr.worker': decode.attributes['eldr.worker'], 'eldr.coverage': 1 })
+    expect(route.attributes).toMatchObject({
+      'eldr.policy': 'eldr',
+      'eldr.worker': decode.attributes['eldr.worker'],
+      'eldr.coverage': 1,
+    })
     expect(route.attributes['eldr.similarity']).toBe(tree.root.attributes['eldr.similarity'])
     expect(prefill.attributes).toMatchObject({ 'http.response.status_code': 200, 'eldr.attempt': 1 })
-    expect(decode.attributes).toMatchObject({ 'http.response.status_code': 200, 'eldr.attempt': 1, 'eldr.output_tokens': 4 })
+    expect(decode.attributes).toMatchObject({
+      'http.response.status_code': 200,
+      'eldr.attempt': 1,
+      'eldr.output_tokens': 4,
+    })
     expect(decode.events.map(({ name }) => name)).toEqual(['first_token'])
     const startMs = Number(tree.root.startNanos / 1_000_000n)
     expect(Math.abs(startMs - beforeMs)).toBeLessThan(5_000)
     const { path: asked, resource } = receiver.requests[0]!
     expect([asked, resource['service.name']]).toEqual(['/v1/traces', 'eldr'])
-    expect(resource['process.pid']).toSatisfy(pid => (SEVERAL_PROCESSES ? typeof pid === 'number' : pid === process.pid))
+    expect(resource['process.pid']).toSatisfy(pid =>
+      SEVERAL_PROCESSES ? typeof pid === 'number' : pid === process.pid,
+    )
     folder.remove()
   })
 
@@ -106,10 +127,16 @@ describe('a request that is traced', () => {
     await (await ask('legs')).text()
     const tree = await receiver.traceOf('legs')
     const [[prefill], [decode]] = [legsSeen(cluster.prefills, 'legs'), legsSeen(cluster.decodes, 'legs')]
-    expect(prefill!.headers['traceparent']).toBe(`00-${tree.root.traceId}-${named(tree, 'prefill')[0]!.spanId}-01`)
-    expect(decode!.headers['traceparent']).toBe(`00-${tree.root.traceId}-${named(tree, 'decode')[0]!.spanId}-01`)
+    expect(prefill!.headers['traceparent']).toBe(
+      `00-${tree.root.traceId}-${named(tree, 'prefill')[0]!.spanId}-01`,
+    )
+    expect(decode!.headers['traceparent']).toBe(
+      `00-${tree.root.traceId}-${named(tree, 'decode')[0]!.spanId}-01`,
+    )
     expect(prefill!.headers).not.toHaveProperty('tracestate')
-    const text = JSON.stringify(receiver.spans, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value))
+    const text = JSON.stringify(receiver.spans, (_, value: unknown) =>
+      typeof value === 'bigint' ? String(value) : value,
+    )
     expect(text).not.toContain('nobody else')
     // Of an answer that comes whole it is not known when its first token was made.
     expect(named(tree, 'decode')[0]!.events).toEqual([])
@@ -122,25 +149,45 @@ describe('a request that is traced', () => {
       ['prefill', cluster.prefills],
       ['decode', cluster.decodes],
     ] as const) {
-      // prettier-ignore
       const scope = { times: 1 }
       const failing = new Set<FakeWorker>()
       for (const worker of workers) {
-        worker.fail({ kind: 'status', status: 500, message: 'of no interest' }, { ...scope, match: request => request.isGeneration && failing.size === 0 && (failing.add(worker), true) }) // prettier-ignore
+        worker.fail(
+          { kind: 'status', status: 500, message: 'of no interest' },
+          {
+            ...scope,
+            match: request => request.isGeneration && failing.size === 0 && (failing.add(worker), true),
+          },
+        )
       }
       expect((await ask(`again-${leg}`)).status).toBe(200)
       const tree = await receiver.traceOf(`again-${leg}`)
       expectTree(tree)
       const [first, second, ...more] = named(tree, leg)
       expect(more).toEqual([])
-      expect(first).toMatchObject({ error: 'status 500', attributes: { 'error.type': 'status', 'http.response.status_code': 500, 'eldr.attempt': 1 } }) // prettier-ignore
-      expect(second).toMatchObject({ error: undefined, attributes: { 'http.response.status_code': 200, 'eldr.attempt': 2 } })
+      expect(first).toMatchObject({
+        error: 'status 500',
+        attributes: { 'error.type': 'status', 'http.response.status_code': 500, 'eldr.attempt': 1 },
+      })
+      expect(second).toMatchObject({
+        error: undefined,
+        attributes: { 'http.response.status_code': 200, 'eldr.attempt': 2 },
+      })
       expect(first!.attributes['eldr.worker']).not.toBe(second!.attributes['eldr.worker'])
       expectOrder(first, second)
       // A second decode begins with a second prefill, since the first hand-off may have been read.
-      expect(names(tree)).toEqual(leg === 'prefill' ? ['prefill', 'prefill', 'route', 'decode'] : ['prefill', 'route', 'decode', 'prefill', 'route', 'decode']) // prettier-ignore
-      expect(tree.root).toMatchObject({ error: undefined, attributes: { 'eldr.outcome': 'ok', 'eldr.retries': 1 } })
-      const sent = legsSeen(workers, `again-${leg}`).map(({ headers }) => headers['traceparent']!.slice(36, 52))
+      expect(names(tree)).toEqual(
+        leg === 'prefill'
+          ? ['prefill', 'prefill', 'route', 'decode']
+          : ['prefill', 'route', 'decode', 'prefill', 'route', 'decode'],
+      )
+      expect(tree.root).toMatchObject({
+        error: undefined,
+        attributes: { 'eldr.outcome': 'ok', 'eldr.retries': 1 },
+      })
+      const sent = legsSeen(workers, `again-${leg}`).map(({ headers }) =>
+        headers['traceparent']!.slice(36, 52),
+      )
       expect(sent.toSorted()).toEqual([first!.spanId, second!.spanId].toSorted())
       for (const worker of workers) worker.clearFaults()
     }
@@ -151,7 +198,15 @@ describe('a request that is traced', () => {
     cluster.decodes[0]!.fail({ kind: 'status', status: 500 })
     expect((await ask('failed')).status).toBe(502)
     const { root, children } = await receiver.traceOf('failed')
-    expect(root).toMatchObject({ error: 'ELDR_DECODE_FAILED', attributes: { 'eldr.outcome': 'failed', 'error.type': 'ELDR_DECODE_FAILED', 'eldr.error_code': 'ELDR_DECODE_FAILED', 'http.response.status_code': 502 } }) // prettier-ignore
+    expect(root).toMatchObject({
+      error: 'ELDR_DECODE_FAILED',
+      attributes: {
+        'eldr.outcome': 'failed',
+        'error.type': 'ELDR_DECODE_FAILED',
+        'eldr.error_code': 'ELDR_DECODE_FAILED',
+        'http.response.status_code': 502,
+      },
+    })
     expect(children.map(({ error }) => error)).toEqual([undefined, undefined, 'status 500'])
   })
 
@@ -161,9 +216,15 @@ describe('a request that is traced', () => {
     expect((await eventsOf(await ask('broken', { stream: true }))).at(-1)).toContain('ELDR_STREAM_BROKEN')
     const tree = await receiver.traceOf('broken')
     const [decode] = named(tree, 'decode')
-    expect(decode).toMatchObject({ error: expect.any(String) as string, attributes: { 'error.type': 'reset', 'eldr.output_tokens': 2 } })
+    expect(decode).toMatchObject({
+      error: expect.any(String) as string,
+      attributes: { 'error.type': 'reset', 'eldr.output_tokens': 2 },
+    })
     expect(decode!.events.map(({ name }) => name)).toEqual(['first_token'])
-    expect(tree.root).toMatchObject({ error: 'broken', attributes: { 'eldr.outcome': 'broken', 'http.response.status_code': 200 } })
+    expect(tree.root).toMatchObject({
+      error: 'broken',
+      attributes: { 'eldr.outcome': 'broken', 'http.response.status_code': 200 },
+    })
   })
 
   it('whose client leaves ends then, as nobody’s failure', async () => {
@@ -176,19 +237,27 @@ describe('a request that is traced', () => {
     const tree = await receiver.traceOf('gone')
     expectTree(tree)
     expect(tree.root).toMatchObject({ error: undefined, attributes: { 'eldr.outcome': 'client_gone' } })
-    expect(named(tree, 'decode')[0]).toMatchObject({ error: undefined, attributes: { 'eldr.stopped': 'client_gone' } })
+    expect(named(tree, 'decode')[0]).toMatchObject({
+      error: undefined,
+      attributes: { 'eldr.stopped': 'client_gone' },
+    })
     await cluster.idle()
   })
 
   it('and is split has the legs of every part in one trace', async () => {
     await start()
     await (await ask('choices', { n: 2 })).text()
-    await (await cluster.post('/v1/completions', { prompt: ['a', 'b', 'c'], max_tokens: 3, stream: true }, { headers: { 'x-request-id': 'list' } })).text() // prettier-ignore
+    await (
+      await cluster.post(
+        '/v1/completions',
+        { prompt: ['a', 'b', 'c'], max_tokens: 3, stream: true },
+        { headers: { 'x-request-id': 'list' } },
+      )
+    ).text()
     for (const [id, parts] of [
       ['choices', 2],
       ['list', 3],
     ] as const) {
-      // prettier-ignore
       const tree = await receiver.traceOf(id)
       expectTree(tree)
       expect(tree.root.attributes['eldr.parts']).toBe(parts)
@@ -196,11 +265,14 @@ describe('a request that is traced', () => {
         const ids = named(tree, name).map(({ attributes }) => attributes['eldr.part'])
         expect(ids.toSorted()).toEqual(Array.from({ length: parts }, (_, at) => `${id}-${at}`))
       }
-      for (let at = 0; at < parts; at++) expectOrder(...tree.children.filter(({ attributes }) => attributes['eldr.part'] === `${id}-${at}`))
+      for (let at = 0; at < parts; at++)
+        expectOrder(...tree.children.filter(({ attributes }) => attributes['eldr.part'] === `${id}-${at}`))
       const seen = legsSeen([...cluster.prefills, ...cluster.decodes], id)
       expect(seen.length).toBe(2 * parts)
       for (const { headers, leg } of seen) {
-        const span = named(tree, leg).find(({ attributes }) => attributes['eldr.part'] === headers['x-request-id'])!
+        const span = named(tree, leg).find(
+          ({ attributes }) => attributes['eldr.part'] === headers['x-request-id'],
+        )!
         expect(headers['traceparent']).toBe(`00-${tree.root.traceId}-${span.spanId}-01`)
       }
     }
@@ -216,17 +288,24 @@ describe('a request that is traced', () => {
     expectTree(models)
     expect([models.root.name, ...names(models)]).toEqual(['GET /v1/models', 'relay'])
     await (await fetch(`${cluster.url}/v1/whatever/1`, { headers: { 'x-request-id': 'other' } })).text()
-    expect((await receiver.traceOf('other')).root).toMatchObject({ name: 'GET /v1/*', attributes: { 'eldr.outcome': 'worker_refused', 'http.response.status_code': 404 } }) // prettier-ignore
-    for (const path of ['/health', '/metrics', '/eldr/workers']) await (await fetch(`${cluster.url}${path}`)).text()
+    expect((await receiver.traceOf('other')).root).toMatchObject({
+      name: 'GET /v1/*',
+      attributes: { 'eldr.outcome': 'worker_refused', 'http.response.status_code': 404 },
+    })
+    for (const path of ['/health', '/metrics', '/eldr/workers'])
+      await (await fetch(`${cluster.url}${path}`)).text()
     await (await ask('last')).text()
     await receiver.traceOf('last')
-    expect(new Set(receiver.spans.filter(({ kind }) => kind === 'server').map(({ name }) => name))).toEqual(new Set(['POST /v1/completions', 'GET /v1/models', 'GET /v1/*'])) // prettier-ignore
+    expect(new Set(receiver.spans.filter(({ kind }) => kind === 'server').map(({ name }) => name))).toEqual(
+      new Set(['POST /v1/completions', 'GET /v1/models', 'GET /v1/*']),
+    )
   })
 
   it('that waits for its turn shows how long, and one that finds no room that it was refused', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 1 } } })
     const held = gate()
-    for (const prefill of cluster.prefills) prefill.fail({ kind: 'hang', after: 'request', until: held.opened }, { times: 1 })
+    for (const prefill of cluster.prefills)
+      prefill.fail({ kind: 'hang', after: 'request', until: held.opened }, { times: 1 })
     const first = ask('first')
     await eventually(() => cluster.prefills.some(({ counters }) => counters.prefill > 0))
     const second = ask('second')
@@ -235,19 +314,29 @@ describe('a request that is traced', () => {
     for (const prefill of cluster.prefills) prefill.clearFaults()
     held.open()
     for (const answer of [first, second]) await (await answer).text()
-    const [one, two, refused] = await Promise.all(['first', 'second', 'refused'].map(id => receiver.traceOf(id)))
+    const [one, two, refused] = await Promise.all(
+      ['first', 'second', 'refused'].map(id => receiver.traceOf(id)),
+    )
     expect(names(one!)).toEqual(['prefill', 'route', 'decode'])
     expect(names(two!)).toEqual(['queue', 'prefill', 'route', 'decode'])
     expectTree(two!)
     expectOrder(...two!.children)
     expect(refused!.children).toEqual([])
-    expect(refused!.root).toMatchObject({ error: undefined, attributes: { 'eldr.outcome': 'refused', 'eldr.error_code': 'ELDR_OVERLOADED', 'http.response.status_code': 429 } }) // prettier-ignore
+    expect(refused!.root).toMatchObject({
+      error: undefined,
+      attributes: {
+        'eldr.outcome': 'refused',
+        'eldr.error_code': 'ELDR_OVERLOADED',
+        'http.response.status_code': 429,
+      },
+    })
   })
 
   it('that waits too long fails in the queue', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 1, queueTimeoutMs: 30 } } })
     const held = gate()
-    for (const prefill of cluster.prefills) prefill.fail({ kind: 'hang', after: 'request', until: held.opened })
+    for (const prefill of cluster.prefills)
+      prefill.fail({ kind: 'hang', after: 'request', until: held.opened })
     const first = ask('first')
     await eventually(() => cluster.prefills.some(({ counters }) => counters.prefill > 0))
     expect((await ask('late')).status).toBe(503)

@@ -20,19 +20,32 @@ async function metric(name: string): Promise<Record<string, number>> {
   await new Promise(setImmediate) // so that who asks again and again lets others run
   const text = await cluster.gateway.context.metrics.registry.metrics()
   return Object.fromEntries(
-    readSamples(text, new Set([name])).map(({ labels, value }) => [Object.entries(labels).map(([key, of]) => `${key}=${of}`).toSorted().join(), value]), // prettier-ignore
+    readSamples(text, new Set([name])).map(({ labels, value }) => [
+      Object.entries(labels)
+        .map(([key, of]) => `${key}=${of}`)
+        .toSorted()
+        .join(),
+      value,
+    ]),
   )
 }
 
-const risen = async (name: string) => Object.fromEntries(Object.entries(await metric(name)).filter(([, value]) => value > 0))
+const risen = async (name: string) =>
+  Object.fromEntries(Object.entries(await metric(name)).filter(([, value]) => value > 0))
 const body = { prompt: 'abcdefgh', max_tokens: 4, stream: true }
 const ask = async (more: object = {}) => (await cluster.post('/v1/completions', { ...body, ...more })).text()
 
 describe('eldr_error_answers_total', () => {
   it('has every code at 0 from the start, so that the first of each is seen to rise', async () => {
     await start()
-    expect(await metric('eldr_error_answers_total')).toMatchObject({ 'code=ELDR_OVERLOADED': 0, 'code=ELDR_STREAM_BROKEN': 0 })
-    expect(await metric('eldr_requests_total')).toMatchObject({ 'outcome=failed,route=chat': 0, 'outcome=ok,route=completions': 0 })
+    expect(await metric('eldr_error_answers_total')).toMatchObject({
+      'code=ELDR_OVERLOADED': 0,
+      'code=ELDR_STREAM_BROKEN': 0,
+    })
+    expect(await metric('eldr_requests_total')).toMatchObject({
+      'outcome=failed,route=chat': 0,
+      'outcome=ok,route=completions': 0,
+    })
     expect(await metric('eldr_signature_rejects_total')).toMatchObject({ 'reason=missing': 0 })
   })
 
@@ -40,7 +53,10 @@ describe('eldr_error_answers_total', () => {
     await start({ prefill: 1, decode: 1, config: { workers: {}, retries: { max: 0 } } })
     await cluster.post('/v1/completions', '{')
     await cluster.post('/v1/embeddings', {})
-    expect(await risen('eldr_error_answers_total')).toEqual({ 'code=ELDR_BAD_REQUEST': 1, 'code=ELDR_NOT_GENERATION': 1 })
+    expect(await risen('eldr_error_answers_total')).toEqual({
+      'code=ELDR_BAD_REQUEST': 1,
+      'code=ELDR_NOT_GENERATION': 1,
+    })
     cluster.decodes[0]!.failNext({ kind: 'reset', after: 'tokens', tokens: 2 })
     expect(await ask()).toContain('ELDR_STREAM_BROKEN')
     cluster.decodes[0]!.failNext({ kind: 'reset', after: 'tokens', tokens: 2 })
@@ -55,7 +71,9 @@ describe('eldr_error_answers_total', () => {
     await start({ prefill: 1, decode: 1 })
     cluster.prefills[0]!.failNext({ kind: 'status', status: 400 })
     await ask()
-    expect(await metric('eldr_requests_total')).toMatchObject({ 'outcome=worker_refused,route=completions': 1 })
+    expect(await metric('eldr_requests_total')).toMatchObject({
+      'outcome=worker_refused,route=completions': 1,
+    })
     expect(await risen('eldr_error_answers_total')).toEqual({})
   })
 })
@@ -70,7 +88,10 @@ describe('connections and bytes', () => {
     while (!client.text.includes('[DONE]')) await once(client.socket, 'data')
     expect(await metric('eldr_client_connections')).toEqual({ '': 1 })
     const { 'direction=received': received, 'direction=sent': sent } = await metric('eldr_client_bytes_total')
-    expect(received).toBe(text.length + `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ${text.length}\r\n\r\n`.length)
+    expect(received).toBe(
+      text.length +
+        `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ${text.length}\r\n\r\n`.length,
+    )
     expect(sent).toBeGreaterThanOrEqual(client.text.length)
     const worker = new URL(cluster.decodes[0]!.url).host
     const bytes = await metric('eldr_worker_bytes_total')
@@ -78,9 +99,10 @@ describe('connections and bytes', () => {
     expect(bytes[`direction=received,leg=decode,worker=${worker}`]).toBeGreaterThan(200)
     await cluster.idle()
     const connections = await metric('eldr_worker_connections')
-    expect(connections[`leg=decode,state=busy,worker=${worker}`]! + connections[`leg=decode,state=idle,worker=${worker}`]!).toBeGreaterThan(
-      0,
-    )
+    expect(
+      connections[`leg=decode,state=busy,worker=${worker}`]! +
+        connections[`leg=decode,state=idle,worker=${worker}`]!,
+    ).toBeGreaterThan(0)
     client.socket.destroy()
     while ((await metric('eldr_client_connections'))[''] !== 0);
     expect(await metric('eldr_client_bytes_total')).toMatchObject({ 'direction=received': received }) // they stay when it is gone
@@ -90,7 +112,11 @@ describe('connections and bytes', () => {
   it.runIf(HAS_OPENSSL)('are counted inside of TLS', async () => {
     const pairs = makeCertificates('gateway')
     await start({ prefill: 1, decode: 1, config: { server: { tls: pairs.gateway } } })
-    const asked = request(`${cluster.url}/v1/completions`, { method: 'POST', ca: readFileSync(pairs.gateway.certFile), agent: false })
+    const asked = request(`${cluster.url}/v1/completions`, {
+      method: 'POST',
+      ca: readFileSync(pairs.gateway.certFile),
+      agent: false,
+    })
     const text = JSON.stringify({ ...body, prompt: 'x'.repeat(3_000) })
     const [response] = (await once(asked.end(text), 'response')) as [NodeJS.ReadableStream]
     let got = 0
@@ -105,11 +131,23 @@ describe('connections and bytes', () => {
 
 describe('load', () => {
   it('has tickets and their age, limits, the wait in the queue, tokens of prompts', async () => {
-    await start({ prefill: 1, decode: 1, config: { workers: {}, limits: { maxConcurrentRequests: 1, queueSize: 3 } } })
-    expect([await metric('eldr_running_requests_limit'), await metric('eldr_queue_limit')]).toEqual([{ '': 1 }, { '': 3 }])
+    await start({
+      prefill: 1,
+      decode: 1,
+      config: { workers: {}, limits: { maxConcurrentRequests: 1, queueSize: 3 } },
+    })
+    expect([await metric('eldr_running_requests_limit'), await metric('eldr_queue_limit')]).toEqual([
+      { '': 1 },
+      { '': 3 },
+    ])
     expect(await metric('eldr_oldest_ticket_seconds')).toEqual({ '': 0 })
     let release = () => {}
-    cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: new Promise<void>(resolve => (release = resolve)) })
+    cluster.decodes[0]!.failNext({
+      kind: 'hang',
+      after: 'tokens',
+      tokens: 1,
+      until: new Promise<void>(resolve => (release = resolve)),
+    })
     const first = cluster.post('/v1/completions', body)
     while ((await metric('eldr_tickets'))['leg=decode'] !== 1);
     const second = ask()
@@ -137,7 +175,11 @@ describe('load', () => {
 
 describe('a worker', () => {
   it('has its requests, checks and pace, and is forgotten whole when it is removed', async () => {
-    await start({ prefill: 1, decode: 2, config: { workers: {}, routing: { policy: 'round_robin' }, health: { intervalMs: 50 } } })
+    await start({
+      prefill: 1,
+      decode: 2,
+      config: { workers: {}, routing: { policy: 'round_robin' }, health: { intervalMs: 50 } },
+    })
     const [a, b] = cluster.decodes.map(({ url }) => new URL(url).host) as [string, string]
     for (let n = 0; n < 4; n++) await ask()
     const requests = await metric('eldr_worker_requests_total')
@@ -145,16 +187,23 @@ describe('a worker', () => {
     expect((await metric('eldr_worker_recent_seconds'))[`leg=decode,worker=${a}`]).toBeGreaterThan(0)
     expect((await metric('eldr_health_checks_total'))[`result=ok,worker=${a}`]).toBeGreaterThan(0)
     expect((await metric('eldr_breaker_transitions_total'))[`to=open,worker=${a}`]).toBe(0)
-    expect([await metric('eldr_ready'), await metric('eldr_workers_ready')]).toEqual([{ '': 1 }, { 'leg=prefill': 1, 'leg=decode': 2 }])
+    expect([await metric('eldr_ready'), await metric('eldr_workers_ready')]).toEqual([
+      { '': 1 },
+      { 'leg=prefill': 1, 'leg=decode': 2 },
+    ])
     await cluster.decodes[0]!.close()
     while (!((await metric('eldr_health_checks_total'))[`result=failed,worker=${a}`]! > 0));
     while ((await metric('eldr_workers_ready'))['leg=decode'] !== 1);
     await call(cluster, 'DELETE', `/eldr/workers/${a}`)
-    const seriesOf = async () => (await cluster.gateway.context.metrics.registry.metrics()).split('\n').filter(line => line.includes(a))
+    const seriesOf = async () =>
+      (await cluster.gateway.context.metrics.registry.metrics()).split('\n').filter(line => line.includes(a))
     while ((await seriesOf()).length > 0) await new Promise(setImmediate)
     expect((await metric('eldr_worker_requests_total'))[`leg=decode,worker=${b}`]).toBe(2)
     await call(cluster, 'POST', `/eldr/workers/${b}/drain`)
-    expect([await metric('eldr_ready'), await metric('eldr_workers_ready')]).toEqual([{ '': 0 }, { 'leg=prefill': 1, 'leg=decode': 0 }])
+    expect([await metric('eldr_ready'), await metric('eldr_workers_ready')]).toEqual([
+      { '': 0 },
+      { 'leg=prefill': 1, 'leg=decode': 0 },
+    ])
   })
 })
 
@@ -165,12 +214,19 @@ describe('a worker that takes the place and the name of another', () => {
     const id = new URL(a.url).host
     await Promise.all([ask(), ask()])
     let release = () => {}
-    a.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: new Promise<void>(resolve => (release = resolve)) })
+    a.failNext({
+      kind: 'hang',
+      after: 'tokens',
+      tokens: 1,
+      until: new Promise<void>(resolve => (release = resolve)),
+    })
     const busy = [ask(), ask()]
     while ((await metric('eldr_worker_inflight'))[`leg=decode,worker=${id}`] !== 1);
     await call(cluster, 'DELETE', `/eldr/workers/${new URL(b.url).host}`)
     await call(cluster, 'DELETE', `/eldr/workers/${id}`) // it has a request, and stays until that has ended
-    expect((await call(cluster, 'POST', '/eldr/workers', { id, url: b.url, role: 'decode' })).status).toBe(201)
+    expect((await call(cluster, 'POST', '/eldr/workers', { id, url: b.url, role: 'decode' })).status).toBe(
+      201,
+    )
     while ((await metric('eldr_worker_requests_total'))[`leg=decode,worker=${id}`] !== 0);
     expect((await metric('eldr_worker_restarts_total'))[`worker=${id}`]).toBe(0)
     release()
@@ -186,7 +242,9 @@ describe('the fit', () => {
     folder.remove()
     const { value } = artifact.about.bestSimilarity.find(({ q }) => q === 0.5)!
     expect(await metric('eldr_fit_similarity')).toMatchObject({ 'of=calibration,q=0.5': value })
-    expect(Object.keys(await metric('eldr_fit_similarity')).filter(labels => labels.includes('live'))).toEqual([])
+    expect(
+      Object.keys(await metric('eldr_fit_similarity')).filter(labels => labels.includes('live')),
+    ).toEqual([])
     for (let n = 0; n < 3; n++) await ask({ prompt: `prompt ${n}` })
     expect((await metric('eldr_fit_similarity'))['of=live,q=0.5']).toBeGreaterThan(0)
     expect(await metric('eldr_fit_compared_requests')).toEqual({ '': 3 })
@@ -196,6 +254,9 @@ describe('the fit', () => {
   it('has changes of routing by cause', async () => {
     await start()
     await call(cluster, 'PUT', '/eldr/policy', { policy: 'jsq' })
-    expect(await metric('eldr_routing_changes_total')).toMatchObject({ 'cause=policy': 1, 'cause=refit_refused': 0 })
+    expect(await metric('eldr_routing_changes_total')).toMatchObject({
+      'cause=policy': 1,
+      'cause=refit_refused': 0,
+    })
   })
 })

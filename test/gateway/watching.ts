@@ -20,7 +20,11 @@ export async function stopCluster(cluster: Cluster): Promise<void> {
 
 export interface TicketWatch {
   /** Each request to a worker, in the order of the decisions, with the ends that it was told. */
-  readonly dispatches: readonly { readonly worker: string; readonly leg: string; readonly ends: ('succeeded' | 'failed' | 'ignored')[] }[]
+  readonly dispatches: readonly {
+    readonly worker: string
+    readonly leg: string
+    readonly ends: ('succeeded' | 'failed' | 'ignored')[]
+  }[]
   /** Nothing is under way, and everything that was has ended once. */
   settled(): Promise<void>
 }
@@ -30,7 +34,11 @@ export function tellTickets(cluster: Cluster): Pick<TicketWatch, 'settled'> {
   return {
     async settled() {
       await cluster.idle()
-      await eventually(async () => (await metric(cluster, 'eldr_tickets')) + (await metric(cluster, 'eldr_running_requests')) === 0, 'no tickets') // prettier-ignore
+      await eventually(
+        async () =>
+          (await metric(cluster, 'eldr_tickets')) + (await metric(cluster, 'eldr_running_requests')) === 0,
+        'no tickets',
+      )
       expect(await metric(cluster, 'eldr_ticket_leaks_total')).toBe(0)
       expect(await metric(cluster, 'eldr_ticket_double_releases_total')).toBe(0)
     },
@@ -44,7 +52,11 @@ export function watchTickets(cluster: Cluster): TicketWatch {
   registry.dispatch = (...call) => {
     const given = dispatch(...call)
     if (given === undefined) return undefined
-    const seen = { worker: given.worker.id, leg: call[0] as string, ends: [] as ('succeeded' | 'failed' | 'ignored')[] }
+    const seen = {
+      worker: given.worker.id,
+      leg: call[0] as string,
+      ends: [] as ('succeeded' | 'failed' | 'ignored')[],
+    }
     dispatches.push(seen)
     const told = (end: 'succeeded' | 'failed' | 'ignored', then: () => void) => {
       seen.ends.push(end)
@@ -69,7 +81,11 @@ export function watchTickets(cluster: Cluster): TicketWatch {
 }
 
 /** Sum of a metric's samples with these labels, as /metrics gives them. */
-export async function metric(cluster: Cluster, name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
+export async function metric(
+  cluster: Cluster,
+  name: string,
+  labels: Readonly<Record<string, string>> = {},
+): Promise<number> {
   return metricIn(await (await fetch(`${cluster.url}/metrics`)).text(), name, labels)
 }
 
@@ -82,7 +98,10 @@ export function metricIn(text: string, name: string, labels: Readonly<Record<str
 }
 
 /** For what nobody announces: looks after every turn of the event loop, and gives up loudly. */
-export async function eventually(holds: () => boolean | Promise<boolean>, what = String(holds)): Promise<void> {
+export async function eventually(
+  holds: () => boolean | Promise<boolean>,
+  what = String(holds),
+): Promise<void> {
   const untilMs = performance.now() + 10_000
   while (!(await holds())) {
     if (performance.now() > untilMs) throw new Error(`not within 10 s: ${what}`)

@@ -45,7 +45,10 @@ interface Line {
 /** The shortest prompts of each of the ten domains: reading prompts takes most of the time, and proves least. */
 export function promptsOf(perDomain: number): Line[] {
   const text = readFileSync(new URL('../../data/prompts/calibration.jsonl', import.meta.url), 'utf8')
-  const lines = text.trimEnd().split('\n').map(line => JSON.parse(line) as Line) // prettier-ignore
+  const lines = text
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as Line)
   const domains = [...new Set(lines.map(({ domain }) => domain))]
   const shortest = lines.toSorted((a, b) => a.prompt.length - b.prompt.length)
   const own = domains.map(domain => shortest.filter(line => line.domain === domain).slice(0, perDomain))
@@ -63,21 +66,40 @@ export function requestsOf(prompts: readonly Line[], seeds: readonly number[]): 
 
 export async function collectAnswers(folder: string, plan: IdentityPlan): Promise<Identity> {
   const { prefill, decode, requests } = plan
-  const flags = ['--prefill', String(prefill), '--decode', String(decode), '--backend', 'tiny', '--pace', 'real', '--policy', 'random']
+  const flags = [
+    '--prefill',
+    String(prefill),
+    '--decode',
+    String(decode),
+    '--backend',
+    'tiny',
+    '--pace',
+    'real',
+    '--policy',
+    'random',
+  ]
   const up = new UpProcess(folder, 'up', '--json', '--no-table', '--port', '0', ...flags)
   const single = await startWorkerProcess('--backend', 'tiny', '--no-prefix-caching')
   const { url } = await up.event<{ event: string; url: string }>('ready')
   const workers = await workersOf(url)
   // Both at once: one worker alone keeps one core busy.
   const [alone, underPolicy] = await Promise.all([
-    answersOf(single.url, plan, requests.map((_, index) => index)), // prettier-ignore
+    answersOf(
+      single.url,
+      plan,
+      requests.map((_, index) => index),
+    ),
     answersUnderPolicies(url, plan, workers),
   ])
   await single.stop()
-  const states = await Promise.all(workers.map(async worker => ({ ...worker, ...(await stateOf(worker.url)) })))
+  const states = await Promise.all(
+    workers.map(async worker => ({ ...worker, ...(await stateOf(worker.url)) })),
+  )
   up.child.kill('SIGTERM')
   if ((await up.exited) !== 0 || up.said !== '') throw new Error(`eldr up ended badly: ${up.said}`)
-  const decodeWorkers = states.filter(({ role }) => role === 'decode').map(({ stats }) => ({ tokens: stats.decodeTokens, steps: stats.decodeSteps })) // prettier-ignore
+  const decodeWorkers = states
+    .filter(({ role }) => role === 'decode')
+    .map(({ stats }) => ({ tokens: stats.decodeTokens, steps: stats.decodeSteps }))
   return { alone, underPolicy, decodeWorkers }
 }
 
@@ -97,12 +119,22 @@ async function answersUnderPolicies(
 }
 
 /** Requests whose answers are not those of the other run: names, and both answers. */
-export function differences(requests: readonly Request[], a: readonly string[], b: readonly string[]): string[] {
-  return requests.flatMap(({ name }, index) => (a[index] === b[index] ? [] : [`${name}: ${a[index]} / ${b[index]}`]))
+export function differences(
+  requests: readonly Request[],
+  a: readonly string[],
+  b: readonly string[],
+): string[] {
+  return requests.flatMap(({ name }, index) =>
+    a[index] === b[index] ? [] : [`${name}: ${a[index]} / ${b[index]}`],
+  )
 }
 
 /** Sends them in the order of `order`; answers stand in the order of the plan. */
-async function answersOf(url: string, { requests, tokens, concurrency }: IdentityPlan, order: readonly number[]): Promise<string[]> {
+async function answersOf(
+  url: string,
+  { requests, tokens, concurrency }: IdentityPlan,
+  order: readonly number[],
+): Promise<string[]> {
   const answers: string[] = []
   let next = 0
   async function lane(): Promise<void> {
@@ -115,10 +147,16 @@ async function answersOf(url: string, { requests, tokens, concurrency }: Identit
 
 async function answerTo(url: string, { name, ...asked }: Request, tokens: number): Promise<string> {
   const body = { model: 'tiny6', ...asked, max_tokens: tokens, ignore_eos: true, return_token_ids: true }
-  const answer = await fetch(`${url}/v1/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }) // prettier-ignore
+  const answer = await fetch(`${url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
   const text = await answer.text()
   if (answer.status !== 200) throw new Error(`${name}: ${answer.status} ${text}`)
-  const [choice] = (JSON.parse(text) as { choices: { text: string; token_ids: number[]; finish_reason: string }[] }).choices
+  const [choice] = (
+    JSON.parse(text) as { choices: { text: string; token_ids: number[]; finish_reason: string }[] }
+  ).choices
   if (choice?.token_ids.length !== tokens) throw new Error(`${name}: ${text}`)
   return JSON.stringify([choice.text, choice.token_ids, choice.finish_reason])
 }

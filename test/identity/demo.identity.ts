@@ -15,10 +15,42 @@ const POLICIES = ['round_robin', 'eldr', 'union']
 
 describe('eldr demo --backend tiny', () => {
   it('computes the prompts of its trace, with the same output under every policy and the simulator beside it', async () => {
-    const { code, out, err } = await eldr('demo', '--backend', 'tiny', '--prefill', '1', '--decode', '2', '--rate', '20', '--seconds', '4', '--speed', '0.3', '--json') // prettier-ignore
-    expect(err).toMatch(/1P2D on this machine: tiny6 computed, steps timed as h200-first at 0.3 of its speed. 24 requests/)
-    const result = JSON.parse(out) as { policies: { policy: string; activeExperts: number; late: number; live: { requests: object }; simulated: { activeExperts: number } }[] } // prettier-ignore
-    expect(result).toMatchObject({ format: 'eldr.demo.v1', model: 'tiny6', computed: true, outputsIdentical: true, requests: 24, trace: 'tiny6-prompts.evaluation.safetensors' }) // prettier-ignore
+    const { code, out, err } = await eldr(
+      'demo',
+      '--backend',
+      'tiny',
+      '--prefill',
+      '1',
+      '--decode',
+      '2',
+      '--rate',
+      '20',
+      '--seconds',
+      '4',
+      '--speed',
+      '0.3',
+      '--json',
+    )
+    expect(err).toMatch(
+      /1P2D on this machine: tiny6 computed, steps timed as h200-first at 0.3 of its speed. 24 requests/,
+    )
+    const result = JSON.parse(out) as {
+      policies: {
+        policy: string
+        activeExperts: number
+        late: number
+        live: { requests: object }
+        simulated: { activeExperts: number }
+      }[]
+    }
+    expect(result).toMatchObject({
+      format: 'eldr.demo.v1',
+      model: 'tiny6',
+      computed: true,
+      outputsIdentical: true,
+      requests: 24,
+      trace: 'tiny6-prompts.evaluation.safetensors',
+    })
     expect(result.policies.map(({ policy }) => policy)).toEqual(POLICIES)
     for (const { live, activeExperts, simulated, late } of result.policies) {
       expect(live.requests).toMatchObject({ sent: 24, failed: 0 })

@@ -18,11 +18,21 @@ describe('200 prompts, greedy and sampled with two seeds, 32 tokens each', () =>
     const beganMs = performance.now()
     const requests = requestsOf(promptsOf(20), [1, 2])
     expect(requests).toHaveLength(600)
-    const { alone, underPolicy, decodeWorkers } = await collectAnswers(folder.path, { requests, tokens: 32, concurrency: 48, prefill: 2, decode: 3, coldCaches: true }) // prettier-ignore
+    const { alone, underPolicy, decodeWorkers } = await collectAnswers(folder.path, {
+      requests,
+      tokens: 32,
+      concurrency: 48,
+      prefill: 2,
+      decode: 3,
+      coldCaches: true,
+    })
     // How long it takes is the machine's matter, and no reason to fail; but whoever reads the log should see it grow.
-    console.log(`${requests.length * (1 + underPolicy.size)} answers in ${((performance.now() - beganMs) / 1000).toFixed(0)} s`)
+    console.log(
+      `${requests.length * (1 + underPolicy.size)} answers in ${((performance.now() - beganMs) / 1000).toFixed(0)} s`,
+    )
     expect([...underPolicy.keys()]).toEqual([...POLICIES])
-    for (const [policy, answers] of underPolicy) expect([policy, differences(requests, alone, answers)]).toEqual([policy, []])
+    for (const [policy, answers] of underPolicy)
+      expect([policy, differences(requests, alone, answers)]).toEqual([policy, []])
     // Sampled texts of two seeds are not one text, and batches were batches.
     expect(new Set(alone).size).toBeGreaterThan(590)
     for (const { tokens, steps } of decodeWorkers) expect(tokens / steps).toBeGreaterThan(1.5)

@@ -19,7 +19,9 @@ const NOWHERE = 'http://127.0.0.1:9'
 function bench(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const { OPENAI_API_KEY: _key, ELDR_ADMIN_TOKEN: _token, ...env } = process.env
   return new Promise(resolve => {
-    execFile(process.execPath, [cli, 'bench', ...args], { env }, (error, out, err) => resolve({ code: error === null ? 0 : Number(error.code), out, err })) // prettier-ignore
+    execFile(process.execPath, [cli, 'bench', ...args], { env }, (error, out, err) =>
+      resolve({ code: error === null ? 0 : Number(error.code), out, err }),
+    )
   })
 }
 
@@ -28,7 +30,12 @@ let cluster: Cluster
 beforeAll(async () => {
   worker = await startFakeWorker({ gapMs: 2 })
   cluster = await startCluster({ prefill: 1, decode: 2, decodeOptions: { gapMs: 1 } })
-  await writeMadeUpTrace(file('trace.safetensors'), { layers: 2, experts: 8, topK: 2, domains: 2, preference: 4 }, 30, 1)
+  await writeMadeUpTrace(
+    file('trace.safetensors'),
+    { layers: 2, experts: 8, topK: 2, domains: 2, preference: 4 },
+    30,
+    1,
+  )
 })
 afterAll(async () => {
   await worker.close()
@@ -38,48 +45,173 @@ afterAll(async () => {
 
 describe('eldr bench', () => {
   it('measures a server, prints tables, and writes JSON that it can compare', async () => {
-    const common = ['--url', worker.url, '--requests', '20', '--output-tokens', '5', '--prompt-tokens', '20', '--seed', '4']
-    const open = await bench(...common, '--rate', '100', '--warmup-requests', '5', '--slo-ttft', '5000', '--json', file('a.json'))
+    const common = [
+      '--url',
+      worker.url,
+      '--requests',
+      '20',
+      '--output-tokens',
+      '5',
+      '--prompt-tokens',
+      '20',
+      '--seed',
+      '4',
+    ]
+    const open = await bench(
+      ...common,
+      '--rate',
+      '100',
+      '--warmup-requests',
+      '5',
+      '--slo-ttft',
+      '5000',
+      '--json',
+      file('a.json'),
+    )
     expect([open.code, open.err]).toEqual([0, ''])
-    for (const words of ['TTFT', 'TPOT', 'ITL', 'end to end', 'p99', '20 of 20 requests ended well', 'goodput: 100.0 %', 'planned moment', 'a.json']) expect(open.out).toContain(words) // prettier-ignore
+    for (const words of [
+      'TTFT',
+      'TPOT',
+      'ITL',
+      'end to end',
+      'p99',
+      '20 of 20 requests ended well',
+      'goodput: 100.0 %',
+      'planned moment',
+      'a.json',
+    ])
+      expect(open.out).toContain(words)
     const result = JSON.parse(readFileSync(file('a.json'), 'utf8')) as BenchResult
     expect(result).toMatchObject({
       format: 'eldr.bench.v1',
       requests: { sent: 25, counted: 20, ok: 20, failed: 0 },
       tokens: { from: 'usage', promptMean: 20, outputMean: 5 },
-      setup: { load: { loop: 'open', arrivals: 'poisson', rate: 100 }, warmUp: { requests: 5 }, seed: 4, model: 'fake' },
+      setup: {
+        load: { loop: 'open', arrivals: 'poisson', rate: 100 },
+        warmUp: { requests: 5 },
+        seed: 4,
+        model: 'fake',
+      },
       goodput: { slo: { ttftMs: 5000 }, share: 1 },
     })
     const closed = await bench(...common, '--concurrency', '4', '--json', file('b.json'), '-q')
     expect(closed.code).toBe(0)
     const compared = await bench('--compare', file('a.json'), file('b.json'))
-    expect(compared.out).toMatch(/B \/ A[^]*TPOT p50[^]*What differs in the runs[^]*setup\.load\.loop: open → closed[^]*Take care/)
+    expect(compared.out).toMatch(
+      /B \/ A[^]*TPOT p50[^]*What differs in the runs[^]*setup\.load\.loop: open → closed[^]*Take care/,
+    )
     const json = await bench('--compare', file('a.json'), file('b.json'), '--json')
-    expect(JSON.parse(json.out)).toMatchObject({ ratios: expect.arrayContaining([expect.objectContaining({ name: 'TTFT p50' })]) })
+    expect(JSON.parse(json.out)).toMatchObject({
+      ratios: expect.arrayContaining([expect.objectContaining({ name: 'TTFT p50' })]),
+    })
   })
 
   it('takes prompts of a file, rows of a trace, and recorded arrivals', async () => {
-    writeFileSync(file('prompts.jsonl'), '{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}\n{"prompt": "you"}\n')
-    const chat = await bench('--url', worker.url, '--api', 'chat', '--prompts', file('prompts.jsonl'), '--output-tokens', '5', '--concurrency', '2', '--requests', '4', '--json', '-q') // prettier-ignore
-    expect(JSON.parse(chat.out)).toMatchObject({ tokens: { outputMean: 4 }, setup: { prompts: { kind: 'file', prompts: 2 } } })
-    const trace = await bench('--url', worker.url, '--trace', file('trace.safetensors'), '--rate', '200', '--arrivals', 'gamma', '--burstiness', '0.5', '--requests', '10', '--json', '-q') // prettier-ignore
-    expect(JSON.parse(trace.out)).toMatchObject({ tokens: { outputMean: 25, promptMean: 32 }, setup: { load: { arrivals: 'gamma', burstiness: 0.5 } } }) // prettier-ignore
-    expect(worker.requests.filter(({ isGeneration }) => isGeneration).slice(-10).map(({ json }) => (json as { eldr_row: number }).eldr_row).toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]) // prettier-ignore
-    writeFileSync(file('azure.csv'), 'TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,50,4\n2023-11-16 18:17:03.5,30,6\n')
-    const recorded = await bench('--url', worker.url, '--workload', file('azure.csv'), '--rate', '50', '--json', '-q')
-    expect(JSON.parse(recorded.out)).toMatchObject({ requests: { ok: 2 }, tokens: { outputMean: 5, promptMean: 40 } })
+    writeFileSync(
+      file('prompts.jsonl'),
+      '{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}\n{"prompt": "you"}\n',
+    )
+    const chat = await bench(
+      '--url',
+      worker.url,
+      '--api',
+      'chat',
+      '--prompts',
+      file('prompts.jsonl'),
+      '--output-tokens',
+      '5',
+      '--concurrency',
+      '2',
+      '--requests',
+      '4',
+      '--json',
+      '-q',
+    )
+    expect(JSON.parse(chat.out)).toMatchObject({
+      tokens: { outputMean: 4 },
+      setup: { prompts: { kind: 'file', prompts: 2 } },
+    })
+    const trace = await bench(
+      '--url',
+      worker.url,
+      '--trace',
+      file('trace.safetensors'),
+      '--rate',
+      '200',
+      '--arrivals',
+      'gamma',
+      '--burstiness',
+      '0.5',
+      '--requests',
+      '10',
+      '--json',
+      '-q',
+    )
+    expect(JSON.parse(trace.out)).toMatchObject({
+      tokens: { outputMean: 25, promptMean: 32 },
+      setup: { load: { arrivals: 'gamma', burstiness: 0.5 } },
+    })
+    expect(
+      worker.requests
+        .filter(({ isGeneration }) => isGeneration)
+        .slice(-10)
+        .map(({ json }) => (json as { eldr_row: number }).eldr_row)
+        .toSorted((a, b) => a - b),
+    ).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    writeFileSync(
+      file('azure.csv'),
+      'TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0,50,4\n2023-11-16 18:17:03.5,30,6\n',
+    )
+    const recorded = await bench(
+      '--url',
+      worker.url,
+      '--workload',
+      file('azure.csv'),
+      '--rate',
+      '50',
+      '--json',
+      '-q',
+    )
+    expect(JSON.parse(recorded.out)).toMatchObject({
+      requests: { ok: 2 },
+      tokens: { outputMean: 5, promptMean: 40 },
+    })
   })
 
   it('sweeps policies on a gateway beside the simulator', async () => {
-    const args = ['--sweep', '--url', cluster.url, '--trace', file('trace.safetensors'), '--policies', 'round_robin,jsq', '--rates', '100', '--requests', '40'] // prettier-ignore
+    const args = [
+      '--sweep',
+      '--url',
+      cluster.url,
+      '--trace',
+      file('trace.safetensors'),
+      '--policies',
+      'round_robin,jsq',
+      '--rates',
+      '100',
+      '--requests',
+      '40',
+    ]
     const { code, out, err } = await bench(...args, '--json', file('sweep.json'), '-q')
     expect([code, err]).toEqual([0, ''])
     expect(out).toMatch(/100 requests a second[^]*round_robin[^]*jsq[^]*of the simulator’s/)
-    const sweep = JSON.parse(readFileSync(file('sweep.json'), 'utf8')) as { cells: { policy: string; simulated: { topology: string; requests: number }; live: { requests: { ok: number } } }[] } // prettier-ignore
-    expect(sweep.cells.map(({ policy, simulated }) => [policy, simulated.topology])).toEqual([['round_robin', '1P2D'], ['jsq', '1P2D']]) // prettier-ignore
+    const sweep = JSON.parse(readFileSync(file('sweep.json'), 'utf8')) as {
+      cells: {
+        policy: string
+        simulated: { topology: string; requests: number }
+        live: { requests: { ok: number } }
+      }[]
+    }
+    expect(sweep.cells.map(({ policy, simulated }) => [policy, simulated.topology])).toEqual([
+      ['round_robin', '1P2D'],
+      ['jsq', '1P2D'],
+    ])
     for (const { live, simulated } of sweep.cells) expect(live.requests.ok).toBe(simulated.requests)
     const other = await bench(...args, '--topology', '2P8D')
-    expect([other.code, other.err]).toEqual([2, expect.stringMatching(/--topology 2P8D.*1P2D, the workers of the gateway/)])
+    expect([other.code, other.err]).toEqual([
+      2,
+      expect.stringMatching(/--topology 2P8D.*1P2D, the workers of the gateway/),
+    ])
   })
 
   it.each([
@@ -89,8 +221,14 @@ describe('eldr bench', () => {
     [['--url', NOWHERE, '--concurrency', '2', '--arrivals', 'gamma'], /--arrivals without/],
     [['--url', NOWHERE, '--rate', '5', '--burstiness', '2'], /--burstiness without --arrivals gamma/],
     [['--url', NOWHERE, '--rate', '5', '--trace', 'x', '--prompts', 'y'], /--prompts and --trace/],
-    [['--url', NOWHERE, '--rate', '5', '--trace', 'x', '--prompt-tokens', '9'], /--prompt-tokens with --trace/],
-    [['--url', NOWHERE, '--rate', '5', '--prefix-groups', '2', '--prefix-tokens', '600'], /--prefix-tokens 600 of 512/],
+    [
+      ['--url', NOWHERE, '--rate', '5', '--trace', 'x', '--prompt-tokens', '9'],
+      /--prompt-tokens with --trace/,
+    ],
+    [
+      ['--url', NOWHERE, '--rate', '5', '--prefix-groups', '2', '--prefix-tokens', '600'],
+      /--prefix-tokens 600 of 512/,
+    ],
     [['--url', NOWHERE, '--rate', '5', '--policies', 'jsq'], /--policies without --sweep/],
     [['--url', NOWHERE, '--sweep'], /--sweep without --trace/],
     [['--url', NOWHERE, '--sweep', '--trace', 'x', '--rate', '5'], /--rate with --sweep/],
@@ -104,11 +242,26 @@ describe('eldr bench', () => {
   })
 
   it('fails where nothing answers, where no request is answered well, and where a file is no result', async () => {
-    expect(await bench('--url', NOWHERE, '--rate', '5')).toMatchObject({ code: 1, err: expect.stringMatching(/ELDR_ENDPOINT_UNREACHABLE/) })
-    const failed = await bench('--url', worker.url, '--model', 'other', '--concurrency', '2', '--requests', '4', '-q')
+    expect(await bench('--url', NOWHERE, '--rate', '5')).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/ELDR_ENDPOINT_UNREACHABLE/),
+    })
+    const failed = await bench(
+      '--url',
+      worker.url,
+      '--model',
+      'other',
+      '--concurrency',
+      '2',
+      '--requests',
+      '4',
+      '-q',
+    )
     expect(failed.code).toBe(1)
     expect(failed.out).toMatch(/http_404\s+4\s+The model `other` does not exist/)
     expect(failed.err.replaceAll(/\s+/g, ' ')).toMatch(/4 requests and no good answer.*ELDR_ENDPOINT_FAILED/)
-    expect((await bench('--compare', file('trace.safetensors'), file('trace.safetensors'))).err).toMatch(/ELDR_FILE_WRONG_KIND/)
+    expect((await bench('--compare', file('trace.safetensors'), file('trace.safetensors'))).err).toMatch(
+      /ELDR_FILE_WRONG_KIND/,
+    )
   })
 })

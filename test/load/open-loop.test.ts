@@ -23,7 +23,8 @@ describe('an open loop', () => {
     expect(figures.requests).toMatchObject({ ok: REQUESTS })
     const stalled = run.exchanges.filter(({ index }) => held.has(`test-${index}`))
     expect(stalled).toHaveLength(HELD)
-    for (const { firstMs, plannedMs } of stalled) expect(firstMs - plannedMs).toBeGreaterThanOrEqual(releasedMs - plannedMs)
+    for (const { firstMs, plannedMs } of stalled)
+      expect(firstMs - plannedMs).toBeGreaterThanOrEqual(releasedMs - plannedMs)
     // Half of all requests waited for some part of the stall, and the quantiles know it.
     expect(figures.ttftMs.p90).toBeGreaterThan(0.6 * HELD * GAP_MS)
     expect(figures.ttftMs.p50).toBeGreaterThan(0)

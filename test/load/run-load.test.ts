@@ -26,7 +26,9 @@ describe('the load client', () => {
     expect(figures.tpotMs.p50).toBeGreaterThan(1)
     expect(progress.at(-1)).toMatchObject({ sent: 10, ended: 10, failed: 0, tokens: 60 })
     for (const { plannedMs, sentMs, firstMs, lastMs, endedMs } of run.exchanges)
-      expect([plannedMs, sentMs, firstMs, lastMs, endedMs]).toEqual([plannedMs, sentMs, firstMs, lastMs, endedMs].toSorted((a, b) => a - b))
+      expect([plannedMs, sentMs, firstMs, lastMs, endedMs]).toEqual(
+        [plannedMs, sentMs, firstMs, lastMs, endedMs].toSorted((a, b) => a - b),
+      )
     await worker.waitForActive(0)
   })
 
@@ -34,7 +36,9 @@ describe('the load client', () => {
     const before = worker.requests.length
     await load(worker.url, { loop: { kind: 'closed', concurrency: 1 } })
     await load(worker.url, { loop: every(1) })
-    const sent = worker.requests.slice(before).map(({ body, headers }) => [headers['x-request-id'], body.toString()])
+    const sent = worker.requests
+      .slice(before)
+      .map(({ body, headers }) => [headers['x-request-id'], body.toString()])
     expect(sent).toHaveLength(20)
     expect(sent.slice(10).toSorted()).toEqual(sent.slice(0, 10).toSorted())
     expect(sent[0]![0]).toBe('test-0')
@@ -44,7 +48,9 @@ describe('the load client', () => {
     const byNumber = figuresOf(await load(worker.url, { counts: index => index >= 4 }))
     expect(byNumber.requests).toMatchObject({ sent: 10, counted: 6, ok: 6 })
     expect(byNumber.itlMs.count).toBe(30)
-    const byTime = figuresOf(await load(worker.url, { loop: every(2), counts: (_, fromStartMs) => fromStartMs >= 10 }))
+    const byTime = figuresOf(
+      await load(worker.url, { loop: every(2), counts: (_, fromStartMs) => fromStartMs >= 10 }),
+    )
     expect(byTime.requests).toMatchObject({ sent: 10, counted: 5 })
   })
 
@@ -60,22 +66,36 @@ describe('the load client', () => {
     ['bad_stream', { kind: 'answer', contentType: 'application/json', body: '{}' }],
   ])('calls a failure %s: %j', async (kind, fault) => {
     worker.failNext(fault)
-    const { errors, requests } = figuresOf(await load(worker.url, { loop: { kind: 'closed', concurrency: 1 }, requests: 3, timeoutMs: fault.kind === 'hang' ? 300 : 20_000 })) // prettier-ignore
+    const { errors, requests } = figuresOf(
+      await load(worker.url, {
+        loop: { kind: 'closed', concurrency: 1 },
+        requests: 3,
+        timeoutMs: fault.kind === 'hang' ? 300 : 20_000,
+      }),
+    )
     expect(errors.map(error => [error.kind, error.count])).toEqual([[kind, 1]])
     expect(requests).toMatchObject({ ok: 2, failed: 1 })
     await worker.waitForActive(0)
   })
 
   it('says that nobody listens, and what a server said', async () => {
-    const server = await serve((_, response) => response.writeHead(429).end('{"error":{"message":"slow\\ndown"}}'))
-    expect(figuresOf(await load(server.url)).errors).toEqual([{ kind: 'http_429', count: 10, example: 'slow down' }])
+    const server = await serve((_, response) =>
+      response.writeHead(429).end('{"error":{"message":"slow\\ndown"}}'),
+    )
+    expect(figuresOf(await load(server.url)).errors).toEqual([
+      { kind: 'http_429', count: 10, example: 'slow down' },
+    ])
     await server.stop()
     expect(figuresOf(await load(server.url)).errors).toMatchObject([{ kind: 'connect', count: 10 }])
   })
 
   it('counts events where the server sends no usage', async () => {
     const server = await serve((_, response) => stream(response))
-    expect(figuresOf(await load(server.url)).tokens).toEqual({ from: 'events', promptMean: null, outputMean: 2 })
+    expect(figuresOf(await load(server.url)).tokens).toEqual({
+      from: 'events',
+      promptMean: null,
+      outputMean: 2,
+    })
     await server.stop()
   })
 
@@ -101,23 +121,31 @@ describe('the load client', () => {
     await load(server.url, { requests: 1 }, { apiKey: 'k' })
     expect(seen).toEqual(['Bearer k', 'Bearer k'])
     await server.stop()
-    await expect(firstModel(openEndpoint({ url: server.url, api: 'chat' }))).rejects.toThrow(/ELDR_ENDPOINT_UNREACHABLE/)
+    await expect(firstModel(openEndpoint({ url: server.url, api: 'chat' }))).rejects.toThrow(
+      /ELDR_ENDPOINT_UNREACHABLE/,
+    )
   })
 
   it('finds the API’s root in an address, and refuses secrets in one', () => {
     expect(addressOf('http://a:8000')).toEqual({ origin: 'http://a:8000', root: '/v1' })
     expect(addressOf('https://a/team/v1/')).toEqual({ origin: 'https://a', root: '/team/v1' })
     expect(addressOf('https://a/team')).toEqual({ origin: 'https://a', root: '/team/v1' })
-    for (const url of ['a:8000', 'nonsense', 'http://me:secret@a', 'http://a/?key=1']) expect(() => addressOf(url)).toThrow(/ELDR_USAGE/)
+    for (const url of ['a:8000', 'nonsense', 'http://me:secret@a', 'http://a/?key=1'])
+      expect(() => addressOf(url)).toThrow(/ELDR_USAGE/)
     expect(() => addressOf('http://me:secret@a')).not.toThrow(/secret/)
   })
 
   it.runIf(HAS_OPENSSL)('speaks TLS, and takes a certificate of nobody only when told to', async () => {
     const certificates = makeCertificates('server')
     const { certFile, keyFile } = certificates.server
-    const server = createServer({ cert: readFileSync(certFile), key: readFileSync(keyFile) }, (request, response) => {
-      request.resume().on('end', () => response.writeHead(200, { 'content-type': 'text/event-stream' }).end(TWO_TOKENS))
-    })
+    const server = createServer(
+      { cert: readFileSync(certFile), key: readFileSync(keyFile) },
+      (request, response) => {
+        request
+          .resume()
+          .on('end', () => response.writeHead(200, { 'content-type': 'text/event-stream' }).end(TWO_TOKENS))
+      },
+    )
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
     const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
     expect(figuresOf(await load(url, {}, { insecure: true })).requests.ok).toBe(10)

@@ -5,7 +5,14 @@ import { type EndpointSpec, openEndpoint } from '../../src/load/endpoint.ts'
 import { synthetic } from '../../src/load/made-up-sources.ts'
 import { type LoadPlan, type LoadRun, runLoad } from '../../src/load/run-load.ts'
 
-export const SOURCE = synthetic({ form: 'text', promptTokens: 8, outputTokens: 6, prefixGroups: 0, prefixTokens: 0, seed: 1 })
+export const SOURCE = synthetic({
+  form: 'text',
+  promptTokens: 8,
+  outputTokens: 6,
+  prefixGroups: 0,
+  prefixTokens: 0,
+  seed: 1,
+})
 
 /** Open loop with a request every so many milliseconds. */
 export function every(ms: number): LoadPlan['loop'] {
@@ -14,7 +21,11 @@ export function every(ms: number): LoadPlan['loop'] {
 }
 
 /** Ten requests, all counted, four at a time, unless told. */
-export async function load(url: string, more: Partial<LoadPlan> = {}, spec: Partial<EndpointSpec> = {}): Promise<LoadRun> {
+export async function load(
+  url: string,
+  more: Partial<LoadPlan> = {},
+  spec: Partial<EndpointSpec> = {},
+): Promise<LoadRun> {
   const endpoint = openEndpoint({ url, api: 'completions', ...spec })
   try {
     return await runLoad({
@@ -41,7 +52,6 @@ export const TWO_TOKENS =
 export async function serve(
   answer: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<{ url: string; stop(): Promise<void> }> {
-  // prettier-ignore
   const server: Server = createServer((request, response) => {
     request.resume().on('end', () => answer(request, response))
   })

@@ -22,7 +22,12 @@ let rows: TraceRows
 beforeAll(async () => {
   await writeMadeUpTrace(trace, { layers: 2, experts: 8, topK: 2, domains: 2, preference: 4 }, 40, 1)
   rows = await readTraceRows(trace)
-  cluster = await startCluster({ prefill: 2, decode: 2, decodeOptions: { gapMs: 1 }, config: { server: { adminToken: 'right' } } })
+  cluster = await startCluster({
+    prefill: 2,
+    decode: 2,
+    decodeOptions: { gapMs: 1 },
+    config: { server: { adminToken: 'right' } },
+  })
 })
 afterAll(async () => {
   await cluster.stop()
@@ -31,12 +36,19 @@ afterAll(async () => {
 
 const shared = () => sharedWorkload(rows, 'poisson', RATE, REQUESTS, SEED)
 /** What the decode workers were asked for, in no order: there are two of them. */
-const legs = () => cluster.decodes.flatMap(({ requests }) => requests.filter(({ isGeneration }) => isGeneration)).map(({ json }) => json as { eldr_row: number; max_tokens: number; prompt: number[] }) // prettier-ignore
+const legs = () =>
+  cluster.decodes
+    .flatMap(({ requests }) => requests.filter(({ isGeneration }) => isGeneration))
+    .map(({ json }) => json as { eldr_row: number; max_tokens: number; prompt: number[] })
 const access = () => ({ url: cluster.url, adminToken: 'right' })
 
 describe('a shared workload', () => {
   it('is what the simulator draws from the same seed', () => {
-    const replay = { rows: 40, steps: Int32Array.from(rows.decodeSteps), promptTokens: Int32Array.from(rows.promptTokens) }
+    const replay = {
+      rows: 40,
+      steps: Int32Array.from(rows.decodeSteps),
+      promptTokens: Int32Array.from(rows.promptTokens),
+    }
     const workload = createWorkload({ arrivals: arrivalsAt('poisson', RATE) }, replay, 0, createRandom(SEED))
     const pool = new RequestPool()
     const slot = pool.take()
@@ -61,14 +73,31 @@ describe('a shared workload', () => {
 describe('a sweep', () => {
   it('finds the workers of a gateway, and wants its token', async () => {
     expect(await attachCluster(access())).toMatchObject({ topology: '2P2D', artifactSha256: undefined })
-    await expect(attachCluster({ url: cluster.url, adminToken: 'wrong' })).rejects.toThrow(/401.*--admin-token/)
+    await expect(attachCluster({ url: cluster.url, adminToken: 'wrong' })).rejects.toThrow(
+      /401.*--admin-token/,
+    )
   })
 
   it('sends each cell’s rows at its moments under its policy, and counts what the simulator measures', async () => {
     const attached = await attachCluster(access())
     const workload = shared()
-    const settings = { rows, api: 'completions', form: 'ids', model: 'fake', seed: SEED, timeoutMs: 20_000 } as const
-    const simulate = await prepare({ trace, profile: 'h200-first', topology: '2P2D', requests: REQUESTS, arrivals: 'poisson', rows: 'passes', rowList: workload.rowList }) // prettier-ignore
+    const settings = {
+      rows,
+      api: 'completions',
+      form: 'ids',
+      model: 'fake',
+      seed: SEED,
+      timeoutMs: 20_000,
+    } as const
+    const simulate = await prepare({
+      trace,
+      profile: 'h200-first',
+      topology: '2P2D',
+      requests: REQUESTS,
+      arrivals: 'poisson',
+      rows: 'passes',
+      rowList: workload.rowList,
+    })
     const done = []
     for (const policy of ['round_robin', 'jsq']) {
       const before = new Set(legs())
@@ -77,15 +106,30 @@ describe('a sweep', () => {
       const config = await fetch(`${cluster.url}/eldr/config`, { headers: { authorization: 'Bearer right' } })
       expect(await config.json()).toMatchObject({ routing: { policy } })
       const simulated = await simulate({ variant: policy, rate: RATE, seed: SEED })
-      expect(figures.requests).toEqual({ sent: REQUESTS, counted: simulated.requests, ok: simulated.requests, failed: 0 })
+      expect(figures.requests).toEqual({
+        sent: REQUESTS,
+        counted: simulated.requests,
+        ok: simulated.requests,
+        failed: 0,
+      })
       const sent = legs().filter(leg => !before.has(leg))
       expect(sent).toHaveLength(REQUESTS)
-      done.push({ rows: sent.map(({ eldr_row }) => eldr_row).toSorted((a, b) => a - b), row: sweepRow({ policy, rate: RATE }, figures, simulated) }) // prettier-ignore
-      for (const { eldr_row: row, max_tokens, prompt } of sent) expect([max_tokens, prompt.length]).toEqual([rows.decodeSteps[row]! + 1, rows.promptTokens[row]]) // prettier-ignore
+      done.push({
+        rows: sent.map(({ eldr_row }) => eldr_row).toSorted((a, b) => a - b),
+        row: sweepRow({ policy, rate: RATE }, figures, simulated),
+      })
+      for (const { eldr_row: row, max_tokens, prompt } of sent)
+        expect([max_tokens, prompt.length]).toEqual([rows.decodeSteps[row]! + 1, rows.promptTokens[row]])
     }
     expect(done[0]!.rows).toEqual([...workload.traceRows].toSorted((a, b) => a - b))
-    const table = sweepTables(done.map(({ row }) => row), ['a note'], terminalOn(process.stdout, { NO_COLOR: '1', TERM: 'dumb' })) // prettier-ignore
-    expect(table).toMatch(/100 requests a second[^]*round_robin[^]*jsq[^]*within 5 % of the simulator’s: \d of 2[^]*a note/)
+    const table = sweepTables(
+      done.map(({ row }) => row),
+      ['a note'],
+      terminalOn(process.stdout, { NO_COLOR: '1', TERM: 'dumb' }),
+    )
+    expect(table).toMatch(
+      /100 requests a second[^]*round_robin[^]*jsq[^]*within 5 % of the simulator’s: \d of 2[^]*a note/,
+    )
     await attached.stop()
   })
 })

@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 
-export const CACHE = process.env['ELDR_OPS'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'ops')
+export const CACHE =
+  process.env['ELDR_OPS'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'ops')
 
 /** `folder` is the package's. Fails with what to do where there is none: these tests are never left out silently. */
 export function tool(folder: string, name: string): string {

@@ -2,7 +2,12 @@
  * The obvious way to a balanced assignment, as the oracle of the fast one: every sink becomes `capacity` slots, and the Hungarian method
  * (shortest augmenting paths with potentials) solves points against slots. O(points² × slots).
  */
-export function assignBySlots(costs: ArrayLike<number>, points: number, sinks: number, capacity: number): number[] {
+export function assignBySlots(
+  costs: ArrayLike<number>,
+  points: number,
+  sinks: number,
+  capacity: number,
+): number[] {
   const slots = sinks * capacity
   const cost = (point: number, slot: number) => costs[point * sinks + Math.floor(slot / capacity)]!
   const pointPrice = new Float64Array(points + 1)
@@ -45,6 +50,7 @@ export function assignBySlots(costs: ArrayLike<number>, points: number, sinks: n
     }
   }
   const sinkOf = Array.from({ length: points }, () => -1)
-  for (let slot = 1; slot <= slots; slot++) if (pointAt[slot]! > 0) sinkOf[pointAt[slot]! - 1] = Math.floor((slot - 1) / capacity)
+  for (let slot = 1; slot <= slots; slot++)
+    if (pointAt[slot]! > 0) sinkOf[pointAt[slot]! - 1] = Math.floor((slot - 1) / capacity)
   return sinkOf
 }

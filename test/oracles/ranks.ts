@@ -22,4 +22,5 @@ export function pearson(x: ArrayLike<number>, y: ArrayLike<number>): number {
   return xx * yy > 0 ? xy / Math.sqrt(xx * yy) : 0
 }
 
-export const spearmanBySorting = (x: ArrayLike<number>, y: ArrayLike<number>): number => pearson(ranksBySorting(x), ranksBySorting(y))
+export const spearmanBySorting = (x: ArrayLike<number>, y: ArrayLike<number>): number =>
+  pearson(ranksBySorting(x), ranksBySorting(y))

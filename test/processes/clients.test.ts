@@ -17,14 +17,26 @@ afterEach(async () => {
   await killAll()
 })
 
-const start = async (options: Parameters<typeof startProcessCluster>[0] = {}) => void (cluster = await startProcessCluster(options))
+const start = async (options: Parameters<typeof startProcessCluster>[0] = {}) =>
+  void (cluster = await startProcessCluster(options))
 const BODY = { prompt: 'Once upon a time', stream: true }
-const ask = (more: object = {}, init: RequestInit = {}) => cluster.post('/v1/completions', { ...BODY, ...more }, { headers: { connection: 'close' }, ...init }) // prettier-ignore
-const counted = async (name: string) => sumByName(readSamples(await (await fetch(`${cluster.url}/metrics`, { headers: { connection: 'close' } })).text(), new Set([name]))).get(name) // prettier-ignore
+const ask = (more: object = {}, init: RequestInit = {}) =>
+  cluster.post('/v1/completions', { ...BODY, ...more }, { headers: { connection: 'close' }, ...init })
+const counted = async (name: string) =>
+  sumByName(
+    readSamples(
+      await (await fetch(`${cluster.url}/metrics`, { headers: { connection: 'close' } })).text(),
+      new Set([name]),
+    ),
+  ).get(name)
 async function nothingLeft(): Promise<void> {
   await cluster.idle()
   const names = ['eldr_tickets', 'eldr_running_requests', 'eldr_queue_length']
-  await polled(() => Promise.all(names.map(counted)), all => all.every(count => count === 0), 'counters at 0') // prettier-ignore
+  await polled(
+    () => Promise.all(names.map(counted)),
+    all => all.every(count => count === 0),
+    'counters at 0',
+  )
   expect(await counted('eldr_ticket_double_releases_total')).toBe(0)
 }
 
@@ -40,7 +52,6 @@ function exchange(
   body = '',
   onData?: () => void,
 ): Promise<Seen> {
-  // prettier-ignore
   return new Promise(resolve => {
     const send = url.startsWith('https') ? secure : plain
     const sent = send(url, { agent: false, ...options }, (answer: IncomingMessage) => {
@@ -50,10 +61,14 @@ function exchange(
         text += chunk.toString()
         onData?.()
       })
-      answer.on('error', (error: NodeJS.ErrnoException) => resolve({ status, text, error: error.code ?? error.message }))
+      answer.on('error', (error: NodeJS.ErrnoException) =>
+        resolve({ status, text, error: error.code ?? error.message }),
+      )
       answer.on('end', () => resolve({ status, text }))
     })
-    sent.on('error', (error: NodeJS.ErrnoException) => resolve({ text: '', error: error.code ?? error.message }))
+    sent.on('error', (error: NodeJS.ErrnoException) =>
+      resolve({ text: '', error: error.code ?? error.message }),
+    )
     sent.end(body)
   })
 }
@@ -62,11 +77,24 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
   it('is spoken by relays, with clients of the authority alone, also while the owner is replaced', async () => {
     const pairs = makeCertificates('gateway', 'client', 'worker')
     const file = (path: string) => readFileSync(path)
-    const keys = (pair: 'client' | 'worker') => ({ ca: file(pairs.gateway.certFile), cert: file(pairs[pair].certFile), key: file(pairs[pair].keyFile) }) // prettier-ignore
+    const keys = (pair: 'client' | 'worker') => ({
+      ca: file(pairs.gateway.certFile),
+      cert: file(pairs[pair].certFile),
+      key: file(pairs[pair].keyFile),
+    })
     const look = (url: string) => exchange(`${url}/ready`, keys('client'))
-    await start({ ready: async url => (await look(url)).status === 200, config: { server: { tls: { ...pairs.gateway, caFile: pairs.client.certFile } } } }) // prettier-ignore
-    const post = (pair: 'client' | 'worker') => exchange(`${cluster.url}/v1/completions`, { ...keys(pair), method: 'POST', headers: { 'content-type': 'application/json' } }, JSON.stringify({ ...BODY, max_tokens: 3 })) // prettier-ignore
-    for (let n = 0; n < 4; n++) expect(await post('client')).toMatchObject({ status: 200, text: expect.stringContaining('[DONE]') })
+    await start({
+      ready: async url => (await look(url)).status === 200,
+      config: { server: { tls: { ...pairs.gateway, caFile: pairs.client.certFile } } },
+    })
+    const post = (pair: 'client' | 'worker') =>
+      exchange(
+        `${cluster.url}/v1/completions`,
+        { ...keys(pair), method: 'POST', headers: { 'content-type': 'application/json' } },
+        JSON.stringify({ ...BODY, max_tokens: 3 }),
+      )
+    for (let n = 0; n < 4; n++)
+      expect(await post('client')).toMatchObject({ status: 200, text: expect.stringContaining('[DONE]') })
     for (let n = 0; n < 2; n++) expect(await post('worker')).toHaveProperty('error')
     const pid = cluster.pidOf('owner')
     process.kill(pid, 'SIGKILL')
@@ -79,15 +107,26 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
 
 describe('a client that leaves', () => {
   it('while it waits to be let in, while its prompt is read, amid its stream: nothing is left', async () => {
-    await start({ decodeOptions: { gapMs: 10 }, config: { limits: { maxConcurrentRequests: 2, queueSize: 4, queueTimeoutMs: 20_000 } } })
+    await start({
+      decodeOptions: { gapMs: 10 },
+      config: { limits: { maxConcurrentRequests: 2, queueSize: 4, queueTimeoutMs: 20_000 } },
+    })
     const streams = [new AbortController(), new AbortController()]
     const held = await Promise.all(streams.map(({ signal }) => ask({ max_tokens: 2_000 }, { signal })))
     const waiting = [new AbortController(), new AbortController(), new AbortController()]
     const refused = waiting.map(({ signal }) => ask({}, { signal }).catch((error: Error) => error.name))
-    await polled(() => counted('eldr_queue_length'), count => count === 3, 'three that wait') // prettier-ignore
+    await polled(
+      () => counted('eldr_queue_length'),
+      count => count === 3,
+      'three that wait',
+    )
     for (const one of waiting) one.abort()
     expect(await Promise.all(refused)).toEqual(['AbortError', 'AbortError', 'AbortError'])
-    await polled(() => counted('eldr_queue_length'), count => count === 0, 'nobody to wait') // prettier-ignore
+    await polled(
+      () => counted('eldr_queue_length'),
+      count => count === 0,
+      'nobody to wait',
+    )
     for (const one of streams) one.abort()
     for (const response of held) await expect(response.text()).rejects.toThrow(/aborted/)
     await nothingLeft()
@@ -95,7 +134,10 @@ describe('a client that leaves', () => {
     for (const worker of cluster.prefills) worker.fail({ kind: 'hang', after: 'request' })
     const reading = new AbortController()
     const asked = ask({}, { signal: reading.signal }).catch((error: Error) => error.name)
-    await eventually(() => cluster.prefills.some(({ counters }) => counters.active > 0), 'a prompt that is read')
+    await eventually(
+      () => cluster.prefills.some(({ counters }) => counters.active > 0),
+      'a prompt that is read',
+    )
     reading.abort()
     expect(await asked).toBe('AbortError')
     for (const worker of cluster.prefills) worker.clearFaults()
@@ -103,18 +145,32 @@ describe('a client that leaves', () => {
   })
 
   it('while there is no owner leaves nothing at the next', async () => {
-    await start({ decodeOptions: { gapMs: 10 }, config: { limits: { maxConcurrentRequests: 4, queueSize: 0 } } })
+    await start({
+      decodeOptions: { gapMs: 10 },
+      config: { limits: { maxConcurrentRequests: 4, queueSize: 0 } },
+    })
     const [running, asking] = [new AbortController(), new AbortController()]
-    const streams = await Promise.all([0, 1, 2, 3].map(() => ask({ max_tokens: 2_000 }, { signal: running.signal })))
+    const streams = await Promise.all(
+      [0, 1, 2, 3].map(() => ask({ max_tokens: 2_000 }, { signal: running.signal })),
+    )
     // Full now, and both relays have been told so.
-    await polled(async () => (await ask()).status, status => status === 429, 'no room') // prettier-ignore
+    await polled(
+      async () => (await ask()).status,
+      status => status === 429,
+      'no room',
+    )
     const pid = cluster.pidOf('owner')
     process.kill(pid, 'SIGSTOP')
     running.abort()
     for (const response of streams) await expect(response.text()).rejects.toThrow(/aborted/)
-    await eventually(() => cluster.decodes.every(({ counters }) => counters.active === 0), 'workers to be left')
+    await eventually(
+      () => cluster.decodes.every(({ counters }) => counters.active === 0),
+      'workers to be left',
+    )
     process.kill(pid, 'SIGKILL')
-    const gone = Array.from({ length: 4 }, () => ask({}, { signal: asking.signal }).catch((error: Error) => error.name))
+    const gone = Array.from({ length: 4 }, () =>
+      ask({}, { signal: asking.signal }).catch((error: Error) => error.name),
+    )
     asking.abort()
     expect(await Promise.all(gone)).toEqual(['AbortError', 'AbortError', 'AbortError', 'AbortError'])
     await cluster.replaced('owner', pid)
@@ -128,7 +184,8 @@ describe('a client that leaves', () => {
 describe('a client that asks for more than it may', () => {
   it('is not taken for one of this machine, whatever it says of itself', async () => {
     await start()
-    const from = (localAddress: string, headers: Record<string, string | string[]> = {}) => exchange(`${cluster.url}/eldr/workers`, { localAddress, headers }) // prettier-ignore
+    const from = (localAddress: string, headers: Record<string, string | string[]> = {}) =>
+      exchange(`${cluster.url}/eldr/workers`, { localAddress, headers })
     expect((await from('127.0.0.1')).status).toBe(200)
     const plainly = await from('127.0.0.2')
     expect(plainly.status).toBe(403)
@@ -143,7 +200,9 @@ describe('a client that asks for more than it may', () => {
   })
 
   it('needs keys and tokens at every relay, and bodies have their limit', async () => {
-    await start({ config: { server: { apiKeys: ['sk-1'], adminToken: 'admin-token-1', maxBodyBytes: 4_096 } } })
+    await start({
+      config: { server: { apiKeys: ['sk-1'], adminToken: 'admin-token-1', maxBodyBytes: 4_096 } },
+    })
     const auth = (token: string) => ({ headers: { connection: 'close', authorization: `Bearer ${token}` } })
     for (let n = 0; n < 2; n++) {
       expect((await ask()).status).toBe(401)
@@ -151,7 +210,11 @@ describe('a client that asks for more than it may', () => {
       expect((await ask({ prompt: 'x'.repeat(8_192) }, auth('sk-1'))).status).toBe(413)
       expect((await fetch(`${cluster.url}/eldr/workers`, auth('sk-1'))).status).toBe(401)
       expect((await fetch(`${cluster.url}/eldr/workers`, auth('admin-token-1'))).status).toBe(200)
-      const large = { method: 'POST', body: new Uint8Array(8_192), headers: { ...auth('admin-token-1').headers, 'content-type': 'application/octet-stream' } } // prettier-ignore
+      const large = {
+        method: 'POST',
+        body: new Uint8Array(8_192),
+        headers: { ...auth('admin-token-1').headers, 'content-type': 'application/octet-stream' },
+      }
       expect((await fetch(`${cluster.url}/eldr/artifact`, large)).status).toBe(413)
     }
   })
@@ -166,12 +229,23 @@ describe('connections of a relay that is killed', () => {
     const streams = Array.from({ length: 4 }, () => {
       let first = () => {}
       begun.push(new Promise(resolve => (first = resolve)))
-      return exchange(`${cluster.url}/v1/completions`, { method: 'POST', headers }, JSON.stringify({ ...BODY, max_tokens: 2_000 }), () => first()) // prettier-ignore
+      return exchange(
+        `${cluster.url}/v1/completions`,
+        { method: 'POST', headers },
+        JSON.stringify({ ...BODY, max_tokens: 2_000 }),
+        () => first(),
+      )
     })
     await Promise.all(begun)
     // These have no byte of an answer yet.
     for (const worker of cluster.decodes) worker.fail({ kind: 'hang', after: 'request', until: opened })
-    const wholes = Array.from({ length: 4 }, () => exchange(`${cluster.url}/v1/completions`, { method: 'POST', headers }, JSON.stringify({ ...BODY, stream: false }))) // prettier-ignore
+    const wholes = Array.from({ length: 4 }, () =>
+      exchange(
+        `${cluster.url}/v1/completions`,
+        { method: 'POST', headers },
+        JSON.stringify({ ...BODY, stream: false }),
+      ),
+    )
     await polled(cluster.inflight, count => count === 8, 'all to be under way')
     for (const name of ['relay-1', 'relay-2']) process.kill(cluster.pidOf(name), 'SIGKILL')
     for (const seen of await Promise.all(streams)) {
@@ -186,9 +260,17 @@ describe('connections of a relay that is killed', () => {
     await start()
     // Larger than what sockets hold, and its client does not read on.
     const text = 'y'.repeat(8 << 20)
-    for (const worker of cluster.decodes) worker.fail({ kind: 'answer', body: JSON.stringify({ choices: [{ index: 0, text, finish_reason: 'length' }] }) }) // prettier-ignore
+    for (const worker of cluster.decodes)
+      worker.fail({
+        kind: 'answer',
+        body: JSON.stringify({ choices: [{ index: 0, text, finish_reason: 'length' }] }),
+      })
     const answer = await new Promise<IncomingMessage>(resolve => {
-      plain(`${cluster.url}/v1/completions`, { agent: false, method: 'POST', headers: { 'content-type': 'application/json' } }, resolve).end(JSON.stringify({ prompt: 'a' })) // prettier-ignore
+      plain(
+        `${cluster.url}/v1/completions`,
+        { agent: false, method: 'POST', headers: { 'content-type': 'application/json' } },
+        resolve,
+      ).end(JSON.stringify({ prompt: 'a' }))
     })
     expect(Number(answer.headers['content-length'])).toBeGreaterThan(8 << 20)
     const pids = ['relay-1', 'relay-2'].map(cluster.pidOf)
@@ -208,7 +290,10 @@ describe('the port for metrics', () => {
     const metricsPort = await freePort()
     await start({ config: { server: { metricsPort } } })
     const there = async () => (await exchange(`http://127.0.0.1:${metricsPort}/metrics`, {})).text
-    const requests = (text: string) => sumByName(readSamples(text, new Set(['eldr_time_to_first_token_seconds_count']))).get('eldr_time_to_first_token_seconds_count') ?? 0 // prettier-ignore
+    const requests = (text: string) =>
+      sumByName(readSamples(text, new Set(['eldr_time_to_first_token_seconds_count']))).get(
+        'eldr_time_to_first_token_seconds_count',
+      ) ?? 0
     for (let n = 0; n < 4; n++) await eventsOf(await ask({ max_tokens: 2 }))
     expect(requests(await there())).toBe(4)
     const pids = ['owner', 'relay-1'].map(cluster.pidOf)

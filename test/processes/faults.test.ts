@@ -21,14 +21,24 @@ afterEach(async () => {
 
 const HAS_PRLIMIT = spawnSync('prlimit', ['--version']).status === 0
 const NAMES = ['owner', 'relay-1', 'relay-2']
-const start = async (options: Parameters<typeof startProcessCluster>[0] = {}) => (cluster = await startProcessCluster(options))
-const ask = ({ post }: Pick<ProcessCluster, 'post'>, more: object = {}) => post('/v1/completions', { prompt: 'Once', stream: true, max_tokens: 3, ...more }, { headers: { connection: 'close' } }) // prettier-ignore
+const start = async (options: Parameters<typeof startProcessCluster>[0] = {}) =>
+  (cluster = await startProcessCluster(options))
+const ask = ({ post }: Pick<ProcessCluster, 'post'>, more: object = {}) =>
+  post(
+    '/v1/completions',
+    { prompt: 'Once', stream: true, max_tokens: 3, ...more },
+    { headers: { connection: 'close' } },
+  )
 const done = async (response: Response) => (await eventsOf(response)).at(-1) === '[DONE]'
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 /** Of a process, those that have not begun as well. */
 function childrenOf(pid: number): number[] {
   try {
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+      .trim()
+      .split(' ')
+      .filter(Boolean)
+      .map(Number)
   } catch {
     return []
   }
@@ -48,7 +58,14 @@ describe('an owner that dies again and again', () => {
     const killed = new Set<number>()
     // The second, the third and the fourth are killed before they are ready, or while relays declare what they have.
     for (let n = 0; n < 4; n++) {
-      const [pid] = await polled(async () => (await pause(1), childrenOf(supervisor).filter(one => !relays.has(one) && !killed.has(one))), found => found.length > 0, 'an owner') // prettier-ignore
+      const [pid] = await polled(
+        async () => (
+          await pause(1),
+          childrenOf(supervisor).filter(one => !relays.has(one) && !killed.has(one))
+        ),
+        found => found.length > 0,
+        'an owner',
+      )
       if (n === 3)
         await polled(
           async () => (await pause(1), here.pidOf('owner')),
@@ -108,7 +125,11 @@ describe('a supervisor that is told to stop', () => {
     const { child } = here.process
     const exited = once(child, 'exit')
     child.kill('SIGTERM')
-    await polled(async () => (await pause(5), here.process.said()), said => said.includes('SIGTERM: stopping'), 'the first to be heard') // prettier-ignore
+    await polled(
+      async () => (await pause(5), here.process.said()),
+      said => said.includes('SIGTERM: stopping'),
+      'the first to be heard',
+    )
     child.kill('SIGTERM')
     expect((await exited)[0]).toBe(130)
     await ended(pids)
@@ -121,13 +142,39 @@ describe('without file descriptors', () => {
     const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
     const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
     const port = await freePort()
-    const flags = ['serve', '--processes', '2', '--port', String(port), '--prefill', prefill.url, '--decode', decode.url]
-    const child = spawn('bash', ['-c', `${line.replace('GATEWAY', '"$@"')}`, 'bash', process.execPath, PROGRAM, ...flags], { stdio: ['ignore', 'ignore', 'pipe'] }) // prettier-ignore
+    const flags = [
+      'serve',
+      '--processes',
+      '2',
+      '--port',
+      String(port),
+      '--prefill',
+      prefill.url,
+      '--decode',
+      decode.url,
+    ]
+    const child = spawn(
+      'bash',
+      ['-c', `${line.replace('GATEWAY', '"$@"')}`, 'bash', process.execPath, PROGRAM, ...flags],
+      { stdio: ['ignore', 'ignore', 'pipe'] },
+    )
     let said = ''
     child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()))
     const url = `http://127.0.0.1:${port}`
-    const post = (path: string, body: unknown, init?: RequestInit) => fetch(`${url}${path}`, { method: 'POST', body: JSON.stringify(body), ...init, headers: { 'content-type': 'application/json', ...init?.headers } }) // prettier-ignore
-    const isReady = async () => (await pause(10), fetch(`${url}/ready`, { headers: { connection: 'close' } }).then(({ status }) => status === 200, () => false)) // prettier-ignore
+    const post = (path: string, body: unknown, init?: RequestInit) =>
+      fetch(`${url}${path}`, {
+        method: 'POST',
+        body: JSON.stringify(body),
+        ...init,
+        headers: { 'content-type': 'application/json', ...init?.headers },
+      })
+    const isReady = async () => (
+      await pause(10),
+      fetch(`${url}/ready`, { headers: { connection: 'close' } }).then(
+        ({ status }) => status === 200,
+        () => false,
+      )
+    )
     await polled(isReady, Boolean, `a gateway: ${said}`)
     const pids = childrenOf(child.pid!)
     return {
@@ -170,34 +217,51 @@ describe('without file descriptors', () => {
     expect(await gateway.stop()).toBe(0)
   })
 
-  it.runIf(HAS_PRLIMIT)('relays do not leave clients waiting whose connections they could not be given', async () => {
-    const here = await start()
-    const relays = ['relay-1', 'relay-2'].map(here.pidOf)
-    for (const pid of relays) execFileSync('prlimit', ['--pid', String(pid), `--nofile=${readdirSync(`/proc/${pid}/fd`).length + 20}`])
-    const { hostname, port } = new URL(here.url)
-    let closed = 0
-    const sockets = Array.from({ length: 120 }, () => connect(Number(port), hostname).on('error', () => {}).once('close', () => closed++).resume()) // prettier-ignore
-    await eventually(() => closed >= 70, 'those to be let go for whom there is no room')
-    for (const socket of sockets) socket.destroy()
-    const served = async () => (await pause(20), ask(here).then(done, () => false))
-    await polled(served, Boolean, 'an answer')
-    expect(['relay-1', 'relay-2'].map(here.pidOf)).toEqual(relays)
-  })
+  it.runIf(HAS_PRLIMIT)(
+    'relays do not leave clients waiting whose connections they could not be given',
+    async () => {
+      const here = await start()
+      const relays = ['relay-1', 'relay-2'].map(here.pidOf)
+      for (const pid of relays)
+        execFileSync('prlimit', [
+          '--pid',
+          String(pid),
+          `--nofile=${readdirSync(`/proc/${pid}/fd`).length + 20}`,
+        ])
+      const { hostname, port } = new URL(here.url)
+      let closed = 0
+      const sockets = Array.from({ length: 120 }, () =>
+        connect(Number(port), hostname)
+          .on('error', () => {})
+          .once('close', () => closed++)
+          .resume(),
+      )
+      await eventually(() => closed >= 70, 'those to be let go for whom there is no room')
+      for (const socket of sockets) socket.destroy()
+      const served = async () => (await pause(20), ask(here).then(done, () => false))
+      await polled(served, Boolean, 'an answer')
+      expect(['relay-1', 'relay-2'].map(here.pidOf)).toEqual(relays)
+    },
+  )
 
-  it.runIf(HAS_PRLIMIT)('a supervisor cannot start a process anew, and does when there are some again', async () => {
-    const here = await start()
-    const supervisor = here.process.child.pid!
-    const allow = (most: number) => execFileSync('prlimit', ['--pid', String(supervisor), `--nofile=${most}:`])
-    allow(8) // all of those are taken
-    const pid = here.pidOf('relay-1')
-    process.kill(pid, 'SIGKILL')
-    const said = async () => (await pause(10), here.process.said())
-    await polled(said, text => text.includes('it cannot be started'), 'the log to say so')
-    expect(runs(supervisor)).toBe(true)
-    allow(1_024)
-    await here.replaced('relay-1', pid)
-    for (let n = 0; n < 4; n++) expect(await done(await ask(here))).toBe(true)
-  })
+  it.runIf(HAS_PRLIMIT)(
+    'a supervisor cannot start a process anew, and does when there are some again',
+    async () => {
+      const here = await start()
+      const supervisor = here.process.child.pid!
+      const allow = (most: number) =>
+        execFileSync('prlimit', ['--pid', String(supervisor), `--nofile=${most}:`])
+      allow(8) // all of those are taken
+      const pid = here.pidOf('relay-1')
+      process.kill(pid, 'SIGKILL')
+      const said = async () => (await pause(10), here.process.said())
+      await polled(said, text => text.includes('it cannot be started'), 'the log to say so')
+      expect(runs(supervisor)).toBe(true)
+      allow(1_024)
+      await here.replaced('relay-1', pid)
+      for (let n = 0; n < 4; n++) expect(await done(await ask(here))).toBe(true)
+    },
+  )
 
   it('of its own input, output and log it serves, replaces who dies, and ends', async () => {
     const gateway = await startBy('exec GATEWAY <&- >&- 2>&-')
@@ -217,11 +281,20 @@ describe('two thousand clients that connect and say nothing', () => {
     let [open, closed] = [0, 0]
     // In parts that the kernel's queue has room for: whom it drops from it would hear of that only by sending something.
     for (let n = 0; n < 2_000; n += 100) {
-      for (let m = 0; m < 100; m++) connect(Number(port), hostname).on('error', () => {}).on('data', () => {}).once('connect', () => open++).once('close', () => closed++) // prettier-ignore
+      for (let m = 0; m < 100; m++)
+        connect(Number(port), hostname)
+          .on('error', () => {})
+          .on('data', () => {})
+          .once('connect', () => open++)
+          .once('close', () => closed++)
       await eventually(() => open === n + 100, 'all to be connected')
     }
     expect(await done(await ask(here))).toBe(true)
-    await polled(async () => (await pause(20), closed), count => count === 2_000, 'all to be let go') // prettier-ignore
+    await polled(
+      async () => (await pause(20), closed),
+      count => count === 2_000,
+      'all to be let go',
+    )
     expect(await done(await ask(here))).toBe(true)
   })
 })

@@ -11,7 +11,12 @@ afterEach(async () => {
 })
 
 const NAMES = ['owner', 'relay-1', 'relay-2']
-const ask = (more: object = {}) => cluster.post('/v1/completions', { prompt: 'Once upon a time', stream: true, max_tokens: 4, ...more }, { headers: { connection: 'close' } }) // prettier-ignore
+const ask = (more: object = {}) =>
+  cluster.post(
+    '/v1/completions',
+    { prompt: 'Once upon a time', stream: true, max_tokens: 4, ...more },
+    { headers: { connection: 'close' } },
+  )
 const whole = async (more: object = {}) => (await eventsOf(await ask(more))).at(-1)
 const start = async () => void (cluster = await startProcessCluster({ decodeOptions: { gapMs: 20 } }))
 /** Longer than it takes to find one that hangs. */
@@ -49,7 +54,14 @@ describe('a relay that hangs', () => {
     expect(meanwhile).toEqual(Array.from({ length: 10 }, () => '[DONE]'))
     await cluster.replaced('relay-1', pid)
     expect(runs(pid)).toBe(false)
-    const ends = await Promise.all(streams.map(response => eventsOf(response).then(events => events.at(-1), () => 'broke'))) // prettier-ignore
+    const ends = await Promise.all(
+      streams.map(response =>
+        eventsOf(response).then(
+          events => events.at(-1),
+          () => 'broke',
+        ),
+      ),
+    )
     expect(new Set(ends)).toEqual(new Set(['[DONE]', 'broke']))
     await cluster.idle()
   })
@@ -65,7 +77,11 @@ describe('a machine that slept', () => {
     await new Promise(resolve => setTimeout(resolve, 7_000)) // longer than one may be silent; nobody is awake to say when it is over
     for (const pid of all.toReversed()) process.kill(pid, 'SIGCONT')
     expect((await eventsOf(stream)).at(-1)).toBe('[DONE]')
-    await polled(() => whole(), end => end === '[DONE]', 'an answer') // prettier-ignore
+    await polled(
+      () => whole(),
+      end => end === '[DONE]',
+      'an answer',
+    )
     // The supervisor has looked again, more than once, by the time that a new connection has gone through all of them.
     for (let n = 0; n < 4; n++) expect(await whole({ max_tokens: 25 })).toBe('[DONE]')
     expect(NAMES.map(name => cluster.pidOf(name))).toEqual(pids)

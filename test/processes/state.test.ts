@@ -20,10 +20,14 @@ afterEach(async () => {
 })
 afterAll(() => folder.remove())
 
-const start = async (options: Parameters<typeof startProcessCluster>[0] = {}) => void (cluster = await startProcessCluster(options))
+const start = async (options: Parameters<typeof startProcessCluster>[0] = {}) =>
+  void (cluster = await startProcessCluster(options))
 const ok = async (method: string, path: string, body?: unknown) => {
   const { status, json } = await call(cluster, method, path, body, { connection: 'close' })
-  expect([status, JSON.stringify(json)]).toEqual([method === 'POST' && path === '/eldr/workers' ? 201 : 200, expect.any(String)])
+  expect([status, JSON.stringify(json)]).toEqual([
+    method === 'POST' && path === '/eldr/workers' ? 201 : 200,
+    expect.any(String),
+  ])
   return json
 }
 async function replaceOwner(): Promise<void> {
@@ -37,9 +41,24 @@ interface Worker {
   readonly index: number
 }
 const workers = async () => (await cluster.get<{ workers: Worker[] }>('/eldr/workers')).workers
-const routing = async () => (await cluster.get<{ routing: { artifact?: { file: string; sha256: string; clusters: number }; policy: string } }>('/eldr/config')).routing // prettier-ignore
-const generate = async () => (await eventsOf(await cluster.post('/v1/completions', { prompt: 'Once', stream: true, max_tokens: 3 }, { headers: { connection: 'close' } }))).at(-1) // prettier-ignore
-const counted = async (name: string) => sumByName(readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set([name]))).get(name) // prettier-ignore
+const routing = async () =>
+  (
+    await cluster.get<{
+      routing: { artifact?: { file: string; sha256: string; clusters: number }; policy: string }
+    }>('/eldr/config')
+  ).routing
+const generate = async () =>
+  (
+    await eventsOf(
+      await cluster.post(
+        '/v1/completions',
+        { prompt: 'Once', stream: true, max_tokens: 3 },
+        { headers: { connection: 'close' } },
+      ),
+    )
+  ).at(-1)
+const counted = async (name: string) =>
+  sumByName(readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set([name]))).get(name)
 
 describe('an artifact', () => {
   it('that was sent stays loaded under the name it had, and the one before it is taken off the disk', async () => {
@@ -47,16 +66,24 @@ describe('an artifact', () => {
     const own = mkdtempSync(join(tmpdir(), 'eldr-own-'))
     const usual = process.env['TMPDIR']
     process.env['TMPDIR'] = own
-    await start().finally(() => (usual === undefined ? delete process.env['TMPDIR'] : (process.env['TMPDIR'] = usual)))
+    await start().finally(() =>
+      usual === undefined ? delete process.env['TMPDIR'] : (process.env['TMPDIR'] = usual),
+    )
     await ok('POST', '/eldr/artifact', await readFile(path))
     await ok('POST', '/eldr/artifact', await readFile(path))
     await ok('PUT', '/eldr/policy', { policy: 'eldr', tau: 0.3 })
     const before = await routing()
     await replaceOwner()
     expect(await routing()).toEqual(before)
-    expect(before).toMatchObject({ policy: 'eldr', tau: 0.3, artifact: { file: 'the artifact that was sent', clusters: 2 } })
+    expect(before).toMatchObject({
+      policy: 'eldr',
+      tau: 0.3,
+      artifact: { file: 'the artifact that was sent', clusters: 2 },
+    })
     expect(await generate()).toBe('[DONE]')
-    const found = (await readdir(own, { recursive: true })).filter(name => name.endsWith('artifact.safetensors'))
+    const found = (await readdir(own, { recursive: true })).filter(name =>
+      name.endsWith('artifact.safetensors'),
+    )
     expect(found).toHaveLength(1)
     rmSync(own, { recursive: true, force: true })
   })
@@ -99,22 +126,41 @@ describe('workers', () => {
     await ok('POST', '/eldr/workers', { role: 'decode', url: more.url, id: 'late' })
     await ok('PUT', '/eldr/log-level', { level: 'debug' })
     const seen = async () => (await workers()).map(({ id, state, index }) => [id, state, index]).toSorted()
-    const before = await polled(seen, all => all.some(([id, state]) => id === 'late' && state === 'ready'), 'the new one') // prettier-ignore
+    const before = await polled(
+      seen,
+      all => all.some(([id, state]) => id === 'late' && state === 'ready'),
+      'the new one',
+    )
     await replaceOwner()
-    expect(await polled(seen, all => all.every(([, state]) => state !== 'unknown'), 'workers')).toEqual(before)
+    expect(await polled(seen, all => all.every(([, state]) => state !== 'unknown'), 'workers')).toEqual(
+      before,
+    )
     expect(await cluster.get('/eldr/log-level')).toMatchObject({ level: 'debug' })
     await more.close()
   })
 
   it('that discovery found keep their places; one that was drained stays so, one that was removed does not come back', async () => {
     const file = join(folder.path, 'workers.json')
-    const [prefill, ...decodes] = await Promise.all(['prefill', 'decode', 'decode', 'decode', 'decode'].map(role => startFakeWorker({ role: role as 'prefill', ...(role === 'decode' && { prefills: [] }) }))) // prettier-ignore
-    const list = (names: readonly string[]) => writeFileSync(file, JSON.stringify({ prefill: [{ id: 'p', url: prefill!.url }], decode: names.map(id => ({ id, url: decodes[Number(id.slice(1))]!.url })) })) // prettier-ignore
+    const [prefill, ...decodes] = await Promise.all(
+      ['prefill', 'decode', 'decode', 'decode', 'decode'].map(role =>
+        startFakeWorker({ role: role as 'prefill', ...(role === 'decode' && { prefills: [] }) }),
+      ),
+    )
+    const list = (names: readonly string[]) =>
+      writeFileSync(
+        file,
+        JSON.stringify({
+          prefill: [{ id: 'p', url: prefill!.url }],
+          decode: names.map(id => ({ id, url: decodes[Number(id.slice(1))]!.url })),
+        }),
+      )
     // d3 has the first place, since it was there first.
     list(['d3'])
     await start({ prefill: 0, decode: 0, config: { discovery: { file: { path: file, pollMs: 50 } } } })
-    const seen = async () => Object.fromEntries((await workers()).map(({ id, state, index }) => [id, [state, index]]))
-    const isReady = (...ids: string[]) => polled(seen, all => ids.every(id => all[id]?.[0] === 'ready'), `${ids.join()} to be ready`) // prettier-ignore
+    const seen = async () =>
+      Object.fromEntries((await workers()).map(({ id, state, index }) => [id, [state, index]]))
+    const isReady = (...ids: string[]) =>
+      polled(seen, all => ids.every(id => all[id]?.[0] === 'ready'), `${ids.join()} to be ready`)
     await isReady('p', 'd3')
     list(['d0', 'd1', 'd2', 'd3'])
     await isReady('d0', 'd1', 'd2')

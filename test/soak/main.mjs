@@ -39,7 +39,13 @@ await Promise.all(workers.map(worker => worker.start()))
 await gateway.start({
   server: { port: 0, maxBodyBytes: 262_144, shutdownGraceMs: 5_000 },
   workers: { prefill: prefills.map(({ url }) => url), decode: decodes.map(({ url }) => url) },
-  timeouts: { connectMs: 1_000, prefillMs: 3_000, firstTokenMs: 3_000, betweenTokensMs: 3_000, requestMs: 20_000 },
+  timeouts: {
+    connectMs: 1_000,
+    prefillMs: 3_000,
+    firstTokenMs: 3_000,
+    betweenTokensMs: 3_000,
+    requestMs: 20_000,
+  },
   health: { intervalMs: 1_000, timeoutMs: 1_000 },
   breaker: { openMs: 2_000 },
   observe: { logLevel: 'info', logFormat: 'json' },
@@ -48,7 +54,9 @@ const mix = new Mix(gateway.url, random)
 await ready()
 const peak = options.rate === undefined ? await measurePeak() : undefined
 const rate = peak === undefined ? Number(options.rate) : peak * SHARE_OF_PEAK
-say(`${peak === undefined ? '' : `${peak.toFixed(0)} requests/s at most; `}${rate.toFixed(0)} requests/s for ${options.minutes} min`)
+say(
+  `${peak === undefined ? '' : `${peak.toFixed(0)} requests/s at most; `}${rate.toFixed(0)} requests/s for ${options.minutes} min`,
+)
 
 const minutes = []
 const resident = []
@@ -74,7 +82,8 @@ async function ready() {
 }
 
 async function until(holds, mostMs) {
-  for (const endMs = performance.now() + mostMs; performance.now() < endMs; await wait(50)) if (await holds()) return true
+  for (const endMs = performance.now() + mostMs; performance.now() < endMs; await wait(50))
+    if (await holds()) return true
   return holds()
 }
 
@@ -94,7 +103,11 @@ async function measurePeak() {
 
 /** Arrivals at random moments, whatever has become of those before. */
 async function load() {
-  for (let atMs = 0; atMs < totalMs && gateway.exitCode === undefined; atMs += (-Math.log(1 - random()) / rate) * 1000) {
+  for (
+    let atMs = 0;
+    atMs < totalMs && gateway.exitCode === undefined;
+    atMs += (-Math.log(1 - random()) / rate) * 1000
+  ) {
     const lateMs = atMs - (performance.now() - startMs)
     if (lateMs > 1) await wait(lateMs)
     const minute = now()
@@ -134,7 +147,12 @@ async function look() {
 
 async function finish() {
   mix.close()
-  const names = ['eldr_running_requests', 'eldr_queue_length', 'eldr_worker_inflight', 'eldr_worker_inflight_tokens']
+  const names = [
+    'eldr_running_requests',
+    'eldr_queue_length',
+    'eldr_worker_inflight',
+    'eldr_worker_inflight_tokens',
+  ]
   const gaugesOf = metrics => Object.fromEntries(names.map(name => [name, metrics.get(name) ?? NaN]))
   const idle = async () => Object.values(gaugesOf(await gateway.metrics())).every(value => value === 0)
   const died = gateway.exitCode !== undefined
@@ -153,16 +171,23 @@ async function finish() {
     gauges: gaugesOf(metrics),
     workers: counters,
     metrics,
-    kept: { seconds, first: Math.min(...warm.slice(0, seconds)), last: Math.min(...warm.slice(-seconds)), resident: median(resident) },
+    kept: {
+      seconds,
+      first: Math.min(...warm.slice(0, seconds)),
+      last: Math.min(...warm.slice(-seconds)),
+      resident: median(resident),
+    },
     gateway,
     exitCode: gateway.exitCode,
   })
   const passed = checks.every(({ ok }) => ok)
   const retries = metrics.get('eldr_retries_total') ?? 0
-  if (options.json) process.stdout.write(`${JSON.stringify({ passed, peak, rate, retries, minutes, checks }, null, 2)}\n`)
+  if (options.json)
+    process.stdout.write(`${JSON.stringify({ passed, peak, rate, retries, minutes, checks }, null, 2)}\n`)
   else {
     const lines = checks.map(
-      ({ what, found, ok, more }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}${ok || !more ? '' : `  ${JSON.stringify(more)}`}`,
+      ({ what, found, ok, more }) =>
+        `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}${ok || !more ? '' : `  ${JSON.stringify(more)}`}`,
     )
     process.stdout.write(`${table(minutes)}\n\n${lines.join('\n')}\n\n${retries} retries\n`)
   }

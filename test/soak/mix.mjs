@@ -48,7 +48,11 @@ export class Mix {
     this.pending.set(number, JSON.stringify({ ...plan, body: plan.body.slice(0, 80) }))
     const { end, status, firstMs } = await this.#run(plan)
     this.pending.delete(number)
-    return { end, firstMs, wanted: plan.status === undefined ? end !== 'refused' : end === 'left' || status === plan.status }
+    return {
+      end,
+      firstMs,
+      wanted: plan.status === undefined ? end !== 'refused' : end === 'left' || status === plan.status,
+    }
   }
 
   close() {
@@ -61,7 +65,9 @@ export class Mix {
     const text = TEXT.slice(0, 50 + Math.floor(random() ** 3 * 8_000))
     const body = {
       model: 'fake',
-      ...(chat ? { messages: [{ role: 'user', content: text }] } : { prompt: random() < 0.05 ? [text, text] : text }),
+      ...(chat
+        ? { messages: [{ role: 'user', content: text }] }
+        : { prompt: random() < 0.05 ? [text, text] : text }),
       max_tokens: random() < 0.03 ? 1 : 8 + Math.floor(random() * 56),
       stream: random() < 0.7,
       ...(random() < 0.05 && { n: 2 }),
@@ -72,7 +78,9 @@ export class Mix {
 
   /** When a client leaves: before anything has come, or after so many bytes. @param {number} tokens */
   #moment(tokens) {
-    return this.#random() < 0.5 ? { afterMs: this.#random() ** 2 * 300 } : { afterBytes: Math.floor(this.#random() * tokens * 200) }
+    return this.#random() < 0.5
+      ? { afterMs: this.#random() ** 2 * 300 }
+      : { afterBytes: Math.floor(this.#random() * tokens * 200) }
   }
 
   #bad() {
@@ -82,7 +90,13 @@ export class Mix {
       { path: '/v1/completions', body: `{"prompt":"${'x'.repeat(300_000)}"}`, status: 413 },
       { path: '/v1/embeddings', body: '{"input":"a"}', status: 404 },
       { path: '/nothing', body: '{}', status: 404 },
-      { path: '/v1/completions', body: '{"prompt":"breaks off', status: 400, cancel: { afterMs: 20 }, missingBytes: 100 },
+      {
+        path: '/v1/completions',
+        body: '{"prompt":"breaks off',
+        status: 400,
+        cancel: { afterMs: 20 },
+        missingBytes: 100,
+      },
     ]
     return kinds[Math.floor(this.#random() * kinds.length)]
   }
@@ -90,7 +104,10 @@ export class Mix {
   /** @returns {Promise<{end: End, status?: number, firstMs?: number}>} */
   #run({ path, body, cancel, missingBytes = 0 }) {
     const startMs = performance.now()
-    const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) + missingBytes }
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body) + missingBytes,
+    }
     return new Promise(resolve => {
       let left = false
       let status
@@ -109,7 +126,14 @@ export class Mix {
       }
       if (cancel?.afterMs !== undefined) timer = setTimeout(leave, cancel.afterMs)
       call.on('error', ({ code }) => {
-        if (status === undefined && !left) this.lost.push({ path, code, reused: call.reusedSocket, ms: Math.round(performance.now() - startMs), bytes: body.length }) // prettier-ignore
+        if (status === undefined && !left)
+          this.lost.push({
+            path,
+            code,
+            reused: call.reusedSocket,
+            ms: Math.round(performance.now() - startMs),
+            bytes: body.length,
+          })
         settle(status === undefined ? 'lost' : 'cut')
       })
       call.on('close', () => settle('lost'))
@@ -123,7 +147,9 @@ export class Mix {
           if (bytes > cancel?.afterBytes) leave()
         })
         response.on('error', () => settle('cut'))
-        response.on('end', () => settle(status >= 500 ? 'failed' : status >= 400 ? 'refused' : endOf(streamed, tail)))
+        response.on('end', () =>
+          settle(status >= 500 ? 'failed' : status >= 400 ? 'refused' : endOf(streamed, tail)),
+        )
       })
       if (missingBytes > 0) call.write(body)
       else call.end(body)

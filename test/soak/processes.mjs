@@ -70,11 +70,15 @@ export class Gateway {
   async start(config) {
     const file = join(this.#folder, 'eldr.json')
     writeFileSync(file, JSON.stringify(config))
-    this.#child = spawn(process.execPath, ['--trace-warnings', GATEWAY, 'serve', '--config', file], { stdio: ['ignore', 'ignore', 'pipe'] })
+    this.#child = spawn(process.execPath, ['--trace-warnings', GATEWAY, 'serve', '--config', file], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
     this.#child.on('exit', (code, signal) => (this.exitCode = code ?? signal))
     process.on('exit', () => this.#child.kill('SIGKILL')) // it must not outlive us, however we end
     await new Promise((resolve, reject) => {
-      this.#child.once('exit', () => reject(new Error(`the gateway did not start: ${this.errors.join('\n')}`)))
+      this.#child.once('exit', () =>
+        reject(new Error(`the gateway did not start: ${this.errors.join('\n')}`)),
+      )
       createInterface({ input: this.#child.stderr }).on('line', line => this.#read(line, resolve))
     })
   }
@@ -100,7 +104,8 @@ export class Gateway {
   async metrics() {
     const text = await (await fetch(`${this.url}/metrics`)).text()
     const sums = new Map()
-    for (const [, name, value] of text.matchAll(/^([a-z_]+)(?:\{[^}]*\})? (\S+)$/gm)) sums.set(name, (sums.get(name) ?? 0) + Number(value))
+    for (const [, name, value] of text.matchAll(/^([a-z_]+)(?:\{[^}]*\})? (\S+)$/gm))
+      sums.set(name, (sums.get(name) ?? 0) + Number(value))
     return sums
   }
 

@@ -22,7 +22,15 @@ export class Tally {
 
   toJSON() {
     const { requests, ends, unwanted, faults } = this
-    return { requests, ...ends, unwanted, p50Ms: quantile(this.firstMs, 0.5), p99Ms: quantile(this.firstMs, 0.99), residentMb: megabytes(median(this.residentBytes)), faults } // prettier-ignore
+    return {
+      requests,
+      ...ends,
+      unwanted,
+      p50Ms: quantile(this.firstMs, 0.5),
+      p99Ms: quantile(this.firstMs, 0.99),
+      residentMb: megabytes(median(this.residentBytes)),
+      faults,
+    }
   }
 }
 
@@ -46,18 +54,32 @@ export function checksOf({ minutes, pending, lost, gauges, workers, metrics, kep
     zero('requests without an end', pending.length, pending.slice(0, 5)),
     zero('requests without an answer', sum('lost'), lost.slice(0, 5)),
     zero('streams cut off without a word', sum('cut')),
-    zero('answers of another status than they should have', minutes.reduce((total, { unwanted }) => total + unwanted, 0)), // prettier-ignore
+    zero(
+      'answers of another status than they should have',
+      minutes.reduce((total, { unwanted }) => total + unwanted, 0),
+    ),
     ...Object.entries(gauges).map(([name, value]) => zero(`${name} when idle`, value)),
     zero('answers under way at workers when idle', counted('active')),
     zero('bad framing seen by workers', counted('badFraming')),
-    zero('prefills sent to decode workers', workers.reduce((total, { role, misdirected }) => total + (role === 'decode' ? misdirected : 0), 0)), // prettier-ignore
+    zero(
+      'prefills sent to decode workers',
+      workers.reduce((total, { role, misdirected }) => total + (role === 'decode' ? misdirected : 0), 0),
+    ),
     zero('tickets leaked', metrics.get('eldr_ticket_leaks_total') ?? 0),
-    zero('errors, warnings of Node and unhandled rejections in the log', gateway.errors.length, gateway.errors.slice(0, 5)),
+    zero(
+      'errors, warnings of Node and unhandled rejections in the log',
+      gateway.errors.length,
+      gateway.errors.slice(0, 5),
+    ),
     {
       what: `memory that is kept, last ${kept.seconds} s against the first after warming up, of what is resident`,
       found: `${(growth * 100).toFixed(1)} %`,
       ok: growth <= 0.1,
-      more: { firstMb: megabytes(kept.first), lastMb: megabytes(kept.last), residentMb: megabytes(kept.resident) },
+      more: {
+        firstMb: megabytes(kept.first),
+        lastMb: megabytes(kept.last),
+        residentMb: megabytes(kept.resident),
+      },
     },
     zero('exit code after SIGTERM', exitCode),
   ]
@@ -67,10 +89,24 @@ export function table(minutes) {
   const head = ['minute', 'requests', ...ENDS, 'p50 ms', 'p99 ms', 'MB', 'faults']
   const rows = minutes.map((tally, at) => {
     const { p50Ms, p99Ms, residentMb, faults } = tally.toJSON()
-    return [at + 1, tally.requests, ...ENDS.map(end => tally.ends[end]), p50Ms ?? '–', p99Ms ?? '–', residentMb, faults.join(', ') || '–']
+    return [
+      at + 1,
+      tally.requests,
+      ...ENDS.map(end => tally.ends[end]),
+      p50Ms ?? '–',
+      p99Ms ?? '–',
+      residentMb,
+      faults.join(', ') || '–',
+    ]
   })
-  const widths = head.map((name, column) => Math.max(name.length, ...rows.map(row => String(row[column]).length)))
+  const widths = head.map((name, column) =>
+    Math.max(name.length, ...rows.map(row => String(row[column]).length)),
+  )
   const line = row =>
-    row.map((cell, column) => (column === head.length - 1 ? String(cell) : String(cell).padStart(widths[column]))).join('  ')
+    row
+      .map((cell, column) =>
+        column === head.length - 1 ? String(cell) : String(cell).padStart(widths[column]),
+      )
+      .join('  ')
   return [line(head), ...rows.map(line)].join('\n')
 }

@@ -11,8 +11,11 @@ afterAll(() => folder.remove())
 
 function eldr(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   return new Promise(resolve => {
-    execFile(process.execPath, [PROGRAM, ...args], { cwd: folder.path, maxBuffer: 1 << 24 }, (error, out, err) =>
-      resolve({ code: error === null ? 0 : Number(error.code), out, err }),
+    execFile(
+      process.execPath,
+      [PROGRAM, ...args],
+      { cwd: folder.path, maxBuffer: 1 << 24 },
+      (error, out, err) => resolve({ code: error === null ? 0 : Number(error.code), out, err }),
     )
   })
 }
@@ -39,8 +42,18 @@ describe('eldr demo', () => {
 
   it('says the same as JSON', async () => {
     const { code, out } = await eldr('demo', ...SHORT, '--json', '--quiet', '--seed', '3')
-    const result = JSON.parse(out) as { policies: { policy: string; activeExperts: number; live: { requests: object } }[] }
-    expect(result).toMatchObject({ format: 'eldr.demo.v1', topology: '1P2D', profile: 'h200-first', outputsIdentical: true, seed: 3, requests: 90, machine: { cores: expect.any(Number) } }) // prettier-ignore
+    const result = JSON.parse(out) as {
+      policies: { policy: string; activeExperts: number; live: { requests: object } }[]
+    }
+    expect(result).toMatchObject({
+      format: 'eldr.demo.v1',
+      topology: '1P2D',
+      profile: 'h200-first',
+      outputsIdentical: true,
+      seed: 3,
+      requests: 90,
+      machine: { cores: expect.any(Number) },
+    })
     expect(result.policies.map(({ policy }) => policy)).toEqual(POLICIES)
     for (const { live, activeExperts } of result.policies) {
       expect(live.requests).toMatchObject({ sent: 90, failed: 0 })
@@ -53,9 +66,27 @@ describe('eldr demo', () => {
 
 describe('eldr bench --sweep without an address', () => {
   it('runs on a cluster of its own, beside the simulator', async () => {
-    const { code, out } = await eldr('bench', '--sweep', '--topology', '1P2D', '--rates', '40', '--requests', '60', '--json', '--quiet')
+    const { code, out } = await eldr(
+      'bench',
+      '--sweep',
+      '--topology',
+      '1P2D',
+      '--rates',
+      '40',
+      '--requests',
+      '60',
+      '--json',
+      '--quiet',
+    )
     const { cells, notes } = JSON.parse(out) as { cells: object[]; notes: string[] }
-    expect(cells).toMatchObject(POLICIES.map(policy => ({ policy, rate: 40, live: { requests: { sent: 60, failed: 0 } }, simulated: { topology: '1P2D' } }))) // prettier-ignore
+    expect(cells).toMatchObject(
+      POLICIES.map(policy => ({
+        policy,
+        rate: 40,
+        live: { requests: { sent: 60, failed: 0 } },
+        simulated: { topology: '1P2D' },
+      })),
+    )
     expect(notes.join(' ')).not.toMatch(/another artifact|prefix cache/)
     expect(code).toBe(0)
   })

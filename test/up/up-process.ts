@@ -22,7 +22,11 @@ export interface SeenWorker {
 export interface View extends UpEvent {
   readonly policy: string | null
   readonly workers: readonly SeenWorker[]
-  readonly policies: readonly { readonly policy: string; readonly tokens: number; readonly step: object | null }[]
+  readonly policies: readonly {
+    readonly policy: string
+    readonly tokens: number
+    readonly step: object | null
+  }[]
 }
 
 const running = new Set<ChildProcess>()
@@ -36,7 +40,10 @@ export class UpProcess {
   #said = ''
 
   constructor(folder: string, ...args: string[]) {
-    this.child = spawn(process.execPath, [PROGRAM, ...args], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+    this.child = spawn(process.execPath, [PROGRAM, ...args], {
+      cwd: folder,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
     running.add(this.child)
     this.exited = once(this.child, 'exit').then(([code]) => {
       running.delete(this.child)
@@ -60,7 +67,9 @@ export class UpProcess {
     for (let at = 0; ; at++) {
       while (at >= this.#events.length) {
         if (this.child.exitCode !== null || this.child.signalCode !== null)
-          throw new Error(`ended without ${name} as wanted: ${this.#said} ${JSON.stringify(this.#events.slice(-3))}`)
+          throw new Error(
+            `ended without ${name} as wanted: ${this.#said} ${JSON.stringify(this.#events.slice(-3))}`,
+          )
         await new Promise<void>(resolve => this.#waiting.add(resolve))
       }
       const event = this.#events[at]!
@@ -95,7 +104,11 @@ export function isAlive(pid: number): boolean {
 }
 
 export async function allGone(pids: readonly number[]): Promise<void> {
-  await polled(async () => pids.filter(isAlive), alive => alive.length === 0, 'all processes gone') // prettier-ignore
+  await polled(
+    async () => pids.filter(isAlive),
+    alive => alive.length === 0,
+    'all processes gone',
+  )
 }
 
 export function listens(url: string): Promise<boolean> {

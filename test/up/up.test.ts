@@ -16,7 +16,15 @@ afterAll(() => {
 
 const SMALL = ['up', '--json', '--port', '0', '--prefill', '1', '--decode', '2']
 const up = (...more: string[]) => new UpProcess(folder.path, ...SMALL, ...more)
-const readyOf = (process: UpProcess) => process.event<{ event: string; url: string; dashboard: string; curl: string; policy: string; pids: Record<string, number> }>('ready') // prettier-ignore
+const readyOf = (process: UpProcess) =>
+  process.event<{
+    event: string
+    url: string
+    dashboard: string
+    curl: string
+    policy: string
+    pids: Record<string, number>
+  }>('ready')
 const allReady = ({ workers }: View) => workers.every(({ state }) => state === 'ready')
 
 describe('eldr up', () => {
@@ -28,16 +36,37 @@ describe('eldr up', () => {
     expect(await (await fetch(ready.dashboard)).text()).toContain('<title>ELDR dashboard</title>')
 
     const { stdout } = await promisify(execFile)('sh', ['-c', ready.curl])
-    expect(JSON.parse(stdout)).toMatchObject({ object: 'text_completion', choices: [{ text: expect.stringMatching(/\w/), finish_reason: 'length' }], usage: { completion_tokens: 24 } }) // prettier-ignore
+    expect(JSON.parse(stdout)).toMatchObject({
+      object: 'text_completion',
+      choices: [{ text: expect.stringMatching(/\w/), finish_reason: 'length' }],
+      usage: { completion_tokens: 24 },
+    })
 
-    const working = await process.event<View>('view', ({ workers, policies }) => policies.length > 0 && workers.slice(1).every(({ step }) => step !== null)) // prettier-ignore
-    expect(working.workers.map(({ name, state }) => [name, state])).toEqual([['prefill-0', 'ready'], ['decode-0', 'ready'], ['decode-1', 'ready']]) // prettier-ignore
-    expect(working.workers[1]!.step).toMatchObject({ batch: expect.any(Number), active: expect.any(Number), tpotMs: expect.any(Number) })
+    const working = await process.event<View>(
+      'view',
+      ({ workers, policies }) => policies.length > 0 && workers.slice(1).every(({ step }) => step !== null),
+    )
+    expect(working.workers.map(({ name, state }) => [name, state])).toEqual([
+      ['prefill-0', 'ready'],
+      ['decode-0', 'ready'],
+      ['decode-1', 'ready'],
+    ])
+    expect(working.workers[1]!.step).toMatchObject({
+      batch: expect.any(Number),
+      active: expect.any(Number),
+      tpotMs: expect.any(Number),
+    })
 
-    const change = await fetch(`${ready.url}/eldr/policy`, { method: 'PUT', body: '{"policy": "round_robin"}' })
+    const change = await fetch(`${ready.url}/eldr/policy`, {
+      method: 'PUT',
+      body: '{"policy": "round_robin"}',
+    })
     expect(change.status).toBe(200)
     const changed = await process.nextView(({ policies }) => policies.length === 2)
-    expect(changed).toMatchObject({ policy: 'round_robin', policies: [{ policy: 'eldr' }, { policy: 'round_robin' }] })
+    expect(changed).toMatchObject({
+      policy: 'round_robin',
+      policies: [{ policy: 'eldr' }, { policy: 'round_robin' }],
+    })
 
     const victim = changed.workers[2]!
     globalThis.process.kill(victim.pid!, 'SIGKILL')
@@ -58,7 +87,12 @@ describe('eldr up', () => {
 
   it('says where to point a client in plain lines where there is no terminal', async () => {
     const { stdout } = await new Promise<{ stdout: string }>(resolve => {
-      const child = execFile(process.execPath, [PROGRAM, 'up', '--port', '0', '--prefill', '1', '--decode', '1'], { cwd: folder.path }, (_, stdout) => resolve({ stdout })) // prettier-ignore
+      const child = execFile(
+        process.execPath,
+        [PROGRAM, 'up', '--port', '0', '--prefill', '1', '--decode', '1'],
+        { cwd: folder.path },
+        (_, stdout) => resolve({ stdout }),
+      )
       let said = ''
       child.stdout!.on('data', (chunk: string) => {
         said += chunk
@@ -77,7 +111,10 @@ describe('eldr up', () => {
     const killed = up()
     const { url, pids } = await readyOf(killed)
     process.kill(pids['gateway']!, 'SIGKILL')
-    const { pid } = await killed.event<{ event: string; name: string; pid: number }>('restarted', ({ name }) => name === 'gateway')
+    const { pid } = await killed.event<{ event: string; name: string; pid: number }>(
+      'restarted',
+      ({ name }) => name === 'gateway',
+    )
     expect((await fetch(`${url}/v1/models`)).status).toBe(200)
     killed.child.kill('SIGKILL')
     await killed.exited
@@ -96,7 +133,11 @@ describe('eldr up', () => {
     await new Promise<void>(resolve => holder.listen(0, '127.0.0.1', resolve))
     const { port } = holder.address() as AddressInfo
     const { status, stderr } = await ran('up', '--port', String(port))
-    expect(stderr.replaceAll(/\s+/g, ' ')).toMatch(new RegExp(`127\\.0\\.0\\.1:${port} \\(EADDRINUSE\\).*lsof -i :${port}.*--port \\d+.*--port 0.*ELDR_PORT_TAKEN`)) // prettier-ignore
+    expect(stderr.replaceAll(/\s+/g, ' ')).toMatch(
+      new RegExp(
+        `127\\.0\\.0\\.1:${port} \\(EADDRINUSE\\).*lsof -i :${port}.*--port \\d+.*--port 0.*ELDR_PORT_TAKEN`,
+      ),
+    )
     expect(status).toBe(1)
     await new Promise(resolve => holder.close(resolve))
   })
@@ -105,9 +146,17 @@ describe('eldr up', () => {
     [['up', '--trace', 'nowhere.safetensors'], 1, /nowhere\.safetensors.*ELDR_FILE_UNREADABLE/],
     [['up', '--profile', 'nothing'], 1, /no profile.*h200-first/],
     [['up', '--policy', 'best'], 2, /random, round_robin/],
-    [['up', '--backend', 'tiny', '--pace', 'real', '--speed', '2'], 2, /--speed with --pace real.*ELDR_USAGE/],
+    [
+      ['up', '--backend', 'tiny', '--pace', 'real', '--speed', '2'],
+      2,
+      /--speed with --pace real.*ELDR_USAGE/,
+    ],
     [['up', '--decode', '0'], 2, /whole number from 1/],
-    [['up', '--artifact', 'nowhere.safetensors', '--port', '0', '--prefill', '1', '--decode', '1'], 1, /gateway: .*nowhere\.safetensors[^]*ELDR_CLUSTER_FAILED/], // prettier-ignore
+    [
+      ['up', '--artifact', 'nowhere.safetensors', '--port', '0', '--prefill', '1', '--decode', '1'],
+      1,
+      /gateway: .*nowhere\.safetensors[^]*ELDR_CLUSTER_FAILED/,
+    ],
   ])('answers what cannot be with what is wrong, once: %j', async (args, code, message) => {
     const { status, stderr } = await ran(...args)
     expect(stderr).toMatch(message)

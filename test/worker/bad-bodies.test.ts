@@ -17,7 +17,9 @@ const CHAT = { messages: [{ role: 'user', content: 'a' }] }
 
 async function refused(path: string, body: unknown) {
   const answer = await served.post(path, body)
-  const { error } = (await answer.json()) as { error: { message: string; type: string; param: string | null; code: number } }
+  const { error } = (await answer.json()) as {
+    error: { message: string; type: string; param: string | null; code: number }
+  }
   expect(Object.keys(error)).toEqual(['message', 'type', 'param', 'code'])
   expect(error.code).toBe(answer.status)
   expect(served.engine.requests).toEqual([])
@@ -37,13 +39,48 @@ describe('a completion is refused', () => {
     ['several prompts', { prompt: ['a', 'b'] }, 400, 'BadRequestError', 'prompt', 'one prompt a request'],
     ['ids that are none', { prompt: [1, 'a'] }, 400, 'Bad Request', 'prompt', 'valid integer'],
     ['ids below 0', { prompt: [1, -1] }, 400, 'Bad Request', 'prompt', 'greater than or equal to 0'],
-    ['ids beyond the vocabulary', { prompt: [1, 5_000] }, 400, 'BadRequestError', 'prompt', 'Token id 5000 is out of vocabulary'],
+    [
+      'ids beyond the vocabulary',
+      { prompt: [1, 5_000] },
+      400,
+      'BadRequestError',
+      'prompt',
+      'Token id 5000 is out of vocabulary',
+    ],
     ['ids beyond any', { prompt: [2 ** 40] }, 400, 'BadRequestError', 'prompt', 'out of vocabulary'],
-    ['an unknown model', { ...OK, model: 'other' }, 404, 'NotFoundError', 'model', 'The model `other` does not exist.'],
+    [
+      'an unknown model',
+      { ...OK, model: 'other' },
+      404,
+      'NotFoundError',
+      'model',
+      'The model `other` does not exist.',
+    ],
     ['a model of another type', { ...OK, model: 5 }, 400, 'Bad Request', 'model', 'valid string'],
-    ['max_tokens below 1', { ...OK, max_tokens: 0 }, 400, 'BadRequestError', 'max_tokens', 'max_tokens must be at least 1, got 0.'],
-    ['max_tokens of another type', { ...OK, max_tokens: 'many' }, 400, 'Bad Request', 'max_tokens', 'valid integer'],
-    ['max_tokens that is not whole', { ...OK, max_tokens: 1.5 }, 400, 'Bad Request', 'max_tokens', 'valid integer'],
+    [
+      'max_tokens below 1',
+      { ...OK, max_tokens: 0 },
+      400,
+      'BadRequestError',
+      'max_tokens',
+      'max_tokens must be at least 1, got 0.',
+    ],
+    [
+      'max_tokens of another type',
+      { ...OK, max_tokens: 'many' },
+      400,
+      'Bad Request',
+      'max_tokens',
+      'valid integer',
+    ],
+    [
+      'max_tokens that is not whole',
+      { ...OK, max_tokens: 1.5 },
+      400,
+      'Bad Request',
+      'max_tokens',
+      'valid integer',
+    ],
     [
       'min_tokens above max_tokens',
       { ...OK, max_tokens: 2, min_tokens: 3 },
@@ -52,7 +89,14 @@ describe('a completion is refused', () => {
       'min_tokens',
       'less than or equal to max_tokens=2, got 3.',
     ],
-    ['min_tokens below 0', { ...OK, min_tokens: -1 }, 400, 'BadRequestError', 'min_tokens', 'greater than or equal to 0'],
+    [
+      'min_tokens below 0',
+      { ...OK, min_tokens: -1 },
+      400,
+      'BadRequestError',
+      'min_tokens',
+      'greater than or equal to 0',
+    ],
     [
       'a prompt that is too long',
       { prompt: 'a'.repeat(190), max_tokens: 11 },
@@ -61,9 +105,30 @@ describe('a completion is refused', () => {
       'input_tokens',
       'maximum context length is 200 tokens. However, you requested 11 output tokens and your prompt contains 190 input tokens',
     ],
-    ['a text that no tokenizer could make fit', { prompt: 'a'.repeat(201) }, 400, 'BadRequestError', 'input_tokens', 'maximum context length is 200 tokens. However, your prompt contains at least 201 input tokens'], // prettier-ignore
-    ['more ids than fit, whatever they are', { prompt: Array.from({ length: 201 }, (_, i) => (i === 0 ? 1 : 'x')) }, 400, 'BadRequestError', 'input_tokens', 'your prompt contains 201 input tokens'], // prettier-ignore
-    ['a stop token beyond the vocabulary', { ...OK, stop_token_ids: [5, 1_001] }, 400, 'BadRequestError', 'stop_token_ids', 'token_id(s) [1001] in stop_token_ids contain out-of-vocab token ids. Vocabulary size: 1001'], // prettier-ignore
+    [
+      'a text that no tokenizer could make fit',
+      { prompt: 'a'.repeat(201) },
+      400,
+      'BadRequestError',
+      'input_tokens',
+      'maximum context length is 200 tokens. However, your prompt contains at least 201 input tokens',
+    ],
+    [
+      'more ids than fit, whatever they are',
+      { prompt: Array.from({ length: 201 }, (_, i) => (i === 0 ? 1 : 'x')) },
+      400,
+      'BadRequestError',
+      'input_tokens',
+      'your prompt contains 201 input tokens',
+    ],
+    [
+      'a stop token beyond the vocabulary',
+      { ...OK, stop_token_ids: [5, 1_001] },
+      400,
+      'BadRequestError',
+      'stop_token_ids',
+      'token_id(s) [1001] in stop_token_ids contain out-of-vocab token ids. Vocabulary size: 1001',
+    ],
     ['n above 1', { ...OK, n: 2 }, 400, 'BadRequestError', 'n', 'one choice a request'],
     ['n below 1', { ...OK, n: 0 }, 400, 'BadRequestError', 'n', 'n must be at least 1, got 0.'],
     ['stream of another type', { ...OK, stream: 'yes' }, 400, 'Bad Request', 'stream', 'valid boolean'],
@@ -91,16 +156,58 @@ describe('a completion is refused', () => {
       'temperature',
       'temperature must be non-negative, got -1.',
     ],
-    ['a temperature of another type', { ...OK, temperature: 'hot' }, 400, 'Bad Request', 'temperature', 'valid number'],
+    [
+      'a temperature of another type',
+      { ...OK, temperature: 'hot' },
+      400,
+      'Bad Request',
+      'temperature',
+      'valid number',
+    ],
     ['top_p of 0', { ...OK, top_p: 0 }, 400, 'BadRequestError', 'top_p', 'top_p must be in (0, 1], got 0.'],
-    ['top_p above 1', { ...OK, top_p: 1.1 }, 400, 'BadRequestError', 'top_p', 'top_p must be in (0, 1], got 1.1.'],
-    ['an empty stop', { ...OK, stop: [''] }, 400, 'BadRequestError', 'stop', 'stop cannot contain an empty string.'],
+    [
+      'top_p above 1',
+      { ...OK, top_p: 1.1 },
+      400,
+      'BadRequestError',
+      'top_p',
+      'top_p must be in (0, 1], got 1.1.',
+    ],
+    [
+      'an empty stop',
+      { ...OK, stop: [''] },
+      400,
+      'BadRequestError',
+      'stop',
+      'stop cannot contain an empty string.',
+    ],
     ['a stop of another type', { ...OK, stop: [5] }, 400, 'Bad Request', 'stop', 'valid string'],
     ['a seed of another type', { ...OK, seed: 'x' }, 400, 'Bad Request', 'seed', 'valid integer'],
-    ['log-probabilities', { ...OK, logprobs: 1 }, 400, 'BadRequestError', 'logprobs', 'does not serve logprobs'],
+    [
+      'log-probabilities',
+      { ...OK, logprobs: 1 },
+      400,
+      'BadRequestError',
+      'logprobs',
+      'does not serve logprobs',
+    ],
     ['beams', { ...OK, use_beam_search: true }, 400, 'BadRequestError', 'use_beam_search', 'does not serve'],
-    ['a row beyond the trace', { ...OK, eldr_row: 10 }, 400, 'BadRequestError', 'eldr_row', 'eldr_row must be less than 10'],
-    ['a row below 0', { ...OK, eldr_row: -1 }, 400, 'BadRequestError', 'eldr_row', 'greater than or equal to 0'],
+    [
+      'a row beyond the trace',
+      { ...OK, eldr_row: 10 },
+      400,
+      'BadRequestError',
+      'eldr_row',
+      'eldr_row must be less than 10',
+    ],
+    [
+      'a row below 0',
+      { ...OK, eldr_row: -1 },
+      400,
+      'BadRequestError',
+      'eldr_row',
+      'greater than or equal to 0',
+    ],
     ['a row that is none', { ...OK, eldr_row: 'first' }, 400, 'Bad Request', 'eldr_row', 'valid integer'],
     [
       'kv_transfer_params of another type',
@@ -118,9 +225,15 @@ describe('a completion is refused', () => {
       'kv_transfer_params',
       'record',
     ],
-    ['a body that is too large', { prompt: 'a'.repeat(100_001) }, 413, 'Request Entity Too Large', null, 'larger than 100000 bytes'],
+    [
+      'a body that is too large',
+      { prompt: 'a'.repeat(100_001) },
+      413,
+      'Request Entity Too Large',
+      null,
+      'larger than 100000 bytes',
+    ],
   ])('for %s', async (_, body, status, type, param, words) => {
-    // prettier-ignore
     const [foundStatus, foundType, foundParam, message] = await refused('/v1/completions', body)
     expect([foundStatus, foundType, foundParam]).toEqual([status, type, param])
     expect(message).toContain(words)
@@ -154,20 +267,28 @@ describe('a field that vLLM would follow', () => {
     ...[...fields, ...chat].map(field => ['/v1/chat/completions', CHAT, ...field] as const),
     ...chat.map(field => ['/tokenize', CHAT, ...field] as const),
   ]
-  it.each(routes)('%s %j: %s is refused by its name, and taken where it says nothing', async (path, body, name, telling, neutral) => {
-    const [status, , param, message] = await refused(path, { ...body, [name]: telling })
-    expect([status, param]).toEqual([400, name])
-    expect(message).toContain(`does not serve ${name}`)
-    const answer = served.post(path, { ...body, [name]: neutral })
-    if (path !== '/tokenize') {
-      await served.engine.until(() => served.engine.requests.length > 0)
-      for (const request of served.engine.requests.splice(0)) request.finish()
-    }
-    expect((await answer).status).toBe(200)
-  })
+  it.each(routes)(
+    '%s %j: %s is refused by its name, and taken where it says nothing',
+    async (path, body, name, telling, neutral) => {
+      const [status, , param, message] = await refused(path, { ...body, [name]: telling })
+      expect([status, param]).toEqual([400, name])
+      expect(message).toContain(`does not serve ${name}`)
+      const answer = served.post(path, { ...body, [name]: neutral })
+      if (path !== '/tokenize') {
+        await served.engine.until(() => served.engine.requests.length > 0)
+        for (const request of served.engine.requests.splice(0)) request.finish()
+      }
+      expect((await answer).status).toBe(200)
+    },
+  )
 
   it('is refused for its type too', async () => {
-    for (const [name, value] of Object.entries({ logit_bias: 'x', bad_words: 'x', chat_template_kwargs: [], skip_special_tokens: 'no' })) {
+    for (const [name, value] of Object.entries({
+      logit_bias: 'x',
+      bad_words: 'x',
+      chat_template_kwargs: [],
+      skip_special_tokens: 'no',
+    })) {
       const [status, type, param] = await refused('/v1/chat/completions', { ...CHAT, [name]: value })
       expect([status, type, param]).toEqual([400, 'Bad Request', name])
     }
@@ -180,7 +301,12 @@ describe('a prompt that is far too long', () => {
     const spies = [vi.spyOn(tokenizer, 'encode'), vi.spyOn(tokenizer, 'chat')]
     tokenizer.leastTokens = () => 5_000
     try {
-      const bodies: [string, object][] = [['/v1/completions', OK], ['/v1/chat/completions', CHAT], ['/tokenize', OK], ['/tokenize', CHAT]] // prettier-ignore
+      const bodies: [string, object][] = [
+        ['/v1/completions', OK],
+        ['/v1/chat/completions', CHAT],
+        ['/tokenize', OK],
+        ['/tokenize', CHAT],
+      ]
       for (const [path, body] of bodies) {
         const [status, , param, message] = await refused(path, body)
         expect([status, param]).toEqual([400, 'input_tokens'])
@@ -191,7 +317,9 @@ describe('a prompt that is far too long', () => {
       tokenizer.leastTokens = LEAST
       vi.restoreAllMocks()
     }
-    expect((await refused('/detokenize', { tokens: Array.from({ length: 201 }, () => 'x') }))[3]).toContain('201 input tokens')
+    expect((await refused('/detokenize', { tokens: Array.from({ length: 201 }, () => 'x') }))[3]).toContain(
+      '201 input tokens',
+    )
     const ids = { ...CHAT, kv_transfer_params: { prompt_token_ids: Array.from({ length: 201 }, () => 1) } }
     expect((await refused('/v1/chat/completions', ids))[3]).toContain('201 input tokens')
   })
@@ -205,10 +333,25 @@ describe('a chat is refused', () => {
     ['a message of another type', { messages: ['hi'] }, 'messages', 'valid dictionary'],
     ['a message without a role', { messages: [{ content: 'a' }] }, 'messages', 'Field required'],
     ['content of another type', { messages: [{ role: 'user', content: 5 }] }, 'messages', 'valid string'],
-    ['a picture', { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] }, 'messages', 'image_url'],
-    ['tools', { ...CHAT, tools: [{ type: 'function', function: { name: 'f' } }] }, 'tools', 'does not serve tools'],
+    [
+      'a picture',
+      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
+      'messages',
+      'image_url',
+    ],
+    [
+      'tools',
+      { ...CHAT, tools: [{ type: 'function', function: { name: 'f' } }] },
+      'tools',
+      'does not serve tools',
+    ],
     ['a format', { ...CHAT, response_format: { type: 'json_object' } }, 'response_format', 'does not serve'],
-    ['max_completion_tokens below 1', { ...CHAT, max_completion_tokens: -5 }, 'max_completion_tokens', 'at least 1, got -5.'],
+    [
+      'max_completion_tokens below 1',
+      { ...CHAT, max_completion_tokens: -5 },
+      'max_completion_tokens',
+      'at least 1, got -5.',
+    ],
   ])('for %s', async (_, body, param, words) => {
     const [status, , foundParam, message] = await refused('/v1/chat/completions', body)
     expect([status, foundParam]).toEqual([400, param])
@@ -218,24 +361,50 @@ describe('a chat is refused', () => {
 
 describe('whatever is sent', () => {
   it('is answered, by a refusal or by a request that is taken, and never by a fault', async () => {
-    const names = ['prompt', 'messages', 'max_tokens', 'min_tokens', 'stream', 'stop', 'seed', 'temperature', 'n', 'model', 'eldr_row', 'kv_transfer_params', 'stream_options', 'stop_token_ids', 'logprobs'] // prettier-ignore
-    const body = fc.oneof(fc.jsonValue(), fc.dictionary(fc.constantFrom(...names), fc.oneof(fc.jsonValue(), fc.nat(), fc.string())))
+    const names = [
+      'prompt',
+      'messages',
+      'max_tokens',
+      'min_tokens',
+      'stream',
+      'stop',
+      'seed',
+      'temperature',
+      'n',
+      'model',
+      'eldr_row',
+      'kv_transfer_params',
+      'stream_options',
+      'stop_token_ids',
+      'logprobs',
+    ]
+    const body = fc.oneof(
+      fc.jsonValue(),
+      fc.dictionary(fc.constantFrom(...names), fc.oneof(fc.jsonValue(), fc.nat(), fc.string())),
+    )
     const take = () => {
       for (const request of served.engine.requests.splice(0)) request.finish()
     }
     await fc.assert(
-      fc.asyncProperty(fc.constantFrom('/v1/completions', '/v1/chat/completions', '/tokenize', '/detokenize'), body, async (path, body) => {
-        const answer = served.post(path, body as object)
-        void served.engine.until(() => served.engine.requests.length > 0).then(take)
-        expect((await answer).status).not.toBe(500)
-        await (await answer).text()
-      }),
+      fc.asyncProperty(
+        fc.constantFrom('/v1/completions', '/v1/chat/completions', '/tokenize', '/detokenize'),
+        body,
+        async (path, body) => {
+          const answer = served.post(path, body as object)
+          void served.engine.until(() => served.engine.requests.length > 0).then(take)
+          expect((await answer).status).not.toBe(500)
+          await (await answer).text()
+        },
+      ),
       { numRuns: 150 },
     )
   })
 
   it('does no harm when it breaks off in its body', async () => {
-    const sent = httpRequest(`${served.url}/v1/completions`, { method: 'POST', headers: { 'content-length': 100 } })
+    const sent = httpRequest(`${served.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-length': 100 },
+    })
     sent.on('error', () => undefined)
     await new Promise<void>(resolve => sent.write('{"prompt":', () => resolve()))
     sent.destroy()
@@ -246,13 +415,33 @@ describe('whatever is sent', () => {
 
 describe('a worker of one role', () => {
   it('does not do the other’s part', async () => {
-    const [prefill, decode] = [await serveScripted({ role: 'prefill' }), await serveScripted({ role: 'decode' })]
-    const fetchFrom = { do_remote_prefill: true, remote_engine_id: 'e', remote_request_id: 'r', remote_block_ids: [[1]], remote_host: '127.0.0.1', remote_port: 9, remote_num_tokens: 3 } // prettier-ignore
-    const first = await decode.post('/v1/completions', { ...OK, kv_transfer_params: { do_remote_decode: true } })
+    const [prefill, decode] = [
+      await serveScripted({ role: 'prefill' }),
+      await serveScripted({ role: 'decode' }),
+    ]
+    const fetchFrom = {
+      do_remote_prefill: true,
+      remote_engine_id: 'e',
+      remote_request_id: 'r',
+      remote_block_ids: [[1]],
+      remote_host: '127.0.0.1',
+      remote_port: 9,
+      remote_num_tokens: 3,
+    }
+    const first = await decode.post('/v1/completions', {
+      ...OK,
+      kv_transfer_params: { do_remote_decode: true },
+    })
     const second = await prefill.post('/v1/completions', { ...OK, kv_transfer_params: fetchFrom })
-    const third = await decode.post('/v1/completions', { ...OK, kv_transfer_params: { eldr: { record: 'decode' } } })
+    const third = await decode.post('/v1/completions', {
+      ...OK,
+      kv_transfer_params: { eldr: { record: 'decode' } },
+    })
     for (const answer of [first, second, third])
-      expect([answer.status, await answer.json()]).toMatchObject([501, { error: { type: 'NotImplementedError', code: 501 } }])
+      expect([answer.status, await answer.json()]).toMatchObject([
+        501,
+        { error: { type: 'NotImplementedError', code: 501 } },
+      ])
     expect([prefill.worker.kvPort === undefined, decode.worker.kvPort === undefined]).toEqual([false, true])
     await Promise.all([prefill.worker.stop(), decode.worker.stop()])
   })

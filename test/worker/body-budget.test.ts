@@ -24,7 +24,9 @@ function begin(framing: string, part: string | Buffer): { socket: Socket; answer
   const { hostname, port } = new URL(served.url)
   const socket = connect({ host: hostname, port: Number(port) })
   sockets.push(socket.on('error', () => undefined))
-  socket.write(`POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n${framing}\r\n\r\n`)
+  socket.write(
+    `POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n${framing}\r\n\r\n`,
+  )
   socket.write(part)
   return { socket, answer: once(socket, 'data').then(([data]: Buffer[]) => data!.toString()) }
 }
@@ -67,11 +69,19 @@ it('counts what a body in single bytes really takes', async () => {
 
 it('gives back the bytes of bodies that are refused, too large, or no JSON', async () => {
   served = await serveScripted({ maxBodyBytes: 100_000, bodyBudgetBytes: BUDGET })
-  for (const body of ['{', '"a"', JSON.stringify({ prompt: '' }), JSON.stringify({ prompt: 'a'.repeat(100_000) })]) {
+  for (const body of [
+    '{',
+    '"a"',
+    JSON.stringify({ prompt: '' }),
+    JSON.stringify({ prompt: 'a'.repeat(100_000) }),
+  ]) {
     expect((await served.post('/v1/completions', body)).status).toBeGreaterThanOrEqual(400)
     expect(taken()).toBe(0)
   }
-  const chunked = begin('transfer-encoding: chunked', `${(100_001).toString(16)}\r\n${'a'.repeat(100_001)}\r\n`)
+  const chunked = begin(
+    'transfer-encoding: chunked',
+    `${(100_001).toString(16)}\r\n${'a'.repeat(100_001)}\r\n`,
+  )
   expect(await chunked.answer).toMatch(/^HTTP\/1\.1 413 /)
   expect(taken()).toBe(0)
 })

@@ -22,7 +22,9 @@ async function rawClient(body: object): Promise<Socket> {
   const socket = connect(port, '127.0.0.1')
   socket.on('error', () => undefined)
   const text = JSON.stringify(body)
-  socket.write(`POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`)
+  socket.write(
+    `POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  )
   socket.pause()
   await once(socket, 'connect')
   return socket
@@ -33,9 +35,12 @@ describe('a client that leaves', () => {
     ['before the first token', ''],
     ['amid the stream', 'xyz'],
   ])('%s ends its request in the engine at once', async (_, said) => {
-    // prettier-ignore
     const gone = new AbortController()
-    const answer = served.post('/v1/completions', { prompt: 'a', stream: true, max_tokens: 100 }, { signal: gone.signal })
+    const answer = served.post(
+      '/v1/completions',
+      { prompt: 'a', stream: true, max_tokens: 100 },
+      { signal: gone.signal },
+    )
     const scripted = await served.engine.request(0)
     scripted.say(said)
     await answer
@@ -92,7 +97,9 @@ describe('a client that does not read', () => {
       await new Promise(setImmediate)
     }
     expect(first.aborted).toBe('gone')
-    expect(await (await fetch(`${served.url}/metrics`)).text()).toMatch(/^eldr_clients_stalled_total\{.*\} 1$/m)
+    expect(await (await fetch(`${served.url}/metrics`)).text()).toMatch(
+      /^eldr_clients_stalled_total\{.*\} 1$/m,
+    )
     slow.resume()
     await closed
   })
@@ -100,12 +107,19 @@ describe('a client that does not read', () => {
 
 describe('OpenAI’s client', () => {
   const client = () => new OpenAI({ baseURL: `${served.url}/v1`, apiKey: 'none', maxRetries: 0 })
-  const CHAT = { model: 'm', messages: [{ role: 'user' as const, content: 'hello' }], max_completion_tokens: 3 }
+  const CHAT = {
+    model: 'm',
+    messages: [{ role: 'user' as const, content: 'hello' }],
+    max_completion_tokens: 3,
+  }
 
   it('gets a chat and a completion', async () => {
     const chat = client().chat.completions.create(CHAT)
     ;(await served.engine.request(0)).say('xyz').finish()
-    expect((await chat).choices[0]).toMatchObject({ finish_reason: 'length', message: { role: 'assistant', content: 'xyz' } })
+    expect((await chat).choices[0]).toMatchObject({
+      finish_reason: 'length',
+      message: { role: 'assistant', content: 'xyz' },
+    })
     const completion = client().completions.create({ model: 'm', prompt: 'a', max_tokens: 2 })
     ;(await served.engine.request(1)).say('xy').finish('stop')
     expect((await completion).choices[0]).toMatchObject({ finish_reason: 'stop', text: 'xy' })
@@ -113,7 +127,11 @@ describe('OpenAI’s client', () => {
   })
 
   it('gets a stream, with its own helper too', async () => {
-    const stream = await client().chat.completions.create({ ...CHAT, stream: true, stream_options: { include_usage: true } })
+    const stream = await client().chat.completions.create({
+      ...CHAT,
+      stream: true,
+      stream_options: { include_usage: true },
+    })
     ;(await served.engine.request(0)).say('xyz').finish()
     const chunks = []
     for await (const chunk of stream) chunks.push(chunk)
@@ -126,7 +144,9 @@ describe('OpenAI’s client', () => {
 
   it('sees errors as its own kinds', async () => {
     await expect(client().chat.completions.create({ ...CHAT, n: 3 })).rejects.toBeInstanceOf(BadRequestError)
-    await expect(client().chat.completions.create({ ...CHAT, model: 'other' })).rejects.toBeInstanceOf(NotFoundError)
+    await expect(client().chat.completions.create({ ...CHAT, model: 'other' })).rejects.toBeInstanceOf(
+      NotFoundError,
+    )
     const failing = client()
       .chat.completions.create(CHAT)
       .catch((reason: unknown) => reason)
@@ -155,8 +175,20 @@ describe('a worker that is told to stop', () => {
   it('lets a request end that ends in time, and closes the engine', async () => {
     const engine = new ScriptedEngine()
     const { settings, log } = served.worker.context
-    const worker = await startWorker({ host: '127.0.0.1', port: 0, kvPort: 0, kvHost: '127.0.0.1', settings, engine, log, graceMs: 60_000 })
-    const answer = fetch(`${worker.url}/v1/completions`, { method: 'POST', body: JSON.stringify({ prompt: 'a', max_tokens: 1 }) })
+    const worker = await startWorker({
+      host: '127.0.0.1',
+      port: 0,
+      kvPort: 0,
+      kvHost: '127.0.0.1',
+      settings,
+      engine,
+      log,
+      graceMs: 60_000,
+    })
+    const answer = fetch(`${worker.url}/v1/completions`, {
+      method: 'POST',
+      body: JSON.stringify({ prompt: 'a', max_tokens: 1 }),
+    })
     const scripted = await engine.request(0)
     const stopped = worker.stop()
     scripted.say('x').finish()

@@ -15,20 +15,32 @@ let common: readonly string[] = []
 const folder = temporaryFolder()
 const BACK_ENDS: readonly (readonly [string, () => Promise<readonly string[]>])[] = [
   ['replay', async () => []],
-  ['tiny', async () => ['--backend', 'tiny', '--pace', 'h200-first', '--model', await writeSmallModel(folder.path, smallTensors(), { ...SMALL_CONFIG, max_position_embeddings: 4_096 })]], // prettier-ignore
+  [
+    'tiny',
+    async () => [
+      '--backend',
+      'tiny',
+      '--pace',
+      'h200-first',
+      '--model',
+      await writeSmallModel(folder.path, smallTensors(), { ...SMALL_CONFIG, max_position_embeddings: 4_096 }),
+    ],
+  ],
 ]
 const start = (...flags: string[]) => startWorkerProcess(...common, ...flags)
 
 afterEach(killAll)
 afterAll(() => folder.remove())
 
-const words = (count: number, seed = 0) => Array.from({ length: count }, (_, i) => 300 + ((i * 7 + seed * 13) % 500))
+const words = (count: number, seed = 0) =>
+  Array.from({ length: count }, (_, i) => 300 + ((i * 7 + seed * 13) % 500))
 const pair = (prefillFlags: readonly string[], decodeFlags: readonly string[]) =>
   Promise.all([start('--role', 'prefill', ...prefillFlags), start('--role', 'decode', ...decodeFlags)])
 
 async function handoffOf(prefill: WorkerProcess, body: object): Promise<object> {
   const answer = await prefill.post('/v1/completions', { ...body, max_tokens: 1, kv_transfer_params: ASK })
-  const { eldr: _, ...params } = ((await answer.json()) as { kv_transfer_params: { eldr: unknown } }).kv_transfer_params
+  const { eldr: _, ...params } = ((await answer.json()) as { kv_transfer_params: { eldr: unknown } })
+    .kv_transfer_params
   return params
 }
 
@@ -36,7 +48,9 @@ async function handoffOf(prefill: WorkerProcess, body: object): Promise<object> 
 function leavable(worker: WorkerProcess, body: object) {
   const gone = new AbortController()
   const answer = worker.post('/v1/completions', body, { signal: gone.signal })
-  const text = answer.then(async response => response.text()).catch((error: Error) => `failed: ${error.message}`)
+  const text = answer
+    .then(async response => response.text())
+    .catch((error: Error) => `failed: ${error.message}`)
   return {
     answer,
     text,
@@ -49,7 +63,10 @@ function leavable(worker: WorkerProcess, body: object) {
 
 async function errorOf(answer: Promise<Response>) {
   const response = await answer
-  return [response.status, ((await response.json()) as { error: { type: string; message: string } }).error] as const
+  return [
+    response.status,
+    ((await response.json()) as { error: { type: string; message: string } }).error,
+  ] as const
 }
 
 describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
@@ -94,7 +111,10 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
     it('while it is generated frees everything, on both workers', async () => {
       const [prefill, decode] = await pair(['--speed', '4'], STEADY)
       const body = { prompt: words(60), max_tokens: 500, stream: true }
-      const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }) })
+      const request = leavable(decode, {
+        ...body,
+        kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }),
+      })
       await decode.until(({ stats }) => stats.generationTokens >= 2)
       await request.leave()
       expect(await leftovers(prefill, decode)).toEqual([])
@@ -108,7 +128,9 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       const body = { prompt: words(60), max_tokens: 10 }
       const params = await handoffOf(prefill, body)
       await prefill.kill()
-      const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
+      const [status, error] = await errorOf(
+        decode.post('/v1/completions', { ...body, kv_transfer_params: params }),
+      )
       expect([status, error.type]).toEqual([500, 'InternalServerError'])
       expect(error.message).toContain('could not be loaded: the prefill worker cannot be reached')
       expect(await leftovers(decode)).toEqual([])
@@ -121,7 +143,9 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       const params = (await handoffOf(prefill, body)) as { remote_port: number }
       await prefill.kill()
       const again = await start('--role', 'prefill', '--kv-port', String(params.remote_port))
-      const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
+      const [status, error] = await errorOf(
+        decode.post('/v1/completions', { ...body, kv_transfer_params: params }),
+      )
       expect([status, error.message]).toEqual([500, expect.stringContaining('started anew')])
       expect(await leftovers(again, decode)).toEqual([])
     })
@@ -152,7 +176,10 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
     it('while it generates breaks the stream off and leaves nothing at the other', async () => {
       const [prefill, decode] = await pair([], STEADY)
       const body = { prompt: words(60), max_tokens: 500, stream: true }
-      const request = leavable(decode, { ...body, kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }) })
+      const request = leavable(decode, {
+        ...body,
+        kv_transfer_params: await handoffOf(prefill, { prompt: body.prompt }),
+      })
       await decode.until(({ stats }) => stats.generationTokens >= 2)
       await decode.kill()
       expect(await request.text).not.toContain('[DONE]')
@@ -167,10 +194,15 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       const params = await handoffOf(prefill, body)
       await prefill.until(({ leases, stats }) => leases === 0 && stats.blocksKept === 0)
       // The blocks are used again before anybody asks for them.
-      for (let i = 0; i < 5; i++) await prefill.post('/v1/completions', { prompt: words(60, i + 20), max_tokens: 2 })
-      const [status, error] = await errorOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
+      for (let i = 0; i < 5; i++)
+        await prefill.post('/v1/completions', { prompt: words(60, i + 20), max_tokens: 2 })
+      const [status, error] = await errorOf(
+        decode.post('/v1/completions', { ...body, kv_transfer_params: params }),
+      )
       expect([status, error.message]).toEqual([500, expect.stringContaining('the lease has ended')])
-      const stream = await (await decode.post('/v1/completions', { ...body, stream: true, kv_transfer_params: params })).text()
+      const stream = await (
+        await decode.post('/v1/completions', { ...body, stream: true, kv_transfer_params: params })
+      ).text()
       expect(stream).toMatch(/^data: \{"error":\{.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/)
       expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(1)
       expect(await leftovers(prefill, decode)).toEqual([])
@@ -184,7 +216,10 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       const busy = decode.post('/v1/completions', { prompt: words(20, 8), max_tokens: 30, ignore_eos: true })
       await decode.until(({ stats }) => stats.running === 1)
       const beganMs = performance.now()
-      const waiting = decode.post('/v1/completions', { ...body, kv_transfer_params: await handoffOf(prefill, body) })
+      const waiting = decode.post('/v1/completions', {
+        ...body,
+        kv_transfer_params: await handoffOf(prefill, body),
+      })
       expect((await (await waiting).json()) as object).toMatchObject({ choices: alone.choices })
       expect(performance.now() - beganMs).toBeGreaterThan(1_600)
       await (await busy).text()
@@ -194,7 +229,10 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 
   describe('KV that is full', () => {
     it('makes requests wait or begin again, and changes no text', async () => {
-      const [small, large] = await Promise.all([start('--blocks', '12', '--speed', '8'), start('--speed', '8')])
+      const [small, large] = await Promise.all([
+        start('--blocks', '12', '--speed', '8'),
+        start('--speed', '8'),
+      ])
       const bodies = Array.from({ length: 12 }, (_, i) => ({
         prompt: words(40, i),
         max_tokens: 60,
@@ -206,7 +244,9 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       const textsOf = async (worker: WorkerProcess) =>
         Promise.all(
           bodies.map(
-            async body => ((await (await worker.post('/v1/completions', body)).json()) as { choices: { text: string }[] }).choices[0]!.text,
+            async body =>
+              ((await (await worker.post('/v1/completions', body)).json()) as { choices: { text: string }[] })
+                .choices[0]!.text,
           ),
         )
       const [fromSmall, fromLarge] = await Promise.all([textsOf(small), textsOf(large)])
@@ -225,8 +265,13 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 
     it('refuses what it can never hold', async () => {
       const worker = await start('--blocks', '12')
-      const [status, error] = await errorOf(worker.post('/v1/completions', { prompt: words(190), max_tokens: 10 }))
-      expect([status, error.message]).toEqual([400, expect.stringContaining('maximum context length is 192 tokens')])
+      const [status, error] = await errorOf(
+        worker.post('/v1/completions', { prompt: words(190), max_tokens: 10 }),
+      )
+      expect([status, error.message]).toEqual([
+        400,
+        expect.stringContaining('maximum context length is 192 tokens'),
+      ])
       expect(await leftovers(worker)).toEqual([])
     })
   })
@@ -245,10 +290,14 @@ describe('the command', () => {
   it('says which port is taken, and what to do', async () => {
     const worker = await startWorkerProcess()
     const { port } = new URL(worker.url)
-    await expect(startWorkerProcess('--port', port)).rejects.toThrow(/ended with 1: .*EADDRINUSE.*ELDR_PORT_TAKEN/s)
+    await expect(startWorkerProcess('--port', port)).rejects.toThrow(
+      /ended with 1: .*EADDRINUSE.*ELDR_PORT_TAKEN/s,
+    )
   })
 
   it('refuses a context that its blocks cannot hold', async () => {
-    await expect(startWorkerProcess('--blocks', '4', '--max-model-len', '100')).rejects.toThrow(/ended with 2: .*at most 64 tokens/s)
+    await expect(startWorkerProcess('--blocks', '4', '--max-model-len', '100')).rejects.toThrow(
+      /ended with 2: .*at most 64 tokens/s,
+    )
   })
 })

@@ -28,7 +28,13 @@ const workers = () => [...prefills, ...decodes]
 /** The same suite for experts that are replayed and for a model that is computed, which `npm run test:identity` asks for. */
 const BACK_ENDS = [
   { name: 'replay', model: 'lab16', trace: 'lab16-task', flags: ['--speed', '4'], slow: ['--speed', '0.02'] },
-  { name: 'tiny', model: 'tiny6', trace: 'tiny6-prompts', flags: ['--backend', 'tiny', '--blocks', '1024'], slow: ['--backend', 'tiny', '--pace', 'h200-first', '--speed', '0.02'] }, // prettier-ignore
+  {
+    name: 'tiny',
+    model: 'tiny6',
+    trace: 'tiny6-prompts',
+    flags: ['--backend', 'tiny', '--blocks', '1024'],
+    slow: ['--backend', 'tiny', '--pace', 'h200-first', '--speed', '0.02'],
+  },
 ].filter(({ name }) => name === (process.env['ELDR_TEST_BACK_END'] ?? 'replay'))
 
 async function startAll({ trace, flags }: (typeof BACK_ENDS)[number]): Promise<void> {
@@ -39,7 +45,9 @@ async function startAll({ trace, flags }: (typeof BACK_ENDS)[number]): Promise<v
   await promisify(execFile)(process.execPath, [PROGRAM, 'fit', calibration, ...options])
   // A lease ends within the test's patience: where a decode worker dies before it has read, nothing else frees the blocks.
   const many = (count: number, role: string) =>
-    Promise.all(Array.from({ length: count }, () => startWorkerProcess('--role', role, ...flags, '--lease-ms', '5000')))
+    Promise.all(
+      Array.from({ length: count }, () => startWorkerProcess('--role', role, ...flags, '--lease-ms', '5000')),
+    )
   ;[prefills, decodes] = await Promise.all([many(2, 'prefill'), many(3, 'decode')])
 }
 
@@ -49,7 +57,10 @@ async function stopAll(): Promise<void> {
 }
 
 function gatewayWith(...flags: string[]): Promise<RunningProcess> {
-  const urls = [...prefills.flatMap(({ url }) => ['--prefill', url]), ...decodes.flatMap(({ url }) => ['--decode', url])]
+  const urls = [
+    ...prefills.flatMap(({ url }) => ['--prefill', url]),
+    ...decodes.flatMap(({ url }) => ['--decode', url]),
+  ]
   return startGatewayProcess([...urls, '--log-level', 'info', ...flags])
 }
 
@@ -76,7 +87,10 @@ async function textOf(gateway: RunningProcess, body: ReturnType<typeof bodiesFor
   if (!body.stream) return ((await answer.json()) as { choices: { text: string }[] }).choices[0]!.text
   const events = await eventsOf(answer)
   expect(events.at(-1)).toBe('[DONE]')
-  return events.slice(0, -1).map(event => (JSON.parse(event) as { choices: { text: string }[] }).choices[0]!.text).join('') // prettier-ignore
+  return events
+    .slice(0, -1)
+    .map(event => (JSON.parse(event) as { choices: { text: string }[] }).choices[0]!.text)
+    .join('')
 }
 
 async function sample(gateway: RunningProcess, name: string) {
@@ -93,11 +107,17 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
   it('gives every request the same bytes under every policy, by its experts where the policy asks for them', async () => {
     const texts = new Map<string, string[]>()
     for (const policy of ['round_robin', 'jsq', 'eldr', 'union']) {
-      const gateway = await gatewayWith('--policy', policy, ...(policy === 'eldr' ? ['--artifact', artifact] : []))
+      const gateway = await gatewayWith(
+        '--policy',
+        policy,
+        ...(policy === 'eldr' ? ['--artifact', artifact] : []),
+      )
       await ready(gateway, 5)
       texts.set(policy, await Promise.all(bodies.map(body => textOf(gateway, body))))
       // Counts of every hand-off were read: none was routed by load for the lack of them.
-      expect((await sample(gateway, 'eldr_signature_rejects_total')).filter(({ value }) => value > 0)).toEqual([])
+      expect(
+        (await sample(gateway, 'eldr_signature_rejects_total')).filter(({ value }) => value > 0),
+      ).toEqual([])
       const decisions = await sample(gateway, 'eldr_decisions_total')
       expect(decisions.reduce((sum, { value }) => sum + value, 0)).toBe(bodies.length)
       expect(await gateway.stop()).toBe(0)
@@ -112,15 +132,29 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
     const gateway = await gatewayWith('--policy', 'union')
     await ready(gateway, 5)
     const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 })
-    const chat = { model, temperature: 0, messages: [{ role: 'user' as const, content: 'Tell me a story' }], max_completion_tokens: 12 }
+    const chat = {
+      model,
+      temperature: 0,
+      messages: [{ role: 'user' as const, content: 'Tell me a story' }],
+      max_completion_tokens: 12,
+    }
     const whole = await client.chat.completions.create(chat)
     let text = ''
-    for await (const { choices } of await client.chat.completions.create({ ...chat, stream: true })) text += choices[0]?.delta.content ?? ''
+    for await (const { choices } of await client.chat.completions.create({ ...chat, stream: true }))
+      text += choices[0]?.delta.content ?? ''
     expect(text).toBe(whole.choices[0]!.message.content)
-    const several = await client.completions.create({ model, prompt: ['one two', 'three four'], max_tokens: 4 })
+    const several = await client.completions.create({
+      model,
+      prompt: ['one two', 'three four'],
+      max_tokens: 4,
+    })
     expect(several.choices.map(({ index }) => index)).toEqual([0, 1])
-    await expect(client.chat.completions.create({ ...chat, model: 'other' })).rejects.toMatchObject({ status: 404 })
-    await expect(client.chat.completions.create({ ...chat, max_completion_tokens: 1e9 })).rejects.toMatchObject({ status: 400 })
+    await expect(client.chat.completions.create({ ...chat, model: 'other' })).rejects.toMatchObject({
+      status: 404,
+    })
+    await expect(
+      client.chat.completions.create({ ...chat, max_completion_tokens: 1e9 }),
+    ).rejects.toMatchObject({ status: 400 })
     const left = await client.chat.completions.create({ ...chat, max_completion_tokens: 1_500, stream: true })
     // oxlint-disable-next-line no-unreachable-loop -- the first token is enough
     for await (const _ of left) break
@@ -137,22 +171,35 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
       Array.from({ length: 60 }, async (_, i) => {
         const gone = new AbortController()
         const body = { ...bodies[i % bodies.length]!, max_tokens: 1_800, ignore_eos: true, stream: true }
-        const answer = gateway.post('/v1/completions', body, { signal: gone.signal }).then(async response => response.text())
+        const answer = gateway
+          .post('/v1/completions', body, { signal: gone.signal })
+          .then(async response => response.text())
         // Turns of the event loop, not milliseconds: what happens in them is different every time.
         for (let turn = 0; turn < 40 * i; turn++) await new Promise(setImmediate)
         gone.abort()
-        return answer.then(() => 'whole', () => 'left') // prettier-ignore
+        return answer.then(
+          () => 'whole',
+          () => 'left',
+        )
       }),
     )
     expect(new Set(outcomes)).toEqual(new Set(['left']))
-    await Promise.all(workers().map(worker => worker.until(({ requests, leases }) => requests + leases === 0)))
+    await Promise.all(
+      workers().map(worker => worker.until(({ requests, leases }) => requests + leases === 0)),
+    )
     await gateway.stop()
     expect(await leftovers(...workers())).toEqual([])
   })
 
   it('survives a decode worker that dies amid everything: what had not begun is done elsewhere, nothing stays behind', async () => {
     const victim = await startWorkerProcess('--role', 'decode', ...backEnd.slow)
-    const urls = [...prefills.flatMap(({ url }) => ['--prefill', url]), '--decode', victim.url, '--decode', decodes[0]!.url]
+    const urls = [
+      ...prefills.flatMap(({ url }) => ['--prefill', url]),
+      '--decode',
+      victim.url,
+      '--decode',
+      decodes[0]!.url,
+    ]
     const gateway = await startGatewayProcess([...urls, '--policy', 'round_robin', '--log-level', 'info'])
     await ready(gateway, 4)
     const whole = bodies.filter(({ stream }) => !stream)
@@ -160,7 +207,16 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
     await victim.until(({ stats }) => stats.running > 0)
     await victim.kill()
     const texts = await answers
-    const direct = await Promise.all(whole.map(async body => ((await (await decodes[1]!.post('/v1/completions', body)).json()) as { choices: { text: string }[] }).choices[0]!.text)) // prettier-ignore
+    const direct = await Promise.all(
+      whole.map(
+        async body =>
+          (
+            (await (await decodes[1]!.post('/v1/completions', body)).json()) as {
+              choices: { text: string }[]
+            }
+          ).choices[0]!.text,
+      ),
+    )
     expect(texts).toEqual(direct)
     await gateway.stop()
     expect(await leftovers(...workers())).toEqual([])

@@ -18,10 +18,29 @@ const { post } = { post: (...args: Parameters<Served['post']>) => served.post(..
 const next = () => served.engine.request(0)
 const json = async (answer: Promise<Response>) => (await (await answer).json()) as Record<string, unknown>
 
-const COUNTS = { layers: 2, experts: 4, topK: 2, tokens: 3, covered: 3, counts: Uint32Array.of(3, 3, 0, 0, 0, 2, 2, 2) }
+const COUNTS = {
+  layers: 2,
+  experts: 4,
+  topK: 2,
+  tokens: 3,
+  covered: 3,
+  counts: Uint32Array.of(3, 3, 0, 0, 0, 2, 2, 2),
+}
 
 describe('the first leg', () => {
-  const LEG = { prompt: 'abc', max_tokens: 1, stop: 'x', kv_transfer_params: { do_remote_decode: true, do_remote_prefill: false, remote_engine_id: null, remote_block_ids: null, remote_host: null, remote_port: null } } // prettier-ignore
+  const LEG = {
+    prompt: 'abc',
+    max_tokens: 1,
+    stop: 'x',
+    kv_transfer_params: {
+      do_remote_decode: true,
+      do_remote_prefill: false,
+      remote_engine_id: null,
+      remote_block_ids: null,
+      remote_host: null,
+      remote_port: null,
+    },
+  }
 
   it('is answered with where the blocks are, and with the experts', async () => {
     const answer = post('/v1/completions', LEG, { headers: { 'x-request-id': 'mine' } })
@@ -35,8 +54,14 @@ describe('the first leg', () => {
       export: () => ({ bytes: Buffer.from('kv'), tokens: 3 }),
       release: () => void released++,
     }
-    scripted.say('x').finish('length', { counts: { ...COUNTS, recent: new Float64Array(8), halfLife: 64 }, lease, cachedTokens: 2 })
-    const { kv_transfer_params: params } = (await json(answer)) as { kv_transfer_params: Record<string, unknown> }
+    scripted.say('x').finish('length', {
+      counts: { ...COUNTS, recent: new Float64Array(8), halfLife: 64 },
+      lease,
+      cachedTokens: 2,
+    })
+    const { kv_transfer_params: params } = (await json(answer)) as {
+      kv_transfer_params: Record<string, unknown>
+    }
     const { worker } = served
     expect(params).toMatchObject({
       do_remote_prefill: true,
@@ -55,7 +80,12 @@ describe('the first leg', () => {
       remote_blocks_expiry_time: null,
     })
     const read = readHandoffCounts(params['eldr'], { ...COUNTS, minCovered: 1, recentHalfLife: 64 })
-    expect(read).toMatchObject({ counts: Uint16Array.from(COUNTS.counts), recent: new Float32Array(8), tokens: 3, covered: 3 })
+    expect(read).toMatchObject({
+      counts: Uint16Array.from(COUNTS.counts),
+      recent: new Float32Array(8),
+      tokens: 3,
+      covered: 3,
+    })
     expect([worker.context.handoffs!.leases.size, released]).toEqual([1, 0])
     worker.context.handoffs!.leases.end(params['remote_request_id'] as string, 'released')
     expect(released).toBe(1)
@@ -81,10 +111,25 @@ describe('the first leg', () => {
 })
 
 describe('the second leg', () => {
-  const handoff = (more: object = {}) => ({ do_remote_prefill: true, do_remote_decode: false, remote_engine_id: 'e', remote_request_id: 'r', remote_block_ids: [[1]], remote_host: '127.0.0.1', remote_port: 9, remote_num_tokens: 3, tp_size: 1, ...more }) // prettier-ignore
+  const handoff = (more: object = {}) => ({
+    do_remote_prefill: true,
+    do_remote_decode: false,
+    remote_engine_id: 'e',
+    remote_request_id: 'r',
+    remote_block_ids: [[1]],
+    remote_host: '127.0.0.1',
+    remote_port: 9,
+    remote_num_tokens: 3,
+    tp_size: 1,
+    ...more,
+  })
 
   it('asks the engine for remote blocks, and a chat takes ids that the first leg made', async () => {
-    const answer = post('/v1/chat/completions', { messages: [{ role: 'user', content: 'abc' }], max_tokens: 1, kv_transfer_params: handoff({ prompt_token_ids: [5, 6, 7] }) }) // prettier-ignore
+    const answer = post('/v1/chat/completions', {
+      messages: [{ role: 'user', content: 'abc' }],
+      max_tokens: 1,
+      kv_transfer_params: handoff({ prompt_token_ids: [5, 6, 7] }),
+    })
     const scripted = await next()
     expect(scripted.request).toMatchObject({ remote: { tokens: 3 }, keepForDecode: false })
     expect([...scripted.request.promptIds]).toEqual([5, 6, 7])
@@ -111,7 +156,11 @@ describe('the second leg', () => {
     await once(listener, 'listening')
     const { port } = listener.address() as { port: number }
     const told = once(listener, 'connection')
-    const answer = await post('/v1/completions', { prompt: 'abc', max_tokens: 0, kv_transfer_params: handoff({ remote_port: port }) })
+    const answer = await post('/v1/completions', {
+      prompt: 'abc',
+      max_tokens: 0,
+      kv_transfer_params: handoff({ remote_port: port }),
+    })
     expect(answer.status).toBe(400)
     const [socket] = (await told) as [Socket]
     const [frame] = (await once(socket, 'data')) as [Buffer]
@@ -124,18 +173,27 @@ describe('the second leg', () => {
 
 describe('a calibration', () => {
   it('is answered with the experts of prompt and answer', async () => {
-    const answer = post('/v1/completions', { prompt: 'abc', max_tokens: 3, kv_transfer_params: { eldr: { record: 'decode' } } })
+    const answer = post('/v1/completions', {
+      prompt: 'abc',
+      max_tokens: 3,
+      kv_transfer_params: { eldr: { record: 'decode' } },
+    })
     const scripted = await next()
     expect(scripted.request).toMatchObject({ recordDecode: true, keepForDecode: false })
     const ids = Uint16Array.of(0, 1, 2, 3, 1, 0, 3, 2)
     scripted.say('xyz').finish('length', { counts: COUNTS, decode: { steps: 2, ids } })
-    const { eldr } = ((await json(answer)) as { kv_transfer_params: { eldr: { decode: unknown } } }).kv_transfer_params
+    const { eldr } = ((await json(answer)) as { kv_transfer_params: { eldr: { decode: unknown } } })
+      .kv_transfer_params
     expect(readHandoffCounts(eldr, { ...COUNTS, minCovered: 1 })).toMatchObject({ covered: 3 })
     expect(readDecodeExperts(eldr.decode, COUNTS)).toMatchObject({ steps: 2, ids })
   })
 
   it('is not streamed', async () => {
-    const answer = await post('/v1/completions', { prompt: 'abc', stream: true, kv_transfer_params: { eldr: { record: 'decode' } } })
+    const answer = await post('/v1/completions', {
+      prompt: 'abc',
+      stream: true,
+      kv_transfer_params: { eldr: { record: 'decode' } },
+    })
     expect(answer.status).toBe(400)
   })
 })
@@ -143,9 +201,20 @@ describe('a calibration', () => {
 describe('other routes', () => {
   it('list the model, tokenize and back, and say what runs', async () => {
     const get = async (path: string) => (await fetch(`${served.url}${path}`)).json() as Promise<unknown>
-    expect(await get('/v1/models')).toMatchObject({ object: 'list', data: [{ id: 'm', object: 'model', max_model_len: 200 }] })
-    expect(await json(post('/tokenize', { prompt: 'ab', return_token_strs: true }))).toEqual({ count: 2, max_model_len: 200, tokens: [97, 98], token_strs: ['a', 'b'] }) // prettier-ignore
-    expect(await json(post('/tokenize', { messages: [{ role: 'u', content: 'b' }] }))).toMatchObject({ count: 4, token_strs: null })
+    expect(await get('/v1/models')).toMatchObject({
+      object: 'list',
+      data: [{ id: 'm', object: 'model', max_model_len: 200 }],
+    })
+    expect(await json(post('/tokenize', { prompt: 'ab', return_token_strs: true }))).toEqual({
+      count: 2,
+      max_model_len: 200,
+      tokens: [97, 98],
+      token_strs: ['a', 'b'],
+    })
+    expect(await json(post('/tokenize', { messages: [{ role: 'u', content: 'b' }] }))).toMatchObject({
+      count: 4,
+      token_strs: null,
+    })
     expect(await json(post('/detokenize', { tokens: [97, 98] }))).toEqual({ prompt: 'ab' })
     expect(await get('/version')).toEqual({ version: expect.stringMatching(/^\d+\.\d+\.\d+$/) as string })
     expect(await get('/load')).toEqual({ server_load: 0 })
@@ -153,7 +222,14 @@ describe('other routes', () => {
     expect((await post('/reset_prefix_cache', '')).status).toBe(200)
     served.engine.resettable = false
     expect((await post('/reset_prefix_cache', '')).status).toBe(409)
-    expect(await get('/eldr/union')).toEqual({ layers: 2, experts: 4, top_k: 2, batch: 5, active: [3, 2], union: 'AQEAAQAAAQE=' })
+    expect(await get('/eldr/union')).toEqual({
+      layers: 2,
+      experts: 4,
+      top_k: 2,
+      batch: 5,
+      active: [3, 2],
+      union: 'AQEAAQAAAQE=',
+    })
     expect(await get('/eldr/state')).toMatchObject({
       role: 'both',
       requests: 0,
@@ -177,23 +253,29 @@ describe('other routes', () => {
       `vllm:request_success_total{finished_reason="length",${labels}} 0`,
       `eldr_active_experts{layer="1",${labels}} 2`,
       `eldr_decode_batch{${labels}} 5`,
-    ]) expect(text).toContain(`${line}\n`) // prettier-ignore
+    ])
+      expect(text).toContain(`${line}\n`)
     for (const name of [
       'vllm:time_to_first_token_seconds',
       'vllm:inter_token_latency_seconds',
       'vllm:request_time_per_output_token_seconds',
       'vllm:e2e_request_latency_seconds',
     ])
-      // prettier-ignore
       expect(text).toMatch(new RegExp(`^${name}_count\\{${labels}\\} \\d+$`, 'm'))
     expect(text).toMatch(/^vllm:prompt_tokens_total\{.*\} [1-9]\d*$/m)
   })
 
   it('that are none are refused, and so are other methods', async () => {
-    const error = (message: string, code: number) => ({ error: { message, type: message, param: null, code } })
+    const error = (message: string, code: number) => ({
+      error: { message, type: message, param: null, code },
+    })
     const none = await fetch(`${served.url}/v1/embeddings`, { method: 'POST', body: '{}' })
     expect([none.status, await none.json()]).toEqual([404, error('Not Found', 404)])
     const other = await fetch(`${served.url}/v1/completions`)
-    expect([other.status, other.headers.get('allow'), await other.json()]).toEqual([405, 'POST', error('Method Not Allowed', 405)])
+    expect([other.status, other.headers.get('allow'), await other.json()]).toEqual([
+      405,
+      'POST',
+      error('Method Not Allowed', 405),
+    ])
   })
 })

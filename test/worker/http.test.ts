@@ -17,7 +17,11 @@ const json = async (answer: Promise<Response>) => (await (await answer).json()) 
 
 describe('a completion', () => {
   it('is answered whole, member by member as vLLM does', async () => {
-    const answer = post('/v1/completions', { model: 'm', prompt: 'abc', max_tokens: 2 }, { headers: { 'x-request-id': 'mine' } })
+    const answer = post(
+      '/v1/completions',
+      { model: 'm', prompt: 'abc', max_tokens: 2 },
+      { headers: { 'x-request-id': 'mine' } },
+    )
     ;(await next()).say('xy').finish()
     const { headers } = await answer
     expect(headers.get('x-request-id')).toBe('mine')
@@ -27,22 +31,55 @@ describe('a completion', () => {
       object: 'text_completion',
       created: expect.any(Number) as number,
       model: 'm',
-      choices: [{ index: 0, text: 'xy', logprobs: null, finish_reason: 'length', stop_reason: null, token_ids: null, prompt_logprobs: null, prompt_token_ids: null }],
+      choices: [
+        {
+          index: 0,
+          text: 'xy',
+          logprobs: null,
+          finish_reason: 'length',
+          stop_reason: null,
+          token_ids: null,
+          prompt_logprobs: null,
+          prompt_token_ids: null,
+        },
+      ],
       service_tier: null,
       system_fingerprint: null,
       usage: { prompt_tokens: 3, total_tokens: 5, completion_tokens: 2, prompt_tokens_details: null },
       kv_transfer_params: null,
-    }) // prettier-ignore
+    })
     expect(Math.abs(body.created - Date.now() / 1000)).toBeLessThan(60)
   })
 
   it('takes vLLM’s fields to the engine', async () => {
     const answer = post('/v1/completions', {
-      prompt: [[5, 6, 7]], max_tokens: 9, min_tokens: 2, ignore_eos: true, temperature: 0.5, top_p: 0.9, seed: 42, eldr_row: 3, n: 1,
-      stream: null, stop: null, user: 'somebody', unknown_field: { a: 1 },
-    }) // prettier-ignore
+      prompt: [[5, 6, 7]],
+      max_tokens: 9,
+      min_tokens: 2,
+      ignore_eos: true,
+      temperature: 0.5,
+      top_p: 0.9,
+      seed: 42,
+      eldr_row: 3,
+      n: 1,
+      stream: null,
+      stop: null,
+      user: 'somebody',
+      unknown_field: { a: 1 },
+    })
     const scripted = await next()
-    expect(scripted.request).toMatchObject({ maxTokens: 9, minTokens: 2, ignoreEos: true, temperature: 0.5, topP: 0.9, seed: 42, row: 3, keepForDecode: false, recordDecode: false, remote: undefined }) // prettier-ignore
+    expect(scripted.request).toMatchObject({
+      maxTokens: 9,
+      minTokens: 2,
+      ignoreEos: true,
+      temperature: 0.5,
+      topP: 0.9,
+      seed: 42,
+      row: 3,
+      keepForDecode: false,
+      recordDecode: false,
+      remote: undefined,
+    })
     expect([...scripted.request.promptIds]).toEqual([5, 6, 7])
     scripted.finish()
     await answer
@@ -51,7 +88,15 @@ describe('a completion', () => {
   it('has vLLM’s defaults: 16 tokens, temperature 1', async () => {
     const answer = post('/v1/completions', { prompt: ['one'] })
     const scripted = await next()
-    expect(scripted.request).toMatchObject({ maxTokens: 16, minTokens: 0, ignoreEos: false, temperature: 1, topP: 1, seed: undefined, row: undefined }) // prettier-ignore
+    expect(scripted.request).toMatchObject({
+      maxTokens: 16,
+      minTokens: 0,
+      ignoreEos: false,
+      temperature: 1,
+      topP: 1,
+      seed: undefined,
+      row: undefined,
+    })
     scripted.finish()
     expect(await json(answer)).toMatchObject({ id: expect.stringMatching(/^cmpl-[\da-f]{32}$/) as string })
   })
@@ -59,11 +104,17 @@ describe('a completion', () => {
   it('returns token ids where they are asked for', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 2, return_token_ids: true })
     ;(await next()).say('xy').finish()
-    expect((await json(answer))['choices']).toMatchObject([{ prompt_token_ids: [97, 98], token_ids: [120, 121] }])
+    expect((await json(answer))['choices']).toMatchObject([
+      { prompt_token_ids: [97, 98], token_ids: [120, 121] },
+    ])
   })
 
   it('is streamed an event a token, the last with its reason, and [DONE]', async () => {
-    const answer = post('/v1/completions', { prompt: 'abc', max_tokens: 2, stream: true }, { headers: { 'x-request-id': 'mine' } })
+    const answer = post(
+      '/v1/completions',
+      { prompt: 'abc', max_tokens: 2, stream: true },
+      { headers: { 'x-request-id': 'mine' } },
+    )
     const scripted = await next()
     const { headers, status } = await answer // before any token
     expect([status, headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
@@ -79,22 +130,39 @@ describe('a completion', () => {
   })
 
   it('is streamed with usage at its end, or in every event, and with ids where asked for', async () => {
-    const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 2, stream: true, return_token_ids: true, stream_options: { include_usage: true, continuous_usage_stats: true } }) // prettier-ignore
+    const answer = post('/v1/completions', {
+      prompt: 'ab',
+      max_tokens: 2,
+      stream: true,
+      return_token_ids: true,
+      stream_options: { include_usage: true, continuous_usage_stats: true },
+    })
     ;(await next()).say('xy').finish()
-    const events = (await eventsOf(await answer)).slice(0, -1).map(event => JSON.parse(event) as { usage: unknown; choices: unknown[] })
+    const events = (await eventsOf(await answer))
+      .slice(0, -1)
+      .map(event => JSON.parse(event) as { usage: unknown; choices: unknown[] })
     expect(events.map(({ usage }) => usage)).toEqual([
       { prompt_tokens: 2, total_tokens: 3, completion_tokens: 1 },
       { prompt_tokens: 2, total_tokens: 4, completion_tokens: 2 },
       { prompt_tokens: 2, total_tokens: 4, completion_tokens: 2 },
     ])
-    expect(events.map(({ choices }) => choices)).toMatchObject([[{ prompt_token_ids: [97, 98], token_ids: [120] }], [{ prompt_token_ids: null, token_ids: [121] }], []]) // prettier-ignore
+    expect(events.map(({ choices }) => choices)).toMatchObject([
+      [{ prompt_token_ids: [97, 98], token_ids: [120] }],
+      [{ prompt_token_ids: null, token_ids: [121] }],
+      [],
+    ])
   })
 
   it('ends with the end of text, whose token has no text', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 9, stream: true })
     ;(await next()).say('x').token(EOS, '').finish('stop')
-    const events = (await eventsOf(await answer)).slice(0, -1).map(event => JSON.parse(event) as { choices: { text: string; finish_reason: string | null }[] }) // prettier-ignore
-    expect(events.map(({ choices: [choice] }) => [choice!.text, choice!.finish_reason])).toEqual([['x', null], ['', 'stop']]) // prettier-ignore
+    const events = (await eventsOf(await answer))
+      .slice(0, -1)
+      .map(event => JSON.parse(event) as { choices: { text: string; finish_reason: string | null }[] })
+    expect(events.map(({ choices: [choice] }) => [choice!.text, choice!.finish_reason])).toEqual([
+      ['x', null],
+      ['', 'stop'],
+    ])
   })
 })
 
@@ -110,27 +178,48 @@ describe('stop', () => {
     const scripted = await next()
     scripted.say('hello world')
     expect([scripted.aborted, scripted.end?.kind]).toEqual(['stop', 'finished'])
-    expect((await json(answer))['choices']).toMatchObject([{ text, finish_reason: 'stop', stop_reason: reason }])
+    expect((await json(answer))['choices']).toMatchObject([
+      { text, finish_reason: 'stop', stop_reason: reason },
+    ])
   })
 
   it('is the same in a stream: an event for every token, and the text of none of it beyond', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 50, stop: 'lo', stream: true })
     ;(await next()).say('hello world')
-    const events = (await eventsOf(await answer)).slice(0, -1).map(event => JSON.parse(event) as { choices: { text: string; finish_reason: string | null }[] }) // prettier-ignore
+    const events = (await eventsOf(await answer))
+      .slice(0, -1)
+      .map(event => JSON.parse(event) as { choices: { text: string; finish_reason: string | null }[] })
     expect(events.map(({ choices: [choice] }) => [choice!.text, choice!.finish_reason])).toEqual([
-      ['h', null], ['e', null], ['', null], ['l', null], ['', 'stop'],
-    ]) // prettier-ignore
+      ['h', null],
+      ['e', null],
+      ['', null],
+      ['l', null],
+      ['', 'stop'],
+    ])
   })
 
   it('lets go of what only looked like it when the text ends', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 2, stop: 'xyz' })
     ;(await next()).say('xy').finish('length', { tail: '\ufffd' })
-    expect((await json(answer))['choices']).toMatchObject([{ text: 'xy\ufffd', finish_reason: 'length', stop_reason: null }])
+    expect((await json(answer))['choices']).toMatchObject([
+      { text: 'xy\ufffd', finish_reason: 'length', stop_reason: null },
+    ])
   })
 })
 
 describe('a chat', () => {
-  const CHAT = { messages: [{ role: 'system', content: 'be' }, { role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }] } // prettier-ignore
+  const CHAT = {
+    messages: [
+      { role: 'system', content: 'be' },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'a' },
+          { type: 'text', text: 'b' },
+        ],
+      },
+    ],
+  }
 
   it('is answered whole', async () => {
     const answer = post(
@@ -150,7 +239,16 @@ describe('a chat', () => {
       choices: [
         {
           index: 0,
-          message: { role: 'assistant', content: 'xy', refusal: null, annotations: null, audio: null, function_call: null, tool_calls: [], reasoning: null },
+          message: {
+            role: 'assistant',
+            content: 'xy',
+            refusal: null,
+            annotations: null,
+            audio: null,
+            function_call: null,
+            tool_calls: [],
+            reasoning: null,
+          },
           logprobs: null,
           finish_reason: 'length',
           stop_reason: null,
@@ -163,11 +261,15 @@ describe('a chat', () => {
       prompt_logprobs: null,
       prompt_token_ids: null,
       kv_transfer_params: null,
-    }) // prettier-ignore
+    })
   })
 
   it('is streamed with its role first', async () => {
-    const answer = post('/v1/chat/completions', { ...CHAT, max_tokens: 2, stream: true, stream_options: { include_usage: true } }, { headers: { 'x-request-id': 'mine' } }) // prettier-ignore
+    const answer = post(
+      '/v1/chat/completions',
+      { ...CHAT, max_tokens: 2, stream: true, stream_options: { include_usage: true } },
+      { headers: { 'x-request-id': 'mine' } },
+    )
     ;(await next()).say('xy').finish()
     const events = await eventsOf(await answer)
     const created = (JSON.parse(events[0]!) as { created: number }).created
@@ -194,13 +296,19 @@ describe('a request that fails', () => {
   it('in the engine has its status', async () => {
     const answer = post('/v1/completions', { prompt: 'ab' })
     ;(await next()).fail(500, 'it broke')
-    expect([(await answer).status, await json(answer)]).toEqual([500, { error: { message: 'it broke', type: 'InternalServerError', param: null, code: 500 } }]) // prettier-ignore
+    expect([(await answer).status, await json(answer)]).toEqual([
+      500,
+      { error: { message: 'it broke', type: 'InternalServerError', param: null, code: 500 } },
+    ])
   })
 
   it('amid a stream ends it with an error event', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', stream: true })
     ;(await next()).say('x').fail(500, 'it broke')
     const events = await eventsOf(await answer)
-    expect(events.slice(1)).toEqual(['{"error":{"message":"it broke","type":"InternalServerError","param":null,"code":500}}', '[DONE]'])
+    expect(events.slice(1)).toEqual([
+      '{"error":{"message":"it broke","type":"InternalServerError","param":null,"code":500}}',
+      '[DONE]',
+    ])
   })
 })

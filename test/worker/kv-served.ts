@@ -22,7 +22,14 @@ export async function serve(leaseMs = 60_000, more: Partial<KvServerOptions> = {
     },
   })
   const bad: string[] = []
-  const server = new KvServer({ host: '127.0.0.1', port: 0, engineId: 'engine-1', leases, onBadFrame: why => bad.push(why), ...more })
+  const server = new KvServer({
+    host: '127.0.0.1',
+    port: 0,
+    engineId: 'engine-1',
+    leases,
+    onBadFrame: why => bad.push(why),
+    ...more,
+  })
   await server.listen()
   closers.push(() => server.close())
   const keep = (id: string, bytes: Uint8Array, tokens = 5) => {
@@ -41,7 +48,12 @@ export async function serve(leaseMs = 60_000, more: Partial<KvServerOptions> = {
       },
     })
   }
-  const place = (requestId: string): KvPlace => ({ host: '127.0.0.1', port: server.port, engineId: 'engine-1', requestId })
+  const place = (requestId: string): KvPlace => ({
+    host: '127.0.0.1',
+    port: server.port,
+    engineId: 'engine-1',
+    requestId,
+  })
   const ended = async (count: number) => {
     while (ends.length < count) await new Promise<void>(resolve => waiting.push(resolve))
     return ends
@@ -49,5 +61,10 @@ export async function serve(leaseMs = 60_000, more: Partial<KvServerOptions> = {
   return { server, leases, keep, place, ends, ended, bad }
 }
 
-export const read = (place: KvPlace, tokens = 5, stop = forever()) => readKv(place, { tokens, promptHash: 'hash' }, LIMITS, stop)
-export const failureOf = (call: Promise<unknown>) => call.then(() => undefined, (error: unknown) => error as KvFailure) // prettier-ignore
+export const read = (place: KvPlace, tokens = 5, stop = forever()) =>
+  readKv(place, { tokens, promptHash: 'hash' }, LIMITS, stop)
+export const failureOf = (call: Promise<unknown>) =>
+  call.then(
+    () => undefined,
+    (error: unknown) => error as KvFailure,
+  )

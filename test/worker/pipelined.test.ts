@@ -38,7 +38,13 @@ describe('a request that came behind another on its connection', () => {
     served = await serveScripted()
     const { until } = send(post({ ...STREAM, max_tokens: 3 }), post(HAND_OFF))
     const [stream, leg] = [await served.engine.request(0), await served.engine.request(1)]
-    const lease = { id: 'k', blockIds: [1], tokens: 3, export: () => ({ bytes: Buffer.from('kv'), tokens: 3 }), release: () => {} }
+    const lease = {
+      id: 'k',
+      blockIds: [1],
+      tokens: 3,
+      export: () => ({ bytes: Buffer.from('kv'), tokens: 3 }),
+      release: () => {},
+    }
     leg.say('x').finish('length', { lease })
     stream.say('xyz').finish()
     const text = await until(seen => seen.includes('remote_request_id'))
@@ -51,7 +57,11 @@ describe('a request that came behind another on its connection', () => {
   it('ends with all others when the client leaves', async () => {
     served = await serveScripted({ maxModelLen: 1_000_000 })
     const { socket } = send(post(STREAM), post(STREAM), post({ ...STREAM, stream: false }))
-    const all = [await served.engine.request(0), await served.engine.request(1), await served.engine.request(2)]
+    const all = [
+      await served.engine.request(0),
+      await served.engine.request(1),
+      await served.engine.request(2),
+    ]
     socket.destroy()
     await served.engine.until(() => all.every(({ end }) => end !== undefined))
     expect(all.map(({ aborted }) => aborted)).toEqual(['gone', 'gone', 'gone'])

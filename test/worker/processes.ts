@@ -7,7 +7,8 @@ import { readSamples, sumByName } from '../../src/cluster/metrics-text.ts'
 import type { WorkerState } from '../../src/worker/server/state.ts'
 import { postTo } from './served.ts'
 
-export const PROGRAM = process.env['ELDR_TEST_PROGRAM'] ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+export const PROGRAM =
+  process.env['ELDR_TEST_PROGRAM'] ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const PATIENCE_MS = 20_000
 
 const running = new Set<ChildProcess>()
@@ -43,7 +44,8 @@ export async function startWorkerProcess(...flags: string[]): Promise<WorkerProc
   const { url } = started
   const get = async (path: string) => fetch(`${url}${path}`, { headers: { connection: 'close' } })
   const state = async () => (await get('/eldr/state')).json() as Promise<WorkerState>
-  const until = (wanted: (state: WorkerState) => boolean, what = wanted.toString()) => polled(state, wanted, what)
+  const until = (wanted: (state: WorkerState) => boolean, what = wanted.toString()) =>
+    polled(state, wanted, what)
   const atStart = countsOf(await state())
   return {
     ...started,
@@ -56,7 +58,10 @@ export async function startWorkerProcess(...flags: string[]): Promise<WorkerProc
       await until(isQuiet, 'nothing under way')
       const reset = await started.post('/reset_prefix_cache', '')
       if (reset.status !== 200) throw new Error(`the prefix cache cannot be emptied: ${await reset.text()}`)
-      const left = async () => Object.entries(countsOf(await state())).filter(([name, value]) => atStart[name] !== value).map(([name, value]) => `${name}: ${value}`) // prettier-ignore
+      const left = async () =>
+        Object.entries(countsOf(await state()))
+          .filter(([name, value]) => atStart[name] !== value)
+          .map(([name, value]) => `${name}: ${value}`)
       // The connection that asked for the reset may be seen closing.
       return polled(left, names => names.length === 0, 'everything at its start')
     },
@@ -64,13 +69,56 @@ export async function startWorkerProcess(...flags: string[]): Promise<WorkerProc
 }
 
 function isQuiet({ requests, notices, body_bytes, leases, connections, stats }: WorkerState): boolean {
-  return requests + notices + body_bytes + leases + connections.kv + stats.running + stats.waiting + stats.blocksKept === 0
+  return (
+    requests +
+      notices +
+      body_bytes +
+      leases +
+      connections.kv +
+      stats.running +
+      stats.waiting +
+      stats.blocksKept ===
+    0
+  )
 }
 
 /** What must come back to where it was. One connection is the one that asks. */
-function countsOf({ requests, notices, leases, leased_blocks, connections, stats }: WorkerState): Record<string, number> {
-  const { running, waiting, fetching, blocksFree, blocksCached, blocksKept, leases: held, kvUsage, signatureRows } = stats
-  return { requests, notices, leases, leased_blocks, kv: connections.kv, http: connections.http, running, waiting, fetching, blocksFree, blocksCached, blocksKept, held, kvUsage, signatureRows } // prettier-ignore
+function countsOf({
+  requests,
+  notices,
+  leases,
+  leased_blocks,
+  connections,
+  stats,
+}: WorkerState): Record<string, number> {
+  const {
+    running,
+    waiting,
+    fetching,
+    blocksFree,
+    blocksCached,
+    blocksKept,
+    leases: held,
+    kvUsage,
+    signatureRows,
+  } = stats
+  return {
+    requests,
+    notices,
+    leases,
+    leased_blocks,
+    kv: connections.kv,
+    http: connections.http,
+    running,
+    waiting,
+    fetching,
+    blocksFree,
+    blocksCached,
+    blocksKept,
+    held,
+    kvUsage,
+    signatureRows,
+  }
 }
 
 /** Of several workers. */
@@ -79,7 +127,11 @@ export async function leftovers(...workers: readonly WorkerProcess[]): Promise<s
 }
 
 export function startGatewayProcess(flags: readonly string[]): Promise<RunningProcess> {
-  return start(['serve', '--port', '0', ...flags], 'stderr', line => /listening on (https?:\/\/[^\s"]+)/.exec(line)?.[1])
+  return start(
+    ['serve', '--port', '0', ...flags],
+    'stderr',
+    line => /listening on (https?:\/\/[^\s"]+)/.exec(line)?.[1],
+  )
 }
 
 async function start(
@@ -98,12 +150,15 @@ async function start(
       const found = urlIn(line)
       if (found !== undefined) resolve(found)
     })
-    void exited.then(([code]) => reject(new Error(`eldr ${args.join(' ')} ended with ${String(code)}: ${said}`)))
+    void exited.then(([code]) =>
+      reject(new Error(`eldr ${args.join(' ')} ended with ${String(code)}: ${said}`)),
+    )
   })
   return {
     child,
     url,
-    post: (path, body, init) => postTo(url)(path, body, { ...init, headers: { connection: 'close', ...init?.headers } }),
+    post: (path, body, init) =>
+      postTo(url)(path, body, { ...init, headers: { connection: 'close', ...init?.headers } }),
     said: () => said,
     async stop() {
       child.kill('SIGTERM')
@@ -118,19 +173,26 @@ async function start(
 
 /** Whatever a test left running. */
 export async function killAll(): Promise<void> {
-  await Promise.all([...running].map(async child => {
-    const exited = once(child, 'exit')
-    child.kill('SIGKILL')
-    await exited
-  })) // prettier-ignore
+  await Promise.all(
+    [...running].map(async child => {
+      const exited = once(child, 'exit')
+      child.kill('SIGKILL')
+      await exited
+    }),
+  )
 }
 
 /** Asks again and again: the answer is the event. Gives up loudly. */
-export async function polled<T>(ask: () => Promise<T>, wanted: (value: T) => boolean, what: string): Promise<T> {
+export async function polled<T>(
+  ask: () => Promise<T>,
+  wanted: (value: T) => boolean,
+  what: string,
+): Promise<T> {
   const untilMs = performance.now() + PATIENCE_MS
   for (;;) {
     const value = await ask()
     if (wanted(value)) return value
-    if (performance.now() > untilMs) throw new Error(`waited ${PATIENCE_MS} ms in vain for ${what}: ${JSON.stringify(value)}`)
+    if (performance.now() > untilMs)
+      throw new Error(`waited ${PATIENCE_MS} ms in vain for ${what}: ${JSON.stringify(value)}`)
   }
 }

@@ -54,7 +54,15 @@ export class ScriptedRequest {
 
   finish(reason: 'stop' | 'length' = 'length', more: Partial<FinishedGeneration> = {}): void {
     const promptTokens = this.request.promptIds.length
-    this.close({ kind: 'finished', reason, promptTokens, cachedTokens: 0, completionTokens: this.tokens, tail: '', ...more })
+    this.close({
+      kind: 'finished',
+      reason,
+      promptTokens,
+      cachedTokens: 0,
+      completionTokens: this.tokens,
+      tail: '',
+      ...more,
+    })
   }
 
   fail(status: number, message: string): void {
@@ -72,7 +80,15 @@ export class ScriptedRequest {
 export class ScriptedEngine implements WorkerEngine {
   readonly model = { layers: 2, experts: 4, topK: 2 }
   readonly tokenizer = tokenizer
-  readonly settings: EngineSettings = { blocks: 64, blockTokens: 4, maxBatchedTokens: 64, maxSeqs: 8, prefixCaching: true, capture: true, halfLife: undefined } // prettier-ignore
+  readonly settings: EngineSettings = {
+    blocks: 64,
+    blockTokens: 4,
+    maxBatchedTokens: 64,
+    maxSeqs: 8,
+    prefixCaching: true,
+    capture: true,
+    halfLife: undefined,
+  }
   readonly requests: ScriptedRequest[] = []
   resettable = true
   closed = false
@@ -105,7 +121,8 @@ export class ScriptedEngine implements WorkerEngine {
   stats(): EngineStats {
     const running = this.requests.filter(({ end }) => end === undefined).length
     const finished = { stop: 0, length: 0, aborted: 0, failed: 0 }
-    for (const { end } of this.requests) if (end !== undefined) finished[end.kind === 'finished' ? end.reason : end.kind]++
+    for (const { end } of this.requests)
+      if (end !== undefined) finished[end.kind === 'finished' ? end.reason : end.kind]++
     return {
       running,
       waiting: 2,

@@ -23,7 +23,15 @@ export async function serveScripted(
     port: 0,
     kvPort: 0,
     kvHost: '127.0.0.1',
-    settings: { role: 'both', model: 'm', maxModelLen: 200, rows: 10, promptDetails: false, leaseMs: 30_000, ...settings },
+    settings: {
+      role: 'both',
+      model: 'm',
+      maxModelLen: 200,
+      rows: 10,
+      promptDetails: false,
+      leaseMs: 30_000,
+      ...settings,
+    },
     engine,
     log,
     graceMs: 0,
@@ -53,5 +61,8 @@ export function postTo(url: string): Served['post'] {
 
 /** Data of the events of a stream, [DONE] too. */
 export async function eventsOf(response: Response): Promise<string[]> {
-  return (await response.text()).split('\n\n').filter(event => event !== '').map(event => event.replace(/^data: /, '')) // prettier-ignore
+  return (await response.text())
+    .split('\n\n')
+    .filter(event => event !== '')
+    .map(event => event.replace(/^data: /, ''))
 }

@@ -6,7 +6,14 @@ import { tiny6, TINY6 } from '../tiny-support.ts'
 import { killAll, leftovers, startWorkerProcess, type WorkerProcess } from './processes.ts'
 
 const SHAPE = { layers: 6, experts: 64, topK: 8 }
-const ASK = { do_remote_decode: true, do_remote_prefill: false, remote_engine_id: null, remote_block_ids: null, remote_host: null, remote_port: null } // prettier-ignore
+const ASK = {
+  do_remote_decode: true,
+  do_remote_prefill: false,
+  remote_engine_id: null,
+  remote_block_ids: null,
+  remote_host: null,
+  remote_port: null,
+}
 const TEXTS = [
   'import argparse\nimport json\n\n\ndef load_config(path: str)',
   'The patient was admitted with chest pain and',
@@ -41,7 +48,9 @@ afterEach(async () => {
 
 const answerOf = async (answer: Promise<Response>) => (await (await answer).json()) as Answer
 async function bothLegs(body: object): Promise<Answer> {
-  const first = await answerOf(prefill.post('/v1/completions', { ...body, max_tokens: 1, kv_transfer_params: ASK }))
+  const first = await answerOf(
+    prefill.post('/v1/completions', { ...body, max_tokens: 1, kv_transfer_params: ASK }),
+  )
   const { eldr, ...params } = first.kv_transfer_params!
   const counts = readHandoffCounts(eldr, { ...SHAPE, minCovered: 1, recentHalfLife: 64 })
   expect(counts).toMatchObject({ tokens: first.usage.prompt_tokens, covered: first.usage.prompt_tokens })
@@ -50,7 +59,10 @@ async function bothLegs(body: object): Promise<Answer> {
 
 describe('a request in two legs through processes that compute', () => {
   it('has the text and the tokens that one worker gives it, greedy and sampled, all at once', async () => {
-    const bodies = TEXTS.flatMap((prompt, seed) => [{ prompt, temperature: 0 }, { prompt, temperature: 0.9, top_p: 0.95, seed }]).map(body => ({ ...body, max_tokens: 24, return_token_ids: true })) // prettier-ignore
+    const bodies = TEXTS.flatMap((prompt, seed) => [
+      { prompt, temperature: 0 },
+      { prompt, temperature: 0.9, top_p: 0.95, seed },
+    ]).map(body => ({ ...body, max_tokens: 24, return_token_ids: true }))
     const [one, two] = await Promise.all([
       Promise.all(bodies.map(body => answerOf(alone.post('/v1/completions', body)))),
       Promise.all(bodies.map(bothLegs)),
@@ -62,8 +74,15 @@ describe('a request in two legs through processes that compute', () => {
 
   it('is what the model computes: the text of the engine in this process', async () => {
     const { tokenizer } = await tiny6()
-    const { choices } = await bothLegs({ prompt: TEXTS[0], temperature: 0, max_tokens: 8, return_token_ids: true })
-    expect(tokenizer.decode(choices[0]!.token_ids!.filter(id => !tokenizer.endsText(id)))).toBe(choices[0]!.text)
+    const { choices } = await bothLegs({
+      prompt: TEXTS[0],
+      temperature: 0,
+      max_tokens: 8,
+      return_token_ids: true,
+    })
+    expect(tokenizer.decode(choices[0]!.token_ids!.filter(id => !tokenizer.endsText(id)))).toBe(
+      choices[0]!.text,
+    )
     expect(choices[0]!.text).toContain(':')
   })
 })
@@ -80,7 +99,9 @@ describe('a worker with a model', () => {
     expect(text).toBe(whole.choices[0]!.message.content)
     expect(text.length).toBeGreaterThan(0)
     const choice = whole.choices[0]! as { finish_reason: string; stop_reason?: number | null }
-    expect(choice.finish_reason === 'length' || choice.stop_reason === 3 || choice.stop_reason === null).toBe(true)
+    expect(choice.finish_reason === 'length' || choice.stop_reason === 3 || choice.stop_reason === null).toBe(
+      true,
+    )
   }, 30_000)
 
   it('samples as generation_config.json says where a request does not', async () => {
@@ -94,19 +115,31 @@ describe('a worker with a model', () => {
 
   it('gives special tokens back where they are asked about, as vLLM does, and writes tokens as the files do', async () => {
     const prompt = '<|user|>Was ist das? 的<|end|>'
-    const split = (await (await alone.post('/tokenize', { prompt, return_token_strs: true })).json()) as { tokens: number[]; token_strs: string[] } // prettier-ignore
+    const split = (await (await alone.post('/tokenize', { prompt, return_token_strs: true })).json()) as {
+      tokens: number[]
+      token_strs: string[]
+    }
     expect([split.token_strs[0], split.token_strs.at(-1)]).toEqual(['<|user|>', '<|end|>'])
     expect(split.token_strs.some(text => text.startsWith('Ġ'))).toBe(true)
     expect(await (await alone.post('/detokenize', { tokens: split.tokens })).json()).toEqual({ prompt })
   })
 
   it('is not held up by a prompt that is far too long', async () => {
-    const [long, messages] = [' '.repeat(40 << 20), Array.from({ length: 500_000 }, () => ({ role: 'user', content: 'a' }))]
-    const bodies: [string, object][] = [['/v1/completions', { prompt: long }], ['/tokenize', { prompt: long }], ['/v1/chat/completions', { messages }]] // prettier-ignore
+    const [long, messages] = [
+      ' '.repeat(40 << 20),
+      Array.from({ length: 500_000 }, () => ({ role: 'user', content: 'a' })),
+    ]
+    const bodies: [string, object][] = [
+      ['/v1/completions', { prompt: long }],
+      ['/tokenize', { prompt: long }],
+      ['/v1/chat/completions', { messages }],
+    ]
     for (const [path, body] of bodies) {
       const answer = await alone.post(path, body)
       expect(answer.status).toBe(400)
-      expect(await answer.text()).toMatch(/maximum context length is 2048 tokens.*at least \d{5,} input tokens/)
+      expect(await answer.text()).toMatch(
+        /maximum context length is 2048 tokens.*at least \d{5,} input tokens/,
+      )
     }
   }, 30_000)
 
@@ -133,18 +166,30 @@ describe('a worker with a model', () => {
       expect(answer.status).toBe(400)
       expect(await answer.text()).toContain(said)
     }
-    const { choices } = await answerOf(alone.post('/v1/completions', { prompt: 'a', max_tokens: 3, temperature: 1e308, top_k: 2 ** 31 }))
+    const { choices } = await answerOf(
+      alone.post('/v1/completions', { prompt: 'a', max_tokens: 3, temperature: 1e308, top_k: 2 ** 31 }),
+    )
     expect(choices[0]!.finish_reason).toMatch(/length|stop/)
   })
 
   it('does not start on what it cannot serve, and says why', async () => {
-    await expect(startWorkerProcess('--backend', 'tiny', '--model', '/nowhere')).rejects.toThrow('ELDR_FILE_UNREADABLE')
-    await expect(startWorkerProcess('--backend', 'tiny', '--trace', 'a.safetensors')).rejects.toThrow('ELDR_USAGE')
+    await expect(startWorkerProcess('--backend', 'tiny', '--model', '/nowhere')).rejects.toThrow(
+      'ELDR_FILE_UNREADABLE',
+    )
+    await expect(startWorkerProcess('--backend', 'tiny', '--trace', 'a.safetensors')).rejects.toThrow(
+      'ELDR_USAGE',
+    )
     await expect(startWorkerProcess('--backend', 'tiny', '--pace', 'nothing')).rejects.toThrow('no profile')
-    await expect(startWorkerProcess('--backend', 'tiny', '--max-model-len', '4096')).rejects.toThrow('2048 positions')
+    await expect(startWorkerProcess('--backend', 'tiny', '--max-model-len', '4096')).rejects.toThrow(
+      '2048 positions',
+    )
     await expect(startWorkerProcess('--pace', 'real')).rejects.toThrow('--backend tiny')
-    await expect(startWorkerProcess('--backend', 'tiny', '--profile', 'h200-first')).rejects.toThrow('that --pace names')
-    await expect(startWorkerProcess('--backend', 'tiny', '--pace', 'real', '--speed', '2')).rejects.toThrow('leave --speed out')
+    await expect(startWorkerProcess('--backend', 'tiny', '--profile', 'h200-first')).rejects.toThrow(
+      'that --pace names',
+    )
+    await expect(startWorkerProcess('--backend', 'tiny', '--pace', 'real', '--speed', '2')).rejects.toThrow(
+      'leave --speed out',
+    )
     await expect(startWorkerProcess('--backend', 'tiny', '--speed', '2')).rejects.toThrow('leave --speed out')
   }, 30_000)
 

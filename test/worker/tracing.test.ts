@@ -3,14 +3,23 @@ import { Writable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createLog } from '../../src/gateway/log.ts'
 import { type OtlpReceiver, startReceiver } from '../gateway/otlp-receiver.ts'
-import { killAll, polled, type RunningProcess, startGatewayProcess, startWorkerProcess, type WorkerProcess } from './processes.ts'
+import {
+  killAll,
+  polled,
+  type RunningProcess,
+  startGatewayProcess,
+  startWorkerProcess,
+  type WorkerProcess,
+} from './processes.ts'
 import { eventsOf, serveScripted } from './served.ts'
 
 let workers: WorkerProcess[]
 let receiver: OtlpReceiver
 beforeAll(async () => {
   receiver = await startReceiver()
-  workers = await Promise.all(['prefill', 'decode', 'decode'].map(role => startWorkerProcess('--role', role, '--speed', '4')))
+  workers = await Promise.all(
+    ['prefill', 'decode', 'decode'].map(role => startWorkerProcess('--role', role, '--speed', '4')),
+  )
 })
 afterAll(async () => {
   await killAll()
@@ -25,14 +34,23 @@ async function start(...flags: string[]): Promise<RunningProcess> {
   const urls = ['--prefill', prefill().url, ...decode().flatMap(({ url }) => ['--decode', url])]
   gateway = await startGatewayProcess([...urls, ...flags])
   const { url } = gateway
-  await polled(async () => (await fetch(`${url}/eldr/workers`)).text(), text => text.split('"state":"ready"').length === 4, '3 workers') // prettier-ignore
+  await polled(
+    async () => (await fetch(`${url}/eldr/workers`)).text(),
+    text => text.split('"state":"ready"').length === 4,
+    '3 workers',
+  )
   return gateway
 }
 const chat = (to: RunningProcess, id: string, body: object = {}) =>
-  to.post('/v1/chat/completions', { messages: [{ role: 'user', content: 'Hello there' }], max_tokens: 8, ...body }, { headers: { 'x-request-id': id } }) // prettier-ignore
+  to.post(
+    '/v1/chat/completions',
+    { messages: [{ role: 'user', content: 'Hello there' }], max_tokens: 8, ...body },
+    { headers: { 'x-request-id': id } },
+  )
 
 /** Looks again after a turn of the event loop, which is when more can have been said. */
-const saidBy = (running: RunningProcess) => () => new Promise<string>(resolve => setImmediate(() => resolve(running.said())))
+const saidBy = (running: RunningProcess) => () =>
+  new Promise<string>(resolve => setImmediate(() => resolve(running.said())))
 
 describe('a gateway with --otlp-endpoint', () => {
   it('traces requests on real workers, and sends the last ones when it is told to stop', async () => {
@@ -43,15 +61,32 @@ describe('a gateway with --otlp-endpoint', () => {
     const [whole, split] = await Promise.all([receiver.traceOf('whole'), receiver.traceOf('split')])
     expect(await stopped).toBe(0)
     gateway = undefined
-    expect([whole.root.name, ...whole.children.map(({ name }) => name)]).toEqual(['POST /v1/chat/completions', 'prefill', 'route', 'decode']) // prettier-ignore
+    expect([whole.root.name, ...whole.children.map(({ name }) => name)]).toEqual([
+      'POST /v1/chat/completions',
+      'prefill',
+      'route',
+      'decode',
+    ])
     // Events of a stream count as tokens, and the first of a chat has the role alone.
-    expect(whole.root.attributes).toMatchObject({ 'eldr.outcome': 'ok', 'eldr.output_tokens': 9, 'eldr.policy': 'union', 'eldr.coverage': 1 }) // prettier-ignore
+    expect(whole.root.attributes).toMatchObject({
+      'eldr.outcome': 'ok',
+      'eldr.output_tokens': 9,
+      'eldr.policy': 'union',
+      'eldr.coverage': 1,
+    })
     expect(new URL(prefill().url).host).toBe(whole.root.attributes['eldr.prefill.worker'])
     expect(decode().map(({ url }) => new URL(url).host)).toContain(whole.root.attributes['eldr.worker'])
     const [read, , generated] = whole.children
     expect(generated!.startNanos).toBeGreaterThanOrEqual(read!.endNanos)
     expect(generated!.events[0]!.nanos).toBeLessThan(generated!.endNanos)
-    expect(split.children.map(({ name }) => name).toSorted()).toEqual(['decode', 'decode', 'prefill', 'prefill', 'route', 'route'])
+    expect(split.children.map(({ name }) => name).toSorted()).toEqual([
+      'decode',
+      'decode',
+      'prefill',
+      'prefill',
+      'route',
+      'route',
+    ])
   })
 
   it('whose collector is not there serves and stops as ever, and says what is wrong', async () => {
@@ -59,8 +94,7 @@ describe('a gateway with --otlp-endpoint', () => {
     await gone.close()
     const running = await start('--otlp-endpoint', gone.url)
     expect((await chat(running, 'a')).status).toBe(200)
-    await polled(
-      saidBy(running), said => said.includes('traces could not be sent'), 'a warning') // prettier-ignore
+    await polled(saidBy(running), said => said.includes('traces could not be sent'), 'a warning')
     expect(running.said()).toContain('ECONNREFUSED')
     const fromMs = performance.now()
     expect(await running.stop()).toBe(0)
@@ -72,12 +106,12 @@ describe('a gateway with --otlp-endpoint', () => {
 describe('SIGUSR2', () => {
   it('switches the gateway’s log to debug and back', async () => {
     const running = await start()
-    const level = async () => ((await (await fetch(`${running.url}/eldr/log-level`)).json()) as { level: string }).level
+    const level = async () =>
+      ((await (await fetch(`${running.url}/eldr/log-level`)).json()) as { level: string }).level
     running.child.kill('SIGUSR2')
-    await polled(level, now => now === 'debug', 'debug') // prettier-ignore
+    await polled(level, now => now === 'debug', 'debug')
     await (await chat(running, 'seen')).text()
-    await polled(
-      saidBy(running), said => /"reqId":"seen","leg":"decode"/.test(said), 'a line of the leg') // prettier-ignore
+    await polled(saidBy(running), said => /"reqId":"seen","leg":"decode"/.test(said), 'a line of the leg')
     running.child.kill('SIGUSR2')
     await polled(level, now => now === 'info', 'info')
     expect(running.child.exitCode).toBeNull()
@@ -87,19 +121,31 @@ describe('SIGUSR2', () => {
 describe('a worker', () => {
   it('names trace and request where it says that one failed', async () => {
     const lines: string[] = []
-    const out = new Writable({ write: (chunk: Buffer, _, done) => void (lines.push(chunk.toString()), done()) })
-    const served = await serveScripted({}, createLog({ logLevel: 'error', logFormat: 'json' }, out as unknown as typeof process.stderr))
+    const out = new Writable({
+      write: (chunk: Buffer, _, done) => void (lines.push(chunk.toString()), done()),
+    })
+    const served = await serveScripted(
+      {},
+      createLog({ logLevel: 'error', logFormat: 'json' }, out as unknown as typeof process.stderr),
+    )
     served.engine.resetPrefixCache = () => {
       throw new Error('it broke')
     }
     const traceId = '4bf92f3577b34da6a3ce929d0e0e4736'
     const wrong = { traceparent: 'nonsense', 'x-request-id': 'b', connection: 'close' }
-    const right = { traceparent: `00-${traceId}-00f067aa0ba902b7-01`, 'x-request-id': 'a', connection: 'close' }
+    const right = {
+      traceparent: `00-${traceId}-00f067aa0ba902b7-01`,
+      'x-request-id': 'a',
+      connection: 'close',
+    }
     for (const headers of [right, wrong]) {
       expect((await served.post('/reset_prefix_cache', '', { headers })).status).toBe(500)
     }
     const said = lines.map(line => JSON.parse(line) as Record<string, unknown>)
-    expect(said.map(({ reqId, traceId: id }) => [reqId, id])).toEqual([['a', traceId], ['b', undefined]]) // prettier-ignore
+    expect(said.map(({ reqId, traceId: id }) => [reqId, id])).toEqual([
+      ['a', traceId],
+      ['b', undefined],
+    ])
     await served.worker.stop()
   })
 })

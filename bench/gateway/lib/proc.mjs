@@ -21,7 +21,8 @@ export function tree(root) {
     if (parent !== undefined) parents.set(Number(name), Number(parent))
   }
   const found = [root]
-  for (let i = 0; i < found.length; i++) for (const [pid, parent] of parents) if (parent === found[i]) found.push(pid)
+  for (let i = 0; i < found.length; i++)
+    for (const [pid, parent] of parents) if (parent === found[i]) found.push(pid)
   return found
 }
 
@@ -50,7 +51,8 @@ export function residentBytes(pids) {
   let bytes = 0
   for (const pid of pids) {
     try {
-      bytes += 1024 * Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0)
+      bytes +=
+        1024 * Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0)
     } catch {
       // it has ended
     }

@@ -14,7 +14,9 @@ const canPin = cores > 1 && spawnSync('taskset', ['-c', '0', 'true']).status ===
 /** Cores of the router, and of all else. */
 export const ROUTER_CORE = '0'
 export const OTHER_CORES = cores === 2 ? '1' : `1-${cores - 1}`
-export const pinning = canPin ? `router on core ${ROUTER_CORE}, workers and client on ${OTHER_CORES}` : 'not pinned: no taskset or one core'
+export const pinning = canPin
+  ? `router on core ${ROUTER_CORE}, workers and client on ${OTHER_CORES}`
+  : 'not pinned: no taskset or one core'
 
 /** @type {Set<import('node:child_process').ChildProcess>} */
 const living = new Set()
@@ -33,7 +35,12 @@ function end(child) {
 
 /** @param {string} command @param {readonly string[]} args @param {{cores: string, nice?: string, env?: Record<string, string>}} where */
 export function start(command, args, { cores, nice, env = {} }) {
-  const line = [...(nice === undefined ? [] : ['nice', '-n', nice]), ...(canPin ? ['taskset', '-c', cores] : []), command, ...args]
+  const line = [
+    ...(nice === undefined ? [] : ['nice', '-n', nice]),
+    ...(canPin ? ['taskset', '-c', cores] : []),
+    command,
+    ...args,
+  ]
   const child = spawn(line[0], line.slice(1), {
     cwd: root,
     detached: true,
@@ -42,7 +49,8 @@ export function start(command, args, { cores, nice, env = {} }) {
   })
   living.add(child)
   let said = ''
-  for (const pipe of [child.stdout, child.stderr]) pipe.on('data', text => (said = (said + text).slice(-2000)))
+  for (const pipe of [child.stdout, child.stderr])
+    pipe.on('data', text => (said = (said + text).slice(-2000)))
   child.on('error', error => (said += error.message))
   child.stdin.on('error', () => undefined)
   return {
@@ -69,8 +77,14 @@ export async function startWorker(args, nice) {
 
 /** Runs the load client to its end. @param {object} plan @param {string | undefined} nice */
 export async function load(plan, nice) {
-  const client = start(process.execPath, ['bench/gateway/load-client.mjs', JSON.stringify(plan)], { cores: OTHER_CORES, nice })
-  const line = await Promise.race([once(createInterface(client.child.stdout), 'line'), once(client.child, 'exit').then(() => [])])
+  const client = start(process.execPath, ['bench/gateway/load-client.mjs', JSON.stringify(plan)], {
+    cores: OTHER_CORES,
+    nice,
+  })
+  const line = await Promise.race([
+    once(createInterface(client.child.stdout), 'line'),
+    once(client.child, 'exit').then(() => []),
+  ])
   await client.stop()
   if (line[0] === undefined) throw new Error(`the load client ended: ${client.said()}`)
   return JSON.parse(line[0])
@@ -90,10 +104,15 @@ export async function freePort() {
 export async function healthy(process_, url) {
   const give = performance.now() + START_MS
   for (;;) {
-    if (process_.child.exitCode !== null || process_.child.signalCode !== null) throw new Error(`it ended: ${process_.said()}`)
-    const ok = await fetch(url, { signal: AbortSignal.timeout(1000) }).then(({ ok }) => ok, () => false) // prettier-ignore
+    if (process_.child.exitCode !== null || process_.child.signalCode !== null)
+      throw new Error(`it ended: ${process_.said()}`)
+    const ok = await fetch(url, { signal: AbortSignal.timeout(1000) }).then(
+      ({ ok }) => ok,
+      () => false,
+    )
     if (ok) return
-    if (performance.now() > give) throw new Error(`it does not answer after ${START_MS / 1e3} s: ${process_.said()}`)
+    if (performance.now() > give)
+      throw new Error(`it does not answer after ${START_MS / 1e3} s: ${process_.said()}`)
     await new Promise(done => setTimeout(done, 50))
   }
 }

@@ -1,16 +1,22 @@
 // Requests of the load client: chats of plain text with line ends and quotes, as prompts have, each stream's own from its first word on.
 
-const WORDS = 'the router sends every request to the worker whose experts are warm already and "asks" for no more than it needs'.split(' ')
+const WORDS =
+  'the router sends every request to the worker whose experts are warm already and "asks" for no more than it needs'.split(
+    ' ',
+  )
 
 /** @param {{promptBytes: number, tokens: number, stream: number}} what @returns {Buffer} */
 export function chatBody({ promptBytes, tokens, stream }) {
   let prompt = `Stream ${stream}:`
-  for (let n = 0; prompt.length < promptBytes; n++) prompt += (n % 12 === 11 ? '\n' : ' ') + WORDS[(n * 7 + stream) % WORDS.length]
+  for (let n = 0; prompt.length < promptBytes; n++)
+    prompt += (n % 12 === 11 ? '\n' : ' ') + WORDS[(n * 7 + stream) % WORDS.length]
   const messages = [
     { role: 'system', content: 'You are a helpful assistant.' },
     { role: 'user', content: prompt.slice(0, promptBytes) },
   ]
-  return Buffer.from(JSON.stringify({ model: 'fake', messages, max_tokens: tokens, temperature: 0, stream: true }))
+  return Buffer.from(
+    JSON.stringify({ model: 'fake', messages, max_tokens: tokens, temperature: 0, stream: true }),
+  )
 }
 
 /** A whole request. @param {Buffer} body @param {string} host */

@@ -18,21 +18,30 @@ function spreadOf(values) {
 
 /** Figures of a column by round. `results`: {row name: [{column name: measured} by round]} */
 const byRound = (rounds, column, { of }, hops) =>
-  rounds.map(round => (round[column] === undefined ? undefined : of(round[column], hops === 1 ? round.directOneHop : round.direct)))
+  rounds.map(round =>
+    round[column] === undefined
+      ? undefined
+      : of(round[column], hops === 1 ? round.directOneHop : round.direct),
+  )
 
 /** Everything as data: for each row and figure, the median of each column and the ratios of `eldr` to two others. */
 export function figuresOf(rows, results, columns) {
   return rows.flatMap(row =>
     row.figures.map(figure => {
       const rounds = results[row.name]
-      const values = Object.fromEntries(columns.map(({ name, hops }) => [name, byRound(rounds, name, figure, hops)]))
+      const values = Object.fromEntries(
+        columns.map(({ name, hops }) => [name, byRound(rounds, name, figure, hops)]),
+      )
       const ratios = (a, b) => rounds.map((_, n) => (values[a]?.[n] ?? NaN) / (values[b]?.[n] ?? NaN))
       const ratio = (a, b) => (figure.noRatio ? undefined : middle(ratios(a, b)))
       return {
         row,
         figure,
         median: Object.fromEntries(columns.map(({ name }) => [name, middle(values[name])])),
-        direct: figure.wall && !figure.isCost ? middle(rounds.map(({ direct }) => figure.of(direct, direct))) : undefined,
+        direct:
+          figure.wall && !figure.isCost
+            ? middle(rounds.map(({ direct }) => figure.of(direct, direct)))
+            : undefined,
         toVllmRouter: ratio('eldr', 'vllm-router'),
         toUndici: ratio('eldr', 'undici'),
         spread: Math.max(...columns.map(({ name }) => spreadOf(values[name]))),
@@ -69,19 +78,37 @@ export function figureTable(figures, columns) {
 export function shareTable(rows, results, columns) {
   const share = (round, key) => (round === undefined ? NaN : round[key] / round.wallS)
   const cell = (rounds, column) => {
-    const parts = ['routerCpuS', 'clientCpuS', 'workersCpuS'].map(key => middle(rounds.map(round => share(round[column], key))))
+    const parts = ['routerCpuS', 'clientCpuS', 'workersCpuS'].map(key =>
+      middle(rounds.map(round => share(round[column], key))),
+    )
     return parts[0] === undefined ? '–' : parts.map(percent).join(' / ')
   }
-  const lines = rows.map(row => [row.title, ...columns.map(({ name }) => cell(results[row.name], name)), cell(results[row.name], 'direct')])
-  return table(['% of a core: router / client / workers', ...columns.map(({ label }) => label), 'both legs by the client'], lines)
+  const lines = rows.map(row => [
+    row.title,
+    ...columns.map(({ name }) => cell(results[row.name], name)),
+    cell(results[row.name], 'direct'),
+  ])
+  return table(
+    [
+      '% of a core: router / client / workers',
+      ...columns.map(({ label }) => label),
+      'both legs by the client',
+    ],
+    lines,
+  )
 }
 
 /** How much other programs had of the machine, without which no figure says much. */
 export function othersNote(results, cores) {
   const all = Object.values(results).flatMap(rounds => rounds.flatMap(round => Object.values(round)))
-  const shares = all.map(({ othersCpuS, wallS }) => othersCpuS / wallS / cores).filter(share => Number.isFinite(share))
+  const shares = all
+    .map(({ othersCpuS, wallS }) => othersCpuS / wallS / cores)
+    .filter(share => Number.isFinite(share))
   const [usual, most] = [median(shares), Math.max(...shares)]
-  const verdict = usual > 0.05 ? ' That is too much for figures to be quoted: cost rises as caches are shared, and rates fall.' : ''
+  const verdict =
+    usual > 0.05
+      ? ' That is too much for figures to be quoted: cost rises as caches are shared, and rates fall.'
+      : ''
   return `Other programs took ${percent(usual)} % of the machine’s ${cores} cores at the median of all cells, ${percent(most)} % at most.${verdict}`
 }
 

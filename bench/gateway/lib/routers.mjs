@@ -10,11 +10,18 @@ const here = fileURLToPath(new URL('..', import.meta.url))
 const venv = join(here, '.venv')
 const vllmRouter = join(venv, 'bin', 'vllm-router')
 // Debian has it in a folder that is on root's path only.
-const folders = [join(venv, 'debian', 'usr', 'sbin'), ...(process.env.PATH ?? '').split(delimiter), join('/', 'usr', 'sbin')]
+const folders = [
+  join(venv, 'debian', 'usr', 'sbin'),
+  ...(process.env.PATH ?? '').split(delimiter),
+  join('/', 'usr', 'sbin'),
+]
 const nginx = folders.map(folder => join(folder, 'nginx')).find(file => existsSync(file))
 
 /** The workers as all but nginx are told of them. */
-const fleet = ({ prefill, decode }) => [...prefill.flatMap(url => ['--prefill', url]), ...decode.flatMap(url => ['--decode', url])]
+const fleet = ({ prefill, decode }) => [
+  ...prefill.flatMap(url => ['--prefill', url]),
+  ...decode.flatMap(url => ['--decode', url]),
+]
 
 /**
  * `hops: 1` makes one hop to a decode worker, without a hand-off: a floor, not a competitor. `command` gives the program and its
@@ -23,7 +30,10 @@ const fleet = ({ prefill, decode }) => [...prefill.flatMap(url => ['--prefill', 
 export function routers({ dist }) {
   const node = (label, script, ...flags) => ({
     label,
-    command: told => [process.execPath, [join(here, 'proxies', script), ...fleet(told), '--port', String(told.port), ...flags]],
+    command: told => [
+      process.execPath,
+      [join(here, 'proxies', script), ...fleet(told), '--port', String(told.port), ...flags],
+    ],
   })
   const main = join(dist, 'cli', 'main.js')
   const eldr = (label, ...flags) => ({
@@ -32,7 +42,10 @@ export function routers({ dist }) {
     missing: existsSync(main) ? undefined : `${main} is not built`,
     command: told => {
       const policy = ['--policy', 'eldr', '--artifact', told.artifact]
-      return [process.execPath, [main, 'serve', ...fleet(told), ...policy, '--port', String(told.port), ...flags]]
+      return [
+        process.execPath,
+        [main, 'serve', ...fleet(told), ...policy, '--port', String(told.port), ...flags],
+      ]
     },
   })
   return {
@@ -43,8 +56,23 @@ export function routers({ dist }) {
       label: `vllm-router ${versionOf(vllmRouter)}`,
       missing: existsSync(vllmRouter) ? undefined : 'not installed: run bench/gateway/install.sh',
       command: async told => {
-        const mode = ['--vllm-pd-disaggregation', '--kv-connector', 'nixl', '--policy', 'round_robin', '--log-level', 'error']
-        const ports = ['--host', '127.0.0.1', '--port', String(told.port), '--prometheus-port', String(await freePort())]
+        const mode = [
+          '--vllm-pd-disaggregation',
+          '--kv-connector',
+          'nixl',
+          '--policy',
+          'round_robin',
+          '--log-level',
+          'error',
+        ]
+        const ports = [
+          '--host',
+          '127.0.0.1',
+          '--port',
+          String(told.port),
+          '--prometheus-port',
+          String(await freePort()),
+        ]
         return [vllmRouter, [...mode, ...fleet(told), ...ports]]
       },
     },
@@ -54,7 +82,10 @@ export function routers({ dist }) {
     nginx: {
       label: `nginx ${nginxVersion()}, one hop`,
       hops: 1,
-      missing: nginx === undefined ? 'not installed: run bench/gateway/install.sh, or get it from Debian' : undefined,
+      missing:
+        nginx === undefined
+          ? 'not installed: run bench/gateway/install.sh, or get it from Debian'
+          : undefined,
       command: ({ port, decode }) => [nginx, ['-c', nginxConfig(port, decode), '-g', 'daemon off;']],
     },
   }
@@ -64,7 +95,9 @@ export function routers({ dist }) {
 function versionOf(program) {
   if (!existsSync(program)) return ''
   const python = join(venv, 'bin', 'python')
-  return spawnSync(python, ['-c', 'import importlib.metadata as m; print(m.version("vllm-router"))'], { encoding: 'utf8' }).stdout.trim()
+  return spawnSync(python, ['-c', 'import importlib.metadata as m; print(m.version("vllm-router"))'], {
+    encoding: 'utf8',
+  }).stdout.trim()
 }
 
 function nginxVersion() {
@@ -76,7 +109,9 @@ function nginxVersion() {
 function nginxConfig(port, decode) {
   const folder = mkdtempSync(join(tmpdir(), 'eldr-nginx-'))
   const file = join(folder, 'nginx.conf')
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(name => `${name}_temp_path ${folder}/${name};`).join('\n  ')
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    .map(name => `${name}_temp_path ${folder}/${name};`)
+    .join('\n  ')
   writeFileSync(
     file,
     `worker_processes 1;

@@ -27,17 +27,54 @@ const LONG = { ...SHORT, promptBytes: 32 * 1024 }
 
 /** `counts`: the prefill workers hand off counts of this shape. A figure that is `wall` is one that the direct client has too. */
 export const ROWS = [
-  { name: 'short', title: '1 KB prompt, 16 tokens, 64 at once', plan: SHORT, figures: [CPU_REQUEST, REQUESTS] },
-  { name: 'long-prompt', title: '32 KB prompt, 16 tokens, 64 at once', plan: LONG, figures: [CPU_REQUEST, REQUESTS] },
-  { name: 'counts', title: '1 KB prompt, 16 KiB of counts handed off', plan: SHORT, counts: '48x128x8', figures: [CPU_REQUEST, REQUESTS] },
-  { name: 'paced', title: '64 streams, 256 tokens, one each 5 ms', plan: { ...SHORT, tokens: 256 }, gapMs: 5, figures: [CPU_TOKEN] },
+  {
+    name: 'short',
+    title: '1 KB prompt, 16 tokens, 64 at once',
+    plan: SHORT,
+    figures: [CPU_REQUEST, REQUESTS],
+  },
+  {
+    name: 'long-prompt',
+    title: '32 KB prompt, 16 tokens, 64 at once',
+    plan: LONG,
+    figures: [CPU_REQUEST, REQUESTS],
+  },
+  {
+    name: 'counts',
+    title: '1 KB prompt, 16 KiB of counts handed off',
+    plan: SHORT,
+    counts: '48x128x8',
+    figures: [CPU_REQUEST, REQUESTS],
+  },
+  {
+    name: 'paced',
+    title: '64 streams, 256 tokens, one each 5 ms',
+    plan: { ...SHORT, tokens: 256 },
+    gapMs: 5,
+    figures: [CPU_TOKEN],
+  },
   {
     name: 'fast',
     title: '16 streams, 256 tokens, as fast as they come',
     plan: { ...SHORT, streams: 16, tokens: 256 },
     figures: [TOKENS, CPU_TOKEN],
   },
-  { name: 'first-token', title: '1 KB prompt, one client', plan: { ...SHORT, streams: 1 }, figures: [addedTtft('p50'), addedTtft('p99')] },
-  { name: 'memory', title: '256 at once, 1 KB prompt', plan: { ...SHORT, streams: 256 }, figures: [RESIDENT] },
-  { name: 'memory-long', title: '256 at once, 32 KB prompt', plan: { ...LONG, streams: 256 }, figures: [RESIDENT] },
+  {
+    name: 'first-token',
+    title: '1 KB prompt, one client',
+    plan: { ...SHORT, streams: 1 },
+    figures: [addedTtft('p50'), addedTtft('p99')],
+  },
+  {
+    name: 'memory',
+    title: '256 at once, 1 KB prompt',
+    plan: { ...SHORT, streams: 256 },
+    figures: [RESIDENT],
+  },
+  {
+    name: 'memory-long',
+    title: '256 at once, 32 KB prompt',
+    plan: { ...LONG, streams: 256 },
+    figures: [RESIDENT],
+  },
 ]

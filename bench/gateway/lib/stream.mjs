@@ -67,7 +67,12 @@ export class Stream {
     const before = this.#events
     let events = before
     if (this.#endsOnNewline && chunk[bodyAt] === NEWLINE) events++
-    for (let at = chunk.indexOf('\n\n', bodyAt, 'latin1'); at >= 0; at = chunk.indexOf('\n\n', at + 2, 'latin1')) events++
+    for (
+      let at = chunk.indexOf('\n\n', bodyAt, 'latin1');
+      at >= 0;
+      at = chunk.indexOf('\n\n', at + 2, 'latin1')
+    )
+      events++
     this.#endsOnNewline = chunk[chunk.length - 1] === NEWLINE && chunk[chunk.length - 2] !== NEWLINE
     if (events === before) return
     if (before === 0) this.#ttftMs = performance.now() - this.#startedMs
@@ -78,7 +83,8 @@ export class Stream {
   /** @param {number} status @param {Buffer} chunk */
   #end(status, chunk) {
     if (status !== 200) this.#on.error(`${status}: ${chunk.toString('latin1').slice(-200)}`)
-    else if (this.#events !== this.#tokens + OTHER_EVENTS) this.#on.error(`${this.#events} events for ${this.#tokens} tokens`)
+    else if (this.#events !== this.#tokens + OTHER_EVENTS)
+      this.#on.error(`${this.#events} events for ${this.#tokens} tokens`)
     else this.#on.end(this.#ttftMs)
     setImmediate(() => this.start())
   }
@@ -101,7 +107,14 @@ export class Stream {
     const { hostname, port, host } = new URL(url)
     const socket = connect({ host: hostname, port: Number(port), noDelay: true })
     /** @type {Connection} */
-    const made = { socket, host, reply: new Reply(), onChunk: () => undefined, body: undefined, bytes: Buffer.alloc(0) }
+    const made = {
+      socket,
+      host,
+      reply: new Reply(),
+      onChunk: () => undefined,
+      body: undefined,
+      bytes: Buffer.alloc(0),
+    }
     socket.on('data', chunk => made.onChunk(chunk))
     socket.on('error', () => undefined) // `close` follows
     socket.on('close', () => {

@@ -15,7 +15,8 @@ const { values } = parseArgs({
     splice: { type: 'boolean', default: false },
   },
 })
-const poolsOf = urls => inTurn(urls.map(url => new Pool(url, { connections: 512, headersTimeout: 0, bodyTimeout: 0 })))
+const poolsOf = urls =>
+  inTurn(urls.map(url => new Pool(url, { connections: 512, headersTimeout: 0, bodyTimeout: 0 })))
 const [nextPrefill, nextDecode] = [poolsOf(values.prefill), poolsOf(values.decode)]
 const headers = { 'content-type': 'application/json' }
 
@@ -23,7 +24,8 @@ const headers = { 'content-type': 'application/json' }
 function legs(bytes) {
   if (values.splice) return { prefill: prefillBytes(bytes), decode: answer => decodeBytes(bytes, answer) }
   const body = JSON.parse(bytes.toString())
-  const decode = answer => JSON.stringify({ ...body, kv_transfer_params: JSON.parse(answer.toString()).kv_transfer_params })
+  const decode = answer =>
+    JSON.stringify({ ...body, kv_transfer_params: JSON.parse(answer.toString()).kv_transfer_params })
   return { prefill: JSON.stringify(prefillObject(body)), decode }
 }
 
@@ -52,9 +54,15 @@ function relay(request, response, body) {
     { method: 'POST', path: request.url, headers, body },
     {
       onRequestStart: controller =>
-        response.once('close', () => response.writableFinished || controller.abort(new Error('the client left'))),
+        response.once(
+          'close',
+          () => response.writableFinished || controller.abort(new Error('the client left')),
+        ),
       onResponseStart(_, status, { 'content-type': type, 'content-length': length }) {
-        response.writeHead(status, { 'content-type': type, ...(length === undefined ? {} : { 'content-length': length }) })
+        response.writeHead(status, {
+          'content-type': type,
+          ...(length === undefined ? {} : { 'content-length': length }),
+        })
       },
       onResponseData(controller, part) {
         if (response.write(part)) return

@@ -44,7 +44,13 @@ export class Admin {
     this.#guard = createGuard(server.adminToken)
     const experts = new ExpertsLook(parts.ctx)
     const { dashboard } = observe
-    const watching = dashboardRoutes({ dashboard, tokenSet: server.adminToken !== undefined, plane, experts, mayChange: request => this.#may(request) }) // prettier-ignore
+    const watching = dashboardRoutes({
+      dashboard,
+      tokenSet: server.adminToken !== undefined,
+      plane,
+      experts,
+      mayChange: request => this.#may(request),
+    })
     this.#routes = [
       ...workerRoutes(parts),
       ...routingRoutes(parts),
@@ -75,7 +81,11 @@ export class Admin {
     const { route, id } = found
     if (route.method !== 'GET') this.#guard(request) // what is open is open to read
     // Readers who need no leave must not take the places of those who have it.
-    if (!('run' in route)) return this.#streams[route.stream].serve(exchange, this.#may(request) ? MOST_FOLLOWERS : MOST_FOLLOWERS / 2)
+    if (!('run' in route))
+      return this.#streams[route.stream].serve(
+        exchange,
+        this.#may(request) ? MOST_FOLLOWERS : MOST_FOLLOWERS / 2,
+      )
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
     const { status, body } = await route.run({ exchange, id, query, proceed })
     json(exchange, status, body)
@@ -92,11 +102,17 @@ export class Admin {
     else if (name === 'health') json(exchange, 200, { status: 'ok' })
     else {
       const nowMs = performance.now()
-      const [prefill, decode] = [registry.candidates('prefill', nowMs).length, registry.candidates('decode', nowMs).length]
+      const [prefill, decode] = [
+        registry.candidates('prefill', nowMs).length,
+        registry.candidates('decode', nowMs).length,
+      ]
       const ready = !draining && prefill > 0 && decode > 0
       const status = draining ? 'draining' : ready ? 'ready' : 'waiting for workers'
       const { discovery, replicas } = this.#parts
-      const more = { ...(discovery && { discovery: discovery.summary() }), ...(replicas && { replicas: replicas.status() }) }
+      const more = {
+        ...(discovery && { discovery: discovery.summary() }),
+        ...(replicas && { replicas: replicas.status() }),
+      }
       json(exchange, ready ? 200 : 503, { status, prefill, decode, ...more })
     }
     return 'ok'
@@ -125,5 +141,9 @@ export class Admin {
 }
 
 function json(exchange: Exchange, status: number, body: object): void {
-  exchange.answer(status, { 'content-type': 'application/json', 'cache-control': 'no-store' }, JSON.stringify(body))
+  exchange.answer(
+    status,
+    { 'content-type': 'application/json', 'cache-control': 'no-store' },
+    JSON.stringify(body),
+  )
 }

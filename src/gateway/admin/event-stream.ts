@@ -13,7 +13,11 @@ const MOST_WAITING_BYTES = 256 << 10
 const KEEP_ALIVE_MS = 15_000
 /** A reader that takes nothing for so long makes room for others. */
 const STALLED_MS = 60_000
-const HEADERS = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+const HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+}
 
 /** What readers follow. */
 export interface EventSource {
@@ -51,7 +55,9 @@ export class EventStreams {
       exchange.takeAnyTime()
       const unfollow = this.#events.follow(send, most)
       if (unfollow === undefined)
-        return reject(new Refusal('ELDR_OVERLOADED', { words: `${most} readers follow already.`, retryAfterSeconds: 5 }))
+        return reject(
+          new Refusal('ELDR_OVERLOADED', { words: `${most} readers follow already.`, retryAfterSeconds: 5 }),
+        )
       response.writeHead(200, { 'x-request-id': exchange.id, ...HEADERS })
       // Browsers come back by themselves; what happened meanwhile they read from the other routes.
       response.write(`retry: 2000\n${this.#greeting()}`)

@@ -3,7 +3,10 @@ import { describe, expect, it } from 'vitest'
 import { createGuard } from './guard.ts'
 
 const from = (remoteAddress: string, headers: Record<string, string> = {}) =>
-  ({ socket: { remoteAddress }, headers: { host: '127.0.0.1:8000', ...headers } }) as unknown as IncomingMessage
+  ({
+    socket: { remoteAddress },
+    headers: { host: '127.0.0.1:8000', ...headers },
+  }) as unknown as IncomingMessage
 const allows = (guard: (request: IncomingMessage) => void, request: IncomingMessage) => {
   try {
     guard(request)
@@ -56,7 +59,11 @@ describe('with a token', () => {
     ['10.0.0.1', { authorization: 'Bearer sesame' }, 'allowed'],
     ['10.0.0.1', { authorization: 'Bearer sesam' }, 'ELDR_UNAUTHORIZED'],
     ['10.0.0.1', { authorization: 'Basic sesame' }, 'ELDR_UNAUTHORIZED'],
-    ['10.0.0.1', { authorization: 'Bearer sesame', 'x-forwarded-for': '10.0.0.9', origin: 'https://a.example' }, 'allowed'],
+    [
+      '10.0.0.1',
+      { authorization: 'Bearer sesame', 'x-forwarded-for': '10.0.0.9', origin: 'https://a.example' },
+      'allowed',
+    ],
   ])('%s with %j is %s', (address, headers, wanted) => {
     expect(allows(guard, from(address, headers))).toBe(wanted)
   })

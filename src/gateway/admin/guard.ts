@@ -11,7 +11,10 @@ export function createGuard(adminToken: string | undefined): (request: IncomingM
   if (adminToken !== undefined) {
     const brings = createKeyCheck([adminToken])
     return request => {
-      if (!brings(request)) throw new Refusal('ELDR_UNAUTHORIZED', { words: 'The admin token is needed: Authorization: Bearer TOKEN.' })
+      if (!brings(request))
+        throw new Refusal('ELDR_UNAUTHORIZED', {
+          words: 'The admin token is needed: Authorization: Bearer TOKEN.',
+        })
     }
   }
   return request => {

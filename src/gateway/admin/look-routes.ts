@@ -11,8 +11,14 @@ import type { AdminParts, AdminRoute, SeenRequest } from './routes.ts'
 const DECISIONS_SHOWN = 50
 
 /** What this process knows of a request: clients choose ids, so that several may have the same. */
-export function seenHere(id: string, live: Iterable<Exchange>, stories: Pick<Stories, 'find'>): SeenRequest & { readonly told?: Story } {
-  const underWay = [...live].filter(exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'))
+export function seenHere(
+  id: string,
+  live: Iterable<Exchange>,
+  stories: Pick<Stories, 'find'>,
+): SeenRequest & { readonly told?: Story } {
+  const underWay = [...live].filter(
+    exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'),
+  )
   const told = underWay.at(-1)?.story ?? stories.find(id)
   const shown = underWay.map(({ request, startedMs }) => ({
     path: request.url?.split('?', 1)[0],
@@ -43,16 +49,29 @@ export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): Admin
         // Of requests that watchers were shown more is known than of the others.
         const decisions = logged.length === 0 ? (here.told?.decisions.toReversed() ?? []) : logged
         const underWay = [here, ...others].flatMap(seen => seen.live)
-        const story = here.story ?? others.find(seen => seen.live.length > 0)?.story ?? others.find(seen => seen.story)?.story
-        if (underWay.length === 0 && decisions.length === 0 && story === undefined) throw new Refusal('ELDR_REQUEST_UNKNOWN')
-        const body = { request: id, live: underWay, decodeWorkers: router.decodeWorkersOf(id), decisions, ...(story && { story }) }
+        const story =
+          here.story ??
+          others.find(seen => seen.live.length > 0)?.story ??
+          others.find(seen => seen.story)?.story
+        if (underWay.length === 0 && decisions.length === 0 && story === undefined)
+          throw new Refusal('ELDR_REQUEST_UNKNOWN')
+        const body = {
+          request: id,
+          live: underWay,
+          decodeWorkers: router.decodeWorkersOf(id),
+          decisions,
+          ...(story && { story }),
+        }
         return { status: 200, body }
       },
     },
     {
       method: 'GET',
       path: '/eldr/config',
-      run: () => ({ status: 200, body: { version: VERSION, settings: masked(settings), routing: control.view() } }),
+      run: () => ({
+        status: 200,
+        body: { version: VERSION, settings: masked(settings), routing: control.view() },
+      }),
     },
   ]
 }

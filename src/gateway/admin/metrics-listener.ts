@@ -7,10 +7,19 @@ export function createMetricsListener(metrics: Metrics): Server {
   const server = createServer(async (request, response) => {
     const answer = (status: number, type: string, body: string) => {
       const allow = status === 405 && { allow: 'GET, HEAD' }
-      response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body), ...allow })
+      response.writeHead(status, {
+        'content-type': type,
+        'content-length': Buffer.byteLength(body),
+        ...allow,
+      })
       response.end(request.method === 'HEAD' ? undefined : body)
     }
-    const wrong = request.url?.split('?', 1)[0] !== '/metrics' ? 'ELDR_NOT_FOUND' : isRead(request.method) ? undefined : 'ELDR_METHOD'
+    const wrong =
+      request.url?.split('?', 1)[0] !== '/metrics'
+        ? 'ELDR_NOT_FOUND'
+        : isRead(request.method)
+          ? undefined
+          : 'ELDR_METHOD'
     const refusal = wrong && new Refusal(wrong)
     if (refusal) answer(refusal.status, 'application/json', errorBody(refusal))
     else answer(200, metrics.registry.contentType, await metrics.text())

@@ -9,7 +9,10 @@ export function metricsPage(): string {
   })
   const rows = metrics.definitions
     .toSorted((a, b) => (a.name < b.name ? -1 : 1))
-    .map(({ name, type, labels, help }) => `| \`${name}\` | ${type} | ${labels.map(label => `\`${label}\``).join(', ')} | ${help}. |`)
+    .map(
+      ({ name, type, labels, help }) =>
+        `| \`${name}\` | ${type} | ${labels.map(label => `\`${label}\``).join(', ')} | ${help}. |`,
+    )
   return [
     '# Metrics of the gateway',
     '',

@@ -8,7 +8,11 @@ const MOST_BYTES = 64 << 10
 export type Fields = Readonly<Record<string, unknown>>
 
 /** An empty body is an object without keys. */
-export async function readFields(exchange: Exchange, proceed: () => void, known: readonly string[]): Promise<Fields> {
+export async function readFields(
+  exchange: Exchange,
+  proceed: () => void,
+  known: readonly string[],
+): Promise<Fields> {
   return fieldsOf(await readBody(exchange.request, MOST_BYTES, proceed, exchange), known)
 }
 
@@ -19,9 +23,14 @@ export function fieldsOf(body: Buffer, known: readonly string[]): Fields {
   } catch {
     throw bad('The body is not JSON.')
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad('The body is not a JSON object.')
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw bad('The body is not a JSON object.')
   const unknown = Object.keys(value).find(key => !known.includes(key))
-  if (unknown !== undefined) throw bad(`${JSON.stringify(unknown.slice(0, 64))} is not known here; known are ${known.join(', ')}.`, unknown)
+  if (unknown !== undefined)
+    throw bad(
+      `${JSON.stringify(unknown.slice(0, 64))} is not known here; known are ${known.join(', ')}.`,
+      unknown,
+    )
   return value as Fields
 }
 
@@ -39,7 +48,11 @@ export function wholeOf(fields: Fields, name: string, min: number, max: number):
 }
 
 /** One of some names, with _ or - between words, or undefined when it is not there. */
-export function nameOf<Name extends string>(fields: Fields, key: string, names: readonly Name[]): Name | undefined {
+export function nameOf<Name extends string>(
+  fields: Fields,
+  key: string,
+  names: readonly Name[],
+): Name | undefined {
   const value = fields[key]
   if (value === undefined) return undefined
   const found = names.find(name => typeof value === 'string' && name === value.replaceAll('-', '_'))

@@ -29,8 +29,13 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         const { tau } = fields
         if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MOST_TAU))
           throw bad(`tau must be a number from 0 to ${MOST_TAU}.`, 'tau')
-        if (Object.keys(fields).length === 0) throw bad('Nothing to change: give policy, tau or prefillPolicy.')
-        const wanted = { ...(policy && { policy }), ...(prefillPolicy && { prefillPolicy }), ...(tau !== undefined && { tau }) }
+        if (Object.keys(fields).length === 0)
+          throw bad('Nothing to change: give policy, tau or prefillPolicy.')
+        const wanted = {
+          ...(policy && { policy }),
+          ...(prefillPolicy && { prefillPolicy }),
+          ...(tau !== undefined && { tau }),
+        }
         const view = control.setPolicy(wanted)
         replicas?.changedPolicy(wanted)
         return { status: 200, body: view }
@@ -43,7 +48,12 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         const type = exchange.request.headers['content-type'] ?? ''
         const isJson = /^application\/json\b/i.test(type)
         const isBytes = /^application\/octet-stream\b/i.test(type)
-        const body = await readBody(exchange.request, isJson ? MOST_JSON_BYTES : maxBodyBytes, proceed, exchange)
+        const body = await readBody(
+          exchange.request,
+          isJson ? MOST_JSON_BYTES : maxBodyBytes,
+          proceed,
+          exchange,
+        )
         // As `curl -d` sends it.
         if (!isJson && !isBytes && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
           throw bad('This is JSON: send it with content-type: application/json.', 'path')

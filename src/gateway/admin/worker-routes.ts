@@ -14,7 +14,16 @@ export const MOST_WORKERS = 1_024
 export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts): AdminRoute[] {
   const { registry, log } = ctx
   const views = () => registry.views(performance.now())
-  const shown = ({ spec, index, state, breaker, inflight, inflightElsewhere, tokens, leaving }: WorkerView) => {
+  const shown = ({
+    spec,
+    index,
+    state,
+    breaker,
+    inflight,
+    inflightElsewhere,
+    tokens,
+    leaving,
+  }: WorkerView) => {
     const { id, role, url, dpRank, source } = spec
     const cluster = role === 'decode' ? control.clusterOf(index) : undefined
     return {
@@ -40,7 +49,12 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
   const show = (id: string) => shown(views().find(({ spec }) => spec.id === id)!)
 
   /** Leaves or comes back to rotation, or goes: `change` says whether there is such a worker. */
-  const changing = (method: AdminRoute['method'], path: string, change: (id: string) => boolean, words: string): AdminRoute => ({
+  const changing = (
+    method: AdminRoute['method'],
+    path: string,
+    change: (id: string) => boolean,
+    words: string,
+  ): AdminRoute => ({
     method,
     path,
     async run({ exchange, id, proceed }) {
@@ -57,7 +71,10 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
     {
       method: 'GET',
       path: '/eldr/workers',
-      run: () => ({ status: 200, body: { workers: views().map(shown), ...(discovery && { discovery: discovery.statuses() }) } }),
+      run: () => ({
+        status: 200,
+        body: { workers: views().map(shown), ...(discovery && { discovery: discovery.statuses() }) },
+      }),
     },
     {
       method: 'POST',
@@ -68,11 +85,22 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
         if (others.length >= MOST_WORKERS)
           throw new Refusal('ELDR_WORKER_CONFLICT', { words: `There are ${MOST_WORKERS} workers already.` })
         const there = others.find(({ spec: other }) => isSamePlace(other, spec))
-        if (there !== undefined) throw new Refusal('ELDR_WORKER_CONFLICT', { words: `${there.spec.id} has this address, ${placeText(there.spec)}.`, param: 'url' }) // prettier-ignore
+        if (there !== undefined)
+          throw new Refusal('ELDR_WORKER_CONFLICT', {
+            words: `${there.spec.id} has this address, ${placeText(there.spec)}.`,
+            param: 'url',
+          })
         const outcome = registry.add(spec)
-        if (outcome === 'id_taken') throw new Refusal('ELDR_WORKER_CONFLICT', { words: `Another worker is named ${spec.id}.`, param: 'id' })
+        if (outcome === 'id_taken')
+          throw new Refusal('ELDR_WORKER_CONFLICT', {
+            words: `Another worker is named ${spec.id}.`,
+            param: 'id',
+          })
         if (outcome === 'cluster_taken')
-          throw new Refusal('ELDR_WORKER_CONFLICT', { words: `Another worker has the cluster ${spec.cluster}.`, param: 'cluster' })
+          throw new Refusal('ELDR_WORKER_CONFLICT', {
+            words: `Another worker has the cluster ${spec.cluster}.`,
+            param: 'cluster',
+          })
         if (outcome === 'added') log.info({ worker: spec.id, role: spec.role }, 'worker added')
         return { status: outcome === 'added' ? 201 : 200, body: show(spec.id) }
       },
@@ -90,12 +118,14 @@ function specOf(fields: Fields): WorkerSpec {
   const { url, id } = fields
   const wrong = typeof url === 'string' ? wrongWorkerUrl(url) : 'expected a URL'
   if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
-  if (id !== undefined && (typeof id !== 'string' || !ID.test(id))) throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
+  if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
+    throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
   const cluster = wholeOf(fields, 'cluster', 0, MOST_WORKERS - 1)
   if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')
   const given = wholeOf(fields, 'dpRank', 0, MOST_RANKS - 1)
   const { url: origin, dpRank = given } = workerUrlOf(url)
-  if (given !== undefined && dpRank !== given) throw bad('url has another rank than dpRank: give one of them.', 'dpRank')
+  if (given !== undefined && dpRank !== given)
+    throw bad('url has another rank than dpRank: give one of them.', 'dpRank')
   const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
   return {
     id: id ?? name,

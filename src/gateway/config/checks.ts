@@ -16,9 +16,19 @@ export interface Finding {
 const UVICORN_KEEP_ALIVE_MS = 5000
 
 /** Over the file with its defaults. */
-export function* checkTogether({ server, workers, routing, discovery, replicas, observe }: FileForm): Generator<Finding> {
+export function* checkTogether({
+  server,
+  workers,
+  routing,
+  discovery,
+  replicas,
+  observe,
+}: FileForm): Generator<Finding> {
   const policy = policyOf(routing)
-  const [policyPath, artifactPath] = [['routing', 'policy'], ['routing', 'artifact']] // prettier-ignore
+  const [policyPath, artifactPath] = [
+    ['routing', 'policy'],
+    ['routing', 'artifact'],
+  ]
   if ((policy === 'eldr' || policy === 'domain') && routing.artifact === undefined)
     yield {
       path: policyPath,
@@ -28,13 +38,28 @@ export function* checkTogether({ server, workers, routing, discovery, replicas, 
   const { certFile, keyFile } = workers.tls ?? {}
   if ((certFile === undefined) !== (keyFile === undefined)) {
     const [has, lacks] = keyFile === undefined ? ['certFile', 'keyFile'] : ['keyFile', 'certFile']
-    yield { path: ['workers', 'tls', has], about: [['workers', 'tls', lacks]], text: `workers.tls.${has} without workers.tls.${lacks}: give both` } // prettier-ignore
+    yield {
+      path: ['workers', 'tls', has],
+      about: [['workers', 'tls', lacks]],
+      text: `workers.tls.${has} without workers.tls.${lacks}: give both`,
+    }
   }
-  const [adminPath, keysPath] = [['server', 'adminToken'], ['server', 'apiKeys']] // prettier-ignore
+  const [adminPath, keysPath] = [
+    ['server', 'adminToken'],
+    ['server', 'apiKeys'],
+  ]
   if (server.adminToken !== undefined && server.apiKeys.includes(server.adminToken))
-    yield { path: adminPath, about: [keysPath], text: 'server.adminToken is one of server.apiKeys: every client could change the gateway' }
+    yield {
+      path: adminPath,
+      about: [keysPath],
+      text: 'server.adminToken is one of server.apiKeys: every client could change the gateway',
+    }
   if (server.metricsPort !== undefined && server.metricsPort === server.port)
-    yield { path: ['server', 'metricsPort'], about: [['server', 'port']], text: `server.metricsPort is server.port, ${server.port}: take another` } // prettier-ignore
+    yield {
+      path: ['server', 'metricsPort'],
+      about: [['server', 'port']],
+      text: `server.metricsPort is server.port, ${server.port}: take another`,
+    }
   if (server.headersTimeoutMs > server.bodyTimeoutMs)
     yield {
       path: ['server', 'headersTimeoutMs'],
@@ -48,15 +73,36 @@ export function* checkTogether({ server, workers, routing, discovery, replicas, 
       warning: true,
     }
   const { endpoint, headers } = observe.traces
-  const [endpointPath, headersPath] = [['observe', 'traces', 'endpoint'], ['observe', 'traces', 'headers']] // prettier-ignore
+  const [endpointPath, headersPath] = [
+    ['observe', 'traces', 'endpoint'],
+    ['observe', 'traces', 'headers'],
+  ]
   if (endpoint !== undefined && new URL(endpoint).port === '4317')
-    yield { path: endpointPath, text: 'observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318', warning: true } // prettier-ignore
+    yield {
+      path: endpointPath,
+      text: 'observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318',
+      warning: true,
+    }
   if (endpoint === undefined && headers.length > 0)
-    yield { path: headersPath, about: [endpointPath], text: 'observe.traces.headers without observe.traces.endpoint: nothing is sent', warning: true } // prettier-ignore
-  if (workers.tls?.insecure) yield { path: ['workers', 'tls', 'insecure'], text: 'workers.tls.insecure: certificates of workers are not checked', warning: true } // prettier-ignore
+    yield {
+      path: headersPath,
+      about: [endpointPath],
+      text: 'observe.traces.headers without observe.traces.endpoint: nothing is sent',
+      warning: true,
+    }
+  if (workers.tls?.insecure)
+    yield {
+      path: ['workers', 'tls', 'insecure'],
+      text: 'workers.tls.insecure: certificates of workers are not checked',
+      warning: true,
+    }
   for (const role of ['prefill', 'decode'] as const)
     if (workers[role].length === 0 && !findsWorkers(discovery, role))
-      yield { about: [['workers', role]], text: `no ${role} workers: set workers.${role} (--${role})`, warning: true }
+      yield {
+        about: [['workers', role]],
+        text: `no ${role} workers: set workers.${role} (--${role})`,
+        warning: true,
+      }
   const { url, publishMs, leaseMs, unionMs } = replicas
   if (3 * Math.max(publishMs, unionMs) > leaseMs) {
     const name = publishMs >= unionMs ? 'publishMs' : 'unionMs'
@@ -67,6 +113,11 @@ export function* checkTogether({ server, workers, routing, discovery, replicas, 
     }
   }
   if (url === undefined && replicas.id !== undefined)
-    yield { path: ['replicas', 'id'], about: [['replicas', 'url']], text: 'replicas.id without replicas.url: this gateway is alone', warning: true } // prettier-ignore
+    yield {
+      path: ['replicas', 'id'],
+      about: [['replicas', 'url']],
+      text: 'replicas.id without replicas.url: this gateway is alone',
+      warning: true,
+    }
   yield* checkDiscovery(discovery)
 }

@@ -32,7 +32,9 @@ export function parseConfigText(path: string, text: string): ConfigFile {
     const { line, col } = lineCounter.linePos(offset)
     return `${path}:${Math.max(1, line)}:${Math.max(1, col)}`
   }
-  const problems = [...document.errors, ...document.warnings].map(({ message, pos }) => `${place(pos[0])}: ${withoutSource(message)}`)
+  const problems = [...document.errors, ...document.warnings].map(
+    ({ message, pos }) => `${place(pos[0])}: ${withoutSource(message)}`,
+  )
   let value: unknown
   try {
     value = withoutEmptySections(document.toJS())
@@ -49,7 +51,9 @@ const withoutSource = (message: string) => message.split(/: |; please/)[0]!
 function withoutEmptySections(value: unknown): unknown {
   if (value === null || value === undefined) return {}
   if (!isObject(value)) return value
-  return Object.fromEntries(Object.entries(value).filter(([key, section]) => section !== null || !sections().includes(key)))
+  return Object.fromEntries(
+    Object.entries(value).filter(([key, section]) => section !== null || !sections().includes(key)),
+  )
 }
 
 function offsetOf(document: Document, path: Path, of: 'value' | 'key'): number {

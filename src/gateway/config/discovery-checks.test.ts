@@ -11,7 +11,9 @@ const path = join(folder.path, 'eldr.yaml')
 
 async function problems(discovery: string): Promise<readonly string[]> {
   writeFileSync(path, `discovery: {${discovery}}`)
-  return (await failure(path, () => loadSettings({ file: path }))).detail.problems!.map(line => line.replace(`${path}:`, ''))
+  return (await failure(path, () => loadSettings({ file: path }))).detail.problems!.map(line =>
+    line.replace(`${path}:`, ''),
+  )
 }
 async function warnings(discovery: string): Promise<readonly string[]> {
   writeFileSync(path, `discovery: {${discovery}}`)
@@ -25,20 +27,50 @@ describe('settings of discovery that are not right', () => {
       'dns: {}',
       '1:18: discovery.dns has no name to look up: set discovery.dns.prefill (--dns-prefill), discovery.dns.decode (--dns-decode)',
     ],
-    ['dns: {decode: "grpc://a.b:1"}', '1:27: discovery.dns.decode: expected a name to look up such as http://decode.llm.svc.cluster.local:8000 or srv://_http._tcp.decode.llm.svc.cluster.local, found the scheme grpc'], // prettier-ignore
-    ['dns: {decode: "http://10.0.0.1:80"}', '1:27: discovery.dns.decode: 10.0.0.1 is an address already: name it under workers'],
-    ['dns: {decode: "http://a:1", server: dns.example}', '1:49: discovery.dns.server: expected an address such as 10.96.0.10 or [fd00::10]:53'], // prettier-ignore
+    [
+      'dns: {decode: "grpc://a.b:1"}',
+      '1:27: discovery.dns.decode: expected a name to look up such as http://decode.llm.svc.cluster.local:8000 or srv://_http._tcp.decode.llm.svc.cluster.local, found the scheme grpc',
+    ],
+    [
+      'dns: {decode: "http://10.0.0.1:80"}',
+      '1:27: discovery.dns.decode: 10.0.0.1 is an address already: name it under workers',
+    ],
+    [
+      'dns: {decode: "http://a:1", server: dns.example}',
+      '1:49: discovery.dns.server: expected an address such as 10.96.0.10 or [fd00::10]:53',
+    ],
     [
       'file: {pollMs: 1}',
       '1:19: discovery.file.path is missing: expected the path of a YAML or JSON file with the lists prefill and decode',
     ],
-    ['kubernetes: {enabled: true, decodeSelector: [a=b]}', '1:25: discovery.kubernetes.prefillSelector is missing: give the labels of the slices (--prefill-selector app=vllm role=…)'], // prettier-ignore
-    ['kubernetes: {enabled: true, prefillSelector: [a=b]}', '1:25: discovery.kubernetes.decodeSelector is missing: give the labels of the slices (--decode-selector app=vllm role=…)'], // prettier-ignore
-    ['kubernetes: {enabled: true, prefillSelector: [a=b, c=d], decodeSelector: [c=d, a=b]}', '1:86: discovery.kubernetes.decodeSelector is the same as prefillSelector: no worker can be both'], // prettier-ignore
-    ['kubernetes: {enabled: true, prefillSelector: [a=b, a=c], decodeSelector: [a=d]}', '1:58: discovery.kubernetes.prefillSelector asks for two values of a: no slice has both'], // prettier-ignore
-    ['kubernetes: {prefillSelector: ["app in (a)"]}', '1:44: discovery.kubernetes.prefillSelector[0]: expected a label such as app=vllm, one in each item, found "app in (a)"'], // prettier-ignore
-    [`kubernetes: {enabled: true, ${both}, apiUrl: "ftp://a"}`, '1:96: discovery.kubernetes.apiUrl: expected an http or https URL such as https://10.0.0.1:6443'], // prettier-ignore
-    [`kubernetes: {enabled: true, ${both}, namespace: "../x"}`, '1:99: discovery.kubernetes.namespace: expected the name of a namespace, found "../x"'], // prettier-ignore
+    [
+      'kubernetes: {enabled: true, decodeSelector: [a=b]}',
+      '1:25: discovery.kubernetes.prefillSelector is missing: give the labels of the slices (--prefill-selector app=vllm role=…)',
+    ],
+    [
+      'kubernetes: {enabled: true, prefillSelector: [a=b]}',
+      '1:25: discovery.kubernetes.decodeSelector is missing: give the labels of the slices (--decode-selector app=vllm role=…)',
+    ],
+    [
+      'kubernetes: {enabled: true, prefillSelector: [a=b, c=d], decodeSelector: [c=d, a=b]}',
+      '1:86: discovery.kubernetes.decodeSelector is the same as prefillSelector: no worker can be both',
+    ],
+    [
+      'kubernetes: {enabled: true, prefillSelector: [a=b, a=c], decodeSelector: [a=d]}',
+      '1:58: discovery.kubernetes.prefillSelector asks for two values of a: no slice has both',
+    ],
+    [
+      'kubernetes: {prefillSelector: ["app in (a)"]}',
+      '1:44: discovery.kubernetes.prefillSelector[0]: expected a label such as app=vllm, one in each item, found "app in (a)"',
+    ],
+    [
+      `kubernetes: {enabled: true, ${both}, apiUrl: "ftp://a"}`,
+      '1:96: discovery.kubernetes.apiUrl: expected an http or https URL such as https://10.0.0.1:6443',
+    ],
+    [
+      `kubernetes: {enabled: true, ${both}, namespace: "../x"}`,
+      '1:99: discovery.kubernetes.namespace: expected the name of a namespace, found "../x"',
+    ],
   ])('%s', async (text, expected) => {
     expect(await problems(text)).toEqual([expected])
   })
@@ -48,37 +80,76 @@ describe('settings of discovery that are right', () => {
   it('say where workers come from, so that nobody is warned that there are none', async () => {
     expect(await warnings('file: {path: w.yaml}')).toEqual([])
     expect(await warnings(`kubernetes: {enabled: true, ${both}}`)).toEqual([])
-    expect(await warnings('dns: {decode: "http://a.b:1"}')).toEqual(['no prefill workers: set workers.prefill (--prefill)'])
+    expect(await warnings('dns: {decode: "http://a.b:1"}')).toEqual([
+      'no prefill workers: set workers.prefill (--prefill)',
+    ])
   })
 
   it('are warned of selectors that nobody looks at, and of a token in the open', async () => {
     expect(await warnings(`kubernetes: {${both}}, file: {path: w.yaml}`)).toEqual([
       '1:25: discovery.kubernetes is not looked at: set discovery.kubernetes.enabled (--service-discovery)',
     ])
-    const open = (url: string) => warnings(`kubernetes: {enabled: true, ${both}, tokenFile: t, apiUrl: "${url}"}`)
-    expect(await open('http://10.0.0.1:8001')).toEqual([expect.stringContaining('the token goes over the network')])
+    const open = (url: string) =>
+      warnings(`kubernetes: {enabled: true, ${both}, tokenFile: t, apiUrl: "${url}"}`)
+    expect(await open('http://10.0.0.1:8001')).toEqual([
+      expect.stringContaining('the token goes over the network'),
+    ])
     expect(await open('http://127.0.0.1:8001')).toEqual([])
   })
 })
 
 describe('servers to ask', () => {
   it('are addresses', () => {
-    for (const right of ['10.96.0.10', '10.96.0.10:5353', '[fd00::10]', '[::1]:53']) expect(isDnsServer(right)).toBe(true)
-    for (const wrong of ['', 'a', '999.1.1.1', '1.2.3', '10.0.0.1:0', '10.0.0.1:70000', 'fd00::10', '[fd00::zz]'])
+    for (const right of ['10.96.0.10', '10.96.0.10:5353', '[fd00::10]', '[::1]:53'])
+      expect(isDnsServer(right)).toBe(true)
+    for (const wrong of [
+      '',
+      'a',
+      '999.1.1.1',
+      '1.2.3',
+      '10.0.0.1:0',
+      '10.0.0.1:70000',
+      'fd00::10',
+      '[fd00::zz]',
+    ])
       expect(isDnsServer(wrong)).toBe(false)
   })
 })
 
 describe('names to look up', () => {
   it('have a scheme that says how, and a port where the records have none', () => {
-    expect(dnsTargetOf('http://decode.llm.svc:8000')).toEqual({ name: 'decode.llm.svc', kind: 'address', protocol: 'http:', port: 8000 })
-    expect(dnsTargetOf('https://decode.llm.svc')).toEqual({ name: 'decode.llm.svc', kind: 'address', protocol: 'https:', port: 443 })
-    expect(dnsTargetOf('srv://_http._tcp.decode.llm.svc')).toEqual({ name: '_http._tcp.decode.llm.svc', kind: 'srv', protocol: 'http:' })
-    expect(dnsTargetOf('srv+https://_x._tcp.a.b')).toEqual({ name: '_x._tcp.a.b', kind: 'srv', protocol: 'https:' })
+    expect(dnsTargetOf('http://decode.llm.svc:8000')).toEqual({
+      name: 'decode.llm.svc',
+      kind: 'address',
+      protocol: 'http:',
+      port: 8000,
+    })
+    expect(dnsTargetOf('https://decode.llm.svc')).toEqual({
+      name: 'decode.llm.svc',
+      kind: 'address',
+      protocol: 'https:',
+      port: 443,
+    })
+    expect(dnsTargetOf('srv://_http._tcp.decode.llm.svc')).toEqual({
+      name: '_http._tcp.decode.llm.svc',
+      kind: 'srv',
+      protocol: 'http:',
+    })
+    expect(dnsTargetOf('srv+https://_x._tcp.a.b')).toEqual({
+      name: '_x._tcp.a.b',
+      kind: 'srv',
+      protocol: 'https:',
+    })
   })
 
-  it.each(['decode.llm:8000', 'srv://a.b:80', 'http://u:p@a.b', 'http://a.b/v1', 'http://[::1]:80', 'srv://a..b', 'srv://', `srv://${'a'.repeat(64)}.b`])(
-    'are refused otherwise: %s',
-    text => expect(wrongDnsTarget(text)).toEqual(expect.any(String)),
-  ) // prettier-ignore
+  it.each([
+    'decode.llm:8000',
+    'srv://a.b:80',
+    'http://u:p@a.b',
+    'http://a.b/v1',
+    'http://[::1]:80',
+    'srv://a..b',
+    'srv://',
+    `srv://${'a'.repeat(64)}.b`,
+  ])('are refused otherwise: %s', text => expect(wrongDnsTarget(text)).toEqual(expect.any(String)))
 })

@@ -23,12 +23,23 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
   const { enabled, prefillSelector, decodeSelector, apiUrl, tokenFile } = kubernetes
   const at = (key: string) => ['discovery', 'kubernetes', key]
   if (!enabled) {
-    yield { path: at('enabled'), text: 'discovery.kubernetes is not looked at: set discovery.kubernetes.enabled (--service-discovery)', warning: true } // prettier-ignore
+    yield {
+      path: at('enabled'),
+      text: 'discovery.kubernetes is not looked at: set discovery.kubernetes.enabled (--service-discovery)',
+      warning: true,
+    }
     return
   }
-  for (const [key, flag, labels] of [['prefillSelector', '--prefill-selector', prefillSelector], ['decodeSelector', '--decode-selector', decodeSelector]] as const) // prettier-ignore
+  for (const [key, flag, labels] of [
+    ['prefillSelector', '--prefill-selector', prefillSelector],
+    ['decodeSelector', '--decode-selector', decodeSelector],
+  ] as const)
     if (labels.length === 0)
-      yield { path: at(key), about: [at('enabled')], text: `discovery.kubernetes.${key} is missing: give the labels of the slices (${flag} app=vllm role=…)` } // prettier-ignore
+      yield {
+        path: at(key),
+        about: [at('enabled')],
+        text: `discovery.kubernetes.${key} is missing: give the labels of the slices (${flag} app=vllm role=…)`,
+      }
   for (const [key, labels] of [
     ['prefillSelector', prefillSelector],
     ['decodeSelector', decodeSelector],
@@ -36,7 +47,10 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
     const keys = labels.map(label => label.split('=', 1)[0]!)
     const twice = keys.find((name, place) => keys.indexOf(name) < place)
     if (twice !== undefined && new Set(labels.filter(label => label.startsWith(`${twice}=`))).size > 1)
-      yield { path: at(key), text: `discovery.kubernetes.${key} asks for two values of ${twice}: no slice has both` }
+      yield {
+        path: at(key),
+        text: `discovery.kubernetes.${key} asks for two values of ${twice}: no slice has both`,
+      }
   }
   if (prefillSelector.length > 0 && prefillSelector.toSorted().join() === decodeSelector.toSorted().join())
     yield {
@@ -44,6 +58,14 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
       about: [at('prefillSelector')],
       text: 'discovery.kubernetes.decodeSelector is the same as prefillSelector: no worker can be both',
     }
-  if (apiUrl?.startsWith('http:') && tokenFile !== undefined && !/^http:\/\/(localhost|127\.|\[::1\])/.test(apiUrl))
-    yield { path: at('apiUrl'), text: 'discovery.kubernetes.apiUrl is not https: the token goes over the network for anybody to read', warning: true } // prettier-ignore
+  if (
+    apiUrl?.startsWith('http:') &&
+    tokenFile !== undefined &&
+    !/^http:\/\/(localhost|127\.|\[::1\])/.test(apiUrl)
+  )
+    yield {
+      path: at('apiUrl'),
+      text: 'discovery.kubernetes.apiUrl is not https: the token goes over the network for anybody to read',
+      warning: true,
+    }
 }

@@ -9,7 +9,8 @@ export interface DnsTarget {
   readonly port?: number
 }
 
-export const DNS_EXAMPLE = 'http://decode.llm.svc.cluster.local:8000 or srv://_http._tcp.decode.llm.svc.cluster.local'
+export const DNS_EXAMPLE =
+  'http://decode.llm.svc.cluster.local:8000 or srv://_http._tcp.decode.llm.svc.cluster.local'
 
 const SCHEMES: Readonly<Record<string, Pick<DnsTarget, 'kind' | 'protocol'>>> = {
   'http:': { kind: 'address', protocol: 'http:' },
@@ -27,11 +28,13 @@ export function wrongDnsTarget(text: string): string | undefined {
   const scheme = url && (Object.hasOwn(SCHEMES, url.protocol) ? SCHEMES[url.protocol] : undefined)
   // decode.llm:8000 is a URL too, of the scheme decode.llm.
   if (url === undefined || scheme === undefined) {
-    const found = url === undefined || url.host === '' ? '' : `, found the scheme ${url.protocol.slice(0, -1)}`
+    const found =
+      url === undefined || url.host === '' ? '' : `, found the scheme ${url.protocol.slice(0, -1)}`
     return `expected a name to look up such as ${DNS_EXAMPLE}${found}`
   }
   if (url.username !== '' || url.password !== '') return 'expected no user and no password in it'
-  if (!['', '/'].includes(url.pathname) || url.search !== '' || url.hash !== '') return 'expected no path behind the name'
+  if (!['', '/'].includes(url.pathname) || url.search !== '' || url.hash !== '')
+    return 'expected no path behind the name'
   if (scheme.kind === 'srv' && url.port !== '') return 'expected no port: SRV records bring their own'
   const name = url.hostname
   if (isIP(name.replaceAll(/[[\]]/g, '')) !== 0) return `${name} is an address already: name it under workers`
@@ -43,7 +46,11 @@ export function dnsTargetOf(text: string): DnsTarget {
   const { protocol, hostname, port } = new URL(text)
   const scheme = SCHEMES[protocol]!
   const usual = scheme.protocol === 'https:' ? 443 : 80
-  return { ...scheme, name: hostname, ...(scheme.kind === 'address' && { port: port === '' ? usual : Number(port) }) }
+  return {
+    ...scheme,
+    name: hostname,
+    ...(scheme.kind === 'address' && { port: port === '' ? usual : Number(port) }),
+  }
 }
 
 /** Of a server to ask: its address, with a port or without. */

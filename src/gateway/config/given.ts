@@ -28,8 +28,12 @@ export interface AllGiven {
 }
 
 export async function readGiven(flags: FlagValues, env: Environment): Promise<AllGiven> {
-  const fromEnvironment = await layer('environment', SOURCES, source => (isServiceLink(source.env, env) ? undefined : env[source.env]))
-  const fromFlags = await layer('flag', SOURCES, source => (source.flag === undefined ? undefined : flags.get(longNameOf(source.flag))))
+  const fromEnvironment = await layer('environment', SOURCES, source =>
+    isServiceLink(source.env, env) ? undefined : env[source.env],
+  )
+  const fromFlags = await layer('flag', SOURCES, source =>
+    source.flag === undefined ? undefined : flags.get(longNameOf(source.flag)),
+  )
   return {
     given: [...fromEnvironment.given, ...fromFlags.given],
     problems: [...fromFlags.problems, ...fromEnvironment.problems],
@@ -49,7 +53,9 @@ async function layer(
     if (value === undefined || (source.yields && value === '')) continue
     const by = kind === 'flag' ? longNameOf(source.flag!) : source.env
     const read: Read =
-      typeof value === 'object' ? { value: value.map(source.each ?? String) } : await source.read(value === true ? 'true' : value)
+      typeof value === 'object'
+        ? { value: value.map(source.each ?? String) }
+        : await source.read(value === true ? 'true' : value)
     if (read === 'nothing') continue
     if ('wrong' in read) {
       problems.push(`${by}: ${read.wrong}`)
@@ -57,23 +63,32 @@ async function layer(
     }
     const other = given.find(({ name }) => name === source.name)
     if (other !== undefined && source.yields) continue
-    if (other !== undefined) problems.push(`${by}: sets ${source.name}, which ${other.by} sets too: give one of them`)
-    else given.push({ name: source.name, by, kind, ...(typeof value === 'string' && { typed: value }), ...read })
+    if (other !== undefined)
+      problems.push(`${by}: sets ${source.name}, which ${other.by} sets too: give one of them`)
+    else
+      given.push({ name: source.name, by, kind, ...(typeof value === 'string' && { typed: value }), ...read })
   }
   return { given, problems }
 }
 
 /** Kubernetes puts the address of a service named eldr into the environment of every pod, as ELDR_PORT=tcp://10.0.0.1:8000. */
-const isServiceLink = (name: string, env: Environment) => name === 'ELDR_PORT' && /^(tcp|udp):\/\//.test(env[name] ?? '')
+const isServiceLink = (name: string, env: Environment) =>
+  name === 'ELDR_PORT' && /^(tcp|udp):\/\//.test(env[name] ?? '')
 
 function environmentWarnings(env: Environment): string[] {
   const known = [CONFIG.env, ...SOURCES.map(source => source.env)].filter(name => name.startsWith('ELDR_'))
   const unknown = Object.keys(env).filter(name => name.startsWith('ELDR_') && !known.includes(name))
   const typing = unknown.flatMap(name => {
-    const meant = nearest(name.slice('ELDR_'.length), known.map(each => each.slice('ELDR_'.length))) // prettier-ignore
+    const meant = nearest(
+      name.slice('ELDR_'.length),
+      known.map(each => each.slice('ELDR_'.length)),
+    )
     return meant === undefined ? [] : [`${name} is not looked at: did you mean ELDR_${meant}?`]
   })
   return isServiceLink('ELDR_PORT', env)
-    ? ['ELDR_PORT is not looked at: it is the address of a Kubernetes service named eldr, not a port (enableServiceLinks: false stops that)', ...typing] // prettier-ignore
+    ? [
+        'ELDR_PORT is not looked at: it is the address of a Kubernetes service named eldr, not a port (enableServiceLinks: false stops that)',
+        ...typing,
+      ]
     : typing
 }

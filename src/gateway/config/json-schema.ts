@@ -22,7 +22,9 @@ let made: SchemaNode | undefined
 
 /** Of what a file may hold, before defaults. */
 export function jsonSchema(): SchemaNode {
-  return (made ??= z.toJSONSchema(fileSchema.meta({ title: 'Configuration of eldr serve' }), { io: 'input' }) as SchemaNode)
+  return (made ??= z.toJSONSchema(fileSchema.meta({ title: 'Configuration of eldr serve' }), {
+    io: 'input',
+  }) as SchemaNode)
 }
 
 export const sections = (): string[] => Object.keys(jsonSchema().properties ?? {})
@@ -38,7 +40,10 @@ export function nodeAt(path: Path): SchemaNode | undefined {
 const objectOf = (node: SchemaNode | undefined) => node?.anyOf?.find(({ type }) => type === 'object') ?? node
 
 /** Every key by its name, in the order of the file; those of a list's objects as workers.decode[].url. */
-export function allKeys(node = jsonSchema(), under = ''): { readonly name: string; readonly node: SchemaNode }[] {
+export function allKeys(
+  node = jsonSchema(),
+  under = '',
+): { readonly name: string; readonly node: SchemaNode }[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, child]) => {
     const name = under === '' ? key : `${under}.${key}`
     const item = objectOf(child.items)
@@ -57,9 +62,13 @@ export function typeText(node: SchemaNode, unit?: 'seconds'): string {
   return node.format === 'uri' ? 'a URL' : 'text'
 }
 
-function rangeText({ type, minimum, maximum, exclusiveMinimum }: SchemaNode, unit: 'seconds' | undefined): string {
+function rangeText(
+  { type, minimum, maximum, exclusiveMinimum }: SchemaNode,
+  unit: 'seconds' | undefined,
+): string {
   const scaled = (value: number) => (unit === undefined ? value : value / 1000)
-  const what = unit === undefined ? (type === 'integer' ? 'a whole number' : 'a number') : `a number of ${unit}`
+  const what =
+    unit === undefined ? (type === 'integer' ? 'a whole number' : 'a number') : `a number of ${unit}`
   const most = scaled(maximum ?? Infinity)
   return exclusiveMinimum === undefined
     ? `${what} from ${scaled(minimum ?? -Infinity)} to ${most}`

@@ -18,7 +18,8 @@ function file(name: string, text: string): string {
   return path
 }
 const load = async (asked: Asked) => (await loadSettings(asked)).settings
-const flags = (values: Record<string, string | readonly string[] | true>): FlagValues => new Map(Object.entries(values))
+const flags = (values: Record<string, string | readonly string[] | true>): FlagValues =>
+  new Map(Object.entries(values))
 
 describe('without anything said', () => {
   it('the gateway has these settings', async () => {
@@ -60,10 +61,22 @@ describe('without anything said', () => {
         artifactBytes: 16 * 2 ** 20,
       },
       limits: { maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 30_000, maxChoices: 128 },
-      timeouts: { connectMs: 2_000, prefillMs: 120_000, firstTokenMs: 60_000, betweenTokensMs: 30_000, requestMs: 1_800_000 },
+      timeouts: {
+        connectMs: 2_000,
+        prefillMs: 120_000,
+        firstTokenMs: 60_000,
+        betweenTokensMs: 30_000,
+        requestMs: 1_800_000,
+      },
       retries: { max: 2, budgetShare: 0.2, backoffMs: 50 },
       lease: { durationMs: 30_000, usableShare: 0.6 },
-      breaker: { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 },
+      breaker: {
+        consecutiveFailures: 5,
+        windowMs: 30_000,
+        windowRequests: 20,
+        windowFailureShare: 0.5,
+        openMs: 10_000,
+      },
       health: { path: '/health', intervalMs: 5_000, timeoutMs: 2_000, failures: 2, successes: 1 },
       observe: {
         logLevel: 'info',
@@ -157,7 +170,10 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_OTLP_ENDPOINT: ['http://c:4318', 'http://c:4318'],
   ELDR_TRACE_SAMPLE_RATIO: ['0.01', 0.01],
   OTEL_EXPORTER_OTLP_ENDPOINT: ['https://c/otlp/', 'https://c/otlp/'],
-  OTEL_EXPORTER_OTLP_HEADERS: ['authorization=Bearer%20x%2C, x-scope=1', ['authorization=Bearer x,', 'x-scope=1']],
+  OTEL_EXPORTER_OTLP_HEADERS: [
+    'authorization=Bearer%20x%2C, x-scope=1',
+    ['authorization=Bearer x,', 'x-scope=1'],
+  ],
   OTEL_SERVICE_NAME: ['front door', 'front door'],
   ELDR_API_KEYS: ['sk-a, sk-b', ['sk-a', 'sk-b']],
   ELDR_ADMIN_TOKEN: ['sk-c', 'sk-c'],
@@ -174,20 +190,25 @@ const PARTNERS: Readonly<Record<string, readonly string[]>> = {
 }
 
 describe('every flag and every variable', () => {
-  it.each(SOURCES.map(source => [source.env, source] as const))('%s changes the setting that the table says', async (env, source) => {
-    const [text, value] = SAMPLES[env]!
-    const beside: Environment = Object.fromEntries((PARTNERS[env] ?? []).map(partner => [partner, SAMPLES[partner]![0]]))
-    expect(valueAt(await load({}), partsOf(source.name))).not.toEqual(value)
-    const byEnvironment = await loadSettings({ env: { [env]: text, ...beside } })
-    expect(valueAt(byEnvironment.settings, partsOf(source.name))).toEqual(value)
-    expect(byEnvironment.origins.get(source.name)).toEqual({ kind: 'environment', name: env })
-    if (source.flag === undefined) return
-    const flag = longNameOf(source.flag)
-    const typed = source.flag.includes('...') ? [text] : source.flag.includes('<') ? text : true
-    const byFlag = await loadSettings({ flags: new Map([[flag, typed]]), env: beside })
-    expect(valueAt(byFlag.settings, partsOf(source.name))).toEqual(value)
-    expect(byFlag.origins.get(source.name)).toEqual({ kind: 'flag', name: flag })
-  })
+  it.each(SOURCES.map(source => [source.env, source] as const))(
+    '%s changes the setting that the table says',
+    async (env, source) => {
+      const [text, value] = SAMPLES[env]!
+      const beside: Environment = Object.fromEntries(
+        (PARTNERS[env] ?? []).map(partner => [partner, SAMPLES[partner]![0]]),
+      )
+      expect(valueAt(await load({}), partsOf(source.name))).not.toEqual(value)
+      const byEnvironment = await loadSettings({ env: { [env]: text, ...beside } })
+      expect(valueAt(byEnvironment.settings, partsOf(source.name))).toEqual(value)
+      expect(byEnvironment.origins.get(source.name)).toEqual({ kind: 'environment', name: env })
+      if (source.flag === undefined) return
+      const flag = longNameOf(source.flag)
+      const typed = source.flag.includes('...') ? [text] : source.flag.includes('<') ? text : true
+      const byFlag = await loadSettings({ flags: new Map([[flag, typed]]), env: beside })
+      expect(valueAt(byFlag.settings, partsOf(source.name))).toEqual(value)
+      expect(byFlag.origins.get(source.name)).toEqual({ kind: 'flag', name: flag })
+    },
+  )
 
   it('says in its help the default that the schema has', () => {
     const said = SOURCES.flatMap(({ help, name, flag = '' }) => {
@@ -197,7 +218,9 @@ describe('every flag and every variable', () => {
     expect(said.length).toBeGreaterThan(20)
     for (const { flag, name, text } of said) {
       const { default: real } = nodeAt(partsOf(name))!
-      expect(`${flag} ${text}`).toBe(`${flag} ${flag.includes('-secs ') ? Number(real) / 1000 : String(real)}`)
+      expect(`${flag} ${text}`).toBe(
+        `${flag} ${flag.includes('-secs ') ? Number(real) / 1000 : String(real)}`,
+      )
     }
   })
 
@@ -212,21 +235,28 @@ describe('where a value comes from', () => {
 
   it('is the flag, else the environment, else the file, else the default', async () => {
     const env = { ELDR_PORT: '2', ELDR_HOST: 'b', ELDR_CONFIG: 'nowhere.yaml' }
-    const { settings, origins } = await loadSettings({ flags: flags({ '--port': '3', '--config': config }), env })
-    expect([settings.server.port, settings.server.host, settings.routing.tau, settings.retries.max]).toEqual([3, 'b', 0.3, 2])
-    expect(['server.port', 'server.host', 'routing.tau', 'retries.max'].map(name => origins.get(name)!.name)).toEqual([
-      '--port',
-      'ELDR_HOST',
-      `${config}:5:8`,
-      'default',
+    const { settings, origins } = await loadSettings({
+      flags: flags({ '--port': '3', '--config': config }),
+      env,
+    })
+    expect([settings.server.port, settings.server.host, settings.routing.tau, settings.retries.max]).toEqual([
+      3,
+      'b',
+      0.3,
+      2,
     ])
+    expect(
+      ['server.port', 'server.host', 'routing.tau', 'retries.max'].map(name => origins.get(name)!.name),
+    ).toEqual(['--port', 'ELDR_HOST', `${config}:5:8`, 'default'])
   })
 
   it('is known for every value that there is', async () => {
     const { settings, origins } = await loadSettings({ file: config })
     for (const [section, values] of Object.entries(settings) as [string, object][])
       for (const [key, value] of Object.entries(values) as [string, unknown][]) {
-        const names = isObject(value) ? Object.keys(value).map(inner => `${section}.${key}.${inner}`) : [`${section}.${key}`]
+        const names = isObject(value)
+          ? Object.keys(value).map(inner => `${section}.${key}.${inner}`)
+          : [`${section}.${key}`]
         for (const name of names) expect(origins.has(name)).toBe(true)
       }
   })
@@ -253,13 +283,18 @@ describe('where a value comes from', () => {
 
 describe('variables of OpenTelemetry', () => {
   it('yield to ours, and are not there when they are empty', async () => {
-    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://theirs:4318', ELDR_OTLP_ENDPOINT: 'http://ours:4318', OTEL_SERVICE_NAME: '' }
+    const env = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://theirs:4318',
+      ELDR_OTLP_ENDPOINT: 'http://ours:4318',
+      OTEL_SERVICE_NAME: '',
+    }
     const { traces } = (await load({ env })).observe
     expect([traces.endpoint, traces.serviceName]).toEqual(['http://ours:4318', 'eldr'])
   })
 
   it('are warned of where they cannot be meant', async () => {
-    const warningsOf = async (env: Environment) => (await loadSettings({ env })).warnings.filter(text => text.includes('traces'))
+    const warningsOf = async (env: Environment) =>
+      (await loadSettings({ env })).warnings.filter(text => text.includes('traces'))
     expect(await warningsOf({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4317' })).toEqual([
       'OTEL_EXPORTER_OTLP_ENDPOINT: observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318',
     ])
@@ -284,7 +319,10 @@ describe('workers', () => {
 
   it('of flags replace those of the file', async () => {
     const config = file('p.yaml', 'workers: {prefill: [http://a:1, http://b:1]}\n')
-    const { workers } = await load({ file: config, flags: flags({ '--prefill': ['http://c:1', 'http://d:1'] }) })
+    const { workers } = await load({
+      file: config,
+      flags: flags({ '--prefill': ['http://c:1', 'http://d:1'] }),
+    })
     expect(workers.prefill.map(({ url }) => url)).toEqual(['http://c:1', 'http://d:1'])
   })
 })

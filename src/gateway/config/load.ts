@@ -32,14 +32,24 @@ export interface Asked {
 }
 
 /** Throws ELDR_CONFIG_INVALID with all that is wrong. */
-export async function loadSettings({ flags = new Map(), env = {}, file = configPath(flags, env) }: Asked): Promise<Loaded> {
+export async function loadSettings({
+  flags = new Map(),
+  env = {},
+  file = configPath(flags, env),
+}: Asked): Promise<Loaded> {
   const { given, problems: wrongTexts, warnings } = await readGiven(flags, env)
   const read = file === undefined ? undefined : await readConfigFile(file)
   if (read !== undefined && read.problems.length > 0) throw invalid([...read.problems, ...wrongTexts], read)
   const looked: Looked = { value: merged(read?.value ?? {}, given), given, ...(read && { file: read }) }
   const parsed = fileSchema.safeParse(looked.value)
   const wrong = problemsOf(parsed.error?.issues ?? [], looked)
-  const findings = [...checkWorkers(looked.value), ...together(looked.value, wrong.map(({ path }) => path))] // prettier-ignore
+  const findings = [
+    ...checkWorkers(looked.value),
+    ...together(
+      looked.value,
+      wrong.map(({ path }) => path),
+    ),
+  ]
   const line = ({ path, text }: Finding) => `${path === undefined ? '' : whereIs(path, looked)}${text}`
   const inValues = [...wrong.map(each => each.line), ...findings.filter(({ warning }) => !warning).map(line)]
   const problems = [...wrongTexts, ...inValues.toSorted(byPlace)]
@@ -57,7 +67,11 @@ const byPlace = new Intl.Collator('en', { numeric: true }).compare
 
 function configPath(flags: FlagValues, env: Environment): string | undefined {
   const said = flags.get(longNameOf(CONFIG.flag)) ?? env[CONFIG.env]
-  if (said === '') throw new EldrError('ELDR_USAGE', { found: 'an empty name for the configuration file', expected: 'a path' })
+  if (said === '')
+    throw new EldrError('ELDR_USAGE', {
+      found: 'an empty name for the configuration file',
+      expected: 'a path',
+    })
   return typeof said === 'string' ? said : undefined
 }
 

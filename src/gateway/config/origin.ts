@@ -76,7 +76,9 @@ export function addressOf(text: string): string {
 /** Of a Kubernetes API, which may stand behind a path. */
 export function wrongApiUrl(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) return 'expected an http or https URL such as https://10.0.0.1:6443'
-  if (url.username !== '' || url.password !== '') return 'expected no user and no password in the URL: give a token file'
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol))
+    return 'expected an http or https URL such as https://10.0.0.1:6443'
+  if (url.username !== '' || url.password !== '')
+    return 'expected no user and no password in the URL: give a token file'
   return url.search !== '' || url.hash !== '' ? 'expected nothing behind the path' : undefined
 }

@@ -50,7 +50,10 @@ export function removeAt(root: Record<string, unknown>, path: readonly string[])
 }
 
 /** Names of all values under an object, with the values; lists are values. */
-export function leavesOf(root: object, under: readonly string[] = []): { readonly path: readonly string[]; readonly value: unknown }[] {
+export function leavesOf(
+  root: object,
+  under: readonly string[] = [],
+): { readonly path: readonly string[]; readonly value: unknown }[] {
   return Object.entries(root).flatMap(([key, value]: [string, unknown]) => {
     const path = [...under, key]
     if (value === undefined) return []

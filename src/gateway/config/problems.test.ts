@@ -32,49 +32,118 @@ describe('a configuration that is not right', () => {
   it.each([
     ['routing: {polcy: eldr}', '1:11: unknown key routing.polcy: did you mean routing.policy?'],
     ['port: 80', '1:1: unknown key port: did you mean server.port?'],
-    ['server: {max_body_bytes: 80}', '1:10: unknown key server.max_body_bytes: did you mean server.maxBodyBytes?'],
-    ['limits: {max-payload-size: 80}', '1:10: unknown key limits.max-payload-size: did you mean server.maxBodyBytes?'],
+    [
+      'server: {max_body_bytes: 80}',
+      '1:10: unknown key server.max_body_bytes: did you mean server.maxBodyBytes?',
+    ],
+    [
+      'limits: {max-payload-size: 80}',
+      '1:10: unknown key limits.max-payload-size: did you mean server.maxBodyBytes?',
+    ],
     ['__proto__: {port: 80}', '1:1: unknown key __proto__'],
     ['xyzzyx: 1', '1:1: unknown key xyzzyx'],
     ['server: {port: eighty}', '1:16: server.port: expected a whole number from 0 to 65535, found "eighty"'],
     ['server: {port: 70000}', '1:16: server.port: expected a whole number from 0 to 65535, found 70000'],
     ['server: {port:}', '1:15: server.port: expected a whole number from 0 to 65535, found nothing'],
-    ['server: [1]', '1:9: server: expected an object with host, port, processes, metricsPort, tls, apiKeys, adminToken, maxBodyBytes, maxHeaderBytes, headersTimeoutMs, bodyTimeoutMs, clientStallMs, keepAliveMs, shutdownGraceMs, found a list'], // prettier-ignore
-    ['- a', '1:1: the file: expected an object with $schema, server, workers, discovery, routing, replicas, limits, timeouts, retries, lease, breaker, health, observe, found a list'], // prettier-ignore
+    [
+      'server: [1]',
+      '1:9: server: expected an object with host, port, processes, metricsPort, tls, apiKeys, adminToken, maxBodyBytes, maxHeaderBytes, headersTimeoutMs, bodyTimeoutMs, clientStallMs, keepAliveMs, shutdownGraceMs, found a list',
+    ],
+    [
+      '- a',
+      '1:1: the file: expected an object with $schema, server, workers, discovery, routing, replicas, limits, timeouts, retries, lease, breaker, health, observe, found a list',
+    ],
     ['lease: {usableShare: 0}', '1:22: lease.usableShare: expected a number above 0, at most 1, found 0'],
     ['routing: {policy: power}', `1:19: routing.policy: expected one of ${POLICIES}, found "power"`],
     ['observe: {debugHeaders: yes}', '1:25: observe.debugHeaders: expected true or false, found "yes"'],
     ['workers: {engine: sglang}', '1:19: workers.engine: expected vllm-nixl, found "sglang"'],
-    ['health: {path: health}', '1:16: health.path: expected a path that begins with /, such as /health, found "health"'],
+    [
+      'health: {path: health}',
+      '1:16: health.path: expected a path that begins with /, such as /health, found "health"',
+    ],
     ['server: {host: ""}', '1:16: server.host: expected an address or a host name, found ""'],
-    ['server: {tls: {keyFile: k}}', '1:15: server.tls.certFile is missing: expected the path of a PEM file with the certificate'],
+    [
+      'server: {tls: {keyFile: k}}',
+      '1:15: server.tls.certFile is missing: expected the path of a PEM file with the certificate',
+    ],
     ['workers: {tls: {keyFile: k}}', '1:26: workers.tls.keyFile without workers.tls.certFile: give both'],
     ['workers: {tls: {certFile: k}}', '1:27: workers.tls.certFile without workers.tls.keyFile: give both'],
-    ['routing: {policy: eldr}', '1:19: routing.policy: eldr needs an artifact: set routing.artifact (--artifact)'],
-    ['routing: {policy: domain}', '1:19: routing.policy: domain needs an artifact: set routing.artifact (--artifact)'],
-    ['server: {adminToken: a, apiKeys: [b, a]}', '1:22: server.adminToken is one of server.apiKeys: every client could change the gateway'],
-    ['server: {port: 8001, metricsPort: 8001}', '1:35: server.metricsPort is server.port, 8001: take another'],
-    ['server: {headersTimeoutMs: 70000}', '1:28: server.headersTimeoutMs 70000 is more than server.bodyTimeoutMs 60000, which includes it'],
+    [
+      'routing: {policy: eldr}',
+      '1:19: routing.policy: eldr needs an artifact: set routing.artifact (--artifact)',
+    ],
+    [
+      'routing: {policy: domain}',
+      '1:19: routing.policy: domain needs an artifact: set routing.artifact (--artifact)',
+    ],
+    [
+      'server: {adminToken: a, apiKeys: [b, a]}',
+      '1:22: server.adminToken is one of server.apiKeys: every client could change the gateway',
+    ],
+    [
+      'server: {port: 8001, metricsPort: 8001}',
+      '1:35: server.metricsPort is server.port, 8001: take another',
+    ],
+    [
+      'server: {headersTimeoutMs: 70000}',
+      '1:28: server.headersTimeoutMs 70000 is more than server.bodyTimeoutMs 60000, which includes it',
+    ],
   ])('is told what: %s', async (text, expected) => {
     expect(await problems(text)).toEqual([expected])
   })
 
   it.each([
-    ['[http://a:1/v1]', '1:20: workers.decode[0]: expected no path: http://a:1 is enough, since requests bring their own'],
-    ['[{url: "http://a:1?x"}]', '1:26: workers.decode[0].url: expected no path: http://a:1 is enough, since requests bring their own'],
-    ['["http://me:sesame@a:1"]', '1:20: workers.decode[0]: expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key'], // prettier-ignore
-    ['[grpc://a:1]', '1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000, found the scheme grpc'],
+    [
+      '[http://a:1/v1]',
+      '1:20: workers.decode[0]: expected no path: http://a:1 is enough, since requests bring their own',
+    ],
+    [
+      '[{url: "http://a:1?x"}]',
+      '1:26: workers.decode[0].url: expected no path: http://a:1 is enough, since requests bring their own',
+    ],
+    [
+      '["http://me:sesame@a:1"]',
+      '1:20: workers.decode[0]: expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key',
+    ],
+    [
+      '[grpc://a:1]',
+      '1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000, found the scheme grpc',
+    ],
     ['["a:1"]', '1:20: workers.decode[0]: expected http:// or https:// before it: did you mean http://a:1?'],
-    ['["[::1]:1"]', '1:20: workers.decode[0]: expected http:// or https:// before it: did you mean http://[::1]:1?'],
+    [
+      '["[::1]:1"]',
+      '1:20: workers.decode[0]: expected http:// or https:// before it: did you mean http://[::1]:1?',
+    ],
     ['[a b]', '1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000'],
-    ['[7]', '1:20: workers.decode[0]: expected a URL, or an object with url, id, dpRank, ranks, cluster, found 7'],
+    [
+      '[7]',
+      '1:20: workers.decode[0]: expected a URL, or an object with url, id, dpRank, ranks, cluster, found 7',
+    ],
     ['[{id: a}]', '1:20: workers.decode[0].url is missing: expected a URL such as http://10.0.0.7:8000'],
-    ['[{url: http://a:1, clutser: 0}]', '1:38: unknown key workers.decode[0].clutser: did you mean workers.decode[0].cluster?'],
-    ['[{url: http://a:1, id: a/b}]', '1:42: workers.decode[0].id: expected 1 to 128 letters, digits or any of . : @ _ [ ] -, found "a/b"'],
-    ['[http://a:1, http://A:1/]', '1:32: two workers with the url http://a:1: workers.decode[0] and workers.decode[1]'],
-    ['[{url: http://a:1, id: b:1}, http://b:1]', '1:48: two workers with the id b:1: workers.decode[0] and workers.decode[1]'],
-    ['[{url: http://a:1, cluster: 0}, {url: http://b:1, cluster: 0}]', '1:51: cluster 0 twice: workers.decode[0] and workers.decode[1]'],
-    ['[{url: http://a:1, cluster: 0}, http://b:1]', '1:51: workers.decode[1] has no cluster and others have: give one to every decode worker or to none'], // prettier-ignore
+    [
+      '[{url: http://a:1, clutser: 0}]',
+      '1:38: unknown key workers.decode[0].clutser: did you mean workers.decode[0].cluster?',
+    ],
+    [
+      '[{url: http://a:1, id: a/b}]',
+      '1:42: workers.decode[0].id: expected 1 to 128 letters, digits or any of . : @ _ [ ] -, found "a/b"',
+    ],
+    [
+      '[http://a:1, http://A:1/]',
+      '1:32: two workers with the url http://a:1: workers.decode[0] and workers.decode[1]',
+    ],
+    [
+      '[{url: http://a:1, id: b:1}, http://b:1]',
+      '1:48: two workers with the id b:1: workers.decode[0] and workers.decode[1]',
+    ],
+    [
+      '[{url: http://a:1, cluster: 0}, {url: http://b:1, cluster: 0}]',
+      '1:51: cluster 0 twice: workers.decode[0] and workers.decode[1]',
+    ],
+    [
+      '[{url: http://a:1, cluster: 0}, http://b:1]',
+      '1:51: workers.decode[1] has no cluster and others have: give one to every decode worker or to none',
+    ],
   ])('is told what is wrong with workers: %s', async (workers, expected) => {
     expect(await problems(`workers: {decode: ${workers}}`)).toEqual([expected])
   })
@@ -84,10 +153,19 @@ describe('a configuration that is not right', () => {
       '{endpoint: collector:4318}',
       '1:30: observe.traces.endpoint: expected http:// or https:// before it: did you mean http://collector:4318?',
     ],
-    ['{endpoint: "http://me:sesame@c"}', '1:30: observe.traces.endpoint: expected no user and no password in the URL: set observe.traces.headers, or OTEL_EXPORTER_OTLP_HEADERS, if the collector asks for them'], // prettier-ignore
-    ['{endpoint: "http://c/?key=sesame"}', '1:30: observe.traces.endpoint: expected nothing behind the path of the URL'],
+    [
+      '{endpoint: "http://me:sesame@c"}',
+      '1:30: observe.traces.endpoint: expected no user and no password in the URL: set observe.traces.headers, or OTEL_EXPORTER_OTLP_HEADERS, if the collector asks for them',
+    ],
+    [
+      '{endpoint: "http://c/?key=sesame"}',
+      '1:30: observe.traces.endpoint: expected nothing behind the path of the URL',
+    ],
     ['{sampleRatio: 2}', '1:33: observe.traces.sampleRatio: expected a number from 0 to 1, found 2'],
-    ['{headers: [sesame]}', '1:30: observe.traces.headers[0]: expected NAME=VALUE, such as authorization=Bearer KEY, found something else'],
+    [
+      '{headers: [sesame]}',
+      '1:30: observe.traces.headers[0]: expected NAME=VALUE, such as authorization=Bearer KEY, found something else',
+    ],
   ])('is told what is wrong with traces, and no secret of them: %s', async (traces, expected) => {
     expect(await problems(`observe: {traces: ${traces}}`)).toEqual([expected])
   })
@@ -124,7 +202,12 @@ describe('a configuration that is not right', () => {
       ['--policy', 'a'],
       ['--decode-policy', 'b'],
     ])
-    expect(await problems('', { flags, env: { ELDR_TAU: '3', ELDR_JSON_LOG: 'maybe', ELDR_API_KEY_FILE: 'no/where' } })).toEqual([
+    expect(
+      await problems('', {
+        flags,
+        env: { ELDR_TAU: '3', ELDR_JSON_LOG: 'maybe', ELDR_API_KEY_FILE: 'no/where' },
+      }),
+    ).toEqual([
       '--decode-policy: sets routing.policy, which --policy sets too: give one of them',
       'ELDR_JSON_LOG: expected true or false, found "maybe"',
       'ELDR_API_KEY_FILE: cannot read "no/where": ENOENT',
@@ -147,8 +230,11 @@ describe('a configuration that is not right', () => {
 })
 
 describe('whatever a file holds', () => {
-  const keys = allKeys().map(({ name }) => name.split(/[.[]/).filter(part => part !== ']')) // prettier-ignore
-  const entry = fc.tuple(fc.constantFrom(...keys), fc.oneof(fc.jsonValue({ maxDepth: 3 }), fc.nat(70_000), fc.constantFrom('eldr', 'a:1')))
+  const keys = allKeys().map(({ name }) => name.split(/[.[]/).filter(part => part !== ']'))
+  const entry = fc.tuple(
+    fc.constantFrom(...keys),
+    fc.oneof(fc.jsonValue({ maxDepth: 3 }), fc.nat(70_000), fc.constantFrom('eldr', 'a:1')),
+  )
 
   it('there are settings, or all that is wrong with it; never a fault of ours', async () => {
     await fc.assert(
@@ -157,7 +243,10 @@ describe('whatever a file holds', () => {
         for (const [key, each] of entries) putAt(value, key, each)
         writeFileSync(path, JSON.stringify(value))
         const said = await loadSettings({ file: path }).catch((error: unknown) => error)
-        const lines = said instanceof EldrError ? said.detail.problems! : leavesOf((said as { settings: object }).settings)
+        const lines =
+          said instanceof EldrError
+            ? said.detail.problems!
+            : leavesOf((said as { settings: object }).settings)
         expect(lines.length).toBeGreaterThan(0)
       }),
       { numRuns: 500 },
@@ -185,7 +274,10 @@ describe('a secret', () => {
   it('comes from a file that holds one, and no other', async () => {
     writeFileSync(join(folder.path, 'two'), 'a\nb\n')
     writeFileSync(join(folder.path, 'none'), '\n')
-    const env = { ELDR_ADMIN_TOKEN_FILE: join(folder.path, 'two'), ELDR_API_KEY_FILE: join(folder.path, 'none') }
+    const env = {
+      ELDR_ADMIN_TOKEN_FILE: join(folder.path, 'two'),
+      ELDR_API_KEY_FILE: join(folder.path, 'none'),
+    }
     expect((await problems('', { env })).map(line => line.replaceAll(folder.path, ''))).toEqual([
       'ELDR_API_KEY_FILE: no key in "/none": expected one on each line',
       'ELDR_ADMIN_TOKEN_FILE: expected one line in "/two", found 2',
@@ -217,7 +309,12 @@ describe('a warning', () => {
   })
 
   it('is given for a variable that is almost one of ours, and for the one that Kubernetes makes of a service', async () => {
-    const env = { ELDR_POLCY: 'x', ELDR_PORT: 'tcp://10.0.0.1:8000', ELDR_PORT_8000_TCP_ADDR: '10.0.0.1', ELDR_SERVICE_HOST: '10.0.0.1' }
+    const env = {
+      ELDR_POLCY: 'x',
+      ELDR_PORT: 'tcp://10.0.0.1:8000',
+      ELDR_PORT_8000_TCP_ADDR: '10.0.0.1',
+      ELDR_SERVICE_HOST: '10.0.0.1',
+    }
     const said = await warnings('', env)
     expect(said).toHaveLength(2)
     expect(said[0]).toMatch(/^ELDR_PORT is not looked at: .*enableServiceLinks/)

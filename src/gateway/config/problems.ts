@@ -27,9 +27,14 @@ export function problemsOf(issues: readonly Issue[], looked: Looked): Problem[] 
 }
 
 function problemsIn(issue: Issue, path: Path, looked: Looked): Problem[] {
-  const problem = (text: string, at = path, of?: 'key') => ({ path: at, line: `${whereIs(at, looked, of)}${text}` })
+  const problem = (text: string, at = path, of?: 'key') => ({
+    path: at,
+    line: `${whereIs(at, looked, of)}${text}`,
+  })
   if (issue.code === 'unrecognized_keys')
-    return issue.keys.map(key => problem(`unknown key ${nameOf([...path, key])}${meant(path, key)}`, [...path, key], 'key'))
+    return issue.keys.map(key =>
+      problem(`unknown key ${nameOf([...path, key])}${meant(path, key)}`, [...path, key], 'key'),
+    )
   const value = valueAt(looked.value, path)
   if (issue.code === 'invalid_union') {
     const branch = isObject(value) ? issue.errors.at(-1) : undefined
@@ -49,7 +54,9 @@ export function whereIs(path: Path, { value, given, file }: Looked, of?: 'key'):
   const source = sourceOf(path, given)
   if (source !== undefined) return `${source.by}: `
   const missing = valueAt(value, path) === undefined
-  const beside = missing ? given.find(({ name }) => nameOf(path.slice(0, -1)) === partsOf(name).slice(0, -1).join('.')) : undefined
+  const beside = missing
+    ? given.find(({ name }) => nameOf(path.slice(0, -1)) === partsOf(name).slice(0, -1).join('.'))
+    : undefined
   if (beside !== undefined) return `${beside.by}: `
   return file === undefined ? '' : `${file.placeOf(path, of)}: `
 }
@@ -61,7 +68,8 @@ export function sourceOf(path: Path, given: readonly Given[]): Given | undefined
 
 /** A secret is not repeated, whatever is wrong with it. */
 function foundText(value: unknown, node: SchemaNode, source: Given | undefined): string {
-  if (node.writeOnly || node.items?.writeOnly) return typeof value === 'number' ? 'a number: put it in quotes' : 'something else'
+  if (node.writeOnly || node.items?.writeOnly)
+    return typeof value === 'number' ? 'a number: put it in quotes' : 'something else'
   if (source?.typed !== undefined) return quoted(source.typed)
   return typeof value === 'string' ? quoted(value) : kindOf(value)
 }

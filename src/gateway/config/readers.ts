@@ -33,7 +33,10 @@ export const headerList: Reader = value => {
   try {
     return { value: value.split(',').map(part => decodeURIComponent(part).trim()) }
   } catch {
-    return { wrong: 'expected NAME=VALUE with commas between them, and what is behind a % to be two hexadecimal digits' }
+    return {
+      wrong:
+        'expected NAME=VALUE with commas between them, and what is behind a % to be two hexadecimal digits',
+    }
   }
 }
 
@@ -57,19 +60,26 @@ export function flagSwitch(on: unknown, off?: unknown): Reader {
 export const keysIn: Reader = async file => {
   const lines = await linesOf(file)
   if (typeof lines === 'string') return { wrong: lines }
-  return lines.length > 0 ? { value: lines } : { wrong: `no key in ${quoted(file)}: expected one on each line` }
+  return lines.length > 0
+    ? { value: lines }
+    : { wrong: `no key in ${quoted(file)}: expected one on each line` }
 }
 
 export const onlyLineOf: Reader = async file => {
   const lines = await linesOf(file)
   if (typeof lines === 'string') return { wrong: lines }
-  return lines.length === 1 ? { value: lines[0] } : { wrong: `expected one line in ${quoted(file)}, found ${lines.length}` }
+  return lines.length === 1
+    ? { value: lines[0] }
+    : { wrong: `expected one line in ${quoted(file)}, found ${lines.length}` }
 }
 
 /** Lines that are not empty; a text that says why there are none to be had. Never what stands in the file: it is secret. */
 async function linesOf(file: string): Promise<string[] | string> {
   try {
-    return (await readFile(file, 'utf8')).split('\n').map(line => line.trim()).filter(line => line !== '') // prettier-ignore
+    return (await readFile(file, 'utf8'))
+      .split('\n')
+      .map(line => line.trim())
+      .filter(line => line !== '')
   } catch (error) {
     return `cannot read ${quoted(file)}: ${(error as NodeJS.ErrnoException).code ?? 'unknown reason'}`
   }

@@ -7,7 +7,9 @@ export function schemaText(): string {
 }
 
 export function configPage(): string {
-  const rows = allKeys().filter(({ node }) => node.properties === undefined).map(({ name, node }) => row(name, node)) // prettier-ignore
+  const rows = allKeys()
+    .filter(({ node }) => node.properties === undefined)
+    .map(({ name, node }) => row(name, node))
   return [
     '# Configuration of `eldr serve`',
     '',

@@ -12,7 +12,8 @@ export const ms = (min = 1) => whole(min, DAY_MS)
 /** Above 0. */
 export const share = () => z.number().gt(0).max(1)
 /** `expected` reads well after that word. */
-export const text = (expected: string, pattern: RegExp = /./) => z.string({ error: expected }).regex(pattern, { error: expected })
+export const text = (expected: string, pattern: RegExp = /./) =>
+  z.string({ error: expected }).regex(pattern, { error: expected })
 export const file = (what: string) => text(`the path of ${what}`)
 /** Both spellings of a policy are taken. */
 export const spellings = <Name extends string>(names: readonly Name[]) =>
@@ -21,7 +22,9 @@ export const spellings = <Name extends string>(names: readonly Name[]) =>
 /** Goes into a header, so visible ASCII; `writeOnly` marks in the JSON Schema what must not be shown. */
 export const secret = () =>
   text('a key of visible ASCII characters without blanks', /^[\x21-\x7e]+$/)
-    .refine(value => value !== MASK, { error: 'this is a masked secret, as `eldr config print` shows it: put in the real one' })
+    .refine(value => value !== MASK, {
+      error: 'this is a masked secret, as `eldr config print` shows it: put in the real one',
+    })
     .meta({ writeOnly: true })
 
 export const address = (example: string, wrong: (text: string) => string | undefined) =>

@@ -6,7 +6,8 @@ import type { Settings } from './settings.ts'
 import { defaultRanks, workersOf } from './worker-form.ts'
 
 export function settle(form: FileForm): Settings {
-  const { server, workers, discovery, replicas, limits, timeouts, retries, lease, breaker, health, observe } = form
+  const { server, workers, discovery, replicas, limits, timeouts, retries, lease, breaker, health, observe } =
+    form
   const { policy, prefillPolicy, ...routing } = form.routing
   return {
     server,

@@ -15,7 +15,13 @@ function fileWith(text: string): string {
 }
 
 describe('the address of a store', () => {
-  it.each(['redis://a', 'rediss://a:6380/3', 'valkey://user:p%40ss@[::1]:6379', 'valkeys://:pw@a/0', 'redis://a/'])('may be %s', url => {
+  it.each([
+    'redis://a',
+    'rediss://a:6380/3',
+    'valkey://user:p%40ss@[::1]:6379',
+    'valkeys://:pw@a/0',
+    'redis://a/',
+  ])('may be %s', url => {
     expect(wrongStore(url)).toBeUndefined()
   })
 
@@ -48,13 +54,19 @@ describe('the address of a store', () => {
       expect(text).not.toContain('sk-1')
       expect(text).toContain('redis://u:********@a:6379')
     }
-    const wrong = await loadSettings({ env: { ELDR_REPLICA_STORE: 'redis://u:sk-1@a/x' } }).catch((error: unknown) => error)
+    const wrong = await loadSettings({ env: { ELDR_REPLICA_STORE: 'redis://u:sk-1@a/x' } }).catch(
+      (error: unknown) => error,
+    )
     expect(JSON.stringify(wrong) + String(wrong)).not.toContain('sk-1')
     expect(JSON.stringify(wrong)).toContain('number of a database')
   })
 
   it('goes with leases that do not end while all is well', async () => {
-    const wrong = await loadSettings({ file: fileWith('replicas: { leaseMs: 100, unionMs: 50 }') }).catch((error: unknown) => error)
-    expect(JSON.stringify(wrong)).toContain('replicas.leaseMs 100 is less than three times replicas.unionMs 50')
+    const wrong = await loadSettings({ file: fileWith('replicas: { leaseMs: 100, unionMs: 50 }') }).catch(
+      (error: unknown) => error,
+    )
+    expect(JSON.stringify(wrong)).toContain(
+      'replicas.leaseMs 100 is less than three times replicas.unionMs 50',
+    )
   })
 })

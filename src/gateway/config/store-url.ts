@@ -9,11 +9,15 @@ export function wrongStore(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined || !SCHEMES.includes(url.protocol) || url.hostname === '')
     return `expected a URL such as ${STORE_EXAMPLE}; its scheme is one of ${SCHEMES.map(scheme => scheme.slice(0, -1)).join(', ')}`
-  if (decoded(url.password) === MASK) return 'this is a masked password, as `eldr config print` shows it: put in the real one'
+  if (decoded(url.password) === MASK)
+    return 'this is a masked password, as `eldr config print` shows it: put in the real one'
   if (decoded(url.password) === undefined || decoded(url.username) === undefined)
     return 'expected what is behind a % in user and password to be two hexadecimal digits'
-  if (!/^\/?\d*$/.test(url.pathname)) return 'expected nothing behind the address but the number of a database, such as /0'
-  return url.search === '' && url.hash === '' ? undefined : 'expected nothing behind the number of the database'
+  if (!/^\/?\d*$/.test(url.pathname))
+    return 'expected nothing behind the address but the number of a database, such as /0'
+  return url.search === '' && url.hash === ''
+    ? undefined
+    : 'expected nothing behind the number of the database'
 }
 
 /** A password may have an @ in it: the last one is before the host. */

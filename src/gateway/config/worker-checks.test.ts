@@ -28,7 +28,8 @@ async function problems(asked: Parameters<typeof loadSettings>[0]): Promise<stri
 
 const flags = (values: Record<string, string | string[]>) => new Map(Object.entries(values))
 const RANK = 'a data-parallel rank behind @ is a whole number from 0 to 1023, such as http://10.0.0.7:8000@2'
-const USER = 'expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key'
+const USER =
+  'expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key'
 
 describe('ranks of a server', () => {
   it('are workers of their own, whichever way they are written', async () => {
@@ -46,25 +47,48 @@ describe('ranks of a server', () => {
   })
 
   it('have names of their own and clusters one after the other, where they are told', async () => {
-    const text = 'workers: {decode: [{url: http://a:1, ranks: 2, cluster: 1}, {url: http://b:1, dpRank: 3, id: x, cluster: 0}]}'
+    const text =
+      'workers: {decode: [{url: http://a:1, ranks: 2, cluster: 1}, {url: http://b:1, dpRank: 3, id: x, cluster: 0}]}'
     const { decode } = (await loadSettings({ file: file(text) })).settings.workers
-    expect(decode.map(({ id, cluster }) => [id, cluster])).toEqual([['a:1@0', 1], ['a:1@1', 2], ['x', 0]]) // prettier-ignore
+    expect(decode.map(({ id, cluster }) => [id, cluster])).toEqual([
+      ['a:1@0', 1],
+      ['a:1@1', 2],
+      ['x', 0],
+    ])
   })
 
   it('come by flags: a rank behind the URL, a size for all, and one for a role', async () => {
-    const given = { '--prefill': ['http://p:1', 'q=http://q:1@2'], '--decode': ['http://d:1'], '--intra-node-data-parallel-size': '2' }
+    const given = {
+      '--prefill': ['http://p:1', 'q=http://q:1@2'],
+      '--decode': ['http://d:1'],
+      '--intra-node-data-parallel-size': '2',
+    }
     const { workers } = (await loadSettings({ flags: flags(given) })).settings
-    expect(workers.prefill.map(({ id, dpRank }) => [id, dpRank])).toEqual([['p:1@0', 0], ['p:1@1', 1], ['q', 2]]) // prettier-ignore
-    expect(workers.decode.map(({ id, dpRank }) => [id, dpRank])).toEqual([['d:1@0', 0], ['d:1@1', 1]]) // prettier-ignore
-    const byRole = (await loadSettings({ flags: flags({ ...given, '--prefill-data-parallel-size': '1' }) })).settings.workers
+    expect(workers.prefill.map(({ id, dpRank }) => [id, dpRank])).toEqual([
+      ['p:1@0', 0],
+      ['p:1@1', 1],
+      ['q', 2],
+    ])
+    expect(workers.decode.map(({ id, dpRank }) => [id, dpRank])).toEqual([
+      ['d:1@0', 0],
+      ['d:1@1', 1],
+    ])
+    const byRole = (await loadSettings({ flags: flags({ ...given, '--prefill-data-parallel-size': '1' }) }))
+      .settings.workers
     expect(byRole.prefill.map(({ id }) => id)).toEqual(['p:1', 'q'])
     expect(byRole.decode.map(({ id }) => id)).toEqual(['d:1@0', 'd:1@1'])
-    const byEnvironment = await loadSettings({ env: { ELDR_DECODE: 'http://d:1,http://e:1@4', ELDR_DECODE_DATA_PARALLEL_SIZE: '2' } })
+    const byEnvironment = await loadSettings({
+      env: { ELDR_DECODE: 'http://d:1,http://e:1@4', ELDR_DECODE_DATA_PARALLEL_SIZE: '2' },
+    })
     expect(byEnvironment.settings.workers.decode.map(({ id }) => id)).toEqual(['d:1@0', 'd:1@1', 'e:1@4'])
   })
 
   it('are none where a server has one engine, as other routers write it', async () => {
-    const { workers } = (await loadSettings({ flags: flags({ '--decode': ['http://d:1'], '--intra-node-data-parallel-size': '1' }) })).settings // prettier-ignore
+    const { workers } = (
+      await loadSettings({
+        flags: flags({ '--decode': ['http://d:1'], '--intra-node-data-parallel-size': '1' }),
+      })
+    ).settings
     expect(workers.decode).toEqual([{ url: 'http://d:1', id: 'd:1', cluster: 0 }])
   })
 
@@ -83,29 +107,74 @@ describe('ranks of a server', () => {
     ['["http://a:1@x"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
     ['["http://a:1@1000000000"]', `1:20: workers.decode[0]: the rank is too large: ${RANK}`],
     ['["http://a:1@1024"]', `1:20: workers.decode[0]: the rank is too large: ${RANK}`],
-    ['["http://a:1@"]', `1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000; ${RANK}`],
+    [
+      '["http://a:1@"]',
+      `1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000; ${RANK}`,
+    ],
     ['["http://a:1@1@2"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
     ['["http://a:1@007"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
     ['["http://user@host"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
     ['["http://me:sesame@host:1"]', `1:20: workers.decode[0]: ${USER}`],
-    ['["http://me:sesame@2"]', `1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000; ${RANK}`],
-    ['[{url: http://a:1, dpRank: -1}]', '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found -1'],
-    ['[{url: http://a:1, dpRank: 1.5}]', '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found 1.5'],
-    ['[{url: http://a:1, dpRank: x}]', '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found "x"'],
-    ['[{url: http://a:1, dpRank: 1000000000}]', '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found 1000000000'],
-    ['[{url: http://a:1, ranks: 0}]', '1:45: workers.decode[0].ranks: expected a whole number from 1 to 1024, found 0'],
-    ['[{url: http://a:1, ranks: 2, dpRank: 1}]', '1:20: workers.decode[0] has dpRank and ranks: give one of them'],
-    ['[{url: "http://a:1@1", dpRank: 1}]', '1:20: workers.decode[0] has a rank in its url and dpRank: give one of them'],
-    ['[{url: "http://a:1@1", ranks: 2}]', '1:20: workers.decode[0] has a rank in its url and ranks: give one of them'],
+    [
+      '["http://me:sesame@2"]',
+      `1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000; ${RANK}`,
+    ],
+    [
+      '[{url: http://a:1, dpRank: -1}]',
+      '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found -1',
+    ],
+    [
+      '[{url: http://a:1, dpRank: 1.5}]',
+      '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found 1.5',
+    ],
+    [
+      '[{url: http://a:1, dpRank: x}]',
+      '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found "x"',
+    ],
+    [
+      '[{url: http://a:1, dpRank: 1000000000}]',
+      '1:46: workers.decode[0].dpRank: expected a whole number from 0 to 1023, found 1000000000',
+    ],
+    [
+      '[{url: http://a:1, ranks: 0}]',
+      '1:45: workers.decode[0].ranks: expected a whole number from 1 to 1024, found 0',
+    ],
+    [
+      '[{url: http://a:1, ranks: 2, dpRank: 1}]',
+      '1:20: workers.decode[0] has dpRank and ranks: give one of them',
+    ],
+    [
+      '[{url: "http://a:1@1", dpRank: 1}]',
+      '1:20: workers.decode[0] has a rank in its url and dpRank: give one of them',
+    ],
+    [
+      '[{url: "http://a:1@1", ranks: 2}]',
+      '1:20: workers.decode[0] has a rank in its url and ranks: give one of them',
+    ],
     [
       '["http://a:1@1", {url: http://a:1/, dpRank: 1}]',
       '1:36: two workers with the url http://a:1@1: workers.decode[0] and workers.decode[1]',
     ],
-    ['[{url: http://a:1, ranks: 4}, {url: http://a:1, ranks: 3}]', '1:49: two workers with the url http://a:1@0: workers.decode[0] and workers.decode[1]'], // prettier-ignore
-    ['[http://a:1, "http://a:1@1"]', '1:32: http://a:1 with a rank and without: workers.decode[0] and workers.decode[1]; without one it is all engines of the server'], // prettier-ignore
-    ['[{url: http://a:1, ranks: 2}, {url: http://b:1, id: "a:1@1"}]', '1:49: two workers with the id a:1@1: workers.decode[0] and workers.decode[1]'], // prettier-ignore
-    ['[{url: http://a:1, ranks: 2, cluster: 0}, {url: http://b:1, cluster: 1}]', '1:61: cluster 1 twice: workers.decode[0] and workers.decode[1]'], // prettier-ignore
-    ['[{url: http://a:1, ranks: 2, cluster: 65534}]', '1:20: workers.decode[0] has ranks up to the cluster 65535: at most 65534'],
+    [
+      '[{url: http://a:1, ranks: 4}, {url: http://a:1, ranks: 3}]',
+      '1:49: two workers with the url http://a:1@0: workers.decode[0] and workers.decode[1]',
+    ],
+    [
+      '[http://a:1, "http://a:1@1"]',
+      '1:32: http://a:1 with a rank and without: workers.decode[0] and workers.decode[1]; without one it is all engines of the server',
+    ],
+    [
+      '[{url: http://a:1, ranks: 2}, {url: http://b:1, id: "a:1@1"}]',
+      '1:49: two workers with the id a:1@1: workers.decode[0] and workers.decode[1]',
+    ],
+    [
+      '[{url: http://a:1, ranks: 2, cluster: 0}, {url: http://b:1, cluster: 1}]',
+      '1:61: cluster 1 twice: workers.decode[0] and workers.decode[1]',
+    ],
+    [
+      '[{url: http://a:1, ranks: 2, cluster: 65534}]',
+      '1:20: workers.decode[0] has ranks up to the cluster 65535: at most 65534',
+    ],
   ])('that are not right are told of: %s', async (workers, expected) => {
     expect(await problems({ file: file(`workers: {decode: ${workers}}`) })).toEqual([expected])
   })

@@ -32,7 +32,10 @@ function listOf(value: unknown, role: Role): readonly unknown[] {
 /** What is wrong by itself is said elsewhere. */
 function ranksOf(value: unknown, role: Role): number {
   const said = (key: string) => countOf(valueAt(value, ['workers', key]))
-  return defaultRanks({ ranks: said('ranks'), prefillRanks: said('prefillRanks'), decodeRanks: said('decodeRanks') }, role)
+  return defaultRanks(
+    { ranks: said('ranks'), prefillRanks: said('prefillRanks'), decodeRanks: said('decodeRanks') },
+    role,
+  )
 }
 
 const isWhole = (value: unknown, min: number, max: number): value is number =>
@@ -44,8 +47,17 @@ const rankOf = (value: unknown) => (isWhole(value, 0, MOST_RANKS - 1) ? value : 
 function expanded(item: unknown, path: Path, ranks: number): Worker[] {
   const { url, id, dpRank, ranks: own } = isObject(item) ? item : { url: item }
   if (typeof url !== 'string' || wrongWorkerUrl(url) !== undefined) return []
-  if ((dpRank !== undefined && rankOf(dpRank) === undefined) || (own !== undefined && countOf(own) === undefined)) return []
-  const form = { url, dpRank: rankOf(dpRank), ranks: countOf(own), id: typeof id === 'string' ? id : undefined }
+  if (
+    (dpRank !== undefined && rankOf(dpRank) === undefined) ||
+    (own !== undefined && countOf(own) === undefined)
+  )
+    return []
+  const form = {
+    url,
+    dpRank: rankOf(dpRank),
+    ranks: countOf(own),
+    id: typeof id === 'string' ? id : undefined,
+  }
   return workersOf(form, ranks).map(worker => ({ ...worker, path }))
 }
 
@@ -54,9 +66,15 @@ function* checkRanks(items: readonly unknown[], role: Role): Generator<Finding> 
     if (!isObject(item)) continue
     const { url, dpRank, ranks } = item
     const path = ['workers', role, at]
-    const inUrl = typeof url === 'string' && wrongWorkerUrl(url) === undefined ? workerUrlOf(url).dpRank : undefined
-    const said = [inUrl === undefined ? [] : 'a rank in its url', dpRank === undefined ? [] : 'dpRank', ranks === undefined ? [] : 'ranks'].flat() // prettier-ignore
-    if (said.length > 1) yield { path, text: `${placeIn({ path })} has ${said.join(' and ')}: give one of them` }
+    const inUrl =
+      typeof url === 'string' && wrongWorkerUrl(url) === undefined ? workerUrlOf(url).dpRank : undefined
+    const said = [
+      inUrl === undefined ? [] : 'a rank in its url',
+      dpRank === undefined ? [] : 'dpRank',
+      ranks === undefined ? [] : 'ranks',
+    ].flat()
+    if (said.length > 1)
+      yield { path, text: `${placeIn({ path })} has ${said.join(' and ')}: give one of them` }
   }
 }
 
@@ -87,7 +105,10 @@ function* sameId(workers: readonly Worker[]): Generator<Finding> {
     if (first === undefined) seen.set(worker.id, worker)
     // The same address twice has the same id twice, and is said once.
     else if (!isSamePlace(first, worker))
-      yield { path: worker.path, text: `two workers with the id ${worker.id}: ${[first, worker].map(placeIn).join(' and ')}` }
+      yield {
+        path: worker.path,
+        text: `two workers with the id ${worker.id}: ${[first, worker].map(placeIn).join(' and ')}`,
+      }
   }
 }
 
@@ -106,12 +127,20 @@ function* checkClusters(decode: readonly unknown[], ranks: number): Generator<Fi
     if (cluster === undefined) continue
     const path = ['workers', 'decode', at]
     const more = typeof cluster === 'number' ? Math.max(1, expanded(decode[at], path, ranks).length) - 1 : 0
-    const own = Array.from({ length: more + 1 }, (_, rank) => (more === 0 ? cluster : (cluster as number) + rank))
+    const own = Array.from({ length: more + 1 }, (_, rank) =>
+      more === 0 ? cluster : (cluster as number) + rank,
+    )
     const twice = own.find(each => taken.has(each))
     if (twice !== undefined)
-      yield { path, text: `cluster ${String(twice)} twice: workers.decode[${taken.get(twice)}] and workers.decode[${at}]` }
+      yield {
+        path,
+        text: `cluster ${String(twice)} twice: workers.decode[${taken.get(twice)}] and workers.decode[${at}]`,
+      }
     if (more > 0 && (own.at(-1) as number) > MOST_CLUSTER)
-      yield { path, text: `workers.decode[${at}] has ranks up to the cluster ${String(own.at(-1))}: at most ${MOST_CLUSTER}` }
+      yield {
+        path,
+        text: `workers.decode[${at}] has ranks up to the cluster ${String(own.at(-1))}: at most ${MOST_CLUSTER}`,
+      }
     for (const each of own) if (!taken.has(each)) taken.set(each, at)
   }
 }

@@ -31,7 +31,8 @@ export function workersOf(worker: string | WorkerForm, ranks: number): WorkerSet
   const { url, dpRank = form.dpRank } = workerUrlOf(form.url)
   const { id, cluster } = form
   const clusterAt = (rank: number) => cluster !== undefined && { cluster: cluster + rank }
-  if (dpRank !== undefined) return [{ url, id: id ?? rankedName(addressOf(url), dpRank), dpRank, ...clusterAt(0) }]
+  if (dpRank !== undefined)
+    return [{ url, id: id ?? rankedName(addressOf(url), dpRank), dpRank, ...clusterAt(0) }]
   const name = id ?? addressOf(url)
   const count = form.ranks ?? ranks
   if (count === 1) return [{ url, id: name, ...(ranks > 1 && { ranks: 1 as const }), ...clusterAt(0) }]

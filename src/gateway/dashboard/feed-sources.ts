@@ -25,20 +25,22 @@ export function feedSources({ registry, admission, insight, plane, control, rout
     workers: () =>
       registry
         .views(performance.now())
-        .map(({ spec: { id, role, dpRank }, index, state, breaker, inflight, tokens, leaving }): LiveWorker => {
-          const cluster = role === 'decode' ? control().clusterOf(index) : undefined
-          const shown = {
-            id,
-            role,
-            ...(dpRank !== undefined && { dpRank }),
-            state: leaving ? 'leaving' : state,
-            breaker,
-            inflight,
-            tokens,
-            ...pace.recent(id),
-          }
-          return cluster === undefined ? shown : { ...shown, cluster }
-        }),
+        .map(
+          ({ spec: { id, role, dpRank }, index, state, breaker, inflight, tokens, leaving }): LiveWorker => {
+            const cluster = role === 'decode' ? control().clusterOf(index) : undefined
+            const shown = {
+              id,
+              role,
+              ...(dpRank !== undefined && { dpRank }),
+              state: leaving ? 'leaving' : state,
+              breaker,
+              inflight,
+              tokens,
+              ...pace.recent(id),
+            }
+            return cluster === undefined ? shown : { ...shown, cluster }
+          },
+        ),
     load: () => ({ running: admission.running, queued: admission.queued }),
     health: () => fit.health(control().loaded?.artifact.about.bestSimilarity ?? []),
     pace: (nowMs, ms) => pace.points(nowMs, ms),

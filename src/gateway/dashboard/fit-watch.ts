@@ -46,7 +46,10 @@ export class FitWatch {
   }
 
   /** `calibration`: quantiles of the artifact's own requests. */
-  health(calibration: readonly { readonly q: number; readonly value: number }[], nowMs = Date.now()): FitHealth {
+  health(
+    calibration: readonly { readonly q: number; readonly value: number }[],
+    nowMs = Date.now(),
+  ): FitHealth {
     const all = new Slice()
     const slices = this.#slices.since(nowMs)
     for (const { fromMs, slice } of slices) {
@@ -61,7 +64,10 @@ export class FitWatch {
     return {
       seconds: Math.min((SLICE_MS * SLICES) / 1000, Math.round((nowMs - this.#startedMs) / 1000)),
       decisions,
-      withoutSignature: [...all.reasons].reduce((total, [reason, count]) => total + (WITHOUT.has(reason) ? count : 0), 0),
+      withoutSignature: [...all.reasons].reduce(
+        (total, [reason, count]) => total + (WITHOUT.has(reason) ? count : 0),
+        0,
+      ),
       reasons: Object.fromEntries(all.reasons),
       rejects: Object.fromEntries(all.rejects),
       covered: all.covered,

@@ -20,7 +20,8 @@ export class Insight {
 
   /** A request to generate something has come. */
   begun(exchange: Exchange, route: string): void {
-    if (this.stories.keeps || this.watched()) exchange.story = new Story(exchange.id, route, exchange.startedMs)
+    if (this.stories.keeps || this.watched())
+      exchange.story = new Story(exchange.id, route, exchange.startedMs)
   }
 
   decided({ story }: Exchange, { record }: DecodePlace): void {

@@ -5,12 +5,31 @@ import { Stories } from './stories.ts'
 import { Story } from './story.ts'
 import type { Hello, Pulse } from './wire.ts'
 
-const record = (n: number): DecisionRecord => ({ request: `r${n}`, timeMs: n, policy: 'eldr', worker: 'd0', reason: 'band_hit', candidates: [{ id: 'd0', inflight: 1, similarity: 0.123_456_789 }, { id: 'd1', inflight: 0, similarity: NaN }] }) // prettier-ignore
+const record = (n: number): DecisionRecord => ({
+  request: `r${n}`,
+  timeMs: n,
+  policy: 'eldr',
+  worker: 'd0',
+  reason: 'band_hit',
+  candidates: [
+    { id: 'd0', inflight: 1, similarity: 0.123_456_789 },
+    { id: 'd1', inflight: 0, similarity: NaN },
+  ],
+})
 const SOURCES = {
   routing: () => ({ policy: 'eldr', tau: 0.1, prefillPolicy: 'prefix_hash', decodeWorkers: 2 }),
   workers: () => [],
   load: () => ({ running: 1, queued: 0 }),
-  health: () => ({ seconds: 1, decisions: 0, withoutSignature: 0, reasons: {}, rejects: {}, covered: 0, compared: 0, quantiles: [] }),
+  health: () => ({
+    seconds: 1,
+    decisions: 0,
+    withoutSignature: 0,
+    reasons: {},
+    rejects: {},
+    covered: 0,
+    compared: 0,
+    quantiles: [],
+  }),
   pace: () => [],
   sliceMs: 5_000,
   decisions: () => [record(1)],
@@ -30,7 +49,10 @@ describe('the feed', () => {
       vi.advanceTimersByTime(PULSE_MS)
       expect(pulses[0]).toMatchObject({ seen: 3, watchers: 1 })
       expect(pulses[0]!.sample.map(({ request }) => request)).toEqual(['r0', 'r1', 'r2'])
-      expect(pulses[0]!.sample[0]).toMatchObject({ at: [0.5, -0.25], candidates: [{ similarity: 0.1235 }, { similarity: null }] })
+      expect(pulses[0]!.sample[0]).toMatchObject({
+        at: [0.5, -0.25],
+        candidates: [{ similarity: 0.1235 }, { similarity: null }],
+      })
       const times = new Float64Array(250)
       for (let round = 0; round < 400; round++) {
         for (let n = 0; n < 250; n++) feed.decided(record(n), { id: '' })
@@ -77,14 +99,23 @@ describe('the feed', () => {
 describe('stories', () => {
   it('of the last requests are kept, and of those that were shown for longer', () => {
     const stories = new Stories(2)
-    const told = Array.from({ length: 5 }, (_, n) => ({ story: new Story(`r${n}`, 'chat', 0), record: record(n) }))
+    const told = Array.from({ length: 5 }, (_, n) => ({
+      story: new Story(`r${n}`, 'chat', 0),
+      record: record(n),
+    }))
     for (const { story, record: decision } of told) {
       story.decided(decision)
       stories.link(decision, story)
       if (story.request === 'r1') stories.shown(decision)
       stories.ended(story)
     }
-    expect(told.map(({ story }) => stories.find(story.request) === story)).toEqual([false, true, false, true, true])
+    expect(told.map(({ story }) => stories.find(story.request) === story)).toEqual([
+      false,
+      true,
+      false,
+      true,
+      true,
+    ])
     expect(stories.find('r1')!.decisions).toEqual([told[1]!.record])
   })
 })

@@ -83,7 +83,9 @@ export class LiveFeed {
       sliceMs,
       pace: pace(nowMs).map(roundedPace),
       happenings: this.happenings.last(),
-      decisions: decisions(SAMPLE).map(record => shownAs(record)).toReversed(), // prettier-ignore
+      decisions: decisions(SAMPLE)
+        .map(record => shownAs(record))
+        .toReversed(),
       pulse: this.#pulse(nowMs, [], 0, 0),
     }
     return `event: hello\ndata: ${JSON.stringify(hello)}\n\n`
@@ -162,7 +164,12 @@ function shownAs({ candidates, ...record }: DecisionRecord, at?: readonly [numbe
 }
 
 function roundedPace({ fromMs, policy, ttft, tpot }: PacePoint): PacePoint {
-  const short = ({ count, mean, p50, p95 }: NonNullable<PacePoint['ttft']>) => ({ count, mean: rounded(mean), p50: rounded(p50), p95: rounded(p95) }) // prettier-ignore
+  const short = ({ count, mean, p50, p95 }: NonNullable<PacePoint['ttft']>) => ({
+    count,
+    mean: rounded(mean),
+    p50: rounded(p50),
+    p95: rounded(p95),
+  })
   return { fromMs, policy, ...(ttft && { ttft: short(ttft) }), ...(tpot && { tpot: short(tpot) }) }
 }
 

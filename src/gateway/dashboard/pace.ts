@@ -60,7 +60,8 @@ export class Pace {
   #of(policy: string, nowMs: number): PolicyPace {
     const slice = this.#slices.at(nowMs)
     let pace = slice.get(policy)
-    if (pace === undefined) slice.set(policy, (pace = { ttft: new Tally(TIME_BINS), tpot: new Tally(TIME_BINS) }))
+    if (pace === undefined)
+      slice.set(policy, (pace = { ttft: new Tally(TIME_BINS), tpot: new Tally(TIME_BINS) }))
     return pace
   }
 }

@@ -11,7 +11,10 @@ import type { Exchange } from '../exchange.ts'
 import type { Outcome } from '../metrics.ts'
 
 /** Built beside the sources' JavaScript; tests that run the sources take it from there. */
-const FOLDER = new URL(import.meta.url.endsWith('.js') ? '../../dashboard/' : '../../../dist/dashboard/', import.meta.url)
+const FOLDER = new URL(
+  import.meta.url.endsWith('.js') ? '../../dashboard/' : '../../../dist/dashboard/',
+  import.meta.url,
+)
 
 export const FILES = {
   '/dashboard': { file: 'index.html', type: 'text/html; charset=utf-8' },
@@ -45,7 +48,11 @@ export class PageFiles {
 
   async serve(exchange: Exchange, path: string): Promise<Outcome> {
     if (path === '/dashboard/') {
-      exchange.answer(308, { ...HEADERS, location: '../dashboard', 'content-type': 'text/plain' }, 'The dashboard is at /dashboard.\n')
+      exchange.answer(
+        308,
+        { ...HEADERS, location: '../dashboard', 'content-type': 'text/plain' },
+        'The dashboard is at /dashboard.\n',
+      )
       return 'ok'
     }
     if (!Object.hasOwn(FILES, path)) throw new Refusal('ELDR_NOT_FOUND')
@@ -57,7 +64,11 @@ export class PageFiles {
       exchange.response.writeHead(304, { ...common, 'x-request-id': exchange.id }).end()
       return 'ok'
     }
-    exchange.answer(200, { ...common, ...(isPacked && { 'content-encoding': 'gzip' }) }, isPacked ? packed : body)
+    exchange.answer(
+      200,
+      { ...common, ...(isPacked && { 'content-encoding': 'gzip' }) },
+      isPacked ? packed : body,
+    )
     return 'ok'
   }
 
@@ -73,7 +84,10 @@ export class PageFiles {
 
 async function read(file: string): Promise<PageFile> {
   const body = await readFile(new URL(file, FOLDER)).catch((cause: unknown) => {
-    throw new Refusal('ELDR_NOT_FOUND', { words: 'The dashboard is not in this build: npm run build makes it.', cause })
+    throw new Refusal('ELDR_NOT_FOUND', {
+      words: 'The dashboard is not in this build: npm run build makes it.',
+      cause,
+    })
   })
   const etag = `"${createHash('sha256').update(body).digest('hex').slice(0, 16)}"`
   return { body, packed: await promisify(gzip)(body, { level: 9 }), etag }

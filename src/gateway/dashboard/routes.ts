@@ -36,14 +36,23 @@ export interface DashboardParts {
 
 const STARTED_MS = Math.round(performance.timeOrigin)
 
-export function dashboardRoutes({ dashboard, tokenSet, plane, experts, mayChange }: DashboardParts): AdminRoute[] {
+export function dashboardRoutes({
+  dashboard,
+  tokenSet,
+  plane,
+  experts,
+  mayChange,
+}: DashboardParts): AdminRoute[] {
   return [
     {
       method: 'GET',
       path: WELCOME_PATH,
       run({ exchange }) {
         const access = mayChange(exchange.request) ? 'change' : dashboard === 'open' ? 'read' : 'none'
-        const more = access === 'none' ? {} : { startedMs: STARTED_MS, policies: POLICIES, prefillPolicies: PREFILL_POLICIES }
+        const more =
+          access === 'none'
+            ? {}
+            : { startedMs: STARTED_MS, policies: POLICIES, prefillPolicies: PREFILL_POLICIES }
         return { status: 200, body: { version: VERSION, access, tokenSet, ...more } satisfies Welcome }
       },
     },

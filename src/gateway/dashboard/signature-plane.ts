@@ -49,7 +49,8 @@ export class SignaturePlane {
   place(request: RoutableRequest): readonly [number, number] | undefined {
     const { signature } = request
     const primary = this.#loaded()?.artifact.primary
-    if (signature === undefined || primary === undefined || this.#made?.of !== primary.signatures) return undefined
+    if (signature === undefined || primary === undefined || this.#made?.of !== primary.signatures)
+      return undefined
     return signature.length === dimensionsOf(primary.model) && !isThroughFallback(request)
       ? project(this.#made.plane, signature)
       : undefined
@@ -58,7 +59,8 @@ export class SignaturePlane {
   async #planeOf({ artifact }: LoadedArtifact): Promise<PlaneResult> {
     const of = artifact.primary.signatures
     if (this.#made?.of === of) return this.#made.plane
-    if (this.#making?.of !== of) this.#making = { of, result: this.#offThread.run('plane', planeInput(artifact)) }
+    if (this.#making?.of !== of)
+      this.#making = { of, result: this.#offThread.run('plane', planeInput(artifact)) }
     const making = this.#making
     const forget = () => {
       if (this.#making === making) this.#making = undefined
@@ -70,7 +72,11 @@ export class SignaturePlane {
 }
 
 function planeInput({ primary, calibration }: Artifact) {
-  return { signatures: primary.signatures, requests: calibration.requests, width: dimensionsOf(primary.model) }
+  return {
+    signatures: primary.signatures,
+    requests: calibration.requests,
+    width: dimensionsOf(primary.model),
+  }
 }
 
 function project({ axes, offsets }: PlaneResult, x: Float32Array): [number, number] {

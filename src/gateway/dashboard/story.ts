@@ -89,7 +89,13 @@ export class LegStory {
   #outcome: string | undefined
   #why: string | undefined
 
-  constructor(startMs: number, leg: LegView['leg'], worker: string, attempt: number, part: string | undefined) {
+  constructor(
+    startMs: number,
+    leg: LegView['leg'],
+    worker: string,
+    attempt: number,
+    part: string | undefined,
+  ) {
     this.#startMs = startMs
     this.#leg = leg
     this.#worker = worker

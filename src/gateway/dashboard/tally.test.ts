@@ -3,7 +3,8 @@ import { createRandom } from '../../math/random.ts'
 import { COSINE_BINS, Tally, TIME_BINS } from './tally.ts'
 
 /** The slow obvious way. */
-const exact = (values: readonly number[], q: number) => values.toSorted((a, b) => a - b)[Math.floor(q * (values.length - 1))]!
+const exact = (values: readonly number[], q: number) =>
+  values.toSorted((a, b) => a - b)[Math.floor(q * (values.length - 1))]!
 
 describe('a tally', () => {
   it('knows quantiles of times within a tenth, the median within a twentieth, from microseconds to minutes', () => {
@@ -12,7 +13,8 @@ describe('a tally', () => {
       const values = Array.from({ length: 5_000 }, () => scale * Math.exp(2 * random.uniform()))
       const tally = new Tally(TIME_BINS)
       for (const value of values) tally.add(value)
-      for (const q of [0.01, 0.5, 0.95, 0.999]) expect(Math.abs(tally.quantile(q)! / exact(values, q) - 1)).toBeLessThan(0.1)
+      for (const q of [0.01, 0.5, 0.95, 0.999])
+        expect(Math.abs(tally.quantile(q)! / exact(values, q) - 1)).toBeLessThan(0.1)
       const { count, mean, p50 } = tally.spread()!
       expect(count).toBe(5_000)
       expect(mean).toBeCloseTo(values.reduce((sum, value) => sum + value, 0) / 5_000, 6)
@@ -25,7 +27,8 @@ describe('a tally', () => {
     const values = Array.from({ length: 3_000 }, () => random.uniform() ** 0.5)
     const tally = new Tally(COSINE_BINS)
     for (const value of values) tally.add(value)
-    for (const q of [0.01, 0.25, 0.5, 0.99]) expect(Math.abs(tally.quantile(q)! - exact(values, q))).toBeLessThan(0.0051)
+    for (const q of [0.01, 0.25, 0.5, 0.99])
+      expect(Math.abs(tally.quantile(q)! - exact(values, q))).toBeLessThan(0.0051)
   })
 
   it('takes what no bin is for, and is undefined of nothing', () => {

@@ -71,6 +71,11 @@ export class Tally {
 
   spread(): Spread | undefined {
     if (this.#count === 0) return undefined
-    return { count: this.#count, mean: this.#sum / this.#count, p50: this.quantile(0.5)!, p95: this.quantile(0.95)! }
+    return {
+      count: this.#count,
+      mean: this.#sum / this.#count,
+      p50: this.quantile(0.5)!,
+      p95: this.quantile(0.95)!,
+    }
   }
 }

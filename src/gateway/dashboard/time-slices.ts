@@ -25,6 +25,8 @@ export class TimeSlices<Slice> {
   /** Slices of the last `ms`, the oldest first. */
   since(nowMs: number, ms = Infinity): { readonly fromMs: number; readonly slice: Slice }[] {
     const first = Math.floor((nowMs - Math.min(ms, this.#kept * this.sliceMs)) / this.sliceMs)
-    return this.#slices.filter(({ number }) => number > first).map(({ number, slice }) => ({ fromMs: number * this.sliceMs, slice }))
+    return this.#slices
+      .filter(({ number }) => number > first)
+      .map(({ number, slice }) => ({ fromMs: number * this.sliceMs, slice }))
   }
 }

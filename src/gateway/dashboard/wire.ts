@@ -17,7 +17,12 @@ export interface LiveRouting {
   readonly policy: string
   readonly tau: number
   readonly prefillPolicy: string
-  readonly artifact?: { readonly file: string; readonly sha256: string; readonly model: string; readonly clusters: number }
+  readonly artifact?: {
+    readonly file: string
+    readonly sha256: string
+    readonly model: string
+    readonly clusters: number
+  }
   readonly decodeWorkers: number
   readonly note?: string
 }

@@ -16,7 +16,11 @@ const FRESH_MS = 300
 const METRICS_FRESH_MS = 5_000
 /** So long a worker that has no such route is not asked for it again. */
 const ASK_AGAIN_MS = 60_000
-const NAMES: ReadonlySet<string> = new Set(['eldr_active_experts', 'eldr_decode_batch', 'vllm:num_requests_running'])
+const NAMES: ReadonlySet<string> = new Set([
+  'eldr_active_experts',
+  'eldr_decode_batch',
+  'vllm:num_requests_running',
+])
 
 type Said = Pick<WorkerExperts, 'answered' | 'batch' | 'active' | 'union'> & { readonly shape?: Shape }
 type Shape = Pick<ExpertsView, 'layers' | 'experts' | 'topK'>
@@ -30,7 +34,10 @@ export class ExpertsLook {
   readonly #ctx: GatewayContext
   readonly #looks = new Map<string, Look>()
   /** By URL: ranks of a server read one page. */
-  readonly #pages = new Map<string, { readonly atMs: number; readonly samples: Promise<readonly Sample[] | undefined> }>()
+  readonly #pages = new Map<
+    string,
+    { readonly atMs: number; readonly samples: Promise<readonly Sample[] | undefined> }
+  >()
   readonly #metricsUntilMs = new Map<string, number>()
 
   constructor(ctx: GatewayContext) {
@@ -42,7 +49,8 @@ export class ExpertsLook {
     const nowMs = performance.now()
     const decoders = registry.views(nowMs).filter(({ spec }) => spec.role === 'decode')
     for (const id of this.#looks.keys()) if (!decoders.some(({ spec }) => spec.id === id)) this.#forget(id)
-    for (const url of this.#pages.keys()) if (!decoders.some(({ spec }) => spec.url === url)) this.#pages.delete(url)
+    for (const url of this.#pages.keys())
+      if (!decoders.some(({ spec }) => spec.url === url)) this.#pages.delete(url)
     const all = await Promise.all(decoders.map(({ spec }) => this.#look(spec, nowMs)))
     const { policy, shape = all.find(said => said.shape !== undefined)?.shape } = router.table
     const workers = decoders.map(({ spec, index }, at): WorkerExperts => {
@@ -50,7 +58,12 @@ export class ExpertsLook {
       const expected = withExpected ? policy.expectedExperts?.(index) : undefined
       // Bits of another model would be drawn askew.
       const fits = own !== undefined && own.layers === shape?.layers && own.experts === shape.experts
-      return { id: spec.id, ...said, ...(fits && { union: union! }), ...(expected && { expected: in255ths(expected) }) }
+      return {
+        id: spec.id,
+        ...said,
+        ...(fits && { union: union! }),
+        ...(expected && { expected: in255ths(expected) }),
+      }
     })
     return { ...(shape ?? { layers: 0, experts: 0, topK: 0 }), workers }
   }
@@ -90,7 +103,9 @@ export class ExpertsLook {
     if (page === undefined) return { answered: true }
     const samples = ofEngine(page, worker.dpRank)
     const active = meanByLayer(samples.filter(({ name }) => name === 'eldr_active_experts'))
-    const batch = samples.find(({ name }) => name === 'eldr_decode_batch') ?? samples.find(({ name }) => name.startsWith('vllm:'))
+    const batch =
+      samples.find(({ name }) => name === 'eldr_decode_batch') ??
+      samples.find(({ name }) => name.startsWith('vllm:'))
     return {
       answered: true,
       ...(batch && { batch: batch.value }),
@@ -104,7 +119,9 @@ export class ExpertsLook {
     const nowMs = performance.now()
     if (last !== undefined && nowMs - last.atMs < FRESH_MS) return last.samples
     const samples = this.#get({ url }, '/metrics').then(({ status, body }) =>
-      status === 200 ? readSamples(body.toString('utf8'), NAMES).filter(({ value }) => Number.isFinite(value)) : undefined,
+      status === 200
+        ? readSamples(body.toString('utf8'), NAMES).filter(({ value }) => Number.isFinite(value))
+        : undefined,
     )
     this.#pages.set(url, { atMs: nowMs, samples })
     return samples
@@ -131,10 +148,23 @@ function unionIn(body: Buffer): Said | undefined {
     return undefined
   }
   const { layers, experts, top_k: topK, batch, active, union } = said ?? {}
-  if (!isCount(layers) || !isCount(experts) || !isCount(topK) || !isCount(batch) || typeof union !== 'string') return undefined
+  if (!isCount(layers) || !isCount(experts) || !isCount(topK) || !isCount(batch) || typeof union !== 'string')
+    return undefined
   const cells = Buffer.from(union, 'base64')
-  if (cells.length !== layers * experts || !Array.isArray(active) || active.length !== layers || !active.every(isCount)) return undefined
-  return { answered: true, batch, active: active as number[], union: bits(cells), shape: { layers, experts, topK } }
+  if (
+    cells.length !== layers * experts ||
+    !Array.isArray(active) ||
+    active.length !== layers ||
+    !active.every(isCount)
+  )
+    return undefined
+  return {
+    answered: true,
+    batch,
+    active: active as number[],
+    union: bits(cells),
+    shape: { layers, experts, topK },
+  }
 }
 
 /** Of one server that has several engines the mean of them. */

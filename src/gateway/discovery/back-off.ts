@@ -17,7 +17,10 @@ export class BackOff {
 
   /** How long to wait after one more failure. */
   nextMs(): number {
-    const fullMs = Math.min(Math.max(this.#longestMs, this.#firstMs), this.#firstMs * 2 ** Math.min(this.#failures++, 20))
+    const fullMs = Math.min(
+      Math.max(this.#longestMs, this.#firstMs),
+      this.#firstMs * 2 ** Math.min(this.#failures++, 20),
+    )
     return fullMs * (1 - JITTER * this.#random())
   }
 

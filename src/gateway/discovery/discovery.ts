@@ -7,7 +7,15 @@ import type { Log } from '../log.ts'
 import type { Metrics } from '../metrics.ts'
 import { DnsSource } from './dns-source.ts'
 import { FileSource } from './file-source.ts'
-import { type BadReason, type Report, type Source, type SourceMemory, type SourceName, type Tell, withRanks } from './found.ts'
+import {
+  type BadReason,
+  type Report,
+  type Source,
+  type SourceMemory,
+  type SourceName,
+  type Tell,
+  withRanks,
+} from './found.ts'
 import { type KubeAccess, kubeAccess } from './kube-client.ts'
 import { KubeSource } from './kube-source.ts'
 import { type Change, Reconciler } from './reconciler.ts'
@@ -108,8 +116,12 @@ class FollowedSource {
     if (bad === undefined) this.#lastSuccessMs = Date.now()
     // Once, and again when it is another fault: a source may fail every second for days.
     if (bad !== undefined && bad.text !== before?.text)
-      this.#log.warn({ source: this.name, reason: bad.reason }, `discovery: ${bad.text}; ${this.#meanwhile(found)}`)
-    if (bad === undefined && before !== undefined) this.#log.info({ source: this.name }, 'discovery: well again')
+      this.#log.warn(
+        { source: this.name, reason: bad.reason },
+        `discovery: ${bad.text}; ${this.#meanwhile(found)}`,
+      )
+    if (bad === undefined && before !== undefined)
+      this.#log.info({ source: this.name }, 'discovery: well again')
     if (found !== undefined) this.#reconciler.apply(found)
     else this.#sayNotes()
   }
@@ -117,14 +129,19 @@ class FollowedSource {
   /** What a look that failed leaves. Of two selectors one may have found something all the same. */
   #meanwhile(found: Report['found']): string {
     const isNothing = this.#lastSuccessMs === undefined && this.#reconciler.size === 0 && !found?.length
-    return isNothing ? 'no worker has been found yet, and it goes on looking' : 'what was found before holds on'
+    return isNothing
+      ? 'no worker has been found yet, and it goes on looking'
+      : 'what was found before holds on'
   }
 
   #sayNotes(): void {
     const notes = [...this.#notes, ...this.#conflicts]
     const text = notes.join('\n')
     if (text !== this.#said && notes.length > 0)
-      this.#log.warn({ source: this.name, notes: notes.slice(0, MOST_LOGGED), count: notes.length }, 'discovery: workers are left out')
+      this.#log.warn(
+        { source: this.name, notes: notes.slice(0, MOST_LOGGED), count: notes.length },
+        'discovery: workers are left out',
+      )
     this.#said = text
   }
 }
@@ -138,14 +155,24 @@ export class Discovery {
     kubernetes: ReadyKubernetes | undefined,
     parts: DiscoveryParts,
   ) {
-    const source = (name: SourceName, start: (tell: Tell) => Source) => new FollowedSource(name, removeAfterMs, parts, start)
+    const source = (name: SourceName, start: (tell: Tell) => Source) =>
+      new FollowedSource(name, removeAfterMs, parts, start)
     /** A source that finds servers. A file says itself how many engines each has. */
     const servers = (name: SourceName, start: (tell: Tell) => Source) =>
-      source(name, tell => start(report => tell({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) })))
+      source(name, tell =>
+        start(report => tell({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) })),
+      )
     this.#sources = [
       ...(file === undefined ? [] : [source('file', tell => new FileSource(file, ranks, tell))]),
       ...(dns === undefined ? [] : [servers('dns', tell => new DnsSource(dns, retryMs, tell))]),
-      ...(kubernetes === undefined ? [] : [servers('kubernetes', tell => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, tell))]), // prettier-ignore
+      ...(kubernetes === undefined
+        ? []
+        : [
+            servers(
+              'kubernetes',
+              tell => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, tell),
+            ),
+          ]),
     ]
   }
 
@@ -166,7 +193,11 @@ export class Discovery {
 
   /** In seconds since 1970; sources that have not succeeded yet are not in it. */
   lastSuccessSeconds(): ReadonlyMap<SourceName, number> {
-    return new Map(this.#sources.flatMap(({ name, lastSuccessMs }) => (lastSuccessMs === undefined ? [] : [[name, lastSuccessMs / 1000]])))
+    return new Map(
+      this.#sources.flatMap(({ name, lastSuccessMs }) =>
+        lastSuccessMs === undefined ? [] : [[name, lastSuccessMs / 1000]],
+      ),
+    )
   }
 
   stop(): void {
@@ -186,7 +217,8 @@ export function readyDiscovery(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): ((parts: DiscoveryParts) => Discovery) | undefined {
   const { file, dns, kubernetes } = settings
-  const ready = kubernetes?.enabled === true ? { settings: kubernetes, access: kubeAccess(kubernetes, env) } : undefined
+  const ready =
+    kubernetes?.enabled === true ? { settings: kubernetes, access: kubeAccess(kubernetes, env) } : undefined
   if (file === undefined && dns === undefined && ready === undefined) return undefined
   return parts => new Discovery(settings, ranks, ready, parts)
 }

@@ -3,7 +3,9 @@ import { dnsTargetOf } from '../config/dns-target.ts'
 import { type Family, type Lookups, lookUp } from './dns-lookup.ts'
 import { LookFailure } from './found.ts'
 
-type Zone = Readonly<Record<string, { readonly [type in 'A' | 'AAAA' | 'SRV']?: readonly unknown[] | string }>>
+type Zone = Readonly<
+  Record<string, { readonly [type in 'A' | 'AAAA' | 'SRV']?: readonly unknown[] | string }>
+>
 
 /** A text in place of records is the code of an error. */
 function zone(records: Zone): Lookups {
@@ -15,9 +17,11 @@ function zone(records: Zone): Lookups {
   return { resolve4: ask('A'), resolve6: ask('AAAA'), resolveSrv: ask('SRV') } as unknown as Lookups
 }
 const record = (address: string, ttl = 30) => ({ address, ttl })
-const look = (records: Zone, text = 'http://d.svc:8000', family: Family = 'auto') => lookUp(zone(records), dnsTargetOf(text), family, 'decode') // prettier-ignore
+const look = (records: Zone, text = 'http://d.svc:8000', family: Family = 'auto') =>
+  lookUp(zone(records), dnsTargetOf(text), family, 'decode')
 const ids = async (...asked: Parameters<typeof look>) => (await look(...asked)).found.map(({ id }) => id)
-const bad = async (...asked: Parameters<typeof look>) => ((await look(...asked).catch((error: unknown) => error)) as LookFailure).bad
+const bad = async (...asked: Parameters<typeof look>) =>
+  ((await look(...asked).catch((error: unknown) => error)) as LookFailure).bad
 
 const BOTH = { 'd.svc': { A: [record('10.0.0.1'), record('10.0.0.2', 5)], AAAA: [record('fd00::1')] } }
 
@@ -26,7 +30,10 @@ describe('addresses of a name', () => {
     expect(await ids(BOTH)).toEqual(['10.0.0.1:8000', '10.0.0.2:8000'])
     expect(await ids(BOTH, 'http://d.svc:8000', 'ipv6')).toEqual(['[fd00::1]:8000'])
     expect(await ids({ 'd.svc': { AAAA: [record('fd00::1')] } })).toEqual(['[fd00::1]:8000'])
-    expect(await bad({ 'd.svc': { AAAA: [record('fd00::1')] } }, 'http://d.svc:8000', 'ipv4')).toEqual({ reason: 'empty', text: 'd.svc has no A records' }) // prettier-ignore
+    expect(await bad({ 'd.svc': { AAAA: [record('fd00::1')] } }, 'http://d.svc:8000', 'ipv4')).toEqual({
+      reason: 'empty',
+      text: 'd.svc has no A records',
+    })
   })
 
   it('say how long they hold, and are taken once', async () => {
@@ -58,7 +65,11 @@ describe('services of a name', () => {
   const SRV = 'srv://d.svc'
 
   it('have the names of their targets, one address each, and no target that is none', async () => {
-    const records = { 'd.svc': { SRV: [srv('D-0.d.svc.'), srv('d-1.d.svc', 9000), srv('.')] }, 'D-0.d.svc.': { A: [record('10.0.0.9'), record('10.0.0.10', 7)] }, 'd-1.d.svc': { AAAA: [record('fd00::1')] } } // prettier-ignore
+    const records = {
+      'd.svc': { SRV: [srv('D-0.d.svc.'), srv('d-1.d.svc', 9000), srv('.')] },
+      'D-0.d.svc.': { A: [record('10.0.0.9'), record('10.0.0.10', 7)] },
+      'd-1.d.svc': { AAAA: [record('fd00::1')] },
+    }
     const { found, ttlSeconds } = await look(records, SRV)
     expect(found.map(({ id, url }) => [id, url])).toEqual([
       ['d-0.d.svc:8000', 'http://10.0.0.10:8000'],
@@ -74,6 +85,9 @@ describe('services of a name', () => {
       notes: ['b, which d.svc points to, has no address: left out'],
     })
     expect(await bad({ ...records, b: { A: 'ESERVFAIL' } }, SRV)).toMatchObject({ reason: 'failed' })
-    expect(await bad({ 'd.svc': { SRV: [srv('b')] } }, SRV)).toEqual({ reason: 'empty', text: 'd.svc has no address' })
+    expect(await bad({ 'd.svc': { SRV: [srv('b')] } }, SRV)).toEqual({
+      reason: 'empty',
+      text: 'd.svc has no address',
+    })
   })
 })

@@ -24,20 +24,41 @@ interface Addresses {
 
 /** Throws a LookFailure where there is no answer, or an empty one. */
 export async function lookUp(dns: Lookups, target: DnsTarget, family: Family, role: Role): Promise<LookedUp> {
-  const looked = target.kind === 'srv' ? await services(dns, target, family, role) : await addresses(dns, target, family, role)
+  const looked =
+    target.kind === 'srv'
+      ? await services(dns, target, family, role)
+      : await addresses(dns, target, family, role)
   if (looked.found.length === 0) throw new LookFailure('empty', `${target.name} has no address`)
   return looked
 }
 
-async function addresses(dns: Lookups, { name, protocol, port }: DnsTarget, family: Family, role: Role): Promise<LookedUp> {
+async function addresses(
+  dns: Lookups,
+  { name, protocol, port }: DnsTarget,
+  family: Family,
+  role: Role,
+): Promise<LookedUp> {
   const { addresses, ttlSeconds } = await addressesOf(dns, name, family)
-  return { found: [...new Set(addresses)].map(address => workerAt(protocol, address, port!, role)), notes: [], ttlSeconds }
+  return {
+    found: [...new Set(addresses)].map(address => workerAt(protocol, address, port!, role)),
+    notes: [],
+    ttlSeconds,
+  }
 }
 
 /** Priorities and weights are not looked at: how requests are spread is up to the policy. */
-async function services(dns: Lookups, { name, protocol }: DnsTarget, family: Family, role: Role): Promise<LookedUp> {
+async function services(
+  dns: Lookups,
+  { name, protocol }: DnsTarget,
+  family: Family,
+  role: Role,
+): Promise<LookedUp> {
   const records = await asked(name, 'SRV', () => dns.resolveSrv(name))
-  const targets = new Map(records.filter(record => !['', '.'].includes(record.name)).map(record => [`${record.name.replace(/\.$/, '').toLowerCase()}:${record.port}`, record])) // prettier-ignore
+  const targets = new Map(
+    records
+      .filter(record => !['', '.'].includes(record.name))
+      .map(record => [`${record.name.replace(/\.$/, '').toLowerCase()}:${record.port}`, record]),
+  )
   const notes: string[] = []
   let ttlSeconds = Infinity
   const found = await Promise.all(
@@ -49,7 +70,9 @@ async function services(dns: Lookups, { name, protocol }: DnsTarget, family: Fam
       // One of several, always the same: they are of one worker.
       const [address] = looked?.addresses.toSorted() ?? []
       ttlSeconds = Math.min(ttlSeconds, looked?.ttlSeconds ?? Infinity)
-      return address === undefined ? [] : [{ ...workerAt(protocol, address, record.port, role), id: workerName(id) }]
+      return address === undefined
+        ? []
+        : [{ ...workerAt(protocol, address, record.port, role), id: workerName(id) }]
     }),
   )
   return { found: found.flat(), notes: notes.toSorted(), ttlSeconds }
@@ -77,7 +100,12 @@ function shortest(records: readonly { readonly address: string; readonly ttl: nu
 }
 
 /** `orNone`: that the name has no such records is an answer too. */
-async function asked<Answer>(name: string, kind: string, ask: () => Promise<Answer[]>, orNone = false): Promise<Answer[]> {
+async function asked<Answer>(
+  name: string,
+  kind: string,
+  ask: () => Promise<Answer[]>,
+  orNone = false,
+): Promise<Answer[]> {
   try {
     return await ask()
   } catch (cause) {

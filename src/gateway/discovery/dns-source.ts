@@ -58,7 +58,10 @@ export class DnsSource implements Source {
       this.#report()
       if (looked) backOff.reset()
       // A name that fails is asked for again soon, then at most as often as one that does not.
-      await pause(looked ? this.#restMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs), signal)
+      await pause(
+        looked ? this.#restMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs),
+        signal,
+      )
     }
   }
 
@@ -68,13 +71,19 @@ export class DnsSource implements Source {
       delete watched.bad
       return true
     } catch (error) {
-      watched.bad = error instanceof LookFailure ? error.bad : { reason: 'failed', text: `${watched.target.name} cannot be looked up` }
+      watched.bad =
+        error instanceof LookFailure
+          ? error.bad
+          : { reason: 'failed', text: `${watched.target.name} cannot be looked up` }
       return false
     }
   }
 
   #restMs({ looked }: Watched): number {
-    const restMs = Math.min(this.#settings.intervalMs, Math.max(LEAST_MS, (looked?.ttlSeconds ?? Infinity) * 1000))
+    const restMs = Math.min(
+      this.#settings.intervalMs,
+      Math.max(LEAST_MS, (looked?.ttlSeconds ?? Infinity) * 1000),
+    )
     return restMs * (1 + JITTER * (2 * Math.random() - 1))
   }
 
@@ -85,7 +94,9 @@ export class DnsSource implements Source {
     this.#tell({
       ...(found.length > 0 && { found }),
       notes: [...this.#watched.flatMap(({ looked }) => looked?.notes ?? []), ...notes],
-      ...(bads.length > 0 && { bad: { reason: bads[0]!.reason, text: bads.map(({ text }) => text).join('; ') } }),
+      ...(bads.length > 0 && {
+        bad: { reason: bads[0]!.reason, text: bads.map(({ text }) => text).join('; ') },
+      }),
     })
   }
 }

@@ -27,7 +27,14 @@ function follow(pollMs = 3_600_000, file = path) {
     told.push(report)
     for (const check of waiting) check()
   }
-  followed.push(new FileSource({ path: file, pollMs }, {}, tell, (given, signal) => (read.push(given.text), readBeside(given, signal))))
+  followed.push(
+    new FileSource(
+      { path: file, pollMs },
+      {},
+      tell,
+      (given, signal) => (read.push(given.text), readBeside(given, signal)),
+    ),
+  )
   const until = (holds: () => boolean) =>
     new Promise<void>(resolve => {
       const check = () => {
@@ -38,7 +45,8 @@ function follow(pollMs = 3_600_000, file = path) {
       waiting.add(check)
       check()
     })
-  const finds = (...ids: string[]) => until(() => JSON.stringify(told.at(-1)?.found?.map(({ id }) => id)) === JSON.stringify(ids))
+  const finds = (...ids: string[]) =>
+    until(() => JSON.stringify(told.at(-1)?.found?.map(({ id }) => id)) === JSON.stringify(ids))
   return { told, read, until, finds }
 }
 
@@ -74,7 +82,8 @@ describe('a source that follows a file', () => {
     let tries = 0
     const reports: Report[] = []
     const found = await new Promise<Report['found']>(resolve => {
-      const read = (...given: Parameters<typeof readBeside>) => (++tries < 3 ? Promise.reject(new ReadGivenUp('broken', 'slow')) : readBeside(...given)) // prettier-ignore
+      const read = (...given: Parameters<typeof readBeside>) =>
+        ++tries < 3 ? Promise.reject(new ReadGivenUp('broken', 'slow')) : readBeside(...given)
       const tell = (report: Report) => (reports.push(report), report.found && resolve(report.found))
       followed.push(new FileSource({ path, pollMs: 1 }, {}, tell, read, 50))
     })
@@ -133,7 +142,9 @@ describe('a source that follows a file', () => {
     await finds('d:1')
     writeFileSync(path, text('e'))
     await finds('e:1')
-    expect(told.flatMap(({ bad }) => bad ?? []).map(({ reason }) => reason)).toEqual(expect.arrayContaining(['broken', 'unreadable']))
+    expect(told.flatMap(({ bad }) => bad ?? []).map(({ reason }) => reason)).toEqual(
+      expect.arrayContaining(['broken', 'unreadable']),
+    )
     rmSync(`${folder}.old`, { recursive: true })
   })
 

@@ -43,7 +43,13 @@ export class FileSource implements Source {
   #names: ReadonlySet<string> = new Set()
   #last: Reading | undefined
 
-  constructor(settings: FileDiscovery, ranks: RankDefaults, tell: Tell, read = readBeside, givenUpMs = GIVEN_UP_MS) {
+  constructor(
+    settings: FileDiscovery,
+    ranks: RankDefaults,
+    tell: Tell,
+    read = readBeside,
+    givenUpMs = GIVEN_UP_MS,
+  ) {
     this.#settings = settings
     this.#ranks = ranks
     this.#tell = tell
@@ -120,10 +126,21 @@ export class FileSource implements Source {
   async #reading(text: string): Promise<Reading> {
     const { path } = this.#settings
     try {
-      return { text, report: { found: await this.#read({ path, text, defaults: this.#ranks }, this.#stop.signal) }, untilMs: Infinity }
+      return {
+        text,
+        report: { found: await this.#read({ path, text, defaults: this.#ranks }, this.#stop.signal) },
+        untilMs: Infinity,
+      }
     } catch (error) {
-      const bad = error instanceof LookFailure ? error.bad : { reason: 'broken' as const, text: `${path} cannot be read as YAML or JSON` }
-      return { text, report: { bad }, untilMs: error instanceof ReadGivenUp ? performance.now() + this.#givenUpMs : Infinity }
+      const bad =
+        error instanceof LookFailure
+          ? error.bad
+          : { reason: 'broken' as const, text: `${path} cannot be read as YAML or JSON` }
+      return {
+        text,
+        report: { bad },
+        untilMs: error instanceof ReadGivenUp ? performance.now() + this.#givenUpMs : Infinity,
+      }
     }
   }
 
@@ -133,7 +150,10 @@ export class FileSource implements Source {
     while (before !== this.#last?.text) {
       await pause(SETTLE_MS, this.#stop.signal)
       const now = await textOr(this.#settings.path)
-      const same = typeof now === 'string' || typeof before === 'string' ? now === before : now.bad.text === before.bad.text
+      const same =
+        typeof now === 'string' || typeof before === 'string'
+          ? now === before
+          : now.bad.text === before.bad.text
       before = now
       if (same || this.#stop.signal.aborted) break
     }
@@ -147,9 +167,14 @@ async function textOr(path: string): Promise<string | LookFailure> {
     if (!info.isFile()) return new LookFailure('unreadable', `${path} is not a regular file`)
     const text = info.size > MOST_BYTES ? undefined : await readFile(path)
     // It may have grown between the two.
-    if (text === undefined || text.length > MOST_BYTES) return new LookFailure('broken', `${path} is larger than ${MOST_BYTES >> 20} MiB`)
+    if (text === undefined || text.length > MOST_BYTES)
+      return new LookFailure('broken', `${path} is larger than ${MOST_BYTES >> 20} MiB`)
     return text.toString('utf8')
   } catch (cause) {
-    return new LookFailure('unreadable', `${path} cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown reason'}`, cause)
+    return new LookFailure(
+      'unreadable',
+      `${path} cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown reason'}`,
+      cause,
+    )
   }
 }

@@ -4,14 +4,21 @@ import { workerName } from '../config/worker-id.ts'
 import { type Found, inOrder, withoutDoubles } from './found.ts'
 import { Places } from './places.ts'
 
-const found = (id: string, url: string, role: Found['role'] = 'decode', ready = true): Found => ({ id, url, role, ready })
+const found = (id: string, url: string, role: Found['role'] = 'decode', ready = true): Found => ({
+  id,
+  url,
+  role,
+  ready,
+})
 
 describe('names of workers', () => {
   it('are those of pods, and can stand in a path whatever they are', () => {
     expect(workerName('decode-0')).toBe('decode-0')
     expect(workerName('llm:decode-0')).toBe('llm:decode-0')
     fc.assert(
-      fc.property(fc.string({ minLength: 1, maxLength: 300, unit: 'grapheme' }), name => /^[\w.:@[\]-]{1,128}$/.test(workerName(name))),
+      fc.property(fc.string({ minLength: 1, maxLength: 300, unit: 'grapheme' }), name =>
+        /^[\w.:@[\]-]{1,128}$/.test(workerName(name)),
+      ),
     )
   })
 
@@ -22,16 +29,29 @@ describe('names of workers', () => {
 
   it('have an order that counts', () => {
     const ids = (...names: string[]) => inOrder(names.map(id => ({ id }))).map(({ id }) => id)
-    expect(ids('decode-10', 'decode-9', 'Decode-1', 'decode-1')).toEqual(['decode-1', 'Decode-1', 'decode-9', 'decode-10'])
+    expect(ids('decode-10', 'decode-9', 'Decode-1', 'decode-1')).toEqual([
+      'decode-1',
+      'Decode-1',
+      'decode-9',
+      'decode-10',
+    ])
   })
 })
 
 describe('workers that are found twice', () => {
   it('are taken once, the first, and named', () => {
-    const both = [found('a', 'http://a:1', 'prefill'), found('a', 'http://a:1'), found('b', 'http://a:1'), found('c', 'http://c:1')]
+    const both = [
+      found('a', 'http://a:1', 'prefill'),
+      found('a', 'http://a:1'),
+      found('b', 'http://a:1'),
+      found('c', 'http://c:1'),
+    ]
     expect(withoutDoubles(both)).toEqual({
       found: [both[0], both[3]],
-      notes: ['a is both a prefill and a decode worker: taken for prefill', 'b has the address of a, http://a:1: left out'],
+      notes: [
+        'a is both a prefill and a decode worker: taken for prefill',
+        'b has the address of a, http://a:1: left out',
+      ],
     })
   })
 
@@ -67,7 +87,9 @@ describe('places', () => {
       fc.property(fc.array(names, { maxLength: 8 }), lists => {
         const places = new Places()
         for (const ids of lists) {
-          const before = new Map(ids.flatMap(id => (places.of(id) === undefined ? [] : [[id, places.of(id)] as const])))
+          const before = new Map(
+            ids.flatMap(id => (places.of(id) === undefined ? [] : [[id, places.of(id)] as const])),
+          )
           places.update(ids, new Map(), new Set([3]))
           const now = ids.map(id => places.of(id)!)
           expect(new Set(now).size).toBe(ids.length)

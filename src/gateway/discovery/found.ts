@@ -76,16 +76,23 @@ export function inOrder<Named extends { readonly id: string }>(found: readonly N
 }
 
 /** The first of each name and of each address; those that are ready come before those that are not. */
-export function withoutDoubles(found: readonly Found[]): { readonly found: Found[]; readonly notes: string[] } {
+export function withoutDoubles(found: readonly Found[]): {
+  readonly found: Found[]
+  readonly notes: string[]
+} {
   const [byId, byUrl] = [new Map<string, Found>(), new Map<string, Found>()]
   const notes: string[] = []
   const ready = found.filter(one => one.ready)
-  for (const one of ready.length === found.length ? found : [...ready, ...found.filter(each => !each.ready)]) {
+  for (const one of ready.length === found.length
+    ? found
+    : [...ready, ...found.filter(each => !each.ready)]) {
     const [named, there] = [byId.get(one.id), byUrl.get(one.url)]
     if (named !== undefined && named.role !== one.role)
       notes.push(`${one.id} is both a prefill and a decode worker: taken for ${named.role}`)
-    else if (named !== undefined) notes.push(`two workers are named ${one.id}: the one at ${named.url} is taken`)
-    else if (there !== undefined && one.ready) notes.push(`${one.id} has the address of ${there.id}, ${one.url}: left out`)
+    else if (named !== undefined)
+      notes.push(`two workers are named ${one.id}: the one at ${named.url} is taken`)
+    else if (there !== undefined && one.ready)
+      notes.push(`${one.id} has the address of ${there.id}, ${one.url}: left out`)
     if (named !== undefined || there !== undefined) continue
     byId.set(one.id, one)
     byUrl.set(one.url, one)

@@ -26,7 +26,10 @@ export class JsonLines {
     this.#parts.push(chunk.subarray(from))
     this.#bytes += chunk.length - from
     if (this.#bytes > this.#mostBytes)
-      throw new LookFailure('broken', `the Kubernetes API sends an event of more than ${this.#mostBytes >> 20} MiB`)
+      throw new LookFailure(
+        'broken',
+        `the Kubernetes API sends an event of more than ${this.#mostBytes >> 20} MiB`,
+      )
   }
 }
 

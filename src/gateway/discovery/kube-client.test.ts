@@ -21,17 +21,29 @@ async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
 describe('where the API is', () => {
   it('is what a pod is told, with its service account', () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '6443' }
-    expect(kubeAccess({}, env)).toEqual({ url: 'https://10.96.0.1:6443', tokenFile: `${ACCOUNT}/token`, caFile: `${ACCOUNT}/ca.crt` })
-    expect(kubeAccess({ tokenFile: 't' }, { KUBERNETES_SERVICE_HOST: 'fd00::1' })).toEqual({ url: 'https://[fd00::1]:443', tokenFile: 't', caFile: `${ACCOUNT}/ca.crt` }) // prettier-ignore
+    expect(kubeAccess({}, env)).toEqual({
+      url: 'https://10.96.0.1:6443',
+      tokenFile: `${ACCOUNT}/token`,
+      caFile: `${ACCOUNT}/ca.crt`,
+    })
+    expect(kubeAccess({ tokenFile: 't' }, { KUBERNETES_SERVICE_HOST: 'fd00::1' })).toEqual({
+      url: 'https://[fd00::1]:443',
+      tokenFile: 't',
+      caFile: `${ACCOUNT}/ca.crt`,
+    })
   })
 
   it('is what the settings say, and nothing of the pod is sent there unasked', () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1' }
-    expect(kubeAccess({ apiUrl: 'https://rancher.example/k8s/clusters/c-1/' }, env)).toEqual({ url: 'https://rancher.example/k8s/clusters/c-1' }) // prettier-ignore
+    expect(kubeAccess({ apiUrl: 'https://rancher.example/k8s/clusters/c-1/' }, env)).toEqual({
+      url: 'https://rancher.example/k8s/clusters/c-1',
+    })
   })
 
   it('must be said', async () => {
-    expect((await failure('KUBERNETES_SERVICE_HOST', () => kubeAccess({}, {}))).code).toBe('ELDR_CONFIG_INVALID')
+    expect((await failure('KUBERNETES_SERVICE_HOST', () => kubeAccess({}, {}))).code).toBe(
+      'ELDR_CONFIG_INVALID',
+    )
   })
 })
 
@@ -39,7 +51,8 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
   it('goes by the authority that is in the file now', async () => {
     const pairs = makeCertificates('first', 'second')
     const caFile = join(folder.path, 'ca.crt')
-    const serve = ({ certFile, keyFile }: typeof pairs.first, port?: number) => FakeKube.start({ cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') }, port) // prettier-ignore
+    const serve = ({ certFile, keyFile }: typeof pairs.first, port?: number) =>
+      FakeKube.start({ cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') }, port)
     let kube = await serve(pairs.first)
     const { port } = kube
     const client = new KubeClient({ url: `https://127.0.0.1:${port}`, caFile })

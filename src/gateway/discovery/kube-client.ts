@@ -67,14 +67,18 @@ export class KubeClient implements KubeApi {
   async get(path: string, silentMs: number, signal: AbortSignal): Promise<AsyncIterable<Buffer>> {
     const { url, tokenFile, caFile } = this.#access
     const token = tokenFile === undefined ? undefined : (await textOf(tokenFile, 'token')).trim()
-    if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) throw new LookFailure('refused', `there is no token in ${tokenFile}`)
+    if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
+      throw new LookFailure('refused', `there is no token in ${tokenFile}`)
     const dispatcher = this.#agentFor(caFile === undefined ? undefined : await textOf(caFile, 'authority'))
     let answer: Dispatcher.ResponseData
     try {
       answer = await request(`${url}${path}`, {
         dispatcher,
         signal,
-        headers: { accept: 'application/json', ...(token !== undefined && { authorization: `Bearer ${token}` }) },
+        headers: {
+          accept: 'application/json',
+          ...(token !== undefined && { authorization: `Bearer ${token}` }),
+        },
         headersTimeout: HEADERS_MS,
         bodyTimeout: silentMs,
       })
@@ -101,13 +105,21 @@ export class KubeClient implements KubeApi {
 
 export function unreachable(cause: unknown): LookFailure {
   const { code } = cause as NodeJS.ErrnoException
-  return new LookFailure('unreachable', `the Kubernetes API cannot be reached (${code ?? 'unknown reason'})`, cause)
+  return new LookFailure(
+    'unreachable',
+    `the Kubernetes API cannot be reached (${code ?? 'unknown reason'})`,
+    cause,
+  )
 }
 
 async function textOf(file: string, what: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (cause) {
-    throw new LookFailure('unreadable', `the ${what} of the Kubernetes API cannot be read: ${file} (${(cause as NodeJS.ErrnoException).code})`, cause) // prettier-ignore
+    throw new LookFailure(
+      'unreadable',
+      `the ${what} of the Kubernetes API cannot be read: ${file} (${(cause as NodeJS.ErrnoException).code})`,
+      cause,
+    )
   }
 }

@@ -25,7 +25,12 @@ export class KubeSource implements Source {
     const { namespace, port, scheme, silentMs } = settings
     this.#watches = (['prefill', 'decode'] as const).map(role => {
       const labels = settings[`${role}Selector`]
-      const options = { role, scheme, manyNamespaces: namespace === undefined, ...(port !== undefined && { port }) }
+      const options = {
+        role,
+        scheme,
+        manyNamespaces: namespace === undefined,
+        ...(port !== undefined && { port }),
+      }
       return new SliceWatch({
         client: this.#client,
         labels,
@@ -35,7 +40,10 @@ export class KubeSource implements Source {
         changed: (slices, notes) => {
           // Of a service that has been scaled to nothing a slice is left. Without any, the service is gone or the labels are others.
           if (slices.size === 0)
-            this.#saw(role, { bad: { reason: 'empty', text: `no EndpointSlice has the labels ${labels.join(',')}` }, notes })
+            this.#saw(role, {
+              bad: { reason: 'empty', text: `no EndpointSlice has the labels ${labels.join(',')}` },
+              notes,
+            })
           else {
             const read = workersIn(slices.values(), options)
             this.#saw(role, { found: read.found, notes: [...notes, ...read.notes] })
@@ -65,7 +73,9 @@ export class KubeSource implements Source {
   #report(): void {
     const { prefill, decode } = this.#seen
     const { found, notes } = withoutDoubles([...(prefill.found ?? []), ...(decode.found ?? [])])
-    const texts = new Map([prefill.bad, decode.bad].flatMap(bad => (bad === undefined ? [] : [[bad.text, bad] as const])))
+    const texts = new Map(
+      [prefill.bad, decode.bad].flatMap(bad => (bad === undefined ? [] : [[bad.text, bad] as const])),
+    )
     const [first] = texts.values()
     this.#tell({
       ...((prefill.found !== undefined || decode.found !== undefined) && { found }),

@@ -13,7 +13,8 @@ export async function namesOnTheWay(path: string): Promise<Set<string>> {
   while (name !== undefined && !names.has(name) && names.size < MOST_LINKS) {
     names.add(name)
     const target: string | undefined = await readlink(join(folder, name)).catch(() => undefined) // no link, or nothing yet
-    const first: string | undefined = target === undefined ? undefined : relative(folder, resolve(folder, target)).split(sep)[0]
+    const first: string | undefined =
+      target === undefined ? undefined : relative(folder, resolve(folder, target)).split(sep)[0]
     name = first === '' || first === '..' ? undefined : first
   }
   return names

@@ -18,7 +18,8 @@ export class Places {
   /** `registered`: indexes that some of them have already. `others`: those that are taken by workers of somebody else. */
   update(ids: Iterable<string>, registered: ReadonlyMap<string, number>, others: ReadonlySet<number>): void {
     const named = new Set(ids)
-    for (const [id, place] of this.#places) if (!named.has(id) || (!registered.has(id) && others.has(place))) this.#places.delete(id)
+    for (const [id, place] of this.#places)
+      if (!named.has(id) || (!registered.has(id) && others.has(place))) this.#places.delete(id)
     for (const [id, place] of registered) if (named.has(id)) this.#places.set(id, place)
     const taken = new Set([...this.#places.values(), ...others])
     const without = [...named].filter(id => !this.#places.has(id)).map(id => ({ id }))

@@ -6,7 +6,13 @@ import { TicketDesk } from '../../cluster/tickets.ts'
 import { type Found, withoutDoubles } from './found.ts'
 import { MOST_FOUND, Reconciler } from './reconciler.ts'
 
-const LIMITS = { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 }
+const LIMITS = {
+  consecutiveFailures: 5,
+  windowMs: 30_000,
+  windowRequests: 20,
+  windowFailureShare: 0.5,
+  openMs: 10_000,
+}
 const REMOVE_AFTER_MS = 100
 
 /** Time that a test moves. */
@@ -50,15 +56,25 @@ function start() {
     changes,
     reconciler,
     conflicts: () => conflicts,
-    states: () => Object.fromEntries(registry.views(0).map(({ spec, state, leaving }) => [spec.id, leaving ? 'leaving' : state])),
+    states: () =>
+      Object.fromEntries(
+        registry.views(0).map(({ spec, state, leaving }) => [spec.id, leaving ? 'leaving' : state]),
+      ),
     indexes: () => Object.fromEntries(registry.views(0).map(({ spec, index }) => [spec.id, index])),
   }
 }
 
-const one = (id: string, more: Partial<Found> = {}): Found => ({ id, role: 'decode', url: `http://${id}:1`, ready: true, ...more })
+const one = (id: string, more: Partial<Found> = {}): Found => ({
+  id,
+  role: 'decode',
+  url: `http://${id}:1`,
+  ready: true,
+  ...more,
+})
 
 describe('ranks of a server', () => {
-  const ranks = (count: number, more: Partial<Found> = {}) => Array.from({ length: count }, (_, dpRank) => one(`a@${dpRank}`, { url: 'http://a:1', dpRank, ...more })) // prettier-ignore
+  const ranks = (count: number, more: Partial<Found> = {}) =>
+    Array.from({ length: count }, (_, dpRank) => one(`a@${dpRank}`, { url: 'http://a:1', dpRank, ...more }))
 
   it('are workers of their own at one address, each with its place', () => {
     const { reconciler, states, indexes, conflicts } = start()
@@ -86,7 +102,10 @@ describe('ranks of a server', () => {
     registry.add({ id: 'whole', role: 'decode', url: 'http://b:1', source: 'admin' })
     reconciler.apply([...ranks(3), one('b@0', { url: 'http://b:1', dpRank: 0 })])
     expect(states()).toEqual({ mine: 'ready', whole: 'ready', 'a@0': 'ready', 'a@2': 'ready' })
-    expect(conflicts()).toEqual(['a@1 is left out: mine has its address, http://a:1@1 (admin)', 'b@0 is left out: whole has its address, http://b:1 (admin)']) // prettier-ignore
+    expect(conflicts()).toEqual([
+      'a@1 is left out: mine has its address, http://a:1@1 (admin)',
+      'b@0 is left out: whole has its address, http://b:1 (admin)',
+    ])
   })
 
   it('that were removed by hand stay away until the source gives the name another rank', () => {
@@ -145,7 +164,10 @@ describe('what a source has found', () => {
     const request = registry.dispatch('decode', 1, 1, 0)!
     reconciler.apply([one('a'), one('b', { url: 'http://elsewhere:1' }), one('c')])
     expect(indexes()).toEqual({ a: 0, b: 1, c: 2 })
-    expect(registry.views(0).find(({ spec }) => spec.id === 'b')).toMatchObject({ spec: { url: 'http://elsewhere:1' }, inflight: 0 })
+    expect(registry.views(0).find(({ spec }) => spec.id === 'b')).toMatchObject({
+      spec: { url: 'http://elsewhere:1' },
+      inflight: 0,
+    })
     request.succeeded(1)
   })
 
@@ -183,7 +205,8 @@ describe('what a source has found', () => {
 describe('workers of others', () => {
   it('are never touched, and what is like them waits until they have gone', async () => {
     const { reconciler, registry, states, conflicts } = start()
-    for (const id of ['a', 'b', 'c']) registry.add({ id, role: 'decode', url: `http://${id}:1`, source: 'admin' })
+    for (const id of ['a', 'b', 'c'])
+      registry.add({ id, role: 'decode', url: `http://${id}:1`, source: 'admin' })
     reconciler.apply([one('a'), one('b', { url: 'http://b:2' }), one('x', { url: 'http://c:1' }), one('d')])
     expect(conflicts()).toEqual([
       'b is left out: another worker has this name (admin)',
@@ -230,7 +253,10 @@ describe('any sequence of lists', () => {
     url: fc.constantFrom(...[1, 2, 3, 4, 5, 6].map(port => `http://h:${port}`)),
     ready: fc.boolean(),
   })
-  const lists = fc.array(fc.tuple(fc.array(worker, { maxLength: 6 }), fc.nat(2 * REMOVE_AFTER_MS), fc.boolean()), { maxLength: 12 })
+  const lists = fc.array(
+    fc.tuple(fc.array(worker, { maxLength: 6 }), fc.nat(2 * REMOVE_AFTER_MS), fc.boolean()),
+    { maxLength: 12 },
+  )
 
   it('ends in the last one, whatever requests there were', () => {
     fc.assert(

@@ -113,7 +113,11 @@ export class Reconciler {
   }
 
   /** Why it cannot be registered; `theirs` when somebody else has registered this very worker. */
-  #conflictOf(one: Found, named: WorkerView | undefined, byUrl: Map<string, WorkerView[]>): string | undefined {
+  #conflictOf(
+    one: Found,
+    named: WorkerView | undefined,
+    byUrl: Map<string, WorkerView[]>,
+  ): string | undefined {
     if (named !== undefined) {
       if (placeText(named.spec) === placeText(one) && named.spec.role === one.role) return 'theirs'
       return `${one.id} is left out: another worker has this name (${named.spec.source ?? 'config'})`
@@ -122,9 +126,13 @@ export class Reconciler {
     const same = there.filter(({ spec }) => isSamePlace(spec, one))
     // Addresses of pods that have ended are given to others, and a server that was one worker may be one for each of its ranks now.
     const other = same.find(({ spec }) => this.#mine.get(spec.id)?.away !== true)
-    if (other !== undefined) return `${one.id} is left out: ${other.spec.id} has its address, ${placeText(other.spec)} (${other.spec.source ?? 'config'})` // prettier-ignore
+    if (other !== undefined)
+      return `${one.id} is left out: ${other.spec.id} has its address, ${placeText(other.spec)} (${other.spec.source ?? 'config'})`
     for (const { spec } of same) this.#drop(spec.id)
-    byUrl.set(one.url, there.filter(view => !same.includes(view))) // prettier-ignore
+    byUrl.set(
+      one.url,
+      there.filter(view => !same.includes(view)),
+    )
     return undefined
   }
 
@@ -140,7 +148,9 @@ export class Reconciler {
       if (this.#mine.has(spec.id)) registered.set(spec.id, index)
       else others.add(index)
     }
-    const named = found.filter(({ role, cluster }) => role === 'decode' && cluster === undefined).map(({ id }) => id)
+    const named = found
+      .filter(({ role, cluster }) => role === 'decode' && cluster === undefined)
+      .map(({ id }) => id)
     this.#places.update([...named, ...registered.keys()], registered, others)
   }
 
@@ -191,7 +201,8 @@ export class Reconciler {
   }
 }
 
-const isSame = (a: Found, b: Found) => placeText(a) === placeText(b) && a.role === b.role && a.cluster === b.cluster
+const isSame = (a: Found, b: Found) =>
+  placeText(a) === placeText(b) && a.role === b.role && a.cluster === b.cluster
 
 /** The routing table has room for the highest index there is: it should grow once, and not with every worker. */
 function highestFirst(found: readonly Found[], placeOf: (one: Found) => number): Found[] {

@@ -10,7 +10,16 @@ interface Happening {
   readonly name: string
 }
 /** How one answer of the API goes wrong. */
-type Trouble = 'none' | 'cut' | 'gone' | 'gone_event' | 'error_event' | 'rubbish' | 'reset' | 'status_500' | 'twice'
+type Trouble =
+  | 'none'
+  | 'cut'
+  | 'gone'
+  | 'gone_event'
+  | 'error_event'
+  | 'rubbish'
+  | 'reset'
+  | 'status_500'
+  | 'twice'
 
 const object = (name: string, version: number) => ({
   kind: 'EndpointSlice',
@@ -19,7 +28,12 @@ const object = (name: string, version: number) => ({
 })
 
 /** An API whose history is known beforehand, told in pieces with troubles, and at the end as it is. */
-function scriptedApi(history: readonly Happening[], troubles: readonly Trouble[], cut: number, done: () => void): KubeApi {
+function scriptedApi(
+  history: readonly Happening[],
+  troubles: readonly Trouble[],
+  cut: number,
+  done: () => void,
+): KubeApi {
   let calls = 0
   let listed = 0
   /** Watches from before it are refused. */
@@ -34,8 +48,10 @@ function scriptedApi(history: readonly Happening[], troubles: readonly Trouble[]
   }
   const line = (version: number) => {
     const { type, name } = history[version - 1]!
-    if (type === 'bookmark') return { type: 'BOOKMARK', object: { metadata: { resourceVersion: String(version) } } }
-    if (type === 'foreign') return { type: 'ADDED', object: { kind: 'Pod', metadata: { name, resourceVersion: String(version) } } }
+    if (type === 'bookmark')
+      return { type: 'BOOKMARK', object: { metadata: { resourceVersion: String(version) } } }
+    if (type === 'foreign')
+      return { type: 'ADDED', object: { kind: 'Pod', metadata: { name, resourceVersion: String(version) } } }
     if (type === 'delete') return { type: 'DELETED', object: object(name, version) }
     return { type: 'MODIFIED', object: object(name, version) }
   }
@@ -50,13 +66,21 @@ function scriptedApi(history: readonly Happening[], troubles: readonly Trouble[]
       const trouble = troubles[calls++] ?? 'none'
       if (trouble === 'status_500') throw new KubeFailure(500, path)
       const from = Number(query.get('resourceVersion') ?? history.length)
-      if (trouble === 'gone' || trouble === 'gone_event') oldest = Math.max(oldest, Math.min(history.length, from + 1))
+      if (trouble === 'gone' || trouble === 'gone_event')
+        oldest = Math.max(oldest, Math.min(history.length, from + 1))
       if (trouble === 'gone' || (from < oldest && trouble !== 'gone_event')) throw new KubeFailure(410, path)
       if (query.get('watch') === null) {
         // Each list sees a little more of the history than the one before.
         listed = Math.min(history.length, Math.max(listed + 2, oldest))
-        const list = { kind: 'EndpointSliceList', metadata: { resourceVersion: String(listed) }, items: [...stateAt(listed).values()] }
-        return pieces(trouble === 'rubbish' ? '{"kind":' : JSON.stringify(list), trouble === 'cut' ? 'none' : trouble)
+        const list = {
+          kind: 'EndpointSliceList',
+          metadata: { resourceVersion: String(listed) },
+          items: [...stateAt(listed).values()],
+        }
+        return pieces(
+          trouble === 'rubbish' ? '{"kind":' : JSON.stringify(list),
+          trouble === 'cut' ? 'none' : trouble,
+        )
       }
       const to = calls > troubles.length ? history.length : Math.min(history.length, from + 3)
       const lines = Array.from({ length: to - from }, (_, n) => JSON.stringify(line(from + 1 + n)))
@@ -75,8 +99,27 @@ function scriptedApi(history: readonly Happening[], troubles: readonly Trouble[]
   }
 }
 
-const happening = fc.record({ type: fc.constantFrom('put' as const, 'put' as const, 'delete' as const, 'foreign' as const, 'bookmark' as const), name: fc.constantFrom('a', 'b', 'c') }) // prettier-ignore
-const trouble = fc.constantFrom<Trouble>('none', 'cut', 'gone', 'gone_event', 'error_event', 'rubbish', 'reset', 'status_500', 'twice')
+const happening = fc.record({
+  type: fc.constantFrom(
+    'put' as const,
+    'put' as const,
+    'delete' as const,
+    'foreign' as const,
+    'bookmark' as const,
+  ),
+  name: fc.constantFrom('a', 'b', 'c'),
+})
+const trouble = fc.constantFrom<Trouble>(
+  'none',
+  'cut',
+  'gone',
+  'gone_event',
+  'error_event',
+  'rubbish',
+  'reset',
+  'status_500',
+  'twice',
+)
 
 describe('a watch of EndpointSlices', () => {
   it('ends in what the list would say, whatever goes wrong on the way', async () => {
@@ -86,7 +129,6 @@ describe('a watch of EndpointSlices', () => {
         fc.array(trouble, { maxLength: 8 }),
         fc.integer({ min: 1, max: 200 }),
         async (history, troubles, cut) => {
-          // prettier-ignore
           let seen: ReadonlyMap<string, Slice> = new Map()
           let caughtUp = () => {}
           const end = new Promise<void>(resolve => (caughtUp = resolve))
@@ -109,7 +151,11 @@ describe('a watch of EndpointSlices', () => {
           expect(Object.fromEntries([...seen.values()].map(({ key, version }) => [key, version]))).toEqual(
             Object.fromEntries([...last].map(([name, version]) => [`n/${name}`, version])),
           )
-          expect(failures.map(({ bad }) => bad.reason).filter(reason => !['broken', 'failed', 'unreachable'].includes(reason))).toEqual([])
+          expect(
+            failures
+              .map(({ bad }) => bad.reason)
+              .filter(reason => !['broken', 'failed', 'unreachable'].includes(reason)),
+          ).toEqual([])
         },
       ),
       { numRuns: 150 },
@@ -118,11 +164,21 @@ describe('a watch of EndpointSlices', () => {
 
   it.each([
     ['pages', () => [], 200, '200 pages'],
-    ['slices', (page: number) => Array.from({ length: 250 }, (_, n) => object(`${page}-${n}`, 1)), 41, '10000 EndpointSlices'],
+    [
+      'slices',
+      (page: number) => Array.from({ length: 250 }, (_, n) => object(`${page}-${n}`, 1)),
+      41,
+      '10000 EndpointSlices',
+    ],
     ['bytes', (page: number) => [{ ...object(String(page), 1), padding: 'x'.repeat(30 << 20) }], 3, '64 MiB'],
   ])('takes a list of so many %s, and then waits before the next', async (_, itemsOf, calls, words) => {
     let asked = 0
-    const list = (items: readonly object[]) => JSON.stringify({ kind: 'EndpointSliceList', metadata: { resourceVersion: '1', continue: 'more' }, items }) // prettier-ignore
+    const list = (items: readonly object[]) =>
+      JSON.stringify({
+        kind: 'EndpointSliceList',
+        metadata: { resourceVersion: '1', continue: 'more' },
+        items,
+      })
     const get = async () =>
       (async function* () {
         yield Buffer.from(list(itemsOf(++asked)))
@@ -138,7 +194,10 @@ describe('a watch of EndpointSlices', () => {
         failed: failure => (watch.stop(), resolve([failure, told])),
       })
     })
-    expect(error.bad).toEqual({ reason: 'broken', text: `the Kubernetes API has more than ${words} for one selector: choose labels that fewer slices have` }) // prettier-ignore
+    expect(error.bad).toEqual({
+      reason: 'broken',
+      text: `the Kubernetes API has more than ${words} for one selector: choose labels that fewer slices have`,
+    })
     expect([asked, told]).toEqual([calls, 0])
   })
 })

@@ -64,7 +64,8 @@ export class SliceWatch {
         else await pause(this.#backOff.nextMs(), signal)
       } catch (error) {
         if (signal.aborted) return
-        if (this.#mustSay(error)) this.#options.failed(error instanceof LookFailure ? error : unreachable(error))
+        if (this.#mustSay(error))
+          this.#options.failed(error instanceof LookFailure ? error : unreachable(error))
         await pause(this.#backOff.nextMs(), signal)
       }
     }
@@ -89,7 +90,8 @@ export class SliceWatch {
       bytes += body.length
       const page = jsonIn(body)
       const metadata = objectAt(page, 'metadata')
-      if (textAt(page, 'kind') !== 'EndpointSliceList') throw new LookFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
+      if (textAt(page, 'kind') !== 'EndpointSliceList')
+        throw new LookFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
       items += listAt(page, 'items').length
       if (items > MOST_SLICES) throw tooMuch(`${MOST_SLICES} EndpointSlices`)
       for (const item of listAt(page, 'items')) {
@@ -99,7 +101,8 @@ export class SliceWatch {
       next = textAt(metadata, 'continue')
       version = textAt(metadata, 'resourceVersion')
     } while (next !== undefined)
-    if (version === undefined) throw new LookFailure('broken', 'the Kubernetes API sends a list without a version')
+    if (version === undefined)
+      throw new LookFailure('broken', 'the Kubernetes API sends a list without a version')
     this.#slices = slices
     this.#version = version
     this.#tell()
@@ -187,7 +190,11 @@ export class SliceWatch {
     const { client, namespace, labels, silentMs } = this.#options
     const where = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`
     const search = new URLSearchParams({ labelSelector: labels.join(','), ...query })
-    return client.get(`/apis/discovery.k8s.io/v1${where}/endpointslices?${search}`, silentMs, this.#stop.signal)
+    return client.get(
+      `/apis/discovery.k8s.io/v1${where}/endpointslices?${search}`,
+      silentMs,
+      this.#stop.signal,
+    )
   }
 }
 
@@ -200,5 +207,8 @@ function jsonIn(body: Buffer): unknown {
 }
 
 function tooMuch(what: string): LookFailure {
-  return new LookFailure('broken', `the Kubernetes API has more than ${what} for one selector: choose labels that fewer slices have`)
+  return new LookFailure(
+    'broken',
+    `the Kubernetes API has more than ${what} for one selector: choose labels that fewer slices have`,
+  )
 }

@@ -21,13 +21,25 @@ function slice(endpoints: unknown[], more: object = {}): Slice {
 
 describe('workers in EndpointSlices', () => {
   it('are named by their pods, else by address', () => {
-    const { found } = workersIn([slice([{ addresses: ['10.0.0.1', '10.0.0.9'], targetRef: pod('d-0') }, { addresses: ['10.0.0.2'] }, { addresses: ['10.0.0.3'], targetRef: { kind: 'Node', name: 'n' } }])], OPTIONS) // prettier-ignore
+    const { found } = workersIn(
+      [
+        slice([
+          { addresses: ['10.0.0.1', '10.0.0.9'], targetRef: pod('d-0') },
+          { addresses: ['10.0.0.2'] },
+          { addresses: ['10.0.0.3'], targetRef: { kind: 'Node', name: 'n' } },
+        ]),
+      ],
+      OPTIONS,
+    )
     expect(found).toEqual([
       { id: 'd-0', role: 'decode', url: 'http://10.0.0.1:8000', ready: true },
       { id: '10.0.0.2:8000', role: 'decode', url: 'http://10.0.0.2:8000', ready: true },
       { id: '10.0.0.3:8000', role: 'decode', url: 'http://10.0.0.3:8000', ready: true },
     ])
-    const many = workersIn([slice([{ addresses: ['10.0.0.1'], targetRef: pod('d-0') }])], { ...OPTIONS, manyNamespaces: true })
+    const many = workersIn([slice([{ addresses: ['10.0.0.1'], targetRef: pod('d-0') }])], {
+      ...OPTIONS,
+      manyNamespaces: true,
+    })
     expect(many.found[0]!.id).toBe('llm:d-0')
   })
 
@@ -45,14 +57,18 @@ describe('workers in EndpointSlices', () => {
   })
 
   it('have the port that is told, else the one named http, else the first', () => {
-    const ports = (...list: unknown[]) => workersIn([slice([{ addresses: ['10.0.0.1'] }], { ports: list })], OPTIONS)
+    const ports = (...list: unknown[]) =>
+      workersIn([slice([{ addresses: ['10.0.0.1'] }], { ports: list })], OPTIONS)
     const urlOf = ({ found }: ReturnType<typeof ports>) => found[0]?.url
     expect(urlOf(ports({ name: 'metrics', port: 9 }, { name: 'http', port: 8 }))).toBe('http://10.0.0.1:8')
     expect(urlOf(ports({ name: 'dns', port: 53, protocol: 'UDP' }, { port: 7 }))).toBe('http://10.0.0.1:7')
-    expect(workersIn([slice([{ addresses: ['10.0.0.1'] }], { ports: [] })], { ...OPTIONS, port: 5 }).found[0]!.url).toBe(
-      'http://10.0.0.1:5',
-    )
-    expect(ports()).toEqual({ found: [], notes: ['llm/s has no TCP port: set discovery.kubernetes.port (--service-discovery-port)'] })
+    expect(
+      workersIn([slice([{ addresses: ['10.0.0.1'] }], { ports: [] })], { ...OPTIONS, port: 5 }).found[0]!.url,
+    ).toBe('http://10.0.0.1:5')
+    expect(ports()).toEqual({
+      found: [],
+      notes: ['llm/s has no TCP port: set discovery.kubernetes.port (--service-discovery-port)'],
+    })
   })
 
   it('are taken once where several slices have them: ready before not ready, IPv4 before IPv6', () => {
@@ -65,26 +81,44 @@ describe('workers in EndpointSlices', () => {
       [moved, v4, v6],
       [v4, moved],
     ])
-      // prettier-ignore
-      expect(workersIn(slices, OPTIONS).found).toEqual([{ id: 'd', role: 'decode', url: 'http://10.0.0.1:8000', ready: true }])
+      expect(workersIn(slices, OPTIONS).found).toEqual([
+        { id: 'd', role: 'decode', url: 'http://10.0.0.1:8000', ready: true },
+      ])
     expect(workersIn([v6], OPTIONS).found[0]!.url).toBe('http://[fd00::1]:8000')
   })
 
   it('are the same in whatever order slices came, also where two services give them other ports', () => {
-    const of = (name: string, port: number) => slice([{ addresses: ['10.0.0.1'], targetRef: pod('d') }], { metadata: { name, namespace: 'llm', resourceVersion: '1' }, ports: [{ port }] }) // prettier-ignore
+    const of = (name: string, port: number) =>
+      slice([{ addresses: ['10.0.0.1'], targetRef: pod('d') }], {
+        metadata: { name, namespace: 'llm', resourceVersion: '1' },
+        ports: [{ port }],
+      })
     const [a, b] = [of('a', 1), of('b', 2)]
     expect(workersIn([b, a], OPTIONS)).toEqual(workersIn([a, b], OPTIONS))
   })
 
   it('are left out where they are foreign or broken, and nothing is thrown whatever comes', () => {
-    expect(readSlice({ kind: 'Pod', metadata: { name: 'p', resourceVersion: '1' } })).toBe('Pod p is no EndpointSlice: left out')
+    expect(readSlice({ kind: 'Pod', metadata: { name: 'p', resourceVersion: '1' } })).toBe(
+      'Pod p is no EndpointSlice: left out',
+    )
     expect(readSlice(7)).toContain('left out')
-    expect(workersIn([slice([{ addresses: ['a b'] }, { addresses: ['x@y'] }, { addresses: [7] }, {}, 'x'])], OPTIONS)).toEqual({
+    expect(
+      workersIn(
+        [slice([{ addresses: ['a b'] }, { addresses: ['x@y'] }, { addresses: [7] }, {}, 'x'])],
+        OPTIONS,
+      ),
+    ).toEqual({
       found: [],
       notes: ['llm/s has an address that is none: left out'],
     })
     const anything = fc.anything({ maxDepth: 4 })
-    const likely = fc.record({ metadata: anything, ports: fc.array(fc.record({ port: anything })), endpoints: fc.array(fc.record({ addresses: fc.array(anything), conditions: anything, targetRef: anything })) }) // prettier-ignore
+    const likely = fc.record({
+      metadata: anything,
+      ports: fc.array(fc.record({ port: anything })),
+      endpoints: fc.array(
+        fc.record({ addresses: fc.array(anything), conditions: anything, targetRef: anything }),
+      ),
+    })
     fc.assert(
       fc.property(fc.oneof(anything, likely), value => {
         const read = readSlice(value)

@@ -34,11 +34,17 @@ export interface SliceOptions {
 export function readSlice(value: unknown): Slice | string {
   if (!isObject(value)) return 'something that is no object is left out'
   const metadata = objectAt(value, 'metadata')
-  const [name, namespace, version] = [textAt(metadata, 'name'), textAt(metadata, 'namespace'), textAt(metadata, 'resourceVersion')]
+  const [name, namespace, version] = [
+    textAt(metadata, 'name'),
+    textAt(metadata, 'namespace'),
+    textAt(metadata, 'resourceVersion'),
+  ]
   // Items of a list need not say what they are.
   const kind = textAt(value, 'kind') ?? 'EndpointSlice'
-  if (kind !== 'EndpointSlice') return `${kind.slice(0, 100)} ${name?.slice(0, 253) ?? ''} is no EndpointSlice: left out`
-  if (name === undefined || version === undefined) return 'an EndpointSlice without a name or a version is left out'
+  if (kind !== 'EndpointSlice')
+    return `${kind.slice(0, 100)} ${name?.slice(0, 253) ?? ''} is no EndpointSlice: left out`
+  if (name === undefined || version === undefined)
+    return 'an EndpointSlice without a name or a version is left out'
   return {
     key: `${namespace ?? ''}/${name}`,
     namespace: namespace ?? '',
@@ -61,18 +67,26 @@ function endpointIn(value: unknown): Endpoint | undefined {
   const target = objectAt(value, 'targetRef')
   const pod = textAt(target, 'kind') === 'Pod' ? textAt(target, 'name') : undefined
   // A service that publishes addresses before they are ready calls them all ready; `serving` tells the truth.
-  return { address, ready: ready !== false && serving !== false && terminating !== true, ...(pod !== undefined && { pod }) }
+  return {
+    address,
+    ready: ready !== false && serving !== false && terminating !== true,
+    ...(pod !== undefined && { pod }),
+  }
 }
 
 /** Each worker once: endpoints may be in several slices while they move, and in one of each family. */
-export function workersIn(slices: Iterable<Slice>, options: SliceOptions): { readonly found: Found[]; readonly notes: string[] } {
+export function workersIn(
+  slices: Iterable<Slice>,
+  options: SliceOptions,
+): { readonly found: Found[]; readonly notes: string[] } {
   const found = new Map<string, { readonly one: Found; readonly rank: number }>()
   const notes = new Set<string>()
   // In one order, whatever order events came in: a pod may be in slices of several services, with other ports.
   for (const slice of [...slices].toSorted((a, b) => (a.key < b.key ? -1 : 1))) {
     const port = options.port ?? portOf(slice)
     if (port === undefined) {
-      if (slice.endpoints.length > 0) notes.add(`${slice.key} has no TCP port: set discovery.kubernetes.port (--service-discovery-port)`)
+      if (slice.endpoints.length > 0)
+        notes.add(`${slice.key} has no TCP port: set discovery.kubernetes.port (--service-discovery-port)`)
       continue
     }
     for (const { address, pod, ready } of slice.endpoints) {
@@ -85,13 +99,15 @@ export function workersIn(slices: Iterable<Slice>, options: SliceOptions): { rea
       const id = workerName(name)
       const rank = (ready ? 2 : 0) + (slice.addressType === 'IPv6' ? 0 : 1)
       const before = found.get(id)
-      if (before === undefined || before.rank < rank) found.set(id, { one: { id, role: options.role, url: url.origin, ready }, rank })
+      if (before === undefined || before.rank < rank)
+        found.set(id, { one: { id, role: options.role, url: url.origin, ready }, rank })
     }
   }
   return { found: [...found.values()].map(({ one }) => one), notes: [...notes].toSorted() }
 }
 
-const portOf = ({ ports }: Slice): number | undefined => (ports.find(({ name }) => name === 'http') ?? ports[0])?.port
+const portOf = ({ ports }: Slice): number | undefined =>
+  (ports.find(({ name }) => name === 'http') ?? ports[0])?.port
 
 interface Origin {
   readonly origin: string
@@ -103,7 +119,9 @@ function originOf(scheme: string, address: string, port: number, addressType: st
   const host = addressType === 'IPv6' ? `[${address}]` : address
   if (!/^[\w.:[\]-]+$/.test(host) || !Number.isInteger(port) || port < 1 || port > 65_535) return undefined
   const text = `${scheme}://${host}:${port}`
-  return URL.canParse(text) ? { origin: new URL(text).origin, host: `${new URL(text).hostname}:${port}` } : undefined
+  return URL.canParse(text)
+    ? { origin: new URL(text).origin, host: `${new URL(text).hostname}:${port}` }
+    : undefined
 }
 
 export function objectAt(value: unknown, key: string): Record<string, unknown> {

@@ -25,7 +25,11 @@ export class ReadGivenUp extends LookFailure {}
 const COMPILED = import.meta.url.endsWith('.js')
 
 /** Throws as readWorkerFile does. Where the signal fires first it is as if the file named nobody. */
-export async function readBeside(file: FileText, signal: AbortSignal, mostMs = MOST_MS): Promise<readonly Found[]> {
+export async function readBeside(
+  file: FileText,
+  signal: AbortSignal,
+  mostMs = MOST_MS,
+): Promise<readonly Found[]> {
   const { path, text, defaults } = file
   const plain = readPlainJson(path, text, defaults)
   if (plain !== undefined) return plain
@@ -49,9 +53,13 @@ function inThread(file: FileText, signal: AbortSignal, mostMs: number): Promise<
       void thread.terminate()
       finish()
     }
-    const refuse = (words: string, cause?: unknown) => end(() => reject(new ReadGivenUp('broken', `${path} ${words}`, cause)))
+    const refuse = (words: string, cause?: unknown) =>
+      end(() => reject(new ReadGivenUp('broken', `${path} ${words}`, cause)))
     const stop = () => end(() => resolve({}))
-    const timer = setTimeout(() => refuse(`takes more than ${mostMs / 1000} s to read: expected the lists prefill and decode`), mostMs)
+    const timer = setTimeout(
+      () => refuse(`takes more than ${mostMs / 1000} s to read: expected the lists prefill and decode`),
+      mostMs,
+    )
     signal.addEventListener('abort', stop, { once: true })
     thread.once('message', (report: Report) => end(() => resolve(report)))
     thread.once('error', cause => refuse('cannot be read as YAML or JSON', cause))

@@ -24,11 +24,14 @@ export function readWorkerFile(path: string, text: string, defaults: RankDefault
       ? [...file.problems]
       : [
           ...(parsed.error?.issues ?? []).flatMap(issue => wordsOf(issue, issue.path as Path, place)),
-          ...[...checked(file.value, defaults)].map(({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`), // prettier-ignore
+          ...[...checked(file.value, defaults)].map(
+            ({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`,
+          ),
         ]
   if (problems.length > 0 || !parsed.success) throw new LookFailure('broken', told(problems))
   const found = foundIn(parsed.data, defaults)
-  if (found.length === 0) throw new LookFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
+  if (found.length === 0)
+    throw new LookFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
   return found
 }
 
@@ -74,7 +77,9 @@ function ranksOf(item: unknown, unsaid: number): number {
   const { ranks = unsaid, dpRank, url = item } = isObject(item) ? item : {}
   if (dpRank !== undefined || /@\d+$/.test(String(url))) return 1
   // What is wrong by itself is said elsewhere.
-  return Number.isInteger(ranks) && (ranks as number) >= 1 && (ranks as number) <= MOST_RANKS ? (ranks as number) : 1
+  return Number.isInteger(ranks) && (ranks as number) >= 1 && (ranks as number) <= MOST_RANKS
+    ? (ranks as number)
+    : 1
 }
 
 function checked(value: unknown, defaults: RankDefaults) {
@@ -96,11 +101,15 @@ function ofServer(worker: string | WorkerForm, role: Role, defaults: RankDefault
 }
 
 function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => string): string[] {
-  if (issue.code === 'unrecognized_keys') return issue.keys.map(key => `${place(path)}: unknown key ${nameOf([...path, key])}`)
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map(key => `${place(path)}: unknown key ${nameOf([...path, key])}`)
   // A worker is a URL or an object: what is wrong with the one that it looks like is the last.
   const branch =
-    issue.code === 'invalid_union' ? issue.errors.find(errors => errors.some(inner => inner.code !== 'invalid_type')) : undefined
-  if (branch !== undefined) return branch.flatMap(inner => wordsOf(inner, [...path, ...(inner.path as Path)], place))
+    issue.code === 'invalid_union'
+      ? issue.errors.find(errors => errors.some(inner => inner.code !== 'invalid_type'))
+      : undefined
+  if (branch !== undefined)
+    return branch.flatMap(inner => wordsOf(inner, [...path, ...(inner.path as Path)], place))
   const words = issue.code === 'invalid_union' ? 'expected a URL or an object with url' : issue.message
   return [`${place(path)}: ${nameOf(path) || 'the file'}: ${words}`]
 }

@@ -8,7 +8,13 @@ const ASK_FOR_HANDOFF =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}'
 
 /** Without these a decode worker does not fetch anything, and says nothing. */
-const NEEDED = ['remote_block_ids', 'remote_engine_id', 'remote_request_id', 'remote_host', 'remote_port'] as const
+const NEEDED = [
+  'remote_block_ids',
+  'remote_engine_id',
+  'remote_request_id',
+  'remote_host',
+  'remote_port',
+] as const
 
 export interface VllmOptions {
   /** Ask prefill for the prompt's token ids and give them to decode, so that a chat's template and the tokenizer run once. */
@@ -33,13 +39,20 @@ export function vllmNixl({ reuseTokenIds, rawCounts }: VllmOptions): EngineAdapt
       const params = members && last(members, 'kv_transfer_params')
       const inside = params && scanObject(answer, params.valueStart, params.end)
       if (members === undefined) return 'prefill’s answer is not a JSON object'
-      if (inside === undefined) return 'no kv_transfer_params in prefill’s answer: is a KV connector configured there?'
+      if (inside === undefined)
+        return 'no kv_transfer_params in prefill’s answer: is a KV connector configured there?'
       const missing = NEEDED.find(name => isNullish(answer, last(inside, name)))
       if (missing !== undefined) return `no ${missing} in kv_transfer_params`
       const ids = reuseTokenIds && api === 'chat' ? last(members, 'prompt_token_ids') : undefined
-      const idsText = ids !== undefined && answer[ids.valueStart] === 0x5b ? answer.subarray(ids.valueStart, ids.end) : undefined
+      const idsText =
+        ids !== undefined && answer[ids.valueStart] === 0x5b
+          ? answer.subarray(ids.valueStart, ids.end)
+          : undefined
       return {
-        transfer: editObject(answer, inside, { eldr: undefined, ...(idsText && { prompt_token_ids: idsText }) }),
+        transfer: editObject(answer, inside, {
+          eldr: undefined,
+          ...(idsText && { prompt_token_ids: idsText }),
+        }),
         counts: (rawCounts ? bytesOf : countsOf)(answer, last(inside, 'eldr')),
         routedExperts: textOf(valueOf(answer, routedExpertsOf(answer, members))),
         engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
@@ -47,7 +60,8 @@ export function vllmNixl({ reuseTokenIds, rawCounts }: VllmOptions): EngineAdapt
       } satisfies Handoff
     },
 
-    decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) => editObject(body, members, { kv_transfer_params: transfer }),
+    decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) =>
+      editObject(body, members, { kv_transfer_params: transfer }),
 
     releaseBody: ({ body, members }: ClientRequest, { transfer }: Handoff) =>
       editObject(body, members, { kv_transfer_params: transfer, ...oneToken(members) }),
@@ -104,7 +118,8 @@ function countsOf(bytes: Buffer, eldr: Member | undefined): unknown {
   for (const member of members) {
     const { name, valueStart, end } = member
     if (name !== 'counts' && name !== 'recent') counts[name] = valueOf(bytes, member)
-    else if (bytes[valueStart] !== QUOTE || bytes.subarray(valueStart, end).includes(BACKSLASH)) counts[name] = valueOf(bytes, member)
+    else if (bytes[valueStart] !== QUOTE || bytes.subarray(valueStart, end).includes(BACKSLASH))
+      counts[name] = valueOf(bytes, member)
     else counts[name] = bytes.toString('latin1', valueStart + 1, end - 1)
   }
   return counts

@@ -27,7 +27,10 @@ export function editObject(bytes: Buffer, members: readonly Member[], changes: C
     if (Object.hasOwn(changes, members[at]!.name)) continue
     const start = members[at]!.start
     while (at + 1 < members.length && !Object.hasOwn(changes, members[at + 1]!.name)) at++
-    parts.push(text === '{' && parts.length === 0 ? text : `${text},`, bytes.subarray(start, members[at]!.end))
+    parts.push(
+      text === '{' && parts.length === 0 ? text : `${text},`,
+      bytes.subarray(start, members[at]!.end),
+    )
     text = ''
   }
   parts.push(`${text}}`)

@@ -9,7 +9,8 @@ const spelled = (value: unknown): fc.Arbitrary<string> =>
     let next = 0
     const space = () => spaces[next++ % spaces.length]!
     const write = (one: unknown): string => {
-      if (Array.isArray(one)) return `[${space()}${one.map(item => write(item)).join(`${space()},${space()}`)}${space()}]`
+      if (Array.isArray(one))
+        return `[${space()}${one.map(item => write(item)).join(`${space()},${space()}`)}${space()}]`
       if (one !== null && typeof one === 'object')
         return `{${space()}${Object.entries(one)
           .map(([name, item]) => `${escaped(name)}${space()}:${space()}${write(item)}`)
@@ -22,7 +23,10 @@ const spelled = (value: unknown): fc.Arbitrary<string> =>
         : JSON.stringify(text).replace(/[a-m]/g, c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
     return space() + write(value) + space()
   })
-const object = fc.dictionary(fc.oneof(fc.constantFrom('stream', 'n', 'prompt', '__proto__'), fc.string()), fc.jsonValue({ maxDepth: 3 }))
+const object = fc.dictionary(
+  fc.oneof(fc.constantFrom('stream', 'n', 'prompt', '__proto__'), fc.string()),
+  fc.jsonValue({ maxDepth: 3 }),
+)
 const parse = (bytes: Buffer) => JSON.parse(bytes.toString('utf8')) as Record<string, unknown>
 
 describe('scanning JSON bytes', () => {
@@ -32,7 +36,10 @@ describe('scanning JSON bytes', () => {
         object.chain(value => spelled(value).map(text => ({ value, text }))),
         ({ text }) => {
           const bytes = Buffer.from(text)
-          const found = scanObject(bytes)!.map(({ name, valueStart, end }) => [name, JSON.parse(bytes.toString('utf8', valueStart, end))])
+          const found = scanObject(bytes)!.map(({ name, valueStart, end }) => [
+            name,
+            JSON.parse(bytes.toString('utf8', valueStart, end)),
+          ])
           expect(found).toEqual(Object.entries(parse(bytes)))
         },
       ),
@@ -45,7 +52,9 @@ describe('scanning JSON bytes', () => {
         fc.array(fc.jsonValue({ maxDepth: 2 })).chain(value => spelled(value).map(text => ({ value, text }))),
         ({ value, text }) => {
           const bytes = Buffer.from(text)
-          const found = scanList(bytes, 0, bytes.length)!.map(({ start, end }) => JSON.parse(bytes.toString('utf8', start, end)) as unknown)
+          const found = scanList(bytes, 0, bytes.length)!.map(
+            ({ start, end }) => JSON.parse(bytes.toString('utf8', start, end)) as unknown,
+          )
           expect(found).toEqual(JSON.parse(JSON.stringify(value)))
           expect(scanList(bytes, 0, bytes.length, 1)!.length).toBe(Math.min(1, value.length))
         },
@@ -55,7 +64,8 @@ describe('scanning JSON bytes', () => {
 
   it('never takes for an object what is cut off or has something after it', () => {
     const text = '{"a": [1, {"b": "}\\""}], "c": "x", "d": -1.5e3}'
-    for (let cut = 0; cut < text.length; cut++) expect(scanObject(Buffer.from(text.slice(0, cut)))).toBeUndefined()
+    for (let cut = 0; cut < text.length; cut++)
+      expect(scanObject(Buffer.from(text.slice(0, cut)))).toBeUndefined()
     for (const wrong of [
       `${text}x`,
       `${text}{}`,
@@ -118,7 +128,10 @@ describe('editing JSON bytes', () => {
           if (value !== undefined) wanted.set(name, JSON.parse(JSON.stringify(value)))
         }
         const written: Changes = Object.fromEntries(
-          Object.entries(change).map(([name, value]) => [name, value === undefined ? undefined : JSON.stringify(value)]),
+          Object.entries(change).map(([name, value]) => [
+            name,
+            value === undefined ? undefined : JSON.stringify(value),
+          ]),
         )
         const edited = parse(editObject(bytes, scanObject(bytes)!, written))
         expect(new Map(Object.entries(edited))).toEqual(wanted)
@@ -128,12 +141,16 @@ describe('editing JSON bytes', () => {
 
   it('sets a name once that the client wrote twice, with or without escapes', () => {
     const bytes = Buffer.from('{"n":1,"stream":true,"n":2,"str\\u0065am":false,"prompt":"hé"}')
-    expect(editObject(bytes, scanObject(bytes)!, { stream: 'false', n: undefined }).toString()).toBe('{"stream":false,"prompt":"hé"}')
+    expect(editObject(bytes, scanObject(bytes)!, { stream: 'false', n: undefined }).toString()).toBe(
+      '{"stream":false,"prompt":"hé"}',
+    )
   })
 
   it('keeps every other byte', () => {
     const bytes = Buffer.from(' { "a" : 1.0 , "b" :  [ "\\u00e9" ] } ')
-    expect(editObject(bytes, scanObject(bytes)!, { c: Buffer.from('7') }).toString()).toBe('{"c":7,"a" : 1.0 , "b" :  [ "\\u00e9" ]}')
+    expect(editObject(bytes, scanObject(bytes)!, { c: Buffer.from('7') }).toString()).toBe(
+      '{"c":7,"a" : 1.0 , "b" :  [ "\\u00e9" ]}',
+    )
     expect(editObject(bytes, scanObject(bytes)!, { a: undefined, b: undefined }).toString()).toBe('{}')
   })
 })

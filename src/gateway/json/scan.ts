@@ -51,7 +51,12 @@ export function scanObject(bytes: Buffer, from = 0, to = bytes.length): Member[]
 }
 
 /** Elements of the list that is the whole of the range, as ranges; undefined when it is not one. `most` stops early. */
-export function scanList(bytes: Buffer, from: number, to: number, most = Infinity): { start: number; end: number }[] | undefined {
+export function scanList(
+  bytes: Buffer,
+  from: number,
+  to: number,
+  most = Infinity,
+): { start: number; end: number }[] | undefined {
   let at = skipSpace(bytes, from, to)
   if (bytes[at] !== OPEN_LIST) return undefined
   const elements: { start: number; end: number }[] = []
@@ -106,7 +111,11 @@ const SCALAR = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)
 
 /** `at` is the opening quote; gives the place after the closing one, or −1. */
 function endOfString(bytes: Buffer, at: number, to: number): number {
-  for (let quote = bytes.indexOf(QUOTE, at + 1); quote >= 0 && quote < to; quote = bytes.indexOf(QUOTE, quote + 1)) {
+  for (
+    let quote = bytes.indexOf(QUOTE, at + 1);
+    quote >= 0 && quote < to;
+    quote = bytes.indexOf(QUOTE, quote + 1)
+  ) {
     let backslashes = 0
     while (bytes[quote - 1 - backslashes] === BACKSLASH) backslashes++
     if (backslashes % 2 === 0) return quote + 1

@@ -15,7 +15,16 @@ const id = (of: string, example: string): Parameter => ({
   example,
 })
 const WORKER_ID = id('worker', 'd2')
-const WORKER = { id: 'd2', role: 'decode', url: 'http://127.0.0.1:8103', state: 'unknown', breaker: 'closed', inflight: 0, tokens: 0, index: 2 } // prettier-ignore
+const WORKER = {
+  id: 'd2',
+  role: 'decode',
+  url: 'http://127.0.0.1:8103',
+  state: 'unknown',
+  breaker: 'closed',
+  inflight: 0,
+  tokens: 0,
+  index: 2,
+}
 const ROUTING = { policy: 'jsq', tau: 0.1, prefillPolicy: 'prefix_hash', decodeWorkers: 4 }
 
 const withId = (operationId: string, description: string): JsonObject => ({
@@ -29,7 +38,12 @@ const WORKER_LINKS: JsonObject = {
   remove: withId('removeWorker', 'Remove it.'),
 }
 
-const changed = (method: Operation['method'], path: string, operationId: string, summary: string): Operation => ({
+const changed = (
+  method: Operation['method'],
+  path: string,
+  operationId: string,
+  summary: string,
+): Operation => ({
   method,
   path,
   id: operationId,
@@ -42,7 +56,9 @@ const changed = (method: Operation['method'], path: string, operationId: string,
   refuses: ['ELDR_WORKER_UNKNOWN', 'ELDR_NOT_FOUND', ...READ],
 })
 
-const changesRouting = (operation: Pick<Operation, 'method' | 'path' | 'id' | 'summary' | 'body' | 'refuses'>): Operation => ({
+const changesRouting = (
+  operation: Pick<Operation, 'method' | 'path' | 'id' | 'summary' | 'body' | 'refuses'>,
+): Operation => ({
   tag: 'routing',
   access: 'admin',
   answers: { 200: { words: 'How requests are routed from now on.', content: json('Routing', ROUTING) } },
@@ -60,10 +76,20 @@ const look = (path: string, operationId: string, summary: string, schema: string
   refuses: [],
 })
 
-const follow = (path: string, operationId: string, summary: string, events: Readonly<Record<string, string>>): Operation => ({
+const follow = (
+  path: string,
+  operationId: string,
+  summary: string,
+  events: Readonly<Record<string, string>>,
+): Operation => ({
   ...look(path, operationId, summary, ''),
   description: 'The stream goes on until the client leaves or the gateway stops.',
-  answers: { 200: { words: 'Server-sent events; `lost` where the reader was too slow.', content: { [EVENTS]: { events } } } },
+  answers: {
+    200: {
+      words: 'Server-sent events; `lost` where the reader was too slow.',
+      content: { [EVENTS]: { events } },
+    },
+  },
   refuses: ['ELDR_OVERLOADED', 'ELDR_DRAINING'],
 })
 
@@ -79,7 +105,11 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     access: 'admin',
     body: { required: true, content: json('NewWorker', { url: ORIGIN_EXAMPLE, role: 'decode', id: 'd2' }) },
     answers: {
-      200: { words: 'It was there already, as it is asked for.', content: json('Worker', WORKER), links: WORKER_LINKS },
+      200: {
+        words: 'It was there already, as it is asked for.',
+        content: json('Worker', WORKER),
+        links: WORKER_LINKS,
+      },
       201: { words: 'It is added.', content: json('Worker', WORKER), links: WORKER_LINKS },
     },
     refuses: ['ELDR_WORKER_CONFLICT', ...READ],
@@ -126,12 +156,24 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     summary: 'Log more or less, for good or for a while',
     access: 'admin',
     body: { required: true, content: json('LogLevelChange', { level: 'debug', forMs: 60_000 }) },
-    answers: { 200: { words: 'How much is logged from now on.', content: json('LogLevel', { level: 'debug', configured: 'info' }) } },
+    answers: {
+      200: {
+        words: 'How much is logged from now on.',
+        content: json('LogLevel', { level: 'debug', configured: 'info' }),
+      },
+    },
     refuses: [...READ],
   },
   {
     ...look('/eldr/decisions', 'listDecisions', 'The last decisions', 'Decisions'),
-    parameters: [{ name: 'limit', in: 'query', description: 'How many at most.', schema: { type: 'integer', minimum: 1, maximum: 999_999, default: 50 } }], // prettier-ignore
+    parameters: [
+      {
+        name: 'limit',
+        in: 'query',
+        description: 'How many at most.',
+        schema: { type: 'integer', minimum: 1, maximum: 999_999, default: 50 },
+      },
+    ],
   },
   {
     ...look('/eldr/requests/{id}', 'getRequest', 'What became of a request', 'RequestView'),
@@ -150,12 +192,23 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
 
 /** Not there where observe.dashboard is off. */
 export const DASHBOARD_OPERATIONS: readonly Operation[] = [
-  { ...look('/eldr/dashboard', 'welcome', 'What the caller may do', 'Welcome'), tag: 'dashboard', access: 'anybody' },
+  {
+    ...look('/eldr/dashboard', 'welcome', 'What the caller may do', 'Welcome'),
+    tag: 'dashboard',
+    access: 'anybody',
+  },
   {
     ...look('/eldr/experts', 'getExperts', 'The experts of each decode worker now', 'Experts'),
     tag: 'dashboard',
     access: 'watcher',
-    parameters: [{ name: 'expected', in: 'query', description: '1: with what the policy union expects.', schema: { type: 'string', enum: ['0', '1'] } }], // prettier-ignore
+    parameters: [
+      {
+        name: 'expected',
+        in: 'query',
+        description: '1: with what the policy union expects.',
+        schema: { type: 'string', enum: ['0', '1'] },
+      },
+    ],
   },
   {
     ...look('/eldr/plane', 'getPlane', 'Calibration requests and centroids in a plane', 'Plane'),
@@ -163,7 +216,11 @@ export const DASHBOARD_OPERATIONS: readonly Operation[] = [
     access: 'watcher',
   },
   {
-    ...follow('/eldr/pulse', 'followPulse', 'What the dashboard shows, twice a second', { hello: 'Hello', pulse: 'Pulse', lost: 'LostEvents' }), // prettier-ignore
+    ...follow('/eldr/pulse', 'followPulse', 'What the dashboard shows, twice a second', {
+      hello: 'Hello',
+      pulse: 'Pulse',
+      lost: 'LostEvents',
+    }),
     tag: 'dashboard',
     access: 'watcher',
   },

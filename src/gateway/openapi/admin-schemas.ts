@@ -18,7 +18,13 @@ import type { RoutingView } from '../routing/routing-control.ts'
 import { count, of } from './held.ts'
 
 export const WORKER_STATES = ['ready', 'draining', 'unhealthy', 'open', 'unknown', 'leaving', 'gone'] as const
-export const WORKER_SOURCES = ['config', 'admin', 'file', 'dns', 'kubernetes'] as const satisfies readonly WorkerSource[]
+export const WORKER_SOURCES = [
+  'config',
+  'admin',
+  'file',
+  'dns',
+  'kubernetes',
+] as const satisfies readonly WorkerSource[]
 export const BREAKER_STATES = ['closed', 'open', 'half_open'] as const
 
 export const worker = z
@@ -26,11 +32,17 @@ export const worker = z
     id: z.string().regex(ID),
     role: z.enum(ROLES),
     url: z.string().meta({ format: 'uri' }),
-    dpRank: count().optional().describe('Which of the data-parallel engines behind the URL it is, where it is one of several.'),
-    state: z.enum(WORKER_STATES).describe('leaving: removed, with requests that still run. gone: removed with this request.'),
+    dpRank: count()
+      .optional()
+      .describe('Which of the data-parallel engines behind the URL it is, where it is one of several.'),
+    state: z
+      .enum(WORKER_STATES)
+      .describe('leaving: removed, with requests that still run. gone: removed with this request.'),
     breaker: z.enum(BREAKER_STATES),
     inflight: count().describe('Requests of this gateway on it.'),
-    inflightElsewhere: count().optional().describe('Requests of other replicas on it, as they last said, where there are replicas.'),
+    inflightElsewhere: count()
+      .optional()
+      .describe('Requests of other replicas on it, as they last said, where there are replicas.'),
     tokens: count().describe('Prompt tokens of those.'),
     index: count(),
     cluster: count().optional().describe('Its cluster of the artifact, where it has one.'),
@@ -45,21 +57,35 @@ const looked = {
   lastSuccess: z.string().meta({ format: 'date-time' }).optional(),
   reason: z.enum(['unreadable', 'broken', 'empty', 'unreachable', 'refused', 'failed']).optional(),
 }
-const sourceStatus = of<SourceStatus>()(z.strictObject({ ...looked, problem: z.string().optional(), notes: z.array(z.string()).optional().describe('Workers that were left out, and why.') })) // prettier-ignore
+const sourceStatus = of<SourceStatus>()(
+  z.strictObject({
+    ...looked,
+    problem: z.string().optional(),
+    notes: z.array(z.string()).optional().describe('Workers that were left out, and why.'),
+  }),
+)
 
 export const workers = z.strictObject({
   workers: z.array(worker),
-  discovery: z.array(sourceStatus).optional().describe('Sources that workers are discovered by, where there are any.'),
+  discovery: z
+    .array(sourceStatus)
+    .optional()
+    .describe('Sources that workers are discovered by, where there are any.'),
 })
 
 export const readiness = z.strictObject({
   status: z.enum(['ready', 'waiting for workers', 'draining']),
   prefill: count().describe('Prefill workers that take requests.'),
   decode: count().describe('Decode workers that take requests.'),
-  discovery: z.array(z.strictObject(looked)).optional().describe('Sources that workers are discovered by, where there are any.'),
+  discovery: z
+    .array(z.strictObject(looked))
+    .optional()
+    .describe('Sources that workers are discovered by, where there are any.'),
   replicas: of<ReplicaStatus>()(
     z.strictObject({
-      store: z.enum(['up', 'down']).describe('Down: each gateway goes by its own requests; it is no reason not to be ready.'),
+      store: z
+        .enum(['up', 'down'])
+        .describe('Down: each gateway goes by its own requests; it is no reason not to be ready.'),
       reason: z.string().optional().describe('Why it is down: refused, silent, unreachable or starting.'),
       replicas: count().describe('Gateways that know of each other, this one included.'),
       viewAgeSeconds: z.number().min(0).describe('Since the one was heard that has been silent longest.'),
@@ -80,8 +106,17 @@ const named = {
     .describe(
       `Origin of the worker, such as ${ORIGIN_EXAMPLE}: no path, no user, no password. With @RANK behind it, one data-parallel rank.`,
     ),
-  dpRank: z.int().min(0).max(MOST_RANKS - 1).optional().describe('Data-parallel rank that its requests are sent to.'), // prettier-ignore
-  id: z.string().regex(ID).optional().describe('Unique over all workers; host and port unless told, with @RANK behind them for a rank.'),
+  dpRank: z
+    .int()
+    .min(0)
+    .max(MOST_RANKS - 1)
+    .optional()
+    .describe('Data-parallel rank that its requests are sent to.'),
+  id: z
+    .string()
+    .regex(ID)
+    .optional()
+    .describe('Unique over all workers; host and port unless told, with @RANK behind them for a rank.'),
 }
 export const newWorker = z
   .union([
@@ -89,7 +124,12 @@ export const newWorker = z
     z.strictObject({
       role: z.literal('decode'),
       ...named,
-      cluster: z.int().min(0).max(MOST_WORKERS - 1).optional().describe('Its cluster of the artifact; a free one unless told.'), // prettier-ignore
+      cluster: z
+        .int()
+        .min(0)
+        .max(MOST_WORKERS - 1)
+        .optional()
+        .describe('Its cluster of the artifact; a free one unless told.'),
     }),
   ])
   .describe('A worker to add.')
@@ -109,11 +149,18 @@ export const policyChange = z
 export const artifactPath = z
   .strictObject({
     path: z.string().min(1).meta({ pattern: '^[^\\x00]+$' }).describe('Of a file on the gateway’s machine.'),
-  }) // prettier-ignore
+  })
   .describe('An artifact by its path.')
 
 export const refitOrder = z
-  .strictObject({ workers: z.int().min(1).max(MOST_CLUSTERS).optional().describe('Clusters; as many as decode workers unless told.') })
+  .strictObject({
+    workers: z
+      .int()
+      .min(1)
+      .max(MOST_CLUSTERS)
+      .optional()
+      .describe('Clusters; as many as decode workers unless told.'),
+  })
   .describe('How many clusters to fit.')
 
 export const routingView = of<RoutingView>()(
@@ -122,7 +169,12 @@ export const routingView = of<RoutingView>()(
     tau: z.number().min(0).max(MOST_TAU),
     prefillPolicy: z.enum(PREFILL_POLICIES),
     artifact: z
-      .strictObject({ file: z.string(), sha256: z.string().regex(/^[\da-f]{64}$/), model: z.string(), clusters: count() })
+      .strictObject({
+        file: z.string(),
+        sha256: z.string().regex(/^[\da-f]{64}$/),
+        model: z.string(),
+        clusters: count(),
+      })
       .optional()
       .describe('File and hash stay those of what was read after a re-fit.'),
     decodeWorkers: count(),
@@ -133,7 +185,12 @@ export const routingView = of<RoutingView>()(
 export const logLevelChange = z
   .strictObject({
     level: z.enum(LOG_LEVELS),
-    forMs: z.int().min(1).max(MOST_LEVEL_MS).optional().describe('After which it is as configured again; for good unless told.'),
+    forMs: z
+      .int()
+      .min(1)
+      .max(MOST_LEVEL_MS)
+      .optional()
+      .describe('After which it is as configured again; for good unless told.'),
   })
   .describe('How much is to be logged.')
 

@@ -7,7 +7,12 @@ export function documentText(): string {
   return `${JSON.stringify(openApiDocument(WHOLE))}\n`
 }
 
-const WHO = { client: 'API key', admin: 'admin token', watcher: 'admin token, or anybody with `observe.dashboard: open`', anybody: '' }
+const WHO = {
+  client: 'API key',
+  admin: 'admin token',
+  watcher: 'admin token, or anybody with `observe.dashboard: open`',
+  anybody: '',
+}
 
 export function apiPage(): string {
   const operations = operationsOf(WHOLE)
@@ -36,7 +41,9 @@ function row({ method, path, id, summary, answers, refuses, access, passesRefusa
     const types = Object.keys(content ?? {}).filter(type => type !== 'application/json')
     return types.length === 0 ? status : `${status} (${types.join(', ')})`
   })
-  const bad = [...new Set(refuses.filter(code => code !== 'ELDR_UNAUTHORIZED').map(code => ANSWERS[code].status))].sort((a, b) => a - b)
+  const bad = [
+    ...new Set(refuses.filter(code => code !== 'ELDR_UNAUTHORIZED').map(code => ANSWERS[code].status)),
+  ].sort((a, b) => a - b)
   const statuses = [...bad.map(String), ...(passesRefusals === true ? ['a worker’s 4xx'] : [])]
   return `| \`${method.toUpperCase()} ${path}\` | ${summary} (\`${id}\`) | ${good.join(', ')} | ${statuses.join(', ')} | ${WHO[access]} |`
 }

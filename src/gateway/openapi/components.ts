@@ -49,24 +49,49 @@ const SCHEMAS = {
 
 export const HEADERS: JsonObject = {
   RequestId: {
-    description: 'The client’s own X-Request-Id where it can stand in a log (1 to 128 of A–Z a–z 0–9 _ . : -), or a new one.',
+    description:
+      'The client’s own X-Request-Id where it can stand in a log (1 to 128 of A–Z a–z 0–9 _ . : -), or a new one.',
     required: true,
     schema: { type: 'string', pattern: '^[A-Za-z0-9_.:-]{1,128}$' },
   },
   ErrorCode: { description: 'error.code of the body.', schema: { type: 'string', enum: openai.CODES } },
-  RetryAfter: { description: 'Seconds after which it may be worth trying again.', schema: { type: 'integer', minimum: 1 } },
-  Authenticate: { description: 'A bearer token is wanted.', required: true, schema: { type: 'string', const: 'Bearer' } },
+  RetryAfter: {
+    description: 'Seconds after which it may be worth trying again.',
+    schema: { type: 'integer', minimum: 1 },
+  },
+  Authenticate: {
+    description: 'A bearer token is wanted.',
+    required: true,
+    schema: { type: 'string', const: 'Bearer' },
+  },
   Allow: { description: 'Methods that the route takes.', schema: { type: 'string' } },
-  PrefillWorker: { description: 'Which worker read the prompt. For those who may see it (X-Eldr-Debug).', schema: { type: 'string' } },
-  DecodeWorker: { description: 'Which worker generated. For those who may see it (X-Eldr-Debug).', schema: { type: 'string' } },
-  Reason: { description: 'Why that worker. For those who may see it (X-Eldr-Debug).', schema: { type: 'string' } },
+  PrefillWorker: {
+    description: 'Which worker read the prompt. For those who may see it (X-Eldr-Debug).',
+    schema: { type: 'string' },
+  },
+  DecodeWorker: {
+    description: 'Which worker generated. For those who may see it (X-Eldr-Debug).',
+    schema: { type: 'string' },
+  },
+  Reason: {
+    description: 'Why that worker. For those who may see it (X-Eldr-Debug).',
+    schema: { type: 'string' },
+  },
   Etag: { description: 'Of the file’s bytes.', schema: { type: 'string' } },
   Location: { description: 'Where it is.', schema: { type: 'string' } },
 }
 
 export const SECURITY_SCHEMES: JsonObject = {
-  clientKey: { type: 'http', scheme: 'bearer', description: 'One of server.apiKeys. It may be brought as X-Api-Key too.' },
-  adminToken: { type: 'http', scheme: 'bearer', description: 'server.adminToken. It may be brought as X-Api-Key too.' },
+  clientKey: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'One of server.apiKeys. It may be brought as X-Api-Key too.',
+  },
+  adminToken: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'server.adminToken. It may be brought as X-Api-Key too.',
+  },
 }
 
 export function schemas(): JsonObject {
@@ -87,7 +112,9 @@ export function schemas(): JsonObject {
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
     },
   })
-  const plain = Object.entries(made.schemas).map(([id, { $schema: _dialect, $id: _uri, id: _id, ...schema }]) => [id, schema as Json])
+  const plain = Object.entries(made.schemas).map(
+    ([id, { $schema: _dialect, $id: _uri, id: _id, ...schema }]) => [id, schema as Json],
+  )
   return { ...(Object.fromEntries(plain) as JsonObject), Settings: settingsSchema(), ConfigView: CONFIG_VIEW }
 }
 

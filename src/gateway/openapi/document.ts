@@ -8,7 +8,15 @@ import type { Settings } from '../config/settings.ts'
 import { ADMIN_OPERATIONS, DASHBOARD_OPERATIONS } from './admin-operations.ts'
 import { HEADERS, schemas, SECURITY_SCHEMES } from './components.ts'
 import { GENERATE_OPERATIONS, PASSED_OPERATIONS } from './openai-operations.ts'
-import { type Access, type Answer, type Json, type JsonObject, type Media, type Operation, TAGS } from './operation.ts'
+import {
+  type Access,
+  type Answer,
+  type Json,
+  type JsonObject,
+  type Media,
+  type Operation,
+  TAGS,
+} from './operation.ts'
 import { OWN_OPERATIONS, PAGE_OPERATIONS } from './own-operations.ts'
 import { ref, refusalComponents, refusalsFor } from './refusals.ts'
 
@@ -23,11 +31,23 @@ export interface Shape {
 }
 
 /** A gateway with keys and token, and with all routes: docs/openapi.json. */
-export const WHOLE: Shape = { clientKeys: true, adminToken: true, dashboard: 'admin', metrics: true, processes: true }
+export const WHOLE: Shape = {
+  clientKeys: true,
+  adminToken: true,
+  dashboard: 'admin',
+  metrics: true,
+  processes: true,
+}
 
 export function shapeOf({ server, observe }: Settings): Shape {
   const { apiKeys, adminToken, metricsPort, processes } = server
-  return { clientKeys: apiKeys.length > 0, adminToken: adminToken !== undefined, dashboard: observe.dashboard, metrics: metricsPort === undefined, processes: processes > 1 } // prettier-ignore
+  return {
+    clientKeys: apiKeys.length > 0,
+    adminToken: adminToken !== undefined,
+    dashboard: observe.dashboard,
+    metrics: metricsPort === undefined,
+    processes: processes > 1,
+  }
 }
 
 /** These need nobody else. */
@@ -42,13 +62,18 @@ export function operationsOf({ dashboard, metrics, processes }: Shape): readonly
     ...OWN_OPERATIONS.filter(({ path }) => metrics || path !== '/metrics'),
   ]
   if (!processes) return all
-  return all.map(operation => (ANSWERED_BY_RELAYS.has(operation.path) ? operation : { ...operation, refuses: [...operation.refuses, 'ELDR_OWNER_AWAY'] })) // prettier-ignore
+  return all.map(operation =>
+    ANSWERED_BY_RELAYS.has(operation.path)
+      ? operation
+      : { ...operation, refuses: [...operation.refuses, 'ELDR_OWNER_AWAY'] },
+  )
 }
 
 export function openApiDocument(shape: Shape): JsonObject {
   const paths: Record<string, Record<string, Json>> = {}
   const operations = operationsOf(shape)
-  for (const operation of operations) (paths[operation.path] ??= {})[operation.method] = operationObject(operation, shape)
+  for (const operation of operations)
+    (paths[operation.path] ??= {})[operation.method] = operationObject(operation, shape)
   return {
     openapi: '3.1.0',
     info: {
@@ -64,7 +89,10 @@ export function openApiDocument(shape: Shape): JsonObject {
     components: {
       schemas: schemas(),
       responses: refusalComponents(
-        operations.map(operation => [codesOf(operation.access, operation.refuses, shape), operation.passesRefusals === true]),
+        operations.map(operation => [
+          codesOf(operation.access, operation.refuses, shape),
+          operation.passesRefusals === true,
+        ]),
       ),
       headers: HEADERS,
       securitySchemes: SECURITY_SCHEMES,
@@ -80,7 +108,9 @@ function operationObject(operation: Operation, shape: Shape): JsonObject {
     summary,
     ...(description !== undefined && { description }),
     security: securityOf(access, shape),
-    ...(parameters && { parameters: parameters.map(parameter => ({ required: parameter.in === 'path', ...parameter })) }),
+    ...(parameters && {
+      parameters: parameters.map(parameter => ({ required: parameter.in === 'path', ...parameter })),
+    }),
     ...(body && { requestBody: { required: body.required, content: contentOf(body.content) } }),
     responses: responsesOf(operation, codesOf(access, refuses, shape)),
   }
@@ -106,13 +136,19 @@ function codesOf(access: Access, refuses: readonly AnswerCode[], shape: Shape): 
   return [...guards, ...refuses.filter(code => code !== 'ELDR_UNAUTHORIZED')]
 }
 
-function responsesOf({ answers, passesRefusals = false }: Operation, codes: readonly AnswerCode[]): JsonObject {
+function responsesOf(
+  { answers, passesRefusals = false }: Operation,
+  codes: readonly AnswerCode[],
+): JsonObject {
   const good = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)])
   return { ...(Object.fromEntries(good) as JsonObject), ...refusalsFor(codes, passesRefusals) }
 }
 
 function answerObject({ words, content, headers = {}, links }: Answer): JsonObject {
-  const named = Object.entries({ 'X-Request-Id': 'RequestId', ...headers }).map(([name, component]) => [name, ref('headers', component)])
+  const named = Object.entries({ 'X-Request-Id': 'RequestId', ...headers }).map(([name, component]) => [
+    name,
+    ref('headers', component),
+  ])
   return {
     description: words,
     headers: Object.fromEntries(named) as JsonObject,
@@ -128,7 +164,11 @@ function contentOf(content: Readonly<Record<string, Media>>): JsonObject {
       {
         ...(schema !== undefined && { schema: typeof schema === 'string' ? ref('schemas', schema) : schema }),
         ...(example !== undefined && { example }),
-        ...(events && { 'x-events': Object.fromEntries(Object.entries(events).map(([kind, name]) => [kind, ref('schemas', name)])) }),
+        ...(events && {
+          'x-events': Object.fromEntries(
+            Object.entries(events).map(([kind, name]) => [kind, ref('schemas', name)]),
+          ),
+        }),
       },
     ]),
   )

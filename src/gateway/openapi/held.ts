@@ -6,7 +6,10 @@ type Without<A, B> = Exclude<keyof A, keyof B>
 /** @example of<Welcome>()(z.strictObject({ … })) */
 export const of =
   <T>() =>
-  <S extends z.ZodType<T>>(schema: S, ..._missing: [Without<T, z.output<S>> | Without<z.output<S>, T>] extends [never] ? [] : [never]): S =>
+  <S extends z.ZodType<T>>(
+    schema: S,
+    ..._missing: [Without<T, z.output<S>> | Without<z.output<S>, T>] extends [never] ? [] : [never]
+  ): S =>
     schema
 
 export const count = () => z.int().min(0)

@@ -32,7 +32,11 @@ export const decision = of<wire.LiveDecision>()(
     reject: z.string().optional().describe('Why the hand-off’s counts were not used.'),
     covered: z.number().min(0).max(1).optional().describe('Share of the prompt whose experts are known.'),
     candidates: z.array(
-      z.strictObject({ id: z.string(), inflight: count(), similarity: z.number().nullish().describe('Null: it has no centroid.') }),
+      z.strictObject({
+        id: z.string(),
+        inflight: count(),
+        similarity: z.number().nullish().describe('Null: it has no centroid.'),
+      }),
     ),
     at: z.tuple([z.number(), z.number()]).optional().describe('Where its signature lies in the plane.'),
   }),
@@ -74,7 +78,9 @@ const story = of<wire.StoryView>()(
 export const requestView = of<wire.RequestView>()(
   z.strictObject({
     request: z.string(),
-    live: z.array(z.strictObject({ path: z.string(), seconds: z.number().min(0) })).describe('Under way under this id.'),
+    live: z
+      .array(z.strictObject({ path: z.string(), seconds: z.number().min(0) }))
+      .describe('Under way under this id.'),
     decodeWorkers: z.array(z.string()),
     decisions: z.array(decision),
     story: story.optional(),
@@ -92,8 +98,14 @@ export const experts = of<wire.ExpertsView>()(
           id: z.string(),
           answered: z.boolean(),
           batch: z.number().optional().describe('Sequences of the last decode step.'),
-          active: z.array(z.number()).optional().describe('Distinct experts of the last decode step in each layer.'),
-          union: z.string().optional().describe('Base64 of bits [layer][expert], the lowest bit of a byte first.'),
+          active: z
+            .array(z.number())
+            .optional()
+            .describe('Distinct experts of the last decode step in each layer.'),
+          union: z
+            .string()
+            .optional()
+            .describe('Base64 of bits [layer][expert], the lowest bit of a byte first.'),
           expected: z.string().optional().describe('Base64 of bytes [layer][expert]: chance in 255ths.'),
         }),
       ),
@@ -107,15 +119,24 @@ export const plane = z.strictObject({
     z.strictObject({
       sha256: z.string(),
       domains: z.array(z.string()),
-      points: z.array(z.tuple([z.number(), z.number(), z.number(), z.number()])).describe('x, y, cluster, domain (−1: unknown).'),
+      points: z
+        .array(z.tuple([z.number(), z.number(), z.number(), z.number()]))
+        .describe('x, y, cluster, domain (−1: unknown).'),
       centroids: z.array(point()),
       explained: point().describe('Share of the variance of either axis.'),
     }),
-  ).nullable().describe('Null without an artifact.'), // prettier-ignore
+  )
+    .nullable()
+    .describe('Null without an artifact.'),
 })
 
 export const routingChange = of<RoutingChange>()(
-  z.strictObject({ cause: z.enum(['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model']), routing: routingView }),
+  z.strictObject({
+    cause: z.enum(['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model']),
+    routing: routingView,
+  }),
 )
 export const workerChange = z.strictObject({ change: z.string(), worker: z.string(), leg: z.enum(ROLES) })
-export const lost = z.strictObject({ events: z.int().min(1).describe('How many this reader missed: it was too slow.') })
+export const lost = z.strictObject({
+  events: z.int().min(1).describe('How many this reader missed: it was too slow.'),
+})

@@ -16,7 +16,12 @@ const shared = {
     .looseObject({ include_usage: z.boolean().nullish().describe('A last event with the usage.') })
     .nullish()
     .describe('Of a stream only.'),
-  n: z.int().min(1).max(10_000).nullish().describe('Choices of each prompt; limits.maxChoices of all together.'),
+  n: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .nullish()
+    .describe('Choices of each prompt; limits.maxChoices of all together.'),
   temperature: z.number().min(0).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
   seed: z.int().nullish().describe('Choice c gets seed + c.'),
@@ -37,11 +42,17 @@ export const chatRequest = z
   .looseObject({
     ...shared,
     max_completion_tokens: limit().describe('Takes the place of max_tokens.'),
-    messages: z.array(z.looseObject({ role: z.string(), content: z.union([z.string(), z.array(part)]).nullish() })).min(1),
+    messages: z
+      .array(z.looseObject({ role: z.string(), content: z.union([z.string(), z.array(part)]).nullish() }))
+      .min(1),
   })
   .describe('Every other member is passed to the workers as it is, but for kv_transfer_params.')
 
-const usage = z.looseObject({ prompt_tokens: z.int().min(0), completion_tokens: z.int().min(0), total_tokens: z.int().min(0) })
+const usage = z.looseObject({
+  prompt_tokens: z.int().min(0),
+  completion_tokens: z.int().min(0),
+  total_tokens: z.int().min(0),
+})
 const head = { id: z.string(), created: z.int(), model: z.string() }
 const finish = z.string().nullish().describe('stop, length, tool_calls; null while it goes on.')
 
@@ -94,7 +105,11 @@ export const tokenizeRequest = z
     z.looseObject({ ...named, messages: chatRequest.shape.messages }),
   ])
   .describe('A text, or a chat as the model’s template makes one of it.')
-export const tokens = z.looseObject({ count: z.int().min(0), max_model_len: z.int(), tokens: z.array(z.int()) })
+export const tokens = z.looseObject({
+  count: z.int().min(0),
+  max_model_len: z.int(),
+  tokens: z.array(z.int()),
+})
 export const detokenizeRequest = z.looseObject({ ...named, tokens: z.array(z.int().min(0)) })
 export const text = z.looseObject({ prompt: z.string() })
 
@@ -113,4 +128,6 @@ export const errorAnswer = z
 
 export const workerError = z
   .looseObject({ error: z.looseObject({ message: z.string() }).optional() })
-  .describe('What a worker says of a request that it does not take, passed on as it is. vLLM puts the status into error.code.')
+  .describe(
+    'What a worker says of a request that it does not take, passed on as it is. vLLM puts the status into error.code.',
+  )

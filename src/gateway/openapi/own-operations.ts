@@ -19,7 +19,10 @@ export const OWN_OPERATIONS: readonly Operation[] = [
   }),
   own('/ready', 'ready', 'Whether requests can be served (readiness)', {
     200: { words: 'They can.', content: json('Readiness', { status: 'ready', prefill: 2, decode: 4 }) },
-    503: { words: 'They cannot.', content: json('Readiness', { status: 'waiting for workers', prefill: 0, decode: 4 }) },
+    503: {
+      words: 'They cannot.',
+      content: json('Readiness', { status: 'waiting for workers', prefill: 0, decode: 4 }),
+    },
   }),
   {
     ...own('/metrics', 'metrics', 'Metrics in Prometheus’ text format', {
@@ -31,7 +34,10 @@ export const OWN_OPERATIONS: readonly Operation[] = [
     200: { words: 'As the package has it.', content: json('Version', { version: '0.1.0' }) },
   }),
   own('/openapi.json', 'openapi', 'This document, as it is for this gateway', {
-    200: { words: 'OpenAPI 3.1. Routes that the settings switch off are left out.', content: json({ type: 'object' }) },
+    200: {
+      words: 'OpenAPI 3.1. Routes that the settings switch off are left out.',
+      content: json({ type: 'object' }),
+    },
   }),
 ]
 
@@ -51,7 +57,11 @@ export const PAGE_OPERATIONS: readonly Operation[] = [
   page('/dashboard/icon.svg', 'dashboardIcon', 'Its icon', 'image/svg+xml'),
   {
     ...own('/dashboard/', 'dashboardSlash', 'To the dashboard', {
-      308: { words: 'It is at /dashboard.', content: { 'text/plain': { schema: TEXT } }, headers: { Location: 'Location' } },
+      308: {
+        words: 'It is at /dashboard.',
+        content: { 'text/plain': { schema: TEXT } },
+        headers: { Location: 'Location' },
+      },
     }),
     tag: 'dashboard',
   },

@@ -6,10 +6,17 @@ import { routingView, WORKER_STATES, BREAKER_STATES } from './admin-schemas.ts'
 import { count, milliseconds, of } from './held.ts'
 import { decision } from './live-schemas.ts'
 
-const spread = of<wire.Spread>()(z.strictObject({ count: count(), mean: z.number(), p50: z.number(), p95: z.number() }))
+const spread = of<wire.Spread>()(
+  z.strictObject({ count: count(), mean: z.number(), p50: z.number(), p95: z.number() }),
+)
 
 const pacePoint = of<wire.PacePoint>()(
-  z.strictObject({ fromMs: milliseconds(), policy: z.string(), ttft: spread.optional(), tpot: spread.optional() }),
+  z.strictObject({
+    fromMs: milliseconds(),
+    policy: z.string(),
+    ttft: spread.optional(),
+    tpot: spread.optional(),
+  }),
 )
 
 const happening = of<wire.Happening>()(
@@ -47,7 +54,9 @@ const health = of<wire.FitHealth>()(
     coverage: z.number().min(0).max(1).optional(),
     covered: count(),
     compared: count(),
-    quantiles: z.array(z.strictObject({ q: z.number(), calibration: z.number().optional(), live: z.number().optional() })),
+    quantiles: z.array(
+      z.strictObject({ q: z.number(), calibration: z.number().optional(), live: z.number().optional() }),
+    ),
   }),
 )
 

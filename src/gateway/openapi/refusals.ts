@@ -3,7 +3,11 @@ import { ANSWERS, type AnswerCode } from '../answers.ts'
 import type { JsonObject } from './operation.ts'
 
 /** What any request may be refused with: it cannot be read, does not come in time, or meets a fault of ours. */
-const ANY_REQUEST = ['ELDR_BAD_REQUEST', 'ELDR_CLIENT_SLOW', 'ELDR_INTERNAL'] as const satisfies readonly AnswerCode[]
+const ANY_REQUEST = [
+  'ELDR_BAD_REQUEST',
+  'ELDR_CLIENT_SLOW',
+  'ELDR_INTERNAL',
+] as const satisfies readonly AnswerCode[]
 const RETRY: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 interface Refused {
@@ -18,19 +22,29 @@ function refusedWith(given: readonly AnswerCode[], fromWorkers: boolean): readon
   const own = statuses.map((status): Refused => {
     const those = codes.filter(code => ANSWERS[code].status === status)
     const mayBeWorkers = fromWorkers && status < 500
-    return { status: String(status), name: nameOf(those, mayBeWorkers), response: refusal(status, those, mayBeWorkers) }
+    return {
+      status: String(status),
+      name: nameOf(those, mayBeWorkers),
+      response: refusal(status, those, mayBeWorkers),
+    }
   })
   return [...own, ...RAW, ...(fromWorkers ? [WORKERS] : [])]
 }
 
 /** By status. */
 export function refusalsFor(codes: readonly AnswerCode[], fromWorkers: boolean): JsonObject {
-  return Object.fromEntries(refusedWith(codes, fromWorkers).map(({ status, name }) => [status, ref('responses', name)]))
+  return Object.fromEntries(
+    refusedWith(codes, fromWorkers).map(({ status, name }) => [status, ref('responses', name)]),
+  )
 }
 
 /** Of all operations together. */
-export function refusalComponents(operations: readonly (readonly [codes: readonly AnswerCode[], fromWorkers: boolean])[]): JsonObject {
-  return Object.fromEntries(operations.flatMap(given => refusedWith(...given).map(({ name, response }) => [name, response])))
+export function refusalComponents(
+  operations: readonly (readonly [codes: readonly AnswerCode[], fromWorkers: boolean])[],
+): JsonObject {
+  return Object.fromEntries(
+    operations.flatMap(given => refusedWith(...given).map(({ name, response }) => [name, response])),
+  )
 }
 
 export function ref(kind: 'schemas' | 'headers' | 'responses', name: string): JsonObject {
@@ -39,7 +53,12 @@ export function ref(kind: 'schemas' | 'headers' | 'responses', name: string): Js
 
 /** ELDR_BAD_REQUEST is BadRequest. */
 function nameOf(codes: readonly AnswerCode[], mayBeWorkers: boolean): string {
-  const words = codes.map(code => code.slice('ELDR_'.length).toLowerCase().replace(/(^|_)(.)/g, (_, __, letter: string) => letter.toUpperCase())) // prettier-ignore
+  const words = codes.map(code =>
+    code
+      .slice('ELDR_'.length)
+      .toLowerCase()
+      .replace(/(^|_)(.)/g, (_, __, letter: string) => letter.toUpperCase()),
+  )
   return `${words.join('_')}${mayBeWorkers ? '_OrWorkers' : ''}`
 }
 
@@ -58,7 +77,9 @@ function refusal(status: number, codes: readonly AnswerCode[], mayBeWorkers: boo
 }
 
 function errorMedia(codes: readonly AnswerCode[], mayBeWorkers: boolean): JsonObject {
-  const schema = mayBeWorkers ? { anyOf: [ref('schemas', 'Error'), ref('schemas', 'WorkerError')] } : ref('schemas', 'Error')
+  const schema = mayBeWorkers
+    ? { anyOf: [ref('schemas', 'Error'), ref('schemas', 'WorkerError')] }
+    : ref('schemas', 'Error')
   const examples = codes.map(code => {
     const { message, type } = ANSWERS[code]
     return [code, { value: { error: { message, type, param: null, code } } }]

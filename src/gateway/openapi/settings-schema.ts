@@ -15,7 +15,11 @@ interface Node {
 
 const WORKER = {
   type: 'object',
-  properties: { url: { type: 'string', format: 'uri' }, id: { type: 'string' }, cluster: { type: 'integer', minimum: 0 } },
+  properties: {
+    url: { type: 'string', format: 'uri' },
+    id: { type: 'string' },
+    cluster: { type: 'integer', minimum: 0 },
+  },
   required: ['url', 'id'],
   additionalProperties: false,
 }

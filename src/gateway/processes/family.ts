@@ -33,7 +33,11 @@ export type ToOwner =
   | { readonly kind: 'died'; readonly relay: number }
   | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
 /** `left`: no connection comes after it. */
-export type ToRelay = RelayStart | Ping | { readonly kind: 'stop' | 'left' } | { readonly kind: 'connection'; readonly connection: number }
+export type ToRelay =
+  | RelayStart
+  | Ping
+  | { readonly kind: 'stop' | 'left' }
+  | { readonly kind: 'connection'; readonly connection: number }
 export type FromChild =
   | { readonly kind: 'ready' }
   | { readonly kind: 'pong'; readonly ping: number }

@@ -18,7 +18,12 @@ describe('frames', () => {
     const writer = new FrameWriter()
     const blob = Buffer.alloc(50_000, 7)
     for (let n = 0; n < 40; n++) {
-      const to = writer.begin(n, 0xffff_fff0 + (n % 8)).byte(n).number(n / 3).text(`Zoë ${'é'.repeat(n)}`).bytes(n === 20 ? blob : Buffer.alloc(0)) // prettier-ignore
+      const to = writer
+        .begin(n, 0xffff_fff0 + (n % 8))
+        .byte(n)
+        .number(n / 3)
+        .text(`Zoë ${'é'.repeat(n)}`)
+        .bytes(n === 20 ? blob : Buffer.alloc(0))
       to.texts(new Set(['a', `b${n}`])).end()
     }
     const bytes = writer.take()
@@ -28,7 +33,13 @@ describe('frames', () => {
       const frames = read(bytes, sizes)
       expect(frames).toHaveLength(40)
       for (const [n, frame] of frames.entries()) {
-        expect([frame.kind, frame.id, frame.byte(), frame.number(), frame.text()]).toEqual([n, 0xffff_fff0 + (n % 8), n, n / 3, `Zoë ${'é'.repeat(n)}`]) // prettier-ignore
+        expect([frame.kind, frame.id, frame.byte(), frame.number(), frame.text()]).toEqual([
+          n,
+          0xffff_fff0 + (n % 8),
+          n,
+          n / 3,
+          `Zoë ${'é'.repeat(n)}`,
+        ])
         expect(frame.bytes().equals(n === 20 ? blob : Buffer.alloc(0))).toBe(true)
         expect([...frame.texts()]).toEqual(['a', `b${n}`])
       }

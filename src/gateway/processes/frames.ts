@@ -144,7 +144,8 @@ export class FrameReader {
     this.#needed = 4
     while (bytes.length - at >= 4) {
       const length = bytes.readUInt32LE(at)
-      if (length < HEAD_BYTES - 4 || length > MOST_FRAME_BYTES) throw new RangeError(`a frame of ${length} bytes`)
+      if (length < HEAD_BYTES - 4 || length > MOST_FRAME_BYTES)
+        throw new RangeError(`a frame of ${length} bytes`)
       const end = at + 4 + length
       if (end > bytes.length) {
         this.#needed = 4 + length

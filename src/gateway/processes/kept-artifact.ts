@@ -27,7 +27,8 @@ export class KeptArtifact {
     this.#last = await this.#copy(path)
     this.#save({ path: this.#last ?? path, shownAs })
     // Each copy has a folder to itself; the file of who loaded it is not ours to remove.
-    if (before !== undefined && this.#isOurs(before)) await rm(dirname(before), { recursive: true, force: true })
+    if (before !== undefined && this.#isOurs(before))
+      await rm(dirname(before), { recursive: true, force: true })
   }
 
   #isOurs(path: string): boolean {
@@ -42,7 +43,10 @@ export class KeptArtifact {
       await copyFile(path, copy)
       return copy
     } catch (error) {
-      this.#log.warn({ err: error, artifact: path }, 'the artifact cannot be copied: if its file goes, an owner that is started anew cannot begin') // prettier-ignore
+      this.#log.warn(
+        { err: error, artifact: path },
+        'the artifact cannot be copied: if its file goes, an owner that is started anew cannot begin',
+      )
       await rm(own, { recursive: true, force: true })
       return undefined
     }

@@ -83,9 +83,13 @@ export class Member {
     const child = this.#child
     if (child?.connected !== true) return
     if (this.#pongs !== this.#pings) this.#silent++
-    if (this.#silent < (this.#isReady ? MOST_SILENT : MOST_SILENT_BEFORE)) return this.tell({ kind: 'ping', ping: ++this.#pings })
+    if (this.#silent < (this.#isReady ? MOST_SILENT : MOST_SILENT_BEFORE))
+      return this.tell({ kind: 'ping', ping: ++this.#pings })
     const silentMs = this.#silent * LOOK_MS
-    this.#spec.log.error({ process: this.name, pid: child.pid, silentMs }, 'a process does not answer: it is killed')
+    this.#spec.log.error(
+      { process: this.name, pid: child.pid, silentMs },
+      'a process does not answer: it is killed',
+    )
     this.#silent = 0
     child.kill('SIGKILL')
   }
@@ -106,7 +110,8 @@ export class Member {
 
   /** The socket stays open here. */
   hand(connection: number, socket: Socket): void {
-    if (this.#child?.connected === true) this.#child.send({ kind: 'connection', connection }, socket, { keepOpen: true }, () => {})
+    if (this.#child?.connected === true)
+      this.#child.send({ kind: 'connection', connection }, socket, { keepOpen: true }, () => {})
   }
 
   /** Resolves when it has ended. */
@@ -153,7 +158,11 @@ export class Member {
       return ended(notStarted(error))
     }
     this.#child = child
-    child.on('error', error => (child.pid === undefined ? ended(notStarted(error)) : log.error({ err: error, process: name }, 'the channel to a process'))) // prettier-ignore
+    child.on('error', error =>
+      child.pid === undefined
+        ? ended(notStarted(error))
+        : log.error({ err: error, process: name }, 'the channel to a process'),
+    )
     // Of a process that there is no room for: neither pipes nor a channel.
     if (child.pid === undefined) return
     passLines(child)
@@ -188,7 +197,8 @@ export class Member {
       this.#run(
         () => {},
         error => {
-          if (!this.#stopping) this.#spec.log.error({ err: error, process: this.name }, 'a process cannot begin')
+          if (!this.#stopping)
+            this.#spec.log.error({ err: error, process: this.name }, 'a process cannot begin')
         },
       )
     }, pauseMs)

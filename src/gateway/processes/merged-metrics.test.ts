@@ -5,11 +5,25 @@ import { Metrics } from '../metrics.ts'
 import { MergedMetrics, type MetricsJson, ownPart } from './merged-metrics.ts'
 
 /** As they come from another process. */
-const json = async (metrics: Metrics) => JSON.parse(JSON.stringify(await metrics.registry.getMetricsAsJSON())) as MetricsJson
-const NAMES = ['eldr_requests_total', 'eldr_decisions_total', 'eldr_leg_failures_total', 'eldr_time_to_first_token_seconds_bucket', 'eldr_time_to_first_token_seconds_count', 'eldr_time_to_first_token_seconds_sum', 'eldr_event_loop_delay_p99_seconds'] // prettier-ignore
-const samples = async (merged: MergedMetrics, own: Metrics) => readSamples(await merged.text(await json(own)), new Set(NAMES))
+const json = async (metrics: Metrics) =>
+  JSON.parse(JSON.stringify(await metrics.registry.getMetricsAsJSON())) as MetricsJson
+const NAMES = [
+  'eldr_requests_total',
+  'eldr_decisions_total',
+  'eldr_leg_failures_total',
+  'eldr_time_to_first_token_seconds_bucket',
+  'eldr_time_to_first_token_seconds_count',
+  'eldr_time_to_first_token_seconds_sum',
+  'eldr_event_loop_delay_p99_seconds',
+]
+const samples = async (merged: MergedMetrics, own: Metrics) =>
+  readSamples(await merged.text(await json(own)), new Set(NAMES))
 const valueOf = (all: readonly Sample[], name: string, labels: Record<string, string> = {}) =>
-  all.find(sample => sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value))?.value
+  all.find(
+    sample =>
+      sample.name === name &&
+      Object.entries(labels).every(([label, value]) => sample.labels[label] === value),
+  )?.value
 
 function relayWith(requests: number, ttftSeconds: number, delay: number): Metrics {
   const metrics = new Metrics()
@@ -33,7 +47,26 @@ describe('metrics of several processes', () => {
     expect(valueOf(all, 'eldr_decisions_total', { policy: 'eldr' })).toBe(9)
     const buckets = all.filter(({ name }) => name.endsWith('_bucket'))
     expect(buckets.map(({ labels, value }) => [labels['le'], value])).toEqual(
-      [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, Infinity].map(bound => [bound === Infinity ? '+Inf' : String(bound), bound < 0.02 ? 0 : bound < 0.2 ? 3 : 7]), // prettier-ignore
+      [
+        0.001,
+        0.0025,
+        0.005,
+        0.01,
+        0.025,
+        0.05,
+        0.1,
+        0.25,
+        0.5,
+        1,
+        2.5,
+        5,
+        10,
+        30,
+        60,
+        120,
+        300,
+        Infinity,
+      ].map(bound => [bound === Infinity ? '+Inf' : String(bound), bound < 0.02 ? 0 : bound < 0.2 ? 3 : 7]),
     )
     expect(valueOf(all, 'eldr_time_to_first_token_seconds_count')).toBe(7)
     expect(valueOf(all, 'eldr_time_to_first_token_seconds_sum')).toBeCloseTo(0.86)
@@ -69,7 +102,8 @@ describe('metrics of several processes', () => {
   it('lose nothing of processes that go at the same time, at no moment, nor of those that went with an owner', async () => {
     const [merged, owner] = [new MergedMetrics(), new Metrics()]
     for (const relay of [1, 2, 3]) merged.saw(relay, await json(relayWith(relay, 0.02, 0)))
-    const requests = async (these: MergedMetrics) => valueOf(await samples(these, owner), 'eldr_requests_total', { route: 'chat' })
+    const requests = async (these: MergedMetrics) =>
+      valueOf(await samples(these, owner), 'eldr_requests_total', { route: 'chat' })
     const going = [1, 2].map(relay => merged.gone(relay))
     expect(await requests(merged)).toBe(6)
     await Promise.all(going)

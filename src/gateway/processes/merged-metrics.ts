@@ -57,14 +57,18 @@ export class MergedMetrics {
     return this.#inTurn(() => {
       this.#kept = this.#kept.map(metric => ({
         ...metric,
-        values: metric.values.filter(({ labels }) => (labels as Record<string, unknown>)['worker'] !== worker),
+        values: metric.values.filter(
+          ({ labels }) => (labels as Record<string, unknown>)['worker'] !== worker,
+        ),
       }))
     })
   }
 
   /** `own`: the owner's. */
   async text(own: MetricsJson): Promise<string> {
-    return AggregatorRegistry.aggregate([ownPart(own), ...this.#lastOf.values(), ...this.#going, this.#kept].map(copied)).metrics()
+    return AggregatorRegistry.aggregate(
+      [ownPart(own), ...this.#lastOf.values(), ...this.#going, this.#kept].map(copied),
+    ).metrics()
   }
 
   #inTurn(work: () => Promise<void> | void): Promise<void> {

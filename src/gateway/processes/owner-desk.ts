@@ -58,7 +58,8 @@ export class OwnerDesk {
     this.#timer = setTimeout(() => this.#open(), mostMs)
     this.#unsubscribe = parts.registry.subscribe(({ kind, worker }) => {
       for (const relay of this.#relays) relay.workerChanged(kind, worker)
-      if (kind === 'unhealthy' && parts.registry.hasCandidates(worker.role, performance.now())) this.#lose(worker.id)
+      if (kind === 'unhealthy' && parts.registry.hasCandidates(worker.role, performance.now()))
+        this.#lose(worker.id)
       this.#look()
     })
     this.#look()
@@ -132,7 +133,11 @@ export class OwnerDesk {
     const waiting = this.#waiting
     if (waiting === undefined) return
     this.#waiting = undefined
-    if (this.#missing.size > 0) this.parts.log.warn({ relays: [...this.#missing] }, 'relays have not said what they have: they are not waited for') // prettier-ignore
+    if (this.#missing.size > 0)
+      this.parts.log.warn(
+        { relays: [...this.#missing] },
+        'relays have not said what they have: they are not waited for',
+      )
     for (const answer of waiting) answer()
   }
 }

@@ -50,7 +50,11 @@ export class OwnerPages implements Pages {
     }
     // Without an owner no worker is known.
     const body = here ?? { status: draining ? 'draining' : 'waiting for workers', prefill: 0, decode: 0 }
-    exchange.answer(here ? 200 : 503, { 'content-type': 'application/json', 'cache-control': 'no-store' }, JSON.stringify(body))
+    exchange.answer(
+      here ? 200 : 503,
+      { 'content-type': 'application/json', 'cache-control': 'no-store' },
+      JSON.stringify(body),
+    )
     return 'ok'
   }
 
@@ -73,11 +77,18 @@ export class OwnerPages implements Pages {
   #connected(exchange: Exchange): Promise<ClientRequest | undefined> {
     const { request } = exchange
     const headers: Record<string, string | string[]> = { connection: 'close', 'x-request-id': exchange.id }
-    for (const [name, value] of Object.entries(request.headers)) if (value !== undefined && !HOP.has(name)) headers[name] ??= value
+    for (const [name, value] of Object.entries(request.headers))
+      if (value !== undefined && !HOP.has(name)) headers[name] ??= value
     if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked'
     headers[FROM_HEADER] = request.socket.remoteAddress ?? ''
     return new Promise(resolve => {
-      const upstream = httpRequest({ socketPath: this.#path, method: request.method, path: request.url, headers, agent: false })
+      const upstream = httpRequest({
+        socketPath: this.#path,
+        method: request.method,
+        path: request.url,
+        headers,
+        agent: false,
+      })
       upstream.once('error', () => resolve(undefined))
       upstream.once('socket', socket => socket.once('connect', () => resolve(upstream)))
     })
@@ -116,7 +127,9 @@ export class OwnerPages implements Pages {
 }
 
 function passed({ headers }: IncomingMessage): Record<string, string | string[]> {
-  const kept = Object.entries(headers).flatMap(([name, value]) => (value === undefined || HOP.has(name) ? [] : [[name, value] as const]))
+  const kept = Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined || HOP.has(name) ? [] : [[name, value] as const],
+  )
   return Object.fromEntries(kept)
 }
 

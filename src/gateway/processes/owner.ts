@@ -15,7 +15,16 @@ import { TELL } from './messages.ts'
 import { KeptArtifact } from './kept-artifact.ts'
 import { FROM_HEADER } from './owner-pages.ts'
 import { OwnerDesk } from './owner-desk.ts'
-import { addSaved, levelOf, Memories, restoreLevel, routingOf, type SavedState, savedWorkers, settingsWith } from './saved-state.ts'
+import {
+  addSaved,
+  levelOf,
+  Memories,
+  restoreLevel,
+  routingOf,
+  type SavedState,
+  savedWorkers,
+  settingsWith,
+} from './saved-state.ts'
 
 /** How long a relay may take to tell something. */
 const REPORT_MS = 1_000
@@ -47,11 +56,16 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
 
   /** What each relay says, in no order; whoever says nothing in time, or is gone when all have spoken, is left out. */
   const askAll = async <T>(kind: number, about: string): Promise<{ relay: number; report: T }[]> => {
-    const asked = [...(desk?.relays ?? [])].map(async relay => ({ relay, report: await relay.ask(kind, about, REPORT_MS) }))
+    const asked = [...(desk?.relays ?? [])].map(async relay => ({
+      relay,
+      report: await relay.ask(kind, about, REPORT_MS),
+    }))
     const answers = await Promise.all(asked)
     const here = new Set(desk?.relays)
     return answers.flatMap(({ relay, report }) =>
-      here.has(relay) && relay.number !== undefined && report !== undefined ? { relay: relay.number, report: report as T } : [],
+      here.has(relay) && relay.number !== undefined && report !== undefined
+        ? { relay: relay.number, report: report as T }
+        : [],
     )
   }
   const hosting: Hosting = {
@@ -61,7 +75,9 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
       comesFrom(request, typeof from === 'string' ? from : '')
     },
     ...(saved.workers && { addWorkers: registry => addSaved(registry, saved) }),
-    elsewhere: { request: async id => (await askAll<SeenRequest>(TELL.request, id)).map(({ report }) => report) },
+    elsewhere: {
+      request: async id => (await askAll<SeenRequest>(TELL.request, id)).map(({ report }) => report),
+    },
     artifactLoaded: (path, shownAs) => kept.loaded(resolve(path), shownAs),
     ...(saved.artifact && { artifactShownAs: saved.artifact.shownAs }),
     memoryOf: source => memories.of(source),
@@ -121,11 +137,14 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
     if (!kind.startsWith('breaker_')) save({ ...savedWorkers(registry), ...memories.saved })
   })
   // Those that died with the last owner, or while there was none.
-  for (const relay of Object.keys(merged.seen).map(Number)) if (!relays.includes(relay)) await merged.gone(relay)
+  for (const relay of Object.keys(merged.seen).map(Number))
+    if (!relays.includes(relay)) await merged.gone(relay)
   save({ ...savedWorkers(registry), ...memories.saved, kept: merged.kept, seen: merged.seen, own: [] })
 
   const listener = createServer(socket => all.connected(socket))
-  await new Promise<void>((listening, failed) => listener.once('error', failed).listen(deskPath(folder), listening))
+  await new Promise<void>((listening, failed) =>
+    listener.once('error', failed).listen(deskPath(folder), listening),
+  )
   hear = message => {
     if (message.kind === 'died') {
       all.relayDied(message.relay)

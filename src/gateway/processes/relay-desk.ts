@@ -35,7 +35,9 @@ export class RelayDesk {
     this.#parts = desk.parts
     this.#tickets = new HeldTickets(desk.parts)
     this.#socket = new GatheredSocket(socket, frame => this.#take(frame))
-    socket.on('error', error => this.#parts.log.warn({ err: error, relay: this.number }, 'the connection of a relay'))
+    socket.on('error', error =>
+      this.#parts.log.warn({ err: error, relay: this.number }, 'the connection of a relay'),
+    )
     this.send(TELL.logLevel, 0, to => to.text(this.#parts.logLevel()))
     this.tellRoom(desk.room())
     for (const { spec } of this.#parts.registry.views(performance.now())) this.#numberOf(spec)
@@ -101,7 +103,8 @@ export class RelayDesk {
     const { kind, id } = frame
     const { placing } = this.#parts
     if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored')
-    if (kind === ASK.pace) return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
+    if (kind === ASK.pace)
+      return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
     if (kind === ASK.requestCame) return placing.requestCame()
     if (kind === ASK.leave) return this.#leave()
     if (kind === ASK.passiveFailure) return this.#parts.health.passiveFailure(frame.text())
@@ -132,7 +135,10 @@ export class RelayDesk {
     if (kind === ASK.release) return this.#dispatched(id, placing.toRelease(frame.texts()))
     if (kind === ASK.prefill) {
       const key = frame.number()
-      return this.#dispatched(id, placing.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()))
+      return this.#dispatched(
+        id,
+        placing.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
+      )
     }
     if (kind !== ASK.decode) throw new RangeError(`a frame of kind ${kind}`)
     const [request, tokens, exclude] = [frame.text(), frame.number(), frame.texts()]
@@ -163,14 +169,18 @@ export class RelayDesk {
       const { code, retryAfterSeconds = 1 } = error instanceof Refusal ? error : new Refusal('ELDR_INTERNAL')
       this.send(TELL.refused, id, to => to.text(code).number(retryAfterSeconds))
     }
-    void admission.enter(stop).then(entered, refused).then(() => this.#desk.roomChanged()) // prettier-ignore
+    void admission
+      .enter(stop)
+      .then(entered, refused)
+      .then(() => this.#desk.roomChanged())
     this.#desk.roomChanged()
   }
 
   #letIn(id: number): void {
     const { placing } = this.#parts
     this.#admitted++
-    const workers = (placing.any('prefill', NOBODY) ? ROOM.prefill : 0) | (placing.any('decode', NOBODY) ? ROOM.decode : 0)
+    const workers =
+      (placing.any('prefill', NOBODY) ? ROOM.prefill : 0) | (placing.any('decode', NOBODY) ? ROOM.decode : 0)
     this.send(TELL.admitted, id, to => to.byte(workers))
   }
 
@@ -188,7 +198,14 @@ export class RelayDesk {
   }
 
   #adopt(frame: Frame): void {
-    const [role, placed, worker, tokens, ageMs, request] = [roleOf(frame.byte()), frame.byte() === 1, frame.text(), frame.number(), frame.number(), frame.text()] // prettier-ignore
+    const [role, placed, worker, tokens, ageMs, request] = [
+      roleOf(frame.byte()),
+      frame.byte() === 1,
+      frame.text(),
+      frame.number(),
+      frame.number(),
+      frame.text(),
+    ]
     this.#tickets.adopt(frame.id, {
       role,
       placed,

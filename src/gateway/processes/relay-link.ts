@@ -7,7 +7,17 @@ import type { Role, WorkerSpec } from '../../cluster/worker.ts'
 import { Refusal } from '../answers.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
-import { ASK, ENDS, type RawHandoff, readMaybe, roleByte, roleOf, TELL, type TicketEnd, writeHandoff } from './messages.ts'
+import {
+  ASK,
+  ENDS,
+  type RawHandoff,
+  readMaybe,
+  roleByte,
+  roleOf,
+  TELL,
+  type TicketEnd,
+  writeHandoff,
+} from './messages.ts'
 
 export interface LinkOptions {
   readonly path: string
@@ -73,7 +83,12 @@ export class RelayLink {
   }
 
   /** Resolves with the answer's frame; rejects with a Refusal when no owner comes. `read` runs when the answer comes, before others do. */
-  ask<T>(kind: number, fill: Fill, read: (frame: Frame, id: number) => T, cancel?: { onCancel(call: () => void): void }): Promise<T> {
+  ask<T>(
+    kind: number,
+    fill: Fill,
+    read: (frame: Frame, id: number) => T,
+    cancel?: { onCancel(call: () => void): void },
+  ): Promise<T> {
     if (this.#givenUp || this.#closed) return Promise.reject(away())
     const id = this.#number()
     return new Promise((resolve, reject) => {
@@ -152,7 +167,12 @@ export class RelayLink {
     const nowMs = performance.now()
     for (const [id, { role, placed, worker, tokens, takenMs }] of this.#tickets) {
       this.#write(ASK.adopt, id, to => {
-        to.byte(roleByte(role)).byte(placed === undefined ? 0 : 1).text(worker.id).number(tokens).number(nowMs - takenMs).text(placed?.request ?? '') // prettier-ignore
+        to.byte(roleByte(role))
+          .byte(placed === undefined ? 0 : 1)
+          .text(worker.id)
+          .number(tokens)
+          .number(nowMs - takenMs)
+          .text(placed?.request ?? '')
         writeHandoff(to, placed?.handoff)
       })
     }
@@ -184,7 +204,8 @@ export class RelayLink {
     if (kind === TELL.room) return room(frame.byte())
     if (kind === TELL.lost) return lost(frame.text(), frame.number())
     if (kind === TELL.logLevel) return logLevel(frame.text())
-    if (kind === TELL.metrics || kind === TELL.request) return this.#report(id, kind === TELL.metrics ? 'metrics' : 'request', frame.text())
+    if (kind === TELL.metrics || kind === TELL.request)
+      return this.#report(id, kind === TELL.metrics ? 'metrics' : 'request', frame.text())
     if (kind !== TELL.forgotten) throw new RangeError(`a frame of kind ${kind}`)
     const worker = this.workers.get(id)
     this.workers.delete(id)
@@ -198,11 +219,14 @@ export class RelayLink {
     if (question !== undefined) question.answered(frame)
     // It was called off while the answer was on its way.
     else if (kind === TELL.admitted) this.tell(ASK.leave)
-    else if (kind === TELL.dispatch || kind === TELL.place) this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf('ignored')))
+    else if (kind === TELL.dispatch || kind === TELL.place)
+      this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf('ignored')))
   }
 
   #report(id: number, what: 'metrics' | 'request', about: string): void {
-    void this.#options.report(what, about).then(report => this.tell(ASK.report, id, to => to.text(JSON.stringify(report))))
+    void this.#options
+      .report(what, about)
+      .then(report => this.tell(ASK.report, id, to => to.text(JSON.stringify(report))))
   }
 }
 

@@ -2,7 +2,15 @@
 import type { Socket } from 'node:net'
 import { closeLog } from '../log-output.ts'
 import { createLog } from '../log.ts'
-import { deskPath, pagesPath, relayPath, type RelayStart, runAsMember, tellSupervisor, type ToRelay } from './family.ts'
+import {
+  deskPath,
+  pagesPath,
+  relayPath,
+  type RelayStart,
+  runAsMember,
+  tellSupervisor,
+  type ToRelay,
+} from './family.ts'
 import { startRelay } from './start-relay.ts'
 
 /** For error events to get to clients. */
@@ -37,7 +45,8 @@ async function run({ settings, folder, relay: number }: RelayStart): Promise<voi
     }
   })
   // Of an operator who wants this one to be replaced without harm.
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => tellSupervisor({ kind: 'leaving' }))
+  for (const signal of ['SIGTERM', 'SIGINT'] as const)
+    process.on(signal, () => tellSupervisor({ kind: 'leaving' }))
   // Clients learn that their stream is over; what the fault was the log says.
   let failed = false
   const fail = (error: unknown) => {

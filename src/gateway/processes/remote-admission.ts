@@ -54,7 +54,8 @@ export class RemoteAdmission implements Gate {
   }
 
   #entered(frame: Frame): void {
-    if (frame.kind !== TELL.admitted) throw new Refusal(frame.text() as AnswerCode, { retryAfterSeconds: frame.number() })
+    if (frame.kind !== TELL.admitted)
+      throw new Refusal(frame.text() as AnswerCode, { retryAfterSeconds: frame.number() })
     this.#link.running++
     this.room = (this.room & (ROOM.full | ROOM.mustWait)) | frame.byte()
   }

@@ -5,7 +5,16 @@ import type { Reason } from '../../policy/decode-policy.ts'
 import type { Placing } from '../placing.ts'
 import type { DecodePlace } from '../routing/router.ts'
 import type { Frame } from './frames.ts'
-import { ASK, type RawHandoff, rawHandoff, readMaybe, roleByte, ROOM, TELL, writeHandoff } from './messages.ts'
+import {
+  ASK,
+  type RawHandoff,
+  rawHandoff,
+  readMaybe,
+  roleByte,
+  ROOM,
+  TELL,
+  writeHandoff,
+} from './messages.ts'
 import type { LiveTicket, RelayLink } from './relay-link.ts'
 
 /** Whoever was let in last was told whether there are workers: that is not asked again. */
@@ -18,7 +27,11 @@ const MOST_TIMES = 4
 
 export function remotePlacing(link: RelayLink, known: KnownRoom): Placing {
   const yes = (kind: number, role: Role, exclude: ReadonlySet<string>) =>
-    link.ask(kind, to => to.byte(roleByte(role)).texts(exclude), frame => frame.byte() === 1) // prettier-ignore
+    link.ask(
+      kind,
+      to => to.byte(roleByte(role)).texts(exclude),
+      frame => frame.byte() === 1,
+    )
 
   /** `ticket`: all of it but the worker. */
   const dispatchIn = (frame: Frame, id: number, ticket: Omit<LiveTicket, 'worker'>): Dispatch => {
@@ -40,21 +53,33 @@ export function remotePlacing(link: RelayLink, known: KnownRoom): Placing {
     toPrefill: (prefixKey, tokens, exclude) =>
       link.ask(
         ASK.prefill,
-        to => to.number(prefixKey ?? NaN).number(tokens).texts(exclude), // prettier-ignore
-        (frame, id) => (frame.kind === TELL.none ? undefined : dispatchIn(frame, id, { role: 'prefill', tokens })),
+        to =>
+          to
+            .number(prefixKey ?? NaN)
+            .number(tokens)
+            .texts(exclude),
+        (frame, id) =>
+          frame.kind === TELL.none ? undefined : dispatchIn(frame, id, { role: 'prefill', tokens }),
       ),
     toRelease: exclude =>
       link.ask(
         ASK.release,
         to => to.texts(exclude),
-        (frame, id) => (frame.kind === TELL.none ? undefined : dispatchIn(frame, id, { role: 'decode', tokens: 0 })),
+        (frame, id) =>
+          frame.kind === TELL.none ? undefined : dispatchIn(frame, id, { role: 'decode', tokens: 0 }),
       ),
     toDecode(request, given, tokens, exclude) {
       const handoff = given && alone(rawHandoff(given))
       const read = (frame: Frame, id: number): DecodePlace | undefined => {
         if (frame.kind === TELL.none) return undefined
         const dispatch = dispatchIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
-        const [reason, policy, band, similarity, covered] = [frame.text() as Reason, frame.text(), readMaybe(frame), readMaybe(frame), readMaybe(frame)] // prettier-ignore
+        const [reason, policy, band, similarity, covered] = [
+          frame.text() as Reason,
+          frame.text(),
+          readMaybe(frame),
+          readMaybe(frame),
+          readMaybe(frame),
+        ]
         const decision = { worker: dispatch.index, reason, ...(band !== undefined && { band }) }
         // The owner lets go of both with the ticket; a request that has left without its end being said has ended all the same.
         return { dispatch, decision, policy, similarity, covered, left: dispatch.ignored }

@@ -55,9 +55,18 @@ export function savedWorkers(
   const workers = registry
     .views(nowMs)
     .filter(({ leaving, spec: { source } }) => !leaving && (source === 'config' || source === 'admin'))
-    .map(({ spec, index, state }) => ({ spec, index, drained: held.has(spec.id), healthy: state === 'ready' || state === 'open' }))
+    .map(({ spec, index, state }) => ({
+      spec,
+      index,
+      drained: held.has(spec.id),
+      healthy: state === 'ready' || state === 'open',
+    }))
   const found = [...held].filter(id => !workers.some(({ spec }) => spec.id === id))
-  return { workers, held: found, ready: (['prefill', 'decode'] as const).filter(role => registry.hasCandidates(role, nowMs)) }
+  return {
+    workers,
+    held: found,
+    ready: (['prefill', 'decode'] as const).filter(role => registry.hasCandidates(role, nowMs)),
+  }
 }
 
 export function addSaved(registry: Registry, { workers = [], held = [] }: SavedState): void {
@@ -78,7 +87,10 @@ export function levelOf({ level, leftMs }: LogLevelView): Required<Pick<SavedSta
   return { logLevel: { level, ...(leftMs !== undefined && { until: Date.now() + leftMs }) } }
 }
 
-export function restoreLevel(control: LogLevelControl, { level, until }: NonNullable<SavedState['logLevel']>): void {
+export function restoreLevel(
+  control: LogLevelControl,
+  { level, until }: NonNullable<SavedState['logLevel']>,
+): void {
   if (until === undefined) control.set(level)
   else if (until > Date.now()) control.set(level, until - Date.now())
 }
@@ -106,12 +118,16 @@ export class Memories {
   }
 
   get saved(): Required<Pick<SavedState, 'discovery'>> {
-    const each = ([source, { dismissed, places }]: [SourceName, SourceMemory]) => [source, { dismissed: [...dismissed], places: [...places] }] as const // prettier-ignore
+    const each = ([source, { dismissed, places }]: [SourceName, SourceMemory]) =>
+      [source, { dismissed: [...dismissed], places: [...places] }] as const
     return { discovery: Object.fromEntries([...this.#memories].map(each)) }
   }
 }
 
 /** The settings as they had been changed. */
 export function settingsWith(settings: Settings, { routing, artifact }: SavedState): Settings {
-  return { ...settings, routing: { ...settings.routing, ...routing, ...(artifact !== undefined && { artifact: artifact.path }) } }
+  return {
+    ...settings,
+    routing: { ...settings.routing, ...routing, ...(artifact !== undefined && { artifact: artifact.path }) },
+  }
 }

@@ -92,7 +92,11 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
     link.tell(ASK.sawEngine, 0, to => to.text(worker).text(engine))
   }
   const admission = new RemoteAdmission(link, settings.limits)
-  addConnectionGauges(metrics, () => ({ registry: { views: () => [...link.workers.values()].map(spec => ({ spec })) }, clients, upstreams })) // prettier-ignore
+  addConnectionGauges(metrics, () => ({
+    registry: { views: () => [...link.workers.values()].map(spec => ({ spec })) },
+    clients,
+    upstreams,
+  }))
   addLoopGauges(metrics, () => loopDelay)
   const context: RequestContext = {
     settings,
@@ -120,7 +124,11 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   async function end(): Promise<void> {
     await drained(handler, server, settings.server.shutdownGraceMs)
     // What it has counted to the last, for those who ask when it is gone.
-    link.tell(ASK.report, 0, await metrics.registry.getMetricsAsJSON().then(json => to => to.text(JSON.stringify(json))))
+    link.tell(
+      ASK.report,
+      0,
+      await metrics.registry.getMetricsAsJSON().then(json => to => to.text(JSON.stringify(json))),
+    )
     await tracing?.close()
     loopDelay.close()
     upstreams.close()
@@ -156,8 +164,13 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
 
 /** The owner has what people see; stories of requests stay where the requests were, until somebody asks. */
 function toldInsight(insight: Insight, link: RelayLink): RequestInsight {
-  const pace = (what: number) => (name: string, ms: number) => link.tell(ASK.pace, 0, to => to.byte(what).text(name).number(ms))
-  const [firstByte, stream, onWorker] = PACES.map((_, what) => pace(what)) as [ReturnType<typeof pace>, ReturnType<typeof pace>, ReturnType<typeof pace>] // prettier-ignore
+  const pace = (what: number) => (name: string, ms: number) =>
+    link.tell(ASK.pace, 0, to => to.byte(what).text(name).number(ms))
+  const [firstByte, stream, onWorker] = PACES.map((_, what) => pace(what)) as [
+    ReturnType<typeof pace>,
+    ReturnType<typeof pace>,
+    ReturnType<typeof pace>,
+  ]
   return {
     begun: (exchange, route) => insight.begun(exchange, route),
     decided: (exchange, placed) => insight.decided(exchange, placed),

@@ -110,7 +110,9 @@ function withFormat(settings: Settings): Settings {
 /** The same for every owner: to the other replicas a new one then is the old one started anew, and not one more beside it. */
 function withReplicaId(settings: Settings): Settings {
   const { replicas } = settings
-  return replicas.url === undefined ? settings : { ...settings, replicas: { ...replicas, id: replicas.id ?? madeUpId() } }
+  return replicas.url === undefined
+    ? settings
+    : { ...settings, replicas: { ...replicas, id: replicas.id ?? madeUpId() } }
 }
 
 /** Nobody else may ask the owner: the folder is the user's own. */
@@ -119,9 +121,17 @@ function privateFolder(): string {
   try {
     folder = mkdtempSync(join(tmpdir(), 'eldr-'))
   } catch (cause) {
-    throw new EldrError('ELDR_FILE_UNWRITABLE', { file: tmpdir(), found: cause instanceof Error ? cause.message : String(cause), cause })
+    throw new EldrError('ELDR_FILE_UNWRITABLE', {
+      file: tmpdir(),
+      found: cause instanceof Error ? cause.message : String(cause),
+      cause,
+    })
   }
   if (Buffer.byteLength(relayPath(folder, 1_000)) <= MOST_PATH_BYTES) return folder
   rmSync(folder, { recursive: true, force: true })
-  throw new EldrError('ELDR_USAGE', { found: `the temporary folder ${tmpdir()}`, expected: 'a path short enough for a socket', todo: 'Set TMPDIR to a shorter one, such as /tmp.' }) // prettier-ignore
+  throw new EldrError('ELDR_USAGE', {
+    found: `the temporary folder ${tmpdir()}`,
+    expected: 'a path short enough for a socket',
+    todo: 'Set TMPDIR to a shorter one, such as /tmp.',
+  })
 }

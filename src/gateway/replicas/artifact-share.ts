@@ -62,7 +62,11 @@ export class ArtifactShare {
     }
     const bytes = await this.#options.ask(['GET', this.#key(sha256)])
     if (!Buffer.isBuffer(bytes) || hashOf(bytes) !== sha256)
-      throw new Error(path === '' ? 'its bytes are not in the store' : `${path} is another file here, and its bytes are not in the store`)
+      throw new Error(
+        path === ''
+          ? 'its bytes are not in the store'
+          : `${path} is another file here, and its bytes are not in the store`,
+      )
     await asFile(bytes, file => this.#options.load(file, path === '' ? SENT : path))
     this.#mine = { sha256, bytes }
   }
@@ -80,13 +84,18 @@ export class ArtifactShare {
 export function sharedArtifactIn(text: string): SharedArtifact | undefined {
   try {
     const { sha256, path } = JSON.parse(text) as Record<string, unknown>
-    return typeof sha256 === 'string' && /^[\da-f]{64}$/.test(sha256) && typeof path === 'string' ? { sha256, path } : undefined
+    return typeof sha256 === 'string' && /^[\da-f]{64}$/.test(sha256) && typeof path === 'string'
+      ? { sha256, path }
+      : undefined
   } catch {
     return undefined
   }
 }
 
-const aborted = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })) // prettier-ignore
+const aborted = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) =>
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
+  )
 const hashOf = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /** Undefined where there is no such file, or it cannot be read. The path comes from the store: it may be a device, or on a disk that hangs. */

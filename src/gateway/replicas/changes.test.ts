@@ -15,16 +15,22 @@ function start(stored: Record<string, string>) {
     apply: async fields => void applied.push(fields),
     async ask([command, script, , , , , , version, ...fields]) {
       if (command === 'TIME') return [Buffer.from('1'), Buffer.from('0')]
-      if (command === 'HGET') return state.stored['version'] === undefined ? null : Buffer.from(state.stored['version'])
+      if (command === 'HGET')
+        return state.stored['version'] === undefined ? null : Buffer.from(state.stored['version'])
       if (command === 'PEXPIRE') return 1
-      if (command === 'HGETALL') return Object.entries(state.stored).flat().map(Buffer.from) // prettier-ignore
+      if (command === 'HGETALL') return Object.entries(state.stored).flat().map(Buffer.from)
       if (state.full) throw new StoreRefusal('OOM command not allowed')
       state.writes++
       const put = Object.fromEntries(
-        Array.from({ length: fields.length / 2 }, (_, n) => [String(fields[2 * n]), String(fields[2 * n + 1])]),
+        Array.from({ length: fields.length / 2 }, (_, n) => [
+          String(fields[2 * n]),
+          String(fields[2 * n + 1]),
+        ]),
       )
       const isRestore = String(script).includes("call('DEL'")
-      state.stored = isRestore ? { ...put, version: String(version) } : { ...state.stored, ...put, version: String(Number(state.stored['version'] ?? 0) + 1) } // prettier-ignore
+      state.stored = isRestore
+        ? { ...put, version: String(version) }
+        : { ...state.stored, ...put, version: String(Number(state.stored['version'] ?? 0) + 1) }
       return Buffer.from(state.stored['version']!)
     },
   })

@@ -139,7 +139,17 @@ export class SharedChanges {
 
   #script(script: string, fields: Fields, version: number): Promise<unknown> {
     const { key, channel, keptMs, ask, notice } = this.#options
-    return ask(['EVAL', script, '1', key, String(keptMs), channel, notice(), String(version), ...Object.entries(fields).flat()])
+    return ask([
+      'EVAL',
+      script,
+      '1',
+      key,
+      String(keptMs),
+      channel,
+      notice(),
+      String(version),
+      ...Object.entries(fields).flat(),
+    ])
   }
 
   /** What goes wrong with the connection its owner says; what the store refuses is said here, and tried again later. */

@@ -29,7 +29,10 @@ export const fieldsOf = {
     ...(prefillPolicy && { prefillPolicy }),
   }),
   /** A re-fit was of the artifact before. */
-  artifact: (sha256: string, path: string): Fields => ({ artifact: JSON.stringify({ sha256, path }), refit: '' }),
+  artifact: (sha256: string, path: string): Fields => ({
+    artifact: JSON.stringify({ sha256, path }),
+    refit: '',
+  }),
   /** Every one is another, also with the same number. */
   refit: (clusters: number, nowMs: number): Fields => ({ refit: `${clusters} ${nowMs}` }),
   drain: (worker: string, drained: boolean): Fields => ({ [`${DRAIN}${worker}`]: drained ? '1' : '' }),
@@ -70,7 +73,13 @@ export class GatewayChanges {
     await trying('artifact', () => this.#artifact(fields['artifact']))
     await trying('policy', () => this.#policy(fields))
     await trying('refit', () => this.#refitOf(fields['refit']))
-    this.#drain(new Set(Object.entries(fields).flatMap(([name, value]) => (name.startsWith(DRAIN) && value === '1' ? name.slice(DRAIN.length) : [])))) // prettier-ignore
+    this.#drain(
+      new Set(
+        Object.entries(fields).flatMap(([name, value]) =>
+          name.startsWith(DRAIN) && value === '1' ? name.slice(DRAIN.length) : [],
+        ),
+      ),
+    )
     return problems
   }
 
@@ -91,7 +100,8 @@ export class GatewayChanges {
     if (field === undefined) return
     const wanted = sharedArtifactIn(field)
     if (wanted === undefined) throw new Error('what stands in the store cannot be read')
-    if (wanted.sha256 !== this.#options.control.view().artifact?.sha256) await this.#options.artifacts.take(wanted)
+    if (wanted.sha256 !== this.#options.control.view().artifact?.sha256)
+      await this.#options.artifacts.take(wanted)
   }
 
   #policy({ policy, tau, prefillPolicy }: Fields): void {
@@ -109,7 +119,8 @@ export class GatewayChanges {
   async #refitOf(field: string | undefined): Promise<void> {
     if (field === undefined || field === '' || field === this.#refit) return
     const clusters = Number(field.split(' ')[0])
-    if (!Number.isSafeInteger(clusters) || clusters < 1) throw new Error('what stands in the store cannot be read')
+    if (!Number.isSafeInteger(clusters) || clusters < 1)
+      throw new Error('what stands in the store cannot be read')
     this.#refit = field // once, whatever comes of it
     await this.#options.control.refit(clusters)
   }
@@ -120,5 +131,9 @@ function isOne<Name extends string>(names: readonly Name[], name: string | undef
 }
 
 function wordsOf(error: unknown): string {
-  return error instanceof Refusal ? (error.words ?? error.code) : error instanceof Error ? error.message : String(error)
+  return error instanceof Refusal
+    ? (error.words ?? error.code)
+    : error instanceof Error
+      ? error.message
+      : String(error)
 }

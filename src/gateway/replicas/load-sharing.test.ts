@@ -9,7 +9,13 @@ import { Seldom } from '../log.ts'
 import { LoadSharing } from './load-sharing.ts'
 import { decode, encode } from './messages.ts'
 
-const LIMITS = { consecutiveFailures: 5, windowMs: 30_000, windowRequests: 20, windowFailureShare: 0.5, openMs: 10_000 }
+const LIMITS = {
+  consecutiveFailures: 5,
+  windowMs: 30_000,
+  windowRequests: 20,
+  windowFailureShare: 0.5,
+  openMs: 10_000,
+}
 const SHAPE = { layers: 1, experts: 6, topK: 2 }
 const WORKERS = 2
 
@@ -22,11 +28,18 @@ function replicas(count: number, lost: () => boolean) {
     const desk = new TicketDesk()
     const registry = new Registry(desk, LIMITS)
     for (let w = 0; w < WORKERS; w++) registry.add({ id: `d${w}`, role: 'decode', url: `http://d${w}` }, w)
-    const policy = union({ workers: WORKERS, layers: SHAPE.layers, predictor: createPredictor(SHAPE), cost: DEFAULT_COST })
+    const policy = union({
+      workers: WORKERS,
+      layers: SHAPE.layers,
+      predictor: createPredictor(SHAPE),
+      cost: DEFAULT_COST,
+    })
     const self = { id: `r${n}`, boot: n }
     const sharing: LoadSharing = new LoadSharing({
       settings: { publishMs: 5, unionMs: 20, leaseMs: 300, bytesPerSecond: 1e9 },
-      self, desk, registry,
+      self,
+      desk,
+      registry,
       log: pino({ level: 'silent' }),
       seldom: new Seldom(),
       tell: message => {
@@ -39,7 +52,7 @@ function replicas(count: number, lost: () => boolean) {
         }
         return Promise.resolve(bytes.length)
       },
-    }) // prettier-ignore
+    })
     sharing.policyChanged(policy)
     return { desk, registry, policy, sharing }
   })
@@ -57,41 +70,55 @@ describe('replicas that tell each other of their requests', () => {
       counts: fc.array(fc.nat(9), { minLength: 6, maxLength: 6 }),
     })
     await fc.assert(
-      fc.asyncProperty(fc.array(request, { maxLength: 25 }), fc.double({ min: 0, max: 0.6, noNaN: true }), async (requests, loss) => {
-        let seed = 1
-        let losing = true
-        const all = replicas(3, () => losing && (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647 < loss)
-        for (const { replica, worker, atMs, forMs, counts } of requests)
-          setTimeout(() => {
-            const { desk, policy } = all[replica]!
-            const routable = { id: 'r', counts: Uint16Array.from(counts) }
-            const ticket = desk.take(`d${worker}`, 'decode', 10, performance.now())
-            policy.dispatched!(routable, worker)
+      fc.asyncProperty(
+        fc.array(request, { maxLength: 25 }),
+        fc.double({ min: 0, max: 0.6, noNaN: true }),
+        async (requests, loss) => {
+          let seed = 1
+          let losing = true
+          const all = replicas(
+            3,
+            () => losing && (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647 < loss,
+          )
+          for (const { replica, worker, atMs, forMs, counts } of requests)
             setTimeout(() => {
-              ticket.release()
-              policy.released!(routable, worker)
-            }, forMs)
-          }, atMs)
-        await vi.advanceTimersByTimeAsync(200)
-        losing = false
-        await vi.advanceTimersByTimeAsync(300)
-        for (let w = 0; w < WORKERS; w++) {
-          const loads = all.map(({ registry }) => registry.views(0)[w]!)
-          const own = loads.reduce((sum, { inflight }) => sum + inflight, 0)
-          expect(loads.every(({ inflight, inflightElsewhere }) => inflightElsewhere >= 0 && inflight >= 0)).toBe(true)
-          // At 500 ms something may be on its way; 5 ms later nothing that is known is.
-          const quiet = requests.every(({ atMs, forMs }) => atMs + forMs < 470 || atMs + forMs > 530)
-          for (const { inflight, inflightElsewhere } of loads) expect(quiet ? inflight + inflightElsewhere : own).toBe(own)
-        }
-        await vi.advanceTimersByTimeAsync(1_000)
-        for (const { registry, policy, sharing } of all) {
-          expect(sharing.others).toBe(2)
-          expect(registry.views(0).every(({ inflight, inflightElsewhere }) => inflight + inflightElsewhere === 0)).toBe(true)
-          for (let w = 0; w < WORKERS; w++) expect([...policy.sums!.of(w)]).toEqual([0, 0, 0, 0, 0, 0])
-          sharing.stop()
-        }
-        vi.clearAllTimers()
-      }),
+              const { desk, policy } = all[replica]!
+              const routable = { id: 'r', counts: Uint16Array.from(counts) }
+              const ticket = desk.take(`d${worker}`, 'decode', 10, performance.now())
+              policy.dispatched!(routable, worker)
+              setTimeout(() => {
+                ticket.release()
+                policy.released!(routable, worker)
+              }, forMs)
+            }, atMs)
+          await vi.advanceTimersByTimeAsync(200)
+          losing = false
+          await vi.advanceTimersByTimeAsync(300)
+          for (let w = 0; w < WORKERS; w++) {
+            const loads = all.map(({ registry }) => registry.views(0)[w]!)
+            const own = loads.reduce((sum, { inflight }) => sum + inflight, 0)
+            expect(
+              loads.every(({ inflight, inflightElsewhere }) => inflightElsewhere >= 0 && inflight >= 0),
+            ).toBe(true)
+            // At 500 ms something may be on its way; 5 ms later nothing that is known is.
+            const quiet = requests.every(({ atMs, forMs }) => atMs + forMs < 470 || atMs + forMs > 530)
+            for (const { inflight, inflightElsewhere } of loads)
+              expect(quiet ? inflight + inflightElsewhere : own).toBe(own)
+          }
+          await vi.advanceTimersByTimeAsync(1_000)
+          for (const { registry, policy, sharing } of all) {
+            expect(sharing.others).toBe(2)
+            expect(
+              registry
+                .views(0)
+                .every(({ inflight, inflightElsewhere }) => inflight + inflightElsewhere === 0),
+            ).toBe(true)
+            for (let w = 0; w < WORKERS; w++) expect([...policy.sums!.of(w)]).toEqual([0, 0, 0, 0, 0, 0])
+            sharing.stop()
+          }
+          vi.clearAllTimers()
+        },
+      ),
       { numRuns: 40 },
     )
   })
@@ -99,11 +126,15 @@ describe('replicas that tell each other of their requests', () => {
   it('keep ranks of one server apart', async () => {
     const [a, b] = replicas(2, () => false)
     for (const { registry } of [a!, b!])
-      for (const dpRank of [0, 1]) registry.add({ id: `e:1@${dpRank}`, role: 'decode', url: 'http://e:1', dpRank })
+      for (const dpRank of [0, 1])
+        registry.add({ id: `e:1@${dpRank}`, role: 'decode', url: 'http://e:1', dpRank })
     a!.registry.setHealth(['e:1@0', 'e:1@1'], true)
     b!.desk.take('e:1@1', 'decode', 7, 0)
     await vi.advanceTimersByTimeAsync(10)
-    expect(a!.registry.candidates('decode', 0).map(({ id, inflight }) => [id, inflight])).toEqual([['e:1@0', 0], ['e:1@1', 1]]) // prettier-ignore
+    expect(a!.registry.candidates('decode', 0).map(({ id, inflight }) => [id, inflight])).toEqual([
+      ['e:1@0', 0],
+      ['e:1@1', 1],
+    ])
   })
 
   it('put what the others have into candidates, and forget it with the lease', async () => {
@@ -123,7 +154,17 @@ describe('replicas that tell each other of their requests', () => {
 
   it('forget one that dies with its own lease, whatever longer leases there are', async () => {
     const [a] = replicas(1, () => false)
-    const say = (id: string, leaseMs: number) => a!.sharing.heard({ kind: 'state', from: { id, boot: 1 }, seq: 1, leaseMs, loads: [], cells: 0, whole: true, rows: [] }) // prettier-ignore
+    const say = (id: string, leaseMs: number) =>
+      a!.sharing.heard({
+        kind: 'state',
+        from: { id, boot: 1 },
+        seq: 1,
+        leaseMs,
+        loads: [],
+        cells: 0,
+        whole: true,
+        rows: [],
+      })
     say('long', 60_000)
     await vi.advanceTimersByTimeAsync(10)
     say('short', 300)
@@ -137,7 +178,18 @@ describe('replicas that tell each other of their requests', () => {
     const long = Buffer.from([0, 0xff, 0xff, 0x3f]) // 2^20 zeros
     const rows = Array.from({ length: 3_000 }, (_, n) => ({ key: n, packed: long }))
     const before = process.memoryUsage().arrayBuffers
-    expect(a!.sharing.heard({ kind: 'state', from: { id: 'x', boot: 1 }, seq: 1, leaseMs: 300, loads: [], cells: 1 << 20, whole: true, rows })).toBe(undefined) // prettier-ignore
+    expect(
+      a!.sharing.heard({
+        kind: 'state',
+        from: { id: 'x', boot: 1 },
+        seq: 1,
+        leaseMs: 300,
+        loads: [],
+        cells: 1 << 20,
+        whole: true,
+        rows,
+      }),
+    ).toBe(undefined)
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(50e6)
   })
 
@@ -150,7 +202,12 @@ describe('replicas that tell each other of their requests', () => {
     await vi.advanceTimersByTimeAsync(60)
     expect(a!.registry.views(0)[0]!.inflightElsewhere).toBe(1)
     expect([...policy.sums!.of(0)]).toEqual([0, 0, 0, 0, 0, 0])
-    const again = union({ workers: WORKERS, layers: SHAPE.layers, predictor: createPredictor(SHAPE), cost: DEFAULT_COST })
+    const again = union({
+      workers: WORKERS,
+      layers: SHAPE.layers,
+      predictor: createPredictor(SHAPE),
+      cost: DEFAULT_COST,
+    })
     a!.sharing.policyChanged(again)
     await vi.advanceTimersByTimeAsync(60)
     expect(again.sums!.of(0).some(sum => sum > 0)).toBe(true)

@@ -70,7 +70,12 @@ export class LoadSharing {
       leaseMs,
       bytesPerSecond,
       nowMs: () => performance.now(),
-      loads: () => Array.from(desk.loads(), ({ worker, leg, inflight, tokens }) => ({ key: workerKey(leg, worker), inflight, tokens })),
+      loads: () =>
+        Array.from(desk.loads(), ({ worker, leg, inflight, tokens }) => ({
+          key: workerKey(leg, worker),
+          inflight,
+          tokens,
+        })),
       cells: () => this.#union.cells,
       rows: whole => this.#union.rows(whole),
       send: speech => {
@@ -79,7 +84,8 @@ export class LoadSharing {
         return tell({ kind: 'state', from: self, seq, leaseMs, ...speech })
       },
     })
-    desk.elsewhere = (worker, leg) => (this.#others.count === 0 ? 0 : this.#others.inflight(workerKey(leg, worker)))
+    desk.elsewhere = (worker, leg) =>
+      this.#others.count === 0 ? 0 : this.#others.inflight(workerKey(leg, worker))
     desk.onChange = () => this.#publisher.touch()
     registry.subscribe(({ kind, worker }) => {
       if (kind !== 'added' && kind !== 'removed') return
@@ -157,7 +163,10 @@ export class LoadSharing {
     const { log, seldom } = this.#options
     if (nowMs - this.#saidFromMs > MINUTE_MS) [this.#said, this.#saidFromMs] = [0, nowMs]
     if (this.#said++ < SAID_A_MINUTE) log.info({ replica }, `replicas: ${what}`)
-    else seldom.say(`replicas ${what}`, nowMs, times => log.warn({ replica, times }, `replicas: ${what}, and many more`))
+    else
+      seldom.say(`replicas ${what}`, nowMs, times =>
+        log.warn({ replica, times }, `replicas: ${what}, and many more`),
+      )
   }
 
   #look(): void {

@@ -6,7 +6,9 @@ import { difference, packed, quantised, unpacked } from './rows.ts'
 const from = fc.record({ id: fc.stringMatching(/^[\w.:-]{1,64}$/), boot: fc.nat(2 ** 32 - 1) })
 const key = fc.nat({ max: 2 ** 48 - 1 })
 const row = (cells: number) =>
-  fc.array(fc.oneof(fc.constant(0), fc.nat(255)), { minLength: cells, maxLength: cells }).map(list => Uint8Array.from(list))
+  fc
+    .array(fc.oneof(fc.constant(0), fc.nat(255)), { minLength: cells, maxLength: cells })
+    .map(list => Uint8Array.from(list))
 const state = fc.integer({ min: 1, max: 40 }).chain(cells =>
   fc.record({
     kind: fc.constant('state' as const),
@@ -18,7 +20,10 @@ const state = fc.integer({ min: 1, max: 40 }).chain(cells =>
     }),
     cells: fc.constant(cells),
     whole: fc.boolean(),
-    rows: fc.uniqueArray(fc.record({ key, packed: row(cells).map(packed) }), { selector: entry => entry.key, maxLength: 8 }),
+    rows: fc.uniqueArray(fc.record({ key, packed: row(cells).map(packed) }), {
+      selector: entry => entry.key,
+      maxLength: 8,
+    }),
   }),
 )
 const message: fc.Arbitrary<Message> = fc.oneof(
@@ -44,9 +49,17 @@ describe('a message between replicas', () => {
   })
 
   it('of whatever bytes is passed over without a fault', () => {
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), bytes => void expect(() => decode(Buffer.from(bytes))).not.toThrow()))
     fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 300 }), bytes => void expect(() => decode(Buffer.from([0xe1, 1, 0, ...bytes]))).not.toThrow()),
+      fc.property(
+        fc.uint8Array({ maxLength: 300 }),
+        bytes => void expect(() => decode(Buffer.from(bytes))).not.toThrow(),
+      ),
+    )
+    fc.assert(
+      fc.property(
+        fc.uint8Array({ maxLength: 300 }),
+        bytes => void expect(() => decode(Buffer.from([0xe1, 1, 0, ...bytes]))).not.toThrow(),
+      ),
     )
     expect(decode(Buffer.from('{"hello":1}'))).toBe('foreign')
     expect(decode(Buffer.from([0xe1, 2, 0]))).toBe('foreign')
@@ -55,7 +68,16 @@ describe('a message between replicas', () => {
 
   it('that has a worker twice is malformed: its load would count twice', () => {
     const twice = { key: 7, inflight: 1, tokens: 1 }
-    const bytes = encode({ kind: 'state', from: { id: 'a', boot: 1 }, seq: 1, leaseMs: 9, loads: [twice, twice], cells: 0, whole: true, rows: [] }) // prettier-ignore
+    const bytes = encode({
+      kind: 'state',
+      from: { id: 'a', boot: 1 },
+      seq: 1,
+      leaseMs: 9,
+      loads: [twice, twice],
+      cells: 0,
+      whole: true,
+      rows: [],
+    })
     expect(decode(bytes)).toBe('malformed')
   })
 
@@ -69,7 +91,10 @@ describe('a message between replicas', () => {
 describe('a row of sums', () => {
   it('is as it was when it has been packed, and three bytes where nobody is', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 400 }).chain(row), cells => void expect(unpacked(packed(cells), cells.length)).toEqual(cells)),
+      fc.property(
+        fc.integer({ min: 1, max: 400 }).chain(row),
+        cells => void expect(unpacked(packed(cells), cells.length)).toEqual(cells),
+      ),
     )
     expect(packed(new Uint8Array(14_848)).length).toBe(3)
   })

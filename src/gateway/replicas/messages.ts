@@ -117,7 +117,12 @@ function read(reader: ByteReader): Message {
   if (kind === undefined) throw new Malformed('no such kind')
   const from: Sender = { id: reader.text(MOST_NAME), boot: reader.fixed(4) }
   if (from.id === '') throw new Malformed('nobody sent it')
-  const message = kind === 'state' ? stateOf(reader, from) : kind === 'ask' ? { kind, from, of: reader.text(MOST_NAME) } : { kind, from }
+  const message =
+    kind === 'state'
+      ? stateOf(reader, from)
+      : kind === 'ask'
+        ? { kind, from, of: reader.text(MOST_NAME) }
+        : { kind, from }
   reader.end()
   return message
 }
@@ -125,7 +130,11 @@ function read(reader: ByteReader): Message {
 function stateOf(reader: ByteReader, from: Sender): StateMessage {
   const seq = reader.whole()
   const leaseMs = reader.whole(MOST_LEASE_MS)
-  const loads = listOf(reader, () => ({ key: reader.fixed(6), inflight: reader.whole(2 ** 31), tokens: reader.whole(2 ** 48) }))
+  const loads = listOf(reader, () => ({
+    key: reader.fixed(6),
+    inflight: reader.whole(2 ** 31),
+    tokens: reader.whole(2 ** 48),
+  }))
   const cells = reader.whole(MOST_CELLS)
   const whole = reader.byte() === 1
   const rows = listOf(reader, () => ({ key: reader.fixed(6), packed: reader.block(2 * MOST_CELLS) }))
@@ -134,6 +143,7 @@ function stateOf(reader: ByteReader, from: Sender): StateMessage {
 
 function listOf<T extends { readonly key: WorkerKey }>(reader: ByteReader, item: () => T): T[] {
   const items = Array.from({ length: reader.whole(MOST_WORKERS) }, item)
-  if (new Set(items.map(({ key }) => key)).size !== items.length) throw new Malformed('a worker is there twice')
+  if (new Set(items.map(({ key }) => key)).size !== items.length)
+    throw new Malformed('a worker is there twice')
   return items
 }

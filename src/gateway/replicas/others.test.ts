@@ -6,8 +6,16 @@ import { packed } from './rows.ts'
 
 const CELLS = 4
 const of = (id: string, seq: number, more: Partial<StateMessage> = {}): StateMessage => ({
-  kind: 'state', from: { id, boot: 1 }, seq, leaseMs: 1_000, loads: [], cells: 0, whole: true, rows: [], ...more,
-}) // prettier-ignore
+  kind: 'state',
+  from: { id, boot: 1 },
+  seq,
+  leaseMs: 1_000,
+  loads: [],
+  cells: 0,
+  whole: true,
+  rows: [],
+  ...more,
+})
 const load = (key: number, inflight: number) => ({ key, inflight, tokens: 10 * inflight })
 const rowOf = (key: number, ...values: number[]) => ({ key, packed: packed(Uint8Array.from(values)) })
 
@@ -36,7 +44,10 @@ describe('what the others have in flight', () => {
             for (const [id, loads] of said) {
               if (id === who) continue
               boots.set(id, at)
-              others.heard(of(id, 1_000 + at, { loads: loads.map(([k, n]) => load(k, n)), from: { id, boot: at } }), nowMs)
+              others.heard(
+                of(id, 1_000 + at, { loads: loads.map(([k, n]) => load(k, n)), from: { id, boot: at } }),
+                nowMs,
+              )
             }
             nowMs += 1
             gone.push(...others.expire(nowMs))
@@ -44,7 +55,13 @@ describe('what the others have in flight', () => {
             said.delete(who)
           }
           if (typeof what === 'object') {
-            others.heard(of(who, 1 + at, { loads: what.map(([k, n]) => load(k, n)), from: { id: who, boot: 10_000 + at } }), nowMs)
+            others.heard(
+              of(who, 1 + at, {
+                loads: what.map(([k, n]) => load(k, n)),
+                from: { id: who, boot: 10_000 + at },
+              }),
+              nowMs,
+            )
             said.set(who, what)
             boots.set(who, 10_000 + at)
           }
@@ -78,7 +95,8 @@ describe('what the others have in flight', () => {
 
   it('is that of both while two live under one name, and it is said', () => {
     const others = new Others()
-    const twin = (boot: number, seq: number, inflight: number) => others.heard(of('a', seq, { loads: [load(1, inflight)], from: { id: 'a', boot } }), 0) // prettier-ignore
+    const twin = (boot: number, seq: number, inflight: number) =>
+      others.heard(of('a', seq, { loads: [load(1, inflight)], from: { id: 'a', boot } }), 0)
     expect([twin(1, 5, 3), twin(2, 1, 4), others.inflight(1)]).toEqual(['well', 'well', 4])
     expect([twin(1, 6, 3), twin(2, 2, 5), others.inflight(1), others.count]).toEqual(['twin', 'well', 8, 2])
     others.forget({ id: 'a', boot: 1 })
@@ -89,7 +107,9 @@ describe('what the others have in flight', () => {
     const others = new Others()
     others.heard(of('a', 5, { loads: [load(1, 3)] }), 0)
     others.heard(of('a', Number.MAX_SAFE_INTEGER, { loads: [load(1, 1_000_000)] }), 1)
-    const heard = Array.from({ length: 10 }, (_, n) => others.heard(of('a', 6 + n, { loads: [load(1, 2)] }), 2 + n))
+    const heard = Array.from({ length: 10 }, (_, n) =>
+      others.heard(of('a', 6 + n, { loads: [load(1, 2)] }), 2 + n),
+    )
     expect(heard).toEqual([...Array.from({ length: 7 }, () => 'old'), 'well', 'well', 'well'])
     expect(others.inflight(1)).toBe(2)
   })
@@ -98,7 +118,11 @@ describe('what the others have in flight', () => {
     const others = new Others(() => {}, { isKnown: key => key < 10, cells: 0 })
     const loads = Array.from({ length: 100 }, (_, key) => load(key, 1))
     const heard = Array.from({ length: 300 }, (_, n) => others.heard(of(`r${n}`, 1, { loads }), 0))
-    expect([heard.filter(each => each === 'well').length, heard.at(-1), others.count]).toEqual([256, 'too_many', 256])
+    expect([heard.filter(each => each === 'well').length, heard.at(-1), others.count]).toEqual([
+      256,
+      'too_many',
+      256,
+    ])
     expect([others.inflight(9), others.inflight(10)]).toEqual([256, 0])
   })
 
@@ -119,13 +143,27 @@ describe('rows of the others', () => {
 
   it('stay when they are not told again, and go when all were told', () => {
     const changes: unknown[] = []
-    const others = new Others((key, before, after) => changes.push([key, before && [...before], after && [...after]]), WANTED)
-    expect(others.heard(of('a', 1, { cells: CELLS, rows: [rowOf(1, 1, 2, 3, 4), rowOf(2, 5, 0, 0, 0)] }), 0)).toBe('well')
-    expect(others.heard(of('a', 2, { cells: CELLS, whole: false, rows: [rowOf(1, 9, 2, 3, 4)] }), 0)).toBe('well')
-    expect(rows(others)).toEqual([[1, [9, 2, 3, 4]], [2, [5, 0, 0, 0]]]) // prettier-ignore
+    const others = new Others(
+      (key, before, after) => changes.push([key, before && [...before], after && [...after]]),
+      WANTED,
+    )
+    expect(
+      others.heard(of('a', 1, { cells: CELLS, rows: [rowOf(1, 1, 2, 3, 4), rowOf(2, 5, 0, 0, 0)] }), 0),
+    ).toBe('well')
+    expect(others.heard(of('a', 2, { cells: CELLS, whole: false, rows: [rowOf(1, 9, 2, 3, 4)] }), 0)).toBe(
+      'well',
+    )
+    expect(rows(others)).toEqual([
+      [1, [9, 2, 3, 4]],
+      [2, [5, 0, 0, 0]],
+    ])
     others.heard(of('a', 3, { cells: CELLS, rows: [rowOf(2, 5, 0, 0, 0)] }), 0)
     expect(rows(others)).toEqual([[2, [5, 0, 0, 0]]])
-    expect(changes.slice(2)).toEqual([[1, [1, 2, 3, 4], [9, 2, 3, 4]], [1, [9, 2, 3, 4], undefined], [2, [5, 0, 0, 0], [5, 0, 0, 0]]]) // prettier-ignore
+    expect(changes.slice(2)).toEqual([
+      [1, [1, 2, 3, 4], [9, 2, 3, 4]],
+      [1, [9, 2, 3, 4], undefined],
+      [2, [5, 0, 0, 0], [5, 0, 0, 0]],
+    ])
   })
 
   it('have to be asked for when one was missed, and when the first that is heard is not whole', () => {
@@ -134,7 +172,9 @@ describe('rows of the others', () => {
     expect(others.heard(of('a', 8, { cells: CELLS, whole: false }), 0)).toBe('missed_rows')
     expect(others.heard(of('a', 9, { cells: CELLS }), 0)).toBe('well')
     expect(others.heard(of('a', 10, { cells: CELLS, whole: false, loads: [load(1, 2)] }), 0)).toBe('well')
-    expect(others.heard(of('a', 12, { cells: CELLS, whole: false, loads: [load(1, 4)] }), 0)).toBe('missed_rows')
+    expect(others.heard(of('a', 12, { cells: CELLS, whole: false, loads: [load(1, 4)] }), 0)).toBe(
+      'missed_rows',
+    )
     expect(others.inflight(1)).toBe(4)
   })
 
@@ -142,7 +182,9 @@ describe('rows of the others', () => {
     const others = new Others(() => {}, WANTED)
     others.heard(of('a', 1, { cells: CELLS, loads: [load(1, 1)] }), 0)
     const broken = { key: 1, packed: Buffer.from([0, 99]) }
-    expect(others.heard(of('a', 2, { cells: CELLS, loads: [load(1, 5)], rows: [broken] }), 0)).toBe('malformed')
+    expect(others.heard(of('a', 2, { cells: CELLS, loads: [load(1, 5)], rows: [broken] }), 0)).toBe(
+      'malformed',
+    )
     expect(others.inflight(1)).toBe(1)
   })
 })

@@ -21,7 +21,11 @@ interface Other {
 }
 
 /** One worker's row of one replica is another now; undefined: all zeros. */
-export type RowChanged = (key: WorkerKey, before: Uint8Array | undefined, after: Uint8Array | undefined) => void
+export type RowChanged = (
+  key: WorkerKey,
+  before: Uint8Array | undefined,
+  after: Uint8Array | undefined,
+) => void
 
 /** What there is a use for. */
 export interface Wanted {
@@ -75,7 +79,16 @@ export class Others {
     if (rows === undefined) return 'malformed'
     const isTwin = this.#replaced.has(name)
     if (known === undefined && !isTwin) this.#replace(from)
-    const other: Other = known ?? { from, seq: seq - 1, heardMs: nowMs, leaseMs, loads: [], rows: new Map(), partial: !whole, old: 0 }
+    const other: Other = known ?? {
+      from,
+      seq: seq - 1,
+      heardMs: nowMs,
+      leaseMs,
+      loads: [],
+      rows: new Map(),
+      partial: !whole,
+      old: 0,
+    }
     this.#others.set(name, other)
     // Rows of another model or policy are of no use, and are not missed.
     if (whole || !isOurs) other.partial = false
@@ -117,7 +130,8 @@ export class Others {
   /** When the next lease ends if nothing is heard; undefined when there is none. */
   get nextExpiryMs(): number | undefined {
     let next: number | undefined
-    for (const { heardMs, leaseMs } of this.#others.values()) next = Math.min(next ?? Infinity, heardMs + leaseMs)
+    for (const { heardMs, leaseMs } of this.#others.values())
+      next = Math.min(next ?? Infinity, heardMs + leaseMs)
     return next
   }
 
@@ -130,7 +144,8 @@ export class Others {
 
   /** All rows there are of so many cells. */
   *rows(cells: number): Generator<readonly [WorkerKey, Uint8Array]> {
-    for (const { rows } of this.#others.values()) for (const entry of rows) if (entry[1].length === cells) yield entry
+    for (const { rows } of this.#others.values())
+      for (const entry of rows) if (entry[1].length === cells) yield entry
   }
 
   #hasTwin({ id }: Sender): boolean {
@@ -181,7 +196,9 @@ const nameOf = ({ id, boot }: Sender) => `${boot} ${id}`
 /** Undefined when one of them is broken. */
 function rowsIn({ rows }: StateMessage, { isKnown, cells }: Wanted): Map<WorkerKey, Uint8Array> | undefined {
   try {
-    return new Map(rows.filter(({ key }) => isKnown(key)).map(({ key, packed }) => [key, unpacked(packed, cells)]))
+    return new Map(
+      rows.filter(({ key }) => isKnown(key)).map(({ key, packed }) => [key, unpacked(packed, cells)]),
+    )
   } catch (error) {
     if (error instanceof Malformed) return undefined
     throw error

@@ -23,7 +23,12 @@ function start(more: Partial<PublisherOptions> = {}) {
     ...more,
   })
   publisher.start()
-  return { publisher, sent, state, gaps: () => sent.slice(1).map(({ atMs }, n) => Math.round(atMs - sent[n]!.atMs)) }
+  return {
+    publisher,
+    sent,
+    state,
+    gaps: () => sent.slice(1).map(({ atMs }, n) => Math.round(atMs - sent[n]!.atMs)),
+  }
 }
 
 describe('a replica speaks', () => {

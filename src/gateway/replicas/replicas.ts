@@ -75,11 +75,26 @@ export class Replicas {
 
   /** Once routing stands. It does not wait for the store. */
   start(control: RoutingControl, router: Router): void {
-    const { url, caFile, namespace, timeoutMs, retryMs, leaseMs, changesKeptMs: keptMs, artifactBytes: mostBytes } = this.#settings
+    const {
+      url,
+      caFile,
+      namespace,
+      timeoutMs,
+      retryMs,
+      leaseMs,
+      changesKeptMs: keptMs,
+      artifactBytes: mostBytes,
+    } = this.#settings
     const { registry } = this.#parts
     const channel = this.#channel
     const ask = (command: readonly (string | Buffer)[]) => this.#link!.ask(command)
-    const artifacts = new ArtifactShare({ namespace, mostBytes, keptMs, ask, load: (path, shownAs) => control.load(path, shownAs) })
+    const artifacts = new ArtifactShare({
+      namespace,
+      mostBytes,
+      keptMs,
+      ask,
+      load: (path, shownAs) => control.load(path, shownAs),
+    })
     const gateway = new GatewayChanges({ registry, control, artifacts })
     const changes = new SharedChanges({
       key: `${namespace}:changes`,
@@ -161,7 +176,8 @@ export class Replicas {
     this.#loads.stop()
     let late: NodeJS.Timeout | undefined
     const tooLate = new Promise(resolve => (late = setTimeout(resolve, LEAVE_MS)))
-    if (this.#link?.up === true) await Promise.race([this.#tell({ kind: 'leave', from: this.#self }), tooLate])
+    if (this.#link?.up === true)
+      await Promise.race([this.#tell({ kind: 'leave', from: this.#self }), tooLate])
     clearTimeout(late)
     await this.#link?.close()
   }
@@ -176,7 +192,10 @@ export class Replicas {
   #down(reason: string): void {
     // Once, and again when it is another fault: a store may be away for days.
     if (this.#reason !== reason)
-      this.#parts.log.warn({ reason }, 'replicas: the store cannot be reached; each gateway goes by its own requests')
+      this.#parts.log.warn(
+        { reason },
+        'replicas: the store cannot be reached; each gateway goes by its own requests',
+      )
     this.#reason = reason
     this.#loads.pause()
   }
@@ -185,7 +204,8 @@ export class Replicas {
     if (this.#link?.up !== true) return
     const { leaseMs, timeoutMs } = this.#settings
     const nowMs = performance.now()
-    if (this.#loads.unechoedMs(nowMs) > leaseMs + timeoutMs) this.#link.drop('it does not pass on what is published')
+    if (this.#loads.unechoedMs(nowMs) > leaseMs + timeoutMs)
+      this.#link.drop('it does not pass on what is published')
     void this.#changes!.renew()
     void this.#artifacts!.put().catch((error: unknown) => this.#failed(error))
     if (this.#problems.length === 0 || nowMs - this.#triedMs < REAPPLY_MS) return
@@ -228,7 +248,10 @@ export class Replicas {
     this.#problems = problems
     this.#triedMs = performance.now()
     if (problems.length > 0 && problems.join() !== before)
-      this.#parts.log.error({ problems }, 'replicas: what another one changed cannot be done here; the last good state stays')
+      this.#parts.log.error(
+        { problems },
+        'replicas: what another one changed cannot be done here; the last good state stays',
+      )
   }
 
   /** Of a connection that failed its owner tells. */
@@ -240,6 +263,8 @@ export class Replicas {
     this.tally.ignored(reason)
     const { seldom, log } = this.#parts
     const more = why === undefined ? {} : { why }
-    seldom.say(`replicas ${reason}`, performance.now(), times => log.warn({ reason, times, ...more }, IGNORED_WORDS[reason]))
+    seldom.say(`replicas ${reason}`, performance.now(), times =>
+      log.warn({ reason, times, ...more }, IGNORED_WORDS[reason]),
+    )
   }
 }

@@ -18,7 +18,11 @@ export function quantised(sums: Int32Array, out = new Uint8Array(sums.length)): 
 }
 
 /** What has to be added to sums in which `before` is, so that `after` is in them instead. */
-export function difference(before: Uint8Array | undefined, after: Uint8Array | undefined, cells: number): Int32Array {
+export function difference(
+  before: Uint8Array | undefined,
+  after: Uint8Array | undefined,
+  cells: number,
+): Int32Array {
   const delta = new Int32Array(cells)
   for (let c = 0; c < cells; c++) {
     const [was, is] = [before?.[c] ?? 0, after?.[c] ?? 0]

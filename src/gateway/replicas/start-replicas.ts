@@ -3,7 +3,10 @@ import type { ReplicaSettings } from '../config/settings.ts'
 import { readPem } from '../tls-files.ts'
 import type { ReplicaParts, Replicas as Shared } from './replicas.ts'
 
-export async function readyReplicas(settings: ReplicaSettings, parts: ReplicaParts): Promise<Shared | undefined> {
+export async function readyReplicas(
+  settings: ReplicaSettings,
+  parts: ReplicaParts,
+): Promise<Shared | undefined> {
   const { url } = settings
   if (url === undefined) return undefined
   if (settings.caFile !== undefined) readPem(settings.caFile) // again at each connection, since it may be renewed

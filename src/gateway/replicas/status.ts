@@ -7,7 +7,8 @@ export const IGNORED_WORDS: Readonly<Record<Ignored, string>> = {
   foreign: 'replicas: somebody else speaks on our channel, or another version of ELDR; it is passed over',
   malformed: 'replicas: a message is broken and passed over',
   same_id: 'replicas: two gateways have one id: give each its own replicas.id',
-  too_many: 'replicas: there are more of them than can be, and the rest is passed over: who else writes to the store?',
+  too_many:
+    'replicas: there are more of them than can be, and the rest is passed over: who else writes to the store?',
   refused: 'replicas: the store refuses what it is asked; it is tried again',
 }
 

@@ -29,7 +29,11 @@ export class StoreRefusal extends Error {}
 const template = createClient<{}, {}, {}, 2>({ RESP: 2 })
 
 /** Rejects with the reason. `heard` must not throw. */
-export async function openSession(address: StoreAddress, heard: (bytes: Buffer) => void, signal: AbortSignal): Promise<StoreSession> {
+export async function openSession(
+  address: StoreAddress,
+  heard: (bytes: Buffer) => void,
+  signal: AbortSignal,
+): Promise<StoreSession> {
   const { url, caFile, channel, timeoutMs } = address
   const options = {
     url: url.replace(/^valkey/, 'redis'),

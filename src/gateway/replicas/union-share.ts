@@ -53,7 +53,13 @@ export class UnionShare {
 
   rowChanged(key: WorkerKey, before: Uint8Array | undefined, after: Uint8Array | undefined): void {
     const [sums, index] = [this.#sums, this.#places.get(key)]
-    if (sums === undefined || index === undefined || index >= sums.workers || (after ?? before)?.length !== sums.cells) return
+    if (
+      sums === undefined ||
+      index === undefined ||
+      index >= sums.workers ||
+      (after ?? before)?.length !== sums.cells
+    )
+      return
     const delta = difference(before, after, sums.cells)
     sums.add(index, delta)
     const foreign = this.#foreign.get(index)
@@ -85,8 +91,11 @@ export class UnionShare {
   }
 
   #seat(): void {
-    const decodes = this.#registry.views(performance.now()).filter(({ spec, leaving }) => spec.role === 'decode' && !leaving)
+    const decodes = this.#registry
+      .views(performance.now())
+      .filter(({ spec, leaving }) => spec.role === 'decode' && !leaving)
     this.#places = new Map(decodes.map(({ spec, index }) => [workerKey('decode', spec.id), index]))
-    if (this.#sums !== undefined) for (const [key, row] of this.#rowsOf(this.#sums.cells)) this.rowChanged(key, undefined, row)
+    if (this.#sums !== undefined)
+      for (const [key, row] of this.#rowsOf(this.#sums.cells)) this.rowChanged(key, undefined, row)
   }
 }

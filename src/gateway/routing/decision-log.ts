@@ -11,7 +11,11 @@ export interface DecisionRecord {
   readonly reject?: string
   readonly covered?: number
   /** Candidates as they were: id, requests in flight, similarity where the policy looked at it (NaN: no centroid). */
-  readonly candidates: readonly { readonly id: string; readonly inflight: number; readonly similarity?: number }[]
+  readonly candidates: readonly {
+    readonly id: string
+    readonly inflight: number
+    readonly similarity?: number
+  }[]
 }
 
 export class DecisionLog {

@@ -55,7 +55,10 @@ const PLANE_ROWS = 800
 
 export const JOBS = {
   read: ({ path }: { readonly path: string }): Promise<ReadArtifact> =>
-    withSafetensors(path, async file => ({ artifact: shared(await artifactOf(file)), sha256: await file.sha256() })),
+    withSafetensors(path, async file => ({
+      artifact: shared(await artifactOf(file)),
+      sha256: await file.sha256(),
+    })),
 
   refit: ({ file, artifact, clusters }: RefitInput): Promise<RefitResult> =>
     withinMemory(file, () => {
@@ -82,7 +85,10 @@ export type JobInput<Name extends JobName> = Parameters<Jobs[Name]>[0]
 export type JobResult<Name extends JobName> = Awaited<ReturnType<Jobs[Name]>>
 
 /** An artifact after a re-fit of it. */
-export function withRefit(old: Artifact, { about, clusterOf, centroids, fallbackCentroids }: RefitResult): Artifact {
+export function withRefit(
+  old: Artifact,
+  { about, clusterOf, centroids, fallbackCentroids }: RefitResult,
+): Artifact {
   return {
     about,
     primary: { ...old.primary, centroids },
@@ -92,9 +98,17 @@ export function withRefit(old: Artifact, { about, clusterOf, centroids, fallback
 }
 
 /** Without what a re-fit does not look at, so that it need not travel. */
-export function forRefit({ about, primary, fallback, calibration }: Artifact, wanted: Float32Array): Artifact {
+export function forRefit(
+  { about, primary, fallback, calibration }: Artifact,
+  wanted: Float32Array,
+): Artifact {
   const { requests, clusterOf } = calibration
-  return { about, primary: { ...primary, centroids: wanted }, ...(fallback && { fallback }), calibration: { requests, clusterOf } }
+  return {
+    about,
+    primary: { ...primary, centroids: wanted },
+    ...(fallback && { fallback }),
+    calibration: { requests, clusterOf },
+  }
 }
 
 /** Signatures are the bulk of what a re-fit reads: in shared memory they are there already when it begins. */

@@ -18,7 +18,8 @@ function tableOf(model?: object, takesMs = 0) {
   }
   return { known, table: { policy, artifact: model && { primary: { model } } } as unknown as RoutingTable }
 }
-const requests = (count: number): RoutableRequest[] => Array.from({ length: count }, (_, n) => ({ id: `r-${n}`, signature: new Float32Array(1) })) // prettier-ignore
+const requests = (count: number): RoutableRequest[] =>
+  Array.from({ length: count }, (_, n) => ({ id: `r-${n}`, signature: new Float32Array(1) }))
 const turn = () => new Promise(setImmediate)
 
 describe('requests in flight', () => {

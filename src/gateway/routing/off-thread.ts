@@ -12,17 +12,28 @@ export class OffThread {
   #closed = false
 
   /** `give`: memory of the input that the job may have for itself. */
-  async run<Name extends JobName>(name: Name, input: JobInput<Name>, give: readonly ArrayBuffer[] = []): Promise<JobResult<Name>> {
+  async run<Name extends JobName>(
+    name: Name,
+    input: JobInput<Name>,
+    give: readonly ArrayBuffer[] = [],
+  ): Promise<JobResult<Name>> {
     if (this.#closed) throw new Refusal('ELDR_DRAINING')
     if (!COMPILED) return (JOBS[name] as (input: JobInput<Name>) => Promise<JobResult<Name>>)(input)
-    const thread = new Worker(new URL('./fit-thread.js', import.meta.url), { workerData: { name, input }, transferList: [...give] })
+    const thread = new Worker(new URL('./fit-thread.js', import.meta.url), {
+      workerData: { name, input },
+      transferList: [...give],
+    })
     this.#threads.add(thread)
     try {
       const letter = await new Promise<Letter>((resolve, reject) => {
         thread.once('message', resolve)
         thread.once('error', reject)
         thread.once('exit', () =>
-          reject(this.#closed ? new Refusal('ELDR_DRAINING') : new Error(`the thread of ${name} ended without a result`)),
+          reject(
+            this.#closed
+              ? new Refusal('ELDR_DRAINING')
+              : new Error(`the thread of ${name} ended without a result`),
+          ),
         )
       })
       return openLetter(letter) as JobResult<Name>

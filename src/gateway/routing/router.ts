@@ -23,7 +23,10 @@ export interface RouterOptions {
   /** Other gateways before the same workers, where there are any: hears of each decode dispatch, and of another policy. */
   readonly replicas?: RoutingSharing
   /** Who follows decisions as they are made; nothing is written down for nobody. */
-  readonly followers?: { readonly any: boolean; decided(record: DecisionRecord, routable: RoutableRequest): void }
+  readonly followers?: {
+    readonly any: boolean
+    decided(record: DecisionRecord, routable: RoutableRequest): void
+  }
   /** Hears of every decision. `best`: cosine to the nearest centroid. */
   readonly counted?: (decided: {
     readonly reason: string
@@ -96,7 +99,11 @@ export class Router {
     return this.#log.of(id)
   }
 
-  toPrefill(prefixKey: number | undefined, tokens: number, exclude: ReadonlySet<string>): Dispatch | undefined {
+  toPrefill(
+    prefixKey: number | undefined,
+    tokens: number,
+    exclude: ReadonlySet<string>,
+  ): Dispatch | undefined {
     const { registry } = this.#options
     const { prefillPolicy } = this
     const nowMs = performance.now()
@@ -104,7 +111,11 @@ export class Router {
     for (;;) {
       const candidates = registry.candidates('prefill', nowMs, tried)
       if (candidates.length === 0) return undefined
-      const { worker } = prefillPolicy.pick(prefixKey === undefined ? {} : { prefixKey }, candidates, this.#context)
+      const { worker } = prefillPolicy.pick(
+        prefixKey === undefined ? {} : { prefixKey },
+        candidates,
+        this.#context,
+      )
       const dispatch = registry.dispatch('prefill', worker, tokens, nowMs)
       if (dispatch !== undefined) {
         prefillPolicy.dispatched?.(worker)
@@ -116,7 +127,12 @@ export class Router {
   }
 
   /** `handoff`: absent when there was no prefill. Undefined when no worker takes requests. */
-  toDecode(id: string, handoff: HandoffExperts | undefined, tokens: number, exclude: ReadonlySet<string>): DecodePlace | undefined {
+  toDecode(
+    id: string,
+    handoff: HandoffExperts | undefined,
+    tokens: number,
+    exclude: ReadonlySet<string>,
+  ): DecodePlace | undefined {
     const { registry, metrics } = this.#options
     const nowMs = performance.now()
     this.#learn(handoff)
@@ -134,12 +150,21 @@ export class Router {
       }
       this.#live.take(reading.routable, decision.worker, dispatch.worker.id)
       this.#options.replicas?.unseen.sent(decision.worker)
-      const cosine = decision.similarities?.[candidates.findIndex(candidate => candidate.id === dispatch.worker.id)]
+      const cosine =
+        decision.similarities?.[candidates.findIndex(candidate => candidate.id === dispatch.worker.id)]
       const similarity = cosine === undefined || Number.isNaN(cosine) ? undefined : cosine
       const record = this.#record(id, reading, decision, candidates, dispatch, similarity)
       metrics.routeSeconds.observe((performance.now() - nowMs) / 1000)
       const { covered, routable } = reading
-      return { dispatch, decision, policy: policy.name, similarity, covered, ...(record && { record }), left: () => this.#live.leave(routable) } // prettier-ignore
+      return {
+        dispatch,
+        decision,
+        policy: policy.name,
+        similarity,
+        covered,
+        ...(record && { record }),
+        left: () => this.#live.leave(routable),
+      }
     }
   }
 
@@ -194,7 +219,11 @@ export class Router {
       ...(band !== undefined && { band }),
       ...(reject !== undefined && { reject }),
       ...(covered !== undefined && { covered }),
-      candidates: candidates.map(({ id, inflight }, c) => ({ id, inflight, ...(similarities && { similarity: similarities[c]! }) })),
+      candidates: candidates.map(({ id, inflight }, c) => ({
+        id,
+        inflight,
+        ...(similarities && { similarity: similarities[c]! }),
+      })),
     }
     this.#log.add(record)
     if (followers?.any === true) followers.decided(record, routable)

@@ -14,7 +14,17 @@ import type { Log } from '../log.ts'
 import { OffThread } from './off-thread.ts'
 import type { Shape } from './read-experts.ts'
 import type { Router } from './router.ts'
-import { firstPlan, type LoadedArtifact, misfitOf, type Plan, prefillPolicyOf, refitted, roomFor, tableOf, withArtifact } from './routing-plan.ts' // prettier-ignore
+import {
+  firstPlan,
+  type LoadedArtifact,
+  misfitOf,
+  type Plan,
+  prefillPolicyOf,
+  refitted,
+  roomFor,
+  tableOf,
+  withArtifact,
+} from './routing-plan.ts'
 import type { RoutingTable } from './routing-table.ts'
 import type { SeatedWorker } from './seats.ts'
 
@@ -42,7 +52,12 @@ export interface RoutingView {
   readonly policy: PolicyName
   readonly tau: number
   readonly prefillPolicy: PrefillPolicyName
-  readonly artifact?: { readonly file: string; readonly sha256: string; readonly model: string; readonly clusters: number }
+  readonly artifact?: {
+    readonly file: string
+    readonly sha256: string
+    readonly model: string
+    readonly clusters: number
+  }
   readonly decodeWorkers: number
   /** Why the artifact's clusters do not fit the workers, and why they stay so. */
   readonly note?: string
@@ -93,7 +108,11 @@ export class RoutingControl {
   firstTable(): RoutingTable {
     const table = this.#tableOf(this.#plan)
     if (typeof table !== 'string') return this.#taken(table)
-    throw new EldrError('ELDR_USAGE', { found: `policy ${this.policy}`, expected: table, todo: 'Give one with --artifact.' })
+    throw new EldrError('ELDR_USAGE', {
+      found: `policy ${this.policy}`,
+      expected: table,
+      todo: 'Give one with --artifact.',
+    })
   }
 
   /** Tables are put into this router from now on. When the artifact's clusters are not as many as the workers, a re-fit begins. */
@@ -111,9 +130,18 @@ export class RoutingControl {
     return this.#taken(table)
   }
 
-  setPolicy({ policy, tau, prefillPolicy }: { policy?: PolicyName; tau?: number; prefillPolicy?: PrefillPolicyName }): RoutingView {
+  setPolicy({
+    policy,
+    tau,
+    prefillPolicy,
+  }: {
+    policy?: PolicyName
+    tau?: number
+    prefillPolicy?: PrefillPolicyName
+  }): RoutingView {
     const { policy: before } = this.#plan
-    if (policy !== undefined || tau !== undefined) this.#put({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
+    if (policy !== undefined || tau !== undefined)
+      this.#put({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
     if (prefillPolicy !== undefined && prefillPolicy !== this.#prefillPolicy.name) {
       this.#prefillPolicy = prefillPolicyOf(prefillPolicy, this.#options.routing)
       if (this.#router) this.#router.prefillPolicy = this.#prefillPolicy
@@ -127,7 +155,9 @@ export class RoutingControl {
     return this.#inTurn(async () => {
       const loaded: LoadedArtifact = { ...(await this.#offThread.run('read', { path })), file: shownAs }
       const asRead = withArtifact(this.#plan, loaded)
-      const ready = this.#isDue(asRead) ? await this.#refitted(asRead).catch((error: unknown) => this.#notFitted(error, asRead)) : asRead
+      const ready = this.#isDue(asRead)
+        ? await this.#refitted(asRead).catch((error: unknown) => this.#notFitted(error, asRead))
+        : asRead
       this.#put({ ...this.#plan, loaded: ready.loaded!, seats: ready.seats }) // policy and τ may be others than when this began
       await this.#options.artifactLoaded?.(path, shownAs)
       return this.#tell('artifact')
@@ -141,8 +171,11 @@ export class RoutingControl {
 
   /** As many clusters as another gateway had in whose place this one is. */
   async restoreClusters(clusters: number): Promise<void> {
-    const isOther = () => this.#plan.loaded !== undefined && this.#plan.loaded.artifact.about.workers !== clusters
-    await this.#inTurn(async () => (isOther() ? this.#refitNow(clusters) : undefined)).catch((error: unknown) => this.#notFitted(error))
+    const isOther = () =>
+      this.#plan.loaded !== undefined && this.#plan.loaded.artifact.about.workers !== clusters
+    await this.#inTurn(async () => (isOther() ? this.#refitNow(clusters) : undefined)).catch(
+      (error: unknown) => this.#notFitted(error),
+    )
   }
 
   view(): RoutingView {
@@ -153,9 +186,18 @@ export class RoutingControl {
       policy,
       tau,
       prefillPolicy: this.#prefillPolicy.name,
-      ...(loaded && { artifact: { file: loaded.file, sha256: loaded.sha256, model: loaded.artifact.about.model, clusters: loaded.artifact.about.workers } }), // prettier-ignore
+      ...(loaded && {
+        artifact: {
+          file: loaded.file,
+          sha256: loaded.sha256,
+          model: loaded.artifact.about.model,
+          clusters: loaded.artifact.about.workers,
+        },
+      }),
       decodeWorkers: workers.length,
-      ...(misfit !== undefined && { note: this.#whyNotFitted === '' ? misfit : `${misfit}; not fitted anew: ${this.#whyNotFitted}` }),
+      ...(misfit !== undefined && {
+        note: this.#whyNotFitted === '' ? misfit : `${misfit}; not fitted anew: ${this.#whyNotFitted}`,
+      }),
     }
   }
 
@@ -174,7 +216,8 @@ export class RoutingControl {
 
   /** Health comes and goes without any of this: a worker that is away for a while finds its region as it was. */
   #workersChanged({ kind, worker, index }: RegistryEvent): void {
-    if (worker.role !== 'decode' || (kind !== 'added' && kind !== 'removed') || this.#router === undefined) return
+    if (worker.role !== 'decode' || (kind !== 'added' && kind !== 'removed') || this.#router === undefined)
+      return
     if (kind === 'added' && index >= this.#room) {
       this.#put(this.#plan)
       this.#tell('workers')
@@ -184,12 +227,17 @@ export class RoutingControl {
 
   #tableOf(plan: Plan): RoutingTable | string {
     const { routing, cost, unseen } = this.#options
-    return tableOf(plan, this.#workers(), { minCovered: routing.minCovered, ...(cost && { cost }), ...(unseen && { unseen }) })
+    return tableOf(plan, this.#workers(), {
+      minCovered: routing.minCovered,
+      ...(cost && { cost }),
+      ...(unseen && { unseen }),
+    })
   }
 
   #put(plan: Plan): void {
     const table = this.#tableOf(plan)
-    if (typeof table === 'string') throw new Refusal('ELDR_POLICY_LACKS', { words: `The policy ${plan.policy} needs ${table}.` })
+    if (typeof table === 'string')
+      throw new Refusal('ELDR_POLICY_LACKS', { words: `The policy ${plan.policy} needs ${table}.` })
     this.#plan = plan
     this.#router?.swap(this.#taken(table))
   }
@@ -211,8 +259,8 @@ export class RoutingControl {
     if (routing.refit === 'off') log.warn(`${misfit}: some of them are left out, since routing.refit is off`)
     // Another change may have made it needless by the time it is its turn.
     else
-      await this.#inTurn(async () => (this.#isDue(this.#plan) ? this.#refitNow() : undefined)).catch((error: unknown) =>
-        this.#notFitted(error),
+      await this.#inTurn(async () => (this.#isDue(this.#plan) ? this.#refitNow() : undefined)).catch(
+        (error: unknown) => this.#notFitted(error),
       )
   }
 
@@ -232,14 +280,25 @@ export class RoutingControl {
     log.info(`${misfitOf(plan, this.#workers()) ?? 'asked for'}: fitting anew`)
     const fitted = await refitted(plan, this.#workers(), this.#offThread, clusters)
     this.#whyNotFitted = ''
-    log.info({ clusters: fitted.loaded.artifact.about.workers, seconds: Math.round(performance.now() - startMs) / 1000 }, 'fitted anew')
+    log.info(
+      {
+        clusters: fitted.loaded.artifact.about.workers,
+        seconds: Math.round(performance.now() - startMs) / 1000,
+      },
+      'fitted anew',
+    )
     return fitted
   }
 
   /** The clusters stay as they are: workers without one get requests by load alone. */
   #notFitted(error: unknown, plan = this.#plan): Plan {
     if (error instanceof Refusal && error.code === 'ELDR_DRAINING') return plan // nobody is left to be told
-    this.#whyNotFitted = error instanceof Refusal ? (error.words ?? error.code) : error instanceof EldrError ? error.message : 'it failed'
+    this.#whyNotFitted =
+      error instanceof Refusal
+        ? (error.words ?? error.code)
+        : error instanceof EldrError
+          ? error.message
+          : 'it failed'
     this.#options.log.warn({ err: error }, 'not fitted anew')
     this.#tell('refit_refused')
     return plan

@@ -1,7 +1,12 @@
 /** What a routing table is made from, and how it becomes one. A plan never changes; a change of anything makes another. */
 import type { Artifact } from '../../fit/artifact.ts'
 import type { PolicyName } from '../../policy/decode-policy.ts'
-import { createPrefillPolicy, type PrefillPolicy, type PrefillPolicyName, prefixHash } from '../../policy/prefill-policy.ts'
+import {
+  createPrefillPolicy,
+  type PrefillPolicy,
+  type PrefillPolicyName,
+  prefixHash,
+} from '../../policy/prefill-policy.ts'
 import type { UnionCost } from '../../policy/union.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
 import { Refusal } from '../answers.ts'
@@ -10,7 +15,14 @@ import { forRefit, withRefit } from './fit-jobs.ts'
 import type { OffThread } from './off-thread.ts'
 import type { Shape } from './read-experts.ts'
 import { createRoutingTable, type RoutingTable } from './routing-table.ts'
-import { arrangeSeats, misfit, type SeatedWorker, type Seats, seatsInOrder, wantedCentroids } from './seats.ts'
+import {
+  arrangeSeats,
+  misfit,
+  type SeatedWorker,
+  type Seats,
+  seatsInOrder,
+  wantedCentroids,
+} from './seats.ts'
 
 export interface Plan {
   readonly policy: PolicyName
@@ -67,8 +79,13 @@ export function roomFor(workers: readonly SeatedWorker[]): number {
 }
 
 /** Why the artifact's clusters do not fit the workers. Policies other than eldr do not go by clusters, and for them it is no matter. */
-export function misfitOf({ policy, loaded, seats }: Plan, workers: readonly SeatedWorker[]): string | undefined {
-  return loaded === undefined || policy !== 'eldr' ? undefined : misfit(workers, loaded.artifact.about.workers, seats)
+export function misfitOf(
+  { policy, loaded, seats }: Plan,
+  workers: readonly SeatedWorker[],
+): string | undefined {
+  return loaded === undefined || policy !== 'eldr'
+    ? undefined
+    : misfit(workers, loaded.artifact.about.workers, seats)
 }
 
 /** The plan with clusters for the workers there are, or for as many as told. Rejects with the reason where it cannot be. */
@@ -85,12 +102,23 @@ export async function refitted(
   if (typeof seats === 'string') throw refused(`${seats}.`)
   const { artifact, file } = loaded
   const width = dimensionsOf(artifact.primary.model)
-  const wanted = wantedCentroids(workers, { centroids: artifact.primary.centroids, seats: plan.seats }, seats, clusters, width)
-  const result = await offThread.run('refit', { file, artifact: forRefit(artifact, wanted), clusters }, [wanted.buffer])
+  const wanted = wantedCentroids(
+    workers,
+    { centroids: artifact.primary.centroids, seats: plan.seats },
+    seats,
+    clusters,
+    width,
+  )
+  const result = await offThread.run('refit', { file, artifact: forRefit(artifact, wanted), clusters }, [
+    wanted.buffer,
+  ])
   return { ...plan, loaded: { ...loaded, artifact: withRefit(artifact, result) }, seats }
 }
 
-export function prefillPolicyOf(name: PrefillPolicyName, { prefixLoadFactor }: RoutingSettings): PrefillPolicy {
+export function prefillPolicyOf(
+  name: PrefillPolicyName,
+  { prefixLoadFactor }: RoutingSettings,
+): PrefillPolicy {
   return name === 'prefix_hash' ? prefixHash({ overload: prefixLoadFactor }) : createPrefillPolicy(name)
 }
 

@@ -13,7 +13,8 @@ let artifact: Artifact
 beforeAll(async () => void (artifact = (await smallArtifact(folder.path, 2)).artifact))
 afterAll(() => folder.remove())
 
-const tableOf = (options: Partial<TableOptions>) => createRoutingTable({ policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5, ...options }) as RoutingTable // prettier-ignore
+const tableOf = (options: Partial<TableOptions>) =>
+  createRoutingTable({ policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5, ...options }) as RoutingTable
 const ctx = { random: () => 0 }
 
 /** A hand-off of the plugin, and the same experts token by token as an engine would list them. */
@@ -32,7 +33,11 @@ function handoffs(variant: number): { counted: HandoffExperts; listed: HandoffEx
   head.writeUInt16LE(head.length - 10, 8)
   const npy = Buffer.concat([head, ids]).toString('base64')
   return {
-    counted: { counts: eldrObject({ ...SHAPE, tokens: TOKENS }, counts), routedExperts: undefined, promptTokens: TOKENS },
+    counted: {
+      counts: eldrObject({ ...SHAPE, tokens: TOKENS }, counts),
+      routedExperts: undefined,
+      promptTokens: TOKENS,
+    },
     listed: { counts: undefined, routedExperts: npy, promptTokens: TOKENS },
   }
 }
@@ -52,7 +57,10 @@ describe('a hand-off', () => {
   it('with wrong counts is not made good by the other source, and an empty object is', () => {
     const table = tableOf({ artifact })
     const { listed } = handoffs(0)
-    expect(table.read('a', { ...listed, counts: { v: 7 } })).toEqual({ routable: { id: 'a' }, reject: 'wrong_version' })
+    expect(table.read('a', { ...listed, counts: { v: 7 } })).toEqual({
+      routable: { id: 'a' },
+      reject: 'wrong_version',
+    })
     expect(table.read('a', { ...listed, counts: {} }).covered).toBe(1)
     expect(table.read('a', { ...listed, promptTokens: undefined }).reject).toBe('bad_value')
     expect(table.read('a', { ...listed, routedExperts: 'AAAA' }).reject).toBe('bad_value')
@@ -60,15 +68,22 @@ describe('a hand-off', () => {
 
   it('without experts is rejected, and where there was none at all nothing is amiss', () => {
     const table = tableOf({ artifact })
-    expect(table.read('a', { counts: undefined, routedExperts: undefined, promptTokens: 3 })).toEqual({ routable: { id: 'a' }, reject: 'missing' }) // prettier-ignore
+    expect(table.read('a', { counts: undefined, routedExperts: undefined, promptTokens: 3 })).toEqual({
+      routable: { id: 'a' },
+      reject: 'missing',
+    })
     expect(table.read('a', undefined)).toEqual({ routable: { id: 'a' } })
   })
 })
 
 describe('a table', () => {
   it('says what its policy lacks', () => {
-    expect(createRoutingTable({ policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5 })).toBe('an artifact with centroids')
-    expect(createRoutingTable({ policy: 'domain', tau: 0.1, workers: 2, minCovered: 0.5, artifact })).toContain('domains')
+    expect(createRoutingTable({ policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5 })).toBe(
+      'an artifact with centroids',
+    )
+    expect(
+      createRoutingTable({ policy: 'domain', tau: 0.1, workers: 2, minCovered: 0.5, artifact }),
+    ).toContain('domains')
   })
 
   it('of union needs no artifact: it goes by load until the model’s shape is known', () => {
@@ -76,11 +91,17 @@ describe('a table', () => {
     expect([waiting.policy.name, waiting.shape]).toEqual(['jsq', undefined])
     const table = tableOf({ policy: 'union', shape: SHAPE })
     const { routable } = table.read('a', handoffs(0).counted)
-    expect(table.policy.pick(routable, [{ worker: 1, inflight: 3 }], ctx)).toMatchObject({ worker: 1, reason: 'least_cost' })
+    expect(table.policy.pick(routable, [{ worker: 1, inflight: 3 }], ctx)).toMatchObject({
+      worker: 1,
+      reason: 'least_cost',
+    })
   })
 
   it('of union weighs by the costs that it is given', () => {
-    const candidates = [{ worker: 0, inflight: 1 }, { worker: 1, inflight: 0 }] // prettier-ignore
+    const candidates = [
+      { worker: 0, inflight: 1 },
+      { worker: 1, inflight: 0 },
+    ]
     const pick = (cost: TableOptions['cost']) => {
       const table = tableOf({ policy: 'union', shape: SHAPE, ...(cost && { cost }) })
       const [there, comes] = ['there', 'comes'].map(id => table.read(id, handoffs(0).counted).routable)
@@ -92,7 +113,14 @@ describe('a table', () => {
   })
 
   it('gives each worker the centroid of its seat, and none to one without', () => {
-    const table = tableOf({ artifact, seats: new Map([[0, 1], [4, 0]]), workers: 5 }) // prettier-ignore
+    const table = tableOf({
+      artifact,
+      seats: new Map([
+        [0, 1],
+        [4, 0],
+      ]),
+      workers: 5,
+    })
     const plain = tableOf({ artifact })
     const { routable } = table.read('a', handoffs(3).counted)
     const at = (...workers: number[]) => workers.map(worker => ({ worker, inflight: 0 }))

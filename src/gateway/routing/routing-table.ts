@@ -9,7 +9,13 @@ import { createSigner } from '../../signature/signer.ts'
 import { TRANSFORM } from '../../signature/transform.ts'
 import type { HandoffCounts, Reject } from '../../wire/counts.ts'
 import { claimedShape, type HandoffExperts, readExperts, type Shape } from './read-experts.ts'
-import { seenThroughFallback, settingsOf, tablePolicy, type TablePolicyOptions, viewsOf } from './table-policy.ts'
+import {
+  seenThroughFallback,
+  settingsOf,
+  tablePolicy,
+  type TablePolicyOptions,
+  viewsOf,
+} from './table-policy.ts'
 
 export interface TableOptions extends TablePolicyOptions {
   readonly artifact?: Artifact
@@ -44,11 +50,20 @@ export function createRoutingTable(options: TableOptions): RoutingTable | string
   const missing = missingFor(options.policy, settingsOf(options, artifact))
   // Union without an artifact waits for the first hand-off to tell the model's shape, and routes by load until then.
   if (missing !== undefined && !(options.policy === 'union' && shape === undefined)) return missing
-  const policy = missing === undefined ? tablePolicy(options, artifact) : createDecodePolicy('jsq', { workers: options.workers })!
-  const signers = artifact === undefined ? [] : viewsOf(artifact).map(view => createSigner(view.primary.model))
-  const readsRecent = artifact !== undefined && TRANSFORM[artifact.primary.model.transform].source === 'recent'
+  const policy =
+    missing === undefined
+      ? tablePolicy(options, artifact)
+      : createDecodePolicy('jsq', { workers: options.workers })!
+  const signers =
+    artifact === undefined ? [] : viewsOf(artifact).map(view => createSigner(view.primary.model))
+  const readsRecent =
+    artifact !== undefined && TRANSFORM[artifact.primary.model.transform].source === 'recent'
   const recentHalfLife = readsRecent ? artifact.primary.recentHalfLife : undefined
-  const expected = shape && { ...pick(shape), minCovered, ...(recentHalfLife !== undefined && { recentHalfLife }) }
+  const expected = shape && {
+    ...pick(shape),
+    minCovered,
+    ...(recentHalfLife !== undefined && { recentHalfLife }),
+  }
 
   function signed(id: string, { counts, recent }: HandoffCounts): Reading {
     const values = readsRecent && recent !== undefined ? recent : counts

@@ -1,13 +1,26 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { arrangeSeats, inSeats, misfit, type SeatedWorker, type Seats, seatsInOrder, wantedCentroids } from './seats.ts'
+import {
+  arrangeSeats,
+  inSeats,
+  misfit,
+  type SeatedWorker,
+  type Seats,
+  seatsInOrder,
+  wantedCentroids,
+} from './seats.ts'
 
 const worker = (index: number, fixed = false): SeatedWorker => ({ id: `w${index}`, index, fixed })
-const seatsOf = (workers: readonly SeatedWorker[], clusters: number) => arrangeSeats(workers, clusters) as Seats
+const seatsOf = (workers: readonly SeatedWorker[], clusters: number) =>
+  arrangeSeats(workers, clusters) as Seats
 
 describe('seats', () => {
   it('of a file are in order', () => {
-    expect([...seatsInOrder(3)]).toEqual([[0, 0], [1, 1], [2, 2]]) // prettier-ignore
+    expect([...seatsInOrder(3)]).toEqual([
+      [0, 0],
+      [1, 1],
+      [2, 2],
+    ])
   })
 
   it('do not fit when there are more workers than clusters, fewer, or one has none', () => {
@@ -23,12 +36,22 @@ describe('seats', () => {
   })
 
   it('stay where they are when a worker comes, and close up when one goes', () => {
-    expect([...seatsOf([worker(0), worker(1), worker(2)], 3)]).toEqual([[0, 0], [1, 1], [2, 2]]) // prettier-ignore
-    expect([...seatsOf([worker(0), worker(2), worker(3)], 3)]).toEqual([[0, 0], [2, 2], [3, 1]]) // prettier-ignore
+    expect([...seatsOf([worker(0), worker(1), worker(2)], 3)]).toEqual([
+      [0, 0],
+      [1, 1],
+      [2, 2],
+    ])
+    expect([...seatsOf([worker(0), worker(2), worker(3)], 3)]).toEqual([
+      [0, 0],
+      [2, 2],
+      [3, 1],
+    ])
   })
 
   it('of fixed workers are theirs, or there is no re-fit', () => {
-    expect(arrangeSeats([worker(0), worker(4, true)], 3)).toBe('w4 keeps its cluster 4, which a fit of 3 clusters does not have')
+    expect(arrangeSeats([worker(0), worker(4, true)], 3)).toBe(
+      'w4 keeps its cluster 4, which a fit of 3 clusters does not have',
+    )
     expect(seatsOf([worker(5), worker(2, true), worker(0)], 3).get(2)).toBe(2)
   })
 
@@ -36,7 +59,10 @@ describe('seats', () => {
     const workers = fc.uniqueArray(fc.nat(20), { maxLength: 12 })
     fc.assert(
       fc.property(workers, fc.integer({ min: 1, max: 16 }), (indexes, clusters) => {
-        const seats = seatsOf(indexes.map(index => worker(index)), clusters) // prettier-ignore
+        const seats = seatsOf(
+          indexes.map(index => worker(index)),
+          clusters,
+        )
         expect(new Set(seats.values())).toEqual(new Set(Array.from({ length: clusters }, (_, k) => k)))
         expect(seats.size).toBe(clusters)
         expect(indexes.filter(index => seats.has(index))).toHaveLength(Math.min(indexes.length, clusters))
@@ -57,6 +83,15 @@ describe('centroids', () => {
 
   it('lie by index of their worker, and a row without one is like nothing', () => {
     expect(inSeats(centroids, 2, seatsInOrder(3))).toBe(centroids)
-    expect([...inSeats(centroids, 2, new Map([[0, 1], [3, 0]]))]).toEqual([0, 1, NaN, NaN, NaN, NaN, 1, 0]) // prettier-ignore
+    expect([
+      ...inSeats(
+        centroids,
+        2,
+        new Map([
+          [0, 1],
+          [3, 0],
+        ]),
+      ),
+    ]).toEqual([0, 1, NaN, NaN, NaN, NaN, 1, 0])
   })
 })

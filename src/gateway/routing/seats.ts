@@ -20,7 +20,8 @@ export function seatsInOrder(clusters: number): Seats {
 /** What does not fit, as a sentence; undefined when every worker has a cluster and every cluster a worker. */
 export function misfit(workers: readonly SeatedWorker[], clusters: number, seats: Seats): string | undefined {
   if (workers.length === 0) return undefined // nothing can be fitted for nobody, and the next worker finds its region as it was
-  if (workers.length !== clusters) return `${count(workers.length, 'decode worker')} and ${count(clusters, 'cluster')} in the artifact`
+  if (workers.length !== clusters)
+    return `${count(workers.length, 'decode worker')} and ${count(clusters, 'cluster')} in the artifact`
   const without = workers.filter(({ index }) => !seats.has(index)).map(({ id }) => id)
   return without.length === 0 ? undefined : `no cluster for ${without.join(', ')}`
 }
@@ -83,7 +84,8 @@ export function inSeats(centroids: Float32Array, width: number, seats: Seats): F
   if ([...seats].every(([index, cluster]) => index === cluster)) return centroids
   const rows = Math.max(...seats.keys()) + 1
   const placed = new Float32Array(rows * width).fill(NaN)
-  for (const [index, cluster] of seats) placed.set(centroids.subarray(cluster * width, (cluster + 1) * width), index * width)
+  for (const [index, cluster] of seats)
+    placed.set(centroids.subarray(cluster * width, (cluster + 1) * width), index * width)
   return placed
 }
 

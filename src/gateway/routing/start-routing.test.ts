@@ -20,7 +20,8 @@ import { readRoutingFiles, startRouting } from './start-routing.ts'
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-const settingsOf = (routing: object) => settle(fileSchema.parse({ routing, workers: { decode: ['http://a:1', 'http://b:1'] } }))
+const settingsOf = (routing: object) =>
+  settle(fileSchema.parse({ routing, workers: { decode: ['http://a:1', 'http://b:1'] } }))
 
 async function start(routing: object) {
   const settings = settingsOf(routing)
@@ -28,10 +29,21 @@ async function start(routing: object) {
   registry.addAll(settings.workers.decode.map(worker => ({ ...worker, role: 'decode' as const })))
   for (const { id } of settings.workers.decode) registry.setHealth(id, true)
   const lines: Record<string, unknown>[] = []
-  const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) })
+  const log = pino(
+    { base: null },
+    { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+  )
   const metrics = new Metrics()
   const feed = { any: false, decided: () => undefined, happenings: new Happenings(() => undefined) }
-  const parts = { registry, metrics, events: new Events(), insight: new Insight(0), feed, log, seldom: new Seldom() }
+  const parts = {
+    registry,
+    metrics,
+    events: new Events(),
+    insight: new Insight(0),
+    feed,
+    log,
+    seldom: new Seldom(),
+  }
   return { ...startRouting(settings, await readRoutingFiles(settings), parts), lines, metrics }
 }
 
@@ -47,23 +59,37 @@ describe('routing from settings', () => {
   it('fails with the reason when the artifact is none, or the policy needs one', async () => {
     const file = join(folder.path, 'text')
     writeFileSync(file, 'this is a text')
-    expect((await failure(file, () => readRoutingFiles(settingsOf({ artifact: file })))).code).toBe('ELDR_FILE_NOT_SAFETENSORS')
+    expect((await failure(file, () => readRoutingFiles(settingsOf({ artifact: file })))).code).toBe(
+      'ELDR_FILE_NOT_SAFETENSORS',
+    )
     const trace = shipped('tiny6-long-task.calibration')
-    expect((await failure(trace, () => readRoutingFiles(settingsOf({ artifact: trace })))).code).toBe('ELDR_FILE_WRONG_KIND')
+    expect((await failure(trace, () => readRoutingFiles(settingsOf({ artifact: trace })))).code).toBe(
+      'ELDR_FILE_WRONG_KIND',
+    )
     expect((await failure('--artifact', () => start({ policy: 'eldr' }))).code).toBe('ELDR_USAGE')
   })
 
   it('says once a minute, and not for every request, that counts cannot be used', async () => {
     const { router, control, lines, metrics } = await start({ policy: 'union' })
-    const bad = { counts: { v: 2, layers: 2, experts: 8, top_k: 2 }, routedExperts: undefined, promptTokens: 3 }
+    const bad = {
+      counts: { v: 2, layers: 2, experts: 8, top_k: 2 },
+      routedExperts: undefined,
+      promptTokens: 3,
+    }
     for (let n = 0; n < 20; n++) router.toDecode(`r${n}`, bad, 1, new Set())
     router.toDecode('none', { ...bad, counts: undefined }, 1, new Set())
     router.toDecode('direct', undefined, 1, new Set())
     const said = lines.filter(({ reason }) => reason !== undefined)
-    expect(said.map(({ reason, reqId }) => [reason, reqId])).toEqual([['wrong_version', 'r0'], ['missing', 'none']]) // prettier-ignore
+    expect(said.map(({ reason, reqId }) => [reason, reqId])).toEqual([
+      ['wrong_version', 'r0'],
+      ['missing', 'none'],
+    ])
     const { values } = await metrics.rejects.get()
     const risen = values.filter(({ value }) => value > 0)
-    expect(risen.map(({ labels, value }) => [labels['reason'], value])).toEqual([['missing', 1], ['wrong_version', 20]]) // prettier-ignore
+    expect(risen.map(({ labels, value }) => [labels['reason'], value])).toEqual([
+      ['missing', 1],
+      ['wrong_version', 20],
+    ])
     control.setPolicy({ policy: 'jsq' })
     router.toDecode('by load', { ...bad, counts: { v: 1 } }, 1, new Set())
     expect(lines.filter(({ reason }) => reason !== undefined)).toHaveLength(2)

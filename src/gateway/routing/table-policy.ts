@@ -39,8 +39,18 @@ export function isThroughFallback(request: RoutableRequest): boolean {
  */
 const predictors = new WeakMap<Artifact['primary']['signatures'], Predictor>()
 
-export function settingsOf({ workers, tau, cost, shape, unseen }: TablePolicyOptions, artifact: Artifact | undefined): PolicySettings {
-  return { workers, tau, ...(unseen && { unseen }), ...(cost && { cost }), ...(shape && { shape }), ...(artifact && { artifact }) }
+export function settingsOf(
+  { workers, tau, cost, shape, unseen }: TablePolicyOptions,
+  artifact: Artifact | undefined,
+): PolicySettings {
+  return {
+    workers,
+    tau,
+    ...(unseen && { unseen }),
+    ...(cost && { cost }),
+    ...(shape && { shape }),
+    ...(artifact && { artifact }),
+  }
 }
 
 /** What the policy needs must be there. Of an artifact with two signatures each request is seen through the one that it was signed by. */
@@ -48,12 +58,20 @@ export function tablePolicy(options: TablePolicyOptions, artifact: Artifact | un
   const { policy } = options
   if (artifact === undefined) return createDecodePolicy(policy, settingsOf(options, undefined))!
   if (policy === 'union')
-    return createDecodePolicy('union', { ...settingsOf(options, artifact), predictor: cachedPredictor(options, artifact) })!
+    return createDecodePolicy('union', {
+      ...settingsOf(options, artifact),
+      predictor: cachedPredictor(options, artifact),
+    })!
   if (policy !== 'eldr') return createDecodePolicy(policy, settingsOf(options, artifact))!
-  const [first, second] = viewsOf(artifact).map(view => createDecodePolicy('eldr', settingsOf(options, seated(view, options.seats)))!)
+  const [first, second] = viewsOf(artifact).map(view =>
+    createDecodePolicy('eldr', settingsOf(options, seated(view, options.seats)))!,
+  )
   if (second === undefined) return first!
   // There is one state to keep, the registry's: eldr itself has none.
-  return { name: 'eldr', pick: (request, ...rest) => (throughFallback.has(request) ? second : first!).pick(request, ...rest) }
+  return {
+    name: 'eldr',
+    pick: (request, ...rest) => (throughFallback.has(request) ? second : first!).pick(request, ...rest),
+  }
 }
 
 /** The artifact, and where it has a second signature the artifact as that one sees it. */
@@ -71,11 +89,17 @@ function cachedPredictor(options: TablePolicyOptions, artifact: Artifact): Predi
 function joinedPredictor(options: TablePolicyOptions, artifact: Artifact): Predictor {
   const [first, second] = viewsOf(artifact).map(view => predictorOf(settingsOf(options, view)))
   if (second === undefined) return first!
-  return { cells: first!.cells, chances: request => (throughFallback.has(request) ? second : first!).chances(request) }
+  return {
+    cells: first!.cells,
+    chances: request => (throughFallback.has(request) ? second : first!).chances(request),
+  }
 }
 
 function seated(view: Artifact, seats: Seats | undefined): Artifact {
   if (seats === undefined) return view
   const { primary } = view
-  return { ...view, primary: { ...primary, centroids: inSeats(primary.centroids, dimensionsOf(primary.model), seats) } }
+  return {
+    ...view,
+    primary: { ...primary, centroids: inSeats(primary.centroids, dimensionsOf(primary.model), seats) },
+  }
 }

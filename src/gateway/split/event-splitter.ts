@@ -24,5 +24,7 @@ export class EventSplitter {
 
 function dataOf(event: string): string | undefined {
   const lines = event.split(/\r?\n/).filter(line => line.startsWith('data:'))
-  return lines.length === 0 ? undefined : lines.map(line => line.slice(line[5] === ' ' ? 6 : 5).trimEnd()).join('\n')
+  return lines.length === 0
+    ? undefined
+    : lines.map(line => line.slice(line[5] === ' ' ? 6 : 5).trimEnd()).join('\n')
 }

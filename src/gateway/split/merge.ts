@@ -12,7 +12,9 @@ export interface Usage {
 
 /** Answers in the order of the parts, each whole. */
 export function mergeAnswers(id: string, parts: readonly Part[], answers: readonly Json[]): Json {
-  const choices = answers.flatMap((answer, at) => choicesOf(answer).map(choice => ({ ...choice, index: parts[at]!.index })))
+  const choices = answers.flatMap((answer, at) =>
+    choicesOf(answer).map(choice => ({ ...choice, index: parts[at]!.index })),
+  )
   const { kv_transfer_params: _, ...first } = answers[0]!
   return { ...first, id, choices, usage: mergeUsage(parts, answers.map(usageOf)) }
 }

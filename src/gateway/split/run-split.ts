@@ -13,13 +13,19 @@ export type ServePart = (part: Part, requestId: string, sink: Sink) => Promise<O
 
 type Json = Record<string, unknown>
 
-export async function runSplit(exchange: Exchange, request: ClientRequest, serve: ServePart): Promise<Outcome> {
+export async function runSplit(
+  exchange: Exchange,
+  request: ClientRequest,
+  serve: ServePart,
+): Promise<Outcome> {
   const parts = split(request)
   const answer = new SplitAnswer(exchange, request, parts)
   let first: Outcome = 'ok'
   await Promise.all(
     parts.map(async (part, at) => {
-      const outcome = await serve(part, `${exchange.id}-${part.index}`, answer.sinkOf(at)).catch((error: unknown) => answer.failed(error))
+      const outcome = await serve(part, `${exchange.id}-${part.index}`, answer.sinkOf(at)).catch(
+        (error: unknown) => answer.failed(error),
+      )
       if (outcome === 'ok') return
       // The others are of no more use, and how they end is only how they were stopped.
       if (first === 'ok') first = outcome
@@ -61,7 +67,11 @@ class SplitAnswer {
       begin: () => {
         if (this.#begun) return
         this.#begun = true
-        const headers = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }
+        const headers = {
+          'content-type': 'text/event-stream; charset=utf-8',
+          'cache-control': 'no-cache',
+          'x-accel-buffering': 'no',
+        }
         response.writeHead(200, { ...this.#exchange.headers, 'x-request-id': this.#exchange.id, ...headers })
       },
       write: chunk => this.#pass(at, splitter.push(chunk)),
@@ -82,7 +92,8 @@ class SplitAnswer {
       const event = this.#parse(data, 'ELDR_STREAM_BROKEN')
       this.#usages[at] = usageOf(event) ?? this.#usages[at]
       const rewritten = rewriteEvent(this.#id, this.#parts[at]!.index, event)
-      if (rewritten !== undefined) this.#flows = this.#exchange.response.write(`data: ${JSON.stringify(rewritten)}\n\n`)
+      if (rewritten !== undefined)
+        this.#flows = this.#exchange.response.write(`data: ${JSON.stringify(rewritten)}\n\n`)
     }
   }
 
@@ -110,13 +121,19 @@ class SplitAnswer {
     if (outcome === 'client_gone' || outcome === 'client_stalled') return outcome
     if (refusal === undefined && outcome === 'ok') {
       if (this.#request.stream) exchange.end(`${this.#usageEvent()}data: [DONE]\n\n`)
-      else exchange.answer(200, { 'content-type': 'application/json' }, JSON.stringify(mergeAnswers(this.#id, this.#parts, this.#answers)))
+      else
+        exchange.answer(
+          200,
+          { 'content-type': 'application/json' },
+          JSON.stringify(mergeAnswers(this.#id, this.#parts, this.#answers)),
+        )
     } else if (this.#begun) {
       const told = refusal instanceof Refusal ? refusal : new Refusal('ELDR_STREAM_BROKEN')
       exchange.told = told.code
       exchange.end(errorEvent(told))
     } else if (refusal instanceof Refusal) throw refusal
-    else if (refusal !== undefined) exchange.answer(refusal.status, { 'content-type': refusal.type }, refusal.body)
+    else if (refusal !== undefined)
+      exchange.answer(refusal.status, { 'content-type': refusal.type }, refusal.body)
     return refusal !== undefined && outcome === 'ok' ? 'broken' : outcome
   }
 

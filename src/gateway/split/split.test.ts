@@ -5,8 +5,10 @@ import { EventSplitter } from './event-splitter.ts'
 import { mergeAnswers, mergeUsage, rewriteEvent } from './merge.ts'
 import { partsOf, split } from './split.ts'
 
-const read = (body: object) => readRequest('messages' in body ? 'chat' : 'completions', Buffer.from(JSON.stringify(body))) as ClientRequest
-const bodies = (request: ClientRequest) => split(request).map(part => JSON.parse(part.request.body.toString()) as Record<string, unknown>)
+const read = (body: object) =>
+  readRequest('messages' in body ? 'chat' : 'completions', Buffer.from(JSON.stringify(body))) as ClientRequest
+const bodies = (request: ClientRequest) =>
+  split(request).map(part => JSON.parse(part.request.body.toString()) as Record<string, unknown>)
 
 describe('splitting a request', () => {
   it('makes one of each choice of each prompt, in the order of the API', () => {
@@ -41,16 +43,33 @@ describe('merging answers', () => {
     id: 'cmpl-x-0',
     model: 'm',
     choices: [{ index: 0, text }],
-    usage: { prompt_tokens: prompt, completion_tokens: 5, total_tokens: prompt + 5, ...(cached !== undefined && { prompt_tokens_details: { cached_tokens: cached } }) }, // prettier-ignore
+    usage: {
+      prompt_tokens: prompt,
+      completion_tokens: 5,
+      total_tokens: prompt + 5,
+      ...(cached !== undefined && { prompt_tokens_details: { cached_tokens: cached } }),
+    },
     kv_transfer_params: null,
   })
 
   it('keeps every choice under its index and counts each prompt once', () => {
-    expect(mergeAnswers('cmpl-x', parts, [answer('a0', 10, 4), answer('a1', 10, 10), answer('b0', 20, 0), answer('b1', 20, 20)])).toEqual({
+    expect(
+      mergeAnswers('cmpl-x', parts, [
+        answer('a0', 10, 4),
+        answer('a1', 10, 10),
+        answer('b0', 20, 0),
+        answer('b1', 20, 20),
+      ]),
+    ).toEqual({
       id: 'cmpl-x',
       model: 'm',
       choices: ['a0', 'a1', 'b0', 'b1'].map((text, index) => ({ index, text })),
-      usage: { prompt_tokens: 30, completion_tokens: 20, total_tokens: 50, prompt_tokens_details: { cached_tokens: 4 } },
+      usage: {
+        prompt_tokens: 30,
+        completion_tokens: 20,
+        total_tokens: 50,
+        prompt_tokens_details: { cached_tokens: 4 },
+      },
     })
     expect(mergeUsage(parts, [undefined, undefined, undefined, undefined])).toEqual({
       prompt_tokens: 0,

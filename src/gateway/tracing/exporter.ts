@@ -77,7 +77,9 @@ export class Exporter implements TraceSink {
     clearTimeout(this.#timer)
     this.#timer = undefined
     this.#sending ??= this.#sendAll()
-      .catch((err: unknown) => this.#parts.log.error({ err }, 'the export of traces met a fault of the gateway'))
+      .catch((err: unknown) =>
+        this.#parts.log.error({ err }, 'the export of traces met a fault of the gateway'),
+      )
       .finally(() => (this.#sending = undefined))
   }
 
@@ -85,7 +87,13 @@ export class Exporter implements TraceSink {
     while (this.#queue.length > 0) {
       const batch = this.#nextBatch()
       const count = batch.reduce((sum, each) => sum + each.count, 0)
-      await this.#sendBatch(exportBody(this.#parts.resource, batch.map(({ spans }) => spans)), count) // prettier-ignore
+      await this.#sendBatch(
+        exportBody(
+          this.#parts.resource,
+          batch.map(({ spans }) => spans),
+        ),
+        count,
+      )
       this.#waiting -= count
     }
   }
@@ -93,7 +101,10 @@ export class Exporter implements TraceSink {
   /** Whole traces, one at least. */
   #nextBatch(): Trace[] {
     let [traces, spans] = [0, 0]
-    while (traces < this.#queue.length && (traces === 0 || spans + this.#queue[traces]!.count <= this.#limits.batchSpans))
+    while (
+      traces < this.#queue.length &&
+      (traces === 0 || spans + this.#queue[traces]!.count <= this.#limits.batchSpans)
+    )
       spans += this.#queue[traces++]!.count
     return this.#queue.splice(0, traces)
   }
@@ -108,13 +119,15 @@ export class Exporter implements TraceSink {
         const rejected = Math.min(count, posted.rejected)
         metrics.traceSpans.inc(count - rejected)
         if (rejected > 0) this.#drop(rejected, 'rejected')
-        if (posted.words !== undefined) this.#say('the collector has something to say of traces', posted.words)
+        if (posted.words !== undefined)
+          this.#say('the collector has something to say of traces', posted.words)
         return
       }
       this.#failures++
       this.#say('traces could not be sent', posted.why)
       const closing = this.#closing.signal.aborted
-      if (!posted.again || tries >= MOST_TRIES || closing) return this.#drop(count, closing && posted.again ? 'shutdown' : 'failed')
+      if (!posted.again || tries >= MOST_TRIES || closing)
+        return this.#drop(count, closing && posted.again ? 'shutdown' : 'failed')
       await this.#wait(posted)
     }
   }

@@ -8,12 +8,18 @@ import { KIND, real, type Span } from './span.ts'
 /** That a client leaves is nobody's failure. */
 export function legStopped(span: Span, reason: StopReason | undefined, atMs?: number): void {
   span.set({ 'eldr.stopped': reason })
-  if (reason !== 'client_gone' && reason !== 'client_stalled' && reason !== undefined) span.failed(reason, `stopped: ${reason}`)
+  if (reason !== 'client_gone' && reason !== 'client_stalled' && reason !== undefined)
+    span.failed(reason, `stopped: ${reason}`)
   span.end(atMs)
 }
 
 /** `tokens`: that the client got. */
-export function legEnded(span: Span, end: LegEnd, reason: StopReason | undefined, tokens: number | undefined): void {
+export function legEnded(
+  span: Span,
+  end: LegEnd,
+  reason: StopReason | undefined,
+  tokens: number | undefined,
+): void {
   span.set({ 'eldr.output_tokens': tokens })
   if (end.kind === 'stopped') return legStopped(span, reason)
   span.set({ 'http.response.status_code': end.status })
@@ -23,7 +29,12 @@ export function legEnded(span: Span, end: LegEnd, reason: StopReason | undefined
 }
 
 /** The decision, which has been made. */
-export function routed(trace: RequestTrace, place: DecodePlace | undefined, startMs: number, part: string | undefined): void {
+export function routed(
+  trace: RequestTrace,
+  place: DecodePlace | undefined,
+  startMs: number,
+  part: string | undefined,
+): void {
   const span = trace.child('route', KIND.internal, startMs)
   if (place === undefined) span?.failed('no_worker', 'no decode worker takes requests')
   else {

@@ -52,7 +52,9 @@ function spanJson({ root, tracestate, isContinued, epochMs }: RequestTrace, span
     startTimeUnixNano: nanos(epochMs + startMs),
     endTimeUnixNano: nanos(epochMs + (endMs ?? startMs)),
     attributes: attributesJson(attributes),
-    ...(events.length > 0 && { events: events.map(event => ({ timeUnixNano: nanos(epochMs + event.atMs), name: event.name })) }),
+    ...(events.length > 0 && {
+      events: events.map(event => ({ timeUnixNano: nanos(epochMs + event.atMs), name: event.name })),
+    }),
     ...(error !== undefined && { status: { code: STATUS_ERROR, message: error } }),
   }
 }
@@ -71,7 +73,9 @@ function anyValue(value: AttributeValue): object | undefined {
   if (value === undefined) return undefined
   const number = typeof value === 'number' ? value : value.real
   if (!Number.isFinite(number)) return undefined
-  return number === value && Number.isSafeInteger(number) ? { intValue: String(number) } : { doubleValue: number }
+  return number === value && Number.isSafeInteger(number)
+    ? { intValue: String(number) }
+    : { doubleValue: number }
 }
 
 /** More digits than a number has: the milliseconds and what is behind their point are written one after the other. */

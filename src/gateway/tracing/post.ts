@@ -6,7 +6,12 @@ export type Posted =
   /** `rejected`: spans that the collector did not want. */
   | { readonly kind: 'taken'; readonly rejected: number; readonly words: string | undefined }
   /** `again`: it may go well another time, after `afterMs` where the collector says so. */
-  | { readonly kind: 'failed'; readonly why: string; readonly again: boolean; readonly afterMs: number | undefined }
+  | {
+      readonly kind: 'failed'
+      readonly why: string
+      readonly again: boolean
+      readonly afterMs: number | undefined
+    }
 
 export interface OtlpPost {
   /** Never rejects. */
@@ -37,7 +42,12 @@ export function createPost({
     const text = await textOf(answer.body)
     const { statusCode: status } = answer
     if (status >= 200 && status < 300) return taken(text)
-    return { kind: 'failed', why: `status ${status}`, again: PASSING.has(status), afterMs: secondsOf(answer.headers['retry-after']) }
+    return {
+      kind: 'failed',
+      why: `status ${status}`,
+      again: PASSING.has(status),
+      afterMs: secondsOf(answer.headers['retry-after']),
+    }
   }
 
   return {
@@ -46,7 +56,11 @@ export function createPost({
       try {
         return await exchange(body, AbortSignal.any([stop, timeout]))
       } catch (error) {
-        const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : stop.aborted ? 'the gateway ends' : wordsOf(error)
+        const why = timeout.aborted
+          ? `no answer within ${timeoutMs} ms`
+          : stop.aborted
+            ? 'the gateway ends'
+            : wordsOf(error)
         return { kind: 'failed', why, again: true, afterMs: undefined }
       }
     },

@@ -29,7 +29,12 @@ export class RequestTrace {
   missing = 0
   readonly #newSpanId: () => string
 
-  constructor({ context, parentId, tracestate }: TraceOrigin, name: string, startMs: number, newSpanId: () => string) {
+  constructor(
+    { context, parentId, tracestate }: TraceOrigin,
+    name: string,
+    startMs: number,
+    newSpanId: () => string,
+  ) {
     this.root = new Span(context, parentId, name, KIND.server, startMs)
     this.spans = [this.root]
     this.tracestate = tracestate
@@ -50,7 +55,13 @@ export class RequestTrace {
   }
 
   /** One try on a worker. */
-  leg(name: string, { id, dpRank }: Pick<WorkerSpec, 'id' | 'dpRank'>, attempt: number, part?: string, method = 'POST'): Span | undefined {
+  leg(
+    name: string,
+    { id, dpRank }: Pick<WorkerSpec, 'id' | 'dpRank'>,
+    attempt: number,
+    part?: string,
+    method = 'POST',
+  ): Span | undefined {
     return this.child(name, KIND.client)?.set({
       'eldr.worker': id,
       'eldr.dp_rank': dpRank,

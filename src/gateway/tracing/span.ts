@@ -33,7 +33,13 @@ export class Span implements TraceContext {
   /** Why it failed, if it did. */
   error: string | undefined
 
-  constructor(context: TraceContext, parentId: string | undefined, name: string, kind: SpanKind, startMs: number) {
+  constructor(
+    context: TraceContext,
+    parentId: string | undefined,
+    name: string,
+    kind: SpanKind,
+    startMs: number,
+  ) {
     this.traceId = context.traceId
     this.spanId = context.spanId
     this.flags = context.flags
@@ -50,7 +56,8 @@ export class Span implements TraceContext {
 
   /** Undefined is left out. */
   set(attributes: Readonly<Record<string, AttributeValue>>): this {
-    for (const name in attributes) if (attributes[name] !== undefined) this.attributes.push([name, attributes[name]])
+    for (const name in attributes)
+      if (attributes[name] !== undefined) this.attributes.push([name, attributes[name]])
     return this
   }
 

@@ -14,7 +14,8 @@ describe('the choice of traces', () => {
     // Six standard deviations and more.
     expect(Math.abs(kept[2]!.size - 1_000)).toBeLessThan(170)
     expect(Math.abs(kept[3]!.size - 2_000)).toBeLessThan(190)
-    for (let at = 1; at < kept.length; at++) for (const id of kept[at - 1]!) expect(kept[at]!.has(id)).toBe(true)
+    for (let at = 1; at < kept.length; at++)
+      for (const id of kept[at - 1]!) expect(kept[at]!.has(id)).toBe(true)
   })
 
   it('keeps a trace whose caller does, at any ratio, and its flag of a random id', () => {
@@ -24,7 +25,9 @@ describe('the choice of traces', () => {
     expect(tracer.begin({ traceparent: traceparent.replace(/3$/, '2') }, 'x', 0)).toBeUndefined()
     const headers: Record<string, string> = { tracestate: 'a=b' }
     expect(tracer.begin(headers, 'x', 0)).toBeUndefined()
-    expect(headers).toEqual({ traceparent: expect.stringMatching(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/) as string })
+    expect(headers).toEqual({
+      traceparent: expect.stringMatching(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/) as string,
+    })
   })
 })
 
@@ -32,17 +35,40 @@ describe('spans in OTLP’s JSON', () => {
   const traceOf = () => {
     const context = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), flags: 1 }
     let next = 0
-    return new RequestTrace({ context, parentId: undefined, tracestate: undefined }, 'root', 10, () => String(++next).padStart(16, '0'))
+    return new RequestTrace({ context, parentId: undefined, tracestate: undefined }, 'root', 10, () =>
+      String(++next).padStart(16, '0'),
+    )
   }
-  const read = (trace: RequestTrace) => readExport(JSON.parse(exportBody(encodeResource({ serviceName: 's', version: '1', instanceId: 'i' }), [encodeTrace(trace)]))) // prettier-ignore
+  const read = (trace: RequestTrace) =>
+    readExport(
+      JSON.parse(
+        exportBody(encodeResource({ serviceName: 's', version: '1', instanceId: 'i' }), [encodeTrace(trace)]),
+      ),
+    )
 
   it('have values of their types, and none that JSON cannot say', () => {
     const trace = traceOf()
-    trace.root.set({ text: 'a"\n', whole: 7, half: 0.5, one: real(1), on: true, none: undefined, nan: NaN, far: real(Infinity) }).end(12)
+    trace.root
+      .set({
+        text: 'a"\n',
+        whole: 7,
+        half: 0.5,
+        one: real(1),
+        on: true,
+        none: undefined,
+        nan: NaN,
+        far: real(Infinity),
+      })
+      .end(12)
     expect(encodeTrace(trace)).toContain('{"key":"one","value":{"doubleValue":1}}')
     expect(encodeTrace(trace)).toContain('{"key":"whole","value":{"intValue":"7"}}')
     expect(read(trace).spans[0]!.attributes).toEqual({ text: 'a"\n', whole: 7, half: 0.5, one: 1, on: true })
-    expect(read(trace).resource).toEqual({ 'service.name': 's', 'service.version': '1', 'service.instance.id': 'i', 'process.pid': process.pid }) // prettier-ignore
+    expect(read(trace).resource).toEqual({
+      'service.name': 's',
+      'service.version': '1',
+      'service.instance.id': 'i',
+      'process.pid': process.pid,
+    })
   })
 
   it('of a leg name its worker, and the rank where it has one', () => {

@@ -1,7 +1,13 @@
 /** Which requests are traced, and under which ids. There is no tracer where traces are off. */
 import { randomFillSync } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { RANDOM_ID, readTraceparent, readTracestate, SAMPLED, traceparentOf } from '../../wire/trace-context.ts'
+import {
+  RANDOM_ID,
+  readTraceparent,
+  readTracestate,
+  SAMPLED,
+  traceparentOf,
+} from '../../wire/trace-context.ts'
 import { encodeTrace } from './otlp.ts'
 import { RequestTrace } from './request-trace.ts'
 
@@ -30,14 +36,20 @@ export class Tracer {
     const parent = readTraceparent(headers['traceparent'])
     if (parent !== undefined && (parent.flags & SAMPLED) === 0) return undefined
     const traceId = parent?.traceId ?? this.#ids.take(16)
-    const context = { traceId, spanId: this.#ids.take(8), flags: SAMPLED | ((parent?.flags ?? 0) & RANDOM_ID) }
+    const context = {
+      traceId,
+      spanId: this.#ids.take(8),
+      flags: SAMPLED | ((parent?.flags ?? 0) & RANDOM_ID),
+    }
     if (parent === undefined && !isChosen(traceId, this.#sampleRatio)) {
       headers['traceparent'] = traceparentOf({ ...context, flags: 0 })
       delete headers['tracestate'] // it belongs to a context that was none
       return undefined
     }
     const tracestate = parent && readTracestate(headers['tracestate'])
-    return new RequestTrace({ context, parentId: parent?.spanId, tracestate }, name, startMs, () => this.#ids.take(8))
+    return new RequestTrace({ context, parentId: parent?.spanId, tracestate }, name, startMs, () =>
+      this.#ids.take(8),
+    )
   }
 
   ended(trace: RequestTrace): void {

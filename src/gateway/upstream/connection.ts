@@ -51,10 +51,16 @@ export class WorkerConnection implements ReplyTarget {
   constructor(plan: ConnectionPlan) {
     this.#plan = plan
     const { host, port, tls, connectMs } = plan
-    const onread: OnReadOpts = { buffer: readBuffer(), callback: (count, buffer) => this.#read(count, buffer) }
+    const onread: OnReadOpts = {
+      buffer: readBuffer(),
+      callback: (count, buffer) => this.#read(count, buffer),
+    }
     const options: TcpSocketConnectOpts = { host, port, noDelay: true, keepAlive: true, onread }
     this.#socket = tls === undefined ? connectPlain(options) : connectTls({ ...options, ...tls })
-    this.#connectTimer = setTimeout(() => this.#fail('connect', `no connection within ${connectMs} ms`), connectMs)
+    this.#connectTimer = setTimeout(
+      () => this.#fail('connect', `no connection within ${connectMs} ms`),
+      connectMs,
+    )
     this.#socket
       .once(tls === undefined ? 'connect' : 'secureConnect', () => this.#connect())
       .on('error', cause => this.#fail(this.#connected ? 'reset' : 'connect', cause.message, cause))
@@ -175,7 +181,8 @@ export class WorkerConnection implements ReplyTarget {
   #fail(kind: 'connect' | 'reset' | 'garbage', words: string, cause?: unknown): void {
     const [call, asked] = [this.#call, this.#asked]
     this.drop()
-    if (call !== undefined && kind === 'reset' && this.#old && asked !== undefined) this.#plan.onStale(call, asked.head, asked.body)
+    if (call !== undefined && kind === 'reset' && this.#old && asked !== undefined)
+      this.#plan.onStale(call, asked.head, asked.body)
     else call?.fail(new UpstreamFailure(kind, words, cause))
   }
 }

@@ -46,7 +46,9 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
       host: name,
       port: Number(port) || (secure ? 443 : 80),
       connectMs,
-      tls: secure ? { ...(isIP(name) === 0 && { servername: name }), ALPNProtocols: ['http/1.1'], ...tls } : undefined,
+      tls: secure
+        ? { ...(isIP(name) === 0 && { servername: name }), ALPNProtocols: ['http/1.1'], ...tls }
+        : undefined,
       onIdle: connection => this.onIdle(connection),
       onStale: (call, head, body) => this.#runAnew(call, head, body),
       onClosed: connection => this.onClosed(connection),
@@ -99,7 +101,13 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
       receivedBytes += bytes.received
       sentBytes += bytes.sent
     }
-    return { busy: this.#all.size - this.#idle.length, idle: this.#idle.length, opened: this.#opened, receivedBytes, sentBytes }
+    return {
+      busy: this.#all.size - this.#idle.length,
+      idle: this.#idle.length,
+      opened: this.#opened,
+      receivedBytes,
+      sentBytes,
+    }
   }
 
   /** Those with a request fail it. */
@@ -113,7 +121,8 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
   #dropOld(): void {
     this.#sweep = undefined
     const nowMs = performance.now()
-    while (this.#idle.length > 0 && nowMs - this.#idle[0]!.sinceMs >= this.#idleMs) this.#idle.shift()!.connection.drop()
+    while (this.#idle.length > 0 && nowMs - this.#idle[0]!.sinceMs >= this.#idleMs)
+      this.#idle.shift()!.connection.drop()
     if (this.#idle.length === 0) return
     this.#sweep = setTimeout(() => this.#dropOld(), this.#idleMs - (nowMs - this.#idle[0]!.sinceMs)).unref()
   }

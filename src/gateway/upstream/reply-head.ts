@@ -18,7 +18,14 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?(?
 /** Lines of a name and a value each, and nothing else. */
 const LINES = /^(?:\r\n[!#$%&'*+\-.^_`|~\w]+:[\t\x20-\x7e\x80-\xff]*)*$/
 /** Those that say something to a gateway. */
-const KNOWN = new Set(['content-type', 'content-length', 'content-encoding', 'transfer-encoding', 'connection', 'allow'])
+const KNOWN = new Set([
+  'content-type',
+  'content-length',
+  'content-encoding',
+  'transfer-encoding',
+  'connection',
+  'allow',
+])
 
 /** @param text of the head without the empty line that ends it. @returns what is wrong with it, when something is. */
 export function readReplyHead(text: string): ReplyHead | string {

@@ -16,9 +16,19 @@ interface Seen {
 
 function read(text: string, cuts: readonly number[] = []): Seen {
   const bytes = Buffer.from(text, 'latin1')
-  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted((a, b) => a - b)
+  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted(
+    (a, b) => a - b,
+  )
   const reader = new ReplyReader()
-  const seen: Seen = { heads: [], body: '', frames: '', framed: '', ends: 0, wrong: undefined, endsWithConnection: false }
+  const seen: Seen = {
+    heads: [],
+    body: '',
+    frames: '',
+    framed: '',
+    ends: 0,
+    wrong: undefined,
+    endsWithConnection: false,
+  }
   const to: ReplyTarget = {
     onHead: head => seen.heads.push(head),
     onBody(chunk, frame) {
@@ -30,7 +40,8 @@ function read(text: string, cuts: readonly number[] = []): Seen {
     },
     onBodyEnd: () => seen.ends++,
   }
-  for (let at = 1; at < places.length && seen.wrong === undefined; at++) seen.wrong = reader.push(bytes.subarray(places[at - 1], places[at]), to) // prettier-ignore
+  for (let at = 1; at < places.length && seen.wrong === undefined; at++)
+    seen.wrong = reader.push(bytes.subarray(places[at - 1], places[at]), to)
   seen.endsWithConnection = reader.endsWithConnection
   return seen
 }
@@ -38,9 +49,12 @@ function read(text: string, cuts: readonly number[] = []): Seen {
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nServer: uvicorn\r\n'
 const CHUNKED = `${HEAD}Transfer-Encoding: chunked\r\n\r\n`
 const chunk = (text: string, extension = '') => `${text.length.toString(16)}${extension}\r\n${text}\r\n`
-const texts = fc.array(fc.string({ unit: fc.constantFrom('a', '\r', '\n', '0', ';', '\xff'), minLength: 1, maxLength: 40 }), {
-  maxLength: 8,
-})
+const texts = fc.array(
+  fc.string({ unit: fc.constantFrom('a', '\r', '\n', '0', ';', '\xff'), minLength: 1, maxLength: 40 }),
+  {
+    maxLength: 8,
+  },
+)
 const cuts = fc.array(fc.nat(), { maxLength: 12 })
 
 describe('an answer', () => {
@@ -74,7 +88,8 @@ describe('an answer', () => {
   })
 
   it('without a body ends with its head', () => {
-    for (const status of [204, 304]) expect(read(`HTTP/1.1 ${status} x\r\n\r\n`)).toMatchObject({ ends: 1, body: '' })
+    for (const status of [204, 304])
+      expect(read(`HTTP/1.1 ${status} x\r\n\r\n`)).toMatchObject({ ends: 1, body: '' })
     expect(read(`${HEAD}content-length: 0\r\n\r\n`)).toMatchObject({ ends: 1, body: '' })
   })
 
@@ -98,12 +113,12 @@ describe('an answer', () => {
   it('says whether its connection can be used again', () => {
     const kept = (version: string, connection: string) =>
       read(`HTTP/1.${version} 200 OK\r\n${connection}content-length: 0\r\n\r\n`).heads[0]!.keepAlive
-    expect([kept('1', ''), kept('1', 'Connection: Close\r\n'), kept('0', ''), kept('0', 'connection: keep-alive\r\n')]).toEqual([
-      true,
-      false,
-      false,
-      true,
-    ])
+    expect([
+      kept('1', ''),
+      kept('1', 'Connection: Close\r\n'),
+      kept('0', ''),
+      kept('0', 'connection: keep-alive\r\n'),
+    ]).toEqual([true, false, false, true])
   })
 
   it('heeds both of two Connection headers', () => {
@@ -112,7 +127,9 @@ describe('an answer', () => {
   })
 
   it('keeps the first of a header that comes twice', () => {
-    const { headers } = read('HTTP/1.1 200 OK\r\nX-A:Content-Type: 3\r\nContent-Type:  1 \r\ncontent-type: 2\r\ncontent-length: 0\r\n\r\n').heads[0]! // prettier-ignore
+    const { headers } = read(
+      'HTTP/1.1 200 OK\r\nX-A:Content-Type: 3\r\nContent-Type:  1 \r\ncontent-type: 2\r\ncontent-length: 0\r\n\r\n',
+    ).heads[0]!
     expect(headers).toEqual({ 'content-type': '1', 'content-length': '0' })
   })
 })
@@ -153,7 +170,19 @@ describe('what is no answer', () => {
 
   it('is any bytes, and none of them do harm', () => {
     const pieces = fc.array(
-      fc.constantFrom('HTTP/1.1 200 OK', '\r\n', '\r', '\n', ':', 'a', '5', '0', ';', CHUNKED, 'transfer-encoding: chunked'),
+      fc.constantFrom(
+        'HTTP/1.1 200 OK',
+        '\r\n',
+        '\r',
+        '\n',
+        ':',
+        'a',
+        '5',
+        '0',
+        ';',
+        CHUNKED,
+        'transfer-encoding: chunked',
+      ),
     )
     fc.assert(
       fc.property(pieces, cuts, (list, places) => {

@@ -136,7 +136,10 @@ export class ReplyReader {
     const end = at + this.#left
     if (end + 2 <= bytes.length && bytes[end] === CR && bytes[end + 1] === LF) {
       this.#state = SIZE
-      to.onBody(bytes.subarray(at, end), this.#frameStart < 0 ? undefined : bytes.subarray(this.#frameStart, end + 2))
+      to.onBody(
+        bytes.subarray(at, end),
+        this.#frameStart < 0 ? undefined : bytes.subarray(this.#frameStart, end + 2),
+      )
       return end + 2
     }
     const upTo = Math.min(end, bytes.length)

@@ -12,7 +12,10 @@ let upstreams: Upstreams
 const sockets: Socket[] = []
 
 /** A server that lets `serve` see each connection with its number. */
-async function start(serve: (socket: Socket, connection: number) => void, idleConnectionMs = 10_000): Promise<string> {
+async function start(
+  serve: (socket: Socket, connection: number) => void,
+  idleConnectionMs = 10_000,
+): Promise<string> {
   server = createServer({ noDelay: true }, socket => {
     socket.on('error', () => {})
     serve(socket, sockets.push(socket) - 1)
@@ -107,7 +110,9 @@ describe('connections to a worker', () => {
       })
     })
     const body = Buffer.alloc(32 << 20)
-    expect(await upstreams.ask(url, { method: 'POST', path: '/', headers: {}, body }, LIMITS)).toMatchObject({ status: 200 })
+    expect(await upstreams.ask(url, { method: 'POST', path: '/', headers: {}, body }, LIMITS)).toMatchObject({
+      status: 200,
+    })
     sockets[0]!.resume()
     await once(sockets[0]!, 'close')
   })
@@ -128,7 +133,8 @@ describe('connections to a worker', () => {
       const body = Buffer.from(`${'a'.repeat(size)}!`)
       await upstreams.ask(url, { method: 'POST', path: '/v1/x', headers: { 'x-a': '1' }, body }, LIMITS)
     }
-    const head = (length: number) => `POST /v1/x HTTP/1.1\r\nhost: ${new URL(url).host}\r\nx-a: 1\r\ncontent-length: ${length}\r\n\r\n`
+    const head = (length: number) =>
+      `POST /v1/x HTTP/1.1\r\nhost: ${new URL(url).host}\r\nx-a: 1\r\ncontent-length: ${length}\r\n\r\n`
     expect(got).toEqual([`${head(2)}a!`, `${head(20_001)}${'a'.repeat(20_000)}!`])
   })
 })
@@ -152,7 +158,9 @@ describe('a request', () => {
 
   it('fails when its time is up, and the worker hears of it', async () => {
     const url = await start(() => {})
-    await expect(upstreams.ask(url, GET, { ...LIMITS, timeoutMs: 20 })).rejects.toMatchObject({ kind: 'timeout' })
+    await expect(upstreams.ask(url, GET, { ...LIMITS, timeoutMs: 20 })).rejects.toMatchObject({
+      kind: 'timeout',
+    })
     if (sockets.length === 0) await once(server, 'connection')
     sockets[0]!.resume()
     await once(sockets[0]!, 'close')
@@ -180,7 +188,9 @@ describe('a request', () => {
 
   it('is held while it is paused, and misses nothing', async () => {
     const size = 8 << 20
-    const url = await start(answer(`${OK.replace('length: 2', `length: ${size}`).slice(0, -2)}${'a'.repeat(size)}`))
+    const url = await start(
+      answer(`${OK.replace('length: 2', `length: ${size}`).slice(0, -2)}${'a'.repeat(size)}`),
+    )
     let bytes = 0
     await new Promise<void>((resolve, reject) => {
       const call = upstreams.open(url, GET, {
@@ -197,11 +207,14 @@ describe('a request', () => {
     expect(bytes).toBe(size)
   })
 
-  it.each([{ 'x-a': 'b\r\nc: d' }, { 'x-a': 'ü€' }])('whose headers would be others is not sent: %o', async headers => {
-    const url = await start(answer(OK))
-    expect(() => upstreams.open(url, { ...GET, headers }, { onStart() {}, onData() {}, onEnd() {}, onFailure() {} })).toThrow(
-      /cannot be sent/,
-    )
-    expect(sockets).toHaveLength(0)
-  })
+  it.each([{ 'x-a': 'b\r\nc: d' }, { 'x-a': 'ü€' }])(
+    'whose headers would be others is not sent: %o',
+    async headers => {
+      const url = await start(answer(OK))
+      expect(() =>
+        upstreams.open(url, { ...GET, headers }, { onStart() {}, onData() {}, onEnd() {}, onFailure() {} }),
+      ).toThrow(/cannot be sent/)
+      expect(sockets).toHaveLength(0)
+    },
+  )
 })

@@ -64,7 +64,8 @@ export class Upstreams {
         },
         onData(chunk) {
           bytes += chunk.length
-          if (bytes > limits.maxBytes) call.abort(new UpstreamFailure('too_large', `an answer of more than ${limits.maxBytes} bytes`))
+          if (bytes > limits.maxBytes)
+            call.abort(new UpstreamFailure('too_large', `an answer of more than ${limits.maxBytes} bytes`))
           else chunks.push(chunk)
         },
         onEnd() {

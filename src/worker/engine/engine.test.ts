@@ -1,6 +1,17 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/trace-support.ts'
-import { engineOn, finished, jumpingClock, range, replayOn, requestOf, SETTINGS, SMALL_STEPS, smallTrace, start } from '../../../test/worker-support.ts' // prettier-ignore
+import {
+  engineOn,
+  finished,
+  jumpingClock,
+  range,
+  replayOn,
+  requestOf,
+  SETTINGS,
+  SMALL_STEPS,
+  smallTrace,
+  start,
+} from '../../../test/worker-support.ts'
 import type { EngineSettings, StepItem, WorkerEngine } from '../types.ts'
 import { createEngine } from './engine.ts'
 
@@ -25,7 +36,10 @@ async function watchedEngine(settings: Partial<EngineSettings> = {}, fault?: (st
   const steps: { ids: string[]; spans: [number, number, boolean][] }[] = []
   const step = backEnd.step.bind(backEnd)
   backEnd.step = (items: readonly StepItem[], sink) => {
-    steps.push({ ids: items.map(({ request }) => request.id), spans: items.map(({ from, to, decode }) => [from, to, decode]) })
+    steps.push({
+      ids: items.map(({ request }) => request.id),
+      spans: items.map(({ from, to, decode }) => [from, to, decode]),
+    })
     fault?.(steps.length)
     return step(items, sink)
   }
@@ -40,7 +54,13 @@ describe('an engine', () => {
   it('generates until the text ends: the row’s decode steps, the token of prefill, the end included', async () => {
     const engine = await engineWith()
     const { ids, text, end } = await finished(engine, requestOf(range(0, 20), { maxTokens: 100 }))
-    expect(end).toMatchObject({ reason: 'stop', promptTokens: 20, cachedTokens: 0, completionTokens: SMALL_STEPS + 1, tail: '' })
+    expect(end).toMatchObject({
+      reason: 'stop',
+      promptTokens: 20,
+      cachedTokens: 0,
+      completionTokens: SMALL_STEPS + 1,
+      tail: '',
+    })
     expect(ids.at(-1)).toBe(engine.tokenizer.eosId)
     expect(text).toMatch(/^( [a-z]+){24}$/)
     expect(engine.tokenizer.encode(text)).toEqual(Int32Array.from(ids.slice(0, -1)))
@@ -52,7 +72,10 @@ describe('an engine', () => {
     let isBroken = ''
     backEnd.step = (items, sink) => {
       const at = items.findIndex(({ request, decode }) => decode && request.id === isBroken)
-      return { ...step(items, sink), ...(at >= 0 && { faults: new Map([[at, new Error('no finite numbers')]]) }) }
+      return {
+        ...step(items, sink),
+        ...(at >= 0 && { faults: new Map([[at, new Error('no finite numbers')]]) }),
+      }
     }
     const engine = createEngine(backEnd, SETTINGS, jumpingClock())
     open.push(engine)
@@ -69,17 +92,24 @@ describe('an engine', () => {
   it('keeps to max_tokens, min_tokens and ignore_eos', async () => {
     const engine = await engineWith()
     const ends = await Promise.all(
-      [{ maxTokens: 5 }, { maxTokens: 100, minTokens: 40 }, { maxTokens: 60, ignoreEos: true }].map(async changes => {
-        const { end, ids } = await finished(engine, requestOf(range(0, 20), changes))
-        return [end.reason, ids.length, ids.includes(engine.tokenizer.eosId)]
-      }),
+      [{ maxTokens: 5 }, { maxTokens: 100, minTokens: 40 }, { maxTokens: 60, ignoreEos: true }].map(
+        async changes => {
+          const { end, ids } = await finished(engine, requestOf(range(0, 20), changes))
+          return [end.reason, ids.length, ids.includes(engine.tokenizer.eosId)]
+        },
+      ),
     )
-    expect(ends).toEqual([['length', 5, false], ['stop', 41, true], ['length', 60, false]]) // prettier-ignore
+    expect(ends).toEqual([
+      ['length', 5, false],
+      ['stop', 41, true],
+      ['length', 60, false],
+    ])
   })
 
   it('says the same at temperature 0 whatever the seed, and above it another thing for each', async () => {
     const engine = await engineWith()
-    const say = async (temperature: number, seed?: number) => (await finished(engine, requestOf(range(0, 9), { temperature, seed }))).text
+    const say = async (temperature: number, seed?: number) =>
+      (await finished(engine, requestOf(range(0, 9), { temperature, seed }))).text
     expect(await say(0, 1)).toBe(await say(0, 2))
     expect(await say(0.7, 1)).not.toBe(await say(0.7, 2))
     expect(await say(0.7)).toBe(await say(1.2))
@@ -90,13 +120,29 @@ describe('an engine', () => {
     const [a, b] = [requestOf(range(0, 4), { maxTokens: 4 }), requestOf(range(50, 65), { maxTokens: 2 })]
     await Promise.all([finished(engine, a), finished(engine, b)])
     expect(steps.map(({ spans }) => spans)).toEqual([
-      [[0, 4, false], [0, 6, false]], // prettier-ignore
-      [[4, 5, true], [6, 15, false]], // prettier-ignore
-      [[5, 6, true], [15, 16, true]], // prettier-ignore
+      [
+        [0, 4, false],
+        [0, 6, false],
+      ],
+      [
+        [4, 5, true],
+        [6, 15, false],
+      ],
+      [
+        [5, 6, true],
+        [15, 16, true],
+      ],
       [[6, 7, true]],
     ])
     expect(steps[0]!.ids).toEqual([a.id, b.id])
-    expect(engine.stats()).toMatchObject({ ...idleStats, steps: 4, decodeSteps: 3, promptTokens: 19, generationTokens: 6, finished: { length: 2 } }) // prettier-ignore
+    expect(engine.stats()).toMatchObject({
+      ...idleStats,
+      steps: 4,
+      decodeSteps: 3,
+      promptTokens: 19,
+      generationTokens: 6,
+      finished: { length: 2 },
+    })
   })
 
   it('runs no more sequences at once than it may', async () => {
@@ -114,7 +160,11 @@ describe('an engine', () => {
     expect([cold, full, part].map(({ end }) => end.cachedTokens)).toEqual([0, 32, 32])
     expect(full.text).toBe(cold.text)
     expect(part.text).not.toBe(cold.text)
-    expect(steps.filter(({ spans }) => !spans[0]![2]).map(({ spans }) => spans[0]!.slice(0, 2))).toEqual([[0, 48], [32, 48], [32, 60]]) // prettier-ignore
+    expect(steps.filter(({ spans }) => !spans[0]![2]).map(({ spans }) => spans[0]!.slice(0, 2))).toEqual([
+      [0, 48],
+      [32, 48],
+      [32, 60],
+    ])
     expect(engine.stats()).toMatchObject({ prefixQueries: 48 + 48 + 60, prefixHits: 64 })
     expect(engine.resetPrefixCache()).toBe(true)
     expect((await finished(engine, requestOf(prompt))).end.cachedTokens).toBe(0)
@@ -122,7 +172,9 @@ describe('an engine', () => {
 
   it('shares no blocks between rows that were named', async () => {
     const engine = await engineWith()
-    const texts = await Promise.all([0, 1].map(async row => (await finished(engine, requestOf(range(0, 40), { row }))).text))
+    const texts = await Promise.all(
+      [0, 1].map(async row => (await finished(engine, requestOf(range(0, 40), { row }))).text),
+    )
     expect(texts[0]).not.toBe(texts[1])
     expect((await finished(engine, requestOf(range(0, 40), { row: 1 }))).end.cachedTokens).toBe(32)
   })
@@ -130,7 +182,9 @@ describe('an engine', () => {
   it('preempts the one that began last when blocks run out, and its text stays what it was', async () => {
     const alone = await engineWith()
     const { engine } = await watchedEngine({ blocks: 6, prefixCaching: false })
-    const requests = range(0, 3).map(n => requestOf(range(100 * n, 100 * n + 20), { maxTokens: 60, ignoreEos: true, recordDecode: true }))
+    const requests = range(0, 3).map(n =>
+      requestOf(range(100 * n, 100 * n + 20), { maxTokens: 60, ignoreEos: true, recordDecode: true }),
+    )
     const squeezed = await Promise.all(requests.map(request => finished(engine, request)))
     expect(engine.stats().preemptions).toBeGreaterThan(0)
     for (const { request, text, end } of squeezed) {
@@ -145,11 +199,19 @@ describe('an engine', () => {
 
   it('refuses what its blocks could never hold, and what makes no sense', async () => {
     const engine = await engineWith({ blocks: 2 })
-    const refused = async (length: number, changes = {}) => start(engine, requestOf(range(0, length), changes)).ended
-    expect(await refused(30, { maxTokens: 4 })).toMatchObject({ kind: 'failed', status: 400, message: expect.stringContaining('holds 32 tokens') as string }) // prettier-ignore
+    const refused = async (length: number, changes = {}) =>
+      start(engine, requestOf(range(0, length), changes)).ended
+    expect(await refused(30, { maxTokens: 4 })).toMatchObject({
+      kind: 'failed',
+      status: 400,
+      message: expect.stringContaining('holds 32 tokens') as string,
+    })
     expect((await refused(30, { maxTokens: 3 })).kind).toBe('finished')
     expect(await refused(0)).toMatchObject({ status: 400 })
-    expect(await refused(3, { row: 24 })).toMatchObject({ status: 400, message: 'The trace has rows 0 to 23, not 24.' })
+    expect(await refused(3, { row: 24 })).toMatchObject({
+      status: 400,
+      message: 'The trace has rows 0 to 23, not 24.',
+    })
     expect(engine.stats()).toMatchObject({ ...idleStats, finished: { failed: 3, length: 1 } })
   })
 
@@ -157,7 +219,11 @@ describe('an engine', () => {
     const { engine } = await watchedEngine({}, step => {
       if (step === 2) throw new Error('the model is ill')
     })
-    expect(await start(engine, requestOf(range(0, 9))).ended).toEqual({ kind: 'failed', status: 500, message: 'the model is ill' })
+    expect(await start(engine, requestOf(range(0, 9))).ended).toEqual({
+      kind: 'failed',
+      status: 500,
+      message: 'the model is ill',
+    })
     expect((await start(engine, requestOf(range(0, 9))).ended).kind).toBe('finished')
     expect(engine.stats()).toMatchObject(idleStats)
   })
@@ -165,7 +231,10 @@ describe('an engine', () => {
   it('runs nothing when idle', async () => {
     const clock = jumpingClock()
     let turns = 0
-    const engine = createEngine(await replayOn(trace), SETTINGS, { ...clock, soon: run => (turns++, clock.soon(run)) })
+    const engine = createEngine(await replayOn(trace), SETTINGS, {
+      ...clock,
+      soon: run => (turns++, clock.soon(run)),
+    })
     open.push(engine)
     await finished(engine, requestOf(range(0, 9), { maxTokens: 2 }))
     await new Promise(setImmediate)
@@ -182,7 +251,9 @@ describe('an engine', () => {
       if (made !== 3) return
       const { batch, activePerLayer, active } = engine.stats()
       const { layers, experts, active: bits } = engine.union()
-      const byLayer = range(0, layers).map(layer => bits.subarray(layer * experts, (layer + 1) * experts).reduce((a, b) => a + b, 0))
+      const byLayer = range(0, layers).map(layer =>
+        bits.subarray(layer * experts, (layer + 1) * experts).reduce((a, b) => a + b, 0),
+      )
       expect(byLayer).toEqual([...activePerLayer])
       seen = [batch, active, byLayer]
     }
@@ -225,7 +296,11 @@ describe('an abort', () => {
 
   it('with the reason stop ends it as finished', async () => {
     const engine = await engineWith()
-    const watched = start(engine, requestOf(range(0, 9)), (made, { handle }) => made === 3 && handle.abort('stop'))
+    const watched = start(
+      engine,
+      requestOf(range(0, 9)),
+      (made, { handle }) => made === 3 && handle.abort('stop'),
+    )
     expect(await watched.ended).toMatchObject({ kind: 'finished', reason: 'stop', completionTokens: 3 })
   })
 
@@ -234,7 +309,11 @@ describe('an abort', () => {
     const watched = range(0, 3).map(n => start(engine, requestOf([n])))
     await new Promise(setImmediate)
     await engine.close()
-    expect((await Promise.all(watched.map(({ ended }) => ended))).map(({ kind }) => kind)).toEqual(['aborted', 'aborted', 'aborted'])
+    expect((await Promise.all(watched.map(({ ended }) => ended))).map(({ kind }) => kind)).toEqual([
+      'aborted',
+      'aborted',
+      'aborted',
+    ])
     expect(await start(engine, requestOf([1])).ended).toMatchObject({ kind: 'failed', status: 503 })
   })
 })

@@ -3,7 +3,15 @@
  * planned and computed at its start, then its end is waited for; requests may come, go and be aborted meanwhile. When there is nothing to
  * do, nothing runs.
  */
-import type { BackEnd, EngineSettings, EngineStats, ExpertUnion, Generation, GenerationEnd, GenerationEvents } from '../types.ts'
+import type {
+  BackEnd,
+  EngineSettings,
+  EngineStats,
+  ExpertUnion,
+  Generation,
+  GenerationEnd,
+  GenerationEvents,
+} from '../types.ts'
 import type { RunningGeneration, StepResult, WorkerEngine } from '../types.ts'
 import { fetchKv } from './fetch-kv.ts'
 import { KeptLeases } from './kept-blocks.ts'
@@ -16,7 +24,11 @@ import { preciseClock, type StepClock } from './step-clock.ts'
 import { StepTimes } from './step-times.ts'
 import { Totals } from './totals.ts'
 
-export function createEngine(backEnd: BackEnd, settings: EngineSettings, clock: StepClock = preciseClock()): WorkerEngine {
+export function createEngine(
+  backEnd: BackEnd,
+  settings: EngineSettings,
+  clock: StepClock = preciseClock(),
+): WorkerEngine {
   return new Engine(backEnd, settings, clock)
 }
 
@@ -115,13 +127,16 @@ class Engine implements WorkerEngine {
 
   get #lastDecode(): Pick<EngineStats, 'batch' | 'activePerLayer' | 'active'> {
     const last = this.#scheduler.running.length > 0 ? this.#last : undefined
-    if (last === undefined || last.batch === 0) return { batch: 0, activePerLayer: new Uint16Array(this.model.layers), active: 0 }
+    if (last === undefined || last.batch === 0)
+      return { batch: 0, activePerLayer: new Uint16Array(this.model.layers), active: 0 }
     return { ...last, activePerLayer: last.activePerLayer.slice() }
   }
 
   async #prepare(sequence: Sequence): Promise<void> {
     try {
-      const fault = this.#closed ? new RequestFault(503, 'The worker is closing.') : faultOf(sequence.request, this.settings)
+      const fault = this.#closed
+        ? new RequestFault(503, 'The worker is closing.')
+        : faultOf(sequence.request, this.settings)
       if (fault !== undefined) throw fault
       const inner = await this.#backEnd.prepare(sequence.request)
       if (sequence.state !== 'preparing') return
@@ -160,7 +175,10 @@ class Engine implements WorkerEngine {
     const beganMs = this.#clock.now()
     let result: StepResult
     try {
-      result = this.#backEnd.step(work.map(item => this.#itemOf(item)), this.#signatures) // prettier-ignore
+      result = this.#backEnd.step(
+        work.map(item => this.#itemOf(item)),
+        this.#signatures,
+      )
     } catch (error) {
       for (const { sequence } of work) this.#fail(sequence, error)
       return this.#clock.soon(() => this.#turn())
@@ -183,7 +201,17 @@ class Engine implements WorkerEngine {
   #itemOf({ sequence, from, to, decode }: PlannedWork) {
     const { layers, topK } = this.#backEnd.model
     const { request, ids, length, blocks } = sequence
-    return { sequence: sequence.inner!, request, ids, length, from, to, blocks, decode, record: sequence.recordAt(from, to, layers * topK) }
+    return {
+      sequence: sequence.inner!,
+      request,
+      ids,
+      length,
+      from,
+      to,
+      blocks,
+      decode,
+      record: sequence.recordAt(from, to, layers * topK),
+    }
   }
 
   #endWork(work: PlannedWork, next: number): void {
@@ -208,9 +236,17 @@ class Engine implements WorkerEngine {
   #finish(sequence: Sequence, reason: 'stop' | 'length'): void {
     const { request, promptLength, generated, cachedTokens } = sequence
     const { keepForDecode, recordDecode } = request
-    const known = this.#signatures !== undefined && (keepForDecode || recordDecode) && sequence.computed >= promptLength
+    const known =
+      this.#signatures !== undefined && (keepForDecode || recordDecode) && sequence.computed >= promptLength
     const counts = known ? this.#signatures!.sum(sequence.blocks, promptLength) : undefined
-    const lease = keepForDecode && reason === 'length' ? this.#leases.keep(sequence.inner!, this.#scheduler.removeKeeping(sequence, promptLength), promptLength) : undefined // prettier-ignore
+    const lease =
+      keepForDecode && reason === 'length'
+        ? this.#leases.keep(
+            sequence.inner!,
+            this.#scheduler.removeKeeping(sequence, promptLength),
+            promptLength,
+          )
+        : undefined
     const { layers, topK } = this.#backEnd.model
     const steps = Math.max(0, Math.min(generated, sequence.computed - promptLength))
     const ids = sequence.recorded?.slice(0, steps * layers * topK) ?? new Uint16Array(0)

@@ -65,7 +65,9 @@ describe('a prefill leg', () => {
   })
 
   it('that was aborted leaves nothing', async () => {
-    const leg = start(prefill, requestOf(prompt, { maxTokens: 1, keepForDecode: true }), (_, { handle }) => handle.abort())
+    const leg = start(prefill, requestOf(prompt, { maxTokens: 1, keepForDecode: true }), (_, { handle }) =>
+      handle.abort(),
+    )
     expect(await leg.ended).toEqual({ kind: 'aborted' })
     expect(prefill.stats()).toMatchObject(untouched)
   })
@@ -77,7 +79,12 @@ describe('a decode leg', () => {
     const { text, end } = await finished(decode, { ...request, remote: from(await leaseOf()) })
     expect(text).toBe(alone.text)
     expect(end).toMatchObject({ cachedTokens: 0, completionTokens: 12 })
-    expect(decode.stats()).toMatchObject({ ...untouched, promptTokens: 1, decodeSteps: 12, signatureBytes: 0 })
+    expect(decode.stats()).toMatchObject({
+      ...untouched,
+      promptTokens: 1,
+      decodeSteps: 12,
+      signatureBytes: 0,
+    })
     expect(prefill.stats()).toMatchObject(untouched)
   })
 
@@ -98,11 +105,15 @@ describe('a decode leg', () => {
     const legs = await Promise.all(
       [0, 1].map(async n => {
         const ids = range(100 * n, 100 * n + 40)
-        return finished(decode, requestOf(ids, { maxTokens: 60, ignoreEos: true, remote: from(await leaseOf(ids)) }))
+        return finished(
+          decode,
+          requestOf(ids, { maxTokens: 60, ignoreEos: true, remote: from(await leaseOf(ids)) }),
+        )
       }),
     )
     expect(decode.stats().preemptions).toBeGreaterThan(0)
-    for (const { request: leg, text } of legs) expect(text).toBe((await finished(prefill, { ...leg, remote: undefined })).text)
+    for (const { request: leg, text } of legs)
+      expect(text).toBe((await finished(prefill, { ...leg, remote: undefined })).text)
   })
 
   it('counts nothing of what it received: covered says so', async () => {
@@ -115,13 +126,20 @@ describe('a decode leg', () => {
   it.each([
     [
       'a bit is wrong',
-      ({ bytes, tokens }: KvPayload) => ({ tokens, bytes: bytes.map((byte, i) => (i === bytes.length - 9 ? byte ^ 4 : byte)) }),
+      ({ bytes, tokens }: KvPayload) => ({
+        tokens,
+        bytes: bytes.map((byte, i) => (i === bytes.length - 9 ? byte ^ 4 : byte)),
+      }),
     ],
     ['it is too short', ({ bytes, tokens }: KvPayload) => ({ tokens, bytes: bytes.subarray(0, -64) })],
     ['it is of fewer tokens than promised', ({ bytes }: KvPayload) => ({ bytes, tokens: 39 })],
   ])('fails when %s', async (_, change) => {
     const end = await start(decode, { ...request, remote: from(await leaseOf(), change) }).ended
-    expect(end).toMatchObject({ kind: 'failed', status: 500, message: expect.stringContaining('KV') as string })
+    expect(end).toMatchObject({
+      kind: 'failed',
+      status: 500,
+      message: expect.stringContaining('KV') as string,
+    })
     expect(decode.stats()).toMatchObject(untouched)
   })
 
@@ -132,8 +150,15 @@ describe('a decode leg', () => {
   })
 
   it('fails when the fetch does, with its message, and is never computed here instead', async () => {
-    const remote = { tokens: 40, fetch: () => Promise.reject(new Error('The blocks are gone: their lease ended.')) }
-    expect(await start(decode, { ...request, remote }).ended).toEqual({ kind: 'failed', status: 500, message: 'The blocks are gone: their lease ended.' }) // prettier-ignore
+    const remote = {
+      tokens: 40,
+      fetch: () => Promise.reject(new Error('The blocks are gone: their lease ended.')),
+    }
+    expect(await start(decode, { ...request, remote }).ended).toEqual({
+      kind: 'failed',
+      status: 500,
+      message: 'The blocks are gone: their lease ended.',
+    })
     expect(decode.stats()).toMatchObject({ ...untouched, steps: 0 })
   })
 

@@ -78,7 +78,8 @@ describe('a pool of KV blocks', () => {
             held.push(block)
           }
           expect(pool.free).toBe(5 - new Set(held).size)
-          for (let block = 0; block < 5; block++) expect(pool.references(block)).toBe(held.filter(other => other === block).length)
+          for (let block = 0; block < 5; block++)
+            expect(pool.references(block)).toBe(held.filter(other => other === block).length)
         }
       }),
     )
@@ -87,7 +88,13 @@ describe('a pool of KV blocks', () => {
 
 describe('the hash of a chain', () => {
   it('depends on every token, on the parent and on the salt', () => {
-    const hashes = [hashOf(1, 2), hashOf(2, 1), hashOf(1, 2, 0), chainHash(hashOf(1), ids(2), 0, 1), chainHash(chainRoot('row 3'), ids(1, 2), 0, 2)] // prettier-ignore
+    const hashes = [
+      hashOf(1, 2),
+      hashOf(2, 1),
+      hashOf(1, 2, 0),
+      chainHash(hashOf(1), ids(2), 0, 1),
+      chainHash(chainRoot('row 3'), ids(1, 2), 0, 2),
+    ]
     expect(new Set(hashes).size).toBe(hashes.length)
     expect(chainHash(root, ids(9, 1, 2, 9), 1, 3)).toBe(hashOf(1, 2))
   })

@@ -12,7 +12,10 @@ export class RequestFault extends Error {
 }
 
 /** Why a request could never run, alone and with all blocks its own. The last token that it makes takes no slot. */
-export function faultOf({ promptIds, maxTokens, remote }: Generation, { blocks, blockTokens }: EngineSettings): RequestFault | undefined {
+export function faultOf(
+  { promptIds, maxTokens, remote }: Generation,
+  { blocks, blockTokens }: EngineSettings,
+): RequestFault | undefined {
   const tokens = promptIds.length
   if (tokens === 0) return new RequestFault(400, 'The prompt is empty.')
   if (remote !== undefined && !(remote.tokens >= 1 && remote.tokens <= tokens)) {
@@ -20,5 +23,8 @@ export function faultOf({ promptIds, maxTokens, remote }: Generation, { blocks, 
   }
   if (Math.ceil((tokens + maxTokens - 1) / blockTokens) <= blocks) return undefined
   const room = blocks * blockTokens
-  return new RequestFault(400, `The prompt has ${tokens} tokens and ${maxTokens} may be generated, but the KV cache holds ${room} tokens.`)
+  return new RequestFault(
+    400,
+    `The prompt has ${tokens} tokens and ${maxTokens} may be generated, but the KV cache holds ${room} tokens.`,
+  )
 }

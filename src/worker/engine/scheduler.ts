@@ -80,7 +80,8 @@ export class Scheduler {
       work.push({ sequence, from, to, decode: sequence.decodes })
     }
     const preemptionsBefore = this.preemptions
-    for (const sequence of this.running.filter(({ decodes }) => decodes)) if (this.#grow(sequence)) add(sequence)
+    for (const sequence of this.running.filter(({ decodes }) => decodes))
+      if (this.#grow(sequence)) add(sequence)
     for (const sequence of this.running.filter(({ decodes }) => !decodes)) add(sequence)
     while (this.ready.length > 0 && this.#hasSeat(budget)) add(this.#seat(this.ready.shift()!))
     // What was just preempted would come back at once, for the room that it has made.

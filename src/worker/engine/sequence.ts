@@ -69,7 +69,9 @@ export class Sequence {
   chain(index: number, blockTokens: number): ChainHash {
     this.#root ??= chainRoot(this.inner!.salt)
     for (let i = this.#chain.length; i <= index; i++) {
-      this.#chain.push(chainHash(this.#chain[i - 1] ?? this.#root, this.ids, i * blockTokens, (i + 1) * blockTokens))
+      this.#chain.push(
+        chainHash(this.#chain[i - 1] ?? this.#root, this.ids, i * blockTokens, (i + 1) * blockTokens),
+      )
     }
     return this.#chain[index]!
   }

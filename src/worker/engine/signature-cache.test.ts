@@ -18,7 +18,8 @@ function madeUp(blockTokens: number, tokens: number, seed: number, halfLife: num
     })
     return Uint16Array.from(experts.flat())
   })
-  const put = (token: number) => cache.put(blocks[Math.floor(token / blockTokens)]!, token % blockTokens, chosen[token]!, 0)
+  const put = (token: number) =>
+    cache.put(blocks[Math.floor(token / blockTokens)]!, token % blockTokens, chosen[token]!, 0)
   return { cache, blocks, chosen, put }
 }
 
@@ -73,12 +74,22 @@ describe('a signature cache', () => {
   })
 
   it('has no recent counts unless told their half-life', () => {
-    expect(new SignatureCache(model, 1, 4).sum([0], 3)).toEqual({ ...model, tokens: 3, covered: 0, counts: new Uint32Array(10) })
+    expect(new SignatureCache(model, 1, 4).sum([0], 3)).toEqual({
+      ...model,
+      tokens: 3,
+      covered: 0,
+      counts: new Uint32Array(10),
+    })
   })
 
   it('takes less than 1 % of the KV that it shadows, counts and recent counts together', () => {
     const qwen3 = { layers: 48, experts: 128, topK: 8 }
-    const { rowBytes, kvBytes, share } = signatureMemory(qwen3, 16, { layers: 48, heads: 4, headWidth: 128, bytes: 2 })
+    const { rowBytes, kvBytes, share } = signatureMemory(qwen3, 16, {
+      layers: 48,
+      heads: 4,
+      headWidth: 128,
+      bytes: 2,
+    })
     expect([rowBytes, kvBytes]).toEqual([2 * (48 * 128 + 1), 16 * 98_304])
     expect(share).toBeLessThan(0.008)
     expect(new SignatureCache(qwen3, 3, 16).bytes).toBe(3 * rowBytes)

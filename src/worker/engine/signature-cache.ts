@@ -67,7 +67,10 @@ export class SignatureCache implements ExpertSink {
 
   /** For tests: whether nothing is left in a row. */
   isZero(block: number): boolean {
-    return !this.#isUsed(block) && this.#rows.subarray(block * this.#rowWords, (block + 1) * this.#rowWords).every(word => word === 0)
+    return (
+      !this.#isUsed(block) &&
+      this.#rows.subarray(block * this.#rowWords, (block + 1) * this.#rowWords).every(word => word === 0)
+    )
   }
 
   /** Counts of the first `tokens` tokens of the sequence that lies in `blocks`. */
@@ -86,7 +89,8 @@ export class SignatureCache implements ExpertSink {
         const mask = 2 ** slots - 1
         covered += this.#bits[this.#known[word]! & mask]!
         this.#add(word * cells, mask, counts)
-        if (recent) this.#addRecent(word * cells, mask, 2 ** ((first + WORD - tokens) / this.#halfLife!), recent)
+        if (recent)
+          this.#addRecent(word * cells, mask, 2 ** ((first + WORD - tokens) / this.#halfLife!), recent)
       }
     }
     const snapshot = { layers, experts, topK, tokens, covered, counts }
@@ -104,7 +108,8 @@ export class SignatureCache implements ExpertSink {
   }
 
   #isUsed(block: number): boolean {
-    for (let word = block * this.#cellWords; word < (block + 1) * this.#cellWords; word++) if (this.#known[word] !== 0) return true
+    for (let word = block * this.#cellWords; word < (block + 1) * this.#cellWords; word++)
+      if (this.#known[word] !== 0) return true
     return false
   }
 }

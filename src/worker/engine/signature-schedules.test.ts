@@ -1,9 +1,27 @@
 /** The strong test of the signature cache (paper §4.4): whatever the schedule, a request's counts are those of a cold run. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/trace-support.ts'
-import { engineOn, finished, jumpingClock, range, replayOn, requestOf, SETTINGS, smallTrace, start, type Watched } from '../../../test/worker-support.ts' // prettier-ignore
+import {
+  engineOn,
+  finished,
+  jumpingClock,
+  range,
+  replayOn,
+  requestOf,
+  SETTINGS,
+  smallTrace,
+  start,
+  type Watched,
+} from '../../../test/worker-support.ts'
 import { createRandom, type Random } from '../../math/random.ts'
-import type { BackEnd, CountsSnapshot, FinishedGeneration, Generation, RemoteKv, WorkerEngine } from '../types.ts'
+import type {
+  BackEnd,
+  CountsSnapshot,
+  FinishedGeneration,
+  Generation,
+  RemoteKv,
+  WorkerEngine,
+} from '../types.ts'
 import { createEngine } from './engine.ts'
 import { SignatureCache } from './signature-cache.ts'
 
@@ -65,15 +83,25 @@ async function scheduleOf(seed: number, remote = false): Promise<Schedule> {
 /** A prompt that begins as an earlier one did, to somewhere inside it or beyond its end. */
 function nextRequest({ random, engine, remote, stems }: Schedule): Generation {
   const stem = stems[random.below(stems.length)]!
-  const prompt = stem.slice(0, random.below(3) === 0 ? random.below(stem.length + 1) : stem.length).slice(0, 50)
+  const prompt = stem
+    .slice(0, random.below(3) === 0 ? random.below(stem.length + 1) : stem.length)
+    .slice(0, 50)
   const more = prompt.length === 0 ? 1 + random.below(40) : random.below(12)
   for (let i = 0; i < more; i++) prompt.push(random.below(3))
   const room = engine.settings.blocks * engine.settings.blockTokens - prompt.length
   const row = random.below(4) === 0 ? random.below(2) : undefined
   const keepForDecode = random.below(3) === 0
   const maxTokens = keepForDecode ? 1 : 1 + random.below(Math.min(room, 20))
-  const asked = requestOf(prompt, { maxTokens, row, keepForDecode, recordDecode: random.below(2) === 0, ignoreEos: true })
-  return remote && random.below(2) === 0 ? { ...asked, remote: fromElsewhere(asked, 1 + random.below(prompt.length)) } : asked
+  const asked = requestOf(prompt, {
+    maxTokens,
+    row,
+    keepForDecode,
+    recordDecode: random.below(2) === 0,
+    ignoreEos: true,
+  })
+  return remote && random.below(2) === 0
+    ? { ...asked, remote: fromElsewhere(asked, 1 + random.below(prompt.length)) }
+    : asked
 }
 
 /** A row that is not named is chosen by the whole prompt when that is short: such a one is handed off whole. */
@@ -123,12 +151,22 @@ async function run(schedule: Schedule): Promise<void> {
 
 /** What a request was given, and what it would be given when nothing is shared: text, experts of its steps, counts. */
 async function besideCold({ request, ids }: Watched, { decode, counts }: FinishedGeneration) {
-  const again = { ...request, remote: undefined, maxTokens: Math.max(1, ids.length), keepForDecode: false, recordDecode: true }
+  const again = {
+    ...request,
+    remote: undefined,
+    maxTokens: Math.max(1, ids.length),
+    keepForDecode: false,
+    recordDecode: true,
+  }
   const { end: expected, ids: expectedIds } = await finished(cold, again)
   const steps = decode?.ids
   return {
     got: [ids, steps, counts && { ...counts, recent: isNear(counts, expected.counts!) }],
-    wanted: [expectedIds.slice(0, ids.length), steps && expected.decode!.ids.subarray(0, steps.length), counts && { ...expected.counts, recent: true }], // prettier-ignore
+    wanted: [
+      expectedIds.slice(0, ids.length),
+      steps && expected.decode!.ids.subarray(0, steps.length),
+      counts && { ...expected.counts, recent: true },
+    ],
   }
 }
 
@@ -160,11 +198,19 @@ describe('the signature cache', () => {
         met.hits += schedule.seen.hits
         // All is given back, and no row outlives its block.
         const { engine, seen } = schedule
-        expect(engine.stats()).toMatchObject({ running: 0, waiting: 0, blocksFree: engine.settings.blocks, blocksKept: 0, leases: 0 })
+        expect(engine.stats()).toMatchObject({
+          running: 0,
+          waiting: 0,
+          blocksFree: engine.settings.blocks,
+          blocksKept: 0,
+          leases: 0,
+        })
         expect(engine.stats().signatureRows).toBe(engine.stats().blocksCached)
         expect(engine.resetPrefixCache()).toBe(true)
         expect(engine.stats().signatureRows).toBe(0)
-        expect(range(0, engine.settings.blocks).filter(block => seen.cache?.isZero(block) === false)).toEqual([])
+        expect(range(0, engine.settings.blocks).filter(block => seen.cache?.isZero(block) === false)).toEqual(
+          [],
+        )
         await engine.close()
       }
       // The schedules do meet what they are for.
@@ -175,31 +221,43 @@ describe('the signature cache', () => {
     },
   )
 
-  it('counts no more than it knows when KV comes from elsewhere, and the text is the same', { timeout: 120_000 }, async () => {
-    const met = { partly: 0, preemptions: 0 }
-    for (let seed = 0; seed < SCHEDULES / 4; seed++) {
-      const schedule = await scheduleOf(seed, true)
-      await run(schedule)
-      expect(schedule.all.filter(({ end }) => end!.kind === 'failed')).toEqual([])
-      for (const watched of schedule.all) {
-        const end = watched.end!
-        if (end.kind !== 'finished') continue
-        const { counts, ...rest } = end
-        const isWhole = counts?.covered === counts?.tokens
-        const { got, wanted } = await besideCold(watched, isWhole ? end : rest)
-        expect(got, `seed ${seed}, ${watched.request.id}`).toEqual(wanted)
-        met.partly += isWhole ? 0 : 1
-        const { topK, layers } = cold.model
-        expect(counts?.counts.reduce((sum, count) => sum + count, 0)).toBe(counts && topK * layers * counts.covered)
+  it(
+    'counts no more than it knows when KV comes from elsewhere, and the text is the same',
+    { timeout: 120_000 },
+    async () => {
+      const met = { partly: 0, preemptions: 0 }
+      for (let seed = 0; seed < SCHEDULES / 4; seed++) {
+        const schedule = await scheduleOf(seed, true)
+        await run(schedule)
+        expect(schedule.all.filter(({ end }) => end!.kind === 'failed')).toEqual([])
+        for (const watched of schedule.all) {
+          const end = watched.end!
+          if (end.kind !== 'finished') continue
+          const { counts, ...rest } = end
+          const isWhole = counts?.covered === counts?.tokens
+          const { got, wanted } = await besideCold(watched, isWhole ? end : rest)
+          expect(got, `seed ${seed}, ${watched.request.id}`).toEqual(wanted)
+          met.partly += isWhole ? 0 : 1
+          const { topK, layers } = cold.model
+          expect(counts?.counts.reduce((sum, count) => sum + count, 0)).toBe(
+            counts && topK * layers * counts.covered,
+          )
+        }
+        met.preemptions += schedule.seen.preemptions
+        const { engine } = schedule
+        expect(engine.stats()).toMatchObject({
+          running: 0,
+          waiting: 0,
+          fetching: 0,
+          blocksFree: engine.settings.blocks,
+          leases: 0,
+        })
+        expect(engine.resetPrefixCache()).toBe(true)
+        expect(engine.stats().signatureRows).toBe(0)
+        await engine.close()
       }
-      met.preemptions += schedule.seen.preemptions
-      const { engine } = schedule
-      expect(engine.stats()).toMatchObject({ running: 0, waiting: 0, fetching: 0, blocksFree: engine.settings.blocks, leases: 0 })
-      expect(engine.resetPrefixCache()).toBe(true)
-      expect(engine.stats().signatureRows).toBe(0)
-      await engine.close()
-    }
-    expect(met.partly).toBeGreaterThan(SCHEDULES / 8)
-    expect(met.preemptions).toBeGreaterThan(SCHEDULES / 32)
-  })
+      expect(met.partly).toBeGreaterThan(SCHEDULES / 8)
+      expect(met.preemptions).toBeGreaterThan(SCHEDULES / 32)
+    },
+  )
 })

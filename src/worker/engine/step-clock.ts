@@ -32,7 +32,8 @@ export function preciseClock(): StepClock {
       timer = setTimeout(at, Math.max(1, Math.floor(leftMs - EARLY_MS)), deadlineMs, run)
       return
     }
-    for (let restMs = leftMs; restMs > 0; restMs = deadlineMs - performance.now()) Atomics.wait(cell, 0, 0, restMs)
+    for (let restMs = leftMs; restMs > 0; restMs = deadlineMs - performance.now())
+      Atomics.wait(cell, 0, 0, restMs)
     run()
   }
 

@@ -39,7 +39,14 @@ describe('the times of steps', () => {
     const { steps, modelledMs, takenMs, errorP50, errorP99, computeMs } = times.timing()
     expect([steps, modelledMs, takenMs, computeMs]).toEqual([100, 1_000, 1_002.5, 1]) // the last is still behind by what a quarter left
     expect([errorP50, errorP99]).toEqual([0.0005, 0.2505])
-    expect(new StepTimes().timing()).toEqual({ steps: 0, modelledMs: 0, takenMs: 0, errorP50: 0, errorP99: 0, computeMs: 0 })
+    expect(new StepTimes().timing()).toEqual({
+      steps: 0,
+      modelledMs: 0,
+      takenMs: 0,
+      errorP50: 0,
+      errorP99: 0,
+      computeMs: 0,
+    })
   })
 })
 

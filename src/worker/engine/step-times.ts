@@ -41,7 +41,8 @@ export class StepTimes {
     const takenMs = nowMs - this.#beganMs
     this.#modelledMs += this.#stepMs
     this.#takenMs += takenMs
-    if (this.#stepMs > 0) this.#errors[Math.min(BINS - 1, Math.floor(Math.abs(takenMs / this.#stepMs - 1) * 1_000))]!++
+    if (this.#stepMs > 0)
+      this.#errors[Math.min(BINS - 1, Math.floor(Math.abs(takenMs / this.#stepMs - 1) * 1_000))]!++
   }
 
   /** Nothing to do: the next step begins when it begins. */

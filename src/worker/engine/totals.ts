@@ -30,8 +30,25 @@ export class Totals {
     this.#finished[end.kind === 'finished' ? end.reason : end.kind]++
   }
 
-  stats(): Pick<EngineStats, 'steps' | 'decodeSteps' | 'promptTokens' | 'generationTokens' | 'decodeTokens' | 'activeTokens' | 'finished'> {
+  stats(): Pick<
+    EngineStats,
+    | 'steps'
+    | 'decodeSteps'
+    | 'promptTokens'
+    | 'generationTokens'
+    | 'decodeTokens'
+    | 'activeTokens'
+    | 'finished'
+  > {
     const { steps, decodeSteps, promptTokens, generationTokens, decodeTokens, activeTokens } = this
-    return { steps, decodeSteps, promptTokens, generationTokens, decodeTokens, activeTokens, finished: { ...this.#finished } }
+    return {
+      steps,
+      decodeSteps,
+      promptTokens,
+      generationTokens,
+      decodeTokens,
+      activeTokens,
+      finished: { ...this.#finished },
+    }
   }
 }

@@ -1,6 +1,17 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FRAME, type Frame, FrameError, type FrameName, frameOf, FrameReader, HEAD_BYTES, headOf, objectIn, textFrame } from './frames.ts'
+import {
+  FRAME,
+  type Frame,
+  FrameError,
+  type FrameName,
+  frameOf,
+  FrameReader,
+  HEAD_BYTES,
+  headOf,
+  objectIn,
+  textFrame,
+} from './frames.ts'
 
 const frame = fc.record({
   type: fc.constantFrom(...(Object.keys(FRAME) as FrameName[])),
@@ -15,13 +26,17 @@ function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
 describe('frames of the KV side channel', () => {
   it('come out as they went in, wherever the stream is cut', () => {
     fc.assert(
-      fc.property(fc.array(frame, { maxLength: 8 }), fc.array(fc.nat(), { maxLength: 20 }), (frames, places) => {
-        const reader = new FrameReader(300)
-        const bytes = Buffer.concat(frames.map(({ type, payload }) => frameOf(type, payload)))
-        const read: Frame[] = cut(bytes, places).flatMap(chunk => [...reader.push(chunk)])
-        expect(read).toEqual(frames)
-        expect(reader.amid).toBe(false)
-      }),
+      fc.property(
+        fc.array(frame, { maxLength: 8 }),
+        fc.array(fc.nat(), { maxLength: 20 }),
+        (frames, places) => {
+          const reader = new FrameReader(300)
+          const bytes = Buffer.concat(frames.map(({ type, payload }) => frameOf(type, payload)))
+          const read: Frame[] = cut(bytes, places).flatMap(chunk => [...reader.push(chunk)])
+          expect(read).toEqual(frames)
+          expect(reader.amid).toBe(false)
+        },
+      ),
     )
   })
 
@@ -46,7 +61,9 @@ describe('frames of the KV side channel', () => {
         const reader = new FrameReader(100)
         const readAll = () => {
           try {
-            return chunks.flatMap(chunk => [...reader.push(Buffer.from(chunk))]).every(({ payload }) => payload.length <= 100)
+            return chunks
+              .flatMap(chunk => [...reader.push(Buffer.from(chunk))])
+              .every(({ payload }) => payload.length <= 100)
           } catch (error) {
             return error instanceof FrameError
           }

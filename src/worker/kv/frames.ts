@@ -14,7 +14,16 @@ export const DATA_BYTES = 1 << 20
 export const MOST_TEXT_BYTES = 4 << 20
 
 /** From decode: read, acknowledge, renew, release. From prefill: what comes, data, done, failure. */
-export const FRAME = { read: 1, acknowledge: 2, renew: 3, release: 4, coming: 16, data: 17, done: 18, failure: 19 } as const
+export const FRAME = {
+  read: 1,
+  acknowledge: 2,
+  renew: 3,
+  release: 4,
+  coming: 16,
+  data: 17,
+  done: 18,
+  failure: 19,
+} as const
 export type FrameName = keyof typeof FRAME
 
 export interface Frame {
@@ -23,7 +32,9 @@ export interface Frame {
 }
 
 const MAGIC = Buffer.from('ELKV', 'latin1')
-const NAMES: ReadonlyMap<number, FrameName> = new Map((Object.keys(FRAME) as FrameName[]).map(name => [FRAME[name], name]))
+const NAMES: ReadonlyMap<number, FrameName> = new Map(
+  (Object.keys(FRAME) as FrameName[]).map(name => [FRAME[name], name]),
+)
 
 export class FrameError extends Error {
   override name = 'FrameError'
@@ -60,7 +71,8 @@ function writeHead(out: Buffer, type: FrameName, payload: Uint8Array): void {
 export function objectIn({ type, payload }: Frame): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(payload.toString('utf8'))
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>
   } catch {
     // Said below.
   }

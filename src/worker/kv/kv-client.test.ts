@@ -28,24 +28,48 @@ describe('a reader of KV blocks', () => {
 
   it.each<[string, (socket: Socket) => void, KvFailure['kind'], string]>([
     ['that breaks off', socket => socket.destroy(), 'broken', 'broke off'],
-    ['that speaks something else', socket => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'), 'broken', 'no frame'],
+    [
+      'that speaks something else',
+      socket => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+      'broken',
+      'no frame',
+    ],
     [
       'that announces too much',
       socket => socket.write(textFrame('coming', { tokens: 5, bytes: 2 ** 40 })),
       'broken',
       '1099511627776 bytes',
     ],
-    ['that announces nonsense', socket => socket.write(textFrame('coming', { tokens: 5, bytes: 'x' })), 'broken', 'x bytes are announced'],
+    [
+      'that announces nonsense',
+      socket => socket.write(textFrame('coming', { tokens: 5, bytes: 'x' })),
+      'broken',
+      'x bytes are announced',
+    ],
     [
       'that sends more than it announced',
-      socket => socket.write(Buffer.concat([textFrame('coming', { tokens: 5, bytes: 1 }), frameOf('data', Buffer.from('ab'))])),
+      socket =>
+        socket.write(
+          Buffer.concat([textFrame('coming', { tokens: 5, bytes: 1 }), frameOf('data', Buffer.from('ab'))]),
+        ),
       'broken',
       'more data',
     ],
-    ['that sends data alone', socket => socket.write(frameOf('data', Buffer.from('ab'))), 'broken', 'more data'],
+    [
+      'that sends data alone',
+      socket => socket.write(frameOf('data', Buffer.from('ab'))),
+      'broken',
+      'more data',
+    ],
     [
       'that announces twice',
-      socket => socket.write(Buffer.concat([textFrame('coming', { tokens: 5, bytes: 9 }), textFrame('coming', { tokens: 5, bytes: 9 })])),
+      socket =>
+        socket.write(
+          Buffer.concat([
+            textFrame('coming', { tokens: 5, bytes: 9 }),
+            textFrame('coming', { tokens: 5, bytes: 9 }),
+          ]),
+        ),
       'broken',
       'twice',
     ],
@@ -60,14 +84,15 @@ describe('a reader of KV blocks', () => {
       'checksum',
     ],
   ])('is not fooled by a peer %s', async (_, talk, kind, words) => {
-    // prettier-ignore
     const failure = await failureOf(read(await peer(talk)))
     expect(failure).toMatchObject({ kind, message: expect.stringContaining(words) as string })
   })
 
   it('gives up on a peer that sends nothing, within its limits', async () => {
     const place = await peer(() => undefined)
-    const failure = await failureOf(readKv(place, { tokens: 1, promptHash: '' }, { ...LIMITS, idleMs: 30 }, forever()))
+    const failure = await failureOf(
+      readKv(place, { tokens: 1, promptHash: '' }, { ...LIMITS, idleMs: 30 }, forever()),
+    )
     expect(failure).toMatchObject({ kind: 'timeout', message: 'the prefill worker has stopped sending' })
   })
 

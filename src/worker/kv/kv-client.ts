@@ -44,28 +44,50 @@ export function readKv(
   // Memory is taken as data comes, not as it is announced.
   const parts: Buffer[] = []
   let missing: number | undefined
-  return converse(place, limits, stop, (frame, say) => {
-    if (frame.type === 'coming') {
-      if (missing !== undefined) throw new FrameError('the blocks are announced twice')
-      const { tokens, bytes: size } = objectIn(frame)
-      if (tokens !== expected.tokens) throw new KvFailure('refused', `the prefill worker holds ${String(tokens)} tokens, the hand-off says ${expected.tokens}`) // prettier-ignore
-      if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > limits.mostBytes) throw new FrameError(`${String(size)} bytes are announced`) // prettier-ignore
-      missing = size as number
-    } else if (frame.type === 'data') {
-      if (missing === undefined || frame.payload.length > missing) throw new FrameError('more data than announced')
-      parts.push(frame.payload)
-      missing -= frame.payload.length
-    } else throw new FrameError(`a ${frame.type} frame in the place of data`)
-    if (missing > 0) return undefined
-    // The blocks are here, every piece of them checked: nobody waits for the answer to this.
-    say(textFrame('acknowledge', named(place)))
-    return { bytes: Buffer.concat(parts), tokens: expected.tokens }
-  }, textFrame('read', { ...named(place), prompt_hash: expected.promptHash })) // prettier-ignore
+  return converse(
+    place,
+    limits,
+    stop,
+    (frame, say) => {
+      if (frame.type === 'coming') {
+        if (missing !== undefined) throw new FrameError('the blocks are announced twice')
+        const { tokens, bytes: size } = objectIn(frame)
+        if (tokens !== expected.tokens)
+          throw new KvFailure(
+            'refused',
+            `the prefill worker holds ${String(tokens)} tokens, the hand-off says ${expected.tokens}`,
+          )
+        if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > limits.mostBytes)
+          throw new FrameError(`${String(size)} bytes are announced`)
+        missing = size as number
+      } else if (frame.type === 'data') {
+        if (missing === undefined || frame.payload.length > missing)
+          throw new FrameError('more data than announced')
+        parts.push(frame.payload)
+        missing -= frame.payload.length
+      } else throw new FrameError(`a ${frame.type} frame in the place of data`)
+      if (missing > 0) return undefined
+      // The blocks are here, every piece of them checked: nobody waits for the answer to this.
+      say(textFrame('acknowledge', named(place)))
+      return { bytes: Buffer.concat(parts), tokens: expected.tokens }
+    },
+    textFrame('read', { ...named(place), prompt_hash: expected.promptHash }),
+  )
 }
 
 /** Lengthens the lease; resolves with its whole length. */
-export async function renewKv(place: KvPlace, limits: KvLimits, stop: AbortSignal): Promise<number | undefined> {
-  const answer = await converse(place, limits, stop, frame => objectIn(frame), textFrame('renew', named(place)))
+export async function renewKv(
+  place: KvPlace,
+  limits: KvLimits,
+  stop: AbortSignal,
+): Promise<number | undefined> {
+  const answer = await converse(
+    place,
+    limits,
+    stop,
+    frame => objectIn(frame),
+    textFrame('renew', named(place)),
+  )
   const leaseMs = answer['lease_ms']
   return typeof leaseMs === 'number' && leaseMs > 0 ? leaseMs : undefined
 }
@@ -110,16 +132,26 @@ function converse<T>(
       () => fail(new KvFailure('timeout', `the prefill worker has not sent everything within ${totalMs} ms`)),
       totalMs,
     )
-    socket.setTimeout(connectMs, () => fail(new KvFailure('timeout', connected ? 'the prefill worker has stopped sending' : 'the prefill worker does not answer'))) // prettier-ignore
+    socket.setTimeout(connectMs, () =>
+      fail(
+        new KvFailure(
+          'timeout',
+          connected ? 'the prefill worker has stopped sending' : 'the prefill worker does not answer',
+        ),
+      ),
+    )
     socket.on('connect', () => {
       connected = true
       socket.setTimeout(idleMs)
       socket.write(request)
     })
-    socket.on(
-      'error',
-      (error: NodeJS.ErrnoException) =>
-      fail(new KvFailure(connected ? 'broken' : 'unreachable', `${connected ? 'the prefill worker broke off' : 'the prefill worker cannot be reached'} (${error.code ?? 'error'})`)), // prettier-ignore
+    socket.on('error', (error: NodeJS.ErrnoException) =>
+      fail(
+        new KvFailure(
+          connected ? 'broken' : 'unreachable',
+          `${connected ? 'the prefill worker broke off' : 'the prefill worker cannot be reached'} (${error.code ?? 'error'})`,
+        ),
+      ),
     )
     socket.on('close', () => fail(new KvFailure('broken', 'the prefill worker broke off')))
     socket.on('data', chunk => {
@@ -135,7 +167,8 @@ function converse<T>(
         }
       } catch (error) {
         if (error instanceof KvFailure) fail(error)
-        else if (error instanceof FrameError) fail(new KvFailure('broken', `the prefill worker is not understood: ${error.message}`))
+        else if (error instanceof FrameError)
+          fail(new KvFailure('broken', `the prefill worker is not understood: ${error.message}`))
         else throw error
       }
     })

@@ -9,15 +9,18 @@ import { KvServer } from './kv-server.ts'
 import { LeaseBook } from './leases.ts'
 
 describe('the KV side channel', () => {
-  it.each([0, 1, DATA_BYTES - 1, DATA_BYTES, 3 * DATA_BYTES + 17])('moves %i bytes, and frees them when they have come', async size => {
-    const { keep, place, ended, leases } = await serve()
-    const bytes = Uint8Array.from({ length: size }, (_, i) => (i * 31) & 255)
-    keep('a', bytes)
-    const payload = await read(place('a'))
-    expect([payload.tokens, Buffer.compare(payload.bytes, bytes)]).toEqual([5, 0])
-    expect(await ended(1)).toEqual([['a', 'read']])
-    expect(leases.size).toBe(0)
-  })
+  it.each([0, 1, DATA_BYTES - 1, DATA_BYTES, 3 * DATA_BYTES + 17])(
+    'moves %i bytes, and frees them when they have come',
+    async size => {
+      const { keep, place, ended, leases } = await serve()
+      const bytes = Uint8Array.from({ length: size }, (_, i) => (i * 31) & 255)
+      keep('a', bytes)
+      const payload = await read(place('a'))
+      expect([payload.tokens, Buffer.compare(payload.bytes, bytes)]).toEqual([5, 0])
+      expect(await ended(1)).toEqual([['a', 'read']])
+      expect(leases.size).toBe(0)
+    },
+  )
 
   it('gives nothing twice', async () => {
     const { keep, place, ended } = await serve()
@@ -32,7 +35,12 @@ describe('the KV side channel', () => {
 
   it.each([
     ['a request that it never had', {}, 'nothing is kept for b', 'b'],
-    ['another engine: this one was started anew', { engineId: 'engine-0' }, 'the engine here is engine-1', 'a'],
+    [
+      'another engine: this one was started anew',
+      { engineId: 'engine-0' },
+      'the engine here is engine-1',
+      'a',
+    ],
   ])('refuses %s', async (_, more, words, id) => {
     const { keep, place, leases } = await serve()
     keep('a', Buffer.from('kv'))
@@ -45,8 +53,13 @@ describe('the KV side channel', () => {
     const { keep, place, leases } = await serve()
     keep('a', Buffer.from('kv'))
     const other = readKv(place('a'), { tokens: 5, promptHash: 'other' }, LIMITS, forever())
-    expect(await failureOf(other)).toMatchObject({ kind: 'refused', message: expect.stringContaining('another prompt') as string })
-    expect(await failureOf(read(place('a'), 6))).toMatchObject({ message: 'the prefill worker holds 5 tokens, the hand-off says 6' })
+    expect(await failureOf(other)).toMatchObject({
+      kind: 'refused',
+      message: expect.stringContaining('another prompt') as string,
+    })
+    expect(await failureOf(read(place('a'), 6))).toMatchObject({
+      message: 'the prefill worker holds 5 tokens, the hand-off says 6',
+    })
     expect(leases.size).toBe(1)
   })
 
@@ -92,8 +105,15 @@ describe('the KV side channel', () => {
     const known = ['read', 'acknowledge', 'renew', 'release', 'coming', 'data', 'done', 'failure'] as const
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 200 }).map(bytes => Buffer.from(bytes)),
-      fc.tuple(fc.constantFrom(...known), fc.uint8Array({ maxLength: 60 })).map(([type, payload]) => frameOf(type, payload)),
-      fc.tuple(fc.constantFrom(...known), fc.dictionary(fc.constantFrom('engine_id', 'request_id'), fc.jsonValue())).map(([type, value]) => textFrame(type, value)), // prettier-ignore
+      fc
+        .tuple(fc.constantFrom(...known), fc.uint8Array({ maxLength: 60 }))
+        .map(([type, payload]) => frameOf(type, payload)),
+      fc
+        .tuple(
+          fc.constantFrom(...known),
+          fc.dictionary(fc.constantFrom('engine_id', 'request_id'), fc.jsonValue()),
+        )
+        .map(([type, value]) => textFrame(type, value)),
     )
     await fc.assert(
       fc.asyncProperty(fc.array(piece, { minLength: 1, maxLength: 4 }), async pieces => {
@@ -131,7 +151,9 @@ describe('the KV side channel', () => {
     socket.write(textFrame('read', { engine_id: 'engine-1', request_id: 'a', prompt_hash: 'hash' }))
     const much = Buffer.concat(Array.from({ length: (64 << 20) / piece.length }, () => piece))
     // Nothing moves any more, and it is cut off for that.
-    const taken = await new Promise(resolve => socket.write(much, error => resolve(error === undefined || error === null)))
+    const taken = await new Promise(resolve =>
+      socket.write(much, error => resolve(error === undefined || error === null)),
+    )
     expect(taken).toBe(false)
     expect(bad.length).toBeLessThanOrEqual(1)
   })
@@ -145,7 +167,12 @@ describe('the KV side channel', () => {
 
   it('tells who wants a port that is taken, with a code', async () => {
     const { server } = await serve()
-    const second = new KvServer({ host: '127.0.0.1', port: server.port, engineId: 'x', leases: new LeaseBook({ leaseMs: 1 }) })
+    const second = new KvServer({
+      host: '127.0.0.1',
+      port: server.port,
+      engineId: 'x',
+      leases: new LeaseBook({ leaseMs: 1 }),
+    })
     await expect(second.listen()).rejects.toMatchObject({ code: 'ELDR_PORT_TAKEN' })
   })
 })

@@ -4,7 +4,16 @@
  */
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { EldrError } from '../../errors.ts'
-import { DATA_BYTES, type Frame, FrameError, FrameReader, headOf, MOST_TEXT_BYTES, objectIn, textFrame } from './frames.ts'
+import {
+  DATA_BYTES,
+  type Frame,
+  FrameError,
+  FrameReader,
+  headOf,
+  MOST_TEXT_BYTES,
+  objectIn,
+  textFrame,
+} from './frames.ts'
 import type { LeaseBook } from './leases.ts'
 
 /** Why a decode worker does not get what it asks for. */
@@ -54,7 +63,11 @@ export class KvServer {
       this.#server.once('error', (cause: NodeJS.ErrnoException) => {
         const found = `${host}:${port} (${cause.code ?? cause.message})`
         reject(
-          new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --kv-port or --host; 0 takes any port that is free.', cause }),
+          new EldrError('ELDR_PORT_TAKEN', {
+            found,
+            todo: 'Choose another --kv-port or --host; 0 takes any port that is free.',
+            cause,
+          }),
         )
       })
       this.#server.listen(port, host, resolve)
@@ -95,7 +108,12 @@ export class KvServer {
     const { engineId, leases } = this.#options
     const asked = objectIn(frame)
     const id = String(asked['request_id'])
-    if (asked['engine_id'] !== engineId) return refuse(socket, 'wrong_engine', `the engine here is ${engineId}: it was started anew, or never was the one asked for`) // prettier-ignore
+    if (asked['engine_id'] !== engineId)
+      return refuse(
+        socket,
+        'wrong_engine',
+        `the engine here is ${engineId}: it was started anew, or never was the one asked for`,
+      )
     switch (frame.type) {
       case 'read':
         return this.#send(socket, id, asked)
@@ -116,8 +134,14 @@ export class KvServer {
   async #send(socket: Socket, id: string, asked: Record<string, unknown>): Promise<void> {
     const { leases, onSent } = this.#options
     const kept = leases.find(id)
-    if (kept === undefined) return refuse(socket, 'gone', `nothing is kept for ${id}: the lease has ended, or the blocks were read before`)
-    if (asked['prompt_hash'] !== kept.promptHash) return refuse(socket, 'wrong_prompt', `the blocks of ${id} are of another prompt`)
+    if (kept === undefined)
+      return refuse(
+        socket,
+        'gone',
+        `nothing is kept for ${id}: the lease has ended, or the blocks were read before`,
+      )
+    if (asked['prompt_hash'] !== kept.promptHash)
+      return refuse(socket, 'wrong_prompt', `the blocks of ${id} are of another prompt`)
     // A copy, taken at once: however long the transfer lasts, blocks that are used again meanwhile cannot get into it.
     const { bytes, tokens } = kept.blocks.export()
     socket.write(textFrame('coming', { tokens, bytes: bytes.length }))

@@ -44,7 +44,12 @@ export class LeaseBook {
   readonly #onEnd: (id: string, end: LeaseEnd) => void
   readonly #leases = new Map<string, Lease>()
 
-  constructor({ leaseMs, nowMs = () => performance.now(), timers = NODE_TIMERS, onEnd = () => {} }: LeaseBookOptions) {
+  constructor({
+    leaseMs,
+    nowMs = () => performance.now(),
+    timers = NODE_TIMERS,
+    onEnd = () => {},
+  }: LeaseBookOptions) {
     this.leaseMs = leaseMs
     this.#nowMs = nowMs
     this.#timers = timers

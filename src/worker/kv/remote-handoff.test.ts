@@ -34,7 +34,10 @@ describe('a hand-off on the decode side', () => {
     const second = handoffOf(place('b'), 60_000)
     await second.fetch(forever())
     await second.close()
-    expect(await ended(2)).toEqual([['a', 'released'], ['b', 'read']]) // prettier-ignore
+    expect(await ended(2)).toEqual([
+      ['a', 'released'],
+      ['b', 'read'],
+    ])
   })
 
   it('has them freed when it is called off amid reading', async () => {

@@ -44,7 +44,12 @@ export class RemoteHandoff implements RemoteKv {
     this.#state = 'reading'
     const fromMs = performance.now()
     try {
-      const payload = await readKv(this.#target, { tokens: this.tokens, promptHash: this.#options.promptHash }, this.#limits, stop)
+      const payload = await readKv(
+        this.#target,
+        { tokens: this.tokens, promptHash: this.#options.promptHash },
+        this.#limits,
+        stop,
+      )
       this.#state = 'read'
       this.#options.onRead?.(payload.bytes.length, performance.now() - fromMs)
       return payload
@@ -64,7 +69,8 @@ export class RemoteHandoff implements RemoteKv {
     const unread = this.#state === 'waiting' || this.#state === 'reading'
     this.#state = 'closed'
     // Best effort: where nobody listens any more the lease ends by itself.
-    if (unread) await releaseKv(this.#target, this.#limits, new AbortController().signal).catch(() => undefined)
+    if (unread)
+      await releaseKv(this.#target, this.#limits, new AbortController().signal).catch(() => undefined)
   }
 
   #beatIn(ms: number): void {

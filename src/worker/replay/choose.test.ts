@@ -29,7 +29,10 @@ describe('experts of a prompt’s tokens', () => {
   it('are top_k different ones in every layer, whatever the counts', () => {
     const shapes = fc.integer({ min: 1, max: 9 }).chain(experts =>
       fc.record({
-        counts: fc.array(fc.oneof(fc.constant(0), fc.nat({ max: 65_535 })), { minLength: 2 * experts, maxLength: 2 * experts }),
+        counts: fc.array(fc.oneof(fc.constant(0), fc.nat({ max: 65_535 })), {
+          minLength: 2 * experts,
+          maxLength: 2 * experts,
+        }),
         topK: fc.integer({ min: 1, max: experts }),
       }),
     )

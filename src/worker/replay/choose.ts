@@ -41,7 +41,10 @@ export function chancesOf(counts: ArrayLike<number>, layers: number, experts: nu
 function layerChances(weights: Float64Array, topK: number): Float64Array {
   if (weights.filter(weight => weight > 0).length < topK) {
     const most = Math.max(1, ...weights)
-    return layerChances(weights.map(weight => (weight > 0 ? 1e6 * most : 1)), topK) // prettier-ignore
+    return layerChances(
+      weights.map(weight => (weight > 0 ? 1e6 * most : 1)),
+      topK,
+    )
   }
   const chances = new Float64Array(weights.length)
   for (let certain = 0; ;) {
@@ -68,7 +71,14 @@ function wholeUnits(chances: Float64Array, topK: number): Uint32Array {
 }
 
 /** The experts of the token with this fingerprint: [layers][topK] into `out`, rising in each layer. */
-export function chooseExperts({ ends, guide }: Chances, layers: number, topK: number, low: number, high: number, out: Uint16Array): void {
+export function chooseExperts(
+  { ends, guide }: Chances,
+  layers: number,
+  topK: number,
+  low: number,
+  high: number,
+  out: Uint16Array,
+): void {
   const experts = ends.length / layers
   const places = topK << GUIDE_BITS
   for (let layer = 0, at = 0; layer < layers; layer++) {

@@ -61,10 +61,12 @@ export class KvStore {
       fill(token, 0, width, expected[2 * t]!, expected[2 * t + 1]!)
       const at = HEADER_WORDS + t * width
       for (let w = 0; w < width; w++) {
-        if (words[at + w] !== token[w]) throw new Error(`The KV that came is not that of the prompt, from token ${t} on`)
+        if (words[at + w] !== token[w])
+          throw new Error(`The KV that came is not that of the prompt, from token ${t} on`)
       }
     }
-    for (let t = from; t < tokens; t++) this.slots.set(expected.subarray(2 * t, 2 * t + 2), this.at(blocks, t))
+    for (let t = from; t < tokens; t++)
+      this.slots.set(expected.subarray(2 * t, 2 * t + 2), this.at(blocks, t))
   }
 }
 

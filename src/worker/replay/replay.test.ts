@@ -1,7 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { shipped } from '../../../test/data.ts'
 import { failure, temporaryFolder } from '../../../test/trace-support.ts'
-import { engineOn, finished, range, requestOf, SETTINGS, smallTrace, start } from '../../../test/worker-support.ts'
+import {
+  engineOn,
+  finished,
+  range,
+  requestOf,
+  SETTINGS,
+  smallTrace,
+  start,
+} from '../../../test/worker-support.ts'
 import { bytesOf, traceWith } from '../../../test/trace-support.ts'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +27,10 @@ let backEnd: BackEnd
 beforeAll(async () => {
   trace = await openTrace(lab16)
   profile = { ...(await loadProfile('h200-first')), name: 'test' }
-  profile = { ...profile, decode: { ...profile.decode, perContextKTokenUs: 40, windows: [{ tokens: 32, perContextKTokenUs: 70 }] } }
+  profile = {
+    ...profile,
+    decode: { ...profile.decode, perContextKTokenUs: 40, windows: [{ tokens: 32, perContextKTokenUs: 70 }] },
+  }
   backEnd = await createReplay({ trace, profile, speed: 2 })
   backEnd.allocate(64, 16)
 })
@@ -34,13 +45,27 @@ async function decoding(n: number, row: number, promptTokens: number, made: numb
   const length = promptTokens + made
   const ids = Int32Array.from({ length }, (_, i) => n + i)
   const sequence = await backEnd.prepare(request)
-  return { sequence, request, ids, length, from: length - 1, to: length, blocks: Int32Array.from(range(4 * n, 4 * n + 4)), decode: true, record: undefined } // prettier-ignore
+  return {
+    sequence,
+    request,
+    ids,
+    length,
+    from: length - 1,
+    to: length,
+    blocks: Int32Array.from(range(4 * n, 4 * n + 4)),
+    decode: true,
+    record: undefined,
+  }
 }
 
 describe('a decode step of replay', () => {
   it('fires the experts that were recorded, and takes the time that the profile gives their union', async () => {
     const steps = (await trace.decodeSteps())[0]!
-    const cases: [number, number][] = [[3, 1], [77, 5], [200, steps + 2]] // prettier-ignore
+    const cases: [number, number][] = [
+      [3, 1],
+      [77, 5],
+      [200, steps + 2],
+    ]
     const items = await Promise.all(cases.map(([row, made], n) => decoding(n, row, 10, Math.min(made, 50))))
     const { ms, active, activePerLayer } = backEnd.step(items, undefined)
     const { layers, experts, topK } = trace
@@ -48,7 +73,11 @@ describe('a decode step of replay', () => {
     for (const [row, made] of cases) {
       const ids = await trace.decodeExpertIds(row, row + 1)
       const step = (Math.min(made, 50) - 1) % steps
-      sets.forEach((set, layer) => ids.subarray((step * layers + layer) * topK, (step * layers + layer + 1) * topK).forEach(id => set.add(id))) // prettier-ignore
+      sets.forEach((set, layer) =>
+        ids
+          .subarray((step * layers + layer) * topK, (step * layers + layer + 1) * topK)
+          .forEach(id => set.add(id)),
+      )
     }
     expect([...activePerLayer]).toEqual(sets.map(({ size }) => size))
     const weights = layerWeights(profile.shape.layers, layers)
@@ -57,18 +86,25 @@ describe('a decode step of replay', () => {
       9,
     )
     const contexts = items.map(({ to }) => to)
-    const [context, windowed] = [contexts, contexts.map(tokens => Math.min(32, tokens))].map(all => all.reduce((a, b) => a + b, 0))
+    const [context, windowed] = [contexts, contexts.map(tokens => Math.min(32, tokens))].map(all =>
+      all.reduce((a, b) => a + b, 0),
+    )
     expect(ms).toBeCloseTo(stepUs(profile, 3, active, context!, [windowed!]) / 2_000, 9)
     const bits = new Uint8Array(layers * experts)
     backEnd.union(bits)
-    expect([...bits.keys()].filter(cell => bits[cell] === 1)).toEqual(sets.flatMap((set, layer) => [...set].sort((a, b) => a - b).map(e => layer * experts + e))) // prettier-ignore
+    expect([...bits.keys()].filter(cell => bits[cell] === 1)).toEqual(
+      sets.flatMap((set, layer) => [...set].sort((a, b) => a - b).map(e => layer * experts + e)),
+    )
   })
 
   it('adds what prompts cost that are computed beside it; prompts alone take what prefill does', async () => {
     const [one, two] = [await decoding(0, 3, 10, 4), await decoding(1, 4, 40, 0)]
     const alone = backEnd.step([one], undefined).ms
     const prompt = { ...two, from: 0, to: 40, decode: false }
-    expect(backEnd.step([one, prompt], undefined).ms).toBeCloseTo(alone + (40 * profile.prefill.perTokenUs) / 2_000, 9)
+    expect(backEnd.step([one, prompt], undefined).ms).toBeCloseTo(
+      alone + (40 * profile.prefill.perTokenUs) / 2_000,
+      9,
+    )
     expect(backEnd.step([prompt], undefined).ms).toBeCloseTo(prefillUs(profile, 40) / 2_000, 9)
     expect(backEnd.transferMs(500)).toBeCloseTo(transferUs(profile, 500) / 2_000, 9)
   })
@@ -87,8 +123,11 @@ describe('a replayed request', () => {
       ),
     )
     const [recorded, drawn] = [await trace.prefillCounts(row, row + 1), end.counts!.counts]
-    const dot = (a: ArrayLike<number>, b: ArrayLike<number>) => Array.from(a).reduce((sum, value, i) => sum + value * b[i]!, 0)
-    expect(dot(recorded, drawn) / Math.sqrt(dot(recorded, recorded) * dot(drawn, drawn))).toBeGreaterThan(0.97)
+    const dot = (a: ArrayLike<number>, b: ArrayLike<number>) =>
+      Array.from(a).reduce((sum, value, i) => sum + value * b[i]!, 0)
+    expect(dot(recorded, drawn) / Math.sqrt(dot(recorded, recorded) * dot(drawn, drawn))).toBeGreaterThan(
+      0.97,
+    )
     end.lease!.release()
     await engine.close()
   })
@@ -96,7 +135,10 @@ describe('a replayed request', () => {
   it('records the experts of its decode steps, from the first again when it is longer than its row', async () => {
     const engine = await engineOn(lab16)
     const steps = (await trace.decodeSteps())[5]!
-    const { end } = await finished(engine, requestOf(range(0, 20), { row: 5, maxTokens: steps + 4, ignoreEos: true, recordDecode: true }))
+    const { end } = await finished(
+      engine,
+      requestOf(range(0, 20), { row: 5, maxTokens: steps + 4, ignoreEos: true, recordDecode: true }),
+    )
     const recorded = (await trace.decodeExpertIds(5, 6)).subarray(0, steps * 128)
     expect(end.decode!.steps).toBe(steps + 3)
     expect([...end.decode!.ids]).toEqual([...recorded, ...recorded.subarray(0, 3 * 128)])
@@ -107,14 +149,18 @@ describe('a replayed request', () => {
   it('follows a row that its first tokens choose, whatever comes after them and however blocks are cut', async () => {
     const small = await smallTrace(folder.path)
     const engines = await Promise.all([16, 5].map(blockTokens => engineOn(small, { blockTokens })))
-    const lengths = await Promise.all(engines.map(async engine => (await finished(engine, requestOf(range(0, 30)))).text))
+    const lengths = await Promise.all(
+      engines.map(async engine => (await finished(engine, requestOf(range(0, 30)))).text),
+    )
     expect(lengths[0]).toBe(lengths[1])
     await Promise.all(engines.map(engine => engine.close()))
   })
 
   it('holds no more than the rows that were used last: all of a trace can be asked for', async () => {
     const engine = await engineOn(lab16)
-    const ends = await Promise.all(range(0, 400).map(row => start(engine, requestOf([1, 2, 3], { row, maxTokens: 1 })).ended))
+    const ends = await Promise.all(
+      range(0, 400).map(row => start(engine, requestOf([1, 2, 3], { row, maxTokens: 1 })).ended),
+    )
     expect(ends.every(({ kind }) => kind === 'finished')).toBe(true)
     expect(engine.stats()).toMatchObject({ blocks: SETTINGS.blocks, blocksFree: SETTINGS.blocks })
     await engine.close()
@@ -129,9 +175,11 @@ describe('a trace that cannot be replayed', () => {
       return createReplay({ trace: await openTrace(path), profile, speed: 1 })
     }
     const none = { dtype: 'U16', shape: [3], data: new Uint16Array(3) } as const
-    expect((await failure(path, () => open({ tensors: { decode_counts: undefined, decode_steps: none } }))).code).toBe(
-      'ELDR_TRACE_TOO_SMALL',
+    expect(
+      (await failure(path, () => open({ tensors: { decode_counts: undefined, decode_steps: none } }))).code,
+    ).toBe('ELDR_TRACE_TOO_SMALL')
+    expect((await failure(path, () => open({ tensors: { decode_expert_ids: undefined } }))).code).toBe(
+      'ELDR_TENSOR_MISSING',
     )
-    expect((await failure(path, () => open({ tensors: { decode_expert_ids: undefined } }))).code).toBe('ELDR_TENSOR_MISSING')
   })
 })

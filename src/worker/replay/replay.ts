@@ -7,7 +7,15 @@ import { type CostProfile, layerWeights } from '../../cost/profile.ts'
 import type { Trace } from '../../trace/trace.ts'
 import { ExpertBits } from '../expert-bits.ts'
 import { StepPace } from '../step-pace.ts'
-import type { BackEnd, BackEndSequence, ExpertSink, Generation, ModelShape, StepItem, StepResult } from '../types.ts'
+import type {
+  BackEnd,
+  BackEndSequence,
+  ExpertSink,
+  Generation,
+  ModelShape,
+  StepItem,
+  StepResult,
+} from '../types.ts'
 import { chooseExperts } from './choose.ts'
 import { drawBits, follow, rootOf } from './fingerprint.ts'
 import { KvStore } from './kv-store.ts'
@@ -77,7 +85,12 @@ class Replay implements BackEnd<ReplaySequence> {
     const row = await this.#rows.get(named ?? this.#rowOf(promptIds))
     // The row decides the experts of every token, so it goes into the first block's hash, whether it was named or not.
     const salt = `${this.#root} ${row.row}`
-    return { salt, row, root: rootOf(salt), voice: temperature === 0 ? TEXT_LABEL : (TEXT_LABEL ^ Math.imul(seed + 1, 0x2545f491)) | 0 }
+    return {
+      salt,
+      row,
+      root: rootOf(salt),
+      voice: temperature === 0 ? TEXT_LABEL : (TEXT_LABEL ^ Math.imul(seed + 1, 0x2545f491)) | 0,
+    }
   }
 
   step(items: readonly StepItem<ReplaySequence>[], sink: ExpertSink | undefined): StepResult {
@@ -118,7 +131,10 @@ class Replay implements BackEnd<ReplaySequence> {
     return drawBits(hash[0]!, hash[1]!, 0) % this.#rows.count
   }
 
-  #compute({ sequence, request, ids, from, to, blocks, decode, record }: StepItem<ReplaySequence>, sink: ExpertSink | undefined): void {
+  #compute(
+    { sequence, request, ids, from, to, blocks, decode, record }: StepItem<ReplaySequence>,
+    sink: ExpertSink | undefined,
+  ): void {
     const { layers, topK } = this.model
     const { slots, blockTokens } = this.#kv
     const { row, root } = sequence
@@ -133,12 +149,14 @@ class Replay implements BackEnd<ReplaySequence> {
       const generated = token - promptTokens
       const recorded = generated >= 0 && row.steps > 0 ? (generated % row.steps) * width : -1
       const isOwn = (decode || (record !== undefined && generated >= 0)) && recorded < 0
-      if (sink !== undefined || isOwn) chooseExperts(row.chances, layers, topK, slots[at]!, slots[at + 1]!, this.#experts)
+      if (sink !== undefined || isOwn)
+        chooseExperts(row.chances, layers, topK, slots[at]!, slots[at + 1]!, this.#experts)
       sink?.put(blocks[Math.floor(token / blockTokens)]!, token % blockTokens, this.#experts, 0)
       const experts = recorded < 0 ? this.#experts : row.decode
       const start = Math.max(0, recorded)
       if (decode) this.#union.add(experts, start)
-      if (record !== undefined && generated >= 0) record.set(experts.subarray(start, start + width), (token - Math.max(from, promptTokens)) * width) // prettier-ignore
+      if (record !== undefined && generated >= 0)
+        record.set(experts.subarray(start, start + width), (token - Math.max(from, promptTokens)) * width)
     }
   }
 

@@ -61,7 +61,12 @@ export class ReplayRows {
       this.#trace.decodeSteps(),
     ])
     const steps = allSteps[row]!
-    return { row, steps, chances: chancesOf(counts, layers, experts, topK), decode: ids.slice(0, steps * layers * topK) }
+    return {
+      row,
+      steps,
+      chances: chancesOf(counts, layers, experts, topK),
+      decode: ids.slice(0, steps * layers * topK),
+    }
   }
 
   /** That there is a step to replay at all: said at the start, not by the first request. */
@@ -69,6 +74,10 @@ export class ReplayRows {
     const steps = await this.#trace.decodeSteps()
     if (steps.some(count => count > 0)) return
     const found = `no decode step in ${this.count} requests`
-    throw new EldrError('ELDR_TRACE_TOO_SMALL', { file: this.#trace.path, found, todo: 'Record requests that generate more than one token.' }) // prettier-ignore
+    throw new EldrError('ELDR_TRACE_TOO_SMALL', {
+      file: this.#trace.path,
+      found,
+      todo: 'Record requests that generate more than one token.',
+    })
   }
 }

@@ -4,7 +4,13 @@ import { EOS_ID, replayTokenizer, wordId } from './tokenizer.ts'
 import { WORDS } from './words.ts'
 
 const { encode, decode, stream, chat, size } = replayTokenizer
-const whole = fc.oneof(fc.string({ unit: 'binary', maxLength: 60 }), fc.string({ unit: 'grapheme' }), fc.array(fc.constantFrom(...WORDS.slice(0, 30), ' ', 'Ab', '.', 'é', '🙂', '\n', '\ufeff')).map(parts => parts.join(''))) // prettier-ignore
+const whole = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 60 }),
+  fc.string({ unit: 'grapheme' }),
+  fc
+    .array(fc.constantFrom(...WORDS.slice(0, 30), ' ', 'Ab', '.', 'é', '🙂', '\n', '\ufeff'))
+    .map(parts => parts.join('')),
+)
 
 describe('the tokenizer of replay', () => {
   it('brings any text back as it was, at once and token by token', () => {
@@ -47,7 +53,10 @@ describe('the tokenizer of replay', () => {
   })
 
   it('has marks for chats that no content can spell', () => {
-    const prompt = chat([{ role: 'user', content: 'stone' }, { role: 'critic', content: '' }]) // prettier-ignore
+    const prompt = chat([
+      { role: 'user', content: 'stone' },
+      { role: 'critic', content: '' },
+    ])
     expect(prompt).toHaveLength(1 + 1 + 1 + 1 + 7 + 1 + 1)
     for (const id of prompt) expect(id).toBeLessThan(size)
     expect(decode(prompt)).toBe('stonecritic:')
@@ -63,10 +72,14 @@ describe('the tokenizer of replay', () => {
     fc.assert(
       fc.property(text, messages, (text, messages) => {
         expect(replayTokenizer.leastTokens(text)).toBeLessThanOrEqual(replayTokenizer.encode(text).length)
-        expect(replayTokenizer.leastTokens(messages)).toBeLessThanOrEqual(replayTokenizer.chat(messages).length)
+        expect(replayTokenizer.leastTokens(messages)).toBeLessThanOrEqual(
+          replayTokenizer.chat(messages).length,
+        )
       }),
     )
     expect(replayTokenizer.leastTokens(' '.repeat(1_000_000))).toBeGreaterThan(50_000)
-    expect(replayTokenizer.leastTokens(Array.from({ length: 1_000 }, () => ({ role: 'user', content: '' })))).toBe(2_000)
+    expect(
+      replayTokenizer.leastTokens(Array.from({ length: 1_000 }, () => ({ role: 'user', content: '' }))),
+    ).toBe(2_000)
   })
 })

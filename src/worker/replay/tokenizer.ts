@@ -22,7 +22,9 @@ const WORD_IDS = new Map<string, number>([
 ])
 const TEXTS = [...WORD_IDS.keys()]
 const NOTHING = new Uint8Array(0)
-const BYTES = Array.from({ length: SPECIAL }, (_, id) => (id < SPACED ? Uint8Array.of(id) : Buffer.from(TEXTS[id - SPACED]!)))
+const BYTES = Array.from({ length: SPECIAL }, (_, id) =>
+  id < SPACED ? Uint8Array.of(id) : Buffer.from(TEXTS[id - SPACED]!),
+)
 
 const LONGEST = Math.max(...BYTES.map(({ length }) => length))
 

@@ -31,10 +31,31 @@ export interface WholeAnswer extends AnswerHead {
 }
 
 export function wholeBody(answer: WholeAnswer): string {
-  const { api, id, created, model, text, finishReason, stopReason, usage, tokenIds, promptTokenIds, kvTransferParams } = answer
+  const {
+    api,
+    id,
+    created,
+    model,
+    text,
+    finishReason,
+    stopReason,
+    usage,
+    tokenIds,
+    promptTokenIds,
+    kvTransferParams,
+  } = answer
   const ids = { prompt_logprobs: null, prompt_token_ids: promptTokenIds }
   const ended = { logprobs: null, finish_reason: finishReason, stop_reason: stopReason, token_ids: tokenIds }
-  const message = { role: 'assistant', content: text, refusal: null, annotations: null, audio: null, function_call: null, tool_calls: [], reasoning: null } // prettier-ignore
+  const message = {
+    role: 'assistant',
+    content: text,
+    refusal: null,
+    annotations: null,
+    audio: null,
+    function_call: null,
+    tool_calls: [],
+    reasoning: null,
+  }
   const choice = api === 'chat' ? { index: 0, message, ...ended } : { index: 0, text, ...ended, ...ids }
   return JSON.stringify({
     id,
@@ -54,7 +75,9 @@ export interface StreamDelta {
   readonly text: string
   /** Undefined unless they are asked for. */
   readonly tokenIds: readonly number[] | undefined
-  readonly end: { readonly finishReason: FinishReason; readonly stopReason: string | number | null } | undefined
+  readonly end:
+    | { readonly finishReason: FinishReason; readonly stopReason: string | number | null }
+    | undefined
   /** In every event, where asked for. */
   readonly usage: Usage | undefined
 }
@@ -71,18 +94,26 @@ export const DONE = 'data: [DONE]\n\n'
 export function streamTexts({ api, id, created, model }: AnswerHead): StreamTexts {
   const object = api === 'chat' ? 'chat.completion.chunk' : 'text_completion'
   const start = `data: {"id":${JSON.stringify(id)},"object":"${object}","created":${created},"model":${JSON.stringify(model)},"choices":[`
-  const withUsage = (usage: Usage | undefined) => (usage === undefined ? '' : `,"usage":${JSON.stringify(usageOf(usage))}`)
+  const withUsage = (usage: Usage | undefined) =>
+    usage === undefined ? '' : `,"usage":${JSON.stringify(usageOf(usage))}`
   const ids = (list: readonly number[] | undefined) => (list === undefined ? 'null' : `[${list.join(',')}]`)
   return {
     opening(promptTokenIds, usage) {
       if (api !== 'chat') return ''
-      const choice = '{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
+      const choice =
+        '{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
       return `${start}${choice}],"prompt_token_ids":${ids(promptTokenIds)}${withUsage(usage)}}\n\n`
     },
     delta({ text, tokenIds, end, usage }, promptTokenIds) {
-      const said = api === 'chat' ? `"delta":{"content":${JSON.stringify(text)}}` : `"text":${JSON.stringify(text)}`
+      const said =
+        api === 'chat' ? `"delta":{"content":${JSON.stringify(text)}}` : `"text":${JSON.stringify(text)}`
       const reason = end === undefined ? 'null' : `"${end.finishReason}"`
-      const stop = end !== undefined ? `,"stop_reason":${JSON.stringify(end.stopReason)}` : api === 'chat' ? '' : ',"stop_reason":null'
+      const stop =
+        end !== undefined
+          ? `,"stop_reason":${JSON.stringify(end.stopReason)}`
+          : api === 'chat'
+            ? ''
+            : ',"stop_reason":null'
       const prompt = api === 'chat' ? '' : `,"prompt_token_ids":${ids(promptTokenIds)}`
       const choice = `{"index":0,${said},"logprobs":null,"finish_reason":${reason}${stop}${prompt},"token_ids":${ids(tokenIds)}}`
       return `${start}${choice}]${withUsage(usage)}}\n\n`
@@ -95,7 +126,11 @@ export function streamTexts({ api, id, created, model }: AnswerHead): StreamText
 }
 
 function usageOf({ promptTokens, completionTokens }: Usage) {
-  return { prompt_tokens: promptTokens, total_tokens: promptTokens + completionTokens, completion_tokens: completionTokens }
+  return {
+    prompt_tokens: promptTokens,
+    total_tokens: promptTokens + completionTokens,
+    completion_tokens: completionTokens,
+  }
 }
 
 function detailsOf({ cachedTokens }: Usage) {

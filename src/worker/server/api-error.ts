@@ -42,14 +42,25 @@ export function badRequest(message: string, param?: string): ApiError {
 
 /** The body is not of the shape that the route takes. vLLM's checks of shapes have another type than its checks of values. */
 export function badShape(kind: string, path: readonly (string | number)[], message: string): ApiError {
-  const place = ['body', ...path].map(part => (typeof part === 'number' ? String(part) : `'${part}'`)).join(', ')
+  const place = ['body', ...path]
+    .map(part => (typeof part === 'number' ? String(part) : `'${part}'`))
+    .join(', ')
   const param = path.length > 0 ? String(path[0]) : null
-  return new ApiError(400, `1 validation error:\n  {'type': '${kind}', 'loc': (${place}), 'msg': '${message}'}`, {
-    type: 'Bad Request',
-    param,
-  })
+  return new ApiError(
+    400,
+    `1 validation error:\n  {'type': '${kind}', 'loc': (${place}), 'msg': '${message}'}`,
+    {
+      type: 'Bad Request',
+      param,
+    },
+  )
 }
 
-export function errorBody({ status, message, type, param }: Pick<ApiError, 'status' | 'message' | 'type' | 'param'>): string {
+export function errorBody({
+  status,
+  message,
+  type,
+  param,
+}: Pick<ApiError, 'status' | 'message' | 'type' | 'param'>): string {
   return JSON.stringify({ error: { message, type, param, code: status } })
 }

@@ -7,7 +7,10 @@ import { refuseOtherPrompts, refuseWhatIsNotServed, unfollowedOf } from './unser
 
 export type Api = 'completions' | 'chat'
 
-export type ApiPrompt = { readonly text: string } | { readonly ids: Int32Array } | { readonly messages: readonly ChatMessage[] }
+export type ApiPrompt =
+  | { readonly text: string }
+  | { readonly ids: Int32Array }
+  | { readonly messages: readonly ChatMessage[] }
 
 export interface ApiRequest {
   readonly api: Api
@@ -58,13 +61,19 @@ const COMPLETION_TOKENS = 16
 /** Each is looked for after every token. */
 const MOST_STOPS = 128
 
-export function readApiRequest(api: Api, body: unknown, limits: PromptLimits, sampling = PLAIN_SAMPLING): ApiRequest {
+export function readApiRequest(
+  api: Api,
+  body: unknown,
+  limits: PromptLimits,
+  sampling = PLAIN_SAMPLING,
+): ApiRequest {
   const fields = fieldsOf(body)
   refuseOtherPrompts(fields)
   const prompt = api === 'chat' ? { messages: readMessages(fields) } : readPrompt(fields, limits.maxModelLen)
   const stream = fields.bool('stream')
   const options = fields.object('stream_options')
-  if (options !== undefined && !stream) throw badRequest('Stream options can only be defined when `stream=True`.', 'stream_options')
+  if (options !== undefined && !stream)
+    throw badRequest('Stream options can only be defined when `stream=True`.', 'stream_options')
   refuseWhatIsNotServed(fields, api)
   const maxTokens = limitOf(fields, api)
   return {
@@ -96,46 +105,61 @@ export function readApiRequest(api: Api, body: unknown, limits: PromptLimits, sa
 export function readPrompt(fields: Fields, maxModelLen: number): ApiPrompt {
   const given = fields.value('prompt')
   const several = Array.isArray(given) && (typeof given[0] === 'string' || Array.isArray(given[0]))
-  if (several && given.length > 1) throw badRequest('This worker takes one prompt a request; a gateway in front of it splits lists of prompts.', 'prompt') // prettier-ignore
+  if (several && given.length > 1)
+    throw badRequest(
+      'This worker takes one prompt a request; a gateway in front of it splits lists of prompts.',
+      'prompt',
+    )
   const prompt: unknown = several ? given[0] : given
-  if (prompt === undefined || prompt === '') throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
+  if (prompt === undefined || prompt === '')
+    throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
   if (typeof prompt === 'string') return { text: prompt }
   if (!Array.isArray(prompt)) throw badShape('string_type', ['prompt'], 'Input should be a valid string')
-  if (prompt.length === 0) throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
+  if (prompt.length === 0)
+    throw badRequest('Either prompt or prompt_embeds must be provided and non-empty.', 'prompt')
   if (prompt.length > maxModelLen) throw tooLong(maxModelLen, `${prompt.length}`)
   return { ids: idsOf(prompt, ['prompt']) }
 }
 
 /** `tokens`: how many, in words. */
 export function tooLong(maxModelLen: number, tokens: string): Error {
-  const words = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${tokens} input tokens. Please reduce the length of the input prompt.` // prettier-ignore
+  const words = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${tokens} input tokens. Please reduce the length of the input prompt.`
   return badRequest(words, 'input_tokens')
 }
 
 function limitOf(fields: Fields, api: Api): number | undefined {
-  const [name, given] = api === 'chat' && fields.value('max_completion_tokens') !== undefined
-    ? ['max_completion_tokens', fields.whole('max_completion_tokens')]
-    : ['max_tokens', fields.whole('max_tokens')] // prettier-ignore
-  if (given !== undefined && given < 1) throw badRequest(`max_tokens must be at least 1, got ${given}.`, name as string)
+  const [name, given] =
+    api === 'chat' && fields.value('max_completion_tokens') !== undefined
+      ? ['max_completion_tokens', fields.whole('max_completion_tokens')]
+      : ['max_tokens', fields.whole('max_tokens')]
+  if (given !== undefined && given < 1)
+    throw badRequest(`max_tokens must be at least 1, got ${given}.`, name as string)
   return (given as number | undefined) ?? (api === 'completions' ? COMPLETION_TOKENS : undefined)
 }
 
 function leastOf(fields: Fields, maxTokens: number | undefined): number {
   const least = fields.whole('min_tokens') ?? 0
-  if (least < 0) throw badRequest(`min_tokens must be greater than or equal to 0, got ${least}.`, 'min_tokens')
-  if (maxTokens !== undefined && least > maxTokens) throw badRequest(`min_tokens must be less than or equal to max_tokens=${maxTokens}, got ${least}.`, 'min_tokens') // prettier-ignore
+  if (least < 0)
+    throw badRequest(`min_tokens must be greater than or equal to 0, got ${least}.`, 'min_tokens')
+  if (maxTokens !== undefined && least > maxTokens)
+    throw badRequest(
+      `min_tokens must be less than or equal to max_tokens=${maxTokens}, got ${least}.`,
+      'min_tokens',
+    )
   return least
 }
 
 function seedOf(fields: Fields): number | undefined {
   const seed = fields.whole('seed')
-  if (seed !== undefined && Math.abs(seed) > 2 ** 63) throw badShape('less_than_equal', ['seed'], 'Input should be an integer of 64 bits')
+  if (seed !== undefined && Math.abs(seed) > 2 ** 63)
+    throw badShape('less_than_equal', ['seed'], 'Input should be an integer of 64 bits')
   return seed
 }
 
 function rowOf(fields: Fields): number | undefined {
   const row = fields.whole('eldr_row')
-  if (row !== undefined && row < 0) throw badRequest(`eldr_row must be greater than or equal to 0, got ${row}.`, 'eldr_row')
+  if (row !== undefined && row < 0)
+    throw badRequest(`eldr_row must be greater than or equal to 0, got ${row}.`, 'eldr_row')
   return row
 }
 
@@ -146,7 +170,8 @@ function readStops(fields: Fields): string[] {
     if (typeof stop !== 'string') throw badShape('string_type', ['stop', i], 'Input should be a valid string')
     if (stop === '') throw badRequest('stop cannot contain an empty string.', 'stop')
   })
-  if (stops.length > MOST_STOPS) throw badRequest(`stop must have at most ${MOST_STOPS} strings, got ${stops.length}.`, 'stop')
+  if (stops.length > MOST_STOPS)
+    throw badRequest(`stop must have at most ${MOST_STOPS} strings, got ${stops.length}.`, 'stop')
   return stops as string[]
 }
 

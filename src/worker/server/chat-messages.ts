@@ -29,7 +29,8 @@ function textOf(part: unknown, path: readonly (string | number)[]): string {
   if (!isRecord(part)) throw badShape('dict_type', path, 'Input should be a valid dictionary')
   const inside = new Fields(part, path)
   const type = inside.text('type')
-  if (type !== 'text') throw badRequest(`Parts of type ${String(type)} are not served: this model reads text.`, 'messages')
+  if (type !== 'text')
+    throw badRequest(`Parts of type ${String(type)} are not served: this model reads text.`, 'messages')
   const text = inside.text('text')
   if (text === undefined) throw inside.missing('text')
   return text

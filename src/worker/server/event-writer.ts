@@ -58,7 +58,10 @@ export class EventWriter<T> {
     const { response } = this.#options
     if (response.destroyed || text === '') return
     const socket = this.#socket
-    const flows = socket === undefined ? response.write(text) : socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`)
+    const flows =
+      socket === undefined
+        ? response.write(text)
+        : socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`)
     if (flows) return
     this.#full = true
     if (response.socket !== null) this.#watch()

@@ -80,15 +80,21 @@ export class Fields {
 
 export function fieldsOf(body: unknown): Fields {
   if (isRecord(body)) return new Fields(body)
-  throw badShape('model_attributes_type', [], 'Input should be a valid dictionary or object to extract fields from')
+  throw badShape(
+    'model_attributes_type',
+    [],
+    'Input should be a valid dictionary or object to extract fields from',
+  )
 }
 
 export function idsOf(list: readonly unknown[], path: readonly (string | number)[]): Int32Array {
   const ids = new Int32Array(list.length)
   for (let i = 0; i < ids.length; i++) {
     const id = list[i]
-    if (typeof id !== 'number' || !Number.isInteger(id)) throw badShape('int_type', [...path, i], 'Input should be a valid integer')
-    if (id < 0) throw badShape('greater_than_equal', [...path, i], 'Input should be greater than or equal to 0')
+    if (typeof id !== 'number' || !Number.isInteger(id))
+      throw badShape('int_type', [...path, i], 'Input should be a valid integer')
+    if (id < 0)
+      throw badShape('greater_than_equal', [...path, i], 'Input should be greater than or equal to 0')
     if (id > 0x7fffffff) throw badRequest(`Token id ${id} is out of vocabulary`, String(path.at(-1)))
     ids[i] = id
   }

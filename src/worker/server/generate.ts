@@ -12,7 +12,12 @@ import { rankFor } from './ranks.ts'
 import { readJson } from './read-body.ts'
 import { streamSink, wholeSink } from './sinks.ts'
 
-export async function generate(server: WorkerContext, api: Api, request: IncomingMessage, response: ServerResponse): Promise<void> {
+export async function generate(
+  server: WorkerContext,
+  api: Api,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const arrivedMs = performance.now()
   const body = await readJson(request, server.bodies)
   const wish = wishOf(body)
@@ -23,7 +28,8 @@ export async function generate(server: WorkerContext, api: Api, request: Incomin
     plan = planOf(ctx.settings, ctx.engine, api, body, wish)
   } catch (error) {
     // Blocks wait for this request, which will never read them.
-    if (wish.kind === 'fetch') ctx.live.follow(releaseKv(wish.target, ctx.settings.kvLimits, new AbortController().signal))
+    if (wish.kind === 'fetch')
+      ctx.live.follow(releaseKv(wish.target, ctx.settings.kvLimits, new AbortController().signal))
     throw error
   }
   run(ctx, plan, requestIdOf(request, plan.asked.requestId), response, arrivedMs)
@@ -36,7 +42,10 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
   const name = `${asked.api === 'chat' ? 'chatcmpl' : 'cmpl'}-${id}`
   const head = { api: asked.api, id: name, created: Math.floor(Date.now() / 1000), model: settings.model }
   const isHandoff = wish.kind === 'hand_off'
-  const cachedTokens = ({ finished }: RunEnd) => (settings.promptDetails ? ((wish.kind === 'fetch' ? wish.cachedTokens : undefined) ?? finished.cachedTokens) : undefined) // prettier-ignore
+  const cachedTokens = ({ finished }: RunEnd) =>
+    settings.promptDetails
+      ? ((wish.kind === 'fetch' ? wish.cachedTokens : undefined) ?? finished.cachedTokens)
+      : undefined
   const common = { head, asked, promptIds, response, cachedTokens }
   const sink = asked.stream
     ? streamSink({
@@ -47,7 +56,11 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
           response.req.socket.destroy()
         },
       })
-    : lookFirst(isHandoff, response, wholeSink({ ...common, kvTransferParams: end => paramsOf(ctx, plan, name, response, end) }))
+    : lookFirst(
+        isHandoff,
+        response,
+        wholeSink({ ...common, kvTransferParams: end => paramsOf(ctx, plan, name, response, end) }),
+      )
 
   const generation = new GenerationRun({
     // Text of a first leg is thrown away: where it stops is the second one's to say.
@@ -120,7 +133,10 @@ function lookFirst(isHandoff: boolean, response: ServerResponse, sink: AnswerSin
   }
 }
 
-function remoteOf({ settings, metrics, log }: WorkerContext, { wish, promptIds }: Plan): RemoteHandoff | undefined {
+function remoteOf(
+  { settings, metrics, log }: WorkerContext,
+  { wish, promptIds }: Plan,
+): RemoteHandoff | undefined {
   if (wish.kind !== 'fetch') return undefined
   return new RemoteHandoff(wish.target, {
     promptHash: promptHash(promptIds, wish.target.tokens),
@@ -132,7 +148,10 @@ function remoteOf({ settings, metrics, log }: WorkerContext, { wish, promptIds }
     },
     onFailed({ kind, message }) {
       metrics.transfersFailed.inc()
-      log.warn({ kind, why: message, from: `${wish.target.host}:${wish.target.port}` }, 'KV blocks could not be read')
+      log.warn(
+        { kind, why: message, from: `${wish.target.host}:${wish.target.port}` },
+        'KV blocks could not be read',
+      )
     },
   })
 }

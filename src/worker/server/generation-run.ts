@@ -2,7 +2,13 @@
  * One request, from the moment it goes to the engine until its client has the end of the answer. Tokens become text, stop strings are
  * looked for, times are measured, and whatever was taken for the request is given back at its end, which comes once.
  */
-import type { FinishedGeneration, GenerationEnd, GenerationEvents, RunningGeneration, Tokenizer } from '../types.ts'
+import type {
+  FinishedGeneration,
+  GenerationEnd,
+  GenerationEvents,
+  RunningGeneration,
+  Tokenizer,
+} from '../types.ts'
 import type { FinishReason } from './answers.ts'
 import { ApiError } from './api-error.ts'
 import type { ApiRequest } from './api-request.ts'
@@ -109,11 +115,18 @@ export class GenerationRun implements GenerationEvents {
     metrics.requestSeconds.observe((nowMs - arrivedMs) / 1000)
     metrics.promptTokens.observe(finished.promptTokens)
     metrics.generationTokens.observe(this.#tokens)
-    if (this.#tokens > 1) metrics.perTokenSeconds.observe((this.#lastMs - this.#firstMs) / 1000 / (this.#tokens - 1))
-    const rest = this.#stopReason === undefined ? this.#stop.push(finished.tail, false).text + this.#stop.rest() : ''
+    if (this.#tokens > 1)
+      metrics.perTokenSeconds.observe((this.#lastMs - this.#firstMs) / 1000 / (this.#tokens - 1))
+    const rest =
+      this.#stopReason === undefined ? this.#stop.push(finished.tail, false).text + this.#stop.rest() : ''
     const held = this.#held
     const last = { ids: held === undefined ? [] : [held.id], text: (held?.text ?? '') + rest }
-    sink.finish({ last, finished, finishReason: finished.reason, stopReason: this.#stopReason ?? this.#endReason ?? null })
+    sink.finish({
+      last,
+      finished,
+      finishReason: finished.reason,
+      stopReason: this.#stopReason ?? this.#endReason ?? null,
+    })
   }
 
   #flush(): void {

@@ -31,12 +31,14 @@ export type KvWish =
 export function kvWish(kv: Fields | undefined): KvWish {
   if (kv === undefined) return { kind: 'none' }
   const [prefill, decode] = [kv.bool('do_remote_prefill'), kv.bool('do_remote_decode')]
-  if (prefill && decode) throw badRequest('do_remote_prefill and do_remote_decode cannot both be true.', 'kv_transfer_params')
+  if (prefill && decode)
+    throw badRequest('do_remote_prefill and do_remote_decode cannot both be true.', 'kv_transfer_params')
   const record = isRecord(kv.value('eldr')) && kv.object('eldr')!.value('record')
   if (record !== false && record !== undefined && record !== 'decode')
     throw badRequest('eldr.record can be "decode".', 'kv_transfer_params')
   if (record === 'decode') {
-    if (prefill || decode) throw badRequest('A request that is recorded is neither handed off nor fetched.', 'kv_transfer_params')
+    if (prefill || decode)
+      throw badRequest('A request that is recorded is neither handed off nor fetched.', 'kv_transfer_params')
     return { kind: 'record' }
   }
   if (decode) return { kind: 'hand_off' }
@@ -44,13 +46,31 @@ export function kvWish(kv: Fields | undefined): KvWish {
 }
 
 function fetchWish(kv: Fields): KvWish {
-  const [engineId, requestId, host, port, tokens] = [kv.text('remote_engine_id'), kv.text('remote_request_id'), kv.text('remote_host'), kv.whole('remote_port'), kv.whole('remote_num_tokens')] // prettier-ignore
-  const missing = Object.entries({ remote_engine_id: engineId, remote_request_id: requestId, remote_host: host, remote_port: port, remote_num_tokens: tokens, remote_block_ids: kv.list('remote_block_ids') }).find(([, value]) => value === undefined) // prettier-ignore
+  const [engineId, requestId, host, port, tokens] = [
+    kv.text('remote_engine_id'),
+    kv.text('remote_request_id'),
+    kv.text('remote_host'),
+    kv.whole('remote_port'),
+    kv.whole('remote_num_tokens'),
+  ]
+  const missing = Object.entries({
+    remote_engine_id: engineId,
+    remote_request_id: requestId,
+    remote_host: host,
+    remote_port: port,
+    remote_num_tokens: tokens,
+    remote_block_ids: kv.list('remote_block_ids'),
+  }).find(([, value]) => value === undefined)
   if (missing !== undefined)
-    throw badRequest(`kv_transfer_params has no ${missing[0]}, which do_remote_prefill needs.`, 'kv_transfer_params')
+    throw badRequest(
+      `kv_transfer_params has no ${missing[0]}, which do_remote_prefill needs.`,
+      'kv_transfer_params',
+    )
   if (host === '' || host!.length > 253) throw badRequest('remote_host is no host.', 'kv_transfer_params')
-  if (port! < 1 || port! > 65_535) throw badRequest(`remote_port must be in [1, 65535], got ${port}.`, 'kv_transfer_params')
-  if (tokens! < 1) throw badRequest(`remote_num_tokens must be at least 1, got ${tokens}.`, 'kv_transfer_params')
+  if (port! < 1 || port! > 65_535)
+    throw badRequest(`remote_port must be in [1, 65535], got ${port}.`, 'kv_transfer_params')
+  if (tokens! < 1)
+    throw badRequest(`remote_num_tokens must be at least 1, got ${tokens}.`, 'kv_transfer_params')
   const target = { host: host!, port: port!, engineId: engineId!, requestId: requestId!, tokens: tokens! }
   const leaseMs = kv.number('remote_lease_ms')
   return {
@@ -62,10 +82,15 @@ function fetchWish(kv: Fields): KvWish {
 }
 
 /** Ids that a gateway has from the first leg, so that a chat is not put through its template again. */
-export function givenPromptIds(kv: Fields | undefined, { maxModelLen }: PromptLimits): Int32Array | undefined {
+export function givenPromptIds(
+  kv: Fields | undefined,
+  { maxModelLen }: PromptLimits,
+): Int32Array | undefined {
   const ids = kv?.list('prompt_token_ids')
   if (ids !== undefined && ids.length > maxModelLen) throw tooLong(maxModelLen, `${ids.length}`)
-  return ids === undefined || ids.length === 0 ? undefined : idsOf(ids, ['kv_transfer_params', 'prompt_token_ids'])
+  return ids === undefined || ids.length === 0
+    ? undefined
+    : idsOf(ids, ['kv_transfer_params', 'prompt_token_ids'])
 }
 
 export function handoffParams(
@@ -107,7 +132,11 @@ export function recordedParams(
 
 function wireCounts({ recent, halfLife, ...counts }: CountsSnapshot): WireCounts {
   const captured: CapturedCounts = counts
-  return encodeCounts(recent === undefined || halfLife === undefined ? captured : { ...captured, recent: { values: recent, halfLife } })
+  return encodeCounts(
+    recent === undefined || halfLife === undefined
+      ? captured
+      : { ...captured, recent: { values: recent, halfLife } },
+  )
 }
 
 /** Of the tokens whose KV changes hands: both sides compute it from what they know, and compare. */

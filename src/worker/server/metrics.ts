@@ -7,9 +7,16 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { EngineStats, WorkerEngine } from '../types.ts'
 
 /** vLLM's buckets begin at 10 ms, which hides what small models and fast replays do: those below are ours. */
-const TOKEN_SECONDS = [0.001, 0.0025, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5] // prettier-ignore
-const FIRST_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]
-const REQUEST_SECONDS = [0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480]
+const TOKEN_SECONDS = [
+  0.001, 0.0025, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+  0.75, 1, 2.5, 5,
+]
+const FIRST_SECONDS = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+]
+const REQUEST_SECONDS = [
+  0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480,
+]
 const TRANSFER_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
 const TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000]
 
@@ -30,36 +37,85 @@ export interface MetricsSource {
 export class WorkerMetrics {
   readonly registry = new Registry()
 
-  readonly ttftSeconds = this.#histogram('vllm:time_to_first_token_seconds', 'Time to first token in seconds', FIRST_SECONDS)
-  readonly interTokenSeconds = this.#histogram('vllm:inter_token_latency_seconds', 'Time between two tokens in seconds', TOKEN_SECONDS)
-  readonly perTokenSeconds = this.#histogram('vllm:request_time_per_output_token_seconds', 'Mean time per output token of a request, the first aside', TOKEN_SECONDS) // prettier-ignore
-  readonly requestSeconds = this.#histogram('vllm:e2e_request_latency_seconds', 'Time of a whole request in seconds', REQUEST_SECONDS)
+  readonly ttftSeconds = this.#histogram(
+    'vllm:time_to_first_token_seconds',
+    'Time to first token in seconds',
+    FIRST_SECONDS,
+  )
+  readonly interTokenSeconds = this.#histogram(
+    'vllm:inter_token_latency_seconds',
+    'Time between two tokens in seconds',
+    TOKEN_SECONDS,
+  )
+  readonly perTokenSeconds = this.#histogram(
+    'vllm:request_time_per_output_token_seconds',
+    'Mean time per output token of a request, the first aside',
+    TOKEN_SECONDS,
+  )
+  readonly requestSeconds = this.#histogram(
+    'vllm:e2e_request_latency_seconds',
+    'Time of a whole request in seconds',
+    REQUEST_SECONDS,
+  )
   readonly promptTokens = this.#histogram('vllm:request_prompt_tokens', 'Prompt tokens of a request', TOKENS)
-  readonly generationTokens = this.#histogram('vllm:request_generation_tokens', 'Generated tokens of a request', TOKENS)
+  readonly generationTokens = this.#histogram(
+    'vllm:request_generation_tokens',
+    'Generated tokens of a request',
+    TOKENS,
+  )
   readonly promptTokensTaken = this.#counter(
     'vllm:prompt_tokens_total',
     'Prompt tokens of requests that were begun, cached and fetched ones too',
   )
-  readonly transferSeconds = this.#histogram('vllm:nixl_xfer_time_seconds', 'Time to read the KV blocks of a hand-off', TRANSFER_SECONDS)
-  readonly transferBytes = this.#counter('vllm:nixl_bytes_transferred_total', 'Bytes of KV blocks that were read')
-  readonly transfersFailed = this.#counter('vllm:nixl_num_failed_transfers_total', 'Hand-offs whose KV blocks could not be read')
-  readonly leasesExpired = this.#counter('vllm:nixl_num_kv_expired_reqs_total', 'Hand-offs that nobody read before their lease ended')
-  readonly badFrames = this.#counter('eldr_kv_bad_frames_total', 'Connections of the KV side channel that were ended for what they sent')
+  readonly transferSeconds = this.#histogram(
+    'vllm:nixl_xfer_time_seconds',
+    'Time to read the KV blocks of a hand-off',
+    TRANSFER_SECONDS,
+  )
+  readonly transferBytes = this.#counter(
+    'vllm:nixl_bytes_transferred_total',
+    'Bytes of KV blocks that were read',
+  )
+  readonly transfersFailed = this.#counter(
+    'vllm:nixl_num_failed_transfers_total',
+    'Hand-offs whose KV blocks could not be read',
+  )
+  readonly leasesExpired = this.#counter(
+    'vllm:nixl_num_kv_expired_reqs_total',
+    'Hand-offs that nobody read before their lease ended',
+  )
+  readonly badFrames = this.#counter(
+    'eldr_kv_bad_frames_total',
+    'Connections of the KV side channel that were ended for what they sent',
+  )
   readonly clientsGone = this.#counter('eldr_clients_gone_total', 'Requests whose client left before the end')
-  readonly clientsStalled = this.#counter('eldr_clients_stalled_total', 'Streams that ended because their client took nothing for too long')
+  readonly clientsStalled = this.#counter(
+    'eldr_clients_stalled_total',
+    'Streams that ended because their client took nothing for too long',
+  )
 
   constructor({ engine, model, rank, kv }: MetricsSource) {
     this.registry.setDefaultLabels({ model_name: model, engine: String(rank) })
     for (const [name, help, of] of ENGINE_GAUGES) this.#gauge(name, help, set => set(of(engine.stats())))
     for (const [name, help, of] of ENGINE_COUNTERS) this.#readCounter(name, help, of, engine)
-    this.#gauge('eldr_active_experts', 'Distinct experts of the last decode step', (_, set) => {
-      engine.stats().activePerLayer.forEach((active, layer) => set({ layer: String(layer) }, active))
-    }, ['layer']) // prettier-ignore
-    this.#gauge('vllm:num_requests_waiting_by_reason', 'Requests that wait, by what for', (_, set) => {
-      const { waiting, fetching } = engine.stats()
-      set({ reason: 'capacity' }, waiting - fetching)
-      set({ reason: 'deferred' }, fetching)
-    }, ['reason']) // prettier-ignore
+    this.#gauge(
+      'eldr_active_experts',
+      'Distinct experts of the last decode step',
+      (_, set) => {
+        engine.stats().activePerLayer.forEach((active, layer) => set({ layer: String(layer) }, active))
+      },
+      ['layer'],
+    )
+    this.#gauge(
+      'vllm:num_requests_waiting_by_reason',
+      'Requests that wait, by what for',
+      (_, set) => {
+        const { waiting, fetching } = engine.stats()
+        set({ reason: 'capacity' }, waiting - fetching)
+        set({ reason: 'deferred' }, fetching)
+      },
+      ['reason'],
+    )
     const success: Counter = new Counter({
       name: 'vllm:request_success_total',
       help: 'Requests that have ended, by how',
@@ -68,21 +124,31 @@ export class WorkerMetrics {
       collect() {
         success.reset()
         const { stop, length, aborted, failed } = engine.stats().finished
-        for (const [reason, count] of Object.entries({ stop, length, abort: aborted, error: failed })) success.inc({ finished_reason: reason }, count) // prettier-ignore
+        for (const [reason, count] of Object.entries({ stop, length, abort: aborted, error: failed }))
+          success.inc({ finished_reason: reason }, count)
       },
     })
     this.#gauge('eldr_kv_leases', 'Hand-offs that wait to be read', set => set(kv()?.leases ?? 0))
     this.#gauge('eldr_kv_leased_blocks', 'KV blocks that they hold', set => set(kv()?.leasedBlocks ?? 0))
-    this.#gauge('eldr_kv_connections', 'Connections of the KV side channel', set => set(kv()?.connections ?? 0))
-    this.#gauge('process_start_time_seconds', 'Start of the process, in seconds since 1970', set => set(STARTED_SECONDS))
-    this.#gauge('process_resident_memory_bytes', 'Resident memory in bytes', set => set(process.memoryUsage.rss()))
+    this.#gauge('eldr_kv_connections', 'Connections of the KV side channel', set =>
+      set(kv()?.connections ?? 0),
+    )
+    this.#gauge('process_start_time_seconds', 'Start of the process, in seconds since 1970', set =>
+      set(STARTED_SECONDS),
+    )
+    this.#gauge('process_resident_memory_bytes', 'Resident memory in bytes', set =>
+      set(process.memoryUsage.rss()),
+    )
     this.#readCounter('process_cpu_seconds_total', 'CPU time in seconds', () => cpuSeconds(), engine)
   }
 
   #gauge(
     name: string,
     help: string,
-    collect: (set: (value: number) => void, setWith: (labels: Record<string, string>, value: number) => void) => void,
+    collect: (
+      set: (value: number) => void,
+      setWith: (labels: Record<string, string>, value: number) => void,
+    ) => void,
     labelNames: string[] = [],
   ): void {
     const gauge: Gauge = new Gauge({
@@ -90,12 +156,21 @@ export class WorkerMetrics {
       help,
       labelNames,
       registers: [this.registry],
-      collect: () => collect(value => gauge.set(value), (labels, value) => gauge.set(labels, value)), // prettier-ignore
+      collect: () =>
+        collect(
+          value => gauge.set(value),
+          (labels, value) => gauge.set(labels, value),
+        ),
     })
   }
 
   /** A counter that somebody else keeps. */
-  #readCounter(name: string, help: string, of: (stats: EngineStats) => number, engine: MetricsSource['engine']): void {
+  #readCounter(
+    name: string,
+    help: string,
+    of: (stats: EngineStats) => number,
+    engine: MetricsSource['engine'],
+  ): void {
     const counter: Counter = new Counter({
       name,
       help,
@@ -123,17 +198,37 @@ const ENGINE_GAUGES: readonly EngineMetric[] = [
   ['vllm:num_requests_waiting', 'Requests that wait, for room or for remote KV', ({ waiting }) => waiting],
   ['vllm:kv_cache_usage_perc', 'KV blocks in use; 1 is all of them', ({ kvUsage }) => kvUsage],
   ['eldr_decode_batch', 'Sequences of the last decode step', ({ batch }) => batch],
-  ['eldr_active_experts_mean', 'Distinct experts of the last decode step, mean over layers', ({ active }) => active],
+  [
+    'eldr_active_experts_mean',
+    'Distinct experts of the last decode step, mean over layers',
+    ({ active }) => active,
+  ],
   ['eldr_kv_blocks_free', 'KV blocks that nobody refers to', ({ blocksFree }) => blocksFree],
-  ['eldr_signature_rows', 'Rows of the signature cache that are in use', ({ signatureRows }) => signatureRows],
+  [
+    'eldr_signature_rows',
+    'Rows of the signature cache that are in use',
+    ({ signatureRows }) => signatureRows,
+  ],
 ]
 
 const ENGINE_COUNTERS: readonly EngineMetric[] = [
-  ['eldr_prompt_tokens_computed_total', 'Prompt tokens that were computed here', ({ promptTokens }) => promptTokens],
+  [
+    'eldr_prompt_tokens_computed_total',
+    'Prompt tokens that were computed here',
+    ({ promptTokens }) => promptTokens,
+  ],
   ['vllm:generation_tokens_total', 'Tokens that were generated', ({ generationTokens }) => generationTokens],
-  ['vllm:prefix_cache_queries_total', 'Tokens that were looked for in the prefix cache', ({ prefixQueries }) => prefixQueries],
+  [
+    'vllm:prefix_cache_queries_total',
+    'Tokens that were looked for in the prefix cache',
+    ({ prefixQueries }) => prefixQueries,
+  ],
   ['vllm:prefix_cache_hits_total', 'Tokens that were found there', ({ prefixHits }) => prefixHits],
-  ['vllm:num_preemptions_total', 'Requests that had to make room and begin again', ({ preemptions }) => preemptions],
+  [
+    'vllm:num_preemptions_total',
+    'Requests that had to make room and begin again',
+    ({ preemptions }) => preemptions,
+  ],
   ['eldr_decode_steps_total', 'Decode steps', ({ decodeSteps }) => decodeSteps],
 ]
 

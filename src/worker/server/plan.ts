@@ -19,17 +19,28 @@ export function wishOf(body: unknown): KvWish {
   return kvWish(isRecord(kv) ? new Fields(kv, ['kv_transfer_params']) : undefined)
 }
 
-export function planOf(settings: ServerSettings, engine: Pick<WorkerEngine, 'tokenizer'>, api: Api, body: unknown, wish: KvWish): Plan {
+export function planOf(
+  settings: ServerSettings,
+  engine: Pick<WorkerEngine, 'tokenizer'>,
+  api: Api,
+  body: unknown,
+  wish: KvWish,
+): Plan {
   const asked = readApiRequest(api, body, settings, settings.sampling)
   checkFollowed(settings, asked)
   checkModel(settings, asked.model)
   checkRole(settings, asked, wish)
   checkRow(settings, asked.row)
   checkStopIds(engine, asked)
-  const promptIds = (api === 'chat' ? givenPromptIds(asked.kv, settings) : undefined) ?? promptIdsOf(settings, engine, asked.prompt)
+  const promptIds =
+    (api === 'chat' ? givenPromptIds(asked.kv, settings) : undefined) ??
+    promptIdsOf(settings, engine, asked.prompt)
   if (wish.kind === 'fetch' && wish.target.tokens > promptIds.length) {
     const found = `${wish.target.tokens} tokens, the prompt has ${promptIds.length}`
-    throw badRequest(`The hand-off is not of this prompt: remote_num_tokens says ${found}.`, 'kv_transfer_params')
+    throw badRequest(
+      `The hand-off is not of this prompt: remote_num_tokens says ${found}.`,
+      'kv_transfer_params',
+    )
   }
   return { asked, promptIds, maxTokens: limitOf(settings, asked, promptIds.length), wish }
 }
@@ -60,29 +71,43 @@ function checkStopIds({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, { stopToke
   const outside = [...stopTokenIds].filter(id => id >= tokenizer.size)
   if (outside.length === 0) return
   const shown = `[${outside.slice(0, 10).join(', ')}${outside.length > 10 ? ', …' : ''}]`
-  throw badRequest(`token_id(s) ${shown} in stop_token_ids contain out-of-vocab token ids. Vocabulary size: ${tokenizer.size}`, 'stop_token_ids') // prettier-ignore
+  throw badRequest(
+    `token_id(s) ${shown} in stop_token_ids contain out-of-vocab token ids. Vocabulary size: ${tokenizer.size}`,
+    'stop_token_ids',
+  )
 }
 
 /** A worker of the other role was asked: a fault of who sent the request there, not of the client. */
 function checkRole({ role }: ServerSettings, asked: ApiRequest, { kind }: KvWish): void {
-  if (kind === 'hand_off' && role === 'decode') throw new ApiError(501, 'This worker has the role decode: it hands no KV blocks to others.')
-  if (kind === 'record' && role === 'decode') throw new ApiError(501, 'This worker has the role decode: it keeps no experts of prompts.')
-  if (kind === 'fetch' && role === 'prefill') throw new ApiError(501, 'This worker has the role prefill: it fetches no KV blocks.')
-  if (kind === 'record' && asked.stream) throw badRequest('A request that is recorded cannot be streamed.', 'stream')
+  if (kind === 'hand_off' && role === 'decode')
+    throw new ApiError(501, 'This worker has the role decode: it hands no KV blocks to others.')
+  if (kind === 'record' && role === 'decode')
+    throw new ApiError(501, 'This worker has the role decode: it keeps no experts of prompts.')
+  if (kind === 'fetch' && role === 'prefill')
+    throw new ApiError(501, 'This worker has the role prefill: it fetches no KV blocks.')
+  if (kind === 'record' && asked.stream)
+    throw badRequest('A request that is recorded cannot be streamed.', 'stream')
 }
 
 /** Replay makes its text up, and these fields change nothing of it; a model's text they would change. */
 function checkFollowed({ rows }: ServerSettings, { unfollowed: [field] }: ApiRequest): void {
-  if (rows === undefined && field !== undefined) throw badRequest(`This worker does not serve ${field}.`, field)
+  if (rows === undefined && field !== undefined)
+    throw badRequest(`This worker does not serve ${field}.`, field)
 }
 
 function checkRow({ rows }: ServerSettings, row: number | undefined): void {
   if (row === undefined) return
-  if (rows === undefined) throw badRequest('eldr_row is for workers that replay a trace; this one does not.', 'eldr_row')
-  if (row >= rows) throw badRequest(`eldr_row must be less than ${rows}, the requests of the trace, got ${row}.`, 'eldr_row')
+  if (rows === undefined)
+    throw badRequest('eldr_row is for workers that replay a trace; this one does not.', 'eldr_row')
+  if (row >= rows)
+    throw badRequest(`eldr_row must be less than ${rows}, the requests of the trace, got ${row}.`, 'eldr_row')
 }
 
-function limitOf({ maxModelLen }: ServerSettings, { maxTokens, minTokens }: ApiRequest, promptTokens: number): number {
+function limitOf(
+  { maxModelLen }: ServerSettings,
+  { maxTokens, minTokens }: ApiRequest,
+  promptTokens: number,
+): number {
   const wanted = maxTokens ?? Math.max(1, minTokens)
   if (promptTokens + wanted > maxModelLen) {
     throw badRequest(

@@ -4,12 +4,16 @@ import { badRequest } from './api-error.ts'
 import type { WorkerContext } from './context.ts'
 
 /** The engine that a request names. vLLM passes over what is no number, and refuses a rank that it does not have. */
-export function namedRank({ ranks }: WorkerContext, { headers }: Pick<IncomingMessage, 'headers'>): WorkerContext | undefined {
+export function namedRank(
+  { ranks }: WorkerContext,
+  { headers }: Pick<IncomingMessage, 'headers'>,
+): WorkerContext | undefined {
   const given = headers['x-data-parallel-rank']
   if (typeof given !== 'string' || !/^[+-]?\d+$/.test(given)) return undefined
   const rank = Number(given)
   const named = ranks[rank]
-  if (named === undefined) throw badRequest(`data_parallel_rank ${rank} is out of range [0, ${ranks.length}).`)
+  if (named === undefined)
+    throw badRequest(`data_parallel_rank ${rank} is out of range [0, ${ranks.length}).`)
   return named
 }
 

@@ -36,7 +36,8 @@ function readBytes(request: IncomingMessage, maxBytes: number, share: BudgetShar
       chunks.length = 0
       reject(error)
     }
-    const tooLarge = () => new ApiError(413, `The body is larger than ${maxBytes} bytes.`, { type: 'Request Entity Too Large' })
+    const tooLarge = () =>
+      new ApiError(413, `The body is larger than ${maxBytes} bytes.`, { type: 'Request Entity Too Large' })
     if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
       request.resume()
       return reject(tooLarge())
@@ -46,7 +47,12 @@ function readBytes(request: IncomingMessage, maxBytes: number, share: BudgetShar
       bytes += chunk.length
       if (bytes > maxBytes) refuse(tooLarge())
       else if (share.take(chunk.length + PIECE_BYTES)) chunks.push(chunk)
-      else refuse(new ApiError(503, 'Too many bodies are being read at once: try again later.', { retryAfterSeconds: 1 }))
+      else
+        refuse(
+          new ApiError(503, 'Too many bodies are being read at once: try again later.', {
+            retryAfterSeconds: 1,
+          }),
+        )
     })
     request.on('end', () => resolve(Buffer.concat(chunks)))
     request.on('close', () => reject(new ApiError(400, 'The request broke off.')))

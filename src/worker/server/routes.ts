@@ -24,24 +24,37 @@ const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
   ['POST /v1/chat/completions', (ctx, request, response) => generate(ctx, 'chat', request, response)],
   [
     'GET /v1/models',
-    ({ settings }, _, response) => sendJson(response, 200, JSON.stringify({ object: 'list', data: [modelCard(settings)] })),
+    ({ settings }, _, response) =>
+      sendJson(response, 200, JSON.stringify({ object: 'list', data: [modelCard(settings)] })),
   ],
   ['POST /tokenize', tokenize],
   ['POST /detokenize', detokenize],
   ['GET /health', (_ctx, _, response) => send(response, 200, '', 'application/json')],
   ['GET /ping', (_ctx, _, response) => send(response, 200, '', 'application/json')],
   ['GET /version', (_ctx, _, response) => sendJson(response, 200, JSON.stringify({ version: VERSION }))],
-  ['GET /load', ({ live }, _, response) => sendJson(response, 200, JSON.stringify({ server_load: live.size }))],
+  [
+    'GET /load',
+    ({ live }, _, response) => sendJson(response, 200, JSON.stringify({ server_load: live.size })),
+  ],
   ['GET /metrics', metrics],
   ['POST /reset_prefix_cache', resetPrefixCache],
   [
     'GET /eldr/union',
-    (ctx, request, response) => sendJson(response, 200, JSON.stringify(unionOf((namedRank(ctx, request) ?? ctx).engine))),
+    (ctx, request, response) =>
+      sendJson(response, 200, JSON.stringify(unionOf((namedRank(ctx, request) ?? ctx).engine))),
   ],
-  ['GET /eldr/state', (ctx, request, response) => sendJson(response, 200, JSON.stringify(stateOf(namedRank(ctx, request) ?? ctx)))],
+  [
+    'GET /eldr/state',
+    (ctx, request, response) =>
+      sendJson(response, 200, JSON.stringify(stateOf(namedRank(ctx, request) ?? ctx))),
+  ],
 ])
 
-export async function answer(ctx: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+export async function answer(
+  ctx: WorkerContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const path = (request.url ?? '/').split('?', 1)[0]!
   const given = request.headers['x-request-id']
   if (typeof given === 'string' && given !== '') response.setHeader('x-request-id', given)
@@ -56,35 +69,69 @@ export async function answer(ctx: WorkerContext, request: IncomingMessage, respo
     const known = asApiError(error)
     if (known.status === 500) {
       const traceId = readTraceparent(request.headers['traceparent'])?.traceId
-      ctx.log.error({ err: error, path, reqId: given, ...(traceId !== undefined && { traceId }) }, 'a request failed')
+      ctx.log.error(
+        { err: error, path, reqId: given, ...(traceId !== undefined && { traceId }) },
+        'a request failed',
+      )
     }
     sendError(response, known)
   }
 }
 
 function notServed(path: string, response: ServerResponse): ApiError {
-  const methods = [...ROUTES.keys()].filter(route => route.endsWith(` ${path}`)).map(route => route.slice(0, route.indexOf(' ')))
+  const methods = [...ROUTES.keys()]
+    .filter(route => route.endsWith(` ${path}`))
+    .map(route => route.slice(0, route.indexOf(' ')))
   if (methods.length === 0) return new ApiError(404, 'Not Found', { type: 'Not Found' })
   response.setHeader('allow', methods.join(', '))
   return new ApiError(405, 'Method Not Allowed', { type: 'Method Not Allowed' })
 }
 
 function modelCard({ model, maxModelLen }: WorkerContext['settings']) {
-  const card = { id: model, object: 'model', created: STARTED_SECONDS, owned_by: 'eldr', root: model, parent: null }
+  const card = {
+    id: model,
+    object: 'model',
+    created: STARTED_SECONDS,
+    owned_by: 'eldr',
+    root: model,
+    parent: null,
+  }
   return { ...card, max_model_len: maxModelLen, permission: [] }
 }
 
-async function tokenize({ settings, engine, bodies }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function tokenize(
+  { settings, engine, bodies }: WorkerContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const fields = fieldsOf(await readJson(request, bodies))
   checkModel(settings, fields.text('model'))
   refuseOtherPrompts(fields)
-  const prompt = fields.value('messages') === undefined ? readPrompt(fields, settings.maxModelLen) : { messages: readMessages(fields) }
+  const prompt =
+    fields.value('messages') === undefined
+      ? readPrompt(fields, settings.maxModelLen)
+      : { messages: readMessages(fields) }
   const ids = promptIdsOf(settings, engine, prompt)
-  const strings = fields.bool('return_token_strs') ? Array.from(ids, id => engine.tokenizer.tokenString(id)) : null
-  sendJson(response, 200, JSON.stringify({ count: ids.length, max_model_len: settings.maxModelLen, tokens: [...ids], token_strs: strings }))
+  const strings = fields.bool('return_token_strs')
+    ? Array.from(ids, id => engine.tokenizer.tokenString(id))
+    : null
+  sendJson(
+    response,
+    200,
+    JSON.stringify({
+      count: ids.length,
+      max_model_len: settings.maxModelLen,
+      tokens: [...ids],
+      token_strs: strings,
+    }),
+  )
 }
 
-async function detokenize({ settings, engine, bodies }: WorkerContext, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function detokenize(
+  { settings, engine, bodies }: WorkerContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const fields = fieldsOf(await readJson(request, bodies))
   checkModel(settings, fields.text('model'))
   const given = fields.list('tokens')
@@ -96,18 +143,28 @@ async function detokenize({ settings, engine, bodies }: WorkerContext, request: 
   sendJson(response, 200, JSON.stringify({ prompt: engine.tokenizer.decode(ids) }))
 }
 
-async function metrics({ ranks }: WorkerContext, _: IncomingMessage, response: ServerResponse): Promise<void> {
+async function metrics(
+  { ranks }: WorkerContext,
+  _: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const pages = await Promise.all(ranks.map(({ metrics: { registry } }) => registry.metrics()))
   send(response, 200, mergedPages(pages), ranks[0]!.metrics.registry.contentType)
 }
 
-function resetPrefixCache({ ranks }: WorkerContext, request: IncomingMessage, response: ServerResponse): void {
+function resetPrefixCache(
+  { ranks }: WorkerContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
   request.resume()
   const reset = ranks.map(({ engine }) => engine.resetPrefixCache())
   if (reset.includes(false))
     throw new ApiError(
       409,
-      ranks.length === 1 ? 'Blocks are in use: nothing was reset.' : 'Blocks are in use: not every engine was reset.',
+      ranks.length === 1
+        ? 'Blocks are in use: nothing was reset.'
+        : 'Blocks are in use: not every engine was reset.',
       { type: 'Conflict' },
     )
   sendJson(response, 200, '{"success":true}')

@@ -3,7 +3,12 @@ import type { ServerResponse } from 'node:http'
 import { RequestFault } from '../engine/request-fault.ts'
 import { ApiError, errorBody } from './api-error.ts'
 
-export function sendJson(response: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
   send(response, status, body, 'application/json', headers)
 }
 
@@ -16,16 +21,25 @@ export function send(
 ): void {
   if (response.headersSent || response.destroyed) return
   const bytes = Buffer.from(body)
-  response.writeHead(status, { 'content-type': contentType, 'content-length': bytes.length, ...headers }).end(bytes)
+  response
+    .writeHead(status, { 'content-type': contentType, 'content-length': bytes.length, ...headers })
+    .end(bytes)
 }
 
 export function sendError(response: ServerResponse, error: ApiError): void {
   const { retryAfterSeconds: seconds } = error
-  sendJson(response, error.status, errorBody(error), seconds === undefined ? {} : { 'retry-after': String(seconds) })
+  sendJson(
+    response,
+    error.status,
+    errorBody(error),
+    seconds === undefined ? {} : { 'retry-after': String(seconds) },
+  )
 }
 
 /** What is not one of ours is a fault of ours. */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
-  return error instanceof RequestFault ? new ApiError(error.status, error.message) : new ApiError(500, 'Internal server error')
+  return error instanceof RequestFault
+    ? new ApiError(error.status, error.message)
+    : new ApiError(500, 'Internal server error')
 }

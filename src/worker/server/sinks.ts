@@ -16,7 +16,9 @@ export interface SinkOptions {
   readonly cachedTokens: (end: RunEnd) => number | undefined
 }
 
-export function wholeSink(options: SinkOptions & { readonly kvTransferParams: (end: RunEnd) => object | null }): AnswerSink {
+export function wholeSink(
+  options: SinkOptions & { readonly kvTransferParams: (end: RunEnd) => object | null },
+): AnswerSink {
   const { head, asked, promptIds, response, cachedTokens, kvTransferParams } = options
   const ids: number[] = []
   let text = ''
@@ -27,7 +29,11 @@ export function wholeSink(options: SinkOptions & { readonly kvTransferParams: (e
     },
     finish(end) {
       const { last, finished, finishReason, stopReason } = end
-      const usage = { promptTokens: promptIds.length, completionTokens: finished.completionTokens, cachedTokens: cachedTokens(end) }
+      const usage = {
+        promptTokens: promptIds.length,
+        completionTokens: finished.completionTokens,
+        cachedTokens: cachedTokens(end),
+      }
       const body = wholeBody({
         ...head,
         text: text + last.text,
@@ -58,7 +64,9 @@ function joined(first: Piece, { text, ids, end }: Piece): Piece {
   return first
 }
 
-export function streamSink(options: SinkOptions & { readonly stallMs: number; readonly onStalled: () => void }): AnswerSink {
+export function streamSink(
+  options: SinkOptions & { readonly stallMs: number; readonly onStalled: () => void },
+): AnswerSink {
   const { head, asked, promptIds, response, cachedTokens, stallMs, onStalled } = options
   const texts = streamTexts(head)
   const promptTokens = promptIds.length
@@ -87,7 +95,11 @@ export function streamSink(options: SinkOptions & { readonly stallMs: number; re
     finish(end) {
       const { last, finished, finishReason, stopReason } = end
       writer.write({ text: last.text, ids: [...last.ids], end: { finishReason, stopReason } })
-      const usage = { promptTokens, completionTokens: finished.completionTokens, cachedTokens: cachedTokens(end) }
+      const usage = {
+        promptTokens,
+        completionTokens: finished.completionTokens,
+        cachedTokens: cachedTokens(end),
+      }
       writer.end((asked.includeUsage ? texts.usage(usage) : '') + DONE)
     },
     fail: (error: ApiError) => writer.end(`data: ${errorBody(error)}\n\n${DONE}`),

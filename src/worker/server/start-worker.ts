@@ -24,7 +24,10 @@ export interface WorkerOptions {
   readonly kvPort: number
   /** Where decode workers reach this one. */
   readonly kvHost: string
-  readonly settings: Omit<ServerSettings, 'kvLimits' | 'maxBodyBytes' | 'bodyBudgetBytes' | 'clientStallMs' | 'sampling'> &
+  readonly settings: Omit<
+    ServerSettings,
+    'kvLimits' | 'maxBodyBytes' | 'bodyBudgetBytes' | 'clientStallMs' | 'sampling'
+  > &
     Partial<ServerSettings>
   readonly engine: WorkerEngine
   /** Of the ranks from 1 on, where there are several behind this URL. */
@@ -44,7 +47,13 @@ export interface Worker {
   stop(): Promise<void>
 }
 
-const DEFAULTS = { kvLimits: KV_LIMITS, maxBodyBytes: 64 << 20, bodyBudgetBytes: BODY_BUDGET_BYTES, clientStallMs: 60_000, sampling: PLAIN_SAMPLING } as const // prettier-ignore
+const DEFAULTS = {
+  kvLimits: KV_LIMITS,
+  maxBodyBytes: 64 << 20,
+  bodyBudgetBytes: BODY_BUDGET_BYTES,
+  clientStallMs: 60_000,
+  sampling: PLAIN_SAMPLING,
+} as const
 /** Longer than a gateway keeps an idle connection, so that it is never the worker who closes one that is about to be used. */
 const KEEP_ALIVE_MS = 75_000
 const FAREWELL_MS = 1_000
@@ -73,9 +82,17 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
         engine: each,
         model: settings.model,
         rank,
-        kv: () => own && { leases: own.leases.size, leasedBlocks: own.leases.blocks, connections: own.server.connections },
+        kv: () =>
+          own && {
+            leases: own.leases.size,
+            leasedBlocks: own.leases.blocks,
+            connections: own.server.connections,
+          },
       })
-      const own = settings.role === 'decode' ? undefined : await openHandoffs(options, settings, rank, engineId, metrics)
+      const own =
+        settings.role === 'decode'
+          ? undefined
+          : await openHandoffs(options, settings, rank, engineId, metrics)
       if (own !== undefined) handoffs.push(own)
       ranks.push({ ...shared, engine: each, engineId, metrics, handoffs: own })
     }
@@ -162,7 +179,8 @@ async function openHandoffs(
     onFault: err => log.error({ err }, 'the KV side channel failed'),
   })
   await server.listen()
-  const whenRead = () => new Promise<void>(resolve => (leases.size === 0 ? resolve() : void read.push(resolve)))
+  const whenRead = () =>
+    new Promise<void>(resolve => (leases.size === 0 ? resolve() : void read.push(resolve)))
   const unread = new UnreadHandoffs(remoteId => leases.end(remoteId, 'released'))
   return { leases, server, unread, origin: { engineId, host: kvHost, port: server.port, leaseMs }, whenRead }
 }
@@ -171,7 +189,13 @@ async function listen(server: Server, host: string, port: number): Promise<void>
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
       const found = `${host}:${port} (${cause.code ?? cause.message})`
-      reject(new EldrError('ELDR_PORT_TAKEN', { found, todo: 'Choose another --port or --host; 0 takes any port that is free.', cause }))
+      reject(
+        new EldrError('ELDR_PORT_TAKEN', {
+          found,
+          todo: 'Choose another --port or --host; 0 takes any port that is free.',
+          cause,
+        }),
+      )
     })
     server.listen(port, host, resolve)
   })

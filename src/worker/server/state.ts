@@ -30,7 +30,11 @@ export function stateOf({ settings, engine, engineId, live, bodies, handoffs, co
     model: settings.model,
     max_model_len: settings.maxModelLen,
     engine_id: engineId,
-    kv: handoffs && { host: handoffs.origin.host, port: handoffs.origin.port, lease_ms: handoffs.origin.leaseMs },
+    kv: handoffs && {
+      host: handoffs.origin.host,
+      port: handoffs.origin.port,
+      lease_ms: handoffs.origin.leaseMs,
+    },
     requests: live.size,
     notices: live.notices,
     body_bytes: bodies.budget.taken,

@@ -16,7 +16,10 @@ function through(pieces: readonly string[], stops: readonly string[], include = 
 
 /** The slow way: all of the text is there. */
 function whole(text: string, stops: readonly string[]) {
-  const found = stops.map(stop => ({ stop, at: text.indexOf(stop) })).filter(({ at }) => at >= 0).toSorted((a, b) => a.at - b.at)[0] // prettier-ignore
+  const found = stops
+    .map(stop => ({ stop, at: text.indexOf(stop) }))
+    .filter(({ at }) => at >= 0)
+    .toSorted((a, b) => a.at - b.at)[0]
   return found === undefined ? { passed: text } : { passed: text.slice(0, found.at), stop: found.stop }
 }
 
@@ -28,13 +31,13 @@ describe('stop strings', () => {
 
   it('hold back only what might be their beginning', () => {
     const text = new StopText(['END'])
-    expect([text.push('a E').text, text.push('N').text, text.push('Z').text, text.push('E').text, text.rest()]).toEqual([
-      'a ',
-      '',
-      'ENZ',
-      '',
-      'E',
-    ])
+    expect([
+      text.push('a E').text,
+      text.push('N').text,
+      text.push('Z').text,
+      text.push('E').text,
+      text.rest(),
+    ]).toEqual(['a ', '', 'ENZ', '', 'E'])
   })
 
   it('cost nothing where there are none', () => {
@@ -50,13 +53,16 @@ describe('stop strings', () => {
 
   it('are found as in the whole text, wherever it is cut', () => {
     const letters = fc.string({ unit: fc.constantFrom('a', 'b', 'ä'), maxLength: 6 })
-    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'ä'), minLength: 1, maxLength: 4 }), { maxLength: 3 })
+    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'ä'), minLength: 1, maxLength: 4 }), {
+      maxLength: 3,
+    })
     fc.assert(
       fc.property(fc.array(letters, { maxLength: 12 }), stops, (pieces, stops) => {
         const { passed, stop } = through(pieces, stops) as { passed: string; stop?: string }
         const wanted = whole(pieces.join(''), stops) as { passed: string; stop?: string }
         // A longer string that begins earlier may end later: the shorter one inside it has ended the text by then, as in vLLM.
-        const isAsWanted = stop === wanted.stop ? passed === wanted.passed : pieces.join('').startsWith(passed + (stop ?? ''))
+        const isAsWanted =
+          stop === wanted.stop ? passed === wanted.passed : pieces.join('').startsWith(passed + (stop ?? ''))
         expect(isAsWanted).toBe(true)
         expect(stop === undefined).toBe(wanted.stop === undefined)
       }),

@@ -29,7 +29,10 @@ export class StopText {
     const found = search ? this.#first(text) : undefined
     if (found !== undefined) {
       this.#held = ''
-      return { text: text.slice(0, this.#include ? found.at + found.stop.length : found.at), stop: found.stop }
+      return {
+        text: text.slice(0, this.#include ? found.at + found.stop.length : found.at),
+        stop: found.stop,
+      }
     }
     const held = this.#heldLength(text)
     this.#held = text.slice(text.length - held)

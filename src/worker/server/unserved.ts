@@ -8,7 +8,8 @@ export function refuseOtherPrompts(fields: Fields): void {
   refuse({
     prompt_embeds: fields.value('prompt_embeds') !== undefined,
     truncate_prompt_tokens: fields.value('truncate_prompt_tokens') !== undefined,
-    add_generation_prompt: fields.value('add_generation_prompt') !== undefined && !fields.bool('add_generation_prompt'),
+    add_generation_prompt:
+      fields.value('add_generation_prompt') !== undefined && !fields.bool('add_generation_prompt'),
     continue_final_message: fields.bool('continue_final_message'),
     chat_template: fields.value('chat_template') !== undefined,
     chat_template_kwargs: hasMembers(fields, 'chat_template_kwargs'),
@@ -19,7 +20,11 @@ export function refuseOtherPrompts(fields: Fields): void {
 export function refuseWhatIsNotServed(fields: Fields, api: Api): void {
   const n = fields.whole('n') ?? 1
   if (n < 1) throw badRequest(`n must be at least 1, got ${n}.`, 'n')
-  if (n > 1) throw badRequest(`This worker makes one choice a request (n = 1), got n = ${n}; a gateway in front of it splits requests for several.`, 'n') // prettier-ignore
+  if (n > 1)
+    throw badRequest(
+      `This worker makes one choice a request (n = 1), got n = ${n}; a gateway in front of it splits requests for several.`,
+      'n',
+    )
   const logprobs = fields.value('logprobs')
   refuse({
     use_beam_search: fields.bool('use_beam_search'),
@@ -30,14 +35,16 @@ export function refuseWhatIsNotServed(fields: Fields, api: Api): void {
     prompt_logprobs: fields.value('prompt_logprobs') !== undefined,
     response_format: (fields.object('response_format')?.text('type') ?? 'text') !== 'text',
     structured_outputs: fields.object('structured_outputs') !== undefined,
-    tools: api === 'chat' && (fields.list('tools') ?? []).length > 0 && fields.value('tool_choice') !== 'none',
+    tools:
+      api === 'chat' && (fields.list('tools') ?? []).length > 0 && fields.value('tool_choice') !== 'none',
     logit_bias: hasMembers(fields, 'logit_bias'),
     bad_words: (fields.list('bad_words') ?? []).length > 0,
     allowed_token_ids: fields.list('allowed_token_ids') !== undefined,
     logits_processors: (fields.list('logits_processors') ?? []).length > 0,
     watermarking: fields.bool('watermarking'),
     // Generated text never has special tokens, so how they are spaced is nobody's matter.
-    skip_special_tokens: fields.value('skip_special_tokens') !== undefined && !fields.bool('skip_special_tokens'),
+    skip_special_tokens:
+      fields.value('skip_special_tokens') !== undefined && !fields.bool('skip_special_tokens'),
   })
   const guided = fields.names().find(name => name.startsWith('guided_') && fields.value(name) !== undefined)
   if (guided !== undefined) refuse({ [guided]: true })
@@ -48,10 +55,13 @@ export function unfollowedOf(fields: Fields): string[] {
   const asked = {
     presence_penalty: (fields.between('presence_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
     frequency_penalty: (fields.between('frequency_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
-    repetition_penalty: (fields.between('repetition_penalty', Number.MIN_VALUE, Infinity, 'greater than zero') ?? 1) !== 1,
+    repetition_penalty:
+      (fields.between('repetition_penalty', Number.MIN_VALUE, Infinity, 'greater than zero') ?? 1) !== 1,
     min_p: (fields.between('min_p', 0, 1, 'in [0, 1]') ?? 0) !== 0,
   }
-  return Object.entries(asked).filter(([, is]) => is).map(([name]) => name) // prettier-ignore
+  return Object.entries(asked)
+    .filter(([, is]) => is)
+    .map(([name]) => name)
 }
 
 function hasMembers(fields: Fields, name: string): boolean {
@@ -61,5 +71,6 @@ function hasMembers(fields: Fields, name: string): boolean {
 }
 
 function refuse(asked: Readonly<Record<string, boolean>>): void {
-  for (const [name, is] of Object.entries(asked)) if (is) throw badRequest(`This worker does not serve ${name.slice(0, 100)}.`, name.slice(0, 100)) // prettier-ignore
+  for (const [name, is] of Object.entries(asked))
+    if (is) throw badRequest(`This worker does not serve ${name.slice(0, 100)}.`, name.slice(0, 100))
 }

@@ -4,9 +4,12 @@ const CHARACTERS = charactersOfBytes()
 const BYTES: ReadonlyMap<string, number> = new Map(CHARACTERS.map((character, byte) => [character, byte]))
 
 function charactersOfBytes(): string[] {
-  const isPlain = (byte: number) => (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae
+  const isPlain = (byte: number) =>
+    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae
   let others = 0
-  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPlain(byte) ? byte : 0x100 + others++))
+  return Array.from({ length: 256 }, (_, byte) =>
+    String.fromCharCode(isPlain(byte) ? byte : 0x100 + others++),
+  )
 }
 
 export function characterOfByte(byte: number): string {

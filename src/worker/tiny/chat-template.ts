@@ -14,7 +14,10 @@ export type ChatTemplate = (messages: readonly ChatMessage[]) => string
 export function chatTemplate(file: string, template: string | undefined): ChatTemplate | undefined {
   if (template === undefined) return undefined
   // Jinja itself drops one newline at the end, which editors like to add.
-  if (template.replace(/\n$/, '') !== KNOWN) throw badModel(file, ['a chat_template that this worker does not know: it runs no Jinja, only templates that it knows by their text']) // prettier-ignore
+  if (template.replace(/\n$/, '') !== KNOWN)
+    throw badModel(file, [
+      'a chat_template that this worker does not know: it runs no Jinja, only templates that it knows by their text',
+    ])
   return messages => `${messages.map(render).join('')}<|assistant|>`
 }
 

@@ -87,18 +87,27 @@ export interface GenerationConfig {
 
 export function parseConfig(file: string, json: unknown): TinyConfig {
   const raw = checked(file, schema, json)
-  const { num_attention_heads: heads, num_key_value_heads: kvHeads, head_dim: headWidth, num_experts: experts } = raw
+  const {
+    num_attention_heads: heads,
+    num_key_value_heads: kvHeads,
+    head_dim: headWidth,
+    num_experts: experts,
+  } = raw
   const theta = raw.rope_parameters?.rope_theta ?? raw.rope_theta
   const otherRope = Object.entries(json as object).find(
     ([name, value]) => name.startsWith('rope_') && !KNOWN_ROPE.has(name) && value !== null,
   )
   const problems = [
     (theta ?? undefined) === undefined && 'rope_theta: a number, here or in rope_parameters',
-    (raw.rope_theta ?? theta) !== theta && `rope_theta ${raw.rope_theta} and ${theta} in rope_parameters: the same`,
+    (raw.rope_theta ?? theta) !== theta &&
+      `rope_theta ${raw.rope_theta} and ${theta} in rope_parameters: the same`,
     otherRope !== undefined && `${otherRope[0]}: absent, since it is not done here`,
-    (heads % kvHeads !== 0 || (heads / kvHeads) % 2 !== 0) && `${heads} query heads on ${kvHeads} key/value heads: an even number for each`,
-    ((heads + 2 * kvHeads) * headWidth) % PANEL !== 0 && `heads of ${headWidth}: queries, keys and values together a multiple of ${PANEL}`,
-    raw.num_experts_per_tok > experts && `num_experts_per_tok ${raw.num_experts_per_tok}: at most num_experts, ${experts}`,
+    (heads % kvHeads !== 0 || (heads / kvHeads) % 2 !== 0) &&
+      `${heads} query heads on ${kvHeads} key/value heads: an even number for each`,
+    ((heads + 2 * kvHeads) * headWidth) % PANEL !== 0 &&
+      `heads of ${headWidth}: queries, keys and values together a multiple of ${PANEL}`,
+    raw.num_experts_per_tok > experts &&
+      `num_experts_per_tok ${raw.num_experts_per_tok}: at most num_experts, ${experts}`,
   ].filter(problem => problem !== false)
   if (problems.length > 0) throw badModel(file, problems)
   return {
@@ -123,14 +132,18 @@ export function parseGeneration(file: string, json: unknown, vocabulary: number)
   const { eos_token_id: given, temperature, top_k: topK, top_p: topP } = checked(file, generationSchema, json)
   const endIds = typeof given === 'number' ? [given] : given
   const outside = endIds.find(id => id >= vocabulary)
-  if (outside !== undefined) throw badModel(file, [`eos_token_id ${outside}: below ${vocabulary}, the size of the vocabulary`])
+  if (outside !== undefined)
+    throw badModel(file, [`eos_token_id ${outside}: below ${vocabulary}, the size of the vocabulary`])
   return { endIds, sampling: { temperature, topK: Math.max(0, topK), topP } }
 }
 
 export function checked<T>(file: string, schema: z.ZodType<T>, json: unknown): T {
   const result = schema.safeParse(json)
   if (result.success) return result.data
-  throw badModel(file, result.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`)) // prettier-ignore
+  throw badModel(
+    file,
+    result.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`),
+  )
 }
 
 export function badModel(file: string, problems: readonly string[], cause?: unknown): EldrError {

@@ -30,7 +30,13 @@ export class Forward {
   readonly #u32: Uint32Array
   readonly #slots = new Int32Array(SLICE)
 
-  constructor(config: TinyConfig, weights: Float32Array, blocks: number, blockTokens: number, create: (bytes: number) => TinyKernel) {
+  constructor(
+    config: TinyConfig,
+    weights: Float32Array,
+    blocks: number,
+    blockTokens: number,
+    create: (bytes: number) => TinyKernel,
+  ) {
     this.#config = config
     this.#blockTokens = blockTokens
     this.layout = layOutMemory(config, blocks * blockTokens)
@@ -71,7 +77,9 @@ export class Forward {
     kernel.gather(layout.hidden, layout.which, tokens.length, 4 * hidden, layout.projected)
     kernel.norm(layout.projected, tokens.length, hidden, layout.weights.finalNorm, eps, layout.normed)
     kernel.matmul(layout.normed, tokens.length, hidden, layout.weights.head, vocabulary, layout.logits)
-    return tokens.map((_, i) => new Float32Array(kernel.buffer, layout.logits + 4 * i * vocabulary, vocabulary))
+    return tokens.map(
+      (_, i) => new Float32Array(kernel.buffer, layout.logits + 4 * i * vocabulary, vocabulary),
+    )
   }
 
   /** Embeddings, positions, and where keys and values lie. */
@@ -101,13 +109,34 @@ export class Forward {
     const [q, kv] = [heads * headWidth, kvHeads * headWidth]
     const width = q + 2 * kv
     kernel.matmul(layout.normed, tokens, hidden, layer.qkv, width, layout.qkv)
-    kernel.normTurn(layout.qkv, tokens, 4 * width, heads, headWidth, layer.qNorm, eps, layout.positions, layout.turns)
-    kernel.normTurn(layout.qkv + 4 * q, tokens, 4 * width, kvHeads, headWidth, layer.kNorm, eps, layout.positions, layout.turns)
+    kernel.normTurn(
+      layout.qkv,
+      tokens,
+      4 * width,
+      heads,
+      headWidth,
+      layer.qNorm,
+      eps,
+      layout.positions,
+      layout.turns,
+    )
+    kernel.normTurn(
+      layout.qkv + 4 * q,
+      tokens,
+      4 * width,
+      kvHeads,
+      headWidth,
+      layer.kNorm,
+      eps,
+      layout.positions,
+      layout.turns,
+    )
     const base = layout.kv + l * layout.kvPlanes * layout.kvPlaneBytes
     for (let t = 0; t < tokens; t++) {
       let from = layout.qkv / 4 + t * width + q
       let to = (base + this.#slots[t]! * layout.kvRowBytes) / 4
-      for (let plane = 0; plane < layout.kvPlanes; plane++, from += headWidth, to += layout.kvPlaneBytes / 4) this.#f32.copyWithin(to, from, from + headWidth) // prettier-ignore
+      for (let plane = 0; plane < layout.kvPlanes; plane++, from += headWidth, to += layout.kvPlaneBytes / 4)
+        this.#f32.copyWithin(to, from, from + headWidth)
     }
     // Two heads at a time: those that share keys and values.
     const scale = 1 / Math.sqrt(headWidth)
@@ -118,7 +147,10 @@ export class Forward {
         for (let head = 0; head < heads; head += 2) {
           const keys = base + Math.floor((head * kvHeads) / heads) * layout.kvPlaneBytes
           const values = keys + kvHeads * layout.kvPlaneBytes
-          const [query, out] = [layout.qkv + 4 * (token * width + head * headWidth), layout.attended + 4 * (token * q + head * headWidth)]
+          const [query, out] = [
+            layout.qkv + 4 * (token * width + head * headWidth),
+            layout.attended + 4 * (token * q + head * headWidth),
+          ]
           kernel.attend(query, headWidth, rows, t + 1, keys, values, scale, layout.scores, out)
         }
       }
@@ -134,7 +166,17 @@ export class Forward {
     kernel.softmax(layout.gates, tokens, experts, 1)
     for (let t = 0; t < tokens; t++) {
       const gates = layout.gates / 4 + t * experts
-      chooseExperts(this.#f32, gates, experts, topK, renormalise, this.experts, at + t * stride, this.#weights, t * topK)
+      chooseExperts(
+        this.#f32,
+        gates,
+        experts,
+        topK,
+        renormalise,
+        this.experts,
+        at + t * stride,
+        this.#weights,
+        t * topK,
+      )
     }
     const [which, factors] = [this.#u32.subarray(layout.which / 4), this.#f32.subarray(layout.factors / 4)]
     this.#lists.sort(tokens, this.experts, at, stride, this.#weights, which, factors)
@@ -145,10 +187,24 @@ export class Forward {
       const [first, count] = [starts[e]!, starts[e + 1]! - starts[e]!]
       if (count === 0) continue
       kernel.gather(layout.normed, layout.which + 4 * first, count, 4 * hidden, layout.gathered)
-      kernel.matmul(layout.gathered, count, hidden, layer.gateUp + e * layer.gateUpBytes, 2 * expertWidth, layout.gateUp)
+      kernel.matmul(
+        layout.gathered,
+        count,
+        hidden,
+        layer.gateUp + e * layer.gateUpBytes,
+        2 * expertWidth,
+        layout.gateUp,
+      )
       kernel.gatedUnit(layout.gateUp, count, expertWidth, layout.inner)
       kernel.matmul(layout.inner, count, expertWidth, layer.down + e * layer.downBytes, hidden, layout.down)
-      kernel.addScaled(layout.down, layout.which + 4 * first, layout.factors + 4 * first, count, hidden, layout.projected)
+      kernel.addScaled(
+        layout.down,
+        layout.which + 4 * first,
+        layout.factors + 4 * first,
+        count,
+        hidden,
+        layout.projected,
+      )
     }
   }
 }

@@ -59,7 +59,8 @@ export class ExpertLists {
     const { starts } = this
     const ends = this.#ends
     starts.fill(0)
-    for (let t = 0; t < tokens; t++) for (let i = 0; i < topK; i++) starts[chosen[at + t * stride + i]! + 1]!++
+    for (let t = 0; t < tokens; t++)
+      for (let i = 0; i < topK; i++) starts[chosen[at + t * stride + i]! + 1]!++
     for (let e = 0; e < ends.length; e++) {
       ends[e] = starts[e]!
       starts[e + 1]! += starts[e]!

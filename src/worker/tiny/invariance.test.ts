@@ -23,7 +23,11 @@ afterAll(() => folder.remove())
 
 const open: WorkerEngine[] = []
 afterEach(() => Promise.all(open.splice(0).map(engine => engine.close())))
-function opened(model: TinyModel, settings: Partial<EngineSettings> = {}, kind?: TinyKernelKind): WorkerEngine {
+function opened(
+  model: TinyModel,
+  settings: Partial<EngineSettings> = {},
+  kind?: TinyKernelKind,
+): WorkerEngine {
   const engine = engineOf(model, settings, kind)
   open.push(engine)
   return engine
@@ -39,7 +43,8 @@ interface Served {
   readonly kv: string
 }
 
-const asked = (promptIds: ArrayLike<number>, changes: Partial<Generation>) => requestOf(promptIds, { ignoreEos: true, recordDecode: true, keepForDecode: true, ...changes }) // prettier-ignore
+const asked = (promptIds: ArrayLike<number>, changes: Partial<Generation>) =>
+  requestOf(promptIds, { ignoreEos: true, recordDecode: true, keepForDecode: true, ...changes })
 
 async function serve(engine: WorkerEngine, request: Generation): Promise<Served> {
   const { ids, text, end } = await finished(engine, request)
@@ -57,7 +62,11 @@ async function serveAlone(model: TinyModel, requests: readonly Generation[]): Pr
 }
 
 /** Prefill on one engine, all else on another, which has no experts of the prompt. */
-async function serveInTwoLegs(prefill: WorkerEngine, decode: WorkerEngine, request: Generation): Promise<Served> {
+async function serveInTwoLegs(
+  prefill: WorkerEngine,
+  decode: WorkerEngine,
+  request: Generation,
+): Promise<Served> {
   const first = await finished(prefill, { ...request, maxTokens: 1, recordDecode: false })
   const tokens = request.promptIds.length
   const remote = { tokens, fetch: async () => first.end.lease!.export() }
@@ -69,7 +78,10 @@ async function serveInTwoLegs(prefill: WorkerEngine, decode: WorkerEngine, reque
 const prompts = fc
   .record({
     seed: fc.nat(),
-    cuts: fc.array(fc.tuple(fc.nat({ max: 80 }), fc.integer({ min: 1, max: 60 })), { minLength: 2, maxLength: 7 }),
+    cuts: fc.array(fc.tuple(fc.nat({ max: 80 }), fc.integer({ min: 1, max: 60 })), {
+      minLength: 2,
+      maxLength: 7,
+    }),
   })
   .map(({ seed, cuts }) => {
     const random = createRandom(seed)
@@ -97,25 +109,35 @@ describe('requests on the tiny back end', () => {
   it('are served the same bits alone and under any schedule', async () => {
     let [hits, preemptions] = [0, 0]
     await fc.assert(
-      fc.asyncProperty(prompts, sampling, settings, fc.integer({ min: 2, max: 20 }), async (prompts, how, settings, maxTokens) => {
-        const requests = prompts.map(ids => asked(ids, { ...how, maxTokens }))
-        const alone = await serveAlone(small, requests)
-        const engine = opened(small, settings)
-        // Each is sent when the one before has made a token or two; one more is called off on the way.
-        const running: Promise<Served>[] = []
-        const gone = start(engine, asked(prompts[0]!, { maxTokens: 5 }), made => made === 2 && gone.handle.abort())
-        for (const request of requests) {
-          running.push(serve(engine, request))
-          await new Promise(resolve => setImmediate(() => setImmediate(resolve)))
-        }
-        expect(await Promise.all(running)).toEqual(alone)
-        await gone.ended
-        const stats = engine.stats()
-        expect(stats).toMatchObject({ running: 0, waiting: 0, blocksKept: 0, kvUsage: 0 })
-        hits += stats.prefixHits
-        preemptions += stats.preemptions
-        await Promise.all(open.splice(0).map(engine => engine.close()))
-      }),
+      fc.asyncProperty(
+        prompts,
+        sampling,
+        settings,
+        fc.integer({ min: 2, max: 20 }),
+        async (prompts, how, settings, maxTokens) => {
+          const requests = prompts.map(ids => asked(ids, { ...how, maxTokens }))
+          const alone = await serveAlone(small, requests)
+          const engine = opened(small, settings)
+          // Each is sent when the one before has made a token or two; one more is called off on the way.
+          const running: Promise<Served>[] = []
+          const gone = start(
+            engine,
+            asked(prompts[0]!, { maxTokens: 5 }),
+            made => made === 2 && gone.handle.abort(),
+          )
+          for (const request of requests) {
+            running.push(serve(engine, request))
+            await new Promise(resolve => setImmediate(() => setImmediate(resolve)))
+          }
+          expect(await Promise.all(running)).toEqual(alone)
+          await gone.ended
+          const stats = engine.stats()
+          expect(stats).toMatchObject({ running: 0, waiting: 0, blocksKept: 0, kvUsage: 0 })
+          hits += stats.prefixHits
+          preemptions += stats.preemptions
+          await Promise.all(open.splice(0).map(engine => engine.close()))
+        },
+      ),
       { numRuns: 40 },
     )
     // The schedules did go where they should.
@@ -128,7 +150,10 @@ describe('requests on the tiny back end', () => {
         const requests = prompts.map(ids => asked(ids, { ...how, maxTokens: 8 }))
         const alone = await serveAlone(small, requests)
         // Leases hold blocks while the other leg waits: there is room for all of them.
-        const [prefill, decode] = [opened(small, { ...ofPrefill, blocks: 2_000 }), opened(small, { ...ofDecode, blocks: 2_000 })]
+        const [prefill, decode] = [
+          opened(small, { ...ofPrefill, blocks: 2_000 }),
+          opened(small, { ...ofDecode, blocks: 2_000 }),
+        ]
         const apart = await Promise.all(requests.map(request => serveInTwoLegs(prefill, decode, request)))
         expect(apart).toEqual(alone)
         await Promise.all(open.splice(0).map(engine => engine.close()))
@@ -140,15 +165,34 @@ describe('requests on the tiny back end', () => {
   it('are computed to the same bits by SIMD and by the plain loops', async () => {
     const random = createRandom(3)
     for (const how of [{ temperature: 0 }, { temperature: 0.9, topP: 0.8, seed: 4 }]) {
-      const request = asked(Array.from({ length: 70 }, () => 4 + random.below(8_000)), { ...how, maxTokens: 12 }) // prettier-ignore
-      expect(await serve(opened(small, {}, 'plain'), request)).toEqual(await serve(opened(small, {}, 'simd'), request))
+      const request = asked(
+        Array.from({ length: 70 }, () => 4 + random.below(8_000)),
+        { ...how, maxTokens: 12 },
+      )
+      expect(await serve(opened(small, {}, 'plain'), request)).toEqual(
+        await serve(opened(small, {}, 'simd'), request),
+      )
     }
   })
 
   it('are so with tiny6, in a full batch', async () => {
     const model = await tiny6()
-    const texts = ['import argparse\n\ndef main', 'Der Vertrag wird', 'The patient was', '今天的天气', 'Let x be a', 'import argparse\n\ndef main(argv', 'El acuerdo de', 'function add('] // prettier-ignore
-    const requests = texts.map((text, i) => asked(model.tokenizer.encode(text), { maxTokens: 24, ...(i % 2 === 1 && { temperature: 0.8, seed: i }) })) // prettier-ignore
+    const texts = [
+      'import argparse\n\ndef main',
+      'Der Vertrag wird',
+      'The patient was',
+      '今天的天气',
+      'Let x be a',
+      'import argparse\n\ndef main(argv',
+      'El acuerdo de',
+      'function add(',
+    ]
+    const requests = texts.map((text, i) =>
+      asked(model.tokenizer.encode(text), {
+        maxTokens: 24,
+        ...(i % 2 === 1 && { temperature: 0.8, seed: i }),
+      }),
+    )
     const alone = await serveAlone(model, requests)
     const engine = opened(model, { blocks: 64, maxBatchedTokens: 11, blockTokens: 4 })
     expect(await Promise.all(requests.map(request => serve(engine, request)))).toEqual(alone)

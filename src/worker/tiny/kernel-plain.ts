@@ -44,7 +44,10 @@ export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
 
   /** q, k: word positions. */
   function dot(q: number, k: number, width: number): number {
-    let a = 0, b = 0, c = 0, d = 0 // prettier-ignore
+    let a = 0,
+      b = 0,
+      c = 0,
+      d = 0
     for (let i = 0; i < width; i += 4) {
       a = round(a + round(f32[q + i]! * f32[k + i]!))
       b = round(b + round(f32[q + i + 1]! * f32[k + i + 1]!))
@@ -66,7 +69,8 @@ export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
     out: number,
   ) {
     const padded = Math.ceil(length / 4) * 4
-    for (let p = 0; p < padded; p++) f32[s + p] = p < length ? dot(q, keys + u32[rows + p]! / 4, width) : -Infinity
+    for (let p = 0; p < padded; p++)
+      f32[s + p] = p < length ? dot(q, keys + u32[rows + p]! / 4, width) : -Infinity
     const sum = expSum(s, padded, scale)
     f32.fill(0, out, out + width)
     for (let p = 0; p < length; p++) {
@@ -120,7 +124,17 @@ export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
     attend(q, width, rows, length, keys, values, scale, scores, out) {
       const second = Math.ceil(length / 4) * 4
       attendOne(q / 4, width, rows / 4, length, keys / 4, values / 4, scale, scores / 4, out / 4)
-      attendOne(q / 4 + width, width, rows / 4, length, keys / 4, values / 4, scale, scores / 4 + second, out / 4 + width)
+      attendOne(
+        q / 4 + width,
+        width,
+        rows / 4,
+        length,
+        keys / 4,
+        values / 4,
+        scale,
+        scores / 4 + second,
+        out / 4 + width,
+      )
     },
 
     gather(from, which, count, bytes, out) {
@@ -155,7 +169,14 @@ export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
 
 const LOG2_E = Math.fround(1.44269504)
 const LN2_LOW = Math.fround(-2.1219444e-4)
-const POLYNOMIAL = Float32Array.of(1.98756915e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+const POLYNOMIAL = Float32Array.of(
+  1.98756915e-4,
+  1.3981999507e-3,
+  8.3334519073e-3,
+  4.1665795894e-2,
+  1.6666665459e-1,
+  5.0000001201e-1,
+)
 /** Adding it to a number below 2^22 rounds that to whole ones, halves to even. */
 const WHOLE = 12_582_912
 

@@ -72,7 +72,10 @@ export function tinyKernelKind(): TinyKernelKind {
 export function createTinyKernel(bytes: number, kind = tinyKernelKind()): TinyKernel {
   const module = simdModule()
   if (kind === 'plain' || module === null) return plainTinyKernel(new ArrayBuffer(Math.ceil(bytes / 64) * 64))
-  const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<TinyKernel, 'buffer'> & {
+  const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<
+    TinyKernel,
+    'buffer'
+  > & {
     memory: WebAssembly.Memory
   }
   memory.grow(Math.ceil(bytes / PAGE_BYTES))

@@ -33,7 +33,9 @@ export function exportKv(
       payload.set(memory.subarray(at, at + layout.kvRowBytes), to)
     }
   }
-  headOf(planes, layout.kvRowBytes, tokens, crc32(payload.subarray(HEAD_BYTES)), fingerprint, ids).copy(payload)
+  headOf(planes, layout.kvRowBytes, tokens, crc32(payload.subarray(HEAD_BYTES)), fingerprint, ids).copy(
+    payload,
+  )
   return payload
 }
 
@@ -52,11 +54,26 @@ export function importKv(
   const planes = layers * layout.kvPlanes
   const payload = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const length = HEAD_BYTES + planes * tokens * layout.kvRowBytes
-  if (payload.length !== length) throw new Error(`The KV that came has ${payload.length} bytes, not the ${length} of ${tokens} tokens`)
-  const head = headOf(planes, layout.kvRowBytes, tokens, crc32(payload.subarray(HEAD_BYTES)), fingerprint, ids)
-  const parts = { 'a KV payload of this release': [0, 8], [`${tokens} tokens of ${layers} layers`]: [8, 20], 'whole: its checksum is another': [20, 24], 'of this model': [24, 56], 'of this prompt': [56, 88] } // prettier-ignore
+  if (payload.length !== length)
+    throw new Error(`The KV that came has ${payload.length} bytes, not the ${length} of ${tokens} tokens`)
+  const head = headOf(
+    planes,
+    layout.kvRowBytes,
+    tokens,
+    crc32(payload.subarray(HEAD_BYTES)),
+    fingerprint,
+    ids,
+  )
+  const parts = {
+    'a KV payload of this release': [0, 8],
+    [`${tokens} tokens of ${layers} layers`]: [8, 20],
+    'whole: its checksum is another': [20, 24],
+    'of this model': [24, 56],
+    'of this prompt': [56, 88],
+  }
   for (const [what, [begin, end]] of Object.entries(parts)) {
-    if (!head.subarray(begin, end).equals(payload.subarray(begin, end))) throw new Error(`The KV that came is not ${what}`)
+    if (!head.subarray(begin, end).equals(payload.subarray(begin, end)))
+      throw new Error(`The KV that came is not ${what}`)
   }
   const memory = new Uint8Array(forward.kernel.buffer)
   for (let plane = 0; plane < planes; plane++) {
@@ -73,7 +90,14 @@ function rowAt(forward: Forward, plane: number, blocks: ArrayLike<number>, token
   return kv + plane * kvPlaneBytes + forward.slotOf(blocks, token) * kvRowBytes
 }
 
-function headOf(planes: number, rowBytes: number, tokens: number, checksum: number, fingerprint: Buffer, ids: Int32Array): Buffer {
+function headOf(
+  planes: number,
+  rowBytes: number,
+  tokens: number,
+  checksum: number,
+  fingerprint: Buffer,
+  ids: Int32Array,
+): Buffer {
   const head = Buffer.alloc(HEAD_BYTES)
   const numbers = [MAGIC, VERSION, planes, rowBytes, tokens, checksum]
   numbers.forEach((number, i) => head.writeUInt32LE(number, 4 * i))

@@ -100,7 +100,11 @@ function createOrSay({ bytes }: MemoryLayout, create: (bytes: number) => TinyKer
   const found = `${Math.ceil(bytes / 2 ** 20)} MiB of weights and KV blocks`
   const todo = 'Take fewer --blocks, or smaller ones.'
   if (bytes > MOST_KERNEL_BYTES)
-    throw new EldrError('ELDR_USAGE', { found, expected: 'at most the 4,095 that WebAssembly can address', todo })
+    throw new EldrError('ELDR_USAGE', {
+      found,
+      expected: 'at most the 4,095 that WebAssembly can address',
+      todo,
+    })
   try {
     return create(bytes)
   } catch (cause) {

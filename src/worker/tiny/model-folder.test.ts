@@ -1,6 +1,15 @@
 /** Model folders that are broken in every way that a copy, an edit or a mix-up can break them. */
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -26,12 +35,16 @@ function copyOf(change: (at: (name: string) => string) => void): string {
 }
 
 async function failureOf(path: string): Promise<string> {
-  const error = await loadTinyModel(path).then(() => undefined, (error: unknown) => error) // prettier-ignore
+  const error = await loadTinyModel(path).then(
+    () => undefined,
+    (error: unknown) => error,
+  )
   expect(error).toBeInstanceOf(EldrError)
   return (error as EldrError).message
 }
 
-const withConfig = (changes: object) => copyOf(at => writeFileSync(at('config.json'), JSON.stringify({ ...SMALL_CONFIG, ...changes })))
+const withConfig = (changes: object) =>
+  copyOf(at => writeFileSync(at('config.json'), JSON.stringify({ ...SMALL_CONFIG, ...changes })))
 const withTensors = async (change: (tensors: Record<string, TensorToWrite>) => void) => {
   const tensors = smallTensors()
   change(tensors)
@@ -55,7 +68,11 @@ describe('a model folder', () => {
     )
     expect(zipped.weights).toEqual(plain.weights)
     expect(zipped.fingerprint).toEqual(plain.fingerprint)
-    expect(plain).toMatchObject({ name: 'whole', config: { layers: 2, experts: 32, topK: 4, positions: 512 }, generation: { endIds: [0, 3], sampling: { temperature: 0.8, topK: 50, topP: 1 } } }) // prettier-ignore
+    expect(plain).toMatchObject({
+      name: 'whole',
+      config: { layers: 2, experts: 32, topK: 4, positions: 512 },
+      generation: { endIds: [0, 3], sampling: { temperature: 0.8, topK: 50, topP: 1 } },
+    })
   })
 
   it('has another fingerprint when a weight or a number of its configuration is another', async () => {
@@ -74,7 +91,11 @@ describe('a model folder', () => {
     ['another activation', { hidden_act: 'gelu' }, /hidden_act/],
     ['stretched positions', { rope_scaling: { type: 'yarn', factor: 4 } }, /rope_scaling/],
     ['quantised weights', { quantization_config: { bits: 4 } }, /quantization_config/],
-    ['positions that are stretched in the newer way', { rope_parameters: { rope_type: 'yarn', rope_theta: 10_000, factor: 4 } }, /rope_parameters/], // prettier-ignore
+    [
+      'positions that are stretched in the newer way',
+      { rope_parameters: { rope_type: 'yarn', rope_theta: 10_000, factor: 4 } },
+      /rope_parameters/,
+    ],
     [
       'another base of angles in two places',
       { rope_parameters: { rope_type: 'default', rope_theta: 20_000 } },
@@ -82,13 +103,29 @@ describe('a model folder', () => {
     ],
     ['no base of angles', { rope_theta: undefined }, /rope_theta: a number/],
     ['heads that are turned in part', { partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
-    ['heads that are turned in part, in the newer way', { rope_parameters: { rope_theta: 10_000, partial_rotary_factor: 0.5 } }, /rope_parameters.partial_rotary_factor/], // prettier-ignore
+    [
+      'heads that are turned in part, in the newer way',
+      { rope_parameters: { rope_theta: 10_000, partial_rotary_factor: 0.5 } },
+      /rope_parameters.partial_rotary_factor/,
+    ],
     ['what else turns positions', { rope_interleave: true }, /rope_interleave: absent/],
-    ['positions beyond exact angles', { max_position_embeddings: 2 ** 24 }, /max_position_embeddings.*1048576/],
-    ['positions beyond the memory', { max_position_embeddings: 2 ** 20, head_dim: 1_024, num_hidden_layers: 1 }, /max_position_embeddings 1048576: \d+ MB.*longest context that you need/], // prettier-ignore
+    [
+      'positions beyond exact angles',
+      { max_position_embeddings: 2 ** 24 },
+      /max_position_embeddings.*1048576/,
+    ],
+    [
+      'positions beyond the memory',
+      { max_position_embeddings: 2 ** 20, head_dim: 1_024, num_hidden_layers: 1 },
+      /max_position_embeddings 1048576: \d+ MB.*longest context that you need/,
+    ],
     ['dense layers', { mlp_only_layers: [0] }, /mlp_only_layers/],
     ['a size that is no number', { hidden_size: '32' }, /hidden_size/],
-    ['weights beyond what can be addressed', { num_experts: 65_504, moe_intermediate_size: 4_096 }, /too large/],
+    [
+      'weights beyond what can be addressed',
+      { num_experts: 65_504, moe_intermediate_size: 4_096 },
+      /too large/,
+    ],
     ['more layers than the weights have', { num_hidden_layers: 3 }, /model.layers.2.*ELDR_TENSOR_MISSING/],
     ['fewer layers than the weights have', { num_hidden_layers: 1 }, /no place for.*ELDR_MODEL_UNFIT/],
     ['wider experts than the weights have', { moe_intermediate_size: 32 }, /ELDR_TENSOR_BAD_SHAPE/],
@@ -99,9 +136,16 @@ describe('a model folder', () => {
 
   it('may say how positions turn in the newer way', async () => {
     const { fingerprint } = await loadTinyModel(whole)
-    const newer = { rope_theta: undefined, rope_parameters: { rope_type: 'default', rope_theta: 10_000 }, partial_rotary_factor: 1 }
+    const newer = {
+      rope_theta: undefined,
+      rope_parameters: { rope_type: 'default', rope_theta: 10_000 },
+      partial_rotary_factor: 1,
+    }
     expect((await loadTinyModel(withConfig(newer))).fingerprint).toEqual(fingerprint)
-    expect((await loadTinyModel(withConfig({ ...newer, rope_theta: 10_000, rope_local_base_freq: null }))).fingerprint).toEqual(fingerprint)
+    expect(
+      (await loadTinyModel(withConfig({ ...newer, rope_theta: 10_000, rope_local_base_freq: null })))
+        .fingerprint,
+    ).toEqual(fingerprint)
   })
 
   it.each<[string, object, RegExp]>([
@@ -111,9 +155,19 @@ describe('a model folder', () => {
     ['min_p', { min_p: 0.05 }, /min_p/],
     ['a limit of its own', { max_new_tokens: 2_048 }, /max_new_tokens/],
   ])('is refused for %s in generation_config.json, which vLLM would follow', async (_, changes, said) => {
-    const withGeneration = (more: object) => copyOf(at => writeFileSync(at('generation_config.json'), JSON.stringify({ eos_token_id: 0, ...more }))) // prettier-ignore
+    const withGeneration = (more: object) =>
+      copyOf(at => writeFileSync(at('generation_config.json'), JSON.stringify({ eos_token_id: 0, ...more })))
     expect(await failureOf(withGeneration(changes))).toMatch(said)
-    const neutral = { repetition_penalty: 1, presence_penalty: 0, frequency_penalty: null, min_p: 0, top_k: null, max_new_tokens: null, do_sample: false, no_repeat_ngram_size: 3 } // prettier-ignore
+    const neutral = {
+      repetition_penalty: 1,
+      presence_penalty: 0,
+      frequency_penalty: null,
+      min_p: 0,
+      top_k: null,
+      max_new_tokens: null,
+      do_sample: false,
+      no_repeat_ngram_size: 3,
+    }
     expect((await loadTinyModel(withGeneration(neutral))).generation).toEqual({
       endIds: [0],
       sampling: { temperature: 1, topK: 0, topP: 1 },
@@ -122,20 +176,26 @@ describe('a model folder', () => {
 
   it('is refused for files that are none, or larger than any of the kind', async () => {
     for (const name of ['config.json', 'tokenizer.json', 'model.safetensors']) {
-      const instead = (make: (path: string) => void) => copyOf(at => {
-        rmSync(at(name))
-        make(at(name))
-      }) // prettier-ignore
+      const instead = (make: (path: string) => void) =>
+        copyOf(at => {
+          rmSync(at(name))
+          make(at(name))
+        })
       for (const make of [
         (path: string) => mkdirSync(path),
         (path: string) => symlinkSync('/dev/zero', path),
         (path: string) => void execFileSync('mkfifo', [path]),
       ])
-        // prettier-ignore
-        expect(await failureOf(instead(make))).toMatch(new RegExp(`${name}.*no regular file.*ELDR_FILE_UNREADABLE`))
+        expect(await failureOf(instead(make))).toMatch(
+          new RegExp(`${name}.*no regular file.*ELDR_FILE_UNREADABLE`),
+        )
     }
-    expect(await failureOf(copyOf(at => truncateSync(at('tokenizer.json'), 64e6 + 1)))).toMatch(/tokenizer.json.*64000001 bytes: at most 64000000.*ELDR_MODEL_UNFIT/) // prettier-ignore
-    expect(await failureOf(copyOf(at => truncateSync(at('model.safetensors'), 400e6)))).toMatch(/400000000 bytes: at most.*ELDR_MODEL_UNFIT/) // prettier-ignore
+    expect(await failureOf(copyOf(at => truncateSync(at('tokenizer.json'), 64e6 + 1)))).toMatch(
+      /tokenizer.json.*64000001 bytes: at most 64000000.*ELDR_MODEL_UNFIT/,
+    )
+    expect(await failureOf(copyOf(at => truncateSync(at('model.safetensors'), 400e6)))).toMatch(
+      /400000000 bytes: at most.*ELDR_MODEL_UNFIT/,
+    )
   })
 
   it('is refused for a link to weights that are not there, not taken from the packed ones', async () => {
@@ -148,18 +208,29 @@ describe('a model folder', () => {
   })
 
   it('takes the template of its own file', async () => {
-    expect(await failureOf(copyOf(at => writeFileSync(at('chat_template.jinja'), '{{ messages }}')))).toMatch(/chat_template.jinja/)
+    expect(await failureOf(copyOf(at => writeFileSync(at('chat_template.jinja'), '{{ messages }}')))).toMatch(
+      /chat_template.jinja/,
+    )
   })
 
   it('is refused when a file is missing, no JSON, or another file', async () => {
     for (const name of ['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json']) {
-      expect(await failureOf(copyOf(at => rmSync(at(name))))).toMatch(new RegExp(`${name}.*ELDR_FILE_UNREADABLE`))
-      expect(await failureOf(copyOf(at => truncateSync(at(name), 40)))).toMatch(new RegExp(`${name}.*ELDR_MODEL_UNFIT`))
+      expect(await failureOf(copyOf(at => rmSync(at(name))))).toMatch(
+        new RegExp(`${name}.*ELDR_FILE_UNREADABLE`),
+      )
+      expect(await failureOf(copyOf(at => truncateSync(at(name), 40)))).toMatch(
+        new RegExp(`${name}.*ELDR_MODEL_UNFIT`),
+      )
     }
-    expect(await failureOf(copyOf(at => rmSync(at('model.safetensors'))))).toMatch(/neither model.safetensors nor.*ELDR_FILE_UNREADABLE/)
-    expect(await failureOf(copyOf(at => copyFileSync(at('config.json'), at('tokenizer.json'))))).toMatch('ELDR_MODEL_UNFIT')
+    expect(await failureOf(copyOf(at => rmSync(at('model.safetensors'))))).toMatch(
+      /neither model.safetensors nor.*ELDR_FILE_UNREADABLE/,
+    )
+    expect(await failureOf(copyOf(at => copyFileSync(at('config.json'), at('tokenizer.json'))))).toMatch(
+      'ELDR_MODEL_UNFIT',
+    )
     expect(await failureOf(join(folder.path, 'nowhere'))).toMatch('ELDR_FILE_UNREADABLE')
-    const ends = (ids: unknown) => copyOf(at => writeFileSync(at('generation_config.json'), JSON.stringify({ eos_token_id: ids })))
+    const ends = (ids: unknown) =>
+      copyOf(at => writeFileSync(at('generation_config.json'), JSON.stringify({ eos_token_id: ids })))
     expect(await failureOf(ends([8_192]))).toMatch(/eos_token_id 8192/)
     expect(await failureOf(ends('0'))).toMatch('eos_token_id')
   })
@@ -169,19 +240,29 @@ describe('a model folder', () => {
     expect(await failureOf(cut(4))).toMatch('ELDR_FILE_TRUNCATED')
     expect(await failureOf(cut(5_000))).toMatch('ELDR_FILE_TRUNCATED')
     expect(await failureOf(cut(100_000))).toMatch('ELDR_FILE_TRUNCATED')
-    expect(await failureOf(copyOf(at => copyFileSync(at('config.json'), at('model.safetensors'))))).toMatch('ELDR_FILE_NOT_SAFETENSORS')
+    expect(await failureOf(copyOf(at => copyFileSync(at('config.json'), at('model.safetensors'))))).toMatch(
+      'ELDR_FILE_NOT_SAFETENSORS',
+    )
     const zipped = (change: (bytes: Buffer) => Buffer) =>
       copyOf(at => {
         writeFileSync(at('model.safetensors.planes.gz'), change(packed(at('model.safetensors'))))
         rmSync(at('model.safetensors'))
       })
     expect(await failureOf(zipped(bytes => bytes.subarray(0, 50_000)))).toMatch('ELDR_FILE_TRUNCATED')
-    expect(await failureOf(zipped(() => gzipSync(Buffer.alloc(120e6), { level: 1 })))).toMatch(/more than \d+ bytes once it is unpacked.*ELDR_MODEL_UNFIT/) // prettier-ignore
+    expect(await failureOf(zipped(() => gzipSync(Buffer.alloc(120e6), { level: 1 })))).toMatch(
+      /more than \d+ bytes once it is unpacked.*ELDR_MODEL_UNFIT/,
+    )
     expect(await failureOf(zipped(() => Buffer.from('not gzip')))).toMatch(/no gzip.*ELDR_MODEL_UNFIT/)
-    expect(await failureOf(await withTensors(tensors => delete tensors[GATE]))).toMatch(/mlp.gate.*ELDR_TENSOR_MISSING/)
-    expect(await failureOf(await withTensors(tensors => ((tensors[GATE]!.data as Uint16Array)[7] = 0x7fc0)))).toMatch(/NaN at 7.*ELDR_TENSOR_BAD_VALUE/) // prettier-ignore
+    expect(await failureOf(await withTensors(tensors => delete tensors[GATE]))).toMatch(
+      /mlp.gate.*ELDR_TENSOR_MISSING/,
+    )
+    expect(
+      await failureOf(await withTensors(tensors => ((tensors[GATE]!.data as Uint16Array)[7] = 0x7fc0))),
+    ).toMatch(/NaN at 7.*ELDR_TENSOR_BAD_VALUE/)
     const bytes = { dtype: 'U8', shape: [32, 32], data: new Uint8Array(1_024) } as const
-    expect(await failureOf(await withTensors(tensors => (tensors[GATE] = bytes)))).toMatch('ELDR_TENSOR_BAD_TYPE')
+    expect(await failureOf(await withTensors(tensors => (tensors[GATE] = bytes)))).toMatch(
+      'ELDR_TENSOR_BAD_TYPE',
+    )
   })
 
   it('is not served on more KV blocks than WebAssembly can address', async () => {
@@ -206,7 +287,11 @@ describe('a request to a model', () => {
       message: 'Token id 8192 is out of vocabulary',
     })
     await expect(backEnd.prepare(requestOf([5, -1]))).rejects.toMatchObject({ status: 400 })
-    await expect(backEnd.prepare(requestOf(new Int32Array(500), { maxTokens: 13 }))).rejects.toMatchObject({ status: 400 })
-    await expect(backEnd.prepare(requestOf(new Int32Array(500), { maxTokens: 12 }))).resolves.toMatchObject({ salt: expect.stringMatching(/^tiny /) as string }) // prettier-ignore
+    await expect(backEnd.prepare(requestOf(new Int32Array(500), { maxTokens: 13 }))).rejects.toMatchObject({
+      status: 400,
+    })
+    await expect(backEnd.prepare(requestOf(new Int32Array(500), { maxTokens: 12 }))).resolves.toMatchObject({
+      salt: expect.stringMatching(/^tiny /) as string,
+    })
   })
 })

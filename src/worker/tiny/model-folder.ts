@@ -43,7 +43,10 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
   const file = (name: string) => join(folder, name)
   const { name, config } = await readTinyConfig(folder)
   const layout = layOutWeights(config)
-  if (layout.bytes > MOST_KERNEL_BYTES / 2) throw badModel(file('config.json'), [`a model of ${Math.round(layout.bytes / 1e6)} MB of weights in float32, too large for this worker`]) // prettier-ignore
+  if (layout.bytes > MOST_KERNEL_BYTES / 2)
+    throw badModel(file('config.json'), [
+      `a model of ${Math.round(layout.bytes / 1e6)} MB of weights in float32, too large for this worker`,
+    ])
   checkPositions(file('config.json'), config)
   const generationFile = file('generation_config.json')
   const generation = parseGeneration(generationFile, await readJson(generationFile), config.vocabulary)
@@ -52,7 +55,9 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
     json: await readJson(file('tokenizer.json')),
     configFile: file('tokenizer_config.json'),
     config: await readJson(file('tokenizer_config.json')),
-    template: (await isThere(file(TEMPLATE))) ? { file: file(TEMPLATE), text: await readText(file(TEMPLATE)) } : undefined,
+    template: (await isThere(file(TEMPLATE)))
+      ? { file: file(TEMPLATE), text: await readText(file(TEMPLATE)) }
+      : undefined,
     vocabulary: config.vocabulary,
     endIds: generation.endIds,
   })
@@ -79,7 +84,11 @@ async function readJson(file: string): Promise<unknown> {
   try {
     return JSON.parse(text)
   } catch (cause) {
-    throw badModel(file, [`no JSON (${cause instanceof Error ? cause.message.replaceAll(/\p{Cc}/gu, '?') : 'unknown'})`], cause)
+    throw badModel(
+      file,
+      [`no JSON (${cause instanceof Error ? cause.message.replaceAll(/\p{Cc}/gu, '?') : 'unknown'})`],
+      cause,
+    )
   }
 }
 
@@ -88,7 +97,10 @@ async function readText(file: string): Promise<string> {
 }
 
 /** The plain file, or the packed one where there is no plain one. `layoutBytes`: of the model in float32. */
-async function readWeights(folder: string, layoutBytes: number): Promise<{ path: string; bytes: Uint8Array }> {
+async function readWeights(
+  folder: string,
+  layoutBytes: number,
+): Promise<{ path: string; bytes: Uint8Array }> {
   // More than any checkpoint of the model has, header and alignment included.
   const most = 2 * layoutBytes + 100e6
   const plain = join(folder, PLAIN)
@@ -102,8 +114,14 @@ async function readWeights(folder: string, layoutBytes: number): Promise<{ path:
     return { path: zipped, bytes: interleaved(await promisify(gunzip)(packed, { maxOutputLength: most })) }
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
-    if (code === 'Z_BUF_ERROR') throw new EldrError('ELDR_FILE_TRUNCATED', { file: zipped, found: `${packed.length} bytes`, cause })
-    if (code === 'ERR_BUFFER_TOO_LARGE') throw badModel(zipped, [`more than ${most} bytes once it is unpacked: not the weights of the model in config.json`], cause) // prettier-ignore
+    if (code === 'Z_BUF_ERROR')
+      throw new EldrError('ELDR_FILE_TRUNCATED', { file: zipped, found: `${packed.length} bytes`, cause })
+    if (code === 'ERR_BUFFER_TOO_LARGE')
+      throw badModel(
+        zipped,
+        [`more than ${most} bytes once it is unpacked: not the weights of the model in config.json`],
+        cause,
+      )
     throw badModel(zipped, [`no gzip (${message})`], cause)
   }
 }
@@ -136,5 +154,9 @@ async function readBytes(file: string, mostBytes: number): Promise<Buffer> {
 }
 
 function unreadable(file: string, cause: unknown): EldrError {
-  return new EldrError('ELDR_FILE_UNREADABLE', { file, found: cause instanceof Error ? cause.message : String(cause), cause })
+  return new EldrError('ELDR_FILE_UNREADABLE', {
+    file,
+    found: cause instanceof Error ? cause.message : String(cause),
+    cause,
+  })
 }

@@ -20,7 +20,9 @@ interface Reference {
   readonly greedy_token_ids: readonly number[]
   readonly greedy_margin: readonly number[]
 }
-const { prompts } = JSON.parse(readFileSync(join(TINY6, 'reference.json'), 'utf8')) as { prompts: Reference[] }
+const { prompts } = JSON.parse(readFileSync(join(TINY6, 'reference.json'), 'utf8')) as {
+  prompts: Reference[]
+}
 /** Below these margins another order of additions may choose otherwise: of gate probabilities and of logits. */
 const EXPERT_MARGIN = 1e-5
 const LOGIT_TOLERANCE = 1e-3
@@ -50,7 +52,10 @@ function check(kind: TinyKernelKind, references: readonly Reference[]) {
       }
     }
     let logits = forward.logits([length - 1])[0]!
-    reference.logit_token_ids.forEach((id, i) => (found.worstLogit = Math.max(found.worstLogit, Math.abs(logits[id]! - reference.logits[i]!)))) // prettier-ignore
+    reference.logit_token_ids.forEach(
+      (id, i) =>
+        (found.worstLogit = Math.max(found.worstLogit, Math.abs(logits[id]! - reference.logits[i]!))),
+    )
     for (const [step, expected] of reference.greedy_token_ids.entries()) {
       const next = mostLikely(logits)
       if (next !== expected) {
@@ -69,12 +74,15 @@ function check(kind: TinyKernelKind, references: readonly Reference[]) {
 describe('the tiny back end on the reference prompts', () => {
   it('reads their text as the reference does', () => {
     expect(prompts).toHaveLength(12)
-    for (const { prompt, prompt_token_ids: ids } of prompts) expect([...model.tokenizer.encode(prompt)]).toEqual(ids)
+    for (const { prompt, prompt_token_ids: ids } of prompts)
+      expect([...model.tokenizer.encode(prompt)]).toEqual(ids)
   })
 
   it('chooses the same experts and writes the same text, with logits within a thousandth', () => {
     const { worstLogit, ...found } = check('simd', prompts)
-    console.log(`reference: worst logit ${worstLogit.toExponential(1)} off; differences below the margins: ${found.expertsAllowed} sets of experts, ${found.tokensAllowed} texts`) // prettier-ignore
+    console.log(
+      `reference: worst logit ${worstLogit.toExponential(1)} off; differences below the margins: ${found.expertsAllowed} sets of experts, ${found.tokensAllowed} texts`,
+    )
     expect(found).toMatchObject({ expertsWrong: 0, tokensWrong: 0 })
     expect(worstLogit).toBeLessThan(LOGIT_TOLERANCE)
   })

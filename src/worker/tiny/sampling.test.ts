@@ -27,42 +27,58 @@ describe('sampling', () => {
 
   it('draws tokens as often as they are likely, whatever the seed', () => {
     // 5 degrees of freedom: beyond 25.7 once in ten thousand.
-    for (const seed of [0, 1, -5, 2 ** 40 + 1]) expect(chiSquare(counts(probabilities, 0, 1, seed), probabilities)).toBeLessThan(25.7)
+    for (const seed of [0, 1, -5, 2 ** 40 + 1])
+      expect(chiSquare(counts(probabilities, 0, 1, seed), probabilities)).toBeLessThan(25.7)
   })
 
   it('keeps the most likely with top_k, and equals of the last of them', () => {
-    expect(chiSquare(counts(probabilities, 2, 1, 3), [0, 0.3 / 0.55, 0, 0, 0.25 / 0.55, 0, 0])).toBeLessThan(25.7)
+    expect(chiSquare(counts(probabilities, 2, 1, 3), [0, 0.3 / 0.55, 0, 0, 0.25 / 0.55, 0, 0])).toBeLessThan(
+      25.7,
+    )
     const five = [0, 0.3, 0.1, 0, 0.25, 0.2, 0.1].map(p => p / 0.95)
     expect(chiSquare(counts(probabilities, 4, 1, 4), five)).toBeLessThan(25.7)
   })
 
   it('keeps the fewest that have top_p, one at least', () => {
-    expect(chiSquare(counts(probabilities, 0, 0.7, 5), [0, 0.4, 0, 0, 0.25 / 0.75, 0.2 / 0.75, 0])).toBeLessThan(25.7)
+    expect(
+      chiSquare(counts(probabilities, 0, 0.7, 5), [0, 0.4, 0, 0, 0.25 / 0.75, 0.2 / 0.75, 0]),
+    ).toBeLessThan(25.7)
     expect(chiSquare(counts(probabilities, 0, 1e-9, 6), [0, 1, 0, 0, 0, 0, 0])).toBe(0)
     // Of the three that top_k leaves, two have 70 %.
-    expect(chiSquare(counts(probabilities, 3, 0.7, 7), [0, 0.3 / 0.55, 0, 0, 0.25 / 0.55, 0, 0])).toBeLessThan(25.7)
+    expect(
+      chiSquare(counts(probabilities, 3, 0.7, 7), [0, 0.3 / 0.55, 0, 0, 0.25 / 0.55, 0, 0]),
+    ).toBeLessThan(25.7)
   })
 
   it('draws independent numbers for the positions of a seed, and others for each seed', () => {
     const draws = Array.from({ length: DRAWS }, (_, position) => drawAt(9, position))
-    const lagged = draws.slice(1).reduce((sum, draw, i) => sum + (draw - 0.5) * (draws[i]! - 0.5), 0) / (DRAWS / 12)
+    const lagged =
+      draws.slice(1).reduce((sum, draw, i) => sum + (draw - 0.5) * (draws[i]! - 0.5), 0) / (DRAWS / 12)
     expect(Math.abs(lagged)).toBeLessThan(4 / Math.sqrt(DRAWS))
     expect(new Set(Array.from({ length: 1_000 }, (_, seed) => drawAt(seed, 5))).size).toBe(1_000)
   })
 
   it('agrees with a plain sort of all tokens', () => {
     fc.assert(
-      fc.property(fc.nat(), fc.nat({ max: 400 }), fc.double({ min: 0.01, max: 1, noNaN: true }), fc.double({ min: 0, max: 0.999, noNaN: true }), (seed, topK, topP, draw) => {
-        const random = createRandom(seed)
-        const values = Float32Array.from({ length: 300 }, () => random.uniform() ** 6)
-        const sorted = [...values.keys()].sort((a, b) => values[b]! - values[a]! || a - b)
-        const top = topK === 0 ? sorted : sorted.slice(0, topK)
-        const total = top.reduce((sum, id) => sum + values[id]!, 0)
-        let [sum, end] = [0, 0]
-        while (end < top.length && (end === 0 || sum < topP * total)) sum += values[top[end++]!]!
-        expect(top.slice(0, topP < 1 ? end : undefined)).toContain(sampleToken(values.slice(), topK, topP, draw))
-      }),
-    ) // prettier-ignore
+      fc.property(
+        fc.nat(),
+        fc.nat({ max: 400 }),
+        fc.double({ min: 0.01, max: 1, noNaN: true }),
+        fc.double({ min: 0, max: 0.999, noNaN: true }),
+        (seed, topK, topP, draw) => {
+          const random = createRandom(seed)
+          const values = Float32Array.from({ length: 300 }, () => random.uniform() ** 6)
+          const sorted = [...values.keys()].sort((a, b) => values[b]! - values[a]! || a - b)
+          const top = topK === 0 ? sorted : sorted.slice(0, topK)
+          const total = top.reduce((sum, id) => sum + values[id]!, 0)
+          let [sum, end] = [0, 0]
+          while (end < top.length && (end === 0 || sum < topP * total)) sum += values[top[end++]!]!
+          expect(top.slice(0, topP < 1 ? end : undefined)).toContain(
+            sampleToken(values.slice(), topK, topP, draw),
+          )
+        },
+      ),
+    )
   })
 
   it('takes the first of equals when it takes the most likely', () => {

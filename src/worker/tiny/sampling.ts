@@ -49,7 +49,9 @@ export function sampleToken(probabilities: Float32Array, topK: number, topP: num
 function nucleus(probabilities: Float32Array, ids: readonly number[], total: number, topP: number): number[] {
   // Those below the mean share of what is cut off are cut off, all of them: they need not be sorted.
   const floor = ((1 - topP) * total) / ids.length
-  const large = ids.filter(id => probabilities[id]! >= floor).sort((a, b) => probabilities[b]! - probabilities[a]! || a - b)
+  const large = ids
+    .filter(id => probabilities[id]! >= floor)
+    .sort((a, b) => probabilities[b]! - probabilities[a]! || a - b)
   let sum = 0
   const end = large.findIndex(id => (sum += probabilities[id]!) >= topP * total)
   return end < 0 ? large : large.slice(0, end + 1)

@@ -17,7 +17,10 @@ beforeAll(async () => {
 afterAll(() => folder.remove())
 
 const BLOCKS = 40
-function backEndOf(model = small, pace: Parameters<typeof createTiny>[0]['pace'] = 'real'): BackEnd<TinySequence> {
+function backEndOf(
+  model = small,
+  pace: Parameters<typeof createTiny>[0]['pace'] = 'real',
+): BackEnd<TinySequence> {
   const backEnd = createTiny({ model, pace })
   backEnd.allocate(BLOCKS, 16)
   return backEnd
@@ -29,7 +32,14 @@ async function itemOf(
   span: Partial<StepItem<TinySequence>>,
 ): Promise<StepItem<TinySequence>> {
   const request = requestOf(ids)
-  const given = { sequence: await backEnd.prepare(request), request, ids: request.promptIds, length: ids.length, from: 0, to: ids.length }
+  const given = {
+    sequence: await backEnd.prepare(request),
+    request,
+    ids: request.promptIds,
+    length: ids.length,
+    from: 0,
+    to: ids.length,
+  }
   return { ...given, blocks: Int32Array.from(range(0, 8)), decode: false, record: undefined, ...span }
 }
 
@@ -38,10 +48,16 @@ describe('a step of the tiny back end', () => {
     const backEnd = backEndOf()
     const { layers, experts, topK } = backEnd.model
     const put = new Map<string, number[]>()
-    const sink = { put: (block: number, slot: number, own: Uint8Array | Uint16Array, at: number) => void put.set(`${block}/${slot}`, [...own.subarray(at, at + layers * topK)]) } // prettier-ignore
+    const sink = {
+      put: (block: number, slot: number, own: Uint8Array | Uint16Array, at: number) =>
+        void put.set(`${block}/${slot}`, [...own.subarray(at, at + layers * topK)]),
+    }
     const prompt = await itemOf(backEnd, range(100, 120), {})
     expect(backEnd.step([prompt], sink)).toMatchObject({ ms: 0, active: 0 })
-    expect([...put.keys()]).toEqual([...range(0, 16).map(slot => `0/${slot}`), ...range(0, 4).map(slot => `1/${slot}`)])
+    expect([...put.keys()]).toEqual([
+      ...range(0, 16).map(slot => `0/${slot}`),
+      ...range(0, 4).map(slot => `1/${slot}`),
+    ])
     const decode = await itemOf(backEnd, range(100, 121), { from: 20, decode: true })
     const other = await itemOf(backEnd, range(300, 310), { blocks: Int32Array.of(9) })
     const { activePerLayer, active } = backEnd.step([decode, other], sink)
@@ -60,7 +76,10 @@ describe('a step of the tiny back end', () => {
     expect(backEnd.step([prompt], undefined).ms).toBeCloseTo(prefillUs(profile, 20) / 2_000, 9)
     const decode = await itemOf(backEnd, range(100, 121), { from: 20, decode: true })
     const { ms, activePerLayer, active } = backEnd.step([decode], undefined)
-    const mean = layerWeights(profile.shape.layers, 2).reduce((sum, weight, layer) => sum + weight * activePerLayer[layer]!, 0)
+    const mean = layerWeights(profile.shape.layers, 2).reduce(
+      (sum, weight, layer) => sum + weight * activePerLayer[layer]!,
+      0,
+    )
     expect(active).toBeCloseTo(mean, 9)
     expect(ms).toBeCloseTo(
       stepUs(
@@ -82,8 +101,13 @@ describe('a step of the tiny back end', () => {
     const [one, many] = [backEndOf(), backEndOf()]
     const whole = await itemOf(one, ids, { blocks })
     const { next } = one.step([whole], undefined)
-    for (let from = 0; from < 400; from += 50) many.step([await itemOf(many, ids, { blocks, from, to: from + 50 })], undefined)
-    expect(Buffer.from(many.exportKv(whole.sequence, blocks, 400)).equals(one.exportKv(whole.sequence, blocks, 400))).toBe(true)
+    for (let from = 0; from < 400; from += 50)
+      many.step([await itemOf(many, ids, { blocks, from, to: from + 50 })], undefined)
+    expect(
+      Buffer.from(many.exportKv(whole.sequence, blocks, 400)).equals(
+        one.exportKv(whole.sequence, blocks, 400),
+      ),
+    ).toBe(true)
     expect(next[0]).toBeGreaterThanOrEqual(0)
     expect(one.bytesPerToken * 400 + 88).toBe(one.exportKv(whole.sequence, blocks, 400).length)
   })
@@ -96,13 +120,21 @@ describe('KV that comes from another worker', () => {
     const item = await itemOf(backEnd, ids, {})
     backEnd.step([item], undefined)
     const bytes = backEnd.exportKv(item.sequence, item.blocks, 50)
-    const other = createTiny({ model: await loadTinyModel(await writeSmallModel(join(folder.path, 'other'), smallTensors(undefined, 2))), pace: 'real' }) // prettier-ignore
+    const other = createTiny({
+      model: await loadTinyModel(
+        await writeSmallModel(join(folder.path, 'other'), smallTensors(undefined, 2)),
+      ),
+      pace: 'real',
+    })
     other.allocate(BLOCKS, 16)
     const taker = backEndOf()
     const blocks = Int32Array.of(30, 3, 17, 9)
     const empty = Buffer.from(taker.exportKv(item.sequence, blocks, 50))
     const changed = (at: number) => Uint8Array.from(bytes, (byte, i) => (i === at ? byte ^ 1 : byte))
-    const take = (by: BackEnd<TinySequence>, payload: Uint8Array, prompt = ids, tokens = 50) => () => by.importKv(item.sequence, { bytes: payload, tokens }, Int32Array.from(prompt), 0, tokens, blocks) // prettier-ignore
+    const take =
+      (by: BackEnd<TinySequence>, payload: Uint8Array, prompt = ids, tokens = 50) =>
+      () =>
+        by.importKv(item.sequence, { bytes: payload, tokens }, Int32Array.from(prompt), 0, tokens, blocks)
     expect(take(taker, bytes.subarray(0, -4))).toThrow('bytes')
     expect(take(taker, new Uint8Array(0))).toThrow('0 bytes')
     expect(take(taker, bytes, ids, 49)).toThrow('bytes')
@@ -127,7 +159,11 @@ describe('a model whose sums overflow', () => {
     const engine = engineOf(model)
     for (const temperature of [0, 1]) {
       const end = await start(engine, requestOf([5, 6, 7], { temperature })).ended
-      expect(end).toMatchObject({ kind: 'failed', status: 500, message: expect.stringContaining('no finite numbers') as string })
+      expect(end).toMatchObject({
+        kind: 'failed',
+        status: 500,
+        message: expect.stringContaining('no finite numbers') as string,
+      })
     }
     expect(engine.stats()).toMatchObject({ running: 0, waiting: 0, finished: { failed: 2 } })
     expect(engine.stats().blocksFree).toBe(engine.stats().blocks)
@@ -141,7 +177,13 @@ describe('generation with tiny6', () => {
     const engine = engineOf(model)
     const prompt = model.tokenizer.encode('The committee decided')
     for (const temperature of [0, 1]) {
-      const say = async (changes: object) => (await finished(engine, requestOf(prompt, { maxTokens: 12, ignoreEos: true, seed: 5, temperature, ...changes }))).ids // prettier-ignore
+      const say = async (changes: object) =>
+        (
+          await finished(
+            engine,
+            requestOf(prompt, { maxTokens: 12, ignoreEos: true, seed: 5, temperature, ...changes }),
+          )
+        ).ids
       const free = await say({})
       const stopTokenIds = new Set(free)
       const masked = await say({ stopTokenIds, minTokens: 8 })
@@ -155,10 +197,14 @@ describe('generation with tiny6', () => {
   it('ends on either end of text, not before min_tokens, and goes on where ends are ignored', async () => {
     const model = await tiny6()
     const engine = engineOf(model)
-    const cases: [string, number, number][] = [['What is 2 + 2?', 3, 3], ['Is the clause a governing law clause?', 4, 0]] // prettier-ignore
+    const cases: [string, number, number][] = [
+      ['What is 2 + 2?', 3, 3],
+      ['Is the clause a governing law clause?', 4, 0],
+    ]
     for (const [content, seed, endId] of cases) {
       const prompt = model.tokenizer.chat([{ role: 'user', content }])
-      const say = async (changes: object) => finished(engine, requestOf(prompt, { maxTokens: 120, temperature: 0.7, seed, topK: 50, ...changes })) // prettier-ignore
+      const say = async (changes: object) =>
+        finished(engine, requestOf(prompt, { maxTokens: 120, temperature: 0.7, seed, topK: 50, ...changes }))
       const short = await say({})
       expect(short.end.reason).toBe('stop')
       expect(short.ids.at(-1)).toBe(endId)
@@ -178,7 +224,13 @@ describe('generation with tiny6', () => {
     const model = await tiny6()
     const engine = engineOf(model)
     const prompt = model.tokenizer.encode('The committee decided')
-    const say = async (changes: object) => (await finished(engine, requestOf(prompt, { maxTokens: 16, ignoreEos: true, temperature: 1, ...changes }))).ids.join() // prettier-ignore
+    const say = async (changes: object) =>
+      (
+        await finished(
+          engine,
+          requestOf(prompt, { maxTokens: 16, ignoreEos: true, temperature: 1, ...changes }),
+        )
+      ).ids.join()
     expect(await say({ seed: 1 })).toBe(await say({ seed: 1 }))
     expect(await say({ seed: 1 })).not.toBe(await say({ seed: 2 }))
     expect(await say({})).not.toBe(await say({}))
@@ -187,7 +239,10 @@ describe('generation with tiny6', () => {
     expect(await say({ temperature: 1e-4, seed: 3 })).toBe(greedy)
     expect(await say({ topK: 1 })).toBe(greedy)
     expect(await say({ topP: Number.MIN_VALUE })).toBe(greedy)
-    const [endless, high] = [await say({ temperature: Infinity, seed: 4, minTokens: 16 }), await say({ temperature: 1e300, seed: 4, minTokens: 16 })] // prettier-ignore
+    const [endless, high] = [
+      await say({ temperature: Infinity, seed: 4, minTokens: 16 }),
+      await say({ temperature: 1e300, seed: 4, minTokens: 16 }),
+    ]
     expect(endless).toBe(high)
     expect(endless).not.toBe(greedy)
     await engine.close()

@@ -7,7 +7,16 @@ import { type CostProfile, layerWeights } from '../../cost/profile.ts'
 import { RequestFault } from '../engine/request-fault.ts'
 import { ExpertBits } from '../expert-bits.ts'
 import { StepPace } from '../step-pace.ts'
-import type { BackEnd, BackEndSequence, ExpertSink, Generation, ModelShape, StepItem, StepResult, Tokenizer } from '../types.ts'
+import type {
+  BackEnd,
+  BackEndSequence,
+  ExpertSink,
+  Generation,
+  ModelShape,
+  StepItem,
+  StepResult,
+  Tokenizer,
+} from '../types.ts'
 import type { TinyConfig } from './config.ts'
 import { Forward } from './forward.ts'
 import { createTinyKernel, type TinyKernel } from './kernel.ts'
@@ -74,7 +83,10 @@ class Tiny implements BackEnd<TinySequence> {
     this.#fingerprint = model.fingerprint
     this.#endIds = model.generation.endIds
     this.#pace = pace === 'real' ? undefined : new StepPace(pace.profile, pace.speed)
-    this.#union = new ExpertBits(this.model, layerWeights(pace === 'real' ? layers : pace.profile.shape.layers, layers))
+    this.#union = new ExpertBits(
+      this.model,
+      layerWeights(pace === 'real' ? layers : pace.profile.shape.layers, layers),
+    )
   }
 
   allocate(blocks: number, blockTokens: number): void {
@@ -89,8 +101,15 @@ class Tiny implements BackEnd<TinySequence> {
     if (outside !== undefined) throw new RequestFault(400, `Token id ${outside} is out of vocabulary`)
     const tokens = promptIds.length + maxTokens
     if (tokens > positions)
-      throw new RequestFault(400, `This model has ${positions} positions; prompt and answer would have ${tokens} tokens.`)
-    return { salt: `tiny ${this.#fingerprint.toString('hex')}`, promptIds, seed: seed ?? randomInt(2 ** 48 - 1) }
+      throw new RequestFault(
+        400,
+        `This model has ${positions} positions; prompt and answer would have ${tokens} tokens.`,
+      )
+    return {
+      salt: `tiny ${this.#fingerprint.toString('hex')}`,
+      promptIds,
+      seed: seed ?? randomInt(2 ** 48 - 1),
+    }
   }
 
   step(items: readonly StepItem<TinySequence>[], sink: ExpertSink | undefined): StepResult {
@@ -142,7 +161,8 @@ class Tiny implements BackEnd<TinySequence> {
     for (let token = from, own = at * width; token < to; token++, own += width) {
       sink?.put(blocks[Math.floor(token / this.#blockTokens)]!, token % this.#blockTokens, experts, own)
       if (decode) this.#union.add(experts, own)
-      if (token >= firstRecorded) record?.set(experts.subarray(own, own + width), (token - firstRecorded) * width)
+      if (token >= firstRecorded)
+        record?.set(experts.subarray(own, own + width), (token - firstRecorded) * width)
     }
   }
 

@@ -45,7 +45,10 @@ const schema = z.object({
   }),
 })
 
-const configSchema = z.object({ chat_template: z.string().nullish(), add_bos_token: z.literal(false).default(false) })
+const configSchema = z.object({
+  chat_template: z.string().nullish(),
+  add_bos_token: z.literal(false).default(false),
+})
 
 /** Of the model's ids, tokens must have at least so many: rows beyond the tokenizer's are padding, and more of it is another tokenizer. */
 const LEAST_SHARE = 0.9
@@ -61,8 +64,10 @@ export function parseVocabulary(file: string, json: unknown, size: number): BpeV
   const problems: string[] = []
   const ids = new Map(Object.entries(model.vocab as Record<string, number>))
   for (const [text, id] of [...ids, ...special]) {
-    if (!Number.isInteger(id) || id < 0) problems.push(`token ${JSON.stringify(text)} of id ${JSON.stringify(id)}: a whole number`)
-    else if (id >= size) problems.push(`token ${JSON.stringify(text)} of id ${id}: below ${size}, the vocabulary of config.json`)
+    if (!Number.isInteger(id) || id < 0)
+      problems.push(`token ${JSON.stringify(text)} of id ${JSON.stringify(id)}: a whole number`)
+    else if (id >= size)
+      problems.push(`token ${JSON.stringify(text)} of id ${id}: below ${size}, the vocabulary of config.json`)
     else if (!special.has(text)) {
       const own = bytesOfToken(text)
       if (own === undefined) problems.push(`token ${JSON.stringify(text)}: not written in bytes`)
@@ -71,7 +76,8 @@ export function parseVocabulary(file: string, json: unknown, size: number): BpeV
   }
   problems.push(...sharedIds(ids, added))
   const byteIds = Int32Array.from({ length: 256 }, (_, byte) => ids.get(characterOfByte(byte)) ?? -1)
-  if (byteIds.includes(-1)) problems.push(`byte ${byteIds.indexOf(-1)}: no token, and so texts that cannot be written`)
+  if (byteIds.includes(-1))
+    problems.push(`byte ${byteIds.indexOf(-1)}: no token, and so texts that cannot be written`)
   const pairs = new Map<number, number>()
   model.merges.forEach((merge, rank) => {
     const pair: unknown[] = typeof merge === 'string' ? merge.split(' ') : Array.isArray(merge) ? merge : []
@@ -82,27 +88,35 @@ export function parseVocabulary(file: string, json: unknown, size: number): BpeV
   })
   // What no merge makes is never read, and so of another list of merges.
   const made = new Set([...byteIds, ...special.values(), ...[...pairs.values()].map(found => found % size)])
-  for (const [text, id] of ids) if (!made.has(id)) problems.push(`token ${JSON.stringify(text)} of id ${id}: no merge makes it`)
+  for (const [text, id] of ids)
+    if (!made.has(id)) problems.push(`token ${JSON.stringify(text)} of id ${id}: no merge makes it`)
   const known = new Set([...ids.values(), ...special.values()]).size
   if (known < LEAST_SHARE * size)
-    problems.push(`${known} tokens for a model of ${size}: at least ${LEAST_SHARE * 100} % of the vocabulary of config.json`)
+    problems.push(
+      `${known} tokens for a model of ${size}: at least ${LEAST_SHARE * 100} % of the vocabulary of config.json`,
+    )
   if (problems.length > 0) throw badModel(file, problems)
   return { size, bytes, byteIds, merges: { pairs, size }, special }
 }
 
 /** Special tokens may stand in the vocabulary too, as themselves. */
-function sharedIds(ids: ReadonlyMap<string, number>, added: readonly { readonly content: string; readonly id: number }[]): string[] {
+function sharedIds(
+  ids: ReadonlyMap<string, number>,
+  added: readonly { readonly content: string; readonly id: number }[],
+): string[] {
   const problems: string[] = []
   const texts = new Map<number, string>()
   for (const [text, id] of [...ids, ...added.map(({ content, id }) => [content, id] as const)]) {
     const other = texts.get(id)
-    if (other !== undefined && other !== text) problems.push(`two tokens of one id, ${id}: ${JSON.stringify(other)} and ${JSON.stringify(text)}`) // prettier-ignore
+    if (other !== undefined && other !== text)
+      problems.push(`two tokens of one id, ${id}: ${JSON.stringify(other)} and ${JSON.stringify(text)}`)
     texts.set(id, text)
   }
   const ownIds = new Map(ids)
   for (const { content, id } of added) {
     const own = ownIds.get(content)
-    if (own !== undefined && own !== id) problems.push(`token ${JSON.stringify(content)} of two ids, ${own} and ${id}`)
+    if (own !== undefined && own !== id)
+      problems.push(`token ${JSON.stringify(content)} of two ids, ${own} and ${id}`)
     ownIds.set(content, id)
   }
   return problems

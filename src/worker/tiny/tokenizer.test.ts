@@ -6,7 +6,8 @@ import { joinLong, joinShort } from './bpe.ts'
 import { parseVocabulary } from './tokenizer-file.ts'
 import { createBpeTokenizer } from './tokenizer.ts'
 
-const jsonOf = (path: string): unknown => JSON.parse(readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8'))
+const jsonOf = (path: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8'))
 const golden = jsonOf('test/golden/tiny/vectors.json') as {
   encode: { text: string; ids: number[] }[]
   decode: { ids: number[]; text: string }[]
@@ -16,8 +17,18 @@ type Json = Record<string, unknown>
 const json = jsonOf('models/tiny6/tokenizer.json') as Json
 const config = jsonOf('models/tiny6/tokenizer_config.json') as Json
 
-function tokenizerOf(changes: Json = {}, configChanges: Json = {}, vocabulary = 8192, jinja?: string): Tokenizer {
-  const files = { file: 'tokenizer.json', json: { ...json, ...changes }, configFile: 'tokenizer_config.json', config: { ...config, ...configChanges } } // prettier-ignore
+function tokenizerOf(
+  changes: Json = {},
+  configChanges: Json = {},
+  vocabulary = 8192,
+  jinja?: string,
+): Tokenizer {
+  const files = {
+    file: 'tokenizer.json',
+    json: { ...json, ...changes },
+    configFile: 'tokenizer_config.json',
+    config: { ...config, ...configChanges },
+  }
   const template = jinja === undefined ? undefined : { file: 'chat_template.jinja', text: jinja }
   return createBpeTokenizer({ ...files, template, vocabulary, endIds: [0, 3] })
 }
@@ -26,17 +37,35 @@ const anyText = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 80 }),
   fc.string({ unit: 'grapheme', maxLength: 80 }),
   fc
-    .array(fc.constantFrom('the ', ' of', '\n', '  ', '<|end|>', 'é', '的', '🙂', "'ll", '123', '\ufeff', '\u0085'))
+    .array(
+      fc.constantFrom(
+        'the ',
+        ' of',
+        '\n',
+        '  ',
+        '<|end|>',
+        'é',
+        '的',
+        '🙂',
+        "'ll",
+        '123',
+        '\ufeff',
+        '\u0085',
+      ),
+    )
     .map(parts => parts.join('')),
 )
 const SPECIAL = ['<eos>', '<|user|>', '<|assistant|>', '<|end|>']
-const withSpecial = fc.array(fc.oneof(anyText, fc.constantFrom(...SPECIAL)), { maxLength: 6 }).map(parts => parts.join(''))
+const withSpecial = fc
+  .array(fc.oneof(anyText, fc.constantFrom(...SPECIAL)), { maxLength: 6 })
+  .map(parts => parts.join(''))
 const withoutSpecial = (ids: ArrayLike<number>) => Array.from(ids).filter(id => id >= SPECIAL.length)
 
 describe('the byte-level BPE tokenizer', () => {
   it('gives the ids that Hugging Face’s tokenizers gives', () => {
     expect(golden.encode.length).toBeGreaterThan(150)
-    for (const { text, ids } of golden.encode) expect([...tokenizer.encode(text)], JSON.stringify(text)).toEqual(ids)
+    for (const { text, ids } of golden.encode)
+      expect([...tokenizer.encode(text)], JSON.stringify(text)).toEqual(ids)
   })
 
   it('decodes any ids as it does, broken characters included', () => {
@@ -55,7 +84,9 @@ describe('the byte-level BPE tokenizer', () => {
         const ids = tokenizer.encode(text)
         expect(tokenizer.decode(ids)).toBe(text)
         const parts = tokenizer.stream()
-        expect(Array.from(ids, id => parts.push(id)).join('') + parts.end()).toBe(tokenizer.decode(withoutSpecial(ids)))
+        expect(Array.from(ids, id => parts.push(id)).join('') + parts.end()).toBe(
+          tokenizer.decode(withoutSpecial(ids)),
+        )
       }),
       { numRuns: 500 },
     )
@@ -76,7 +107,9 @@ describe('the byte-level BPE tokenizer', () => {
     // The longest token is 128 spaces.
     expect(tokenizer.leastTokens(' '.repeat(1_281))).toBe(11)
     expect(tokenizer.encode(' '.repeat(1_281)).length).toBeLessThan(14)
-    expect(tokenizer.leastTokens(Array.from({ length: 100 }, () => ({ role: 'user', content: '' })))).toBeGreaterThan(10)
+    expect(
+      tokenizer.leastTokens(Array.from({ length: 100 }, () => ({ role: 'user', content: '' }))),
+    ).toBeGreaterThan(10)
   })
 
   it('writes single tokens as the file does', () => {
@@ -100,7 +133,10 @@ describe('the byte-level BPE tokenizer', () => {
     const parts = tokenizer.stream()
     const ids = tokenizer.encode('\u{1f9ff}')
     expect(ids.length).toBeGreaterThan(1)
-    expect(Array.from(ids, id => parts.push(id))).toEqual([...Array.from(ids.slice(1), () => ''), '\u{1f9ff}'])
+    expect(Array.from(ids, id => parts.push(id))).toEqual([
+      ...Array.from(ids.slice(1), () => ''),
+      '\u{1f9ff}',
+    ])
   })
 
   it('knows which tokens end a text, and says nothing for special ones as it generates', () => {
@@ -116,11 +152,14 @@ describe('the byte-level BPE tokenizer', () => {
     const { byteIds, merges } = parseVocabulary('tokenizer.json', json, 8192)
     const tokensOf = (text: string) => Int32Array.from(Buffer.from(text), byte => byteIds[byte]!)
     fc.assert(
-      fc.property(fc.string({ unit: fc.constantFrom('a', 'b', 'e', 'n', 't', 'th', 'er', '的', 'ж'), maxLength: 200 }), text => {
-        const [a, b] = [tokensOf(text), tokensOf(text)]
-        const [inShort, inLong] = [joinShort(a, a.length, merges), joinLong(b, b.length, merges)]
-        expect(b.slice(0, inLong)).toEqual(a.slice(0, inShort))
-      }),
+      fc.property(
+        fc.string({ unit: fc.constantFrom('a', 'b', 'e', 'n', 't', 'th', 'er', '的', 'ж'), maxLength: 200 }),
+        text => {
+          const [a, b] = [tokensOf(text), tokensOf(text)]
+          const [inShort, inLong] = [joinShort(a, a.length, merges), joinLong(b, b.length, merges)]
+          expect(b.slice(0, inLong)).toEqual(a.slice(0, inShort))
+        },
+      ),
     )
     const beganMs = performance.now()
     const long = 'thing'.repeat(100_000)
@@ -131,29 +170,79 @@ describe('the byte-level BPE tokenizer', () => {
 
 describe('tokenizer files that do not fit', () => {
   const model = json['model'] as Json
-  const without = (token: string) => Object.fromEntries(Object.entries(model['vocab'] as Json).filter(([text]) => text !== token))
+  const without = (token: string) =>
+    Object.fromEntries(Object.entries(model['vocab'] as Json).filter(([text]) => text !== token))
   const vocab = model['vocab'] as Record<string, number>
   const merges = model['merges'] as unknown[]
   const added = json['added_tokens'] as Json[]
   const first = (share: number) => {
     const kept = Object.fromEntries(Object.entries(vocab).filter(([, id]) => id < share * 8192))
-    return { ...model, vocab: kept, merges: merges.filter(merge => kept[(typeof merge === 'string' ? merge.split(' ') : (merge as string[])).join('')] !== undefined) } // prettier-ignore
+    return {
+      ...model,
+      vocab: kept,
+      merges: merges.filter(
+        merge =>
+          kept[(typeof merge === 'string' ? merge.split(' ') : (merge as string[])).join('')] !== undefined,
+      ),
+    }
   }
   it.each<[string, Json, Json, number, RegExp]>([
     ['a normalizer', { normalizer: { type: 'NFC' } }, {}, 8192, /normalizer/],
-    ['another pattern', { pre_tokenizer: { type: 'ByteLevel', add_prefix_space: true, use_regex: true } }, {}, 8192, /add_prefix_space/],
+    [
+      'another pattern',
+      { pre_tokenizer: { type: 'ByteLevel', add_prefix_space: true, use_regex: true } },
+      {},
+      8192,
+      /add_prefix_space/,
+    ],
     ['another model', { model: { ...model, type: 'Unigram' } }, {}, 8192, /model\.type/],
     ['no model', { model: undefined }, {}, 8192, /model/],
     ['a byte without token', { model: { ...model, vocab: without('!') } }, {}, 8192, /byte 33/],
     ['a merge of no tokens', { model: { ...model, merges: [['zz', 'qqq']] } }, {}, 8192, /merge 0/],
     ['a merge that is none', { model: { ...model, merges: [7] } }, {}, 8192, /merge 0, 7/],
-    ['an id that is none', { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 'x' } } }, {}, 8192, /whole number/],
-    ['two tokens of one id', { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 5 } } }, {}, 8192, /two tokens/],
-    ['a token that no merge makes', { model: { ...model, merges: merges.slice(0, -1) } }, {}, 8192, /no merge makes it/],
+    [
+      'an id that is none',
+      { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 'x' } } },
+      {},
+      8192,
+      /whole number/,
+    ],
+    [
+      'two tokens of one id',
+      { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 5 } } },
+      {},
+      8192,
+      /two tokens/,
+    ],
+    [
+      'a token that no merge makes',
+      { model: { ...model, merges: merges.slice(0, -1) } },
+      {},
+      8192,
+      /no merge makes it/,
+    ],
     ['another tokenizer’s merges', { model: { ...model, merges: [] } }, {}, 8192, /no merge makes it/],
-    ['a special token with the id of another', { added_tokens: [...added, { ...added[0], content: '<x>', id: 500 }] }, {}, 8192, /two tokens of one id, 500/], // prettier-ignore
-    ['a special token of two ids', { added_tokens: [...added, { ...added[0], content: '!', id: 8_200 }] }, {}, 8_224, /two ids, \d+ and 8200/], // prettier-ignore
-    ['too few tokens for the model', { model: first(0.85) }, {}, 8192, /69\d\d tokens for a model of 8192: at least 90 %/],
+    [
+      'a special token with the id of another',
+      { added_tokens: [...added, { ...added[0], content: '<x>', id: 500 }] },
+      {},
+      8192,
+      /two tokens of one id, 500/,
+    ],
+    [
+      'a special token of two ids',
+      { added_tokens: [...added, { ...added[0], content: '!', id: 8_200 }] },
+      {},
+      8_224,
+      /two ids, \d+ and 8200/,
+    ],
+    [
+      'too few tokens for the model',
+      { model: first(0.85) },
+      {},
+      8192,
+      /69\d\d tokens for a model of 8192: at least 90 %/,
+    ],
     ['a larger vocabulary than the model’s', {}, {}, 8160, /below 8160/],
     ['a template that is not known', {}, { chat_template: '{{ messages }}' }, 8192, /chat_template/],
     ['a token before every prompt', {}, { add_bos_token: true }, 8192, /add_bos_token/],
@@ -173,7 +262,9 @@ describe('tokenizer files that do not fit', () => {
     const known = config['chat_template'] as string
     const chat = [{ role: 'user', content: 'a' }]
     for (const text of [known, `${known}\n`]) {
-      expect([...tokenizerOf({}, { chat_template: '{{ messages }}' }, 8192, text).chat(chat)]).toEqual([...tokenizer.chat(chat)])
+      expect([...tokenizerOf({}, { chat_template: '{{ messages }}' }, 8192, text).chat(chat)]).toEqual([
+        ...tokenizer.chat(chat),
+      ])
     }
     expect(() => tokenizerOf({}, {}, 8192, '{{ messages }}')).toThrow(/chat_template.jinja.*ELDR_MODEL_UNFIT/)
   })

@@ -25,9 +25,18 @@ export interface BpeFiles {
 const KEPT_WORDS = 20_000
 const KEPT_LENGTH = 64
 
-export function createBpeTokenizer({ file, json, configFile, config, template, vocabulary, endIds }: BpeFiles): Tokenizer {
+export function createBpeTokenizer({
+  file,
+  json,
+  configFile,
+  config,
+  template,
+  vocabulary,
+  endIds,
+}: BpeFiles): Tokenizer {
   const own = parseTemplate(configFile, config)
-  const render = template === undefined ? chatTemplate(configFile, own) : chatTemplate(template.file, template.text)
+  const render =
+    template === undefined ? chatTemplate(configFile, own) : chatTemplate(template.file, template.text)
   return new BpeTokenizer(parseVocabulary(file, json, vocabulary), render, endIds)
 }
 
@@ -52,9 +61,15 @@ class BpeTokenizer implements Tokenizer {
     this.#template = template
     this.#specialTexts = new Map([...vocabulary.special].map(([text, id]) => [id, text]))
     const specialBytes = [...vocabulary.special.keys()].map(text => Buffer.byteLength(text))
-    this.#longestBytes = vocabulary.bytes.reduce((most, { length }) => Math.max(most, length), Math.max(1, ...specialBytes))
+    this.#longestBytes = vocabulary.bytes.reduce(
+      (most, { length }) => Math.max(most, length),
+      Math.max(1, ...specialBytes),
+    )
     const texts = [...vocabulary.special.keys()].toSorted((a, b) => b.length - a.length)
-    this.#special = texts.length === 0 ? undefined : new RegExp(texts.map(text => text.replaceAll(/[$()*+.?[\\\]^{|}]/g, '\\$&')).join('|'), 'g') // prettier-ignore
+    this.#special =
+      texts.length === 0
+        ? undefined
+        : new RegExp(texts.map(text => text.replaceAll(/[$()*+.?[\\\]^{|}]/g, '\\$&')).join('|'), 'g')
   }
 
   endsText(id: number): boolean {
@@ -102,7 +117,8 @@ class BpeTokenizer implements Tokenizer {
   }
 
   #rendered(messages: readonly ChatMessage[]): string {
-    if (this.#template === undefined) throw new RequestFault(400, 'This model has no chat template: use /v1/completions.')
+    if (this.#template === undefined)
+      throw new RequestFault(400, 'This model has no chat template: use /v1/completions.')
     return this.#template(messages)
   }
 

@@ -23,14 +23,18 @@ describe('turns', () => {
     [2_048, 64, 10_000],
     [512, 96, 1_000_000],
     [40_960, 16, 500_000],
-  ])('of %i positions, heads of %i and theta %i are those of the engine to the last bit of a float', (positions, headWidth, ropeTheta) => {
-    // prettier-ignore
-    const table = new Float32Array(positions * headWidth + 3)
-    writeTurns({ positions, headWidth, ropeTheta }, table, 3)
-    const expected = ofTheEngine(positions, headWidth, ropeTheta)
-    expect(expected.reduce((most, value, i) => Math.max(most, Math.abs(value - table[i + 3]!)), 0)).toBeLessThan(2 ** -24)
-    expect(table.subarray(0, 3)).toEqual(new Float32Array(3))
-  })
+  ])(
+    'of %i positions, heads of %i and theta %i are those of the engine to the last bit of a float',
+    (positions, headWidth, ropeTheta) => {
+      const table = new Float32Array(positions * headWidth + 3)
+      writeTurns({ positions, headWidth, ropeTheta }, table, 3)
+      const expected = ofTheEngine(positions, headWidth, ropeTheta)
+      expect(
+        expected.reduce((most, value, i) => Math.max(most, Math.abs(value - table[i + 3]!)), 0),
+      ).toBeLessThan(2 ** -24)
+      expect(table.subarray(0, 3)).toEqual(new Float32Array(3))
+    },
+  )
 
   it('are the same bytes everywhere', () => {
     const table = new Float32Array(2_048 * 64)
@@ -45,7 +49,9 @@ describe('turns', () => {
     for (let i = 0; i < 20_000; i++) {
       const angle = random.uniform() * 10 ** (i % 6)
       const [cosine, sine] = turn(angle)
-      expect(Math.abs(cosine - Math.cos(angle)) + Math.abs(sine - Math.sin(angle))).toBeLessThan(1e-14 + angle * 2e-16)
+      expect(Math.abs(cosine - Math.cos(angle)) + Math.abs(sine - Math.sin(angle))).toBeLessThan(
+        1e-14 + angle * 2e-16,
+      )
       expect(power(10_000, angle % 1) / 10_000 ** (angle % 1)).toBeCloseTo(1, 13)
     }
     expect(turn(0)).toEqual([1, 0])

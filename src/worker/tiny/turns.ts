@@ -16,9 +16,15 @@ const TERMS = 18
 const round = Math.fround
 
 /** [positions][cosines, sines]. Angles in single precision, as PyTorch computes them: a finer angle would be another one at late positions. */
-export function writeTurns({ positions, headWidth, ropeTheta }: TurnsShape, numbers: Float32Array, at: number): void {
+export function writeTurns(
+  { positions, headWidth, ropeTheta }: TurnsShape,
+  numbers: Float32Array,
+  at: number,
+): void {
   const half = headWidth / 2
-  const frequencies = Array.from({ length: half }, (_, i) => round(1 / round(power(ropeTheta, round((2 * i) / headWidth)))))
+  const frequencies = Array.from({ length: half }, (_, i) =>
+    round(1 / round(power(ropeTheta, round((2 * i) / headWidth)))),
+  )
   for (let position = 0; position < positions; position++) {
     for (let i = 0; i < half; i++) {
       const [cosine, sine] = turn(round(position * frequencies[i]!))

@@ -65,7 +65,12 @@ export function layOutWeights(config: TinyConfig): WeightsLayout {
 }
 
 /** All weights as the layout has them. `bytes`: the whole checkpoint, whose header is proven sound. */
-export function packWeights(config: TinyConfig, file: string, bytes: Uint8Array, { tensors }: SafetensorsHeader): Float32Array {
+export function packWeights(
+  config: TinyConfig,
+  file: string,
+  bytes: Uint8Array,
+  { tensors }: SafetensorsHeader,
+): Float32Array {
   const { hidden, heads, kvHeads, headWidth, experts, expertWidth, vocabulary } = config
   const layout = layOutWeights(config)
   const packed = new Float32Array(layout.bytes / 4)
@@ -74,7 +79,8 @@ export function packWeights(config: TinyConfig, file: string, bytes: Uint8Array,
 
   function read(name: string, ...shape: number[]): Float32Array {
     const info = tensors.get(name)
-    if (info === undefined) throw new EldrError('ELDR_TENSOR_MISSING', { file, expected: `tensor ${quoted(name)}`, todo: MISFIT })
+    if (info === undefined)
+      throw new EldrError('ELDR_TENSOR_MISSING', { file, expected: `tensor ${quoted(name)}`, todo: MISFIT })
     checkTensor(file, info, ['BF16', 'F16', 'F32'], shape)
     left.delete(name)
     const values = numbersOf(info.dtype, bytes.subarray(info.begin, info.end))
@@ -83,7 +89,8 @@ export function packWeights(config: TinyConfig, file: string, bytes: Uint8Array,
   }
   const rows = (at: number, name: string, ...shape: number[]) => packed.set(read(name, ...shape), at / 4)
   /** `from`: its first output among those of the matrix at `at`. */
-  const matrix = (at: number, from: number, outputs: number, inputs: number, name: string) => pack(read(name, outputs, inputs), inputs, packed, at / 4, from) // prettier-ignore
+  const matrix = (at: number, from: number, outputs: number, inputs: number, name: string) =>
+    pack(read(name, outputs, inputs), inputs, packed, at / 4, from)
 
   rows(layout.embedding, 'model.embed_tokens.weight', vocabulary, hidden)
   matrix(layout.head, 0, vocabulary, hidden, config.tiedHead ? 'model.embed_tokens.weight' : 'lm_head.weight')
@@ -104,7 +111,13 @@ export function packWeights(config: TinyConfig, file: string, bytes: Uint8Array,
       const gateUp = layer.gateUp + e * layer.gateUpBytes
       matrix(gateUp, 0, expertWidth, hidden, `${of}.mlp.experts.${e}.gate_proj.weight`)
       matrix(gateUp, expertWidth, expertWidth, hidden, `${of}.mlp.experts.${e}.up_proj.weight`)
-      matrix(layer.down + e * layer.downBytes, 0, hidden, expertWidth, `${of}.mlp.experts.${e}.down_proj.weight`)
+      matrix(
+        layer.down + e * layer.downBytes,
+        0,
+        hidden,
+        expertWidth,
+        `${of}.mlp.experts.${e}.down_proj.weight`,
+      )
     }
   })
   if (config.tiedHead) left.delete('lm_head.weight')
@@ -116,7 +129,8 @@ export function packWeights(config: TinyConfig, file: string, bytes: Uint8Array,
   return packed
 }
 
-const MISFIT = 'The weights are of another model than config.json, or some of them are missing: copy both from one place.'
+const MISFIT =
+  'The weights are of another model than config.json, or some of them are missing: copy both from one place.'
 
 /**
  * Values of a tensor as float32, until the next one. A tensor may lie at any byte, a typed array may not, so it is copied; always to the
@@ -144,7 +158,8 @@ function pack(values: Float32Array, inputs: number, packed: Float32Array, at: nu
     count = Math.min(PANEL - lane, outputs - row)
     let to = at + (from + row - lane) * inputs + lane
     for (let i = 0; i < inputs; i++, to += PANEL) {
-      for (let r = 0, source = row * inputs + i; r < count; r++, source += inputs) packed[to + r] = values[source]!
+      for (let r = 0, source = row * inputs + i; r < count; r++, source += inputs)
+        packed[to + r] = values[source]!
     }
   }
 }

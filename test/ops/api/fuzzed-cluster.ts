@@ -2,7 +2,13 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
-import { polled, type RunningProcess, startGatewayProcess, startWorkerProcess, type WorkerProcess } from '../../worker/processes.ts'
+import {
+  polled,
+  type RunningProcess,
+  startGatewayProcess,
+  startWorkerProcess,
+  type WorkerProcess,
+} from '../../worker/processes.ts'
 
 /** Answers are short, and as fast as the machine can: what is tried here is the API. */
 /** Leases end well before the tests stop waiting for idle workers: blocks of a hand-off that no decode worker was told of are given back so. */
@@ -23,7 +29,11 @@ export interface FuzzedCluster {
   leftovers(): Promise<string[]>
 }
 
-export async function startFuzzedCluster(folder: string, withSecrets: boolean, more: readonly string[] = []): Promise<FuzzedCluster> {
+export async function startFuzzedCluster(
+  folder: string,
+  withSecrets: boolean,
+  more: readonly string[] = [],
+): Promise<FuzzedCluster> {
   const roles = ['prefill', 'decode', 'decode', 'decode']
   const workers = await Promise.all(roles.map(role => startWorkerProcess('--role', role, ...WORKER)))
   const addresses = [...SERVING, SPARE].flatMap((id, at) => [`--${roles[at]!}`, `${id}=${workers[at]!.url}`])
@@ -31,9 +41,11 @@ export async function startFuzzedCluster(folder: string, withSecrets: boolean, m
   await Promise.all([writeFile(keys, `${KEY}\n`), writeFile(token, `${TOKEN}\n`)])
   const secrets = withSecrets ? ['--api-key-file', keys, '--admin-token-file', token] : []
   const gateway = await startGatewayProcess([...addresses, '--json-log', ...secrets, ...more])
-  const ready = async () => (await (await fetch(`${gateway.url}/ready`)).json()) as { prefill: number; decode: number }
+  const ready = async () =>
+    (await (await fetch(`${gateway.url}/ready`)).json()) as { prefill: number; decode: number }
   await polled(ready, ({ prefill, decode }) => prefill === 1 && decode === 3, 'all workers ready')
-  const samples = async (...names: string[]) => readSamples(await (await fetch(`${gateway.url}/metrics`)).text(), new Set(names))
+  const samples = async (...names: string[]) =>
+    readSamples(await (await fetch(`${gateway.url}/metrics`)).text(), new Set(names))
   return {
     gateway,
     workers,

@@ -25,7 +25,15 @@ afterEach(killAll)
 afterAll(() => folder.remove())
 
 async function fuzz(...more: string[]): Promise<{ code: number | null; out: string }> {
-  const env = { ...process.env, PYTHONPATH: FOLDER, PYTHONDONTWRITEBYTECODE: '1', ELDR_FUZZ_KEY: KEY, ELDR_FUZZ_TOKEN: TOKEN, ELDR_FUZZ_SERVING: SERVING.join(','), ELDR_FUZZ_SPARE: SPARE } // prettier-ignore
+  const env = {
+    ...process.env,
+    PYTHONPATH: FOLDER,
+    PYTHONDONTWRITEBYTECODE: '1',
+    ELDR_FUZZ_KEY: KEY,
+    ELDR_FUZZ_TOKEN: TOKEN,
+    ELDR_FUZZ_SERVING: SERVING.join(','),
+    ELDR_FUZZ_SPARE: SPARE,
+  }
   const { code, out, err } = await run(
     SCHEMATHESIS,
     [
@@ -63,7 +71,14 @@ describe.each([
     await writeFile(document, await (await fetch(`${cluster.gateway.url}/openapi.json`)).text())
     const judged = await run(SPEC_VALIDATOR, [document])
     expect(`${judged.out}${judged.err}`).toMatch(/: OK\s*$/)
-    const { code, out } = await fuzz('--checks', 'all', '--max-examples', '25', '--phases', 'examples,coverage,fuzzing,stateful')
+    const { code, out } = await fuzz(
+      '--checks',
+      'all',
+      '--max-examples',
+      '25',
+      '--phases',
+      'examples,coverage,fuzzing,stateful',
+    )
     expect(code, out).toBe(0)
     // It did what it says: every operation but the two that schemathesis.toml leaves out, and hundreds of requests.
     expect(out).toMatch(/Tested: 32\n/)

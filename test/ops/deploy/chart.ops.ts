@@ -24,7 +24,14 @@ async function notes(...args: string[]): Promise<string> {
     await cp(CHART, folder, { recursive: true })
     const manifest = `{{- define "notes" }}${read('templates/NOTES.txt')}{{ end -}}\nkind: Notes\ntext: {{ include "notes" . | toJson }}\n`
     await writeFile(join(folder, 'templates', 'notes.yaml'), manifest)
-    const text = await output(helm!, ['template', 'eldr', folder, '--show-only', 'templates/notes.yaml', ...args])
+    const text = await output(helm!, [
+      'template',
+      'eldr',
+      folder,
+      '--show-only',
+      'templates/notes.yaml',
+      ...args,
+    ])
     return (parse(text) as { text: string }).text
   } finally {
     await rm(folder, { recursive: true })
@@ -36,7 +43,8 @@ const alertsIn = (text: string) => ofKind(objectsIn(text), 'PrometheusRule')[0]!
 describe.runIf(helm !== undefined)('the chart', () => {
   it('passes helm lint --strict with every file of values', async () => {
     const files = [[], ...VALUES.map(file => ['--values', file])]
-    for (const values of files) expect(await run(helm!, ['lint', '--strict', CHART, ...values])).toMatchObject({ code: 0 })
+    for (const values of files)
+      expect(await run(helm!, ['lint', '--strict', CHART, ...values])).toMatchObject({ code: 0 })
   })
 
   it.each([
@@ -46,12 +54,28 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ['a port of the gateway', ['config.server.port=1'], /config\.server\.port is the chart's to set/],
     ['processes in the wrong place', ['config.server.processes=4'], /use service\.port, processes/],
     ['workers in the wrong place', ['config.workers.decode={http://a}'], /use workers\.decode/],
-    ['what discovery follows in the wrong place', ['config.discovery.kubernetes.enabled=true'], /use discovery\.enabled/],
-    ['workers that are both named and found', ['discovery.enabled=true,workers.decode={http://a:1}'], /exclude each other/],
-    ['discovery without a port of the API', ['discovery.enabled=true,networkPolicy.apiServerPorts=null'], /apiServerPorts is needed/],
+    [
+      'what discovery follows in the wrong place',
+      ['config.discovery.kubernetes.enabled=true'],
+      /use discovery\.enabled/,
+    ],
+    [
+      'workers that are both named and found',
+      ['discovery.enabled=true,workers.decode={http://a:1}'],
+      /exclude each other/,
+    ],
+    [
+      'discovery without a port of the API',
+      ['discovery.enabled=true,networkPolicy.apiServerPorts=null'],
+      /apiServerPorts is needed/,
+    ],
     ['a store that is no Redis', ['replicaStore.url=http://valkey:6379'], /replicaStore\.url/],
     ['a store in the wrong place', ['config.replicas.url=redis://valkey'], /use replicaStore\.url/],
-    ['a runbook that is no address', ['prometheusRule.runbookBase=docs/alerts.md'], /prometheusRule\.runbookBase/],
+    [
+      'a runbook that is no address',
+      ['prometheusRule.runbookBase=docs/alerts.md'],
+      /prometheusRule\.runbookBase/,
+    ],
     ['an artifact without its volume', ['artifact.file=a.safetensors'], /artifact\.volume is needed/],
   ])('refuses %s', async (_, values, message) => {
     const { code, stderr } = await run(helm!, ['template', 'eldr', CHART, '--set', values.join(',')])
@@ -62,9 +86,17 @@ describe.runIf(helm !== undefined)('the chart', () => {
   it('gives several processes a folder for their sockets, and one process none', async () => {
     const tmp = async (...args: string[]) => {
       const objects = objectsIn(await templated(...args))
-      const { spec } = gatewayIn(objects).spec.template as unknown as { spec: { volumes: { name: string; emptyDir?: object }[]; containers: { volumeMounts: { name: string; mountPath: string }[] }[] } } // prettier-ignore
+      const { spec } = gatewayIn(objects).spec.template as unknown as {
+        spec: {
+          volumes: { name: string; emptyDir?: object }[]
+          containers: { volumeMounts: { name: string; mountPath: string }[] }[]
+        }
+      }
       const mount = spec.containers[0]!.volumeMounts.find(({ mountPath }) => mountPath === '/tmp')
-      return { volume: spec.volumes.find(({ name }) => name === mount?.name), config: JSON.stringify(ofKind(objects, 'ConfigMap')) }
+      return {
+        volume: spec.volumes.find(({ name }) => name === mount?.name),
+        config: JSON.stringify(ofKind(objects, 'ConfigMap')),
+      }
     }
     const several = await tmp('--set', 'processes=4')
     expect(several.volume).toEqual({ name: 'tmp', emptyDir: {} })
@@ -75,7 +107,8 @@ describe.runIf(helm !== undefined)('the chart', () => {
   })
 
   it('starts new pods when configuration or tokens change, and not otherwise', async () => {
-    const pod = async (...args: string[]) => JSON.stringify(gatewayIn(objectsIn(await templated(...args))).spec.template)
+    const pod = async (...args: string[]) =>
+      JSON.stringify(gatewayIn(objectsIn(await templated(...args))).spec.template)
     const first = await pod()
     expect(await pod()).toBe(first)
     expect(await pod('--set', 'service.port=81')).toBe(first)
@@ -87,20 +120,37 @@ describe.runIf(helm !== undefined)('the chart', () => {
   })
 
   it('mounts tokens as files, and puts none into the environment or the ConfigMap', async () => {
-    const text = await templated('--set', 'auth.adminToken=admin-secret,auth.apiKeys={first-secret,second-secret}')
+    const text = await templated(
+      '--set',
+      'auth.adminToken=admin-secret,auth.apiKeys={first-secret,second-secret}',
+    )
     const objects = objectsIn(text)
     const [secret] = ofKind(objects, 'Secret') as unknown as { stringData: Record<string, string> }[]
-    expect(secret!.stringData).toEqual({ 'admin-token': 'admin-secret', 'api-keys': 'first-secret\nsecond-secret' })
+    expect(secret!.stringData).toEqual({
+      'admin-token': 'admin-secret',
+      'api-keys': 'first-secret\nsecond-secret',
+    })
     expect(text.match(/(admin|first|second)-secret/g)).toHaveLength(3)
     expect(ofKind(objectsIn(await templated('--set', 'auth.existingSecret=mine')), 'Secret')).toEqual([])
   })
 
   it('opens the network to workers alone, and to anything only where workers are given by address', async () => {
-    const egress = async (...args: string[]) => ofKind(objectsIn(await templated(...args)), 'NetworkPolicy')[0]!.spec.egress!
-    expect((await egress()).filter(({ to, ports }) => to === undefined && ports?.every(({ port }) => port === 53) !== true)).toEqual([])
+    const egress = async (...args: string[]) =>
+      ofKind(objectsIn(await templated(...args)), 'NetworkPolicy')[0]!.spec.egress!
+    expect(
+      (await egress()).filter(
+        ({ to, ports }) => to === undefined && ports?.every(({ port }) => port === 53) !== true,
+      ),
+    ).toEqual([])
     expect(await egress('--set', 'workers.decode={http://10.0.0.1:8000}')).toEqual([{}])
-    expect(await egress('--set', 'replicaStore.existingSecret=store')).toEqual([...(await egress()), { ports: [{ port: 6379 }] }])
-    expect(await egress('--set', 'discovery.enabled=true')).toEqual([...(await egress()), { ports: [{ port: 443 }, { port: 6443 }] }])
+    expect(await egress('--set', 'replicaStore.existingSecret=store')).toEqual([
+      ...(await egress()),
+      { ports: [{ port: 6379 }] },
+    ])
+    expect(await egress('--set', 'discovery.enabled=true')).toEqual([
+      ...(await egress()),
+      { ports: [{ port: 443 }, { port: 6443 }] },
+    ])
   })
 
   it('says at the end which workers it asks, and what is open', async () => {
@@ -112,16 +162,23 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(open).toContain('decode  http://eldr-decode-1.eldr-decode.default.svc.cluster.local:8000\n')
     expect(open).not.toContain('prometheusRule')
     const following = await notes('--values', join(CHART, 'ci', 'discovery-values.yaml'))
-    expect(following).toContain('follows the pods of these services:\n  prefill  eldr-prefill\n  decode  eldr-decode\n')
+    expect(following).toContain(
+      'follows the pods of these services:\n  prefill  eldr-prefill\n  decode  eldr-decode\n',
+    )
     expect(following).toContain('which is nowhere. See prometheusRule.runbookBase.')
   })
 
   it.runIf(canKustomize)('has the alerts of the plain manifests', async () => {
-    expect(alertsIn(await templated('--set', 'prometheusRule.enabled=true'))).toEqual(alertsIn(await kustomized('monitoring')))
+    expect(alertsIn(await templated('--set', 'prometheusRule.enabled=true'))).toEqual(
+      alertsIn(await kustomized('monitoring')),
+    )
   })
 
   it('has the alerts that promtool tests, with their templates, for the job of its release and with a runbook of its own', async () => {
-    const values = ['--set', 'serviceMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.runbookBase=https://a.example/b?c=d']
+    const values = [
+      '--set',
+      'serviceMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.runbookBase=https://a.example/b?c=d',
+    ]
     const text = await output(helm!, ['template', 'other', CHART, '--namespace', 'eldr', ...values])
     expect(problemsOfReferences(objectsIn(text))).toEqual([])
     const tested = readRules().groups.flatMap(({ rules }) => rules)
@@ -151,8 +208,9 @@ describe('the papers of the chart', () => {
   it('explain every value', () => {
     const explained = new Set(documentedValues(read('values.yaml')).map(({ key }) => key))
     const leaves = (value: unknown, path: string): string[] =>
-      explained.has(path) || value === null || typeof value !== 'object' || Array.isArray(value) ? [path]
-        : Object.entries(value).flatMap(([key, inner]) => leaves(inner, path === '' ? key : `${path}.${key}`)) // prettier-ignore
+      explained.has(path) || value === null || typeof value !== 'object' || Array.isArray(value)
+        ? [path]
+        : Object.entries(value).flatMap(([key, inner]) => leaves(inner, path === '' ? key : `${path}.${key}`))
     const values = leaves(parse(read('values.yaml')), '')
     expect(values.length).toBeGreaterThan(40)
     expect(values.filter(path => !explained.has(path))).toEqual([])

@@ -15,11 +15,21 @@ export interface Stage {
 
 export function stagesOf(text: string): Stage[] {
   const stages: { base: string; name: string | undefined; steps: Step[] }[] = []
-  const lines = text.replaceAll(/^\s*#.*\n/gm, '').replaceAll(/\\\n\s*/g, ' ').split('\n') // prettier-ignore
+  const lines = text
+    .replaceAll(/^\s*#.*\n/gm, '')
+    .replaceAll(/\\\n\s*/g, ' ')
+    .split('\n')
   for (const line of lines.filter(one => one.trim() !== '')) {
     const [, instruction, given, rest] = /^([A-Z]+) ((?:--\S+ )*)(.*)$/.exec(line)!
-    const flags = Object.fromEntries(given!.trim().split(' ').filter(flag => flag !== '').map(flag => flag.slice(2).split('=', 2) as [string, string])) // prettier-ignore
-    if (instruction === 'FROM') stages.push({ base: rest!.split(' ')[0]!, name: / AS (\S+)$/.exec(rest!)?.[1], steps: [] })
+    const flags = Object.fromEntries(
+      given!
+        .trim()
+        .split(' ')
+        .filter(flag => flag !== '')
+        .map(flag => flag.slice(2).split('=', 2) as [string, string]),
+    )
+    if (instruction === 'FROM')
+      stages.push({ base: rest!.split(' ')[0]!, name: / AS (\S+)$/.exec(rest!)?.[1], steps: [] })
     else stages.at(-1)?.steps.push({ instruction: instruction!, value: rest!, flags })
   }
   return stages

@@ -15,28 +15,48 @@ afterEach(async () => {
 })
 
 describe.each(RENDERINGS.filter(([name]) => DISCOVERING.has(name)))('%s', (_, here, render) => {
-  it.runIf(here)('finds the workers that the manifests make, and follows them when they are scaled', async () => {
-    const objects = objectsIn(await render())
-    const { kubernetes } = (await settingsOf(objects)).discovery
-    const pods = (running.pods = await startPods(3))
-    const kube = (running.kube = await FakeKube.start())
-    const slices = slicesIn(objects, NAMESPACE)
-    const decode = slices.find(({ name }) => name.startsWith('eldr-decode-'))!
-    // Stand-ins of the pods have addresses of this machine, and another port.
-    const put = (slice: typeof decode, first: number, count: number) =>
-      kube.put({ ...slice, port: pods.port, endpoints: Array.from({ length: count }, (_each, n) => ({ pod: `${slice.labels['kubernetes.io/service-name']}-${n}`, address: `127.0.0.${first + n}` })) }) // prettier-ignore
-    for (const slice of slices) put(slice, slice === decode ? 2 : 1, slice === decode ? 2 : 1)
-    const gateway = (running.gateway = await startDiscovering({ kubernetes: { ...kubernetes, apiUrl: `http://127.0.0.1:${kube.port}` } }))
-    await gateway.until(() => Object.values(gateway.states()).filter(state => state === 'ready').length === 3)
-    expect(gateway.states()).toEqual({ 'eldr-prefill-0': 'ready', 'eldr-decode-0': 'ready', 'eldr-decode-1': 'ready' })
-    expect((await gateway.post({ prompt: 'a', max_tokens: 3 })).status).toBe(200)
-    // Paths and verbs are those that the role allows, in the namespace that it holds in.
-    expect(new Set(kube.requests.map(({ path }) => path))).toEqual(new Set([`/apis/discovery.k8s.io/v1/namespaces/${NAMESPACE}/endpointslices`])) // prettier-ignore
-    await kube.watched(2)
-    put(decode, 2, 3)
-    await gateway.until(() => gateway.states()['eldr-decode-2'] === 'ready')
-    put(decode, 2, 1)
-    await gateway.until(() => Object.keys(gateway.states()).length === 2)
-    expect(gateway.states()).toEqual({ 'eldr-prefill-0': 'ready', 'eldr-decode-0': 'ready' })
-  })
+  it.runIf(here)(
+    'finds the workers that the manifests make, and follows them when they are scaled',
+    async () => {
+      const objects = objectsIn(await render())
+      const { kubernetes } = (await settingsOf(objects)).discovery
+      const pods = (running.pods = await startPods(3))
+      const kube = (running.kube = await FakeKube.start())
+      const slices = slicesIn(objects, NAMESPACE)
+      const decode = slices.find(({ name }) => name.startsWith('eldr-decode-'))!
+      // Stand-ins of the pods have addresses of this machine, and another port.
+      const put = (slice: typeof decode, first: number, count: number) =>
+        kube.put({
+          ...slice,
+          port: pods.port,
+          endpoints: Array.from({ length: count }, (_each, n) => ({
+            pod: `${slice.labels['kubernetes.io/service-name']}-${n}`,
+            address: `127.0.0.${first + n}`,
+          })),
+        })
+      for (const slice of slices) put(slice, slice === decode ? 2 : 1, slice === decode ? 2 : 1)
+      const gateway = (running.gateway = await startDiscovering({
+        kubernetes: { ...kubernetes, apiUrl: `http://127.0.0.1:${kube.port}` },
+      }))
+      await gateway.until(
+        () => Object.values(gateway.states()).filter(state => state === 'ready').length === 3,
+      )
+      expect(gateway.states()).toEqual({
+        'eldr-prefill-0': 'ready',
+        'eldr-decode-0': 'ready',
+        'eldr-decode-1': 'ready',
+      })
+      expect((await gateway.post({ prompt: 'a', max_tokens: 3 })).status).toBe(200)
+      // Paths and verbs are those that the role allows, in the namespace that it holds in.
+      expect(new Set(kube.requests.map(({ path }) => path))).toEqual(
+        new Set([`/apis/discovery.k8s.io/v1/namespaces/${NAMESPACE}/endpointslices`]),
+      )
+      await kube.watched(2)
+      put(decode, 2, 3)
+      await gateway.until(() => gateway.states()['eldr-decode-2'] === 'ready')
+      put(decode, 2, 1)
+      await gateway.until(() => Object.keys(gateway.states()).length === 2)
+      expect(gateway.states()).toEqual({ 'eldr-prefill-0': 'ready', 'eldr-decode-0': 'ready' })
+    },
+  )
 })

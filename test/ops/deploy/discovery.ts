@@ -2,13 +2,22 @@
 import type { Settings } from '../../../src/gateway/config/settings.ts'
 import type { FakeSlice } from '../../discovery/fake-kube.ts'
 import { gatewayIn } from './gateway-config.ts'
-import { type KubernetesObject, type Labels, ofKind, podLabels, portOf, type Rule, selects } from './objects.ts'
+import {
+  type KubernetesObject,
+  type Labels,
+  ofKind,
+  podLabels,
+  portOf,
+  type Rule,
+  selects,
+} from './objects.ts'
 import { mayAskTheApi } from './roles.ts'
 
 /** Ports of the API's service and of what is behind it. */
 const API_PORTS: ReadonlySet<string | number> = new Set([443, 6443])
 
-const podsOf = ({ metadata, spec }: KubernetesObject) => Array.from({ length: spec.replicas! }, (_, at) => `${metadata.name}-${at}`)
+const podsOf = ({ metadata, spec }: KubernetesObject) =>
+  Array.from({ length: spec.replicas! }, (_, at) => `${metadata.name}-${at}`)
 
 /** One for each service that selects StatefulSets, with the labels that its controller gives it. Each pod has an address of its own. */
 export function slicesIn(objects: readonly KubernetesObject[], namespace: string): FakeSlice[] {
@@ -35,11 +44,17 @@ export function slicesIn(objects: readonly KubernetesObject[], namespace: string
   })
 }
 
-const labelsOf = (selector: readonly string[]): Labels => Object.fromEntries(selector.map(label => label.split('=') as [string, string]))
+const labelsOf = (selector: readonly string[]): Labels =>
+  Object.fromEntries(selector.map(label => label.split('=') as [string, string]))
 
 /** What the policies of these pods let out; undefined where none of them says anything. */
-function letOut(workload: KubernetesObject, objects: readonly KubernetesObject[]): readonly Rule[] | undefined {
-  const policies = ofKind(objects, 'NetworkPolicy').filter(({ spec }) => selects(spec.podSelector, podLabels(workload)))
+function letOut(
+  workload: KubernetesObject,
+  objects: readonly KubernetesObject[],
+): readonly Rule[] | undefined {
+  const policies = ofKind(objects, 'NetworkPolicy').filter(({ spec }) =>
+    selects(spec.podSelector, podLabels(workload)),
+  )
   const telling = policies.filter(({ spec }) => spec.policyTypes!.includes('Egress'))
   return telling.length === 0 ? undefined : telling.flatMap(({ spec }) => spec.egress ?? [])
 }
@@ -47,13 +62,24 @@ function letOut(workload: KubernetesObject, objects: readonly KubernetesObject[]
 function networkProblems(objects: readonly KubernetesObject[], slices: readonly FakeSlice[]): string[] {
   const rules = letOut(gatewayIn(objects), objects)
   if (rules === undefined) return []
-  const reachesApi = rules.some(({ to, ports }) => (to === undefined || to.every(({ ipBlock }) => ipBlock)) && ports?.every(({ port }) => API_PORTS.has(port)) === true) // prettier-ignore
+  const reachesApi = rules.some(
+    ({ to, ports }) =>
+      (to === undefined || to.every(({ ipBlock }) => ipBlock)) &&
+      ports?.every(({ port }) => API_PORTS.has(port)) === true,
+  )
   const reached = (set: KubernetesObject, port: number) =>
-    rules.some(({ to, ports }) => to?.some(({ podSelector }) => podSelector && selects(podSelector, podLabels(set))) === true && ports?.some(each => each.port === port) === true) // prettier-ignore
-  const portTo = (set: KubernetesObject) => slices.find(({ endpoints }) => endpoints.some(({ pod }) => pod === podsOf(set)[0]))?.port
+    rules.some(
+      ({ to, ports }) =>
+        to?.some(({ podSelector }) => podSelector && selects(podSelector, podLabels(set))) === true &&
+        ports?.some(each => each.port === port) === true,
+    )
+  const portTo = (set: KubernetesObject) =>
+    slices.find(({ endpoints }) => endpoints.some(({ pod }) => pod === podsOf(set)[0]))?.port
   return [
     ...(reachesApi ? [] : ['the gateway does not reach the API']),
-    ...ofKind(objects, 'StatefulSet').filter(set => !reached(set, portTo(set)!)).map(({ metadata }) => `the gateway does not reach ${metadata.name}`), // prettier-ignore
+    ...ofKind(objects, 'StatefulSet')
+      .filter(set => !reached(set, portTo(set)!))
+      .map(({ metadata }) => `the gateway does not reach ${metadata.name}`),
   ]
 }
 
@@ -66,22 +92,34 @@ function drainProblems({ metadata: { name }, spec }: KubernetesObject): string[]
 }
 
 /** Nothing for a gateway that is given its workers. */
-export function problemsOfDiscovery({ discovery, workers }: Settings, objects: readonly KubernetesObject[], namespace: string): string[] {
+export function problemsOfDiscovery(
+  { discovery, workers }: Settings,
+  objects: readonly KubernetesObject[],
+  namespace: string,
+): string[] {
   const { kubernetes } = discovery
   if (kubernetes?.enabled !== true) return []
   const slices = slicesIn(objects, namespace)
   const sets = ofKind(objects, 'StatefulSet')
   const found = (selector: readonly string[]) =>
-    slices.filter(({ labels }) => selects({ matchLabels: labelsOf(selector) }, labels)).flatMap(({ endpoints }) => endpoints.map(({ pod }) => pod!)) // prettier-ignore
-  const wanted = (role: string) => sets.filter(set => podLabels(set)['app.kubernetes.io/component'] === role).flatMap(podsOf)
+    slices
+      .filter(({ labels }) => selects({ matchLabels: labelsOf(selector) }, labels))
+      .flatMap(({ endpoints }) => endpoints.map(({ pod }) => pod!))
+  const wanted = (role: string) =>
+    sets.filter(set => podLabels(set)['app.kubernetes.io/component'] === role).flatMap(podsOf)
   const asked = { prefill: found(kubernetes.prefillSelector), decode: found(kubernetes.decodeSelector) }
   return [
     ...(kubernetes.namespace === namespace ? [] : [`follows the namespace ${kubernetes.namespace}`]),
     ...(mayAskTheApi(gatewayIn(objects), objects) ? [] : ['may not ask the API']),
-    ...(workers.prefill.length + workers.decode.length === 0 ? [] : ['is given workers that it finds as well, each then twice']),
-    ...(['prefill', 'decode'] as const).flatMap(
-      role =>
-      JSON.stringify(asked[role]) === JSON.stringify(wanted(role)) ? [] : [`finds ${asked[role].join(', ') || 'nobody'} for ${role}, but there are ${wanted(role).join(', ')}`], // prettier-ignore
+    ...(workers.prefill.length + workers.decode.length === 0
+      ? []
+      : ['is given workers that it finds as well, each then twice']),
+    ...(['prefill', 'decode'] as const).flatMap(role =>
+      JSON.stringify(asked[role]) === JSON.stringify(wanted(role))
+        ? []
+        : [
+            `finds ${asked[role].join(', ') || 'nobody'} for ${role}, but there are ${wanted(role).join(', ')}`,
+          ],
     ),
     ...networkProblems(objects, slices),
     ...sets.flatMap(drainProblems),

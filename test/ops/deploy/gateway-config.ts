@@ -6,7 +6,8 @@ import type { Settings } from '../../../src/gateway/config/settings.ts'
 import { type KubernetesObject, ofKind, workloadsIn } from './objects.ts'
 import { eldr } from './tools.ts'
 
-export const gatewayIn = (objects: readonly KubernetesObject[]): KubernetesObject => ofKind(objects, 'Deployment')[0]!
+export const gatewayIn = (objects: readonly KubernetesObject[]): KubernetesObject =>
+  ofKind(objects, 'Deployment')[0]!
 
 /** Those that must look like something. */
 const SECRETS: Readonly<Record<string, string>> = { ELDR_REPLICA_STORE: 'redis://:a-secret@store:6379' }
@@ -50,17 +51,30 @@ export function problemsOfSettings(
   const stopMs = container!.lifecycle!.preStop.sleep.seconds * 1000 + server.shutdownGraceMs
   const scheme = server.tls === undefined ? 'HTTP' : 'HTTPS'
   const sets = workloadsIn(objects).filter(({ kind }) => kind === 'StatefulSet')
-  const pods = sets.flatMap(
-    ({ metadata, spec: set }) =>
-    Array.from({ length: set.replicas! }, (_, at) => `${metadata.name}-${at}.${set.serviceName}.${namespace}.svc:${set.template.spec.containers[0]!.ports[0]!.containerPort}`), // prettier-ignore
+  const pods = sets.flatMap(({ metadata, spec: set }) =>
+    Array.from(
+      { length: set.replicas! },
+      (_, at) =>
+        `${metadata.name}-${at}.${set.serviceName}.${namespace}.svc:${set.template.spec.containers[0]!.ports[0]!.containerPort}`,
+    ),
   )
-  const asked = [...workers.prefill, ...workers.decode].map(({ url }) => new URL(url).host.replace(/\.svc\.[^:]*/, '.svc'))
+  const asked = [...workers.prefill, ...workers.decode].map(({ url }) =>
+    new URL(url).host.replace(/\.svc\.[^:]*/, '.svc'),
+  )
   return [
     ...(server.host === '0.0.0.0' ? [] : [`listens on ${server.host}`]),
     ...(port('http') === server.port ? [] : ['http is another port']),
     ...(port('metrics') === server.metricsPort ? [] : ['metrics is another port']),
-    ...(spec.terminationGracePeriodSeconds * 1000 >= stopMs + 5_000 ? [] : ['is killed while streams may still go on']),
-    ...((container!.livenessProbe!.httpGet.scheme ?? 'HTTP') === scheme ? [] : ['probes speak another scheme']),
-    ...(sets.length === 0 || discovery.kubernetes?.enabled === true || JSON.stringify(asked.toSorted()) === JSON.stringify(pods.toSorted()) ? [] : [`asks ${asked.join(', ')}, but there are ${pods.join(', ')}`]), // prettier-ignore
+    ...(spec.terminationGracePeriodSeconds * 1000 >= stopMs + 5_000
+      ? []
+      : ['is killed while streams may still go on']),
+    ...((container!.livenessProbe!.httpGet.scheme ?? 'HTTP') === scheme
+      ? []
+      : ['probes speak another scheme']),
+    ...(sets.length === 0 ||
+    discovery.kubernetes?.enabled === true ||
+    JSON.stringify(asked.toSorted()) === JSON.stringify(pods.toSorted())
+      ? []
+      : [`asks ${asked.join(', ')}, but there are ${pods.join(', ')}`]),
   ]
 }

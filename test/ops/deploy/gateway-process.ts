@@ -11,7 +11,11 @@ export interface GatewayProcess {
 }
 
 /** Resolves when it listens; rejects with what it said when it ends before. */
-export async function startGatewayProcess(command: string, args: readonly string[], options: SpawnOptions): Promise<GatewayProcess> {
+export async function startGatewayProcess(
+  command: string,
+  args: readonly string[],
+  options: SpawnOptions,
+): Promise<GatewayProcess> {
   const child = spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
   const exited = once(child, 'exit').then(([code]) => code as number | null)
   let said = ''

@@ -23,13 +23,23 @@ describe.runIf(wanted)('the image, built by buildah on stand-ins for its base im
   let root: string
   let config: ImageConfig
   const buildah = (...args: string[]) =>
-    output('buildah', ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run'), '--storage-driver', 'vfs', ...args])
+    output('buildah', [
+      '--root',
+      join(folder, 'storage'),
+      '--runroot',
+      join(folder, 'run'),
+      '--storage-driver',
+      'vfs',
+      ...args,
+    ])
 
   beforeAll(async () => {
     if (!able) throw new Error('ELDR_TEST_IMAGE=1 needs root and buildah: apt-get install buildah crun')
     folder = await mkdtemp(join(tmpdir(), 'eldr-image-'))
     await output('bash', [join(ROOT, 'scripts', 'image-here.sh'), folder])
-    config = (JSON.parse(await buildah('inspect', '--type', 'image', 'eldr')) as { Docker: { config: ImageConfig } }).Docker.config
+    config = (
+      JSON.parse(await buildah('inspect', '--type', 'image', 'eldr')) as { Docker: { config: ImageConfig } }
+    ).Docker.config
     root = (await buildah('mount', (await buildah('from', '--pull-never', 'eldr')).trim())).trim()
   }, 600_000)
   afterAll(async () => {
@@ -39,9 +49,24 @@ describe.runIf(wanted)('the image, built by buildah on stand-ins for its base im
   it('runs as process 1, as a user that is not root, on a file system that cannot be written, and ends at SIGTERM', async () => {
     const inside = ['chroot', `--userspec=${config.User}`, root]
     const script = join(folder, 'start.sh')
-    const env = Object.fromEntries([...config.Env, 'ELDR_PORT=0'].map(pair => pair.split('=', 2) as [string, string]))
-    await writeFile(script, `mount --bind -o ro "${root}" "${root}" && mount -t proc proc "${root}/proc" && exec "$@"\n`)
-    const args = ['--mount', '--pid', '--fork', '--kill-child', 'bash', script, ...inside, ...config.Entrypoint, ...config.Cmd]
+    const env = Object.fromEntries(
+      [...config.Env, 'ELDR_PORT=0'].map(pair => pair.split('=', 2) as [string, string]),
+    )
+    await writeFile(
+      script,
+      `mount --bind -o ro "${root}" "${root}" && mount -t proc proc "${root}/proc" && exec "$@"\n`,
+    )
+    const args = [
+      '--mount',
+      '--pid',
+      '--fork',
+      '--kill-child',
+      'bash',
+      script,
+      ...inside,
+      ...config.Entrypoint,
+      ...config.Cmd,
+    ]
     const gateway = await startGatewayProcess('unshare', args, { env })
     const pid = (await output('pgrep', ['-P', String(gateway.child.pid)])).trim()
     const status = await output('cat', [`/proc/${pid}/status`])
@@ -51,13 +76,18 @@ describe.runIf(wanted)('the image, built by buildah on stand-ins for its base im
     const { port } = new URL(gateway.url)
     const [kind, ...check] = config.Healthcheck.Test
     expect(kind).toBe('CMD')
-    expect(await run('chroot', [...inside.slice(1), ...check], { env: { PATH: env['PATH'], ELDR_PORT: port } })).toEqual({ code: 0, stdout: '', stderr: '' }) // prettier-ignore
+    expect(
+      await run('chroot', [...inside.slice(1), ...check], { env: { PATH: env['PATH'], ELDR_PORT: port } }),
+    ).toEqual({ code: 0, stdout: '', stderr: '' })
     const ended = new Promise(resolve => gateway.child.once('exit', resolve))
     await output('kill', ['-TERM', pid])
     expect(await ended).toBe(0)
   })
 
   it('names itself', () => {
-    expect(config.Labels).toMatchObject({ 'org.opencontainers.image.title': 'eldr', 'org.opencontainers.image.licenses': 'Apache-2.0' })
+    expect(config.Labels).toMatchObject({
+      'org.opencontainers.image.title': 'eldr',
+      'org.opencontainers.image.licenses': 'Apache-2.0',
+    })
   })
 })

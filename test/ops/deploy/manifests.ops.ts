@@ -15,11 +15,20 @@ const FILE = '{{ .ResourceKind }}{{ .KindSuffix }}.json'
 
 /** What kubeconform has against manifests, each field that it does not know included. */
 async function invalid(text: string, version: string): Promise<string[]> {
-  const places = [join(TOOLS, 'schemas', version), OWN_SCHEMAS].flatMap(folder => ['-schema-location', join(folder, FILE)])
-  const { stdout } = await run(kubeconform!, ['-strict', '-output', 'json', '-verbose', ...places, '-'], { input: text })
-  const { resources } = JSON.parse(stdout) as { resources: { kind: string; name: string; status: string; msg: string }[] }
+  const places = [join(TOOLS, 'schemas', version), OWN_SCHEMAS].flatMap(folder => [
+    '-schema-location',
+    join(folder, FILE),
+  ])
+  const { stdout } = await run(kubeconform!, ['-strict', '-output', 'json', '-verbose', ...places, '-'], {
+    input: text,
+  })
+  const { resources } = JSON.parse(stdout) as {
+    resources: { kind: string; name: string; status: string; msg: string }[]
+  }
   expect(resources.length).toBeGreaterThanOrEqual(objectsIn(text).length)
-  return resources.filter(({ status }) => status !== 'statusValid').map(({ kind, name, msg }) => `${kind} ${name}: ${msg}`)
+  return resources
+    .filter(({ status }) => status !== 'statusValid')
+    .map(({ kind, name, msg }) => `${kind} ${name}: ${msg}`)
 }
 
 describe.runIf(kubeconform !== undefined)('everything that a user might apply', () => {
@@ -33,42 +42,56 @@ describe.runIf(kubeconform !== undefined)('everything that a user might apply', 
 })
 
 describe.each(RENDERINGS)('%s', (name, here, render) => {
-  it.runIf(here)('has hardened pods with resources, whose probes ask for routes and ports that there are', async () => {
-    const objects = objectsIn(await render())
-    expect(gatewayIn(objects).spec.template.spec.containers).toHaveLength(1)
-    expect(problemsOfPods(objects)).toEqual([])
-  })
+  it.runIf(here)(
+    'has hardened pods with resources, whose probes ask for routes and ports that there are',
+    async () => {
+      const objects = objectsIn(await render())
+      expect(gatewayIn(objects).spec.template.spec.containers).toHaveLength(1)
+      expect(problemsOfPods(objects)).toEqual([])
+    },
+  )
 
   it.runIf(here)('has selectors, names and ports that lead somewhere', async () => {
     expect(problemsOfReferences(objectsIn(await render()))).toEqual([])
   })
 
-  it.runIf(here)('has a configuration that the gateway takes, and that fits its pods and workers', async () => {
-    const objects = objectsIn(await render())
-    const settings = await settingsOf(objects)
-    const isDiscovering = DISCOVERING.has(name)
-    expect(settings.discovery.kubernetes?.enabled ?? false).toBe(isDiscovering)
-    expect(settings.workers.prefill.length > 0).toBe(!isDiscovering)
-    expect(settings.workers.decode.length > 0).toBe(!isDiscovering)
-    expect(problemsOfSettings(settings, objects, NAMESPACE)).toEqual([])
-    expect(problemsOfDiscovery(settings, objects, NAMESPACE)).toEqual([])
-  })
+  it.runIf(here)(
+    'has a configuration that the gateway takes, and that fits its pods and workers',
+    async () => {
+      const objects = objectsIn(await render())
+      const settings = await settingsOf(objects)
+      const isDiscovering = DISCOVERING.has(name)
+      expect(settings.discovery.kubernetes?.enabled ?? false).toBe(isDiscovering)
+      expect(settings.workers.prefill.length > 0).toBe(!isDiscovering)
+      expect(settings.workers.decode.length > 0).toBe(!isDiscovering)
+      expect(problemsOfSettings(settings, objects, NAMESPACE)).toEqual([])
+      expect(problemsOfDiscovery(settings, objects, NAMESPACE)).toEqual([])
+    },
+  )
 
-  it.runIf(here)('lets the API be asked by who discovers workers, for slices alone, and by nobody else', async () => {
-    const objects = objectsIn(await render())
-    expect(ofKind(objects, 'Role', 'RoleBinding')).toHaveLength(DISCOVERING.has(name) ? 2 : 0)
-    expect(problemsOfRoles(objects, NAMESPACE)).toEqual([])
-  })
+  it.runIf(here)(
+    'lets the API be asked by who discovers workers, for slices alone, and by nobody else',
+    async () => {
+      const objects = objectsIn(await render())
+      expect(ofKind(objects, 'Role', 'RoleBinding')).toHaveLength(DISCOVERING.has(name) ? 2 : 0)
+      expect(problemsOfRoles(objects, NAMESPACE)).toEqual([])
+    },
+  )
 })
 
 describe.runIf(canKustomize)('the plain manifests', () => {
   it('can be applied folder by folder, and no placeholder of a secret goes with them', async () => {
     const whole = objectsIn(await kustomized('.'))
-    const parts = await Promise.all(['gateway', 'workers', 'monitoring'].map(async folder => objectsIn(await kustomized(folder))))
-    const names = (objects: typeof whole) => objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`).toSorted()
+    const parts = await Promise.all(
+      ['gateway', 'workers', 'monitoring'].map(async folder => objectsIn(await kustomized(folder))),
+    )
+    const names = (objects: typeof whole) =>
+      objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`).toSorted()
     expect(names(parts.flat())).toEqual(names(whole))
     expect(ofKind(whole, 'Secret')).toEqual([])
-    expect(whole.filter(({ kind, metadata }) => kind !== 'Namespace' && metadata.namespace !== NAMESPACE)).toEqual([])
+    expect(
+      whole.filter(({ kind, metadata }) => kind !== 'Namespace' && metadata.namespace !== NAMESPACE),
+    ).toEqual([])
   })
 })
 
@@ -79,17 +102,31 @@ describe('these checks', () => {
       expect(text).toContain(from)
       return text.replaceAll(from, to)
     }
-    expect(await invalid(without('readOnlyRootFilesystem: true', 'readOnlyRootFileSystem: true'), '1.30.0')).not.toEqual([])
+    expect(
+      await invalid(without('readOnlyRootFilesystem: true', 'readOnlyRootFileSystem: true'), '1.30.0'),
+    ).not.toEqual([])
     expect(await invalid(without('port: metrics', 'ports: metrics'), '1.37.0')).not.toEqual([])
-    expect(problemsOfPods(objectsIn(without('path: /ready', 'path: /readyz')))).toEqual(['eldr: gateway: readiness probe asks /readyz, which is no route']) // prettier-ignore
+    expect(problemsOfPods(objectsIn(without('path: /ready', 'path: /readyz')))).toEqual([
+      'eldr: gateway: readiness probe asks /readyz, which is no route',
+    ])
     expect(problemsOfPods(objectsIn(without('- ALL', '- KILL')))).toHaveLength(3)
-    expect(problemsOfReferences(objectsIn(without('targetPort: metrics', 'targetPort: metric')))).toEqual(['Service eldr: port metrics leads to none of eldr']) // prettier-ignore
+    expect(problemsOfReferences(objectsIn(without('targetPort: metrics', 'targetPort: metric')))).toEqual([
+      'Service eldr: port metrics leads to none of eldr',
+    ])
     const late = objectsIn(without('terminationGracePeriodSeconds: 80', 'terminationGracePeriodSeconds: 65'))
-    expect(problemsOfSettings(await settingsOf(late), late, NAMESPACE)).toEqual(['is killed while streams may still go on'])
+    expect(problemsOfSettings(await settingsOf(late), late, NAMESPACE)).toEqual([
+      'is killed while streams may still go on',
+    ])
     const fewer = objectsIn(without('replicas: 2', 'replicas: 1'))
     expect(problemsOfSettings(await settingsOf(fewer), fewer, NAMESPACE)).toHaveLength(1)
-    await expect(settingsOf(objectsIn(without('policy: union', 'policy: onion')))).rejects.toThrow(/routing\.policy/)
-    expect(problemsOfReferences(objectsIn(without('jobLabel: app.kubernetes.io/name', 'jobLabel: app.kubernetes.io/component')))).toEqual(['ServiceMonitor eldr: its job is gateway, but alerts ask for eldr']) // prettier-ignore
+    await expect(settingsOf(objectsIn(without('policy: union', 'policy: onion')))).rejects.toThrow(
+      /routing\.policy/,
+    )
+    expect(
+      problemsOfReferences(
+        objectsIn(without('jobLabel: app.kubernetes.io/name', 'jobLabel: app.kubernetes.io/component')),
+      ),
+    ).toEqual(['ServiceMonitor eldr: its job is gateway, but alerts ask for eldr'])
   })
 
   it.runIf(canKustomize)('notice what is wrong with discovery', async () => {
@@ -97,18 +134,43 @@ describe('these checks', () => {
     const problems = async (from: RegExp, to: string) => {
       expect(text).toMatch(from)
       const objects = objectsIn(text.replace(from, to))
-      return [...problemsOfPods(objects), ...problemsOfRoles(objects, NAMESPACE), ...problemsOfDiscovery(await settingsOf(objects), objects, NAMESPACE)] // prettier-ignore
+      return [
+        ...problemsOfPods(objects),
+        ...problemsOfRoles(objects, NAMESPACE),
+        ...problemsOfDiscovery(await settingsOf(objects), objects, NAMESPACE),
+      ]
     }
     expect(await problems(/$^/m, '')).toEqual([])
-    expect(await problems(/automountServiceAccountToken: true/, 'automountServiceAccountToken: false')).toEqual(['eldr: may ask the API, and has no token']) // prettier-ignore
-    expect(await problems(/- watch\n/, '- watch\n  - get\n')).toEqual(['Role eldr-discovery: lets do other things than to list and watch endpointslices']) // prettier-ignore
-    expect(await problems(/kind: Role\n  name: eldr-discovery/, 'kind: Role\n  name: eldr-discover')).toEqual(['Role eldr-discovery: nobody has it', 'RoleBinding eldr-discovery: no Role eldr-discover']) // prettier-ignore
-    expect(await problems(/kind: ServiceAccount\n  name: eldr\n/, 'kind: ServiceAccount\n  name: default\n')).toEqual(['eldr: has a token for the API', 'RoleBinding eldr-discovery: no ServiceAccount default', 'may not ask the API']) // prettier-ignore
-    expect(await problems(/service-name=eldr-decode/, 'service-name=eldr-decoder')).toEqual(['finds nobody for decode, but there are eldr-decode-0, eldr-decode-1']) // prettier-ignore
-    expect(await problems(/namespace: eldr\n        #/, 'namespace: other\n        #')).toEqual(['follows the namespace other'])
+    expect(
+      await problems(/automountServiceAccountToken: true/, 'automountServiceAccountToken: false'),
+    ).toEqual(['eldr: may ask the API, and has no token'])
+    expect(await problems(/- watch\n/, '- watch\n  - get\n')).toEqual([
+      'Role eldr-discovery: lets do other things than to list and watch endpointslices',
+    ])
+    expect(await problems(/kind: Role\n  name: eldr-discovery/, 'kind: Role\n  name: eldr-discover')).toEqual(
+      ['Role eldr-discovery: nobody has it', 'RoleBinding eldr-discovery: no Role eldr-discover'],
+    )
+    expect(
+      await problems(/kind: ServiceAccount\n  name: eldr\n/, 'kind: ServiceAccount\n  name: default\n'),
+    ).toEqual([
+      'eldr: has a token for the API',
+      'RoleBinding eldr-discovery: no ServiceAccount default',
+      'may not ask the API',
+    ])
+    expect(await problems(/service-name=eldr-decode/, 'service-name=eldr-decoder')).toEqual([
+      'finds nobody for decode, but there are eldr-decode-0, eldr-decode-1',
+    ])
+    expect(await problems(/namespace: eldr\n        #/, 'namespace: other\n        #')).toEqual([
+      'follows the namespace other',
+    ])
     expect(await problems(/port: 6443/, 'port: 6444')).toEqual(['the gateway does not reach the API'])
-    expect(await problems(/terminationGracePeriodSeconds: 120/, 'terminationGracePeriodSeconds: 61')).toEqual(['eldr-decode is killed while it drains']) // prettier-ignore
-    const named = 'routing:\n      policy: union\n    workers: { decode: ["http://eldr-decode-0.eldr-decode:8000"] }'
-    expect(await problems(/routing:\n      policy: union/, named)).toEqual(['is given workers that it finds as well, each then twice'])
+    expect(await problems(/terminationGracePeriodSeconds: 120/, 'terminationGracePeriodSeconds: 61')).toEqual(
+      ['eldr-decode is killed while it drains'],
+    )
+    const named =
+      'routing:\n      policy: union\n    workers: { decode: ["http://eldr-decode-0.eldr-decode:8000"] }'
+    expect(await problems(/routing:\n      policy: union/, named)).toEqual([
+      'is given workers that it finds as well, each then twice',
+    ])
   })
 })

@@ -20,7 +20,11 @@ export interface Container {
   readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } }
   readonly resources: { readonly requests: Labels; readonly limits: Labels }
   readonly securityContext: object
-  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string; readonly readOnly?: boolean }[]
+  readonly volumeMounts: readonly {
+    readonly name: string
+    readonly mountPath: string
+    readonly readOnly?: boolean
+  }[]
 }
 
 export interface Volume {
@@ -53,7 +57,11 @@ export interface Rule {
 
 export interface Selector {
   readonly matchLabels?: Labels
-  readonly matchExpressions?: readonly { readonly key: string; readonly operator: string; readonly values: readonly string[] }[]
+  readonly matchExpressions?: readonly {
+    readonly key: string
+    readonly operator: string
+    readonly values: readonly string[]
+  }[]
 }
 
 export interface KubernetesObject {
@@ -73,7 +81,11 @@ export interface KubernetesObject {
     readonly selector: Selector & Labels
     readonly template: { readonly metadata: { readonly labels: Labels }; readonly spec: PodSpec }
     readonly volumeClaimTemplates?: readonly { readonly metadata: { readonly name: string } }[]
-    readonly ports: readonly { readonly name: string; readonly port: number; readonly targetPort?: string | number }[]
+    readonly ports: readonly {
+      readonly name: string
+      readonly port: number
+      readonly targetPort?: string | number
+    }[]
     readonly endpoints: readonly { readonly port: string; readonly path: string }[]
     readonly jobLabel?: string
     /** Of a PrometheusRule. */
@@ -98,7 +110,8 @@ export function objectsIn(text: string): KubernetesObject[] {
 export const ofKind = (objects: readonly KubernetesObject[], ...kinds: string[]): KubernetesObject[] =>
   objects.filter(({ kind }) => kinds.includes(kind))
 
-export const workloadsIn = (objects: readonly KubernetesObject[]): KubernetesObject[] => ofKind(objects, 'Deployment', 'StatefulSet')
+export const workloadsIn = (objects: readonly KubernetesObject[]): KubernetesObject[] =>
+  ofKind(objects, 'Deployment', 'StatefulSet')
 
 export function selects({ matchLabels = {}, matchExpressions = [] }: Selector, labels: Labels): boolean {
   return (
@@ -114,5 +127,7 @@ export const podLabels = ({ spec }: KubernetesObject): Labels => spec.template.m
 
 /** Number of a port of a pod, which may be given by its name. */
 export function portOf({ containers }: PodSpec, port: string | number): number | undefined {
-  return containers.flatMap(({ ports }) => ports).find(({ name, containerPort }) => name === port || containerPort === port)?.containerPort
+  return containers
+    .flatMap(({ ports }) => ports)
+    .find(({ name, containerPort }) => name === port || containerPort === port)?.containerPort
 }

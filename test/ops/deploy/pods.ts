@@ -6,16 +6,26 @@ import { mayAskTheApi } from './roles.ts'
 const HARDENED = { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true }
 
 function containerProblems({ securityContext, resources }: Container): string[] {
-  const context = securityContext as { readonly capabilities?: { readonly drop?: readonly string[] } } & Readonly<Record<string, unknown>>
+  const context = securityContext as {
+    readonly capabilities?: { readonly drop?: readonly string[] }
+  } & Readonly<Record<string, unknown>>
   return [
-    ...Object.entries(HARDENED).filter(([key, value]) => context?.[key] !== value).map(([key]) => `securityContext.${key}`), // prettier-ignore
+    ...Object.entries(HARDENED)
+      .filter(([key, value]) => context?.[key] !== value)
+      .map(([key]) => `securityContext.${key}`),
     ...(context?.capabilities?.drop?.includes('ALL') ? [] : ['capabilities.drop']),
-    ...(resources?.requests?.['cpu'] && resources.requests['memory'] && resources.limits['memory'] ? [] : ['resources']),
+    ...(resources?.requests?.['cpu'] && resources.requests['memory'] && resources.limits['memory']
+      ? []
+      : ['resources']),
   ]
 }
 
 function probeProblems(container: Container, { spec }: KubernetesObject['spec']['template']): string[] {
-  const probes = { startup: container.startupProbe, liveness: container.livenessProbe, readiness: container.readinessProbe }
+  const probes = {
+    startup: container.startupProbe,
+    liveness: container.livenessProbe,
+    readiness: container.readinessProbe,
+  }
   return Object.entries(probes).flatMap(([name, probe]) => {
     if (probe === undefined) return [`${name} probe is missing`]
     const { path, port } = probe.httpGet
@@ -41,7 +51,10 @@ function podProblems(workload: KubernetesObject, objects: readonly KubernetesObj
     readonly runAsUser?: number
     readonly seccompProfile?: { type: string }
   }
-  const volumes = [...spec.volumes.map(({ name }) => name), ...volumeClaimTemplates.map(({ metadata }) => metadata.name)]
+  const volumes = [
+    ...spec.volumes.map(({ name }) => name),
+    ...volumeClaimTemplates.map(({ metadata }) => metadata.name),
+  ]
   const containers = [...spec.containers, ...(spec.initContainers ?? [])]
   const mounts = containers.flatMap(({ volumeMounts }) => volumeMounts)
   return [
@@ -49,13 +62,25 @@ function podProblems(workload: KubernetesObject, objects: readonly KubernetesObj
     ...(context?.runAsNonRoot === true && (context.runAsUser ?? 0) > 0 ? [] : ['may run as root']),
     ...(context?.seccompProfile?.type === 'RuntimeDefault' ? [] : ['no seccomp profile']),
     ...tokenProblems(spec.automountServiceAccountToken, mayAskTheApi(workload, objects)),
-    ...(spec.enableServiceLinks === false ? [] : ['has links to services in its environment, ELDR_PORT among them']),
-    ...mounts.filter(({ name }) => !volumes.includes(name)).map(({ name }) => `mounts ${name}, which is no volume`),
-    ...volumes.filter(name => !mounts.some(mount => mount.name === name)).map(name => `volume ${name} is mounted nowhere`),
-    ...containers.flatMap(container => [...containerProblems(container), ...probeProblems(container, template)].map(what => `${container.name}: ${what}`)), // prettier-ignore
+    ...(spec.enableServiceLinks === false
+      ? []
+      : ['has links to services in its environment, ELDR_PORT among them']),
+    ...mounts
+      .filter(({ name }) => !volumes.includes(name))
+      .map(({ name }) => `mounts ${name}, which is no volume`),
+    ...volumes
+      .filter(name => !mounts.some(mount => mount.name === name))
+      .map(name => `volume ${name} is mounted nowhere`),
+    ...containers.flatMap(container =>
+      [...containerProblems(container), ...probeProblems(container, template)].map(
+        what => `${container.name}: ${what}`,
+      ),
+    ),
   ]
 }
 
 export function problemsOfPods(objects: readonly KubernetesObject[]): string[] {
-  return workloadsIn(objects).flatMap(workload => podProblems(workload, objects).map(what => `${workload.metadata.name}: ${what}`))
+  return workloadsIn(objects).flatMap(workload =>
+    podProblems(workload, objects).map(what => `${workload.metadata.name}: ${what}`),
+  )
 }

@@ -26,7 +26,10 @@ function once(render: () => Promise<string>): () => Promise<string> {
 }
 
 /** Those whose gateways find their workers themselves. */
-export const DISCOVERING: ReadonlySet<string> = new Set(['deploy/kubernetes/discovery', 'the chart with ci/discovery-values.yaml'])
+export const DISCOVERING: ReadonlySet<string> = new Set([
+  'deploy/kubernetes/discovery',
+  'the chart with ci/discovery-values.yaml',
+])
 
 /** Name, whether the tool for it is here, and the text. */
 export const RENDERINGS: readonly (readonly [string, boolean, () => Promise<string>])[] = [
@@ -34,6 +37,11 @@ export const RENDERINGS: readonly (readonly [string, boolean, () => Promise<stri
   ['deploy/kubernetes/discovery', canKustomize, once(() => kustomized('discovery'))],
   ['the chart as it is', helm !== undefined, once(() => templated())],
   ...VALUES.map(
-    file => [`the chart with ${file.slice(CHART.length + 1)}`, helm !== undefined, once(() => templated('--values', file))] as const,
+    file =>
+      [
+        `the chart with ${file.slice(CHART.length + 1)}`,
+        helm !== undefined,
+        once(() => templated('--values', file)),
+      ] as const,
   ),
 ]

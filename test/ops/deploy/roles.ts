@@ -12,12 +12,21 @@ export function mayAskTheApi({ spec }: KubernetesObject, objects: readonly Kuber
   )
 }
 
-function bindingProblems({ roleRef, subjects }: KubernetesObject, objects: readonly KubernetesObject[], namespace: string): string[] {
-  const has = (kind: string, wanted: string) => ofKind(objects, kind).some(({ metadata: { name } }) => name === wanted)
+function bindingProblems(
+  { roleRef, subjects }: KubernetesObject,
+  objects: readonly KubernetesObject[],
+  namespace: string,
+): string[] {
+  const has = (kind: string, wanted: string) =>
+    ofKind(objects, kind).some(({ metadata: { name } }) => name === wanted)
   return [
-    ...(roleRef!.kind === 'Role' && has('Role', roleRef!.name) ? [] : [`no ${roleRef!.kind} ${roleRef!.name}`]),
+    ...(roleRef!.kind === 'Role' && has('Role', roleRef!.name)
+      ? []
+      : [`no ${roleRef!.kind} ${roleRef!.name}`]),
     ...subjects!.filter(({ kind, name }) => !has(kind, name)).map(({ kind, name }) => `no ${kind} ${name}`),
-    ...subjects!.filter(subject => subject.namespace !== namespace).map(({ name }) => `${name} is of another namespace`),
+    ...subjects!
+      .filter(subject => subject.namespace !== namespace)
+      .map(({ name }) => `${name} is of another namespace`),
   ]
 }
 
@@ -28,9 +37,15 @@ export function problemsOfRoles(objects: readonly KubernetesObject[], namespace:
       ({ kind, metadata }) => `${kind} ${metadata.name}: holds in every namespace`,
     ),
     ...ofKind(objects, 'Role').flatMap(({ metadata: { name }, rules }) => [
-      ...(JSON.stringify(rules) === JSON.stringify(NEEDED) ? [] : [`Role ${name}: lets do other things than to list and watch endpointslices`]), // prettier-ignore
+      ...(JSON.stringify(rules) === JSON.stringify(NEEDED)
+        ? []
+        : [`Role ${name}: lets do other things than to list and watch endpointslices`]),
       ...(bindings.some(({ roleRef }) => roleRef!.name === name) ? [] : [`Role ${name}: nobody has it`]),
     ]),
-    ...bindings.flatMap(binding => bindingProblems(binding, objects, namespace).map(what => `RoleBinding ${binding.metadata.name}: ${what}`)), // prettier-ignore
+    ...bindings.flatMap(binding =>
+      bindingProblems(binding, objects, namespace).map(
+        what => `RoleBinding ${binding.metadata.name}: ${what}`,
+      ),
+    ),
   ]
 }

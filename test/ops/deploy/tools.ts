@@ -9,19 +9,23 @@ export const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 export const PROGRAM = join(ROOT, 'dist', 'cli', 'main.js')
 export const CHART = join(ROOT, 'deploy', 'helm', 'eldr')
 
-export const TOOLS = process.env['ELDR_DEPLOY_TOOLS'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'deploy')
+export const TOOLS =
+  process.env['ELDR_DEPLOY_TOOLS'] ??
+  join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'eldr', 'deploy')
 
 /** Where a program is: among those that were got, or on the PATH. */
 export function tool(name: string): string | undefined {
   const folders = [join(TOOLS, 'bin'), ...(process.env['PATH'] ?? '').split(delimiter)]
-  return folders.map(folder => join(folder, name)).find(path => {
-    try {
-      accessSync(path, constants.X_OK)
-      return true
-    } catch {
-      return false
-    }
-  }) // prettier-ignore
+  return folders
+    .map(folder => join(folder, name))
+    .find(path => {
+      try {
+        accessSync(path, constants.X_OK)
+        return true
+      } catch {
+        return false
+      }
+    })
 }
 
 export interface Ended {
@@ -63,4 +67,5 @@ export async function output(command: string, args: readonly string[], how?: How
 }
 
 /** `eldr` as it was built. */
-export const eldr = (args: readonly string[], how?: HowToRun): Promise<Ended> => run(process.execPath, [PROGRAM, ...args], how)
+export const eldr = (args: readonly string[], how?: HowToRun): Promise<Ended> =>
+  run(process.execPath, [PROGRAM, ...args], how)

@@ -1,5 +1,11 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type Discovering, heldStreams, type Pods, startDiscovering, startPods } from '../../discovery/support.ts'
+import {
+  type Discovering,
+  heldStreams,
+  type Pods,
+  startDiscovering,
+  startPods,
+} from '../../discovery/support.ts'
 import { type Dnsmasq, startDnsmasq } from './dnsmasq.ts'
 
 const DOMAIN = 'llm.svc.cluster.local'
@@ -8,7 +14,8 @@ let dns: Dnsmasq
 let current: Discovering | undefined
 beforeAll(async () => {
   pods = await startPods(3)
-  const srv = (n: number) => `--srv-host=_http._tcp.decode.${DOMAIN},decode-${n}.decode.${DOMAIN},${pods.port}`
+  const srv = (n: number) =>
+    `--srv-host=_http._tcp.decode.${DOMAIN},decode-${n}.decode.${DOMAIN},${pods.port}`
   dns = await startDnsmasq(DOMAIN, [srv(0), srv(1)])
 })
 afterEach(async () => {
@@ -21,13 +28,27 @@ afterAll(async () => {
 })
 
 const address = (n: number) => `127.0.0.${n + 2}`
-const hosts = (...decodes: number[]) => dns.hosts({ [`prefill.${DOMAIN}`]: ['127.0.0.1'], [`decode.${DOMAIN}`]: decodes.map(address) })
-async function start(decode = `http://decode.${DOMAIN}:${pods.port}`, more: object = {}): Promise<Discovering> {
-  current = await startDiscovering({ dns: { prefill: `http://prefill.${DOMAIN}:${pods.port}`, decode, server: dns.address, intervalMs: 300, ...more } }) // prettier-ignore
+const hosts = (...decodes: number[]) =>
+  dns.hosts({ [`prefill.${DOMAIN}`]: ['127.0.0.1'], [`decode.${DOMAIN}`]: decodes.map(address) })
+async function start(
+  decode = `http://decode.${DOMAIN}:${pods.port}`,
+  more: object = {},
+): Promise<Discovering> {
+  current = await startDiscovering({
+    dns: {
+      prefill: `http://prefill.${DOMAIN}:${pods.port}`,
+      decode,
+      server: dns.address,
+      intervalMs: 300,
+      ...more,
+    },
+  })
   return current
 }
 const sees = (...decodes: number[]) => {
-  const wanted = JSON.stringify(['127.0.0.1', ...decodes.map(address)].map(host => [`${host}:${pods.port}`, 'ready']))
+  const wanted = JSON.stringify(
+    ['127.0.0.1', ...decodes.map(address)].map(host => [`${host}:${pods.port}`, 'ready']),
+  )
   return current!.until(() => JSON.stringify(Object.entries(current!.states()).toSorted()) === wanted)
 }
 
@@ -52,11 +73,15 @@ describe('workers by the records of a real DNS server', () => {
     await dns.hosts({}) // the name for decode is left without records, for there are some below it
     await until(() =>
       warnings().some(
-        line => line.includes(`prefill.${DOMAIN} does not exist (NXDOMAIN)`) && line.includes(`decode.${DOMAIN} has no A or AAAA records`),
+        line =>
+          line.includes(`prefill.${DOMAIN} does not exist (NXDOMAIN)`) &&
+          line.includes(`decode.${DOMAIN} has no A or AAAA records`),
       ),
     )
     await dns.stop()
-    await until(() => warnings().some(line => line.includes(`no DNS server answers for decode.${DOMAIN} (ECONNREFUSED)`)))
+    await until(() =>
+      warnings().some(line => line.includes(`no DNS server answers for decode.${DOMAIN} (ECONNREFUSED)`)),
+    )
     await sees(0, 1)
     expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(0)
     await dns.start()
@@ -65,11 +90,17 @@ describe('workers by the records of a real DNS server', () => {
   })
 
   it('are those of SRV records, by the names of their targets', async () => {
-    const names = (first: number) => ({ [`prefill.${DOMAIN}`]: ['127.0.0.1'], [`decode-0.decode.${DOMAIN}`]: [address(first)], [`decode-1.decode.${DOMAIN}`]: [address(1)] }) // prettier-ignore
+    const names = (first: number) => ({
+      [`prefill.${DOMAIN}`]: ['127.0.0.1'],
+      [`decode-0.decode.${DOMAIN}`]: [address(first)],
+      [`decode-1.decode.${DOMAIN}`]: [address(1)],
+    })
     await dns.hosts(names(0))
     const { until, states, view } = await start(`srv://_http._tcp.decode.${DOMAIN}`)
     const id = `decode-0.decode.${DOMAIN}:${pods.port}`
-    await until(() => states()[id] === 'ready' && states()[`decode-1.decode.${DOMAIN}:${pods.port}`] === 'ready')
+    await until(
+      () => states()[id] === 'ready' && states()[`decode-1.decode.${DOMAIN}:${pods.port}`] === 'ready',
+    )
     await dns.hosts(names(2))
     await until(() => view(id)!.spec.url === `http://${address(2)}:${pods.port}` && states()[id] === 'ready')
     expect(view(id)!.index).toBe(0)

@@ -38,9 +38,27 @@ export async function startDnsmasq(domain: string, options: readonly string[] = 
       child.once('exit', code => reject(new Error(`dnsmasq ended with ${String(code)}`)))
     })
   async function start(): Promise<void> {
-    const flags = ['--keep-in-foreground', '--log-facility=-', '--conf-file=/dev/null', '--no-resolv', '--no-hosts', '--pid-file', '--user=', '--listen-address=127.0.0.1', '--bind-interfaces', '--local-ttl=1', `--port=${port}`, `--addn-hosts=${file}`, `--local=/${domain}/`, ...options] // prettier-ignore
+    const flags = [
+      '--keep-in-foreground',
+      '--log-facility=-',
+      '--conf-file=/dev/null',
+      '--no-resolv',
+      '--no-hosts',
+      '--pid-file',
+      '--user=',
+      '--listen-address=127.0.0.1',
+      '--bind-interfaces',
+      '--local-ttl=1',
+      `--port=${port}`,
+      `--addn-hosts=${file}`,
+      `--local=/${domain}/`,
+      ...options,
+    ]
     const path = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`
-    child = spawn(PROGRAM, flags, { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, PATH: path } })
+    child = spawn(PROGRAM, flags, {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, PATH: path },
+    })
     lines = createInterface({ input: child.stderr! })
     await said(/read .*hosts - /)
   }
@@ -54,7 +72,12 @@ export async function startDnsmasq(domain: string, options: readonly string[] = 
     address: `127.0.0.1:${port}`,
     start,
     async hosts(addresses) {
-      writeFileSync(file, Object.entries(addresses).flatMap(([name, list]) => list.map(address => `${address} ${name}\n`)).join('')) // prettier-ignore
+      writeFileSync(
+        file,
+        Object.entries(addresses)
+          .flatMap(([name, list]) => list.map(address => `${address} ${name}\n`))
+          .join(''),
+      )
       const read = said(/read .*hosts - /)
       child.kill('SIGHUP')
       await read

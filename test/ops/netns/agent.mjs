@@ -16,7 +16,13 @@ const held = new Map()
 const works = {
   async ask({ url, method = 'GET', headers = {}, body, timeoutMs = 3_000 }) {
     const started = performance.now()
-    const answer = await request(url, { method, headers, body, dispatcher, signal: AbortSignal.timeout(timeoutMs) })
+    const answer = await request(url, {
+      method,
+      headers,
+      body,
+      dispatcher,
+      signal: AbortSignal.timeout(timeoutMs),
+    })
     return { status: answer.statusCode, text: await answer.body.text(), tookMs: performance.now() - started }
   },
   async store({ url, command }) {
@@ -32,7 +38,9 @@ const works = {
   async start({ gateways, lanesEach, tokens, patienceMs }) {
     ending = new AbortController()
     outcomes = []
-    lanes = Object.entries(gateways).flatMap(([name, url]) => Array.from({ length: lanesEach }, (_, at) => lane({ name, url, at, tokens, patienceMs }))) // prettier-ignore
+    lanes = Object.entries(gateways).flatMap(([name, url]) =>
+      Array.from({ length: lanesEach }, (_, at) => lane({ name, url, at, tokens, patienceMs })),
+    )
     return {}
   },
   /** What has ended since the last time. */
@@ -50,7 +58,17 @@ const works = {
   async streams({ gateway, url, count, tokens, patienceMs, id }) {
     const leave = new AbortController()
     held.set(id, leave)
-    const one = at => generate({ name: gateway, url, prompt: `Held ${at}`, tokens, patienceMs, stream: true, leave: leave.signal, begun: () => say({ id, begun: at }) }) // prettier-ignore
+    const one = at =>
+      generate({
+        name: gateway,
+        url,
+        prompt: `Held ${at}`,
+        tokens,
+        patienceMs,
+        stream: true,
+        leave: leave.signal,
+        begun: () => say({ id, begun: at }),
+      })
     return { outcomes: await Promise.all(Array.from({ length: count }, (_, at) => one(at))) }
   },
   async leave({ streams }) {
@@ -62,7 +80,14 @@ const works = {
 
 async function lane({ name, url, at, tokens, patienceMs }) {
   for (let n = 0; !ending.signal.aborted; n++) {
-    const outcome = await generate({ name, url, prompt: `Lane ${at} of ${name} asks for number ${n}`, tokens, patienceMs, stream: n % 3 !== 2 }) // prettier-ignore
+    const outcome = await generate({
+      name,
+      url,
+      prompt: `Lane ${at} of ${name} asks for number ${n}`,
+      tokens,
+      patienceMs,
+      stream: n % 3 !== 2,
+    })
     outcomes.push(outcome)
     // Who is refused at once must not ask again at once: a real client waits too, and a busy loop would only measure itself.
     if (outcome.end !== 'ok') await new Promise(resolve => setTimeout(resolve, 50))
@@ -102,13 +127,19 @@ async function generate({ name, url, prompt, tokens, patienceMs, stream, leave, 
 /** `ok` has every token that was asked for and, streamed, `[DONE]`; `told` is an error that the gateway or a worker tells in its words. */
 function judged(status, text, stream, wanted) {
   if (status !== 200) return { end: 'told', code: codeIn(text) ?? `status ${status}` }
-  const events = stream ? text.split('\n\n').filter(Boolean).map(event => event.slice('data: '.length)) : [text] // prettier-ignore
+  const events = stream
+    ? text
+        .split('\n\n')
+        .filter(Boolean)
+        .map(event => event.slice('data: '.length))
+    : [text]
   const done = !stream || events.at(-1) === '[DONE]'
   const bodies = events.filter(event => event !== '[DONE]').map(event => JSON.parse(event))
   const tokens = bodies.reduce((sum, { choices }) => sum + (choices?.[0]?.token_ids?.length ?? 0), 0)
   const told = bodies.find(({ error }) => error !== undefined)?.error
   if (told !== undefined) return { end: 'told', code: told.code, tokens }
-  if (!done || tokens !== wanted) return { end: 'wrong', code: `${tokens} of ${wanted} tokens, ${done ? '' : 'not '}done`, tokens }
+  if (!done || tokens !== wanted)
+    return { end: 'wrong', code: `${tokens} of ${wanted} tokens, ${done ? '' : 'not '}done`, tokens }
   return { end: 'ok', tokens }
 }
 

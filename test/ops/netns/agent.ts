@@ -43,7 +43,10 @@ const PROGRAM = fileURLToPath(new URL('agent.mjs', import.meta.url))
 
 export class Agent {
   readonly #child: ChildProcess
-  readonly #waiting = new Map<number, { resolve(answer: never): void; reject(error: Error): void; begun?: () => void }>()
+  readonly #waiting = new Map<
+    number,
+    { resolve(answer: never): void; reject(error: Error): void; begun?: () => void }
+  >()
   #said = ''
   #ids = 0
 
@@ -88,7 +91,13 @@ export class Agent {
   }
 
   /** Several streams at once. Resolves when each has begun; `ended` when all have ended. `leave` ends them from here. */
-  async streams(options: { gateway: string; url: string; count: number; tokens: number; patienceMs: number }) {
+  async streams(options: {
+    gateway: string
+    url: string
+    count: number
+    tokens: number
+    patienceMs: number
+  }) {
     let missing = options.count
     let begin = () => {}
     const begun = new Promise<void>(resolve => (begin = resolve))

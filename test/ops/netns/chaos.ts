@@ -8,8 +8,12 @@ const STEP_MS = 600
 const MOST_PATHS = 10
 /** Who speaks with whom. */
 const LINKS: readonly (readonly [Machine, Machine])[] = [
-  ...GATEWAYS.flatMap(gateway => (['store', 'client', ...WORKERS] as const).map(other => [gateway, other] as const)),
-  ...(['p1', 'p2'] as const).flatMap(prefill => (['d1', 'd2'] as const).map(decode => [decode, prefill] as const)),
+  ...GATEWAYS.flatMap(gateway =>
+    (['store', 'client', ...WORKERS] as const).map(other => [gateway, other] as const),
+  ),
+  ...(['p1', 'p2'] as const).flatMap(prefill =>
+    (['d1', 'd2'] as const).map(decode => [decode, prefill] as const),
+  ),
 ]
 const POLICIES = ['jsq', 'union', 'power_of_two'] as const
 

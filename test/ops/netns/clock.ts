@@ -8,14 +8,21 @@ const LIBRARY = join('faketime', 'libfaketimeMT.so.1')
 
 export function clockEnv(shiftSeconds: number): Record<string, string> {
   const shift = `${shiftSeconds < 0 ? '' : '+'}${shiftSeconds}s`
-  return { LD_PRELOAD: libfaketime(), FAKETIME: shift, FAKETIME_DONT_FAKE_MONOTONIC: '1', DONT_FAKE_MONOTONIC: '1' }
+  return {
+    LD_PRELOAD: libfaketime(),
+    FAKETIME: shift,
+    FAKETIME_DONT_FAKE_MONOTONIC: '1',
+    DONT_FAKE_MONOTONIC: '1',
+  }
 }
 
 /** Its folder has the machine's kind in its name. */
 function libfaketime(): string {
   const roots = ['/usr/lib', join(CACHE, 'libfaketime', 'usr', 'lib')].filter(existsSync)
   const places = roots.flatMap(root => readdirSync(root).map(folder => join(root, folder, LIBRARY)))
-  const found = [process.env['LIBFAKETIME'], ...places].find(place => place !== undefined && existsSync(place))
+  const found = [process.env['LIBFAKETIME'], ...places].find(
+    place => place !== undefined && existsSync(place),
+  )
   if (found === undefined) throw new Error('libfaketime is not here: run `bash scripts/ops-tools.sh netns`')
   return found
 }

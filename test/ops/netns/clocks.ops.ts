@@ -12,21 +12,40 @@ const SHIFT_SECONDS = { gw1: 7, gw2: -5, p1: 20, d1: -20 } as const
 describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
   let cluster: Cluster
   beforeAll(async () => {
-    cluster = await Cluster.start({ policy: 'union', env: Object.fromEntries(Object.entries(SHIFT_SECONDS).map(([name, seconds]) => [name, clockEnv(seconds)])) }) // prettier-ignore
+    cluster = await Cluster.start({
+      policy: 'union',
+      env: Object.fromEntries(
+        Object.entries(SHIFT_SECONDS).map(([name, seconds]) => [name, clockEnv(seconds)]),
+      ),
+    })
   })
   afterAll(() => cluster?.close())
 
   const routingOf = async (name: GatewayName) => (await cluster.get(name, '/eldr/config')).routing
-  const versionOf = async (name: GatewayName): Promise<number> => (await cluster.get(name, '/ready')).replicas.version
+  const versionOf = async (name: GatewayName): Promise<number> =>
+    (await cluster.get(name, '/ready')).replicas.version
 
   it.each(GATEWAYS)('are real: decisions and log lines of %s have its own time', async gateway => {
     const shiftMs = SHIFT_SECONDS[gateway] * 1_000
     const beforeMs = Date.now()
-    const { ended } = await cluster.client.streams({ gateway, url: cluster.url(gateway), count: 1, tokens: 3, patienceMs: 10_000 })
+    const { ended } = await cluster.client.streams({
+      gateway,
+      url: cluster.url(gateway),
+      count: 1,
+      tokens: 3,
+      patienceMs: 10_000,
+    })
     expect(notOk(await ended)).toEqual({})
     const afterMs = Date.now()
-    const [decision] = (await cluster.get(gateway, '/eldr/decisions?limit=1')).decisions as { timeMs: number; request: string }[]
-    const lineOf = () => cluster.said(gateway).split('\n').find(text => text.includes(decision!.request)) // prettier-ignore
+    const [decision] = (await cluster.get(gateway, '/eldr/decisions?limit=1')).decisions as {
+      timeMs: number
+      request: string
+    }[]
+    const lineOf = () =>
+      cluster
+        .said(gateway)
+        .split('\n')
+        .find(text => text.includes(decision!.request))
     await until('its line in the log', () => lineOf() !== undefined)
     const line = JSON.parse(lineOf()!) as { time: string }
     for (const timeMs of [decision!.timeMs, Date.parse(line.time)]) {
@@ -34,7 +53,10 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
       // The line is written when the last byte has been, which the client may have had by then.
       expect(timeMs).toBeLessThanOrEqual(afterMs + shiftMs + 1_000)
     }
-    note(`clock of ${gateway}`, { decisionAheadMs: decision!.timeMs - beforeMs, logAheadMs: Date.parse(line.time) - beforeMs })
+    note(`clock of ${gateway}`, {
+      decisionAheadMs: decision!.timeMs - beforeMs,
+      logAheadMs: Date.parse(line.time) - beforeMs,
+    })
   })
 
   it('leave leases and views as they are', async () => {
@@ -45,7 +67,10 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
     // Neither gateway has taken the other for dead, which a lease by somebody else's clock would have been the moment it was told.
     for (const name of GATEWAYS) expect(cluster.said(name)).not.toContain('taken for dead')
     await network.both('gw1', 'store', { cut: true })
-    const forgottenMs = await until('gw2 to forget gw1', async () => (await cluster.get('gw2', '/ready')).replicas.replicas === 1)
+    const forgottenMs = await until(
+      'gw2 to forget gw1',
+      async () => (await cluster.get('gw2', '/ready')).replicas.replicas === 1,
+    )
     expect(forgottenMs).toBeGreaterThan(LEASE_MS / 3)
     expect(forgottenMs).toBeLessThan(2 * LEASE_MS)
     await network.heal()
@@ -58,24 +83,41 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
   })
 
   it('do not change the order of changes, nor does a store that comes back an hour behind', async () => {
-    const follow = (name: GatewayName, policy: string) => until(`${name} to have ${policy}`, async () => (await routingOf(name)).policy === policy) // prettier-ignore
+    const follow = (name: GatewayName, policy: string) =>
+      until(`${name} to have ${policy}`, async () => (await routingOf(name)).policy === policy)
     expect(await cluster.change('gw1', 'PUT', '/eldr/policy', { policy: 'power_of_two' })).toBe(200)
     await follow('gw2', 'power_of_two')
     // By the gateways' own clocks this one would be twelve seconds older.
     expect(await cluster.change('gw2', 'PUT', '/eldr/policy', { policy: 'round_robin' })).toBe(200)
     await follow('gw1', 'round_robin')
-    expect(await Promise.all(GATEWAYS.map((name, at) => cluster.change(name, 'PUT', '/eldr/policy', { tau: 0.2 + at / 10 })))).toEqual([200, 200]) // prettier-ignore
+    expect(
+      await Promise.all(
+        GATEWAYS.map((name, at) => cluster.change(name, 'PUT', '/eldr/policy', { tau: 0.2 + at / 10 })),
+      ),
+    ).toEqual([200, 200])
     await until('both to agree', async () => {
-      const [a, b] = await Promise.all(GATEWAYS.map(async name => [(await routingOf(name)).tau, await versionOf(name), (await cluster.get(name, '/ready')).replicas.waiting])) // prettier-ignore
+      const [a, b] = await Promise.all(
+        GATEWAYS.map(async name => [
+          (await routingOf(name)).tau,
+          await versionOf(name),
+          (await cluster.get(name, '/ready')).replicas.waiting,
+        ]),
+      )
       return a![0] !== 0.1 && a![2] === 0 && a!.join() === b!.join()
     })
     // libfaketime and Redis do not go together (its allocator asks for the time while the library starts), so the store keeps its clock,
     // and what it has given out is put an hour ahead: as if its clock had been, and it came back with the right one.
     const aheadMs = Date.now() + 3_600_000
     await cluster.watch.store(cluster.storeUrl, 'HSET', 'eldr:changes', 'version', String(aheadMs))
-    await until('both to have read it', async () => (await Promise.all(GATEWAYS.map(versionOf))).every(version => version === aheadMs))
+    await until('both to have read it', async () =>
+      (await Promise.all(GATEWAYS.map(versionOf))).every(version => version === aheadMs),
+    )
     await cluster.killStore()
-    await until('both to say so', async () => (await Promise.all(GATEWAYS.map(name => cluster.get(name, '/ready')))).every(({ replicas }) => replicas.store === 'down')) // prettier-ignore
+    await until('both to say so', async () =>
+      (await Promise.all(GATEWAYS.map(name => cluster.get(name, '/ready')))).every(
+        ({ replicas }) => replicas.store === 'down',
+      ),
+    )
     await cluster.startStore()
     await cluster.together()
     expect(await cluster.change('gw2', 'PUT', '/eldr/policy', { policy: 'jsq' })).toBe(200)

@@ -72,7 +72,10 @@ export class Cluster {
     const cluster = new Cluster(await Network.start(MACHINES, options.seed), options)
     try {
       await Promise.all([cluster.startStore(), ...WORKERS.map(name => cluster.#startWorker(name))])
-      const agents = Promise.all([Agent.start(cluster.network, 'client'), Agent.start(cluster.network, 'watch')])
+      const agents = Promise.all([
+        Agent.start(cluster.network, 'client'),
+        Agent.start(cluster.network, 'watch'),
+      ])
       await Promise.all(GATEWAYS.map(name => cluster.startGateway(name)))
       ;[cluster.client, cluster.watch] = await agents
       await cluster.together()
@@ -103,7 +106,23 @@ export class Cluster {
 
   async startStore(): Promise<void> {
     const program = process.env['REDIS_SERVER'] ?? tool('store', 'redis-server')
-    await this.#start('store', [program, '--bind', this.network.address('store'), '--protected-mode', 'no', '--save', '', '--appendonly', 'no', '--dir', this.#folder], 'Ready to accept connections') // prettier-ignore
+    await this.#start(
+      'store',
+      [
+        program,
+        '--bind',
+        this.network.address('store'),
+        '--protected-mode',
+        'no',
+        '--save',
+        '',
+        '--appendonly',
+        'no',
+        '--dir',
+        this.#folder,
+      ],
+      'Ready to accept connections',
+    )
   }
 
   /** SIGKILL. Resolves when it is gone, so that its port is free for another. */
@@ -117,19 +136,66 @@ export class Cluster {
     const file = join(this.#folder, `${name}.json`)
     writeFileSync(
       file,
-      JSON.stringify({ ...SETTINGS, replicas: this.#options.replicas ?? { leaseMs: LEASE_MS, timeoutMs: 1_000, retryMs: 50 } }),
+      JSON.stringify({
+        ...SETTINGS,
+        replicas: this.#options.replicas ?? { leaseMs: LEASE_MS, timeoutMs: 1_000, retryMs: 50 },
+      }),
     )
     const workers = WORKERS.flatMap(worker => [`--${roleOf(worker)}`, `${worker}=${this.url(worker)}`])
-    const flags = ['--config', file, '--host', '0.0.0.0', '--port', '8000', '--policy', this.#options.policy, '--replica-store', this.storeUrl, '--replica-id', name, '--processes', name === 'gw2' ? '2' : '1', ...workers] // prettier-ignore
-    await this.#start(name, [process.execPath, PROGRAM, 'serve', ...flags], 'listening on', { ELDR_ADMIN_TOKEN: TOKEN })
+    const flags = [
+      '--config',
+      file,
+      '--host',
+      '0.0.0.0',
+      '--port',
+      '8000',
+      '--policy',
+      this.#options.policy,
+      '--replica-store',
+      this.storeUrl,
+      '--replica-id',
+      name,
+      '--processes',
+      name === 'gw2' ? '2' : '1',
+      ...workers,
+    ]
+    await this.#start(name, [process.execPath, PROGRAM, 'serve', ...flags], 'listening on', {
+      ELDR_ADMIN_TOKEN: TOKEN,
+    })
   }
 
   async #startWorker(name: WorkerName): Promise<void> {
-    await this.#start(name, [process.execPath, PROGRAM, 'worker', '--role', roleOf(name), '--host', this.network.address(name), '--port', '8000', '--json-ready', '--log-level', 'warn', '--lease-ms', String(KV_LEASE_MS), '--client-stall-ms', '2000'], '"ready":true') // prettier-ignore
+    await this.#start(
+      name,
+      [
+        process.execPath,
+        PROGRAM,
+        'worker',
+        '--role',
+        roleOf(name),
+        '--host',
+        this.network.address(name),
+        '--port',
+        '8000',
+        '--json-ready',
+        '--log-level',
+        'warn',
+        '--lease-ms',
+        String(KV_LEASE_MS),
+        '--client-stall-ms',
+        '2000',
+      ],
+      '"ready":true',
+    )
   }
 
   /** Resolves when it has said that it stands. */
-  async #start(name: Machine, command: readonly string[], stands: string, env: Record<string, string> = {}): Promise<void> {
+  async #start(
+    name: Machine,
+    command: readonly string[],
+    stands: string,
+    env: Record<string, string> = {},
+  ): Promise<void> {
     const child: ChildProcess = this.network.spawn(name, command, { ...env, ...this.#options.env?.[name] })
     this.#children.set(name, child)
     await new Promise<void>((resolve, reject) => {
@@ -138,25 +204,34 @@ export class Cluster {
           this.#said.set(name, `${this.said(name)}${line}\n`)
           if (line.includes(stands)) resolve()
         })
-      setTimeout(() => reject(new Error(`${name} does not stand after ${START_MS} ms: ${this.said(name)}`)), START_MS).unref()
+      setTimeout(
+        () => reject(new Error(`${name} does not stand after ${START_MS} ms: ${this.said(name)}`)),
+        START_MS,
+      ).unref()
       child.once('exit', code => reject(new Error(`${name} ended with ${String(code)}: ${this.said(name)}`)))
     })
   }
 
   /** Of a gateway or a worker, as the one who watches sees it. */
   async get(name: GatewayName | WorkerName, path: string): Promise<Json> {
-    return JSON.parse((await this.watch.ask(`${this.url(name)}${path}`, { headers: { authorization: `Bearer ${TOKEN}` } })).text)
+    return JSON.parse(
+      (await this.watch.ask(`${this.url(name)}${path}`, { headers: { authorization: `Bearer ${TOKEN}` } }))
+        .text,
+    )
   }
 
   async change(name: GatewayName, method: string, path: string, body: object): Promise<number> {
     const headers = { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' }
-    return (await this.watch.ask(`${this.url(name)}${path}`, { method, headers, body: JSON.stringify(body) })).status
+    return (await this.watch.ask(`${this.url(name)}${path}`, { method, headers, body: JSON.stringify(body) }))
+      .status
   }
 
   /** Sum over all series that have these labels. */
   async metric(name: GatewayName, metric: string, labels: Record<string, string> = {}): Promise<number> {
     const { text } = await this.watch.ask(`${this.url(name)}/metrics`)
-    const samples = readSamples(text, new Set([metric])).filter(sample => Object.entries(labels).every(([key, value]) => sample.labels[key] === value)) // prettier-ignore
+    const samples = readSamples(text, new Set([metric])).filter(sample =>
+      Object.entries(labels).every(([key, value]) => sample.labels[key] === value),
+    )
     return samples.reduce((sum, { value }) => sum + value, 0)
   }
 
@@ -165,7 +240,9 @@ export class Cluster {
   }
 
   /** By worker: what a gateway has there, and what it supposes of the other. */
-  async views(name: GatewayName): Promise<Record<string, { state: string; inflight: number; inflightElsewhere: number }>> {
+  async views(
+    name: GatewayName,
+  ): Promise<Record<string, { state: string; inflight: number; inflightElsewhere: number }>> {
     const { workers } = await this.get(name, '/eldr/workers')
     return Object.fromEntries((workers as { id: string }[]).map(worker => [worker.id, worker])) as never
   }
@@ -174,7 +251,14 @@ export class Cluster {
   together(): Promise<number> {
     return until('both gateways to be whole', async () => {
       const all = await Promise.all(GATEWAYS.map(name => this.get(name, '/ready')))
-      return all.every(({ status, prefill, decode, replicas }) => status === 'ready' && prefill === 2 && decode === 2 && replicas.store === 'up' && replicas.replicas === 2) // prettier-ignore
+      return all.every(
+        ({ status, prefill, decode, replicas }) =>
+          status === 'ready' &&
+          prefill === 2 &&
+          decode === 2 &&
+          replicas.store === 'up' &&
+          replicas.replicas === 2,
+      )
     })
   }
 
@@ -182,23 +266,41 @@ export class Cluster {
   async leftovers(): Promise<string[]> {
     const ofGateways = GATEWAYS.map(async name => {
       const views = Object.values(await this.views(name))
-      const [tickets, running] = await Promise.all([this.metric(name, 'eldr_tickets'), this.metric(name, 'eldr_running_requests')])
+      const [tickets, running] = await Promise.all([
+        this.metric(name, 'eldr_tickets'),
+        this.metric(name, 'eldr_running_requests'),
+      ])
       const own = views.reduce((sum, { inflight }) => sum + inflight, 0)
       const elsewhere = views.reduce((sum, { inflightElsewhere }) => sum + inflightElsewhere, 0)
       return { name, tickets, running, own, elsewhere }
     })
     const ofWorkers = WORKERS.map(async name => {
       const { requests, leases, leased_blocks, stats } = await this.state(name)
-      return { name, requests, leases, leased_blocks, running: stats.running, waiting: stats.waiting, fetching: stats.fetching, blocksKept: stats.blocksKept } // prettier-ignore
+      return {
+        name,
+        requests,
+        leases,
+        leased_blocks,
+        running: stats.running,
+        waiting: stats.waiting,
+        fetching: stats.fetching,
+        blocksKept: stats.blocksKept,
+      }
     })
     const all = await Promise.all([...ofGateways, ...ofWorkers])
-    return all.flatMap(({ name, ...counts }) => Object.entries(counts).flatMap(([what, value]) => (value === 0 ? [] : [`${name} ${what}: ${value}`]))) // prettier-ignore
+    return all.flatMap(({ name, ...counts }) =>
+      Object.entries(counts).flatMap(([what, value]) => (value === 0 ? [] : [`${name} ${what}: ${value}`])),
+    )
   }
 
   /** Waits until nothing is left of any request. */
   async nothingLeft(): Promise<number> {
     let left: string[] = []
-    return until('nothing to be left', async () => (left = await this.leftovers()).length === 0, 20_000).catch((error: Error) => {
+    return until(
+      'nothing to be left',
+      async () => (left = await this.leftovers()).length === 0,
+      20_000,
+    ).catch((error: Error) => {
       throw new Error(`${error.message}: ${left.join(', ')}`)
     })
   }

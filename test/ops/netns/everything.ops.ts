@@ -24,7 +24,11 @@ describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
 
   it('slow and lossy paths everywhere cost time and nothing else', async () => {
     const { network } = cluster
-    const ageNow = async () => 1_000 * Math.max(...(await Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_replica_view_age_seconds'))))) // prettier-ignore
+    const ageNow = async () =>
+      1_000 *
+      Math.max(
+        ...(await Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_replica_view_age_seconds')))),
+      )
     const traffic = await Traffic.start(cluster)
     /** So many answers, and how old the views were meanwhile. */
     async function lookedAt(count: number): Promise<{ outcomes: Outcome[]; agesMs: number[] }> {
@@ -48,13 +52,28 @@ describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
     expect(notOk(await traffic.stop())).toEqual({})
     const agreeMs = await viewsAgree(cluster)
     for (const name of GATEWAYS) {
-      expect(cluster.said(name)).not.toMatch(/taken for dead|cannot be reached|does not answer its health check/)
-      expect(Object.values(await cluster.views(name)).map(({ state }) => state)).toEqual(['ready', 'ready', 'ready', 'ready'])
+      expect(cluster.said(name)).not.toMatch(
+        /taken for dead|cannot be reached|does not answer its health check/,
+      )
+      expect(Object.values(await cluster.views(name)).map(({ state }) => state)).toEqual([
+        'ready',
+        'ready',
+        'ready',
+        'ready',
+      ])
     }
     expect((await network.counts('d1', 'gw1')).lost).toBeGreaterThan(0)
     await cluster.quiet()
     await network.heal()
-    note('35 ± 15 ms and 2 % lost', { requests: traffic.all.length, medianBeforeMs: medianMs(before.outcomes), medianDuringMs: medianMs(during.outcomes), ageBeforeMs: middle(before.agesMs), ageDuringMs: middle(during.agesMs), longestAgeMs: during.agesMs.at(-1), agreeMs }) // prettier-ignore
+    note('35 ± 15 ms and 2 % lost', {
+      requests: traffic.all.length,
+      medianBeforeMs: medianMs(before.outcomes),
+      medianDuringMs: medianMs(during.outcomes),
+      ageBeforeMs: middle(before.agesMs),
+      ageDuringMs: middle(during.agesMs),
+      longestAgeMs: during.agesMs.at(-1),
+      agreeMs,
+    })
   })
 
   it('everything at once leaves nothing behind', async () => {
@@ -69,7 +88,15 @@ describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
     expect(all.filter(({ end }) => end === 'wrong')).toEqual([])
     await cluster.quiet()
     await until('both to have the same policy', async () => {
-      const [a, b] = await Promise.all(GATEWAYS.map(async name => [(await cluster.get(name, '/eldr/config')).routing.policy, (await cluster.get(name, '/ready')).replicas] as const)) // prettier-ignore
+      const [a, b] = await Promise.all(
+        GATEWAYS.map(
+          async name =>
+            [
+              (await cluster.get(name, '/eldr/config')).routing.policy,
+              (await cluster.get(name, '/ready')).replicas,
+            ] as const,
+        ),
+      )
       return a![0] === b![0] && a![1].version === b![1].version && a![1].waiting + b![1].waiting === 0
     })
     const agreeMs = await viewsAgree(cluster)

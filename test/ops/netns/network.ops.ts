@@ -7,7 +7,8 @@ import { Network } from './network.ts'
 import { asRoot } from './root.ts'
 import { NO_NAMESPACES } from './suite.ts'
 
-const SERVER = "require('node:http').createServer((_, answer) => answer.end('x'.repeat(200_000))).listen(80, () => console.log('up'))"
+const SERVER =
+  "require('node:http').createServer((_, answer) => answer.end('x'.repeat(200_000))).listen(80, () => console.log('up'))"
 
 describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
   let network: Network<'near' | 'far'>
@@ -21,7 +22,8 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
   })
   afterAll(() => network?.close())
   // A connection of its own for each, and so at least two round trips.
-  const ask = (timeoutMs = 10_000) => agent.ask(`http://${network.address('far')}/`, { headers: { connection: 'close' }, timeoutMs })
+  const ask = (timeoutMs = 10_000) =>
+    agent.ask(`http://${network.address('far')}/`, { headers: { connection: 'close' }, timeoutMs })
 
   it('clears away what a process left that is no more, and only that', () => {
     const names = asRoot('ip', 'netns', 'list')
@@ -52,7 +54,10 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
     expect(share).toBeLessThan(0.2)
   })
 
-  it.each([['near', 'far'], ['far', 'near']] as const)('cuts from %s to %s alone', async (from, to) => {
+  it.each([
+    ['near', 'far'],
+    ['far', 'near'],
+  ] as const)('cuts from %s to %s alone', async (from, to) => {
     const [there, back] = [await network.counts(from, to), await network.counts(to, from)]
     await network.rule(from, to, { cut: true })
     await expect(ask(700)).rejects.toThrow(/./)
@@ -60,7 +65,7 @@ describe.skipIf(NO_NAMESPACES)('the network of namespaces', () => {
     expect((await network.counts(to, from)).cut).toBe(back.cut)
     await network.heal()
     expect((await ask()).status).toBe(200)
-  }) // prettier-ignore
+  })
 
   it('says what is wrong with a rule', async () => {
     await expect(network.rule('near', 'far', { loss: 2 })).rejects.toThrow('a share is from 0 to 1')

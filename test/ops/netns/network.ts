@@ -56,14 +56,28 @@ export class Network<Name extends string = string> {
 
   async #start(seed: string): Promise<void> {
     for (const name of this.names) asRoot('ip', 'netns', 'add', this.#namespace(name))
-    const [program, ...flags] = [...AS_ROOT, python(), WIRE, seed, ...this.names.map(name => `${name}=${this.#namespace(name)}`)]
+    const [program, ...flags] = [
+      ...AS_ROOT,
+      python(),
+      WIRE,
+      seed,
+      ...this.names.map(name => `${name}=${this.#namespace(name)}`),
+    ]
     this.#wire = spawn(program!, flags, { stdio: ['pipe', 'pipe', 'inherit'] })
     createInterface({ input: this.#wire.stdout! }).on('line', line => this.#answers.shift()?.(line))
     await this.#answer()
     for (const name of this.names) {
       const space = this.#namespace(name)
       // Nobody uses IPv6 here: its own chatter would only be noise in the counts.
-      asRoot('ip', 'netns', 'exec', space, 'sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 || true')
+      asRoot(
+        'ip',
+        'netns',
+        'exec',
+        space,
+        'sh',
+        '-c',
+        'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 || true',
+      )
       asRoot('ip', '-n', space, 'addr', 'add', `${this.address(name)}/24`, 'dev', 'eth0')
       for (const device of ['lo', 'eth0']) asRoot('ip', '-n', space, 'link', 'set', device, 'up')
     }
@@ -76,25 +90,53 @@ export class Network<Name extends string = string> {
   /** Starts a program on a machine; `env` reaches it also where it is started by sudo. It does not outlive this process, however that ends. */
   spawn(name: Name, command: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess {
     const settings = Object.entries(env).map(([key, value]) => `${key}=${value}`)
-    const [program, ...flags] = [...AS_ROOT, 'ip', 'netns', 'exec', this.#namespace(name), 'setpriv', '--pdeathsig', 'KILL', 'env', ...settings, ...command] // prettier-ignore
-    return spawn(program!, flags, { stdio: ['pipe', 'pipe', 'pipe'], env: { ...process.env, PATH: pathWithSbin() } })
+    const [program, ...flags] = [
+      ...AS_ROOT,
+      'ip',
+      'netns',
+      'exec',
+      this.#namespace(name),
+      'setpriv',
+      '--pdeathsig',
+      'KILL',
+      'env',
+      ...settings,
+      ...command,
+    ]
+    return spawn(program!, flags, {
+      stdio: ['pipe', 'pipe', 'pipe'],
+      env: { ...process.env, PATH: pathWithSbin() },
+    })
   }
 
   /** SIGKILL to all that runs on a machine. */
   kill(name: Name): void {
-    const pids = asRoot('ip', 'netns', 'pids', this.#namespace(name)).split('\n').filter(Boolean) // prettier-ignore
+    const pids = asRoot('ip', 'netns', 'pids', this.#namespace(name)).split('\n').filter(Boolean)
     // Each by itself: one may have ended meanwhile.
     for (const pid of pids) asRoot('sh', '-c', `kill -9 ${pid} 2>/dev/null || true`)
   }
 
   /** Of the machine's own network alone, such as net.ipv4.tcp_wmem. */
   sysctl(name: Name, key: string, value: string): void {
-    asRoot('ip', 'netns', 'exec', this.#namespace(name), 'sh', '-c', `echo '${value}' > /proc/sys/${key.replaceAll('.', '/')}`)
+    asRoot(
+      'ip',
+      'netns',
+      'exec',
+      this.#namespace(name),
+      'sh',
+      '-c',
+      `echo '${value}' > /proc/sys/${key.replaceAll('.', '/')}`,
+    )
   }
 
   /** From one to the other, not back. Replaces what held before. */
   async rule(from: Name, to: Name, { delayMs, jitterMs, loss, cut = false }: Rule): Promise<void> {
-    const words = [delayMs !== undefined && `delay=${delayMs}`, jitterMs !== undefined && `jitter=${jitterMs}`, loss !== undefined && `loss=${loss}`, cut && 'cut'] // prettier-ignore
+    const words = [
+      delayMs !== undefined && `delay=${delayMs}`,
+      jitterMs !== undefined && `jitter=${jitterMs}`,
+      loss !== undefined && `loss=${loss}`,
+      cut && 'cut',
+    ]
     await this.#ask(['rule', from, to, ...words.filter(word => word !== false)].join(' '))
   }
 
@@ -174,7 +216,11 @@ export function removeStale(): void {
 }
 
 function removeNamespace(name: string): void {
-  asRoot('sh', '-c', `for pid in $(ip netns pids ${name} 2>/dev/null); do kill -9 $pid 2>/dev/null || true; done; ip netns del ${name}`)
+  asRoot(
+    'sh',
+    '-c',
+    `for pid in $(ip netns pids ${name} 2>/dev/null); do kill -9 $pid 2>/dev/null || true; done; ip netns del ${name}`,
+  )
 }
 
 function lives(pid: number): boolean {

@@ -35,7 +35,9 @@ export function whyNoNamespaces(): string | undefined {
     asRoot('ip', 'netns', 'add', name)
   } catch (error) {
     const why = lastLine(error)
-    return AS_ROOT.length > 0 ? `not root, and no sudo without a password (${why})` : `no network namespace can be made (${why})`
+    return AS_ROOT.length > 0
+      ? `not root, and no sudo without a password (${why})`
+      : `no network namespace can be made (${why})`
   }
   try {
     asRoot('ip', '-n', name, 'tuntap', 'add', 'dev', 'eth0', 'mode', 'tap')

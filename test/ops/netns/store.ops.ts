@@ -15,14 +15,20 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
 
   const replicasOf = async (name: (typeof GATEWAYS)[number]) => (await cluster.get(name, '/ready')).replicas
   const elsewhere = async (name: (typeof GATEWAYS)[number]) =>
-    Object.values(await cluster.views(name)).reduce((sum, { inflightElsewhere }) => sum + inflightElsewhere, 0)
+    Object.values(await cluster.views(name)).reduce(
+      (sum, { inflightElsewhere }) => sum + inflightElsewhere,
+      0,
+    )
 
   /** gw1 loses the store by the paths given, and has it again. */
   async function loses(what: string, paths: readonly (readonly [Machine, Machine])[]): Promise<void> {
     const { network } = cluster
     const traffic = await Traffic.start(cluster)
     const before = await traffic.next(15)
-    await until('both to see each other', async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0)
+    await until(
+      'both to see each other',
+      async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0,
+    )
     for (const [from, to] of paths) await network.rule(from, to, { cut: true })
     const forgottenMs = await until('gw2 to forget gw1', async () => (await replicasOf('gw2')).replicas === 1)
     // From its last word, which was at most a third of the lease before the cut; it may still have been on its way.
@@ -40,7 +46,10 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
     expect((await network.counts(...paths[0]!)).cut).toBeGreaterThan(0)
     await network.heal()
     const healedMs = await cluster.together()
-    await until('both to see each other again', async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0)
+    await until(
+      'both to see each other again',
+      async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0,
+    )
     expect(notOk(await traffic.stop())).toEqual({})
     // Against the other gateway at the same time: a busy machine slows both. A wait for the store's time-out would be a second.
     const [hereMs, otherMs] = [medianMs(of('gw1', during)), medianMs(of('gw2', during))]
@@ -57,7 +66,10 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
   }
 
   it('cut off from a gateway costs no request anything, and is joined again', async () => {
-    await loses('store cut off', [['gw1', 'store'], ['store', 'gw1']]) // prettier-ignore
+    await loses('store cut off', [
+      ['gw1', 'store'],
+      ['store', 'gw1'],
+    ])
     // Streams are held for longer than that: it was seen while they were there.
     expect(await viewsAgree(cluster)).toBeLessThan(10_000)
     await cluster.quiet()
@@ -65,7 +77,10 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
 
   it('that no longer hears a gateway, or is no longer heard by it, is the same', async () => {
     expect(await cluster.change('gw1', 'PUT', '/eldr/policy', { policy: 'union' })).toBe(200)
-    await until('gw2 to follow', async () => (await cluster.get('gw2', '/eldr/config')).routing.policy === 'union')
+    await until(
+      'gw2 to follow',
+      async () => (await cluster.get('gw2', '/eldr/config')).routing.policy === 'union',
+    )
     await loses('store does not hear gw1', [['gw1', 'store']])
     await loses('gw1 does not hear the store', [['store', 'gw1']])
     await viewsAgree(cluster)
@@ -75,24 +90,38 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
     const traffic = await Traffic.start(cluster)
     await traffic.next(5)
     await cluster.killStore()
-    await until('both to say so', async () => (await Promise.all(GATEWAYS.map(replicasOf))).every(({ store, replicas }) => store === 'down' && replicas === 1)) // prettier-ignore
+    await until('both to say so', async () =>
+      (await Promise.all(GATEWAYS.map(replicasOf))).every(
+        ({ store, replicas }) => store === 'down' && replicas === 1,
+      ),
+    )
     await traffic.next(10)
     await cluster.startStore()
     const healedMs = await cluster.together()
-    await until('the policy to be back', async () => (await cluster.watch.store(cluster.storeUrl, 'HGET', 'eldr:changes', 'policy')) === 'union') // prettier-ignore
-    await until('both to see each other', async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0)
+    await until(
+      'the policy to be back',
+      async () => (await cluster.watch.store(cluster.storeUrl, 'HGET', 'eldr:changes', 'policy')) === 'union',
+    )
+    await until(
+      'both to see each other',
+      async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0,
+    )
     expect(notOk(await traffic.stop())).toEqual({})
     note('store killed', { requests: traffic.all.length, healedMs })
     await cluster.quiet()
   })
 
   it('that is full passes loads on, and takes changes when it has room', async () => {
-    const tauOf = async (name: (typeof GATEWAYS)[number]) => (await cluster.get(name, '/eldr/config')).routing.tau
+    const tauOf = async (name: (typeof GATEWAYS)[number]) =>
+      (await cluster.get(name, '/eldr/config')).routing.tau
     await cluster.watch.store(cluster.storeUrl, 'CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
     await cluster.watch.store(cluster.storeUrl, 'CONFIG', 'SET', 'maxmemory', '1')
     const traffic = await Traffic.start(cluster)
     await traffic.next(5)
-    await until('both to see each other', async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0)
+    await until(
+      'both to see each other',
+      async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0,
+    )
     expect(await cluster.change('gw1', 'PUT', '/eldr/policy', { tau: 0.37 })).toBe(200)
     await until(
       'the change to be refused',

@@ -20,7 +20,10 @@ export class Traffic {
     this.#cluster = cluster
   }
 
-  static async start(cluster: Cluster, { lanesEach = 3, tokens = 12, patienceMs = PATIENCE_MS }: TrafficShape = {}): Promise<Traffic> {
+  static async start(
+    cluster: Cluster,
+    { lanesEach = 3, tokens = 12, patienceMs = PATIENCE_MS }: TrafficShape = {},
+  ): Promise<Traffic> {
     await cluster.client.start({ gateways: gatewayUrls(cluster), lanesEach, tokens, patienceMs })
     return new Traffic(cluster)
   }
@@ -63,13 +66,15 @@ export function ends(outcomes: readonly Outcome[]): Record<string, number> {
   return counts
 }
 
-export const of = (gateway: GatewayName, outcomes: readonly Outcome[]) => outcomes.filter(outcome => outcome.gateway === gateway)
+export const of = (gateway: GatewayName, outcomes: readonly Outcome[]) =>
+  outcomes.filter(outcome => outcome.gateway === gateway)
 
 /** Ends that are not all right, as a test shows them. */
 export const notOk = (outcomes: readonly Outcome[]) => ends(outcomes.filter(({ end }) => end !== 'ok'))
 
 /** What neither came whole nor was told in words: of a client that can be reached there is none. */
-export const untold = (outcomes: readonly Outcome[]) => ends(outcomes.filter(({ end }) => end !== 'ok' && end !== 'told'))
+export const untold = (outcomes: readonly Outcome[]) =>
+  ends(outcomes.filter(({ end }) => end !== 'ok' && end !== 'told'))
 
 export function medianMs(outcomes: readonly Outcome[]): number {
   const times = outcomes.map(({ totalMs }) => totalMs).sort((a, b) => a - b)
@@ -78,6 +83,8 @@ export function medianMs(outcomes: readonly Outcome[]): number {
 
 /** What was seen, for the page that tells of it. One line, so that a run can be read. */
 export function note(what: string, figures: Readonly<Record<string, unknown>>): void {
-  const words = Object.entries(figures).map(([name, value]) => `${name} ${typeof value === 'number' ? Math.round(value) : JSON.stringify(value)}`) // prettier-ignore
+  const words = Object.entries(figures).map(
+    ([name, value]) => `${name} ${typeof value === 'number' ? Math.round(value) : JSON.stringify(value)}`,
+  )
   process.stdout.write(`  ${what}: ${words.join(', ')}\n`)
 }

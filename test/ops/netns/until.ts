@@ -2,7 +2,11 @@
 const PAUSE_MS = 25
 
 /** Gives up loudly. Questions that get no answer are asked again: a machine may be cut off. @returns how long it took. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>, patienceMs = 40_000): Promise<number> {
+export async function until(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  patienceMs = 40_000,
+): Promise<number> {
   const startMs = performance.now()
   let last = ''
   for (;;) {
@@ -11,7 +15,8 @@ export async function until(what: string, holds: () => boolean | Promise<boolean
     } catch (error) {
       last = `; the last look failed: ${String(error)}`
     }
-    if (performance.now() - startMs > patienceMs) throw new Error(`waited ${patienceMs} ms in vain for ${what}${last}`)
+    if (performance.now() - startMs > patienceMs)
+      throw new Error(`waited ${patienceMs} ms in vain for ${what}${last}`)
     await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
   }
 }

@@ -21,7 +21,13 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
     const { network } = cluster
     const traffic = await Traffic.start(cluster, { tokens: 60 })
     await traffic.next(3)
-    const held = await cluster.client.streams({ gateway: 'gw1', url: cluster.url('gw1'), count: 4, tokens: 250, patienceMs: 16_000 })
+    const held = await cluster.client.streams({
+      gateway: 'gw1',
+      url: cluster.url('gw1'),
+      count: 4,
+      tokens: 250,
+      patienceMs: 16_000,
+    })
     await usedBy('gw1', 'd1')
     await network.both('gw1', 'd1', { cut: true })
     const outMs = await until('gw1 to take it out', async () => (await stateOf('gw1', 'd1')) !== 'ready')
@@ -46,7 +52,8 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
     })
     expect(untold(all)).toEqual({})
     expect(notOk(of('gw2', all))).toEqual({})
-    for (const { code } of here.filter(({ end }) => end === 'told')) expect(code).toMatch(/^ELDR_(STREAM_STALLED|STREAM_BROKEN)$/)
+    for (const { code } of here.filter(({ end }) => end === 'told'))
+      expect(code).toMatch(/^ELDR_(STREAM_STALLED|STREAM_BROKEN)$/)
     note('gw1 and d1 cut', { outMs, backMs, gw1: ends(here), gw2: ends(of('gw2', all)) })
     await cluster.quiet()
   })
@@ -54,25 +61,37 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
   it('a decode worker that cannot fetch KV blocks is left by both, and prefill workers get their blocks back', async () => {
     const { network } = cluster
     expect(await cluster.change('gw2', 'PUT', '/eldr/policy', { policy: 'jsq' })).toBe(200)
-    await until('gw1 to follow', async () => (await cluster.get('gw1', '/eldr/config')).routing.policy === 'jsq')
+    await until(
+      'gw1 to follow',
+      async () => (await cluster.get('gw1', '/eldr/config')).routing.policy === 'jsq',
+    )
     const traffic = await Traffic.start(cluster)
     await traffic.next(3)
-    const retriesBefore = await Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })))
+    const retriesBefore = await Promise.all(
+      GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })),
+    )
     for (const prefill of ['p1', 'p2'] as const) await network.both(prefill, 'd1', { cut: true })
     await until('blocks to wait', async () => (await cluster.state('d1')).stats.fetching > 0)
-    const openMs = await until('both to leave it', async () => (await Promise.all(GATEWAYS.map(name => stateOf(name, 'd1')))).every(state => state === 'open')) // prettier-ignore
+    const openMs = await until('both to leave it', async () =>
+      (await Promise.all(GATEWAYS.map(name => stateOf(name, 'd1')))).every(state => state === 'open'),
+    )
     await traffic.next(8)
     const all = [...(await traffic.stop())]
     expect(untold(all)).toEqual({})
-    for (const { code } of all.filter(({ end }) => end === 'told')) expect(code).toMatch(/^ELDR_(DECODE_FAILED|DECODE_TIMEOUT)$/)
+    for (const { code } of all.filter(({ end }) => end === 'told'))
+      expect(code).toMatch(/^ELDR_(DECODE_FAILED|DECODE_TIMEOUT)$/)
     expect((await network.counts('d1', 'p1')).cut + (await network.counts('d1', 'p2')).cut).toBeGreaterThan(0)
-    const retries = await Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })))
+    const retries = await Promise.all(
+      GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })),
+    )
     expect(retries.every((count, at) => count > retriesBefore[at]!)).toBe(true)
     // While it is still cut off: what nobody will ever fetch is freed by its lease.
     const freedMs = await cluster.nothingLeft()
     await network.heal()
     const again = await Traffic.start(cluster)
-    const backMs = await until('both to have it back', async () => (await Promise.all(GATEWAYS.map(name => stateOf(name, 'd1')))).every(state => state === 'ready')) // prettier-ignore
+    const backMs = await until('both to have it back', async () =>
+      (await Promise.all(GATEWAYS.map(name => stateOf(name, 'd1')))).every(state => state === 'ready'),
+    )
     await Promise.all(GATEWAYS.map(name => usedBy(name, 'd1')))
     await again.next(5)
     expect(untold(await again.stop())).toEqual({})
@@ -84,14 +103,30 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
     const { network } = cluster
     // Else the kernel would take megabytes for a client that is gone, which is minutes of tokens: only what it does not take can stall.
     for (const name of GATEWAYS) network.sysctl(name, 'net.ipv4.tcp_wmem', '4096 8192 16384')
-    const stalled = () => Promise.all(GATEWAYS.map(name => cluster.metric(name, 'eldr_requests_total', { outcome: 'client_stalled' })))
+    const stalled = () =>
+      Promise.all(
+        GATEWAYS.map(name => cluster.metric(name, 'eldr_requests_total', { outcome: 'client_stalled' })),
+      )
     const before = await stalled()
-    const streams = await Promise.all(GATEWAYS.map(gateway => cluster.client.streams({ gateway, url: cluster.url(gateway), count: 2, tokens: 20_000, patienceMs: 11_000 }))) // prettier-ignore
+    const streams = await Promise.all(
+      GATEWAYS.map(gateway =>
+        cluster.client.streams({
+          gateway,
+          url: cluster.url(gateway),
+          count: 2,
+          tokens: 20_000,
+          patienceMs: 11_000,
+        }),
+      ),
+    )
     for (const name of GATEWAYS) await network.both('client', name, { cut: true })
-    const noticedMs = await until('both to notice', async () => (await stalled()).every((count, at) => count === before[at]! + 2))
+    const noticedMs = await until('both to notice', async () =>
+      (await stalled()).every((count, at) => count === before[at]! + 2),
+    )
     await cluster.nothingLeft()
     await network.heal()
-    for (const { ended } of streams) for (const { end } of await ended) expect(['broken', 'hung']).toContain(end)
+    for (const { ended } of streams)
+      for (const { end } of await ended) expect(['broken', 'hung']).toContain(end)
     note('client cut off', { noticedMs })
     const traffic = await Traffic.start(cluster)
     await traffic.next(4)

@@ -27,7 +27,9 @@ beforeAll(async () => {
   packed = (JSON.parse(text) as Packed[])[0]!
   await mkdir(installed())
   await writeFile(installed('package.json'), '{ "private": true }\n')
-  await output('npm', ['install', '--ignore-scripts', ...QUIET, join(folder, packed.filename)], { cwd: installed() })
+  await output('npm', ['install', '--ignore-scripts', ...QUIET, join(folder, packed.filename)], {
+    cwd: installed(),
+  })
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
@@ -50,9 +52,14 @@ describe('the npm package', () => {
       'LICENSE',
       'README.md',
     ])
-      // prettier-ignore
       expect(paths).toContain(wanted)
-    expect(paths.filter(path => /\.test\.|\.map$|__pycache__|\.pyc$|^(src|test|bench|scripts|dashboard)\/|^python\/(tests|bench)|(^|\/)\.(npmrc|env|git)/.test(path))).toEqual([]) // prettier-ignore
+    expect(
+      paths.filter(path =>
+        /\.test\.|\.map$|__pycache__|\.pyc$|^(src|test|bench|scripts|dashboard)\/|^python\/(tests|bench)|(^|\/)\.(npmrc|env|git)/.test(
+          path,
+        ),
+      ),
+    ).toEqual([])
     expect(paths.filter(path => path.startsWith('models/')).length).toBeGreaterThan(3)
     expect(packed.size).toBeLessThan(40e6)
     expect(packed.files.find(({ path }) => path === 'dist/cli/main.js')!.mode & 0o111).toBe(0o111)
@@ -61,7 +68,11 @@ describe('the npm package', () => {
   it('has no map that leads to a file which is not there', async () => {
     const scripts = packed.files.filter(({ path }) => path.endsWith('.js'))
     expect(scripts.length).toBeGreaterThan(100)
-    const mapped = await Promise.all(scripts.map(async ({ path }) => ((await readFile(join(ROOT, path), 'utf8')).includes('sourceMappingURL=') ? [path] : []))) // prettier-ignore
+    const mapped = await Promise.all(
+      scripts.map(async ({ path }) =>
+        (await readFile(join(ROOT, path), 'utf8')).includes('sourceMappingURL=') ? [path] : [],
+      ),
+    )
     expect(mapped.flat()).toEqual([])
   })
 
@@ -75,9 +86,13 @@ describe('the npm package', () => {
 
 describe('the package, installed from its file in an empty folder', () => {
   it('brings the packages that it names, and none for developers', async () => {
-    const { dependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { dependencies: Record<string, string> }
+    const { dependencies } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as {
+      dependencies: Record<string, string>
+    }
     const names = await readdir(installed('node_modules'))
-    expect(names).toEqual(expect.arrayContaining(['eldr', ...Object.keys(dependencies).map(name => name.split('/')[0])]))
+    expect(names).toEqual(
+      expect.arrayContaining(['eldr', ...Object.keys(dependencies).map(name => name.split('/')[0])]),
+    )
     expect(names.filter(name => /^(typescript|vitest|rolldown|oxlint|publint)$/.test(name))).toEqual([])
     expect(existsSync(installed('node_modules', 'eldr', 'src'))).toBe(false)
   })
@@ -85,11 +100,27 @@ describe('the package, installed from its file in an empty folder', () => {
   it('says its version, also through npx', async () => {
     const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string }
     expect(await eldr('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
-    expect((await output('npx', ['--no-install', 'eldr', '--version'], { cwd: installed() })).trim()).toBe(version)
+    expect((await output('npx', ['--no-install', 'eldr', '--version'], { cwd: installed() })).trim()).toBe(
+      version,
+    )
   })
 
   it('runs its demo on what came with it, in a folder that has nothing', async () => {
-    const { code, stdout, stderr } = await eldr('demo', '--prefill', '1', '--decode', '2', '--rate', '45', '--seconds', '2', '--speed', '1', '--json', '--quiet') // prettier-ignore
+    const { code, stdout, stderr } = await eldr(
+      'demo',
+      '--prefill',
+      '1',
+      '--decode',
+      '2',
+      '--rate',
+      '45',
+      '--seconds',
+      '2',
+      '--speed',
+      '1',
+      '--json',
+      '--quiet',
+    )
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const result = JSON.parse(stdout) as { policies: { policy: string; live: { requests: object } }[] }
     expect(result).toMatchObject({ format: 'eldr.demo.v1', outputsIdentical: true, requests: 90 })
@@ -99,9 +130,14 @@ describe('the package, installed from its file in an empty folder', () => {
   })
 
   it('has the model that the tiny back end computes', async () => {
-    const { code, stdout } = await eldr('inspect', installed('node_modules', 'eldr', 'data', 'tiny6-prompts.evaluation.safetensors'))
+    const { code, stdout } = await eldr(
+      'inspect',
+      installed('node_modules', 'eldr', 'data', 'tiny6-prompts.evaluation.safetensors'),
+    )
     expect(code).toBe(0)
     expect(stdout).toContain('tiny6')
-    expect(await readdir(installed('node_modules', 'eldr', 'models', 'tiny6'))).toEqual(await readdir(join(ROOT, 'models', 'tiny6')))
+    expect(await readdir(installed('node_modules', 'eldr', 'models', 'tiny6'))).toEqual(
+      await readdir(join(ROOT, 'models', 'tiny6')),
+    )
   })
 })

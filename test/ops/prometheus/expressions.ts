@@ -33,14 +33,19 @@ export interface Rule {
   readonly expr: string
   readonly for?: string
   readonly labels: { readonly severity: string }
-  readonly annotations: { readonly summary: string; readonly description: string; readonly runbook_url: string }
+  readonly annotations: {
+    readonly summary: string
+    readonly description: string
+    readonly runbook_url: string
+  }
 }
 
 export interface RuleFile {
   readonly groups: { readonly name: string; readonly rules: readonly Rule[] }[]
 }
 
-export const readDashboard = () => JSON.parse(readFileSync(deployed('grafana/eldr.json'), 'utf8')) as Dashboard
+export const readDashboard = () =>
+  JSON.parse(readFileSync(deployed('grafana/eldr.json'), 'utf8')) as Dashboard
 export const readRules = () => parse(readFileSync(deployed('prometheus/alerts.yml'), 'utf8')) as RuleFile
 
 /** Under deploy/prometheus. */
@@ -48,11 +53,16 @@ export const RULE_TESTS = ['alerts.test.yml', 'alerts.day.test.yml']
 
 export interface RuleTest {
   readonly name: string
-  readonly promql_expr_test: readonly { readonly expr: string; readonly exp_samples: readonly { readonly labels: string }[] }[]
+  readonly promql_expr_test: readonly {
+    readonly expr: string
+    readonly exp_samples: readonly { readonly labels: string }[]
+  }[]
 }
 
 export const readRuleTests = () =>
-  RULE_TESTS.flatMap(file => (parse(readFileSync(deployed(`prometheus/${file}`), 'utf8')) as { tests: RuleTest[] }).tests)
+  RULE_TESTS.flatMap(
+    file => (parse(readFileSync(deployed(`prometheus/${file}`), 'utf8')) as { tests: RuleTest[] }).tests,
+  )
 
 export interface Shown {
   /** Panel and query, such as Running A. */
@@ -75,6 +85,11 @@ export function shownBy({ panels }: Dashboard, window: string): Shown[] {
 
 /** What Grafana does with the variables; one that is not known stays, and Prometheus refuses it. */
 function filled(expr: string, window: string): string {
-  const values: Readonly<Record<string, string>> = { __rate_interval: window, job: '.*', instance: '.*', worker: '.*' }
+  const values: Readonly<Record<string, string>> = {
+    __rate_interval: window,
+    job: '.*',
+    instance: '.*',
+    worker: '.*',
+  }
   return expr.replaceAll(/\$(\w+)/g, (whole, name: string) => values[name] ?? whole)
 }

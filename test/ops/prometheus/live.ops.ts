@@ -31,7 +31,9 @@ afterAll(async () => {
 
 /** The shipped rules, without the time that they wait. */
 function atOnce({ groups }: RuleFile): RuleFile {
-  return { groups: groups.map(({ name, rules }) => ({ name, rules: rules.map(rule => ({ ...rule, for: '0s' })) })) }
+  return {
+    groups: groups.map(({ name, rules }) => ({ name, rules: rules.map(rule => ({ ...rule, for: '0s' })) })),
+  }
 }
 
 const bodyOf = (n: number, tokens: number) => ({
@@ -56,20 +58,30 @@ const asked = () => Object.values(ended).reduce((sum, count) => sum + count, 0)
 /** As many at once as are let in. */
 async function askAll(bodies: readonly unknown[]): Promise<void> {
   const left = [...bodies]
-  await Promise.all(Array.from({ length: ROOM }, async () => {
-    for (let body = left.pop(); body !== undefined; body = left.pop()) await ask(body)
-  })) // prettier-ignore
+  await Promise.all(
+    Array.from({ length: ROOM }, async () => {
+      for (let body = left.pop(); body !== undefined; body = left.pop()) await ask(body)
+    }),
+  )
 }
 
 async function route(policy: string): Promise<void> {
-  const answer = await fetch(`${cluster.gateway.url}/eldr/policy`, { method: 'PUT', body: JSON.stringify({ policy }) })
+  const answer = await fetch(`${cluster.gateway.url}/eldr/policy`, {
+    method: 'PUT',
+    body: JSON.stringify({ policy }),
+  })
   expect(answer.status).toBe(200)
 }
 
 /** So many requests are on decode workers. */
 async function onDecode(count: number): Promise<void> {
-  const load = async () => (await cluster.workers()).filter(({ id }) => id.startsWith('decode')).map(({ inflight }) => inflight)
-  await polled(load, all => all.reduce((sum, one) => sum + one) === count, `${count} requests on decode workers`)
+  const load = async () =>
+    (await cluster.workers()).filter(({ id }) => id.startsWith('decode')).map(({ inflight }) => inflight)
+  await polled(
+    load,
+    all => all.reduce((sum, one) => sum + one) === count,
+    `${count} requests on decode workers`,
+  )
 }
 
 /** Looks again until all is as wanted; says what is not. */
@@ -85,7 +97,9 @@ async function lacking({ name, expr, labels }: Shown): Promise<string[]> {
 }
 
 const byLabel = (samples: readonly Sample[], label: string) =>
-  Object.fromEntries(samples.filter(({ value }) => value > 0).map(({ metric, value }) => [metric[label], value]))
+  Object.fromEntries(
+    samples.filter(({ value }) => value > 0).map(({ metric, value }) => [metric[label], value]),
+  )
 
 describe('a healthy cluster under load', () => {
   it('is seen whole: gateways, workers, and no alert but what is meant by it', async () => {
@@ -96,13 +110,21 @@ describe('a healthy cluster under load', () => {
     await askAll(Array.from({ length: 60 }, (_, n) => bodyOf(n, 16)))
     expect(ended).toEqual({ 200: 60 })
     await settles('the requests that were sent', async () => {
-      const outcomes = byLabel(await prometheus.query('sum by (outcome) (eldr_requests_total{route="completions"})'), 'outcome')
+      const outcomes = byLabel(
+        await prometheus.query('sum by (outcome) (eldr_requests_total{route="completions"})'),
+        'outcome',
+      )
       return outcomes['ok'] === 60 && Object.keys(outcomes).length === 1 ? [] : [JSON.stringify(outcomes)]
     })
     // One prefill worker hands off no counts: that is what this one is for. Others work on this machine too, and nothing waits here before
     // it fires: what speaks of the processor says nothing of the cluster.
-    const firing = async () => (await prometheus.alerts()).map(({ labels }) => labels['alertname']).filter(name => name !== 'EldrEventLoopLate' && name !== 'EldrGatewaySaturated') // prettier-ignore
-    expect(await polled(firing, names => names.length > 0, 'EldrSignaturesMissing')).toEqual(['EldrSignaturesMissing'])
+    const firing = async () =>
+      (await prometheus.alerts())
+        .map(({ labels }) => labels['alertname'])
+        .filter(name => name !== 'EldrEventLoopLate' && name !== 'EldrGatewaySaturated')
+    expect(await polled(firing, names => names.length > 0, 'EldrSignaturesMissing')).toEqual([
+      'EldrSignaturesMissing',
+    ])
   })
 
   it('is counted as the admin API and the gateway’s clients count it', async () => {
@@ -117,12 +139,20 @@ describe('a healthy cluster under load', () => {
     expect(await total('eldr_tokens_total{kind="output"}')).toBe(60 * 16)
     expect(await total('eldr_worker_requests_total{leg="decode"}')).toBe(await total('eldr_decisions_total'))
     expect(await total('eldr_worker_requests_total{leg="prefill"}')).toBe(60)
-    expect(await total('eldr_signature_rejects_total{reason="missing"} or vector(0)') + await total('eldr_signature_coverage_count')).toBe(60) // prettier-ignore
+    expect(
+      (await total('eldr_signature_rejects_total{reason="missing"} or vector(0)')) +
+        (await total('eldr_signature_coverage_count')),
+    ).toBe(60)
     expect(await total('eldr_time_to_first_token_seconds_count')).toBe(45)
     const sent = await total('eldr_client_bytes_total{direction="sent"}')
     expect(sent).toBeGreaterThan(60 * 16 * 50)
-    expect(await total('eldr_worker_bytes_total{leg="decode", direction="received"}')).toBeGreaterThan(sent / 4)
-    expect(byLabel(await prometheus.query('eldr_fit_similarity{q="0.5"}'), 'of')).toEqual({ live: expect.any(Number), calibration: expect.any(Number) }) // prettier-ignore
+    expect(await total('eldr_worker_bytes_total{leg="decode", direction="received"}')).toBeGreaterThan(
+      sent / 4,
+    )
+    expect(byLabel(await prometheus.query('eldr_fit_similarity{q="0.5"}'), 'of')).toEqual({
+      live: expect.any(Number),
+      calibration: expect.any(Number),
+    })
   })
 })
 
@@ -130,7 +160,10 @@ describe('the metrics', () => {
   it.each(['gateway', 'decode worker'])('of a %s are as Prometheus wants them', async what => {
     const { url } = what === 'gateway' ? cluster.gateway : cluster.decodes[0]!
     const input = await (await fetch(`${url}/metrics`)).text()
-    const { stderr } = spawnSync(tool('prometheus', 'promtool'), ['check', 'metrics'], { input, encoding: 'utf8' })
+    const { stderr } = spawnSync(tool('prometheus', 'promtool'), ['check', 'metrics'], {
+      input,
+      encoding: 'utf8',
+    })
     // Node's own are prom-client's, and vLLM's names are vLLM's.
     expect(stderr.split('\n').filter(line => line !== '' && !/^(nodejs_|vllm:)/.test(line))).toEqual([])
     expect(input).toContain('# TYPE eldr_')
@@ -161,24 +194,42 @@ describe('trouble', () => {
     await route('eldr')
     await Promise.all(under)
     expect(ended['broken']).toBe(1)
-    const lost = (all: readonly { labels: Readonly<Record<string, string>> }[]) => all.filter(({ labels }) => labels['alertname'] === 'EldrWorkerLost') // prettier-ignore
-    const [alert] = lost(await polled(() => prometheus.alerts(), all => lost(all).length > 0, 'EldrWorkerLost')) as [Awaited<ReturnType<Prometheus['alerts']>>[number]] // prettier-ignore
+    const lost = (all: readonly { labels: Readonly<Record<string, string>> }[]) =>
+      all.filter(({ labels }) => labels['alertname'] === 'EldrWorkerLost')
+    const [alert] = lost(
+      await polled(
+        () => prometheus.alerts(),
+        all => lost(all).length > 0,
+        'EldrWorkerLost',
+      ),
+    ) as [Awaited<ReturnType<Prometheus['alerts']>>[number]]
     expect(alert.labels).toMatchObject({ worker: 'decode-2', leg: 'decode', severity: 'warning' })
     expect(alert.annotations['summary']).toBe('Worker decode-2 does not answer its health check')
-    expect(alert.annotations['description']).toMatch(/^127\.0\.0\.1:\d+ sends nothing to the decode worker decode-2\. /)
+    expect(alert.annotations['description']).toMatch(
+      /^127\.0\.0\.1:\d+ sends nothing to the decode worker decode-2\. /,
+    )
     await settles('all that was sent, by how it ended', async () => {
-      const outcomes = byLabel(await prometheus.query('sum by (outcome) (eldr_requests_total{route="completions"})'), 'outcome')
+      const outcomes = byLabel(
+        await prometheus.query('sum by (outcome) (eldr_requests_total{route="completions"})'),
+        'outcome',
+      )
       const wanted = { ok: ended['200'], refused: (ended['429'] ?? 0) + 2, broken: ended['broken'] }
       const same = Object.entries(wanted).every(([outcome, count]) => outcomes[outcome] === count)
       return same ? [] : [JSON.stringify([outcomes, ended, asked()])]
     })
     const codes = byLabel(await prometheus.query('eldr_error_answers_total'), 'code')
-    expect(codes).toMatchObject({ ELDR_OVERLOADED: ended['429'], ELDR_BAD_REQUEST: 2, ELDR_STREAM_BROKEN: ended['broken'] })
+    expect(codes).toMatchObject({
+      ELDR_OVERLOADED: ended['429'],
+      ELDR_BAD_REQUEST: 2,
+      ELDR_STREAM_BROKEN: ended['broken'],
+    })
   })
 
   it('is gone when it is over: nothing is left on any worker', async () => {
     await settles('no tickets', async () => {
-      const left = await prometheus.query('eldr_tickets > 0 or eldr_running_requests > 0 or eldr_worker_inflight > 0 or eldr_ticket_leaks_total > 0 or eldr_ticket_double_releases_total > 0') // prettier-ignore
+      const left = await prometheus.query(
+        'eldr_tickets > 0 or eldr_running_requests > 0 or eldr_worker_inflight > 0 or eldr_ticket_leaks_total > 0 or eldr_ticket_double_releases_total > 0',
+      )
       return left.map(({ metric, value }) => `${JSON.stringify(metric)} ${value}`)
     })
     expect((await cluster.workers()).every(({ inflight }) => inflight === 0)).toBe(true)
@@ -202,7 +253,8 @@ describe('the dashboard', () => {
     const choices: Record<string, string[]> = {}
     for (const { name, definition } of readDashboard().templating.list) {
       const [, series, label] = /^label_values\((.*), (\w+)\)$/.exec(definition ?? '') ?? []
-      if (series !== undefined) choices[name] = await prometheus.labelValues(label!, series.replaceAll(/\$\w+/g, '.*'))
+      if (series !== undefined)
+        choices[name] = await prometheus.labelValues(label!, series.replaceAll(/\$\w+/g, '.*'))
     }
     expect(choices).toEqual({
       job: ['eldr'],
@@ -215,9 +267,14 @@ describe('the dashboard', () => {
 describe('the alerts', () => {
   it('are all evaluated without an error', async () => {
     const names = readRules().groups.flatMap(({ rules }) => rules.map(({ alert }) => alert))
-    const health = await polled(() => prometheus.ruleHealth(), rules => rules.every(({ health }) => health !== 'unknown'), 'rules evaluated') // prettier-ignore
+    const health = await polled(
+      () => prometheus.ruleHealth(),
+      rules => rules.every(({ health }) => health !== 'unknown'),
+      'rules evaluated',
+    )
     expect(health.map(({ name }) => name).toSorted()).toEqual(names.toSorted())
     expect(health.filter(({ health }) => health !== 'ok')).toEqual([])
-    for (const { annotations } of await prometheus.alerts()) expect(JSON.stringify(annotations)).not.toMatch(/error expanding|no value/i)
+    for (const { annotations } of await prometheus.alerts())
+      expect(JSON.stringify(annotations)).not.toMatch(/error expanding|no value/i)
   })
 })

@@ -37,8 +37,15 @@ export class Prometheus {
   static async start(folder: string, targets: readonly ScrapeTarget[], rules: RuleFile): Promise<Prometheus> {
     writeFileSync(join(folder, 'rules.yml'), stringify(rules))
     writeFileSync(join(folder, 'prometheus.yml'), stringify(configOf(targets)))
-    const flags = ['--config.file=prometheus.yml', '--storage.tsdb.path=data', '--web.listen-address=127.0.0.1:0']
-    const child = spawn(tool('prometheus', 'prometheus'), flags, { cwd: folder, stdio: ['ignore', 'ignore', 'pipe'] })
+    const flags = [
+      '--config.file=prometheus.yml',
+      '--storage.tsdb.path=data',
+      '--web.listen-address=127.0.0.1:0',
+    ]
+    const child = spawn(tool('prometheus', 'prometheus'), flags, {
+      cwd: folder,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
     const ended = once(child, 'exit')
     let said = ''
     const url = await new Promise<string>((resolve, reject) => {
@@ -55,7 +62,10 @@ export class Prometheus {
 
   /** Rejects with what Prometheus says of an expression that it does not take. */
   async query(expr: string): Promise<Sample[]> {
-    const { result, resultType } = await this.#get<{ resultType: string; result: { metric: Sample['metric']; value: [number, string] }[] }>('query', { query: expr }) // prettier-ignore
+    const { result, resultType } = await this.#get<{
+      resultType: string
+      result: { metric: Sample['metric']; value: [number, string] }[]
+    }>('query', { query: expr })
     if (resultType !== 'vector') throw new Error(`${expr}: a ${resultType}`)
     return result.map(({ metric, value }) => ({ metric, value: Number(value[1]) }))
   }
@@ -70,11 +80,17 @@ export class Prometheus {
   }
 
   async alerts(): Promise<FiringAlert[]> {
-    return (await this.#get<{ alerts: FiringAlert[] }>('alerts')).alerts.filter(({ state }) => state === 'firing')
+    return (await this.#get<{ alerts: FiringAlert[] }>('alerts')).alerts.filter(
+      ({ state }) => state === 'firing',
+    )
   }
 
-  async ruleHealth(): Promise<{ readonly name: string; readonly health: string; readonly lastError?: string }[]> {
-    const { groups } = await this.#get<{ groups: { rules: { name: string; health: string; lastError?: string }[] }[] }>('rules')
+  async ruleHealth(): Promise<
+    { readonly name: string; readonly health: string; readonly lastError?: string }[]
+  > {
+    const { groups } = await this.#get<{
+      groups: { rules: { name: string; health: string; lastError?: string }[] }[]
+    }>('rules')
     return groups.flatMap(({ rules }) => rules)
   }
 
@@ -100,7 +116,9 @@ function configOf(targets: readonly ScrapeTarget[]): object {
     rule_files: ['rules.yml'],
     scrape_configs: jobs.map(name => ({
       job_name: name,
-      static_configs: targets.filter(({ job }) => job === name).map(({ url, labels = {} }) => ({ targets: [new URL(url).host], labels })),
+      static_configs: targets
+        .filter(({ job }) => job === name)
+        .map(({ url, labels = {} }) => ({ targets: [new URL(url).host], labels })),
     })),
   }
 }

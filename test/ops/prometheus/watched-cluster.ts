@@ -41,28 +41,70 @@ export interface WatchedCluster {
 
 export async function startWatchedCluster(folder: string): Promise<WatchedCluster> {
   const artifact = join(folder, 'artifact.safetensors')
-  const fit = promisify(execFile)(process.execPath, [PROGRAM, 'fit', CALIBRATION, '--workers', '3', '--out', artifact, '--layers', '0-3', '--transform', 'count']) // prettier-ignore
+  const fit = promisify(execFile)(process.execPath, [
+    PROGRAM,
+    'fit',
+    CALIBRATION,
+    '--workers',
+    '3',
+    '--out',
+    artifact,
+    '--layers',
+    '0-3',
+    '--transform',
+    'count',
+  ])
   const worker = (role: string) => startWorkerProcess('--role', role, '--speed', '2')
-  const [prefill, ...decodes] = await Promise.all([worker('prefill'), worker('decode'), worker('decode'), worker('decode')])
+  const [prefill, ...decodes] = await Promise.all([
+    worker('prefill'),
+    worker('decode'),
+    worker('decode'),
+    worker('decode'),
+  ])
   const bare = await withoutCounts(prefill.url)
   await fit
   const urls: Record<string, string> = { 'prefill-0': prefill.url, 'prefill-1': bare.url }
   decodes.forEach(({ url }, at) => (urls[`decode-${at}`] = url))
   const legOf = (name: string) => name.split('-', 1)[0]!
   const flags = Object.entries(urls).flatMap(([name, url]) => [`--${legOf(name)}`, `${name}=${url}`])
-  const limits = ['--max-concurrent-requests', String(ROOM), '--queue-size', String(QUEUE), '--health-check-interval-secs', '1']
+  const limits = [
+    '--max-concurrent-requests',
+    String(ROOM),
+    '--queue-size',
+    String(QUEUE),
+    '--health-check-interval-secs',
+    '1',
+  ]
   const store = await startStore()
-  const shared = [...flags, ...limits, '--artifact', artifact, '--policy', 'eldr', '--replica-store', store.url]
+  const shared = [
+    ...flags,
+    ...limits,
+    '--artifact',
+    artifact,
+    '--policy',
+    'eldr',
+    '--replica-store',
+    store.url,
+  ]
   const gateway = await startGatewayProcess([...shared, '--log-level', 'info'])
   const replica = await startGatewayProcess(shared)
-  const workers = async () => ((await (await fetch(`${gateway.url}/eldr/workers`)).json()) as { workers: ListedWorker[] }).workers
-  await polled(workers, all => all.length === 5 && all.every(({ state }) => state === 'ready'), 'all workers ready')
+  const workers = async () =>
+    ((await (await fetch(`${gateway.url}/eldr/workers`)).json()) as { workers: ListedWorker[] }).workers
+  await polled(
+    workers,
+    all => all.length === 5 && all.every(({ state }) => state === 'ready'),
+    'all workers ready',
+  )
   return {
     gateway,
     decodes,
     targets: [
       { job: 'eldr', url: gateway.url },
-      ...Object.entries(urls).map(([name, url]) => ({ job: 'eldr-worker', url, labels: { worker: name, leg: legOf(name) } })),
+      ...Object.entries(urls).map(([name, url]) => ({
+        job: 'eldr-worker',
+        url,
+        labels: { worker: name, leg: legOf(name) },
+      })),
     ],
     workers,
     async stop() {
@@ -70,7 +112,11 @@ export async function startWatchedCluster(folder: string): Promise<WatchedCluste
       await store.close()
       bare.server.closeAllConnections()
       bare.server.close()
-      await Promise.all([prefill, ...decodes].map(({ child, kill }) => (child.exitCode ?? child.signalCode) === null && kill()))
+      await Promise.all(
+        [prefill, ...decodes].map(
+          ({ child, kill }) => (child.exitCode ?? child.signalCode) === null && kill(),
+        ),
+      )
     },
   }
 }
@@ -80,10 +126,15 @@ async function withoutCounts(target: string): Promise<{ readonly server: Server;
   const server = createServer(async (request, response) => {
     try {
       const body = request.method === 'POST' ? Buffer.concat(await request.toArray()) : undefined
-      const answer = await fetch(`${target}${request.url}`, { method: request.method ?? 'GET', ...(body && { body, headers: { 'content-type': 'application/json' } }) }) // prettier-ignore
+      const answer = await fetch(`${target}${request.url}`, {
+        method: request.method ?? 'GET',
+        ...(body && { body, headers: { 'content-type': 'application/json' } }),
+      })
       const text = await answer.text()
       const type = answer.headers.get('content-type') ?? 'text/plain'
-      response.writeHead(answer.status, { 'content-type': type }).end(text.includes('kv_transfer_params') ? stripped(text) : text)
+      response
+        .writeHead(answer.status, { 'content-type': type })
+        .end(text.includes('kv_transfer_params') ? stripped(text) : text)
     } catch {
       response.destroy()
     }

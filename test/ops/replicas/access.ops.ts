@@ -16,7 +16,8 @@ afterEach(async () => {
   store = undefined
 })
 const begin = async (options?: StoreOptions) => (store = await startStore(options))
-const up = async ({ get }: Replica) => ((await get('/ready')) as { replicas: { store: string } }).replicas.store === 'up'
+const up = async ({ get }: Replica) =>
+  ((await get('/ready')) as { replicas: { store: string } }).replicas.store === 'up'
 
 /** Loads, a change and an artifact’s way go through the store. */
 async function share(a: Replica, b: Replica): Promise<void> {
@@ -25,7 +26,9 @@ async function share(a: Replica, b: Replica): Promise<void> {
   await until('the request to be seen', () => b.inflight().elsewhere === 1)
   release()
   await text()
-  await until('nothing anywhere', () => [a, b].every(({ inflight }) => inflight().own + inflight().elsewhere === 0))
+  await until('nothing anywhere', () =>
+    [a, b].every(({ inflight }) => inflight().own + inflight().elsewhere === 0),
+  )
   expect((await a.change('PUT', '/eldr/policy', { policy: 'power_of_two' })).status).toBe(200)
   await until('the change to be there', () => b.gateway.control.policy === 'power_of_two')
   for (const [path, state] of [
@@ -33,14 +36,30 @@ async function share(a: Replica, b: Replica): Promise<void> {
     ['undrain', 'ready'],
   ] as const) {
     expect((await a.change('POST', `/eldr/workers/d0/${path}`)).status).toBe(200)
-    await until(`it to be ${state}`, () => b.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state === state) // prettier-ignore
+    await until(
+      `it to be ${state}`,
+      () =>
+        b.gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state ===
+        state,
+    )
   }
 }
 
 describe('a user', () => {
   /** As the page for operators has them. */
-  const commands = [...readFileSync(new URL('../../../docs/replicas.md', import.meta.url), 'utf8').matchAll(/Users need (.*?) on the channel/g)][0]![1]!.match(/[A-Z]+/g)! // prettier-ignore
-  const may = (names: readonly string[]) => ['on', '>pw', '~eldr:*', '&eldr:*', '-@all', ...names.map(name => `+${name.toLowerCase()}`)]
+  const commands = [
+    ...readFileSync(new URL('../../../docs/replicas.md', import.meta.url), 'utf8').matchAll(
+      /Users need (.*?) on the channel/g,
+    ),
+  ][0]![1]!.match(/[A-Z]+/g)!
+  const may = (names: readonly string[]) => [
+    'on',
+    '>pw',
+    '~eldr:*',
+    '&eldr:*',
+    '-@all',
+    ...names.map(name => `+${name.toLowerCase()}`),
+  ]
 
   it('who may do what the page says shares everything, and the store refuses nothing', async () => {
     const { port, ask } = await begin()
@@ -49,14 +68,18 @@ describe('a user', () => {
     const [a, b] = [await stage.replica(url), await stage.replica(url)]
     await share(a, b)
     expect(await ask('ACL', 'LOG')).toEqual([])
-    for (const { metric } of [a, b]) expect((await metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0).toBe(0)
+    for (const { metric } of [a, b])
+      expect((await metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0).toBe(0)
   })
 
   it('who may not publish is told of, and requests go on', async () => {
     const { port, ask } = await begin()
     await ask('ACL', 'SETUSER', 'gateway', ...may(commands.filter(name => name !== 'PUBLISH')))
     const a = await stage.replica(`redis://gateway:pw@127.0.0.1:${port}`)
-    await until('the refusal to be counted', async () => ((await a.metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0) > 0)
+    await until(
+      'the refusal to be counted',
+      async () => ((await a.metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0) > 0,
+    )
     expect(a.lines.some(({ why }) => String(why).includes('NOPERM'))).toBe(true)
     expect(await (await a.post({ prompt: 'a', max_tokens: 2, stream: true })).text()).toContain('[DONE]')
   })
@@ -67,16 +90,25 @@ describe('TLS', () => {
     const pairs = makeCertificates('store', 'other')
     const { url } = await begin({ tls: pairs.store })
     const of = (caFile: string) => ({ replicas: { caFile } })
-    await share(await stage.replica(url, of(pairs.store.certFile)), await stage.replica(url, of(pairs.store.certFile)))
+    await share(
+      await stage.replica(url, of(pairs.store.certFile)),
+      await stage.replica(url, of(pairs.store.certFile)),
+    )
     const stranger = await stage.replica(url, of(pairs.other.certFile))
-    await until('the reason', () => stranger.lines.some(({ reason }) => /self.signed|certificate/.test(String(reason))))
+    await until('the reason', () =>
+      stranger.lines.some(({ reason }) => /self.signed|certificate/.test(String(reason))),
+    )
     expect(await up(stranger)).toBe(false)
-    expect(await (await stranger.post({ prompt: 'a', max_tokens: 2, stream: true })).text()).toContain('[DONE]')
+    expect(await (await stranger.post({ prompt: 'a', max_tokens: 2, stream: true })).text()).toContain(
+      '[DONE]',
+    )
     pairs.remove()
   })
 
   it('is not begun with a file that is none: it is said before anything starts', async () => {
     const { url } = await begin()
-    await expect(stage.replica(url.replace('redis', 'rediss'), { replicas: { caFile: '/nonexistent/ca.pem' } })).rejects.toThrow('ca.pem')
+    await expect(
+      stage.replica(url.replace('redis', 'rediss'), { replicas: { caFile: '/nonexistent/ca.pem' } }),
+    ).rejects.toThrow('ca.pem')
   })
 })

@@ -26,43 +26,82 @@ beforeEach(async () => {
 })
 afterEach(() => stage.close())
 
-const three = () => Promise.all([0, 1, 2].map(() => stage.replica(store.url, { routing: { policy: 'jsq', refit: 'off' } })))
+const three = () =>
+  Promise.all([0, 1, 2].map(() => stage.replica(store.url, { routing: { policy: 'jsq', refit: 'off' } })))
 const routing = ({ gateway }: Replica) => gateway.control.view()
 const settled = (all: readonly Replica[]) =>
   until('all to have one version', async () => {
     const ready = await Promise.all(all.map(({ get }) => get('/ready')))
-    return new Set(ready.map(({ replicas }) => replicas.version)).size === 1 && ready.every(({ replicas }) => replicas.waiting === 0 && replicas.version > 0) // prettier-ignore
+    return (
+      new Set(ready.map(({ replicas }) => replicas.version)).size === 1 &&
+      ready.every(({ replicas }) => replicas.waiting === 0 && replicas.version > 0)
+    )
   })
 
 describe('a change by the admin API', () => {
   it('of policy, band and prefill policy is on all replicas, and on one that comes later', async () => {
     const all = await three()
-    expect((await all[0]!.change('PUT', '/eldr/policy', { policy: 'power_of_two', tau: 0.25, prefillPolicy: 'least_loaded' })).status).toBe(200) // prettier-ignore
+    expect(
+      (
+        await all[0]!.change('PUT', '/eldr/policy', {
+          policy: 'power_of_two',
+          tau: 0.25,
+          prefillPolicy: 'least_loaded',
+        })
+      ).status,
+    ).toBe(200)
     const wanted = { policy: 'power_of_two', tau: 0.25, prefillPolicy: 'least_loaded' }
-    await until('it to be everywhere', () => all.every(replica => JSON.stringify(routing(replica)).includes(JSON.stringify(wanted).slice(1, -1)))) // prettier-ignore
+    await until('it to be everywhere', () =>
+      all.every(replica => JSON.stringify(routing(replica)).includes(JSON.stringify(wanted).slice(1, -1))),
+    )
     const late = await stage.replica(store.url, { routing: { policy: 'jsq' } })
-    await until('the late one to be like them', () => routing(late).policy === 'power_of_two' && routing(late).tau === 0.25)
+    await until(
+      'the late one to be like them',
+      () => routing(late).policy === 'power_of_two' && routing(late).tau === 0.25,
+    )
   })
 
   it('that several make at once ends in one state everywhere, again and again', async () => {
     const all = await three()
     const policies = ['jsq', 'random', 'round_robin', 'power_of_two', 'union']
     for (let round = 0; round < 15; round++) {
-      await Promise.all(all.map((replica, at) => replica.change('PUT', '/eldr/policy', { policy: policies[(round + at) % 5], tau: (round * 3 + at) / 100 }))) // prettier-ignore
+      await Promise.all(
+        all.map((replica, at) =>
+          replica.change('PUT', '/eldr/policy', {
+            policy: policies[(round + at) % 5],
+            tau: (round * 3 + at) / 100,
+          }),
+        ),
+      )
       await settled(all)
-      const stored = [await store.ask('HGET', 'eldr:changes', 'policy'), Number(await store.ask('HGET', 'eldr:changes', 'tau'))]
+      const stored = [
+        await store.ask('HGET', 'eldr:changes', 'policy'),
+        Number(await store.ask('HGET', 'eldr:changes', 'tau')),
+      ]
       for (const replica of all) expect([routing(replica).policy, routing(replica).tau]).toEqual(stored)
     }
   })
 
   it('that drains a worker drains it everywhere, before it comes too, and undrains it', async () => {
     const all = await three()
-    const states = () => all.map(({ gateway }) => gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state) // prettier-ignore
+    const states = () =>
+      all.map(
+        ({ gateway }) =>
+          gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state,
+      )
     await all[1]!.change('POST', '/eldr/workers/d0/drain')
     await until('it to be drained everywhere', () => states().every(state => state === 'draining'))
     // One that goes and comes again is still drained, by whoever drained it.
     expect((await all[0]!.change('DELETE', '/eldr/workers/d0')).status).toBe(200)
-    expect((await all[0]!.change('POST', '/eldr/workers', { id: 'd0', role: 'decode', url: stage.decodes[0]!.url })).status).toBe(201)
+    expect(
+      (
+        await all[0]!.change('POST', '/eldr/workers', {
+          id: 'd0',
+          role: 'decode',
+          url: stage.decodes[0]!.url,
+        })
+      ).status,
+    ).toBe(201)
     await until('it to be drained again', () => states().every(state => state === 'draining'))
     await all[2]!.change('POST', '/eldr/workers/d0/undrain')
     await until('it to be back', () => states().every(state => state === 'ready'))
@@ -88,19 +127,28 @@ describe('an artifact', () => {
     const sent = await all[0]!.change('POST', '/eldr/artifact', readFileSync(files.one))
     expect(sent.status).toBe(200)
     const { artifact } = (await sent.json()) as { artifact: { sha256: string } }
-    await until('it to be everywhere', () => all.every(replica => routing(replica).artifact?.sha256 === artifact.sha256))
+    await until('it to be everywhere', () =>
+      all.every(replica => routing(replica).artifact?.sha256 === artifact.sha256),
+    )
     await all[1]!.change('PUT', '/eldr/policy', { policy: 'eldr' })
     await until('eldr everywhere', () => all.every(replica => routing(replica).policy === 'eldr'))
     expect((await all[2]!.change('POST', '/eldr/refit', { workers: 3 })).status).toBe(200)
-    await until('the re-fit everywhere', () => all.every(replica => routing(replica).artifact?.clusters === 3))
+    await until('the re-fit everywhere', () =>
+      all.every(replica => routing(replica).artifact?.clusters === 3),
+    )
     const late = await stage.replica(store.url, { routing: { policy: 'jsq', refit: 'off' } })
-    await until('the late one to be like them', () => routing(late).policy === 'eldr' && routing(late).artifact?.clusters === 3)
+    await until(
+      'the late one to be like them',
+      () => routing(late).policy === 'eldr' && routing(late).artifact?.clusters === 3,
+    )
   })
 
   it('of a path is the file there where that is the same', async () => {
     const all = await three()
     await all[0]!.change('POST', '/eldr/artifact', { path: files.two })
-    await until('it to be everywhere', () => all.every(replica => routing(replica).artifact?.file === files.two))
+    await until('it to be everywhere', () =>
+      all.every(replica => routing(replica).artifact?.file === files.two),
+    )
     expect(all.every(({ lines }) => lines.every(({ level }) => Number(level) < 50))).toBe(true)
   })
 
@@ -116,11 +164,19 @@ describe('an artifact', () => {
     await a.change('POST', '/eldr/artifact', readFileSync(files.two))
     await until('it to be said', async () => (await b.metric('eldr_replica_behind')) === 1)
     expect((await b.get('/ready')).replicas.behind).toEqual(['artifact'])
-    expect(b.lines.some(({ level, problems }) => level === 50 && String(problems).includes('its bytes are not in the store'))).toBe(true)
+    expect(
+      b.lines.some(
+        ({ level, problems }) => level === 50 && String(problems).includes('its bytes are not in the store'),
+      ),
+    ).toBe(true)
     expect(routing(b).artifact!.sha256).toBe(first)
     expect((await b.change('GET', '/ready')).status).toBe(200)
     await a.change('POST', '/eldr/artifact', { path: files.two })
-    await until('both to be alike', () => routing(b).artifact?.sha256 === routing(a).artifact?.sha256 && routing(b).artifact?.sha256 !== first) // prettier-ignore
+    await until(
+      'both to be alike',
+      () =>
+        routing(b).artifact?.sha256 === routing(a).artifact?.sha256 && routing(b).artifact?.sha256 !== first,
+    )
     await until('nothing to be behind', async () => (await b.metric('eldr_replica_behind')) === 0)
   })
 })

@@ -25,8 +25,13 @@ async function pair(url: string): Promise<[Replica, Replica]> {
   return both
 }
 const together = (all: readonly Replica[]) =>
-  until('all to know of each other', async () => (await Promise.all(all.map(({ metric }) => metric('eldr_replicas')))).every(count => count === all.length)) // prettier-ignore
-const alone = (replica: Replica) => until('it to be alone', async () => (await replica.metric('eldr_replicas')) === 1)
+  until('all to know of each other', async () =>
+    (await Promise.all(all.map(({ metric }) => metric('eldr_replicas')))).every(
+      count => count === all.length,
+    ),
+  )
+const alone = (replica: Replica) =>
+  until('it to be alone', async () => (await replica.metric('eldr_replicas')) === 1)
 
 /** Requests take as long as ever, and the gateway is ready. */
 async function servesAlone(replica: Replica): Promise<void> {
@@ -49,7 +54,9 @@ async function shares([a, b]: readonly [Replica, Replica]): Promise<void> {
   await until('the request to be seen', () => b.inflight().elsewhere === 1)
   release()
   await text()
-  await until('nothing anywhere', () => [a, b].every(({ inflight }) => inflight().own + inflight().elsewhere === 0))
+  await until('nothing anywhere', () =>
+    [a, b].every(({ inflight }) => inflight().own + inflight().elsewhere === 0),
+  )
 }
 
 describe('a store', () => {
@@ -104,9 +111,16 @@ describe('a store', () => {
     await store.start()
     await together([a, b])
     const c = await stage.replica(store.url, JSQ)
-    await until('the third to be like them', () => [a, b, c].every(({ gateway: { control } }) => control.policy === 'power_of_two' && control.view().tau === 0.3)) // prettier-ignore
+    await until('the third to be like them', () =>
+      [a, b, c].every(
+        ({ gateway: { control } }) => control.policy === 'power_of_two' && control.view().tau === 0.3,
+      ),
+    )
     await store.ask('FLUSHALL') // without a connection that ends
-    await until('it to be back', async () => (await store!.ask('HGET', 'eldr:changes', 'policy')) === 'power_of_two')
+    await until(
+      'it to be back',
+      async () => (await store!.ask('HGET', 'eldr:changes', 'policy')) === 'power_of_two',
+    )
     expect((await c.get('/ready')).replicas.version).toBeGreaterThan(0)
     await shares([a, b])
   })
@@ -116,7 +130,10 @@ describe('a store', () => {
     const [a, b] = await pair(store.url)
     await shares([a, b])
     await a.change('PUT', '/eldr/policy', { tau: 0.4 })
-    await until('the refusal to be counted', async () => ((await a.metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0) > 0)
+    await until(
+      'the refusal to be counted',
+      async () => ((await a.metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0) > 0,
+    )
     expect(await a.metric('eldr_replica_changes_waiting')).toBe(1)
     expect(a.lines.filter(({ why }) => String(why).includes('OOM')).length).toBe(1)
     expect(b.gateway.control.view().tau).toBe(0.1)
@@ -133,7 +150,9 @@ describe('a store', () => {
     await servesAlone(a)
     expect((await a.get('/ready')).replicas).toMatchObject({ store: 'down', reason: 'refused' })
     expect(JSON.stringify(a.lines) + JSON.stringify(await a.get('/eldr/config'))).not.toContain('sk-wrong')
-    expect((await a.get('/eldr/config')).settings.replicas.url).toBe(`redis://:********@127.0.0.1:${store.port}`)
+    expect((await a.get('/eldr/config')).settings.replicas.url).toBe(
+      `redis://:********@127.0.0.1:${store.port}`,
+    )
     await shares(await pair(store.url))
   })
 
@@ -141,13 +160,40 @@ describe('a store', () => {
     store = await startStore()
     await store.ask('SET', 'eldr:changes', 'not a hash')
     const [a, b] = await pair(store.url)
-    await until('the refusal to be counted', async () => ((await a.metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0) > 0)
-    for (const bytes of [Buffer.from('hello'), Buffer.from([0xe1, 1, 0, 200]), Buffer.alloc(0), Buffer.alloc(70_000, 7)]) await store.ask('PUBLISH', 'eldr:replicas', bytes) // prettier-ignore
-    await until('all to be counted', async () => (await b.metric('eldr_replica_ignored_total', { reason: 'foreign' })) === 3 && (await b.metric('eldr_replica_ignored_total', { reason: 'malformed' })) === 1) // prettier-ignore
+    await until(
+      'the refusal to be counted',
+      async () => ((await a.metric('eldr_replica_ignored_total', { reason: 'refused' })) ?? 0) > 0,
+    )
+    for (const bytes of [
+      Buffer.from('hello'),
+      Buffer.from([0xe1, 1, 0, 200]),
+      Buffer.alloc(0),
+      Buffer.alloc(70_000, 7),
+    ])
+      await store.ask('PUBLISH', 'eldr:replicas', bytes)
+    await until(
+      'all to be counted',
+      async () =>
+        (await b.metric('eldr_replica_ignored_total', { reason: 'foreign' })) === 3 &&
+        (await b.metric('eldr_replica_ignored_total', { reason: 'malformed' })) === 1,
+    )
     expect(b.lines.filter(({ reason }) => reason === 'foreign').length).toBe(1)
     await shares([a, b])
     await store.ask('DEL', 'eldr:changes')
-    await store.ask('HSET', 'eldr:changes', 'version', 'x', 'policy', 'no_such', 'tau', 'NaN', 'artifact', '{', 'drain:', '1')
+    await store.ask(
+      'HSET',
+      'eldr:changes',
+      'version',
+      'x',
+      'policy',
+      'no_such',
+      'tau',
+      'NaN',
+      'artifact',
+      '{',
+      'drain:',
+      '1',
+    )
     await a.change('PUT', '/eldr/policy', { policy: 'random' })
     await until('the change to be shared', () => b.gateway.control.policy === 'random')
     expect(b.gateway.control.view().tau).toBe(0.1)
@@ -156,7 +202,13 @@ describe('a store', () => {
   })
 
   it('that does not speak the protocol, or ends each connection, is given up and tried again', async () => {
-    const answers = ['HTTP/1.1 400 Bad Request\r\n\r\n', '$-7\r\n*99999999999\r\n', '\0'.repeat(500), '+OK\r\n'.repeat(50), '']
+    const answers = [
+      'HTTP/1.1 400 Bad Request\r\n\r\n',
+      '$-7\r\n*99999999999\r\n',
+      '\0'.repeat(500),
+      '+OK\r\n'.repeat(50),
+      '',
+    ]
     let asked = 0
     const sockets = new Set<Socket>()
     const server = createServer(socket => {
@@ -181,7 +233,11 @@ describe('a store', () => {
     store = await startStore()
     const both = await pair(store.url)
     await store.ask('CLIENT', 'KILL', 'TYPE', 'pubsub')
-    await until('it to be noticed', () => both.every(({ lines }) => lines.filter(({ msg }) => msg === 'replicas: the store can be reached').length >= 2)) // prettier-ignore
+    await until('it to be noticed', () =>
+      both.every(
+        ({ lines }) => lines.filter(({ msg }) => msg === 'replicas: the store can be reached').length >= 2,
+      ),
+    )
     await together(both)
     await shares(both)
     for (const { metric } of both) expect(await metric('eldr_replica_store_up')).toBe(1)

@@ -31,17 +31,25 @@ export interface Stage {
 
 export async function startStage(decodes = 2): Promise<Stage> {
   const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
-  const started = await Promise.all(Array.from({ length: decodes }, () => startFakeWorker({ role: 'decode', prefills: [prefill] })))
+  const started = await Promise.all(
+    Array.from({ length: decodes }, () => startFakeWorker({ role: 'decode', prefills: [prefill] })),
+  )
   const running: Gateway[] = []
   return {
     prefill,
     decodes: started,
     async replica(url, more = {}) {
       const lines: Record<string, unknown>[] = []
-      const log = pino({ base: null, timestamp: false }, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) }) // prettier-ignore
+      const log = pino(
+        { base: null, timestamp: false },
+        { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+      )
       const form = {
         server: { port: 0 },
-        workers: { prefill: [{ url: prefill.url, id: 'p' }], decode: started.map((worker, at) => ({ url: worker.url, id: `d${at}` })) },
+        workers: {
+          prefill: [{ url: prefill.url, id: 'p' }],
+          decode: started.map((worker, at) => ({ url: worker.url, id: `d${at}` })),
+        },
         ...more,
         replicas: { url, leaseMs: LEASE_MS, timeoutMs: 400, retryMs: 20, ...more['replicas'] },
       }
@@ -49,12 +57,21 @@ export async function startStage(decodes = 2): Promise<Stage> {
       running.push(gateway)
       const { registry } = gateway.context
       const views = () => registry.views(performance.now())
-      await until('workers to be ready', () => registry.candidates('decode', performance.now()).length === decodes && registry.hasCandidates('prefill', performance.now())) // prettier-ignore
+      await until(
+        'workers to be ready',
+        () =>
+          registry.candidates('decode', performance.now()).length === decodes &&
+          registry.hasCandidates('prefill', performance.now()),
+      )
       const ask = (method: string, path: string, body?: object | Buffer) =>
         fetch(`${gateway.url}${path}`, {
           method,
-          ...(body !== undefined && { body: Buffer.isBuffer(body) ? new Uint8Array(body) : JSON.stringify(body) }),
-          headers: { 'content-type': Buffer.isBuffer(body) ? 'application/octet-stream' : 'application/json' },
+          ...(body !== undefined && {
+            body: Buffer.isBuffer(body) ? new Uint8Array(body) : JSON.stringify(body),
+          }),
+          headers: {
+            'content-type': Buffer.isBuffer(body) ? 'application/octet-stream' : 'application/json',
+          },
         })
       return {
         gateway,
@@ -69,7 +86,9 @@ export async function startStage(decodes = 2): Promise<Stage> {
         post: body => ask('POST', '/v1/completions', body),
         async metric(name, labels = {}) {
           const text = await (await ask('GET', '/metrics')).text()
-          const found = readSamples(text, new Set([name])).find(sample => Object.entries(labels).every(([key, value]) => sample.labels[key] === value)) // prettier-ignore
+          const found = readSamples(text, new Set([name])).find(sample =>
+            Object.entries(labels).every(([key, value]) => sample.labels[key] === value),
+          )
           return found?.value
         },
       }
@@ -82,10 +101,15 @@ export async function startStage(decodes = 2): Promise<Stage> {
 }
 
 /** For what nobody announces: looks again and again, and gives up loudly. @returns how long it took. */
-export async function until(what: string, holds: () => boolean | Promise<boolean>, patienceMs = 30_000): Promise<number> {
+export async function until(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  patienceMs = 30_000,
+): Promise<number> {
   const startMs = performance.now()
   while (!(await holds())) {
-    if (performance.now() - startMs > patienceMs) throw new Error(`waited ${patienceMs} ms in vain for ${what}`)
+    if (performance.now() - startMs > patienceMs)
+      throw new Error(`waited ${patienceMs} ms in vain for ${what}`)
     await new Promise(resolve => setTimeout(resolve, 1))
   }
   return performance.now() - startMs

@@ -16,37 +16,54 @@ beforeEach(async () => {
 afterEach(() => stage.close())
 
 const KEY = 'eldr:changes'
-const pair = () => Promise.all([stage.replica(store.url, { routing: { policy: 'jsq' } }), stage.replica(store.url, { routing: { policy: 'jsq' } })]) // prettier-ignore
-const up = (all: readonly Replica[]) => until('the store', async () => (await Promise.all(all.map(({ get }) => get('/ready')))).every(({ replicas }) => replicas.store === 'up')) // prettier-ignore
+const pair = () =>
+  Promise.all([
+    stage.replica(store.url, { routing: { policy: 'jsq' } }),
+    stage.replica(store.url, { routing: { policy: 'jsq' } }),
+  ])
+const up = (all: readonly Replica[]) =>
+  until('the store', async () =>
+    (await Promise.all(all.map(({ get }) => get('/ready')))).every(({ replicas }) => replicas.store === 'up'),
+  )
 const policies = (all: readonly Replica[]) => all.map(({ gateway: { control } }) => control.policy)
-const agree = (all: readonly Replica[], policy: string) => until(`all to be ${policy}`, () => policies(all).every(name => name === policy))
+const agree = (all: readonly Replica[], policy: string) =>
+  until(`all to be ${policy}`, () => policies(all).every(name => name === policy))
 /** The store's own clock. */
 const now = async () => Number(((await store.ask('TIME')) as string[])[0]) * 1000
 
 describe('shared changes that somebody else has written', () => {
-  it.each(['9007199254740991', '4503599627370496', '1e300', '-5'])('with the version %s keep replicas from agreeing for no longer than until the next change', async version => {
-    const all = await pair()
-    await up(all)
-    await store.ask('HSET', KEY, 'version', version, 'policy', 'random')
-    await all[0].change('PUT', '/eldr/policy', { policy: 'round_robin' })
-    await agree(all, 'round_robin')
-    await all[1].change('PUT', '/eldr/policy', { policy: 'power_of_two' })
-    await agree(all, 'power_of_two')
-    for (const { get } of all) expect((await get('/ready')).replicas).toMatchObject({ waiting: 0, behind: [] })
-    expect(await store.ask('HGET', KEY, 'policy')).toBe('power_of_two')
-  }) // prettier-ignore
+  it.each(['9007199254740991', '4503599627370496', '1e300', '-5'])(
+    'with the version %s keep replicas from agreeing for no longer than until the next change',
+    async version => {
+      const all = await pair()
+      await up(all)
+      await store.ask('HSET', KEY, 'version', version, 'policy', 'random')
+      await all[0].change('PUT', '/eldr/policy', { policy: 'round_robin' })
+      await agree(all, 'round_robin')
+      await all[1].change('PUT', '/eldr/policy', { policy: 'power_of_two' })
+      await agree(all, 'power_of_two')
+      for (const { get } of all)
+        expect((await get('/ready')).replicas).toMatchObject({ waiting: 0, behind: [] })
+      expect(await store.ask('HGET', KEY, 'policy')).toBe('power_of_two')
+    },
+  )
 
-  it.each(['/dev/zero', '/proc/self/mem', '/'])('with an artifact at %s are followed but for it', async path => {
-    const all = await pair()
-    await up(all)
-    const artifact = JSON.stringify({ sha256: '0'.repeat(64), path })
-    await store.ask('HSET', KEY, 'version', String(await now()), 'policy', 'random', 'artifact', artifact)
-    await agree(all, 'random')
-    await until('it to be told', async () => (await all[0].get('/ready')).replicas.behind.includes('artifact'))
-    await all[0].change('PUT', '/eldr/policy', { tau: 0.25 })
-    await until('changes to go on', () => all[1].gateway.control.view().tau === 0.25)
-    expect((await all[1].get('/ready')).replicas).toMatchObject({ waiting: 0, behind: ['artifact'] })
-  })
+  it.each(['/dev/zero', '/proc/self/mem', '/'])(
+    'with an artifact at %s are followed but for it',
+    async path => {
+      const all = await pair()
+      await up(all)
+      const artifact = JSON.stringify({ sha256: '0'.repeat(64), path })
+      await store.ask('HSET', KEY, 'version', String(await now()), 'policy', 'random', 'artifact', artifact)
+      await agree(all, 'random')
+      await until('it to be told', async () =>
+        (await all[0].get('/ready')).replicas.behind.includes('artifact'),
+      )
+      await all[0].change('PUT', '/eldr/policy', { tau: 0.25 })
+      await until('changes to go on', () => all[1].gateway.control.view().tau === 0.25)
+      expect((await all[1].get('/ready')).replicas).toMatchObject({ waiting: 0, behind: ['artifact'] })
+    },
+  )
 
   it('with thousands of fields are put back whole into a store that has lost them', async () => {
     const all = await pair()
@@ -62,7 +79,11 @@ describe('shared changes that somebody else has written', () => {
   it('leave nothing of a worker that was drained and is not any more', async () => {
     const all = await pair()
     await up(all)
-    const states = () => all.map(({ gateway }) => gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state) // prettier-ignore
+    const states = () =>
+      all.map(
+        ({ gateway }) =>
+          gateway.context.registry.views(performance.now()).find(({ spec }) => spec.id === 'd0')!.state,
+      )
     await all[0].change('POST', '/eldr/workers/d0/drain')
     await until('both to drain it', () => states().every(state => state === 'draining'))
     await all[1].change('POST', '/eldr/workers/d0/undrain')

@@ -19,30 +19,51 @@ describe.each(['jsq', 'union'])('replicas under %s', policy => {
   const routing = { routing: { policy } }
 
   it('see each other’s requests while they run and none afterwards, and say whose they are', async () => {
-    const [a, b, c] = await Promise.all([stage.replica(store.url, routing), stage.replica(store.url, routing), stage.replica(store.url, routing)]) // prettier-ignore
+    const [a, b, c] = await Promise.all([
+      stage.replica(store.url, routing),
+      stage.replica(store.url, routing),
+      stage.replica(store.url, routing),
+    ])
     const all = [a, b, c]
-    await until('three to know of each other', async () => (await Promise.all(all.map(({ get }) => get('/ready')))).every(({ replicas }) => replicas.replicas === 3)) // prettier-ignore
+    await until('three to know of each other', async () =>
+      (await Promise.all(all.map(({ get }) => get('/ready')))).every(
+        ({ replicas }) => replicas.replicas === 3,
+      ),
+    )
     const streams = await Promise.all([heldStream(a, stage), heldStream(a, stage), heldStream(b, stage)])
-    await until('views', () => a.inflight().elsewhere === 1 && b.inflight().elsewhere === 2 && c.inflight().elsewhere === 3)
+    await until(
+      'views',
+      () => a.inflight().elsewhere === 1 && b.inflight().elsewhere === 2 && c.inflight().elsewhere === 3,
+    )
     expect([a, b, c].map(({ inflight }) => inflight().own)).toEqual([2, 1, 0])
     const { workers } = await c.get('/eldr/workers')
-    expect(workers.reduce((sum: number, { inflightElsewhere }: { inflightElsewhere: number }) => sum + inflightElsewhere, 0)).toBe(3)
+    expect(
+      workers.reduce(
+        (sum: number, { inflightElsewhere }: { inflightElsewhere: number }) => sum + inflightElsewhere,
+        0,
+      ),
+    ).toBe(3)
     expect(workers.every(({ inflight }: { inflight: number }) => inflight === 0)).toBe(true)
     // The next goes where fewer are, although this replica has sent nothing anywhere.
     const loads = c.gateway.context.registry.candidates('decode', performance.now())
     const next = await heldStream(c, stage)
     const least = loads.toSorted((one, other) => one.inflight - other.inflight)[0]!
-    const taken = c.gateway.context.registry.views(0).find(({ inflight, spec }) => inflight === 1 && spec.role === 'decode')!.spec.id
+    const taken = c.gateway.context.registry
+      .views(0)
+      .find(({ inflight, spec }) => inflight === 1 && spec.role === 'decode')!.spec.id
     // Union looks at experts too.
     expect(policy === 'jsq' ? taken : least.id).toBe(least.id)
     for (const { release, text } of [...streams, next]) {
       release()
       expect(await text()).toContain('[DONE]')
     }
-    await until('nothing anywhere', () => all.every(({ inflight }) => inflight().own + inflight().elsewhere === 0))
+    await until('nothing anywhere', () =>
+      all.every(({ inflight }) => inflight().own + inflight().elsewhere === 0),
+    )
     for (const { gateway, metric } of all) {
       const { sums } = gateway.context.router.table.policy
-      if (policy === 'union') await until('sums at zero', () => [0, 1].every(worker => sums!.of(worker).every(sum => sum === 0)))
+      if (policy === 'union')
+        await until('sums at zero', () => [0, 1].every(worker => sums!.of(worker).every(sum => sum === 0)))
       expect(await metric('eldr_replica_store_up')).toBe(1)
       expect(await metric('eldr_replicas')).toBe(3)
       expect(await metric('eldr_replica_ignored_total', { reason: 'malformed' })).toBe(0)
@@ -55,15 +76,24 @@ describe('what union knows of the others', () => {
   it('is what they know themselves, to a hundredth, and follows a change of policy', async () => {
     const [a, b] = await Promise.all([stage.replica(store.url), stage.replica(store.url)])
     const streams = [await heldStream(a, stage), await heldStream(a, stage), await heldStream(a, stage)]
-    const expected = (replica: typeof a, worker: number) => replica.gateway.context.router.table.policy.expectedExperts?.(worker)
-    const same = () => [0, 1].every(worker => {
-      const [one, other] = [expected(a, worker), expected(b, worker)]
-      return one !== undefined && other !== undefined && one.length === other.length && one.every((chance, cell) => Math.abs(chance - other[cell]!) < 0.02)
-    }) // prettier-ignore
+    const expected = (replica: typeof a, worker: number) =>
+      replica.gateway.context.router.table.policy.expectedExperts?.(worker)
+    const same = () =>
+      [0, 1].every(worker => {
+        const [one, other] = [expected(a, worker), expected(b, worker)]
+        return (
+          one !== undefined &&
+          other !== undefined &&
+          one.length === other.length &&
+          one.every((chance, cell) => Math.abs(chance - other[cell]!) < 0.02)
+        )
+      })
     // B has seen no hand-off, and does not know the model's shape until it has.
     await (await heldStream(b, stage).then(stream => (stream.release(), stream))).text()
     await until('the same expectations', same)
-    expect(expected(a, 0)!.some(chance => chance > 0.1) || expected(a, 1)!.some(chance => chance > 0.1)).toBe(true)
+    expect(expected(a, 0)!.some(chance => chance > 0.1) || expected(a, 1)!.some(chance => chance > 0.1)).toBe(
+      true,
+    )
     // Both make a new policy, which has to be told of everybody again.
     await a.change('PUT', '/eldr/policy', { policy: 'jsq' })
     await until('jsq on both', () => [a, b].every(({ gateway }) => gateway.control.policy === 'jsq'))
@@ -74,17 +104,27 @@ describe('what union knows of the others', () => {
       release()
       await text()
     }
-    await until('sums at zero', () => [a, b].every(({ gateway }) => [0, 1].every(worker => gateway.context.router.table.policy.sums!.of(worker).every(sum => sum === 0)))) // prettier-ignore
+    await until('sums at zero', () =>
+      [a, b].every(({ gateway }) =>
+        [0, 1].every(worker => gateway.context.router.table.policy.sums!.of(worker).every(sum => sum === 0)),
+      ),
+    )
   })
 })
 
 describe('a replica', () => {
   it('that ends cleanly is gone at once', async () => {
-    const [a, b] = await Promise.all([stage.replica(store.url), stage.replica(store.url, { replicas: { leaseMs: 60_000 }, server: { port: 0, shutdownGraceMs: 1 } })]) // prettier-ignore
+    const [a, b] = await Promise.all([
+      stage.replica(store.url),
+      stage.replica(store.url, { replicas: { leaseMs: 60_000 }, server: { port: 0, shutdownGraceMs: 1 } }),
+    ])
     const { response } = await heldStream(b, stage)
     await until('the request to be seen', () => a.inflight().elsewhere === 1)
     const stopped = b.gateway.stop()
-    const tookMs = await until('it to be gone', async () => a.inflight().elsewhere === 0 && (await a.metric('eldr_replicas')) === 1)
+    const tookMs = await until(
+      'it to be gone',
+      async () => a.inflight().elsewhere === 0 && (await a.metric('eldr_replicas')) === 1,
+    )
     expect(tookMs).toBeLessThan(5_000)
     await response.text().catch(() => undefined)
     await stopped

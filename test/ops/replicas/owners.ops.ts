@@ -18,7 +18,9 @@ let gateways: [ProcessCluster, ProcessCluster]
 beforeAll(async () => {
   store = await startStore()
   const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
-  const decodes = await Promise.all([0, 1].map(() => startFakeWorker({ role: 'decode', prefills: [prefill], gapMs: 5 })))
+  const decodes = await Promise.all(
+    [0, 1].map(() => startFakeWorker({ role: 'decode', prefills: [prefill], gapMs: 5 })),
+  )
   workers = [prefill, ...decodes]
   const start = (more: object) =>
     startProcessCluster({
@@ -26,14 +28,19 @@ beforeAll(async () => {
       decode: 0,
       ready: async url => (await fetch(`${url}/ready`)).status === 200,
       config: {
-        workers: { prefill: [{ url: prefill.url, id: 'p' }], decode: decodes.map(({ url }, n) => ({ url, id: `d${n}` })) },
+        workers: {
+          prefill: [{ url: prefill.url, id: 'p' }],
+          decode: decodes.map(({ url }, n) => ({ url, id: `d${n}` })),
+        },
         routing: { policy: 'union' },
         replicas: { url: store.url, leaseMs: LEASE_MS, timeoutMs: 1_000, retryMs: 20, ...more },
       },
     })
   // One has a name of its own, the other makes one up.
   gateways = [await start({}), await start({ id: 'second' })]
-  await until('them to see each other', async () => (await Promise.all(gateways.map(count))).every(replicas => replicas === 2))
+  await until('them to see each other', async () =>
+    (await Promise.all(gateways.map(count))).every(replicas => replicas === 2),
+  )
 })
 afterAll(async () => {
   await Promise.all(gateways.map(gateway => gateway.stop()))
@@ -42,19 +49,35 @@ afterAll(async () => {
   await store.close()
 })
 
-const count = async ({ get }: ProcessCluster) => (await get<{ replicas: { replicas: number } }>('/ready')).replicas?.replicas
+const count = async ({ get }: ProcessCluster) =>
+  (await get<{ replicas: { replicas: number } }>('/ready')).replicas?.replicas
 async function sum({ url }: ProcessCluster, ...names: string[]): Promise<number> {
-  const samples = readSamples(await (await fetch(`${url}/metrics`, { headers: { connection: 'close' } })).text(), new Set(names))
+  const samples = readSamples(
+    await (await fetch(`${url}/metrics`, { headers: { connection: 'close' } })).text(),
+    new Set(names),
+  )
   return samples.reduce((total, { value }) => total + value, 0)
 }
 const elsewhere = (gateway: ProcessCluster) => sum(gateway, 'eldr_worker_inflight_elsewhere')
-const ask = ({ post }: ProcessCluster, maxTokens: number, signal?: AbortSignal) => post('/v1/completions', { prompt: 'Once', stream: true, max_tokens: maxTokens }, { headers: { connection: 'close' }, ...(signal && { signal }) }) // prettier-ignore
+const ask = ({ post }: ProcessCluster, maxTokens: number, signal?: AbortSignal) =>
+  post(
+    '/v1/completions',
+    { prompt: 'Once', stream: true, max_tokens: maxTokens },
+    { headers: { connection: 'close' }, ...(signal && { signal }) },
+  )
 async function replaceOwner(gateway: ProcessCluster): Promise<void> {
   const pid = gateway.pidOf('owner')
   process.kill(pid, 'SIGKILL')
   await gateway.replaced('owner', pid)
 }
-const zero = () => until('views that are zero', async () => (await Promise.all(gateways.map(each => sum(each, 'eldr_worker_inflight', 'eldr_worker_inflight_elsewhere')))).every(total => total === 0)) // prettier-ignore
+const zero = () =>
+  until('views that are zero', async () =>
+    (
+      await Promise.all(
+        gateways.map(each => sum(each, 'eldr_worker_inflight', 'eldr_worker_inflight_elsewhere')),
+      )
+    ).every(total => total === 0),
+  )
 
 describe.each([0, 1])('of gateway %i the owner is killed', which => {
   it('with streams: to the other it is the same replica with the same load, never one more', async () => {
@@ -88,7 +111,10 @@ describe.each([0, 1])('of gateway %i the owner is killed', which => {
     const lane = async (gateway: ProcessCluster) => {
       while (!enough.signal.aborted) {
         sent++
-        const text = await ask(gateway, 4).then(async response => `${response.status} ${await response.text()}`, String)
+        const text = await ask(gateway, 4).then(
+          async response => `${response.status} ${await response.text()}`,
+          String,
+        )
         if (!text.startsWith('200') || !text.includes('[DONE]')) bad.push(text.slice(0, 300))
       }
     }
@@ -101,7 +127,15 @@ describe.each([0, 1])('of gateway %i the owner is killed', which => {
     await Promise.all(lanes)
     expect(bad).toEqual([])
     await zero()
-    for (const gateway of gateways) expect(await sum(gateway, 'eldr_ticket_leaks_total', 'eldr_ticket_double_releases_total', 'eldr_replica_ignored_total')).toBe(0) // prettier-ignore
+    for (const gateway of gateways)
+      expect(
+        await sum(
+          gateway,
+          'eldr_ticket_leaks_total',
+          'eldr_ticket_double_releases_total',
+          'eldr_replica_ignored_total',
+        ),
+      ).toBe(0)
   })
 })
 
@@ -113,8 +147,13 @@ describe('an artifact that one of them was sent', () => {
     expect((await call(first, 'POST', '/eldr/artifact', readFileSync(path))).status).toBe(200)
     expect((await call(first, 'PUT', '/eldr/policy', { policy: 'eldr' })).status).toBe(200)
     folder.remove()
-    const routing = async () => (await second.get<{ routing: { policy: string; artifact?: { sha256: string } } }>('/eldr/config')).routing
-    await until('the other to have it', async () => (await routing()).policy === 'eldr' && (await routing()).artifact !== undefined)
+    const routing = async () =>
+      (await second.get<{ routing: { policy: string; artifact?: { sha256: string } } }>('/eldr/config'))
+        .routing
+    await until(
+      'the other to have it',
+      async () => (await routing()).policy === 'eldr' && (await routing()).artifact !== undefined,
+    )
     const before = await routing()
     await replaceOwner(second)
     expect((await routing()).artifact?.sha256).toBe(before.artifact!.sha256)

@@ -38,8 +38,39 @@ export async function startStore({ password, flags = [], tls }: StoreOptions = {
   let child: ChildProcess
   async function start(): Promise<void> {
     const auth = password === undefined ? [] : ['--requirepass', password]
-    const ports = tls ? ['--port', '0', '--tls-port', String(port), '--tls-cert-file', tls.certFile, '--tls-key-file', tls.keyFile, '--tls-ca-cert-file', tls.certFile, '--tls-auth-clients', 'no'] : ['--port', String(port)] // prettier-ignore
-    child = spawn(program, [...ports, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder, ...auth, ...flags], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
+    const ports = tls
+      ? [
+          '--port',
+          '0',
+          '--tls-port',
+          String(port),
+          '--tls-cert-file',
+          tls.certFile,
+          '--tls-key-file',
+          tls.keyFile,
+          '--tls-ca-cert-file',
+          tls.certFile,
+          '--tls-auth-clients',
+          'no',
+        ]
+      : ['--port', String(port)]
+    child = spawn(
+      program,
+      [
+        ...ports,
+        '--bind',
+        '127.0.0.1',
+        '--save',
+        '',
+        '--appendonly',
+        'no',
+        '--dir',
+        folder,
+        ...auth,
+        ...flags,
+      ],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    )
     await new Promise<void>((resolve, reject) => {
       let said = ''
       child.stdout!.on('data', (chunk: Buffer) => {
@@ -60,7 +91,11 @@ export async function startStore({ password, flags = [], tls }: StoreOptions = {
     url,
     port,
     async ask(...command) {
-      const client = createClient({ url, RESP: 2, ...(tls && { socket: { tls: true as const, ca: readFileSync(tls.certFile) } }) })
+      const client = createClient({
+        url,
+        RESP: 2,
+        ...(tls && { socket: { tls: true as const, ca: readFileSync(tls.certFile) } }),
+      })
       await client.connect()
       try {
         return await client.sendCommand(command)
