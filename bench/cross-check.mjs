@@ -1,6 +1,6 @@
 // ELDR's simulator against an independent one in Python (python/simulator.py): the same requests at the same times, jsq and eldr.
 //
-//   node bench/cross-check.mjs [--requests 20000] [--rate 600] [--seed 1] [--json FILE] [--out docs/benchmarks-simulator.md] [--dist DIR]
+//   node bench/cross-check.mjs [--requests 20000] [--rate 600] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-simulator.md] [--dist DIR]
 //
 // Exits with 1 when p50 TPOT or active experts differ by more than 1 %. Python is that of bench/.venv, or the one that PYTHON names (with
 // numpy and safetensors). Needs `npm run build` first.

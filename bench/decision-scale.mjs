@@ -1,6 +1,6 @@
 // How the cost of a routing decision grows with the number of decode workers, for a small model and a large one, and what union's state takes.
 //
-//   node bench/decision-scale.mjs [--quick] [--seed 1] [--json FILE] [--out docs/benchmarks-scale.md] [--dist DIR]
+//   node bench/decision-scale.mjs [--quick] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-scale.md] [--dist DIR]
 //
 // A decision is from raw counts to a worker, as in policy.mjs; dispatch and release are beside it. All layers are kept. One thread.
 import { writeFileSync } from 'node:fs'

@@ -1,6 +1,6 @@
 // Benchmarks of the offline fit and its numeric parts, against NumPy/SciPy and plain JavaScript. Prints tables as it goes.
 //
-//   node bench/fit.mjs [--quick] [--only lab16,growth] [--seed 1] [--json FILE] [--out docs/benchmarks.md] [--dist DIR]
+//   node bench/fit.mjs [--quick] [--only lab16,growth] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks.md] [--dist DIR]
 //
 // --quick: small shapes and few repeats, to see that all of it runs. --only: some sections. --dist: another build of the product, to
 // compare two of them. Needs `npm run build` first. README.md says what is compared and why it is fair.

@@ -2,7 +2,7 @@
 // same fake workers, all on all cores; and how long a relay waits for the owner.
 //
 //   bench/gateway/install.sh                                                # once, for vllm-router
-//   node bench/processes.mjs [--quick] [--out docs/benchmarks-processes.md] [--relays 1,2] [--repeat 3] [--count-ms 2500] [--dist DIR]
+//   node bench/processes.mjs [--quick] [--out docs/evidence/benchmarks-processes.md] [--relays 1,2] [--repeat 3] [--count-ms 2500] [--dist DIR]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'

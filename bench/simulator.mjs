@@ -1,6 +1,6 @@
 // How fast the simulator is: by policy, against plain JavaScript, and as decode workers, the model and the number of requests grow.
 //
-//   node bench/simulator.mjs [--quick] [--only policies,plain] [--seed 1] [--repeat 5] [--json FILE] [--out docs/benchmarks-simulator.md]
+//   node bench/simulator.mjs [--quick] [--only policies,plain] [--seed 1] [--repeat 5] [--json FILE] [--out docs/evidence/benchmarks-simulator.md]
 //                            [--dist DIR]
 //
 // Every figure is the median of some runs after a warm-up, in a process of its own, on one thread. Needs `npm run build` first.

@@ -1,7 +1,7 @@
 // What a decode step of the tiny back end takes on one thread: the SIMD kernel, the same in plain JavaScript loops, and PyTorch; where the
 // time goes; and what a step costs by the number of distinct experts in its batch.
 //
-//   ELDR_BENCH_TORCH_PYTHON=python3 node bench/tiny.mjs [--quick] [--cpu] [--json FILE] [--out docs/benchmarks-tiny.md] [--dist DIR]
+//   ELDR_BENCH_TORCH_PYTHON=python3 node bench/tiny.mjs [--quick] [--cpu] [--json FILE] [--out docs/evidence/benchmarks-tiny.md] [--dist DIR]
 //
 // The interpreter needs torch and safetensors, and transformers for the third column; without the variable that comparison is left out.
 // --cpu measures processor time instead of the clock's, for a look on a busy machine; not for quoting.

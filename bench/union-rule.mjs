@@ -1,6 +1,6 @@
 // What the two constants of union's price give, on calibration requests alone: COMERS (requests to come) and TAIL (weight of slow workers).
 //
-//   node bench/union-rule.mjs [--traces DIR] [--out docs/benchmarks-union.md] [--seeds 3] [--json]
+//   node bench/union-rule.mjs [--traces DIR] [--out docs/evidence/benchmarks-union.md] [--seeds 3] [--json]
 //
 // Half of a calibration trace is fitted; the other half is the traffic. A calibration trace holds how often each expert fired, not when, so
 // its steps are drawn: top_k experts a layer without replacement, by weights that are adjusted until each fires as often as was recorded.

@@ -1,7 +1,7 @@
 // What a decode step of the embedded worker's replay back end costs in processor time, against a plain implementation with sets, and how
 // well steps keep their time.
 //
-//   node bench/worker.mjs [--quick] [--json FILE] [--out docs/benchmarks-worker.md] [--dist DIR]
+//   node bench/worker.mjs [--quick] [--json FILE] [--out docs/evidence/benchmarks-worker.md] [--dist DIR]
 //
 // Every sequence follows a row of lab16-task and has 300 tokens before it. `step` is the back end alone: experts of the batch, their
 // union, KV, the next tokens, the step's time. `whole` is the engine around it, scheduler and events included, in time that does not

@@ -78,7 +78,7 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
       {refused.length > 0 && (
         <p class="notice">
           Counts that were not used: {refused.map(([why, count]) => `${why} (${number(count)})`).join(', ')}.
-          docs/gateway.md says what each means.
+          docs/guides/gateway.md says what each means.
         </p>
       )}
       {compared === 0 ? (
@@ -132,7 +132,7 @@ export function verdictOf({ decisions, withoutSignature, compared, quantiles }: 
   if (without > 0.2)
     return {
       level: 'ill',
-      words: `${percent(without)} of the requests have no usable counts and go by load. See that the prefill engine captures experts (docs/vllm.md).`,
+      words: `${percent(without)} of the requests have no usable counts and go by load. See that the prefill engine captures experts (docs/guides/vllm.md).`,
     }
   if (compared < FEW)
     return {

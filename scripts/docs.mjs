@@ -11,20 +11,20 @@ import { errorsPage } from '../dist/report/errors-page.js'
 import { fillScalePage } from '../dist/report/scale-page.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
-const results = name => JSON.parse(readFileSync(docs(`results/${name}.json`), 'utf8'))
+const results = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json`), 'utf8'))
 
 for (const [name, text] of [
-  ['cli.md', cliPage(createProgram())],
-  ['errors.md', errorsPage(ANSWERS)],
-  ['config.md', configPage()],
+  ['reference/cli.md', cliPage(createProgram())],
+  ['reference/errors.md', errorsPage(ANSWERS)],
+  ['reference/config.md', configPage()],
   ['eldr-config.schema.json', schemaText()],
-  ['metrics.md', metricsPage()],
-  ['api.md', apiPage()],
+  ['reference/metrics.md', metricsPage()],
+  ['reference/api.md', apiPage()],
   ['openapi.json', documentText()],
-  ['results.md', resultsPage(results('whole'), results('cut'))],
+  ['evidence/results.md', resultsPage(results('whole'), results('cut'))],
   [
-    'scale.md',
-    fillScalePage(readFileSync(docs('scale.md'), 'utf8'), {
+    'guides/scale.md',
+    fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), {
       ...results('scale'),
       decisions: results('decision-scale'),
     }),

@@ -1,6 +1,6 @@
-// Figures of docs/concepts.md and docs/policies.md, as SVG for light and dark pages: npm run build && node scripts/figures.mjs
-// With --check nothing is written, and the status says whether a figure is stale. With --tau FILE docs/results/tau.json is made first, of
-// what the sweep on docs/policies.md prints with --json. Charts are drawn by the code that draws reports, from docs/results.
+// Figures of docs/start/concepts.md and docs/guides/policies.md, as SVG for light and dark pages: npm run build && node scripts/figures.mjs
+// With --check nothing is written, and the status says whether a figure is stale. With --tau FILE docs/evidence/results/tau.json is made first, of
+// what the sweep on docs/guides/policies.md prints with --json. Charts are drawn by the code that draws reports, from docs/results.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'
@@ -8,7 +8,7 @@ import { figureOf } from './figures/frame.mjs'
 import { lineChart } from '../dist/report/line-chart.js'
 
 const docs = name => new URL(`../docs/${name}`, import.meta.url)
-const json = name => JSON.parse(readFileSync(docs(`results/${name}.json`), 'utf8'))
+const json = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json`), 'utf8'))
 const exhibits = json('whole').sections.flatMap(section => section.exhibits)
 const chartsOf = id => exhibits.find(exhibit => exhibit.id === id).charts
 
@@ -48,7 +48,7 @@ function keepTau(file) {
   })
   const { trace, profile, topology, requests, seeds } = about
   writeFileSync(
-    docs('results/tau.json'),
+    docs('evidence/results/tau.json'),
     `${JSON.stringify({ trace, profile, topology, requests, seeds, rates }, undefined, 1)}\n`,
   )
 }

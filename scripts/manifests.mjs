@@ -6,8 +6,8 @@ const deployed = path => new URL(`../deploy/${path}`, import.meta.url)
 const SOURCE = 'prometheus/alerts.yml'
 const MADE = `# Made of deploy/${SOURCE} by scripts/manifests.mjs: change it there.\n`
 /** What alerts.yml has before the anchor of an alert, and what stands for it where a pager shows it: the chart's prometheusRule.runbookBase. */
-const RUNBOOK = 'runbook_url: docs/alerts.md#'
-const RUNBOOK_BASE = 'https://eldr.example/docs/alerts.md'
+const RUNBOOK = 'runbook_url: docs/reference/alerts.md#'
+const RUNBOOK_BASE = 'https://eldr.example/docs/reference/alerts.md'
 
 const source = readFileSync(deployed(SOURCE), 'utf8')
 const groups = source.slice(source.indexOf('groups:\n'))

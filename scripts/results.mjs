@@ -1,4 +1,4 @@
-// Makes docs/results/ and docs/results.md anew: `node scripts/results.mjs [--cut]`. The whole traces and the recorded arrivals are not in
+// Makes docs/evidence/results/ and docs/evidence/results.md anew: `node scripts/results.mjs [--cut]`. The whole traces and the recorded arrivals are not in
 // the repository: they are looked for beside it, and with --cut left as they are. Run `npm run build` before.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
@@ -16,10 +16,10 @@ function make(name, ...args) {
   execFileSync(process.execPath, [cli, 'reproduce', '--out', out, ...args], {
     stdio: ['ignore', 'ignore', 'inherit'],
   })
-  copyFileSync(join(out, 'results.json'), join(root, 'docs', 'results', `${name}.json`))
+  copyFileSync(join(out, 'results.json'), join(root, 'docs', 'evidence', 'results', `${name}.json`))
 }
 
-mkdirSync(join(root, 'docs', 'results'), { recursive: true })
+mkdirSync(join(root, 'docs', 'evidence', 'results'), { recursive: true })
 try {
   make('cut')
   if (!process.argv.includes('--cut'))

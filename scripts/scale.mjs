@@ -1,6 +1,6 @@
-// Makes the figures of docs/scale.md anew and writes them to docs/results/scale.json: `node scripts/scale.mjs [--only staleness,cells,wire,size]
+// Makes the figures of docs/guides/scale.md anew and writes them to docs/evidence/results/scale.json: `node scripts/scale.mjs [--only staleness,cells,wire,size]
 // [--seeds 3]`. Parts that are not named stay as they are. Run `npm run build` before. Some ten minutes on two quiet cores; the cost of
-// decisions is measured by `node bench/decision-scale.mjs --json docs/results/decision-scale.json --out docs/benchmarks-scale.md`.
+// decisions is measured by `node bench/decision-scale.mjs --json docs/evidence/results/decision-scale.json --out docs/evidence/benchmarks-scale.md`.
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -19,7 +19,7 @@ const unknown = only.find(name => !PARTS.includes(name))
 if (unknown !== undefined) throw new Error(`--only ${unknown}: expected some of ${PARTS.join(', ')}`)
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const file = join(root, 'docs', 'results', 'scale.json')
+const file = join(root, 'docs', 'evidence', 'results', 'scale.json')
 const folder = mkdtempSync(join(tmpdir(), 'eldr-scale-'))
 const artifact = join(folder, 'task.artifact.safetensors')
 const data = name => join(root, 'data', `lab16-task.${name}.safetensors`)
@@ -54,4 +54,4 @@ try {
 } finally {
   rmSync(folder, { recursive: true })
 }
-if (existsSync(join(root, 'docs', 'results', 'decision-scale.json'))) await import('./docs.mjs')
+if (existsSync(join(root, 'docs', 'evidence', 'results', 'decision-scale.json'))) await import('./docs.mjs')

@@ -1,4 +1,4 @@
-// Makes the tables of docs/tiny.md anew from data/tiny6-prompts.*: fitted on the calibration prompts, simulated on the held-out ones. The
+// Makes the tables of docs/guides/tiny.md anew from data/tiny6-prompts.*: fitted on the calibration prompts, simulated on the held-out ones. The
 // numbers are the simulator's, and the same on every machine. Run `npm run build` before.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -10,7 +10,7 @@ import { writeSafetensors } from '../dist/trace/safetensors-write.js'
 import { withTrace } from '../dist/trace/trace.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const page = join(root, 'docs', 'tiny.md')
+const page = join(root, 'docs', 'guides', 'tiny.md')
 const out = mkdtempSync(join(tmpdir(), 'eldr-tiny-'))
 const MIXES = {
   task: ['code', 'math', 'medical', 'legal'],

@@ -1,5 +1,5 @@
 /**
- * Every failure that a person may meet, in one table. Codes are stable: scripts match on them, `docs/errors.md` is generated from
+ * Every failure that a person may meet, in one table. Codes are stable: scripts match on them, `docs/reference/errors.md` is generated from
  * this table and a test fails when it is stale. A line of text says what happened; `todo` says what the reader can do about it.
  */
 export const ERRORS = {
@@ -21,7 +21,7 @@ export const ERRORS = {
   },
   ELDR_FILE_BAD_HEADER: {
     text: 'The safetensors header is broken',
-    todo: 'Write the file again with the tool that made it; docs/files.md says what a header must be.',
+    todo: 'Write the file again with the tool that made it; docs/reference/files.md says what a header must be.',
   },
   ELDR_FILE_WRONG_KIND: {
     text: 'The file is of another kind than the command needs',
@@ -33,7 +33,7 @@ export const ERRORS = {
   },
   ELDR_FILE_BAD_METADATA: {
     text: 'The file’s metadata are missing or make no sense',
-    todo: 'Make the file again; docs/files.md lists the metadata of each kind.',
+    todo: 'Make the file again; docs/reference/files.md lists the metadata of each kind.',
   },
   ELDR_TENSOR_MISSING: {
     text: 'The file lacks a tensor that is needed',
@@ -41,11 +41,11 @@ export const ERRORS = {
   },
   ELDR_TENSOR_BAD_TYPE: {
     text: 'A tensor has the wrong type',
-    todo: 'Write the tensor with the type that docs/files.md gives for it.',
+    todo: 'Write the tensor with the type that docs/reference/files.md gives for it.',
   },
   ELDR_TENSOR_BAD_SHAPE: {
     text: 'A tensor has the wrong shape',
-    todo: 'Write the tensor with the shape that docs/files.md gives for it.',
+    todo: 'Write the tensor with the shape that docs/reference/files.md gives for it.',
   },
   ELDR_TENSOR_BAD_VALUE: {
     text: 'A tensor holds a value that cannot be',
@@ -53,7 +53,7 @@ export const ERRORS = {
   },
   ELDR_MODEL_UNFIT: {
     text: 'The model’s files are broken, do not fit together, or are of a model that this worker cannot run',
-    todo: 'Copy the model’s folder again; docs/worker.md says what the tiny back end can run.',
+    todo: 'Copy the model’s folder again; docs/guides/worker.md says what the tiny back end can run.',
   },
   ELDR_TRACE_TOO_SMALL: {
     text: 'The trace has too few requests for what is asked',
@@ -77,7 +77,7 @@ export const ERRORS = {
   },
   ELDR_CONFIG_INVALID: {
     text: 'The configuration is not right',
-    todo: 'Change what the problems name; docs/config.md lists every key, and `eldr config print` shows what is in force and from where.',
+    todo: 'Change what the problems name; docs/reference/config.md lists every key, and `eldr config print` shows what is in force and from where.',
   },
   ELDR_ENDPOINT_UNREACHABLE: {
     text: 'The server cannot be reached',
@@ -93,7 +93,7 @@ export const ERRORS = {
   },
   ELDR_CAPTURE_MISSING: {
     text: 'The server sends no expert counts',
-    todo: 'Ask a vLLM server with EldrConnector and "record": true itself, or an `eldr worker`, and no gateway in front of it; docs/calibration.md has the line that starts one.',
+    todo: 'Ask a vLLM server with EldrConnector and "record": true itself, or an `eldr worker`, and no gateway in front of it; docs/guides/calibration.md has the line that starts one.',
   },
   ELDR_CAPTURE_CHANGED: {
     text: 'The model is another one than before',

@@ -197,7 +197,7 @@ describe('the package', () => {
 
 describe('the page of errors', () => {
   it('is made from the tables of errors as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(readFileSync(join(root, 'docs', 'errors.md'), 'utf8')).toBe(errorsPage(ANSWERS))
+    expect(readFileSync(join(root, 'docs', 'reference', 'errors.md'), 'utf8')).toBe(errorsPage(ANSWERS))
   })
 
   it('has a text and an advice for every code, both as sentences', () => {

@@ -135,7 +135,7 @@ describe('what is published', () => {
   const published = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
 
   it('is the page of the configuration as it is now: run `npm run build && npm run docs` if not', () => {
-    expect(published('config.md')).toBe(configPage())
+    expect(published('reference/config.md')).toBe(configPage())
   })
 
   it('is the JSON Schema as it is now, and as `eldr config schema` prints it', async () => {

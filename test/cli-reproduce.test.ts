@@ -52,7 +52,7 @@ describe('eldr reproduce --quick', () => {
 
   it('gives the numbers that are saved for the cut: run `node scripts/results.mjs --cut` after a change that moves them', () => {
     const saved = JSON.parse(
-      readFileSync(new URL('../docs/results/cut.json', import.meta.url), 'utf8'),
+      readFileSync(new URL('../docs/evidence/results/cut.json', import.meta.url), 'utf8'),
     ) as ExhibitReport
     for (const id of ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9'])
       expect(exhibit(report, id)).toEqual(exhibit(saved, id))

@@ -52,7 +52,7 @@ function knownMetrics(): Set<string> {
 const OTHER_WORDS = new Set(['eldr_row', 'eldr_vllm', 'eldr_version', 'eldr_connector'])
 
 function documents(): string[] {
-  const pages = readdirSync(join(root, 'docs'))
+  const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
     .filter(name => name.endsWith('.md'))
     .map(name => `docs/${name}`)
   const deployed = readdirSync(join(root, 'deploy'), { recursive: true, withFileTypes: true })
@@ -175,7 +175,7 @@ describe('deploy/prometheus/alerts.yml', () => {
   it('is in the manifests rule by rule, with an address that a pager can open', () => {
     const { spec } = parse(text('deploy/kubernetes/monitoring/prometheus-rule.yaml')) as { spec: RuleFile }
     const addressed = (url: string) =>
-      url.replace(/^docs\/alerts\.md#/, 'https://eldr.example/docs/alerts.md#')
+      url.replace(/^docs\/reference\/alerts\.md#/, 'https://eldr.example/docs/reference/alerts.md#')
     const expected = rules.map(rule => ({
       ...rule,
       annotations: { ...rule.annotations, runbook_url: addressed(rule.annotations.runbook_url) },
@@ -185,19 +185,21 @@ describe('deploy/prometheus/alerts.yml', () => {
     expect(
       (parse(text('deploy/helm/eldr/values.yaml')) as { prometheusRule: { runbookBase: string } })
         .prometheusRule.runbookBase,
-    ).toBe('https://eldr.example/docs/alerts.md')
+    ).toBe('https://eldr.example/docs/reference/alerts.md')
   })
 
-  it('has for each alert a severity, sentences, and a section of docs/alerts.md', () => {
-    const sections = [...text('docs/alerts.md').matchAll(/^### (Eldr\w+)$/gm)].map(([, name]) => name!)
+  it('has for each alert a severity, sentences, and a section of docs/reference/alerts.md', () => {
+    const sections = [...text('docs/reference/alerts.md').matchAll(/^### (Eldr\w+)$/gm)].map(
+      ([, name]) => name!,
+    )
     expect(sections).toEqual(expect.arrayContaining(rules.map(({ alert }) => alert)))
     expect(sections).toHaveLength(rules.length)
     for (const { alert, labels, annotations } of rules) {
       expect(['critical', 'warning', 'info']).toContain(labels.severity)
       expect(annotations.summary, alert).toMatch(/\w/)
       expect(annotations.description, alert).toMatch(/\.$/)
-      expect(annotations.runbook_url).toBe(`docs/alerts.md#${alert.toLowerCase()}`)
-      expect(text('docs/alerts.md'), alert).toMatch(
+      expect(annotations.runbook_url).toBe(`docs/reference/alerts.md#${alert.toLowerCase()}`)
+      expect(text('docs/reference/alerts.md'), alert).toMatch(
         new RegExp(`### ${alert}\\n\\n\\*\\*${labels.severity}\\.\\*\\*`, 'i'),
       )
     }
@@ -224,9 +226,9 @@ describe('deploy/prometheus/alerts.yml', () => {
     }
   })
 
-  it('speaks in docs/alerts.md of panels that there are', () => {
+  it('speaks in docs/reference/alerts.md of panels that there are', () => {
     const titles = new Set(readDashboard().panels.map(({ title }) => title))
-    const spoken = [...text('docs/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(
+    const spoken = [...text('docs/reference/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(
       ([, title]) => title!,
     )
     expect(spoken.length).toBeGreaterThan(30)

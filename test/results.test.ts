@@ -7,12 +7,12 @@ import type { ExhibitReport } from '../src/report/exhibit.ts'
 import { shipped } from './data.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
-const saved = (name: string) => JSON.parse(docs(`results/${name}.json`)) as ExhibitReport
+const saved = (name: string) => JSON.parse(docs(`evidence/results/${name}.json`)) as ExhibitReport
 const [whole, cut] = [saved('whole'), saved('cut')]
 
 describe('the page of results', () => {
   it('is made from the saved results as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(docs('results.md')).toBe(resultsPage(whole, cut))
+    expect(docs('evidence/results.md')).toBe(resultsPage(whole, cut))
   })
 
   it('has every table and figure of the paper that a trace can give, and an anchor for each of both reports', () => {
@@ -42,7 +42,7 @@ describe('the page of results', () => {
     ]
     for (const { sections } of [whole, cut])
       expect(sections.flatMap(({ exhibits }) => exhibits.map(({ id }) => id))).toEqual(wanted)
-    const anchors = [...docs('results.md').matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id)
+    const anchors = [...docs('evidence/results.md').matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id)
     expect(new Set(anchors).size).toBe(anchors.length)
     expect(anchors).toHaveLength(2 * wanted.length + 2)
   })
@@ -76,7 +76,7 @@ describe('saved results', () => {
   })
 
   it('are small, and hold no path of a machine', () => {
-    const texts = ['whole', 'cut'].map(name => docs(`results/${name}.json`))
+    const texts = ['whole', 'cut'].map(name => docs(`evidence/results/${name}.json`))
     expect(texts.join('').length).toBeLessThan(1e6)
     for (const text of texts) expect(text).not.toMatch(/"(\/|[A-Z]:\\)|\.\.\//)
   })

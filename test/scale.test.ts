@@ -5,18 +5,18 @@ import type { ScaleFigures } from '../src/report/scale-figures.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
 const figures = {
-  ...(JSON.parse(docs('results/scale.json')) as Omit<ScaleFigures, 'decisions'>),
-  decisions: JSON.parse(docs('results/decision-scale.json')) as ScaleFigures['decisions'],
+  ...(JSON.parse(docs('evidence/results/scale.json')) as Omit<ScaleFigures, 'decisions'>),
+  decisions: JSON.parse(docs('evidence/results/decision-scale.json')) as ScaleFigures['decisions'],
 }
 
-describe('docs/scale.md', () => {
+describe('docs/guides/scale.md', () => {
   it('has the tables of the saved figures as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(docs('scale.md')).toBe(fillScalePage(docs('scale.md'), figures))
+    expect(docs('guides/scale.md')).toBe(fillScalePage(docs('guides/scale.md'), figures))
   })
 
   it('is made anew between its comments alone, and says when one is missing', () => {
-    const page = docs('scale.md').replace('| policy | gateways |', '| was | here |')
-    expect(fillScalePage(page, figures)).toBe(docs('scale.md'))
+    const page = docs('guides/scale.md').replace('| policy | gateways |', '| was | here |')
+    expect(fillScalePage(page, figures)).toBe(docs('guides/scale.md'))
     expect(() => fillScalePage(page.replace('<!-- /cells -->', ''), figures)).toThrow('no place for cells')
   })
 

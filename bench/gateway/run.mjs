@@ -2,7 +2,7 @@
 // bare proxies in Node and nginx, in front of the same fake workers. README.md of bench/ says how, and why it is fair.
 //
 //   bench/gateway/install.sh                                        # once: vllm-router and nginx, into bench/gateway/.venv
-//   node bench/gateway/run.mjs [--quick] [--out docs/benchmarks-gateway.md] [--json FILE] [--rows short,paced] [--columns eldr,undici]
+//   node bench/gateway/run.mjs [--quick] [--out docs/evidence/benchmarks-gateway.md] [--json FILE] [--rows short,paced] [--columns eldr,undici]
 //
 // --repeat 3, --count-ms 2500, --warm-up-ms 1000 (of the client, before each round), --dist DIR (another build of the product),
 // --priority 10 (above other programs; needs root, and they will notice)

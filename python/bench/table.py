@@ -1,4 +1,4 @@
-"""The figures of capture.py as the table that docs/vllm-capture.md shows, beside the paper's."""
+"""The figures of capture.py as the table that docs/evidence/vllm-capture.md shows, beside the paper's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines in vLLM's own log: a child of its logger takes its format. Every line starts with "eldr:"; docs/vllm.md lists them."""
+"""Lines in vLLM's own log: a child of its logger takes its format. Every line starts with "eldr:"; docs/guides/vllm.md lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The placement that `eldr fit --ranks` writes (docs/files.md, "Placement"): which rank holds which expert, for each cluster and layer."""
+"""The placement that `eldr fit --ranks` writes (docs/reference/files.md, "Placement"): which rank holds which expert, for each cluster and layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Diagrams of docs/concepts.md that show how things go, and no data.
+// Diagrams of docs/start/concepts.md that show how things go, and no data.
 import { escaped, framed } from './frame.mjs'
 
 const text = (x, y, words, { anchor = 'middle', kind = '' } = {}) =>

@@ -14,7 +14,7 @@ export function dashboard() {
     uid: 'eldr',
     title: 'ELDR',
     description:
-      'The ELDR gateway and its workers. Made by scripts/grafana.mjs; docs/metrics.md says what each metric means.',
+      'The ELDR gateway and its workers. Made by scripts/grafana.mjs; docs/reference/metrics.md says what each metric means.',
     tags: ['eldr', 'llm'],
     schemaVersion: SCHEMA_VERSION,
     version: 1,

@@ -59,7 +59,7 @@ export const overview = {
     graph(
       'Error answers by code',
       'reqps',
-      'What the gateway itself told clients: docs/errors.md has the codes.',
+      'What the gateway itself told clients: docs/reference/errors.md has the codes.',
       [{ expr: `${sum('code', rate(of('eldr_error_answers_total')))} > 0`, legend: '{{code}}' }],
     ),
     graph(

@@ -1,4 +1,4 @@
-// The simulations of docs/scale.md: old views of several gateways, decode workers in cells, and how large a cluster can be simulated.
+// The simulations of docs/guides/scale.md: old views of several gateways, decode workers in cells, and how large a cluster can be simulated.
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { meanInterval } from '../../dist/sim/confidence.js'

@@ -1,4 +1,4 @@
-/** A calibration from a file of prompts to traces; docs/calibration.md is the same for users. */
+/** A calibration from a file of prompts to traces; docs/guides/calibration.md is the same for users. */
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { EldrError } from '../errors.ts'

@@ -28,7 +28,7 @@ export function readAnswer(body: unknown, steps: number, where: string): Capture
   if (off !== undefined)
     throw missing(
       `capture switched off (${quoted(off)})`,
-      'Change what the reason names, and restart the server; docs/vllm.md lists what cannot be captured.',
+      'Change what the reason names, and restart the server; docs/guides/vllm.md lists what cannot be captured.',
     )
   if (Object.keys(eldr).length === 0)
     throw missing(
@@ -90,5 +90,5 @@ const missing = (found: string, todo?: string): EldrError =>
 const wrong = (where: string, found: string): EldrError =>
   new EldrError('ELDR_ENDPOINT_FAILED', {
     found: `${found} in the answer to ${where}`,
-    expected: 'what docs/worker.md says of a calibration request',
+    expected: 'what docs/guides/worker.md says of a calibration request',
   })

@@ -54,7 +54,7 @@ export function addBench(program: Command): void {
     .command('bench')
     .summary('load an OpenAI-compatible server and measure what its users see')
     .description(
-      'Sends streams to any OpenAI-compatible server and measures TTFT, TPOT, ITL, end-to-end times, throughput and goodput. With a rate the loop is open: requests leave when they are planned, whatever the server does, and latencies count from then. docs/bench.md says what each figure means.',
+      'Sends streams to any OpenAI-compatible server and measures TTFT, TPOT, ITL, end-to-end times, throughput and goodput. With a rate the loop is open: requests leave when they are planned, whatever the server does, and latencies count from then. docs/guides/bench.md says what each figure means.',
     )
     .option('--url <url>', 'the server, such as http://127.0.0.1:8000')
     .option('--model <name>', 'model to ask for (default: the first that the server names)')

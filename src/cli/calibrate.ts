@@ -34,7 +34,7 @@ export function addCalibrate(program: Command): void {
     .command('calibrate')
     .summary('record a trace of your own prompts on a server')
     .description(
-      'Sends prompts to a vLLM server with the ELDR plugin, or to an embedded worker, and writes what comes back of their experts as a trace for `eldr fit`, and as a second one for `eldr simulate` where some are held out. Stopped by whatever, the same command line goes on where it was. No text is kept. docs/calibration.md says how to choose prompts.',
+      'Sends prompts to a vLLM server with the ELDR plugin, or to an embedded worker, and writes what comes back of their experts as a trace for `eldr fit`, and as a second one for `eldr simulate` where some are held out. Stopped by whatever, the same command line goes on where it was. No text is kept. docs/guides/calibration.md says how to choose prompts.',
     )
     .requiredOption('--url <url>', 'the server itself, such as http://127.0.0.1:8000')
     .requiredOption('--prompts <file.jsonl>', 'lines of {"prompt"} or {"messages"}, with "domain" or without')

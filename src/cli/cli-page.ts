@@ -1,4 +1,4 @@
-/** docs/cli.md, made from the commands as commander has them. */
+/** docs/reference/cli.md, made from the commands as commander has them. */
 import type { Argument, Command, Option } from 'commander'
 
 /** A program's commands, each with its arguments, options and examples. */

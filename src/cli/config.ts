@@ -10,7 +10,7 @@ export function addConfig(program: Command): void {
     .command('config')
     .summary('check, print or describe the configuration of a gateway')
     .description(
-      'The configuration of `eldr serve`: docs/config.md lists every key with its flag and environment variable.',
+      'The configuration of `eldr serve`: docs/reference/config.md lists every key with its flag and environment variable.',
     )
   config
     .command('check')

@@ -11,7 +11,7 @@ export function addServe(program: Command): void {
     .addHelpText(
       'after',
       `
-Every flag has an environment variable (--port: ELDR_PORT) and a key in the file; docs/config.md lists them. SIGTERM and Ctrl-C let running
+Every flag has an environment variable (--port: ELDR_PORT) and a key in the file; docs/reference/config.md lists them. SIGTERM and Ctrl-C let running
 streams end, a second one does not.
 
 Examples:

@@ -34,7 +34,7 @@ export function addTrace(program: Command): void {
     .command('import')
     .summary('make a trace of saved answers with the experts of each token')
     .description(
-      'Reads answers of vLLM (--enable-return-routed-experts) or SGLang (return_routed_experts), one a line as they came, and writes the trace that `eldr fit` reads, and a second one for `eldr simulate` where some are held out. docs/calibration.md has the commands that make such files.',
+      'Reads answers of vLLM (--enable-return-routed-experts) or SGLang (return_routed_experts), one a line as they came, and writes the trace that `eldr fit` reads, and a second one for `eldr simulate` where some are held out. docs/guides/calibration.md has the commands that make such files.',
     )
     .addOption(
       new Option('--format <name>', 'vllm: base64 of .npy; sglang: base64 of raw int32')

@@ -1,6 +1,6 @@
 /**
  * What the gateway itself answers when a request cannot be served: one line for each case, with a status and a stable code. Bodies have
- * OpenAI's shape; they name neither workers nor addresses. docs/errors.md lists this table.
+ * OpenAI's shape; they name neither workers nor addresses. docs/reference/errors.md lists this table.
  */
 export const ANSWERS = {
   ELDR_BAD_REQUEST: { status: 400, type: 'invalid_request_error', message: 'The request cannot be read.' },

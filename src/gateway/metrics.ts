@@ -33,7 +33,7 @@ const BREAKER_STATES = ['closed', 'half_open', 'open'] as const
 
 type Collect = (set: (labels: Record<string, string>, value: number) => void) => void
 
-/** What docs/metrics.md says of a metric. */
+/** What docs/reference/metrics.md says of a metric. */
 export interface MetricDefinition {
   readonly name: string
   readonly type: 'counter' | 'histogram' | 'gauge'
@@ -54,7 +54,7 @@ export class Metrics {
   )
   readonly errorAnswers = this.#hot(
     'eldr_error_answers_total',
-    'Errors that the gateway itself told clients, in an answer or in a stream, by code (docs/errors.md)',
+    'Errors that the gateway itself told clients, in an answer or in a stream, by code (docs/reference/errors.md)',
     ['code'],
   )
   readonly workerRequests = this.#hot(

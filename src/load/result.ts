@@ -1,4 +1,4 @@
-/** What `eldr bench --json` writes and `--compare` reads (docs/bench.md). */
+/** What `eldr bench --json` writes and `--compare` reads (docs/guides/bench.md). */
 import { availableParallelism, cpus } from 'node:os'
 import { readFile } from 'node:fs/promises'
 import { EldrError } from '../errors.ts'

@@ -1,4 +1,4 @@
-/** docs/results.md, made from two saved reports: that of the whole traces, and that of the cut which ships. */
+/** docs/evidence/results.md, made from two saved reports: that of the whole traces, and that of the cut which ships. */
 import type { ExhibitReport } from '../report/exhibit.ts'
 import { exhibitMarkdown } from '../report/exhibit-markdown.ts'
 
@@ -10,7 +10,7 @@ export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
     '',
     part('whole-traces', { ...whole, title: 'The whole traces' }),
     part('shipped-cut', { ...cut, title: 'The shipped cut' }, 'cut-'),
-    'This page is made by `npm run docs` from `docs/results/whole.json` and `docs/results/cut.json`, which `node scripts/results.mjs` makes anew.',
+    'This page is made by `npm run docs` from `docs/evidence/results/whole.json` and `docs/evidence/results/cut.json`, which `node scripts/results.mjs` makes anew.',
     '',
   ].join('\n')
 }

@@ -5,7 +5,7 @@
  * long as its view is old, it supposes that each of the others has dispatched one to the same worker. Requests that are known are counted
  * as ever; what is supposed ends by itself when the view has caught up.
  *
- * docs/scale.md shows what it is worth. It is for gateways that tell each other of their requests; one gateway alone has nothing unseen, and
+ * docs/guides/scale.md shows what it is worth. It is for gateways that tell each other of their requests; one gateway alone has nothing unseen, and
  * of gateways that tell each other nothing all is unseen, for ever, which no supposing mends.
  */
 import type { DecodePolicy } from './decode-policy.ts'

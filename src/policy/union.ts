@@ -35,7 +35,7 @@ const COMERS = 8
 /**
  * Power of a worker's step time by which all it costs there is weighed: what is slow already counts for more, and the tail does not pay
  * for the median. Both constants were found on held-out calibration requests of both lab16 traces, at mean batches from 6 to 50
- * (docs/benchmarks-union.md): the median gains under little traffic and the tail under much, at little cost elsewhere.
+ * (docs/evidence/benchmarks-union.md): the median gains under little traffic and the tail under much, at little cost elsewhere.
  */
 const TAIL = 0.5
 

@@ -3,7 +3,7 @@ import { ERRORS } from '../errors.ts'
 /** What the gateway answers when it does not serve a request, by code; its table lies in a folder that this one does not know. */
 export type AnswerTable = Readonly<Record<string, { readonly status: number; readonly message: string }>>
 
-/** docs/errors.md, made from the tables of errors. */
+/** docs/reference/errors.md, made from the tables of errors. */
 export function errorsPage(answers: AnswerTable): string {
   const rows = Object.entries(ERRORS).map(([code, { text, todo }]) => `| \`${code}\` | ${text}. | ${todo} |`)
   const answerRows = Object.entries(answers).map(

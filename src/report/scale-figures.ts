@@ -1,4 +1,4 @@
-/** What `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and docs/scale.md is made of. */
+/** What `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and docs/guides/scale.md is made of. */
 import type { Interval } from '../sim/confidence.ts'
 
 export interface ScaleFigures {

@@ -1,5 +1,5 @@
 /**
- * The tables of docs/scale.md, made of docs/results/scale.json and decision-scale.json. The page is written by hand around them: each stands
+ * The tables of docs/guides/scale.md, made of docs/evidence/results/scale.json and decision-scale.json. The page is written by hand around them: each stands
  * between two comments, and what is between them is made anew.
  */
 import { changeText } from './simulation-measures.ts'
@@ -39,7 +39,7 @@ function between(page: string, name: string, made: string): string {
   const [start, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
   const [from, to] = [page.indexOf(start), page.indexOf(end)]
   if (from < 0 || to < from)
-    throw new RangeError(`docs/scale.md has no place for ${name}: expected ${start} and ${end}`)
+    throw new RangeError(`docs/guides/scale.md has no place for ${name}: expected ${start} and ${end}`)
   return `${page.slice(0, from + start.length)}\n\n${made}\n\n${page.slice(to)}`
 }
 

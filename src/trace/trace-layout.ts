@@ -1,6 +1,6 @@
 /**
  * What a trace file must look like before any tensor is read: its metadata, and the type and shape of every tensor that ELDR knows.
- * `docs/files.md` has the same as a table for users.
+ * `docs/reference/files.md` has the same as a table for users.
  */
 import { EldrError } from '../errors.ts'
 import type { Dtype } from './dtype.ts'

@@ -1,5 +1,5 @@
 /**
- * docs/tiny.md's sequence on a few prompts: a worker that computes a model, `eldr calibrate` on prompts to learn from and on prompts that
+ * docs/guides/tiny.md's sequence on a few prompts: a worker that computes a model, `eldr calibrate` on prompts to learn from and on prompts that
  * were held out, `eldr fit`, `eldr simulate`. What is captured is what the model computes, to the bit: the traces that ship have it too.
  */
 import { execFile } from 'node:child_process'

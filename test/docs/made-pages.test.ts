@@ -11,7 +11,7 @@ describe('the page of commands', () => {
   const page = cliPage(createProgram())
 
   it('is made from the commands as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(readFileSync(join(ROOT, 'docs', 'cli.md'), 'utf8')).toBe(page)
+    expect(readFileSync(join(ROOT, 'docs', 'reference', 'cli.md'), 'utf8')).toBe(page)
   })
 
   it('has every command, with its options, defaults and choices', () => {

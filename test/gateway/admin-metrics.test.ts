@@ -115,7 +115,7 @@ describe('server.metricsPort', () => {
   })
 })
 
-describe('docs/metrics.md', () => {
+describe('docs/reference/metrics.md', () => {
   it('is made from the metrics as they are now: run `npm run build && npm run docs` if not', () => {
     expect(readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8')).toBe(metricsPage())
   })

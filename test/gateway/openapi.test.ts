@@ -18,7 +18,7 @@ describe('the document', () => {
   it('is the one that docs/ has: run `npm run build && npm run docs` if not', () => {
     const page = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
     expect(page('openapi.json')).toBe(documentText())
-    expect(page('api.md')).toBe(apiPage())
+    expect(page('reference/api.md')).toBe(apiPage())
   })
 
   it('has an id of its own, a summary, one known tag and a success for every operation', () => {

@@ -1,4 +1,4 @@
-/** docs/metrics.md, made from the metrics themselves. */
+/** docs/reference/metrics.md, made from the metrics themselves. */
 import { Metrics } from '../metrics.ts'
 import { addGauges } from './gauges.ts'
 

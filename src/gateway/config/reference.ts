@@ -1,4 +1,4 @@
-/** docs/config.md and docs/eldr-config.schema.json, made from the schema and the table of sources. */
+/** docs/reference/config.md and docs/eldr-config.schema.json, made from the schema and the table of sources. */
 import { allKeys, jsonSchema, type SchemaNode, typeText } from './json-schema.ts'
 import { CONFIG, longNameOf, SOURCES } from './sources.ts'
 

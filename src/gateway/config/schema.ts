@@ -57,7 +57,7 @@ const server = z.strictObject({
   processes: whole(1, 64)
     .default(1)
     .describe(
-      'Processes that relay requests; with two or more another one decides for all of them (docs/processes.md).',
+      'Processes that relay requests; with two or more another one decides for all of them (docs/guides/processes.md).',
     ),
   metricsPort: whole(1, 65_535)
     .optional()

@@ -354,7 +354,7 @@ export const SOURCES: readonly Source[] = [
 export const CONFIG = {
   flag: '--config <file>',
   env: 'ELDR_CONFIG',
-  help: 'YAML or JSON file; docs/config.md lists its keys',
+  help: 'YAML or JSON file; docs/reference/config.md lists its keys',
 } as const
 
 /** `--port <n>` → --port */

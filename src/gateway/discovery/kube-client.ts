@@ -27,7 +27,7 @@ export function kubeAccess(
     throw new EldrError('ELDR_CONFIG_INVALID', {
       found: 'service discovery outside of a cluster',
       expected: 'KUBERNETES_SERVICE_HOST, which every pod has',
-      todo: 'Run in a pod, or set discovery.kubernetes.apiUrl (--service-discovery-api-url); docs/discovery.md says more.',
+      todo: 'Run in a pod, or set discovery.kubernetes.apiUrl (--service-discovery-api-url); docs/guides/discovery.md says more.',
     })
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`
   return { url, tokenFile: `${ACCOUNT}/token`, caFile: `${ACCOUNT}/ca.crt`, ...files }

@@ -1,4 +1,4 @@
-/** docs/openapi.json and docs/api.md, made from the document. */
+/** docs/openapi.json and docs/reference/api.md, made from the document. */
 import { ANSWERS } from '../answers.ts'
 import { openApiDocument, operationsOf, WHOLE } from './document.ts'
 import { type Operation, TAGS } from './operation.ts'
@@ -19,7 +19,7 @@ export function apiPage(): string {
   return [
     '# The gateway’s API',
     '',
-    'Every gateway serves its own description as OpenAPI 3.1 at `GET /openapi.json`: routes that its settings switch off are left out, and security is what it asks for. [openapi.json](openapi.json) is that of a gateway with keys, an admin token and a dashboard. Clients can be generated from it; those of OpenAI work as they are.',
+    'Every gateway serves its own description as OpenAPI 3.1 at `GET /openapi.json`: routes that its settings switch off are left out, and security is what it asks for. [openapi.json](../openapi.json) is that of a gateway with keys, an admin token and a dashboard. Clients can be generated from it; those of OpenAI work as they are.',
     '',
     'Every `GET` may be a `HEAD`. Another method is answered with 405 and `Allow`, another path with 404. Errors have OpenAI’s shape and a stable code ([errors.md](errors.md)); what a worker refuses with 4xx is passed on as it is. Any request may also be answered with 400, 408, 417 or 431 when it cannot be read, and with 500 when the gateway fails.',
     '',

@@ -121,7 +121,7 @@ export const errorAnswer = z
       message: z.string(),
       type: z.enum(['invalid_request_error', 'server_error']),
       param: z.string().nullable().describe('The member of the body that is wrong.'),
-      code: z.enum(CODES).describe('Stable; docs/errors.md has them all.'),
+      code: z.enum(CODES).describe('Stable; docs/reference/errors.md has them all.'),
     }),
   })
   .describe('What the gateway itself says when it cannot serve a request, in OpenAI’s shape.')

@@ -26,7 +26,10 @@ export const OWN_OPERATIONS: readonly Operation[] = [
   }),
   {
     ...own('/metrics', 'metrics', 'Metrics in Prometheus’ text format', {
-      200: { words: 'Samples; docs/metrics.md lists them.', content: { 'text/plain': { schema: TEXT } } },
+      200: {
+        words: 'Samples; docs/reference/metrics.md lists them.',
+        content: { 'text/plain': { schema: TEXT } },
+      },
     }),
     description: 'Not here where server.metricsPort is set: then they are on a port of their own.',
   },

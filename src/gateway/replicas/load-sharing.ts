@@ -30,7 +30,7 @@ const SAID_A_MINUTE = 60
 const MINUTE_MS = 60_000
 
 export class LoadSharing {
-  /** Policies add what the others are supposed to have sent unseen (docs/scale.md). */
+  /** Policies add what the others are supposed to have sent unseen (docs/guides/scale.md). */
   readonly unseen: Unseen
   readonly #options: LoadSharingOptions
   readonly #others: Others

@@ -73,7 +73,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ['a store in the wrong place', ['config.replicas.url=redis://valkey'], /use replicaStore\.url/],
     [
       'a runbook that is no address',
-      ['prometheusRule.runbookBase=docs/alerts.md'],
+      ['prometheusRule.runbookBase=docs/reference/alerts.md'],
       /prometheusRule\.runbookBase/,
     ],
     ['an artifact without its volume', ['artifact.file=a.safetensors'], /artifact\.volume is needed/],
