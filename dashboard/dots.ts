@@ -1,5 +1,5 @@
 /** Live requests in signature space: each comes in, rests, and fades. */
-import type { LiveDecision } from '../src/gateway/dashboard/wire.ts'
+import type { LiveDecision } from '../src/gateway/observe/insight/wire.ts'
 
 export interface Dot {
   readonly x: number

@@ -8,7 +8,7 @@ import type {
   PlaneView,
   Pulse,
   Welcome,
-} from '../src/gateway/dashboard/wire.ts'
+} from '../src/gateway/observe/insight/wire.ts'
 import { ask, authorization } from './api.ts'
 import { EventReader } from './server-events.ts'
 import {

@@ -1,5 +1,5 @@
 /** The last looks at the experts of each worker: what fires now flickers from step to step, a few seconds of it do not. */
-import type { ExpertsView } from '../src/gateway/dashboard/wire.ts'
+import type { ExpertsView } from '../src/gateway/observe/insight/wire.ts'
 import { meanOf, unpackBits, unpackBytes } from './cells.ts'
 
 /** Some fifteen seconds. */

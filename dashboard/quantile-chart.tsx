@@ -1,7 +1,7 @@
 /** Two lines over the share of requests: best cosines of the calibration requests, and of the live ones. */
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
-import type { FitHealth } from '../src/gateway/dashboard/wire.ts'
+import type { FitHealth } from '../src/gateway/observe/insight/wire.ts'
 import { css } from './colours.ts'
 import { scheme } from './state.ts'
 

@@ -1,6 +1,6 @@
 /** The plane of signatures on a canvas: calibration requests faint, centroids named, live requests moving in. */
 import { useEffect, useRef } from 'preact/hooks'
-import type { PlaneView } from '../src/gateway/dashboard/wire.ts'
+import type { PlaneView } from '../src/gateway/observe/insight/wire.ts'
 import { css, workerGroup } from './colours.ts'
 import { type Dot, LIFE_MS, liveDots } from './dots.ts'
 import { WorkerName } from './parts.tsx'

@@ -8,7 +8,7 @@ import type {
   PlaneView,
   Pulse,
   Welcome,
-} from '../src/gateway/dashboard/wire.ts'
+} from '../src/gateway/observe/insight/wire.ts'
 
 export const VIEWS = ['overview', 'experts', 'decisions', 'signatures', 'control'] as const
 export type ViewName = (typeof VIEWS)[number]

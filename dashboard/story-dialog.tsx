@@ -1,7 +1,7 @@
 /** One request's whole story: its legs in time, where it could have gone, how it ended. */
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
-import type { LegView, LiveDecision, RequestView, StoryView } from '../src/gateway/dashboard/wire.ts'
+import type { LegView, LiveDecision, RequestView, StoryView } from '../src/gateway/observe/insight/wire.ts'
 import { ApiError, ask } from './api.ts'
 import { Fact, WorkerName } from './parts.tsx'
 import { decisions } from './state.ts'

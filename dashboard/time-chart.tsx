@@ -2,7 +2,7 @@
 import { useSignalEffect } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
-import type { PacePoint } from '../src/gateway/dashboard/wire.ts'
+import type { PacePoint } from '../src/gateway/observe/insight/wire.ts'
 import { css, policyGroup } from './colours.ts'
 import { pace, pulse, scheme, sliceMs } from './state.ts'
 import { clock, time } from './words.ts'

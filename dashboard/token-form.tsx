@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals'
 import { ask } from './api.ts'
 import { setToken } from './follow.ts'
 import { token, welcome } from './state.ts'
-import type { Welcome } from '../src/gateway/dashboard/wire.ts'
+import type { Welcome } from '../src/gateway/observe/insight/wire.ts'
 
 export function TokenForm({ what = 'see what the gateway does' }: { what?: string }) {
   const wrong = useSignal('')

@@ -1,7 +1,7 @@
 /** Decisions as they are made: where, why, and what else there was. */
 import { useSignal } from '@preact/signals'
 import { useRef } from 'preact/hooks'
-import type { LiveCandidate, LiveDecision } from '../src/gateway/dashboard/wire.ts'
+import type { LiveCandidate, LiveDecision } from '../src/gateway/observe/insight/wire.ts'
 import { workerGroup } from './colours.ts'
 import { Empty, Section, WorkerName } from './parts.tsx'
 import { decisions, heldBack, paused, pulse, rates } from './state.ts'

@@ -1,6 +1,6 @@
 /** Which experts each decode worker fires, layer by layer, and how workers differ: what routing is for. */
 import { useSignal } from '@preact/signals'
-import type { ExpertsView, WorkerExperts } from '../src/gateway/dashboard/wire.ts'
+import type { ExpertsView, WorkerExperts } from '../src/gateway/observe/insight/wire.ts'
 import { activePerLayer, againstOthers, overlap } from './cells.ts'
 import { HeatMap } from './heat-map.tsx'
 import { type Mode, sharesOf } from './looks.ts'

@@ -1,5 +1,5 @@
 /** Workers as columns, how fast streams are by policy, and what happened last. */
-import type { LiveWorker, PacePoint, Spread, WorkerExperts } from '../src/gateway/dashboard/wire.ts'
+import type { LiveWorker, PacePoint, Spread, WorkerExperts } from '../src/gateway/observe/insight/wire.ts'
 import { policyGroup, workerGroup } from './colours.ts'
 import { Empty, Fact, Section, State } from './parts.tsx'
 import { decoders, experts, happenings, pace, prefillers, pulse } from './state.ts'

@@ -1,5 +1,5 @@
 /** Where live requests lie among those that the artifact was made from, and whether it still fits them. */
-import type { FitHealth } from '../src/gateway/dashboard/wire.ts'
+import type { FitHealth } from '../src/gateway/observe/insight/wire.ts'
 import { Empty, Fact, Section } from './parts.tsx'
 import { QuantileChart } from './quantile-chart.tsx'
 import { Space } from './space.tsx'

@@ -1,5 +1,5 @@
 /** Numbers with their units, and what the gateway's short names mean. */
-import type { Happening } from '../src/gateway/dashboard/wire.ts'
+import type { Happening } from '../src/gateway/observe/insight/wire.ts'
 
 /** A number and its unit stay on one line. */
 const NEXT = '\u00a0'

@@ -4,7 +4,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { ERRORS } from '../src/errors.ts'
-import { ANSWERS } from '../src/gateway/answers.ts'
+import { ANSWERS } from '../src/gateway/http/refusal.ts'
 import { errorsPage } from '../src/report/errors-page.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))

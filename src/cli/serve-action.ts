@@ -1,9 +1,9 @@
-import type { FlagValues } from '../gateway/config/given.ts'
+import type { FlagValues } from '../gateway/config/flag-values.ts'
 import { type Loaded, loadSettings } from '../gateway/config/load.ts'
 import type { Settings } from '../gateway/config/settings.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'
-import { createLog, type Log } from '../gateway/log.ts'
-import { closeLog } from '../gateway/log-output.ts'
+import { createLog, type Log } from '../gateway/observe/log/log.ts'
+import { closeLog } from '../gateway/observe/log/log-output.ts'
 import { toldToStop } from './told-to-stop.ts'
 
 export interface Served {

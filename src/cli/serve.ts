@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { FlagValues } from '../gateway/config/given.ts'
+import type { FlagValues } from '../gateway/config/flag-values.ts'
 import { CONFIG, longNameOf, SOURCES } from '../gateway/config/sources.ts'
 
 export function addServe(program: Command): void {
@@ -22,8 +22,8 @@ Examples:
       const { serveAction } = await import('./serve-action.ts')
       await serveAction(flagValues(command), async (settings, log) =>
         settings.server.processes > 1
-          ? (await import('../gateway/processes/supervisor.ts')).startProcesses(settings, log)
-          : (await import('../gateway/start.ts')).startGateway(settings, log),
+          ? (await import('../gateway/scale/processes/supervisor.ts')).startProcesses(settings, log)
+          : (await import('../gateway/app/start-gateway.ts')).startGateway(settings, log),
       )
     })
 }

@@ -1,7 +1,7 @@
 /** `eldr worker`: ends when a signal told it to and what was under way has ended too. */
 import { hostname } from 'node:os'
 import { EldrError } from '../errors.ts'
-import { createLog } from '../gateway/log.ts'
+import { createLog } from '../gateway/observe/log/log.ts'
 import { createEngine } from '../worker/engine/engine.ts'
 import { startWorker, type Worker } from '../worker/server/start-worker.ts'
 import type { WorkerEngine } from '../worker/types.ts'

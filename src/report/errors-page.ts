@@ -28,7 +28,7 @@ export function errorsPage(answers: AnswerTable): string {
     '|---|---|---|',
     ...answerRows,
     '',
-    'This page is made by `npm run docs` from `src/errors.ts` and `src/gateway/answers.ts`.',
+    'This page is made by `npm run docs` from `src/errors.ts` and `src/gateway/http/refusal.ts`.',
     '',
   ].join('\n')
 }

@@ -1,7 +1,7 @@
 /** Every view of the dashboard shows what the gateway's admin API says of a running cluster, and can be used by anybody. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { unpackBits } from '../../dashboard/cells.ts'
-import type { ExpertsView, Hello, LiveWorker } from '../../src/gateway/dashboard/wire.ts'
+import type { ExpertsView, Hello, LiveWorker } from '../../src/gateway/observe/insight/wire.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { killUps, UpProcess } from '../up/up-process.ts'
 import { type Browser, launchChromium, type Tab } from './chromium.ts'

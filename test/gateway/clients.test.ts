@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Exchange } from '../../src/gateway/exchange.ts'
+import type { Exchange } from '../../src/gateway/http/exchange.ts'
 import type { Fault } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
 import { RawClient, postBytes } from './raw-socket.ts'

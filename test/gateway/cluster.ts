@@ -2,8 +2,8 @@
 import type { Settings } from '../../src/gateway/config/settings.ts'
 import { fileSchema } from '../../src/gateway/config/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
-import { createLog } from '../../src/gateway/log.ts'
-import { type Gateway, startGateway } from '../../src/gateway/start.ts'
+import { createLog } from '../../src/gateway/observe/log/log.ts'
+import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'
 import type { ProcessCluster } from './process-cluster.ts'
 import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../fake-worker/index.ts'
 

@@ -2,8 +2,8 @@
 import { Writable } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Settings } from '../../src/gateway/config/settings.ts'
-import { createLog } from '../../src/gateway/log.ts'
-import { type Gateway, startGateway } from '../../src/gateway/start.ts'
+import { createLog } from '../../src/gateway/observe/log/log.ts'
+import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'
 import type { Fault } from '../fake-worker/index.ts'
 import { type Cluster, startCluster } from './cluster.ts'
 

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Artifact } from '../../src/fit/artifact.ts'
 import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'
-import type { Placing } from '../../src/gateway/placing.ts'
+import type { Placing } from '../../src/gateway/routing/placement-client.ts'
 import type { DecodePlace } from '../../src/gateway/routing/router.ts'
 import { createRandom } from '../../src/math/random.ts'
 import type { Dispatch } from '../../src/cluster/registry.ts'

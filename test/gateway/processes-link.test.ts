@@ -1,7 +1,7 @@
 /** What relays and the owner say to each other, where one of them goes, or waits. */
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
-import { NEVER } from '../../src/gateway/lost-workers.ts'
-import { ASK } from '../../src/gateway/processes/messages.ts'
+import { NEVER } from '../../src/gateway/routing/lost-workers.ts'
+import { ASK } from '../../src/gateway/scale/processes/messages.ts'
 import { UpstreamFailure } from '../../src/gateway/upstream/upstreams.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { polled } from '../worker/processes.ts'

@@ -1,11 +1,11 @@
 /** Whose trace a request belongs to: the caller's context, sampling, and what workers are told of it. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import * as spans from '../../src/gateway/tracing/span.ts'
+import * as spans from '../../src/gateway/observe/tracing/span.ts'
 import { type Cluster, startCluster } from './cluster.ts'
 import { type OtlpReceiver, startReceiver } from './otlp-receiver.ts'
 
 const made = vi.hoisted(() => ({ spans: 0 }))
-vi.mock(import('../../src/gateway/tracing/span.ts'), async original => {
+vi.mock(import('../../src/gateway/observe/tracing/span.ts'), async original => {
   const real = await original()
   class Counted extends real.Span {
     constructor(...args: ConstructorParameters<typeof spans.Span>) {

@@ -1,5 +1,5 @@
 /** A worker's server on a scripted engine, in this process, on real sockets. */
-import { createLog } from '../../src/gateway/log.ts'
+import { createLog } from '../../src/gateway/observe/log/log.ts'
 import type { ServerSettings } from '../../src/worker/server/context.ts'
 import { startWorker, type Worker } from '../../src/worker/server/start-worker.ts'
 import { ScriptedEngine } from './scripted-engine.ts'

@@ -1,7 +1,7 @@
 /** Traces of a gateway and embedded workers that are processes of their own, and signals to that gateway. */
 import { Writable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createLog } from '../../src/gateway/log.ts'
+import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { type OtlpReceiver, startReceiver } from '../gateway/otlp-receiver.ts'
 import {
   killAll,

@@ -2,7 +2,7 @@
 import { EldrError } from '../../errors.ts'
 import { checkTogether, type Finding } from './checks.ts'
 import { type ConfigFile, readConfigFile } from './config-file.ts'
-import { type Environment, type FlagValues, type Given, readGiven } from './given.ts'
+import { type Environment, type FlagValues, type Given, readGiven } from './flag-values.ts'
 import { isObject, leavesOf, partsOf, type Path, putAt, removeAt, valueAt } from './paths.ts'
 import { type Looked, problemsOf, sourceOf, whereIs } from './problems.ts'
 import { fileSchema } from './schema.ts'

@@ -2,7 +2,7 @@
 import type * as z from 'zod'
 import { quoted } from '../../trace/quoted.ts'
 import type { ConfigFile } from './config-file.ts'
-import type { Given } from './given.ts'
+import type { Given } from './flag-values.ts'
 import { allKeys, nodeAt, type SchemaNode, typeText } from './json-schema.ts'
 import { nearest } from './nearest.ts'
 import { isObject, nameOf, partsOf, type Path, valueAt } from './paths.ts'

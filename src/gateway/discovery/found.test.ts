@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { workerName } from '../config/worker-id.ts'
 import { type Found, inOrder, withoutDoubles } from './found.ts'
-import { Places } from './places.ts'
+import { Places } from '../control/discovery/worker-index.ts'
 
 const found = (id: string, url: string, role: Found['role'] = 'decode', ready = true): Found => ({
   id,

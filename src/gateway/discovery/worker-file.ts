@@ -8,7 +8,7 @@ import { workerListsSchema } from '../config/schema.ts'
 import { checkWorkers } from '../config/worker-checks.ts'
 import { defaultRanks, type RankDefaults, type WorkerForm, workersOf } from '../config/worker-form.ts'
 import { type Found, LookFailure } from './found.ts'
-import { MOST_FOUND } from './reconciler.ts'
+import { MOST_FOUND } from '../control/discovery/reconciler.ts'
 
 /** Problems that are told of one file. */
 const MOST_TOLD = 5

@@ -1,7 +1,7 @@
 /** A thread of `off-thread.ts`: does one job and ends. */
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
-import { buffersIn, type Letter, letterOf } from './letters.ts'
+import { buffersIn, type Letter, letterOf } from './thread-result.ts'
 import { type JobInput, type JobName, JOBS } from './fit-jobs.ts'
 
 // On Linux a priority is a thread's own: where cores are few, requests come before a re-fit. Elsewhere it would be the whole process's.

@@ -4,7 +4,7 @@
  * are told over several turns of the event loop; a request that ends meanwhile ends with the policy that knows it.
  */
 import type { RoutableRequest } from '../../policy/decode-policy.ts'
-import { isOf } from './decision-log.ts'
+import { isOf } from '../observe/decision-log.ts'
 import type { RoutingTable } from './routing-table.ts'
 
 interface Place {

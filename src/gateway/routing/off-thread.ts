@@ -1,8 +1,8 @@
 /** Runs the jobs of `fit-jobs.ts` beside the event loop, each in a thread of its own: they are few and far between. */
 import { Worker } from 'node:worker_threads'
-import { Refusal } from '../answers.ts'
+import { Refusal } from '../http/refusal.ts'
 import { type JobInput, type JobName, type JobResult, JOBS } from './fit-jobs.ts'
-import { type Letter, openLetter } from './letters.ts'
+import { type Letter, openLetter } from './thread-result.ts'
 
 // Sources run as TypeScript in tests alone, and threads of Node 20 cannot: there a job runs in this thread.
 const COMPILED = import.meta.url.endsWith('.js')

@@ -1,7 +1,7 @@
 /** What a hand-off says of the experts of its prompt: the plugin's counts, or where there are none the engine's own list of routed experts. */
 import { type CountsOrReject, type ExpectedCounts, readHandoffCounts } from '../../wire/counts.ts'
 import { readRoutedExperts } from '../../wire/routed-experts.ts'
-import type { Handoff } from '../engine/engine.ts'
+import type { Handoff } from '../engines/engine.ts'
 
 export type HandoffExperts = Pick<Handoff, 'counts' | 'routedExperts' | 'promptTokens'>
 

@@ -3,13 +3,13 @@ import type { Dispatch, Registry } from '../../cluster/registry.ts'
 import type { Unseen } from '../../policy/anticipate.ts'
 import type { Decision, DecodePolicy, RoutableRequest } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../../policy/prefill-policy.ts'
-import type { Metrics } from '../metrics.ts'
-import { DecisionLog, type DecisionRecord } from './decision-log.ts'
+import type { Metrics } from '../observe/metrics/metrics.ts'
+import { DecisionLog, type DecisionRecord } from '../observe/decision-log.ts'
 import { LiveRequests } from './live-requests.ts'
 import { type HandoffExperts, type Shape, shapeIn } from './read-experts.ts'
 import type { Reading, RoutingTable } from './routing-table.ts'
 
-export type { DecisionRecord } from './decision-log.ts'
+export type { DecisionRecord } from '../observe/decision-log.ts'
 
 export interface RouterOptions {
   readonly registry: Registry

@@ -8,9 +8,9 @@ import { EldrError } from '../../errors.ts'
 import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicy, PrefillPolicyName } from '../../policy/prefill-policy.ts'
 import type { UnionCost } from '../../policy/union.ts'
-import { Refusal } from '../answers.ts'
+import { Refusal } from '../http/refusal.ts'
 import type { RoutingSettings } from '../config/settings.ts'
-import type { Log } from '../log.ts'
+import type { Log } from '../observe/log/log.ts'
 import { OffThread } from './off-thread.ts'
 import type { Shape } from './read-experts.ts'
 import type { Router } from './router.ts'
@@ -26,7 +26,7 @@ import {
   withArtifact,
 } from './routing-plan.ts'
 import type { RoutingTable } from './routing-table.ts'
-import type { SeatedWorker } from './seats.ts'
+import type { SeatedWorker } from './cluster-assignment.ts'
 
 export interface ControlOptions {
   readonly routing: RoutingSettings

@@ -9,7 +9,7 @@ import {
 } from '../../policy/prefill-policy.ts'
 import type { UnionCost } from '../../policy/union.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
-import { Refusal } from '../answers.ts'
+import { Refusal } from '../http/refusal.ts'
 import type { RoutingSettings } from '../config/settings.ts'
 import { forRefit, withRefit } from './fit-jobs.ts'
 import type { OffThread } from './off-thread.ts'
@@ -22,7 +22,7 @@ import {
   type Seats,
   seatsInOrder,
   wantedCentroids,
-} from './seats.ts'
+} from './cluster-assignment.ts'
 
 export interface Plan {
   readonly policy: PolicyName

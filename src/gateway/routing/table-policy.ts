@@ -6,7 +6,7 @@ import type { Predictor } from '../../policy/predictor.ts'
 import type { UnionCost } from '../../policy/union.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
 import type { Shape } from './read-experts.ts'
-import { inSeats, type Seats } from './seats.ts'
+import { inSeats, type Seats } from './cluster-assignment.ts'
 
 export interface TablePolicyOptions {
   readonly policy: PolicyName

@@ -1,5 +1,5 @@
 /** What must hold of every pod, whoever made the manifest: lists of what does not. */
-import { routeOf } from '../../../src/gateway/routes.ts'
+import { routeOf } from '../../../src/gateway/http/routes.ts'
 import { type Container, type KubernetesObject, podLabels, portOf, selects, workloadsIn } from './objects.ts'
 import { mayAskTheApi } from './roles.ts'
 

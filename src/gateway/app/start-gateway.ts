@@ -1,0 +1,258 @@
+/** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
+import type { Server } from 'node:http'
+import { Registry } from '../../cluster/registry.ts'
+import { TicketDesk } from '../../cluster/tickets.ts'
+import { Admin } from '../control/admin/admin.ts'
+import { Events } from '../observe/events.ts'
+import { addGauges } from '../observe/metrics/gauges.ts'
+import { LoopDelay } from '../observe/metrics/loop-delay.ts'
+import { createMetricsListener } from '../control/admin/metrics-listener.ts'
+import { Admission } from '../http/admission.ts'
+import type { Settings } from '../config/settings.ts'
+import type { GatewayContext } from '../flow/context.ts'
+import { drained } from '../flow/drain.ts'
+import { Insight } from '../observe/insight/insight.ts'
+import { LiveFeed } from '../control/dashboard/live-feed.ts'
+import { feedSources } from '../control/dashboard/feed-sources.ts'
+import { SignaturePlane } from '../control/dashboard/signature-plane.ts'
+import { createDebugHeaders } from '../observe/debug-headers.ts'
+import { readyDiscovery } from '../control/discovery/discovery.ts'
+import { vllmNixl } from '../engines/vllm-nixl.ts'
+import { Handler } from '../flow/handle.ts'
+import type { Hosting } from './hosting.ts'
+import { ClientConnections } from '../http/client-connections.ts'
+import { createListener, listen } from '../http/listen.ts'
+import { createLog, type Log, Seldom } from '../observe/log/log.ts'
+import { LogLevelControl } from '../observe/log/log-level.ts'
+import { LostWorkers } from '../routing/lost-workers.ts'
+import { Metrics } from '../observe/metrics/metrics.ts'
+import { localPlacing, type LocalPlacing } from '../routing/placement-client.ts'
+import { readyReplicas } from '../scale/replicas/start-replicas.ts'
+import { RetryBudget } from '../routing/retry-budget.ts'
+import { OffThread } from '../routing/off-thread.ts'
+import type { RoutingControl } from '../routing/routing-control.ts'
+import { readRoutingFiles, startRouting } from '../routing/start-routing.ts'
+import { workerTls } from '../http/tls-files.ts'
+import { startTracing } from '../observe/tracing/start-tracing.ts'
+import { Upstreams } from '../upstream/upstreams.ts'
+import { watchWorkers } from '../routing/watch-workers.ts'
+import { configuredWorkers } from '../config/configured-workers.ts'
+
+export interface Gateway {
+  /** Where it listens. */
+  readonly url: string
+  readonly context: GatewayContext
+  readonly control: RoutingControl
+  readonly admission: Admission
+  readonly placing: LocalPlacing
+  /** Of the admin API. */
+  readonly routes: Admin['routes']
+  /** No new requests from now on; it goes on answering at its own routes. */
+  drain(): void
+  /** No new requests; those under way may end within the grace period. */
+  stop(): Promise<void>
+}
+
+/** How often the janitor looks for tickets that nobody released. */
+const JANITOR_MS = 10_000
+/** A ticket is this much older than any request may be before it counts as leaked. */
+const JANITOR_SLACK_MS = 60_000
+
+export async function startGateway(
+  settings: Settings,
+  log: Log = createLog(settings.observe),
+  hosting?: Hosting,
+): Promise<Gateway> {
+  // What may be wrong with files is found before anything is begun.
+  const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
+  const tls = settings.workers.tls && workerTls(settings.workers.tls)
+  const discover = readyDiscovery(settings.discovery, settings.workers)
+
+  const logLevel = new LogLevelControl(log, hosting?.levelChanged)
+  const apart: (() => unknown)[] = [() => logLevel.close()]
+  const takeApart = async () => {
+    for (const step of apart.splice(0).toReversed()) await step()
+  }
+  const metrics = new Metrics()
+  const server = createListener(
+    settings.server,
+    (request, response, proceed) => {
+      hosting?.arriving(request)
+      void handler.handle(request, response, proceed)
+    },
+    code => metrics.errorAnswers.inc(code),
+  )
+  const clients = new ClientConnections()
+  if (hosting === undefined) clients.watch(server, settings.server.tls !== undefined)
+  const events = new Events()
+  const seldom = new Seldom()
+  const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
+  // Almost last: what happens while a gateway stops is worth tracing too.
+  apart.push(() => tracing?.close())
+  const desk = new TicketDesk()
+  const registry = new Registry(desk, settings.breaker)
+  const upstreams = new Upstreams({
+    connectMs: settings.timeouts.connectMs,
+    idleConnectionMs: settings.workers.idleConnectionMs,
+    ...(tls && { tls }),
+  })
+  apart.push(() => upstreams.close())
+  const watch = watchWorkers(settings, registry, upstreams, metrics, log)
+  apart.push(() => watch.stop())
+  registry.subscribe(({ kind, worker: { id, role } }) => {
+    events.publish('worker', { change: kind, worker: id, leg: role })
+    if (kind === 'forgotten') void forgetSeries(id)
+  })
+  /** Another worker may have its name by then. */
+  async function forgetSeries(id: string): Promise<void> {
+    await metrics.forgetWorker(id)
+    const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
+    if (next !== undefined) metrics.meetWorker(id, next.spec.role)
+  }
+  if (hosting?.addWorkers === undefined) registry.addAll(configuredWorkers(settings))
+  else hosting.addWorkers(registry)
+  const admission = new Admission(settings.limits)
+  const loopDelay = new LoopDelay()
+  apart.push(() => loopDelay.close())
+  const insight = new Insight(settings.observe.decisionsKept)
+  const planeThread = new OffThread()
+  apart.push(() => planeThread.close())
+  const plane = new SignaturePlane(planeThread, () => control.loaded)
+  const feed = new LiveFeed(
+    feedSources({ registry, admission, insight, plane, control: () => control, router: () => router }),
+  )
+  insight.watched = () => feed.any
+  apart.push(() => feed.close())
+  registry.subscribe(({ kind, worker: { id } }) => {
+    feed.happenings.add('worker', id, kind)
+    if (kind === 'forgotten') insight.pace.forget(id)
+  })
+  const replicas = await begun(() => readyReplicas(settings.replicas, { desk, registry, log, seldom }))
+  const { control, router } = await begun(() =>
+    startRouting(settings, files, {
+      registry,
+      metrics,
+      events,
+      insight,
+      feed,
+      log,
+      seldom,
+      ...(replicas && { replicas }),
+      ...(hosting && { changed: hosting.routingChanged, artifactLoaded: hosting.artifactLoaded }),
+    }),
+  )
+  apart.push(() => control.close())
+  replicas?.start(control, router)
+  apart.push(() => replicas?.stop())
+  const discovery = await begun(() =>
+    discover?.({ registry, metrics, log, ...(hosting && { memoryOf: hosting.memoryOf }) }),
+  )
+  apart.push(() => discovery?.stop())
+  const budget = new RetryBudget(settings.retries.budgetShare)
+  const { fit, pace } = insight
+  const { limits } = settings
+  addGauges(metrics, () => ({
+    registry,
+    admission,
+    control,
+    loopDelay,
+    desk,
+    upstreams,
+    clients,
+    limits,
+    budget,
+    fit,
+    pace,
+    draining: () => handler.draining,
+    ...(discovery && { discovery }),
+    ...(replicas && { replicas }),
+  }))
+  const placing = localPlacing({ registry, router, budget })
+  const context: GatewayContext = {
+    settings,
+    registry,
+    router,
+    placing,
+    upstreams,
+    engine: vllmNixl(settings.routing),
+    metrics,
+    budget,
+    health: watch.health,
+    restarts: watch.restarts,
+    lost: new LostWorkers(registry, budget),
+    noteWorker: createDebugHeaders(settings),
+    insight,
+    tracer: tracing?.tracer,
+    log,
+    logLevel,
+    seldom,
+  }
+  const admin = new Admin(
+    {
+      ctx: context,
+      control,
+      live: () => handler.live,
+      ...(hosting && { elsewhere: hosting.elsewhere }),
+      ...(discovery && { discovery }),
+      ...(replicas && { replicas }),
+    },
+    events,
+    { feed, plane },
+  )
+  const handler = new Handler(context, admission, admin)
+  const janitor = setInterval(() => {
+    const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
+    if (leaks.length === 0) return
+    metrics.ticketLeaks.inc(leaks.length)
+    log.error(
+      { leaks: leaks.map(({ worker, leg }) => ({ worker, leg })) },
+      'tickets were not released: a fault of the gateway',
+    )
+  }, JANITOR_MS).unref()
+  apart.push(() => clearInterval(janitor))
+  const { host, port, metricsPort } = settings.server
+  if (metricsPort !== undefined) {
+    const metricsServer = createMetricsListener(metrics)
+    await begun(() => listen(metricsServer, host, metricsPort))
+    // Until the last stream has ended: what happens while a gateway stops is worth counting too.
+    apart.push(() => closed(metricsServer))
+  }
+  const address = await begun(() => listen(server, host, port, hosting?.path))
+
+  /** A gateway that cannot start leaves nothing behind. */
+  async function begun<T>(start: () => T | Promise<T>): Promise<T> {
+    try {
+      return await start()
+    } catch (error) {
+      await takeApart()
+      throw error
+    }
+  }
+
+  function drain(): void {
+    handler.draining = true
+    admin.close()
+  }
+
+  let stopping: Promise<void> | undefined
+  async function end(): Promise<void> {
+    drain()
+    await drained(handler, server, settings.server.shutdownGraceMs)
+    await takeApart()
+  }
+  return {
+    url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,
+    context,
+    control,
+    admission,
+    placing,
+    routes: admin.routes,
+    drain,
+    stop: () => (stopping ??= end()),
+  }
+}
+
+function closed(server: Server): Promise<void> {
+  server.closeAllConnections()
+  return new Promise(resolve => server.close(() => resolve()))
+}

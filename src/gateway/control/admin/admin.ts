@@ -1,0 +1,149 @@
+/** The gateway's own routes: is it well, what does it count, and the admin API under /eldr. */
+import type { IncomingMessage } from 'node:http'
+import { VERSION } from '../../../version.ts'
+import { Refusal } from '../../http/refusal.ts'
+import type { Exchange } from '../../http/exchange.ts'
+import type { Outcome } from '../../observe/metrics/metrics.ts'
+import { openApiDocument, shapeOf } from '../openapi/document.ts'
+import type { OwnRoute } from '../../http/routes.ts'
+import { EventStreams } from './event-stream.ts'
+import { type Events, MOST_FOLLOWERS } from '../../observe/events.ts'
+import type { LiveFeed } from '../dashboard/live-feed.ts'
+import { PageFiles } from '../dashboard/page-files.ts'
+import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
+import type { SignaturePlane } from '../dashboard/signature-plane.ts'
+import { ExpertsLook } from '../dashboard/worker-experts.ts'
+import { createGuard } from '../../http/admin-guard.ts'
+import { logRoutes } from './log-routes.ts'
+import { lookRoutes } from './look-routes.ts'
+import { type AdminParts, type AdminRoute, findRoute } from './routes.ts'
+import { routingRoutes } from './routing-routes.ts'
+import { workerRoutes } from './worker-routes.ts'
+
+const EVENTS = { method: 'GET', path: '/eldr/events', stream: 'events' } as const
+const PULSE = { method: 'GET', path: PULSE_PATH, stream: 'pulse' } as const
+
+/** What the dashboard is made of. */
+export interface Watching {
+  readonly feed: LiveFeed
+  readonly plane: SignaturePlane
+}
+
+export class Admin {
+  readonly #parts: AdminParts
+  readonly #streams: { readonly events: EventStreams; readonly pulse: EventStreams }
+  readonly #page = new PageFiles()
+  readonly #routes: readonly (AdminRoute | typeof EVENTS | typeof PULSE)[]
+  readonly #guard: (request: IncomingMessage) => void
+  #document: object | undefined
+
+  constructor(parts: AdminParts, events: Events, { feed, plane }: Watching) {
+    const { server, observe } = parts.ctx.settings
+    this.#parts = parts
+    this.#streams = { events: new EventStreams(events), pulse: new EventStreams(feed, () => feed.hello()) }
+    this.#guard = createGuard(server.adminToken)
+    const experts = new ExpertsLook(parts.ctx)
+    const { dashboard } = observe
+    const watching = dashboardRoutes({
+      dashboard,
+      tokenSet: server.adminToken !== undefined,
+      plane,
+      experts,
+      mayChange: request => this.#may(request),
+    })
+    this.#routes = [
+      ...workerRoutes(parts),
+      ...routingRoutes(parts),
+      ...lookRoutes(parts),
+      ...logRoutes(parts),
+      EVENTS,
+      ...(dashboard === 'off' ? [] : [...watching, PULSE]),
+    ]
+  }
+
+  /** Methods and paths, for those who describe them. */
+  get routes(): readonly Pick<AdminRoute, 'method' | 'path'>[] {
+    return this.#routes
+  }
+
+  /**
+   * Every route changes something or shows names of workers, which may be their addresses: who may use one may use all, but for those of
+   * a dashboard that the settings open to anybody.
+   */
+  async serve(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
+    const { request } = exchange
+    if (!isOpenPath(path, this.#parts.ctx.settings.observe.dashboard)) this.#guard(request)
+    const found = findRoute(this.#routes, request.method ?? '', path)
+    if ('allow' in found) {
+      exchange.headers['allow'] = found.allow
+      throw new Refusal('ELDR_METHOD')
+    }
+    const { route, id } = found
+    if (route.method !== 'GET') this.#guard(request) // what is open is open to read
+    // Readers who need no leave must not take the places of those who have it.
+    if (!('run' in route))
+      return this.#streams[route.stream].serve(
+        exchange,
+        this.#may(request) ? MOST_FOLLOWERS : MOST_FOLLOWERS / 2,
+      )
+    const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
+    const { status, body } = await route.run({ exchange, id, query, proceed })
+    json(exchange, status, body)
+    return 'ok'
+  }
+
+  async serveOwn(exchange: Exchange, name: OwnRoute, draining: boolean): Promise<Outcome> {
+    const { metrics, registry, settings } = this.#parts.ctx
+    if (name === 'metrics') {
+      if (settings.server.metricsPort !== undefined) throw new Refusal('ELDR_NOT_FOUND')
+      exchange.answer(200, { 'content-type': metrics.registry.contentType }, await metrics.text())
+    } else if (name === 'version') json(exchange, 200, { version: VERSION })
+    else if (name === 'openapi') json(exchange, 200, (this.#document ??= openApiDocument(shapeOf(settings))))
+    else if (name === 'health') json(exchange, 200, { status: 'ok' })
+    else {
+      const nowMs = performance.now()
+      const [prefill, decode] = [
+        registry.candidates('prefill', nowMs).length,
+        registry.candidates('decode', nowMs).length,
+      ]
+      const ready = !draining && prefill > 0 && decode > 0
+      const status = draining ? 'draining' : ready ? 'ready' : 'waiting for workers'
+      const { discovery, replicas } = this.#parts
+      const more = {
+        ...(discovery && { discovery: discovery.summary() }),
+        ...(replicas && { replicas: replicas.status() }),
+      }
+      json(exchange, ready ? 200 : 503, { status, prefill, decode, ...more })
+    }
+    return 'ok'
+  }
+
+  /** The dashboard's page, which shows nothing by itself. */
+  servePage(exchange: Exchange, path: string): Promise<Outcome> {
+    if (this.#parts.ctx.settings.observe.dashboard === 'off') throw new Refusal('ELDR_NOT_FOUND')
+    return this.#page.serve(exchange, path)
+  }
+
+  /** Ends what would not end by itself. */
+  close(): void {
+    this.#streams.events.close()
+    this.#streams.pulse.close()
+  }
+
+  #may(request: IncomingMessage): boolean {
+    try {
+      this.#guard(request)
+      return true
+    } catch {
+      return false
+    }
+  }
+}
+
+function json(exchange: Exchange, status: number, body: object): void {
+  exchange.answer(
+    status,
+    { 'content-type': 'application/json', 'cache-control': 'no-store' },
+    JSON.stringify(body),
+  )
+}

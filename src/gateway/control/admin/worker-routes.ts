@@ -1,0 +1,138 @@
+/** Workers come, rest and go while the gateway runs. What a worker has begun it may end: nothing here stops a stream. */
+import type { WorkerView } from '../../../cluster/registry.ts'
+import { isSamePlace, placeText, type Role, type WorkerSpec } from '../../../cluster/worker.ts'
+import { Refusal } from '../../http/refusal.ts'
+import { addressOf, MOST_RANKS, workerUrlOf, wrongWorkerUrl } from '../../config/origin.ts'
+import { rankedName, WORKER_ID_WORDS } from '../../config/worker-id.ts'
+import { bad, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
+import { type AdminParts, type AdminRoute, ID } from './routes.ts'
+
+export const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
+/** Every worker has its checks, connections and series of metrics; a loop that adds them must end somewhere. */
+export const MOST_WORKERS = 1_024
+
+export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts): AdminRoute[] {
+  const { registry, log } = ctx
+  const views = () => registry.views(performance.now())
+  const shown = ({
+    spec,
+    index,
+    state,
+    breaker,
+    inflight,
+    inflightElsewhere,
+    tokens,
+    leaving,
+  }: WorkerView) => {
+    const { id, role, url, dpRank, source } = spec
+    const cluster = role === 'decode' ? control.clusterOf(index) : undefined
+    return {
+      id,
+      role,
+      url,
+      ...(dpRank !== undefined && { dpRank }),
+      state: leaving ? 'leaving' : state,
+      breaker,
+      inflight,
+      ...(replicas && { inflightElsewhere }),
+      tokens,
+      index,
+      ...(cluster !== undefined && { cluster }),
+      ...(source !== undefined && { source }),
+    }
+  }
+  const sharedDrain = (id: string, drained: boolean) => {
+    const known = drained ? registry.drain(id) : registry.undrain(id)
+    if (known) replicas?.drained(id, drained)
+    return known
+  }
+  const show = (id: string) => shown(views().find(({ spec }) => spec.id === id)!)
+
+  /** Leaves or comes back to rotation, or goes: `change` says whether there is such a worker. */
+  const changing = (
+    method: AdminRoute['method'],
+    path: string,
+    change: (id: string) => boolean,
+    words: string,
+  ): AdminRoute => ({
+    method,
+    path,
+    async run({ exchange, id, proceed }) {
+      await readFields(exchange, proceed, [])
+      const before = views().find(({ spec, leaving }) => spec.id === id && !leaving)
+      if (before === undefined || !change(id)) throw new Refusal('ELDR_WORKER_UNKNOWN')
+      log.info({ worker: id }, words)
+      const after = views().find(({ spec }) => spec.id === id)
+      return { status: 200, body: after === undefined ? { ...shown(before), state: 'gone' } : shown(after) }
+    },
+  })
+
+  return [
+    {
+      method: 'GET',
+      path: '/eldr/workers',
+      run: () => ({
+        status: 200,
+        body: { workers: views().map(shown), ...(discovery && { discovery: discovery.statuses() }) },
+      }),
+    },
+    {
+      method: 'POST',
+      path: '/eldr/workers',
+      async run({ exchange, proceed }) {
+        const spec = specOf(await readFields(exchange, proceed, ['url', 'role', 'id', 'dpRank', 'cluster']))
+        const others = views().filter(({ leaving, spec: other }) => !leaving && other.id !== spec.id)
+        if (others.length >= MOST_WORKERS)
+          throw new Refusal('ELDR_WORKER_CONFLICT', { words: `There are ${MOST_WORKERS} workers already.` })
+        const there = others.find(({ spec: other }) => isSamePlace(other, spec))
+        if (there !== undefined)
+          throw new Refusal('ELDR_WORKER_CONFLICT', {
+            words: `${there.spec.id} has this address, ${placeText(there.spec)}.`,
+            param: 'url',
+          })
+        const outcome = registry.add(spec)
+        if (outcome === 'id_taken')
+          throw new Refusal('ELDR_WORKER_CONFLICT', {
+            words: `Another worker is named ${spec.id}.`,
+            param: 'id',
+          })
+        if (outcome === 'cluster_taken')
+          throw new Refusal('ELDR_WORKER_CONFLICT', {
+            words: `Another worker has the cluster ${spec.cluster}.`,
+            param: 'cluster',
+          })
+        if (outcome === 'added') log.info({ worker: spec.id, role: spec.role }, 'worker added')
+        return { status: outcome === 'added' ? 201 : 200, body: show(spec.id) }
+      },
+    },
+    changing('DELETE', '/eldr/workers/{id}', id => registry.remove(id), 'worker removed'),
+    changing('POST', '/eldr/workers/{id}/drain', id => sharedDrain(id, true), 'worker drained'),
+    changing('POST', '/eldr/workers/{id}/undrain', id => sharedDrain(id, false), 'worker undrained'),
+  ]
+}
+
+/** As a worker of the configuration is checked. */
+function specOf(fields: Fields): WorkerSpec {
+  const role = nameOf(fields, 'role', ROLES)
+  if (role === undefined) throw bad('role is missing: prefill or decode.', 'role')
+  const { url, id } = fields
+  const wrong = typeof url === 'string' ? wrongWorkerUrl(url) : 'expected a URL'
+  if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
+  if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
+    throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
+  const cluster = wholeOf(fields, 'cluster', 0, MOST_WORKERS - 1)
+  if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')
+  const given = wholeOf(fields, 'dpRank', 0, MOST_RANKS - 1)
+  const { url: origin, dpRank = given } = workerUrlOf(url)
+  if (given !== undefined && dpRank !== given)
+    throw bad('url has another rank than dpRank: give one of them.', 'dpRank')
+  const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
+  return {
+    id: id ?? name,
+    role,
+    url: origin,
+    ...(dpRank !== undefined && { dpRank }),
+    ...(cluster !== undefined && { cluster }),
+    source: 'admin',
+  }
+}

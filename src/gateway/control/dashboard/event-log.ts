@@ -1,0 +1,34 @@
+/** The last things that happened to workers and to routing: few, and worth telling to one who comes later. */
+import type { Happening } from '../../observe/insight/wire.ts'
+
+const KEPT = 100
+
+export class Happenings {
+  readonly #kept: Happening[] = []
+  readonly #added: () => void
+  #number = 0
+
+  constructor(added: () => void) {
+    this.#added = added
+  }
+
+  /** Of the last one. */
+  get number(): number {
+    return this.#number
+  }
+
+  add(kind: Happening['kind'], about: string, change: string): void {
+    this.#kept.push({ number: ++this.#number, atMs: Date.now(), kind, about, change })
+    if (this.#kept.length > KEPT) this.#kept.shift()
+    this.#added()
+  }
+
+  /** The oldest first. */
+  last(): readonly Happening[] {
+    return [...this.#kept]
+  }
+
+  since(number: number): readonly Happening[] {
+    return this.#kept.filter(one => one.number > number)
+  }
+}

@@ -1,0 +1,194 @@
+/**
+ * Which experts each decode worker runs now: embedded workers say it, vLLM's plugin gives numbers by layer, and the policy `union` has an
+ * estimate for any engine. Workers are asked when somebody wants to know, and not again within a moment, however many want to.
+ */
+import { ofEngine, readSamples, type Sample } from '../../../cluster/metrics-text.ts'
+import type { WorkerSpec } from '../../../cluster/worker.ts'
+import type { GatewayContext } from '../../flow/context.ts'
+import { UpstreamFailure } from '../../upstream/upstreams.ts'
+import { ranked } from '../../flow/worker-headers.ts'
+import type { ExpertsView, WorkerExperts } from '../../observe/insight/wire.ts'
+
+const TIMEOUT_MS = 1_000
+const MOST_BYTES = 8 << 20
+/** An answer serves all who ask within this time. A page of metrics is long, and workers without the other route have many. */
+const FRESH_MS = 300
+const METRICS_FRESH_MS = 5_000
+/** So long a worker that has no such route is not asked for it again. */
+const ASK_AGAIN_MS = 60_000
+const NAMES: ReadonlySet<string> = new Set([
+  'eldr_active_experts',
+  'eldr_decode_batch',
+  'vllm:num_requests_running',
+])
+
+type Said = Pick<WorkerExperts, 'answered' | 'batch' | 'active' | 'union'> & { readonly shape?: Shape }
+type Shape = Pick<ExpertsView, 'layers' | 'experts' | 'topK'>
+
+interface Look {
+  readonly atMs: number
+  readonly said: Promise<Said>
+}
+
+export class ExpertsLook {
+  readonly #ctx: GatewayContext
+  readonly #looks = new Map<string, Look>()
+  /** By URL: ranks of a server read one page. */
+  readonly #pages = new Map<
+    string,
+    { readonly atMs: number; readonly samples: Promise<readonly Sample[] | undefined> }
+  >()
+  readonly #metricsUntilMs = new Map<string, number>()
+
+  constructor(ctx: GatewayContext) {
+    this.#ctx = ctx
+  }
+
+  async view(withExpected: boolean): Promise<ExpertsView> {
+    const { registry, router } = this.#ctx
+    const nowMs = performance.now()
+    const decoders = registry.views(nowMs).filter(({ spec }) => spec.role === 'decode')
+    for (const id of this.#looks.keys()) if (!decoders.some(({ spec }) => spec.id === id)) this.#forget(id)
+    for (const url of this.#pages.keys())
+      if (!decoders.some(({ spec }) => spec.url === url)) this.#pages.delete(url)
+    const all = await Promise.all(decoders.map(({ spec }) => this.#look(spec, nowMs)))
+    const { policy, shape = all.find(said => said.shape !== undefined)?.shape } = router.table
+    const workers = decoders.map(({ spec, index }, at): WorkerExperts => {
+      const { shape: own, union, ...said } = all[at]!
+      const expected = withExpected ? policy.expectedExperts?.(index) : undefined
+      // Bits of another model would be drawn askew.
+      const fits = own !== undefined && own.layers === shape?.layers && own.experts === shape.experts
+      return {
+        id: spec.id,
+        ...said,
+        ...(fits && { union: union! }),
+        ...(expected && { expected: in255ths(expected) }),
+      }
+    })
+    return { ...(shape ?? { layers: 0, experts: 0, topK: 0 }), workers }
+  }
+
+  #forget(id: string): void {
+    this.#looks.delete(id)
+    this.#metricsUntilMs.delete(id)
+  }
+
+  #look(worker: WorkerSpec, nowMs: number): Promise<Said> {
+    const { id } = worker
+    const byMetrics = (this.#metricsUntilMs.get(id) ?? 0) > nowMs
+    const last = this.#looks.get(id)
+    if (last !== undefined && nowMs - last.atMs < (byMetrics ? METRICS_FRESH_MS : FRESH_MS)) return last.said
+    const said = (byMetrics ? this.#metrics(worker) : this.#union(worker)).catch((error: unknown) => {
+      if (!(error instanceof UpstreamFailure)) throw error
+      // Somebody looks, so that it is known sooner than by the next check.
+      if (error.kind === 'connect' || error.kind === 'reset') this.#ctx.health.passiveFailure(id)
+      this.#looks.delete(id)
+      this.#pages.delete(worker.url)
+      return { answered: false }
+    })
+    this.#looks.set(id, { atMs: nowMs, said })
+    return said
+  }
+
+  async #union(worker: WorkerSpec): Promise<Said> {
+    const { status, body } = await this.#get(worker, '/eldr/union')
+    const said = status === 200 ? unionIn(body) : undefined
+    if (said !== undefined) return said
+    this.#metricsUntilMs.set(worker.id, performance.now() + ASK_AGAIN_MS)
+    return this.#metrics(worker)
+  }
+
+  async #metrics(worker: WorkerSpec): Promise<Said> {
+    const page = await this.#page(worker)
+    if (page === undefined) return { answered: true }
+    const samples = ofEngine(page, worker.dpRank)
+    const active = meanByLayer(samples.filter(({ name }) => name === 'eldr_active_experts'))
+    const batch =
+      samples.find(({ name }) => name === 'eldr_decode_batch') ??
+      samples.find(({ name }) => name.startsWith('vllm:'))
+    return {
+      answered: true,
+      ...(batch && { batch: batch.value }),
+      ...(active.length > 0 && { active }),
+    }
+  }
+
+  /** Undefined where the server has none. */
+  #page({ url }: WorkerSpec): Promise<readonly Sample[] | undefined> {
+    const last = this.#pages.get(url)
+    const nowMs = performance.now()
+    if (last !== undefined && nowMs - last.atMs < FRESH_MS) return last.samples
+    const samples = this.#get({ url }, '/metrics').then(({ status, body }) =>
+      status === 200
+        ? readSamples(body.toString('utf8'), NAMES).filter(({ value }) => Number.isFinite(value))
+        : undefined,
+    )
+    this.#pages.set(url, { atMs: nowMs, samples })
+    return samples
+  }
+
+  #get(worker: Pick<WorkerSpec, 'url' | 'dpRank'>, path: string) {
+    const { settings, upstreams } = this.#ctx
+    const { apiKey } = settings.workers
+    const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
+    return upstreams.ask(
+      worker.url,
+      { method: 'GET', path, headers: ranked(headers, worker) },
+      { timeoutMs: TIMEOUT_MS, maxBytes: MOST_BYTES },
+    )
+  }
+}
+
+/** What `GET /eldr/union` of a worker says, where it is as it should be. */
+function unionIn(body: Buffer): Said | undefined {
+  let said: Record<string, unknown>
+  try {
+    said = JSON.parse(body.toString('utf8')) as Record<string, unknown>
+  } catch {
+    return undefined
+  }
+  const { layers, experts, top_k: topK, batch, active, union } = said ?? {}
+  if (!isCount(layers) || !isCount(experts) || !isCount(topK) || !isCount(batch) || typeof union !== 'string')
+    return undefined
+  const cells = Buffer.from(union, 'base64')
+  if (
+    cells.length !== layers * experts ||
+    !Array.isArray(active) ||
+    active.length !== layers ||
+    !active.every(isCount)
+  )
+    return undefined
+  return {
+    answered: true,
+    batch,
+    active: active as number[],
+    union: bits(cells),
+    shape: { layers, experts, topK },
+  }
+}
+
+/** Of one server that has several engines the mean of them. */
+function meanByLayer(samples: readonly Sample[]): number[] {
+  const byLayer = new Map<number, number[]>()
+  for (const { labels, value } of samples) {
+    const layer = Number(labels['layer'] ?? 0)
+    byLayer.set(layer, [...(byLayer.get(layer) ?? []), value])
+  }
+  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+  return [...byLayer].sort(([a], [b]) => a - b).map(([, values]) => mean(values))
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 65_536
+}
+
+/** An eighth of the bytes: there may be many workers and many who look. */
+function bits(cells: Uint8Array): string {
+  const packed = Buffer.alloc(Math.ceil(cells.length / 8))
+  for (let cell = 0; cell < cells.length; cell++) if (cells[cell] !== 0) packed[cell >> 3]! |= 1 << (cell & 7)
+  return packed.toString('base64')
+}
+
+function in255ths(chances: Float32Array): string {
+  return Buffer.from(Uint8Array.from(chances, chance => Math.round(255 * chance))).toString('base64')
+}

@@ -1,0 +1,224 @@
+/** Discovery as the gateway has it: its sources, what each last said, and who is told. */
+import { NODE_TIMERS } from '../../../cluster/health.ts'
+import type { Registry } from '../../../cluster/registry.ts'
+import type { DiscoverySettings } from '../../config/settings.ts'
+import type { RankDefaults } from '../../config/worker-form.ts'
+import type { Log } from '../../observe/log/log.ts'
+import type { Metrics } from '../../observe/metrics/metrics.ts'
+import { DnsSource } from '../../discovery/dns-source.ts'
+import { FileSource } from '../../discovery/file-source.ts'
+import {
+  type BadReason,
+  type Report,
+  type Source,
+  type SourceMemory,
+  type SourceName,
+  type Tell,
+  withRanks,
+} from '../../discovery/found.ts'
+import { type KubeAccess, kubeAccess } from '../../discovery/kube-client.ts'
+import { KubeSource } from '../../discovery/kube-source.ts'
+import { type Change, Reconciler } from './reconciler.ts'
+
+/** For those who may use the admin API. */
+export interface SourceStatus {
+  readonly source: SourceName
+  /** The last look succeeded. */
+  readonly up: boolean
+  readonly workers: number
+  /** Of the last look that succeeded, as ISO 8601. */
+  readonly lastSuccess?: string
+  readonly reason?: BadReason
+  readonly problem?: string
+  /** Workers that were left out, and why. */
+  readonly notes?: readonly string[]
+}
+
+export interface DiscoveryParts {
+  readonly registry: Registry
+  readonly metrics: Pick<Metrics, 'discoveryChanges'>
+  readonly log: Log
+  readonly memoryOf?: (source: SourceName) => SourceMemory
+}
+
+const WORDS: Readonly<Record<Change, string>> = {
+  added: 'worker found',
+  drained: 'worker is no longer found, or not ready: it gets no new requests',
+  undrained: 'worker is found again',
+  removed: 'worker that is no longer found removed',
+}
+/** Notes that are logged of one look. */
+const MOST_LOGGED = 20
+
+class FollowedSource {
+  readonly name: SourceName
+  readonly #reconciler: Reconciler
+  readonly #log: Log
+  readonly #source: Source
+  #lastSuccessMs: number | undefined
+  #bad: Report['bad']
+  #notes: readonly string[] = []
+  #conflicts: readonly string[] = []
+  #said = ''
+
+  constructor(
+    name: SourceName,
+    removeAfterMs: number,
+    { registry, metrics, log, memoryOf }: DiscoveryParts,
+    start: (tell: Tell) => Source,
+  ) {
+    this.name = name
+    this.#log = log
+    this.#reconciler = new Reconciler({
+      source: name,
+      registry,
+      removeAfterMs,
+      timers: NODE_TIMERS,
+      ...(memoryOf && { memory: memoryOf(name) }),
+      changed: (change, worker) => {
+        metrics.discoveryChanges.inc({ source: name, change })
+        log.info({ worker, source: name }, WORDS[change])
+      },
+      conflicts: conflicts => {
+        this.#conflicts = conflicts
+        this.#sayNotes()
+      },
+    })
+    for (const change of Object.keys(WORDS)) metrics.discoveryChanges.inc({ source: name, change }, 0)
+    this.#source = start(report => this.#heard(report))
+  }
+
+  get status(): SourceStatus {
+    const notes = [...this.#notes, ...this.#conflicts]
+    return {
+      source: this.name,
+      up: this.#lastSuccessMs !== undefined && this.#bad === undefined,
+      workers: this.#reconciler.size,
+      ...(this.#lastSuccessMs !== undefined && { lastSuccess: new Date(this.#lastSuccessMs).toISOString() }),
+      ...(this.#bad && { reason: this.#bad.reason, problem: this.#bad.text }),
+      ...(notes.length > 0 && { notes: notes.slice(0, MOST_LOGGED) }),
+    }
+  }
+
+  get lastSuccessMs(): number | undefined {
+    return this.#lastSuccessMs
+  }
+
+  stop(): void {
+    this.#source.stop()
+    this.#reconciler.stop()
+  }
+
+  #heard({ found, notes = [], bad }: Report): void {
+    const before = this.#bad
+    this.#bad = bad
+    this.#notes = notes
+    if (bad === undefined) this.#lastSuccessMs = Date.now()
+    // Once, and again when it is another fault: a source may fail every second for days.
+    if (bad !== undefined && bad.text !== before?.text)
+      this.#log.warn(
+        { source: this.name, reason: bad.reason },
+        `discovery: ${bad.text}; ${this.#meanwhile(found)}`,
+      )
+    if (bad === undefined && before !== undefined)
+      this.#log.info({ source: this.name }, 'discovery: well again')
+    if (found !== undefined) this.#reconciler.apply(found)
+    else this.#sayNotes()
+  }
+
+  /** What a look that failed leaves. Of two selectors one may have found something all the same. */
+  #meanwhile(found: Report['found']): string {
+    const isNothing = this.#lastSuccessMs === undefined && this.#reconciler.size === 0 && !found?.length
+    return isNothing
+      ? 'no worker has been found yet, and it goes on looking'
+      : 'what was found before holds on'
+  }
+
+  #sayNotes(): void {
+    const notes = [...this.#notes, ...this.#conflicts]
+    const text = notes.join('\n')
+    if (text !== this.#said && notes.length > 0)
+      this.#log.warn(
+        { source: this.name, notes: notes.slice(0, MOST_LOGGED), count: notes.length },
+        'discovery: workers are left out',
+      )
+    this.#said = text
+  }
+}
+
+export class Discovery {
+  readonly #sources: readonly FollowedSource[]
+
+  constructor(
+    { removeAfterMs, retryMs, file, dns }: DiscoverySettings,
+    ranks: RankDefaults,
+    kubernetes: ReadyKubernetes | undefined,
+    parts: DiscoveryParts,
+  ) {
+    const source = (name: SourceName, start: (tell: Tell) => Source) =>
+      new FollowedSource(name, removeAfterMs, parts, start)
+    /** A source that finds servers. A file says itself how many engines each has. */
+    const servers = (name: SourceName, start: (tell: Tell) => Source) =>
+      source(name, tell =>
+        start(report => tell({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) })),
+      )
+    this.#sources = [
+      ...(file === undefined ? [] : [source('file', tell => new FileSource(file, ranks, tell))]),
+      ...(dns === undefined ? [] : [servers('dns', tell => new DnsSource(dns, retryMs, tell))]),
+      ...(kubernetes === undefined
+        ? []
+        : [
+            servers(
+              'kubernetes',
+              tell => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, tell),
+            ),
+          ]),
+    ]
+  }
+
+  statuses(): SourceStatus[] {
+    return this.#sources.map(({ status }) => status)
+  }
+
+  /** For anybody: no names, no addresses. */
+  summary(): Pick<SourceStatus, 'source' | 'up' | 'workers' | 'lastSuccess' | 'reason'>[] {
+    return this.statuses().map(({ source, up, workers, lastSuccess, reason }) => ({
+      source,
+      up,
+      workers,
+      ...(lastSuccess !== undefined && { lastSuccess }),
+      ...(reason !== undefined && { reason }),
+    }))
+  }
+
+  /** In seconds since 1970; sources that have not succeeded yet are not in it. */
+  lastSuccessSeconds(): ReadonlyMap<SourceName, number> {
+    return new Map(
+      this.#sources.flatMap(({ name, lastSuccessMs }) =>
+        lastSuccessMs === undefined ? [] : [[name, lastSuccessMs / 1000]],
+      ),
+    )
+  }
+
+  stop(): void {
+    for (const source of this.#sources) source.stop()
+  }
+}
+
+interface ReadyKubernetes {
+  readonly settings: NonNullable<DiscoverySettings['kubernetes']>
+  readonly access: KubeAccess
+}
+
+/** What begins discovery, once everything else stands; undefined where nothing is to be discovered. Throws where settings lack something. */
+export function readyDiscovery(
+  settings: DiscoverySettings,
+  ranks: RankDefaults = {},
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): ((parts: DiscoveryParts) => Discovery) | undefined {
+  const { file, dns, kubernetes } = settings
+  const ready =
+    kubernetes?.enabled === true ? { settings: kubernetes, access: kubeAccess(kubernetes, env) } : undefined
+  if (file === undefined && dns === undefined && ready === undefined) return undefined
+  return parts => new Discovery(settings, ranks, ready, parts)
+}

@@ -1,0 +1,90 @@
+/** The two events of /eldr/pulse, held against the types that the dashboard's page is compiled with. */
+import * as z from 'zod'
+import { ROLES } from '../admin/worker-routes.ts'
+import type * as wire from '../../observe/insight/wire.ts'
+import { routingView, WORKER_STATES, BREAKER_STATES } from './admin-schemas.ts'
+import { count, milliseconds, of } from './typed-schema.ts'
+import { decision } from './live-schemas.ts'
+
+const spread = of<wire.Spread>()(
+  z.strictObject({ count: count(), mean: z.number(), p50: z.number(), p95: z.number() }),
+)
+
+const pacePoint = of<wire.PacePoint>()(
+  z.strictObject({
+    fromMs: milliseconds(),
+    policy: z.string(),
+    ttft: spread.optional(),
+    tpot: spread.optional(),
+  }),
+)
+
+const happening = of<wire.Happening>()(
+  z.strictObject({
+    number: count(),
+    atMs: milliseconds(),
+    kind: z.enum(['worker', 'routing', 'gateway']),
+    about: z.string(),
+    change: z.string(),
+  }),
+)
+
+const liveWorker = of<wire.LiveWorker>()(
+  z.strictObject({
+    id: z.string(),
+    role: z.enum(ROLES),
+    dpRank: count().optional(),
+    state: z.enum(WORKER_STATES),
+    breaker: z.enum(BREAKER_STATES),
+    inflight: count(),
+    tokens: count(),
+    cluster: count().optional(),
+    recentMs: milliseconds().optional(),
+    recentCount: count(),
+  }),
+)
+
+const health = of<wire.FitHealth>()(
+  z.strictObject({
+    seconds: z.number(),
+    decisions: count(),
+    withoutSignature: count(),
+    reasons: z.record(z.string(), count()),
+    rejects: z.record(z.string(), count()),
+    coverage: z.number().min(0).max(1).optional(),
+    covered: count(),
+    compared: count(),
+    quantiles: z.array(
+      z.strictObject({ q: z.number(), calibration: z.number().optional(), live: z.number().optional() }),
+    ),
+  }),
+)
+
+export const pulse = of<wire.Pulse>()(
+  z.strictObject({
+    atMs: milliseconds(),
+    routing: routingView,
+    workers: z.array(liveWorker),
+    running: count(),
+    queued: count(),
+    seen: count().describe('Decisions since the last pulse.'),
+    sinceMs: milliseconds(),
+    sample: z.array(decision).describe('Those of them that are shown.'),
+    pace: z.array(pacePoint),
+    health,
+    happenings: z.array(happening).describe('New ones.'),
+    watchers: count(),
+  }),
+).describe('What happened since the last pulse.')
+
+export const hello = of<wire.Hello>()(
+  z.strictObject({
+    pulseMs: milliseconds(),
+    sampleSize: count(),
+    sliceMs: milliseconds(),
+    pace: z.array(pacePoint),
+    happenings: z.array(happening),
+    decisions: z.array(decision),
+    pulse,
+  }),
+).describe('The first event of a stream: what was before.')

@@ -1,0 +1,108 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { prefixKeyOf } from './prefix-key.ts'
+import { type Api, type ClientRequest, readRequest } from '../http/client-request.ts'
+
+const TOKENS = 64
+const keyOf = (api: Api, body: string, tokens = TOKENS) =>
+  prefixKeyOf(readRequest(api, Buffer.from(body)) as ClientRequest, tokens)
+const chatKey = (messages: unknown, more: object = {}, space?: number) =>
+  keyOf('chat', JSON.stringify({ ...more, messages }, null, space))
+const promptKey = (prompt: unknown) => keyOf('completions', JSON.stringify({ prompt }))
+
+const SYSTEM = { role: 'system', content: 'You answer in the style of a lighthouse keeper. '.repeat(8) }
+const USER = { role: 'user', content: 'Which way to the sea?' }
+
+describe('the key of a chat', () => {
+  it('is that of its leading text, whatever follows', () => {
+    expect(chatKey([SYSTEM, USER])).toBe(
+      chatKey([SYSTEM, { role: 'user', content: 'Quite another question' }, USER]),
+    )
+    expect(chatKey([SYSTEM, USER])).toBe(
+      chatKey([SYSTEM, USER], { temperature: 1, model: 'x', stream: true }),
+    )
+  })
+
+  it('does not change with the order of members, white space or escapes', () => {
+    const turned = [{ content: USER.content, role: 'user' }]
+    expect(chatKey(turned)).toBe(chatKey([USER]))
+    expect(chatKey([USER], {}, 2)).toBe(chatKey([USER]))
+    const text = '{"messages":[{"role":"user","content":"née “\\n” 😀"}]}'
+    const escaped =
+      '{"messages" : [ {"role":"\\u0075ser","content":"n\\u00e9e \\u201c\\u000a\\u201d \\ud83d\\ude00"}]}'
+    expect(keyOf('chat', escaped)).toBe(keyOf('chat', text))
+  })
+
+  it('is that of the text alone where content is a list of parts', () => {
+    const parts = [{ role: 'user', content: [{ text: USER.content, type: 'text' }] }]
+    expect(chatKey(parts)).toBe(chatKey([USER]))
+    const image = (url: string) => [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }]
+    expect(chatKey(image('a'))).not.toBe(chatKey(image('b')))
+  })
+
+  it('differs with the system prompt, the tools and the roles', () => {
+    const keys = [
+      chatKey([SYSTEM, USER]),
+      chatKey([{ ...SYSTEM, content: `No. ${SYSTEM.content}` }, USER]),
+      chatKey([{ ...SYSTEM, role: 'developer' }, USER]),
+      chatKey([USER]),
+      chatKey([{ ...USER, name: 'b' }]),
+      chatKey([SYSTEM, USER], { tools: [{ type: 'function', function: { name: 'f' } }] }),
+      chatKey([SYSTEM, USER], { tools: [{ type: 'function', function: { name: 'g' } }] }),
+    ]
+    expect(new Set(keys).size).toBe(keys.length)
+  })
+
+  it('does not take the end of one value for the beginning of the next', () => {
+    expect(chatKey([{ role: 'user', content: 'ab' }])).not.toBe(chatKey([{ role: 'usera', content: 'b' }]))
+    expect(chatKey([{ role: 'a', content: '' }, { role: 'b' }])).not.toBe(
+      chatKey([{ role: 'a', content: 'b' }]),
+    )
+  })
+
+  it('is none where there is nothing to go by', () => {
+    expect([chatKey([]), chatKey('text'), chatKey([1]), chatKey([{}])]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ])
+  })
+})
+
+describe('the key of a prompt', () => {
+  it('is that of its leading text or ids, the first of several', () => {
+    const text = 'Once upon a time there was a router. '.repeat(20)
+    expect(promptKey(`${text}and then`)).toBe(promptKey(`${text}but`))
+    expect(promptKey([text, 'b'])).toBe(promptKey(text))
+    expect(promptKey(`Twice ${text}`)).not.toBe(promptKey(text))
+    const ids = Array.from({ length: 500 }, (_, at) => 1000 + at)
+    expect(promptKey([...ids, 1])).toBe(promptKey([...ids, 2, 3]))
+    expect(promptKey([7, ...ids])).not.toBe(promptKey(ids))
+    expect(keyOf('completions', '{"prompt":[1, 2,\n 3]}')).toBe(promptKey([1, 2, 3]))
+    expect(promptKey([[1, 2], [3]])).toBe(promptKey([1, 2]))
+    expect(promptKey([1, 2])).not.toBe(promptKey([12]))
+  })
+
+  it('is a number of 32 bits for any text, the same however that is escaped', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'grapheme', minLength: 1 }),
+        fc.integer({ min: 1, max: 8 }),
+        (prompt, tokens) => {
+          const escaped = Array.from(
+            { length: prompt.length },
+            (_, at) => `\\u${prompt.charCodeAt(at).toString(16).padStart(4, '0')}`,
+          ).join('')
+          const key = keyOf('completions', JSON.stringify({ prompt }), tokens)!
+          expect(key).toBe(keyOf('completions', `{"prompt":"${escaped}"}`, tokens))
+          expect(key).toBe(key >>> 0)
+        },
+      ),
+    )
+  })
+
+  it('survives what only looks like a text', () => {
+    expect(keyOf('completions', '{"prompt":"\\q \\u12"}')).toEqual(expect.any(Number))
+  })
+})

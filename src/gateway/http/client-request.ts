@@ -1,0 +1,152 @@
+/** What a client asks for, read from the raw bytes of its body: the few fields that decide how a request is served. */
+import { isUtf8 } from 'node:buffer'
+import { editObject } from '../json/edit.ts'
+import { type Member, scanList, scanObject } from '../json/scan.ts'
+
+export type Api = 'completions' | 'chat'
+
+export interface ClientRequest {
+  readonly api: Api
+  readonly body: Buffer
+  readonly members: readonly Member[]
+  readonly stream: boolean
+  /** stream_options.include_usage */
+  readonly includeUsage: boolean
+  /** Undefined: the model's own limit. */
+  readonly maxTokens: number | undefined
+  /** Choices of each prompt. */
+  readonly choices: number
+  /** Prompts as ranges of the body; several only in a list of them. Empty for a chat. */
+  readonly prompts: readonly { readonly start: number; readonly end: number }[]
+  readonly seed: number | undefined
+  /** Must not be split, nor handed from prefill to decode: what it asks for needs one engine to do all of it. */
+  readonly whole: boolean
+  /** Prompt length, as far as bytes tell: 4 of them are about a token; ids are counted. */
+  readonly promptTokens: number
+}
+
+/** The reason for a 400, for the client's eyes. */
+export interface BadRequest {
+  readonly wrong: string
+  readonly param?: string
+}
+
+export function readRequest(api: Api, sent: Buffer): ClientRequest | BadRequest {
+  // A worker that cannot decode a body may fail over it as over a fault of its own, and the next one after it.
+  if (!isUtf8(sent)) return { wrong: 'The body is not UTF-8.' }
+  const { body, members } = withoutHandoff(withoutMark(sent))
+  if (members === undefined) return { wrong: 'The body is not a JSON object.' }
+  const value = (name: string): unknown => {
+    const member = last(members, name)
+    if (member === undefined || member.end - member.valueStart > MOST_BYTES) return undefined
+    try {
+      return JSON.parse(body.toString('utf8', member.valueStart, member.end)) as unknown
+    } catch {
+      return undefined // a worker says what is wrong with it
+    }
+  }
+  const stream = value('stream') ?? false
+  if (typeof stream !== 'boolean') return { wrong: 'stream must be true or false.', param: 'stream' }
+  const choices = value('n') ?? 1
+  if (!Number.isInteger(choices) || (choices as number) < 1)
+    return { wrong: 'n must be a whole number above 0.', param: 'n' }
+  // The prefill leg asks for one token whatever the client asks for, so no worker would say it in time.
+  for (const param of LIMITS[api]) {
+    const limit = value(param)
+    if (typeof limit === 'number' && limit < 1) return { wrong: `${param} must be at least 1.`, param }
+  }
+  const text = last(members, api === 'chat' ? 'messages' : 'prompt')
+  if (text === undefined) {
+    const param = api === 'chat' ? 'messages' : 'prompt'
+    return { wrong: `${param} is missing.`, param }
+  }
+  const options = value('stream_options')
+  const seed = value('seed')
+  const prompts = api === 'chat' ? [] : promptsOf(body, text)
+  return {
+    api,
+    body,
+    members,
+    stream,
+    includeUsage: isRecord(options) && options['include_usage'] === true,
+    maxTokens: limitOf(api, value),
+    choices: choices as number,
+    prompts,
+    seed: Number.isInteger(seed) ? (seed as number) : undefined,
+    whole: needsOneEngine(value),
+    promptTokens: tokensOf(body, text, prompts),
+  }
+}
+
+/** Some clients begin with a byte order mark; JSON does not. */
+function withoutMark(body: Buffer): Buffer {
+  return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? body.subarray(3) : body
+}
+
+/** Where a worker fetches KV blocks from is ours to say: a client could name any host, or another client's blocks. */
+export function withoutHandoff(body: Buffer): {
+  readonly body: Buffer
+  readonly members: readonly Member[] | undefined
+} {
+  const members = scanObject(body)
+  if (members === undefined || last(members, 'kv_transfer_params') === undefined) return { body, members }
+  const rest = editObject(body, members, { kv_transfer_params: undefined })
+  return { body: rest, members: scanObject(rest) }
+}
+
+/** Fields that are looked at are small; a larger one is not of the kind that is looked for. */
+const MOST_BYTES = 4_096
+
+/** As Python's parser does it, the last of several members of a name counts. */
+export function last(members: readonly Member[], name: string): Member | undefined {
+  for (let at = members.length - 1; at >= 0; at--) if (members[at]!.name === name) return members[at]
+  return undefined
+}
+
+/** Where a request says how many tokens it wants. vLLM takes max_completion_tokens first in a chat. */
+const LIMITS = { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] } as const
+
+/** Completions stop at 16 unless told. */
+function limitOf(api: Api, value: (name: string) => unknown): number | undefined {
+  const given = (api === 'chat' ? value('max_completion_tokens') : undefined) ?? value('max_tokens')
+  if (Number.isInteger(given)) return given as number
+  return api === 'completions' && given === undefined ? 16 : undefined
+}
+
+/** Beams share steps, and log-probabilities of the prompt exist only where it was read. */
+function needsOneEngine(value: (name: string) => unknown): boolean {
+  const best = value('best_of')
+  if (value('use_beam_search') === true || (typeof best === 'number' && best > 1)) return true
+  const prompt = value('prompt_logprobs')
+  return (
+    typeof prompt === 'number' ||
+    (value('echo') === true && value('logprobs') !== undefined && value('logprobs') !== null)
+  )
+}
+
+/** A string or a list of ids is one prompt; a list of strings or of lists is several. */
+function promptsOf(body: Buffer, { valueStart, end }: Member): { start: number; end: number }[] {
+  const elements = body[valueStart] === 0x5b ? scanList(body, valueStart, end, 2) : undefined
+  const first = elements?.[0] && body[elements[0].start]
+  if (first !== 0x22 && first !== 0x5b) return [{ start: valueStart, end }]
+  return scanList(body, valueStart, end) ?? [{ start: valueStart, end }]
+}
+
+function tokensOf(body: Buffer, text: Member, prompts: readonly { start: number; end: number }[]): number {
+  let tokens = 0
+  for (const { start, end } of prompts.length === 0 ? [{ start: text.valueStart, end: text.end }] : prompts) {
+    const ids = prompts.length > 0 && body[start] === 0x5b
+    tokens += ids ? commas(body, start, end) + 1 : Math.ceil((end - start) / 4)
+  }
+  return tokens
+}
+
+function commas(body: Buffer, start: number, end: number): number {
+  let count = 0
+  for (let at = body.indexOf(0x2c, start); at >= 0 && at < end; at = body.indexOf(0x2c, at + 1)) count++
+  return count
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return value !== null && typeof value === 'object' && !Array.isArray(value)
+}

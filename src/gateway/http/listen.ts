@@ -1,0 +1,173 @@
+/** The HTTP server: limits on what a client may send and how slowly, and an orderly end. */
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
+import { EldrError } from '../../errors.ts'
+import { type AnswerCode, errorBody, Refusal } from './refusal.ts'
+import type { ServerSettings, ServerTls } from '../config/settings.ts'
+import { failBody } from './read-body.ts'
+import { endGently } from './refuse.ts'
+import { checkPair, readPem } from './tls-files.ts'
+
+type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () => void) => void
+
+/** `refused` hears of what was refused before it was a request. */
+export function createListener(
+  settings: ServerSettings,
+  handle: Handle,
+  refused: (code: AnswerCode) => void = () => {},
+): Server {
+  const options = {
+    maxHeaderSize: settings.maxHeaderBytes,
+    headersTimeout: settings.headersTimeoutMs,
+    requestTimeout: settings.bodyTimeoutMs,
+    keepAliveTimeout: settings.keepAliveMs,
+    connectionsCheckingInterval: Math.max(100, Math.min(1_000, settings.headersTimeoutMs / 2)),
+    noDelay: true,
+    requireHostHeader: false, // ours says why
+  }
+  const newest: Newest = new WeakMap()
+  const serve: Handle = (request, response, proceed) => {
+    // What was sent after a request that ends the connection has been read with it, but is nobody's any more.
+    if (newest.get(request.socket)?.response.shouldKeepAlive === false) return
+    newest.set(request.socket, { request, response })
+    handle(request, response, proceed)
+  }
+  const listener: RequestListener = (request, response) => serve(request, response)
+  const server =
+    settings.tls === undefined
+      ? createServer(options, listener)
+      : createTlsServer(
+          { ...options, ...tlsOf(settings.tls), handshakeTimeout: settings.headersTimeoutMs },
+          listener,
+        )
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) =>
+    serve(request, response, () => response.writeContinue()),
+  )
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    newest.set(request.socket, { request, response })
+    refuseExpectation(response)
+    refused('ELDR_BAD_REQUEST')
+  })
+  const failed = new WeakSet<Socket>()
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (failed.has(socket)) return // the parser fails again over everything that still comes
+    failed.add(socket)
+    refuseBytes(error, socket, newest.get(socket), refused)
+  })
+  server.maxRequestsPerSocket = 0
+  return server
+}
+
+/** The last request of each connection. Those before it are whole, or the parser would not have come to it. */
+type Newest = WeakMap<Socket, { readonly request: IncomingMessage; readonly response: ServerResponse }>
+
+/** Connections that the kernel keeps until they are accepted: as many as Linux lets it, for clients that all come back at once. */
+const BACKLOG = 4_096
+
+/** `on`: a path in place of the address. */
+export async function listen(server: NetServer, host: string, port: number, on?: string): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause: NodeJS.ErrnoException) => {
+      const found = `${host}:${port} (${cause.code ?? cause.message})`
+      reject(
+        new EldrError('ELDR_PORT_TAKEN', {
+          found,
+          todo: 'Choose another --port or --host; 0 takes any port that is free.',
+          cause,
+        }),
+      )
+    })
+    if (on === undefined) server.listen({ port, host, backlog: BACKLOG }, resolve)
+    else server.listen(on, resolve)
+  })
+  // Of a connection that cannot be taken for lack of file descriptors: the next may be.
+  server.on('error', () => {})
+  return on ?? addressOf(server)
+}
+
+export function addressOf(server: NetServer): string {
+  const { address, port: actual, family } = server.address() as AddressInfo
+  return `${family === 'IPv6' ? `[${address}]` : address}:${actual}`
+}
+
+/**
+ * What is no HTTP, or does not come in time, gets an answer that is, where there is still somebody to read it: in the place of the request
+ * that it spoils, or else after the answers to those before it.
+ */
+function refuseBytes(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  last: { request: IncomingMessage; response: ServerResponse } | undefined,
+  refused: (code: AnswerCode) => void,
+): void {
+  if (socket.destroyed || !socket.writable || error.code === 'ECONNRESET') return void socket.destroy()
+  const [line, refusal] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? [
+          '431 Request Header Fields Too Large',
+          new Refusal('ELDR_BAD_REQUEST', { words: 'The headers are too large.' }),
+        ]
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? ['408 Request Timeout', new Refusal('ELDR_CLIENT_SLOW')]
+        : ['400 Bad Request', new Refusal('ELDR_BAD_REQUEST')]
+  const answer = () => {
+    refused(refusal.code)
+    return rawAnswer(line, refusal)
+  }
+  if (last === undefined) return endGently(socket, answer())
+  const { request, response } = last
+  if (!response.shouldKeepAlive && request.complete) return undefined // the connection ends with that answer
+  if (response.writableFinished) {
+    // Of a request that has its answer already, this is the body that nobody wanted.
+    return endGently(socket, request.complete ? answer() : '')
+  }
+  if (!request.complete) {
+    response.shouldKeepAlive = false
+    return failBody(request, refusal)
+  }
+  response.once('close', () => {
+    if (socket.writable) endGently(socket, answer())
+  })
+  return undefined
+}
+
+function rawAnswer(line: string, refusal: Refusal): string {
+  const body = errorBody(refusal)
+  return `HTTP/1.1 ${line}\r\n${Object.entries(headersOf(refusal, body))
+    .map(([name, value]) => `${name}: ${value}\r\n`)
+    .join('')}\r\n${body}`
+}
+
+function refuseExpectation(response: ServerResponse): void {
+  const refusal = new Refusal('ELDR_BAD_REQUEST', { words: 'Expect may be 100-continue and nothing else.' })
+  const body = errorBody(refusal)
+  response.shouldKeepAlive = false
+  response.writeHead(417, headersOf(refusal, body)).end(body)
+}
+
+function headersOf(refusal: Refusal, body: string): Record<string, string> {
+  const length = String(Buffer.byteLength(body))
+  return {
+    'content-type': 'application/json',
+    'x-eldr-error-code': refusal.code,
+    'content-length': length,
+    connection: 'close',
+  }
+}
+
+function tlsOf({ certFile, keyFile, caFile }: ServerTls) {
+  const options = {
+    cert: readPem(certFile),
+    key: readPem(keyFile),
+    ...(caFile !== undefined && { ca: readPem(caFile), requestCert: true, rejectUnauthorized: true }),
+  }
+  checkPair(options, `${certFile} and ${keyFile}`)
+  return options
+}

@@ -1,0 +1,149 @@
+/** What is, as opposed to what has happened: workers, routing and the process, read from where they live when somebody asks for the metrics. */
+import type { Registry, WorkerView } from '../../../cluster/registry.ts'
+import type { Role, WorkerState } from '../../../cluster/worker.ts'
+import { VERSION } from '../../../version.ts'
+import type { Admission } from '../../http/admission.ts'
+import type { Pace } from '../insight/pace.ts'
+import type { Discovery } from '../../control/discovery/discovery.ts'
+import type { Metrics } from './metrics.ts'
+import type { RoutingControl } from '../../routing/routing-control.ts'
+import { addFitGauges, type FitSources } from './gauges-fit.ts'
+import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
+import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
+import type { LoopDelay } from './loop-delay.ts'
+
+export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources {
+  readonly registry: Pick<Registry, 'views'>
+  readonly admission: Pick<Admission, 'running' | 'queued'>
+  readonly control: Pick<RoutingControl, 'view' | 'loaded'>
+  readonly loopDelay: Pick<LoopDelay, 'p99Seconds'>
+  readonly pace: Pick<Pace, 'recent'>
+  /** Whether it takes requests, apart from having workers. */
+  draining(): boolean
+  readonly discovery?: Pick<Discovery, 'statuses' | 'lastSuccessSeconds'>
+}
+
+const STATES: readonly WorkerState[] = ['ready', 'draining', 'unhealthy', 'open', 'unknown']
+const LEGS = ['prefill', 'decode'] as const
+const BREAKER = { closed: 0, half_open: 1, open: 2 } as const
+
+/** Of the process: of several the latest event loop, and the time of all. */
+export function addLoopGauges(metrics: Metrics, loopDelay: () => Pick<LoopDelay, 'p99Seconds'>): void {
+  metrics.gauge(
+    'eldr_event_loop_delay_p99_seconds',
+    'How late the event loop is, 99th percentile of the last 15 to 30 seconds',
+    [],
+    set => set({}, loopDelay().p99Seconds()),
+    'max',
+  )
+  metrics.readCounter(
+    'eldr_event_loop_busy_seconds_total',
+    'Time in which the event loop was at work; its rate is the share of a core that is taken',
+    [],
+    set => set({}, performance.eventLoopUtilization().active / 1000),
+  )
+}
+
+/** `sources` are asked for when the metrics are. */
+export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
+  const workers = (name: string, help: string, value: (view: WorkerView) => number) =>
+    metrics.gauge(name, help, ['worker', 'leg'], set => {
+      for (const view of views()) set({ worker: view.spec.id, leg: view.spec.role }, value(view))
+    })
+  const single = (name: string, help: string, value: () => number) =>
+    metrics.gauge(name, help, [], set => set({}, value()))
+  const views = () => sources().registry.views(performance.now())
+  const ready = (leg: Role) =>
+    views().filter(({ spec, state }) => spec.role === leg && state === 'ready').length
+  const startedMs = performance.now()
+
+  workers('eldr_worker_inflight', 'Requests on a worker', view => view.inflight)
+  workers('eldr_worker_inflight_tokens', 'Prompt tokens of the requests on a worker', view => view.tokens)
+  workers(
+    'eldr_worker_breaker_state',
+    'Breaker of a worker: 0 closed, 1 half-open, 2 open',
+    view => BREAKER[view.breaker],
+  )
+  metrics.gauge(
+    'eldr_worker_state',
+    `State of a worker: 1 for the one it is in, 0 for the others (${STATES.join(', ')})`,
+    ['worker', 'leg', 'state'],
+    set => {
+      for (const { spec, state } of views())
+        for (const each of STATES)
+          set({ worker: spec.id, leg: spec.role, state: each }, each === state ? 1 : 0)
+    },
+  )
+  metrics.gauge('eldr_workers', 'Workers that are registered, those that are leaving aside', ['leg'], set => {
+    for (const leg of LEGS)
+      set({ leg }, views().filter(({ spec, leaving }) => spec.role === leg && !leaving).length)
+  })
+  metrics.gauge('eldr_workers_ready', 'Workers that take requests now', ['leg'], set => {
+    for (const leg of LEGS) set({ leg }, ready(leg))
+  })
+  single(
+    'eldr_ready',
+    '1 when /ready says so: a worker of each leg takes requests, and the gateway is not stopping',
+    () => (!sources().draining() && ready('prefill') > 0 && ready('decode') > 0 ? 1 : 0),
+  )
+  metrics.gauge(
+    'eldr_worker_recent_seconds',
+    'Mean time between tokens of a decode worker, or of a prompt on a prefill worker, over the last 10 seconds; absent without any',
+    ['worker', 'leg'],
+    set => {
+      for (const { spec } of views()) {
+        const { recentMs } = sources().pace.recent(spec.id)
+        if (recentMs !== undefined) set({ worker: spec.id, leg: spec.role }, recentMs / 1000)
+      }
+    },
+  )
+  single(
+    'eldr_running_requests',
+    'Requests that have been let in and have not ended',
+    () => sources().admission.running,
+  )
+  single('eldr_queue_length', 'Requests that wait to be let in', () => sources().admission.queued)
+  metrics.gauge('eldr_policy_info', '1, with the policies in force', ['policy', 'prefill_policy'], set => {
+    const { policy, prefillPolicy } = sources().control.view()
+    set({ policy, prefill_policy: prefillPolicy }, 1)
+  })
+  metrics.gauge(
+    'eldr_artifact_info',
+    '1, with the hash of the artifact’s file and its model; absent without one',
+    ['sha256', 'model'],
+    set => {
+      const { artifact } = sources().control.view()
+      if (artifact !== undefined) set({ sha256: artifact.sha256, model: artifact.model.slice(0, 100) }, 1)
+    },
+  )
+  single(
+    'eldr_artifact_clusters',
+    'Clusters that decisions go by, after a re-fit if there was one; 0 without an artifact',
+    () => sources().control.view().artifact?.clusters ?? 0,
+  )
+  metrics.gauge(
+    'eldr_discovery_up',
+    '1 when the last look of a source of discovery succeeded, else 0',
+    ['source'],
+    set => {
+      for (const { source, up } of sources().discovery?.statuses() ?? []) set({ source }, up ? 1 : 0)
+    },
+  )
+  metrics.gauge(
+    'eldr_discovery_last_success_seconds',
+    'When a source of discovery last succeeded, in seconds since 1970',
+    ['source'],
+    set => {
+      for (const [source, seconds] of sources().discovery?.lastSuccessSeconds() ?? [])
+        set({ source }, seconds)
+    },
+  )
+  addLoopGauges(metrics, () => sources().loopDelay)
+  single('eldr_uptime_seconds', 'Since the gateway was started', () => (performance.now() - startedMs) / 1000)
+  metrics.gauge('eldr_build_info', '1, with the release and the version of Node', ['version', 'node'], set =>
+    set({ version: VERSION, node: process.version }, 1),
+  )
+  addTrafficGauges(metrics, sources)
+  addFitGauges(metrics, sources)
+  addReplicaGauges(metrics, sources)
+}

@@ -1,0 +1,25 @@
+/** A tracer and its exporter from the settings; nothing is loaded for it where traces are off. */
+import { randomUUID } from 'node:crypto'
+import { VERSION } from '../../../version.ts'
+import type { TraceSettings } from '../../config/settings.ts'
+import { Exporter, type ExporterParts } from './exporter.ts'
+import { encodeResource } from './otlp.ts'
+import { Tracer } from './tracer.ts'
+
+export interface Tracing {
+  readonly tracer: Tracer
+  /** Sends what has not been sent, within a bound. */
+  close(): Promise<void>
+}
+
+export async function startTracing(
+  settings: TraceSettings,
+  parts: Pick<ExporterParts, 'metrics' | 'log' | 'seldom'>,
+): Promise<Tracing | undefined> {
+  const { endpoint, serviceName, sampleRatio } = settings
+  if (endpoint === undefined) return undefined
+  const { createPost } = await import('./post.ts')
+  const resource = encodeResource({ serviceName, version: VERSION, instanceId: randomUUID() })
+  const exporter = new Exporter(settings, { post: createPost({ ...settings, endpoint }), resource, ...parts })
+  return { tracer: new Tracer(exporter, sampleRatio), close: () => exporter.close() }
+}

@@ -1,0 +1,256 @@
+/** One relay as the owner sees it: its questions, its tickets, and what becomes of them when it goes. */
+import type { Socket } from 'node:net'
+import type { Dispatch, RegistryEventKind } from '../../../cluster/registry.ts'
+import type { WorkerSpec } from '../../../cluster/worker.ts'
+import { Refusal } from '../../http/refusal.ts'
+import { NEVER } from '../../routing/lost-workers.ts'
+import type { DecodePlace } from '../../routing/router.ts'
+import { UpstreamFailure } from '../../upstream/upstreams.ts'
+import type { Frame, FrameWriter } from './frames.ts'
+import { GatheredSocket } from './gathered-socket.ts'
+import { HeldTickets } from './relay-tickets.ts'
+import { ASK, ENDS, PACES, readHandoff, roleByte, roleOf, ROOM, TELL, writeMaybe } from './messages.ts'
+import type { OwnerDesk, OwnerParts } from './owner-server.ts'
+
+export class RelayDesk {
+  /** Known once it has said so. */
+  number: number | undefined
+  readonly #socket: GatheredSocket
+  readonly #desk: OwnerDesk
+  readonly #parts: OwnerParts
+  readonly #tickets: HeldTickets
+  /** Requests that wait to be let in, and how to call that off. */
+  readonly #waiting = new Map<number, () => void>()
+  readonly #workers = new Map<WorkerSpec, number>()
+  #nextWorker = 1
+  #admitted = 0
+  /** What it was told last; a relay that knew another owner may have heard otherwise. */
+  #room: number | undefined
+  #gone = false
+  readonly #asked = new Map<number, (report: unknown) => void>()
+  #nextAsked = 1
+
+  constructor(socket: Socket, desk: OwnerDesk) {
+    this.#desk = desk
+    this.#parts = desk.parts
+    this.#tickets = new HeldTickets(desk.parts)
+    this.#socket = new GatheredSocket(socket, frame => this.#take(frame))
+    socket.on('error', error =>
+      this.#parts.log.warn({ err: error, relay: this.number }, 'the connection of a relay'),
+    )
+    this.send(TELL.logLevel, 0, to => to.text(this.#parts.logLevel()))
+    this.tellRoom(desk.room())
+    for (const { spec } of this.#parts.registry.views(performance.now())) this.#numberOf(spec)
+  }
+
+  send(kind: number, id: number, fill: (to: FrameWriter) => unknown = () => {}): void {
+    const to = this.#socket.writer.begin(kind, id)
+    fill(to)
+    to.end()
+  }
+
+  /** When it differs from what it was told last. */
+  tellRoom(room: number): void {
+    if (room === this.#room) return
+    this.#room = room
+    this.send(TELL.room, 0, to => to.byte(room))
+  }
+
+  /** Undefined when it goes, or does not answer in time. */
+  ask(kind: number, about: string, timeoutMs: number): Promise<unknown> {
+    const id = this.#nextAsked++
+    return new Promise(resolve => {
+      const settle = (report: unknown) => {
+        clearTimeout(timer)
+        this.#asked.delete(id)
+        resolve(report)
+      }
+      const timer = setTimeout(() => settle(undefined), timeoutMs)
+      this.#asked.set(id, settle)
+      this.send(kind, id, to => to.text(about))
+    })
+  }
+
+  isOn(worker: string): boolean {
+    return this.#tickets.isOn(worker)
+  }
+
+  workerChanged(kind: RegistryEventKind, worker: WorkerSpec): void {
+    if (kind === 'forgotten') {
+      const number = this.#workers.get(worker)
+      this.#workers.delete(worker)
+      if (number !== undefined) this.send(TELL.forgotten, number)
+    } else if (kind === 'added') {
+      this.#numberOf(worker)
+      this.#tickets.workerCame(worker.id)
+    }
+  }
+
+  /** It has gone, however: nothing of it is left. */
+  gone(): void {
+    this.#gone = true
+    for (const settle of this.#asked.values()) settle(undefined)
+    for (const cancel of this.#waiting.values()) cancel()
+    this.#tickets.endAll()
+    for (; this.#admitted > 0; this.#admitted--) this.#parts.admission.leave()
+  }
+
+  close(): void {
+    this.#socket.close()
+  }
+
+  #take(frame: Frame): void {
+    const { kind, id } = frame
+    const { placing } = this.#parts
+    if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored')
+    if (kind === ASK.pace)
+      return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
+    if (kind === ASK.requestCame) return placing.requestCame()
+    if (kind === ASK.leave) return this.#leave()
+    if (kind === ASK.passiveFailure) return this.#parts.health.passiveFailure(frame.text())
+    if (kind === ASK.sawEngine) return this.#parts.restarts.sawEngineId(frame.text(), frame.text())
+    if (kind === ASK.report) return this.#reported(id, JSON.parse(frame.text()))
+    if (kind === ASK.hello) return void (this.number = id)
+    if (kind === ASK.adopt) return this.#adopt(frame)
+    if (kind === ASK.running) return this.#adoptRunning(frame.number())
+    if (kind === ASK.declared) return this.number === undefined ? undefined : this.#desk.declared(this.number)
+    return this.#desk.inTurn(() => {
+      if (!this.#gone) this.#answer(frame)
+    })
+  }
+
+  /** Without a question it is its last. */
+  #reported(id: number, report: unknown): void {
+    if (id > 0) this.#asked.get(id)?.(report)
+    else if (this.number !== undefined) this.#desk.lastWords(this.number, report)
+  }
+
+  #answer(frame: Frame): void {
+    const { kind, id } = frame
+    const { placing } = this.#parts
+    if (kind === ASK.enter) return this.#enter(id)
+    if (kind === ASK.cancel) return this.#waiting.get(id)?.()
+    if (kind === ASK.any) return this.#yes(id, placing.any(roleOf(frame.byte()), frame.texts()))
+    if (kind === ASK.mayRetry) return this.#yes(id, placing.mayRetry(roleOf(frame.byte()), frame.texts()))
+    if (kind === ASK.release) return this.#dispatched(id, placing.toRelease(frame.texts()))
+    if (kind === ASK.prefill) {
+      const key = frame.number()
+      return this.#dispatched(
+        id,
+        placing.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
+      )
+    }
+    if (kind !== ASK.decode) throw new RangeError(`a frame of kind ${kind}`)
+    const [request, tokens, exclude] = [frame.text(), frame.number(), frame.texts()]
+    return this.#placed(id, placing.toDecode(request, readHandoff(frame), tokens, exclude))
+  }
+
+  #enter(id: number): void {
+    const { admission } = this.#parts
+    if (admission.hasRoom) {
+      void admission.enter(NEVER)
+      this.#letIn(id)
+      return this.#desk.roomChanged()
+    }
+    let called = false
+    const stop = {
+      onStop: (listener: (reason: UpstreamFailure) => void) => {
+        this.#waiting.set(id, () => {
+          called = true
+          listener(new UpstreamFailure('aborted', 'the request was called off'))
+        })
+        return () => void this.#waiting.delete(id)
+      },
+    }
+    const entered = () => (this.#gone ? admission.leave() : this.#letIn(id))
+    const refused = (error: unknown) => {
+      this.#waiting.delete(id)
+      if (called || this.#gone) return
+      const { code, retryAfterSeconds = 1 } = error instanceof Refusal ? error : new Refusal('ELDR_INTERNAL')
+      this.send(TELL.refused, id, to => to.text(code).number(retryAfterSeconds))
+    }
+    void admission
+      .enter(stop)
+      .then(entered, refused)
+      .then(() => this.#desk.roomChanged())
+    this.#desk.roomChanged()
+  }
+
+  #letIn(id: number): void {
+    const { placing } = this.#parts
+    this.#admitted++
+    const workers =
+      (placing.any('prefill', NOBODY) ? ROOM.prefill : 0) | (placing.any('decode', NOBODY) ? ROOM.decode : 0)
+    this.send(TELL.admitted, id, to => to.byte(workers))
+  }
+
+  #leave(): void {
+    if (this.#admitted === 0) return
+    this.#admitted--
+    this.#parts.admission.leave()
+    this.#desk.roomChanged()
+  }
+
+  #adoptRunning(count: number): void {
+    this.#admitted += count
+    this.#parts.admission.running += count
+    this.#desk.roomChanged()
+  }
+
+  #adopt(frame: Frame): void {
+    const [role, placed, worker, tokens, ageMs, request] = [
+      roleOf(frame.byte()),
+      frame.byte() === 1,
+      frame.text(),
+      frame.number(),
+      frame.number(),
+      frame.text(),
+    ]
+    this.#tickets.adopt(frame.id, {
+      role,
+      placed,
+      worker,
+      tokens,
+      takenMs: performance.now() - ageMs,
+      request,
+      handoff: readHandoff(frame),
+    })
+  }
+
+  #yes(id: number, is: boolean): void {
+    this.send(TELL.yes, id, to => to.byte(is ? 1 : 0))
+  }
+
+  #dispatched(id: number, dispatch: Dispatch | undefined): void {
+    if (dispatch === undefined) return this.send(TELL.none, id)
+    this.#tickets.hold(id, { dispatch })
+    const worker = this.#numberOf(dispatch.worker)
+    return this.send(TELL.dispatch, id, to => to.number(worker).number(dispatch.index))
+  }
+
+  #placed(id: number, place: DecodePlace | undefined): void {
+    if (place === undefined) return this.send(TELL.none, id)
+    const { dispatch, decision, policy, similarity, covered } = place
+    this.#tickets.hold(id, { dispatch, left: place.left })
+    const worker = this.#numberOf(dispatch.worker)
+    return this.send(TELL.place, id, to => {
+      to.number(worker).number(dispatch.index).text(decision.reason).text(policy)
+      for (const value of [decision.band, similarity, covered]) writeMaybe(to, value)
+    })
+  }
+
+  /** Told to the relay before the first answer that has it. */
+  #numberOf(worker: WorkerSpec): number {
+    let number = this.#workers.get(worker)
+    if (number === undefined) {
+      this.#workers.set(worker, (number = this.#nextWorker++))
+      this.send(TELL.worker, number, to => {
+        to.byte(roleByte(worker.role)).text(worker.id).text(worker.url)
+        writeMaybe(to, worker.dpRank)
+      })
+    }
+    return number
+  }
+}
+
+const NOBODY: ReadonlySet<string> = new Set()

@@ -1,0 +1,67 @@
+/** Admission by the owner, whose limits are those of all relays together. */
+import { type AdmissionLimits, overloaded } from '../../http/admission.ts'
+import { type AnswerCode, Refusal } from '../../http/refusal.ts'
+import type { Gate } from '../../flow/handle.ts'
+import type { StopSignal } from '../../upstream/upstreams.ts'
+import type { Frame } from './frames.ts'
+import { ASK, ROOM, TELL } from './messages.ts'
+import type { RelayLink } from './relay-link.ts'
+
+export class RemoteAdmission implements Gate {
+  readonly #link: RelayLink
+  readonly #limits: AdmissionLimits
+  /** Bits of ROOM: of places as the owner said last, of workers as it was when a request was let in last. */
+  room = 0
+
+  constructor(link: RelayLink, limits: AdmissionLimits) {
+    this.#link = link
+    this.#limits = limits
+  }
+
+  /** The owner says so when there is room, and when there is none. */
+  roomIs(room: number): void {
+    this.room = (this.room & (ROOM.prefill | ROOM.decode)) | room
+  }
+
+  get mustWait(): boolean {
+    return (this.room & ROOM.mustWait) !== 0
+  }
+
+  check(): void {
+    if ((this.room & ROOM.full) !== 0) throw overloaded(this.#limits, this.#limits.queueSize)
+  }
+
+  async enter(stop: StopSignal): Promise<void> {
+    let unhook = () => {}
+    let callOff = () => {}
+    const stopped = new Promise<never>((_, reject) => {
+      unhook = stop.onStop(reason => {
+        callOff()
+        reject(reason)
+      })
+    })
+    const answer = this.#link.ask(
+      ASK.enter,
+      () => {},
+      frame => this.#entered(frame),
+      { onCancel: cancel => (callOff = cancel) },
+    )
+    try {
+      await Promise.race([answer, stopped])
+    } finally {
+      unhook()
+    }
+  }
+
+  #entered(frame: Frame): void {
+    if (frame.kind !== TELL.admitted)
+      throw new Refusal(frame.text() as AnswerCode, { retryAfterSeconds: frame.number() })
+    this.#link.running++
+    this.room = (this.room & (ROOM.full | ROOM.mustWait)) | frame.byte()
+  }
+
+  leave(): void {
+    this.#link.running--
+    this.#link.tell(ASK.leave)
+  }
+}
