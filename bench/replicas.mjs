@@ -51,9 +51,9 @@ const { openTrace } = await load('trace/trace.js')
 const { createDecodePolicy } = await load('policy/create-policy.js')
 const { TicketDesk } = await load('cluster/tickets.js')
 const { createRandom } = await load('math/random.js')
-const { UnionShare } = await load('gateway/replicas/union-share.js')
-const { Others } = await load('gateway/replicas/others.js')
-const { decode, encode, workerKey } = await load('gateway/replicas/messages.js')
+const { UnionShare } = await load('gateway/scale/replicas/union-share.js')
+const { Others } = await load('gateway/scale/replicas/others.js')
+const { decode, encode, workerKey } = await load('gateway/scale/replicas/messages.js')
 
 const [PUBLISH_MS, UNION_MS, BYTES_PER_SECOND, REQUEST_MS] = [5, 20, 8 << 20, 2_000]
 const trace = await openTrace(options.trace)

@@ -6,7 +6,7 @@ import { decoders, experts, happenings, pace, prefillers, pulse } from './state.
 import { policiesIn, TimeChart } from './time-chart.tsx'
 import { clock, count, happening, number, time } from './words.ts'
 
-/** Height of a column in requests; steps, so that it seldom changes. */
+/** Height of a column in requests; steps, so that it rarely changes. */
 const SCALES = [8, 16, 32, 64, 128, 256, 512, 1024, 4096]
 /** As in the style sheet. */
 const COLUMN_PX = 104

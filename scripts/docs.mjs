@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { cliPage } from '../dist/cli/cli-page.js'
 import { createProgram } from '../dist/cli/run.js'
 import { metricsPage } from '../dist/gateway/observe/metrics/metrics-page.js'
-import { ANSWERS } from '../dist/gateway/http/refusal.js'
+import { REFUSALS } from '../dist/gateway/http/refusal.js'
 import { configPage, schemaText } from '../dist/gateway/config/reference.js'
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsPage } from '../dist/paper/results-page.js'
@@ -15,7 +15,7 @@ const results = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.j
 
 for (const [name, text] of [
   ['reference/cli.md', cliPage(createProgram())],
-  ['reference/errors.md', errorsPage(ANSWERS)],
+  ['reference/errors.md', errorsPage(REFUSALS)],
   ['reference/config.md', configPage()],
   ['eldr-config.schema.json', schemaText()],
   ['reference/metrics.md', metricsPage()],

@@ -4,7 +4,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { ERRORS } from '../src/errors.ts'
-import { ANSWERS } from '../src/gateway/http/refusal.ts'
+import { REFUSALS } from '../src/gateway/http/refusal.ts'
 import { errorsPage } from '../src/report/errors-page.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -197,7 +197,7 @@ describe('the package', () => {
 
 describe('the page of errors', () => {
   it('is made from the tables of errors as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(readFileSync(join(root, 'docs', 'reference', 'errors.md'), 'utf8')).toBe(errorsPage(ANSWERS))
+    expect(readFileSync(join(root, 'docs', 'reference', 'errors.md'), 'utf8')).toBe(errorsPage(REFUSALS))
   })
 
   it('has a text and an advice for every code, both as sentences', () => {

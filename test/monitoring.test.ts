@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { ANSWERS } from '../src/gateway/http/refusal.ts'
+import { REFUSALS } from '../src/gateway/http/refusal.ts'
 import { addGauges } from '../src/gateway/observe/metrics/gauges.ts'
 import { Metrics, OUTCOMES } from '../src/gateway/observe/metrics/metrics.ts'
 import { REASONS } from '../src/policy/decode-policy.ts'
@@ -116,7 +116,7 @@ describe('metrics', () => {
     const strange = (label: string, allowed: readonly string[]) =>
       [...values(label)].filter(value => !allowed.includes(value))
     expect(strange('outcome', OUTCOMES)).toEqual([])
-    expect(strange('code', Object.keys(ANSWERS))).toEqual([])
+    expect(strange('code', Object.keys(REFUSALS))).toEqual([])
     expect(strange('reason', REASONS)).toEqual([])
     expect(strange('state', ['ready', 'draining', 'unhealthy', 'open', 'unknown'])).toEqual([])
     expect(values('outcome').size).toBeGreaterThan(2)

@@ -9,10 +9,10 @@ export async function ownerParts(dist, policy) {
   const load = file => import(pathToFileURL(join(dist, file)).href)
   const { Registry } = await load('cluster/registry.js')
   const { TicketDesk } = await load('cluster/tickets.js')
-  const { Admission } = await load('gateway/admission.js')
-  const { Metrics } = await load('gateway/metrics.js')
-  const { localPlacing } = await load('gateway/placing.js')
-  const { RetryBudget } = await load('gateway/retry-budget.js')
+  const { Admission } = await load('gateway/http/admission.js')
+  const { Metrics } = await load('gateway/observe/metrics/metrics.js')
+  const { localPlacementClient } = await load('gateway/routing/placement-client.js')
+  const { RetryBudget } = await load('gateway/routing/retry-budget.js')
   const { Router } = await load('gateway/routing/router.js')
   const { createRoutingTable } = await load('gateway/routing/routing-table.js')
   const { createPrefillPolicy } = await load('policy/prefill-policy.js')
@@ -39,5 +39,11 @@ export async function ownerParts(dist, policy) {
   })
   const budget = new RetryBudget(0.2)
   const admission = new Admission({ maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 1e4 })
-  return { registry, router, budget, admission, placing: localPlacing({ registry, router, budget }) }
+  return {
+    registry,
+    router,
+    budget,
+    admission,
+    placement: localPlacementClient({ registry, router, budget }),
+  }
 }

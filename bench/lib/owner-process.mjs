@@ -8,10 +8,10 @@ import { ownerParts } from './owner-parts.mjs'
 
 const [dist, path, policy] = process.argv.slice(2)
 const load = file => import(pathToFileURL(join(dist, file)).href)
-const { createLog } = await load('gateway/log.js')
-const { OwnerDesk } = await load('gateway/processes/owner-desk.js')
+const { createLog } = await load('gateway/observe/log/log.js')
+const { OwnerServer } = await load('gateway/scale/processes/owner-server.js')
 const nothing = () => {}
-const desk = new OwnerDesk(
+const desk = new OwnerServer(
   {
     ...(await ownerParts(dist, policy)),
     health: { passiveFailure: nothing },

@@ -16,17 +16,17 @@ const nothing = () => {}
 const stop = { onStop: () => nothing }
 
 /** Asks as a relay does, whoever answers. `counts`: as this one takes them. */
-const asksOf = ({ admission, placing, counts }) => ({
+const asksOf = ({ admission, placement, counts }) => ({
   async enter() {
     await admission.enter(stop)
     return () => admission.leave()
   },
   async prefill() {
-    const dispatch = await placing.toPrefill(7, TOKENS, NOBODY)
+    const dispatch = await placement.toPrefill(7, TOKENS, NOBODY)
     return () => dispatch.succeeded()
   },
   async decode() {
-    const place = await placing.toDecode(
+    const place = await placement.toDecode(
       'request',
       { counts: counts(), promptTokens: TOKENS },
       TOKENS,
@@ -56,10 +56,10 @@ async function timed(ask, questions) {
 /** {enter, prefill, decode}: µs, medians and 99th percentiles, asked and decided here. */
 export async function ownerRoundTrip(dist, { policy, questions }) {
   const load = file => import(pathToFileURL(join(dist, file)).href)
-  const { RelayLink } = await load('gateway/processes/relay-link.js')
-  const { remotePlacing } = await load('gateway/processes/remote-placing.js')
-  const { RemoteAdmission } = await load('gateway/processes/remote-admission.js')
-  const { countsIn } = await load('gateway/engine/vllm-nixl.js')
+  const { RelayLink } = await load('gateway/scale/processes/relay-link.js')
+  const { remotePlacementClient } = await load('gateway/scale/processes/remote-placement-client.js')
+  const { RemoteAdmission } = await load('gateway/scale/processes/remote-admission.js')
+  const { countsIn } = await load('gateway/engines/vllm-nixl.js')
   const folder = mkdtempSync(join(tmpdir(), 'eldr-owner-'))
   const path = join(folder, 'desk')
   const owner = spawn(
@@ -86,7 +86,7 @@ export async function ownerRoundTrip(dist, { policy, questions }) {
     await link.open()
     const shape = { ...SHAPE, tokens: TOKENS }
     const raw = Buffer.from(JSON.stringify(eldrObject(shape, makeCounts(shape, 1))))
-    const asked = asksOf({ admission, placing: remotePlacing(link, admission), counts: () => raw })
+    const asked = asksOf({ admission, placement: remotePlacementClient(link, admission), counts: () => raw })
     const here = asksOf({ ...(await ownerParts(dist, policy)), counts: () => countsIn(raw) })
     const measured = {}
     for (const name in asked)

@@ -1,7 +1,7 @@
 /** The document against the tables that requests are routed by. */
 import { readFileSync } from 'node:fs'
 import { afterEach, describe, expect, it } from 'vitest'
-import { ANSWERS } from '../../src/gateway/http/refusal.ts'
+import { REFUSALS } from '../../src/gateway/http/refusal.ts'
 import { FILES } from '../../src/gateway/control/dashboard/page-files.ts'
 import { apiPage, documentText } from '../../src/gateway/control/openapi/api-page.ts'
 import { openApiDocument, WHOLE } from '../../src/gateway/control/openapi/document.ts'
@@ -69,7 +69,7 @@ describe('the document', () => {
       'ELDR_FORBIDDEN:',
     )
     expect(forbidden).toBe(true)
-    expect([...named, 'ELDR_METHOD', 'ELDR_FORBIDDEN'].toSorted()).toEqual(Object.keys(ANSWERS).toSorted())
+    expect([...named, 'ELDR_METHOD', 'ELDR_FORBIDDEN'].toSorted()).toEqual(Object.keys(REFUSALS).toSorted())
   })
 })
 

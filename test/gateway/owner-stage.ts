@@ -7,11 +7,11 @@ import type { Artifact } from '../../src/fit/artifact.ts'
 import { Admission, type AdmissionLimits } from '../../src/gateway/http/admission.ts'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { Metrics } from '../../src/gateway/observe/metrics/metrics.ts'
-import { localPlacing } from '../../src/gateway/routing/placement-client.ts'
-import { type Awaited, OwnerDesk } from '../../src/gateway/scale/processes/owner-server.ts'
+import { localPlacementClient } from '../../src/gateway/routing/placement-client.ts'
+import { type Awaited, OwnerServer } from '../../src/gateway/scale/processes/owner-server.ts'
 import { type LinkOptions, RelayLink } from '../../src/gateway/scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../../src/gateway/scale/processes/remote-admission.ts'
-import { remotePlacing } from '../../src/gateway/scale/processes/remote-placement-client.ts'
+import { remotePlacementClient } from '../../src/gateway/scale/processes/remote-placement-client.ts'
 import { RetryBudget } from '../../src/gateway/routing/retry-budget.ts'
 import { Router } from '../../src/gateway/routing/router.ts'
 import { createRoutingTable, type RoutingTable } from '../../src/gateway/routing/routing-table.ts'
@@ -73,7 +73,7 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
     table: table as RoutingTable,
     budget,
     admission: new Admission(limits),
-    placing: localPlacing({ registry, router, budget }),
+    placement: localPlacementClient({ registry, router, budget }),
   }
 }
 
@@ -89,7 +89,7 @@ export interface Told {
 export async function startOwner(folder: string, decider: Decider, awaited: Partial<Awaited> = {}) {
   const told: Told = { paces: [], failures: [], engines: [] }
   const pace = (what: string) => (name: string, ms: number) => void told.paces.push([what, name, ms])
-  const desk = new OwnerDesk(
+  const desk = new OwnerServer(
     {
       ...decider,
       health: { passiveFailure: id => void told.failures.push(id) },
@@ -139,5 +139,5 @@ export async function startLink(
   })
   const admission = new RemoteAdmission(link, limits)
   await link.open()
-  return { link, admission, placing: remotePlacing(link, admission) }
+  return { link, admission, placement: remotePlacementClient(link, admission) }
 }

@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Artifact } from '../../src/fit/artifact.ts'
 import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'
-import type { Placing } from '../../src/gateway/routing/placement-client.ts'
-import type { DecodePlace } from '../../src/gateway/routing/router.ts'
+import type { PlacementClient } from '../../src/gateway/routing/placement-client.ts'
+import type { DecodePlacement } from '../../src/gateway/routing/router.ts'
 import { createRandom } from '../../src/math/random.ts'
 import type { Dispatch } from '../../src/cluster/registry.ts'
 import { eldrObject, makeCounts } from '../fake-worker/index.ts'
@@ -74,7 +74,7 @@ function schedule(seed: number): Step[] {
 /** `placings`: by relay. `settled`: when what one of them has said is known. */
 async function play(
   steps: readonly Step[],
-  placings: readonly Placing[],
+  placings: readonly PlacementClient[],
   raw: boolean,
   settled: (by: number) => Promise<void>,
 ) {
@@ -108,7 +108,7 @@ function shown({
   policy,
   similarity,
   covered,
-}: DecodePlace): unknown[] {
+}: DecodePlacement): unknown[] {
   return [
     dispatch.worker.id,
     dispatch.worker.url,
@@ -128,11 +128,11 @@ async function remote(decider: Decider, awaited = {}) {
   open.push({ close: () => owner.die() }, ...links.map(({ link }) => link))
   /** An answer means that all that was said before it has been heard. */
   const settled = async (by: number) =>
-    void (await links[by]!.placing.mayRetry(
+    void (await links[by]!.placement.mayRetry(
       'prefill',
       new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']),
     ))
-  return { owner, links, settled, placings: links.map(({ placing }) => placing) }
+  return { owner, links, settled, placings: links.map(({ placement }) => placement) }
 }
 
 const optionsOf = (policy: (typeof POLICIES)[number]) => ({ policy, ...(policy === 'eldr' && { artifact }) })
@@ -147,7 +147,12 @@ describe('an owner that three relays ask', () => {
   it.each(POLICIES)('decides as one process does, and counts the same: %s', async policy => {
     const [plain, owned] = [createDecider(optionsOf(policy)), createDecider(optionsOf(policy))]
     const steps = schedule(3)
-    const alone = await play(steps, [plain.placing, plain.placing, plain.placing], false, async () => {})
+    const alone = await play(
+      steps,
+      [plain.placement, plain.placement, plain.placement],
+      false,
+      async () => {},
+    )
     const { placings, settled } = await remote(owned)
     const together = await play(steps, placings, true, settled)
     expect(together.decided).toEqual(alone.decided)
@@ -177,7 +182,7 @@ describe('an owner that takes the place of another', () => {
       createDecider(optionsOf(policy)),
     ]
     const steps = schedule(5).slice(0, STEPS / 2)
-    await play(steps, [plain.placing, plain.placing, plain.placing], false, async () => {})
+    await play(steps, [plain.placement, plain.placement, plain.placement], false, async () => {})
     const { owner, links, settled, placings } = await remote(first)
     const { out } = await play(steps, placings, true, settled)
     expect(out.length).toBeGreaterThan(20)

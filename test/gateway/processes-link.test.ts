@@ -30,8 +30,8 @@ async function stage(limits = LIMITS) {
 }
 
 /** Resolves when all that it has said is heard. */
-const heard = ({ placing }: Awaited<ReturnType<typeof startLink>>) =>
-  placing.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']))
+const heard = ({ placement }: Awaited<ReturnType<typeof startLink>>) =>
+  placement.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']))
 const until = (holds: () => boolean, what: string) =>
   polled(async () => (await new Promise(setImmediate), holds()), Boolean, what)
 
@@ -53,10 +53,10 @@ describe('a relay that is gone', () => {
     const [first, second] = [await link(1), await link(2)]
     await first.admission.enter(NEVER)
     await second.admission.enter(NEVER)
-    for (const { placing } of [first, second]) {
-      await placing.toPrefill(1, 10, NOBODY)
-      await placing.toDecode('a', undefined, 20, NOBODY)
-      await placing.toRelease(NOBODY)
+    for (const { placement } of [first, second]) {
+      await placement.toPrefill(1, 10, NOBODY)
+      await placement.toDecode('a', undefined, 20, NOBODY)
+      await placement.toRelease(NOBODY)
     }
     const waits = first.admission.enter(NEVER)
     await until(() => decider.admission.queued === 1, 'one that waits')
@@ -143,14 +143,14 @@ describe('without an owner', () => {
     const { owner, link } = await stage()
     const relay = await link(1, { patienceMs: 150 })
     await owner.die()
-    const waits = relay.placing.toDecode('a', undefined, 1, NOBODY)
+    const waits = relay.placement.toDecode('a', undefined, 1, NOBODY)
     await expect(waits).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY', status: 503, retryAfterSeconds: 1 })
-    await expect(relay.placing.toPrefill(1, 1, NOBODY)).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY' })
+    await expect(relay.placement.toPrefill(1, 1, NOBODY)).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY' })
     const next = await startOwner(folder.path, createDecider({ policy: 'jsq' }))
     open.push({ close: () => next.die() })
     const again = async () => {
       await new Promise(setImmediate) // or refusals, which come at once, would leave no time for the connection
-      return Promise.resolve(relay.placing.toDecode('b', undefined, 1, NOBODY)).catch(() => undefined)
+      return Promise.resolve(relay.placement.toDecode('b', undefined, 1, NOBODY)).catch(() => undefined)
     }
     const place = await polled(again, found => found !== undefined, 'an owner')
     expect(place!.policy).toBe('jsq')
@@ -164,7 +164,7 @@ describe('without an owner', () => {
     const next = await startOwner(folder.path, decider, { relays: [1, 2], mostMs: 60_000 })
     open.push({ close: () => next.die() })
     let answered = false
-    const question = Promise.resolve(relay.placing.toPrefill(1, 5, NOBODY)).then(dispatch => {
+    const question = Promise.resolve(relay.placement.toPrefill(1, 5, NOBODY)).then(dispatch => {
       answered = true
       return dispatch
     })
@@ -174,7 +174,7 @@ describe('without an owner', () => {
     next.desk.relayDied(2)
     expect((await question)!.worker.role).toBe('prefill')
     const last = await startOwnerAfter(next, { relays: [1, 2], mostMs: 50 })
-    expect(await relay.placing.toPrefill(1, 5, NOBODY)).toBeDefined()
+    expect(await relay.placement.toPrefill(1, 5, NOBODY)).toBeDefined()
     expect(last.desk.relays).toBeDefined()
   })
 
@@ -197,7 +197,7 @@ describe('without an owner', () => {
   it('tickets of a worker that comes later are counted when it does', async () => {
     const { owner, link } = await stage()
     const relay = await link(1)
-    const place = await relay.placing.toDecode('a', undefined, 30, NOBODY)
+    const place = await relay.placement.toDecode('a', undefined, 30, NOBODY)
     await owner.die()
     const decider = createDecider({ policy: 'jsq' })
     const { worker } = place!.dispatch
@@ -234,7 +234,7 @@ describe('what else they say', () => {
       engines: [['prefill-1', 'engine-é']],
       paces: [['stream', 'union', 1.5]],
     })
-    const place = await relay.placing.toDecode('a', undefined, 1, NOBODY)
+    const place = await relay.placement.toDecode('a', undefined, 1, NOBODY)
     const { id } = place!.dispatch.worker
     decider.registry.setHealth(id, false)
     await heard(relay)

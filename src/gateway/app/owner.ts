@@ -21,7 +21,7 @@ import { MergedMetrics, type MetricsJson, ownPart } from '../scale/processes/mer
 import { TELL } from '../scale/processes/messages.ts'
 import { KeptArtifact } from '../scale/processes/kept-artifact.ts'
 import { FROM_HEADER } from '../scale/processes/owner-pages.ts'
-import { OwnerDesk } from '../scale/processes/owner-server.ts'
+import { OwnerServer } from '../scale/processes/owner-server.ts'
 import {
   addSaved,
   levelOf,
@@ -95,7 +95,7 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
     routingChanged: change => save(routingOf(change)),
   }
   // Named before it is made: what the gateway tells of while it begins concerns nobody yet.
-  let desk: OwnerDesk | undefined
+  let desk: OwnerServer | undefined
   let level: LogLevelControl | undefined
   const gateway: Gateway = await startGateway(settings, log, hosting)
   const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
@@ -104,9 +104,9 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   if (saved.artifact === undefined && first !== undefined) await kept.loaded(resolve(first), first)
   if (saved.clusters !== undefined) void gateway.control.restoreClusters(saved.clusters)
   if (saved.logLevel !== undefined) restoreLevel(logLevel, saved.logLevel)
-  const all = (desk = new OwnerDesk(
+  const all = (desk = new OwnerServer(
     {
-      placing: gateway.placing,
+      placement: gateway.placement,
       registry,
       router,
       admission: gateway.admission,

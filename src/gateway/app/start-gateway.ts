@@ -22,11 +22,11 @@ import { Handler } from '../flow/handle.ts'
 import type { Hosting } from './hosting.ts'
 import { ClientConnections } from '../http/client-connections.ts'
 import { createListener, listen } from '../http/listen.ts'
-import { createLog, type Log, Seldom } from '../observe/log/log.ts'
+import { createLog, type Log, RateLimitedLog } from '../observe/log/log.ts'
 import { LogLevelControl } from '../observe/log/log-level.ts'
 import { LostWorkers } from '../routing/lost-workers.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
-import { localPlacing, type LocalPlacing } from '../routing/placement-client.ts'
+import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
 import { RetryBudget } from '../routing/retry-budget.ts'
 import { OffThread } from '../routing/off-thread.ts'
@@ -44,7 +44,7 @@ export interface Gateway {
   readonly context: GatewayContext
   readonly control: RoutingControl
   readonly admission: Admission
-  readonly placing: LocalPlacing
+  readonly placement: LocalPlacementClient
   /** Of the admin API. */
   readonly routes: Admin['routes']
   /** No new requests from now on; it goes on answering at its own routes. */
@@ -85,8 +85,8 @@ export async function startGateway(
   const clients = new ClientConnections()
   if (hosting === undefined) clients.watch(server, settings.server.tls !== undefined)
   const events = new Events()
-  const seldom = new Seldom()
-  const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
+  const rateLimitedLog = new RateLimitedLog()
+  const tracing = await startTracing(settings.observe.traces, { metrics, log, rateLimitedLog })
   // Almost last: what happens while a gateway stops is worth tracing too.
   apart.push(() => tracing?.close())
   const desk = new TicketDesk()
@@ -127,7 +127,9 @@ export async function startGateway(
     feed.happenings.add('worker', id, kind)
     if (kind === 'forgotten') insight.pace.forget(id)
   })
-  const replicas = await begun(() => readyReplicas(settings.replicas, { desk, registry, log, seldom }))
+  const replicas = await begun(() =>
+    readyReplicas(settings.replicas, { desk, registry, log, rateLimitedLog }),
+  )
   const { control, router } = await begun(() =>
     startRouting(settings, files, {
       registry,
@@ -136,7 +138,7 @@ export async function startGateway(
       insight,
       feed,
       log,
-      seldom,
+      rateLimitedLog,
       ...(replicas && { replicas }),
       ...(hosting && { changed: hosting.routingChanged, artifactLoaded: hosting.artifactLoaded }),
     }),
@@ -167,12 +169,12 @@ export async function startGateway(
     ...(discovery && { discovery }),
     ...(replicas && { replicas }),
   }))
-  const placing = localPlacing({ registry, router, budget })
+  const placement = localPlacementClient({ registry, router, budget })
   const context: GatewayContext = {
     settings,
     registry,
     router,
-    placing,
+    placement,
     upstreams,
     engine: vllmNixl(settings.routing),
     metrics,
@@ -185,7 +187,7 @@ export async function startGateway(
     tracer: tracing?.tracer,
     log,
     logLevel,
-    seldom,
+    rateLimitedLog,
   }
   const admin = new Admin(
     {
@@ -245,7 +247,7 @@ export async function startGateway(
     context,
     control,
     admission,
-    placing,
+    placement,
     routes: admin.routes,
     drain,
     stop: () => (stopping ??= end()),

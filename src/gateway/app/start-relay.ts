@@ -15,7 +15,7 @@ import { drained } from '../flow/drain.ts'
 import { vllmNixl } from '../engines/vllm-nixl.ts'
 import { Handler } from '../flow/handle.ts'
 import { createListener, listen } from '../http/listen.ts'
-import { type Log, Seldom } from '../observe/log/log.ts'
+import { type Log, RateLimitedLog } from '../observe/log/log.ts'
 import { LostWorkers } from '../routing/lost-workers.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
 import { workerTls } from '../http/tls-files.ts'
@@ -25,7 +25,7 @@ import { ASK, PACES } from '../scale/processes/messages.ts'
 import { OwnerPages } from '../scale/processes/owner-pages.ts'
 import { RelayLink } from '../scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../scale/processes/remote-admission.ts'
-import { remotePlacing } from '../scale/processes/remote-placement-client.ts'
+import { remotePlacementClient } from '../scale/processes/remote-placement-client.ts'
 
 export interface RelayPlace {
   readonly number: number
@@ -49,9 +49,9 @@ export interface Relay {
 
 export async function startRelay(settings: Settings, log: Log, place: RelayPlace): Promise<Relay> {
   const metrics = new Metrics()
-  const seldom = new Seldom()
+  const rateLimitedLog = new RateLimitedLog()
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
-  const tracing = await startTracing(settings.observe.traces, { metrics, log, seldom })
+  const tracing = await startTracing(settings.observe.traces, { metrics, log, rateLimitedLog })
   const upstreams = new Upstreams({
     connectMs: settings.timeouts.connectMs,
     idleConnectionMs: settings.workers.idleConnectionMs,
@@ -100,7 +100,7 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   addLoopGauges(metrics, () => loopDelay)
   const context: RequestContext = {
     settings,
-    placing: remotePlacing(link, admission),
+    placement: remotePlacementClient(link, admission),
     upstreams,
     engine: vllmNixl({ ...settings.routing, rawCounts: true }),
     metrics,
@@ -111,7 +111,7 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
     insight: toldInsight(insight, link),
     tracer: tracing?.tracer,
     log,
-    seldom,
+    rateLimitedLog,
   }
   const handler = new Handler(context, admission, new OwnerPages(place.pages))
   await link.open()

@@ -24,7 +24,7 @@ export const replicas = z.strictObject({
   unionMs: ms().default(20).describe('Between two tellings of the experts that union expects on workers.'),
   bytesPerSecond: whole(1024, 1024 * MIB)
     .default(8 * MIB)
-    .describe('They are told more seldom where they would be more than this.'),
+    .describe('They are told less often where they would be more than this.'),
   leaseMs: whole(100, 60_000)
     .default(3_000)
     .describe(

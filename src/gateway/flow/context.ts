@@ -6,11 +6,11 @@ import type { Settings } from '../config/settings.ts'
 import type { NoteWorker } from '../observe/debug-headers.ts'
 import type { Insight } from '../observe/insight/insight.ts'
 import type { EngineAdapter } from '../engines/engine.ts'
-import type { Log, Seldom } from '../observe/log/log.ts'
+import type { Log, RateLimitedLog } from '../observe/log/log.ts'
 import type { LogLevelControl } from '../observe/log/log-level.ts'
 import type { LostWorkers } from '../routing/lost-workers.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import type { Placing } from '../routing/placement-client.ts'
+import type { PlacementClient } from '../routing/placement-client.ts'
 import type { RetryBudget } from '../routing/retry-budget.ts'
 import type { Router } from '../routing/router.ts'
 import type { Tracer } from '../observe/tracing/tracer.ts'
@@ -19,7 +19,7 @@ import type { Upstreams } from '../upstream/upstreams.ts'
 /** All that a request needs, whichever process it is in. */
 export interface RequestContext {
   readonly settings: Settings
-  readonly placing: Placing
+  readonly placement: PlacementClient
   readonly upstreams: Upstreams
   readonly engine: EngineAdapter
   readonly metrics: Metrics
@@ -31,7 +31,7 @@ export interface RequestContext {
   /** Absent where traces are off. */
   readonly tracer: Tracer | undefined
   readonly log: Log
-  readonly seldom: Seldom
+  readonly rateLimitedLog: RateLimitedLog
 }
 
 /** What is told of requests for people to see. */

@@ -20,7 +20,7 @@ import { prefixKeyOf } from './prefix-key.ts'
 import { releaseHandoff } from './release-handoff.ts'
 import type { ClientRequest } from '../http/client-request.ts'
 import { mayTryAgain, noteFailed } from '../routing/retry-budget.ts'
-import type { DecodePlace } from '../routing/router.ts'
+import type { DecodePlacement } from '../routing/router.ts'
 import type { Sink } from './sink.ts'
 import { legEnded, partOf, routed } from '../observe/tracing/leg-spans.ts'
 import { legHeaders, ranked, traced } from './worker-headers.ts'
@@ -40,7 +40,7 @@ type HandedOff = Extract<PrefillEnd, { kind: 'handed_off' }>
 export async function generate(ctx: RequestContext, generation: Generation): Promise<Outcome> {
   const { exchange, request } = generation
   exchange.clientStallMs = ctx.settings.server.clientStallMs
-  ctx.placing.requestCame()
+  ctx.placement.requestCame()
   // One token is prefill's own; what must not be handed over is done by one decode worker alone.
   if (request.whole) return direct(ctx, generation, 'decode')
   if (request.maxTokens === 1) return direct(ctx, generation, 'prefill')
@@ -56,7 +56,7 @@ async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Out
     if (exchange.stopped !== undefined)
       return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff, failed)
     // Nobody is there to take the prompt over: then it need not be read.
-    if (!(await ctx.placing.any('decode', failed))) throw noWorker('decode')
+    if (!(await ctx.placement.any('decode', failed))) throw noWorker('decode')
     const prefill =
       unused ??
       (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
@@ -112,7 +112,7 @@ async function decode(
     place.policy,
   ).finally(left)
   // vLLM answers 500 also when the prefill worker has gone with the blocks: where there is no other the same worker is asked again.
-  const alone = async () => !(await ctx.placing.any('decode', new Set([...failed, id])))
+  const alone = async () => !(await ctx.placement.any('decode', new Set([...failed, id])))
   if (end.kind === 'failed' && !(end.status === 500 && (await alone())))
     noteFailed(failed, dispatch.worker, end.failure.kind)
   return end
@@ -125,9 +125,9 @@ async function decide(
   handoff: Handoff | undefined,
   tokens: number,
   failed: ReadonlySet<string>,
-): Promise<DecodePlace | undefined> {
+): Promise<DecodePlacement | undefined> {
   const fromMs = performance.now()
-  const place = await ctx.placing.toDecode(requestId, handoff, tokens, failed)
+  const place = await ctx.placement.toDecode(requestId, handoff, tokens, failed)
   if (place !== undefined) exchange.facts.decided(place, performance.now() - fromMs)
   if (exchange.trace !== undefined) routed(exchange.trace, place, fromMs, partOf(exchange, requestId))
   return place
@@ -145,7 +145,7 @@ async function direct(ctx: RequestContext, generation: Generation, role: Role): 
       role === 'decode' ? await decide(ctx, generation, undefined, request.promptTokens, failed) : undefined
     const key = () => prefixKeyOf(request, ctx.settings.routing.prefixTokens)
     const dispatch =
-      role === 'decode' ? place?.dispatch : await ctx.placing.toPrefill(key(), request.promptTokens, failed)
+      role === 'decode' ? place?.dispatch : await ctx.placement.toPrefill(key(), request.promptTokens, failed)
     if (dispatch === undefined) throw noWorker(role)
     ctx.noteWorker(exchange, role, dispatch.worker.id)
     if (place !== undefined) ctx.insight.decided(exchange, place)
@@ -261,7 +261,7 @@ async function send(
     else dispatch.failed(nowMs)
     ctx.metrics.legFailures.inc({ worker: id, leg: role, kind })
     if (kind === 'connect' || kind === 'reset' || kind === 'timeout') ctx.health.passiveFailure(id)
-    ctx.seldom.say(`${role} ${id} ${kind}`, nowMs, times =>
+    ctx.rateLimitedLog.say(`${role} ${id} ${kind}`, nowMs, times =>
       ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, `${role} failed`),
     )
   }

@@ -1,6 +1,6 @@
 /** How a request that was to be generated ended, and what its client is told of it. */
 import type { Role } from '../../cluster/worker.ts'
-import { type AnswerCode, Refusal } from '../http/refusal.ts'
+import { type RefusalCode, Refusal } from '../http/refusal.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { LegEnd } from './leg-plan.ts'
 import type { Outcome } from '../observe/metrics/metrics.ts'
@@ -14,7 +14,7 @@ export function noWorker(role: Role): Refusal {
   })
 }
 
-const CODES: Readonly<Record<Role, { readonly timeout: AnswerCode; readonly other: AnswerCode }>> = {
+const CODES: Readonly<Record<Role, { readonly timeout: RefusalCode; readonly other: RefusalCode }>> = {
   prefill: { timeout: 'ELDR_PREFILL_TIMEOUT', other: 'ELDR_PREFILL_FAILED' },
   decode: { timeout: 'ELDR_DECODE_TIMEOUT', other: 'ELDR_DECODE_FAILED' },
 }

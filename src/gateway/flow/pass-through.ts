@@ -22,7 +22,7 @@ export async function passThrough(
   path: string,
   body: Buffer,
 ): Promise<Outcome> {
-  const { settings, placing } = ctx
+  const { settings, placement } = ctx
   exchange.clientStallMs = settings.server.clientStallMs
   const headers = legHeaders(settings, exchange, exchange.id)
   const request: UpstreamRequest =
@@ -36,7 +36,7 @@ export async function passThrough(
   const harmless = request.method === 'GET'
   for (let tries = 1; ; tries++) {
     if (exchange.stopped !== undefined) return stopped(exchange, sink, false)
-    const place = await placing.toDecode(exchange.id, undefined, 0, failed)
+    const place = await placement.toDecode(exchange.id, undefined, 0, failed)
     if (place === undefined) throw new Refusal('ELDR_NO_DECODE_WORKER', { retryAfterSeconds: 1 })
     const { worker } = place.dispatch
     const { id, url } = worker

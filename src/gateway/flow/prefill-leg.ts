@@ -1,5 +1,5 @@
 /** The first leg: a prefill worker reads the prompt and says where its KV cache is. Tried again elsewhere when a worker fails. */
-import { type AnswerCode, Refusal } from '../http/refusal.ts'
+import { type RefusalCode, Refusal } from '../http/refusal.ts'
 import type { RequestContext } from './context.ts'
 import type { Handoff } from '../engines/engine.ts'
 import { shownWhy } from '../observe/insight/story.ts'
@@ -41,14 +41,14 @@ export async function runPrefill(
   path: string,
   headers: Readonly<Record<string, string>>,
 ): Promise<PrefillEnd> {
-  const { settings, placing, upstreams, engine, metrics } = ctx
+  const { settings, placement, upstreams, engine, metrics } = ctx
   const requestId = headers['x-request-id'] ?? exchange.id
   const body = engine.prefillBody(request)
   const prefixKey = prefixKeyOf(request, settings.routing.prefixTokens)
   const failed = new Set<string>()
   let refusal: Refusal | undefined
   for (let tries = 1; ; tries++) {
-    const dispatch = await placing.toPrefill(prefixKey, request.promptTokens, failed)
+    const dispatch = await placement.toPrefill(prefixKey, request.promptTokens, failed)
     if (dispatch === undefined)
       throw refusal ?? new Refusal('ELDR_NO_PREFILL_WORKER', { retryAfterSeconds: 1 })
     const { id, url } = dispatch.worker
@@ -123,7 +123,7 @@ export async function runPrefill(
     noteFailed(failed, dispatch.worker, cause)
     metrics.legFailures.inc({ worker: id, leg: 'prefill', kind: cause })
     if (cause === 'connect' || cause === 'reset' || cause === 'timeout') ctx.health.passiveFailure(id)
-    ctx.seldom.say(`prefill ${id} ${cause}`, answeredMs, times =>
+    ctx.rateLimitedLog.say(`prefill ${id} ${cause}`, answeredMs, times =>
       ctx.log.warn({ worker: id, why, times, reqId: exchange.id }, 'prefill failed'),
     )
     if (!(await mayTryAgain(ctx, exchange, { leg: 'prefill', tries, cause, failed }))) throw refusal
@@ -141,7 +141,7 @@ export function workersFull(): Refusal {
 type Judged =
   | { readonly kind: 'handed_off'; readonly handoff: Handoff; readonly leasedMs: number }
   | Extract<PrefillEnd, { kind: 'refused' }>
-  | { readonly kind: 'failed'; readonly cause: string; readonly why: string; readonly code: AnswerCode }
+  | { readonly kind: 'failed'; readonly cause: string; readonly why: string; readonly code: RefusalCode }
 
 function judge(
   { engine }: RequestContext,

@@ -23,7 +23,7 @@ export async function releaseHandoff(
 ): Promise<void> {
   const tried = new Set(failed)
   for (;;) {
-    const dispatch = await ctx.placing.toRelease(tried)
+    const dispatch = await ctx.placement.toRelease(tried)
     if (dispatch === undefined) return
     const failure = await decodeOneToken(ctx, generation, handoff, dispatch.worker)
     const wasHeard = failure?.kind !== 'connect'

@@ -1,7 +1,7 @@
 /** One client and its request: whether it is still there, when its time is up, and what it is told. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Writable } from 'node:stream'
-import { type AnswerCode, Refusal } from './refusal.ts'
+import { type RefusalCode, Refusal } from './refusal.ts'
 import type { Story } from '../observe/insight/story.ts'
 import { RequestFacts } from '../observe/log/request-facts.ts'
 import type { RequestTrace } from '../observe/tracing/request-trace.ts'
@@ -18,7 +18,7 @@ export type StopReason =
   | 'fault'
 
 /** What a client is told that is there to hear it. */
-const TOLD: { readonly [reason in StopReason]?: AnswerCode } = {
+const TOLD: { readonly [reason in StopReason]?: RefusalCode } = {
   request_timeout: 'ELDR_REQUEST_TIMEOUT',
   deadline: 'ELDR_DEADLINE',
   shutdown: 'ELDR_DRAINING',
@@ -43,7 +43,7 @@ export class Exchange implements StopSignal {
   clientStallMs = 0
   stopped: StopReason | undefined
   /** The error of ours that its client was told. */
-  told: AnswerCode | undefined
+  told: RefusalCode | undefined
   #failure: UpstreamFailure | undefined
   readonly #listeners = new Set<(reason: UpstreamFailure) => void>()
   #waiting: (() => void)[] = []

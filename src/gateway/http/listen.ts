@@ -9,7 +9,7 @@ import {
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
 import { EldrError } from '../../errors.ts'
-import { type AnswerCode, errorBody, Refusal } from './refusal.ts'
+import { type RefusalCode, errorBody, Refusal } from './refusal.ts'
 import type { ServerSettings, ServerTls } from '../config/settings.ts'
 import { failBody } from './read-body.ts'
 import { endGently } from './refuse.ts'
@@ -21,7 +21,7 @@ type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () 
 export function createListener(
   settings: ServerSettings,
   handle: Handle,
-  refused: (code: AnswerCode) => void = () => {},
+  refused: (code: RefusalCode) => void = () => {},
 ): Server {
   const options = {
     maxHeaderSize: settings.maxHeaderBytes,
@@ -105,7 +105,7 @@ function refuseBytes(
   error: NodeJS.ErrnoException,
   socket: Socket,
   last: { request: IncomingMessage; response: ServerResponse } | undefined,
-  refused: (code: AnswerCode) => void,
+  refused: (code: RefusalCode) => void,
 ): void {
   if (socket.destroyed || !socket.writable || error.code === 'ECONNRESET') return void socket.destroy()
   const [line, refusal] =

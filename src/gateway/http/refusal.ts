@@ -2,7 +2,7 @@
  * What the gateway itself answers when a request cannot be served: one line for each case, with a status and a stable code. Bodies have
  * OpenAI's shape; they name neither workers nor addresses. docs/reference/errors.md lists this table.
  */
-export const ANSWERS = {
+export const REFUSALS = {
   ELDR_BAD_REQUEST: { status: 400, type: 'invalid_request_error', message: 'The request cannot be read.' },
   ELDR_TOO_MANY_CHOICES: {
     status: 400,
@@ -115,11 +115,11 @@ export const ANSWERS = {
     type: 'server_error',
     message: 'The deadline that the client set has passed.',
   },
-} as const satisfies Record<string, AnswerKind>
+} as const satisfies Record<string, RefusalKind>
 
-export type AnswerCode = keyof typeof ANSWERS
+export type RefusalCode = keyof typeof REFUSALS
 
-interface AnswerKind {
+interface RefusalKind {
   readonly status: number
   readonly type: 'invalid_request_error' | 'server_error'
   readonly message: string
@@ -127,14 +127,14 @@ interface AnswerKind {
 
 /** A request that ends with one of the answers above. Thrown inside of the gateway, never past its edge. */
 export class Refusal extends Error {
-  readonly code: AnswerCode
+  readonly code: RefusalCode
   /** In place of the table's sentence. */
   readonly words: string | undefined
   readonly param: string | undefined
   readonly retryAfterSeconds: number | undefined
 
   constructor(
-    code: AnswerCode,
+    code: RefusalCode,
     more: { words?: string; param?: string; retryAfterSeconds?: number; cause?: unknown } = {},
   ) {
     super(`${code}${more.words === undefined ? '' : `: ${more.words}`}`, { cause: more.cause })
@@ -145,13 +145,13 @@ export class Refusal extends Error {
   }
 
   get status(): number {
-    return ANSWERS[this.code].status
+    return REFUSALS[this.code].status
   }
 }
 
 /** {"error":{…}} as OpenAI's clients read it. */
 export function errorBody({ code, words, param }: Refusal): string {
-  const { type, message } = ANSWERS[code]
+  const { type, message } = REFUSALS[code]
   return JSON.stringify({ error: { message: words ?? message, type, param: param ?? null, code } })
 }
 

@@ -1,5 +1,5 @@
 /** Which path is what. */
-import type { AnswerCode } from './refusal.ts'
+import type { RefusalCode } from './refusal.ts'
 import type { Api } from './client-request.ts'
 
 export type Route =
@@ -10,7 +10,7 @@ export type Route =
   | { readonly kind: 'admin'; readonly path: string }
   /** The dashboard. */
   | { readonly kind: 'page'; readonly path: string }
-  | { readonly kind: 'refused'; readonly code: AnswerCode; readonly allow?: string }
+  | { readonly kind: 'refused'; readonly code: RefusalCode; readonly allow?: string }
 
 export type OwnRoute = (typeof OWN)[keyof typeof OWN]
 

@@ -6,11 +6,11 @@ import type { Dispatch, Registry } from '../../cluster/registry.ts'
 import type { Role } from '../../cluster/worker.ts'
 import type { RetryBudget } from './retry-budget.ts'
 import type { HandoffExperts } from './read-experts.ts'
-import type { DecodePlace, Router } from './router.ts'
+import type { DecodePlacement, Router } from './router.ts'
 
 type Soon<T> = T | Promise<T>
 
-export interface Placing {
+export interface PlacementClient {
   /** Whether a worker of this role takes requests. */
   any(role: Role, exclude: ReadonlySet<string>): Soon<boolean>
   /** Undefined when no worker takes requests, as of the next two. */
@@ -25,7 +25,7 @@ export interface Placing {
     handoff: HandoffExperts | undefined,
     tokens: number,
     exclude: ReadonlySet<string>,
-  ): Soon<DecodePlace | undefined>
+  ): Soon<DecodePlacement | undefined>
   /** The least loaded decode worker, for a request that nobody waits for. */
   toRelease(exclude: ReadonlySet<string>): Soon<Dispatch | undefined>
   /** Retries are a share of these. */
@@ -34,14 +34,14 @@ export interface Placing {
   mayRetry(role: Role, exclude: ReadonlySet<string>): Soon<boolean>
 }
 
-export interface PlacingParts {
+export interface PlacementParts {
   readonly registry: Pick<Registry, 'hasCandidates' | 'candidates' | 'dispatch'>
   readonly router: Pick<Router, 'toPrefill' | 'toDecode'>
   readonly budget: Pick<RetryBudget, 'requestCame' | 'take'>
 }
 
 /** Answers at once. */
-export interface LocalPlacing extends Placing {
+export interface LocalPlacementClient extends PlacementClient {
   any(role: Role, exclude: ReadonlySet<string>): boolean
   toPrefill: Router['toPrefill']
   toDecode: Router['toDecode']
@@ -49,7 +49,7 @@ export interface LocalPlacing extends Placing {
   mayRetry(role: Role, exclude: ReadonlySet<string>): boolean
 }
 
-export function localPlacing({ registry, router, budget }: PlacingParts): LocalPlacing {
+export function localPlacementClient({ registry, router, budget }: PlacementParts): LocalPlacementClient {
   const any = (role: Role, exclude: ReadonlySet<string>) =>
     registry.hasCandidates(role, performance.now(), exclude)
   return {

@@ -41,11 +41,11 @@ export function noteFailed(failed: Set<string>, { id, url, dpRank }: WorkerSpec,
 
 /** After so many tries of a leg: whether there is leave for another, and a worker that has not failed. If so it has been waited for. */
 export async function mayTryAgain(
-  { settings, placing, metrics }: RequestContext,
+  { settings, placement, metrics }: RequestContext,
   exchange: Exchange,
   { leg, tries, cause, failed }: { leg: Role; tries: number; cause: string; failed: ReadonlySet<string> },
 ): Promise<boolean> {
-  if (tries > settings.retries.max || !(await placing.mayRetry(leg, failed))) return false
+  if (tries > settings.retries.max || !(await placement.mayRetry(leg, failed))) return false
   metrics.retries.inc({ leg, cause })
   exchange.facts.retries++
   await exchange.pause(backoffMs(settings.retries.backoffMs, tries, Math.random))

@@ -44,7 +44,7 @@ export interface RoutingSharing {
 }
 
 /** A request on a decode worker. End its dispatch and then `left`, once each. */
-export interface DecodePlace {
+export interface DecodePlacement {
   readonly dispatch: Dispatch
   readonly decision: Decision
   /** The policy that decided. */
@@ -132,7 +132,7 @@ export class Router {
     handoff: HandoffExperts | undefined,
     tokens: number,
     exclude: ReadonlySet<string>,
-  ): DecodePlace | undefined {
+  ): DecodePlacement | undefined {
     const { registry, metrics } = this.#options
     const nowMs = performance.now()
     this.#learn(handoff)

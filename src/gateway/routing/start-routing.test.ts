@@ -13,7 +13,7 @@ import { Happenings } from '../control/dashboard/event-log.ts'
 import { Insight } from '../observe/insight/insight.ts'
 import { fileSchema } from '../config/schema.ts'
 import { settle } from '../config/settle.ts'
-import { Seldom } from '../observe/log/log.ts'
+import { RateLimitedLog } from '../observe/log/log.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
 import { readRoutingFiles, startRouting } from './start-routing.ts'
 
@@ -42,7 +42,7 @@ async function start(routing: object) {
     insight: new Insight(0),
     feed,
     log,
-    seldom: new Seldom(),
+    rateLimitedLog: new RateLimitedLog(),
   }
   return { ...startRouting(settings, await readRoutingFiles(settings), parts), lines, metrics }
 }

@@ -7,7 +7,7 @@ import type { Events } from '../observe/events.ts'
 import type { Insight } from '../observe/insight/insight.ts'
 import type { LiveFeed } from '../control/dashboard/live-feed.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Log, Seldom } from '../observe/log/log.ts'
+import type { Log, RateLimitedLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import { JOBS } from './fit-jobs.ts'
 import { type RoutingChange, RoutingControl } from './routing-control.ts'
@@ -37,7 +37,7 @@ export interface RoutingParts {
   readonly insight: Insight
   readonly feed: Pick<LiveFeed, 'any' | 'decided' | 'happenings'>
   readonly log: Log
-  readonly seldom: Seldom
+  readonly rateLimitedLog: RateLimitedLog
   /** Hears of changes too. */
   readonly changed?: (change: RoutingChange) => void
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
@@ -48,7 +48,18 @@ export interface RoutingParts {
 export function startRouting(
   { routing, observe }: Settings,
   files: RoutingFiles,
-  { registry, metrics, events, insight, feed, log, seldom, changed, artifactLoaded, replicas }: RoutingParts,
+  {
+    registry,
+    metrics,
+    events,
+    insight,
+    feed,
+    log,
+    rateLimitedLog,
+    changed,
+    artifactLoaded,
+    replicas,
+  }: RoutingParts,
 ): { readonly control: RoutingControl; readonly router: Router } {
   const control = new RoutingControl({
     routing,
@@ -85,7 +96,7 @@ export function startRouting(
     counted: decided => insight.fit.decided(decided),
     rejected(reason, reqId) {
       if (control.policy !== 'eldr' && control.policy !== 'union') return // others do not look at counts
-      seldom.say(`counts ${reason}`, performance.now(), times =>
+      rateLimitedLog.say(`counts ${reason}`, performance.now(), times =>
         log.warn({ reason, times, reqId }, 'counts of a hand-off cannot be used: it is routed by load'),
       )
     },

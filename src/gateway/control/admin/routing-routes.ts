@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 import { EldrError } from '../../../errors.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { type AnswerCode, Refusal } from '../../http/refusal.ts'
+import { type RefusalCode, Refusal } from '../../http/refusal.ts'
 import { MOST_TAU } from '../../config/schema-parts.ts'
 import { readBody } from '../../http/read-body.ts'
 import { asFile, SENT } from '../../routing/artifact-file.ts'
@@ -84,7 +84,7 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
 }
 
 /** What is wrong with a file is said as the command line would say it; `file` in place of a name that means nothing to the client. */
-function told(code: AnswerCode, file?: string): (error: unknown) => never {
+function told(code: RefusalCode, file?: string): (error: unknown) => never {
   return error => {
     if (!(error instanceof EldrError)) throw error
     const { message } = file === undefined ? error : new EldrError(error.code, { ...error.detail, file })

@@ -1,5 +1,5 @@
 /** docs/openapi.json and docs/reference/api.md, made from the document. */
-import { ANSWERS } from '../../http/refusal.ts'
+import { REFUSALS } from '../../http/refusal.ts'
 import { openApiDocument, operationsOf, WHOLE } from './document.ts'
 import { type Operation, TAGS } from './operation.ts'
 
@@ -42,7 +42,7 @@ function row({ method, path, id, summary, answers, refuses, access, passesRefusa
     return types.length === 0 ? status : `${status} (${types.join(', ')})`
   })
   const bad = [
-    ...new Set(refuses.filter(code => code !== 'ELDR_UNAUTHORIZED').map(code => ANSWERS[code].status)),
+    ...new Set(refuses.filter(code => code !== 'ELDR_UNAUTHORIZED').map(code => REFUSALS[code].status)),
   ].sort((a, b) => a - b)
   const statuses = [...bad.map(String), ...(passesRefusals === true ? ['a worker’s 4xx'] : [])]
   return `| \`${method.toUpperCase()} ${path}\` | ${summary} (\`${id}\`) | ${good.join(', ')} | ${statuses.join(', ')} | ${WHO[access]} |`

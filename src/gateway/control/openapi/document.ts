@@ -3,7 +3,7 @@
  * what this one serves and asks for; `test/gateway/openapi*.test.ts` hold it against the routes and against what a gateway answers.
  */
 import { VERSION } from '../../../version.ts'
-import type { AnswerCode } from '../../http/refusal.ts'
+import type { RefusalCode } from '../../http/refusal.ts'
 import type { Settings } from '../../config/settings.ts'
 import { ADMIN_OPERATIONS, DASHBOARD_OPERATIONS } from './admin-operations.ts'
 import { HEADERS, schemas, SECURITY_SCHEMES } from './components.ts'
@@ -129,7 +129,7 @@ function securityOf(access: Access, shape: Shape): Json {
 }
 
 /** Without a token the admin API is for the machine itself: others hear 403. */
-function codesOf(access: Access, refuses: readonly AnswerCode[], shape: Shape): readonly AnswerCode[] {
+function codesOf(access: Access, refuses: readonly RefusalCode[], shape: Shape): readonly RefusalCode[] {
   const needed = schemeFor(access, shape) !== undefined
   const local = access === 'admin' || (access === 'watcher' && shape.dashboard !== 'open')
   const guards = needed ? (['ELDR_UNAUTHORIZED'] as const) : local ? (['ELDR_FORBIDDEN'] as const) : []
@@ -138,7 +138,7 @@ function codesOf(access: Access, refuses: readonly AnswerCode[], shape: Shape): 
 
 function responsesOf(
   { answers, passesRefusals = false }: Operation,
-  codes: readonly AnswerCode[],
+  codes: readonly RefusalCode[],
 ): JsonObject {
   const good = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)])
   return { ...(Object.fromEntries(good) as JsonObject), ...refusalsFor(codes, passesRefusals) }

@@ -1,5 +1,5 @@
 /** Text generation, and what is passed to one worker as it is. */
-import type { AnswerCode } from '../../http/refusal.ts'
+import type { RefusalCode } from '../../http/refusal.ts'
 import {
   type Answer,
   json,
@@ -56,7 +56,7 @@ const PREFILL = [
 ] as const
 /** Of a stream that has begun these come as an event; of a whole answer, or of one that is put together from parts, as the answer. */
 const BROKEN = ['ELDR_STREAM_BROKEN', 'ELDR_STREAM_STALLED'] as const
-const GENERATE: readonly AnswerCode[] = ['ELDR_TOO_MANY_CHOICES', ...BUSY, ...PREFILL, ...DECODE, ...BROKEN]
+const GENERATE: readonly RefusalCode[] = ['ELDR_TOO_MANY_CHOICES', ...BUSY, ...PREFILL, ...DECODE, ...BROKEN]
 
 /** What a request can be looked up by while it runs and after. */
 const LOOK_UP: JsonObject = {
@@ -135,7 +135,7 @@ const PATH: Parameter = {
 const ANYTHING =
   'Embeddings, scores, audio, images, files, batches and LoRA adapters are refused with 404 ELDR_NOT_GENERATION.'
 const ANY: Readonly<Record<string, Media>> = { 'application/json': { schema: {} }, 'text/event-stream': {} }
-const OTHER: readonly AnswerCode[] = [...BUSY, ...DECODE, 'ELDR_NOT_GENERATION', 'ELDR_NOT_FOUND']
+const OTHER: readonly RefusalCode[] = [...BUSY, ...DECODE, 'ELDR_NOT_GENERATION', 'ELDR_NOT_FOUND']
 
 /** Routes that one decode worker answers. */
 export const PASSED_OPERATIONS: readonly Operation[] = [

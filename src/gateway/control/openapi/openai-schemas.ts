@@ -3,7 +3,7 @@
  * that these schemas are open.
  */
 import * as z from 'zod'
-import { ANSWERS, type AnswerCode } from '../../http/refusal.ts'
+import { REFUSALS, type RefusalCode } from '../../http/refusal.ts'
 
 const tokenIds = () => z.array(z.int().min(0)).min(1)
 const limit = () => z.int().min(1).nullish()
@@ -113,7 +113,7 @@ export const tokens = z.looseObject({
 export const detokenizeRequest = z.looseObject({ ...named, tokens: z.array(z.int().min(0)) })
 export const text = z.looseObject({ prompt: z.string() })
 
-export const CODES = Object.keys(ANSWERS) as [AnswerCode, ...AnswerCode[]]
+export const CODES = Object.keys(REFUSALS) as [RefusalCode, ...RefusalCode[]]
 
 export const errorAnswer = z
   .strictObject({

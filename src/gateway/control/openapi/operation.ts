@@ -1,5 +1,5 @@
 /** One operation of the document, in the words of the gateway: `document.ts` makes OpenAPI of it. */
-import type { AnswerCode } from '../../http/refusal.ts'
+import type { RefusalCode } from '../../http/refusal.ts'
 
 export type Method = 'get' | 'post' | 'put' | 'delete'
 
@@ -54,7 +54,7 @@ export interface Operation {
   readonly body?: { readonly required: boolean; readonly content: Readonly<Record<string, Media>> }
   readonly answers: Readonly<Record<string, Answer>>
   /** What the gateway refuses it with, beside what any request may be refused with. */
-  readonly refuses: readonly AnswerCode[]
+  readonly refuses: readonly RefusalCode[]
   /** What a worker refuses is passed on as it is. */
   readonly passesRefusals?: boolean
 }

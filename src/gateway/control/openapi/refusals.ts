@@ -1,5 +1,5 @@
 /** What a request is refused with, as responses that operations share: those with the same codes are one component. */
-import { ANSWERS, type AnswerCode } from '../../http/refusal.ts'
+import { REFUSALS, type RefusalCode } from '../../http/refusal.ts'
 import type { JsonObject } from './operation.ts'
 
 /** What any request may be refused with: it cannot be read, does not come in time, or meets a fault of ours. */
@@ -7,7 +7,7 @@ const ANY_REQUEST = [
   'ELDR_BAD_REQUEST',
   'ELDR_CLIENT_SLOW',
   'ELDR_INTERNAL',
-] as const satisfies readonly AnswerCode[]
+] as const satisfies readonly RefusalCode[]
 const RETRY: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 interface Refused {
@@ -16,11 +16,11 @@ interface Refused {
   readonly response: JsonObject
 }
 
-function refusedWith(given: readonly AnswerCode[], fromWorkers: boolean): readonly Refused[] {
+function refusedWith(given: readonly RefusalCode[], fromWorkers: boolean): readonly Refused[] {
   const codes = [...new Set([...ANY_REQUEST, ...given])]
-  const statuses = [...new Set(codes.map(code => ANSWERS[code].status))].sort((a, b) => a - b)
+  const statuses = [...new Set(codes.map(code => REFUSALS[code].status))].sort((a, b) => a - b)
   const own = statuses.map((status): Refused => {
-    const those = codes.filter(code => ANSWERS[code].status === status)
+    const those = codes.filter(code => REFUSALS[code].status === status)
     const mayBeWorkers = fromWorkers && status < 500
     return {
       status: String(status),
@@ -32,7 +32,7 @@ function refusedWith(given: readonly AnswerCode[], fromWorkers: boolean): readon
 }
 
 /** By status. */
-export function refusalsFor(codes: readonly AnswerCode[], fromWorkers: boolean): JsonObject {
+export function refusalsFor(codes: readonly RefusalCode[], fromWorkers: boolean): JsonObject {
   return Object.fromEntries(
     refusedWith(codes, fromWorkers).map(({ status, name }) => [status, ref('responses', name)]),
   )
@@ -40,7 +40,7 @@ export function refusalsFor(codes: readonly AnswerCode[], fromWorkers: boolean):
 
 /** Of all operations together. */
 export function refusalComponents(
-  operations: readonly (readonly [codes: readonly AnswerCode[], fromWorkers: boolean])[],
+  operations: readonly (readonly [codes: readonly RefusalCode[], fromWorkers: boolean])[],
 ): JsonObject {
   return Object.fromEntries(
     operations.flatMap(given => refusedWith(...given).map(({ name, response }) => [name, response])),
@@ -52,7 +52,7 @@ export function ref(kind: 'schemas' | 'headers' | 'responses', name: string): Js
 }
 
 /** ELDR_BAD_REQUEST is BadRequest. */
-function nameOf(codes: readonly AnswerCode[], mayBeWorkers: boolean): string {
+function nameOf(codes: readonly RefusalCode[], mayBeWorkers: boolean): string {
   const words = codes.map(code =>
     code
       .slice('ELDR_'.length)
@@ -62,9 +62,9 @@ function nameOf(codes: readonly AnswerCode[], mayBeWorkers: boolean): string {
   return `${words.join('_')}${mayBeWorkers ? '_OrWorkers' : ''}`
 }
 
-function refusal(status: number, codes: readonly AnswerCode[], mayBeWorkers: boolean): JsonObject {
+function refusal(status: number, codes: readonly RefusalCode[], mayBeWorkers: boolean): JsonObject {
   return {
-    description: codes.map(code => `${code}: ${ANSWERS[code].message}`).join(' '),
+    description: codes.map(code => `${code}: ${REFUSALS[code].message}`).join(' '),
     headers: {
       // A request that could not be read has none.
       ...(status !== 408 && status !== 400 && { 'X-Request-Id': ref('headers', 'RequestId') }),
@@ -76,12 +76,12 @@ function refusal(status: number, codes: readonly AnswerCode[], mayBeWorkers: boo
   }
 }
 
-function errorMedia(codes: readonly AnswerCode[], mayBeWorkers: boolean): JsonObject {
+function errorMedia(codes: readonly RefusalCode[], mayBeWorkers: boolean): JsonObject {
   const schema = mayBeWorkers
     ? { anyOf: [ref('schemas', 'Error'), ref('schemas', 'WorkerError')] }
     : ref('schemas', 'Error')
   const examples = codes.map(code => {
-    const { message, type } = ANSWERS[code]
+    const { message, type } = REFUSALS[code]
     return [code, { value: { error: { message, type, param: null, code } } }]
   })
   return { schema, examples: Object.fromEntries(examples) as JsonObject }

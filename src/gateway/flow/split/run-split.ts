@@ -1,5 +1,5 @@
 /** Runs the parts of a request beside each other and gives the client one answer. The first that fails ends them all. */
-import { type AnswerCode, Refusal, errorEvent } from '../../http/refusal.ts'
+import { type RefusalCode, Refusal, errorEvent } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { Outcome } from '../../observe/metrics/metrics.ts'
 import type { ClientRequest } from '../../http/client-request.ts'
@@ -98,7 +98,7 @@ class SplitAnswer {
   }
 
   /** What a worker says that is no JSON fails the request; the leg of that worker has looked at no more than brackets. */
-  #parse(text: string, code: AnswerCode): Json {
+  #parse(text: string, code: RefusalCode): Json {
     try {
       const value = JSON.parse(text) as unknown
       if (value !== null && typeof value === 'object') return value as Json

@@ -1,6 +1,6 @@
 /** What the gateway remembers so that people can see what it does and why: little, in memory, the same whether or not somebody looks. */
 import type { Exchange } from '../../http/exchange.ts'
-import type { DecodePlace } from '../../routing/router.ts'
+import type { DecodePlacement } from '../../routing/router.ts'
 import { FitWatch } from './fit-watch.ts'
 import { Pace } from './pace.ts'
 import { Stories } from './stories.ts'
@@ -24,7 +24,7 @@ export class Insight {
       exchange.story = new Story(exchange.id, route, exchange.startedMs)
   }
 
-  decided({ story }: Exchange, { record }: DecodePlace): void {
+  decided({ story }: Exchange, { record }: DecodePlacement): void {
     if (story === undefined || record === undefined) return
     story.decided(record)
     if (this.watched()) this.stories.link(record, story)

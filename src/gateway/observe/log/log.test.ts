@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { createLog, Seldom } from './log.ts'
+import { createLog, RateLimitedLog } from './log.ts'
 
 /** A place to write to, and what was written. */
 function output(isTTY: boolean): { out: typeof process.stderr; lines: () => string[] } {
@@ -82,9 +82,10 @@ describe('the log', () => {
 
 describe('what happens often', () => {
   it('is said once in a while, with how often it was', () => {
-    const seldom = new Seldom(1_000)
+    const rateLimitedLog = new RateLimitedLog(1_000)
     const said: [string, number][] = []
-    const say = (key: string, nowMs: number) => seldom.say(key, nowMs, times => said.push([key, times]))
+    const say = (key: string, nowMs: number) =>
+      rateLimitedLog.say(key, nowMs, times => said.push([key, times]))
     for (const nowMs of [0, 1, 999]) say('a', nowMs)
     say('b', 999)
     say('a', 1_000)

@@ -60,7 +60,7 @@ function oneLine(text: string): string {
 }
 
 /** Calls at most once in `everyMs` for each key, with how often it was wanted since. */
-export class Seldom {
+export class RateLimitedLog {
   readonly #everyMs: number
   readonly #last = new Map<string, { atMs: number; missed: number }>()
 

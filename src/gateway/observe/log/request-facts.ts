@@ -2,7 +2,7 @@
  * What its line in the log, and its span, say of a request: gathered as it goes, in plain fields, since most requests have both. Of a
  * request that is split, workers are listed, tokens added, and of times the longest counts; the decision is the last.
  */
-import type { DecodePlace } from '../../routing/router.ts'
+import type { DecodePlacement } from '../../routing/router.ts'
 
 /** A list of workers in a line ends somewhere. */
 const MOST_NAMED = 16
@@ -56,7 +56,7 @@ export class RequestFacts {
     if (promptTokens !== undefined && this.parts === 1) this.promptTokens = promptTokens
   }
 
-  decided({ dispatch, decision, policy, similarity, covered }: DecodePlace, ms: number): void {
+  decided({ dispatch, decision, policy, similarity, covered }: DecodePlacement, ms: number): void {
     this.served('decode', dispatch.worker.id)
     this.routeMs = Math.max(this.routeMs ?? 0, ms)
     this.policy = policy

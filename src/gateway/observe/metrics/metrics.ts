@@ -1,7 +1,7 @@
 /** What the gateway counts, in Prometheus' form. Label values come from fixed lists or from the configuration, so there are few of them. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { REJECTS } from '../../../wire/counts.ts'
-import { type AnswerCode, ANSWERS } from '../../http/refusal.ts'
+import { type RefusalCode, REFUSALS } from '../../http/refusal.ts'
 import { HotCounter, HotHistogram } from './hot-metrics.ts'
 
 /** How a request ended. */
@@ -188,7 +188,7 @@ export class Metrics {
     // A series that first shows up with a 1 has not risen as far as Prometheus can see: what alerts look at begins at 0.
     for (const outcome of OUTCOMES)
       for (const route of ['completions', 'chat']) this.requests.inc(route, outcome, 0)
-    for (const code of Object.keys(ANSWERS) as AnswerCode[]) this.errorAnswers.inc(code, '', 0)
+    for (const code of Object.keys(REFUSALS) as RefusalCode[]) this.errorAnswers.inc(code, '', 0)
     for (const reason of [...REJECTS, 'recent_missing']) this.rejects.inc({ reason }, 0)
     for (const kind of ['prompt', 'output']) this.tokens.inc(kind, '', 0)
     for (const cause of ['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model'])

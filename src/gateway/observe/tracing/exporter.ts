@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { TraceSettings } from '../../config/settings.ts'
-import type { Log, Seldom } from '../log/log.ts'
+import type { Log, RateLimitedLog } from '../log/log.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { exportBody } from './otlp.ts'
 import type { OtlpPost, Posted } from './post.ts'
@@ -18,7 +18,7 @@ export interface ExporterParts {
   readonly resource: string
   readonly metrics: Pick<Metrics, 'traceSpans' | 'traceSpansDropped'>
   readonly log: Log
-  readonly seldom: Seldom
+  readonly rateLimitedLog: RateLimitedLog
 }
 
 interface Trace {
@@ -144,7 +144,7 @@ export class Exporter implements TraceSink {
   }
 
   #say(what: string, why: string): void {
-    const { log, seldom } = this.#parts
-    seldom.say(what, performance.now(), times => log.warn({ why, times }, what))
+    const { log, rateLimitedLog } = this.#parts
+    rateLimitedLog.say(what, performance.now(), times => log.warn({ why, times }, what))
   }
 }

@@ -1,7 +1,7 @@
 /** How spans of legs and decisions end: what an operator wants to know of them, and why they failed. */
 import type { Exchange, StopReason } from '../../http/exchange.ts'
 import type { LegEnd } from '../../flow/leg-plan.ts'
-import type { DecodePlace } from '../../routing/router.ts'
+import type { DecodePlacement } from '../../routing/router.ts'
 import type { RequestTrace } from './request-trace.ts'
 import { KIND, real, type Span } from './span.ts'
 
@@ -31,7 +31,7 @@ export function legEnded(
 /** The decision, which has been made. */
 export function routed(
   trace: RequestTrace,
-  place: DecodePlace | undefined,
+  place: DecodePlacement | undefined,
   startMs: number,
   part: string | undefined,
 ): void {

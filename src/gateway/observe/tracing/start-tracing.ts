@@ -14,7 +14,7 @@ export interface Tracing {
 
 export async function startTracing(
   settings: TraceSettings,
-  parts: Pick<ExporterParts, 'metrics' | 'log' | 'seldom'>,
+  parts: Pick<ExporterParts, 'metrics' | 'log' | 'rateLimitedLog'>,
 ): Promise<Tracing | undefined> {
   const { endpoint, serviceName, sampleRatio } = settings
   if (endpoint === undefined) return undefined

@@ -10,14 +10,14 @@ import type { Role } from '../../../cluster/worker.ts'
 import type { Admission } from '../../http/admission.ts'
 import type { Pace } from '../../observe/insight/pace.ts'
 import type { Log } from '../../observe/log/log.ts'
-import type { LocalPlacing } from '../../routing/placement-client.ts'
+import type { LocalPlacementClient } from '../../routing/placement-client.ts'
 import type { RetryBudget } from '../../routing/retry-budget.ts'
 import type { Router } from '../../routing/router.ts'
 import { ROOM, TELL } from './messages.ts'
-import { RelayDesk } from './relay-session.ts'
+import { RelaySession } from './relay-session.ts'
 
 export interface OwnerParts {
-  readonly placing: LocalPlacing
+  readonly placement: LocalPlacementClient
   readonly registry: Pick<Registry, 'adopt' | 'subscribe' | 'hasCandidates' | 'views'>
   readonly router: Pick<Router, 'adopt'>
   readonly admission: Admission
@@ -37,9 +37,9 @@ export interface Awaited {
   readonly mostMs: number
 }
 
-export class OwnerDesk {
+export class OwnerServer {
   readonly parts: OwnerParts
-  readonly #relays = new Set<RelayDesk>()
+  readonly #relays = new Set<RelaySession>()
   /** Relays that have not declared themselves. */
   readonly #missing: Set<number>
   readonly #roles: readonly Role[]
@@ -65,12 +65,12 @@ export class OwnerDesk {
     this.#look()
   }
 
-  get relays(): Iterable<RelayDesk> {
+  get relays(): Iterable<RelaySession> {
     return this.#relays
   }
 
   connected(socket: Socket): void {
-    const relay = new RelayDesk(socket, this)
+    const relay = new RelaySession(socket, this)
     this.#relays.add(relay)
     socket.once('close', () => {
       this.#relays.delete(relay)

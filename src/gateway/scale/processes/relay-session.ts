@@ -4,19 +4,19 @@ import type { Dispatch, RegistryEventKind } from '../../../cluster/registry.ts'
 import type { WorkerSpec } from '../../../cluster/worker.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { NEVER } from '../../routing/lost-workers.ts'
-import type { DecodePlace } from '../../routing/router.ts'
+import type { DecodePlacement } from '../../routing/router.ts'
 import { UpstreamFailure } from '../../upstream/upstreams.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
 import { HeldTickets } from './relay-tickets.ts'
 import { ASK, ENDS, PACES, readHandoff, roleByte, roleOf, ROOM, TELL, writeMaybe } from './messages.ts'
-import type { OwnerDesk, OwnerParts } from './owner-server.ts'
+import type { OwnerServer, OwnerParts } from './owner-server.ts'
 
-export class RelayDesk {
+export class RelaySession {
   /** Known once it has said so. */
   number: number | undefined
   readonly #socket: GatheredSocket
-  readonly #desk: OwnerDesk
+  readonly #desk: OwnerServer
   readonly #parts: OwnerParts
   readonly #tickets: HeldTickets
   /** Requests that wait to be let in, and how to call that off. */
@@ -30,7 +30,7 @@ export class RelayDesk {
   readonly #asked = new Map<number, (report: unknown) => void>()
   #nextAsked = 1
 
-  constructor(socket: Socket, desk: OwnerDesk) {
+  constructor(socket: Socket, desk: OwnerServer) {
     this.#desk = desk
     this.#parts = desk.parts
     this.#tickets = new HeldTickets(desk.parts)
@@ -101,11 +101,11 @@ export class RelayDesk {
 
   #take(frame: Frame): void {
     const { kind, id } = frame
-    const { placing } = this.#parts
+    const { placement } = this.#parts
     if (kind === ASK.ended) return this.#tickets.end(id, ENDS[frame.byte()] ?? 'ignored')
     if (kind === ASK.pace)
       return this.#parts.pace[PACES[frame.byte()] ?? 'onWorker'](frame.text(), frame.number())
-    if (kind === ASK.requestCame) return placing.requestCame()
+    if (kind === ASK.requestCame) return placement.requestCame()
     if (kind === ASK.leave) return this.#leave()
     if (kind === ASK.passiveFailure) return this.#parts.health.passiveFailure(frame.text())
     if (kind === ASK.sawEngine) return this.#parts.restarts.sawEngineId(frame.text(), frame.text())
@@ -127,22 +127,22 @@ export class RelayDesk {
 
   #answer(frame: Frame): void {
     const { kind, id } = frame
-    const { placing } = this.#parts
+    const { placement } = this.#parts
     if (kind === ASK.enter) return this.#enter(id)
     if (kind === ASK.cancel) return this.#waiting.get(id)?.()
-    if (kind === ASK.any) return this.#yes(id, placing.any(roleOf(frame.byte()), frame.texts()))
-    if (kind === ASK.mayRetry) return this.#yes(id, placing.mayRetry(roleOf(frame.byte()), frame.texts()))
-    if (kind === ASK.release) return this.#dispatched(id, placing.toRelease(frame.texts()))
+    if (kind === ASK.any) return this.#yes(id, placement.any(roleOf(frame.byte()), frame.texts()))
+    if (kind === ASK.mayRetry) return this.#yes(id, placement.mayRetry(roleOf(frame.byte()), frame.texts()))
+    if (kind === ASK.release) return this.#dispatched(id, placement.toRelease(frame.texts()))
     if (kind === ASK.prefill) {
       const key = frame.number()
       return this.#dispatched(
         id,
-        placing.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
+        placement.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
       )
     }
     if (kind !== ASK.decode) throw new RangeError(`a frame of kind ${kind}`)
     const [request, tokens, exclude] = [frame.text(), frame.number(), frame.texts()]
-    return this.#placed(id, placing.toDecode(request, readHandoff(frame), tokens, exclude))
+    return this.#placed(id, placement.toDecode(request, readHandoff(frame), tokens, exclude))
   }
 
   #enter(id: number): void {
@@ -177,10 +177,11 @@ export class RelayDesk {
   }
 
   #letIn(id: number): void {
-    const { placing } = this.#parts
+    const { placement } = this.#parts
     this.#admitted++
     const workers =
-      (placing.any('prefill', NOBODY) ? ROOM.prefill : 0) | (placing.any('decode', NOBODY) ? ROOM.decode : 0)
+      (placement.any('prefill', NOBODY) ? ROOM.prefill : 0) |
+      (placement.any('decode', NOBODY) ? ROOM.decode : 0)
     this.send(TELL.admitted, id, to => to.byte(workers))
   }
 
@@ -228,7 +229,7 @@ export class RelayDesk {
     return this.send(TELL.dispatch, id, to => to.number(worker).number(dispatch.index))
   }
 
-  #placed(id: number, place: DecodePlace | undefined): void {
+  #placed(id: number, place: DecodePlacement | undefined): void {
     if (place === undefined) return this.send(TELL.none, id)
     const { dispatch, decision, policy, similarity, covered } = place
     this.#tickets.hold(id, { dispatch, left: place.left })

@@ -1,6 +1,6 @@
 /** Admission by the owner, whose limits are those of all relays together. */
 import { type AdmissionLimits, overloaded } from '../../http/admission.ts'
-import { type AnswerCode, Refusal } from '../../http/refusal.ts'
+import { type RefusalCode, Refusal } from '../../http/refusal.ts'
 import type { Gate } from '../../flow/handle.ts'
 import type { StopSignal } from '../../upstream/upstreams.ts'
 import type { Frame } from './frames.ts'
@@ -55,7 +55,7 @@ export class RemoteAdmission implements Gate {
 
   #entered(frame: Frame): void {
     if (frame.kind !== TELL.admitted)
-      throw new Refusal(frame.text() as AnswerCode, { retryAfterSeconds: frame.number() })
+      throw new Refusal(frame.text() as RefusalCode, { retryAfterSeconds: frame.number() })
     this.#link.running++
     this.room = (this.room & (ROOM.full | ROOM.mustWait)) | frame.byte()
   }

@@ -1,9 +1,9 @@
-/** Placing by the owner: what a relay asks, what it is answered, and the tickets that come of it. */
+/** PlacementClient by the owner: what a relay asks, what it is answered, and the tickets that come of it. */
 import type { Dispatch } from '../../../cluster/registry.ts'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
 import type { Reason } from '../../../policy/decode-policy.ts'
-import type { Placing } from '../../routing/placement-client.ts'
-import type { DecodePlace } from '../../routing/router.ts'
+import type { PlacementClient } from '../../routing/placement-client.ts'
+import type { DecodePlacement } from '../../routing/router.ts'
 import type { Frame } from './frames.ts'
 import {
   ASK,
@@ -25,7 +25,7 @@ export interface KnownRoom {
 /** Counts are kept for as long as the request runs; of a large answer they are kept alone. */
 const MOST_TIMES = 4
 
-export function remotePlacing(link: RelayLink, known: KnownRoom): Placing {
+export function remotePlacementClient(link: RelayLink, known: KnownRoom): PlacementClient {
   const yes = (kind: number, role: Role, exclude: ReadonlySet<string>) =>
     link.ask(
       kind,
@@ -70,7 +70,7 @@ export function remotePlacing(link: RelayLink, known: KnownRoom): Placing {
       ),
     toDecode(request, given, tokens, exclude) {
       const handoff = given && alone(rawHandoff(given))
-      const read = (frame: Frame, id: number): DecodePlace | undefined => {
+      const read = (frame: Frame, id: number): DecodePlacement | undefined => {
         if (frame.kind === TELL.none) return undefined
         const dispatch = dispatchIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
         const [reason, policy, band, similarity, covered] = [

@@ -5,7 +5,7 @@ import { Registry } from '../../../cluster/registry.ts'
 import { TicketDesk } from '../../../cluster/tickets.ts'
 import { createPredictor } from '../../../policy/predictor.ts'
 import { DEFAULT_COST, union } from '../../../policy/union.ts'
-import { Seldom } from '../../observe/log/log.ts'
+import { RateLimitedLog } from '../../observe/log/log.ts'
 import { LoadSharing } from './load-sharing.ts'
 import { decode, encode } from './messages.ts'
 
@@ -41,7 +41,7 @@ function replicas(count: number, lost: () => boolean) {
       desk,
       registry,
       log: pino({ level: 'silent' }),
-      seldom: new Seldom(),
+      rateLimitedLog: new RateLimitedLog(),
       tell: message => {
         const bytes = encode(message)
         for (const other of all) {

@@ -4,7 +4,7 @@ import type { TicketDesk } from '../../../cluster/tickets.ts'
 import { createUnseen, type Unseen } from '../../../policy/anticipate.ts'
 import type { DecodePolicy } from '../../../policy/decode-policy.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
-import type { Log, Seldom } from '../../observe/log/log.ts'
+import type { Log, RateLimitedLog } from '../../observe/log/log.ts'
 import { Echo } from './store-latency.ts'
 import { type Message, type Sender, type StateMessage, type WorkerKey, workerKey } from './messages.ts'
 import { Others } from './others.ts'
@@ -18,7 +18,7 @@ export interface LoadSharingOptions {
   readonly desk: TicketDesk
   readonly registry: Registry
   readonly log: Log
-  readonly seldom: Seldom
+  readonly rateLimitedLog: RateLimitedLog
   /** Resolves with its bytes, or undefined where nobody got it. Never rejects. */
   readonly tell: (message: Message) => Promise<number | undefined>
 }
@@ -160,11 +160,11 @@ export class LoadSharing {
 
   /** Who can write to the store must not be able to fill the log. */
   #say(what: string, replica: string, nowMs: number): void {
-    const { log, seldom } = this.#options
+    const { log, rateLimitedLog } = this.#options
     if (nowMs - this.#saidFromMs > MINUTE_MS) [this.#said, this.#saidFromMs] = [0, nowMs]
     if (this.#said++ < SAID_A_MINUTE) log.info({ replica }, `replicas: ${what}`)
     else
-      seldom.say(`replicas ${what}`, nowMs, times =>
+      rateLimitedLog.say(`replicas ${what}`, nowMs, times =>
         log.warn({ replica, times }, `replicas: ${what}, and many more`),
       )
   }

@@ -1,7 +1,7 @@
 /**
  * When this replica speaks: `publishMs` after something has changed, and before its lease ends if nothing has. One message is under way at a
  * time, so that a slow store gets fewer and not more of them; each has all loads as they are when it goes, so nothing is lost by waiting.
- * Rows of `union` go along every `rowsMs`, or more seldom where they would be more than `bytesPerSecond`.
+ * Rows of `union` go along every `rowsMs`, or more rateLimitedLog where they would be more than `bytesPerSecond`.
  */
 import type { LoadEntry, RowEntry } from './messages.ts'
 

@@ -7,7 +7,7 @@ import type { Registry } from '../../../cluster/registry.ts'
 import type { TicketDesk } from '../../../cluster/tickets.ts'
 import type { Unseen } from '../../../policy/anticipate.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
-import type { Log, Seldom } from '../../observe/log/log.ts'
+import type { Log, RateLimitedLog } from '../../observe/log/log.ts'
 import type { RoutingControl, RoutingView } from '../../routing/routing-control.ts'
 import type { Router } from '../../routing/router.ts'
 import { ArtifactShare } from './artifact-share.ts'
@@ -30,7 +30,7 @@ export interface ReplicaParts {
   readonly desk: TicketDesk
   readonly registry: Registry
   readonly log: Log
-  readonly seldom: Seldom
+  readonly rateLimitedLog: RateLimitedLog
 }
 
 /** A clean end takes no longer for a store that does not answer. */
@@ -70,7 +70,7 @@ export class Replicas {
       desk,
       registry,
       log,
-      seldom: parts.seldom,
+      rateLimitedLog: parts.rateLimitedLog,
       tell: message => this.#tell(message),
     })
   }
@@ -267,9 +267,9 @@ export class Replicas {
 
   #ignored(reason: Ignored, why?: string): void {
     this.tally.ignored(reason)
-    const { seldom, log } = this.#parts
+    const { rateLimitedLog, log } = this.#parts
     const more = why === undefined ? {} : { why }
-    seldom.say(`replicas ${reason}`, performance.now(), times =>
+    rateLimitedLog.say(`replicas ${reason}`, performance.now(), times =>
       log.warn({ reason, times, ...more }, IGNORED_WORDS[reason]),
     )
   }
