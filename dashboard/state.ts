@@ -2,7 +2,7 @@
 import { computed, signal } from '@preact/signals'
 import type {
   ExpertsView,
-  Happening,
+  ClusterEvent,
   LiveDecision,
   PacePoint,
   PlaneView,
@@ -22,7 +22,7 @@ export const experts = signal<ExpertsView | undefined>(undefined)
 /** Null: the gateway has no artifact. */
 export const plane = signal<PlaneView | null | undefined>(undefined)
 export const pace = signal<readonly PacePoint[]>([])
-export const happenings = signal<readonly Happening[]>([])
+export const happenings = signal<readonly ClusterEvent[]>([])
 /** The newest first. */
 export const decisions = signal<readonly LiveDecision[]>([])
 export const paused = signal(false)

@@ -1,5 +1,5 @@
 /** Numbers with their units, and what the gateway's short names mean. */
-import type { Happening } from '../src/gateway/observe/insight/wire.ts'
+import type { ClusterEvent } from '../src/gateway/observe/insight/wire.ts'
 
 /** A number and its unit stay on one line. */
 const NEXT = '\u00a0'
@@ -103,7 +103,7 @@ const ROUTING: Readonly<Record<string, string>> = {
   model: 'the model has shown its shape',
 }
 
-export function happening({ kind, about, change }: Happening): string {
+export function happening({ kind, about, change }: ClusterEvent): string {
   if (kind === 'worker') return `${about} ${CHANGES[change] ?? change}`
   return `${ROUTING[change] ?? change}; policy ${about}`
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { readBeside as ReadBeside } from '../../src/gateway/discovery/worker-file-beside.ts'
-import { LookFailure } from '../../src/gateway/discovery/found.ts'
+import { LookupFailure } from '../../src/gateway/discovery/source.ts'
 import { readWorkerFile } from '../../src/gateway/discovery/worker-file.ts'
 
 // Threads need what is built.
@@ -22,10 +22,10 @@ describe('a large file of workers', () => {
     const text = yaml(1000, '  - gopher://a\n')
     const error = await readBeside({ path: 'w.yaml', text, defaults: {} }, never).then(
       () => undefined,
-      (reason: { bad: unknown }) => reason,
+      (reason: { problem: unknown }) => reason,
     )
-    expect(() => readWorkerFile('w.yaml', text)).toThrow(LookFailure)
-    expect(error?.bad).toEqual({
+    expect(() => readWorkerFile('w.yaml', text)).toThrow(LookupFailure)
+    expect(error?.problem).toEqual({
       reason: 'broken',
       text: 'w.yaml:1002:5: decode[1000]: expected an http or https URL such as http://10.0.0.7:8000, found the scheme gopher',
     })

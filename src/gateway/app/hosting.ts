@@ -1,8 +1,8 @@
 /** A gateway that decides for other processes, which have the requests (`processes/`). */
 import type { IncomingMessage } from 'node:http'
 import type { Registry } from '../../cluster/registry.ts'
-import type { LookElsewhere } from '../control/admin/routes.ts'
-import type { SourceMemory, SourceName } from '../discovery/found.ts'
+import type { RequestLookup } from '../control/admin/admin-context.ts'
+import type { SourceMemory, SourceName } from '../discovery/source.ts'
 import type { RoutingChange } from '../routing/routing-control.ts'
 
 /** What is otherwise where requests come to other processes (`processes/`), and this one decides for them. */
@@ -13,7 +13,7 @@ export interface Hosting {
   arriving(request: IncomingMessage): void
   /** In place of the settings' workers. */
   readonly addWorkers?: (registry: Registry) => void
-  readonly elsewhere: LookElsewhere
+  readonly elsewhere: RequestLookup
   /** Of every artifact that is loaded while the gateway runs, whoever had it loaded. */
   artifactLoaded(path: string, shownAs: string): Promise<void>
   /** The name of the settings' artifact, where its file is a copy. */

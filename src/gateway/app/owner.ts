@@ -2,7 +2,7 @@
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { resolve } from 'node:path'
-import type { SeenRequest } from '../control/admin/routes.ts'
+import type { SeenRequest } from '../control/admin/admin-context.ts'
 import { comesFrom } from '../http/auth.ts'
 import { createLog } from '../observe/log/log.ts'
 import type { LogLevelControl } from '../observe/log/log-level.ts'

@@ -19,6 +19,7 @@ import { createDebugHeaders } from '../observe/debug-headers.ts'
 import { readyDiscovery } from '../control/discovery/discovery.ts'
 import { vllmNixl } from '../engines/vllm-nixl.ts'
 import { Handler } from '../flow/handle.ts'
+import { ranked } from '../flow/worker-headers.ts'
 import type { Hosting } from './hosting.ts'
 import { ClientConnections } from '../http/client-connections.ts'
 import { createListener, listen } from '../http/listen.ts'
@@ -124,7 +125,7 @@ export async function startGateway(
   insight.watched = () => feed.any
   apart.push(() => feed.close())
   registry.subscribe(({ kind, worker: { id } }) => {
-    feed.happenings.add('worker', id, kind)
+    feed.events.add('worker', id, kind)
     if (kind === 'forgotten') insight.pace.forget(id)
   })
   const replicas = await begun(() =>
@@ -194,6 +195,7 @@ export async function startGateway(
       ctx: context,
       control,
       live: () => handler.live,
+      withRank: ranked,
       ...(hosting && { elsewhere: hosting.elsewhere }),
       ...(discovery && { discovery }),
       ...(replicas && { replicas }),

@@ -15,8 +15,8 @@ export function wrongOrigin(text: string): string | undefined {
 }
 
 /** Ranks of one URL; a number of 0 to one less. */
-export const MOST_RANKS = 1_024
-const RANK_WORDS = `a data-parallel rank behind @ is a whole number from 0 to ${MOST_RANKS - 1}, such as ${ORIGIN_EXAMPLE}@2`
+export const MAX_RANKS = 1_024
+const RANK_WORDS = `a data-parallel rank behind @ is a whole number from 0 to ${MAX_RANKS - 1}, such as ${ORIGIN_EXAMPLE}@2`
 
 interface WorkerUrl {
   readonly url: string
@@ -32,7 +32,7 @@ function splitRank(text: string): WorkerUrl {
 /** What is wrong with a text as the URL of a worker, maybe with a rank; undefined when nothing. */
 export function wrongWorkerUrl(text: string): string | undefined {
   const { url, dpRank } = splitRank(text)
-  if (dpRank !== undefined && dpRank >= MOST_RANKS) return `the rank is too large: ${RANK_WORDS}`
+  if (dpRank !== undefined && dpRank >= MAX_RANKS) return `the rank is too large: ${RANK_WORDS}`
   const wrong = wrongOrigin(url)
   // What has a port behind the @ is a host, and what stands before it a user.
   return wrong !== undefined && /@[^@:]*$/.test(text) ? `${wrong}; ${RANK_WORDS}` : wrong

@@ -5,7 +5,7 @@ import { MASK } from './mask.ts'
 const DAY_MS = 86_400_000
 
 /** A band wider than this is all of them: cosines differ by 2 at most. */
-export const MOST_TAU = 2
+export const MAX_TAU = 2
 
 export const whole = (min: number, max: number) => z.int().min(min).max(max)
 export const ms = (min = 1) => whole(min, DAY_MS)

@@ -11,30 +11,30 @@ import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from './dns-target.ts'
 import { LOG_LEVELS } from './settings.ts'
 import {
   ENDPOINT_EXAMPLE,
-  MOST_RANKS,
+  MAX_RANKS,
   ORIGIN_EXAMPLE,
   wrongApiUrl,
   wrongEndpoint,
   wrongWorkerUrl,
 } from './origin.ts'
 import { MASK } from './mask.ts'
-import { address, file, MOST_TAU, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
+import { address, file, MAX_TAU, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
 import { replicas } from './schema-replicas.ts'
-import { MOST_CLUSTER } from './worker-form.ts'
+import { MAX_CLUSTER } from './worker-form.ts'
 import { WORKER_ID, WORKER_ID_WORDS } from './worker-id.ts'
 
 const MIB = 1_048_576
 
 const url = () => address(ORIGIN_EXAMPLE, wrongWorkerUrl)
 const id = () => text(WORKER_ID_WORDS, WORKER_ID)
-const ranks = () => whole(1, MOST_RANKS).optional()
+const ranks = () => whole(1, MAX_RANKS).optional()
 const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}; with @RANK behind it, of one data-parallel rank.`
 const ID_MEANING =
   'Unique over all workers; host and port unless told, with @RANK behind it for a rank. Metrics and the admin API use it.'
 const prefillWorker = z.strictObject({
   url: url().describe(URL_MEANING),
   id: id().optional().describe(ID_MEANING),
-  dpRank: whole(0, MOST_RANKS - 1)
+  dpRank: whole(0, MAX_RANKS - 1)
     .optional()
     .describe('Data-parallel rank: requests are sent to this engine of the server.'),
   ranks: ranks().describe(
@@ -42,7 +42,7 @@ const prefillWorker = z.strictObject({
   ),
 })
 const decodeWorker = prefillWorker.extend({
-  cluster: whole(0, MOST_CLUSTER)
+  cluster: whole(0, MAX_CLUSTER)
     .optional()
     .describe(
       'Its cluster of the artifact; its place in the list unless told; ranks get this one and those after it. For all decode workers or for none.',
@@ -223,7 +223,7 @@ const routing = z.strictObject({
   tau: z
     .number()
     .min(0)
-    .max(MOST_TAU)
+    .max(MAX_TAU)
     .default(0.1)
     .describe('Locality band of eldr: workers whose cosine is so much below the best still count.'),
   artifact: file('an artifact of `eldr fit`')

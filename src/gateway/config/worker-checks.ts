@@ -1,9 +1,9 @@
 /** What is wrong together in lists of workers, as they were given, so that one wrong worker does not hide what is wrong with others. */
 import { isSamePlace, placeText, type Role } from '../../cluster/worker.ts'
 import type { Finding } from './checks.ts'
-import { MOST_RANKS, workerUrlOf, wrongWorkerUrl } from './origin.ts'
+import { MAX_RANKS, workerUrlOf, wrongWorkerUrl } from './origin.ts'
 import { isObject, type Path, valueAt } from './paths.ts'
-import { defaultRanks, MOST_CLUSTER, workersOf } from './worker-form.ts'
+import { defaultRanks, MAX_CLUSTER, workersOf } from './worker-form.ts'
 
 interface Worker {
   readonly path: Path
@@ -40,8 +40,8 @@ function ranksOf(value: unknown, role: Role): number {
 
 const isWhole = (value: unknown, min: number, max: number): value is number =>
   Number.isInteger(value) && (value as number) >= min && (value as number) <= max
-const countOf = (value: unknown) => (isWhole(value, 1, MOST_RANKS) ? value : undefined)
-const rankOf = (value: unknown) => (isWhole(value, 0, MOST_RANKS - 1) ? value : undefined)
+const countOf = (value: unknown) => (isWhole(value, 1, MAX_RANKS) ? value : undefined)
+const rankOf = (value: unknown) => (isWhole(value, 0, MAX_RANKS - 1) ? value : undefined)
 
 /** The workers that an item stands for; none where it is wrong by itself. */
 function expanded(item: unknown, path: Path, ranks: number): Worker[] {
@@ -136,10 +136,10 @@ function* checkClusters(decode: readonly unknown[], ranks: number): Generator<Fi
         path,
         text: `cluster ${String(twice)} twice: workers.decode[${taken.get(twice)}] and workers.decode[${at}]`,
       }
-    if (more > 0 && (own.at(-1) as number) > MOST_CLUSTER)
+    if (more > 0 && (own.at(-1) as number) > MAX_CLUSTER)
       yield {
         path,
-        text: `workers.decode[${at}] has ranks up to the cluster ${String(own.at(-1))}: at most ${MOST_CLUSTER}`,
+        text: `workers.decode[${at}] has ranks up to the cluster ${String(own.at(-1))}: at most ${MAX_CLUSTER}`,
       }
     for (const each of own) if (!taken.has(each)) taken.set(each, at)
   }

@@ -4,7 +4,7 @@ import { addressOf, workerUrlOf } from './origin.ts'
 import type { WorkerSetting } from './settings.ts'
 import { rankedName } from './worker-id.ts'
 
-export const MOST_CLUSTER = 65_534
+export const MAX_CLUSTER = 65_534
 
 export interface WorkerForm {
   readonly url: string

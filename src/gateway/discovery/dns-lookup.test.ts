@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { dnsTargetOf } from '../config/dns-target.ts'
 import { type Family, type Lookups, lookUp } from './dns-lookup.ts'
-import { LookFailure } from './found.ts'
+import { LookupFailure } from './source.ts'
 
 type Zone = Readonly<
   Record<string, { readonly [type in 'A' | 'AAAA' | 'SRV']?: readonly unknown[] | string }>
@@ -20,8 +20,8 @@ const record = (address: string, ttl = 30) => ({ address, ttl })
 const look = (records: Zone, text = 'http://d.svc:8000', family: Family = 'auto') =>
   lookUp(zone(records), dnsTargetOf(text), family, 'decode')
 const ids = async (...asked: Parameters<typeof look>) => (await look(...asked)).found.map(({ id }) => id)
-const bad = async (...asked: Parameters<typeof look>) =>
-  ((await look(...asked).catch((error: unknown) => error)) as LookFailure).bad
+const problem = async (...asked: Parameters<typeof look>) =>
+  ((await look(...asked).catch((error: unknown) => error)) as LookupFailure).problem
 
 const BOTH = { 'd.svc': { A: [record('10.0.0.1'), record('10.0.0.2', 5)], AAAA: [record('fd00::1')] } }
 
@@ -30,7 +30,7 @@ describe('addresses of a name', () => {
     expect(await ids(BOTH)).toEqual(['10.0.0.1:8000', '10.0.0.2:8000'])
     expect(await ids(BOTH, 'http://d.svc:8000', 'ipv6')).toEqual(['[fd00::1]:8000'])
     expect(await ids({ 'd.svc': { AAAA: [record('fd00::1')] } })).toEqual(['[fd00::1]:8000'])
-    expect(await bad({ 'd.svc': { AAAA: [record('fd00::1')] } }, 'http://d.svc:8000', 'ipv4')).toEqual({
+    expect(await problem({ 'd.svc': { AAAA: [record('fd00::1')] } }, 'http://d.svc:8000', 'ipv4')).toEqual({
       reason: 'empty',
       text: 'd.svc has no A records',
     })
@@ -56,7 +56,7 @@ describe('addresses of a name', () => {
     ['ENOTFOUND', 'empty', 'd.svc does not exist (NXDOMAIN)'],
     ['ENODATA', 'empty', 'd.svc has no A or AAAA records'],
   ])('that cannot be had say why: %s', async (code, reason, text) => {
-    expect(await bad({ 'd.svc': { A: code } })).toEqual({ reason, text })
+    expect(await problem({ 'd.svc': { A: code } })).toEqual({ reason, text })
   })
 })
 
@@ -84,8 +84,8 @@ describe('services of a name', () => {
       found: [{ id: 'a:8000' }],
       notes: ['b, which d.svc points to, has no address: left out'],
     })
-    expect(await bad({ ...records, b: { A: 'ESERVFAIL' } }, SRV)).toMatchObject({ reason: 'failed' })
-    expect(await bad({ 'd.svc': { SRV: [srv('b')] } }, SRV)).toEqual({
+    expect(await problem({ ...records, b: { A: 'ESERVFAIL' } }, SRV)).toMatchObject({ reason: 'failed' })
+    expect(await problem({ 'd.svc': { SRV: [srv('b')] } }, SRV)).toEqual({
       reason: 'empty',
       text: 'd.svc has no address',
     })

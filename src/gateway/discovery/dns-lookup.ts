@@ -4,13 +4,13 @@ import { isIPv6 } from 'node:net'
 import type { Role } from '../../cluster/worker.ts'
 import type { DnsTarget } from '../config/dns-target.ts'
 import { workerName } from '../config/worker-id.ts'
-import { type Found, LookFailure } from './found.ts'
+import { type DiscoveredWorker, LookupFailure } from './source.ts'
 
 export type Lookups = Pick<Resolver, 'resolve4' | 'resolve6' | 'resolveSrv'>
 export type Family = 'auto' | 'ipv4' | 'ipv6'
 
 export interface LookedUp {
-  readonly found: readonly Found[]
+  readonly found: readonly DiscoveredWorker[]
   /** Targets of SRV records that have no address. */
   readonly notes: readonly string[]
   /** How long the records hold; infinite where nothing says so. */
@@ -22,13 +22,13 @@ interface Addresses {
   readonly ttlSeconds: number
 }
 
-/** Throws a LookFailure where there is no answer, or an empty one. */
+/** Throws a LookupFailure where there is no answer, or an empty one. */
 export async function lookUp(dns: Lookups, target: DnsTarget, family: Family, role: Role): Promise<LookedUp> {
   const looked =
     target.kind === 'srv'
       ? await services(dns, target, family, role)
       : await addresses(dns, target, family, role)
-  if (looked.found.length === 0) throw new LookFailure('empty', `${target.name} has no address`)
+  if (looked.found.length === 0) throw new LookupFailure('empty', `${target.name} has no address`)
   return looked
 }
 
@@ -64,7 +64,7 @@ async function services(
   const found = await Promise.all(
     [...targets].map(async ([id, record]) => {
       const looked = await addressesOf(dns, record.name, family).catch((error: unknown) => {
-        if (!(error instanceof LookFailure && error.bad.reason === 'empty')) throw error
+        if (!(error instanceof LookupFailure && error.problem.reason === 'empty')) throw error
         notes.push(`${record.name}, which ${name} points to, has no address: left out`)
       })
       // One of several, always the same: they are of one worker.
@@ -78,7 +78,7 @@ async function services(
   return { found: found.flat(), notes: notes.toSorted(), ttlSeconds }
 }
 
-function workerAt(protocol: string, address: string, port: number, role: Role): Found {
+function workerAt(protocol: string, address: string, port: number, role: Role): DiscoveredWorker {
   const host = isIPv6(address) ? `[${address}]` : address
   // With the port always, as workers of the configuration are named.
   return { id: `${host}:${port}`, role, url: new URL(`${protocol}//${host}:${port}`).origin, ready: true }
@@ -111,10 +111,10 @@ async function asked<Answer>(
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code ?? 'unknown'
     if (code === 'ENODATA' && orNone) return []
-    if (code === 'ENODATA') throw new LookFailure('empty', `${name} has no ${kind} records`, cause)
-    if (code === 'ENOTFOUND') throw new LookFailure('empty', `${name} does not exist (NXDOMAIN)`, cause)
+    if (code === 'ENODATA') throw new LookupFailure('empty', `${name} has no ${kind} records`, cause)
+    if (code === 'ENOTFOUND') throw new LookupFailure('empty', `${name} does not exist (NXDOMAIN)`, cause)
     if (['ETIMEOUT', 'ECONNREFUSED'].includes(code))
-      throw new LookFailure('unreachable', `no DNS server answers for ${name} (${code})`, cause)
-    throw new LookFailure('failed', `the DNS server cannot answer for ${name} (${code})`, cause)
+      throw new LookupFailure('unreachable', `no DNS server answers for ${name} (${code})`, cause)
+    throw new LookupFailure('failed', `the DNS server cannot answer for ${name} (${code})`, cause)
   }
 }

@@ -5,7 +5,7 @@ import { dnsTargetOf, type DnsTarget } from '../config/dns-target.ts'
 import type { DnsDiscovery } from '../config/settings.ts'
 import { BackOff, pause } from './back-off.ts'
 import { type LookedUp, lookUp, type Lookups } from './dns-lookup.ts'
-import { type Bad, LookFailure, type Source, type Tell, withoutDoubles } from './found.ts'
+import { type Problem, LookupFailure, type Source, type OnReport, deduplicate } from './source.ts'
 
 const TIMEOUT_MS = 2_000
 const TRIES = 2
@@ -19,21 +19,21 @@ interface Watched {
   readonly target: DnsTarget
   /** What was last found. */
   looked?: LookedUp
-  bad?: Bad
+  problem?: Problem
 }
 
 export class DnsSource implements Source {
   readonly #settings: DnsDiscovery
   readonly #retryMs: number
-  readonly #tell: Tell
+  readonly #onReport: OnReport
   readonly #stop = new AbortController()
   readonly #resolver: Lookups & { cancel(): void }
   readonly #watched: readonly Watched[]
 
-  constructor(settings: DnsDiscovery, retryMs: number, tell: Tell) {
+  constructor(settings: DnsDiscovery, retryMs: number, onReport: OnReport) {
     this.#settings = settings
     this.#retryMs = retryMs
-    this.#tell = tell
+    this.#onReport = onReport
     const resolver = new Resolver({ timeout: TIMEOUT_MS, tries: TRIES })
     if (settings.server !== undefined) resolver.setServers([settings.server])
     this.#resolver = resolver
@@ -68,12 +68,12 @@ export class DnsSource implements Source {
   async #look(watched: Watched): Promise<boolean> {
     try {
       watched.looked = await lookUp(this.#resolver, watched.target, this.#settings.family, watched.role)
-      delete watched.bad
+      delete watched.problem
       return true
     } catch (error) {
-      watched.bad =
-        error instanceof LookFailure
-          ? error.bad
+      watched.problem =
+        error instanceof LookupFailure
+          ? error.problem
           : { reason: 'failed', text: `${watched.target.name} cannot be looked up` }
       return false
     }
@@ -88,14 +88,14 @@ export class DnsSource implements Source {
   }
 
   #report(): void {
-    const { found, notes } = withoutDoubles(this.#watched.flatMap(({ looked }) => looked?.found ?? []))
-    const bads = this.#watched.flatMap(({ bad }) => bad ?? [])
+    const { found, notes } = deduplicate(this.#watched.flatMap(({ looked }) => looked?.found ?? []))
+    const problems = this.#watched.flatMap(({ problem }) => problem ?? [])
     // Until every name has been seen once there is nothing to conclude from those that are missing.
-    this.#tell({
+    this.#onReport({
       ...(found.length > 0 && { found }),
       notes: [...this.#watched.flatMap(({ looked }) => looked?.notes ?? []), ...notes],
-      ...(bads.length > 0 && {
-        bad: { reason: bads[0]!.reason, text: bads.map(({ text }) => text).join('; ') },
+      ...(problems.length > 0 && {
+        problem: { reason: problems[0]!.reason, text: problems.map(({ text }) => text).join('; ') },
       }),
     })
   }

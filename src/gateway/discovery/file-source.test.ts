@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { FileSource } from './file-source.ts'
-import type { Report } from './found.ts'
+import type { Report } from './source.ts'
 import { namesOnTheWay } from './link-names.ts'
 import { readBeside, ReadGivenUp } from './worker-file-beside.ts'
 
@@ -23,7 +23,7 @@ afterEach(() => {
 function follow(pollMs = 3_600_000, file = path) {
   const [told, read]: [Report[], string[]] = [[], []]
   const waiting = new Set<() => void>()
-  const tell = (report: Report) => {
+  const onReport = (report: Report) => {
     told.push(report)
     for (const check of waiting) check()
   }
@@ -31,7 +31,7 @@ function follow(pollMs = 3_600_000, file = path) {
     new FileSource(
       { path: file, pollMs },
       {},
-      tell,
+      onReport,
       (given, signal) => (read.push(given.text), readBeside(given, signal)),
     ),
   )
@@ -84,12 +84,12 @@ describe('a source that follows a file', () => {
     const found = await new Promise<Report['found']>(resolve => {
       const read = (...given: Parameters<typeof readBeside>) =>
         ++tries < 3 ? Promise.reject(new ReadGivenUp('broken', 'slow')) : readBeside(...given)
-      const tell = (report: Report) => (reports.push(report), report.found && resolve(report.found))
-      followed.push(new FileSource({ path, pollMs: 1 }, {}, tell, read, 50))
+      const onReport = (report: Report) => (reports.push(report), report.found && resolve(report.found))
+      followed.push(new FileSource({ path, pollMs: 1 }, {}, onReport, read, 50))
     })
     expect(found!.map(({ id }) => id)).toEqual(['a:1'])
     expect(tries).toBe(3)
-    expect(reports.filter(({ bad }) => bad?.text === 'slow').length).toBeGreaterThan(2)
+    expect(reports.filter(({ problem }) => problem?.text === 'slow').length).toBeGreaterThan(2)
   })
 
   it('does not look because of other files in the folder', async () => {
@@ -128,11 +128,11 @@ describe('a source that follows a file', () => {
   it('sees that a refused file was mended, a lost one is back, and a folder was replaced, without looking in between', async () => {
     writeFileSync(path, 'decode: [gopher://a]')
     const { told, until, finds } = follow()
-    await until(() => told.at(-1)?.bad?.reason === 'broken')
+    await until(() => told.at(-1)?.problem?.reason === 'broken')
     writeFileSync(path, text('b'))
     await finds('b:1')
     rmSync(path)
-    await until(() => told.at(-1)?.bad?.reason === 'unreadable')
+    await until(() => told.at(-1)?.problem?.reason === 'unreadable')
     writeFileSync(path, text('c'))
     await finds('c:1')
     mkdirSync(`${folder}.next`)
@@ -142,7 +142,7 @@ describe('a source that follows a file', () => {
     await finds('d:1')
     writeFileSync(path, text('e'))
     await finds('e:1')
-    expect(told.flatMap(({ bad }) => bad ?? []).map(({ reason }) => reason)).toEqual(
+    expect(told.flatMap(({ problem }) => problem ?? []).map(({ reason }) => reason)).toEqual(
       expect.arrayContaining(['broken', 'unreadable']),
     )
     rmSync(`${folder}.old`, { recursive: true })

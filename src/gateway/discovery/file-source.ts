@@ -9,7 +9,7 @@ import { basename, dirname } from 'node:path'
 import type { FileDiscovery } from '../config/settings.ts'
 import type { RankDefaults } from '../config/worker-form.ts'
 import { pause } from './back-off.ts'
-import { LookFailure, type Report, type Source, type Tell } from './found.ts'
+import { LookupFailure, type Report, type Source, type OnReport } from './source.ts'
 import { namesOnTheWay } from './link-names.ts'
 import { readBeside, ReadGivenUp } from './worker-file-beside.ts'
 
@@ -20,7 +20,7 @@ const GATHER_MS = 100
 /** A text that could not be read for want of time or memory is tried again after so long. */
 const GIVEN_UP_MS = 60_000
 /** Room for the most workers there may be, with long names. */
-const MOST_BYTES = 1 << 20
+const MAX_BYTES = 1 << 20
 
 /** A text, good or bad, and what is told of it. */
 interface Reading {
@@ -33,7 +33,7 @@ interface Reading {
 export class FileSource implements Source {
   readonly #settings: FileDiscovery
   readonly #ranks: RankDefaults
-  readonly #tell: Tell
+  readonly #onReport: OnReport
   readonly #read: typeof readBeside
   readonly #givenUpMs: number
   readonly #stop = new AbortController()
@@ -46,13 +46,13 @@ export class FileSource implements Source {
   constructor(
     settings: FileDiscovery,
     ranks: RankDefaults,
-    tell: Tell,
+    onReport: OnReport,
     read = readBeside,
     givenUpMs = GIVEN_UP_MS,
   ) {
     this.#settings = settings
     this.#ranks = ranks
-    this.#tell = tell
+    this.#onReport = onReport
     this.#read = read
     this.#givenUpMs = givenUpMs
     void this.#follow()
@@ -106,13 +106,13 @@ export class FileSource implements Source {
     const text = await this.#settled()
     const { signal } = this.#stop
     if (signal.aborted) return
-    if (text instanceof LookFailure) {
+    if (text instanceof LookupFailure) {
       // Its folder may be gone too, and a watch of that would never hear of the next one.
-      if (text.bad.reason === 'unreadable') {
+      if (text.problem.reason === 'unreadable') {
         this.#unwatch()
         this.#watch()
       }
-      return this.#tell({ bad: text.bad })
+      return this.#onReport({ problem: text.problem })
     }
     if (text !== this.#last?.text || performance.now() >= this.#last.untilMs) {
       const last = await this.#reading(text)
@@ -120,7 +120,7 @@ export class FileSource implements Source {
       this.#last = last
     }
     // Though it is the same: workers that could not be registered before may have room now.
-    this.#tell(this.#last.report)
+    this.#onReport(this.#last.report)
   }
 
   async #reading(text: string): Promise<Reading> {
@@ -132,20 +132,20 @@ export class FileSource implements Source {
         untilMs: Infinity,
       }
     } catch (error) {
-      const bad =
-        error instanceof LookFailure
-          ? error.bad
+      const problem =
+        error instanceof LookupFailure
+          ? error.problem
           : { reason: 'broken' as const, text: `${path} cannot be read as YAML or JSON` }
       return {
         text,
-        report: { bad },
+        report: { problem },
         untilMs: error instanceof ReadGivenUp ? performance.now() + this.#givenUpMs : Infinity,
       }
     }
   }
 
   /** As it is when two looks in a row see the same. */
-  async #settled(): Promise<string | LookFailure> {
+  async #settled(): Promise<string | LookupFailure> {
     let before = await textOr(this.#settings.path)
     while (before !== this.#last?.text) {
       await pause(SETTLE_MS, this.#stop.signal)
@@ -153,7 +153,7 @@ export class FileSource implements Source {
       const same =
         typeof now === 'string' || typeof before === 'string'
           ? now === before
-          : now.bad.text === before.bad.text
+          : now.problem.text === before.problem.text
       before = now
       if (same || this.#stop.signal.aborted) break
     }
@@ -161,17 +161,17 @@ export class FileSource implements Source {
   }
 }
 
-async function textOr(path: string): Promise<string | LookFailure> {
+async function textOr(path: string): Promise<string | LookupFailure> {
   try {
     const info = await stat(path)
-    if (!info.isFile()) return new LookFailure('unreadable', `${path} is not a regular file`)
-    const text = info.size > MOST_BYTES ? undefined : await readFile(path)
+    if (!info.isFile()) return new LookupFailure('unreadable', `${path} is not a regular file`)
+    const text = info.size > MAX_BYTES ? undefined : await readFile(path)
     // It may have grown between the two.
-    if (text === undefined || text.length > MOST_BYTES)
-      return new LookFailure('broken', `${path} is larger than ${MOST_BYTES >> 20} MiB`)
+    if (text === undefined || text.length > MAX_BYTES)
+      return new LookupFailure('broken', `${path} is larger than ${MAX_BYTES >> 20} MiB`)
     return text.toString('utf8')
   } catch (cause) {
-    return new LookFailure(
+    return new LookupFailure(
       'unreadable',
       `${path} cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown reason'}`,
       cause,

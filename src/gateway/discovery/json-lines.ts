@@ -1,5 +1,5 @@
 /** Lines of JSON in a stream of bytes that may be cut anywhere. */
-import { LookFailure } from './found.ts'
+import { LookupFailure } from './source.ts'
 
 const NEWLINE = 0x0a
 
@@ -12,7 +12,7 @@ export class JsonLines {
     this.#mostBytes = mostBytes
   }
 
-  /** The values of the lines that this chunk ends. Throws a LookFailure at one that is none, or that does not end. */
+  /** The values of the lines that this chunk ends. Throws a LookupFailure at one that is none, or that does not end. */
   *push(chunk: Buffer): Generator {
     let from = 0
     for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, from)) {
@@ -26,7 +26,7 @@ export class JsonLines {
     this.#parts.push(chunk.subarray(from))
     this.#bytes += chunk.length - from
     if (this.#bytes > this.#mostBytes)
-      throw new LookFailure(
+      throw new LookupFailure(
         'broken',
         `the Kubernetes API sends an event of more than ${this.#mostBytes >> 20} MiB`,
       )
@@ -37,6 +37,6 @@ function parsed(line: string): unknown {
   try {
     return JSON.parse(line)
   } catch (cause) {
-    throw new LookFailure('broken', 'the Kubernetes API sends an event that is no JSON', cause)
+    throw new LookupFailure('broken', 'the Kubernetes API sends an event that is no JSON', cause)
   }
 }

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { FakeKube } from '../../../test/discovery/fake-kube.ts'
 import { HAS_OPENSSL, makeCertificates } from '../../../test/gateway/tls-files.ts'
 import { failure, temporaryFolder } from '../../../test/trace-support.ts'
-import { LookFailure } from './found.ts'
+import { LookupFailure } from './source.ts'
 import { kubeAccess, KubeClient } from './kube-client.ts'
 
 const folder = temporaryFolder()
@@ -57,15 +57,15 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
     const { port } = kube
     const client = new KubeClient({ url: `https://127.0.0.1:${port}`, caFile })
     const get = async () => textOf(await client.get(PATH, 1_000, new AbortController().signal))
-    const bad = async () => ((await get().catch((error: unknown) => error)) as LookFailure).bad
-    expect(await bad()).toMatchObject({ reason: 'unreadable', text: expect.stringContaining(caFile) })
+    const problem = async () => ((await get().catch((error: unknown) => error)) as LookupFailure).problem
+    expect(await problem()).toMatchObject({ reason: 'unreadable', text: expect.stringContaining(caFile) })
     writeFileSync(caFile, readFileSync(pairs.second.certFile))
-    expect(await bad()).toMatchObject({ reason: 'unreachable' })
+    expect(await problem()).toMatchObject({ reason: 'unreachable' })
     writeFileSync(caFile, readFileSync(pairs.first.certFile))
     expect(await get()).toContain('EndpointSliceList')
     await kube.close()
     kube = await serve(pairs.second, port)
-    expect(await bad()).toMatchObject({ reason: 'unreachable' })
+    expect(await problem()).toMatchObject({ reason: 'unreachable' })
     writeFileSync(caFile, readFileSync(pairs.second.certFile))
     expect(await get()).toContain('EndpointSliceList')
     client.close()

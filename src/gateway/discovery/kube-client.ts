@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { Agent, type Dispatcher, request } from 'undici'
 import { EldrError } from '../../errors.ts'
 import type { KubernetesDiscovery } from '../config/settings.ts'
-import { LookFailure } from './found.ts'
+import { LookupFailure } from './source.ts'
 
 const ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
 const CONNECT_MS = 5_000
@@ -34,7 +34,7 @@ export function kubeAccess(
 }
 
 /** How an answer that is not 200 ends a look. */
-export class KubeFailure extends LookFailure {
+export class KubeFailure extends LookupFailure {
   readonly status: number
 
   constructor(status: number, path: string) {
@@ -63,12 +63,12 @@ export class KubeClient implements KubeApi {
     this.#access = access
   }
 
-  /** Body of a 200. Throws a LookFailure otherwise. `silentMs`: longest wait for a piece of it. */
+  /** Body of a 200. Throws a LookupFailure otherwise. `silentMs`: longest wait for a piece of it. */
   async get(path: string, silentMs: number, signal: AbortSignal): Promise<AsyncIterable<Buffer>> {
     const { url, tokenFile, caFile } = this.#access
     const token = tokenFile === undefined ? undefined : (await textOf(tokenFile, 'token')).trim()
     if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
-      throw new LookFailure('refused', `there is no token in ${tokenFile}`)
+      throw new LookupFailure('refused', `there is no token in ${tokenFile}`)
     const dispatcher = this.#agentFor(caFile === undefined ? undefined : await textOf(caFile, 'authority'))
     let answer: Dispatcher.ResponseData
     try {
@@ -103,9 +103,9 @@ export class KubeClient implements KubeApi {
   }
 }
 
-export function unreachable(cause: unknown): LookFailure {
+export function unreachable(cause: unknown): LookupFailure {
   const { code } = cause as NodeJS.ErrnoException
-  return new LookFailure(
+  return new LookupFailure(
     'unreachable',
     `the Kubernetes API cannot be reached (${code ?? 'unknown reason'})`,
     cause,
@@ -116,7 +116,7 @@ async function textOf(file: string, what: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (cause) {
-    throw new LookFailure(
+    throw new LookupFailure(
       'unreadable',
       `the ${what} of the Kubernetes API cannot be read: ${file} (${(cause as NodeJS.ErrnoException).code})`,
       cause,

@@ -1,26 +1,26 @@
 /** Workers from the EndpointSlices of Kubernetes: one selector for prefill, one for decode. */
 import type { Role } from '../../cluster/worker.ts'
 import type { KubernetesDiscovery } from '../config/settings.ts'
-import { type Bad, type Found, type Source, type Tell, withoutDoubles } from './found.ts'
+import { type Problem, type DiscoveredWorker, type Source, type OnReport, deduplicate } from './source.ts'
 import { type KubeAccess, KubeClient } from './kube-client.ts'
 import { SliceWatch } from './slice-watch.ts'
 import { workersIn } from './slices.ts'
 
 interface Seen {
-  found?: readonly Found[]
+  found?: readonly DiscoveredWorker[]
   notes: readonly string[]
-  bad?: Bad
+  problem?: Problem
 }
 
 export class KubeSource implements Source {
-  readonly #tell: Tell
+  readonly #onReport: OnReport
   readonly #client: KubeClient
   readonly #watches: readonly SliceWatch[]
   readonly #seen: Record<Role, Seen> = { prefill: { notes: [] }, decode: { notes: [] } }
   #soon: NodeJS.Immediate | undefined
 
-  constructor(settings: KubernetesDiscovery, access: KubeAccess, retryMs: number, tell: Tell) {
-    this.#tell = tell
+  constructor(settings: KubernetesDiscovery, access: KubeAccess, retryMs: number, onReport: OnReport) {
+    this.#onReport = onReport
     this.#client = new KubeClient(access)
     const { namespace, port, scheme, silentMs } = settings
     this.#watches = (['prefill', 'decode'] as const).map(role => {
@@ -41,7 +41,7 @@ export class KubeSource implements Source {
           // Of a service that has been scaled to nothing a slice is left. Without any, the service is gone or the labels are others.
           if (slices.size === 0)
             this.#saw(role, {
-              bad: { reason: 'empty', text: `no EndpointSlice has the labels ${labels.join(',')}` },
+              problem: { reason: 'empty', text: `no EndpointSlice has the labels ${labels.join(',')}` },
               notes,
             })
           else {
@@ -49,7 +49,7 @@ export class KubeSource implements Source {
             this.#saw(role, { found: read.found, notes: [...notes, ...read.notes] })
           }
         },
-        failed: ({ bad }) => this.#saw(role, { bad, notes: this.#seen[role].notes }),
+        failed: ({ problem }) => this.#saw(role, { problem, notes: this.#seen[role].notes }),
       })
     })
   }
@@ -72,15 +72,17 @@ export class KubeSource implements Source {
 
   #report(): void {
     const { prefill, decode } = this.#seen
-    const { found, notes } = withoutDoubles([...(prefill.found ?? []), ...(decode.found ?? [])])
+    const { found, notes } = deduplicate([...(prefill.found ?? []), ...(decode.found ?? [])])
     const texts = new Map(
-      [prefill.bad, decode.bad].flatMap(bad => (bad === undefined ? [] : [[bad.text, bad] as const])),
+      [prefill.problem, decode.problem].flatMap(problem =>
+        problem === undefined ? [] : [[problem.text, problem] as const],
+      ),
     )
     const [first] = texts.values()
-    this.#tell({
+    this.#onReport({
       ...((prefill.found !== undefined || decode.found !== undefined) && { found }),
       notes: [...prefill.notes, ...decode.notes, ...notes],
-      ...(first && { bad: { reason: first.reason, text: [...texts.keys()].join('; ') } }),
+      ...(first && { problem: { reason: first.reason, text: [...texts.keys()].join('; ') } }),
     })
   }
 }

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { LookFailure } from './found.ts'
+import type { LookupFailure } from './source.ts'
 import { type KubeApi, KubeFailure } from './kube-client.ts'
 import { SliceWatch } from './slice-watch.ts'
 import type { Slice } from './slices.ts'
@@ -132,7 +132,7 @@ describe('a watch of EndpointSlices', () => {
           let seen: ReadonlyMap<string, Slice> = new Map()
           let caughtUp = () => {}
           const end = new Promise<void>(resolve => (caughtUp = resolve))
-          const failures: LookFailure[] = []
+          const failures: LookupFailure[] = []
           const watch = new SliceWatch({
             client: scriptedApi(history, troubles, cut, () => caughtUp()),
             labels: ['a=b'],
@@ -153,7 +153,7 @@ describe('a watch of EndpointSlices', () => {
           )
           expect(
             failures
-              .map(({ bad }) => bad.reason)
+              .map(({ problem }) => problem.reason)
               .filter(reason => !['broken', 'failed', 'unreachable'].includes(reason)),
           ).toEqual([])
         },
@@ -183,7 +183,7 @@ describe('a watch of EndpointSlices', () => {
       (async function* () {
         yield Buffer.from(list(itemsOf(++asked)))
       })()
-    const [error, told] = await new Promise<[LookFailure, number]>(resolve => {
+    const [error, told] = await new Promise<[LookupFailure, number]>(resolve => {
       let told = 0
       const watch = new SliceWatch({
         client: { get },
@@ -194,7 +194,7 @@ describe('a watch of EndpointSlices', () => {
         failed: failure => (watch.stop(), resolve([failure, told])),
       })
     })
-    expect(error.bad).toEqual({
+    expect(error.problem).toEqual({
       reason: 'broken',
       text: `the Kubernetes API has more than ${words} for one selector: choose labels that fewer slices have`,
     })

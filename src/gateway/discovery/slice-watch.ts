@@ -4,7 +4,7 @@
  * begun anew with a list.
  */
 import { BackOff, pause } from './back-off.ts'
-import { LookFailure } from './found.ts'
+import { LookupFailure } from './source.ts'
 import { JsonLines } from './json-lines.ts'
 import { type KubeApi, KubeFailure, unreachable } from './kube-client.ts'
 import { listAt, objectAt, readSlice, type Slice, textAt } from './slices.ts'
@@ -18,20 +18,20 @@ export interface SliceWatchOptions {
   readonly silentMs: number
   /** After the list, after each batch of events, and when a watch stands again. */
   changed(slices: ReadonlyMap<string, Slice>, notes: readonly string[]): void
-  failed(error: LookFailure): void
+  failed(error: LookupFailure): void
 }
 
 const PAGE = 250
 /** Of one list. A slice has some hundred endpoints, and so many workers nobody takes; a server that never says the end must not be asked for ever. */
-const MOST_PAGES = 200
-const MOST_SLICES = 10_000
-const MOST_LIST_BYTES = 64 << 20
-const MOST_EVENT_BYTES = 8 << 20
+const MAX_PAGES = 200
+const MAX_SLICES = 10_000
+const MAX_LIST_BYTES = 64 << 20
+const MAX_EVENT_BYTES = 8 << 20
 /** The server ends a watch after so long, so that connections move to other servers now and then. */
 const WATCH_SECONDS = 300
 /** A watch that ends sooner is no better than one that fails. */
 const SHORT_WATCH_MS = 1_000
-const MOST_NOTES = 20
+const MAX_NOTES = 20
 const GONE = 410
 
 export class SliceWatch {
@@ -65,7 +65,7 @@ export class SliceWatch {
       } catch (error) {
         if (signal.aborted) return
         if (this.#mustSay(error))
-          this.#options.failed(error instanceof LookFailure ? error : unreachable(error))
+          this.#options.failed(error instanceof LookupFailure ? error : unreachable(error))
         await pause(this.#backOff.nextMs(), signal)
       }
     }
@@ -74,7 +74,8 @@ export class SliceWatch {
   /** A version that is too old is no fault: a list mends it, and when that fails it is said. */
   #mustSay(error: unknown): boolean {
     const isGone = error instanceof KubeFailure && error.status === GONE
-    if (isGone || (error instanceof LookFailure && error.bad.reason === 'broken')) this.#version = undefined
+    if (isGone || (error instanceof LookupFailure && error.problem.reason === 'broken'))
+      this.#version = undefined
     return !isGone
   }
 
@@ -85,15 +86,15 @@ export class SliceWatch {
     let version: string | undefined
     let [pages, items, bytes] = [0, 0, 0]
     do {
-      if (++pages > MOST_PAGES) throw tooMuch(`${MOST_PAGES} pages`)
-      const body = await this.#page(next, MOST_LIST_BYTES - bytes)
+      if (++pages > MAX_PAGES) throw tooMuch(`${MAX_PAGES} pages`)
+      const body = await this.#page(next, MAX_LIST_BYTES - bytes)
       bytes += body.length
       const page = jsonIn(body)
       const metadata = objectAt(page, 'metadata')
       if (textAt(page, 'kind') !== 'EndpointSliceList')
-        throw new LookFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
+        throw new LookupFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
       items += listAt(page, 'items').length
-      if (items > MOST_SLICES) throw tooMuch(`${MOST_SLICES} EndpointSlices`)
+      if (items > MAX_SLICES) throw tooMuch(`${MAX_SLICES} EndpointSlices`)
       for (const item of listAt(page, 'items')) {
         const slice = this.#read(item)
         if (slice !== undefined) slices.set(slice.key, slice)
@@ -102,10 +103,10 @@ export class SliceWatch {
       version = textAt(metadata, 'resourceVersion')
     } while (next !== undefined)
     if (version === undefined)
-      throw new LookFailure('broken', 'the Kubernetes API sends a list without a version')
+      throw new LookupFailure('broken', 'the Kubernetes API sends a list without a version')
     this.#slices = slices
     this.#version = version
-    this.#tell()
+    this.#notify()
   }
 
   async #page(next: string | undefined, mostBytes: number): Promise<Buffer> {
@@ -115,11 +116,11 @@ export class SliceWatch {
     try {
       for await (const chunk of body) {
         bytes += chunk.length
-        if (bytes > mostBytes) throw tooMuch(`${MOST_LIST_BYTES >> 20} MiB`)
+        if (bytes > mostBytes) throw tooMuch(`${MAX_LIST_BYTES >> 20} MiB`)
         chunks.push(chunk)
       }
     } catch (cause) {
-      throw cause instanceof LookFailure ? cause : unreachable(cause)
+      throw cause instanceof LookupFailure ? cause : unreachable(cause)
     }
     return Buffer.concat(chunks)
   }
@@ -132,16 +133,16 @@ export class SliceWatch {
       resourceVersion: this.#version!,
       timeoutSeconds: String(WATCH_SECONDS),
     })
-    this.#tell()
-    const lines = new JsonLines(MOST_EVENT_BYTES)
+    this.#notify()
+    const lines = new JsonLines(MAX_EVENT_BYTES)
     try {
       for await (const chunk of body) {
         let changed = false
         for (const event of lines.push(chunk)) changed = this.#take(event) || changed
-        if (changed) this.#tell()
+        if (changed) this.#notify()
       }
     } catch (error) {
-      if (error instanceof LookFailure) throw error
+      if (error instanceof LookupFailure) throw error
     }
   }
 
@@ -152,7 +153,7 @@ export class SliceWatch {
     if (type === 'ERROR') {
       const code = Number(object['code'] ?? 500)
       if (code === GONE) throw new KubeFailure(GONE, '')
-      throw new LookFailure('broken', `the Kubernetes API ends the watch with an error (${code})`)
+      throw new LookupFailure('broken', `the Kubernetes API ends the watch with an error (${code})`)
     }
     if (type === 'BOOKMARK') {
       this.#version = textAt(objectAt(object, 'metadata'), 'resourceVersion') ?? this.#version
@@ -167,7 +168,7 @@ export class SliceWatch {
     this.#version = slice.version
     if (type === 'DELETED') this.#slices.delete(slice.key)
     else this.#slices.set(slice.key, slice)
-    if (this.#slices.size > MOST_SLICES) throw tooMuch(`${MOST_SLICES} EndpointSlices`)
+    if (this.#slices.size > MAX_SLICES) throw tooMuch(`${MAX_SLICES} EndpointSlices`)
     return true
   }
 
@@ -179,10 +180,10 @@ export class SliceWatch {
   }
 
   #note(text: string): void {
-    if (this.#notes.size < MOST_NOTES) this.#notes.add(text)
+    if (this.#notes.size < MAX_NOTES) this.#notes.add(text)
   }
 
-  #tell(): void {
+  #notify(): void {
     if (!this.#stop.signal.aborted) this.#options.changed(this.#slices, [...this.#notes])
   }
 
@@ -202,12 +203,12 @@ function jsonIn(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'))
   } catch (cause) {
-    throw new LookFailure('broken', 'the Kubernetes API sends a list that is no JSON', cause)
+    throw new LookupFailure('broken', 'the Kubernetes API sends a list that is no JSON', cause)
   }
 }
 
-function tooMuch(what: string): LookFailure {
-  return new LookFailure(
+function tooMuch(what: string): LookupFailure {
+  return new LookupFailure(
     'broken',
     `the Kubernetes API has more than ${what} for one selector: choose labels that fewer slices have`,
   )

@@ -2,7 +2,7 @@
 import type { Role } from '../../cluster/worker.ts'
 import { isObject } from '../config/paths.ts'
 import { workerName } from '../config/worker-id.ts'
-import type { Found } from './found.ts'
+import type { DiscoveredWorker } from './source.ts'
 
 export interface Slice {
   /** Namespace and name. */
@@ -78,8 +78,8 @@ function endpointIn(value: unknown): Endpoint | undefined {
 export function workersIn(
   slices: Iterable<Slice>,
   options: SliceOptions,
-): { readonly found: Found[]; readonly notes: string[] } {
-  const found = new Map<string, { readonly one: Found; readonly rank: number }>()
+): { readonly found: DiscoveredWorker[]; readonly notes: string[] } {
+  const found = new Map<string, { readonly one: DiscoveredWorker; readonly rank: number }>()
   const notes = new Set<string>()
   // In one order, whatever order events came in: a pod may be in slices of several services, with other ports.
   for (const slice of [...slices].toSorted((a, b) => (a.key < b.key ? -1 : 1))) {

@@ -4,7 +4,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import type { RankDefaults } from '../config/worker-form.ts'
-import { type Found, LookFailure, type Report } from './found.ts'
+import { type DiscoveredWorker, LookupFailure, type Report } from './source.ts'
 import { readPlainJson, readWorkerFile } from './worker-file.ts'
 
 export interface FileText {
@@ -15,11 +15,11 @@ export interface FileText {
 
 /** Shorter ones are read sooner than a thread starts, whatever is in them. */
 const SHORT = 16 << 10
-const MOST_MS = 10_000
-const MOST_MIB = 512
+const MAX_READ_MS = 10_000
+const MAX_HEAP_MIB = 512
 
 /** It says nothing of the text for certain: a machine may be too busy, or out of memory, for a while. */
-export class ReadGivenUp extends LookFailure {}
+export class ReadGivenUp extends LookupFailure {}
 
 // Sources run as TypeScript in tests alone, and threads of Node 20 cannot.
 const COMPILED = import.meta.url.endsWith('.js')
@@ -28,14 +28,14 @@ const COMPILED = import.meta.url.endsWith('.js')
 export async function readBeside(
   file: FileText,
   signal: AbortSignal,
-  mostMs = MOST_MS,
-): Promise<readonly Found[]> {
+  mostMs = MAX_READ_MS,
+): Promise<readonly DiscoveredWorker[]> {
   const { path, text, defaults } = file
   const plain = readPlainJson(path, text, defaults)
   if (plain !== undefined) return plain
   if (text.length <= SHORT || !COMPILED) return readWorkerFile(path, text, defaults)
-  const { found = [], bad } = await inThread(file, signal, mostMs)
-  if (bad !== undefined) throw new LookFailure(bad.reason, bad.text)
+  const { found = [], problem } = await inThread(file, signal, mostMs)
+  if (problem !== undefined) throw new LookupFailure(problem.reason, problem.text)
   return found
 }
 
@@ -45,7 +45,7 @@ function inThread(file: FileText, signal: AbortSignal, mostMs: number): Promise<
     if (signal.aborted) return resolve({})
     const thread = new Worker(new URL('./worker-file-thread.js', import.meta.url), {
       workerData: file,
-      resourceLimits: { maxOldGenerationSizeMb: MOST_MIB },
+      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MIB },
     })
     const end = (finish: () => void) => {
       clearTimeout(timer)

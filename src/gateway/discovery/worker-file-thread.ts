@@ -1,7 +1,7 @@
 /** The thread of worker-file-beside.ts: reads one file's text and tells what is in it. */
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
-import { LookFailure, type Report } from './found.ts'
+import { LookupFailure, type Report } from './source.ts'
 import type { FileText } from './worker-file-beside.ts'
 import { readWorkerFile } from './worker-file.ts'
 
@@ -14,7 +14,7 @@ function reportOf({ path, text, defaults }: FileText): Report {
   try {
     return { found: readWorkerFile(path, text, defaults) }
   } catch (error) {
-    if (error instanceof LookFailure) return { bad: error.bad }
+    if (error instanceof LookupFailure) return { problem: error.problem }
     throw error
   }
 }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { type Bad, LookFailure } from './found.ts'
+import { type Problem, LookupFailure } from './source.ts'
 import { readPlainJson, readWorkerFile } from './worker-file.ts'
 
-function badOf(text: string): Bad {
+function badOf(text: string): Problem {
   try {
     readWorkerFile('w.yaml', text)
   } catch (error) {
-    if (error instanceof LookFailure) return error.bad
+    if (error instanceof LookupFailure) return error.problem
     throw error
   }
   throw new Error('nothing is wrong with it')

@@ -2,19 +2,18 @@
 import type * as z from 'zod'
 import type { Role } from '../../cluster/worker.ts'
 import { parseConfigText } from '../config/config-file.ts'
-import { MOST_RANKS } from '../config/origin.ts'
+import { MAX_RANKS } from '../config/origin.ts'
 import { isObject, nameOf, type Path } from '../config/paths.ts'
 import { workerListsSchema } from '../config/schema.ts'
 import { checkWorkers } from '../config/worker-checks.ts'
 import { defaultRanks, type RankDefaults, type WorkerForm, workersOf } from '../config/worker-form.ts'
-import { type Found, LookFailure } from './found.ts'
-import { MOST_FOUND } from '../control/discovery/reconciler.ts'
+import { type DiscoveredWorker, LookupFailure, MAX_DISCOVERED } from './source.ts'
 
 /** Problems that are told of one file. */
-const MOST_TOLD = 5
+const MAX_PROBLEMS = 5
 
-/** `defaults`: of servers of which the file says nothing. Throws a LookFailure with what is wrong and where. */
-export function readWorkerFile(path: string, text: string, defaults: RankDefaults = {}): Found[] {
+/** `defaults`: of servers of which the file says nothing. Throws a LookupFailure with what is wrong and where. */
+export function readWorkerFile(path: string, text: string, defaults: RankDefaults = {}): DiscoveredWorker[] {
   const file = parseConfigText(path, text)
   refuseTooMany(path, file.value, defaults)
   const parsed = workerListsSchema.safeParse(file.value)
@@ -28,10 +27,10 @@ export function readWorkerFile(path: string, text: string, defaults: RankDefault
             ({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`,
           ),
         ]
-  if (problems.length > 0 || !parsed.success) throw new LookFailure('broken', told(problems))
+  if (problems.length > 0 || !parsed.success) throw new LookupFailure('broken', told(problems))
   const found = foundIn(parsed.data, defaults)
   if (found.length === 0)
-    throw new LookFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
+    throw new LookupFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
   return found
 }
 
@@ -39,7 +38,11 @@ export function readWorkerFile(path: string, text: string, defaults: RankDefault
  * The same of a file that is JSON and right, many times faster, since nobody needs to know where in it things stand. Undefined of any
  * other; throws only where there are too many workers.
  */
-export function readPlainJson(path: string, text: string, defaults: RankDefaults = {}): Found[] | undefined {
+export function readPlainJson(
+  path: string,
+  text: string,
+  defaults: RankDefaults = {},
+): DiscoveredWorker[] | undefined {
   if (!/^\s*\{/.test(text)) return undefined
   let value: unknown
   try {
@@ -63,13 +66,13 @@ function refuseTooMany(path: string, value: unknown, defaults: RankDefaults): vo
     const items = isObject(value) ? value[role] : undefined
     if (!Array.isArray(items)) continue
     count += items.length
-    if (count > MOST_FOUND) break
+    if (count > MAX_DISCOVERED) break
     for (const item of items as readonly unknown[]) count += ranksOf(item, defaultRanks(defaults, role)) - 1
   }
-  if (count > MOST_FOUND)
-    throw new LookFailure(
+  if (count > MAX_DISCOVERED)
+    throw new LookupFailure(
       'broken',
-      `${path} names more than ${MOST_FOUND} workers, each rank counted: name fewer, or share them among several gateways`,
+      `${path} names more than ${MAX_DISCOVERED} workers, each rank counted: name fewer, or share them among several gateways`,
     )
 }
 
@@ -77,7 +80,7 @@ function ranksOf(item: unknown, unsaid: number): number {
   const { ranks = unsaid, dpRank, url = item } = isObject(item) ? item : {}
   if (dpRank !== undefined || /@\d+$/.test(String(url))) return 1
   // What is wrong by itself is said elsewhere.
-  return Number.isInteger(ranks) && (ranks as number) >= 1 && (ranks as number) <= MOST_RANKS
+  return Number.isInteger(ranks) && (ranks as number) >= 1 && (ranks as number) <= MAX_RANKS
     ? (ranks as number)
     : 1
 }
@@ -86,14 +89,17 @@ function checked(value: unknown, defaults: RankDefaults) {
   return checkWorkers({ workers: { ...(isObject(value) && value), ...defaults } })
 }
 
-function foundIn({ prefill, decode }: z.infer<typeof workerListsSchema>, defaults: RankDefaults): Found[] {
+function foundIn(
+  { prefill, decode }: z.infer<typeof workerListsSchema>,
+  defaults: RankDefaults,
+): DiscoveredWorker[] {
   return [
     ...prefill.flatMap(worker => ofServer(worker, 'prefill', defaults)),
     ...decode.flatMap(worker => ofServer(worker, 'decode', defaults)),
   ]
 }
 
-function ofServer(worker: string | WorkerForm, role: Role, defaults: RankDefaults): Found[] {
+function ofServer(worker: string | WorkerForm, role: Role, defaults: RankDefaults): DiscoveredWorker[] {
   return workersOf(worker, defaultRanks(defaults, role)).map(one => {
     const { ranks: _, ...rest } = one
     return { ...rest, role, ready: true }
@@ -115,6 +121,6 @@ function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => str
 }
 
 function told(problems: readonly string[]): string {
-  const more = problems.length - MOST_TOLD
-  return [...problems.slice(0, MOST_TOLD), ...(more > 0 ? [`and ${more} more`] : [])].join('; ')
+  const more = problems.length - MAX_PROBLEMS
+  return [...problems.slice(0, MAX_PROBLEMS), ...(more > 0 ? [`and ${more} more`] : [])].join('; ')
 }

@@ -7,7 +7,7 @@ export type EventKind = 'decision' | 'worker' | 'routing'
 export type Follower = (event: string) => void
 
 /** Each costs a little at every decision. */
-export const MOST_FOLLOWERS = 32
+export const MAX_FOLLOWERS = 32
 
 export class Events {
   readonly #followers = new Set<Follower>()
@@ -25,7 +25,7 @@ export class Events {
   }
 
   /** Undefined when there are too many. Otherwise the way to stop. */
-  follow(follower: Follower, most = MOST_FOLLOWERS): (() => void) | undefined {
+  follow(follower: Follower, most = MAX_FOLLOWERS): (() => void) | undefined {
     if (this.#followers.size >= most) return undefined
     this.#followers.add(follower)
     return () => void this.#followers.delete(follower)

@@ -9,7 +9,7 @@ import { TicketDesk } from '../../cluster/tickets.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
 import { Events } from '../observe/events.ts'
-import { Happenings } from '../control/dashboard/event-log.ts'
+import { EventLog } from '../control/dashboard/event-log.ts'
 import { Insight } from '../observe/insight/insight.ts'
 import { fileSchema } from '../config/schema.ts'
 import { settle } from '../config/settle.ts'
@@ -34,7 +34,7 @@ async function start(routing: object) {
     { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
   )
   const metrics = new Metrics()
-  const feed = { any: false, decided: () => undefined, happenings: new Happenings(() => undefined) }
+  const feed = { any: false, decided: () => undefined, events: new EventLog(() => undefined) }
   const parts = {
     registry,
     metrics,

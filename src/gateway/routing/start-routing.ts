@@ -35,7 +35,7 @@ export interface RoutingParts {
   readonly metrics: Metrics
   readonly events: Events
   readonly insight: Insight
-  readonly feed: Pick<LiveFeed, 'any' | 'decided' | 'happenings'>
+  readonly feed: Pick<LiveFeed, 'any' | 'decided' | 'events'>
   readonly log: Log
   readonly rateLimitedLog: RateLimitedLog
   /** Hears of changes too. */
@@ -72,7 +72,7 @@ export function startRouting(
       events.publish('routing', change)
       metrics.routingChanges.inc({ cause: change.cause })
       if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
-      feed.happenings.add('routing', change.routing.policy, change.cause)
+      feed.events.add('routing', change.routing.policy, change.cause)
       changed?.(change)
     },
   })

@@ -30,7 +30,7 @@ const readBuffer = () => (process.platform === 'win32' ? Buffer.allocUnsafeSlow(
 /** A worker that closes a connection which has been idle for longer has had enough of it, not of the request. */
 const OLD_MS = 500
 /** A smaller body is copied behind its head and goes in one piece, which costs less than a write of two. */
-const MOST_COPIED_BYTES = 16_384
+const MAX_COPIED_BODY_BYTES = 16_384
 
 export class WorkerConnection implements ReplyTarget {
   readonly #plan: ConnectionPlan
@@ -134,7 +134,7 @@ export class WorkerConnection implements ReplyTarget {
     this.#call.sent = true
     const socket = this.#socket
     if (body === undefined) socket.write(head, 'latin1')
-    else if (body.length <= MOST_COPIED_BYTES) {
+    else if (body.length <= MAX_COPIED_BODY_BYTES) {
       const bytes = Buffer.allocUnsafe(head.length + body.length)
       bytes.write(head, 'latin1')
       bytes.set(body, head.length)

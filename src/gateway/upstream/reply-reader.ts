@@ -15,10 +15,10 @@ export interface ReplyTarget {
 const [HEAD, BODY, SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_END, TRAILER, DONE] = [0, 1, 2, 3, 4, 5, 6, 7, 8]
 const [LF, CR, SEMICOLON, SPACE, TAB] = [0x0a, 0x0d, 0x3b, 0x20, 0x09]
 const HEAD_END = Buffer.from('\r\n\r\n')
-const MOST_HEAD_BYTES = 65_536
-const MOST_SIZE_DIGITS = 8
+const MAX_HEAD_BYTES = 65_536
+const MAX_SIZE_DIGITS = 8
 /** Extensions of a chunk's size, and what follows the last chunk. */
-const MOST_ASIDE_BYTES = 8_192
+const MAX_BUFFERED_BYTES = 8_192
 const NOTHING = Buffer.alloc(0)
 
 export class ReplyReader {
@@ -69,7 +69,7 @@ export class ReplyReader {
     const cut = this.#cutHead
     const all = cut.length === 0 ? bytes.subarray(at) : Buffer.concat([cut, bytes.subarray(at)])
     const end = all.indexOf(HEAD_END)
-    if (end > MOST_HEAD_BYTES || (end < 0 && all.length > MOST_HEAD_BYTES)) return 'a head that is too large'
+    if (end > MAX_HEAD_BYTES || (end < 0 && all.length > MAX_HEAD_BYTES)) return 'a head that is too large'
     if (end < 0) {
       this.#cutHead = all
       return bytes.length
@@ -106,7 +106,7 @@ export class ReplyReader {
       const byte = bytes[at]!
       const digit = byte <= 0x39 ? byte - 0x30 : (byte | 0x20) - 0x57
       if (digit < 0 || digit > 15 || (digit < 10 && byte > 0x39)) break
-      if (++this.#digits > MOST_SIZE_DIGITS) return 'a chunk that is too large'
+      if (++this.#digits > MAX_SIZE_DIGITS) return 'a chunk that is too large'
       this.#left = this.#left * 16 + digit
     }
     if (at === bytes.length) return at
@@ -158,7 +158,7 @@ export class ReplyReader {
     } else if (this.#state === CHUNK_END) {
       if (byte === LF && this.#asideBytes === 1) this.#state = SIZE
       else if (byte !== CR || this.#asideBytes++ > 0) return 'a chunk that is longer than its size'
-    } else if (++this.#asideBytes > MOST_ASIDE_BYTES) return 'too much beside the chunks'
+    } else if (++this.#asideBytes > MAX_BUFFERED_BYTES) return 'too much beside the chunks'
     else if (this.#state === EXTENSION) {
       if (byte === CR) this.#state = SIZE_END
       else if (byte === LF) return 'a line end of half a size'

@@ -7,7 +7,7 @@ import type { Outcome } from '../../observe/metrics/metrics.ts'
 import { openApiDocument, shapeOf } from '../openapi/document.ts'
 import type { OwnRoute } from '../../http/routes.ts'
 import { EventStreams } from './event-stream.ts'
-import { type Events, MOST_FOLLOWERS } from '../../observe/events.ts'
+import { type Events, MAX_FOLLOWERS } from '../../observe/events.ts'
 import type { LiveFeed } from '../dashboard/live-feed.ts'
 import { PageFiles } from '../dashboard/page-files.ts'
 import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
@@ -16,7 +16,8 @@ import { ExpertsLook } from '../dashboard/worker-experts.ts'
 import { createGuard } from '../../http/admin-guard.ts'
 import { logRoutes } from './log-routes.ts'
 import { lookRoutes } from './look-routes.ts'
-import { type AdminParts, type AdminRoute, findRoute } from './routes.ts'
+import type { AdminParts } from './admin-context.ts'
+import { type AdminRoute, findRoute } from './routes.ts'
 import { routingRoutes } from './routing-routes.ts'
 import { workerRoutes } from './worker-routes.ts'
 
@@ -42,7 +43,7 @@ export class Admin {
     this.#parts = parts
     this.#streams = { events: new EventStreams(events), pulse: new EventStreams(feed, () => feed.hello()) }
     this.#guard = createGuard(server.adminToken)
-    const experts = new ExpertsLook(parts.ctx)
+    const experts = new ExpertsLook(parts.ctx, parts.withRank)
     const { dashboard } = observe
     const watching = dashboardRoutes({
       dashboard,
@@ -84,7 +85,7 @@ export class Admin {
     if (!('run' in route))
       return this.#streams[route.stream].serve(
         exchange,
-        this.#may(request) ? MOST_FOLLOWERS : MOST_FOLLOWERS / 2,
+        this.#may(request) ? MAX_FOLLOWERS : MAX_FOLLOWERS / 2,
       )
     const query = new URLSearchParams((request.url ?? '').split('?').slice(1).join('?'))
     const { status, body } = await route.run({ exchange, id, query, proceed })

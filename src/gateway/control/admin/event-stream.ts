@@ -5,10 +5,10 @@
 import type { Exchange } from '../../http/exchange.ts'
 import type { Outcome } from '../../observe/metrics/metrics.ts'
 import { Refusal } from '../../http/refusal.ts'
-import { type Follower, MOST_FOLLOWERS } from '../../observe/events.ts'
+import { type Follower, MAX_FOLLOWERS } from '../../observe/events.ts'
 
 /** Bytes that may wait for one reader. */
-const MOST_WAITING_BYTES = 256 << 10
+const MAX_WAITING_BYTES = 256 << 10
 /** Proxies close what is silent for a minute. */
 const KEEP_ALIVE_MS = 15_000
 /** A reader that takes nothing for so long makes room for others. */
@@ -37,7 +37,7 @@ export class EventStreams {
   }
 
   /** Resolves when the reader has left, or the gateway stops. `most`: readers among which there is a place for this one. */
-  serve(exchange: Exchange, most = MOST_FOLLOWERS): Promise<Outcome> {
+  serve(exchange: Exchange, most = MAX_FOLLOWERS): Promise<Outcome> {
     const { response } = exchange
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 }))
@@ -49,7 +49,7 @@ export class EventStreams {
       let lost = 0
       const send = (event: string) => {
         // Once one is lost all are, until the reader is told: the gap must not lie behind what it missed.
-        if (lost > 0 || response.writableLength > MOST_WAITING_BYTES) lost++
+        if (lost > 0 || response.writableLength > MAX_WAITING_BYTES) lost++
         else response.write(event)
       }
       exchange.takeAnyTime()

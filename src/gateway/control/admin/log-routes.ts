@@ -1,10 +1,11 @@
 /** How much the gateway logs, while it runs. */
 import { LOG_LEVELS } from '../../config/settings.ts'
 import { bad, nameOf, readFields, wholeOf } from './read-json.ts'
-import type { AdminParts, AdminRoute } from './routes.ts'
+import type { AdminParts } from './admin-context.ts'
+import type { AdminRoute } from './routes.ts'
 
 /** A day. */
-export const MOST_LEVEL_MS = 86_400_000
+export const MAX_LEVEL_MS = 86_400_000
 
 export function logRoutes({ ctx: { logLevel } }: AdminParts): AdminRoute[] {
   return [
@@ -15,7 +16,7 @@ export function logRoutes({ ctx: { logLevel } }: AdminParts): AdminRoute[] {
       async run({ exchange, proceed }) {
         const fields = await readFields(exchange, proceed, ['level', 'forMs'])
         const level = nameOf(fields, 'level', LOG_LEVELS)
-        const forMs = wholeOf(fields, 'forMs', 1, MOST_LEVEL_MS)
+        const forMs = wholeOf(fields, 'forMs', 1, MAX_LEVEL_MS)
         if (level === undefined) throw bad(`level is missing: one of ${LOG_LEVELS.join(', ')}.`, 'level')
         return { status: 200, body: logLevel.set(level, forMs) }
       },

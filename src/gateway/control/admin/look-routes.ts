@@ -6,7 +6,8 @@ import type { Stories } from '../../observe/insight/stories.ts'
 import type { Story } from '../../observe/insight/story.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { bad } from './read-json.ts'
-import type { AdminParts, AdminRoute, SeenRequest } from './routes.ts'
+import type { AdminParts, SeenRequest } from './admin-context.ts'
+import type { AdminRoute } from './routes.ts'
 
 const DECISIONS_SHOWN = 50
 

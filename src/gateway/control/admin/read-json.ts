@@ -3,7 +3,7 @@ import { Refusal } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { readBody } from '../../http/read-body.ts'
 
-const MOST_BYTES = 64 << 10
+const MAX_BYTES = 64 << 10
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -13,7 +13,7 @@ export async function readFields(
   proceed: () => void,
   known: readonly string[],
 ): Promise<Fields> {
-  return fieldsOf(await readBody(exchange.request, MOST_BYTES, proceed, exchange), known)
+  return fieldsOf(await readBody(exchange.request, MAX_BYTES, proceed, exchange), known)
 }
 
 export function fieldsOf(body: Buffer, known: readonly string[]): Fields {

@@ -1,43 +1,14 @@
-/** Routes of the admin API as a table, and which of them a request is for. */
-import type { RoutingControl } from '../../routing/routing-control.ts'
-import { Refusal } from '../../http/refusal.ts'
+/** Route table of the admin API and route matching. */
 import { WORKER_ID } from '../../config/worker-id.ts'
-import type { Discovery } from '../discovery/discovery.ts'
-import type { Replicas } from '../../scale/replicas/replicas.ts'
-import type { GatewayContext } from '../../flow/context.ts'
 import type { Exchange } from '../../http/exchange.ts'
-import type { StoryView } from '../../observe/insight/wire.ts'
-
-/** What other processes know of requests. */
-export interface LookElsewhere {
-  request(id: string): Promise<readonly SeenRequest[]>
-}
-
-export interface SeenRequest {
-  readonly live: readonly { readonly path: string | undefined; readonly seconds: number }[]
-  readonly story?: StoryView
-}
-
-/** What the routes look at and change. */
-export interface AdminParts {
-  readonly ctx: GatewayContext
-  readonly control: RoutingControl
-  /** Requests that are under way. */
-  live(): Iterable<Exchange>
-  /** Where requests come to other processes. */
-  readonly elsewhere?: LookElsewhere
-  /** Absent where nothing is discovered. */
-  readonly discovery?: Pick<Discovery, 'statuses' | 'summary'>
-  /** Absent where this gateway is alone. They are told of what was changed here. */
-  readonly replicas?: Pick<Replicas, 'status' | 'changedPolicy' | 'loadedArtifact' | 'refitted' | 'drained'>
-}
+import { Refusal } from '../../http/refusal.ts'
 
 export interface AdminCall {
   readonly exchange: Exchange
-  /** What stands in the path for {id}; empty where there is none. */
+  /** The path segment that matched {id}; empty if the route has none. */
   readonly id: string
   readonly query: URLSearchParams
-  /** Tells a client that waits for leave to send its body. */
+  /** Sends 100 Continue to a client that waits for it before sending its body. */
   proceed(): void
 }
 
@@ -52,24 +23,29 @@ export interface AdminRoute {
   run(call: AdminCall): AdminAnswer | Promise<AdminAnswer>
 }
 
-/** Ids of workers and of requests alike. */
+/** Pattern of worker ids and request ids. */
 export const ID = WORKER_ID
 
-/** The route, or which methods its path would take. Paths come without dots and doubled slashes (`routes.ts` of the gateway refuses those). */
+/**
+ * Returns the matching route, or the methods that the path allows. `http/routes.ts` has already rejected paths
+ * with dot segments or double slashes.
+ */
 export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
   routes: readonly Route[],
   method: string,
   path: string,
 ): { readonly route: Route; readonly id: string } | { readonly allow: string } {
-  const here = routes.flatMap(route => {
+  const matching = routes.flatMap(route => {
     const id = idIn(route.path, path)
     return id === undefined ? [] : [{ route, id }]
   })
   const wanted = method === 'HEAD' ? 'GET' : method
-  const found = here.find(({ route }) => route.method === wanted)
+  const found = matching.find(({ route }) => route.method === wanted)
   if (found !== undefined) return found
-  if (here.length === 0) throw new Refusal('ELDR_NOT_FOUND')
-  return { allow: here.map(({ route: { method } }) => (method === 'GET' ? 'GET, HEAD' : method)).join(', ') }
+  if (matching.length === 0) throw new Refusal('ELDR_NOT_FOUND')
+  return {
+    allow: matching.map(({ route: { method } }) => (method === 'GET' ? 'GET, HEAD' : method)).join(', '),
+  }
 }
 
 function idIn(pattern: string, path: string): string | undefined {
@@ -87,6 +63,6 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    return '' // no id
+    return '' // matches no id
   }
 }

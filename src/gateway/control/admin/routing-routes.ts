@@ -3,16 +3,17 @@ import { isUtf8 } from 'node:buffer'
 import { EldrError } from '../../../errors.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { type RefusalCode, Refusal } from '../../http/refusal.ts'
-import { MOST_TAU } from '../../config/schema-parts.ts'
+import { Refusal, type RefusalCode } from '../../http/refusal.ts'
+import { MAX_TAU } from '../../config/schema-parts.ts'
 import { readBody } from '../../http/read-body.ts'
 import { asFile, SENT } from '../../routing/artifact-file.ts'
 import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
-import type { AdminCall, AdminParts, AdminRoute } from './routes.ts'
+import type { AdminParts } from './admin-context.ts'
+import type { AdminCall, AdminRoute } from './routes.ts'
 
-export const MOST_CLUSTERS = 65_535
+export const MAX_CLUSTERS = 65_535
 /** A path and what is around it. */
-const MOST_JSON_BYTES = 64 << 10
+const MAX_JSON_BYTES = 64 << 10
 const BRACE = 0x7b
 const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
 
@@ -27,8 +28,8 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         const policy = nameOf(fields, 'policy', POLICIES)
         const prefillPolicy = nameOf(fields, 'prefillPolicy', PREFILL_POLICIES)
         const { tau } = fields
-        if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MOST_TAU))
-          throw bad(`tau must be a number from 0 to ${MOST_TAU}.`, 'tau')
+        if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MAX_TAU))
+          throw bad(`tau must be a number from 0 to ${MAX_TAU}.`, 'tau')
         if (Object.keys(fields).length === 0)
           throw bad('Nothing to change: give policy, tau or prefillPolicy.')
         const wanted = {
@@ -50,12 +51,12 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         const isBytes = /^application\/octet-stream\b/i.test(type)
         const body = await readBody(
           exchange.request,
-          isJson ? MOST_JSON_BYTES : maxBodyBytes,
+          isJson ? MAX_JSON_BYTES : maxBodyBytes,
           proceed,
           exchange,
         )
         // As `curl -d` sends it.
-        if (!isJson && !isBytes && body[0] === BRACE && body.length <= MOST_JSON_BYTES && isText(body))
+        if (!isJson && !isBytes && body[0] === BRACE && body.length <= MAX_JSON_BYTES && isText(body))
           throw bad('This is JSON: send it with content-type: application/json.', 'path')
         if (!isJson) return { status: 200, body: await sent(body) }
         const { path } = fieldsOf(body, ['path'])
@@ -70,7 +71,7 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
   ]
 
   async function refit({ exchange, proceed }: AdminCall) {
-    const clusters = wholeOf(await readFields(exchange, proceed, ['workers']), 'workers', 1, MOST_CLUSTERS)
+    const clusters = wholeOf(await readFields(exchange, proceed, ['workers']), 'workers', 1, MAX_CLUSTERS)
     const view = await control.refit(clusters).catch(told('ELDR_REFIT_REFUSED'))
     replicas?.refitted(view)
     return { status: 200, body: view }

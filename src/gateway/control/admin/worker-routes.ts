@@ -2,14 +2,15 @@
 import type { WorkerView } from '../../../cluster/registry.ts'
 import { isSamePlace, placeText, type Role, type WorkerSpec } from '../../../cluster/worker.ts'
 import { Refusal } from '../../http/refusal.ts'
-import { addressOf, MOST_RANKS, workerUrlOf, wrongWorkerUrl } from '../../config/origin.ts'
+import { addressOf, MAX_RANKS, workerUrlOf, wrongWorkerUrl } from '../../config/origin.ts'
 import { rankedName, WORKER_ID_WORDS } from '../../config/worker-id.ts'
 import { bad, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
-import { type AdminParts, type AdminRoute, ID } from './routes.ts'
+import type { AdminParts } from './admin-context.ts'
+import { type AdminRoute, ID } from './routes.ts'
 
 export const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
 /** Every worker has its checks, connections and series of metrics; a loop that adds them must end somewhere. */
-export const MOST_WORKERS = 1_024
+export const MAX_WORKERS = 1_024
 
 export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts): AdminRoute[] {
   const { registry, log } = ctx
@@ -82,8 +83,8 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
       async run({ exchange, proceed }) {
         const spec = specOf(await readFields(exchange, proceed, ['url', 'role', 'id', 'dpRank', 'cluster']))
         const others = views().filter(({ leaving, spec: other }) => !leaving && other.id !== spec.id)
-        if (others.length >= MOST_WORKERS)
-          throw new Refusal('ELDR_WORKER_CONFLICT', { words: `There are ${MOST_WORKERS} workers already.` })
+        if (others.length >= MAX_WORKERS)
+          throw new Refusal('ELDR_WORKER_CONFLICT', { words: `There are ${MAX_WORKERS} workers already.` })
         const there = others.find(({ spec: other }) => isSamePlace(other, spec))
         if (there !== undefined)
           throw new Refusal('ELDR_WORKER_CONFLICT', {
@@ -120,9 +121,9 @@ function specOf(fields: Fields): WorkerSpec {
   if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
   if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
     throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
-  const cluster = wholeOf(fields, 'cluster', 0, MOST_WORKERS - 1)
+  const cluster = wholeOf(fields, 'cluster', 0, MAX_WORKERS - 1)
   if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')
-  const given = wholeOf(fields, 'dpRank', 0, MOST_RANKS - 1)
+  const given = wholeOf(fields, 'dpRank', 0, MAX_RANKS - 1)
   const { url: origin, dpRank = given } = workerUrlOf(url)
   if (given !== undefined && dpRank !== given)
     throw bad('url has another rank than dpRank: give one of them.', 'dpRank')

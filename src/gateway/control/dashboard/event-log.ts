@@ -1,10 +1,10 @@
 /** The last things that happened to workers and to routing: few, and worth telling to one who comes later. */
-import type { Happening } from '../../observe/insight/wire.ts'
+import type { ClusterEvent } from '../../observe/insight/wire.ts'
 
 const KEPT = 100
 
-export class Happenings {
-  readonly #kept: Happening[] = []
+export class EventLog {
+  readonly #kept: ClusterEvent[] = []
   readonly #added: () => void
   #number = 0
 
@@ -17,18 +17,18 @@ export class Happenings {
     return this.#number
   }
 
-  add(kind: Happening['kind'], about: string, change: string): void {
+  add(kind: ClusterEvent['kind'], about: string, change: string): void {
     this.#kept.push({ number: ++this.#number, atMs: Date.now(), kind, about, change })
     if (this.#kept.length > KEPT) this.#kept.shift()
     this.#added()
   }
 
   /** The oldest first. */
-  last(): readonly Happening[] {
+  last(): readonly ClusterEvent[] {
     return [...this.#kept]
   }
 
-  since(number: number): readonly Happening[] {
+  since(number: number): readonly ClusterEvent[] {
     return this.#kept.filter(one => one.number > number)
   }
 }

@@ -77,14 +77,14 @@ describe('the feed', () => {
     vi.useFakeTimers()
     try {
       const feed = new LiveFeed(SOURCES)
-      feed.happenings.add('worker', 'd0', 'healthy')
+      feed.events.add('worker', 'd0', 'healthy')
       const pulses: Pulse[] = []
       feed.follow(event => pulses.push(dataOf(event) as Pulse))
       const hello = dataOf(feed.hello()) as Hello
       expect(hello.happenings).toMatchObject([{ number: 1, about: 'd0', change: 'healthy' }])
       expect(hello.decisions).toHaveLength(1)
-      feed.happenings.add('worker', 'd1', 'unhealthy')
-      feed.happenings.add('worker', 'd1', 'healthy')
+      feed.events.add('worker', 'd1', 'unhealthy')
+      feed.events.add('worker', 'd1', 'healthy')
       vi.advanceTimersByTime(50)
       expect(pulses.map(({ happenings }) => happenings.map(({ number }) => number))).toEqual([[2, 3]])
       vi.advanceTimersByTime(PULSE_MS)

@@ -5,7 +5,7 @@
 import type { RoutableRequest } from '../../../policy/decode-policy.ts'
 import type { DecisionRecord } from '../../observe/decision-log.ts'
 import type { Follower } from '../../observe/events.ts'
-import { Happenings } from './event-log.ts'
+import { EventLog } from './event-log.ts'
 import type {
   FitHealth,
   Hello,
@@ -23,7 +23,7 @@ export const SAMPLE = 10
 const FILLING_MS = 10_000
 /** What has changed is told sooner, with what changes right after it. */
 const SOON_MS = 30
-const MOST_WATCHERS = 32
+const MAX_WATCHERS = 32
 
 export interface FeedSources {
   routing(): LiveRouting
@@ -46,7 +46,7 @@ interface Sampled {
 }
 
 export class LiveFeed {
-  readonly happenings = new Happenings(() => this.#soon())
+  readonly events = new EventLog(() => this.#soon())
   readonly #sources: FeedSources
   readonly #random: () => number
   readonly #watchers = new Set<Follower>()
@@ -71,7 +71,7 @@ export class LiveFeed {
   }
 
   /** Undefined when there are too many. Otherwise the way to stop. */
-  follow(follower: Follower, most = MOST_WATCHERS): (() => void) | undefined {
+  follow(follower: Follower, most = MAX_WATCHERS): (() => void) | undefined {
     if (this.#watchers.size >= most) return undefined
     if (!this.any) this.#begin()
     this.#watchers.add(follower)
@@ -90,7 +90,7 @@ export class LiveFeed {
       sampleSize: SAMPLE,
       sliceMs,
       pace: pace(nowMs).map(roundedPace),
-      happenings: this.happenings.last(),
+      happenings: this.events.last(),
       decisions: decisions(SAMPLE)
         .map(record => shownAs(record))
         .toReversed(),
@@ -107,7 +107,7 @@ export class LiveFeed {
     this.#sample = []
     this.#seen = 0
     this.#lastMs = Date.now()
-    this.#told = this.happenings.number
+    this.#told = this.events.number
     this.#wait(PULSE_MS)
   }
 
@@ -137,7 +137,7 @@ export class LiveFeed {
     })
     decisions.sort((a, b) => a.timeMs - b.timeMs)
     const event = `event: pulse\ndata: ${JSON.stringify(this.#pulse(nowMs, decisions, seen, sinceMs))}\n\n`
-    this.#told = this.happenings.number
+    this.#told = this.events.number
     for (const watcher of this.#watchers) watcher(event)
   }
 
@@ -153,7 +153,7 @@ export class LiveFeed {
       sample,
       pace: pace(nowMs, FILLING_MS).map(roundedPace),
       health: health(),
-      happenings: this.happenings.since(this.#told),
+      happenings: this.events.since(this.#told),
       watchers: this.#watchers.size,
     }
   }

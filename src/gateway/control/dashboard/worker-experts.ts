@@ -4,13 +4,12 @@
  */
 import { ofEngine, readSamples, type Sample } from '../../../cluster/metrics-text.ts'
 import type { WorkerSpec } from '../../../cluster/worker.ts'
-import type { GatewayContext } from '../../flow/context.ts'
 import { UpstreamFailure } from '../../upstream/upstreams.ts'
-import { ranked } from '../../flow/worker-headers.ts'
+import type { AdminContext, AdminParts } from '../admin/admin-context.ts'
 import type { ExpertsView, WorkerExperts } from '../../observe/insight/wire.ts'
 
 const TIMEOUT_MS = 1_000
-const MOST_BYTES = 8 << 20
+const MAX_BYTES = 8 << 20
 /** An answer serves all who ask within this time. A page of metrics is long, and workers without the other route have many. */
 const FRESH_MS = 300
 const METRICS_FRESH_MS = 5_000
@@ -25,13 +24,16 @@ const NAMES: ReadonlySet<string> = new Set([
 type Said = Pick<WorkerExperts, 'answered' | 'batch' | 'active' | 'union'> & { readonly shape?: Shape }
 type Shape = Pick<ExpertsView, 'layers' | 'experts' | 'topK'>
 
+type ExpertsContext = Pick<AdminContext, 'settings' | 'registry' | 'router' | 'upstreams' | 'health'>
+
 interface Look {
   readonly atMs: number
   readonly said: Promise<Said>
 }
 
 export class ExpertsLook {
-  readonly #ctx: GatewayContext
+  readonly #ctx: ExpertsContext
+  readonly #withRank: AdminParts['withRank']
   readonly #looks = new Map<string, Look>()
   /** By URL: ranks of a server read one page. */
   readonly #pages = new Map<
@@ -40,8 +42,9 @@ export class ExpertsLook {
   >()
   readonly #metricsUntilMs = new Map<string, number>()
 
-  constructor(ctx: GatewayContext) {
+  constructor(ctx: ExpertsContext, withRank: AdminParts['withRank']) {
     this.#ctx = ctx
+    this.#withRank = withRank
   }
 
   async view(withExpected: boolean): Promise<ExpertsView> {
@@ -133,8 +136,8 @@ export class ExpertsLook {
     const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
     return upstreams.ask(
       worker.url,
-      { method: 'GET', path, headers: ranked(headers, worker) },
-      { timeoutMs: TIMEOUT_MS, maxBytes: MOST_BYTES },
+      { method: 'GET', path, headers: this.#withRank(headers, worker) },
+      { timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES },
     )
   }
 }

@@ -8,14 +8,14 @@ import type { Metrics } from '../../observe/metrics/metrics.ts'
 import { DnsSource } from '../../discovery/dns-source.ts'
 import { FileSource } from '../../discovery/file-source.ts'
 import {
-  type BadReason,
+  type ProblemReason,
   type Report,
   type Source,
   type SourceMemory,
   type SourceName,
-  type Tell,
+  type OnReport,
   withRanks,
-} from '../../discovery/found.ts'
+} from '../../discovery/source.ts'
 import { type KubeAccess, kubeAccess } from '../../discovery/kube-client.ts'
 import { KubeSource } from '../../discovery/kube-source.ts'
 import { type Change, Reconciler } from './reconciler.ts'
@@ -28,7 +28,7 @@ export interface SourceStatus {
   readonly workers: number
   /** Of the last look that succeeded, as ISO 8601. */
   readonly lastSuccess?: string
-  readonly reason?: BadReason
+  readonly reason?: ProblemReason
   readonly problem?: string
   /** Workers that were left out, and why. */
   readonly notes?: readonly string[]
@@ -48,7 +48,7 @@ const WORDS: Readonly<Record<Change, string>> = {
   removed: 'worker that is no longer found removed',
 }
 /** Notes that are logged of one look. */
-const MOST_LOGGED = 20
+const MAX_NOTES = 20
 
 class FollowedSource {
   readonly name: SourceName
@@ -56,7 +56,7 @@ class FollowedSource {
   readonly #log: Log
   readonly #source: Source
   #lastSuccessMs: number | undefined
-  #bad: Report['bad']
+  #problem: Report['problem']
   #notes: readonly string[] = []
   #conflicts: readonly string[] = []
   #said = ''
@@ -65,7 +65,7 @@ class FollowedSource {
     name: SourceName,
     removeAfterMs: number,
     { registry, metrics, log, memoryOf }: DiscoveryParts,
-    start: (tell: Tell) => Source,
+    start: (onReport: OnReport) => Source,
   ) {
     this.name = name
     this.#log = log
@@ -92,11 +92,11 @@ class FollowedSource {
     const notes = [...this.#notes, ...this.#conflicts]
     return {
       source: this.name,
-      up: this.#lastSuccessMs !== undefined && this.#bad === undefined,
+      up: this.#lastSuccessMs !== undefined && this.#problem === undefined,
       workers: this.#reconciler.size,
       ...(this.#lastSuccessMs !== undefined && { lastSuccess: new Date(this.#lastSuccessMs).toISOString() }),
-      ...(this.#bad && { reason: this.#bad.reason, problem: this.#bad.text }),
-      ...(notes.length > 0 && { notes: notes.slice(0, MOST_LOGGED) }),
+      ...(this.#problem && { reason: this.#problem.reason, problem: this.#problem.text }),
+      ...(notes.length > 0 && { notes: notes.slice(0, MAX_NOTES) }),
     }
   }
 
@@ -109,18 +109,18 @@ class FollowedSource {
     this.#reconciler.stop()
   }
 
-  #heard({ found, notes = [], bad }: Report): void {
-    const before = this.#bad
-    this.#bad = bad
+  #heard({ found, notes = [], problem }: Report): void {
+    const before = this.#problem
+    this.#problem = problem
     this.#notes = notes
-    if (bad === undefined) this.#lastSuccessMs = Date.now()
+    if (problem === undefined) this.#lastSuccessMs = Date.now()
     // Once, and again when it is another fault: a source may fail every second for days.
-    if (bad !== undefined && bad.text !== before?.text)
+    if (problem !== undefined && problem.text !== before?.text)
       this.#log.warn(
-        { source: this.name, reason: bad.reason },
-        `discovery: ${bad.text}; ${this.#meanwhile(found)}`,
+        { source: this.name, reason: problem.reason },
+        `discovery: ${problem.text}; ${this.#meanwhile(found)}`,
       )
-    if (bad === undefined && before !== undefined)
+    if (problem === undefined && before !== undefined)
       this.#log.info({ source: this.name }, 'discovery: well again')
     if (found !== undefined) this.#reconciler.apply(found)
     else this.#sayNotes()
@@ -139,7 +139,7 @@ class FollowedSource {
     const text = notes.join('\n')
     if (text !== this.#said && notes.length > 0)
       this.#log.warn(
-        { source: this.name, notes: notes.slice(0, MOST_LOGGED), count: notes.length },
+        { source: this.name, notes: notes.slice(0, MAX_NOTES), count: notes.length },
         'discovery: workers are left out',
       )
     this.#said = text
@@ -155,22 +155,24 @@ export class Discovery {
     kubernetes: ReadyKubernetes | undefined,
     parts: DiscoveryParts,
   ) {
-    const source = (name: SourceName, start: (tell: Tell) => Source) =>
+    const source = (name: SourceName, start: (onReport: OnReport) => Source) =>
       new FollowedSource(name, removeAfterMs, parts, start)
     /** A source that finds servers. A file says itself how many engines each has. */
-    const servers = (name: SourceName, start: (tell: Tell) => Source) =>
-      source(name, tell =>
-        start(report => tell({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) })),
+    const servers = (name: SourceName, start: (onReport: OnReport) => Source) =>
+      source(name, onReport =>
+        start(report =>
+          onReport({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) }),
+        ),
       )
     this.#sources = [
-      ...(file === undefined ? [] : [source('file', tell => new FileSource(file, ranks, tell))]),
-      ...(dns === undefined ? [] : [servers('dns', tell => new DnsSource(dns, retryMs, tell))]),
+      ...(file === undefined ? [] : [source('file', onReport => new FileSource(file, ranks, onReport))]),
+      ...(dns === undefined ? [] : [servers('dns', onReport => new DnsSource(dns, retryMs, onReport))]),
       ...(kubernetes === undefined
         ? []
         : [
             servers(
               'kubernetes',
-              tell => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, tell),
+              onReport => new KubeSource(kubernetes.settings, kubernetes.access, retryMs, onReport),
             ),
           ]),
     ]

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import type { Timers } from '../../../cluster/health.ts'
 import { Registry } from '../../../cluster/registry.ts'
 import { TicketDesk } from '../../../cluster/tickets.ts'
-import { type Found, withoutDoubles } from '../../discovery/found.ts'
-import { MOST_FOUND, Reconciler } from './reconciler.ts'
+import { type DiscoveredWorker, deduplicate, MAX_DISCOVERED } from '../../discovery/source.ts'
+import { Reconciler } from './reconciler.ts'
 
 const LIMITS = {
   consecutiveFailures: 5,
@@ -64,7 +64,7 @@ function start() {
   }
 }
 
-const one = (id: string, more: Partial<Found> = {}): Found => ({
+const one = (id: string, more: Partial<DiscoveredWorker> = {}): DiscoveredWorker => ({
   id,
   role: 'decode',
   url: `http://${id}:1`,
@@ -73,7 +73,7 @@ const one = (id: string, more: Partial<Found> = {}): Found => ({
 })
 
 describe('ranks of a server', () => {
-  const ranks = (count: number, more: Partial<Found> = {}) =>
+  const ranks = (count: number, more: Partial<DiscoveredWorker> = {}) =>
     Array.from({ length: count }, (_, dpRank) => one(`a@${dpRank}`, { url: 'http://a:1', dpRank, ...more }))
 
   it('are workers of their own at one address, each with its place', () => {
@@ -264,12 +264,12 @@ describe('any sequence of lists', () => {
         const { reconciler, registry, timers, states } = start()
         const running: { succeeded(nowMs: number): void }[] = []
         for (const [list, passMs, asks] of steps) {
-          reconciler.apply(withoutDoubles(list).found)
+          reconciler.apply(deduplicate(list).found)
           const [candidate] = registry.candidates('decode', 0)
           if (asks && candidate) running.push(registry.dispatch('decode', candidate.worker, 1, 0)!)
           timers.pass(passMs)
         }
-        const { found } = withoutDoubles(last)
+        const { found } = deduplicate(last)
         reconciler.apply(found)
         timers.pass(REMOVE_AFTER_MS)
         for (const request of running) request.succeeded(1)
@@ -286,8 +286,8 @@ describe('any sequence of lists', () => {
 
   it('is bounded, and says whom it leaves out', () => {
     const { reconciler, conflicts } = start()
-    reconciler.apply(Array.from({ length: MOST_FOUND + 2 }, (_, n) => one(`d-${n}`)))
-    expect(reconciler.size).toBe(MOST_FOUND)
+    reconciler.apply(Array.from({ length: MAX_DISCOVERED + 2 }, (_, n) => one(`d-${n}`)))
+    expect(reconciler.size).toBe(MAX_DISCOVERED)
     expect(conflicts()).toEqual([4096, 4097].map(n => `d-${n} is left out: there are 4096 workers already`))
   })
 })

@@ -6,7 +6,13 @@
 import type { Timers } from '../../../cluster/health.ts'
 import type { Registry, RegistryEvent, WorkerView } from '../../../cluster/registry.ts'
 import { isSamePlace, placeText, type WorkerSpec } from '../../../cluster/worker.ts'
-import { type Found, inOrder, type SourceMemory, type SourceName } from '../../discovery/found.ts'
+import {
+  type DiscoveredWorker,
+  MAX_DISCOVERED,
+  sortedById,
+  type SourceMemory,
+  type SourceName,
+} from '../../discovery/source.ts'
 import { Places } from './worker-index.ts'
 
 export type Change = 'added' | 'drained' | 'undrained' | 'removed'
@@ -22,11 +28,8 @@ export interface ReconcilerOptions {
   conflicts(notes: readonly string[]): void
 }
 
-/** Each has its checks, connections and series of metrics. */
-export const MOST_FOUND = 4_096
-
 interface Mine {
-  readonly found: Found
+  readonly found: DiscoveredWorker
   away: boolean
   /** Away for so long that the registry may remove it. */
   retired: boolean
@@ -40,7 +43,7 @@ export class Reconciler {
   /** Taken away by hand: not registered again before the source has dropped it or given it another address. */
   readonly #dismissed: Map<string, string>
   readonly #places: Places
-  #last: readonly Found[] = []
+  #last: readonly DiscoveredWorker[] = []
   #busy = false
   #stopped = false
 
@@ -57,7 +60,7 @@ export class Reconciler {
   }
 
   /** `found`: each name and address once. */
-  apply(found: readonly Found[]): void {
+  apply(found: readonly DiscoveredWorker[]): void {
     this.#last = found
     this.#busy = true
     try {
@@ -74,7 +77,7 @@ export class Reconciler {
     for (const { cancel } of this.#mine.values()) cancel?.()
   }
 
-  #applied(found: readonly Found[]): string[] {
+  #applied(found: readonly DiscoveredWorker[]): string[] {
     const listed = new Map(found.map(one => [one.id, one]))
     for (const [id, place] of this.#dismissed) {
       const one = listed.get(id)
@@ -92,14 +95,14 @@ export class Reconciler {
     const byUrl = new Map<string, WorkerView[]>()
     for (const view of views) byUrl.set(view.spec.url, [...(byUrl.get(view.spec.url) ?? []), view])
     const conflicts: string[] = []
-    const fresh: Found[] = []
-    for (const one of inOrder(found)) {
+    const fresh: DiscoveredWorker[] = []
+    for (const one of sortedById(found)) {
       if (!one.ready || this.#mine.has(one.id) || this.#dismissed.has(one.id)) continue
       const conflict = this.#conflictOf(one, byId.get(one.id), byUrl)
       if (conflict === 'theirs') continue
       if (conflict !== undefined) conflicts.push(conflict)
-      else if (this.#mine.size + fresh.length < MOST_FOUND) fresh.push(one)
-      else conflicts.push(`${one.id} is left out: there are ${MOST_FOUND} workers already`)
+      else if (this.#mine.size + fresh.length < MAX_DISCOVERED) fresh.push(one)
+      else conflicts.push(`${one.id} is left out: there are ${MAX_DISCOVERED} workers already`)
     }
     for (const one of highestFirst(fresh, one => this.#placeOf(one) ?? -1)) {
       const { ready: _, ...worker } = one
@@ -114,7 +117,7 @@ export class Reconciler {
 
   /** Why it cannot be registered; `theirs` when somebody else has registered this very worker. */
   #conflictOf(
-    one: Found,
+    one: DiscoveredWorker,
     named: WorkerView | undefined,
     byUrl: Map<string, WorkerView[]>,
   ): string | undefined {
@@ -136,11 +139,11 @@ export class Reconciler {
     return undefined
   }
 
-  #placeOf({ id, cluster, role }: Found): number | undefined {
+  #placeOf({ id, cluster, role }: DiscoveredWorker): number | undefined {
     return role === 'decode' && cluster === undefined ? this.#places.of(id) : undefined
   }
 
-  #keepPlaces(found: readonly Found[]): void {
+  #keepPlaces(found: readonly DiscoveredWorker[]): void {
     const registered = new Map<string, number>()
     const others = new Set<number>(found.flatMap(({ cluster }) => cluster ?? []))
     for (const { spec, index } of this.#views()) {
@@ -201,12 +204,15 @@ export class Reconciler {
   }
 }
 
-const isSame = (a: Found, b: Found) =>
+const isSame = (a: DiscoveredWorker, b: DiscoveredWorker) =>
   placeText(a) === placeText(b) && a.role === b.role && a.cluster === b.cluster
 
 /** The routing table has room for the highest index there is: it should grow once, and not with every worker. */
-function highestFirst(found: readonly Found[], placeOf: (one: Found) => number): Found[] {
-  const highest = found.reduce<Found | undefined>(
+function highestFirst(
+  found: readonly DiscoveredWorker[],
+  placeOf: (one: DiscoveredWorker) => number,
+): DiscoveredWorker[] {
+  const highest = found.reduce<DiscoveredWorker | undefined>(
     (most, one) => (most === undefined || placeOf(one) > placeOf(most) ? one : most),
     undefined,
   )

@@ -2,7 +2,7 @@
  * The index that each decode worker should have, and with it a cluster of the artifact. A worker has its place from the moment that it is
  * named, ready or not, so that the order in which workers become ready does not matter, and two gateways that see the same names agree.
  */
-import { inOrder } from '../../discovery/found.ts'
+import { sortedById } from '../../discovery/source.ts'
 
 export class Places {
   readonly #places: Map<string, number>
@@ -24,7 +24,7 @@ export class Places {
     const taken = new Set([...this.#places.values(), ...others])
     const without = [...named].filter(id => !this.#places.has(id)).map(id => ({ id }))
     let next = 0
-    for (const { id } of inOrder(without)) {
+    for (const { id } of sortedById(without)) {
       while (taken.has(next)) next++
       this.#places.set(id, next++)
     }

@@ -3,19 +3,19 @@ import * as z from 'zod'
 import type { WorkerSource } from '../../../cluster/worker.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { MOST_LEVEL_MS } from '../admin/log-routes.ts'
-import { MOST_CLUSTERS } from '../admin/routing-routes.ts'
-import { MOST_TAU } from '../../config/schema-parts.ts'
+import { MAX_LEVEL_MS } from '../admin/log-routes.ts'
+import { MAX_CLUSTERS } from '../admin/routing-routes.ts'
+import { MAX_TAU } from '../../config/schema-parts.ts'
 import { ID } from '../admin/routes.ts'
-import { MOST_WORKERS, ROLES } from '../admin/worker-routes.ts'
-import { MOST_RANKS, ORIGIN_EXAMPLE } from '../../config/origin.ts'
+import { MAX_WORKERS, ROLES } from '../admin/worker-routes.ts'
+import { MAX_RANKS, ORIGIN_EXAMPLE } from '../../config/origin.ts'
 import { spellings } from '../../config/schema-parts.ts'
 import { LOG_LEVELS } from '../../config/settings.ts'
 import type { LogLevelView } from '../../observe/log/log-level.ts'
 import type { SourceStatus } from '../discovery/discovery.ts'
 import type { ReplicaStatus } from '../../observe/replica-status.ts'
 import type { RoutingView } from '../../routing/routing-control.ts'
-import { count, of } from './typed-schema.ts'
+import { count, schemaFor } from './typed-schema.ts'
 
 export const WORKER_STATES = ['ready', 'draining', 'unhealthy', 'open', 'unknown', 'leaving', 'gone'] as const
 export const WORKER_SOURCES = [
@@ -57,7 +57,7 @@ const looked = {
   lastSuccess: z.string().meta({ format: 'date-time' }).optional(),
   reason: z.enum(['unreadable', 'broken', 'empty', 'unreachable', 'refused', 'failed']).optional(),
 }
-const sourceStatus = of<SourceStatus>()(
+const sourceStatus = schemaFor<SourceStatus>()(
   z.strictObject({
     ...looked,
     problem: z.string().optional(),
@@ -81,7 +81,7 @@ export const readiness = z.strictObject({
     .array(z.strictObject(looked))
     .optional()
     .describe('Sources that workers are discovered by, where there are any.'),
-  replicas: of<ReplicaStatus>()(
+  replicas: schemaFor<ReplicaStatus>()(
     z.strictObject({
       store: z
         .enum(['up', 'down'])
@@ -109,7 +109,7 @@ const named = {
   dpRank: z
     .int()
     .min(0)
-    .max(MOST_RANKS - 1)
+    .max(MAX_RANKS - 1)
     .optional()
     .describe('Data-parallel rank that its requests are sent to.'),
   id: z
@@ -127,7 +127,7 @@ export const newWorker = z
       cluster: z
         .int()
         .min(0)
-        .max(MOST_WORKERS - 1)
+        .max(MAX_WORKERS - 1)
         .optional()
         .describe('Its cluster of the artifact; a free one unless told.'),
     }),
@@ -140,7 +140,7 @@ export const nothing = z.strictObject({}).describe('Nothing: the body may be lef
 export const policyChange = z
   .strictObject({
     policy: spellings(POLICIES).optional().describe('Decode policy.'),
-    tau: z.number().min(0).max(MOST_TAU).optional().describe('Locality band of eldr.'),
+    tau: z.number().min(0).max(MAX_TAU).optional().describe('Locality band of eldr.'),
     prefillPolicy: spellings(PREFILL_POLICIES).optional().describe('Prefill policy.'),
   })
   .meta({ minProperties: 1 })
@@ -157,16 +157,16 @@ export const refitOrder = z
     workers: z
       .int()
       .min(1)
-      .max(MOST_CLUSTERS)
+      .max(MAX_CLUSTERS)
       .optional()
       .describe('Clusters; as many as decode workers unless told.'),
   })
   .describe('How many clusters to fit.')
 
-export const routingView = of<RoutingView>()(
+export const routingView = schemaFor<RoutingView>()(
   z.strictObject({
     policy: z.enum(POLICIES),
-    tau: z.number().min(0).max(MOST_TAU),
+    tau: z.number().min(0).max(MAX_TAU),
     prefillPolicy: z.enum(PREFILL_POLICIES),
     artifact: z
       .strictObject({
@@ -188,13 +188,13 @@ export const logLevelChange = z
     forMs: z
       .int()
       .min(1)
-      .max(MOST_LEVEL_MS)
+      .max(MAX_LEVEL_MS)
       .optional()
       .describe('After which it is as configured again; for good unless told.'),
   })
   .describe('How much is to be logged.')
 
-export const logLevelView = of<LogLevelView>()(
+export const logLevelView = schemaFor<LogLevelView>()(
   z.strictObject({
     level: z.enum(LOG_LEVELS),
     configured: z.enum(LOG_LEVELS),

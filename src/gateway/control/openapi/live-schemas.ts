@@ -6,11 +6,11 @@ import type * as wire from '../../observe/insight/wire.ts'
 import { OUTCOMES } from '../../observe/metrics/metrics.ts'
 import type { RoutingChange } from '../../routing/routing-control.ts'
 import { routingView } from './admin-schemas.ts'
-import { count, milliseconds, of } from './typed-schema.ts'
+import { count, milliseconds, schemaFor } from './typed-schema.ts'
 
 const since1970 = () => z.number().min(0).describe('Milliseconds since 1970.')
 
-export const welcome = of<wire.Welcome>()(
+export const welcome = schemaFor<wire.Welcome>()(
   z.strictObject({
     version: z.string(),
     access: z.enum(['none', 'read', 'change']).describe('What this caller may do.'),
@@ -21,7 +21,7 @@ export const welcome = of<wire.Welcome>()(
   }),
 ).describe('What the caller may do. All but the first three is for those who may read.')
 
-export const decision = of<wire.LiveDecision>()(
+export const decision = schemaFor<wire.LiveDecision>()(
   z.strictObject({
     request: z.string(),
     timeMs: since1970(),
@@ -44,7 +44,7 @@ export const decision = of<wire.LiveDecision>()(
 
 export const decisions = z.strictObject({ decisions: z.array(decision).describe('The last first.') })
 
-const leg = of<wire.LegView>()(
+const leg = schemaFor<wire.LegView>()(
   z.strictObject({
     leg: z.enum(ROLES),
     worker: z.string(),
@@ -59,7 +59,7 @@ const leg = of<wire.LegView>()(
   }),
 )
 
-const story = of<wire.StoryView>()(
+const story = schemaFor<wire.StoryView>()(
   z.strictObject({
     request: z.string(),
     route: z.string(),
@@ -75,7 +75,7 @@ const story = of<wire.StoryView>()(
   }),
 ).describe('What became of a request; times are since it came.')
 
-export const requestView = of<wire.RequestView>()(
+export const requestView = schemaFor<wire.RequestView>()(
   z.strictObject({
     request: z.string(),
     live: z
@@ -87,13 +87,13 @@ export const requestView = of<wire.RequestView>()(
   }),
 )
 
-export const experts = of<wire.ExpertsView>()(
+export const experts = schemaFor<wire.ExpertsView>()(
   z.strictObject({
     layers: count(),
     experts: count(),
     topK: count(),
     workers: z.array(
-      of<wire.WorkerExperts>()(
+      schemaFor<wire.WorkerExperts>()(
         z.strictObject({
           id: z.string(),
           answered: z.boolean(),
@@ -115,7 +115,7 @@ export const experts = of<wire.ExpertsView>()(
 
 const point = () => z.tuple([z.number(), z.number()])
 export const plane = z.strictObject({
-  plane: of<wire.PlaneView>()(
+  plane: schemaFor<wire.PlaneView>()(
     z.strictObject({
       sha256: z.string(),
       domains: z.array(z.string()),
@@ -130,7 +130,7 @@ export const plane = z.strictObject({
     .describe('Null without an artifact.'),
 })
 
-export const routingChange = of<RoutingChange>()(
+export const routingChange = schemaFor<RoutingChange>()(
   z.strictObject({
     cause: z.enum(['policy', 'artifact', 'refit', 'refit_refused', 'workers', 'model']),
     routing: routingView,

@@ -3,14 +3,14 @@ import * as z from 'zod'
 import { ROLES } from '../admin/worker-routes.ts'
 import type * as wire from '../../observe/insight/wire.ts'
 import { routingView, WORKER_STATES, BREAKER_STATES } from './admin-schemas.ts'
-import { count, milliseconds, of } from './typed-schema.ts'
+import { count, milliseconds, schemaFor } from './typed-schema.ts'
 import { decision } from './live-schemas.ts'
 
-const spread = of<wire.Spread>()(
+const spread = schemaFor<wire.Spread>()(
   z.strictObject({ count: count(), mean: z.number(), p50: z.number(), p95: z.number() }),
 )
 
-const pacePoint = of<wire.PacePoint>()(
+const pacePoint = schemaFor<wire.PacePoint>()(
   z.strictObject({
     fromMs: milliseconds(),
     policy: z.string(),
@@ -19,7 +19,7 @@ const pacePoint = of<wire.PacePoint>()(
   }),
 )
 
-const happening = of<wire.Happening>()(
+const clusterEvent = schemaFor<wire.ClusterEvent>()(
   z.strictObject({
     number: count(),
     atMs: milliseconds(),
@@ -29,7 +29,7 @@ const happening = of<wire.Happening>()(
   }),
 )
 
-const liveWorker = of<wire.LiveWorker>()(
+const liveWorker = schemaFor<wire.LiveWorker>()(
   z.strictObject({
     id: z.string(),
     role: z.enum(ROLES),
@@ -44,7 +44,7 @@ const liveWorker = of<wire.LiveWorker>()(
   }),
 )
 
-const health = of<wire.FitHealth>()(
+const health = schemaFor<wire.FitHealth>()(
   z.strictObject({
     seconds: z.number(),
     decisions: count(),
@@ -60,7 +60,7 @@ const health = of<wire.FitHealth>()(
   }),
 )
 
-export const pulse = of<wire.Pulse>()(
+export const pulse = schemaFor<wire.Pulse>()(
   z.strictObject({
     atMs: milliseconds(),
     routing: routingView,
@@ -72,18 +72,18 @@ export const pulse = of<wire.Pulse>()(
     sample: z.array(decision).describe('Those of them that are shown.'),
     pace: z.array(pacePoint),
     health,
-    happenings: z.array(happening).describe('New ones.'),
+    happenings: z.array(clusterEvent).describe('New ones.'),
     watchers: count(),
   }),
 ).describe('What happened since the last pulse.')
 
-export const hello = of<wire.Hello>()(
+export const hello = schemaFor<wire.Hello>()(
   z.strictObject({
     pulseMs: milliseconds(),
     sampleSize: count(),
     sliceMs: milliseconds(),
     pace: z.array(pacePoint),
-    happenings: z.array(happening),
+    happenings: z.array(clusterEvent),
     decisions: z.array(decision),
     pulse,
   }),

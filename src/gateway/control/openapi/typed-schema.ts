@@ -3,8 +3,8 @@ import * as z from 'zod'
 
 type Without<A, B> = Exclude<keyof A, keyof B>
 
-/** @example of<Welcome>()(z.strictObject({ … })) */
-export const of =
+/** @example schemaFor<Welcome>()(z.strictObject({ … })) */
+export const schemaFor =
   <T>() =>
   <S extends z.ZodType<T>>(
     schema: S,

@@ -96,7 +96,7 @@ export interface FitHealth {
   readonly quantiles: readonly { readonly q: number; readonly calibration?: number; readonly live?: number }[]
 }
 
-export interface Happening {
+export interface ClusterEvent {
   readonly number: number
   readonly atMs: number
   readonly kind: 'worker' | 'routing' | 'gateway'
@@ -120,7 +120,7 @@ export interface Pulse {
   readonly pace: readonly PacePoint[]
   readonly health: FitHealth
   /** New ones. */
-  readonly happenings: readonly Happening[]
+  readonly happenings: readonly ClusterEvent[]
   /** Who follows pulses. */
   readonly watchers: number
 }
@@ -131,7 +131,7 @@ export interface Hello {
   readonly sampleSize: number
   readonly sliceMs: number
   readonly pace: readonly PacePoint[]
-  readonly happenings: readonly Happening[]
+  readonly happenings: readonly ClusterEvent[]
   readonly decisions: readonly LiveDecision[]
   readonly pulse: Pulse
 }

@@ -2,7 +2,7 @@
 import type { Registry } from '../../../cluster/registry.ts'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
 import type { LogLevel, RoutingSettings, Settings } from '../../config/settings.ts'
-import type { SourceMemory, SourceName } from '../../discovery/found.ts'
+import type { SourceMemory, SourceName } from '../../discovery/source.ts'
 import type { LogLevelControl, LogLevelView } from '../../observe/log/log-level.ts'
 import type { RoutingChange } from '../../routing/routing-control.ts'
 import type { MetricsJson } from './merged-metrics.ts'

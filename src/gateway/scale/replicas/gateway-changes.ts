@@ -3,7 +3,7 @@ import type { Registry } from '../../../cluster/registry.ts'
 import { POLICIES, type PolicyName } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../../../policy/prefill-policy.ts'
 import { Refusal } from '../../http/refusal.ts'
-import { MOST_TAU } from '../../config/schema-parts.ts'
+import { MAX_TAU } from '../../config/schema-parts.ts'
 import type { RoutingControl } from '../../routing/routing-control.ts'
 import { type ArtifactShare, sharedArtifactIn } from './artifact-share.ts'
 import type { Fields } from './changes.ts'
@@ -110,7 +110,7 @@ export class GatewayChanges {
     const number = tau === undefined || tau === '' ? undefined : Number(tau)
     const wanted: PolicyChange = {
       ...(isOne(POLICIES, policy) && policy !== now.policy && { policy }),
-      ...(number !== undefined && number >= 0 && number <= MOST_TAU && number !== now.tau && { tau: number }),
+      ...(number !== undefined && number >= 0 && number <= MAX_TAU && number !== now.tau && { tau: number }),
       ...(isOne(PREFILL_POLICIES, prefillPolicy) && prefillPolicy !== now.prefillPolicy && { prefillPolicy }),
     }
     if (Object.keys(wanted).length > 0) control.setPolicy(wanted)

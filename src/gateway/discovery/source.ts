@@ -4,8 +4,11 @@ import { defaultRanks, type RankDefaults, ranked } from '../config/worker-form.t
 
 export type SourceName = 'file' | 'dns' | 'kubernetes'
 
+/** Limit per source: each worker has health checks, connections and metric series. */
+export const MAX_DISCOVERED = 4_096
+
 /** A worker that a source names. */
-export interface Found {
+export interface DiscoveredWorker {
   /** Stays the same for as long as it is the same worker: name of a pod, or host and port. */
   readonly id: string
   readonly role: Role
@@ -19,10 +22,10 @@ export interface Found {
 }
 
 /** Why a look failed, in a word that anybody may see. */
-export type BadReason = 'unreadable' | 'broken' | 'empty' | 'unreachable' | 'refused' | 'failed'
+export type ProblemReason = 'unreadable' | 'broken' | 'empty' | 'unreachable' | 'refused' | 'failed'
 
-export interface Bad {
-  readonly reason: BadReason
+export interface Problem {
+  readonly reason: ProblemReason
   /** With names and addresses, for the log and for whoever may use the admin API. Always the same for the same fault. */
   readonly text: string
 }
@@ -37,13 +40,13 @@ export interface SourceMemory {
 
 /** What a source has to say after a look. Without `found` what was found before holds on. */
 export interface Report {
-  readonly found?: readonly Found[]
+  readonly found?: readonly DiscoveredWorker[]
   /** Parts that were left out, each as a sentence. */
   readonly notes?: readonly string[]
-  readonly bad?: Bad
+  readonly problem?: Problem
 }
 
-export type Tell = (report: Report) => void
+export type OnReport = (report: Report) => void
 
 export interface Source {
   /** Nothing is told after it. */
@@ -51,17 +54,17 @@ export interface Source {
 }
 
 /** A look that did not succeed. */
-export class LookFailure extends Error {
-  readonly bad: Bad
+export class LookupFailure extends Error {
+  readonly problem: Problem
 
-  constructor(reason: BadReason, text: string, cause?: unknown) {
+  constructor(reason: ProblemReason, text: string, cause?: unknown) {
     super(text, { cause })
-    this.bad = { reason, text }
+    this.problem = { reason, text }
   }
 }
 
 /** Servers that a source knows nothing more of, each as the workers that the settings make of it. */
-export function withRanks(servers: readonly Found[], defaults: RankDefaults): Found[] {
+export function withRanks(servers: readonly DiscoveredWorker[], defaults: RankDefaults): DiscoveredWorker[] {
   return servers.flatMap(server => {
     const count = defaultRanks(defaults, server.role)
     return count === 1 ? [server] : ranked(server.id, count).map(one => ({ ...server, ...one }))
@@ -71,16 +74,16 @@ export function withRanks(servers: readonly Found[], defaults: RankDefaults): Fo
 const byName = new Intl.Collator('en', { numeric: true })
 
 /** decode-2 before decode-10: the same workers have the same order wherever they are found. */
-export function inOrder<Named extends { readonly id: string }>(found: readonly Named[]): Named[] {
+export function sortedById<Named extends { readonly id: string }>(found: readonly Named[]): Named[] {
   return found.toSorted((a, b) => byName.compare(a.id, b.id) || (a.id < b.id ? -1 : 1))
 }
 
 /** The first of each name and of each address; those that are ready come before those that are not. */
-export function withoutDoubles(found: readonly Found[]): {
-  readonly found: Found[]
+export function deduplicate(found: readonly DiscoveredWorker[]): {
+  readonly found: DiscoveredWorker[]
   readonly notes: string[]
 } {
-  const [byId, byUrl] = [new Map<string, Found>(), new Map<string, Found>()]
+  const [byId, byUrl] = [new Map<string, DiscoveredWorker>(), new Map<string, DiscoveredWorker>()]
   const notes: string[] = []
   const ready = found.filter(one => one.ready)
   for (const one of ready.length === found.length

@@ -1,10 +1,15 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { workerName } from '../config/worker-id.ts'
-import { type Found, inOrder, withoutDoubles } from './found.ts'
+import { type DiscoveredWorker, sortedById, deduplicate } from './source.ts'
 import { Places } from '../control/discovery/worker-index.ts'
 
-const found = (id: string, url: string, role: Found['role'] = 'decode', ready = true): Found => ({
+const found = (
+  id: string,
+  url: string,
+  role: DiscoveredWorker['role'] = 'decode',
+  ready = true,
+): DiscoveredWorker => ({
   id,
   url,
   role,
@@ -28,7 +33,7 @@ describe('names of workers', () => {
   })
 
   it('have an order that counts', () => {
-    const ids = (...names: string[]) => inOrder(names.map(id => ({ id }))).map(({ id }) => id)
+    const ids = (...names: string[]) => sortedById(names.map(id => ({ id }))).map(({ id }) => id)
     expect(ids('decode-10', 'decode-9', 'Decode-1', 'decode-1')).toEqual([
       'decode-1',
       'Decode-1',
@@ -46,7 +51,7 @@ describe('workers that are found twice', () => {
       found('b', 'http://a:1'),
       found('c', 'http://c:1'),
     ]
-    expect(withoutDoubles(both)).toEqual({
+    expect(deduplicate(both)).toEqual({
       found: [both[0], both[3]],
       notes: [
         'a is both a prefill and a decode worker: taken for prefill',
@@ -57,7 +62,7 @@ describe('workers that are found twice', () => {
 
   it('are taken where they are ready: addresses of pods that end are given to others', () => {
     const [old, next] = [found('old', 'http://a:1', 'decode', false), found('new', 'http://a:1')]
-    expect(withoutDoubles([old, next])).toEqual({ found: [next], notes: [] })
+    expect(deduplicate([old, next])).toEqual({ found: [next], notes: [] })
   })
 })
 
