@@ -15,7 +15,7 @@ else await others()
 
 async function gateway() {
   const dist = new URL('../dist/', import.meta.url)
-  const { fileSchema } = await import(new URL('gateway/config/schema.js', dist))
+  const { fileSchema } = await import(new URL('gateway/config/schema/schema.js', dist))
   const { settle } = await import(new URL('gateway/config/settle.js', dist))
   const { startGateway } = await import(new URL('gateway/app/start-gateway.js', dist))
   const { createLog } = await import(new URL('gateway/observe/log/log.js', dist))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { configPage, schemaText } from '../src/gateway/config/reference.ts'
+import { configPage, schemaText } from '../src/gateway/config/schema/reference.ts'
 import { temporaryFolder } from './trace-support.ts'
 
 const dist = new URL('../dist/', import.meta.url)

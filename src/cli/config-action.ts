@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { loadSettings } from '../gateway/config/load.ts'
-import { schemaText } from '../gateway/config/reference.ts'
+import { schemaText } from '../gateway/config/schema/reference.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'
 import { printable, type Terminal, terminalOn, wrapped } from '../report/terminal.ts'
 import type { ConfigFlags } from './config.ts'

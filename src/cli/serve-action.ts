@@ -1,4 +1,4 @@
-import type { FlagValues } from '../gateway/config/flag-values.ts'
+import type { FlagValues } from '../gateway/config/flags/flag-values.ts'
 import { type Loaded, loadSettings } from '../gateway/config/load.ts'
 import type { Settings } from '../gateway/config/settings.ts'
 import { asJson, asYaml } from '../gateway/config/show.ts'

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import type { FlagValues } from '../gateway/config/flag-values.ts'
-import { CONFIG, longNameOf, SOURCES } from '../gateway/config/sources.ts'
+import type { FlagValues } from '../gateway/config/flags/flag-values.ts'
+import { CONFIG, longNameOf, SOURCES } from '../gateway/config/flags/sources.ts'
 
 export function addServe(program: Command): void {
   addSettingFlags(program.command('serve'))

@@ -2,7 +2,7 @@
 import { pino } from 'pino'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import type { WorkerView } from '../../src/cluster/registry.ts'
-import { fileSchema } from '../../src/gateway/config/schema.ts'
+import { fileSchema } from '../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
 import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'
 import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'

@@ -1,6 +1,6 @@
 /** A gateway in front of fake workers, for tests: real sockets, settings of a test's own. */
 import type { Settings } from '../../src/gateway/config/settings.ts'
-import { fileSchema } from '../../src/gateway/config/schema.ts'
+import { fileSchema } from '../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'

@@ -1,7 +1,7 @@
 /** The line that each request has in the log, and how much is logged. */
 import { Writable } from 'node:stream'
 import { afterEach, describe, expect, it } from 'vitest'
-import { fileSchema } from '../../src/gateway/config/schema.ts'
+import { fileSchema } from '../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'

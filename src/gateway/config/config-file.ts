@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
 import { EldrError } from '../../errors.ts'
 import { isObject, type Path } from './paths.ts'
-import { sections } from './json-schema.ts'
+import { sections } from './schema/json-schema.ts'
 
 export interface ConfigFile {
   readonly path: string

@@ -2,12 +2,12 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/trace-support.ts'
-import type { Environment, FlagValues } from './flag-values.ts'
-import { nodeAt } from './json-schema.ts'
+import type { Environment, FlagValues } from './flags/flag-values.ts'
+import { nodeAt } from './schema/json-schema.ts'
 import { type Asked, loadSettings } from './load.ts'
 import { isObject, partsOf, valueAt } from './paths.ts'
 import type { Settings } from './settings.ts'
-import { longNameOf, SOURCES } from './sources.ts'
+import { longNameOf, SOURCES } from './flags/sources.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())

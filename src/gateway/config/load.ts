@@ -1,15 +1,15 @@
 /** Settings from flags, environment, file and defaults, in this order of precedence, with where each value came from. */
 import { EldrError } from '../../errors.ts'
-import { checkTogether, type Finding } from './checks.ts'
+import { checkTogether, type Finding } from './checks/checks.ts'
 import { type ConfigFile, readConfigFile } from './config-file.ts'
-import { type Environment, type FlagValues, type Given, readGiven } from './flag-values.ts'
+import { type Environment, type FlagValues, type Given, readGiven } from './flags/flag-values.ts'
 import { isObject, leavesOf, partsOf, type Path, putAt, removeAt, valueAt } from './paths.ts'
 import { type Looked, problemsOf, sourceOf, whereIs } from './problems.ts'
-import { fileSchema } from './schema.ts'
+import { fileSchema } from './schema/schema.ts'
 import type { Settings } from './settings.ts'
 import { settle } from './settle.ts'
-import { CONFIG, longNameOf } from './sources.ts'
-import { checkWorkers } from './worker-checks.ts'
+import { CONFIG, longNameOf } from './flags/sources.ts'
+import { checkWorkers } from './checks/worker-checks.ts'
 
 export interface Origin {
   readonly kind: 'flag' | 'environment' | 'file' | 'default'

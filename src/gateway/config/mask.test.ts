@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { allKeys } from './json-schema.ts'
+import { allKeys } from './schema/json-schema.ts'
 import { loadSettings } from './load.ts'
 import { MASK, masked } from './mask.ts'
 import { partsOf, valueAt } from './paths.ts'

@@ -4,9 +4,9 @@ import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../../test/trace-support.ts'
 import { EldrError } from '../../errors.ts'
-import { allKeys } from './json-schema.ts'
+import { allKeys } from './schema/json-schema.ts'
 import { type Asked, loadSettings } from './load.ts'
-import { nearest } from './nearest.ts'
+import { nearest } from './flags/nearest.ts'
 import { leavesOf, putAt } from './paths.ts'
 
 const folder = temporaryFolder()

@@ -2,11 +2,11 @@
 import type * as z from 'zod'
 import { quoted } from '../../trace/quoted.ts'
 import type { ConfigFile } from './config-file.ts'
-import type { Given } from './flag-values.ts'
-import { allKeys, nodeAt, type SchemaNode, typeText } from './json-schema.ts'
-import { nearest } from './nearest.ts'
+import type { Given } from './flags/flag-values.ts'
+import { allKeys, nodeAt, type SchemaNode, typeText } from './schema/json-schema.ts'
+import { nearest } from './flags/nearest.ts'
 import { isObject, nameOf, partsOf, type Path, valueAt } from './paths.ts'
-import { longNameOf, SOURCES } from './sources.ts'
+import { longNameOf, SOURCES } from './flags/sources.ts'
 
 type Issue = z.core.$ZodIssue
 

@@ -1,7 +1,7 @@
 /** From the file with its defaults to the settings: one spelling of each name, an id and a cluster for each worker, a policy. */
 import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
-import type { FileForm } from './schema.ts'
+import type { FileForm } from './schema/schema.ts'
 import type { Settings } from './settings.ts'
 import { defaultRanks, workersOf } from './worker-form.ts'
 

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { fileSchema } from '../../config/schema.ts'
+import { fileSchema } from '../../config/schema/schema.ts'
 import type { Json, JsonObject } from './operation.ts'
 
 interface Node {

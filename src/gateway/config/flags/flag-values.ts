@@ -1,5 +1,5 @@
 /** What flags and environment say, read by the table of sources. */
-import type { SettingName } from './paths.ts'
+import type { SettingName } from '../paths.ts'
 import { nearest } from './nearest.ts'
 import type { Read } from './readers.ts'
 import { CONFIG, longNameOf, type Source, SOURCES } from './sources.ts'

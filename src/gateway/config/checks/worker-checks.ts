@@ -1,9 +1,9 @@
 /** What is wrong together in lists of workers, as they were given, so that one wrong worker does not hide what is wrong with others. */
-import { isSamePlace, placeText, type Role } from '../../cluster/worker.ts'
+import { isSamePlace, placeText, type Role } from '../../../cluster/worker.ts'
 import type { Finding } from './checks.ts'
-import { MAX_RANKS, workerUrlOf, wrongWorkerUrl } from './origin.ts'
-import { isObject, type Path, valueAt } from './paths.ts'
-import { defaultRanks, MAX_CLUSTER, workersOf } from './worker-form.ts'
+import { MAX_RANKS, workerUrlOf, wrongWorkerUrl } from '../origin.ts'
+import { isObject, type Path, valueAt } from '../paths.ts'
+import { defaultRanks, MAX_CLUSTER, workersOf } from '../worker-form.ts'
 
 interface Worker {
   readonly path: Path

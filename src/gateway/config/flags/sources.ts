@@ -3,9 +3,9 @@
  * reference page and the reading of the command line are all made from it, and a test walks it, so that no flag is accepted in vain.
  * Names are those of vllm-router and sglang-router where they have one. No package is loaded for it: help must be quick.
  */
-import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
-import { POLICIES } from '../../policy/decode-policy.ts'
-import type { SettingName } from './paths.ts'
+import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
+import { POLICIES } from '../../../policy/decode-policy.ts'
+import type { SettingName } from '../paths.ts'
 import {
   flagSwitch,
   headerList,

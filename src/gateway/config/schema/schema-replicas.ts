@@ -1,7 +1,7 @@
 /** Settings of gateways that know of each other. */
 import { z } from 'zod'
 import { address, file, ms, text, whole } from './schema-parts.ts'
-import { STORE_EXAMPLE, wrongStore } from './store-url.ts'
+import { STORE_EXAMPLE, wrongStore } from '../store-url.ts'
 
 const MIB = 1_048_576
 

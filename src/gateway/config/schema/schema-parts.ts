@@ -1,6 +1,6 @@
 /** Kinds of values that settings have, each with words for what was expected. */
 import * as z from 'zod'
-import { MASK } from './mask.ts'
+import { MASK } from '../mask.ts'
 
 const DAY_MS = 86_400_000
 

@@ -1,6 +1,6 @@
 /** From the text of a flag or an environment variable to a value. What cannot be read stays text, and the schema says what it should be. */
 import { readFile } from 'node:fs/promises'
-import { quoted } from '../../trace/quoted.ts'
+import { quoted } from '../../../trace/quoted.ts'
 
 export type Read =
   | { readonly value: unknown; readonly unit?: 'seconds' }

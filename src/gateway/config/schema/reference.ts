@@ -1,6 +1,6 @@
 /** docs/reference/config.md and docs/eldr-config.schema.json, made from the schema and the table of sources. */
 import { allKeys, jsonSchema, type SchemaNode, typeText } from './json-schema.ts'
-import { CONFIG, longNameOf, SOURCES } from './sources.ts'
+import { CONFIG, longNameOf, SOURCES } from '../flags/sources.ts'
 
 export function schemaText(): string {
   return `${JSON.stringify(jsonSchema(), null, 2)}\n`

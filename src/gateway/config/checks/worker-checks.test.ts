@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { EldrError } from '../../errors.ts'
-import { loadSettings } from './load.ts'
-import { asYaml } from './show.ts'
+import { EldrError } from '../../../errors.ts'
+import { loadSettings } from '../load.ts'
+import { asYaml } from '../show.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'eldr-ranks-'))
 afterAll(() => rmSync(folder, { recursive: true }))

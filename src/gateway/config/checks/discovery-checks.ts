@@ -1,6 +1,6 @@
 /** What is wrong together in the settings of discovery. */
 import type { Finding } from './checks.ts'
-import type { FileForm } from './schema.ts'
+import type { FileForm } from '../schema/schema.ts'
 
 type DiscoveryForm = FileForm['discovery']
 

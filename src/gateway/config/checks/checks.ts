@@ -1,8 +1,8 @@
 /** What a schema cannot say: values that are right alone and wrong together. */
-import type { Path } from './paths.ts'
-import type { FileForm } from './schema.ts'
+import type { Path } from '../paths.ts'
+import type { FileForm } from '../schema/schema.ts'
 import { checkDiscovery, findsWorkers } from './discovery-checks.ts'
-import { policyOf } from './settle.ts'
+import { policyOf } from '../settle.ts'
 
 /** `path` is where it stands, if anywhere; `about` are other values it looked at: when one is wrong by itself, that is said instead. */
 export interface Finding {

@@ -1,6 +1,6 @@
 /** The JSON Schema of the configuration file, and what it says about one key: messages and the reference page go by it. */
 import * as z from 'zod'
-import type { Path } from './paths.ts'
+import type { Path } from '../paths.ts'
 import { fileSchema } from './schema.ts'
 
 export interface SchemaNode {

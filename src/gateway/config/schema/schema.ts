@@ -5,10 +5,10 @@
  * be published as it is.
  */
 import * as z from 'zod'
-import { POLICIES } from '../../policy/decode-policy.ts'
-import { PREFILL_POLICIES } from '../../policy/prefill-policy.ts'
-import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from './dns-target.ts'
-import { LOG_LEVELS } from './settings.ts'
+import { POLICIES } from '../../../policy/decode-policy.ts'
+import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
+import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from '../dns-target.ts'
+import { LOG_LEVELS } from '../settings.ts'
 import {
   ENDPOINT_EXAMPLE,
   MAX_RANKS,
@@ -16,12 +16,12 @@ import {
   wrongApiUrl,
   wrongEndpoint,
   wrongWorkerUrl,
-} from './origin.ts'
-import { MASK } from './mask.ts'
+} from '../origin.ts'
+import { MASK } from '../mask.ts'
 import { address, file, MAX_TAU, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
 import { replicas } from './schema-replicas.ts'
-import { MAX_CLUSTER } from './worker-form.ts'
-import { WORKER_ID, WORKER_ID_WORDS } from './worker-id.ts'
+import { MAX_CLUSTER } from '../worker-form.ts'
+import { WORKER_ID, WORKER_ID_WORDS } from '../worker-id.ts'
 
 const MIB = 1_048_576
 

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { failure, temporaryFolder } from '../../../test/trace-support.ts'
-import { dnsTargetOf, isDnsServer, wrongDnsTarget } from './dns-target.ts'
-import { loadSettings } from './load.ts'
+import { failure, temporaryFolder } from '../../../../test/trace-support.ts'
+import { dnsTargetOf, isDnsServer, wrongDnsTarget } from '../dns-target.ts'
+import { loadSettings } from '../load.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
