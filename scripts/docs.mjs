@@ -3,13 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { cliPage } from '../dist/cli/cli-page.js'
 import { createProgram } from '../dist/cli/run.js'
 import { metricsPage } from '../dist/gateway/observe/metrics/metrics-page.js'
-<<<<<<< HEAD
 import { REFUSALS } from '../dist/gateway/http/refusal.js'
-import { configPage, schemaText } from '../dist/gateway/config/reference.js'
-=======
-import { ANSWERS } from '../dist/gateway/http/refusal.js'
 import { configPage, schemaText } from '../dist/gateway/config/schema/reference.js'
->>>>>>> 6741c66 (config: sort the files into schema, checks and flags)
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
 import { resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
