@@ -120,7 +120,7 @@ function InForce() {
       <span>
         policy <strong data-fact="policy">{routing.policy}</strong>
       </span>
-      {routing.policy === 'eldr' && (
+      {POLICIES_WITH_TAU.includes(routing.policy) && (
         <span>
           τ <strong data-fact="tau">{number(routing.tau)}</strong>
         </span>

@@ -186,7 +186,7 @@ async function takePlane(): Promise<void> {
 async function followExperts(): Promise<never> {
   for (;;) {
     if (connection.value === 'live' && !document.hidden) {
-      const withExpected = view.value === 'experts' && pulse.value?.routing.policy === 'union'
+      const withExpected = view.value === 'experts'
       const next = await ask<ExpertsView>(`experts${withExpected ? '?expected=1' : ''}`).catch(
         () => undefined,
       )

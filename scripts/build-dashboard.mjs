@@ -15,7 +15,7 @@ export async function buildDashboard(dist) {
     input: join(source, 'main.tsx'),
     platform: 'browser',
     tsconfig: join(source, 'tsconfig.json'),
-    transform: { target: 'es2022' },
+    transform: { target: 'es2022', define: { POLICIES_WITH_TAU: await policiesWithTau(dist) } },
   })
   await bundle.write({
     file: join(folder, 'app.js'),
@@ -39,6 +39,12 @@ function licences() {
   return ['preact', '@preact/signals', '@preact/signals-core', 'uplot']
     .map(name => `${name}\n\n${text(name)}`)
     .join('\n\n')
+}
+
+/** The page shows τ for the policies that use it. */
+async function policiesWithTau(dist) {
+  const { DECODE_POLICIES } = await import(pathToFileURL(join(dist, 'policy', 'decode-policy.js')).href)
+  return JSON.stringify(DECODE_POLICIES.filter(({ setting }) => setting === 'tau').map(({ name }) => name))
 }
 
 /** Colours that reports do not have: edges of what can be pressed, a cell without anything, and that all is well. */

@@ -5,6 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { ERRORS } from '../src/errors.ts'
 import { REFUSALS } from '../src/gateway/http/refusal.ts'
+import { POLICIES } from '../src/policy/decode-policy.ts'
+import { PREFILL_POLICIES } from '../src/policy/prefill-policy.ts'
 import { errorsPage } from '../src/report/errors-page.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -129,6 +131,32 @@ describe('the map of the code', () => {
         .filter(to => to !== '' && !to.startsWith('node:') && !(to in MAY_IMPORT)),
     )
     expect([...used].toSorted()).toEqual(Object.keys(dependencies).toSorted())
+  })
+})
+
+/** Comparisons with a word that is also the name of a policy. */
+const NOT_POLICIES: readonly string[] = [
+  "src/sim/replicas.ts: entrance === 'random'", // how requests arrive at gateways
+  "src/sim/cell-study.ts: by === 'random'", // how a cell is chosen
+]
+
+describe('policy names', () => {
+  it('are compared in src/policy only: other code asks the descriptor', () => {
+    const names = [...new Set([...POLICIES, ...PREFILL_POLICIES])].join('|')
+    const compared = new RegExp(
+      `[\\w.?]+ [!=]==? '(?:${names})'|'(?:${names})' [!=]==? [\\w.?]+|case '(?:${names})'|'(?:${names})'\\]\\.includes`,
+      'g',
+    )
+    expect("policy !== 'jsq'".match(compared)).toHaveLength(1)
+    const sources = ['src', 'dashboard']
+      .flatMap(folder => filesUnder(join(root, folder)))
+      .filter(file => /\.tsx?$/.test(file) && !file.endsWith('.test.ts'))
+      .filter(file => !file.startsWith(join(root, 'src', 'policy')))
+    expect(sources.length).toBeGreaterThan(200)
+    const found = sources.flatMap(file =>
+      [...readFileSync(file, 'utf8').matchAll(compared)].map(([text]) => `${relative(root, file)}: ${text}`),
+    )
+    expect(found.toSorted()).toEqual(NOT_POLICIES.toSorted())
   })
 })
 

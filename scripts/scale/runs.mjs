@@ -97,14 +97,14 @@ export function sizeRuns({ trace, artifact, progress }) {
     { workers: 256, requests: 100_000, policy: 'jsq' },
     { workers: 1024, requests: 200_000, policy: 'jsq' },
     { workers: 4096, requests: 600_000, policy: 'jsq' },
-    { workers: 1024, requests: 200_000, policy: 'union', cells: { count: 64, by: 'locality' } },
+    { workers: 1024, requests: 200_000, policy: 'union', fitted: true, cells: { count: 64, by: 'locality' } },
   ]
   const script = fileURLToPath(new URL('one-run.mjs', import.meta.url))
-  const rows = runs.map(({ workers, requests, policy, cells }, at) => {
+  const rows = runs.map(({ workers, requests, policy, fitted, cells }, at) => {
     const study = {
       ...BASE,
       trace,
-      ...(policy !== 'jsq' && { artifact }),
+      ...(fitted && { artifact }),
       topology: `${workers}D`,
       requests,
       ...(cells && { cells }),

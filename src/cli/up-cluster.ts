@@ -5,6 +5,7 @@ import type { CostProfile } from '../cost/profile.ts'
 import { EldrError } from '../errors.ts'
 import type { SourceOfRows } from '../load/captured-prompts.ts'
 import { readTraceRows, type TraceRows } from '../load/made-up-sources.ts'
+import { defaultPolicy, needsArtifact, policyNamed } from '../policy/decode-policy.ts'
 import { parseTopology, topologyText } from '../sim/topology.ts'
 import { withTrace } from '../trace/trace.ts'
 import { artifactFor, type FoundArtifact, SHIPPED_TRACE } from '../up/artifact-for.ts'
@@ -60,8 +61,9 @@ export function clusterSettings(
   { trace, artifact, backEnd = { kind: 'replay', trace } }: ClusterFiles,
   wanted?: string,
 ): ClusterSettings {
-  const policy = wanted ?? (artifact === undefined ? 'union' : 'eldr')
-  if (artifact === undefined && (policy === 'eldr' || policy === 'domain'))
+  const policy = wanted ?? defaultPolicy(artifact !== undefined)
+  const described = policyNamed(policy)
+  if (artifact === undefined && described !== undefined && needsArtifact(described))
     throw new EldrError('ELDR_USAGE', {
       found: `policy ${policy} and no calibration trace beside ${trace}`,
       expected: 'an artifact',

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
 import { anticipating, createUnseen } from './anticipate.ts'
-import { jsq } from './by-load.ts'
 import { createDecodePolicy } from './create-policy.ts'
 import type { Candidate } from './decode-policy.ts'
+import { jsq } from './jsq.ts'
 
 const cluster = (...inflight: number[]) => inflight.map((n, worker) => ({ worker, inflight: n }))
 const ctx = () => ({ random: createRandom(1).uniform })

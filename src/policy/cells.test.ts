@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
-import { jsq, random } from './by-load.ts'
+import { jsq } from './jsq.ts'
+import { random } from './random-pick.ts'
 import { cellsOfAlike, inCells } from './cells.ts'
 import type { DecodePolicy } from './decode-policy.ts'
 import { eldr } from './eldr.ts'

@@ -45,7 +45,8 @@ export function inCells({ cellOf, outer, inner }: CellsOptions): DecodePolicy {
       outer.released?.(request, of(worker))
       inner.released?.(request, worker)
     },
-    ...(inner.expectedExperts && { expectedExperts: inner.expectedExperts }),
+    ownRequestsOnly: inner.ownRequestsOnly,
+    expectedExperts: inner.expectedExperts,
   }
 }
 

@@ -1,84 +1,159 @@
 /**
- * A decode policy picks the worker on which one request will generate.
+ * A decode policy picks the worker that decodes a request.
  *
- * It is pure and synchronous: what it may look at comes in, what it decides goes out. The gateway and the simulator run the same
- * objects, so what is studied is what is served. State that follows the cluster changes in `dispatched` and `released` only, once each
- * a request, and after the last release what follows load is to the last bit what it was before the first dispatch. (Round robin's position
- * is no load: going back, it would send every request to an idle cluster to the first worker.)
+ * It is pure and synchronous: everything it may look at is passed in, and its decision is returned. The gateway and the simulator run the
+ * same objects, so a study measures what is served. State about the cluster changes only in `dispatched` and `released`, which are called
+ * once each per request. After the last release, state about load is bit for bit what it was before the first dispatch.
  */
+import type { Artifact } from '../fit/artifact.ts'
+import { DOMAIN } from './domain.ts'
+import { ELDR } from './eldr.ts'
+import { JSQ } from './jsq.ts'
+import { POWER_OF_TWO } from './power-of-two.ts'
+import type { Predictor } from './predictor.ts'
+import { RANDOM } from './random-pick.ts'
+import { ROUND_ROBIN } from './round-robin.ts'
+import { UNION, type UnionCost } from './union.ts'
+
+/** Every decode policy. A new one is a file of its own and a line here; schema, help, admin API and simulator follow. */
+export const DECODE_POLICIES = [RANDOM, ROUND_ROBIN, JSQ, POWER_OF_TWO, DOMAIN, ELDR, UNION] as const
+
+export type PolicyName = (typeof DECODE_POLICIES)[number]['name']
+export const POLICIES: readonly PolicyName[] = DECODE_POLICIES.map(({ name }) => name)
+
+/** Reasons for a decision by load, when what the policy goes by is missing. */
+const FALLBACK_REASONS = ['no_signature', 'no_counts', 'no_domain', 'no_centroid'] as const
+
+/** Every reason that a decision can have. Operators see them as metric labels, so they are few and fixed. */
+export const REASONS: readonly string[] = [
+  ...DECODE_POLICIES.flatMap(({ reasons }): readonly string[] => reasons),
+  ...FALLBACK_REASONS,
+]
+
+/** What the rest of the code has to know about a policy. */
+export interface PolicyDescriptor {
+  readonly name: string
+  /** What it goes by besides load. One that needs nothing is a load balancer, the baseline that others are compared with. */
+  readonly needs: readonly Need[]
+  /** Reasons that its decisions give, without those of a fallback to load. */
+  readonly reasons: readonly string[]
+  /** True if gateways that see the same loads pick the same worker, so that stale loads make them herd (anticipate.ts). */
+  readonly herds: boolean
+  /** What the text after @ sets in a study: `eldr@0.2`, `union@true`. */
+  readonly setting?: 'tau' | 'prediction'
+  /** Called only if `missingFor` finds nothing. */
+  create(options: PolicyOptions): DecodePolicy
+}
+
+/**
+ * counts: expert counts of the request, and therefore the model's shape; signature: the request's signature; clusters: a centroid per
+ * worker; labels: a domain per request. All but counts need an artifact.
+ */
+export type Need = 'counts' | 'signature' | 'clusters' | 'labels'
+
+/** What policies are made from. */
+export interface PolicyOptions {
+  readonly workers: number
+  /** Result of a fit. Without one `union` predicts from the prompt alone. */
+  readonly artifact?: Artifact
+  /** Shape of the model, used if there is no artifact. */
+  readonly shape?: { readonly layers: number; readonly experts: number; readonly topK: number }
+  /** Width of the locality band. */
+  readonly tau?: number
+  /** Cost of a decode step, from a profile (default: built in). */
+  readonly cost?: UnionCost
+  /** Replaces the prediction from counts: true patterns in a study, a cached predictor elsewhere. */
+  readonly predictor?: Predictor
+  /**
+   * Estimated requests on a worker that other gateways dispatched and that the candidates' loads do not show yet: `on` of `createUnseen`.
+   * For gateways that share their loads; without it a policy takes loads as they are.
+   */
+  readonly unseen?: (worker: number) => number
+}
+
 export interface DecodePolicy {
-  readonly name: PolicyName
-  /** Candidates are not empty. Never throws, whatever the request lacks: then it goes by load, and the reason says so. */
+  readonly name: string
+  /** Candidates are not empty. Never throws: if the request lacks what the policy goes by, it picks by load and says so in the reason. */
   pick(request: RoutableRequest, candidates: readonly Candidate[], ctx: PickContext): Decision
   dispatched?(request: RoutableRequest, worker: number): void
   released?(request: RoutableRequest, worker: number): void
-  /** Chance that a step of the worker fires each expert [layers × experts], where the policy keeps an estimate; for people to look at. */
+  /** True if `dispatched` must not hear of other gateways' requests: its state is a position and not load. */
+  readonly ownRequestsOnly?: boolean
+  /** Chance that a step of the worker fires each expert [layers × experts], if the policy estimates it; for the dashboard. */
   expectedExperts?(worker: number): Float32Array | undefined
-  /** Where the policy keeps sums over requests that gateways can tell each other. */
+  /** Sums over requests that gateways can share, if the policy keeps any. */
   readonly sums?: SharedSums
 }
 
-/** Whole numbers for each cell of each worker: those of this gateway's requests, and what was added for the requests of others. */
+/** Integers per cell and worker: the sum over this gateway's requests, plus what was added for other gateways' requests. */
 export interface SharedSums {
   readonly workers: number
   readonly cells: number
   /** A copy. */
   of(worker: number): Int32Array
-  /** What is taken away later must be what was added. */
+  /** A delta that is taken back later must be the one that was added. */
   add(worker: number, delta: Int32Array): void
-  /** Rises whenever a request of this gateway has changed a worker's sums. */
+  /** Increases whenever a request of this gateway changes a worker's sums. */
   changes(worker: number): number
 }
 
-export const POLICIES = ['random', 'round_robin', 'jsq', 'power_of_two', 'domain', 'eldr', 'union'] as const
-export type PolicyName = (typeof POLICIES)[number]
-
-/** What is known of a request when its prefill has ended. The same object comes back in `dispatched` and `released`. */
+/** What is known about a request when its prefill ends. `dispatched` and `released` get the same object. */
 export interface RoutableRequest {
   readonly id: string
-  /** Unit vector over the kept layers; absent when the engine sent no usable counts, or they say nothing. */
+  /** Unit vector over the kept layers; absent if the engine sent no usable counts, or if they carry no information. */
   readonly signature?: Float32Array
-  /** Experts at prefill [layers × experts]: prompt tokens, or recent ones, in any scale; absent when the engine sent none. */
+  /** Expert counts of prefill [layers × experts], over all prompt tokens or recent ones, in any scale; absent if the engine sent none. */
   readonly counts?: Uint16Array | Float32Array
-  /** Index into the artifact's domains, where somebody labelled the request. */
+  /** Index into the artifact's domains, if the request is labelled. */
   readonly domain?: number
 }
 
-/** A worker that may be picked now: healthy, not draining. `worker` is its index in the cluster, and its centroid's row. */
+/** A worker that may be picked now: healthy, not draining. `worker` is its index in the cluster and its centroid's row. */
 export interface Candidate {
   readonly worker: number
-  /** Requests dispatched to it and not ended. */
+  /** Requests dispatched to it that have not ended. */
   readonly inflight: number
 }
 
-/** What a policy may use of the world. Injected, so that a run can be repeated to the bit. */
+/** Outside state that a policy may use. Injected, so that a run can be repeated exactly. */
 export interface PickContext {
   /** Uniform in [0, 1). */
   random(): number
 }
 
-/** Why a worker was picked. Operators see these as metric labels, so they are few and fixed. */
-export const REASONS = [
-  'random',
-  'round_robin',
-  'least_loaded',
-  'two_choices',
-  'domain',
-  'band_hit',
-  'band_spill',
-  'least_cost',
-  'no_signature',
-  'no_counts',
-  'no_domain',
-  'no_centroid',
-] as const
-export type Reason = (typeof REASONS)[number]
-
 export interface Decision {
   readonly worker: number
-  readonly reason: Reason
-  /** Cosine to the centroid of each candidate, in their order, where the policy looked at them; NaN for a worker without a centroid. */
+  /** One of `REASONS`. */
+  readonly reason: string
+  /** Cosine to the centroid of each candidate, in their order, if the policy compared them; NaN for a worker without a centroid. */
   readonly similarities?: Float32Array
-  /** How many candidates were in the locality band. */
+  /** Number of candidates in the locality band. */
   readonly band?: number
+}
+
+/** The default decode policy. */
+export function defaultPolicy(hasArtifact: boolean): PolicyName {
+  return hasArtifact ? ELDR.name : UNION.name
+}
+
+export function policyNamed(name: string): PolicyDescriptor | undefined {
+  return DECODE_POLICIES.find(policy => policy.name === name)
+}
+
+/** For functions that take a name of the table or a descriptor from elsewhere. */
+export function descriptorOf(policy: PolicyName | PolicyDescriptor): PolicyDescriptor {
+  return typeof policy === 'string' ? policyNamed(policy)! : policy
+}
+
+export function isLoadBalancer({ needs }: PolicyDescriptor): boolean {
+  return needs.length === 0
+}
+
+export function needsArtifact({ needs }: PolicyDescriptor): boolean {
+  return needs.some(need => need !== 'counts')
+}
+
+/** True if it reads the expert counts of hand-offs. */
+export function readsCounts({ needs }: PolicyDescriptor): boolean {
+  return needs.includes('counts') || needs.includes('signature')
 }

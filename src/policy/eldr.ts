@@ -1,6 +1,7 @@
+import { dimensionsOf } from '../signature/signature.ts'
 import { rowMatrixOf } from '../math/row-matrix.ts'
 import { byLoad } from './by-load.ts'
-import type { Candidate, DecodePolicy } from './decode-policy.ts'
+import type { Candidate, DecodePolicy, PolicyDescriptor } from './decode-policy.ts'
 import { leastLoaded } from './least-loaded.ts'
 
 export interface EldrOptions {
@@ -46,3 +47,15 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
     },
   }
 }
+
+export const ELDR = {
+  name: 'eldr',
+  needs: ['clusters', 'signature'],
+  reasons: ['band_hit', 'band_spill'],
+  herds: true,
+  setting: 'tau',
+  create({ artifact, tau }) {
+    const { centroids, model } = artifact!.primary
+    return eldr({ centroids, dimensions: dimensionsOf(model), tau })
+  },
+} as const satisfies PolicyDescriptor

@@ -1,8 +1,17 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
-import { jsq, powerOfTwo, random, roundRobin } from './by-load.ts'
-import type { Candidate, DecodePolicy, RoutableRequest } from './decode-policy.ts'
+import { jsq } from './jsq.ts'
+import { powerOfTwo } from './power-of-two.ts'
+import { random } from './random-pick.ts'
+import { roundRobin } from './round-robin.ts'
+import {
+  type Candidate,
+  type DecodePolicy,
+  POLICIES,
+  REASONS,
+  type RoutableRequest,
+} from './decode-policy.ts'
 import { domain, splitWorkers } from './domain.ts'
 import { eldr } from './eldr.ts'
 import { createPredictor } from './predictor.ts'
@@ -53,11 +62,16 @@ const anyCandidates: fc.Arbitrary<Candidate[]> = fc.uniqueArray(
 )
 
 describe('every policy', () => {
+  it('of the table is tested here', () => {
+    expect(all().map(({ name }) => name)).toEqual(POLICIES)
+  })
+
   it('picks one of the candidates, whatever the request lacks and whichever workers are away', () => {
     fc.assert(
       fc.property(anyRequest, anyCandidates, fc.nat(), (odd, candidates, seed) => {
         for (const policy of all()) {
-          const { worker } = policy.pick(odd, candidates, ctx(seed))
+          const { worker, reason } = policy.pick(odd, candidates, ctx(seed))
+          expect(REASONS).toContain(reason)
           expect(
             candidates.map(candidate => candidate.worker),
             policy.name,

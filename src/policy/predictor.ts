@@ -1,5 +1,8 @@
-import type { RoutableRequest } from './decode-policy.ts'
-import type { Neighbours } from './neighbours.ts'
+import type { Artifact } from '../fit/artifact.ts'
+import { dimensionsOf } from '../signature/signature.ts'
+import { isServable } from '../signature/transform.ts'
+import type { PolicyOptions, RoutableRequest } from './decode-policy.ts'
+import { createNeighbours, type Neighbours, type NeighboursOptions } from './neighbours.ts'
 import { MOST_LIKELY } from './union-state.ts'
 
 /** From what prefill showed to the chance that one decode step fires each expert of each layer. */
@@ -62,4 +65,31 @@ export function createPredictor({
       return last.usable ? chances : undefined
     },
   }
+}
+
+/** From an artifact, or from the prompt's counts alone if there is none. */
+export function predictorOf({
+  artifact,
+  shape,
+  searchedClusters,
+}: Pick<PolicyOptions, 'artifact' | 'shape'> & Pick<NeighboursOptions, 'searchedClusters'>): Predictor {
+  const { layers, experts, topK } = artifact?.about ?? shape!
+  const neighbours = artifact === undefined ? undefined : neighboursOf(artifact, searchedClusters)
+  return createPredictor({ layers, experts, topK, neighbours })
+}
+
+/** The calibration requests of an artifact; undefined if it holds no decode patterns. */
+function neighboursOf(
+  { primary, calibration }: Artifact,
+  searchedClusters: number | undefined,
+): Neighbours | undefined {
+  if (calibration.patterns === undefined || !isServable(primary.model.transform)) return undefined
+  return createNeighbours({
+    centroids: primary.centroids,
+    signatures: primary.signatures,
+    clusterOf: calibration.clusterOf,
+    patterns: calibration.patterns,
+    dimensions: dimensionsOf(primary.model),
+    searchedClusters,
+  })
 }

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
-import { prefillLeastLoaded, prefillRoundRobin, prefixHash } from './prefill-policy.ts'
+import { prefillLeastLoaded } from './prefill-least-loaded.ts'
+import { prefixHash } from './prefill-prefix-hash.ts'
+import { prefillRoundRobin } from './prefill-round-robin.ts'
 
 const ctx = { random: createRandom(1).uniform }
 const idle = (workers: number) => Array.from({ length: workers }, (_, worker) => ({ worker, inflight: 0 }))

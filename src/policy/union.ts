@@ -1,6 +1,6 @@
 import { byLoad } from './by-load.ts'
-import type { DecodePolicy, RoutableRequest } from './decode-policy.ts'
-import type { Predictor } from './predictor.ts'
+import type { DecodePolicy, PolicyDescriptor, RoutableRequest } from './decode-policy.ts'
+import { type Predictor, predictorOf } from './predictor.ts'
 import { createUnionState, logsOf } from './union-state.ts'
 
 export interface UnionOptions {
@@ -112,3 +112,14 @@ export function union({
     expectedExperts: worker => (worker < workers ? state.chances(worker) : undefined),
   }
 }
+
+export const UNION = {
+  name: 'union',
+  needs: ['counts'],
+  reasons: ['least_cost'],
+  herds: true,
+  setting: 'prediction',
+  create({ workers, artifact, shape, cost = DEFAULT_COST, predictor = predictorOf({ artifact, shape }) }) {
+    return union({ workers, layers: artifact?.about.layers ?? shape!.layers, predictor, cost })
+  },
+} as const satisfies PolicyDescriptor

@@ -1,5 +1,6 @@
 /** The report of `eldr simulate --report`, as exhibits. */
 import { LOAD_BALANCERS } from '../sim/compare.ts'
+import { prefillPolicyOf } from '../sim/study.ts'
 import { gpusOf, parseTopology } from '../sim/topology.ts'
 import type { ExhibitReport } from './exhibit.ts'
 import { clipped, many, whole } from './numbers.ts'
@@ -157,7 +158,8 @@ function filesOf(
 
 function topologyWords({ study }: Simulated): string {
   const topology = parseTopology(study.topology)
-  const { prefillPolicy = 'prefix_hash', prefixCacheTokens = 0 } = study
+  const { prefixCacheTokens = 0 } = study
+  const prefillPolicy = prefillPolicyOf(study)
   return [
     `${study.topology}, ${many(gpusOf(topology), 'GPU')}`,
     ...(topology.ranks > 1 ? [`experts placed ${study.placement ?? 'linear'}`] : []),

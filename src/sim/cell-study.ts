@@ -1,9 +1,10 @@
 /** Cells of decode workers in a study: what their policies see, and how a request comes to its cell. */
 import type { Artifact } from '../fit/artifact.ts'
-import { jsq, random } from '../policy/by-load.ts'
 import { cellsOfAlike, inCells } from '../policy/cells.ts'
 import type { DecodePolicy } from '../policy/decode-policy.ts'
 import { eldr } from '../policy/eldr.ts'
+import { jsq } from '../policy/jsq.ts'
+import { random } from '../policy/random-pick.ts'
 import { dimensionsOf } from '../signature/signature.ts'
 
 export interface CellsData {

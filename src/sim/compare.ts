@@ -1,9 +1,12 @@
-/** Policies against the best that knows nothing of experts. */
+/** Compares policies with the best load balancer. */
+import { DECODE_POLICIES, isLoadBalancer } from '../policy/decode-policy.ts'
 import type { Interval } from './confidence.ts'
 import type { SimulationResult } from './result.ts'
 import { changeAgainst, over, type SweepPoint } from './sweep.ts'
 
-export const LOAD_BALANCERS: readonly string[] = ['random', 'round_robin', 'jsq', 'power_of_two']
+export const LOAD_BALANCERS: readonly string[] = DECODE_POLICIES.filter(isLoadBalancer).map(
+  ({ name }) => name,
+)
 
 type Value = (run: SimulationResult) => number
 

@@ -2,7 +2,7 @@
  * What a run measures, in memory that does not grow with it. Requests are measured when their number lies in the measured part of the
  * run, steps and decisions when they fall between the first measured arrival and the first arrival after the measured ones.
  */
-import type { Decision, Reason } from '../policy/decode-policy.ts'
+import type { Decision } from '../policy/decode-policy.ts'
 import type { DecodeWorker } from './decode-worker.ts'
 import { createHistogram, type Histogram, record } from './histogram.ts'
 import type { RequestPool } from './requests.ts'
@@ -32,7 +32,7 @@ export class Metrics {
     itlUs: createHistogram(),
     latencyUs: createHistogram(),
   }
-  readonly reasons = new Map<Reason, number>()
+  readonly reasons = new Map<string, number>()
   /** Of all requests, measured or not. */
   arrived = 0
   ended = 0

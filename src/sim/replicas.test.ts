@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { loadProfile } from '../cost/profile-file.ts'
 import { createRandom } from '../math/random.ts'
-import { createDecodePolicy, type PolicySettings } from '../policy/create-policy.ts'
-import type { Candidate, DecodePolicy, PolicyName, RoutableRequest } from '../policy/decode-policy.ts'
+import { createDecodePolicy } from '../policy/create-policy.ts'
+import type {
+  Candidate,
+  DecodePolicy,
+  PolicyName,
+  PolicyOptions,
+  RoutableRequest,
+} from '../policy/decode-policy.ts'
 import { type Replicas, replicaDesk } from './replicas.ts'
 import { replayOf } from './replay.ts'
 import { simulate } from './simulate.ts'
@@ -23,7 +29,7 @@ const replay = replayOf({
 const features = Array.from({ length: rows }, () => ({
   counts: Uint16Array.from({ length: layers * experts }, () => source.below(20)),
 }))
-const settings: PolicySettings = { workers: 6, shape: { layers, experts, topK } }
+const settings: PolicyOptions = { workers: 6, shape: { layers, experts, topK } }
 
 const gateways = (
   name: PolicyName,

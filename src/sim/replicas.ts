@@ -58,8 +58,7 @@ export function replicaDesk(
 
   function told(gateway: (typeof gateways)[number], { request, worker, change }: News): void {
     gateway.candidates[worker]!.inflight += change
-    // Round robin's position is no load, and gateways that took over each other's would all go to the same worker next.
-    if (gateway.policy.name === 'round_robin') return
+    if (gateway.policy.ownRequestsOnly) return
     if (change === 1) gateway.policy.dispatched?.(request, worker)
     else gateway.policy.released?.(request, worker)
   }

@@ -1,6 +1,5 @@
 /** The numbers of one run, ready for tables and JSON. Times are in milliseconds. */
 import type { CostProfile } from '../cost/profile.ts'
-import type { Reason } from '../policy/decode-policy.ts'
 import { type Quantiles, quantilesOf } from './histogram.ts'
 import type { Metrics } from './metrics.ts'
 import type { PrefillWorker } from './prefill-worker.ts'
@@ -45,7 +44,7 @@ export interface SimulationResult {
   readonly requestsPerSecond: number
   /** Measured requests that kept the SLO: their share, and that share of the requests that arrive or, where fewer do, end in a second. */
   readonly goodput: { readonly share: number; readonly requestsPerSecond: number }
-  readonly reasons: Readonly<Partial<Record<Reason, number>>>
+  readonly reasons: Readonly<Record<string, number>>
   readonly preemptions: number
   /** Prompt tokens that prefill workers had kept; null where prefill is not simulated. */
   readonly prefixHitShare: number | null

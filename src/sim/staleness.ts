@@ -26,9 +26,6 @@ export interface StalenessPoint extends SweepPoint<Partial<StudyData>> {
   readonly gateways?: GatewaysData
 }
 
-/** They do not look at loads, or look at so few that they make no herd; they stand beside the others to compare. */
-const TAKEN_AS_THEY_ARE: ReadonlySet<string> = new Set(['random', 'round_robin', 'power_of_two'])
-
 /** In the order of a table: policy after policy, one gateway first, then by number, age, and without supposing before with. */
 export function stalenessCells({
   policies,
@@ -36,7 +33,7 @@ export function stalenessCells({
   viewAgesMs,
 }: Pick<StalenessAsked, 'policies' | 'gateways' | 'viewAgesMs'>) {
   return policies.flatMap(variant => {
-    const supposes = !TAKEN_AS_THEY_ARE.has(parseVariant(variant)?.policy ?? '')
+    const supposes = parseVariant(variant)?.policy.herds ?? true
     const several = gateways.flatMap(count =>
       viewAgesMs.flatMap((viewAgeMs): GatewaysData[] => [
         { count, viewAgeMs, anticipating: false },

@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fitFile, shipped } from '../../test/data.ts'
 import { failure, temporaryFolder } from '../../test/trace-support.ts'
 import { writeArtifact } from '../fit/artifact-write.ts'
+import { ELDR } from '../policy/eldr.ts'
+import { UNION } from '../policy/union.ts'
 import type { SimulationResult } from './result.ts'
 import { prepare, type StudyData } from './study.ts'
 import { parseVariant } from './variant.ts'
@@ -60,8 +62,8 @@ describe('a study of the shipped task trace', () => {
 
 describe('a study', () => {
   it('reads policies by name, with a band of their own where one is given', () => {
-    expect(parseVariant('union')).toEqual({ policy: 'union' })
-    expect(parseVariant('eldr@0.25')).toEqual({ policy: 'eldr', tau: 0.25 })
+    expect(parseVariant('union')).toEqual({ policy: UNION })
+    expect(parseVariant('eldr@0.25')).toEqual({ policy: ELDR, tau: 0.25 })
     for (const wrong of ['', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@'])
       expect(parseVariant(wrong)).toBeUndefined()
   })
@@ -116,7 +118,7 @@ describe('a study', () => {
       requests: 300,
     })
     const result = await run({ variant: 'eldr', rate: 40, seed: 0 })
-    expect(result.reasons.no_signature).toBeUndefined()
+    expect(result.reasons['no_signature']).toBeUndefined()
     expect(result.ttftMs!.p50).toBeGreaterThan(0)
   })
 })

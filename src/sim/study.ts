@@ -5,9 +5,13 @@
  */
 import { EldrError } from '../errors.ts'
 import { stepParts } from '../cost/profile.ts'
-import { createDecodePolicy, missingFor, type PolicySettings } from '../policy/create-policy.ts'
-import type { DecodePolicy, PolicyName } from '../policy/decode-policy.ts'
-import { createPrefillPolicy, type PrefillPolicyName } from '../policy/prefill-policy.ts'
+import { createDecodePolicy, missingFor } from '../policy/create-policy.ts'
+import type { DecodePolicy, PolicyOptions } from '../policy/decode-policy.ts'
+import {
+  createPrefillPolicy,
+  DEFAULT_PREFILL_POLICY,
+  type PrefillPolicyName,
+} from '../policy/prefill-policy.ts'
 import type { ArrivalSpec } from './arrivals.ts'
 import { type CellsData, cellsOf, clustersOf } from './cell-study.ts'
 import type { Slo } from './metrics.ts'
@@ -37,7 +41,7 @@ export interface StudyData {
   readonly workload?: RecordedFile
   /** Of experts on the ranks of expert-parallel decoders: linear unless told. */
   readonly placement?: PlacementKind
-  /** prefix_hash unless told. */
+  /** Default: `DEFAULT_PREFILL_POLICY`. */
   readonly prefillPolicy?: PrefillPolicyName
   /** Prompt tokens that each prefill worker keeps: none unless told. */
   readonly prefixCacheTokens?: number
@@ -91,23 +95,23 @@ async function run(
   const fitted = async (workers: number) =>
     (await library.evaluation(data.trace, data.artifact, workers)).artifact
   const cells = data.cells && (await cellsOf(data.cells, topology.decode, fitted))
-  const settings: PolicySettings = {
+  const settings: PolicyOptions = {
     workers: topology.decode,
     shape,
     cost: stepParts(profile, topology.ranks),
-    ...(artifact && { artifact: cells?.artifact ?? artifact }),
-    ...(policy === 'union' && { predictor: predictor(foresight) }),
-    ...(tau !== undefined && { tau }),
+    artifact: artifact && (cells?.artifact ?? artifact),
+    predictor: policy.needs.includes('counts') ? predictor(foresight) : undefined,
+    tau,
   }
-  const expected = missingFor(policy, settings)
-  if (expected !== undefined)
+  const missing = missingFor(policy, settings)
+  if (missing !== undefined)
     throw new EldrError('ELDR_USAGE', {
       found: `policy ${variant}`,
-      expected,
+      expected: missing.words,
       todo: 'Give one with --artifact.',
     })
-  const make = (unseen?: PolicySettings['unseen']): DecodePolicy => {
-    const made = createDecodePolicy(policy, { ...settings, ...(unseen && { unseen }) })!
+  const make = (unseen?: PolicyOptions['unseen']): DecodePolicy => {
+    const made = createDecodePolicy(policy, { ...settings, unseen })!
     return cells === undefined ? made : cells.around(made)
   }
   const kind = topology.ranks > 1 ? (data.placement ?? 'linear') : 'linear'
@@ -120,9 +124,9 @@ async function run(
     replay,
     profile,
     topology,
-    decodePolicy: gatewaysOf(data.gateways, policy, make),
+    decodePolicy: gatewaysOf(data.gateways, policy.name, make),
     featuresOf,
-    ...(topology.prefill > 0 && { prefillPolicy: createPrefillPolicy(data.prefillPolicy ?? 'prefix_hash') }),
+    ...(topology.prefill > 0 && { prefillPolicy: createPrefillPolicy(prefillPolicyOf(data)) }),
     ...(data.prefixCacheTokens !== undefined && { limits: { prefixCacheTokens: data.prefixCacheTokens } }),
     ...(placement && { placement }),
     ...(data.slo && { slo: data.slo }),
@@ -130,11 +134,15 @@ async function run(
   }).result
 }
 
-type MakePolicy = (unseen?: PolicySettings['unseen']) => DecodePolicy
+export function prefillPolicyOf({ prefillPolicy }: Pick<StudyData, 'prefillPolicy'>): PrefillPolicyName {
+  return prefillPolicy ?? DEFAULT_PREFILL_POLICY
+}
+
+type MakePolicy = (unseen?: PolicyOptions['unseen']) => DecodePolicy
 
 function gatewaysOf(
   gateways: GatewaysData | undefined,
-  name: PolicyName,
+  name: string,
   make: MakePolicy,
 ): DecodePolicy | Replicas {
   if (gateways === undefined) return make()

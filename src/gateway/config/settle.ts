@@ -1,5 +1,5 @@
 /** From the file with its defaults to the settings: one spelling of each name, an id and a cluster for each worker, a policy. */
-import type { PolicyName } from '../../policy/decode-policy.ts'
+import { defaultPolicy, type PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 import type { FileForm } from './schema/schema.ts'
 import type { Settings } from './settings.ts'
@@ -36,7 +36,7 @@ export function settle(form: FileForm): Settings {
 }
 
 export function policyOf({ policy, artifact }: Pick<FileForm['routing'], 'policy' | 'artifact'>): PolicyName {
-  if (policy === undefined) return artifact === undefined ? 'union' : 'eldr'
+  if (policy === undefined) return defaultPolicy(artifact !== undefined)
   return underscored(policy) as PolicyName
 }
 

@@ -5,9 +5,12 @@
  */
 import type { Registry, RegistryEvent } from '../../cluster/registry.ts'
 import { EldrError } from '../../errors.ts'
-import type { PolicyName } from '../../policy/decode-policy.ts'
-import type { PrefillPolicy, PrefillPolicyName } from '../../policy/prefill-policy.ts'
-import type { UnionCost } from '../../policy/union.ts'
+import type { PolicyName, PolicyOptions } from '../../policy/decode-policy.ts'
+import {
+  createPrefillPolicy,
+  type PrefillPolicy,
+  type PrefillPolicyName,
+} from '../../policy/prefill-policy.ts'
 import { Refusal } from '../http/refusal.ts'
 import type { RoutingSettings } from '../config/settings.ts'
 import type { Log } from '../observe/log/log.ts'
@@ -19,7 +22,6 @@ import {
   type LoadedArtifact,
   misfitOf,
   type Plan,
-  prefillPolicyOf,
   refitted,
   roomFor,
   tableOf,
@@ -28,14 +30,11 @@ import {
 import type { RoutingTable } from './routing-table.ts'
 import type { SeatedWorker } from './cluster-assignment.ts'
 
-export interface ControlOptions {
+export interface ControlOptions extends Pick<PolicyOptions, 'cost' | 'unseen'> {
   readonly routing: RoutingSettings
   readonly registry: Pick<Registry, 'views' | 'subscribe'>
   readonly log: Log
   readonly artifact?: LoadedArtifact
-  readonly cost?: UnionCost
-  /** What other gateways are supposed to have sent unseen; where there are others. */
-  readonly unseen?: (worker: number) => number
   /** Hears of every artifact that was loaded while its file is there, and is waited for. */
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
   /** Hears of every change that was made, and of re-fits that were not. */
@@ -71,6 +70,7 @@ export class RoutingControl {
   readonly #offThread = new OffThread()
   readonly #unsubscribe: () => void
   #plan: Plan
+  #prefillPolicyName: PrefillPolicyName
   #prefillPolicy: PrefillPolicy
   #router: Router | undefined
   /** Workers that the table in force has room for. */
@@ -82,7 +82,8 @@ export class RoutingControl {
   constructor(options: ControlOptions) {
     this.#options = options
     this.#plan = firstPlan(options.routing, options.artifact)
-    this.#prefillPolicy = prefillPolicyOf(options.routing.prefillPolicy, options.routing)
+    this.#prefillPolicyName = options.routing.prefillPolicy
+    this.#prefillPolicy = this.#createPrefillPolicy()
     this.#unsubscribe = options.registry.subscribe(event => this.#workersChanged(event))
   }
 
@@ -142,8 +143,9 @@ export class RoutingControl {
     const { policy: before } = this.#plan
     if (policy !== undefined || tau !== undefined)
       this.#put({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
-    if (prefillPolicy !== undefined && prefillPolicy !== this.#prefillPolicy.name) {
-      this.#prefillPolicy = prefillPolicyOf(prefillPolicy, this.#options.routing)
+    if (prefillPolicy !== undefined && prefillPolicy !== this.#prefillPolicyName) {
+      this.#prefillPolicyName = prefillPolicy
+      this.#prefillPolicy = this.#createPrefillPolicy()
       if (this.#router) this.#router.prefillPolicy = this.#prefillPolicy
     }
     if (this.policy !== before) this.#fitSoon()
@@ -185,7 +187,7 @@ export class RoutingControl {
     return {
       policy,
       tau,
-      prefillPolicy: this.#prefillPolicy.name,
+      prefillPolicy: this.#prefillPolicyName,
       ...(loaded && {
         artifact: {
           file: loaded.file,
@@ -205,6 +207,10 @@ export class RoutingControl {
     this.#unsubscribe()
     clearTimeout(this.#soon)
     this.#offThread.close()
+  }
+
+  #createPrefillPolicy(): PrefillPolicy {
+    return createPrefillPolicy(this.#prefillPolicyName, { overload: this.#options.routing.prefixLoadFactor })
   }
 
   #workers(): SeatedWorker[] {
@@ -227,11 +233,7 @@ export class RoutingControl {
 
   #tableOf(plan: Plan): RoutingTable | string {
     const { routing, cost, unseen } = this.#options
-    return tableOf(plan, this.#workers(), {
-      minCovered: routing.minCovered,
-      ...(cost && { cost }),
-      ...(unseen && { unseen }),
-    })
+    return tableOf(plan, this.#workers(), { minCovered: routing.minCovered, cost, unseen })
   }
 
   #put(plan: Plan): void {

@@ -1,20 +1,13 @@
 /** What a routing table is made from, and how it becomes one. A plan never changes; a change of anything makes another. */
 import type { Artifact } from '../../fit/artifact.ts'
-import type { PolicyName } from '../../policy/decode-policy.ts'
-import {
-  createPrefillPolicy,
-  type PrefillPolicy,
-  type PrefillPolicyName,
-  prefixHash,
-} from '../../policy/prefill-policy.ts'
-import type { UnionCost } from '../../policy/union.ts'
+import { descriptorOf, type PolicyName } from '../../policy/decode-policy.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
 import { Refusal } from '../http/refusal.ts'
 import type { RoutingSettings } from '../config/settings.ts'
 import { forRefit, withRefit } from './fit-jobs.ts'
 import type { OffThread } from './off-thread.ts'
 import type { Shape } from './read-experts.ts'
-import { createRoutingTable, type RoutingTable } from './routing-table.ts'
+import { createRoutingTable, type RoutingTable, type TableOptions } from './routing-table.ts'
 import {
   arrangeSeats,
   misfit,
@@ -50,12 +43,7 @@ export function withArtifact(plan: Plan, loaded: LoadedArtifact | undefined): Pl
   return loaded === undefined ? plan : { ...plan, loaded, seats: seatsInOrder(loaded.artifact.about.workers) }
 }
 
-export interface TableSettings {
-  readonly minCovered: number
-  readonly cost?: UnionCost
-  /** As policies have it. */
-  readonly unseen?: (worker: number) => number
-}
+export type TableSettings = Pick<TableOptions, 'minCovered' | 'cost' | 'unseen'>
 
 /** A sentence in place of a table says what is missing. */
 export function tableOf(
@@ -68,8 +56,9 @@ export function tableOf(
     tau,
     workers: roomFor(workers),
     ...settings,
-    ...(loaded && { artifact: loaded.artifact, seats }),
-    ...(shape && { shape }),
+    artifact: loaded?.artifact,
+    seats: loaded && seats,
+    shape,
   })
 }
 
@@ -78,12 +67,12 @@ export function roomFor(workers: readonly SeatedWorker[]): number {
   return workers.reduce((most, { index }) => Math.max(most, index + 1), 1)
 }
 
-/** Why the artifact's clusters do not fit the workers. Policies other than eldr do not go by clusters, and for them it is no matter. */
+/** Why the artifact's clusters do not fit the workers. Undefined for policies that do not go by clusters. */
 export function misfitOf(
   { policy, loaded, seats }: Plan,
   workers: readonly SeatedWorker[],
 ): string | undefined {
-  return loaded === undefined || policy !== 'eldr'
+  return loaded === undefined || !descriptorOf(policy).needs.includes('clusters')
     ? undefined
     : misfit(workers, loaded.artifact.about.workers, seats)
 }
@@ -113,13 +102,6 @@ export async function refitted(
     wanted.buffer,
   ])
   return { ...plan, loaded: { ...loaded, artifact: withRefit(artifact, result) }, seats }
-}
-
-export function prefillPolicyOf(
-  name: PrefillPolicyName,
-  { prefixLoadFactor }: RoutingSettings,
-): PrefillPolicy {
-  return name === 'prefix_hash' ? prefixHash({ overload: prefixLoadFactor }) : createPrefillPolicy(name)
 }
 
 const refused = (words: string) => new Refusal('ELDR_REFIT_REFUSED', { words })

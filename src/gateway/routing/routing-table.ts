@@ -3,22 +3,16 @@
  * artifact, policy or number of workers makes a new one, and requests that were decided by the old one stay where they are.
  */
 import type { Artifact } from '../../fit/artifact.ts'
-import { createDecodePolicy, missingFor } from '../../policy/create-policy.ts'
+import { missingFor } from '../../policy/create-policy.ts'
 import type { DecodePolicy, RoutableRequest } from '../../policy/decode-policy.ts'
+import { jsq } from '../../policy/jsq.ts'
 import { createSigner } from '../../signature/signer.ts'
 import { TRANSFORM } from '../../signature/transform.ts'
 import type { HandoffCounts, Reject } from '../../wire/counts.ts'
 import { claimedShape, type HandoffExperts, readExperts, type Shape } from './read-experts.ts'
-import {
-  seenThroughFallback,
-  settingsOf,
-  tablePolicy,
-  type TablePolicyOptions,
-  viewsOf,
-} from './table-policy.ts'
+import { seenThroughFallback, tablePolicy, type TablePolicyOptions, viewsOf } from './table-policy.ts'
 
 export interface TableOptions extends TablePolicyOptions {
-  readonly artifact?: Artifact
   /** A hand-off whose counts cover less of the prompt is routed by load. */
   readonly minCovered: number
 }
@@ -47,13 +41,10 @@ const NO_MODEL: Shape = { layers: 0, experts: 0, topK: 0 }
 export function createRoutingTable(options: TableOptions): RoutingTable | string {
   const { artifact, minCovered } = options
   const shape = artifact?.about ?? options.shape
-  const missing = missingFor(options.policy, settingsOf(options, artifact))
-  // Union without an artifact waits for the first hand-off to tell the model's shape, and routes by load until then.
-  if (missing !== undefined && !(options.policy === 'union' && shape === undefined)) return missing
-  const policy =
-    missing === undefined
-      ? tablePolicy(options, artifact)
-      : createDecodePolicy('jsq', { workers: options.workers })!
+  const missing = missingFor(options.policy, options)
+  // The first hand-off tells the model's shape; until then a policy that only needs counts routes by load.
+  if (missing !== undefined && missing.need !== 'counts') return missing.words
+  const policy = missing === undefined ? tablePolicy(options) : jsq()
   const signers =
     artifact === undefined ? [] : viewsOf(artifact).map(view => createSigner(view.primary.model))
   const readsRecent =

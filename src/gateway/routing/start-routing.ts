@@ -2,7 +2,7 @@
 import type { Registry } from '../../cluster/registry.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
-import type { UnionCost } from '../../policy/union.ts'
+import { descriptorOf, type PolicyOptions, readsCounts } from '../../policy/decode-policy.ts'
 import type { Events } from '../observe/events.ts'
 import type { Insight } from '../observe/insight/insight.ts'
 import type { LiveFeed } from '../control/dashboard/live-feed.ts'
@@ -14,10 +14,8 @@ import { type RoutingChange, RoutingControl } from './routing-control.ts'
 import type { LoadedArtifact } from './routing-plan.ts'
 import { Router, type RoutingSharing } from './router.ts'
 
-export interface RoutingFiles {
+export interface RoutingFiles extends Pick<PolicyOptions, 'cost'> {
   readonly artifact?: LoadedArtifact
-  /** Of the profile; union has its own where there is none. */
-  readonly cost?: UnionCost
 }
 
 /** Rejects with what is wrong with one of them. `shownAs`: the name that the artifact goes by, where its file has another. */
@@ -95,7 +93,7 @@ export function startRouting(
     },
     counted: decided => insight.fit.decided(decided),
     rejected(reason, reqId) {
-      if (control.policy !== 'eldr' && control.policy !== 'union') return // others do not look at counts
+      if (!readsCounts(descriptorOf(control.policy))) return
       rateLimitedLog.say(`counts ${reason}`, performance.now(), times =>
         log.warn({ reason, times, reqId }, 'counts of a hand-off cannot be used: it is routed by load'),
       )

@@ -1,24 +1,22 @@
 /** The policy of a routing table, made of an artifact as it is seen from the decode workers. */
 import type { Artifact } from '../../fit/artifact.ts'
-import { createDecodePolicy, type PolicySettings, predictorOf } from '../../policy/create-policy.ts'
-import type { DecodePolicy, PolicyName, RoutableRequest } from '../../policy/decode-policy.ts'
+import { createDecodePolicy, predictorOf } from '../../policy/create-policy.ts'
+import {
+  type DecodePolicy,
+  descriptorOf,
+  type PolicyDescriptor,
+  type PolicyName,
+  type PolicyOptions,
+  type RoutableRequest,
+} from '../../policy/decode-policy.ts'
 import type { Predictor } from '../../policy/predictor.ts'
-import type { UnionCost } from '../../policy/union.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
-import type { Shape } from './read-experts.ts'
 import { inSeats, type Seats } from './cluster-assignment.ts'
 
-export interface TablePolicyOptions {
-  readonly policy: PolicyName
-  readonly tau: number
-  /** One more than the highest index of a decode worker. */
-  readonly workers: number
-  /** Of the model, where no artifact tells it: as the first hand-off has it. */
-  readonly shape?: Shape
-  readonly cost?: UnionCost
-  /** What other gateways are supposed to have sent unseen; where there are others. */
-  readonly unseen?: (worker: number) => number
-  /** Cluster of each decode worker; the k-th has cluster k unless told. */
+/** `workers`: one more than the highest index of a decode worker. */
+export interface TablePolicyOptions extends PolicyOptions {
+  readonly policy: PolicyName | PolicyDescriptor
+  /** Cluster of each decode worker (default: the k-th has cluster k). */
   readonly seats?: Seats
 }
 
@@ -39,38 +37,25 @@ export function isThroughFallback(request: RoutableRequest): boolean {
  */
 const predictors = new WeakMap<Artifact['primary']['signatures'], Predictor>()
 
-export function settingsOf(
-  { workers, tau, cost, shape, unseen }: TablePolicyOptions,
-  artifact: Artifact | undefined,
-): PolicySettings {
-  return {
-    workers,
-    tau,
-    ...(unseen && { unseen }),
-    ...(cost && { cost }),
-    ...(shape && { shape }),
-    ...(artifact && { artifact }),
-  }
-}
-
-/** What the policy needs must be there. Of an artifact with two signatures each request is seen through the one that it was signed by. */
-export function tablePolicy(options: TablePolicyOptions, artifact: Artifact | undefined): DecodePolicy {
-  const { policy } = options
-  if (artifact === undefined) return createDecodePolicy(policy, settingsOf(options, undefined))!
-  if (policy === 'union')
-    return createDecodePolicy('union', {
-      ...settingsOf(options, artifact),
-      predictor: cachedPredictor(options, artifact),
-    })!
-  if (policy !== 'eldr') return createDecodePolicy(policy, settingsOf(options, artifact))!
-  const [first, second] = viewsOf(artifact).map(view =>
-    createDecodePolicy('eldr', settingsOf(options, seated(view, options.seats)))!,
-  )
+/** Nothing that the policy needs may be missing. If the artifact has two signatures, each request is routed by the one it was signed with. */
+export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
+  const { policy, artifact, seats } = options
+  const { needs } = descriptorOf(policy)
+  if (artifact === undefined) return createDecodePolicy(policy, options)!
+  const predictor = needs.includes('counts') ? cachedPredictor(artifact) : undefined
+  const create = (view: Artifact) => createDecodePolicy(policy, { ...options, predictor, artifact: view })!
+  if (!needs.includes('signature')) return create(artifact)
+  const [first, second] = viewsOf(artifact).map(view => create(seated(view, seats)))
   if (second === undefined) return first!
-  // There is one state to keep, the registry's: eldr itself has none.
   return {
-    name: 'eldr',
+    ...first!,
     pick: (request, ...rest) => (throughFallback.has(request) ? second : first!).pick(request, ...rest),
+    dispatched(request, worker) {
+      for (const each of [first!, second]) each.dispatched?.(request, worker)
+    },
+    released(request, worker) {
+      for (const each of [first!, second]) each.released?.(request, worker)
+    },
   }
 }
 
@@ -79,15 +64,15 @@ export function viewsOf(artifact: Artifact): Artifact[] {
   return [artifact, ...(artifact.fallback === undefined ? [] : [{ ...artifact, primary: artifact.fallback }])]
 }
 
-function cachedPredictor(options: TablePolicyOptions, artifact: Artifact): Predictor {
+function cachedPredictor(artifact: Artifact): Predictor {
   const { signatures } = artifact.primary
   let predictor = predictors.get(signatures)
-  if (predictor === undefined) predictors.set(signatures, (predictor = joinedPredictor(options, artifact)))
+  if (predictor === undefined) predictors.set(signatures, (predictor = joinedPredictor(artifact)))
   return predictor
 }
 
-function joinedPredictor(options: TablePolicyOptions, artifact: Artifact): Predictor {
-  const [first, second] = viewsOf(artifact).map(view => predictorOf(settingsOf(options, view)))
+function joinedPredictor(artifact: Artifact): Predictor {
+  const [first, second] = viewsOf(artifact).map(view => predictorOf({ artifact: view }))
   if (second === undefined) return first!
   return {
     cells: first!.cells,

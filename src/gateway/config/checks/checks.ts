@@ -1,4 +1,5 @@
 /** What a schema cannot say: values that are right alone and wrong together. */
+import { descriptorOf, needsArtifact } from '../../../policy/decode-policy.ts'
 import type { Path } from '../paths.ts'
 import type { FileForm } from '../schema/schema.ts'
 import { checkDiscovery, findsWorkers } from './discovery-checks.ts'
@@ -29,7 +30,7 @@ export function* checkTogether({
     ['routing', 'policy'],
     ['routing', 'artifact'],
   ]
-  if ((policy === 'eldr' || policy === 'domain') && routing.artifact === undefined)
+  if (needsArtifact(descriptorOf(policy)) && routing.artifact === undefined)
     yield {
       path: policyPath,
       about: [artifactPath],

@@ -3,8 +3,8 @@
  * reference page and the reading of the command line are all made from it, and a test walks it, so that no flag is accepted in vain.
  * Names are those of vllm-router and sglang-router where they have one. No package is loaded for it: help must be quick.
  */
-import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { POLICIES } from '../../../policy/decode-policy.ts'
+import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
+import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
 import type { SettingName } from '../paths.ts'
 import {
   flagSwitch,
@@ -147,14 +147,14 @@ export const SOURCES: readonly Source[] = [
     '--policy <name>',
     'routing.policy',
     text,
-    `decode policy: ${POLICIES.join(', ')} (default: eldr with an artifact, else union)`,
+    `decode policy: ${POLICIES.join(', ')} (default: ${defaultPolicy(true)} with an artifact, else ${defaultPolicy(false)})`,
   ),
   flag('--decode-policy <name>', 'routing.policy', text, 'the same as --policy'),
   flag(
     '--prefill-policy <name>',
     'routing.prefillPolicy',
     text,
-    `${PREFILL_POLICIES.join(', ')} (default: prefix_hash)`,
+    `${PREFILL_POLICIES.join(', ')} (default: ${DEFAULT_PREFILL_POLICY})`,
   ),
   flag('--artifact <file>', 'routing.artifact', text, 'artifact of `eldr fit`'),
   flag('--tau <number>', 'routing.tau', number, 'locality band of eldr (default: 0.1)'),

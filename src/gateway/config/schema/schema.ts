@@ -5,8 +5,8 @@
  * be published as it is.
  */
 import * as z from 'zod'
-import { POLICIES } from '../../../policy/decode-policy.ts'
-import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
+import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
+import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
 import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from '../dns-target.ts'
 import { LOG_LEVELS } from '../settings.ts'
 import {
@@ -218,8 +218,10 @@ const discovery = z.strictObject({
 const routing = z.strictObject({
   policy: spellings(POLICIES)
     .optional()
-    .describe('Decode policy. Default: eldr with an artifact, union without.'),
-  prefillPolicy: spellings(PREFILL_POLICIES).default('prefix_hash').describe('Prefill policy.'),
+    .describe(
+      `Decode policy. Default: ${defaultPolicy(true)} with an artifact, ${defaultPolicy(false)} without.`,
+    ),
+  prefillPolicy: spellings(PREFILL_POLICIES).default(DEFAULT_PREFILL_POLICY).describe('Prefill policy.'),
   tau: z
     .number()
     .min(0)

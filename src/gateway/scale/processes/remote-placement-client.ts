@@ -1,7 +1,6 @@
 /** PlacementClient by the owner: what a relay asks, what it is answered, and the tickets that come of it. */
 import type { Dispatch } from '../../../cluster/registry.ts'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
-import type { Reason } from '../../../policy/decode-policy.ts'
 import type { PlacementClient } from '../../routing/placement-client.ts'
 import type { DecodePlacement } from '../../routing/router.ts'
 import type { Frame } from './frames.ts'
@@ -74,7 +73,7 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
         if (frame.kind === TELL.none) return undefined
         const dispatch = dispatchIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
         const [reason, policy, band, similarity, covered] = [
-          frame.text() as Reason,
+          frame.text(),
           frame.text(),
           readMaybe(frame),
           readMaybe(frame),
