@@ -117,7 +117,9 @@ describe('server.metricsPort', () => {
 
 describe('docs/reference/metrics.md', () => {
   it('is made from the metrics as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8')).toBe(metricsPage())
+    expect(readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')).toBe(
+      metricsPage(),
+    )
   })
 
   it('has a sentence for each, and every name begins with eldr_', async () => {

@@ -48,8 +48,8 @@ async function share(a: Replica, b: Replica): Promise<void> {
 describe('a user', () => {
   /** As the page for operators has them. */
   const commands = [
-    ...readFileSync(new URL('../../../docs/replicas.md', import.meta.url), 'utf8').matchAll(
-      /Users need (.*?) on the channel/g,
+    ...readFileSync(new URL('../../../docs/guides/replicas.md', import.meta.url), 'utf8').matchAll(
+      /The user needs (.*?) on keys/g,
     ),
   ][0]![1]!.match(/[A-Z]+/g)!
   const may = (names: readonly string[]) => [
