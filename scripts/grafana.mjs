@@ -1,4 +1,4 @@
-// Writes deploy/grafana/eldr.json from the panels of scripts/grafana/. With --check it writes nothing and fails when the file is stale.
+// Writes deploy/grafana/eldr.json from scripts/grafana/. With --check it only fails if the file is stale.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dashboard } from './grafana/dashboard.mjs'
 
@@ -7,6 +7,6 @@ const text = `${JSON.stringify(dashboard(), null, 2)}\n`
 
 if (!process.argv.includes('--check')) writeFileSync(file, text)
 else if (!existsSync(file) || readFileSync(file, 'utf8') !== text) {
-  console.error('deploy/grafana/eldr.json is not as scripts/grafana/ says: run `node scripts/grafana.mjs`')
+  console.error('deploy/grafana/eldr.json is stale: run `node scripts/grafana.mjs`')
   process.exitCode = 1
 }

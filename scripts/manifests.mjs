@@ -1,18 +1,18 @@
-// Writes the alerts for the Prometheus operator from deploy/prometheus/alerts.yml, which promtool tests: the PrometheusRule of the plain
-// manifests, and a copy for the Helm chart, which reads no file outside of itself. With --check it writes nothing and fails when one is stale.
+// Writes the alerts for the Prometheus operator from deploy/prometheus/alerts.yml, which promtool tests: the PrometheusRule of the
+// plain manifests, and a copy for the Helm chart, which cannot read files outside of itself. With --check it only fails if one is stale.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 
 const deployed = path => new URL(`../deploy/${path}`, import.meta.url)
 const SOURCE = 'prometheus/alerts.yml'
-const MADE = `# Made of deploy/${SOURCE} by scripts/manifests.mjs: change it there.\n`
-/** What alerts.yml has before the anchor of an alert, and what stands for it where a pager shows it: the chart's prometheusRule.runbookBase. */
+const MADE = `# Generated from deploy/${SOURCE} by scripts/manifests.mjs: change it there.\n`
+/** The prefix of an alert's anchor in alerts.yml, and its replacement in the manifests (the chart's prometheusRule.runbookBase). */
 const RUNBOOK = 'runbook_url: docs/reference/alerts.md#'
 const RUNBOOK_BASE = 'https://eldr.example/docs/reference/alerts.md'
 
 const source = readFileSync(deployed(SOURCE), 'utf8')
 const groups = source.slice(source.indexOf('groups:\n'))
 
-const manifest = `${MADE}# runbook_url leads to ${RUNBOOK_BASE}: put the address there under which you serve that page.
+const manifest = `${MADE}# runbook_url points to ${RUNBOOK_BASE}: replace it with the address at which you serve that page.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -31,7 +31,7 @@ for (const [path, text] of [
     mkdirSync(new URL('.', file), { recursive: true })
     writeFileSync(file, text)
   } else if (!existsSync(file) || readFileSync(file, 'utf8') !== text) {
-    console.error(`deploy/${path} is not as deploy/${SOURCE} says: run \`node scripts/manifests.mjs\``)
+    console.error(`deploy/${path} is stale: run \`node scripts/manifests.mjs\``)
     process.exitCode = 1
   }
 }

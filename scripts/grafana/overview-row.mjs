@@ -1,27 +1,27 @@
-// Is it up, is it loaded, are clients served, and how fast.
+// Availability, load, errors and speed as clients see them.
 import { graph, of, quantiles, rate, stat, sum } from './panel.mjs'
 
 const GENERATED = 'route=~"completions|chat"'
-/** Not the client's doing. */
+/** Failures not caused by the client. */
 export const FAILED = 'outcome=~"failed|broken|timeout"'
 
 export const overview = {
   title: 'Overview',
   panels: [
-    stat('Gateways ready', 'none', 'Gateways that answer /ready with 200, of those that are scraped.', [
+    stat('Gateways ready', 'none', 'Gateways that are ready, and all that are scraped.', [
       { expr: `sum(${of('eldr_ready')})`, legend: 'ready' },
       { expr: `count(${of('eldr_ready')})`, legend: 'all' },
     ]),
     stat(
       'Requests',
       'reqps',
-      'Requests to generate that ended, in a second.',
+      'Completed generation requests per second.',
       `sum(${rate(of('eldr_requests_total', GENERATED))})`,
     ),
     stat(
       'Error share',
       'percentunit',
-      'Requests that failed, broke off or timed out. Those that clients got wrong, or left, are not in it.',
+      'Share of requests that failed, broke mid-stream or timed out. Client errors and disconnects do not count.',
       `sum(${rate(of('eldr_requests_total', `${GENERATED}, ${FAILED}`))}) / sum(${rate(of('eldr_requests_total', GENERATED))})`,
       {
         thresholds: [
@@ -31,13 +31,8 @@ export const overview = {
         decimals: 2,
       },
     ),
-    stat(
-      'Running',
-      'none',
-      'Requests that have been let in and have not ended.',
-      `sum(${of('eldr_running_requests')})`,
-    ),
-    stat('Waiting', 'none', 'Requests that wait to be let in.', `sum(${of('eldr_queue_length')})`, {
+    stat('Running', 'none', 'Admitted requests that have not ended.', `sum(${of('eldr_running_requests')})`),
+    stat('Waiting', 'none', 'Requests waiting in the queue.', `sum(${of('eldr_queue_length')})`, {
       thresholds: [
         [1, 'orange'],
         [100, 'red'],
@@ -46,26 +41,26 @@ export const overview = {
     stat(
       'Output tokens',
       'none',
-      'Tokens that clients got, in a second.',
+      'Tokens sent to clients per second.',
       `sum(${rate(of('eldr_tokens_total', 'kind="output"'))})`,
     ),
     graph(
       'Requests by outcome',
       'reqps',
-      'How requests to generate ended.',
+      'Generation requests by how they ended.',
       [{ expr: sum('outcome', rate(of('eldr_requests_total', GENERATED))), legend: '{{outcome}}' }],
       { stacked: true },
     ),
     graph(
-      'Error answers by code',
+      'Error responses by code',
       'reqps',
-      'What the gateway itself told clients: docs/reference/errors.md has the codes.',
+      'Errors sent by the gateway itself; codes are in docs/reference/errors.md.',
       [{ expr: `${sum('code', rate(of('eldr_error_answers_total')))} > 0`, legend: '{{code}}' }],
     ),
     graph(
       'Running and waiting',
       'none',
-      'Beside the limits. Waiting means that there are more requests than may run.',
+      'Requests and their limit. Requests wait when the limit is reached.',
       [
         { expr: `sum(${of('eldr_running_requests')})`, legend: 'running' },
         { expr: `sum(${of('eldr_queue_length')})`, legend: 'waiting' },
@@ -84,15 +79,10 @@ export const overview = {
       'Mean time between the tokens of a stream.',
       quantiles('eldr_inter_token_seconds'),
     ),
-    graph('Whole requests', 's', 'From the request to its end.', quantiles('eldr_request_seconds')),
-    graph(
-      'Time in the queue',
-      's',
-      'How long requests waited to be let in.',
-      quantiles('eldr_queue_seconds'),
-    ),
-    graph('Prefill', 's', 'Time of the prefill leg.', quantiles('eldr_prefill_seconds')),
-    graph('Tokens', 'none', 'Tokens of prompts and tokens that clients got, in a second.', [
+    graph('Request duration', 's', 'From the request to its end.', quantiles('eldr_request_seconds')),
+    graph('Queue time', 's', 'How long requests waited for admission.', quantiles('eldr_queue_seconds')),
+    graph('Prefill time', 's', 'Duration of the prefill leg.', quantiles('eldr_prefill_seconds')),
+    graph('Tokens', 'none', 'Prompt tokens and output tokens per second.', [
       { expr: sum('kind', rate(of('eldr_tokens_total'))), legend: '{{kind}}' },
     ]),
   ],

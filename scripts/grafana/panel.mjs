@@ -1,10 +1,10 @@
-// What the rows are written with. A panel is plain data: dashboard.mjs makes Grafana's JSON of it.
+// Helpers for the rows. A panel is plain data; dashboard.mjs converts it to Grafana's JSON.
 
-/** Series of the gateways that were chosen; with more matchers, such as leg="decode". */
+/** Series of the selected gateways; `more` adds matchers such as leg="decode". */
 export const of = (metric, more = '') => `${metric}{job=~"$job", instance=~"$instance"${more && `, ${more}`}}`
-/** Of the workers that were chosen, as the gateway counts them. */
+/** The gateway's series of the selected workers. */
 export const ofWorkers = (metric, more = '') => of(metric, `worker=~"$worker"${more && `, ${more}`}`)
-/** What workers say themselves: deploy/prometheus/prometheus.yml gives their series the names that the gateway has for them. */
+/** Series that workers export themselves; deploy/prometheus/prometheus.yml labels them with the gateway's worker names. */
 export const own = (metric, more = '') => `${metric}{worker=~"$worker"${more && `, ${more}`}}`
 export const rate = series => `rate(${series}[$__rate_interval])`
 export const sum = (by, what) => `sum by (${by}) (${what})`
@@ -27,8 +27,8 @@ const panel = (kind, width, height) => (title, unit, text, queries, more) => ({
   ...more,
 })
 
-/** One number. */
+/** A single number. */
 export const stat = panel('stat', 4, 4)
 export const graph = panel('timeseries', 8, 8)
-/** A band of colour over time. */
+/** A state timeline. */
 export const states = panel('state-timeline', 12, 8)

@@ -1,4 +1,4 @@
-// Does routing by experts still do what it is there for.
+// Effect and health of expert-aware routing.
 import { graph, of, quantiles, rate, stat, states, sum } from './panel.mjs'
 
 const rejects = of('eldr_signature_rejects_total', 'reason!="recent_missing"')
@@ -8,7 +8,7 @@ export const routing = {
   title: 'Routing',
   panels: [
     stat(
-      'Policies in force',
+      'Policies',
       'none',
       'Decode policy and prefill policy.',
       [
@@ -19,13 +19,13 @@ export const routing = {
       ],
       { decimals: 0 },
     ),
-    stat('Artifact', 'none', 'Gateways that have an artifact, by its model and hash.', [
+    stat('Artifact', 'none', 'Gateways with an artifact, by model and hash.', [
       { expr: sum('model, sha256', of('eldr_artifact_info')), legend: '{{model}} {{sha256}}' },
     ]),
     stat(
       'Without signature',
       'percentunit',
-      'Hand-offs whose counts are missing or cannot be used: those requests are routed by load.',
+      'Share of hand-offs without usable counts; those requests are routed by load.',
       `sum(${rate(rejects)}) / (sum(${rate(rejects)}) + sum(${rate(usable)}))`,
       {
         thresholds: [
@@ -38,42 +38,42 @@ export const routing = {
     stat(
       'Band hits',
       'percentunit',
-      'Of the decisions of eldr with a signature, those where the best worker was free enough to be taken.',
+      'Share of eldr decisions with a signature that chose the best-matching worker.',
       `sum(${rate(of('eldr_decisions_total', 'reason="band_hit"'))}) / sum(${rate(of('eldr_decisions_total', 'reason=~"band_hit|band_spill"'))})`,
       { decimals: 1 },
     ),
     stat(
       'Drift',
       'none',
-      'Median cosine of live requests to their nearest centroid, less that of the calibration. Well below 0: fit again.',
+      'Median cosine of live requests to their nearest centroid minus that of the calibration. Well below 0: calibrate again.',
       `min(${of('eldr_fit_similarity', 'of="live", q="0.5"')} - ignoring(of) ${of('eldr_fit_similarity', 'of="calibration", q="0.5"')})`,
       { decimals: 3, signed: true },
     ),
     stat(
-      'Clusters misfit',
+      'Cluster mismatch',
       'none',
-      'Gateways whose artifact has not as many clusters as there are decode workers.',
+      'Gateways whose artifact has more or fewer clusters than there are decode workers.',
       `sum(${of('eldr_clusters_misfit')})`,
       { thresholds: [[1, 'orange']] },
     ),
     graph(
       'Decisions by policy and reason',
       'ops',
-      'Decode decisions. no_signature and no_counts went by load.',
+      'Decode decisions. no_signature and no_counts were routed by load.',
       [{ expr: sum('policy, reason', rate(of('eldr_decisions_total'))), legend: '{{policy}} {{reason}}' }],
       { stacked: true },
     ),
     graph(
       'Similarity to the worker’s centroid',
       'none',
-      'Cosine of requests to the centroid of the worker that they went to.',
+      'Cosine of requests to the centroid of their worker.',
       quantiles('eldr_similarity'),
       { max: 1 },
     ),
     graph(
       'Best similarity, live and calibration',
       'none',
-      'Cosine to the nearest centroid, by quantile, of the last 15 minutes, beside the requests that the artifact was fitted from.',
+      'Quantiles of the cosine to the nearest centroid: live requests of the last 15 minutes and calibration requests.',
       [
         {
           expr: `avg by (of, q) (${of('eldr_fit_similarity', 'q=~"0.05|0.5|0.95"')})`,
@@ -85,13 +85,13 @@ export const routing = {
     graph(
       'Band size',
       'none',
-      'Workers in the locality band: the wider, the more load decides.',
+      'Workers in the locality band. The wider, the more load decides.',
       quantiles('eldr_band_size'),
     ),
     graph(
       'Coverage',
       'percentunit',
-      'Mean share of a prompt whose experts are known, of hand-offs with counts.',
+      'Mean share of the prompt covered by counts, for hand-offs with counts.',
       [
         {
           expr: `sum(${rate(of('eldr_signature_coverage_sum'))}) / sum(${rate(of('eldr_signature_coverage_count'))})`,
@@ -104,24 +104,24 @@ export const routing = {
       { expr: sum('reason', rate(of('eldr_signature_rejects_total'))), legend: '{{reason}}' },
     ]),
     graph(
-      'Time to decide',
+      'Decision time',
       's',
-      'To read the counts of a hand-off and pick a worker.',
+      'Reading the counts of a hand-off and choosing a worker.',
       quantiles('eldr_route_seconds'),
     ),
     graph(
-      'Time of the hand-off',
+      'Hand-off time',
       's',
-      'From prefill’s answer to the dispatch of decode.',
+      'From the prefill response to the decode dispatch.',
       quantiles('eldr_handoff_seconds'),
     ),
     graph(
-      'Changes of routing',
+      'Routing changes',
       'none',
-      'Policies, artifacts and re-fits that were put in force, and re-fits that were refused, in five minutes.',
+      'Applied policies, artifacts and refits, and refused refits, per five minutes.',
       [{ expr: sum('cause', `increase(${of('eldr_routing_changes_total')}[5m])`), legend: '{{cause}}' }],
     ),
-    states('Clusters', 'none', 'Clusters that each gateway decides by; 0 without an artifact.', [
+    states('Clusters', 'none', 'Clusters in use per gateway; 0 without an artifact.', [
       { expr: of('eldr_artifact_clusters'), legend: '{{instance}}' },
     ]),
   ],

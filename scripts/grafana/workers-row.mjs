@@ -1,4 +1,4 @@
-// Is a worker sick, and who does how much. The last panels are what workers say themselves.
+// Health and load of the workers. The last panels show the workers' own metrics.
 import { graph, of, ofWorkers, own, rate, stat, states, sum } from './panel.mjs'
 
 const STATES = {
@@ -19,16 +19,16 @@ const state = (name, value) =>
 export const workers = {
   title: 'Workers',
   panels: [
-    stat('Ready', 'none', 'Workers that take requests now, by leg.', [
+    stat('Ready', 'none', 'Workers in rotation, by leg.', [
       { expr: `max by (leg) (${of('eldr_workers_ready')})`, legend: '{{leg}}' },
     ]),
-    stat('Registered', 'none', 'Workers that the gateways know, by leg.', [
+    stat('Registered', 'none', 'Registered workers, by leg.', [
       { expr: `max by (leg) (${of('eldr_workers')})`, legend: '{{leg}}' },
     ]),
     stat(
       'Failures',
       'ops',
-      'Legs that failed, in a second.',
+      'Failed legs per second.',
       `sum(${rate(ofWorkers('eldr_leg_failures_total'))}) or vector(0)`,
       {
         thresholds: [
@@ -37,30 +37,25 @@ export const workers = {
         ],
       },
     ),
-    stat(
-      'Retries',
-      'ops',
-      'Second and later tries, in a second.',
-      `sum(${rate(of('eldr_retries_total'))}) or vector(0)`,
-    ),
+    stat('Retries', 'ops', 'Retries per second.', `sum(${rate(of('eldr_retries_total'))}) or vector(0)`),
     stat(
       'Restarts',
       'none',
-      'Restarts of workers that were noticed within the last hour.',
+      'Worker restarts detected within the last hour.',
       `sum(increase(${ofWorkers('eldr_worker_restarts_total')}[1h]))`,
       { decimals: 0 },
     ),
     stat(
       'Leases missed',
       'none',
-      'Hand-offs within the last hour that were too old to be used.',
+      'Hand-offs within the last hour that were too old to use.',
       `sum(increase(${of('eldr_leases_missed_total')}[1h]))`,
       { decimals: 0 },
     ),
     states(
       'State',
       'none',
-      'As the gateway sees it.',
+      'Worker state as the gateway sees it.',
       [
         {
           expr: ['ready', 'draining', 'open', 'unhealthy'].map((name, at) => state(name, at + 1)).join(' + '),
@@ -72,26 +67,26 @@ export const workers = {
     states(
       'Breaker',
       'none',
-      'Open: it failed so often that it is left alone for a while.',
+      'Open: the worker failed too often and gets no requests for a while.',
       [{ expr: `max by (worker) (${ofWorkers('eldr_worker_breaker_state')})`, legend: '{{worker}}' }],
       { mappings: BREAKERS },
     ),
-    graph('Requests on workers', 'none', 'Sent there and not ended, over all gateways.', [
+    graph('Requests on workers', 'none', 'Requests in flight, summed over all gateways.', [
       { expr: sum('worker, leg', ofWorkers('eldr_worker_inflight')), legend: '{{worker}}' },
     ]),
-    graph('Prompt tokens on workers', 'none', 'Of the requests that are there.', [
+    graph('Prompt tokens on workers', 'none', 'Prompt tokens of the requests in flight.', [
       { expr: sum('worker, leg', ofWorkers('eldr_worker_inflight_tokens')), legend: '{{worker}}' },
     ]),
-    graph('Requests sent', 'reqps', 'Each try of each leg.', [
+    graph('Requests sent', 'reqps', 'Attempts of both legs.', [
       { expr: sum('worker, leg', rate(ofWorkers('eldr_worker_requests_total'))), legend: '{{worker}}' },
     ]),
-    graph('Failures by kind', 'ops', 'Legs that failed, by worker and kind.', [
+    graph('Failures by kind', 'ops', 'Failed legs by worker and kind.', [
       {
         expr: sum('worker, leg, kind', rate(ofWorkers('eldr_leg_failures_total'))),
         legend: '{{worker}} {{kind}}',
       },
     ]),
-    graph('Failed health checks', 'ops', 'Of the checks that the gateways make.', [
+    graph('Failed health checks', 'ops', 'Failed health checks by worker.', [
       {
         expr: sum('worker', rate(ofWorkers('eldr_health_checks_total', 'result="failed"'))),
         legend: '{{worker}}',
@@ -100,42 +95,45 @@ export const workers = {
     graph(
       'Speed',
       's',
-      'Mean time between tokens on decode workers, mean time of a prompt on prefill workers, of the last ten seconds.',
+      'Last ten seconds: mean time between tokens on decode workers, mean time per prompt on prefill workers.',
       [{ expr: `avg by (worker, leg) (${ofWorkers('eldr_worker_recent_seconds')})`, legend: '{{worker}}' }],
     ),
-    graph('Connections to workers', 'none', 'Busy with a request, or idle.', [
+    graph('Connections to workers', 'none', 'Busy and idle connections.', [
       { expr: sum('state, leg', ofWorkers('eldr_worker_connections')), legend: '{{leg}} {{state}}' },
     ]),
-    graph('Bytes to and from workers', 'Bps', 'Of HTTP; KV blocks go from worker to worker.', [
+    graph('Worker traffic', 'Bps', 'HTTP only; KV blocks go from worker to worker.', [
       {
         expr: sum('worker, direction', rate(ofWorkers('eldr_worker_bytes_total'))),
         legend: '{{worker}} {{direction}}',
       },
     ]),
-    graph('Retries by cause', 'ops', 'Second and later tries of a leg.', [
+    graph('Retries by cause', 'ops', 'Retries by leg and cause.', [
       { expr: sum('leg, cause', rate(of('eldr_retries_total'))), legend: '{{leg}} {{cause}}' },
     ]),
     graph(
       'Active experts per step',
       'none',
-      'Distinct experts of a decode step, mean over layers, as decode workers tell (embedded ones, and vLLM with eldr-vllm). ELDR is there to keep it low.',
+      'Distinct experts of a decode step, averaged over layers, as reported by decode workers (embedded, or vLLM with eldr-vllm). ELDR keeps it low.',
       [{ expr: `avg by (worker) (${own('eldr_active_experts')})`, legend: '{{worker}}' }],
     ),
-    graph('Decode batch', 'none', 'Sequences of a decode step, as workers tell.', [
+    graph('Decode batch', 'none', 'Sequences per decode step, as reported by workers.', [
       { expr: `avg by (worker) (${own('eldr_decode_batch')})`, legend: '{{worker}}' },
     ]),
-    graph('Tokens generated', 'none', 'In a second, as workers tell.', [
+    graph('Tokens generated', 'none', 'Per second, as reported by workers.', [
       { expr: sum('worker', rate(own('vllm:generation_tokens_total'))), legend: '{{worker}}' },
     ]),
     graph(
       'KV cache in use',
       'percentunit',
-      'Share of the KV blocks, as workers tell.',
+      'Share of KV blocks in use, as reported by workers.',
       [{ expr: `max by (worker) (${own('vllm:kv_cache_usage_perc')})`, legend: '{{worker}}' }],
       { max: 1 },
     ),
-    graph('Requests that wait on workers', 'none', 'For room, or for their KV blocks, as workers tell.', [
-      { expr: sum('worker', own('vllm:num_requests_waiting')), legend: '{{worker}}' },
-    ]),
+    graph(
+      'Requests waiting on workers',
+      'none',
+      'Waiting for capacity or KV blocks, as reported by workers.',
+      [{ expr: sum('worker', own('vllm:num_requests_waiting')), legend: '{{worker}}' }],
+    ),
   ],
 }

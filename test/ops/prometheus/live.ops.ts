@@ -204,7 +204,7 @@ describe('trouble', () => {
       ),
     ) as [Awaited<ReturnType<Prometheus['alerts']>>[number]]
     expect(alert.labels).toMatchObject({ worker: 'decode-2', leg: 'decode', severity: 'warning' })
-    expect(alert.annotations['summary']).toBe('Worker decode-2 does not answer its health check')
+    expect(alert.annotations['summary']).toBe('Worker decode-2 fails its health checks')
     expect(alert.annotations['description']).toMatch(
       /^127\.0\.0\.1:\d+ sends nothing to the decode worker decode-2\. /,
     )
