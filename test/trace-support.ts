@@ -116,7 +116,7 @@ export function compileModules(folder: string, modules: readonly string[]): void
       declaration: false,
       typeRoots: [join(root, 'node_modules', '@types')],
     },
-    files: modules.map(module => join(root, 'src', module)),
+    files: ['math/webassembly.d.ts', ...modules].map(module => join(root, 'src', module)),
     include: [],
   }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
