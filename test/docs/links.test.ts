@@ -1,4 +1,4 @@
-/** Links between the documents lead somewhere: the file is there, the heading too. */
+/** Links between documents point to existing files and headings. */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -9,12 +9,12 @@ const pages = new Map(allPages().map(name => [name, pageAt(name)]))
 const links = [...pages].flatMap(([name, page]) => page.links.map(link => ({ name, link })))
 const isOutside = ({ target }: Link) => /^[a-z]+:/.test(target)
 
-/** What is wrong with a link; undefined when nothing. */
-function fault(name: string, { target, isPicture }: Link): string | undefined {
+/** The problem with a link, or undefined. */
+function linkProblem(name: string, { target, isPicture }: Link): string | undefined {
   const [path = '', anchor] = decodeURI(target).split('#')
   const file = path === '' ? name : normalize(join(dirname(name), path))
   if (!existsSync(join(ROOT, file))) return 'no such file'
-  if (isPicture) return statSync(join(ROOT, file)).size > 0 ? undefined : 'an empty picture'
+  if (isPicture) return statSync(join(ROOT, file)).size > 0 ? undefined : 'empty picture'
   if (anchor === undefined || !file.endsWith('.md')) return undefined
   return (pages.get(file) ?? pageAt(file)).anchors.has(anchor) ? undefined : 'no such heading'
 }
@@ -25,17 +25,17 @@ describe('documents', () => {
     expect(links.filter(({ link }) => link.isPicture).length).toBeGreaterThan(5)
   })
 
-  it('link to what exists', () => {
+  it('link to existing files and headings', () => {
     const wrong = links
       .filter(({ link }) => !isOutside(link))
       .flatMap(({ name, link }) => {
-        const what = fault(name, link)
-        return what === undefined ? [] : [`${name}:${link.line} ${link.target}: ${what}`]
+        const problem = linkProblem(name, link)
+        return problem === undefined ? [] : [`${name}:${link.line} ${link.target}: ${problem}`]
       })
     expect(wrong).toEqual([])
   })
 
-  it('name files of the repository that exist', () => {
+  it('name only existing files of the repository', () => {
     const named =
       /`((?:src|test|python|scripts|bench|docs|profiles|dashboard)\/[\w./-]+\.(?:ts|tsx|mjs|py|md|json|wat|sh))`/g
     const found = [...pages.keys()].flatMap(name =>
@@ -58,7 +58,7 @@ describe('documents', () => {
     expect(titles.filter(line => !line.endsWith(' 1'))).toEqual([])
   })
 
-  it('under docs/ do not lead out of it, where a static site has nothing', () => {
+  it('under docs/ do not link out of it, so that the static site has no dead links', () => {
     const leaving = links.filter(
       ({ name, link: { target } }) =>
         name.startsWith('docs/') &&
@@ -68,7 +68,7 @@ describe('documents', () => {
     expect(leaving.map(({ name, link: { line, target } }) => `${name}:${line} ${target}`)).toEqual([])
   })
 
-  it('under docs/ are all in the index', () => {
+  it('under docs/ are all listed in the index', () => {
     const index = new Set(pages.get('docs/README.md')!.links.map(({ target }) => target.split('#')[0]))
     const known = [...pages.keys()].filter(name => name.startsWith('docs/') && name !== 'docs/README.md')
     expect(known.filter(name => !index.has(name.slice('docs/'.length)))).toEqual([])

@@ -1,4 +1,4 @@
-/** Pages and figures that are made from the code are those of the code as it is now. */
+/** Generated pages and figures are up to date. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,14 +7,14 @@ import { cliPage } from '../../src/cli/cli-page.ts'
 import { createProgram } from '../../src/cli/run.ts'
 import { ROOT } from './pages.ts'
 
-describe('the page of commands', () => {
+describe('the command reference', () => {
   const page = cliPage(createProgram())
 
-  it('is made from the commands as they are now: run `npm run build && npm run docs` if not', () => {
+  it('is up to date (otherwise run `npm run build && npm run docs`)', () => {
     expect(readFileSync(join(ROOT, 'docs', 'reference', 'cli.md'), 'utf8')).toBe(page)
   })
 
-  it('has every command, with its options, defaults and choices', () => {
+  it('lists every command with its options, defaults and choices', () => {
     for (const command of ['up', 'fit', 'trace import', 'config check', 'serve', 'bench'])
       expect(page).toContain(`\n## eldr ${command}\n`)
     expect(page).toContain(
@@ -26,7 +26,7 @@ describe('the page of commands', () => {
 })
 
 describe('figures', () => {
-  it('are drawn from the data as they are now: run `npm run build && node scripts/figures.mjs` if not', () => {
+  it('are up to date (otherwise run `npm run build && node scripts/figures.mjs`)', () => {
     expect(() =>
       execFileSync(process.execPath, [join(ROOT, 'scripts', 'figures.mjs'), '--check'], { stdio: 'pipe' }),
     ).not.toThrow()

@@ -1,20 +1,21 @@
 /**
- * What the documents' tests read of a Markdown page: its fenced blocks with the comment above each, headings as anchors, links and pictures.
+ * Reads a Markdown page for the tests: fenced blocks with the comment above each, headings with anchors, links
+ * and pictures.
  *
- * A comment right above a block says what the tests do with it; readers do not see it:
+ * A comment right above a block, invisible to readers, says what the tests do with it:
  *
- *   run                                    a shell block that is run, after those before it on the page
- *   run: fails with 2                      the same, and must end with that status
- *   run: in the background until "text"    the same for what does not end by itself; the page goes on when it has printed the text
- *   run by test/up/demo.test.ts            a test runs these commands already
- *   not run: reason                        why nobody can
- *   expect                                 what the block before it prints: each line must be among its output, any number for any number
- *   file: eldr.yaml                        the block is what this file holds
+ *   run                                    run this shell block, after those before it on the page
+ *   run: fails with 2                      the same, and it must exit with that status
+ *   run: in the background until "text"    the same; continue once the command has printed the text
+ *   run by test/up/demo.test.ts            that test runs these commands
+ *   not run: reason                        why it cannot be run
+ *   expect                                 output of the block before it; any number matches any number
+ *   file: eldr.yaml                        the block is the content of this file
  *
- * A comment that begins with `set up` holds commands itself: what a reader has already, and a test must start first.
+ * A comment that begins with `set up` contains commands for what a reader already has running.
  */
 export interface Block {
-  /** Of the fence; from 1. */
+  /** Line number of the fence, from 1. */
   readonly line: number
   readonly language: string
   readonly text: string
@@ -34,7 +35,7 @@ export interface Link {
   readonly isPicture: boolean
 }
 
-/** Language of what stands in a comment and is run. */
+/** Language of commands in a `set up` comment. */
 export const SET_UP = 'set up'
 const SHELLS = new Set(['sh', 'bash', 'shell', 'console', 'zsh'])
 
@@ -52,7 +53,7 @@ export function readPage(markdown: string): Page {
     const [, indent, fence, info] = /^( *)(```+|~~~+)\s*(.*)$/.exec(line) ?? []
     if (fence !== undefined) {
       const end = lines.findIndex((other, place) => place > at && new RegExp(`^ *${fence}\\s*$`).test(other))
-      if (end === -1) throw new Error(`line ${at + 1}: this block has no end`)
+      if (end === -1) throw new Error(`line ${at + 1}: unterminated block`)
       const text = lines
         .slice(at + 1, end)
         .map(one => (one.startsWith(indent!) ? one.slice(indent!.length) : one))
@@ -62,7 +63,7 @@ export function readPage(markdown: string): Page {
       at = end
     } else if (/^ *<!--/.test(line)) {
       const end = lines.findIndex((other, place) => place >= at && other.includes('-->'))
-      if (end === -1) throw new Error(`line ${at + 1}: this comment has no end`)
+      if (end === -1) throw new Error(`line ${at + 1}: unterminated comment`)
       const comment = lines
         .slice(at, end + 1)
         .join('\n')
@@ -88,7 +89,7 @@ export function readPage(markdown: string): Page {
   return { blocks, headings, anchors, links }
 }
 
-/** As GitHub makes them: lower case, punctuation away, spaces as hyphens, a number where it is there already. */
+/** As GitHub does: lower case, no punctuation, hyphens for spaces, a number if the anchor is taken. */
 function anchorOf(title: string, taken: ReadonlySet<string>): string {
   const plain = title.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase()
   const base = plain
@@ -101,15 +102,15 @@ function anchorOf(title: string, taken: ReadonlySet<string>): string {
   }
 }
 
-export type Fate =
+export type BlockMode =
   | { readonly kind: 'run'; readonly failsWith?: number; readonly until?: string }
   | { readonly kind: 'by'; readonly tests: readonly string[] }
   | { readonly kind: 'not'; readonly reason: string }
   | { readonly kind: 'expect' }
   | { readonly kind: 'file'; readonly name: string }
 
-/** What becomes of a block; undefined where its comment says nothing of the kind. */
-export function fateOf({ mark }: Block): Fate | undefined {
+/** How a block is tested; undefined if no comment says so. */
+export function modeOf({ mark }: Block): BlockMode | undefined {
   if (mark === undefined) return undefined
   if (mark === 'run') return { kind: 'run' }
   if (mark === 'expect') return { kind: 'expect' }
@@ -125,7 +126,7 @@ export function fateOf({ mark }: Block): Fate | undefined {
   return name === undefined ? undefined : { kind: 'file', name }
 }
 
-/** Programs of ours that a shell block calls: `demo` of `npx eldr demo`, `test:soak` of `npm run test:soak`. */
+/** Our commands in a shell block: `demo` for `npx eldr demo`, `test:soak` for `npm run test:soak`. */
 export function commandsOf({ text }: Block): string[] {
   const named = [...text.matchAll(/\b(?:eldr ([a-z]+)|npm (?:run )?([a-z:]+)|(vllm [a-z]+))/g)]
   return [...new Set(named.map(([, eldr, npm, other]) => eldr ?? npm ?? other!))]

@@ -1,9 +1,9 @@
-/** Whether a program printed what a page shows of it. */
+/** Compares the output of a program with what a page shows. */
 import { stripVTControlCharacters } from 'node:util'
 
 /**
- * A line as it is compared: colours, bars and alignment away, every number the same number. A page shows one run's figures, and another
- * run has others; the words, the columns and their order must be the same.
+ * Normalizes a line for the comparison: no colors, bars or alignment, and every number becomes `#`. Numbers
+ * differ from run to run; words, columns and their order must be the same.
  */
 export function plainLine(line: string): string {
   return stripVTControlCharacters(line)
@@ -14,15 +14,15 @@ export function plainLine(line: string): string {
     .trim()
 }
 
-/** Lines that were to be printed and were not; `…` in one stands for anything. */
+/** Expected lines that were not printed; `…` in a line matches anything. */
 export function missingLines(expected: string, printed: string): string[] {
-  const there = new Set(printed.split(/[\r\n]+/).map(plainLine))
+  const lines = new Set(printed.split(/[\r\n]+/).map(plainLine))
   return expected.split('\n').filter(line => {
     const plain = plainLine(line)
-    if (plain === '' || plain === '…' || there.has(plain)) return false
+    if (plain === '' || plain === '…' || lines.has(plain)) return false
     if (!plain.includes('…')) return true
     const pattern = new RegExp(`^${plain.split('…').map(escaped).join('.*')}$`)
-    return ![...there].some(one => pattern.test(one))
+    return ![...lines].some(one => pattern.test(one))
   })
 }
 

@@ -1,7 +1,10 @@
-/** Every block of every page that is marked as run is run here, in the page's order. ELDR_DOCS names one page, ELDR_DOCS_PRINTED a file for what was printed. */
+/**
+ * Runs every block that is marked `run`, page by page. ELDR_DOCS selects pages by name, ELDR_DOCS_PRINTED names
+ * a file that gets the output.
+ */
 import { appendFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { fateOf, type Block } from './markdown.ts'
+import { modeOf, type Block } from './markdown.ts'
 import { allPages, pageAt, ROOT } from './pages.ts'
 import { runPage } from './run-page.ts'
 
@@ -11,13 +14,13 @@ const printedFile = process.env['ELDR_DOCS_PRINTED']
 const pages = allPages()
   .filter(name => name.includes(wanted))
   .map(name => ({ name, page: pageAt(name) }))
-  .filter(({ page }) => page.blocks.some(block => fateOf(block)?.kind === 'run'))
+  .filter(({ page }) => page.blocks.some(block => modeOf(block)?.kind === 'run'))
 
-describe('the commands of', () => {
-  it('pages exist', () => expect(pages.length).toBeGreaterThan(0))
+describe('the commands of each page', () => {
+  it('are found', () => expect(pages.length).toBeGreaterThan(0))
 
   for (const { name, page } of pages)
-    it(`${name} do what it says`, async () => {
+    it(`work as ${name} says`, async () => {
       const onPrinted = (block: Block, printed: string) => {
         if (printedFile !== undefined) appendFileSync(printedFile, `=== ${name}:${block.line}\n${printed}\n`)
       }

@@ -1,9 +1,9 @@
-/** The harness itself: a page that does not hold must fail, and say where. */
+/** The harness itself: a wrong page must fail and name the line. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { commandsOf, fateOf, readPage } from './markdown.ts'
+import { commandsOf, modeOf, readPage } from './markdown.ts'
 import { missingLines } from './output.ts'
 import { runPage } from './run-page.ts'
 
@@ -28,13 +28,13 @@ describe('a page that is run', () => {
     ).resolves.toBeUndefined()
   })
 
-  it('fails with the line of a command that fails, and what it printed', async () => {
+  it('fails with the line and output of a failing command', async () => {
     await expect(
       run(fenced('run', 'true'), fenced('run', 'echo seen\nfalse\necho not seen')),
-    ).rejects.toThrow(/^page\.md:7: ended with status 1[^]*--- printed:\nseen\n$/)
+    ).rejects.toThrow(/^page\.md:7: exited with status 1[^]*--- printed:\nseen\n$/)
   })
 
-  it('fails when a line is not printed, and takes any number for a number', async () => {
+  it('fails when a line is not printed, and matches any number with any number', async () => {
     const command = fenced('run', 'echo "worker 17   is ready"')
     await expect(run(command, fenced('expect', 'worker 3 is ready', 'text'))).resolves.toBeUndefined()
     await expect(run(command, fenced('expect', 'worker 3 is gone', 'text'))).rejects.toThrow(
@@ -42,22 +42,22 @@ describe('a page that is run', () => {
     )
   })
 
-  it('wants the status that it names', async () => {
+  it('checks the exit status that the mark names', async () => {
     await expect(run(fenced('run: fails with 2', 'exit 2'))).resolves.toBeUndefined()
     await expect(run(fenced('run: fails with 2', 'true'))).rejects.toThrow(/status 0/)
   })
 
-  it('waits for what a block in the background prints, and fails when that ends without it', async () => {
+  it('waits for the output of a background block, and fails when it exits without it', async () => {
     const forever = 'echo up; exec sleep 60'
     await expect(
       run(fenced('run: in the background until "up"', forever), fenced('run', 'true')),
     ).resolves.toBeUndefined()
     await expect(run(fenced('run: in the background until "never"', 'echo down'))).rejects.toThrow(
-      /ended with status 1/,
+      /exited with status 1/,
     )
   })
 
-  it('has files as the page shows them, and free ports in place of its own', async () => {
+  it('writes the files that the page shows, with free ports instead of its own', async () => {
     const parts = [
       fenced('file: a.yaml', 'port: 8000', 'yaml'),
       fenced('run', `cat a.yaml; grep -c '80''00' a.yaml || echo changed`),
@@ -65,23 +65,23 @@ describe('a page that is run', () => {
     await expect(run(...parts, fenced('expect', 'port: 8000\nchanged', 'text'))).resolves.toBeUndefined()
   })
 
-  it('is stopped when it takes too long', async () => {
+  it('is stopped after its timeout', async () => {
     const page = readPage(fenced('run', 'sleep 60'))
     await expect(runPage({ name: 'page.md', page, root, timeoutMs: 300 })).rejects.toThrow(
-      /not done after 0.3 s/,
+      /timed out after 0.3 s/,
     )
   })
 })
 
 describe('reading a page', () => {
-  it('sees a comment only right above its block', () => {
+  it('uses a comment only right above its block', () => {
     const page = readPage(
       `${fenced('run', 'a')}\n<!-- not run: it needs a GPU -->\n\nwords\n\n\`\`\`sh\nb\n\`\`\`\n`,
     )
-    expect(page.blocks.map(block => fateOf(block)?.kind)).toEqual(['run', undefined])
+    expect(page.blocks.map(block => modeOf(block)?.kind)).toEqual(['run', undefined])
   })
 
-  it('finds commands, headings, anchors and links, and none in code', () => {
+  it('finds commands, headings, anchors and links, but none in code', () => {
     const page = readPage(
       '# A `b`: c\n\n## A b c\n\n[x](y.md#z) ![p](q.png) `[no](no.md)`\n\n```sh\nnpx eldr demo\nnpm run test:soak\n# [n](n)\n```\n',
     )
@@ -90,7 +90,7 @@ describe('reading a page', () => {
     expect(commandsOf(page.blocks[0]!)).toEqual(['demo', 'test:soak'])
   })
 
-  it('lets … stand for anything in a line, and nothing else', () => {
+  it('lets … match anything within a line', () => {
     expect(missingLines('a … c\nb …\nin …', 'a b c\nin 1.03 s\n')).toEqual(['b …'])
   })
 })

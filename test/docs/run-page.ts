@@ -1,6 +1,7 @@
 /**
- * Runs a page as a reader would: its commands in order, in one shell, in a folder that looks like a clone. Ports are changed to free ones,
- * so that pages run beside whatever else is on the machine; what was started in the background is stopped at the end.
+ * Runs a page as a reader would: its commands in order, in one shell, in a folder that looks like a clone. Ports
+ * are replaced by free ones, so that pages do not collide with other programs. Background processes are stopped
+ * at the end.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,11 +9,11 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, w
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fateOf, isShell, SET_UP, type Block, type Page } from './markdown.ts'
+import { modeOf, isShell, SET_UP, type Block, type Page } from './markdown.ts'
 import { missingLines } from './output.ts'
 
-/** What a clone has that commands on pages use. */
-const OF_THE_CLONE = [
+/** Entries of a clone that commands on pages use. */
+const CLONE_ENTRIES = [
   'data',
   'dist',
   'docs',
@@ -23,9 +24,9 @@ const OF_THE_CLONE = [
   'python',
   'scripts',
 ]
-/** Where `eldr up`, `serve` and `worker` listen unless told. */
-const USUAL_PORT = 8000
-/** After SIGTERM, before SIGKILL. */
+/** Where `eldr up`, `serve` and `worker` listen by default. */
+const DEFAULT_PORT = 8000
+/** Between SIGTERM and SIGKILL. */
 const GRACE_MS = 10_000
 const SHOWN_LINES = 40
 
@@ -34,79 +35,78 @@ export interface PageRun {
   readonly page: Page
   readonly root: string
   readonly timeoutMs: number
-  /** Hears what each block that was run has printed: for who writes a page and wants to show it. */
+  /** Called with the output of each block that was run, to paste it into a page. */
   readonly onPrinted?: (block: Block, printed: string) => void
 }
 
-/** Resolves when all that the page says held; otherwise fails with the line of the page and what was printed. */
+/** Rejects with the line of the page and the output if a command or an expectation fails. */
 export async function runPage({ name, page, root, timeoutMs, onPrinted }: PageRun): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'eldr-docs-'))
   try {
     const [work, bin] = [join(folder, 'eldr'), join(folder, 'bin')]
     for (const path of [work, bin]) mkdirSync(path)
-    for (const entry of OF_THE_CLONE) symlinkSync(join(root, entry), join(work, entry))
+    for (const entry of CLONE_ENTRIES) symlinkSync(join(root, entry), join(work, entry))
     const ports = await freePorts(portsOf(page))
-    writePrograms(bin, root, ports.get(USUAL_PORT)!)
+    writePrograms(bin, root, ports.get(DEFAULT_PORT)!)
     const log = (block: Block) => join(folder, `${block.line}.log`)
     const script = join(folder, 'page.sh')
     writeFileSync(script, scriptOf(page, log, ports))
     const progress = join(folder, 'progress')
     writeFileSync(progress, '')
     const failure = await runScript({ script, work, bin, progress, timeoutMs })
-    const said = (block: Block) => renamed(read(log(block)), ports, true)
+    const outputOf = (block: Block) => withPorts(read(log(block)), ports, true)
     if (onPrinted !== undefined)
-      for (const block of page.blocks) if (fateOf(block)?.kind === 'run') onPrinted(block, said(block))
+      for (const block of page.blocks) if (modeOf(block)?.kind === 'run') onPrinted(block, outputOf(block))
     if (failure !== undefined) {
-      const begun = Number(read(progress).trim().split('\n').at(-1))
-      const block = page.blocks.find(({ line }) => line === begun)
+      const startedLine = Number(read(progress).trim().split('\n').at(-1))
+      const block = page.blocks.find(({ line }) => line === startedLine)
       throw new Error(
-        `${name}:${begun}: ${failure}\n${block?.text ?? ''}\n--- printed:\n${block ? tailOf(said(block)) : 'nothing: the shell did not begin'}`,
+        `${name}:${startedLine}: ${failure}\n${block?.text ?? ''}\n--- printed:\n${block ? tailOf(outputOf(block)) : 'nothing: the shell did not start'}`,
       )
     }
-    checkOutputs(name, page, said)
+    checkOutputs(name, page, outputOf)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
-function checkOutputs(name: string, page: Page, said: (block: Block) => string): void {
+function checkOutputs(name: string, page: Page, outputOf: (block: Block) => string): void {
   let last: Block | undefined
   for (const block of page.blocks) {
-    const fate = fateOf(block)
-    if (fate?.kind === 'run') last = block
-    if (fate?.kind !== 'expect') continue
-    if (last === undefined)
-      throw new Error(`${name}:${block.line}: expected of what? No block before it is run`)
-    const missing = missingLines(block.text, said(last))
+    const mode = modeOf(block)
+    if (mode?.kind === 'run') last = block
+    if (mode?.kind !== 'expect') continue
+    if (last === undefined) throw new Error(`${name}:${block.line}: no block before it is run`)
+    const missing = missingLines(block.text, outputOf(last))
     if (missing.length > 0)
       throw new Error(
-        `${name}:${block.line}: not printed:\n${missing.join('\n')}\n--- printed:\n${tailOf(said(last))}`,
+        `${name}:${block.line}: not printed:\n${missing.join('\n')}\n--- printed:\n${tailOf(outputOf(last))}`,
       )
   }
 }
 
-/** One script, so that variables and background jobs live on from block to block. Each block's output has a file of its own. */
+/** One script, so that variables and background jobs persist. Each block's output has its own file. */
 function scriptOf(page: Page, log: (block: Block) => string, ports: ReadonlyMap<number, number>): string {
   const parts = ['set -eo pipefail']
   for (const block of page.blocks) {
-    const fate = fateOf(block)
-    const text = renamed(block.text, ports, false)
-    if (fate?.kind === 'file') parts.push(`cat > ${quoted(fate.name)} <<'END_OF_FILE'\n${text}\nEND_OF_FILE`)
-    if (fate?.kind !== 'run') continue
+    const mode = modeOf(block)
+    const text = withPorts(block.text, ports, false)
+    if (mode?.kind === 'file') parts.push(`cat > ${quoted(mode.name)} <<'END_OF_FILE'\n${text}\nEND_OF_FILE`)
+    if (mode?.kind !== 'run') continue
     parts.push(`echo ${block.line} >> "$PROGRESS"`, `exec > ${quoted(log(block))} 2>&1`)
-    if (fate.until !== undefined)
+    if (mode.until !== undefined)
       parts.push(
         `{\n${text}\n} &`,
-        `until grep -qF -- ${quoted(renamed(fate.until, ports, false))} ${quoted(log(block))}; do kill -0 $! || exit 1; sleep 0.1; done`,
+        `until grep -qF -- ${quoted(withPorts(mode.until, ports, false))} ${quoted(log(block))}; do kill -0 $! || exit 1; sleep 0.1; done`,
       )
-    else if (fate.failsWith === undefined) parts.push(text)
+    else if (mode.failsWith === undefined) parts.push(text)
     else
       parts.push(
         'set +e',
         `( set -e\n${text}\n)`,
         `status=$?`,
         'set -e',
-        `[ "$status" = ${fate.failsWith} ] || { echo "status $status"; exit 1; }`,
+        `[ "$status" = ${mode.failsWith} ] || { echo "status $status"; exit 1; }`,
       )
   }
   return `${parts.join('\n')}\n`
@@ -128,14 +128,14 @@ async function runScript({ script, work, bin, progress, timeoutMs }: ScriptRun):
     cwd: work,
     env: { ...env, PATH: `${bin}:${process.env['PATH']}`, PROGRESS: progress, NO_COLOR: '1' },
     stdio: ['ignore', 'ignore', 'ignore'],
-    detached: true, // a process group of its own, so that all it started can be stopped
+    detached: true, // its own process group, so that everything it starts can be stopped
   })
   const timer = AbortSignal.timeout(timeoutMs)
   try {
     const [status] = (await once(shell, 'exit', { signal: timer })) as [number | null]
-    return status === 0 ? undefined : `ended with status ${status}`
+    return status === 0 ? undefined : `exited with status ${status}`
   } catch (error) {
-    if (timer.aborted) return `not done after ${timeoutMs / 1000} s`
+    if (timer.aborted) return `timed out after ${timeoutMs / 1000} s`
     throw error
   } finally {
     await stopGroup(shell.pid!)
@@ -156,7 +156,7 @@ async function stopGroup(group: number): Promise<void> {
   send('SIGKILL')
 }
 
-/** `eldr` and `npx eldr` as the build has them; `up` and `npm start` on a free port where none is named. */
+/** Wrappers: `eldr` and `npx eldr` run the build; `up` and `npm start` use a free port if none is given. */
 function writePrograms(bin: string, root: string, port: number): void {
   const node = `exec ${quoted(process.execPath)} ${quoted(join(root, 'dist', 'cli', 'main.js'))} "$@"`
   const usual = `case " $* " in *" --port "*|*" --help "*) ;; *) case "$1" in up|serve|worker) set -- "$@" --port ${port};; esac;; esac`
@@ -164,7 +164,7 @@ function writePrograms(bin: string, root: string, port: number): void {
   const programs = {
     eldr: [usual, node],
     npx: ['if [ "$1" = eldr ]; then shift; exec eldr "$@"; fi', others, 'exec npx "$@"'],
-    // A page's request that is refused is a page that is wrong.
+    // A refused request means that the page is wrong.
     curl: [
       others,
       'case " $* " in *" -f "*|*" -sf "*|*" --fail"*) ;; *) set -- --fail-with-body "$@";; esac',
@@ -179,9 +179,9 @@ function writePrograms(bin: string, root: string, port: number): void {
 }
 
 function portsOf(page: Page): Set<number> {
-  const ports = new Set([USUAL_PORT])
+  const ports = new Set([DEFAULT_PORT])
   const texts = page.blocks
-    .filter(block => isShell(block) || block.language === SET_UP || fateOf(block)?.kind === 'file')
+    .filter(block => isShell(block) || block.language === SET_UP || modeOf(block)?.kind === 'file')
     .map(({ text }) => text)
   for (const text of texts)
     for (const [, port] of text.matchAll(/(?:127\.0\.0\.1:|localhost:|port[ =]|port: )(\d{4,5})\b/g))
@@ -190,29 +190,30 @@ function portsOf(page: Page): Set<number> {
 }
 
 /**
- * Ports that nobody listens on, below those that systems give to outgoing connections: between now and the moment that a page's server
- * wants one, a client of whoever else is on the machine must not get it.
+ * Free ports below the ephemeral range, so that no outgoing connection of another program takes one before the
+ * page's server does.
  */
 async function freePorts(wanted: ReadonlySet<number>): Promise<Map<number, number>> {
   const ports = new Map<number, number>()
-  const held: Server[] = []
+  const servers: Server[] = []
   for (const port of wanted) {
     while (!ports.has(port)) {
       const server = createServer().listen(20_000 + Math.floor(Math.random() * 12_000), '127.0.0.1')
       const isFree = await once(server, 'listening').then(
         () => true,
-        () => false, // taken: another one then
+        () => false, // taken: try another one
       )
       if (!isFree) continue
-      held.push(server)
+      servers.push(server)
       ports.set(port, (server.address() as AddressInfo).port)
     }
   }
-  await Promise.all(held.map(async server => once(server.close(), 'close')))
+  await Promise.all(servers.map(async server => once(server.close(), 'close')))
   return ports
 }
 
-function renamed(text: string, ports: ReadonlyMap<number, number>, back: boolean): string {
+/** Replaces the ports of a page by free ones, or back. */
+function withPorts(text: string, ports: ReadonlyMap<number, number>, back: boolean): string {
   const names = new Map(Array.from(ports, ([port, free]) => (back ? [free, port] : [port, free])))
   return text.replaceAll(/(?<![\d.,])\d{4,5}(?![\d.,]\d|\d)/g, number =>
     String(names.get(Number(number)) ?? number),
