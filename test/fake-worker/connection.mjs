@@ -52,7 +52,7 @@ export function serve(worker, socket) {
       exchange = undefined
       worker.ended(request, outcome)
       if (outcome === 'aborted' || mine.last) return
-      if (!request.keepAlive || !worker.listening) socket.end()
+      if (!request.keepAlive || !worker.listening || socket.readableEnded) socket.end()
       else next()
     })
     exchange = mine
@@ -67,7 +67,11 @@ export function serve(worker, socket) {
     reader.push(chunk)
     if (exchange === undefined) next()
   })
-  socket.on('end', left)
+  socket.on('end', () => {
+    if (exchange?.unaware) return
+    left()
+    socket.end()
+  })
   socket.on('close', left)
   socket.on('error', left)
   if (keepAliveMs !== undefined) socket.setTimeout(keepAliveMs, () => socket.end())

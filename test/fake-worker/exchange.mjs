@@ -25,6 +25,8 @@ export class Exchange {
   open = true
   /** The connection goes with this exchange: nothing more is read from it. */
   last = false
+  /** Responds even if the peer has closed its side of the connection. */
+  unaware = false
   #onEnd
 
   /**
@@ -84,9 +86,14 @@ export class Exchange {
     this.socket.end(bytes, 'latin1')
   }
 
-  /** Silence. The fault is over when its promise is kept. @param {{until?: Promise<unknown> | undefined}} fault @param {() => void} goOn */
-  hold({ until }, goOn) {
+  /**
+   * Silence. The fault is over when its promise is kept.
+   * @param {{until?: Promise<unknown> | undefined, unaware?: boolean | undefined}} fault
+   * @param {() => void} goOn
+   */
+  hold({ until, unaware = false }, goOn) {
     this.fault = undefined
+    this.unaware = unaware
     void until?.then(() => {
       if (this.open) goOn()
     })

@@ -97,7 +97,7 @@ export class FakeWorker extends Watched {
 
   async accept() {
     if (this.#server !== undefined) return
-    this.#server = createServer({ noDelay: true }, socket => this.#connect(socket))
+    this.#server = createServer({ noDelay: true, allowHalfOpen: true }, socket => this.#connect(socket))
     this.#server.listen(this.port, this.settings.host, 4096)
     await once(this.#server, 'listening')
     this.port = /** @type {import('node:net').AddressInfo} */ (this.#server.address()).port

@@ -106,6 +106,8 @@ export type Fault =
       readonly after: FaultPoint
       readonly tokens?: number
       readonly until?: Promise<unknown>
+      /** The worker does not notice that the peer has left, as when both happen at the same time. */
+      readonly unaware?: boolean
     }
   /** An error in vLLM's form. */
   | {

@@ -171,6 +171,24 @@ describe('a client that leaves between the legs', () => {
     },
   )
 
+  it('during prefill has its blocks given back if the prefill worker responds before it notices', async () => {
+    await start()
+    const prefill = cluster.prefills[0]!
+    let respond = () => {}
+    const until = new Promise<void>(resolve => (respond = resolve))
+    prefill.failNext({ kind: 'hang', after: 'request', until, unaware: true })
+    const exchange = nextExchange()
+    const client = send({ max_tokens: 100_000 })
+    await prefill.waitForActive(1)
+    client.socket.destroy()
+    const left = await exchange
+    await eventually(() => left.stopped !== undefined, 'the gateway knows that the client left')
+    respond()
+    expect(await released()).toEqual({ reads: [1], count: 1 })
+    expect(prefill.counters).toMatchObject({ prefill: 1, aborted: 0 })
+    expect(await outcomes('client_gone')).toBe(1)
+  })
+
   it('by one that is called off where the worker has no time for it', async () => {
     await start()
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request' })
@@ -208,6 +226,29 @@ describe('a client that leaves between the legs', () => {
     }
     send({ max_tokens: 100_000 })
     expect(await released()).toEqual({ reads: [1], count: 1 })
+  })
+})
+
+describe('a request with several prompts of which one is refused', () => {
+  it('has the blocks of the others given back if prefill responds before it notices', async () => {
+    await start()
+    const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
+    let respond = () => {}
+    const until = new Promise<void>(resolve => (respond = resolve))
+    const isBad = ({ json }: { json: { prompt?: unknown } }) => json.prompt === 'bad'
+    prefill.failNext({ kind: 'status', status: 400, message: 'bad' }, { match: isBad })
+    prefill.failNext(
+      { kind: 'hang', after: 'request', until, unaware: true },
+      { match: request => request.leg === 'prefill' && !isBad(request) },
+    )
+    const response = await cluster.post('/v1/completions', body({ prompt: ['good', 'bad'], stream: false }))
+    expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('bad')])
+    respond()
+    await decode.waitFor(({ handoffsRead }) => handoffsRead === 1)
+    await tickets.settled()
+    expect([...prefill.handoffs.values()]).toEqual([1])
+    expect(decode.requests.at(-1)!.json).toMatchObject({ prompt: 'good', stream: false, max_tokens: 1 })
+    expect(await metric(cluster, 'eldr_handoffs_released_total')).toBe(1)
   })
 })
 

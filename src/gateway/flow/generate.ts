@@ -17,7 +17,7 @@ import { NEVER } from '../routing/lost-workers.ts'
 import type { Outcome } from '../observe/metrics/metrics.ts'
 import { type PrefillEnd, runPrefill } from './prefill-leg.ts'
 import { prefixKeyOf } from './prefix-key.ts'
-import { releaseHandoff } from './release-handoff.ts'
+import { giveBack } from './release-handoff.ts'
 import type { ClientRequest } from '../http/client-request.ts'
 import { mayTryAgain, noteFailed } from '../routing/retry-budget.ts'
 import type { DecodePlacement } from '../routing/router.ts'
@@ -48,7 +48,7 @@ export async function generate(ctx: RequestContext, generation: Generation): Pro
 }
 
 async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Outcome> {
-  const { exchange, request, path, requestId } = generation
+  const { exchange, request } = generation
   const failed = new Set<string>()
   /** A hand-off that no worker has heard of: the next one can have it. */
   let unused: HandedOff | undefined
@@ -57,9 +57,7 @@ async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Out
       return unused === undefined ? stopped(exchange) : letGo(ctx, generation, unused.handoff, failed)
     // Nobody is there to take the prompt over: then it need not be read.
     if (!(await ctx.placement.any('decode', failed))) throw noWorker('decode')
-    const prefill =
-      unused ??
-      (await runPrefill(ctx, exchange, request, path, legHeaders(ctx.settings, exchange, requestId)))
+    const prefill = unused ?? (await runPrefill(ctx, generation))
     unused = undefined
     if (prefill.kind === 'stopped') return stopped(exchange)
     if (prefill.kind === 'refused') {
@@ -79,9 +77,14 @@ async function twoLegs(ctx: RequestContext, generation: Generation): Promise<Out
     ctx.noteWorker(exchange, 'prefill', prefill.worker)
     const end = await decode(ctx, generation, prefill, failed, tries)
     if (end.kind === 'stopped' && !end.sent) return letGo(ctx, generation, prefill.handoff, failed)
+    // vLLM does not free the blocks of a request that it refuses before its engine has it.
+    if (end.kind === 'served' && end.status !== 200) giveBack(ctx, generation, prefill.handoff, failed)
     if (end.kind !== 'failed' || end.begun) return outcomeOf(exchange, end)
     const again = { leg: 'decode', tries, cause: end.failure.kind, failed } as const
-    if (!(await mayTryAgain(ctx, exchange, again))) throw refusalOf('decode', end)
+    if (!(await mayTryAgain(ctx, exchange, again))) {
+      if (!end.sent) giveBack(ctx, generation, prefill.handoff, failed)
+      throw refusalOf('decode', end)
+    }
     if (!end.sent) unused = prefill
   }
 }
@@ -295,8 +298,6 @@ function letGo(
   handoff: Handoff,
   failed: ReadonlySet<string>,
 ): Outcome {
-  releaseHandoff(ctx, generation, handoff, failed).catch((err: unknown) =>
-    ctx.log.error({ err }, 'a hand-off was not given back'),
-  )
+  giveBack(ctx, generation, handoff, failed)
   return stopped(generation.exchange)
 }

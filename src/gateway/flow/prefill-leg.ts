@@ -3,14 +3,15 @@ import { type RefusalCode, Refusal } from '../http/refusal.ts'
 import type { RequestContext } from './context.ts'
 import type { Handoff } from '../engines/engine.ts'
 import { shownWhy } from '../observe/insight/story.ts'
-import type { Exchange } from '../http/exchange.ts'
+import type { Generation } from './generate.ts'
+import { giveBack } from './release-handoff.ts'
 import { NEVER } from '../routing/lost-workers.ts'
 import { prefixKeyOf } from './prefix-key.ts'
 import type { ClientRequest } from '../http/client-request.ts'
 import { mayTryAgain, noteFailed } from '../routing/retry-budget.ts'
 import { legStopped } from '../observe/tracing/leg-spans.ts'
 import { type ReplyHeaders, type UpstreamAnswer, UpstreamFailure } from '../upstream/upstreams.ts'
-import { ranked, traced } from './worker-headers.ts'
+import { legHeaders, ranked, traced } from './worker-headers.ts'
 import { isWrongRank, wrongRankWords } from '../engines/wrong-rank.ts'
 
 /** Handed off, refused by the worker as the client's fault, or stopped because the client left. */
@@ -34,15 +35,10 @@ export type PrefillEnd =
 /** Token ids come back for a chat whose prompt is long. */
 const MOST_ANSWER_BYTES = 64 << 20
 
-export async function runPrefill(
-  ctx: RequestContext,
-  exchange: Exchange,
-  request: ClientRequest,
-  path: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<PrefillEnd> {
+export async function runPrefill(ctx: RequestContext, generation: Generation): Promise<PrefillEnd> {
   const { settings, placement, upstreams, engine, metrics } = ctx
-  const requestId = headers['x-request-id'] ?? exchange.id
+  const { exchange, request, requestId, path } = generation
+  const headers = legHeaders(settings, exchange, requestId)
   const body = engine.prefillBody(request)
   const prefixKey = prefixKeyOf(request, settings.routing.prefixTokens)
   const failed = new Set<string>()
@@ -60,7 +56,15 @@ export async function runPrefill(
       tries,
       requestId === exchange.id ? undefined : requestId,
     )
-    const limits = { timeoutMs: settings.timeouts.prefillMs, maxBytes: MOST_ANSWER_BYTES }
+    const limits = {
+      timeoutMs: settings.timeouts.prefillMs,
+      maxBytes: MOST_ANSWER_BYTES,
+      // The blocks were parked while the gateway was giving up on this worker.
+      onLate(late: UpstreamAnswer) {
+        const read = judge(ctx, late, request, dispatch.worker.dpRank)
+        if (read.kind === 'handed_off') giveBack(ctx, generation, read.handoff, new Set())
+      },
+    }
     const answer = await upstreams
       .ask(
         url,

@@ -10,12 +10,23 @@ import { legHeaders, ranked, traced } from './worker-headers.ts'
 const LONG_ENOUGH_MS = 1_000
 
 /**
- * The client left between the legs, and prefill keeps the prompt's KV blocks for a decode worker that will not come. A decode request of
- * one token lets the engine give them back now, instead of when the lease ends. It is not called off at once: vLLM frees nothing for a
- * request that ends before its engine has it. A worker that cannot be reached, perhaps the one that the client was waiting for, has not
- * heard of the hand-off: then the next one frees it. Whatever else goes wrong, the lease ends.
+ * Frees KV blocks that a prefill worker holds for a decode request that will not come: the client left, or the decode worker refused. A
+ * decode request of one token makes the engine free them now instead of when the lease ends. It is not aborted at once, because vLLM
+ * frees nothing for a request that ends before its engine has it. If a worker cannot be reached the next one is tried. If all of them
+ * fail, the lease ends by itself. Releasing a hand-off twice is harmless. Runs in the background.
  */
-export async function releaseHandoff(
+export function giveBack(
+  ctx: RequestContext,
+  generation: Generation,
+  handoff: Handoff,
+  failed: ReadonlySet<string>,
+): void {
+  release(ctx, generation, handoff, failed).catch((err: unknown) =>
+    ctx.log.error({ err }, 'hand-off not released'),
+  )
+}
+
+async function release(
   ctx: RequestContext,
   generation: Generation,
   handoff: Handoff,

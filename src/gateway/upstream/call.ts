@@ -82,6 +82,14 @@ export class UpstreamCall {
     this.fail(reason)
   }
 
+  /**
+   * Tells the worker that its response is no longer wanted, but reads what it has already sent: the call still ends. False if the worker
+   * cannot have received the request; the caller then aborts.
+   */
+  hangUp(): boolean {
+    return this.sent && !this.#ended && this.#connection!.hangUp()
+  }
+
   /** The worker is not there: of a request that it has not heard of that is all there is to say. */
   lose(reason: UpstreamFailure): void {
     this.abort(this.sent ? reason : new UpstreamFailure('connect', reason.message))

@@ -100,6 +100,15 @@ export class WorkerConnection implements ReplyTarget {
     this.#socket.destroy()
   }
 
+  /** Closes the sending side only, which is how a worker learns that the client left. False if it is closed already. */
+  hangUp(): boolean {
+    if (!this.#socket.writable) return false
+    // Must not be sent again on another connection.
+    this.#asked = undefined
+    this.#socket.end()
+    return true
+  }
+
   pause(): void {
     this.#paused = true
     this.#socket.pause()
@@ -168,7 +177,8 @@ export class WorkerConnection implements ReplyTarget {
     this.#idleSinceMs = performance.now()
     if (this.#paused) this.resume() // TLS hands over what it has read although it is paused, and that may be the end
     // What the worker did not wait for it does not want: then this is no beginning of the next request.
-    if (sound && this.#keepAlive && this.#socket.writableLength === 0) this.#plan.onIdle(this)
+    if (sound && this.#keepAlive && this.#socket.writable && this.#socket.writableLength === 0)
+      this.#plan.onIdle(this)
     else this.drop()
     call.end()
   }

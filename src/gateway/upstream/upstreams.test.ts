@@ -218,3 +218,53 @@ describe('a request', () => {
     },
   )
 })
+
+describe('a caller that gives up', () => {
+  const stoppable = () => {
+    let stop = (_reason: UpstreamFailure) => {}
+    const signal = { onStop: (listener: (reason: UpstreamFailure) => void) => ((stop = listener), () => {}) }
+    return { signal, stop: () => stop(new UpstreamFailure('aborted', 'the client left')) }
+  }
+
+  it('still receives the response of a worker that has not noticed, and does not use the connection again', async () => {
+    const url = await start((socket, connection) => {
+      if (connection > 0) return answer(OK)(socket)
+      socket.allowHalfOpen = true
+      socket.on('data', () => {}).on('end', () => socket.end(OK))
+    })
+    const { signal, stop } = stoppable()
+    let onLate = (_answer: unknown) => {}
+    const late = new Promise(resolve => (onLate = resolve))
+    const asked = upstreams.ask(url, GET, { ...LIMITS, onLate }, signal)
+    while (sockets.length === 0) await new Promise(setImmediate)
+    await once(sockets[0]!, 'data')
+    stop()
+    await expect(asked).rejects.toMatchObject({ kind: 'aborted' })
+    expect(await late).toMatchObject({ status: 200, body: Buffer.from('{}') })
+    await upstreams.ask(url, GET, LIMITS)
+    expect(sockets).toHaveLength(2)
+  })
+
+  it('is told of nothing if the worker closes the connection instead, also of one that was idle for long', async () => {
+    let requests = 0
+    const url = await start(socket => {
+      socket.on('data', () => void (requests++ === 0 && socket.write(OK)))
+    })
+    await upstreams.ask(url, GET, LIMITS)
+    await new Promise(resolve => setTimeout(resolve, 600))
+    const { signal, stop } = stoppable()
+    const asked = upstreams.ask(
+      url,
+      GET,
+      { ...LIMITS, onLate: () => expect.unreachable('there is no response') },
+      signal,
+    )
+    await once(sockets[0]!, 'data')
+    const closed = once(sockets[0]!, 'close')
+    stop()
+    await expect(asked).rejects.toMatchObject({ kind: 'aborted' })
+    await closed
+    while (upstreams.trafficOf(url)!.busy > 0) await new Promise(setImmediate)
+    expect([requests, sockets.length]).toEqual([2, 1])
+  })
+})

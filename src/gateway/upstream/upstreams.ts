@@ -23,6 +23,19 @@ export interface UpstreamAnswer {
   readonly startedMs: number
 }
 
+export interface AskLimits {
+  readonly timeoutMs: number
+  readonly maxBytes: number
+  /**
+   * Receives a response that the worker sent before it learned that the caller gave up. With it the connection is read for a while after
+   * a stop or a timeout; without it the connection is dropped at once.
+   */
+  readonly onLate?: (answer: UpstreamAnswer) => void
+}
+
+/** How long a worker has to notice that the caller gave up. */
+const LATE_MS = 5_000
+
 export class Upstreams {
   readonly #options: PoolOptions
   readonly #pools = new Map<string, ConnectionPool>()
@@ -51,12 +64,13 @@ export class Upstreams {
   ask(
     origin: string,
     request: UpstreamRequest,
-    limits: { timeoutMs: number; maxBytes: number },
+    limits: AskLimits,
     ...stops: readonly StopSignal[]
   ): Promise<UpstreamAnswer> {
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = []
       let bytes = 0
+      let gaveUp = false
       let start: { status: number; headers: ReplyHeaders; startedMs: number } | undefined
       const call = this.open(origin, request, {
         onStart(status, headers) {
@@ -70,18 +84,27 @@ export class Upstreams {
         },
         onEnd() {
           settle()
-          resolve({ ...start!, body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks) })
+          const answer = { ...start!, body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks) }
+          if (gaveUp) limits.onLate!(answer)
+          else resolve(answer)
         },
         onFailure(failure) {
           settle()
           reject(failure)
         },
       })
-      const timer = setTimeout(
-        () => call.abort(new UpstreamFailure('timeout', `no answer within ${limits.timeoutMs} ms`)),
+      const giveUp = (reason: UpstreamFailure) => {
+        if (limits.onLate === undefined || !call.hangUp()) return call.abort(reason)
+        settle()
+        gaveUp = true
+        timer = setTimeout(() => call.abort(reason), LATE_MS)
+        reject(reason)
+      }
+      let timer = setTimeout(
+        () => giveUp(new UpstreamFailure('timeout', `no answer within ${limits.timeoutMs} ms`)),
         limits.timeoutMs,
       )
-      const unhooks = stops.map(stop => stop.onStop(reason => call.abort(reason)))
+      const unhooks = stops.map(stop => stop.onStop(giveUp))
       const settle = () => {
         clearTimeout(timer)
         for (const unhook of unhooks) unhook()

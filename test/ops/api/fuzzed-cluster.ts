@@ -11,8 +11,7 @@ import {
 } from '../../worker/processes.ts'
 
 /** Answers are short, and as fast as the machine can: what is tried here is the API. */
-/** Leases end well before the tests stop waiting for idle workers: blocks of a hand-off that no decode worker was told of are given back so. */
-const WORKER = ['--speed', 'max', '--max-model-len', '256', '--lease-ms', '10000']
+const WORKER = ['--speed', 'max', '--max-model-len', '256']
 export const KEY = 'key-of-clients'
 export const TOKEN = 'token-of-operators'
 /** Of the workers that the run needs, and of the one that may go. */
