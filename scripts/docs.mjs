@@ -1,4 +1,4 @@
-// Writes the pages under docs/ that are made from the code and from saved results. A test fails when one of them is stale.
+// Writes the generated pages under docs/, from the code and from saved results. A test fails when one of them is stale.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cliPage } from '../dist/cli/cli-page.js'
 import { createProgram } from '../dist/cli/run.js'
@@ -6,7 +6,7 @@ import { metricsPage } from '../dist/gateway/observe/metrics/metrics-page.js'
 import { REFUSALS } from '../dist/gateway/http/refusal.js'
 import { configPage, schemaText } from '../dist/gateway/config/schema/reference.js'
 import { apiPage, documentText } from '../dist/gateway/control/openapi/api-page.js'
-import { resultsPage } from '../dist/paper/results-page.js'
+import { resultsData, resultsPage } from '../dist/paper/results-page.js'
 import { errorsPage } from '../dist/report/errors-page.js'
 import { fillScalePage } from '../dist/report/scale-page.js'
 
@@ -22,6 +22,7 @@ for (const [name, text] of [
   ['reference/api.md', apiPage()],
   ['openapi.json', documentText()],
   ['evidence/results.md', resultsPage(results('whole'), results('cut'))],
+  ...resultsData(results('whole'), results('cut')).map(([name, text]) => [`evidence/${name}`, text]),
   [
     'guides/scale.md',
     fillScalePage(readFileSync(docs('guides/scale.md'), 'utf8'), {

@@ -31,7 +31,7 @@ describe('eldr reproduce --quick', () => {
   const numberIn = (table: ExhibitTable, row: string, column: string) =>
     (table.rows.find(([name]) => name === row)![table.columns.indexOf(column)] as ExhibitNumber).value
 
-  it('makes the folder, writes results and a page, and sums up in the terminal without colour codes', () => {
+  it('creates the folder, writes results and a page, and prints a summary without colour codes', () => {
     expect(run.code).toBe(0)
     for (const text of ['Fig. 1:', 'Fig. 11:', 'Fig. 12:', 'p99 at 35', 'union', 'results.html'])
       expect(run.out).toContain(text)
@@ -43,21 +43,21 @@ describe('eldr reproduce --quick', () => {
     expect(existsSync(file('deep', 'out', 'artifacts', 'task.recipe.artifact.safetensors'))).toBe(true)
   })
 
-  it('names no folder and no time in its results', () => {
+  it('writes no folder and no time into its results', () => {
     const text = readFileSync(file('deep', 'out', 'results.json'), 'utf8')
     expect(text).not.toContain(folder.path)
     expect(text).not.toContain('data/')
     expect(text).not.toMatch(/\d\d:\d\d/)
   })
 
-  it('gives the numbers that are saved for the cut: run `node scripts/results.mjs --cut` after a change that moves them', () => {
+  it('gives the saved numbers of the cut: run `node scripts/results.mjs --cut` after a change that moves them', () => {
     const saved = JSON.parse(
       readFileSync(new URL('../docs/evidence/results/cut.json', import.meta.url), 'utf8'),
     ) as ExhibitReport
     for (const id of ['fig-1', 'fig-2', 'fig-3', 'fig-4', 'fig-5', 'fig-7', 'fig-8', 'fig-9'])
       expect(exhibit(report, id)).toEqual(exhibit(saved, id))
     for (const id of ['fig-11', 'fig-12']) {
-      // The first table has gains, which hang on the balancers that ran; a table for each load follows, its title names rate and batch.
+      // The first table has changes, which depend on the balancers that ran. One table per load follows; its title has rate and batch.
       const loads = exhibit(report, id).tables.slice(1)
       expect(loads).toHaveLength(2)
       for (const table of loads) {
@@ -70,11 +70,11 @@ describe('eldr reproduce --quick', () => {
     }
   })
 
-  // What the shipped cut is known to give, with room for chance: a change that falls out of these has broken something.
+  // Known results of the shipped cut, with room for chance. A change outside these bounds has broken something.
   it.each([
     { id: 'fig-11', eldr: -11, union: -12, tail: -7, apart: -7 },
     { id: 'fig-12', eldr: -10, union: -9, tail: -5, apart: -10 },
-  ])('keeps the bounds of $id: gains at batch 20 and 35', ({ id, eldr, union, tail, apart }) => {
+  ])('keeps the gains of $id within their bounds at batch 20 and 35', ({ id, eldr, union, tail, apart }) => {
     const [gains] = exhibit(report, id).tables as readonly [ExhibitTable]
     for (const batch of [20, 35]) {
       expect(numberIn(gains, 'eldr', `p50 at ${batch}`)).toBeLessThan(eldr)
@@ -86,7 +86,7 @@ describe('eldr reproduce --quick', () => {
     }
   })
 
-  it('has batches near those that it wanted', () => {
+  it('has batches near the targets', () => {
     for (const id of ['fig-11', 'fig-12']) {
       const [, at20, at35] = exhibit(report, id).tables
       expect(Math.abs(numberIn(at20!, 'jsq', 'batch') - 20)).toBeLessThan(1)
@@ -103,7 +103,7 @@ describe('eldr reproduce', () => {
     [['--workloads', file('nowhere')], 'ELDR_FILE_UNREADABLE', 'azure-llm-2023-conv.csv'],
     [['--profile', 'none'], 'ELDR_FILE_UNREADABLE', 'h200-first'],
     [['--out', file('taken')], 'ELDR_FILE_UNWRITABLE', 'taken'],
-  ])('says what is wrong before any work: %j', async (args, code, named) => {
+  ])('reports errors before any work: %j', async (args, code, named) => {
     const failed = await reproduce('--quick', '--out', file('failed'), ...args)
     expect(failed.code).toBe(1)
     expect(failed.out).toBe('')
@@ -115,7 +115,7 @@ describe('eldr reproduce', () => {
   it.each([
     [['--seeds', '0'], /whole number from 1/],
     [['--quik'], /Did you mean --quick\?/],
-  ])('answers wrong usage with exit code 2: %j', async (args, message) => {
+  ])('exits with code 2 on wrong usage: %j', async (args, message) => {
     const { code, err } = await reproduce(...args)
     expect(err).toMatch(message)
     expect(code).toBe(2)

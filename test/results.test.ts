@@ -1,21 +1,26 @@
-/** The saved results, and the page that is made of them. */
+/** The saved results, and the page and data files generated from them. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { resultsPage } from '../src/paper/results-page.ts'
-import type { ExhibitReport } from '../src/report/exhibit.ts'
+import { resultsData, resultsPage } from '../src/paper/results-page.ts'
+import { verdictOf } from '../src/paper/verdicts.ts'
+import type { Exhibit, ExhibitReport } from '../src/report/exhibit.ts'
 import { shipped } from './data.ts'
 
 const docs = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
 const saved = (name: string) => JSON.parse(docs(`evidence/results/${name}.json`)) as ExhibitReport
 const [whole, cut] = [saved('whole'), saved('cut')]
+const exhibitsOf = ({ sections }: ExhibitReport): Exhibit[] => sections.flatMap(({ exhibits }) => exhibits)
+const page = docs('evidence/results.md')
+/** The page's text on one exhibit. */
+const partOf = (id: string): string => page.split(`<a id="${id}"></a>`)[1]!.split('<a id=')[0]!
 
-describe('the page of results', () => {
-  it('is made from the saved results as they are now: run `npm run build && npm run docs` if not', () => {
-    expect(docs('evidence/results.md')).toBe(resultsPage(whole, cut))
+describe('docs/evidence/results.md', () => {
+  it('is generated from the saved results: run `npm run build && npm run docs` if not', () => {
+    expect(page).toBe(resultsPage(whole, cut))
   })
 
-  it('has every table and figure of the paper that a trace can give, and an anchor for each of both reports', () => {
+  it('has every table and figure of the paper that a trace can give, each with an anchor', () => {
     const wanted = [
       'fig-1',
       'fig-2',
@@ -40,16 +45,61 @@ describe('the page of results', () => {
       'foresight',
       'capacity',
     ]
-    for (const { sections } of [whole, cut])
-      expect(sections.flatMap(({ exhibits }) => exhibits.map(({ id }) => id))).toEqual(wanted)
-    const anchors = [...docs('evidence/results.md').matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id)
-    expect(new Set(anchors).size).toBe(anchors.length)
-    expect(anchors).toHaveLength(2 * wanted.length + 2)
+    for (const report of [whole, cut]) expect(exhibitsOf(report).map(({ id }) => id)).toEqual(wanted)
+    const anchors = [...page.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id)
+    expect(anchors).toEqual(wanted)
+  })
+
+  it('has at most 8,000 words', () => {
+    expect(page.split(/\s+/).length).toBeLessThanOrEqual(8000)
+  })
+
+  it('has a verdict, the paper’s finding and the conditions for each exhibit', () => {
+    for (const exhibit of exhibitsOf(whole)) {
+      const part = partOf(exhibit.id)
+      expect(part).toContain(`**${verdictOf(exhibit).word}.**`)
+      expect(part).toContain('**Conditions:**')
+      expect(part.includes('**Paper:**')).toBe(exhibit.paper !== undefined)
+    }
+  })
+
+  it('links a data file for each exhibit, generated from both reports', () => {
+    const files = new Map(resultsData(whole, cut))
+    for (const { id, tables, charts } of exhibitsOf(whole)) {
+      expect(partOf(id)).toContain(`[${id}.csv](results/${id}.csv)`)
+      const text = files.get(`results/${id}.csv`)!
+      expect(docs(`evidence/results/${id}.csv`)).toBe(text)
+      for (const part of tables.length > 0 ? tables : charts)
+        expect(text).toContain(part.title?.split(',')[0] ?? '')
+      expect(text).toMatch(/^whole,/m)
+      expect(text).toMatch(/^cut,/m)
+    }
+    expect(files.size).toBe(exhibitsOf(whole).length)
+  })
+
+  it('shows the cut exactly where its verdict differs', () => {
+    const shown = exhibitsOf(whole).filter(({ id }) => partOf(id).includes('**On the cut:**'))
+    const differs = exhibitsOf(whole).filter((exhibit, at) => {
+      const [ours, other] = [verdictOf(exhibit), verdictOf(exhibitsOf(cut)[at]!)]
+      return ours.word !== other.word || ours.why !== other.why
+    })
+    expect(shown.map(({ id }) => id)).toEqual(differs.map(({ id }) => id))
+    expect(differs.map(({ id }) => id)).toContain('fig-12')
+  })
+
+  it('says where routing by domain label beats eldr, and which exhibits cannot fail', () => {
+    expect(partOf('fig-11')).toContain(
+      'lower p50 than eldr at 3 of the 4 loads and a higher p99 at all 4 loads',
+    )
+    expect(partOf('fig-11')).toMatch(/On the cut.*at 1 of the 4 loads and a higher p99 at all 4 loads/)
+    expect(partOf('fig-17')).toContain('test/vllm/test_engine_modes.py')
+    expect(partOf('bursts')).toContain('TTFT is the same under every decode policy by construction')
+    expect(page).not.toMatch(/has no noise/)
   })
 })
 
-describe('saved results', () => {
-  it('of the cut are those of the traces that ship', () => {
+describe('the saved results', () => {
+  it('of the cut are those of the shipped traces', () => {
     const facts = new Map(cut.facts.map(({ term, value }) => [term, value]))
     for (const name of [
       'lab16-task.calibration',
@@ -64,10 +114,8 @@ describe('saved results', () => {
     }
   })
 
-  it('say beside every figure of the paper what the paper has, and where all numbers come from', () => {
-    for (const { id, finding, notes = [], paper, source } of [whole, cut].flatMap(({ sections }) =>
-      sections.flatMap(({ exhibits }) => exhibits),
-    )) {
+  it('give the paper’s finding for each of its figures, and a source for all numbers', () => {
+    for (const { id, finding, notes = [], paper, source } of [whole, cut].flatMap(exhibitsOf)) {
       expect(finding).toMatch(/^[A-Z].*\.$/)
       expect(finding + notes.join('') + source).not.toMatch(/NaN|undefined|Infinity/)
       expect(source).toMatch(/sha256 [0-9a-f]{12}…|Measured on/)
@@ -75,7 +123,7 @@ describe('saved results', () => {
     }
   })
 
-  it('are small, and hold no path of a machine', () => {
+  it('are small and contain no absolute path', () => {
     const texts = ['whole', 'cut'].map(name => docs(`evidence/results/${name}.json`))
     expect(texts.join('').length).toBeLessThan(1e6)
     for (const text of texts) expect(text).not.toMatch(/"(\/|[A-Z]:\\)|\.\.\//)

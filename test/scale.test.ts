@@ -10,17 +10,17 @@ const figures = {
 }
 
 describe('docs/guides/scale.md', () => {
-  it('has the tables of the saved figures as they are now: run `npm run build && npm run docs` if not', () => {
+  it('has tables generated from the saved figures: run `npm run build && npm run docs` if not', () => {
     expect(docs('guides/scale.md')).toBe(fillScalePage(docs('guides/scale.md'), figures))
   })
 
-  it('is made anew between its comments alone, and says when one is missing', () => {
+  it('is regenerated only between its markers, and a missing marker is an error', () => {
     const page = docs('guides/scale.md').replace('| policy | gateways |', '| was | here |')
     expect(fillScalePage(page, figures)).toBe(docs('guides/scale.md'))
     expect(() => fillScalePage(page.replace('<!-- /cells -->', ''), figures)).toThrow('no place for cells')
   })
 
-  it('rests on figures of every part, and of one gateway and one cell to compare with', () => {
+  it('has figures for every part, including one gateway and one cell as a baseline', () => {
     const { staleness, cells, size } = figures
     expect(staleness.clusters.map(({ topology }) => topology)).toEqual(['2P8D', '64D'])
     for (const { rows } of staleness.clusters) {

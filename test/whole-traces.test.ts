@@ -14,7 +14,7 @@ const lab16 = JSON.parse(
   readFileSync(new URL('golden/numerics/lab16.json', import.meta.url), 'utf8'),
 ) as Record<string, Reference>
 
-/** NumPy over 20,000–40,000 random pairs. */
+/** From NumPy, over 20,000–40,000 random pairs. */
 const REFERENCE: Record<string, Record<string, number>> = {
   'lab16-task': {
     count: 0.7,
@@ -34,11 +34,11 @@ const REFERENCE: Record<string, Record<string, number>> = {
   },
 }
 
-/** NumPy's figures of the whole lab16 traces, which are not shipped: these tests are skipped where they are not beside the checkout. */
+/** NumPy's figures for the whole lab16 traces. Those are not shipped; without them beside the checkout the tests are skipped. */
 describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
   const path = whole(`${name}.calibration`)
 
-  it.skipIf(path === undefined)('has NumPy’s ρ for every transform over all pairs', async () => {
+  it.skipIf(path === undefined)('has the ρ that NumPy gives, for every transform over all pairs', async () => {
     const { transforms, pairs } = lab16[name]!
     await withTrace(path!, async trace => {
       const meter = measureTransforms(
@@ -55,7 +55,7 @@ describe.each(['lab16-task', 'lab16-lang'])('the whole %s trace', name => {
   })
 
   it.skipIf(path === undefined)(
-    'has ρ within 0.015 of the reference with the settings that a user gets',
+    'has ρ within 0.015 of the reference with default settings',
     async () => {
       const { qualities } = await fitFile(path!, { workers: 4, restarts: 1 })
       const reference = REFERENCE[name]!
@@ -92,7 +92,7 @@ describe.each([
   ['tiny6-long-task', { count: 0.877, 'count-idf': 0.856, recent: 0.888, 'recent-idf': 0.864 }],
   ['tiny6-long-lang', { count: 0.845, 'count-idf': 0.821, recent: 0.853, 'recent-idf': 0.836 }],
 ] as const)('the shipped %s trace', (name, expected) => {
-  it('has the ρ that NumPy measured, recent counts ahead', async () => {
+  it('has the ρ that NumPy gives, recent counts ahead', async () => {
     await withTrace(shipped(`${name}.calibration`), async trace => {
       const meter = measureTransforms(
         await readCalibration(trace),

@@ -1,4 +1,4 @@
-/** What the recipe's parts are worth: Fig. 14 (transform), Fig. 15 (balance of clusters), Fig. 16 (width of the band). */
+/** Ablations of the recipe: Fig. 14 (transform), Fig. 15 (balanced clusters), Fig. 16 (band width τ). */
 import type { Interval } from '../sim/confidence.ts'
 import type { Exhibit, ExhibitBar, ExhibitChart, ExhibitTable } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
@@ -18,7 +18,7 @@ import { BATCHES, served } from './loads.ts'
 import { pair } from './main-results.ts'
 import { fixed } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
-import { change, fewer, listed, number, range } from './words.ts'
+import { change, ends, fewer, listed, number, range } from './words.ts'
 
 /** Change of p50 and p99 against round_robin, mean over the rates of all four loads. */
 interface Change {
@@ -26,17 +26,17 @@ interface Change {
   readonly p99: Interval
 }
 
-/** Width and variant; 0.1 is what eldr has anyway. */
+/** Band width and variant; 0.1 is the default of eldr. */
 const TAUS = [
   ['0', 'eldr@0'],
   ['0.1', 'eldr'],
   ['0.2', 'eldr@0.2'],
   ['0.3', 'eldr@0.3'],
 ] as const
-/** Where transforms are compared: the paper's is a rate in the middle of its range. */
+/** Transforms are compared at this batch; the paper uses a rate in the middle of its range. */
 const TRANSFORM_BATCH = 20
 
-/** A variant under a setting of its own, at the rates of the main results. */
+/** A variant under its own setting, at the rates of the main results. */
 function overRates(
   { rateOf }: Context,
   workload: Workload,
@@ -91,7 +91,7 @@ export function balance(context: Context): Simulated<Exhibit> {
           finding:
             'Plain K-means lowers the median by up to 9.8 % and raises p99 by up to 17.4 %; balanced clusters lower both, by up to 12.6 % and 6.8 %.',
           differs:
-            'What comes in the next seconds has not the shares of the calibration, so equal clusters are not equal load, and a simulated step has no noise in which that could hide.',
+            'Traffic of the next seconds does not have the shares of the calibration, so clusters of equal size do not get equal load. Why that shows at p99 here and not in the paper is not known.',
         },
         source: `${simulatedFrom(context, context.workloads)} τ = 0.1; mean over the rates of four loads.`,
         tables: [changeTable('clusters', groups)],
@@ -115,13 +115,12 @@ export function bandWidth(context: Context): Simulated<Exhibit> {
       }))
       return {
         id: 'fig-16',
-        title: 'Fig. 16: width of the locality band',
+        title: 'Fig. 16: band width τ',
         finding: `Mean change of TPOT p50 / p99 against round_robin: ${listed(groups.map(({ heading, bars }) => `${bars.map(({ label, of: { p50, p99 } }) => `${pair(p50.mean, p99.mean)} (${label})`).join(', ')} on the ${heading}`))}.`,
         paper: {
           finding:
-            'τ = 0 raises p99 on four of six workloads, by up to 7.9 %; τ = 0.1 lowers the median by 5.2 to 12.7 % and p99 everywhere; wider bands give the median away.',
-          differs:
-            'The same trade; our tail asks for a wider band, since a simulated step has no noise in which an uneven load could hide.',
+            'τ = 0 raises p99 on four of six workloads, by up to 7.9 %; τ = 0.1 lowers the median by 5.2 to 12.7 % and p99 on all six; wider bands lose part of the median gain.',
+          differs: 'The same trade-off, but our tail needs a wider band. The cause is not known.',
         },
         source: `${simulatedFrom(context, context.workloads)} Mean over the rates of four loads.`,
         tables: [changeTable('band', groups)],
@@ -131,7 +130,7 @@ export function bandWidth(context: Context): Simulated<Exhibit> {
   }
 }
 
-/** Fig. 14 cannot be simulated for gate scores, which evaluation requests do not carry: those are judged by their clusters. */
+/** Evaluation requests carry no gate scores, so those transforms cannot be simulated: they are compared by their clusters. */
 export function transforms(context: Context): Simulated<Exhibit> {
   const parts = context.workloads.map(workload => {
     const rate = context.rateOf(served(workload), TRANSFORM_BATCH)
@@ -152,7 +151,7 @@ export function transforms(context: Context): Simulated<Exhibit> {
         const quality = qualities.find(({ transform }) => transform === name)
         return quality === undefined ? NaN : quality.active / quality.activeMixed - 1
       }
-      const judged = parts.map(({ workload }) => workload.clusterQualities[0]?.requests ?? 0)
+      const compared = parts.map(({ workload }) => workload.clusterQualities[0]?.requests ?? 0)
       const medians = parts.map(({ base, simulated }) =>
         [...simulated].map(([name, cell]) => ({
           name,
@@ -162,13 +161,13 @@ export function transforms(context: Context): Simulated<Exhibit> {
       return {
         id: 'fig-14',
         title: 'Fig. 14: count-idf against other transforms',
-        finding: `${listed(parts.map(({ workload }) => `clusters by count-idf activate ${fewer(saved(workload, 'count-idf'))} experts than mixed batches, those by gate-prob ${fewer(saved(workload, 'gate-prob'))} (${IN_WORDS[workload.workload]})`)).replace(/^c/, 'C')}. Simulated median TPOT against round_robin: ${listed(medians.map((of, at) => `${of.map(({ name, p50 }) => `${name} ${fixed(100 * p50, 1)} %`).join(', ')} (${IN_WORDS[parts[at]!.workload.workload]})`))}.`,
+        finding: `${listed(parts.map(({ workload }) => `clusters from count-idf activate ${fewer(saved(workload, 'count-idf'))} experts than mixed batches, clusters from gate-prob ${fewer(saved(workload, 'gate-prob'))} (${IN_WORDS[workload.workload]})`)).replace(/^c/, 'C')}. Simulated median TPOT against round_robin: ${listed(medians.map((of, at) => `${of.map(({ name, p50 }) => `${name} ${fixed(100 * p50, 1)} %`).join(', ')} (${IN_WORDS[parts[at]!.workload.workload]})`))}.`,
         paper: {
           finding: 'count-idf lowers the median by 3 points more than gate-prob on average, and by up to 14.',
           differs:
-            'Gate scores are judged by clusters of calibration requests and not by TPOT: evaluation requests carry none.',
+            'Evaluation requests carry no gate scores, so gate-prob and gate-logit are compared by the clusters of calibration requests, not by TPOT.',
         },
-        source: `${simulatedFrom(context, context.workloads)} Batch ${TRANSFORM_BATCH}. Clusters: 16 of the first ${listed(judged.map(count => whole(count)))} calibration requests, experts expected in a step of 32 of one cluster.`,
+        source: `${simulatedFrom(context, context.workloads)} Batch ${TRANSFORM_BATCH}. Clusters: 16 of the first ${listed(compared.map(count => whole(count)))} calibration requests; experts expected in a step of 32 requests of one cluster.`,
         tables: parts.map(({ workload, base, simulated }) => ({
           title: IN_WORDS[workload.workload],
           columns: ['transform', 'ρ', 'experts, one cluster', 'against mixed', 'TPOT p50', 'TPOT p99'],
@@ -215,7 +214,7 @@ function changeCharts(groups: readonly Group[]): ExhibitChart[] {
     return {
       label,
       ...number(value, 1, '%'),
-      ...(Number.isFinite(half) && { low: value - 100 * half, high: value + 100 * half }),
+      ...ends(value, 100 * half),
     }
   }
   return (['p50', 'p99'] as const).map(metric => ({

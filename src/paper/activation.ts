@@ -1,4 +1,4 @@
-/** What experts do: Fig. 1 (by domain), Fig. 3 (prefill against decode), Fig. 5 (how skewed the domains are). */
+/** Expert activation: Fig. 1 (by domain), Fig. 3 (prefill and decode), Fig. 5 (share of each domain). */
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
 import { fittedFrom } from './context.ts'
@@ -7,7 +7,7 @@ import { fixed, percent } from './rounded.ts'
 import { IN_WORDS } from './traces.ts'
 import { listed, number, sum } from './words.ts'
 
-/** Points drawn of a cloud: more hide each other. */
+/** Points drawn per scatter plot: more would cover each other. */
 const DRAWN_POINTS = 512
 
 export function activationExhibits(workloads: readonly Workload[]): Exhibit[] {
@@ -18,7 +18,7 @@ function byDomain(workloads: readonly Workload[]): Exhibit {
   const parts = workloads.flatMap(({ workload, figures: { heat } }) =>
     heat === undefined ? [] : [{ workload, heat }],
   )
-  /** Each expert's ratio in the domain that uses it most. */
+  /** Each expert's ratio in the domain that activates it most. */
   const preferences = parts.map(({ heat }) =>
     heat.experts.map((_, e) => Math.max(...heat.rows.map(({ values }) => values[e]!))),
   )
@@ -26,22 +26,22 @@ function byDomain(workloads: readonly Workload[]): Exhibit {
   return {
     id: 'fig-1',
     title: 'Fig. 1: experts by domain',
-    finding: `Every domain has experts of its own: ${listed(parts.map(({ workload, heat }, at) => `${percent(strong[at]!)} (${IN_WORDS[workload]}, layer ${heat.layer})`))} of the experts fire at least 1.5 times as often in one domain as on average over domains.`,
+    finding: `Each domain has experts that it prefers: ${listed(parts.map(({ workload, heat }, at) => `${percent(strong[at]!)} (${IN_WORDS[workload]}, layer ${heat.layer})`))} of the experts are activated at least 1.5 times as often in one domain as on average over the domains.`,
     paper: {
       finding:
-        'Across three models and both workloads each domain over-activates its own subset of experts, visible as blocks along the diagonal.',
+        'On three models and both workloads each domain over-activates its own subset of experts, visible as blocks along the diagonal.',
       differs:
-        'One model of 441 M parameters stands for three of 26 to 120 billion; the contrast between domains has no single number there.',
+        'One model of 441 million parameters instead of three with 26 to 120 billion. The paper gives no number for the contrast.',
     },
     source: fittedFrom(workloads),
     tables: [],
     charts: parts.map(({ workload, heat }): ExhibitChart => {
       const above = heat.rows.flatMap(({ values }) => values.filter(value => value > 1)).sort((a, b) => a - b)
-      // A few extreme experts must not bleach all others.
+      // A few extreme experts must not wash out the colours of all others.
       const to = Math.max(1.2, Math.ceil((above[Math.floor(above.length * 0.98)] ?? 1) * 10) / 10)
       return {
         kind: 'heat',
-        title: `Decode activation against the mean over domains, ${IN_WORDS[workload]}, layer ${heat.layer}`,
+        title: `Decode activation relative to the mean over domains, ${IN_WORDS[workload]}, layer ${heat.layer}`,
         columnNoun: 'expert',
         columns: heat.experts.map(String),
         rows: heat.rows.map(({ domain, values }) => ({ label: domain, values })),
@@ -60,21 +60,21 @@ function prefillAgainstDecode(workloads: readonly Workload[]): Exhibit {
   )
   return {
     id: 'fig-3',
-    title: 'Fig. 3: prefill foretells decode',
-    finding: `An expert’s share of the prompt’s choices and of decode’s correlate at ${listed(
+    title: 'Fig. 3: prefill predicts decode',
+    finding: `An expert’s share of the choices during prefill and its share during decode have a correlation of ${listed(
       parts.map(({ workload, activation }) => `${fixed(activation.correlation, 2)} (${IN_WORDS[workload]})`),
     )}.`,
     paper: {
       finding:
         'Correlations from 0.70 to 0.92: strong for Qwen3-30B-A3B and Gemma-4-26B-A4B, weaker for GPT-OSS-120B.',
       differs:
-        'lab16 continues its prompts as a base model does, so prompt and output are more alike than those of chat models.',
+        'lab16 continues its prompt as a base model does, so prompt and output are more alike than with chat models.',
     },
     source: fittedFrom(workloads),
     tables: [],
     charts: parts.map(({ workload, activation: { points } }): ExhibitChart => {
       const every = Math.max(1, Math.ceil(points.length / DRAWN_POINTS))
-      const thin = every > 1 ? `, one of ${whole(every)} drawn` : ''
+      const thin = every > 1 ? `, 1 in ${whole(every)} drawn` : ''
       return {
         kind: 'points',
         title: `Experts of all layers, ${IN_WORDS[workload]}${thin}`,
@@ -110,12 +110,12 @@ function shares(workloads: readonly Workload[]): Exhibit {
   const ratio = task!.shares[0]!.requests / task!.shares.at(-1)!.requests
   return {
     id: 'fig-5',
-    title: 'Fig. 5: domains are not equally frequent',
-    finding: `Of the language mix ${percent(topTwo)} is ${listed(lang!.shares.slice(0, 2).map(({ domain }) => domain))}; on the task mix the largest domain has ${fixed(ratio, 2)} times the requests of the smallest.`,
+    title: 'Fig. 5: share of each domain',
+    finding: `In the language mix ${listed(lang!.shares.slice(0, 2).map(({ domain }) => domain))} make up ${percent(topTwo)} of the requests; in the task mix the largest domain has ${fixed(ratio, 2)} times the requests of the smallest.`,
     paper: {
       finding:
-        'English and Chinese are about 75 % of WildChat, and the four largest languages 87.6 %; the task mix has a ratio of 1.41.',
-      differs: 'The mixes were drawn to have the paper’s proportions.',
+        'English and Chinese are about 75 % of WildChat, the four largest languages 87.6 %; in the task mix the ratio is 1.41.',
+      differs: 'The mixes were sampled to have the paper’s proportions.',
     },
     source: fittedFrom(workloads),
     tables: [],

@@ -1,4 +1,4 @@
-/** Fig. 13: active experts of a decode step by its batch. */
+/** Fig. 13: active experts of a decode step by batch size. */
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
 import type { Point, Simulated } from './cells.ts'
@@ -9,12 +9,12 @@ import { IN_WORDS } from './traces.ts'
 import { average, fewer, listed, number, sum } from './words.ts'
 
 const POLICIES = ['round_robin', 'eldr', 'union'] as const
-/** Of those drawn, the ones in the table. */
+/** Batch sizes in the table; the chart has all of them. */
 const SHOWN_BATCHES = [8, 16, 24, 32, 40, 48] as const
-/** Steps below which a batch size is left out. */
-const FEWEST_STEPS = 200
+/** Batch sizes with fewer steps are left out. */
+const MIN_STEPS = 200
 
-/** [batch] → steps and their mean of active experts, over all rates and seeds. */
+/** batch → steps and their mean number of active experts, over all rates and seeds. */
 type ByBatch = ReadonlyMap<number, { readonly steps: number; readonly active: number }>
 
 export function activeByBatch(context: Context): Simulated<Exhibit> {
@@ -50,16 +50,16 @@ export function activeByBatch(context: Context): Simulated<Exhibit> {
       )
       return {
         id: 'fig-13',
-        title: 'Fig. 13: gains come from fewer active experts',
-        finding: `At equal batch sizes and on average over them, a step activates ${listed(merged.map(one => `${fewer(reduction(one, 'eldr'))} experts with eldr and ${fewer(reduction(one, 'union'))} with union (${IN_WORDS[one.workload]})`))} than with round_robin.`,
+        title: 'Fig. 13: active experts at equal batch size',
+        finding: `At equal batch size, averaged over sizes, a step activates ${listed(merged.map(one => `${fewer(reduction(one, 'eldr'))} experts with eldr and ${fewer(reduction(one, 'union'))} with union (${IN_WORDS[one.workload]})`))} than with round_robin.`,
         paper: {
-          finding: '22.0 % fewer on Qwen3-30B-A3B and the task workload, on average over batch sizes.',
+          finding: '22.0 % fewer on Qwen3-30B-A3B and the task workload, averaged over batch sizes.',
           differs:
-            'lab16 has half the contrast between same-domain and mixed batches to begin with (Fig. 4); no placement can save more than the requests share.',
+            'On lab16 batches of one domain differ half as much from mixed ones as in the paper (Fig. 4), and routing cannot save more than the requests share.',
         },
-        source: `${simulatedFrom(context, context.workloads)} ${whole(steps)} decode steps of all four loads; batch sizes with at least ${FEWEST_STEPS} steps.`,
+        source: `${simulatedFrom(context, context.workloads)} ${whole(steps)} decode steps at all four loads; batch sizes with at least ${MIN_STEPS} steps.`,
         tables: merged.map(({ workload, byVariant }) => ({
-          title: `Active experts a layer, ${IN_WORDS[workload]}`,
+          title: `Active experts per layer, ${IN_WORDS[workload]}`,
           columns: ['requests in the step', ...POLICIES],
           rows: SHOWN_BATCHES.filter(batch => byVariant.every(({ steps: bins }) => bins.has(batch))).map(
             batch => [`${batch}`, ...byVariant.map(({ steps: bins }) => number(bins.get(batch)!.active, 1))],
@@ -67,7 +67,7 @@ export function activeByBatch(context: Context): Simulated<Exhibit> {
         })),
         charts: merged.map(({ workload, byVariant }): ExhibitChart => ({
           kind: 'lines',
-          title: `Active experts a layer, ${IN_WORDS[workload]}`,
+          title: `Active experts per layer, ${IN_WORDS[workload]}`,
           x: 'requests in the step',
           y: 'active experts',
           series: byVariant.map(({ variant, steps: bins }) => ({
@@ -89,5 +89,5 @@ function mergedSteps(points: readonly Point[]): ByBatch {
       bins.set(batch, { steps: all, active: (bin.active * bin.steps + active * steps) / all })
     }
   }
-  return new Map([...bins].filter(([, { steps }]) => steps >= FEWEST_STEPS).toSorted(([a], [b]) => a - b))
+  return new Map([...bins].filter(([, { steps }]) => steps >= MIN_STEPS).toSorted(([a], [b]) => a - b))
 }

@@ -1,4 +1,4 @@
-/** How much more traffic a cluster takes at the same tail, and how few decoders do for the same traffic: searched as `eldr plan` does. */
+/** Highest rate at equal p99, and fewest decoders at equal rate, searched as `eldr plan` does. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Exhibit } from '../report/exhibit.ts'
@@ -17,19 +17,19 @@ import { IN_WORDS } from './traces.ts'
 import { listed, number, signedPercent } from './words.ts'
 
 const POLICIES = ['jsq', 'eldr', 'union'] as const
-/** The tail that jsq has at this batch is the one to keep. */
+/** p99 of jsq at this batch is the limit for all policies. */
 const BATCH = 35
 
 export interface CapacityTools {
   readonly pool: Pool<StudyJob, SimulationResult>
-  /** What the pool's jobs take when they say nothing else. */
+  /** Defaults of the pool's jobs. */
   readonly study: StudyData
-  /** For artifacts of other numbers of decoders. */
+  /** For artifacts with other numbers of clusters. */
   readonly folder: string
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** Part of the main results, so it is run anyway. */
+/** Also part of the main results, so it costs no extra run. */
 function referenceCell({ rateOf }: Context, workload: Workload): Cell {
   return { variant: 'jsq', rate: rateOf(served(workload), BATCH), setting: served(workload) }
 }
@@ -52,7 +52,7 @@ async function planFor(
   { pool, study, folder, onProgress }: CapacityTools,
 ) {
   const setting = served(workload)
-  // A plan’s jobs do not say which trace they are of: it takes the pool for its own.
+  // Jobs of a plan do not name their trace, so the setting is added to each.
   const ownPool: typeof pool = {
     run: (jobs, progress) =>
       pool.run(
@@ -61,7 +61,7 @@ async function planFor(
       ),
     close: () => Promise.resolve(),
   }
-  const own = join(folder, workload.workload) // threads remember artifacts by their path
+  const own = join(folder, workload.workload) // threads cache artifacts by path
   await mkdir(own, { recursive: true })
   const refits = await openRefits(setting.artifact, own)
   const asked = {
@@ -75,7 +75,7 @@ async function planFor(
   return makePlan(asked, {
     pool: ownPool,
     refits,
-    ...(onProgress && { onProgress: (_, done, of) => onProgress(done, of) }),
+    onProgress: (_, done, of) => onProgress?.(done, of),
   })
 }
 
@@ -99,33 +99,33 @@ function exhibit(
         .filter(row => row.variant === variant)
         .map(
           ({ workload, highest, fewest }) =>
-            `${signedPercent(highest.gain ?? 0)} requests a second, or ${fewest?.value ?? 'no number of'} decoders for jsq’s rate (${IN_WORDS[workload]})`,
+            `${signedPercent(highest.gain ?? 0)} requests per second, or ${fewest?.value ?? 'no number of'} decoders at jsq’s rate (${IN_WORDS[workload]})`,
         ),
     )
   return {
     id: 'capacity',
-    title: 'Traffic at the same tail',
-    finding: `At the p99 TPOT that jsq has with a mean batch of ${BATCH} on 16 decoders: union ${says('union')}; eldr ${says('eldr')}.`,
-    source: `${simulatedFrom(context, context.workloads, { artifact: 'as many clusters as decoders' })} Searched as eldr plan does: rates to ${100 * RATE_TOLERANCE} %, the mean over seeds of p99 held against the limit, longer runs where ${context.requests} requests would not fill the batches.`,
+    title: 'Capacity at equal p99',
+    finding: `At the p99 TPOT that jsq has at a mean batch of ${BATCH} on 16 decoders: union ${says('union')}; eldr ${says('eldr')}.`,
+    source: `${simulatedFrom(context, context.workloads, { artifact: 'as many clusters as decoders' })} Searched as eldr plan does: rates to within ${100 * RATE_TOLERANCE} %, mean p99 over seeds compared with the limit, longer runs where ${context.requests} requests do not fill the batches.`,
     tables: [
       {
         columns: [
           'workload, policy',
-          'p99 TPOT to keep',
+          'p99 TPOT limit',
           'highest rate on 16 decoders',
           'against jsq',
-          'batch there',
+          'batch at that rate',
           'fewest decoders',
-          'for the rate',
+          'at rate',
         ],
         rows: rows.map(({ workload, rate, plan, variant, highest, fewest }) => [
           `${workload}, ${variant}`,
           number(plan.slo.tpotMs, 2, 'ms'),
-          highest.value === null ? null : number(highest.value, 0, 'a second'),
+          highest.value === null ? null : number(highest.value, 0, 'per second'),
           highest.gain === null ? null : { ...number(100 * highest.gain, 1, '%'), signed: true },
           number(highest.probe.batch, 1),
           fewest?.value == null ? null : number(fewest.value, 0),
-          number(rate, 0, 'a second'),
+          number(rate, 0, 'per second'),
         ]),
       },
     ],

@@ -1,4 +1,4 @@
-/** Simulated figures: each says which runs it needs, all of them are run as one list so that no core waits, then each is made of its runs. */
+/** Simulated exhibits. Each lists the runs it needs; all runs go through one queue so that no core idles; then each exhibit is built. */
 import type { Interval } from '../sim/confidence.ts'
 import { meanInterval } from '../sim/confidence.ts'
 import type { Pool } from '../sim/parallel.ts'
@@ -23,15 +23,10 @@ export interface Runs {
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** Cells that several figures want are run once. */
+/** Cells that several exhibits share are run once. */
 export async function runCells(cells: readonly Cell[], { pool, seeds, onProgress }: Runs): Promise<PointOf> {
   const different = new Map(cells.map(cell => [keyOf(cell), cell]))
-  const points = await sweep({
-    cells: [...different.values()],
-    seeds,
-    pool,
-    ...(onProgress && { onProgress }),
-  })
+  const points = await sweep({ cells: [...different.values()], seeds, pool, onProgress })
   const found = new Map(points.map((point, at) => [[...different.keys()][at]!, point]))
   return cell => found.get(keyOf(cell))!
 }
@@ -51,7 +46,7 @@ export const ttftP50: Value = run => run.ttftMs?.p50 ?? NaN
 export const ttftP99: Value = run => run.ttftMs?.p99 ?? NaN
 export const batchOf: Value = run => run.batch
 
-/** Change against a base, mean over several rates; paired by seed, as `changeAgainst` does for one rate. */
+/** Change against a base, averaged over rates; paired by seed, as `changeAgainst` does for one rate. */
 export function meanChange(
   pairs: readonly { readonly base: Point; readonly point: Point }[],
   value: Value,

@@ -1,6 +1,6 @@
 /**
- * How much a transform's clusters share at decode, on the requests that were clustered. This is the only ground on which gate scores and
- * counts can meet: evaluation requests carry no gate scores, and cosines of different transforms say nothing of each other.
+ * How many experts the clusters of a transform share at decode, on the requests that were clustered. Only this compares gate
+ * scores with counts: evaluation requests carry no gate scores, and cosines of different transforms are not comparable.
  */
 import { packPatterns, unpackSignatures } from '../fit/artifact.ts'
 import type { Calibration } from '../fit/calibration.ts'
@@ -17,26 +17,26 @@ export interface ClusterQuality {
   readonly transform: TransformName
   /** On the layers kept. */
   readonly rho: number
-  /** Experts that a step of `batch` requests of one cluster is expected to activate in a layer, mean over clusters. */
+  /** Expected active experts per layer in a step of `batch` requests of one cluster, mean over clusters. */
   readonly active: number
-  /** The same of requests drawn from all clusters. */
+  /** The same for requests drawn from all clusters. */
   readonly activeMixed: number
   readonly requests: number
 }
 
-/** Empty without decode data. All transforms are judged on the same requests: the first ones, where only those carry gate scores. */
+/** Empty without decode data. All transforms use the same requests: the first ones, where only those carry gate scores. */
 export function clusterQualities(data: Calibration, options: FitOptions, file: string): ClusterQuality[] {
   if (data.decodeCounts === undefined || data.decodeSteps === undefined) return []
-  const judged = firstRequests(data, data.gateRows > 0 ? data.gateRows : data.requests)
-  if (judged.requests < options.workers) return []
+  const compared = firstRequests(data, data.gateRows > 0 ? data.gateRows : data.requests)
+  if (compared.requests < options.workers) return []
   const selection = { ...options, random: createRandom(options.seed) }
-  const meter = measureTransforms(judged, selection, file)
+  const meter = measureTransforms(compared, selection, file)
   const { layers, experts } = data
   return meter.qualities.map(({ name }) => {
-    const chosen = selectSignature(judged, { ...selection, transform: name }, meter)[0]!
-    const { rows, ...signatures } = signaturesOf(judged, chosen, undefined)
+    const chosen = selectSignature(compared, { ...selection, transform: name }, meter)[0]!
+    const { rows, ...signatures } = signaturesOf(compared, chosen, undefined)
     const { clusterOf } = clusterSignatures(unpackSignatures(signatures), options)
-    const patterns = packPatterns(judged.decodeCounts!, judged.decodeSteps!, rows, layers * experts)
+    const patterns = packPatterns(compared.decodeCounts!, compared.decodeSteps!, rows, layers * experts)
     const expected = (clusters: number, of: ArrayLike<number>) =>
       placeExperts({
         patterns,
@@ -65,10 +65,10 @@ function firstRequests(data: Calibration, requests: number): Calibration {
     requests,
     gateRows: Math.min(data.gateRows, requests),
     counts: counts.subarray(0, cells),
-    ...(recent && { recent: recent.subarray(0, cells) }),
-    ...(gateProb && { gateProb: gateProb.subarray(0, cells) }),
-    ...(gateLogit && { gateLogit: gateLogit.subarray(0, cells) }),
-    ...(decodeCounts && { decodeCounts: decodeCounts.subarray(0, cells) }),
-    ...(domain && { domain: domain.subarray(0, requests) }),
+    recent: recent?.subarray(0, cells),
+    gateProb: gateProb?.subarray(0, cells),
+    gateLogit: gateLogit?.subarray(0, cells),
+    decodeCounts: decodeCounts?.subarray(0, cells),
+    domain: domain?.subarray(0, requests),
   }
 }

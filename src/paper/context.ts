@@ -1,4 +1,4 @@
-/** What simulated figures share, and how they name where their numbers come from. */
+/** What the simulated exhibits share, and the text that names their traces, profile, cluster and seeds. */
 import type { CostProfile } from '../cost/profile.ts'
 import { many, whole } from '../report/numbers.ts'
 import type { Workload } from './fits.ts'
@@ -8,32 +8,32 @@ import type { TraceFile } from './traces.ts'
 import { listed, shortHash } from './words.ts'
 
 export interface Context {
-  /** Task first. */
+  /** The task mix, then the language mix. */
   readonly workloads: readonly [Workload, Workload]
-  /** Cost profile of everything that does not name another. */
+  /** Default cost profile. */
   readonly profile: CostProfile
-  /** A whole decode step measured. */
+  /** Profile with a whole decode step measured. */
   readonly measured: CostProfile
   readonly seeds: number
   readonly requests: number
   readonly rateOf: RateOf
-  /** Recorded arrivals, where a folder with them was given. */
+  /** Empty unless a folder of recorded arrivals was given. */
   readonly recorded: readonly RecordedSource[]
 }
 
 interface Simulation {
   readonly profile?: CostProfile
   readonly topology?: string
-  /** Poisson unless told. */
+  /** Default: Poisson. */
   readonly arrivals?: string
   readonly replacement?: boolean
-  /** What is not usual of the artifact. */
+  /** Default: 16 clusters. */
   readonly artifact?: string
 }
 
 export const namedTrace = ({ name, sha256 }: TraceFile): string => `${name} (sha256 ${shortHash(sha256)}…)`
 
-/** Simulated from which trace, profile, topology and seeds. */
+/** Source line of an exhibit: topology, profile, traces, artifact, arrivals and seeds. */
 export function simulatedFrom(
   context: Context,
   workloads: readonly Workload[],
@@ -47,8 +47,10 @@ export function simulatedFrom(
     artifact = '16 clusters',
   } = simulation
   const rows =
-    replacement === true ? 'rows drawn with replacement' : 'no row twice in flight while another is free'
-  return `Simulated: ${topology}, profile ${profile.name}, ${listed(workloads.map(({ evaluation }) => namedTrace(evaluation)))}; artifact count-idf, ${artifact}, of ${listed(workloads.map(({ calibration }) => namedTrace(calibration)))}; ${arrivals} arrivals, ${rows}, ${whole(context.requests)} requests a run, ${many(context.seeds, 'seed')}, ± is the 95 % interval over seeds.`
+    replacement === true
+      ? 'trace rows drawn with replacement'
+      : 'no trace row in flight twice while another is free'
+  return `Simulated: ${topology}, profile ${profile.name}, ${listed(workloads.map(({ evaluation }) => namedTrace(evaluation)))}; artifact count-idf, ${artifact}, fitted on ${listed(workloads.map(({ calibration }) => namedTrace(calibration)))}; ${arrivals} arrivals, ${rows}, ${whole(context.requests)} requests per run, ${many(context.seeds, 'seed')}; ± is the 95 % interval over seeds.`
 }
 
 export function fittedFrom(workloads: readonly Workload[]): string {

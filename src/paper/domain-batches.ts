@@ -1,4 +1,4 @@
-/** Fig. 4: batches of one domain against batches of the mix, at random steps of the evaluation requests. */
+/** Fig. 4: batches of one domain compared with mixed batches, at random decode steps of the evaluation requests. */
 import { createRandom, type Random } from '../math/random.ts'
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { loadReplay, type Replay } from '../sim/replay.ts'
@@ -10,12 +10,12 @@ import { average, fewer, listed, number } from './words.ts'
 
 const BATCHES = [8, 16, 32, 64] as const
 const LARGEST = Math.max(...BATCHES)
-/** Batches drawn of each kind and size: the mean is then good to a tenth of an expert. */
+/** Batches drawn per kind and size; enough for a mean within 0.1 experts. */
 const DRAWS = 400
 
 interface DomainBatches {
   readonly workload: WorkloadName
-  /** Those with enough requests for the largest batch, none of them twice in it. */
+  /** Domains with enough requests to fill the largest batch without repeats. */
   readonly domains: readonly string[]
   readonly rows: readonly { readonly batch: number; readonly same: number; readonly mixed: number }[]
 }
@@ -37,11 +37,11 @@ export async function domainBatchesExhibit(pairs: readonly TracePair[]): Promise
         finding:
           '17 to 21 % fewer on task domains and 3 to 10 % fewer on languages, at batches of 32 to 128.',
         differs:
-          'lab16’s experts specialise less than those of models a hundred times its size; rare languages, which differ most from English, have too few requests to fill a batch.',
+          'The experts of lab16 specialise less than those of models a hundred times its size. Rare languages, which differ most from English, have too few requests to fill a batch.',
       },
-      source: `Drawn from ${listed(pairs.map(({ evaluation }) => namedTrace(evaluation)))}: ${DRAWS} batches of each size and kind, every request at a random step of its own; domains with at least ${LARGEST} requests (${listed(parts.map(({ domains }) => domains.join(', ')))}), by their share; mixed batches are of the same domains.`,
+      source: `Drawn from ${listed(pairs.map(({ evaluation }) => namedTrace(evaluation)))}: ${DRAWS} batches of each size and kind, each request at a random step; domains with at least ${LARGEST} requests (${listed(parts.map(({ domains }) => domains.join(', ')))}), in proportion to their share; mixed batches use the same domains.`,
       tables: parts.map(part => ({
-        title: `Active experts a layer, ${IN_WORDS[part.workload]}`,
+        title: `Active experts per layer, ${IN_WORDS[part.workload]}`,
         columns: ['batch', 'one domain', 'mixed', 'change'],
         rows: part.rows.map(({ batch, same, mixed }) => [
           `${batch}`,
@@ -52,7 +52,7 @@ export async function domainBatchesExhibit(pairs: readonly TracePair[]): Promise
       })),
       charts: parts.map(({ workload, rows }): ExhibitChart => ({
         kind: 'lines',
-        title: `Active experts a layer by batch, ${IN_WORDS[workload]}`,
+        title: `Active experts per layer by batch, ${IN_WORDS[workload]}`,
         x: 'requests in the batch',
         y: 'active experts',
         series: (['mixed', 'same'] as const).map(kind => ({
@@ -64,7 +64,7 @@ export async function domainBatchesExhibit(pairs: readonly TracePair[]): Promise
   ]
 }
 
-/** Undefined where the trace names no domains, or none has enough requests. */
+/** Undefined if the trace names no domains or fewer than two have enough requests. */
 async function domainBatches({ workload, evaluation }: TracePair): Promise<DomainBatches | undefined> {
   return withTrace(evaluation.path, async trace => {
     const domainOf = await trace.domain()
@@ -81,7 +81,7 @@ async function domainBatches({ workload, evaluation }: TracePair): Promise<Domai
       average(
         Array.from({ length: DRAWS }, () => activeIn(replay, picked(rowsToDraw(), batch, random), random)),
       )
-    /** A domain by its share: that of a request drawn from all. */
+    /** The domain of a random request, so domains are drawn in proportion to their share. */
     const someDomain = () => rowsOf[domainOf[replay.requestOf[all[random.below(all.length)]!]!]!]!
     return {
       workload,
@@ -91,7 +91,7 @@ async function domainBatches({ workload, evaluation }: TracePair): Promise<Domai
   })
 }
 
-/** `count` different ones. */
+/** `count` distinct rows. */
 function picked(rows: readonly number[], count: number, random: Random): number[] {
   const left = [...rows]
   return Array.from({ length: count }, () => {

@@ -1,4 +1,4 @@
-/** Figures that need no simulation, on the traces that ship. */
+/** Figures without simulation, on the shipped traces. */
 import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { fitFile, shipped } from '../../test/data.ts'
@@ -13,7 +13,7 @@ const root = new URL('../../', import.meta.url)
 const json = (path: string) => JSON.parse(readFileSync(new URL(path, root), 'utf8')) as never
 
 describe('Fig. 2', () => {
-  it('has the ratios of 16 to 128 experts of the three shapes that were timed', async () => {
+  it('has the measured ratios between 16 and 128 experts of three shapes', async () => {
     const { finding, tables } = await moeLayerExhibit()
     const ratios = tables[0]!.rows.map(row => (row[3] as ExhibitNumber).value)
     expect(ratios.map(ratio => ratio.toFixed(2))).toEqual(['4.85', '7.03', '5.01'])
@@ -21,7 +21,7 @@ describe('Fig. 2', () => {
   })
 
   it.runIf(existsSync(new URL('bench/gpu/results/h200-raw.json', root)))(
-    'ships what the benchmark measured',
+    'ships the measurements of the benchmark',
     () => {
       interface Fitted {
         shapes: Record<string, { fig2: { rows: { active: number; us_per_layer: number }[] } }>
@@ -50,7 +50,7 @@ describe('Fig. 2', () => {
 })
 
 describe('Fig. 4', () => {
-  it('finds batches of one domain smaller than mixed ones at every size, and the same again', async () => {
+  it('finds fewer experts in batches of one domain at every size, and is deterministic', async () => {
     const pairs = await tracesIn()
     const [exhibit] = await domainBatchesExhibit(pairs)
     expect(exhibit!.tables).toHaveLength(2)
@@ -62,7 +62,7 @@ describe('Fig. 4', () => {
 })
 
 describe('clusters by transform', () => {
-  it('are judged on the requests that have gate scores, and share more than requests at random; binary shares least', async () => {
+  it('use the requests with gate scores, and share more than random requests; binary shares least', async () => {
     const { data } = await fitFile(shipped('lab16-task.calibration'), { ...RECIPE, restarts: 1 })
     const qualities = clusterQualities(data, { ...RECIPE, restarts: 1 }, 'task')
     expect(qualities.map(({ transform }) => transform)).toEqual([

@@ -1,4 +1,4 @@
-/** The fits that figures and simulations rest on: the paper's recipe for 16 workers, and what its ablations change of it. */
+/** Fits used by all exhibits: the paper's recipe for 16 workers, and its ablations. */
 import { join } from 'node:path'
 import { writeArtifact } from '../fit/artifact-write.ts'
 import { figuresOf } from '../fit/figures.ts'
@@ -12,7 +12,7 @@ import { withTrace } from '../trace/trace.ts'
 import { type ClusterQuality, clusterQualities } from './cluster-quality.ts'
 import type { TracePair } from './traces.ts'
 
-/** Paper §6: count-idf on greedily chosen layers, balanced clusters, one for each of 16 decoders. */
+/** Paper §6: count-idf on greedily selected layers, 16 balanced clusters, one per decoder. */
 export const RECIPE: FitOptions = {
   workers: 16,
   transform: 'count-idf',
@@ -24,9 +24,9 @@ export const RECIPE: FitOptions = {
   batch: 32,
 }
 
-/** Transforms that are simulated beside the recipe's: those that a hand-off can carry. */
+/** Transforms simulated besides the recipe's: those that a hand-off can carry. */
 export const OTHER_TRANSFORMS = ['count', 'sqrt', 'binary'] as const satisfies readonly TransformName[]
-/** Numbers of workers beside the recipe's (Table 2; Fig. 9 and 18 have 8). */
+/** Worker counts besides the recipe's (Table 2; Fig. 9 and 18 use 8). */
 export const OTHER_WORKERS = [8, 24] as const
 
 /** Paths of artifacts. */
@@ -39,16 +39,16 @@ export interface Artifacts {
 
 export interface Workload extends TracePair {
   readonly summary: FitSummary
-  /** With 8 clusters, as the paper draws them. */
+  /** With 8 clusters, as in the paper's figure. */
   readonly figures: FitFigures
-  /** Empty where ablations were not asked for. */
+  /** Empty without ablations. */
   readonly clusterQualities: readonly ClusterQuality[]
-  /** Of plain K-means, falling; empty likewise. */
+  /** Cluster sizes of plain K-means, in descending order; empty without ablations. */
   readonly vanillaSizes: readonly number[]
   readonly artifacts: Artifacts
 }
 
-/** Without `ablations` the recipe's artifact alone is written. */
+/** Without `ablations` only the recipe's artifact is written. */
 export async function fitWorkload(pair: TracePair, folder: string, ablations: boolean): Promise<Workload> {
   const { workload, calibration } = pair
   const file = (what: string) => join(folder, `${workload}.${what}.artifact.safetensors`)

@@ -1,4 +1,4 @@
-/** What union's shortcuts cost: neighbours sought in near clusters only, or no neighbours at all, against knowing what requests will do. */
+/** union's prediction compared with the true decode patterns: no neighbours, neighbours from the nearest clusters, or from all. */
 import type { Exhibit } from '../report/exhibit.ts'
 import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
@@ -35,9 +35,9 @@ export function foresight(context: Context): Simulated<Exhibit> {
         `${variant} ${listed(grids.map(({ workload, loads }) => `${fixed(100 * kept(loads, variant), 0)} % (${IN_WORDS[workload]})`))}`
       return {
         id: 'foresight',
-        title: 'What union’s shortcuts cost',
-        finding: `Of the median gain that true decode patterns would give, over all four loads: ${['union@own', 'union', 'union@all'].map(says).join('; ')}.`,
-        source: `${simulatedFrom(context, context.workloads)} union predicts from the prompt’s own counts and from calibration requests in the nearest clusters; @own from the prompt alone, @all with all calibration requests searched, @true knows what each request will do.`,
+        title: 'How good union’s prediction is',
+        finding: `Share of the median gain with true decode patterns, over all four loads: ${['union@own', 'union', 'union@all'].map(says).join('; ')}.`,
+        source: `${simulatedFrom(context, context.workloads)} union predicts from the prompt’s own counts and from calibration requests in the nearest clusters; @own uses the prompt alone, @all searches all calibration requests, @true knows the decode pattern of each request.`,
         tables: grids.map(({ workload, loads }) =>
           gainTable(loads, `TPOT against the best load balancer, ${IN_WORDS[workload]}`),
         ),

@@ -1,6 +1,6 @@
 /**
- * What is simulated and how busy it is. A load is a setting of the study and a mean decode batch that jsq is to have; the rates that give
- * it are sought before anything else is run.
+ * Simulated settings and loads. A load is a setting and the mean decode batch that jsq should have; the rates that give it are
+ * searched before anything else is run.
  */
 import type { CostProfile } from '../cost/profile.ts'
 import { stepUs } from '../cost/profile.ts'
@@ -15,26 +15,26 @@ import type { Workload } from './fits.ts'
 
 /** Mean decode batches at which policies are compared. */
 export const BATCHES = [10, 20, 35, 45] as const
-/** Those of a quick run, and where one or two points are enough. */
+/** For quick runs, and where two points are enough. */
 export const FEW_BATCHES = [20, 35] as const
 export const TOPOLOGY = '8P16D'
 export const EP_TOPOLOGY = '2P8D×EP4'
-/** A whole step measured, where the first profile assumes all but the experts. */
+/** A whole step is measured; in the default profile only the MoE part is, the rest is assumed. */
 export const MEASURED_PROFILE = 'h200-qwen3-30b-a3b'
 
-/** Settings are what they change of the study's data: 8P16D, Poisson arrivals, no row twice in flight, the chosen profile. */
+/** A setting overrides the study's defaults: 8P16D, Poisson arrivals, no trace row in flight twice, the chosen profile. */
 export const served = ({ evaluation, artifacts }: Workload): Setting => ({
   trace: evaluation.path,
   artifact: artifacts.recipe,
 })
-/** As the NumPy prototype had it: decode alone, rows drawn with replacement. */
+/** As in the NumPy prototype: decode only, trace rows drawn with replacement. */
 export const asPrototype = (of: Workload): Setting => ({
   ...served(of),
   topology: '16D',
   rows: 'replacement',
 })
 export const measured = (of: Workload): Setting => ({ ...served(of), profile: MEASURED_PROFILE })
-/** Rows with replacement: which row is free would hang on the policy, and the length of its prompt with it. */
+/** With replacement, because otherwise the free rows, and so the prompt lengths, would depend on the policy. */
 export const bursty = (of: Workload): Setting => ({ ...served(of), arrivals: 'gamma', rows: 'replacement' })
 export const expertParallel = (of: Workload): Setting => ({
   trace: of.evaluation.path,
@@ -52,11 +52,11 @@ export const recorded = (of: Workload, workload: RecordedFile, topology: string)
 export interface Load {
   readonly setting: Setting
   readonly batch: number
-  /** Tokens that decode makes for a request, on average. */
+  /** Mean tokens decoded per request. */
   readonly decodeSteps: number
 }
 
-/** Requests a second at which jsq has that batch under that setting. */
+/** Requests per second at which jsq has this batch under this setting. */
 export type RateOf = (setting: Setting, batch: number) => number
 
 export async function findLoads(
@@ -71,14 +71,14 @@ export async function findLoads(
     batch: load.batch,
     guess: guess(load, profileOf(load.setting)),
   }))
-  const found = await findRates(wanted, { pool, seed: 0, ...(onProgress && { onProgress }) })
+  const found = await findRates(wanted, { pool, seed: 0, onProgress })
   const rates = new Map(loads.map((load, at) => [keyOf(load.setting, load.batch), found[at]!.rate]))
   return (setting, batch) => rates.get(keyOf(setting, batch))!
 }
 
 const keyOf = (setting: Setting, batch: number): string => JSON.stringify([setting, batch])
 
-/** Workers × batch requests are in flight, each for its steps: Little's law. Requests of a batch are taken to choose experts by themselves. */
+/** First guess by Little's law: workers × batch requests in flight. Assumes that requests choose experts independently. */
 export function guess({ setting, batch, decodeSteps }: Load, profile: CostProfile): number {
   const { decode, ranks } = parseTopology(setting.topology ?? TOPOLOGY)
   const { experts, topK } = profile.shape

@@ -1,4 +1,4 @@
-/** The grid of Fig. 11 and 12 again, on a profile for which a whole decode step was measured. */
+/** Fig. 11 and 12 again, with a profile for which a whole decode step was measured. */
 import type { Exhibit } from '../report/exhibit.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
 import { type Simulated, tpotP50, tpotP99 } from './cells.ts'
@@ -35,8 +35,8 @@ export function onMeasuredProfile(context: Context): Simulated<Exhibit> {
       }
       return {
         id: 'measured-profile',
-        title: 'The same on a measured step',
-        finding: `On ${whole.name} ${listed(grids.map(({ workload, ours }) => `eldr changes the median by ${gainSpan(ours, 'eldr', tpotP50)} and p99 by ${gainSpan(ours, 'eldr', tpotP99)}, union by ${gainSpan(ours, 'union', tpotP50)} and ${gainSpan(ours, 'union', tpotP99)} (${IN_WORDS[workload]})`))}. With half of the experts active and 20 requests, attention over their contexts left out, loading experts is ${fixed(100 * share(whole), 0)} % of a step there and ${fixed(100 * share(profile), 0)} % on ${profile.name}.`,
+        title: 'Fig. 11 and 12 with a measured step',
+        finding: `With ${whole.name} ${listed(grids.map(({ workload, ours }) => `eldr changes the median by ${gainSpan(ours, 'eldr', tpotP50)} and p99 by ${gainSpan(ours, 'eldr', tpotP99)}, union by ${gainSpan(ours, 'union', tpotP50)} and ${gainSpan(ours, 'union', tpotP99)} (${IN_WORDS[workload]})`))}. With half of the experts active, 20 requests and no attention cost, loading experts takes ${fixed(100 * share(whole), 0)} % of a step with this profile and ${fixed(100 * share(profile), 0)} % with ${profile.name}, of which only the MoE part is measured.`,
         source: `${simulatedFrom(context, context.workloads, { profile: whole })} ${whole.provenance.what}.`,
         tables: grids.flatMap(({ workload, ours, beside }) => [
           gainTable(ours, `${whole.name}, ${IN_WORDS[workload]}`),

@@ -1,4 +1,4 @@
-/** Fig. 2: what an MoE layer takes by the experts that it activates. Measured on a GPU once; the timings ship with the package. */
+/** Fig. 2: time of an MoE layer by active experts. Measured once on a GPU; the timings ship with the package. */
 import { readFile } from 'node:fs/promises'
 import type { Exhibit } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
@@ -18,7 +18,7 @@ interface MoeLayerTimes {
     readonly model: string
     /** [active experts, µs of one MoE layer] at `batch`. */
     readonly layerUs: readonly (readonly [number, number])[]
-    /** [batch, µs of a whole step] at `active` experts a layer. */
+    /** [batch, µs of a whole step] at `active` experts per layer. */
     readonly stepUs: readonly (readonly [number, number])[]
   }[]
 }
@@ -36,7 +36,7 @@ export async function moeLayerExhibit(): Promise<Exhibit> {
       ...shape,
       short: shape.model.split('/').at(-1)!,
       growth: at(shape.layerUs, MANY) / at(shape.layerUs, FEW),
-      /** Of the longest step over the shortest, at any batch. */
+      /** Longest step over the shortest, over batches, minus 1. */
       byBatch: Math.max(...steps) / Math.min(...steps) - 1,
     }
   })
@@ -44,18 +44,24 @@ export async function moeLayerExhibit(): Promise<Exhibit> {
   const [first] = shapes
   return {
     id: 'fig-2',
-    title: 'Fig. 2: active experts set the time of an MoE layer',
-    finding: `From ${FEW} to ${MANY} active experts an MoE layer takes ${fixed(first!.growth, 1)} times as long (${first!.short}, batch ${times.batch}); ${listed(shapes.slice(1).map(({ short, growth }) => `${short} ${fixed(growth, 1)} times`))}. At ${times.active} active experts a whole step varies by ${signedPercent(first!.byBatch, 0).replace('+', '')} between batches of ${range(batches, 0)} (${first!.short}).`,
+    title: 'Fig. 2: MoE layer time by active experts',
+    finding: `From ${FEW} to ${MANY} active experts an MoE layer takes ${fixed(first!.growth, 1)} times as long (${first!.short}, batch ${times.batch}); ${listed(shapes.slice(1).map(({ short, growth }) => `${short} ${fixed(growth, 1)} times`))}. At ${times.active} active experts, the time of a whole step varies by ${signedPercent(first!.byBatch, 0).replace('+', '')} between batches of ${range(batches, 0)} (${first!.short}).`,
     paper: {
       finding:
-        '4.7 times on one MI300X for Qwen3-30B-A3B at batch 64, while the batch at a fixed number of experts hardly matters.',
+        '4.7 times on one MI300X for Qwen3-30B-A3B at batch 64; at a fixed number of experts the batch hardly matters.',
       differs:
-        'Another GPU and another kernel: an H200 with torch’s grouped GEMM, GPT-OSS in bf16 and not in mxfp4.',
+        'Another GPU and another kernel: an H200 with torch’s grouped GEMM, and GPT-OSS in bf16 instead of mxfp4.',
     },
     source: `Measured on ${times.measuredOn}, ${times.date}; ${times.source}.`,
     tables: [
       {
-        columns: ['model shape', `µs, ${FEW} experts`, `µs, ${MANY} experts`, 'ratio', 'step over batches'],
+        columns: [
+          'model shape',
+          `µs, ${FEW} experts`,
+          `µs, ${MANY} experts`,
+          'ratio',
+          'step time over batches',
+        ],
         rows: shapes.map(({ short, layerUs, growth, byBatch }) => [
           short,
           number(at(layerUs, FEW), 0),
@@ -78,7 +84,7 @@ export async function moeLayerExhibit(): Promise<Exhibit> {
       },
       {
         kind: 'lines',
-        title: `A whole decode step with ${times.active} active experts a layer`,
+        title: `A whole decode step with ${times.active} active experts per layer`,
         x: 'requests in the batch',
         y: 'ms',
         series: shapes.map(({ short, stepUs }) => ({

@@ -1,4 +1,4 @@
-/** What is simulated: the parts of a report, and the loads that they are simulated at. */
+/** The simulated parts of a report, and their loads. */
 import type { Exhibit } from '../report/exhibit.ts'
 import { balance, bandWidth, transforms } from './ablations.ts'
 import { activeByBatch } from './active-experts.ts'

@@ -1,7 +1,7 @@
-/** What the NumPy prototype printed, p50 and p99 in percent against the best load balancer, over its runs with one and two seeds. */
+/** Output of the NumPy prototype: p50 and p99 in percent against the best load balancer, from runs with one and two seeds. */
 import type { WorkloadName } from './traces.ts'
 
-/** A number or a range, quoted, and its ends. */
+/** A quoted number or range, and its ends. */
 export interface Quoted {
   readonly text: string
   readonly ends: readonly [low: number, high: number]

@@ -1,4 +1,4 @@
-/** Recorded arrivals of public traces, where a folder with them is given; they are not ours to ship. */
+/** Recorded arrivals of public traces, from a folder given by the user; their licences do not let us ship them. */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -23,16 +23,16 @@ export interface RecordedSource {
   readonly file: RecordedFile
   readonly sha256: string
   readonly requests: number
-  /** Of the requests that a run takes, after the caps. */
+  /** Mean over the requests of a run, after the caps. */
   readonly promptTokens: number
   readonly outputTokens: number
   /** Standard deviation of the gaps between arrivals over their mean; 1 is Poisson. */
   readonly burstiness: number
-  /** With as many prefill workers as read its prompts at the rates that fill the decoders. */
+  /** With enough prefill workers for the rates that fill the decoders. */
   readonly topology: string
 }
 
-/** `used`: requests of a run. `largest`: the mean batch for which prefill must suffice. */
+/** `used`: requests per run. `largest`: the largest mean decode batch that prefill must sustain. */
 export async function recordedIn(
   folder: string,
   profile: CostProfile,
@@ -66,7 +66,7 @@ export async function recordedIn(
   return sources
 }
 
-/** At most half busy on average, in eights: bursts are to reach the decoders, and not to wait for prefill. */
+/** At most half busy on average, in multiples of 8, so that bursts reach the decoders instead of queueing at prefill. */
 function prefillWorkers(profile: CostProfile, tokensPerSecond: number): number {
   const { prefillTokensPerStep } = DEFAULT_LIMITS
   const perWorker = prefillTokensPerStep / (prefillUs(profile, prefillTokensPerStep) / 1e6)

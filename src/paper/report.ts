@@ -1,4 +1,4 @@
-/** The report that all exhibits go into: what it rests on, and how to make it again. */
+/** Assembles the exhibits into a report with traces, profiles and seeds. */
 import type { Exhibit, ExhibitReport } from '../report/exhibit.ts'
 import { many, whole } from '../report/numbers.ts'
 import { VERSION } from '../version.ts'
@@ -16,7 +16,7 @@ export interface Exhibits {
   readonly beyond: readonly Exhibit[]
 }
 
-/** An exhibit a line, so that two results can be compared by eye. */
+/** One exhibit per line, so that two results can be diffed. */
 export function resultsJson(report: ExhibitReport): string {
   return `${JSON.stringify(report).replaceAll('{"id":', '\n{"id":')}\n`
 }
@@ -25,10 +25,10 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
   const { workloads, profile, measured, seeds, requests } = context
   const [{ evaluation, calibration }] = workloads
   const section = (title: string, of: readonly Exhibit[], intro?: string) =>
-    of.length === 0 ? [] : [{ title, ...(intro !== undefined && { intro }), exhibits: of }]
+    of.length === 0 ? [] : [{ title, intro, exhibits: of }]
   return rounded({
     title: 'The paper’s figures, reproduced',
-    intro: `What the ELDR paper shows, on gate choices of ${calibration.model} (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s with weaker structure, in a simulated cluster: ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps for each of two workloads. Figures 6 and 10 are drawings, and Table 1 times a served system.`,
+    intro: `The figures of the ELDR paper in a simulated cluster that replays expert choices of ${calibration.model} (${calibration.layers} layers, ${calibration.experts} experts, top-${calibration.topK}), a smaller model than the paper’s, whose experts specialise less. Each of two workloads has ${whole(calibration.requests)} calibration and ${whole(evaluation.requests)} evaluation requests of ${whole(evaluation.decodeSteps)} decode steps. Not shown: Fig. 6 and 10, which are drawings, and Table 1, which times a served system.`,
     facts: [
       ...workloads
         .flatMap(of => [of.calibration, of.evaluation])
@@ -36,7 +36,7 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
       ...[profile, measured]
         .filter((one, at, all) => all.findIndex(({ name }) => name === one.name) === at)
         .map(({ name, provenance }) => ({ term: `Profile ${name}`, value: `${provenance.what}.` })),
-      { term: 'Cluster', value: `${TOPOLOGY} where nothing else is said` },
+      { term: 'Cluster', value: `${TOPOLOGY} unless an exhibit names another` },
       { term: 'Runs', value: `${whole(requests)} requests, ${many(seeds, 'seed')} each` },
       { term: 'ELDR', value: VERSION },
     ],
@@ -46,12 +46,12 @@ export function reportOf(context: Context, exhibits: Exhibits): ExhibitReport {
       ...section(
         'Time per output token',
         exhibits.main,
-        'Section 6.1 of the paper, and what this project set out from.',
+        'Section 6.1 of the paper, and the prototype of this project.',
       ),
-      ...section('What the gains come from', exhibits.validation, 'Section 6.3 of the paper.'),
+      ...section('Causes of the gains', exhibits.validation, 'Section 6.3 of the paper.'),
       ...section('Other clusters', exhibits.scale, 'Section 6.4 of the paper.'),
       ...section('Beyond the paper', exhibits.beyond),
     ],
-    footer: `Made by eldr reproduce from ${listed(workloads.flatMap(of => [of.calibration.name, of.evaluation.name]))}; the same files, profile and seeds give the same numbers to the bit.`,
+    footer: `Made by eldr reproduce from ${listed(workloads.flatMap(of => [of.calibration.name, of.evaluation.name]))}; the same files, profiles and seeds give the same numbers, bit for bit.`,
   })
 }

@@ -1,6 +1,6 @@
 /**
- * Every table and figure of the paper that traces can give, ours beside the paper's: fits, then the rates that fill the batches, then all
- * simulations as one list, then the report. The same traces, profile and seeds give the same report to the byte.
+ * Every table and figure of the paper that traces can give: fits, then the search for rates, then all simulations in one
+ * queue, then the report. The same traces, profile and seeds give the same report, byte for byte.
  */
 import { loadProfile } from '../cost/profile-file.ts'
 import type { Exhibit, ExhibitReport } from '../report/exhibit.ts'
@@ -21,29 +21,29 @@ import { signatureExhibits } from './signature-quality.ts'
 import { tracesIn } from './traces.ts'
 
 export interface ReproduceOptions {
-  /** Folder of the traces; the shipped ones unless told. */
+  /** Folder of the traces (default: the shipped traces). */
   readonly traces?: string
-  /** Folder of recorded arrivals; without it there are none. */
+  /** Folder of recorded arrivals (default: none are simulated). */
   readonly workloads?: string
   readonly profile: string
   readonly seeds: number
-  /** Fig. 11 and 12 with few policies and loads, and what needs no simulation. */
+  /** Only Fig. 11 and 12, with few policies and loads, and the exhibits without simulation. */
   readonly quick: boolean
-  /** Where artifacts are written; it must be there. */
+  /** Existing folder for artifacts. */
   readonly artifacts: string
-  /** As many as there are cores unless told. */
+  /** Default: one per core. */
   readonly threads?: number
   readonly onProgress?: (stage: string, done: number, of: number) => void
 }
 
-/** Of a run. A trace's rows come again, so more requests would only be more of the same. */
+/** Requests per run. Trace rows repeat, so more requests add little. */
 const REQUESTS = 4_000
 
 export async function reproduce(options: ReproduceOptions): Promise<ExhibitReport> {
   const { artifacts, quick, onProgress } = options
   const [profile, measured] = [await loadProfile(options.profile), await loadProfile(MEASURED_PROFILE)]
   const [task, lang] = await tracesIn(options.traces)
-  // Fewer figures need fewer files, but what is wrong with a folder that was named shows at once.
+  // A quick run does not use them, but errors in a given folder should show at once.
   const arrivals =
     options.workloads === undefined
       ? []

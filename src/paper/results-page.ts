@@ -1,25 +1,145 @@
-/** docs/evidence/results.md, made from two saved reports: that of the whole traces, and that of the cut which ships. */
-import type { ExhibitReport } from '../report/exhibit.ts'
-import { exhibitMarkdown } from '../report/exhibit-markdown.ts'
+/**
+ * docs/evidence/results.md and its data files, from two saved reports: the whole traces and the shipped cut. The page shows
+ * the whole traces, and the cut only where its verdict differs.
+ */
+import type { Exhibit, ExhibitReport, ExhibitTable } from '../report/exhibit.ts'
+import { exhibitCsv } from '../report/exhibit-csv.ts'
+import { exhibitMarkdown, inline } from '../report/exhibit-markdown.ts'
+import { isStandard, shortSource, simulatedSource } from './short-source.ts'
+import { verdictOf } from './verdicts.ts'
 
-export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
-  return [
-    '# Results',
-    '',
-    'Every table and figure of the paper that a trace can give, ours beside the paper’s, and what lies beyond it. First the [whole traces](#whole-traces), which are too large to ship, then the [cut](#shipped-cut) that does: its figures are what `eldr reproduce` gives on any machine, in a minute or two, with every chart in `eldr-out/results.html`.',
-    '',
-    part('whole-traces', { ...whole, title: 'The whole traces' }),
-    part('shipped-cut', { ...cut, title: 'The shipped cut' }, 'cut-'),
-    'This page is made by `npm run docs` from `docs/evidence/results/whole.json` and `docs/evidence/results/cut.json`, which `node scripts/results.mjs` makes anew.',
-    '',
-  ].join('\n')
+/** Which tables the page shows (default: the first). The data file has all of them. */
+const SHOWN_TABLES: Readonly<Record<string, readonly number[]>> = {
+  'fig-4': [0, 1],
+  'fig-13': [0, 1],
+  'fig-14': [0, 1],
+  'measured-profile': [0, 2],
+  'fig-17': [],
+  'fig-18': [1],
+  foresight: [],
 }
 
-/** A page has one first heading, so those of a report go one down; `prefix` keeps the anchors of two reports apart. */
-function part(anchor: string, report: ExhibitReport, prefix = ''): string {
-  const sections = report.sections.map(section => ({
-    ...section,
-    exhibits: section.exhibits.map(exhibit => ({ ...exhibit, id: `${prefix}${exhibit.id}` })),
-  }))
-  return `<a id="${anchor}"></a>\n\n${exhibitMarkdown({ ...report, sections }).replace(/^#/gm, '##')}`
+/** Exhibits whose finding repeats the table. */
+const TABLE_ONLY = new Set([
+  'against-prototype',
+  'fig-7',
+  'fig-14',
+  'fig-16',
+  'fig-18',
+  'capacity',
+  'measured-profile',
+])
+/** Columns of the first table that the page leaves out. */
+const HIDDEN_COLUMNS: Readonly<Record<string, RegExp>> = { bursts: /TTFT|^requests|^batch/ }
+
+export const dataFile = (id: string): string => `results/${id}.csv`
+
+export function resultsPage(whole: ExhibitReport, cut: ExhibitReport): string {
+  const originals = new Map(exhibitsOf(whole).map(exhibit => [exhibit.id, exhibit]))
+  const cutExhibits = new Map(exhibitsOf(cut).map(exhibit => [exhibit.id, exhibit]))
+  const body = exhibitMarkdown(
+    {
+      ...whole,
+      title: 'Results',
+      sections: whole.sections.map(section => ({ ...section, exhibits: section.exhibits.map(shortened) })),
+    },
+    {
+      before: ({ id }) => [verdictText(originals.get(id)!)],
+      after: ({ id }) => [
+        ...cutBlocks(originals.get(id)!, cutExhibits.get(id)!),
+        `**Data:** [${id}.csv](${dataFile(id)})`,
+      ],
+    },
+  )
+  const [head = '', ...sections] = body.split(/^(?=## )/m)
+  return `${head}${about(whole, cut).join('\n\n')}\n\n${sections.join('')}
+\`npm run docs\` writes this page and the CSV files from \`results/whole.json\` and \`results/cut.json\`; \`node scripts/results.mjs\` makes those again.
+`
+}
+
+function about(whole: ExhibitReport, cut: ExhibitReport): string[] {
+  const exhibits = exhibitsOf(whole)
+  const [, cutSize = ''] = /Each of (two workloads has .*? decode steps)/.exec(cut.intro) ?? []
+  const standard = exhibits.flatMap(({ source }) => simulatedSource(source) ?? []).find(isStandard)!
+  return [
+    `The numbers below are from the *whole traces*, which are too large to ship. \`eldr reproduce\` makes the same report from a *cut* that ships (each of ${cutSize}), on any machine in a few minutes. This page shows the cut only where its verdict differs. Each exhibit links a CSV file with all its tables, or its charts if it has none, for both. The HTML report of \`eldr reproduce\` (\`eldr-out/results.html\`) has every table and chart.`,
+    `Simulated exhibits, unless they say otherwise: ${standard.arrivals} arrivals, ${standard.rows}, ${standard.runs}; artifact count-idf with 16 clusters, fitted on the calibration trace and run on the evaluation trace of the same mix. The default profile \`h200-first\` has a measured MoE part; the rest of its step is assumed. [Fig. 11 and 12 with a measured step](#measured-profile) repeats the main results with a profile whose whole step is measured.`,
+    '## Verdicts',
+    summary(exhibits),
+  ]
+}
+
+/** [path below docs/evidence, text] of each data file. */
+export function resultsData(whole: ExhibitReport, cut: ExhibitReport): [path: string, text: string][] {
+  const cutExhibits = exhibitsOf(cut)
+  return exhibitsOf(whole).map(exhibit => [
+    dataFile(exhibit.id),
+    exhibitCsv([
+      { traces: 'whole', exhibit },
+      ...cutExhibits.filter(({ id }) => id === exhibit.id).map(other => ({ traces: 'cut', exhibit: other })),
+    ]),
+  ])
+}
+
+const exhibitsOf = ({ sections }: ExhibitReport): Exhibit[] => sections.flatMap(({ exhibits }) => exhibits)
+
+/** Its tables have a row per load, so the page counts the loads instead. */
+const isTargets = ({ id }: Exhibit): boolean => id === 'against-prototype'
+
+function shortened(exhibit: Exhibit): Exhibit {
+  const { id, finding, source, tables, charts } = exhibit
+  const shown = SHOWN_TABLES[id] ?? [0]
+  return {
+    ...exhibit,
+    finding: TABLE_ONLY.has(id) ? '' : finding,
+    source: shortSource(source),
+    tables: isTargets(exhibit)
+      ? [targetSummary(exhibit)]
+      : tables.filter((_, at) => shown.includes(at)).map(table => withoutColumns(table, HIDDEN_COLUMNS[id])),
+    charts: tables.length > 0 ? [] : charts,
+  }
+}
+
+function withoutColumns(table: ExhibitTable, hidden = /^$/): ExhibitTable {
+  const kept = <T>(cells: readonly T[]) => cells.filter((_, at) => !hidden.test(table.columns[at]!))
+  return { ...table, columns: kept(table.columns), rows: table.rows.map(kept) }
+}
+
+/** Loads that meet each target, in place of a row per load. */
+function targetSummary({ tables }: Exhibit): ExhibitTable {
+  const settings = tables.slice(0, 2)
+  const names = settings[0]!.columns.flatMap((value, at, all) =>
+    at % 2 === 1 ? [`${value}: ${all[at + 1]!}`] : [],
+  )
+  return {
+    title: 'Loads that meet each target',
+    columns: ['target', ...settings.map(({ title }) => (title ?? '').replace(': targets', ''))],
+    rows: names.map((name, target) => [
+      name,
+      ...settings.map(({ rows }) => {
+        const met = rows.filter(row => row[2 + 2 * target] === 'met').length
+        return `${met} of ${rows.length}`
+      }),
+    ]),
+  }
+}
+
+function verdictText(exhibit: Exhibit): string {
+  const { word, why, numbers = '' } = verdictOf(exhibit)
+  return `**${word}.** ${inline(`${why} ${numbers}`)}`
+}
+
+function cutBlocks(whole: Exhibit, cut: Exhibit): string[] {
+  const [ours, other] = [verdictOf(whole), verdictOf(cut)]
+  if (ours.word === other.word && ours.why === other.why) return []
+  const finding = isTargets(cut) ? '' : ` ${inline(cut.finding)}`
+  return [`**On the cut:** ${verdictText(cut).replaceAll('**', '')}${finding}`]
+}
+
+function summary(exhibits: readonly Exhibit[]): string {
+  const rows = exhibits.map(exhibit => {
+    const { word, why } = verdictOf(exhibit)
+    return `| [${inline(exhibit.title)}](#${exhibit.id}) | ${word} | ${inline(why)} |`
+  })
+  return ['| exhibit | verdict | why |', '|---|---|---|', ...rows].join('\n')
 }

@@ -1,7 +1,7 @@
 import type { ExhibitReport } from '../report/exhibit.ts'
 import * as numbers from '../report/numbers.ts'
 
-/** Digits that a reader or a chart can use: a report stays small, and a last bit that differs does not show. */
+/** Significant digits kept: reports stay small, and differences in the last bits do not show. */
 const DIGITS = 5
 
 export function rounded(report: ExhibitReport): ExhibitReport {
@@ -18,14 +18,14 @@ function round(value: unknown): unknown {
 const kept = (value: number): number => Number(value.toPrecision(DIGITS))
 
 /**
- * Numbers in findings, rounded first as those of tables will be: 9.85002 is kept as 9.85, of which a table makes 9.8, and a finding must
- * not make 9.9 of it.
+ * Numbers in findings, rounded first as in tables: 9.85002 is kept as 9.85, which a table prints as 9.8, so a finding must not
+ * print 9.9.
  */
 export const fixed = (value: number | undefined, digits: number): string =>
   numbers.fixed(value === undefined ? undefined : kept(value), digits)
 
-/** A share of 1, which tables have as a percentage. */
+/** A share, printed as a percentage as in tables. */
 export const percent = (share: number, digits = 0): string => numbers.percent(kept(100 * share) / 100, digits)
 
-/** The number that a table shows with so many digits. Verdicts are passed on it, so that a reader comes to the same ones. */
+/** The number as a table prints it. Targets are checked against it, so that a reader comes to the same verdict. */
 export const shown = (value: number, digits: number): number => Number(kept(value).toFixed(digits))

@@ -1,4 +1,4 @@
-/** Other clusters: Fig. 18 (decoders of four expert-parallel GPUs) and Table 2 (8, 16 and 24 decoders). */
+/** Other clusters: Fig. 18 (decoders with four expert-parallel GPUs) and Table 2 (8, 16 and 24 decoders). */
 import type { Exhibit, ExhibitTable } from '../report/exhibit.ts'
 import { bestBalancer } from '../sim/compare.ts'
 import { changeAgainst, over } from '../sim/sweep.ts'
@@ -15,14 +15,14 @@ import {
 } from './cells.ts'
 import { type Context, simulatedFrom } from './context.ts'
 import { BATCHES, EP_TOPOLOGY, expertParallel, served, TOPOLOGY } from './loads.ts'
-import { twiceInFlight } from './main-results.ts'
+import { duplicatesWarning } from './main-results.ts'
 import { fixed } from './rounded.ts'
 import { change, listed, mean, number, range, signedPercent, span } from './words.ts'
 
 /** Loads of the expert-parallel cluster. */
 export const EP_BATCHES = [10, 20, 35] as const
 
-/** Policy, placement of experts, and a name for both. Linear is what an engine does unless told. */
+/** Policy, expert placement, and a label for both. Linear is the engine's default. */
 const EP_VARIANTS = [
   { variant: 'round_robin', placement: 'linear', label: 'round_robin, linear' },
   { variant: 'jsq', placement: 'linear', label: 'jsq, linear' },
@@ -48,7 +48,7 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
     cells: loads.flatMap(({ cells }) => cells),
     make: of => {
       const seen = loads.map(load => ({ ...load, points: load.cells.map(of) }))
-      /** Load balancers as an engine places experts: the first two variants. */
+      /** Load balancers with the default placement: the first two variants. */
       const against = (points: readonly Point[], value: Value) => bestBalancer(points.slice(0, 2), value)!
       const gains = (at: number, value: Value) =>
         seen.map(({ points }) => changeAgainst(against(points, value), points[at]!, value).mean)
@@ -65,16 +65,16 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
         finding: `TPOT p50 / p99 against the best load balancer with linear placement, at mean batches of ${range(
           seen.map(({ points }) => over(points[1]!, batchOf).mean),
           0,
-        )}: ${[2, 3, 4, 5, 6].map(says).join('; ')}. The fullest of four ranks loads ${fullest(1)} experts a layer under jsq and ${fullest(4)} under eldr with placement by cluster.`,
+        )}: ${[2, 3, 4, 5, 6].map(says).join('; ')}. The fullest of four ranks loads ${fullest(1)} experts per layer under jsq and ${fullest(4)} under eldr with placement by cluster.`,
         paper: {
           finding:
             'With placement by cluster, ELDR lowers the median by 2.7 to 4.3 % and p99 by 0.6 to 2.0 % at every rate (Qwen3-235B-A22B, language).',
           differs:
-            'A step of a smaller model, measured on one GPU, whose experts are dealt out to four; communication between ranks is taken to cost nothing, so every expert saved counts for more.',
+            'A step of a smaller model, measured on one GPU, with its experts spread over four. Communication between ranks is assumed to cost nothing, so each expert saved counts for more.',
         },
         source: `${simulatedFrom(context, [lang], { profile: context.measured, topology: EP_TOPOLOGY, artifact: '8 clusters' })} Experts are placed for batches of 32.`,
         tables: seen.map(({ batch, rate, points }): ExhibitTable => ({
-          title: `${rate} requests a second: batch ${fixed(over(points[1]!, batchOf).mean, 1)} under jsq (wanted ${batch})`,
+          title: `${rate} requests per second: batch ${fixed(over(points[1]!, batchOf).mean, 1)} under jsq (target ${batch})`,
           columns: [
             'policy, placement',
             'TPOT p50',
@@ -97,7 +97,7 @@ export function expertParallelism(context: Context): Simulated<Exhibit> {
         charts: [tpotP50, tpotP99].map((value, metric) => ({
           kind: 'lines',
           title: metric === 0 ? 'Median TPOT by rate' : 'p99 TPOT by rate',
-          x: 'requests a second',
+          x: 'requests per second',
           y: 'ms',
           series: EP_VARIANTS.map(({ label }, at) => ({
             label,
@@ -147,17 +147,17 @@ export function decoderPools(context: Context): Simulated<Exhibit> {
       return {
         id: 'table-2',
         title: 'Table 2: decoder pools of 8, 16 and 24',
-        finding: `Mean change of the median TPOT against round_robin: eldr ${says('eldr')}; union ${says('union')}.${twiceInFlight(
+        finding: `Mean change of the median TPOT against round_robin: eldr ${says('eldr')}; union ${says('union')}.${duplicatesWarning(
           pools.flatMap(({ base }) => base.map(of)),
           lang,
         )}`,
         paper: {
           finding:
-            'The median falls by more the larger the pool: 8.0, 9.8 and 10.2 %; p99 by 2.5, 0.8 and 1.1 %.',
+            'The larger the pool, the more the median falls: 8.0, 9.8 and 10.2 %; p99 falls by 2.5, 0.8 and 1.1 %.',
           differs:
-            'Rates here grow with the pool, so that decoders have the same batches; the paper keeps its rates, and larger pools have smaller batches.',
+            'Here rates grow with the pool, so decoders keep their batches. The paper keeps its rates, so larger pools have smaller batches.',
         },
-        source: `${simulatedFrom(context, [lang], { topology: `8P8D, ${TOPOLOGY} and 8P24D`, artifact: 'as many clusters as decoders' })} Mean over four rates, in proportion to the decoders.`,
+        source: `${simulatedFrom(context, [lang], { topology: `8P8D, ${TOPOLOGY} and 8P24D`, artifact: 'as many clusters as decoders' })} Mean over four rates, proportional to the number of decoders.`,
         tables: [
           {
             columns: ['TPOT against round_robin', ...DECODERS.map(decoders => `8P${decoders}D`)],

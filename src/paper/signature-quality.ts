@@ -1,4 +1,4 @@
-/** How well signatures foretell decode: Fig. 7 (transforms), Fig. 8 (layers kept), Fig. 9 (the space that is clustered). */
+/** How well signatures predict decode: Fig. 7 (transforms), Fig. 8 (layers kept), Fig. 9 (the signature space). */
 import type { TransformName } from '../signature/transform.ts'
 import type { Exhibit, ExhibitChart } from '../report/exhibit.ts'
 import { whole } from '../report/numbers.ts'
@@ -10,7 +10,7 @@ import { average, listed, number } from './words.ts'
 
 const COUNTED: readonly TransformName[] = ['count', 'count-idf', 'sqrt']
 const CONTINUOUS: readonly TransformName[] = ['gate-prob', 'gate-logit']
-/** Requests drawn of each workload. */
+/** Points drawn per workload. */
 const DRAWN_POINTS = 500
 
 export function signatureExhibits(workloads: readonly Workload[]): Exhibit[] {
@@ -37,12 +37,12 @@ function transforms(workloads: readonly Workload[]): Exhibit {
   return {
     id: 'fig-7',
     title: 'Fig. 7: quality ρ of six transforms',
-    finding: `Mean ρ over both workloads: ${listed(names.map(name => `${name} ${fixed(meanRho(name), 3)}`))}.${continuous === undefined ? '' : ` The best of counts (${counted}) lies ${fixed(meanRho(counted) - meanRho(continuous), 3)} above the best of gate scores (${continuous})`}; IDF changes plain counts by ${listed(workloads.map(workload => `${plus(rhoOf(workload, 'count-idf') - rhoOf(workload, 'count'))} (${IN_WORDS[workload.workload]})`))}.${few ? ` Gate scores are those of the first ${whole(gateRequests[0])} requests only.` : ''}`,
+    finding: `Mean ρ over both workloads: ${listed(names.map(name => `${name} ${fixed(meanRho(name), 3)}`))}.${continuous === undefined ? '' : ` The best count transform (${counted}) is ${fixed(meanRho(counted) - meanRho(continuous), 3)} above the best gate transform (${continuous}).`} IDF changes plain counts by ${listed(workloads.map(workload => `${plus(rhoOf(workload, 'count-idf') - rhoOf(workload, 'count'))} (${IN_WORDS[workload.workload]})`))}.${few ? ` Only the first ${whole(gateRequests[0])} requests have gate scores.` : ''}`,
     paper: {
       finding:
-        'Three variants of counts beat both continuous ones by more than 0.035 in mean ρ; IDF adds 0.015 on average, most on GPT-OSS-120B.',
+        'Three count transforms beat both gate transforms by more than 0.035 in mean ρ; IDF adds 0.015 on average, most on GPT-OSS-120B.',
       differs:
-        'In lab16 most experts fire for most prompts, so how many prompts an expert fires for tells less. On this one small model the gate’s raw scores are worth more, and √count less, than on the paper’s three.',
+        'In lab16 most prompts activate most experts, so IDF carries less information. On this small model gate scores do better, and √count worse, than on the paper’s three.',
     },
     source: `${fittedFrom(workloads)} All layers, 20,000 random pairs.`,
     tables: [
@@ -64,13 +64,12 @@ function transforms(workloads: readonly Workload[]): Exhibit {
           {
             bars: names.map(name => {
               const both = workloads.map(workload => rhoOf(workload, name))
-              const hollow = CONTINUOUS.includes(name) && { hollow: true }
               return {
                 label: name,
                 ...number(meanRho(name), 3),
                 low: Math.min(...both),
                 high: Math.max(...both),
-                ...hollow,
+                hollow: CONTINUOUS.includes(name) || undefined,
               }
             }),
           },
@@ -89,18 +88,19 @@ function layers(workloads: readonly Workload[]): Exhibit {
   const gain = ({ rho, peak }: (typeof parts)[number]['curve']) => rho[peak - 1]! - rho.at(-1)!
   return {
     id: 'fig-8',
-    title: 'Fig. 8: some layers tell more than all of them',
+    title: 'Fig. 8: selected layers against all layers',
     finding: `Greedy selection peaks at ${listed(parts.map(({ workload, curve }) => `${curve.peak} of ${curve.order.length} layers with ρ ${fixed(curve.rho[curve.peak - 1]!, 3)}, ${fixed(gain(curve), 3)} above all layers (${IN_WORDS[workload]})`))}.`,
     paper: {
-      finding: 'Every model and workload peaks before all layers are kept, 0.005 to 0.032 above all of them.',
-      differs: 'There are 16 layers to choose from where the paper’s models have up to 48.',
+      finding:
+        'Every model and workload peaks before all layers are kept, at a ρ 0.005 to 0.032 above all layers.',
+      differs: 'lab16 has 16 layers to choose from; the paper’s models have up to 48.',
     },
     source: `${fittedFrom(workloads)} count-idf, 20,000 random pairs.`,
     tables: [],
     charts: [
       {
         kind: 'lines',
-        title: 'ρ by layers kept, the peak starred',
+        title: 'ρ by number of layers kept (star: peak)',
         x: 'layers kept',
         y: 'ρ',
         series: parts.map(({ workload, curve }) => ({
@@ -129,15 +129,15 @@ function space(workloads: readonly Workload[]): Exhibit {
   })
   return {
     id: 'fig-9',
-    title: 'Fig. 9: the space of signatures, with 8 balanced clusters',
-    finding: `${listed(parts.map(({ workload, leading }) => `on the ${IN_WORDS[workload]} ${leading.filter(({ share }) => share >= 0.8).length} of 8 clusters are at least four fifths one domain, led by ${new Set(leading.map(({ domain }) => domain)).size} different domains`)).replace(/^o/, 'O')}.`,
+    title: 'Fig. 9: signature space with 8 balanced clusters',
+    finding: `${listed(parts.map(({ workload, leading }) => `on the ${IN_WORDS[workload]} ${leading.filter(({ share }) => share >= 0.8).length} of 8 clusters are at least 80 % one domain; ${new Set(leading.map(({ domain }) => domain)).size} domains lead a cluster`)).replace(/^o/, 'O')}.`,
     paper: {
       finding:
-        'Domains lie apart in all three models; balanced centroids cover all regions, and several fall within one frequent language.',
+        'Domains are separate in all three models; balanced centroids cover all regions, and several lie within one frequent language.',
       differs:
-        'Tasks lie apart as clearly, languages less: lab16’s rare languages share experts, and clusters of equal size must mix them.',
+        'Tasks are as clearly separate, languages less: the rare languages of lab16 share experts, and clusters of equal size must mix them.',
     },
-    source: `${fittedFrom(workloads)} count-idf on the kept layers; first two principal components.`,
+    source: `${fittedFrom(workloads)} count-idf on the selected layers; first two principal components.`,
     tables: [],
     charts: parts.map(({ workload, pca, domains, leading }): ExhibitChart => {
       const every = Math.max(1, Math.ceil(pca.points.length / DRAWN_POINTS))
@@ -145,7 +145,7 @@ function space(workloads: readonly Workload[]): Exhibit {
       const axis = (at: 0 | 1) => `component ${at + 1} (${percent(pca.explained[at])} of the variance)`
       return {
         kind: 'points',
-        title: `Signatures, ${IN_WORDS[workload]}${every > 1 ? `, one of ${whole(every)} drawn` : ''}`,
+        title: `Signatures, ${IN_WORDS[workload]}${every > 1 ? `, 1 in ${whole(every)} drawn` : ''}`,
         x: axis(0),
         y: axis(1),
         groups: domains

@@ -35,21 +35,21 @@ function judged(change: Partial<Judged> = {}): Judged {
 }
 const words = (one: Judged) => ALL_TARGETS.map(({ verdict }) => verdict(one))
 const settings = (one: Judged) => {
-  const judgement = { setting: 'As served (8P16D)', judged: [one] }
+  const judgement = { setting: 'With prefill (8P16D)', judged: [one] }
   return {
-    asServed: judgement,
+    withPrefill: judgement,
     alone: { ...judgement, setting: 'As run' },
     onMeasured: { ...judgement, setting: 'On x' },
   }
 }
 
 describe('targets', () => {
-  it('are met, and then nothing is to be explained', () => {
+  it('have no explanation when they are met', () => {
     expect(words(judged())).toEqual(['met', 'met', 'met', 'met', 'met'])
     expect(whyMissed(settings(judged()))).toEqual([])
   })
 
-  it('count points from the nearer end of the prototype’s range, which may be lower or higher by 2', () => {
+  it('measure the distance to the nearer end of the prototype’s range and allow 2 points', () => {
     const task = {
       prototype: {
         eldr: prototypeFigures('task', 20, 'eldr')!,
@@ -64,7 +64,7 @@ describe('targets', () => {
     expect(words(at(-14.96, 5.36)).slice(0, 2)).toEqual(['lower', 'higher'])
   })
 
-  it('go by what a table shows', () => {
+  it('are checked against the numbers as tables print them', () => {
     const near = judged({ union: { p50: of(-8.9952), p99: of(0.004) } })
     expect([LOWERS_TAIL.verdict(near), KEEPS_MEDIAN.verdict(near)]).toEqual(['met', 'met'])
     const past = judged({ union: { p50: of(-8.99), p99: of(0.01) } })
@@ -72,24 +72,26 @@ describe('targets', () => {
     expect(KEEPS_MEDIAN.verdict({ ...past, batch: 10 })).toBe('met')
   })
 
-  it('are named where they are missed, and explained', () => {
+  it('are named and explained where they are missed', () => {
     const missed = judged({
       eldr: { p50: of(-12.4, 0.1), p99: of(-3, 9) },
       union: { p50: of(-9), p99: of(-7) },
       inflight: 900,
     })
-    const judgement = { setting: 'As served (8P16D)', judged: [judged(), missed] }
-    expect(verdicts(judgement, ALL_TARGETS)).toContain('prototype’s in 1 of the 2 (missed: lang 35 lower)')
+    const judgement = { setting: 'With prefill (8P16D)', judged: [judged(), missed] }
+    expect(verdicts(judgement, ALL_TARGETS)).toContain('prototype’s: 1 of the 2 (missed: lang 35 lower)')
     expect(verdicts(judgement, OWN_TARGETS)).toMatch(
-      /^As served \(8P16D\), targets met of 2 loads: union’s p99 .*\(missed: lang 35\)\.$/,
+      /^With prefill \(8P16D\), loads that meet each target: union’s p99 .*\(missed: lang 35\)\.$/,
     )
     const { columns, rows } = targetTable(judgement, ALL_TARGETS)
     for (const row of rows) expect(row).toHaveLength(columns.length)
     const notes = whyMissed(settings(missed)).map(plain)
     expect(notes).toHaveLength(4)
-    expect(notes[0]).toContain('All of these 4 are lower than the prototype’s: a difference in our favour')
+    expect(notes[0]).toContain(
+      'All of these 4 are lower than the prototype’s: better, but still outside the target',
+    )
     expect(notes[0]).toContain('in 2 of the 4')
-    expect(notes[1]).toContain('union keeps 81.8 % there')
+    expect(notes[1]).toContain('81.8 % there')
     expect(notes[2]).toContain('eldr −3.0 % (prototype +5.7), union −7.0 % (prototype −6.4)')
     expect(notes[3]).toContain('Up to 900 requests are in flight and the trace has 800 rows')
     expect(notes.join('')).not.toMatch(/NaN|undefined|–(?!\d)/)
@@ -97,7 +99,7 @@ describe('targets', () => {
 })
 
 describe('numbers of findings', () => {
-  it('are rounded as those of tables are', () => {
+  it('are rounded as in tables', () => {
     expect(Number((9.850002).toPrecision(5)).toFixed(1)).toBe('9.8')
     expect([fixed(9.850002, 1), plain(signedPercent(0.09850002)), shown(9.850002, 1)]).toEqual([
       '9.8',

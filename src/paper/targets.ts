@@ -1,6 +1,5 @@
-/** The targets that were set from the prototype's figures: what each load comes to, and which targets it meets. Verdicts go by the numbers as tables show them. */
+/** Targets set from the prototype's figures, and which loads meet them. Checked against the numbers as tables print them. */
 import type { ExhibitNumber, ExhibitTable } from '../report/exhibit.ts'
-import { whole } from '../report/numbers.ts'
 import { gainOf } from '../sim/compare.ts'
 import type { Interval } from '../sim/confidence.ts'
 import { over } from '../sim/sweep.ts'
@@ -18,18 +17,18 @@ export interface Gains {
   readonly p99: Interval
 }
 
-/** One load of a setting. */
+/** One load of a setting, with all that the targets need. */
 export interface Judged {
   readonly workload: WorkloadName
   readonly batch: number
   readonly eldr: Gains
   readonly union: Gains
-  /** Median with all calibration requests searched, and with true patterns; NaN where they were not run. */
+  /** Median of union@all and union@true; NaN if not run. */
   readonly unionAll: number
   readonly unionTrue: number
-  /** What the prototype has for eldr, and for union. */
+  /** Figures of the prototype. */
   readonly prototype: { readonly eldr: Figures; readonly union: Figures }
-  /** Requests in flight under eldr, and how many different ones there are. */
+  /** Requests in flight under eldr, and rows of the trace. */
   readonly inflight: number
   readonly rows: number
   readonly calibration: number
@@ -43,7 +42,7 @@ export interface Target {
   readonly verdict: (of: Judged) => string
 }
 
-/** Loads judged under one setting. */
+/** All loads of one setting. */
 export interface Judgement {
   readonly setting: string
   readonly judged: readonly Judged[]
@@ -51,11 +50,11 @@ export interface Judgement {
 
 const MET = 'met'
 const WITHIN = 2
-const LEAST_SHARE = 90
-const LEAST_DISTANCE = -5
-const mostAbove = (batch: number): number => (batch <= 10 ? 2 : 1)
+const MIN_SHARE = 90
+const MIN_DISTANCE = -5
+const maxAbove = (batch: number): number => (batch <= 10 ? 2 : 1)
 
-/** Points below (−) or above the prototype's range; 0 inside of it. One digit, as both are quoted. */
+/** Points below (−) or above the prototype's range; 0 inside it. One digit, as quoted. */
 export function fromPrototype({ eldr, prototype }: Judged, metric: keyof Gains): number {
   const ours = shown(eldr[metric].mean, 1)
   const [low, high] = prototype.eldr[metric].ends
@@ -65,46 +64,46 @@ export function fromPrototype({ eldr, prototype }: Judged, metric: keyof Gains):
 export const isOutside = (of: Judged, metric: keyof Gains): boolean =>
   Math.abs(fromPrototype(of, metric)) > WITHIN
 
-/** Whether what is outside would not be, were ours off by half its interval. */
+/** True if the interval over seeds reaches into the target. */
 export const isWithinChance = (of: Judged, metric: keyof Gains): boolean =>
   Math.abs(fromPrototype(of, metric)) <= WITHIN + (of.eldr[metric].half || 0)
 
 const nearPrototype = (metric: keyof Gains): Target => ({
   words: `eldr’s ${metric} within ${WITHIN} points of the prototype’s`,
-  columns: [`eldr ${metric} from the prototype’s (points)`, `within ${WITHIN}`],
+  columns: [`eldr ${metric} minus prototype (points)`, `within ${WITHIN}`],
   value: of => ({ ...number(fromPrototype(of, metric), 1), signed: true }),
   verdict: of => (isOutside(of, metric) ? (fromPrototype(of, metric) < 0 ? 'lower' : 'higher') : MET),
 })
 
 export const shareOf = ({ union, unionTrue }: Judged): number => shown((100 * union.p50.mean) / unionTrue, 2)
-const lessEldr = ({ union, eldr }: Judged, metric: keyof Gains): number =>
+const minusEldr = ({ union, eldr }: Judged, metric: keyof Gains): number =>
   shown(union[metric].mean - eldr[metric].mean, 2)
 
 export const NEAR_PROTOTYPE: readonly Target[] = [nearPrototype('p50'), nearPrototype('p99')]
 
 export const KEEPS_GAIN: Target = {
-  words: `union keeping ${LEAST_SHARE} % of the median gain that true patterns allow`,
-  columns: ['union’s share of the true p50 gain', `≥ ${LEAST_SHARE} %`],
+  words: `union keeps ${MIN_SHARE} % of the median gain with true patterns`,
+  columns: ['union’s share of the p50 gain with true patterns', `≥ ${MIN_SHARE} %`],
   value: of => number(shareOf(of), 2, '%'),
-  verdict: of => (shareOf(of) >= LEAST_SHARE ? MET : 'missed'),
+  verdict: of => (shareOf(of) >= MIN_SHARE ? MET : 'missed'),
 }
 
 export const LOWERS_TAIL: Target = {
-  words: `union’s p99 at least ${-LEAST_DISTANCE} points below eldr’s`,
-  columns: ['union’s p99 less eldr’s (points)', `≤ −${-LEAST_DISTANCE}`],
-  value: of => ({ ...number(lessEldr(of, 'p99'), 2), signed: true }),
-  verdict: of => (lessEldr(of, 'p99') <= LEAST_DISTANCE ? MET : 'missed'),
+  words: `union’s p99 at least ${-MIN_DISTANCE} points below eldr’s`,
+  columns: ['union’s p99 minus eldr’s (points)', `≤ −${-MIN_DISTANCE}`],
+  value: of => ({ ...number(minusEldr(of, 'p99'), 2), signed: true }),
+  verdict: of => (minusEldr(of, 'p99') <= MIN_DISTANCE ? MET : 'missed'),
 }
 
 export const KEEPS_MEDIAN: Target = {
   words: 'union’s median at most 1 point above eldr’s (2 at batch 10)',
-  columns: ['union’s p50 less eldr’s (points)', '≤ +1 (+2 at batch 10)'],
-  value: of => ({ ...number(lessEldr(of, 'p50'), 2), signed: true }),
-  verdict: of => (lessEldr(of, 'p50') <= mostAbove(of.batch) ? MET : 'missed'),
+  columns: ['union’s p50 minus eldr’s (points)', '≤ +1 (+2 at batch 10)'],
+  value: of => ({ ...number(minusEldr(of, 'p50'), 2), signed: true }),
+  verdict: of => (minusEldr(of, 'p50') <= maxAbove(of.batch) ? MET : 'missed'),
 }
 
 export const ALL_TARGETS: readonly Target[] = [...NEAR_PROTOTYPE, KEEPS_GAIN, LOWERS_TAIL, KEEPS_MEDIAN]
-/** Those that hang on neither the prototype's step cost nor on true patterns. */
+/** Targets that need neither the prototype's step cost nor true patterns. */
 export const OWN_TARGETS: readonly Target[] = [LOWERS_TAIL, KEEPS_MEDIAN]
 
 export function judge(
@@ -140,7 +139,7 @@ export const missedIn = (target: Target, judged: readonly Judged[]): Judged[] =>
 export const named = (loads: readonly Judged[], about: (of: Judged) => string = () => ''): string =>
   loads.map(of => `${of.workload} ${of.batch}${about(of)}`).join(', ')
 
-/** All of them by that word. */
+/** “all loads” if all are listed. */
 export const namedOf = (loads: readonly Judged[], all: readonly Judged[]): string =>
   loads.length === all.length ? 'all loads' : named(loads)
 
@@ -149,9 +148,9 @@ export function verdicts({ setting, judged }: Judgement, targets: readonly Targe
   const says = targets.map(target => {
     const missed = missedIn(target, judged)
     const how = (of: Judged) => (target.verdict(of) === 'missed' ? '' : ` ${target.verdict(of)}`)
-    return `${target.words} in ${outOf(judged.length - missed.length, judged.length)}${missed.length > 0 && !(missed.length === judged.length && missed.every(of => how(of) === '')) ? ` (missed: ${named(missed, how)})` : ''}`
+    return `${target.words}: ${outOf(judged.length - missed.length, judged.length)}${missed.length > 0 && !(missed.length === judged.length && missed.every(of => how(of) === '')) ? ` (missed: ${named(missed, how)})` : ''}`
   })
-  return `${setting}, targets met of ${whole(judged.length)} loads: ${says.join('; ')}.`
+  return `${setting}, loads that meet each target: ${says.join('; ')}.`
 }
 
 export function targetTable({ setting, judged }: Judgement, targets: readonly Target[]): ExhibitTable {

@@ -1,28 +1,28 @@
-/** The traces that the paper's figures are made from: a mix of tasks and a mix of languages, each with a calibration and an evaluation file. */
+/** The traces of all exhibits: a task mix and a language mix, each with a calibration and an evaluation file. */
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { withTrace } from '../trace/trace.ts'
 
 export type WorkloadName = 'task' | 'lang'
 
-/** What the paper calls them. */
+/** Names used in texts. */
 export const IN_WORDS: Readonly<Record<WorkloadName, string>> = { task: 'task mix', lang: 'language mix' }
 
 export interface TraceFile {
   readonly path: string
-  /** Reports name files and not folders: the same traces give the same report wherever they lie. */
+  /** Reports name files without folders, so the same traces give the same report anywhere. */
   readonly name: string
   readonly sha256: string
-  /** What the file says it was recorded from. */
+  /** The recorded model, as named in the file. */
   readonly model: string
   readonly requests: number
   readonly layers: number
   readonly experts: number
   readonly topK: number
   readonly domains: readonly string[]
-  /** Of a request, on average. */
+  /** Mean per request. */
   readonly decodeSteps: number
-  /** Median of the requests; 0 where the trace does not say. */
+  /** Median over requests; 0 if the trace does not have it. */
   readonly promptTokens: number
 }
 
@@ -32,7 +32,7 @@ export interface TracePair {
   readonly evaluation: TraceFile
 }
 
-/** The same folder from src/paper and from dist/paper. */
+/** Resolves to the same folder from src/paper and dist/paper. */
 const SHIPPED = fileURLToPath(new URL('../../data/', import.meta.url))
 
 export async function tracesIn(

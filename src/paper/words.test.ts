@@ -6,8 +6,8 @@ import { change, fewer, listed, outOf, range, signedPercent, span } from './word
 
 const plain = (text: string) => text.replaceAll('\u00a0', ' ')
 
-describe('the words of findings', () => {
-  it('name changes with their signs, from the lowest to the highest', () => {
+describe('phrases of findings', () => {
+  it('give changes a sign and order them from lowest to highest', () => {
     expect(plain(signedPercent(0.0123))).toBe('+1.2 %')
     expect(plain(signedPercent(0.0001))).toBe('0.0 %')
     expect(plain(span([-0.105, -0.129, -0.11]))).toBe('−12.9 to −10.5 %')
@@ -15,19 +15,19 @@ describe('the words of findings', () => {
     expect(range([3, 1, 2], 0)).toBe('1 to 3')
   })
 
-  it('say fewer and more, and both when it goes both ways', () => {
+  it('say fewer or more, and give both signs for a mixed range', () => {
     expect(plain(fewer(-0.1))).toBe('10.0 % fewer')
     expect(plain(fewer(-0.07, -0.089))).toBe('7.0 to 8.9 % fewer')
     expect(plain(fewer(0.02))).toBe('2.0 % more')
     expect(plain(fewer(-0.02, 0.01))).toBe('−2.0 to +1.0 % more')
   })
 
-  it('list and count as a person does', () => {
+  it('list names and counts in words', () => {
     expect([listed([]), listed(['a']), listed(['a', 'b', 'c'])]).toEqual(['none', 'a', 'a, b and c'])
     expect([outOf(8, 8), outOf(3, 8), outOf(0, 8)]).toEqual(['all 8', '3 of the 8', 'none of the 8'])
   })
 
-  it('leave out an interval of which nothing is known', () => {
+  it('leave out an unknown interval', () => {
     expect(change({ mean: -0.1, half: NaN, count: 1 })).toEqual({
       value: -10,
       digits: 1,

@@ -10,7 +10,7 @@ const only = (change: Partial<ExhibitReport['sections'][number]['exhibits'][numb
 })
 
 describe('exhibitMarkdown', () => {
-  it('has the words and the tables of the page, numbers to the right', () => {
+  it('has the texts and tables of the page, numbers aligned right', () => {
     expect(exhibitMarkdown(only({}))).toBe(`# Policies on a cluster
 
 Policies on a cluster, in one sentence.
@@ -25,7 +25,9 @@ Policies on a cluster, in one sentence.
 
 ### TPOT p50 over rate
 
-union is 12.0 % below the best load balancer.
+**Paper:** Up to 18 %.
+
+**Ours:** union is 12.0 % below the best load balancer.
 
 **By policy**
 
@@ -35,28 +37,28 @@ union is 12.0 % below the best load balancer.
 | eldr | 9.00 ± 0.10 ms | +1.0 % | as \\| it is |
 | union | 10.00 ± 0.10 ms | +2.0 % | as \\| it is |
 
-Drawn in the HTML report: TPOT p50 over rate.
+Charts in the HTML report: TPOT p50 over rate.
 
-**The paper:** Up to 18 %. **Why ours differs:** A smaller model, and a trace of another workload.
+**Why it differs:** A smaller model, and a trace of another workload.
 
-Source: Simulated: 8P16D, profile h200-first, 3 seeds.
+**Conditions:** Simulated: 8P16D, profile h200-first, 3 seeds.
 
 Every number on this page was computed.
 `)
   })
 
-  it('lists notes below the tables, on one line each and with nothing in them markup', () => {
+  it('lists notes below the tables, escaped and one per line', () => {
     expect(exhibitMarkdown(only({ notes: ['It is *so*.', 'And\nso.'] }))).toContain(
-      'TPOT p50 over rate.\n\n- It is \\*so\\*.\n- And so.\n\n**The paper',
+      'TPOT p50 over rate.\n\n- It is \\*so\\*.\n- And so.\n\n**Why it differs',
     )
     expect(exhibitMarkdown(only({ notes: [] }))).toBe(exhibitMarkdown(only({})))
   })
 
-  it('is the same to the byte for the same report', () => {
+  it('is the same, byte for byte, for the same report', () => {
     expect(exhibitMarkdown(structuredClone(report))).toBe(exhibitMarkdown(report))
   })
 
-  it('lets no text be markup or break a table', () => {
+  it('escapes texts so that none is read as markup or breaks a table', () => {
     const text = exhibitMarkdown(
       exhibitFixture([HOSTILE, 'a\n\nb', '*x* _y_ `z` [l](u) ~~s~~ $m$ &lt; \\| band_hit'], HOSTILE),
     )
@@ -69,13 +71,13 @@ Every number on this page was computed.
   })
 
   it.each(['# not a heading', '- no list', '1. no list', '+ x', '2) y'])(
-    'begins a paragraph with %j as text',
-    finding => {
-      expect(exhibitMarkdown(only({ finding }))).not.toContain(`\n${finding}\n`)
+    'escapes a paragraph that begins with %j',
+    intro => {
+      expect(exhibitMarkdown({ ...only({}), intro })).not.toContain(`\n${intro}\n`)
     },
   )
 
-  it('writes a dash for what is no number, and leaves out what is not there', () => {
+  it('writes a dash for numbers that are not finite, and leaves out missing parts', () => {
     const { paper: _, ...plain } = only({}).sections[0]!.exhibits[0]!
     const tables = [
       {
@@ -93,6 +95,19 @@ Every number on this page was computed.
       sections: [{ title: 'One', exhibits: [{ ...plain, charts: [], tables }] }],
     })
     expect(text).toContain('| a | b |\n|---|---:|\n| x | – |\n| y |  |\n| z | – |\n')
-    expect(text).not.toMatch(/The paper|HTML report|NaN|Infinity|undefined/)
+    expect(text).not.toMatch(/Paper:|HTML report|NaN|Infinity|undefined/)
+  })
+
+  it('adds the blocks of the page below the heading and at the end of each exhibit', () => {
+    const text = exhibitMarkdown(only({}), {
+      before: ({ id }) => [`verdict on ${id}`],
+      after: ({ id }) => [`data of ${id}`],
+    })
+    expect(text).toContain('### TPOT p50 over rate\n\nverdict on lines\n\n**Paper:**')
+    expect(text).toContain('3 seeds.\n\ndata of lines\n')
+  })
+
+  it('leaves out an empty finding', () => {
+    expect(exhibitMarkdown(only({ finding: '' }))).not.toContain('**Ours:**')
   })
 })

@@ -1,36 +1,47 @@
-/** A report of exhibits as Markdown that GitHub shows as it is meant: the tables and the words; charts are in the HTML report alone. */
+/** A report of exhibits as GitHub Markdown: texts and tables. Charts are in the HTML report only. */
 import type { Exhibit, ExhibitReport, ExhibitTable } from './exhibit.ts'
 import { cellText, isNumeric } from './exhibit-cells.ts'
 import { printable } from './markup.ts'
 
-export function exhibitMarkdown({ title, intro, facts, sections, footer }: ExhibitReport): string {
+/** Markdown that a page adds to each exhibit. */
+export interface ExhibitAdditions {
+  /** Below the heading. */
+  readonly before?: (exhibit: Exhibit) => readonly string[]
+  /** At the end of the exhibit. */
+  readonly after?: (exhibit: Exhibit) => readonly string[]
+}
+
+export function exhibitMarkdown(report: ExhibitReport, additions: ExhibitAdditions = {}): string {
+  const { title, intro, facts, sections, footer } = report
   const blocks = [
     `# ${inline(title)}`,
     block(intro),
     facts.map(({ term, value }) => `- **${inline(term)}**: ${inline(value)}`).join('\n'),
-    ...sections.flatMap(({ title, intro, exhibits }) => [
-      `## ${inline(title)}`,
-      ...(intro === undefined ? [] : [block(intro)]),
-      ...exhibits.flatMap(exhibitBlocks),
+    ...sections.flatMap(section => [
+      `## ${inline(section.title)}`,
+      block(section.intro ?? ''),
+      ...section.exhibits.flatMap(exhibit => exhibitBlocks(exhibit, additions)),
     ]),
     block(footer),
   ]
   return `${blocks.filter(text => text !== '').join('\n\n')}\n`
 }
 
-function exhibitBlocks({ id, title, finding, notes, paper, source, tables, charts }: Exhibit): string[] {
+function exhibitBlocks(exhibit: Exhibit, { before, after }: ExhibitAdditions): string[] {
+  const { id, title, finding, notes = [], paper, source, tables, charts } = exhibit
   const figures = charts.map(chart => inline(chart.title)).join('; ')
   return [
     `<a id="${id.replace(/[^A-Za-z0-9-]/g, '')}"></a>`,
     `### ${inline(title)}`,
-    block(finding),
+    ...(before?.(exhibit) ?? []),
+    paper === undefined ? '' : `**Paper:** ${inline(paper.finding)}`,
+    finding === '' ? '' : `**Ours:** ${inline(finding)}`,
     ...tables.flatMap(tableBlocks),
-    figures === '' ? '' : `Drawn in the HTML report: ${figures}.`,
-    (notes ?? []).map(note => `- ${inline(note)}`).join('\n'),
-    ...(paper === undefined
-      ? []
-      : [`**The paper:** ${inline(paper.finding)} **Why ours differs:** ${inline(paper.differs)}`]),
-    `Source: ${inline(source)}`,
+    figures === '' ? '' : `Charts in the HTML report: ${figures}.`,
+    notes.map(note => `- ${inline(note)}`).join('\n'),
+    paper === undefined ? '' : `**Why it differs:** ${inline(paper.differs)}`,
+    `**Conditions:** ${inline(source)}`,
+    ...(after?.(exhibit) ?? []),
   ]
 }
 
@@ -40,20 +51,20 @@ function tableBlocks(table: ExhibitTable): string[] {
   const rule = `|${table.columns.map((_, at) => (isNumeric(table, at) ? '---:' : '---')).join('|')}|`
   const rows = table.rows.map(row => line(table.columns.map((_, at) => inline(cellText(row[at])))))
   return [
-    ...(table.title === undefined ? [] : [`**${inline(table.title)}**`]),
+    table.title === undefined ? '' : `**${inline(table.title)}**`,
     [line(table.columns.map(inline)), rule, ...rows].join('\n'),
   ]
 }
 
-/** Text on one line in which nothing is markup. Underscores between letters are none for GitHub either, and names are full of them. */
-function inline(text: string): string {
+/** Escapes a text to one line without markup. Underscores inside words stay: GitHub does not read them as markup. */
+export function inline(text: string): string {
   return printable(text)
     .replace(/\s+/g, ' ')
     .trim()
     .replace(/[\\`*[\]<>|~$]|&(?=#?\w+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])/g, '\\$&')
 }
 
-/** A paragraph of its own, which must not begin like a heading or a list. */
+/** A paragraph, escaped so that it does not begin like a heading or a list. */
 function block(text: string): string {
   return inline(text).replace(/^(?:[#+-](?=\s|#|$)|\d+(?=[.)](?:\s|$)))/, start =>
     /^\d/.test(start) ? `${start}\\` : `\\${start}`,
