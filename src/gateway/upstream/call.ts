@@ -1,13 +1,16 @@
-/** One request on its way to a worker, between its connection and whoever reads the answer: it ends once, also when its reader throws. */
+/**
+ * One request to a worker, between its connection and the reader of the response. It ends exactly once, even
+ * if the reader throws.
+ */
 import type { WorkerConnection } from './connection.ts'
 import { UpstreamFailure } from './failure.ts'
 import type { ReplyHeaders } from './reply-head.ts'
 
 export interface UpstreamHandler {
   onStart(status: number, headers: ReplyHeaders): void
-  /** `frame` is the chunk with its framing, which may be passed on in its place. */
+  /** `frame`: the chunk with its chunked framing, which may be forwarded instead. */
   onData(chunk: Buffer, frame?: Buffer): void
-  /** What was read at once has been handed over, and more may come. */
+  /** All bytes of one read have been delivered; more may follow. */
   onPause?(): void
   onEnd(): void
   onFailure(failure: UpstreamFailure): void
@@ -18,7 +21,7 @@ export class UpstreamCall {
   #connection: WorkerConnection | undefined
   #opening = true
   #ended = false
-  /** Whether the worker may have got it; before that it waits for a connection. */
+  /** True once the worker may have received the request; before, it waits for a connection. */
   sent = false
 
   constructor(to: UpstreamHandler) {
@@ -29,12 +32,12 @@ export class UpstreamCall {
     return this.#ended
   }
 
-  /** From now on failures are told as they come: whoever opened it has the call in hand. */
+  /** From now on failures are reported synchronously: `open` has returned the call. */
   opened(): void {
     this.#opening = false
   }
 
-  goesBy(connection: WorkerConnection): void {
+  assign(connection: WorkerConnection): void {
     this.#connection = connection
   }
 
@@ -75,7 +78,7 @@ export class UpstreamCall {
     }
   }
 
-  /** The handler hears of it at once; the connection is closed, which is how the worker hears of it. */
+  /** Notifies the handler at once and closes the connection, which tells the worker. */
   abort(reason: UpstreamFailure): void {
     if (this.#ended) return
     this.#connection?.drop()
@@ -83,14 +86,14 @@ export class UpstreamCall {
   }
 
   /**
-   * Tells the worker that its response is no longer wanted, but reads what it has already sent: the call still ends. False if the worker
-   * cannot have received the request; the caller then aborts.
+   * Tells the worker that its response is no longer wanted, but reads what it has already sent: the call
+   * still ends. False if the worker cannot have received the request; the caller then aborts.
    */
   hangUp(): boolean {
     return this.sent && !this.#ended && this.#connection!.hangUp()
   }
 
-  /** The worker is not there: of a request that it has not heard of that is all there is to say. */
+  /** The worker is gone. A request that was not sent yet fails as a connection failure. */
   lose(reason: UpstreamFailure): void {
     this.abort(this.sent ? reason : new UpstreamFailure('connect', reason.message))
   }
@@ -102,7 +105,7 @@ export class UpstreamCall {
     else this.#to.onFailure(failure)
   }
 
-  /** The worker is not read until `resume`; what was read already still comes. */
+  /** Stops reading from the worker until `resume`. Data that was already read is still delivered. */
   pause(): void {
     if (!this.#ended) this.#connection?.pause()
   }

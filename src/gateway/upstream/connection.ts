@@ -1,7 +1,7 @@
 /**
- * One connection to a worker, kept alive, one request at a time. It is written against sockets, not against an HTTP client, because it is
- * what every token goes through: bytes are read into one buffer that all connections share and copied out once, and the frames of a
- * stream are handed over as they came. bench/gateway shows what that gives.
+ * One keep-alive connection to a worker, with one request at a time. It uses sockets and not an HTTP client,
+ * because every token passes through it: all connections read into one shared buffer, bytes are copied out
+ * once, and the frames of a stream are forwarded unchanged. bench/gateway measures the difference.
  */
 import { connect as connectPlain, type OnReadOpts, type Socket, type TcpSocketConnectOpts } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
@@ -16,20 +16,23 @@ export interface ConnectionPlan {
   readonly connectMs: number
   /** Undefined: no TLS. */
   readonly tls: ConnectionOptions | undefined
-  /** Nothing is under way on it, and it can be used again. */
+  /** The connection has no request and can be reused. */
   onIdle(connection: WorkerConnection): void
-  /** It was closed before the worker said anything, as happens to one that was idle: the request should have another. */
+  /** An idle connection was closed before the worker responded: the request must be sent on another one. */
   onStale(call: UpstreamCall, head: string, body: Buffer | undefined): void
   onClosed(connection: WorkerConnection): void
 }
 
 const READ_BYTES = 65_536
 const SHARED = Buffer.allocUnsafeSlow(READ_BYTES)
-/** Where the system fills a buffer before it says so, as Windows does, each connection needs its own. */
+/** Windows fills the buffer before it reports the read, so each connection needs its own there. */
 const readBuffer = () => (process.platform === 'win32' ? Buffer.allocUnsafeSlow(READ_BYTES) : SHARED)
-/** A worker that closes a connection which has been idle for longer has had enough of it, not of the request. */
-const OLD_MS = 500
-/** A smaller body is copied behind its head and goes in one piece, which costs less than a write of two. */
+/**
+ * If a connection was idle for longer than this, its closing is a keep-alive timeout and not a failed
+ * request.
+ */
+const STALE_MS = 500
+/** A smaller body is copied behind its head: one write costs less than two. */
 const MAX_COPIED_BODY_BYTES = 16_384
 
 export class WorkerConnection implements ReplyTarget {
@@ -39,13 +42,13 @@ export class WorkerConnection implements ReplyTarget {
   readonly #connectTimer: NodeJS.Timeout
   #connected = false
   #call: UpstreamCall | undefined
-  /** What was asked, until the worker says something. */
+  /** The request, until the worker's first byte. */
   #asked: { readonly head: string; readonly body: Buffer | undefined } | undefined
   #keepAlive = false
   #answered = false
   #idleSinceMs = Infinity
-  /** It was idle for so long before this request that the worker may have been closing it. */
-  #old = false
+  /** The connection was idle for so long before this request that the worker may have been closing it. */
+  #stale = false
   #paused = false
 
   constructor(plan: ConnectionPlan) {
@@ -66,33 +69,33 @@ export class WorkerConnection implements ReplyTarget {
       .on('error', cause => this.#fail(this.#connected ? 'reset' : 'connect', cause.message, cause))
       .on('end', () => this.#ended())
       .on('close', () => {
-        this.#fail(this.#connected ? 'reset' : 'connect', 'the connection was closed')
+        this.#fail(this.#connected ? 'reset' : 'connect', 'connection closed')
         plan.onClosed(this)
       })
   }
 
-  /** Of its whole life. Node counts them. */
+  /** Totals over the connection's lifetime. */
   get bytes(): { readonly received: number; readonly sent: number } {
     return { received: this.#socket.bytesRead, sent: this.#socket.bytesWritten }
   }
 
-  /** Sends a request now, or as soon as it is connected. */
+  /** Sends a request now, or as soon as the connection is established. */
   run(call: UpstreamCall, head: string, body: Buffer | undefined): void {
     this.#call = call
     this.#answered = false
     this.#reader.reset()
     this.#asked = { head, body }
-    this.#old = performance.now() - this.#idleSinceMs > OLD_MS
-    call.goesBy(this)
+    this.#stale = performance.now() - this.#idleSinceMs > STALE_MS
+    call.assign(this)
     if (this.#connected) this.#send(head, body)
   }
 
-  /** Closes it, and fails the call that is under way. */
+  /** Closes the connection and fails its request. */
   close(): void {
-    this.#fail('reset', 'the connection was closed')
+    this.#fail('reset', 'connection closed')
   }
 
-  /** Closes it; the call, if any, is not told. */
+  /** Closes the connection without notifying its call. */
   drop(): void {
     this.#call = undefined
     this.#reader.stop()
@@ -156,28 +159,29 @@ export class WorkerConnection implements ReplyTarget {
     }
   }
 
-  /** True: go on reading. */
+  /** Returns true: keep reading. */
   #read(count: number, shared: Uint8Array): boolean {
     const bytes = Buffer.allocUnsafe(count)
     bytes.set(shared.length === count ? shared : shared.subarray(0, count))
     const call = this.#call
     this.#asked = undefined
-    const wrong = this.#reader.push(bytes, this)
-    // Nobody waits for what a worker says without being asked.
+    const isValid = this.#reader.push(bytes, this)
+    // Bytes without a request: the connection is unusable.
     if (this.#call === undefined) this.#socket.destroy()
-    else if (this.#answered) this.#finish(wrong === undefined)
-    else if (wrong !== undefined) this.#fail('garbage', wrong)
+    else if (this.#answered) this.#finish(isValid)
+    else if (!isValid) this.#fail('garbage', this.#reader.problem)
     else call!.paused()
     return true
   }
 
-  #finish(sound: boolean): void {
+  #finish(isReusable: boolean): void {
     const call = this.#call!
     this.#call = undefined
     this.#idleSinceMs = performance.now()
-    if (this.#paused) this.resume() // TLS hands over what it has read although it is paused, and that may be the end
-    // What the worker did not wait for it does not want: then this is no beginning of the next request.
-    if (sound && this.#keepAlive && this.#socket.writable && this.#socket.writableLength === 0)
+    // TLS delivers what it has already read even while paused, which may include the end.
+    if (this.#paused) this.resume()
+    // If the worker responded before it read the whole request, the rest of it would precede the next request.
+    if (isReusable && this.#keepAlive && this.#socket.writable && this.#socket.writableLength === 0)
       this.#plan.onIdle(this)
     else this.drop()
     call.end()
@@ -188,11 +192,11 @@ export class WorkerConnection implements ReplyTarget {
     else this.#fail('reset', 'the worker closed the connection')
   }
 
-  #fail(kind: 'connect' | 'reset' | 'garbage', words: string, cause?: unknown): void {
+  #fail(kind: 'connect' | 'reset' | 'garbage', message: string, cause?: unknown): void {
     const [call, asked] = [this.#call, this.#asked]
     this.drop()
-    if (call !== undefined && kind === 'reset' && this.#old && asked !== undefined)
+    if (call !== undefined && kind === 'reset' && this.#stale && asked !== undefined)
       this.#plan.onStale(call, asked.head, asked.body)
-    else call?.fail(new UpstreamFailure(kind, words, cause))
+    else call?.fail(new UpstreamFailure(kind, message, cause))
   }
 }

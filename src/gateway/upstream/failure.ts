@@ -1,6 +1,7 @@
 /**
- * Why a worker gave no answer, or none that can be used: a status of 429 or 5xx, an error event in its stream, a stream that ends without
- * its end. `aborted`: by us, and `fault`: something threw while the answer was read; neither is the worker's doing.
+ * Why a worker gave no usable response. `status`: 429 or 5xx. `error_event`: an error event in the stream.
+ * `early_end`: a stream without its end. Not caused by the worker: `aborted` by the gateway, and `fault`, an
+ * exception while the gateway read the response.
  */
 export type FailureKind =
   | 'connect'
@@ -23,8 +24,8 @@ export class UpstreamFailure extends Error {
   }
 }
 
-/** Something that may end early: a client that leaves, a deadline. */
+/** Fires when a request must stop early: the client disconnects, or a deadline passes. */
 export interface StopSignal {
-  /** Calls at once when it has happened already. Gives the way to take the listener off again. */
+  /** Calls the listener at once if it has already fired. Returns a function that removes the listener. */
   onStop(listener: (reason: UpstreamFailure) => void): () => void
 }

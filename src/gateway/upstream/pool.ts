@@ -1,4 +1,4 @@
-/** The connections to one worker: as many as there are requests under way, and those that wait for the next. */
+/** Connection pool of one worker: one connection per running request, and idle ones. */
 import { isIP } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
 import type { UpstreamCall } from './call.ts'
@@ -7,12 +7,12 @@ import { UpstreamFailure } from './failure.ts'
 
 export interface PoolOptions {
   readonly connectMs: number
-  /** An idle connection is kept so long. */
+  /** How long an idle connection is kept. */
   readonly idleConnectionMs: number
   readonly tls?: ConnectionOptions
 }
 
-/** Connections to one worker, and bytes that went over them. */
+/** Connections and traffic of one worker. */
 export interface WorkerTraffic {
   readonly busy: number
   readonly idle: number
@@ -27,12 +27,12 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
   readonly #plan: ConnectionPlan
   readonly #idleMs: number
   readonly #all = new Set<WorkerConnection>()
-  /** The one that was used last is used next; those at the front have waited longest. */
+  /** A stack: the last used is reused first; the first has been idle longest. */
   readonly #idle: { readonly connection: WorkerConnection; readonly sinceMs: number }[] = []
   #sweep: NodeJS.Timeout | undefined
   #closed = false
   #opened = 0
-  /** Of connections that are closed. */
+  /** Totals of closed connections. */
   #receivedBytes = 0
   #sentBytes = 0
 
@@ -47,10 +47,10 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
       port: Number(port) || (secure ? 443 : 80),
       connectMs,
       tls: secure
-        ? { ...(isIP(name) === 0 && { servername: name }), ALPNProtocols: ['http/1.1'], ...tls }
+        ? { servername: isIP(name) === 0 ? name : undefined, ALPNProtocols: ['http/1.1'], ...tls }
         : undefined,
       onIdle: connection => this.onIdle(connection),
-      onStale: (call, head, body) => this.#runAnew(call, head, body),
+      onStale: (call, head, body) => this.#retry(call, head, body),
       onClosed: connection => this.onClosed(connection),
     }
   }
@@ -59,15 +59,19 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
     this.#connection().run(call, head, body)
   }
 
-  /** A request whose connection was closed by a worker that had not spoken: on a new one it is heard, or the worker is not well. */
-  #runAnew(call: UpstreamCall, head: string, body: Buffer | undefined): void {
-    if (this.#closed) call.fail(new UpstreamFailure('reset', 'the connection was closed'))
+  /**
+   * Sends a request again whose idle connection the worker had closed. On a new connection it succeeds or the
+   * worker is failing.
+   */
+  #retry(call: UpstreamCall, head: string, body: Buffer | undefined): void {
+    if (this.#closed) call.fail(new UpstreamFailure('reset', 'connection closed'))
     else this.#open().run(call, head, body)
   }
 
   #connection(): WorkerConnection {
     const last = this.#idle.pop()
-    // When the event loop was held up it may be older than it should be, and the worker about to close it.
+    // If the event loop was blocked, the connection may be past its limit and about to be closed by the
+    // worker.
     if (last !== undefined && performance.now() - last.sinceMs < this.#idleMs) return last.connection
     last?.connection.drop()
     return this.#open()
@@ -110,7 +114,7 @@ export class ConnectionPool implements Pick<ConnectionPlan, 'onIdle' | 'onClosed
     }
   }
 
-  /** Those with a request fail it. */
+  /** Running requests fail. */
   close(): void {
     this.#closed = true
     clearTimeout(this.#sweep)

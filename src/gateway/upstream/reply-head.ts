@@ -1,9 +1,15 @@
-/** The head of a worker's answer. Workers are ours, but a proxy that guesses what a head means lets one answer pass for two. */
+/**
+ * Parses the head of a worker's response. It is strict, although workers are trusted: a proxy that guesses
+ * what a head means allows response splitting.
+ */
 
-/** The few that mean something here, names in lower case. Of one that comes twice the first counts, of Connection both. */
+/**
+ * Only the headers that the gateway uses, with lower-case names. The first of a repeated header wins;
+ * Connection values are joined.
+ */
 export type ReplyHeaders = Readonly<Record<string, string>>
 
-/** How the end of the body is known; a number is its length. */
+/** How the end of the body is found. A number is the content length. */
 export type Framing = number | 'chunked' | 'until_close'
 
 export interface ReplyHead {
@@ -14,10 +20,14 @@ export interface ReplyHead {
   readonly keepAlive: boolean
 }
 
+export type ReadHead = { readonly kind: 'ok'; readonly head: ReplyHead } | InvalidHead
+export interface InvalidHead {
+  readonly kind: 'invalid'
+  readonly why: string
+}
+
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?(?=\r\n|$)/
-/** Lines of a name and a value each, and nothing else. */
 const LINES = /^(?:\r\n[!#$%&'*+\-.^_`|~\w]+:[\t\x20-\x7e\x80-\xff]*)*$/
-/** Those that say something to a gateway. */
 const KNOWN = new Set([
   'content-type',
   'content-length',
@@ -27,12 +37,12 @@ const KNOWN = new Set([
   'allow',
 ])
 
-/** @param text of the head without the empty line that ends it. @returns what is wrong with it, when something is. */
-export function readReplyHead(text: string): ReplyHead | string {
+/** `text`: the head without the empty line that ends it. */
+export function readReplyHead(text: string): ReadHead {
   const line = STATUS_LINE.exec(text)
-  if (line === null) return 'an answer that is not HTTP/1'
+  if (line === null) return invalid('not an HTTP/1 response')
   const lines = text.slice(line[0].length)
-  if (!LINES.test(lines)) return 'a header that is none'
+  if (!LINES.test(lines)) return invalid('malformed header')
   const headers: Record<string, string> = {}
   for (let start = 2; start < lines.length;) {
     const next = lines.indexOf('\r\n', start)
@@ -43,26 +53,30 @@ export function readReplyHead(text: string): ReplyHead | string {
       const value = lines.slice(colon + 1, end).trim()
       if (headers[name] === undefined) headers[name] = value
       else if (name === 'connection') headers[name] += `, ${value}`
-      else if (name === 'content-length' || name === 'transfer-encoding') return `${name} twice`
+      else if (name === 'content-length' || name === 'transfer-encoding') return invalid(`duplicate ${name}`)
     }
     start = end + 2
   }
   const status = Number(line[2])
   const framing = framingOf(status, headers)
-  if (typeof framing === 'object') return framing.wrong
+  if (typeof framing === 'object') return framing
   const connection = headers['connection']?.toLowerCase() ?? ''
-  const wished = line[1] === '1' ? !/\bclose\b/.test(connection) : /\bkeep-alive\b/.test(connection)
-  return { status, headers, framing, keepAlive: wished && framing !== 'until_close' }
+  const asked = line[1] === '1' ? !/\bclose\b/.test(connection) : /\bkeep-alive\b/.test(connection)
+  return { kind: 'ok', head: { status, headers, framing, keepAlive: asked && framing !== 'until_close' } }
 }
 
-function framingOf(status: number, headers: ReplyHeaders): Framing | { readonly wrong: string } {
+const invalid = (why: string): InvalidHead => ({ kind: 'invalid', why })
+
+function framingOf(status: number, headers: ReplyHeaders): Framing | InvalidHead {
   const coding = headers['transfer-encoding']
   const length = headers['content-length']
   if (status < 200 || status === 204 || status === 304) return 0
   if (coding !== undefined) {
-    if (length !== undefined) return { wrong: 'content-length beside transfer-encoding' }
-    return coding.toLowerCase() === 'chunked' ? 'chunked' : { wrong: `transfer-encoding ${coding}` }
+    if (length !== undefined) return invalid('both content-length and transfer-encoding')
+    return coding.toLowerCase() === 'chunked'
+      ? 'chunked'
+      : invalid(`unsupported transfer-encoding: ${coding}`)
   }
   if (length === undefined) return 'until_close'
-  return /^\d{1,15}$/.test(length) ? Number(length) : { wrong: `content-length ${length}` }
+  return /^\d{1,15}$/.test(length) ? Number(length) : invalid(`invalid content-length: ${length}`)
 }

@@ -6,17 +6,17 @@ import { ReplyReader, type ReplyTarget } from './reply-reader.ts'
 interface Seen {
   heads: ReplyHead[]
   body: string
-  /** Frames that were handed out, and the bytes in them. */
+  /** All frames, and the bytes in them. */
   frames: string
   framed: string
   ends: number
-  wrong: string | undefined
+  problem: string | undefined
   endsWithConnection: boolean
 }
 
 function read(text: string, cuts: readonly number[] = []): Seen {
   const bytes = Buffer.from(text, 'latin1')
-  const places = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted(
+  const offsets = [...new Set([0, ...cuts.map(cut => cut % (bytes.length + 1)), bytes.length])].toSorted(
     (a, b) => a - b,
   )
   const reader = new ReplyReader()
@@ -26,7 +26,7 @@ function read(text: string, cuts: readonly number[] = []): Seen {
     frames: '',
     framed: '',
     ends: 0,
-    wrong: undefined,
+    problem: undefined,
     endsWithConnection: false,
   }
   const to: ReplyTarget = {
@@ -40,8 +40,8 @@ function read(text: string, cuts: readonly number[] = []): Seen {
     },
     onBodyEnd: () => seen.ends++,
   }
-  for (let at = 1; at < places.length && seen.wrong === undefined; at++)
-    seen.wrong = reader.push(bytes.subarray(places[at - 1], places[at]), to)
+  for (let at = 1; at < offsets.length && seen.problem === undefined; at++)
+    if (!reader.push(bytes.subarray(offsets[at - 1], offsets[at]), to)) seen.problem = reader.problem
   seen.endsWithConnection = reader.endsWithConnection
   return seen
 }
@@ -57,13 +57,13 @@ const texts = fc.array(
 )
 const cuts = fc.array(fc.nat(), { maxLength: 12 })
 
-describe('an answer', () => {
-  it('in chunks is read alike however it is cut, and its frames are the bytes that came', () => {
+describe('a response', () => {
+  it('in chunks parses the same however the bytes are split, and its frames are the original bytes', () => {
     fc.assert(
-      fc.property(texts, cuts, fc.boolean(), (parts, places, trailer) => {
+      fc.property(texts, cuts, fc.boolean(), (parts, splits, trailer) => {
         const text = `${CHUNKED}${parts.map(part => chunk(part)).join('')}0\r\n${trailer ? 'X-Sum: 1\r\n' : ''}\r\n`
-        const seen = read(text, places)
-        expect(seen).toMatchObject({ body: parts.join(''), ends: 1, wrong: undefined })
+        const seen = read(text, splits)
+        expect(seen).toMatchObject({ body: parts.join(''), ends: 1, problem: undefined })
         expect(seen.heads).toMatchObject([{ status: 200, framing: 'chunked', keepAlive: true }])
         expect(unframed(seen.frames)).toBe(seen.framed)
         expect(read(text).frames).toBe(parts.map(part => chunk(part)).join(''))
@@ -71,17 +71,17 @@ describe('an answer', () => {
     )
   })
 
-  it('of a stated length is read alike however it is cut', () => {
+  it('with a content length parses the same however the bytes are split', () => {
     fc.assert(
-      fc.property(texts, cuts, (parts, places) => {
+      fc.property(texts, cuts, (parts, splits) => {
         const body = parts.join('')
-        const seen = read(`${HEAD}content-length: ${body.length}\r\n\r\n${body}`, places)
-        expect(seen).toMatchObject({ body, ends: 1, wrong: undefined, endsWithConnection: false })
+        const seen = read(`${HEAD}content-length: ${body.length}\r\n\r\n${body}`, splits)
+        expect(seen).toMatchObject({ body, ends: 1, problem: undefined, endsWithConnection: false })
       }),
     )
   })
 
-  it('without a length ends with its connection, which is not used again', () => {
+  it('without a length ends with its connection, which is not reused', () => {
     const seen = read(`${HEAD}\r\nall that comes`, [90])
     expect(seen).toMatchObject({ body: 'all that comes', ends: 0, endsWithConnection: true })
     expect(seen.heads[0]).toMatchObject({ framing: 'until_close', keepAlive: false })
@@ -93,7 +93,7 @@ describe('an answer', () => {
     expect(read(`${HEAD}content-length: 0\r\n\r\n`)).toMatchObject({ ends: 1, body: '' })
   })
 
-  it('comes after others that only announce it', () => {
+  it('follows informational responses', () => {
     const seen = read(
       `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${HEAD}content-length: 2\r\n\r\nok`,
       [10, 40],
@@ -102,7 +102,7 @@ describe('an answer', () => {
     expect(seen.heads.map(({ status }) => status)).toEqual([200])
   })
 
-  it('whose chunks have extensions is read, and its frames are not passed on', () => {
+  it('with chunk extensions is parsed, and its frames are not forwarded', () => {
     expect(read(`${CHUNKED}${chunk('abc', ';name=value')}${chunk('de', ' ')}0;x\r\n\r\n`)).toMatchObject({
       body: 'abcde',
       frames: '',
@@ -110,7 +110,7 @@ describe('an answer', () => {
     })
   })
 
-  it('says whether its connection can be used again', () => {
+  it('says whether its connection can be reused', () => {
     const kept = (version: string, connection: string) =>
       read(`HTTP/1.${version} 200 OK\r\n${connection}content-length: 0\r\n\r\n`).heads[0]!.keepAlive
     expect([
@@ -121,12 +121,12 @@ describe('an answer', () => {
     ]).toEqual([true, false, false, true])
   })
 
-  it('heeds both of two Connection headers', () => {
+  it('respects both of two Connection headers', () => {
     const head = 'HTTP/1.1 200 OK\r\nconnection: keep-alive\r\nconnection: close\r\ncontent-length: 0\r\n\r\n'
     expect(read(head).heads[0]).toMatchObject({ keepAlive: false })
   })
 
-  it('keeps the first of a header that comes twice', () => {
+  it('keeps the first of a repeated header', () => {
     const { headers } = read(
       'HTTP/1.1 200 OK\r\nX-A:Content-Type: 3\r\nContent-Type:  1 \r\ncontent-type: 2\r\ncontent-length: 0\r\n\r\n',
     ).heads[0]!
@@ -134,41 +134,41 @@ describe('an answer', () => {
   })
 })
 
-describe('what is no answer', () => {
+describe('an invalid response', () => {
   it.each([
     ['no HTTP', 'SSH-2.0-OpenSSH\r\n\r\n'],
     ['another version', 'HTTP/2.0 200 OK\r\n\r\n'],
     ['a status of two digits', 'HTTP/1.1 20 OK\r\n\r\n'],
-    ['a switch of protocols', 'HTTP/1.1 101 Switching\r\n\r\n'],
+    ['a protocol switch', 'HTTP/1.1 101 Switching\r\n\r\n'],
     ['a header without a name', `${HEAD}nothing\r\n\r\n`],
     ['a folded header', `${HEAD}a: b\r\n c: d\r\n\r\n`],
     ['a space before the colon', `${HEAD}Content-Length : 3\r\n\r\n`],
-    ['a bare line end in a value', `${HEAD}a: b\nc: d\r\n\r\n`],
+    ['a bare LF in a value', `${HEAD}a: b\nc: d\r\n\r\n`],
     ['two lengths', `${HEAD}content-length: 1\r\ncontent-length: 1\r\n\r\na`],
-    ['a length and chunks', `${CHUNKED.slice(0, -2)}content-length: 3\r\n\r\n`],
-    ['a length that is none', `${HEAD}content-length: +3\r\n\r\n`],
+    ['a length and chunked encoding', `${CHUNKED.slice(0, -2)}content-length: 3\r\n\r\n`],
+    ['an invalid length', `${HEAD}content-length: +3\r\n\r\n`],
     ['another coding', `${HEAD}transfer-encoding: gzip, chunked\r\n\r\n`],
     ['a chunk without a size', `${CHUNKED}\r\nabc\r\n`],
-    ['a chunk whose size is none', `${CHUNKED}xyz\r\nabc\r\n`],
+    ['a chunk with an invalid size', `${CHUNKED}xyz\r\nabc\r\n`],
     ['a negative size', `${CHUNKED}-1\r\nabc\r\n`],
-    ['a size beyond all', `${CHUNKED}fffffffff\r\nabc\r\n`],
+    ['a size that is too large', `${CHUNKED}fffffffff\r\nabc\r\n`],
     ['a chunk longer than its size', `${CHUNKED}2\r\nabc\r\n`],
-    ['a size that ends in a bare line end', `${CHUNKED}2\nab\r\n`],
-    ['an extension that ends in a bare line end', `${CHUNKED}2;a\nab\r\n`],
+    ['a size that ends in a bare LF', `${CHUNKED}2\nab\r\n`],
+    ['an extension that ends in a bare LF', `${CHUNKED}2;a\nab\r\n`],
     ['bytes after the end', `${HEAD}content-length: 2\r\n\r\nabHTTP/1.1 200 OK`],
     ['an endless head', `${HEAD}${'a: b\r\n'.repeat(20_000)}`],
     ['an endless extension', `${CHUNKED}2;${'a'.repeat(10_000)}`],
     ['an endless trailer', `${CHUNKED}0\r\n${'a: b\r\n'.repeat(2_000)}`],
-  ])('is known by %s, however it is cut', (_, text) => {
+  ])('is detected, however the bytes are split: %s', (_, text) => {
     fc.assert(
-      fc.property(cuts, places => {
-        expect(read(text, places).wrong).toEqual(expect.any(String))
+      fc.property(cuts, splits => {
+        expect(read(text, splits).problem).toEqual(expect.any(String))
       }),
       { numRuns: 20 },
     )
   })
 
-  it('is any bytes, and none of them do harm', () => {
+  it('gives the same result for random bytes, however they are split', () => {
     const pieces = fc.array(
       fc.constantFrom(
         'HTTP/1.1 200 OK',
@@ -185,16 +185,16 @@ describe('what is no answer', () => {
       ),
     )
     fc.assert(
-      fc.property(pieces, cuts, (list, places) => {
-        const [whole, cut] = [read(list.join('')), read(list.join(''), places)]
-        expect([cut.body, cut.ends, cut.wrong]).toEqual([whole.body, whole.ends, whole.wrong])
+      fc.property(pieces, cuts, (list, splits) => {
+        const [whole, cut] = [read(list.join('')), read(list.join(''), splits)]
+        expect([cut.body, cut.ends, cut.problem]).toEqual([whole.body, whole.ends, whole.problem])
       }),
       { numRuns: 500 },
     )
   })
 })
 
-/** The bytes in a list of frames, by the slow and obvious way. */
+/** Reference implementation: the bytes in a list of frames. */
 function unframed(frames: string): string {
   let body = ''
   for (let rest = frames; rest !== '';) {

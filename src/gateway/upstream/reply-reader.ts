@@ -1,85 +1,104 @@
 /**
- * Reads answers off a connection as their bytes come. Chunks of a body are handed out together with the bytes that frame them, so that
- * a stream can go on as it came; nothing is copied but a head that was cut.
+ * Incremental parser for the responses on one connection. It passes chunks of the body on together with their
+ * framing, so that a stream can be forwarded unchanged. Nothing is copied, except a head that arrives in
+ * several pieces.
  */
 import { type ReplyHead, readReplyHead } from './reply-head.ts'
 
 export interface ReplyTarget {
   onHead(head: ReplyHead): void
-  /** `frame`: the same bytes with their chunk's size before and line end behind, where all of it came in one piece. */
+  /** `frame`: the chunk with its size line and line end, if all of it arrived in one piece. */
   onBody(chunk: Buffer, frame: Buffer | undefined): void
   onBodyEnd(): void
 }
 
-/** Where in an answer the next byte is. */
+/** Parser states. */
 const [HEAD, BODY, SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_END, TRAILER, DONE] = [0, 1, 2, 3, 4, 5, 6, 7, 8]
 const [LF, CR, SEMICOLON, SPACE, TAB] = [0x0a, 0x0d, 0x3b, 0x20, 0x09]
 const HEAD_END = Buffer.from('\r\n\r\n')
 const MAX_HEAD_BYTES = 65_536
 const MAX_SIZE_DIGITS = 8
-/** Extensions of a chunk's size, and what follows the last chunk. */
-const MAX_BUFFERED_BYTES = 8_192
+/** Limit for chunk extensions, and for the trailer. */
+const MAX_EXTRA_BYTES = 8_192
 const NOTHING = Buffer.alloc(0)
+/** Returned in place of the next offset; the reason is in `#problem`. */
+const INVALID = -1
 
 export class ReplyReader {
   #state = HEAD
-  #cutHead: Buffer = NOTHING
-  /** Bytes of the body, or of the chunk, that are still to come. */
+  /** First part of a head that is not complete yet. */
+  #partialHead: Buffer = NOTHING
+  /** Remaining bytes of the body or the chunk. */
   #left = 0
   #digits = 0
-  #asideBytes = 0
-  /** Where the frame of the present chunk began in these bytes, or −1 when it began in others or must not be passed on. */
+  /** Length of the chunk extension or the trailer so far. */
+  #extraBytes = 0
+  #problem = ''
+  /**
+   * Offset of the current chunk's frame in these bytes; −1 if it began in earlier bytes or cannot be
+   * forwarded.
+   */
   #frameStart = -1
 
-  /** The next answer of the connection may come. */
+  /** Prepares for the next response on the connection. */
   reset(): void {
     this.#state = HEAD
-    this.#cutHead = NOTHING
+    this.#partialHead = NOTHING
   }
 
-  /** Nothing more is wanted, not even of the bytes that are just being read. */
+  /** Ignores all further bytes, including the rest of those being read. */
   stop(): void {
     this.#state = DONE
   }
 
-  /** Whether the end of the connection is the end of the answer. */
+  /** True if the response ends when the connection closes. */
   get endsWithConnection(): boolean {
     return this.#state === BODY && this.#left === Infinity
   }
 
-  /** @returns what is wrong with the bytes, when something is. */
-  push(bytes: Buffer, to: ReplyTarget): string | undefined {
+  /** Why `push` returned false. */
+  get problem(): string {
+    return this.#problem
+  }
+
+  /** Returns false if the bytes are not a valid response. */
+  push(bytes: Buffer, to: ReplyTarget): boolean {
     let at = 0
     this.#frameStart = -1
     while (at < bytes.length) {
-      let next: number | string
-      if (this.#state === CHUNK) next = this.#chunk(bytes, at, to)
-      else if (this.#state === SIZE) next = this.#size(bytes, at)
-      else if (this.#state === HEAD) next = this.#head(bytes, at, to)
-      else if (this.#state === BODY) next = this.#body(bytes, at, to)
-      else if (this.#state === DONE) return 'bytes after the answer'
-      else next = this.#between(bytes[at]!, to) ?? at + 1
-      if (typeof next === 'string') return next
-      at = next
+      if (this.#state === CHUNK) at = this.#chunk(bytes, at, to)
+      else if (this.#state === SIZE) at = this.#size(bytes, at)
+      else if (this.#state === HEAD) at = this.#head(bytes, at, to)
+      else if (this.#state === BODY) at = this.#body(bytes, at, to)
+      else if (this.#state === DONE) at = this.#invalid('bytes after the response')
+      else at = this.#between(bytes, at, to)
+      if (at === INVALID) return false
     }
-    return undefined
+    return true
   }
 
-  #head(bytes: Buffer, at: number, to: ReplyTarget): number | string {
-    const cut = this.#cutHead
-    const all = cut.length === 0 ? bytes.subarray(at) : Buffer.concat([cut, bytes.subarray(at)])
+  #invalid(why: string): typeof INVALID {
+    this.#problem = why
+    return INVALID
+  }
+
+  #head(bytes: Buffer, at: number, to: ReplyTarget): number {
+    const partial = this.#partialHead
+    const all = partial.length === 0 ? bytes.subarray(at) : Buffer.concat([partial, bytes.subarray(at)])
     const end = all.indexOf(HEAD_END)
-    if (end > MAX_HEAD_BYTES || (end < 0 && all.length > MAX_HEAD_BYTES)) return 'a head that is too large'
+    if (end > MAX_HEAD_BYTES || (end < 0 && all.length > MAX_HEAD_BYTES))
+      return this.#invalid('head too large')
     if (end < 0) {
-      this.#cutHead = all
+      this.#partialHead = all
       return bytes.length
     }
-    this.#cutHead = NOTHING
-    const head = readReplyHead(all.toString('latin1', 0, end))
-    if (typeof head === 'string') return head
-    const after = at + end + HEAD_END.length - cut.length
-    if (head.status === 101) return 'a switch of protocols'
-    if (head.status < 200) return after // 100 and its like: the answer is still to come
+    this.#partialHead = NOTHING
+    const read = readReplyHead(all.toString('latin1', 0, end))
+    if (read.kind === 'invalid') return this.#invalid(read.why)
+    const { head } = read
+    const after = at + end + HEAD_END.length - partial.length
+    if (head.status === 101) return this.#invalid('unexpected protocol switch')
+    if (head.status < 200) return after // informational: the response follows
     this.#left = head.framing === 'chunked' ? 0 : head.framing === 'until_close' ? Infinity : head.framing
     this.#state = head.framing === 'chunked' ? SIZE : BODY
     this.#digits = 0
@@ -96,7 +115,7 @@ export class ReplyReader {
     return end
   }
 
-  #size(bytes: Buffer, from: number): number | string {
+  #size(bytes: Buffer, from: number): number {
     let at = from
     if (this.#digits === 0) {
       this.#frameStart = from
@@ -106,13 +125,13 @@ export class ReplyReader {
       const byte = bytes[at]!
       const digit = byte <= 0x39 ? byte - 0x30 : (byte | 0x20) - 0x57
       if (digit < 0 || digit > 15 || (digit < 10 && byte > 0x39)) break
-      if (++this.#digits > MAX_SIZE_DIGITS) return 'a chunk that is too large'
+      if (++this.#digits > MAX_SIZE_DIGITS) return this.#invalid('chunk too large')
       this.#left = this.#left * 16 + digit
     }
     if (at === bytes.length) return at
-    if (this.#digits === 0) return 'a chunk without a size'
+    if (this.#digits === 0) return this.#invalid('chunk without a size')
     const byte = bytes[at]!
-    // The whole of it is there nearly always.
+    // Fast path: the line end has almost always arrived too.
     if (byte === CR && bytes[at + 1] === LF) {
       this.#sizeRead()
       return at + 2
@@ -120,15 +139,15 @@ export class ReplyReader {
     if (byte === CR) this.#state = SIZE_END
     else if (byte === SEMICOLON || byte === SPACE || byte === TAB) {
       this.#frameStart = -1
-      this.#asideBytes = 0
+      this.#extraBytes = 0
       this.#state = EXTENSION
-    } else return 'a chunk without a size'
+    } else return this.#invalid('chunk without a size')
     return at + 1
   }
 
   #sizeRead(): void {
     this.#digits = 0
-    this.#asideBytes = 0
+    this.#extraBytes = 0
     this.#state = this.#left === 0 ? TRAILER : CHUNK
   }
 
@@ -150,23 +169,28 @@ export class ReplyReader {
     return upTo
   }
 
-  /** One byte of what is between chunks and after them, where it came in pieces or holds more than it must. */
-  #between(byte: number, to: ReplyTarget): string | undefined {
+  /**
+   * Reads one byte between or after chunks, where the framing arrived in pieces or has extensions or a
+   * trailer.
+   */
+  #between(bytes: Buffer, at: number, to: ReplyTarget): number {
+    const byte = bytes[at]!
     if (this.#state === SIZE_END) {
-      if (byte !== LF) return 'a chunk’s size without a line end'
+      if (byte !== LF) return this.#invalid('chunk size without a line end')
       this.#sizeRead()
     } else if (this.#state === CHUNK_END) {
-      if (byte === LF && this.#asideBytes === 1) this.#state = SIZE
-      else if (byte !== CR || this.#asideBytes++ > 0) return 'a chunk that is longer than its size'
-    } else if (++this.#asideBytes > MAX_BUFFERED_BYTES) return 'too much beside the chunks'
+      if (byte === LF && this.#extraBytes === 1) this.#state = SIZE
+      else if (byte !== CR || this.#extraBytes++ > 0) return this.#invalid('chunk longer than its size')
+    } else if (++this.#extraBytes > MAX_EXTRA_BYTES)
+      return this.#invalid('chunk extension or trailer too large')
     else if (this.#state === EXTENSION) {
       if (byte === CR) this.#state = SIZE_END
-      else if (byte === LF) return 'a line end of half a size'
+      else if (byte === LF) return this.#invalid('bare LF in a chunk extension')
     } else if (byte === LF) {
       if (this.#left === 0) this.#end(to)
       this.#left = 0
-    } else if (byte !== CR) this.#left++ // of a line that is not empty
-    return undefined
+    } else if (byte !== CR) this.#left++ // length of this trailer line
+    return at + 1
   }
 
   #end(to: ReplyTarget): void {

@@ -11,7 +11,7 @@ let server: Server
 let upstreams: Upstreams
 const sockets: Socket[] = []
 
-/** A server that lets `serve` see each connection with its number. */
+/** Starts a server that passes each connection and its number to `serve`. */
 async function start(
   serve: (socket: Socket, connection: number) => void,
   idleConnectionMs = 10_000,
@@ -34,7 +34,7 @@ afterEach(() => {
 const answer = (bytes: string) => (socket: Socket) => void socket.on('data', () => socket.write(bytes))
 
 describe('connections to a worker', () => {
-  it('are used again, and there are as many as requests at once', async () => {
+  it('are reused, and there is one per concurrent request', async () => {
     const url = await start(answer(OK))
     for (let n = 0; n < 3; n++) await upstreams.ask(url, GET, LIMITS)
     expect(sockets).toHaveLength(1)
@@ -42,7 +42,7 @@ describe('connections to a worker', () => {
     expect(sockets).toHaveLength(3)
   })
 
-  it('are closed when nothing was asked for a while', async () => {
+  it('are closed after the idle timeout', async () => {
     const url = await start(answer(OK), 20)
     await upstreams.ask(url, GET, LIMITS)
     await once(sockets[0]!, 'close')
@@ -50,7 +50,7 @@ describe('connections to a worker', () => {
     expect(sockets).toHaveLength(2)
   })
 
-  it('that the worker closes or speaks on unasked are not used again', async () => {
+  it('are not reused if the worker closes them or sends unrequested bytes', async () => {
     const url = await start((socket, connection) => {
       socket.on('data', () => socket.write(connection === 1 ? `${OK}${OK}` : OK))
     })
@@ -62,12 +62,12 @@ describe('connections to a worker', () => {
     await once(sockets[1]!, 'close')
     await upstreams.ask(url, GET, LIMITS)
     const last = once(sockets[2]!, 'close')
-    sockets[2]!.write('a word out of turn')
+    sockets[2]!.write('unrequested bytes')
     await last
     expect(sockets).toHaveLength(3)
   })
 
-  it('that were idle for long and break before an answer cost no request, once', async () => {
+  it('that were idle for long and close before a response: the request is sent once more', async () => {
     let broken = 0
     const url = await start((socket, connection) => {
       let requests = 0
@@ -79,12 +79,12 @@ describe('connections to a worker', () => {
       })
     })
     await upstreams.ask(url, GET, LIMITS)
-    await new Promise(resolve => setTimeout(resolve, 600)) // what is tested is time
+    await new Promise(resolve => setTimeout(resolve, 600)) // the test is about time
     expect(await upstreams.ask(url, GET, LIMITS)).toMatchObject({ status: 200 })
     expect([broken, sockets.length]).toEqual([1, 2])
   })
 
-  it('that were used just now and break are taken for a worker that fails', async () => {
+  it('that were just used and close count as a failure of the worker', async () => {
     const url = await start(socket => {
       let requests = 0
       socket.on('data', () => (++requests === 2 ? socket.destroy() : socket.write(OK)))
@@ -94,7 +94,7 @@ describe('connections to a worker', () => {
     expect(sockets).toHaveLength(1)
   })
 
-  it('that the worker wants closed are', async () => {
+  it('are closed if the worker asks for it', async () => {
     const url = await start(answer(OK.replace('content-type', 'connection: close\r\ncontent-type')))
     await upstreams.ask(url, GET, LIMITS)
     await once(sockets[0]!, 'close')
@@ -102,7 +102,7 @@ describe('connections to a worker', () => {
     expect(sockets).toHaveLength(2)
   })
 
-  it('that have not taken the whole request when the answer comes are not used again', async () => {
+  it('are not reused if the response arrives before the whole request is sent', async () => {
     const url = await start(socket => {
       socket.once('data', () => {
         socket.pause()
@@ -117,7 +117,7 @@ describe('connections to a worker', () => {
     await once(sockets[0]!, 'close')
   })
 
-  it('carry what was asked, whatever its size', async () => {
+  it('send bodies of any size unchanged', async () => {
     const got: string[] = []
     const url = await start(socket => {
       let text = ''
@@ -140,7 +140,7 @@ describe('connections to a worker', () => {
 })
 
 describe('a request', () => {
-  it('fails when nobody listens', async () => {
+  it('fails if nothing listens', async () => {
     const url = await start(() => {})
     server.close()
     await expect(upstreams.ask(url, GET, LIMITS)).rejects.toMatchObject({ kind: 'connect' })
@@ -151,12 +151,12 @@ describe('a request', () => {
     ['cut', OK.slice(0, -1), 'reset'],
     ['no HTTP', 'hello\r\n\r\n', 'garbage'],
     ['too large', `${OK.replace('length: 2', 'length: 3000000')}${'a'.repeat(3_000_000)}`, 'too_large'],
-  ])('fails when its answer is %s', async (_, bytes, kind) => {
+  ])('fails if the response is %s', async (_, bytes, kind) => {
     const url = await start(socket => void socket.once('data', () => socket.end(bytes)))
     await expect(upstreams.ask(url, GET, LIMITS)).rejects.toMatchObject({ kind })
   })
 
-  it('fails when its time is up, and the worker hears of it', async () => {
+  it('fails after its timeout, and its connection is closed', async () => {
     const url = await start(() => {})
     await expect(upstreams.ask(url, GET, { ...LIMITS, timeoutMs: 20 })).rejects.toMatchObject({
       kind: 'timeout',
@@ -166,7 +166,7 @@ describe('a request', () => {
     await once(sockets[0]!, 'close')
   })
 
-  it('ends once, also when its reader throws', async () => {
+  it('ends once, even if its reader throws', async () => {
     const url = await start(answer(OK))
     const heard: unknown[] = []
     await new Promise<void>(resolve => {
@@ -186,7 +186,7 @@ describe('a request', () => {
     expect(heard[0]).toMatchObject({ kind: 'fault', cause: { message: 'oops' } })
   })
 
-  it('is held while it is paused, and misses nothing', async () => {
+  it('is paused and resumed without losing bytes', async () => {
     const size = 8 << 20
     const url = await start(
       answer(`${OK.replace('length: 2', `length: ${size}`).slice(0, -2)}${'a'.repeat(size)}`),
@@ -208,7 +208,7 @@ describe('a request', () => {
   })
 
   it.each([{ 'x-a': 'b\r\nc: d' }, { 'x-a': 'ü€' }])(
-    'whose headers would be others is not sent: %o',
+    'with an injected header is not sent: %o',
     async headers => {
       const url = await start(answer(OK))
       expect(() =>

@@ -1,4 +1,6 @@
-/** Requests to workers. Time-outs are the caller's: a prefill may take minutes. Nothing here knows of legs or hand-offs. */
+/**
+ * HTTP client for workers. The caller sets the timeouts. It knows nothing of prefill, decode or hand-offs.
+ */
 import { UpstreamCall, type UpstreamHandler } from './call.ts'
 import { type StopSignal, UpstreamFailure } from './failure.ts'
 import { ConnectionPool, type PoolOptions, type WorkerTraffic } from './pool.ts'
@@ -19,7 +21,7 @@ export interface UpstreamAnswer {
   readonly status: number
   readonly headers: ReplyHeaders
   readonly body: Buffer
-  /** When its head came. */
+  /** When the head arrived. */
   readonly startedMs: number
 }
 
@@ -44,12 +46,12 @@ export class Upstreams {
     this.#options = options
   }
 
-  /** Undefined for a worker that was never asked. */
+  /** Undefined for a worker that never had a request. */
   trafficOf(origin: string): WorkerTraffic | undefined {
     return this.#pools.get(origin)?.traffic()
   }
 
-  /** Lets go of the connections of a worker that is gone. */
+  /** Closes all connections to a removed worker. */
   forget(origin: string): void {
     this.#pools.get(origin)?.close()
     this.#pools.delete(origin)
@@ -60,7 +62,9 @@ export class Upstreams {
     this.#pools.clear()
   }
 
-  /** The whole answer, at most `maxBytes` of it, within `timeoutMs`. */
+  /**
+   * Returns the complete response. Fails if it is larger than `maxBytes` or takes longer than `timeoutMs`.
+   */
   ask(
     origin: string,
     request: UpstreamRequest,
@@ -79,7 +83,7 @@ export class Upstreams {
         onData(chunk) {
           bytes += chunk.length
           if (bytes > limits.maxBytes)
-            call.abort(new UpstreamFailure('too_large', `an answer of more than ${limits.maxBytes} bytes`))
+            call.abort(new UpstreamFailure('too_large', `response larger than ${limits.maxBytes} bytes`))
           else chunks.push(chunk)
         },
         onEnd() {
@@ -101,7 +105,7 @@ export class Upstreams {
         reject(reason)
       }
       let timer = setTimeout(
-        () => giveUp(new UpstreamFailure('timeout', `no answer within ${limits.timeoutMs} ms`)),
+        () => giveUp(new UpstreamFailure('timeout', `no response within ${limits.timeoutMs} ms`)),
         limits.timeoutMs,
       )
       const unhooks = stops.map(stop => stop.onStop(giveUp))
@@ -113,8 +117,8 @@ export class Upstreams {
   }
 
   /**
-   * Exactly one of `onEnd` and `onFailure` is called, once, after `open` has returned, and nothing after it. Only origins of workers come
-   * here: what a client sends never chooses one.
+   * Calls exactly one of `onEnd` and `onFailure`, once, after `open` has returned, and nothing after it.
+   * `origin` is always that of a registered worker; a client's input never selects it.
    */
   open(origin: string, request: UpstreamRequest, to: UpstreamHandler): UpstreamCall {
     let pool = this.#pools.get(origin)
@@ -128,7 +132,10 @@ export class Upstreams {
 
 const SAFE = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** Throws when something in it would end a line: what comes from a client has been checked, and is checked again. */
+/**
+ * Throws on characters that would allow header injection. Client input has been checked before; this is a
+ * second check.
+ */
 function headOf(authority: string, { method, path, headers, body }: UpstreamRequest): string {
   let head = `${method} ${safe(path)} HTTP/1.1\r\nhost: ${authority}\r\n`
   for (const name in headers) head += `${name}: ${safe(headers[name]!)}\r\n`
@@ -136,6 +143,6 @@ function headOf(authority: string, { method, path, headers, body }: UpstreamRequ
 }
 
 function safe(text: string): string {
-  if (!SAFE.test(text)) throw new Error('a header or path that cannot be sent')
+  if (!SAFE.test(text)) throw new Error('header or path cannot be sent: invalid characters')
   return text
 }
