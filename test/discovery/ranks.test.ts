@@ -125,7 +125,7 @@ describe('ranks of servers that are found', () => {
     await current.until(() =>
       current
         .warnings()
-        .some(line => line.includes('a data-parallel rank behind @ is a whole number from 0 to 1023')),
+        .some(line => line.includes('a data-parallel rank after @ is a whole number from 0 to 1023')),
     )
     await sees('p', 'd')
   })

@@ -1,4 +1,7 @@
-/** A configuration file as a value, with the line and column of everything in it. JSON is read as the YAML that it is, so it has them too. */
+/**
+ * Reads a YAML configuration file with the line and column of every value. JSON is valid YAML, so it has them
+ * too.
+ */
 import { readFile } from 'node:fs/promises'
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
 import { EldrError } from '../../errors.ts'
@@ -7,11 +10,11 @@ import { sections } from './schema/json-schema.ts'
 
 export interface ConfigFile {
   readonly path: string
-  /** Not looked at yet: it may be anything. */
+  /** Not validated yet. */
   readonly value: unknown
-  /** Of the spelling, each with its place; then the value means nothing. */
+  /** Syntax errors with their locations. If there are any, `value` is meaningless. */
   readonly problems: readonly string[]
-  /** FILE:LINE:COLUMN of a value, or of the key that it stands under; of the nearest thing around it when it is not there. */
+  /** FILE:LINE:COLUMN of a value or its key; of the closest enclosing value if it does not exist. */
   placeOf(path: Path, of?: 'value' | 'key'): string
 }
 
@@ -39,15 +42,16 @@ export function parseConfigText(path: string, text: string): ConfigFile {
   try {
     value = withoutEmptySections(document.toJS())
   } catch {
-    problems.push(`${path}: an alias (*name) that cannot be resolved`) // the library would name it, and it may be part of a secret
+    // The library's message contains the name, which may be part of a secret.
+    problems.push(`${path}: unresolved alias (*name)`)
   }
   return { path, value, problems, placeOf: (at, of = 'value') => place(offsetOf(document, at, of)) }
 }
 
-/** After a colon the library repeats what it found, which may be a secret. */
+/** Removes the text after a colon: the library repeats the input there, which may be a secret. */
 const withoutSource = (message: string) => message.split(/: |; please/)[0]!
 
-/** A section whose keys are all commented out, and a file without any, are not there. */
+/** A section whose keys are all commented out counts as absent, as does an empty file. */
 function withoutEmptySections(value: unknown): unknown {
   if (value === null || value === undefined) return {}
   if (!isObject(value)) return value

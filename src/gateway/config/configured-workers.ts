@@ -1,10 +1,10 @@
-/** The workers that the configuration names. */
+/** Workers listed in the configuration. */
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Settings } from './settings.ts'
 
 /**
- * A decode worker has its place in the list for its cluster, and may get another one's number when workers have gone. Where the
- * configuration gives clusters in another order it means them, and they are kept.
+ * By default the cluster of a decode worker is its position in the list, and may change when workers are
+ * removed. If the configuration sets clusters in another order, they are fixed.
  */
 export function configuredWorkers({ workers: { prefill, decode } }: Settings): WorkerSpec[] {
   const fixed = decode.some(({ cluster }, place) => cluster !== place)
@@ -12,17 +12,17 @@ export function configuredWorkers({ workers: { prefill, decode } }: Settings): W
     ...prefill.map(({ id, url, dpRank }) => ({
       id,
       url,
+      dpRank,
       role: 'prefill' as const,
       source: 'config' as const,
-      ...(dpRank !== undefined && { dpRank }),
     })),
     ...decode.map(({ id, url, dpRank, cluster }) => ({
       id,
       url,
-      ...(dpRank !== undefined && { dpRank }),
+      dpRank,
       role: 'decode' as const,
       source: 'config' as const,
-      ...(fixed && cluster !== undefined && { cluster }),
+      cluster: fixed ? cluster : undefined,
     })),
   ]
 }

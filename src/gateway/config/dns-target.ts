@@ -1,11 +1,11 @@
-/** What discovery looks up in DNS: the name of a service, how to ask for it, and how its workers are spoken to. */
+/** Targets of DNS discovery: the name, the record type and the protocol of the workers. */
 import { isIP } from 'node:net'
 
 export interface DnsTarget {
   readonly name: string
   readonly kind: 'address' | 'srv'
   readonly protocol: 'http:' | 'https:'
-  /** SRV records have their own. */
+  /** Undefined for SRV, whose records have ports. */
   readonly port?: number
 }
 
@@ -19,41 +19,41 @@ const SCHEMES: Readonly<Record<string, Pick<DnsTarget, 'kind' | 'protocol'>>> = 
   'srv+https:': { kind: 'srv', protocol: 'https:' },
 }
 
-/** One label after the other; those of SRV begin with an underscore. */
+/** DNS labels. Those of SRV names begin with an underscore. */
 const NAME = /^(?=.{1,253}$)[\w](?:[\w-]{0,62})(?:\.[\w](?:[\w-]{0,62}))*\.?$/
 
-/** What is wrong with a text as one; undefined when nothing. */
-export function wrongDnsTarget(text: string): string | undefined {
+/** Why a text is not a DNS target; undefined if it is one. */
+export function dnsTargetProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined
   const scheme = url && (Object.hasOwn(SCHEMES, url.protocol) ? SCHEMES[url.protocol] : undefined)
-  // decode.llm:8000 is a URL too, of the scheme decode.llm.
+  // A URL parser accepts decode.llm:8000 as a URL with the scheme decode.llm.
   if (url === undefined || scheme === undefined) {
     const found =
       url === undefined || url.host === '' ? '' : `, found the scheme ${url.protocol.slice(0, -1)}`
     return `expected a name to look up such as ${DNS_EXAMPLE}${found}`
   }
-  if (url.username !== '' || url.password !== '') return 'expected no user and no password in it'
+  if (url.username !== '' || url.password !== '') return 'expected no user or password in it'
   if (!['', '/'].includes(url.pathname) || url.search !== '' || url.hash !== '')
-    return 'expected no path behind the name'
-  if (scheme.kind === 'srv' && url.port !== '') return 'expected no port: SRV records bring their own'
+    return 'expected no path after the name'
+  if (scheme.kind === 'srv' && url.port !== '') return 'expected no port: SRV records have their own'
   const name = url.hostname
-  if (isIP(name.replaceAll(/[[\]]/g, '')) !== 0) return `${name} is an address already: name it under workers`
-  return NAME.test(name) ? undefined : 'expected the name of a service in DNS'
+  if (isIP(name.replaceAll(/[[\]]/g, '')) !== 0) return `${name} is an IP address: list it under workers`
+  return NAME.test(name) ? undefined : 'expected a valid DNS name'
 }
 
-/** Of a text that nothing is wrong with. */
+/** Parses a valid target. */
 export function dnsTargetOf(text: string): DnsTarget {
   const { protocol, hostname, port } = new URL(text)
   const scheme = SCHEMES[protocol]!
-  const usual = scheme.protocol === 'https:' ? 443 : 80
+  const defaultPort = scheme.protocol === 'https:' ? 443 : 80
   return {
     ...scheme,
     name: hostname,
-    ...(scheme.kind === 'address' && { port: port === '' ? usual : Number(port) }),
+    port: scheme.kind === 'srv' ? undefined : port === '' ? defaultPort : Number(port),
   }
 }
 
-/** Of a server to ask: its address, with a port or without. */
+/** True for an IP address with or without a port. */
 export function isDnsServer(text: string): boolean {
   const [, ipv4, ipv6, port = '53'] = /^(?:([\d.]+)|\[([\da-fA-F:]+)\])(?::(\d{1,5}))?$/.exec(text) ?? []
   return isIP(ipv4 ?? ipv6 ?? '') !== 0 && Number(port) >= 1 && Number(port) <= 65_535

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/trace-support.ts'
 import type { Environment, FlagValues } from './flags/flag-values.ts'
 import { nodeAt } from './schema/json-schema.ts'
-import { type Asked, loadSettings } from './load.ts'
+import { type LoadOptions, loadSettings } from './load.ts'
 import { isObject, partsOf, valueAt } from './paths.ts'
 import type { Settings } from './settings.ts'
 import { longNameOf, SOURCES } from './flags/sources.ts'
@@ -17,12 +17,12 @@ function file(name: string, text: string): string {
   writeFileSync(path, text)
   return path
 }
-const load = async (asked: Asked) => (await loadSettings(asked)).settings
+const load = async (asked: LoadOptions) => (await loadSettings(asked)).settings
 const flags = (values: Record<string, string | readonly string[] | true>): FlagValues =>
   new Map(Object.entries(values))
 
-describe('without anything said', () => {
-  it('the gateway has these settings', async () => {
+describe('without any source', () => {
+  it('all settings have their defaults', async () => {
     const expected: Settings = {
       server: {
         host: '127.0.0.1',
@@ -101,12 +101,12 @@ describe('without anything said', () => {
     expect(new Set([...origins.values()].map(({ kind }) => kind))).toEqual(new Set(['default']))
   })
 
-  it('the policy is eldr with an artifact', async () => {
+  it('the policy is eldr if an artifact is set', async () => {
     expect((await load({ flags: flags({ '--artifact': 'a.safetensors' }) })).routing.policy).toBe('eldr')
   })
 })
 
-/** A text for each flag and variable, other than the default, and what it sets. */
+/** A text for each flag and variable, other than the default, and the value it sets. */
 const keys = file('keys', 'sk-one\n\nsk-two\n')
 const token = file('token', 'sk-admin\n')
 const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
@@ -179,7 +179,9 @@ const SAMPLES: Readonly<Record<string, readonly [string, unknown]>> = {
   ELDR_ADMIN_TOKEN: ['sk-c', 'sk-c'],
   ELDR_WORKER_API_KEY: ['sk-d', 'sk-d'],
 }
-/** A certificate needs its key, a key its certificate, and a name in DNS to be asked for needs to be there. */
+/**
+ * A certificate needs its key, a key its certificate, and a name in DNS to be asked for needs to be there.
+ */
 const PARTNERS: Readonly<Record<string, readonly string[]>> = {
   ELDR_DNS_SERVER: ['ELDR_DNS_DECODE'],
   ELDR_SERVICE_DISCOVERY: ['ELDR_PREFILL_SELECTOR', 'ELDR_DECODE_SELECTOR'],
@@ -191,7 +193,7 @@ const PARTNERS: Readonly<Record<string, readonly string[]>> = {
 
 describe('every flag and every variable', () => {
   it.each(SOURCES.map(source => [source.env, source] as const))(
-    '%s changes the setting that the table says',
+    '%s changes its setting',
     async (env, source) => {
       const [text, value] = SAMPLES[env]!
       const beside: Environment = Object.fromEntries(
@@ -210,9 +212,9 @@ describe('every flag and every variable', () => {
     },
   )
 
-  it('says in its help the default that the schema has', () => {
+  it('documents the default of the schema', () => {
     const said = SOURCES.flatMap(({ help, name, flag = '' }) => {
-      const text = /\(default: ([\w./]+)\)$/.exec(help)?.[1]
+      const text = /\(default: (?!random\))([\w./]+)\)$/.exec(help)?.[1]
       return text === undefined ? [] : [{ flag, name, text }]
     })
     expect(said.length).toBeGreaterThan(20)
@@ -224,13 +226,13 @@ describe('every flag and every variable', () => {
     }
   })
 
-  it('has its own name', () => {
+  it('has a unique name', () => {
     const names = SOURCES.flatMap(({ flag, env }) => [env, ...(flag === undefined ? [] : [longNameOf(flag)])])
     expect(new Set(names).size).toBe(names.length)
   })
 })
 
-describe('where a value comes from', () => {
+describe('the origin of a value', () => {
   const config = file('some.yaml', 'server:\n  port: 1\n  host: a\nrouting:\n  tau: 0.3\nhealth:\n')
 
   it('is the flag, else the environment, else the file, else the default', async () => {
@@ -250,7 +252,7 @@ describe('where a value comes from', () => {
     ).toEqual(['--port', 'ELDR_HOST', `${config}:5:8`, 'default'])
   })
 
-  it('is known for every value that there is', async () => {
+  it('is known for every value', async () => {
     const { settings, origins } = await loadSettings({ file: config })
     for (const [section, values] of Object.entries(settings) as [string, object][])
       for (const [key, value] of Object.entries(values) as [string, unknown][]) {
@@ -261,7 +263,7 @@ describe('where a value comes from', () => {
       }
   })
 
-  it('is a JSON file as well, with tabs, and with a schema for the editor', async () => {
+  it('may be a JSON file with tabs and a $schema key', async () => {
     const json = file('some.json', '{\n\t"$schema": "x",\n\t"server": {\n\t\t"port": 7\n\t}\n}\n')
     const { settings, origins } = await loadSettings({ env: { ELDR_CONFIG: json } })
     expect(settings.server.port).toBe(7)
@@ -269,20 +271,20 @@ describe('where a value comes from', () => {
     expect(settings).not.toHaveProperty('$schema')
   })
 
-  it('is the default where a switch is off, unless off is a value', async () => {
+  it('is the file if a switch is off, unless off is a value', async () => {
     const off = file('on.yaml', 'retries: {max: 1}\nobserve: {debugHeaders: true, logFormat: pretty}\n')
     const env = { ELDR_DISABLE_RETRIES: 'false', ELDR_JSON_LOG: '0', ELDR_DEBUG_HEADERS: 'false' }
     const { retries, observe } = await load({ file: off, env })
     expect([retries.max, observe.logFormat, observe.debugHeaders]).toEqual([1, 'pretty', false])
   })
 
-  it('is nothing for an empty file', async () => {
+  it('is the default for an empty file', async () => {
     expect(await load({ file: file('empty.yaml', '# nothing\n') })).toEqual(await load({}))
   })
 })
 
-describe('variables of OpenTelemetry', () => {
-  it('yield to ours, and are not there when they are empty', async () => {
+describe('OpenTelemetry variables', () => {
+  it('have lower precedence than ELDR_ variables, and are ignored if empty', async () => {
     const env = {
       OTEL_EXPORTER_OTLP_ENDPOINT: 'http://theirs:4318',
       ELDR_OTLP_ENDPOINT: 'http://ours:4318',
@@ -292,11 +294,11 @@ describe('variables of OpenTelemetry', () => {
     expect([traces.endpoint, traces.serviceName]).toEqual(['http://ours:4318', 'eldr'])
   })
 
-  it('are warned of where they cannot be meant', async () => {
+  it('cause a warning if they are unlikely to work', async () => {
     const warningsOf = async (env: Environment) =>
       (await loadSettings({ env })).warnings.filter(text => text.includes('traces'))
     expect(await warningsOf({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4317' })).toEqual([
-      'OTEL_EXPORTER_OTLP_ENDPOINT: observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318',
+      'OTEL_EXPORTER_OTLP_ENDPOINT: observe.traces.endpoint: port 4317 is for gRPC; OTLP over HTTP uses 4318',
     ])
     expect(await warningsOf({ OTEL_EXPORTER_OTLP_HEADERS: 'a=b' })).toEqual([
       'OTEL_EXPORTER_OTLP_HEADERS: observe.traces.headers without observe.traces.endpoint: nothing is sent',
@@ -306,7 +308,7 @@ describe('variables of OpenTelemetry', () => {
 })
 
 describe('workers', () => {
-  it('may be URLs or objects, keep the cluster that they are given, and are named by their address unless told', async () => {
+  it('may be URLs or objects, keep their cluster, and are named by their address by default', async () => {
     const config = file(
       'w.yaml',
       'workers:\n  decode:\n    - {url: "http://[::1]:8000/", cluster: 3}\n    - {url: HTTP://B, id: b, cluster: 0}\n',
@@ -317,7 +319,7 @@ describe('workers', () => {
     ])
   })
 
-  it('of flags replace those of the file', async () => {
+  it('from flags replace those of the file', async () => {
     const config = file('p.yaml', 'workers: {prefill: [http://a:1, http://b:1]}\n')
     const { workers } = await load({
       file: config,

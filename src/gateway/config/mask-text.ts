@@ -1,2 +1,2 @@
-/** Never accepted as a secret, so that what was printed cannot come back as a key that everybody knows. */
+/** Never accepted as a secret, so that printed settings cannot be loaded with the mask as a key. */
 export const MASK = '********'

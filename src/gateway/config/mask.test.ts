@@ -12,8 +12,8 @@ const env = {
   OTEL_EXPORTER_OTLP_HEADERS: 'key=sk-five',
 }
 
-describe('settings that are shown', () => {
-  it('hold no secret: every one that the schema marks is masked', async () => {
+describe('masked settings', () => {
+  it('hide every secret that the schema marks', async () => {
     const { settings } = await loadSettings({ env })
     const secrets = allKeys().filter(({ node }) => node.writeOnly || node.items?.writeOnly)
     expect(secrets.length).toBe(4)
@@ -23,7 +23,7 @@ describe('settings that are shown', () => {
     }
   })
 
-  it('hold none as YAML and JSON either, and say where it came from', async () => {
+  it('hide secrets as YAML and as JSON, and show their origins', async () => {
     const loaded = await loadSettings({ env })
     for (const text of [asYaml(loaded), JSON.stringify(asJson(loaded))]) {
       expect(text).not.toContain('sk-')
@@ -31,7 +31,7 @@ describe('settings that are shown', () => {
     }
   })
 
-  it('without secrets say so, and are the settings themselves otherwise', async () => {
+  it('equal the settings if there are no secrets', async () => {
     const { settings } = await loadSettings({})
     expect(masked(settings)).toEqual(settings)
     expect(masked(settings).server).not.toHaveProperty('adminToken')

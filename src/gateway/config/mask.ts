@@ -1,11 +1,14 @@
-/** Settings as anybody may see them. Everything that shows settings (start, `eldr config print`, GET /eldr/config) shows these. */
+/**
+ * Masks the secrets in settings. Used wherever settings are shown: at start, by `eldr config print` and by
+ * GET /eldr/config.
+ */
 import { MASK } from './mask-text.ts'
 import type { Settings } from './settings.ts'
 import { maskedStore } from './store-url.ts'
 
 export { MASK }
 
-/** Not even how long a secret is, nor how it begins: that is enough to tell some apart. */
+/** Hides length and prefix of a secret too, since they can identify it. */
 export function masked(settings: Settings): Settings {
   const { server, workers, replicas, observe } = settings
   return {

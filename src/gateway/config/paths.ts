@@ -1,4 +1,4 @@
-/** Places in the settings: as a list of keys and indexes, and as people write them, such as workers.decode[1].url. */
+/** Paths in the settings: as a list of keys and indexes, and as a name such as workers.decode[1].url. */
 import type { Settings } from './settings.ts'
 
 export type Path = readonly (string | number)[]
@@ -8,7 +8,7 @@ type Under<T> = {
   [Key in keyof T & string]-?: NonNullable<T[Key]> extends Leaf ? Key : `${Key}.${Under<NonNullable<T[Key]>>}`
 }[keyof T & string]
 
-/** Every value that can be set, by its name; a list is one value. */
+/** Names of all settings. A list is one setting. */
 export type SettingName = Under<Settings>
 
 export function nameOf(path: Path): string {
@@ -32,7 +32,10 @@ export function valueAt(root: unknown, path: Path): unknown {
   return value
 }
 
-/** Puts a value in, with the objects on the way to it; where something else than an object is on that way, it stays, to be complained of. */
+/**
+ * Sets a value and creates missing parent objects. A parent that is not an object stays, so that the schema
+ * reports it.
+ */
 export function putAt(root: Record<string, unknown>, path: readonly string[], value: unknown): void {
   let into = root
   for (const part of path.slice(0, -1)) {
@@ -49,7 +52,7 @@ export function removeAt(root: Record<string, unknown>, path: readonly string[])
   if (isObject(from)) delete from[path.at(-1)!]
 }
 
-/** Names of all values under an object, with the values; lists are values. */
+/** All values under an object, with their paths. A list is one value. */
 export function leavesOf(
   root: object,
   under: readonly string[] = [],

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../../test/trace-support.ts'
 import { EldrError } from '../../errors.ts'
 import { allKeys } from './schema/json-schema.ts'
-import { type Asked, loadSettings } from './load.ts'
+import { type LoadOptions, loadSettings } from './load.ts'
 import { nearest } from './flags/nearest.ts'
 import { leavesOf, putAt } from './paths.ts'
 
@@ -13,22 +13,22 @@ const folder = temporaryFolder()
 afterAll(() => folder.remove())
 const path = join(folder.path, 'eldr.yaml')
 
-/** What is said of a file, its name cut off; other sources may be beside it. */
-async function problems(text: string, asked: Asked = {}): Promise<readonly string[]> {
+/** Problems of a file, without its name. */
+async function problems(text: string, asked: LoadOptions = {}): Promise<readonly string[]> {
   writeFileSync(path, text)
   const { code, detail } = await failure(path, () => loadSettings({ file: path, ...asked }))
   expect(code).toBe('ELDR_CONFIG_INVALID')
   expect(detail.found).toBe(`${detail.problems!.length} problem${detail.problems!.length === 1 ? '' : 's'}`)
   return detail.problems!.map(line => line.replace(`${path}:`, ''))
 }
-/** Of a configuration with workers, to which `more` is added. */
+/** Warnings for a configuration with workers, to which `more` is added. */
 async function warnings(more: string, env = {}): Promise<readonly string[]> {
   writeFileSync(path, `workers: {prefill: [http://p:1], decode: [http://d:1], ${more}}`)
   return (await loadSettings({ file: path, env })).warnings.map(line => line.replace(`${path}:`, ''))
 }
 const POLICIES = 'random, round_robin, jsq, power_of_two, domain, eldr, union'
 
-describe('a configuration that is not right', () => {
+describe('an invalid configuration', () => {
   it.each([
     ['routing: {polcy: eldr}', '1:11: unknown key routing.polcy: did you mean routing.policy?'],
     ['port: 80', '1:1: unknown key port: did you mean server.port?'],
@@ -66,8 +66,8 @@ describe('a configuration that is not right', () => {
       'server: {tls: {keyFile: k}}',
       '1:15: server.tls.certFile is missing: expected the path of a PEM file with the certificate',
     ],
-    ['workers: {tls: {keyFile: k}}', '1:26: workers.tls.keyFile without workers.tls.certFile: give both'],
-    ['workers: {tls: {certFile: k}}', '1:27: workers.tls.certFile without workers.tls.keyFile: give both'],
+    ['workers: {tls: {keyFile: k}}', '1:26: workers.tls.keyFile without workers.tls.certFile: set both'],
+    ['workers: {tls: {certFile: k}}', '1:27: workers.tls.certFile without workers.tls.keyFile: set both'],
     [
       'routing: {policy: eldr}',
       '1:19: routing.policy: eldr needs an artifact: set routing.artifact (--artifact)',
@@ -78,41 +78,38 @@ describe('a configuration that is not right', () => {
     ],
     [
       'server: {adminToken: a, apiKeys: [b, a]}',
-      '1:22: server.adminToken is one of server.apiKeys: every client could change the gateway',
+      '1:22: server.adminToken is one of server.apiKeys: any client could use the admin API',
     ],
     [
       'server: {port: 8001, metricsPort: 8001}',
-      '1:35: server.metricsPort is server.port, 8001: take another',
+      '1:35: server.metricsPort is server.port, 8001: choose another port',
     ],
     [
       'server: {headersTimeoutMs: 70000}',
       '1:28: server.headersTimeoutMs 70000 is more than server.bodyTimeoutMs 60000, which includes it',
     ],
-  ])('is told what: %s', async (text, expected) => {
+  ])('is reported: %s', async (text, expected) => {
     expect(await problems(text)).toEqual([expected])
   })
 
   it.each([
-    [
-      '[http://a:1/v1]',
-      '1:20: workers.decode[0]: expected no path: http://a:1 is enough, since requests bring their own',
-    ],
-    [
-      '[{url: "http://a:1?x"}]',
-      '1:26: workers.decode[0].url: expected no path: http://a:1 is enough, since requests bring their own',
-    ],
+    ['[http://a:1/v1]', '1:20: workers.decode[0]: expected no path, only http://a:1'],
+    ['[{url: "http://a:1?x"}]', '1:26: workers.decode[0].url: expected no path, only http://a:1'],
     [
       '["http://me:sesame@a:1"]',
-      '1:20: workers.decode[0]: expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key',
+      '1:20: workers.decode[0]: expected no user or password in the URL: if workers need a key, set workers.apiKey or ELDR_WORKER_API_KEY',
     ],
     [
       '[grpc://a:1]',
       '1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000, found the scheme grpc',
     ],
-    ['["a:1"]', '1:20: workers.decode[0]: expected http:// or https:// before it: did you mean http://a:1?'],
+    [
+      '["a:1"]',
+      '1:20: workers.decode[0]: expected http:// or https:// at the start: did you mean http://a:1?',
+    ],
     [
       '["[::1]:1"]',
-      '1:20: workers.decode[0]: expected http:// or https:// before it: did you mean http://[::1]:1?',
+      '1:20: workers.decode[0]: expected http:// or https:// at the start: did you mean http://[::1]:1?',
     ],
     ['[a b]', '1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000'],
     [
@@ -138,45 +135,45 @@ describe('a configuration that is not right', () => {
     ],
     [
       '[{url: http://a:1, cluster: 0}, {url: http://b:1, cluster: 0}]',
-      '1:51: cluster 0 twice: workers.decode[0] and workers.decode[1]',
+      '1:51: cluster 0 is used twice: workers.decode[0] and workers.decode[1]',
     ],
     [
       '[{url: http://a:1, cluster: 0}, http://b:1]',
-      '1:51: workers.decode[1] has no cluster and others have: give one to every decode worker or to none',
+      '1:51: workers.decode[1] has no cluster but others do: set it for all decode workers or for none',
     ],
-  ])('is told what is wrong with workers: %s', async (workers, expected) => {
+  ])('has its worker problems reported: %s', async (workers, expected) => {
     expect(await problems(`workers: {decode: ${workers}}`)).toEqual([expected])
   })
 
   it.each([
     [
       '{endpoint: collector:4318}',
-      '1:30: observe.traces.endpoint: expected http:// or https:// before it: did you mean http://collector:4318?',
+      '1:30: observe.traces.endpoint: expected http:// or https:// at the start: did you mean http://collector:4318?',
     ],
     [
       '{endpoint: "http://me:sesame@c"}',
-      '1:30: observe.traces.endpoint: expected no user and no password in the URL: set observe.traces.headers, or OTEL_EXPORTER_OTLP_HEADERS, if the collector asks for them',
+      '1:30: observe.traces.endpoint: expected no user or password in the URL: if the collector needs them, set observe.traces.headers or OTEL_EXPORTER_OTLP_HEADERS',
     ],
     [
       '{endpoint: "http://c/?key=sesame"}',
-      '1:30: observe.traces.endpoint: expected nothing behind the path of the URL',
+      '1:30: observe.traces.endpoint: expected nothing after the path of the URL',
     ],
     ['{sampleRatio: 2}', '1:33: observe.traces.sampleRatio: expected a number from 0 to 1, found 2'],
     [
       '{headers: [sesame]}',
-      '1:30: observe.traces.headers[0]: expected NAME=VALUE, such as authorization=Bearer KEY, found something else',
+      '1:30: observe.traces.headers[0]: expected NAME=VALUE, such as authorization=Bearer KEY, found an invalid value',
     ],
-  ])('is told what is wrong with traces, and no secret of them: %s', async (traces, expected) => {
+  ])('has its trace problems reported without secrets: %s', async (traces, expected) => {
     expect(await problems(`observe: {traces: ${traces}}`)).toEqual([expected])
   })
 
-  it('finds the same worker in both roles', async () => {
+  it('has the same worker in both roles', async () => {
     expect(await problems('workers: {prefill: [http://a:1], decode: [http://a:1]}')).toEqual([
       '1:43: two workers with the url http://a:1: workers.prefill[0] and workers.decode[0]',
     ])
   })
 
-  it('is told all of it at once, in the order of the file, what is wrong together among it', async () => {
+  it('has all problems reported at once, in the order of the file', async () => {
     const text =
       'observe: {logLevel: loud}\nrouting:\n  tau: x\n  policy: eldr\nworkers:\n  decode: [http://a:1, b, http://a:1]\nlimits: {queue: 1}\n'
     expect((await problems(text)).map(line => line.split(' ').slice(0, 3).join(' '))).toEqual([
@@ -189,13 +186,13 @@ describe('a configuration that is not right', () => {
     ])
   })
 
-  it('concludes nothing from what is wrong by itself', async () => {
+  it('has no cross-checks on values that are invalid by themselves', async () => {
     expect(await problems('routing: {policy: eldr, artifact: 7}')).toEqual([
       '1:35: routing.artifact: expected the path of an artifact of `eldr fit`, found 7',
     ])
   })
 
-  it('names flags and variables, in their own units', async () => {
+  it('has problems of flags and variables reported with their names and units', async () => {
     const flags = new Map([
       ['--queue-timeout-secs', 'soon'],
       ['--tls-key-path', 'k'],
@@ -208,7 +205,7 @@ describe('a configuration that is not right', () => {
         env: { ELDR_TAU: '3', ELDR_JSON_LOG: 'maybe', ELDR_API_KEY_FILE: 'no/where' },
       }),
     ).toEqual([
-      '--decode-policy: sets routing.policy, which --policy sets too: give one of them',
+      '--decode-policy: sets routing.policy, which --policy sets too: set only one of them',
       'ELDR_JSON_LOG: expected true or false, found "maybe"',
       'ELDR_API_KEY_FILE: cannot read "no/where": ENOENT',
       '--policy: routing.policy: expected one of random, round_robin, jsq, power_of_two, domain, eldr, union, found "a"',
@@ -224,19 +221,19 @@ describe('a configuration that is not right', () => {
     ['server:\n\tport: 1\n', /^2:1: Tabs are not allowed as indentation$/],
     ['a: 1\n---\nb: 2\n', /^2:1: Source contains multiple documents$/],
     ['server: !env PORT\n', /^1:9: Unresolved tag$/],
-  ])('is told where its YAML is wrong: %j', async (text, expected) => {
+  ])('has YAML syntax errors reported: %j', async (text, expected) => {
     expect((await problems(text))[0]).toMatch(expected)
   })
 })
 
-describe('whatever a file holds', () => {
+describe('any file', () => {
   const keys = allKeys().map(({ name }) => name.split(/[.[]/).filter(part => part !== ']'))
   const entry = fc.tuple(
     fc.constantFrom(...keys),
     fc.oneof(fc.jsonValue({ maxDepth: 3 }), fc.nat(70_000), fc.constantFrom('eldr', 'a:1')),
   )
 
-  it('there are settings, or all that is wrong with it; never a fault of ours', async () => {
+  it('gives settings or a list of problems, never an internal error', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(entry, { maxLength: 6 }), async entries => {
         const value = {}
@@ -265,13 +262,13 @@ describe('a secret', () => {
     'server: {adminToken: !5318008 x}',
     'server: {adminToken: "********"}',
     'workers: {prefill: ["http://me:5318008@a:1"]}',
-  ])('is not repeated when it is wrong: %s', async text => {
+  ])('is not repeated in an error: %s', async text => {
     const said = await problems(text)
     expect(said.length).toBeGreaterThan(0)
     expect(said.join()).not.toContain('18008')
   })
 
-  it('comes from a file that holds one, and no other', async () => {
+  it('comes from a file with exactly one line', async () => {
     writeFileSync(join(folder.path, 'two'), 'a\nb\n')
     writeFileSync(join(folder.path, 'none'), '\n')
     const env = {
@@ -279,28 +276,28 @@ describe('a secret', () => {
       ELDR_API_KEY_FILE: join(folder.path, 'none'),
     }
     expect((await problems('', { env })).map(line => line.replaceAll(folder.path, ''))).toEqual([
-      'ELDR_API_KEY_FILE: no key in "/none": expected one on each line',
+      'ELDR_API_KEY_FILE: no key in "/none": expected one per line',
       'ELDR_ADMIN_TOKEN_FILE: expected one line in "/two", found 2',
     ])
   })
 
-  it('that is empty is refused, and does not open the gateway', async () => {
+  it('that is empty is refused and does not disable authentication', async () => {
     expect(await problems('', { env: { ELDR_API_KEYS: '' } })).toEqual([
-      'ELDR_API_KEYS: server.apiKeys[0]: expected a key of visible ASCII characters without blanks, found something else',
+      'ELDR_API_KEYS: server.apiKeys[0]: expected a key of visible ASCII characters without spaces, found an invalid value',
     ])
     expect(await problems('server: {apiKeys:}')).toHaveLength(1)
   })
 })
 
 describe('a warning', () => {
-  it('is given for idle connections that outlive those of uvicorn', async () => {
+  it('is given for an idle timeout longer than that of uvicorn', async () => {
     expect(await warnings('idleConnectionMs: 5000')).toEqual([
-      '1:74: workers.idleConnectionMs 5000: uvicorn closes idle connections after 5000, and a request sent just then fails',
+      '1:74: workers.idleConnectionMs 5000: uvicorn closes idle connections after 5000, and a request sent at that moment fails',
     ])
     expect(await warnings('idleConnectionMs: 4999')).toEqual([])
   })
 
-  it('is given for a gateway without workers, and for workers whose certificates are not checked', async () => {
+  it('is given for missing workers and for disabled certificate checks', async () => {
     writeFileSync(path, 'workers: {prefill: [http://p:1], tls: {insecure: true}}')
     expect((await loadSettings({ file: path })).warnings.map(line => line.replace(`${path}:`, ''))).toEqual([
       '1:50: workers.tls.insecure: certificates of workers are not checked',
@@ -308,7 +305,7 @@ describe('a warning', () => {
     ])
   })
 
-  it('is given for a variable that is almost one of ours, and for the one that Kubernetes makes of a service', async () => {
+  it('is given for a misspelt variable and for the one that Kubernetes sets for a service', async () => {
     const env = {
       ELDR_POLCY: 'x',
       ELDR_PORT: 'tcp://10.0.0.1:8000',
@@ -317,8 +314,8 @@ describe('a warning', () => {
     }
     const said = await warnings('', env)
     expect(said).toHaveLength(2)
-    expect(said[0]).toMatch(/^ELDR_PORT is not looked at: .*enableServiceLinks/)
-    expect(said[1]).toBe('ELDR_POLCY is not looked at: did you mean ELDR_POLICY?')
+    expect(said[0]).toMatch(/^ELDR_PORT is ignored: .*enableServiceLinks/)
+    expect(said[1]).toBe('ELDR_POLCY is ignored: did you mean ELDR_POLICY?')
     expect((await loadSettings({ env })).settings.server.port).toBe(8000)
   })
 })

@@ -1,8 +1,8 @@
-/** What the schema finds wrong, in words: where it stands, what was expected, what was found; all of it at once. */
+/** Turns schema issues into messages: where, what was expected, what was found. */
 import type * as z from 'zod'
 import { quoted } from '../../trace/quoted.ts'
 import type { ConfigFile } from './config-file.ts'
-import type { Given } from './flags/flag-values.ts'
+import type { Override } from './flags/flag-values.ts'
 import { allKeys, nodeAt, type SchemaNode, typeText } from './schema/json-schema.ts'
 import { nearest } from './flags/nearest.ts'
 import { isObject, nameOf, partsOf, type Path, valueAt } from './paths.ts'
@@ -10,10 +10,10 @@ import { longNameOf, SOURCES } from './flags/sources.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** The value that was looked at and where its parts came from. */
-export interface Looked {
+/** The merged configuration and where its values come from. */
+export interface Input {
   readonly value: unknown
-  readonly given: readonly Given[]
+  readonly overrides: readonly Override[]
   readonly file?: ConfigFile
 }
 
@@ -22,55 +22,55 @@ export interface Problem {
   readonly line: string
 }
 
-export function problemsOf(issues: readonly Issue[], looked: Looked): Problem[] {
-  return issues.flatMap(issue => problemsIn(issue, issue.path as Path, looked))
+export function problemsOf(issues: readonly Issue[], input: Input): Problem[] {
+  return issues.flatMap(issue => problemsIn(issue, issue.path as Path, input))
 }
 
-function problemsIn(issue: Issue, path: Path, looked: Looked): Problem[] {
+function problemsIn(issue: Issue, path: Path, input: Input): Problem[] {
   const problem = (text: string, at = path, of?: 'key') => ({
     path: at,
-    line: `${whereIs(at, looked, of)}${text}`,
+    line: `${locationOf(at, input, of)}${text}`,
   })
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map(key =>
-      problem(`unknown key ${nameOf([...path, key])}${meant(path, key)}`, [...path, key], 'key'),
+      problem(`unknown key ${nameOf([...path, key])}${suggestion(path, key)}`, [...path, key], 'key'),
     )
-  const value = valueAt(looked.value, path)
+  const value = valueAt(input.value, path)
   if (issue.code === 'invalid_union') {
     const branch = isObject(value) ? issue.errors.at(-1) : undefined
-    if (branch) return branch.flatMap(inner => problemsIn(inner, [...path, ...(inner.path as Path)], looked))
+    if (branch) return branch.flatMap(inner => problemsIn(inner, [...path, ...(inner.path as Path)], input))
   }
   const name = nameOf(path) || 'the file'
   if (issue.code === 'custom') return [problem(`${name}: ${issue.message}`)]
   const node = nodeAt(path) ?? {}
-  const source = sourceOf(path, looked.given)
-  const expected = node.type === 'string' && !node.enum ? issue.message : typeText(node, source?.unit)
+  const override = overrideOf(path, input.overrides)
+  const expected = node.type === 'string' && !node.enum ? issue.message : typeText(node, override?.unit)
   if (value === undefined) return [problem(`${name} is missing: expected ${expected}`)]
-  return [problem(`${name}: expected ${expected}, found ${foundText(value, node, source)}`)]
+  return [problem(`${name}: expected ${expected}, found ${foundText(value, node, override)}`)]
 }
 
-/** Ends in a colon; empty when nobody gave it. A key that is missing is missing beside its neighbours. */
-export function whereIs(path: Path, { value, given, file }: Looked, of?: 'key'): string {
-  const source = sourceOf(path, given)
-  if (source !== undefined) return `${source.by}: `
+/** Location followed by a colon, or empty. A missing key has the location of an override next to it. */
+export function locationOf(path: Path, { value, overrides, file }: Input, of?: 'key'): string {
+  const override = overrideOf(path, overrides)
+  if (override !== undefined) return `${override.source}: `
   const missing = valueAt(value, path) === undefined
   const beside = missing
-    ? given.find(({ name }) => nameOf(path.slice(0, -1)) === partsOf(name).slice(0, -1).join('.'))
+    ? overrides.find(({ name }) => nameOf(path.slice(0, -1)) === partsOf(name).slice(0, -1).join('.'))
     : undefined
-  if (beside !== undefined) return `${beside.by}: `
+  if (beside !== undefined) return `${beside.source}: `
   return file === undefined ? '' : `${file.placeOf(path, of)}: `
 }
 
-/** Flags come last and win. */
-export function sourceOf(path: Path, given: readonly Given[]): Given | undefined {
-  return given.findLast(({ name }) => partsOf(name).every((part, at) => part === path[at]))
+/** The last one takes precedence: flags come after the environment. */
+export function overrideOf(path: Path, overrides: readonly Override[]): Override | undefined {
+  return overrides.findLast(({ name }) => partsOf(name).every((part, at) => part === path[at]))
 }
 
-/** A secret is not repeated, whatever is wrong with it. */
-function foundText(value: unknown, node: SchemaNode, source: Given | undefined): string {
+/** Never repeats a secret. */
+function foundText(value: unknown, node: SchemaNode, override: Override | undefined): string {
   if (node.writeOnly || node.items?.writeOnly)
-    return typeof value === 'number' ? 'a number: put it in quotes' : 'something else'
-  if (source?.typed !== undefined) return quoted(source.typed)
+    return typeof value === 'number' ? 'a number: put it in quotes' : 'an invalid value'
+  if (override?.text !== undefined) return quoted(override.text)
   return typeof value === 'string' ? quoted(value) : kindOf(value)
 }
 
@@ -80,8 +80,8 @@ function kindOf(value: unknown): string {
   return typeof value === 'object' ? 'an object' : String(value)
 }
 
-/** The known key that somebody meant: beside it, else anywhere, also by the name of its flag. */
-function meant(path: Path, key: string): string {
+/** Suggests a known key: in the same section, else anywhere, else by the name of its flag. */
+function suggestion(path: Path, key: string): string {
   const beside = nearest(key, allKeysAt(path))
   if (beside !== undefined) return `: did you mean ${nameOf([...path, beside])}?`
   const anywhere = new Map<string, string>()

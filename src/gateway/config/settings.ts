@@ -1,4 +1,7 @@
-/** Everything that can be set about a gateway, resolved: flags, environment, file and defaults are one value each here. */
+/**
+ * All settings of a gateway after flags, environment, file and defaults are merged. schema.ts describes each
+ * one.
+ */
 import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 
@@ -20,31 +23,29 @@ export interface Settings {
 export interface ServerSettings {
   readonly host: string
   readonly port: number
-  /** That relay requests; with two or more another one decides for them. */
+  /** Processes that relay requests. With two or more, another process makes all decisions. */
   readonly processes: number
-  /** Absent: metrics are on the main port, at /metrics. */
+  /** Undefined: /metrics is on the main port. */
   readonly metricsPort?: number
   readonly tls?: ServerTls
-  /** Secrets: clients must bring one of them; none means that anybody may ask. */
+  /** Secrets. Clients must send one of them; empty: no key required. */
   readonly apiKeys: readonly string[]
-  /** Secret: without it the admin routes that change something answer only on a loopback connection. */
+  /** Secret. Without it the admin routes serve loopback connections only. */
   readonly adminToken?: string
   readonly maxBodyBytes: number
   readonly maxHeaderBytes: number
-  /** A client must have sent its headers, and its whole request, within these. */
   readonly headersTimeoutMs: number
   readonly bodyTimeoutMs: number
-  /** A client that takes no byte for so long while there are some for it is let go. */
   readonly clientStallMs: number
   readonly keepAliveMs: number
-  /** Streams may go on for so long after SIGTERM. */
+  /** How long running streams may continue after SIGTERM. */
   readonly shutdownGraceMs: number
 }
 
 export interface ServerTls {
   readonly certFile: string
   readonly keyFile: string
-  /** Clients must show a certificate of this authority. */
+  /** If set, clients must present a certificate issued by this CA. */
   readonly caFile?: string
 }
 
@@ -52,25 +53,28 @@ export interface WorkersSettings {
   readonly engine: 'vllm-nixl'
   readonly prefill: readonly WorkerSetting[]
   readonly decode: readonly WorkerSetting[]
-  /** Engines of each server that discovery finds; the lists have been expanded by it. The other two are for one role, in place of it. */
+  /**
+   * Data-parallel ranks per discovered server. The lists above are already expanded. The other two override
+   * it for one role.
+   */
   readonly ranks?: number
   readonly prefillRanks?: number
   readonly decodeRanks?: number
-  /** Secret: sent to workers as a bearer token in place of the client's. */
+  /** Secret. Bearer token for workers, sent instead of the client's. */
   readonly apiKey?: string
   readonly tls?: WorkerTls
-  /** Must be below the workers' own keep-alive time (uvicorn: 5 s). */
+  /** Must be shorter than the workers' keep-alive timeout (uvicorn: 5 s). */
   readonly idleConnectionMs: number
 }
 
 export interface WorkerSetting {
   readonly url: string
-  /** Unique; made from the address when not given. */
+  /** Unique. Default: derived from the address. */
   readonly id: string
   readonly dpRank?: number
-  /** 1 where servers have several engines unless told, and this one has been told to have one. */
+  /** 1 if this server overrides a larger default number of ranks. */
   readonly ranks?: 1
-  /** Of a decode worker: the cluster of the artifact that is its own; its place in the list unless told. */
+  /** Cluster of the artifact, for decode workers. Default: position in the list. */
   readonly cluster?: number
 }
 
@@ -82,9 +86,11 @@ export interface WorkerTls {
 }
 
 export interface DiscoverySettings {
-  /** A worker that is no longer found gets no new requests at once, and is removed after this time, when its last request has ended. */
+  /**
+   * A worker that disappears is drained at once and removed after this time, once its last request has ended.
+   */
   readonly removeAfterMs: number
-  /** Wait after a look that failed, doubled each time. */
+  /** Wait after a failed lookup. Doubles with each failure. */
   readonly retryMs: number
   readonly file?: FileDiscovery
   readonly dns?: DnsDiscovery
@@ -97,7 +103,7 @@ export interface FileDiscovery {
 }
 
 export interface DnsDiscovery {
-  /** As dns-target.ts reads them. */
+  /** Format: dns-target.ts. */
   readonly prefill?: string
   readonly decode?: string
   readonly server?: string
@@ -107,18 +113,18 @@ export interface DnsDiscovery {
 
 export interface KubernetesDiscovery {
   readonly enabled: boolean
-  /** Labels of EndpointSlices, KEY=VALUE each. */
+  /** Labels of EndpointSlices, KEY=VALUE. */
   readonly prefillSelector: readonly string[]
   readonly decodeSelector: readonly string[]
-  /** Absent: all. */
+  /** Undefined: all namespaces. */
   readonly namespace?: string
   readonly port?: number
   readonly scheme: 'http' | 'https'
-  /** These three are the cluster's own in a pod. */
+  /** Default in a pod for these three: the cluster's. */
   readonly apiUrl?: string
   readonly tokenFile?: string
   readonly caFile?: string
-  /** A watch on which nothing comes for so long is begun anew. */
+  /** Restart a watch that has been silent for this long. */
   readonly silentMs: number
 }
 
@@ -130,61 +136,65 @@ export interface RoutingSettings {
   readonly artifact?: string
   /** Cost profile of union. */
   readonly profile?: string
-  /** Leading tokens of a prompt (4 bytes of text count as one) that prefix_hash looks at, and the load at which it looks elsewhere. */
+  /** Number of leading prompt tokens that prefix_hash hashes; 4 bytes of text count as one token. */
   readonly prefixTokens: number
+  /** Multiple of the average load above which prefix_hash chooses another worker. */
   readonly prefixLoadFactor: number
-  /** A hand-off whose counts cover less of the prompt is routed by load. */
+  /**
+   * A request is routed by load if the expert counts of its hand-off cover less than this share of the
+   * prompt.
+   */
   readonly minCovered: number
-  /** When the number of decode workers is not that of the artifact's clusters: fit anew for theirs, or leave it. */
+  /** Whether to refit when the number of decode workers differs from the number of clusters. */
   readonly refit: 'auto' | 'off'
-  /** Hand prompt token ids of a chat from prefill to decode, so that the template runs once. */
+  /** Pass the prompt token ids of a chat from prefill to decode, so that the chat template runs only once. */
   readonly reuseTokenIds: boolean
 }
 
 export interface ReplicaSettings {
-  /** Of a Redis or Valkey, maybe with a password, which is secret; absent: this gateway is alone. */
+  /** Redis or Valkey store; its password is secret. Undefined: this gateway does not share state. */
   readonly url?: string
-  /** Authority of its certificate. */
+  /** CA of the store's certificate. */
   readonly caFile?: string
-  /** Unique; made up unless told. */
+  /** Unique. Default: random. */
   readonly id?: string
-  /** Gateways with the same one are replicas of each other. */
+  /** Gateways with the same namespace are replicas of each other. */
   readonly namespace: string
   readonly publishMs: number
-  /** Between two tellings of what union knows, and how much of it a second. */
+  /** Interval and max rate for publishing the state of the union policy. */
   readonly unionMs: number
   readonly bytesPerSecond: number
   readonly leaseMs: number
   readonly timeoutMs: number
   readonly retryMs: number
-  /** Changes by the admin API outlive the last replica by this time. */
+  /** How long changes made through the admin API are kept after the last replica has stopped. */
   readonly changesKeptMs: number
   readonly artifactBytes: number
 }
 
 export interface LimitSettings {
-  /** Requests in the gateway at once; more wait in the queue. 0 is no limit. */
+  /** Further requests wait in the queue. 0: no limit. */
   readonly maxConcurrentRequests: number
   readonly queueSize: number
   readonly queueTimeoutMs: number
-  /** Choices × prompts that one request may ask for. */
+  /** Choices × prompts per request. */
   readonly maxChoices: number
 }
 
 export interface TimeoutSettings {
   readonly connectMs: number
-  /** From dispatch to the whole answer of the prefill leg. */
+  /** For the complete prefill response. */
   readonly prefillMs: number
-  /** From dispatch of the decode leg to its first byte of body. */
+  /** For the first byte of the decode response body. */
   readonly firstTokenMs: number
   readonly betweenTokensMs: number
   readonly requestMs: number
 }
 
 export interface RetrySettings {
-  /** Of each leg, beyond the first try. */
+  /** Retries per leg. */
   readonly max: number
-  /** Retries may be this share of requests (with a few to spare), so that an outage is not made worse. */
+  /** Max ratio of retries to requests (plus a few), so that retries do not make an outage worse. */
   readonly budgetShare: number
   readonly backoffMs: number
 }
@@ -192,18 +202,18 @@ export interface RetrySettings {
 export interface LeaseSettings {
   /** kv_lease_duration of the prefill workers. */
   readonly durationMs: number
-  /** A hand-off older than this share of the lease is not used. */
+  /** A hand-off older than this share of the lease is discarded. */
   readonly usableShare: number
 }
 
 export interface BreakerSettings {
-  /** Opens after so many failures in a row … */
+  /** The breaker opens after this many consecutive failures … */
   readonly consecutiveFailures: number
-  /** … or when, of at least `windowRequests` ends within the window, this share were failures. */
+  /** … or if this share of at least `windowRequests` requests in the window failed. */
   readonly windowMs: number
   readonly windowRequests: number
   readonly windowFailureShare: number
-  /** Then one probe is let through. */
+  /** After this time one probe request is allowed. */
   readonly openMs: number
 }
 
@@ -211,7 +221,7 @@ export interface HealthSettings {
   readonly path: string
   readonly intervalMs: number
   readonly timeoutMs: number
-  /** Checks in a row that take a worker out, and that bring it back. */
+  /** Consecutive checks that change the state of a worker. */
   readonly failures: number
   readonly successes: number
 }
@@ -222,30 +232,29 @@ export type LogLevel = (typeof LOG_LEVELS)[number]
 export interface ObserveSettings {
   readonly logLevel: LogLevel
   readonly logFormat: 'auto' | 'json' | 'pretty'
-  /** X-Eldr-* response headers on every answer; otherwise only for those that may ask (debug-headers.ts). */
+  /** X-Eldr-* headers on every response; otherwise only on request (debug-headers.ts). */
   readonly debugHeaders: boolean
-  /** Decisions kept for /eldr/decisions. */
+  /** Number of decisions kept for /eldr/decisions. */
   readonly decisionsKept: number
-  /** Who may look at it: those who may use the admin API, anybody, nobody. */
+  /** Access: same as the admin API, everyone, disabled. */
   readonly dashboard: 'admin' | 'open' | 'off'
   readonly traces: TraceSettings
 }
 
 export interface TraceSettings {
-  /** Of a collector that takes OTLP over HTTP; absent: no traces. */
+  /** OTLP over HTTP endpoint. Undefined: tracing is off. */
   readonly endpoint?: string
-  /** Secrets: NAME=VALUE. */
+  /** Secrets, NAME=VALUE. */
   readonly headers: readonly string[]
   readonly serviceName: string
-  /** Share of the requests whose caller has not decided it. */
+  /** Share of requests to trace, for requests without a traceparent header. */
   readonly sampleRatio: number
-  /** A batch goes out when it has so many spans, or after so long. */
+  /** A batch is exported when it has this many spans, or after `everyMs`. */
   readonly batchSpans: number
   readonly everyMs: number
-  /** Spans that may wait for the collector; more are dropped. */
+  /** Max spans queued for the collector. Further ones are dropped. */
   readonly queueSpans: number
-  /** The collector must have answered within this time. */
   readonly timeoutMs: number
-  /** How long the last traces may take when the gateway ends. */
+  /** How long the final export may take at shutdown. */
   readonly flushMs: number
 }

@@ -1,4 +1,7 @@
-/** From the file with its defaults to the settings: one spelling of each name, an id and a cluster for each worker, a policy. */
+/**
+ * Normalises a validated file to settings: one spelling per policy name, an id per worker, a cluster per
+ * decode worker, a policy.
+ */
 import { defaultPolicy, type PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 import type { FileForm } from './schema/schema.ts'

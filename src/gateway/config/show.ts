@@ -1,4 +1,4 @@
-/** Settings for people to read, secrets masked: YAML that a file could hold, with where each value came from beside it. */
+/** Prints settings with secrets masked: as YAML with the origin of each value in a comment, and as JSON. */
 import { Document, isCollection, isNode, type Node } from 'yaml'
 import type { Loaded } from './load.ts'
 import { masked } from './mask.ts'
@@ -8,13 +8,13 @@ export function asYaml({ settings, origins }: Pick<Loaded, 'settings' | 'origins
   const document = new Document(masked(settings))
   for (const [name, { name: from }] of origins) {
     const node = document.getIn(partsOf(name), true)
-    if (isNode(node)) remark(node, ` ${from}`)
+    if (isNode(node)) addComment(node, ` ${from}`)
   }
   return document.toString({ lineWidth: 0 })
 }
 
-/** Behind a value; a list that is not empty begins on the next line, and so does its remark. */
-function remark(node: Node, text: string): void {
+/** After the value; before a non-empty list, which begins on the next line. */
+function addComment(node: Node, text: string): void {
   const isList = isCollection(node)
   if (isList && node.items.length > 0) {
     node.commentBefore = text
@@ -24,7 +24,6 @@ function remark(node: Node, text: string): void {
   node.comment = text
 }
 
-/** The same for programs. */
 export function asJson({ settings, origins }: Pick<Loaded, 'settings' | 'origins'>): {
   readonly settings: unknown
   readonly origins: Readonly<Record<string, { readonly kind: string; readonly name: string }>>

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { loadSettings } from './load.ts'
 import { asJson, asYaml } from './show.ts'
-import { maskedStore, wrongStore } from './store-url.ts'
+import { maskedStore, storeUrlProblem } from './store-url.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'eldr-config-'))
 afterAll(() => rmSync(folder, { recursive: true }))
@@ -14,7 +14,7 @@ function fileWith(text: string): string {
   return path
 }
 
-describe('the address of a store', () => {
+describe('the URL of a store', () => {
   it.each([
     'redis://a',
     'rediss://a:6380/3',
@@ -22,19 +22,19 @@ describe('the address of a store', () => {
     'valkeys://:pw@a/0',
     'redis://a/',
   ])('may be %s', url => {
-    expect(wrongStore(url)).toBeUndefined()
+    expect(storeUrlProblem(url)).toBeUndefined()
   })
 
   it.each([
     ['http://a:6379', /scheme is one of redis, rediss, valkey, valkeys/],
     ['a:6379', /expected a URL such as/],
     ['redis:///0', /expected a URL such as/],
-    ['redis://a/x', /number of a database/],
-    ['redis://a/0?tls=1', /nothing behind/],
+    ['redis://a/x', /database number/],
+    ['redis://a/0?tls=1', /nothing after/],
     ['redis://:%zz@a', /two hexadecimal digits/],
-    ['redis://:********@a', /masked password/],
+    ['redis://:********@a', /password masked/],
   ])('may not be %s', (url, words) => {
-    expect(wrongStore(url)).toMatch(words)
+    expect(storeUrlProblem(url)).toMatch(words)
   })
 
   it.each([
@@ -48,7 +48,7 @@ describe('the address of a store', () => {
     expect(maskedStore(url)).toBe(shown)
   })
 
-  it('is never shown with its password, whoever shows it and whatever else is wrong', async () => {
+  it('is never shown with its password, even in an error', async () => {
     const loaded = await loadSettings({ env: { ELDR_REPLICA_STORE: 'redis://u:sk-1@a:6379' } })
     for (const text of [asYaml(loaded), JSON.stringify(asJson(loaded))]) {
       expect(text).not.toContain('sk-1')
@@ -58,10 +58,10 @@ describe('the address of a store', () => {
       (error: unknown) => error,
     )
     expect(JSON.stringify(wrong) + String(wrong)).not.toContain('sk-1')
-    expect(JSON.stringify(wrong)).toContain('number of a database')
+    expect(JSON.stringify(wrong)).toContain('database number')
   })
 
-  it('goes with leases that do not end while all is well', async () => {
+  it('needs leases longer than the publishing interval', async () => {
     const wrong = await loadSettings({ file: fileWith('replicas: { leaseMs: 100, unionMs: 50 }') }).catch(
       (error: unknown) => error,
     )

@@ -1,4 +1,7 @@
-/** From a worker as it is written to the workers that it stands for: a server with several engines is one for each. */
+/**
+ * Expands a worker of the configuration: a server with several data-parallel ranks becomes one worker per
+ * rank.
+ */
 import type { Role } from '../../cluster/worker.ts'
 import { addressOf, workerUrlOf } from './origin.ts'
 import type { WorkerSetting } from './settings.ts'
@@ -14,7 +17,7 @@ export interface WorkerForm {
   readonly cluster?: number | undefined
 }
 
-/** Engines of a server that says nothing of it, as the settings have them. */
+/** Number of ranks of servers that do not set it. */
 export interface RankDefaults {
   readonly ranks?: number | undefined
   readonly prefillRanks?: number | undefined
@@ -25,21 +28,22 @@ export function defaultRanks({ ranks, prefillRanks, decodeRanks }: RankDefaults,
   return (role === 'prefill' ? prefillRanks : decodeRanks) ?? ranks ?? 1
 }
 
-/** `ranks`: where it says nothing of them. A server of one engine is asked without a rank, like any other. */
+/**
+ * `ranks`: default for a server that does not set it. A server with one rank gets requests without a rank.
+ */
 export function workersOf(worker: string | WorkerForm, ranks: number): WorkerSetting[] {
   const form: WorkerForm = typeof worker === 'string' ? { url: worker } : worker
   const { url, dpRank = form.dpRank } = workerUrlOf(form.url)
   const { id, cluster } = form
-  const clusterAt = (rank: number) => cluster !== undefined && { cluster: cluster + rank }
-  if (dpRank !== undefined)
-    return [{ url, id: id ?? rankedName(addressOf(url), dpRank), dpRank, ...clusterAt(0) }]
+  const clusterAt = (rank: number) => (cluster === undefined ? undefined : cluster + rank)
+  if (dpRank !== undefined) return [{ url, id: id ?? rankedName(addressOf(url), dpRank), dpRank, cluster }]
   const name = id ?? addressOf(url)
   const count = form.ranks ?? ranks
-  if (count === 1) return [{ url, id: name, ...(ranks > 1 && { ranks: 1 as const }), ...clusterAt(0) }]
-  return ranked(name, count).map(one => ({ url, ...one, ...clusterAt(one.dpRank) }))
+  if (count === 1) return [{ url, id: name, ranks: ranks > 1 ? 1 : undefined, cluster }]
+  return ranked(name, count).map(one => ({ url, ...one, cluster: clusterAt(one.dpRank) }))
 }
 
-/** Names of all ranks of a server. */
+/** Ids of all ranks of a server. */
 export function ranked(name: string, count: number): { readonly id: string; readonly dpRank: number }[] {
   return Array.from({ length: count }, (_, dpRank) => ({ id: rankedName(name, dpRank), dpRank }))
 }

@@ -88,7 +88,7 @@ describe('a file of workers', () => {
     ],
     [
       'decode: [http://a:1, http://a:1@0]',
-      'w.yaml:1:22: http://a:1 with a rank and without: decode[0] and decode[1]; without one it is all engines of the server',
+      'w.yaml:1:22: http://a:1 both with and without a rank: decode[0] and decode[1]; without a rank it means the whole server',
     ],
     [
       'decode: [{url: http://a:1, ranks: 0}]',
@@ -96,11 +96,11 @@ describe('a file of workers', () => {
     ],
     [
       'decode: [{url: http://a:1, ranks: 2, dpRank: 0}]',
-      'w.yaml:1:10: decode[0] has dpRank and ranks: give one of them',
+      'w.yaml:1:10: decode[0] has dpRank and ranks: set only one of them',
     ],
     [
       'decode: [{url: http://a:1, cluster: 0}, http://b:1]',
-      'w.yaml:1:41: decode[1] has no cluster and others have: give one to every decode worker or to none',
+      'w.yaml:1:41: decode[1] has no cluster but others do: set it for all decode workers or for none',
     ],
   ])('that is not right is refused whole: %j', (text, expected) => {
     expect(badOf(text)).toEqual({ reason: 'broken', text: expected })

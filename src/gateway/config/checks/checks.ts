@@ -1,11 +1,14 @@
-/** What a schema cannot say: values that are right alone and wrong together. */
+/** Checks that a schema cannot express: combinations of values. */
 import { descriptorOf, needsArtifact } from '../../../policy/decode-policy.ts'
 import type { Path } from '../paths.ts'
 import type { FileForm } from '../schema/schema.ts'
 import { checkDiscovery, findsWorkers } from './discovery-checks.ts'
 import { policyOf } from '../settle.ts'
 
-/** `path` is where it stands, if anywhere; `about` are other values it looked at: when one is wrong by itself, that is said instead. */
+/**
+ * `path`: the value with the problem. `about`: other values involved; if one is invalid by itself, only that
+ * is reported.
+ */
 export interface Finding {
   readonly path?: Path
   readonly about?: readonly Path[]
@@ -13,10 +16,9 @@ export interface Finding {
   readonly warning?: true
 }
 
-/** Idle connections that uvicorn closes first, after this time, take the next request with them. */
+/** uvicorn closes idle connections after this time; a request sent at that moment fails. */
 const UVICORN_KEEP_ALIVE_MS = 5000
 
-/** Over the file with its defaults. */
 export function* checkTogether({
   server,
   workers,
@@ -42,7 +44,7 @@ export function* checkTogether({
     yield {
       path: ['workers', 'tls', has],
       about: [['workers', 'tls', lacks]],
-      text: `workers.tls.${has} without workers.tls.${lacks}: give both`,
+      text: `workers.tls.${has} without workers.tls.${lacks}: set both`,
     }
   }
   const [adminPath, keysPath] = [
@@ -53,13 +55,13 @@ export function* checkTogether({
     yield {
       path: adminPath,
       about: [keysPath],
-      text: 'server.adminToken is one of server.apiKeys: every client could change the gateway',
+      text: 'server.adminToken is one of server.apiKeys: any client could use the admin API',
     }
   if (server.metricsPort !== undefined && server.metricsPort === server.port)
     yield {
       path: ['server', 'metricsPort'],
       about: [['server', 'port']],
-      text: `server.metricsPort is server.port, ${server.port}: take another`,
+      text: `server.metricsPort is server.port, ${server.port}: choose another port`,
     }
   if (server.headersTimeoutMs > server.bodyTimeoutMs)
     yield {
@@ -70,7 +72,7 @@ export function* checkTogether({
   if (workers.idleConnectionMs >= UVICORN_KEEP_ALIVE_MS)
     yield {
       path: ['workers', 'idleConnectionMs'],
-      text: `workers.idleConnectionMs ${workers.idleConnectionMs}: uvicorn closes idle connections after ${UVICORN_KEEP_ALIVE_MS}, and a request sent just then fails`,
+      text: `workers.idleConnectionMs ${workers.idleConnectionMs}: uvicorn closes idle connections after ${UVICORN_KEEP_ALIVE_MS}, and a request sent at that moment fails`,
       warning: true,
     }
   const { endpoint, headers } = observe.traces
@@ -81,7 +83,7 @@ export function* checkTogether({
   if (endpoint !== undefined && new URL(endpoint).port === '4317')
     yield {
       path: endpointPath,
-      text: 'observe.traces.endpoint: collectors speak gRPC on port 4317; OTLP over HTTP is on 4318',
+      text: 'observe.traces.endpoint: port 4317 is for gRPC; OTLP over HTTP uses 4318',
       warning: true,
     }
   if (endpoint === undefined && headers.length > 0)
@@ -110,14 +112,14 @@ export function* checkTogether({
     yield {
       path: ['replicas', 'leaseMs'],
       about: [['replicas', name]],
-      text: `replicas.leaseMs ${leaseMs} is less than three times replicas.${name} ${replicas[name]}: leases would end while all is well`,
+      text: `replicas.leaseMs ${leaseMs} is less than three times replicas.${name} ${replicas[name]}: leases would expire during normal operation`,
     }
   }
   if (url === undefined && replicas.id !== undefined)
     yield {
       path: ['replicas', 'id'],
       about: [['replicas', 'url']],
-      text: 'replicas.id without replicas.url: this gateway is alone',
+      text: 'replicas.id without replicas.url has no effect',
       warning: true,
     }
   yield* checkDiscovery(discovery)

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { failure, temporaryFolder } from '../../../../test/trace-support.ts'
-import { dnsTargetOf, isDnsServer, wrongDnsTarget } from '../dns-target.ts'
+import { dnsTargetOf, isDnsServer, dnsTargetProblem } from '../dns-target.ts'
 import { loadSettings } from '../load.ts'
 
 const folder = temporaryFolder()
@@ -21,11 +21,11 @@ async function warnings(discovery: string): Promise<readonly string[]> {
 }
 const both = 'prefillSelector: [a=p], decodeSelector: [a=d]'
 
-describe('settings of discovery that are not right', () => {
+describe('invalid discovery settings', () => {
   it.each([
     [
       'dns: {}',
-      '1:18: discovery.dns has no name to look up: set discovery.dns.prefill (--dns-prefill), discovery.dns.decode (--dns-decode)',
+      '1:18: discovery.dns has no name to look up: set discovery.dns.prefill (--dns-prefill) or discovery.dns.decode (--dns-decode)',
     ],
     [
       'dns: {decode: "grpc://a.b:1"}',
@@ -33,7 +33,7 @@ describe('settings of discovery that are not right', () => {
     ],
     [
       'dns: {decode: "http://10.0.0.1:80"}',
-      '1:27: discovery.dns.decode: 10.0.0.1 is an address already: name it under workers',
+      '1:27: discovery.dns.decode: 10.0.0.1 is an IP address: list it under workers',
     ],
     [
       'dns: {decode: "http://a:1", server: dns.example}',
@@ -45,23 +45,23 @@ describe('settings of discovery that are not right', () => {
     ],
     [
       'kubernetes: {enabled: true, decodeSelector: [a=b]}',
-      '1:25: discovery.kubernetes.prefillSelector is missing: give the labels of the slices (--prefill-selector app=vllm role=…)',
+      '1:25: discovery.kubernetes.prefillSelector is missing: set the labels of the EndpointSlices (--prefill-selector app=vllm role=…)',
     ],
     [
       'kubernetes: {enabled: true, prefillSelector: [a=b]}',
-      '1:25: discovery.kubernetes.decodeSelector is missing: give the labels of the slices (--decode-selector app=vllm role=…)',
+      '1:25: discovery.kubernetes.decodeSelector is missing: set the labels of the EndpointSlices (--decode-selector app=vllm role=…)',
     ],
     [
       'kubernetes: {enabled: true, prefillSelector: [a=b, c=d], decodeSelector: [c=d, a=b]}',
-      '1:86: discovery.kubernetes.decodeSelector is the same as prefillSelector: no worker can be both',
+      '1:86: discovery.kubernetes.decodeSelector equals prefillSelector: a worker cannot have both roles',
     ],
     [
       'kubernetes: {enabled: true, prefillSelector: [a=b, a=c], decodeSelector: [a=d]}',
-      '1:58: discovery.kubernetes.prefillSelector asks for two values of a: no slice has both',
+      '1:58: discovery.kubernetes.prefillSelector requires two values of a: no EndpointSlice has both',
     ],
     [
       'kubernetes: {prefillSelector: ["app in (a)"]}',
-      '1:44: discovery.kubernetes.prefillSelector[0]: expected a label such as app=vllm, one in each item, found "app in (a)"',
+      '1:44: discovery.kubernetes.prefillSelector[0]: expected a label such as app=vllm, one per item, found "app in (a)"',
     ],
     [
       `kubernetes: {enabled: true, ${both}, apiUrl: "ftp://a"}`,
@@ -76,8 +76,8 @@ describe('settings of discovery that are not right', () => {
   })
 })
 
-describe('settings of discovery that are right', () => {
-  it('say where workers come from, so that nobody is warned that there are none', async () => {
+describe('valid discovery settings', () => {
+  it('count as a source of workers, so that no warning about missing workers is given', async () => {
     expect(await warnings('file: {path: w.yaml}')).toEqual([])
     expect(await warnings(`kubernetes: {enabled: true, ${both}}`)).toEqual([])
     expect(await warnings('dns: {decode: "http://a.b:1"}')).toEqual([
@@ -85,21 +85,21 @@ describe('settings of discovery that are right', () => {
     ])
   })
 
-  it('are warned of selectors that nobody looks at, and of a token in the open', async () => {
+  it('cause warnings for ignored selectors and for an unencrypted token', async () => {
     expect(await warnings(`kubernetes: {${both}}, file: {path: w.yaml}`)).toEqual([
-      '1:25: discovery.kubernetes is not looked at: set discovery.kubernetes.enabled (--service-discovery)',
+      '1:25: discovery.kubernetes is ignored: set discovery.kubernetes.enabled (--service-discovery)',
     ])
     const open = (url: string) =>
       warnings(`kubernetes: {enabled: true, ${both}, tokenFile: t, apiUrl: "${url}"}`)
     expect(await open('http://10.0.0.1:8001')).toEqual([
-      expect.stringContaining('the token goes over the network'),
+      expect.stringContaining('the token is sent unencrypted'),
     ])
     expect(await open('http://127.0.0.1:8001')).toEqual([])
   })
 })
 
-describe('servers to ask', () => {
-  it('are addresses', () => {
+describe('DNS servers', () => {
+  it('are IP addresses with an optional port', () => {
     for (const right of ['10.96.0.10', '10.96.0.10:5353', '[fd00::10]', '[::1]:53'])
       expect(isDnsServer(right)).toBe(true)
     for (const wrong of [
@@ -116,8 +116,8 @@ describe('servers to ask', () => {
   })
 })
 
-describe('names to look up', () => {
-  it('have a scheme that says how, and a port where the records have none', () => {
+describe('DNS targets', () => {
+  it('have a scheme for the record type, and a port for address records', () => {
     expect(dnsTargetOf('http://decode.llm.svc:8000')).toEqual({
       name: 'decode.llm.svc',
       kind: 'address',
@@ -151,5 +151,5 @@ describe('names to look up', () => {
     'srv://a..b',
     'srv://',
     `srv://${'a'.repeat(64)}.b`,
-  ])('are refused otherwise: %s', text => expect(wrongDnsTarget(text)).toEqual(expect.any(String)))
+  ])('are refused if invalid: %s', text => expect(dnsTargetProblem(text)).toEqual(expect.any(String)))
 })

@@ -1,10 +1,10 @@
-/** What is wrong together in the settings of discovery. */
+/** Checks combinations of discovery settings. */
 import type { Finding } from './checks.ts'
 import type { FileForm } from '../schema/schema.ts'
 
 type DiscoveryForm = FileForm['discovery']
 
-/** Whether workers of this role may come without being named. */
+/** True if discovery can find workers of this role. */
 export function findsWorkers({ file, dns, kubernetes }: DiscoveryForm, role: 'prefill' | 'decode'): boolean {
   return file !== undefined || dns?.[role] !== undefined || kubernetes?.enabled === true
 }
@@ -17,7 +17,7 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
         ['discovery', 'dns', 'prefill'],
         ['discovery', 'dns', 'decode'],
       ],
-      text: 'discovery.dns has no name to look up: set discovery.dns.prefill (--dns-prefill), discovery.dns.decode (--dns-decode)',
+      text: 'discovery.dns has no name to look up: set discovery.dns.prefill (--dns-prefill) or discovery.dns.decode (--dns-decode)',
     }
   if (kubernetes === undefined) return
   const { enabled, prefillSelector, decodeSelector, apiUrl, tokenFile } = kubernetes
@@ -25,7 +25,7 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
   if (!enabled) {
     yield {
       path: at('enabled'),
-      text: 'discovery.kubernetes is not looked at: set discovery.kubernetes.enabled (--service-discovery)',
+      text: 'discovery.kubernetes is ignored: set discovery.kubernetes.enabled (--service-discovery)',
       warning: true,
     }
     return
@@ -38,7 +38,7 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
       yield {
         path: at(key),
         about: [at('enabled')],
-        text: `discovery.kubernetes.${key} is missing: give the labels of the slices (${flag} app=vllm role=…)`,
+        text: `discovery.kubernetes.${key} is missing: set the labels of the EndpointSlices (${flag} app=vllm role=…)`,
       }
   for (const [key, labels] of [
     ['prefillSelector', prefillSelector],
@@ -49,14 +49,14 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
     if (twice !== undefined && new Set(labels.filter(label => label.startsWith(`${twice}=`))).size > 1)
       yield {
         path: at(key),
-        text: `discovery.kubernetes.${key} asks for two values of ${twice}: no slice has both`,
+        text: `discovery.kubernetes.${key} requires two values of ${twice}: no EndpointSlice has both`,
       }
   }
   if (prefillSelector.length > 0 && prefillSelector.toSorted().join() === decodeSelector.toSorted().join())
     yield {
       path: at('decodeSelector'),
       about: [at('prefillSelector')],
-      text: 'discovery.kubernetes.decodeSelector is the same as prefillSelector: no worker can be both',
+      text: 'discovery.kubernetes.decodeSelector equals prefillSelector: a worker cannot have both roles',
     }
   if (
     apiUrl?.startsWith('http:') &&
@@ -65,7 +65,7 @@ export function* checkDiscovery({ dns, kubernetes }: DiscoveryForm): Generator<F
   )
     yield {
       path: at('apiUrl'),
-      text: 'discovery.kubernetes.apiUrl is not https: the token goes over the network for anybody to read',
+      text: 'discovery.kubernetes.apiUrl is not https: the token is sent unencrypted',
       warning: true,
     }
 }

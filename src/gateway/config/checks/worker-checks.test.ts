@@ -27,12 +27,12 @@ async function problems(asked: Parameters<typeof loadSettings>[0]): Promise<stri
 }
 
 const flags = (values: Record<string, string | string[]>) => new Map(Object.entries(values))
-const RANK = 'a data-parallel rank behind @ is a whole number from 0 to 1023, such as http://10.0.0.7:8000@2'
+const RANK = 'a data-parallel rank after @ is a whole number from 0 to 1023, such as http://10.0.0.7:8000@2'
 const USER =
-  'expected no user and no password in the URL: set workers.apiKey, or ELDR_WORKER_API_KEY, if workers ask for a key'
+  'expected no user or password in the URL: if workers need a key, set workers.apiKey or ELDR_WORKER_API_KEY'
 
 describe('ranks of a server', () => {
-  it('are workers of their own, whichever way they are written', async () => {
+  it('become separate workers in every notation', async () => {
     const text =
       'workers: {decode: [{url: http://a:1, ranks: 2}, {url: http://b:1, dpRank: 3}, "http://c@0", {url: http://d:1, id: d, ranks: 2}]}'
     const { workers } = (await loadSettings({ file: file(text) })).settings
@@ -46,7 +46,7 @@ describe('ranks of a server', () => {
     ])
   })
 
-  it('have names of their own and clusters one after the other, where they are told', async () => {
+  it('get their own ids and consecutive clusters', async () => {
     const text =
       'workers: {decode: [{url: http://a:1, ranks: 2, cluster: 1}, {url: http://b:1, dpRank: 3, id: x, cluster: 0}]}'
     const { decode } = (await loadSettings({ file: file(text) })).settings.workers
@@ -57,7 +57,7 @@ describe('ranks of a server', () => {
     ])
   })
 
-  it('come by flags: a rank behind the URL, a size for all, and one for a role', async () => {
+  it('can be set by flags: a rank after the URL, a size for all, a size per role', async () => {
     const given = {
       '--prefill': ['http://p:1', 'q=http://q:1@2'],
       '--decode': ['http://d:1'],
@@ -83,7 +83,7 @@ describe('ranks of a server', () => {
     expect(byEnvironment.settings.workers.decode.map(({ id }) => id)).toEqual(['d:1@0', 'd:1@1', 'e:1@4'])
   })
 
-  it('are none where a server has one engine, as other routers write it', async () => {
+  it('are not used if the size is 1', async () => {
     const { workers } = (
       await loadSettings({
         flags: flags({ '--decode': ['http://d:1'], '--intra-node-data-parallel-size': '1' }),
@@ -92,7 +92,7 @@ describe('ranks of a server', () => {
     expect(workers.decode).toEqual([{ url: 'http://d:1', id: 'd:1', cluster: 0 }])
   })
 
-  it('are the same when settings that were printed are read again', async () => {
+  it('survive printing and loading the settings', async () => {
     const text =
       'workers: {ranks: 2, prefill: [{url: http://p:1, ranks: 1}], decode: [http://a:1, http://b:1@7, {url: http://c:1, ranks: 3}]}'
     const first = await loadSettings({ file: file(text) })
@@ -105,8 +105,8 @@ describe('ranks of a server', () => {
     ['["http://a:1@-1"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
     ['["http://a:1@1.5"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
     ['["http://a:1@x"]', `1:20: workers.decode[0]: ${USER}; ${RANK}`],
-    ['["http://a:1@1000000000"]', `1:20: workers.decode[0]: the rank is too large: ${RANK}`],
-    ['["http://a:1@1024"]', `1:20: workers.decode[0]: the rank is too large: ${RANK}`],
+    ['["http://a:1@1000000000"]', `1:20: workers.decode[0]: rank too large: ${RANK}`],
+    ['["http://a:1@1024"]', `1:20: workers.decode[0]: rank too large: ${RANK}`],
     [
       '["http://a:1@"]',
       `1:20: workers.decode[0]: expected an http or https URL such as http://10.0.0.7:8000; ${RANK}`,
@@ -141,15 +141,15 @@ describe('ranks of a server', () => {
     ],
     [
       '[{url: http://a:1, ranks: 2, dpRank: 1}]',
-      '1:20: workers.decode[0] has dpRank and ranks: give one of them',
+      '1:20: workers.decode[0] has dpRank and ranks: set only one of them',
     ],
     [
       '[{url: "http://a:1@1", dpRank: 1}]',
-      '1:20: workers.decode[0] has a rank in its url and dpRank: give one of them',
+      '1:20: workers.decode[0] has a rank in its url and dpRank: set only one of them',
     ],
     [
       '[{url: "http://a:1@1", ranks: 2}]',
-      '1:20: workers.decode[0] has a rank in its url and ranks: give one of them',
+      '1:20: workers.decode[0] has a rank in its url and ranks: set only one of them',
     ],
     [
       '["http://a:1@1", {url: http://a:1/, dpRank: 1}]',
@@ -161,7 +161,7 @@ describe('ranks of a server', () => {
     ],
     [
       '[http://a:1, "http://a:1@1"]',
-      '1:32: http://a:1 with a rank and without: workers.decode[0] and workers.decode[1]; without one it is all engines of the server',
+      '1:32: http://a:1 both with and without a rank: workers.decode[0] and workers.decode[1]; without a rank it means the whole server',
     ],
     [
       '[{url: http://a:1, ranks: 2}, {url: http://b:1, id: "a:1@1"}]',
@@ -169,17 +169,17 @@ describe('ranks of a server', () => {
     ],
     [
       '[{url: http://a:1, ranks: 2, cluster: 0}, {url: http://b:1, cluster: 1}]',
-      '1:61: cluster 1 twice: workers.decode[0] and workers.decode[1]',
+      '1:61: cluster 1 is used twice: workers.decode[0] and workers.decode[1]',
     ],
     [
       '[{url: http://a:1, ranks: 2, cluster: 65534}]',
-      '1:20: workers.decode[0] has ranks up to the cluster 65535: at most 65534',
+      '1:20: workers.decode[0] needs clusters up to 65535: the limit is 65534',
     ],
-  ])('that are not right are told of: %s', async (workers, expected) => {
+  ])('are reported if invalid: %s', async (workers, expected) => {
     expect(await problems({ file: file(`workers: {decode: ${workers}}`) })).toEqual([expected])
   })
 
-  it.each(['0', '-1', '1.5', 'x', '1000000000'])('have no size of %s', async size => {
+  it.each(['0', '-1', '1.5', 'x', '1000000000'])('cannot have the size %s', async size => {
     expect(await problems({ flags: flags({ '--intra-node-data-parallel-size': size }) })).toEqual([
       `--intra-node-data-parallel-size: workers.ranks: expected a whole number from 1 to 1024, found "${size}"`,
     ])

@@ -1,7 +1,10 @@
-/** What is wrong together in lists of workers, as they were given, so that one wrong worker does not hide what is wrong with others. */
+/**
+ * Checks the worker lists before schema validation, so that one invalid worker does not hide problems of
+ * others.
+ */
 import { isSamePlace, placeText, type Role } from '../../../cluster/worker.ts'
 import type { Finding } from './checks.ts'
-import { MAX_RANKS, workerUrlOf, wrongWorkerUrl } from '../origin.ts'
+import { MAX_RANKS, workerUrlOf, workerUrlProblem } from '../origin.ts'
 import { isObject, type Path, valueAt } from '../paths.ts'
 import { defaultRanks, MAX_CLUSTER, workersOf } from '../worker-form.ts'
 
@@ -29,11 +32,11 @@ function listOf(value: unknown, role: Role): readonly unknown[] {
   return Array.isArray(items) ? items : []
 }
 
-/** What is wrong by itself is said elsewhere. */
+/** The schema reports invalid values; they are ignored here. */
 function ranksOf(value: unknown, role: Role): number {
-  const said = (key: string) => countOf(valueAt(value, ['workers', key]))
+  const count = (key: string) => countOf(valueAt(value, ['workers', key]))
   return defaultRanks(
-    { ranks: said('ranks'), prefillRanks: said('prefillRanks'), decodeRanks: said('decodeRanks') },
+    { ranks: count('ranks'), prefillRanks: count('prefillRanks'), decodeRanks: count('decodeRanks') },
     role,
   )
 }
@@ -43,10 +46,10 @@ const isWhole = (value: unknown, min: number, max: number): value is number =>
 const countOf = (value: unknown) => (isWhole(value, 1, MAX_RANKS) ? value : undefined)
 const rankOf = (value: unknown) => (isWhole(value, 0, MAX_RANKS - 1) ? value : undefined)
 
-/** The workers that an item stands for; none where it is wrong by itself. */
+/** The workers of a list item; none if the item is invalid by itself. */
 function expanded(item: unknown, path: Path, ranks: number): Worker[] {
   const { url, id, dpRank, ranks: own } = isObject(item) ? item : { url: item }
-  if (typeof url !== 'string' || wrongWorkerUrl(url) !== undefined) return []
+  if (typeof url !== 'string' || workerUrlProblem(url) !== undefined) return []
   if (
     (dpRank !== undefined && rankOf(dpRank) === undefined) ||
     (own !== undefined && countOf(own) === undefined)
@@ -67,33 +70,33 @@ function* checkRanks(items: readonly unknown[], role: Role): Generator<Finding> 
     const { url, dpRank, ranks } = item
     const path = ['workers', role, at]
     const inUrl =
-      typeof url === 'string' && wrongWorkerUrl(url) === undefined ? workerUrlOf(url).dpRank : undefined
-    const said = [
+      typeof url === 'string' && workerUrlProblem(url) === undefined ? workerUrlOf(url).dpRank : undefined
+    const rankKeys = [
       inUrl === undefined ? [] : 'a rank in its url',
       dpRank === undefined ? [] : 'dpRank',
       ranks === undefined ? [] : 'ranks',
     ].flat()
-    if (said.length > 1)
-      yield { path, text: `${placeIn({ path })} has ${said.join(' and ')}: give one of them` }
+    if (rankKeys.length > 1)
+      yield { path, text: `${placeIn({ path })} has ${rankKeys.join(' and ')}: set only one of them` }
   }
 }
 
 function* samePlace(workers: readonly Worker[]): Generator<Finding> {
   const byUrl = new Map<string, Worker[]>()
-  const told = new Set<Path>()
+  const reported = new Set<Path>()
   for (const worker of workers) {
     const there = byUrl.get(worker.url) ?? []
     const first = there.find(other => isSamePlace(other, worker))
     byUrl.set(worker.url, there)
     there.push(worker)
-    // Of two items that have several ranks in common it is said once.
-    if (first === undefined || told.has(worker.path)) continue
-    told.add(worker.path)
+    // Two items may share several ranks: reported once.
+    if (first === undefined || reported.has(worker.path)) continue
+    reported.add(worker.path)
     const both = [first, worker].map(placeIn).join(' and ')
     const text =
       first.dpRank === worker.dpRank
         ? `two workers with the url ${placeText(worker)}: ${both}`
-        : `${worker.url} with a rank and without: ${both}; without one it is all engines of the server`
+        : `${worker.url} both with and without a rank: ${both}; without a rank it means the whole server`
     yield { path: worker.path, text }
   }
 }
@@ -103,7 +106,7 @@ function* sameId(workers: readonly Worker[]): Generator<Finding> {
   for (const worker of workers) {
     const first = seen.get(worker.id)
     if (first === undefined) seen.set(worker.id, worker)
-    // The same address twice has the same id twice, and is said once.
+    // The same address twice also means the same id twice: reported once.
     else if (!isSamePlace(first, worker))
       yield {
         path: worker.path,
@@ -120,7 +123,7 @@ function* checkClusters(decode: readonly unknown[], ranks: number): Generator<Fi
   if (firstWithout >= 0 && given.some(cluster => cluster !== undefined))
     yield {
       path: ['workers', 'decode', firstWithout],
-      text: `workers.decode[${firstWithout}] has no cluster and others have: give one to every decode worker or to none`,
+      text: `workers.decode[${firstWithout}] has no cluster but others do: set it for all decode workers or for none`,
     }
   const taken = new Map<unknown, number>()
   for (const [at, cluster] of given.entries()) {
@@ -134,12 +137,12 @@ function* checkClusters(decode: readonly unknown[], ranks: number): Generator<Fi
     if (twice !== undefined)
       yield {
         path,
-        text: `cluster ${String(twice)} twice: workers.decode[${taken.get(twice)}] and workers.decode[${at}]`,
+        text: `cluster ${String(twice)} is used twice: workers.decode[${taken.get(twice)}] and workers.decode[${at}]`,
       }
     if (more > 0 && (own.at(-1) as number) > MAX_CLUSTER)
       yield {
         path,
-        text: `workers.decode[${at}] has ranks up to the cluster ${String(own.at(-1))}: at most ${MAX_CLUSTER}`,
+        text: `workers.decode[${at}] needs clusters up to ${String(own.at(-1))}: the limit is ${MAX_CLUSTER}`,
       }
     for (const each of own) if (!taken.has(each)) taken.set(each, at)
   }

@@ -1,33 +1,33 @@
-/** What flags and environment say, read by the table of sources. */
+/** Parses flags and environment variables by the table in sources.ts. */
 import type { SettingName } from '../paths.ts'
 import { nearest } from './nearest.ts'
-import type { Read } from './readers.ts'
+import { type Read, valueRead } from './readers.ts'
 import { CONFIG, longNameOf, type Source, SOURCES } from './sources.ts'
 
-/** By long name: `--port` → '8000', a list for one that may be said again, true for a switch. */
+/** By long name: `--port` → '8000', a list for a repeatable flag, true for a switch. */
 export type FlagValues = ReadonlyMap<string, string | readonly string[] | true>
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** One value as one flag or variable says it. */
-export interface Given {
+/** A setting from a flag or a variable, which overrides the file. */
+export interface Override {
   readonly name: SettingName
   readonly value: unknown
   /** The flag or the variable. */
-  readonly by: string
+  readonly source: string
   readonly kind: 'flag' | 'environment'
-  /** As it was typed, where that is one text. */
-  readonly typed?: string
+  /** The original text, if it is a single one. */
+  readonly text?: string
   readonly unit?: 'seconds'
 }
 
-export interface AllGiven {
-  /** The environment first, so that flags, coming later, win. */
-  readonly given: readonly Given[]
+export interface Overrides {
+  /** Environment first, so that flags take precedence. */
+  readonly overrides: readonly Override[]
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
 
-export async function readGiven(flags: FlagValues, env: Environment): Promise<AllGiven> {
+export async function readOverrides(flags: FlagValues, env: Environment): Promise<Overrides> {
   const fromEnvironment = await layer('environment', SOURCES, source =>
     isServiceLink(source.env, env) ? undefined : env[source.env],
   )
@@ -35,60 +35,67 @@ export async function readGiven(flags: FlagValues, env: Environment): Promise<Al
     source.flag === undefined ? undefined : flags.get(longNameOf(source.flag)),
   )
   return {
-    given: [...fromEnvironment.given, ...fromFlags.given],
+    overrides: [...fromEnvironment.overrides, ...fromFlags.overrides],
     problems: [...fromFlags.problems, ...fromEnvironment.problems],
     warnings: environmentWarnings(env),
   }
 }
 
 async function layer(
-  kind: Given['kind'],
+  kind: Override['kind'],
   sources: readonly Source[],
   valueOf: (source: Source) => string | readonly string[] | true | undefined,
-): Promise<{ given: Given[]; problems: string[] }> {
-  const [given, problems]: [Given[], string[]] = [[], []]
+): Promise<{ overrides: Override[]; problems: string[] }> {
+  const [overrides, problems]: [Override[], string[]] = [[], []]
   for (const source of sources) {
     const value = valueOf(source)
-    // OpenTelemetry takes an empty variable for one that is not there.
+    // OpenTelemetry treats an empty variable as unset.
     if (value === undefined || (source.yields && value === '')) continue
-    const by = kind === 'flag' ? longNameOf(source.flag!) : source.env
+    const name = kind === 'flag' ? longNameOf(source.flag!) : source.env
     const read: Read =
       typeof value === 'object'
-        ? { value: value.map(source.each ?? String) }
+        ? valueRead(value.map(source.each ?? String))
         : await source.read(value === true ? 'true' : value)
-    if (read === 'nothing') continue
-    if ('wrong' in read) {
-      problems.push(`${by}: ${read.wrong}`)
+    if (read.kind === 'unset') continue
+    if (read.kind === 'invalid') {
+      problems.push(`${name}: ${read.why}`)
       continue
     }
-    const other = given.find(({ name }) => name === source.name)
+    const other = overrides.find(each => each.name === source.name)
     if (other !== undefined && source.yields) continue
     if (other !== undefined)
-      problems.push(`${by}: sets ${source.name}, which ${other.by} sets too: give one of them`)
+      problems.push(`${name}: sets ${source.name}, which ${other.source} sets too: set only one of them`)
     else
-      given.push({ name: source.name, by, kind, ...(typeof value === 'string' && { typed: value }), ...read })
+      overrides.push({
+        name: source.name,
+        value: read.value,
+        source: name,
+        kind,
+        text: typeof value === 'string' ? value : undefined,
+        unit: read.unit,
+      })
   }
-  return { given, problems }
+  return { overrides, problems }
 }
 
-/** Kubernetes puts the address of a service named eldr into the environment of every pod, as ELDR_PORT=tcp://10.0.0.1:8000. */
+/** Kubernetes sets ELDR_PORT=tcp://10.0.0.1:8000 in every pod if there is a service named eldr. */
 const isServiceLink = (name: string, env: Environment) =>
   name === 'ELDR_PORT' && /^(tcp|udp):\/\//.test(env[name] ?? '')
 
 function environmentWarnings(env: Environment): string[] {
   const known = [CONFIG.env, ...SOURCES.map(source => source.env)].filter(name => name.startsWith('ELDR_'))
   const unknown = Object.keys(env).filter(name => name.startsWith('ELDR_') && !known.includes(name))
-  const typing = unknown.flatMap(name => {
+  const misspelt = unknown.flatMap(name => {
     const meant = nearest(
       name.slice('ELDR_'.length),
       known.map(each => each.slice('ELDR_'.length)),
     )
-    return meant === undefined ? [] : [`${name} is not looked at: did you mean ELDR_${meant}?`]
+    return meant === undefined ? [] : [`${name} is ignored: did you mean ELDR_${meant}?`]
   })
   return isServiceLink('ELDR_PORT', env)
     ? [
-        'ELDR_PORT is not looked at: it is the address of a Kubernetes service named eldr, not a port (enableServiceLinks: false stops that)',
-        ...typing,
+        'ELDR_PORT is ignored: Kubernetes set it to the address of a service named eldr (enableServiceLinks: false prevents that)',
+        ...misspelt,
       ]
-    : typing
+    : misspelt
 }

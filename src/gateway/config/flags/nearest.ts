@@ -1,6 +1,7 @@
-/** The known name that somebody most likely meant. */
-
-/** Undefined when nothing is near: a far guess helps nobody. Case, dashes and underscores do not count. */
+/**
+ * Returns the known name closest to a misspelt one; undefined if none is close. Ignores case, dashes and
+ * underscores.
+ */
 export function nearest(wrong: string, known: readonly string[]): string | undefined {
   const plainWrong = plain(wrong)
   let best: string | undefined
@@ -16,7 +17,7 @@ export function nearest(wrong: string, known: readonly string[]): string | undef
 
 const plain = (name: string) => name.replaceAll(/[-_]/g, '').toLowerCase()
 
-/** Changes of one letter (in, out, another, two swapped) from one word to the other; `limit` when they are that many or more. */
+/** Damerau–Levenshtein distance, at most `limit`. */
 function distanceOf(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit
   let [before, last] = [[] as number[], Array.from({ length: b.length + 1 }, (_, j) => j)]

@@ -1,86 +1,102 @@
-/** From the text of a flag or an environment variable to a value. What cannot be read stays text, and the schema says what it should be. */
+/**
+ * Parsers for the text of a flag or an environment variable. Text that cannot be parsed is kept: the schema
+ * reports what was expected.
+ */
 import { readFile } from 'node:fs/promises'
 import { quoted } from '../../../trace/quoted.ts'
 
 export type Read =
-  | { readonly value: unknown; readonly unit?: 'seconds' }
-  | { readonly wrong: string }
-  /** It was said, and changes nothing: a switch that is off. */
-  | 'nothing'
+  | { readonly kind: 'value'; readonly value: unknown; readonly unit?: 'seconds' }
+  | Invalid
+  /** A switch that is off and changes nothing. */
+  | { readonly kind: 'unset' }
 export type Reader = (text: string) => Read | Promise<Read>
+
+interface Invalid {
+  readonly kind: 'invalid'
+  readonly why: string
+}
+
+export const valueRead = (value: unknown): Read => ({ kind: 'value', value })
+const invalid = (why: string): Invalid => ({ kind: 'invalid', why })
 
 const asNumber = (text: string): number | undefined =>
   /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text.trim()) ? Number(text) : undefined
 
-export const text: Reader = value => ({ value })
+export const text: Reader = valueRead
 
-export const number: Reader = value => ({ value: asNumber(value) ?? value })
+export const number: Reader = value => valueRead(asNumber(value) ?? value)
 
-/** Other routers write −1 for no limit. */
-export const orNoLimit: Reader = value => ({ value: asNumber(value) === -1 ? 0 : (asNumber(value) ?? value) })
+/** Other routers use −1 for no limit. */
+export const orNoLimit: Reader = value => valueRead(asNumber(value) === -1 ? 0 : (asNumber(value) ?? value))
 
-/** Settings are in milliseconds. Rounded to a microsecond, since 1.1 × 1000 is not 1100. */
+/** Converts to milliseconds. Rounded to a microsecond, since 1.1 × 1000 is not 1100. */
 export const seconds: Reader = value => {
-  const given = asNumber(value)
-  return { value: given === undefined ? value : Math.round(given * 1e6) / 1e3, unit: 'seconds' }
-}
-
-/** Of an environment variable; a flag is said again for each. */
-export const list: Reader = value => ({ value: value.split(',').map(part => part.trim()) })
-
-/** As OpenTelemetry has them in its variable: NAME=VALUE with commas between them, values percent-encoded. Never what stands in it: it is secret. */
-export const headerList: Reader = value => {
-  try {
-    return { value: value.split(',').map(part => decodeURIComponent(part).trim()) }
-  } catch {
-    return {
-      wrong:
-        'expected NAME=VALUE with commas between them, and what is behind a % to be two hexadecimal digits',
-    }
+  const parsed = asNumber(value)
+  return {
+    kind: 'value',
+    value: parsed === undefined ? value : Math.round(parsed * 1e6) / 1e3,
+    unit: 'seconds',
   }
 }
 
-/** A worker: its URL, or NAME=URL. */
-export function workerIn(given: string): string | { readonly id: string; readonly url: string } {
-  const named = /^([\w.:@[\]-]{1,128})=(https?:\/\/.*)$/.exec(given)
-  return named === null ? given : { id: named[1]!, url: named[2]! }
+/** A comma-separated list in an environment variable. A flag is repeated instead. */
+export const list: Reader = value => valueRead(value.split(',').map(part => part.trim()))
+
+/**
+ * Comma-separated NAME=VALUE pairs with percent-encoded values, the format of OTEL_EXPORTER_OTLP_HEADERS.
+ * They are secret, so the error does not repeat them.
+ */
+export const headerList: Reader = value => {
+  try {
+    return valueRead(value.split(',').map(part => decodeURIComponent(part).trim()))
+  } catch {
+    return invalid('expected comma-separated NAME=VALUE pairs, with two hexadecimal digits after each %')
+  }
 }
 
-export const workerList: Reader = value => ({ value: value.split(',').map(part => workerIn(part.trim())) })
+/** A worker: URL or NAME=URL. */
+export function workerIn(text: string): string | { readonly id: string; readonly url: string } {
+  const named = /^([\w.:@[\]-]{1,128})=(https?:\/\/.*)$/.exec(text)
+  return named === null ? text : { id: named[1]!, url: named[2]! }
+}
 
-/** A flag without a value: what it sets when it is on, and, where it can be switched off by the environment, what then. */
+export const workerList: Reader = value => valueRead(value.split(',').map(part => workerIn(part.trim())))
+
+/** A flag without a value. `on`: what it sets. `off`: what the environment variable sets with `false`. */
 export function flagSwitch(on: unknown, off?: unknown): Reader {
   return value => {
-    if (['true', '1'].includes(value)) return { value: on }
-    if (!['false', '0'].includes(value)) return { wrong: `expected true or false, found ${quoted(value)}` }
-    return off === undefined ? 'nothing' : { value: off }
+    if (['true', '1'].includes(value)) return valueRead(on)
+    if (!['false', '0'].includes(value)) return invalid(`expected true or false, found ${quoted(value)}`)
+    return off === undefined ? { kind: 'unset' } : valueRead(off)
   }
 }
 
 export const keysIn: Reader = async file => {
-  const lines = await linesOf(file)
-  if (typeof lines === 'string') return { wrong: lines }
-  return lines.length > 0
-    ? { value: lines }
-    : { wrong: `no key in ${quoted(file)}: expected one on each line` }
+  const read = await readLines(file)
+  if (read.kind === 'invalid') return read
+  return read.lines.length > 0
+    ? valueRead(read.lines)
+    : invalid(`no key in ${quoted(file)}: expected one per line`)
 }
 
 export const onlyLineOf: Reader = async file => {
-  const lines = await linesOf(file)
-  if (typeof lines === 'string') return { wrong: lines }
+  const read = await readLines(file)
+  if (read.kind === 'invalid') return read
+  const { lines } = read
   return lines.length === 1
-    ? { value: lines[0] }
-    : { wrong: `expected one line in ${quoted(file)}, found ${lines.length}` }
+    ? valueRead(lines[0])
+    : invalid(`expected one line in ${quoted(file)}, found ${lines.length}`)
 }
 
-/** Lines that are not empty; a text that says why there are none to be had. Never what stands in the file: it is secret. */
-async function linesOf(file: string): Promise<string[] | string> {
+/** Returns the lines that are not empty. Errors never contain the file's content, which is secret. */
+async function readLines(file: string): Promise<{ readonly kind: 'ok'; readonly lines: string[] } | Invalid> {
   try {
-    return (await readFile(file, 'utf8'))
-      .split('\n')
-      .map(line => line.trim())
-      .filter(line => line !== '')
+    const lines = (await readFile(file, 'utf8')).split('\n').map(line => line.trim())
+    return { kind: 'ok', lines: lines.filter(line => line !== '') }
   } catch (error) {
-    return `cannot read ${quoted(file)}: ${(error as NodeJS.ErrnoException).code ?? 'unknown reason'}`
+    return invalid(
+      `cannot read ${quoted(file)}: ${(error as NodeJS.ErrnoException).code ?? 'unknown reason'}`,
+    )
   }
 }

@@ -1,7 +1,8 @@
 /**
- * What can be set from outside a file, in one table: flag, place in the settings, environment variable. `eldr serve --help`, the
- * reference page and the reading of the command line are all made from it, and a test walks it, so that no flag is accepted in vain.
- * Names are those of vllm-router and sglang-router where they have one. No package is loaded for it: help must be quick.
+ * Table of all flags and environment variables with the setting each one sets. `eldr serve --help`, the
+ * reference page and the parsing of the command line use it, and a test checks that every flag has an effect.
+ * Names are those of vllm-router and sglang-router if they have one. It imports no package, so that help is
+ * fast.
  */
 import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
 import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
@@ -22,14 +23,14 @@ import {
 } from './readers.ts'
 
 export interface Source {
-  /** As commander writes it, such as `--port <n>`; absent where only the environment can say it. */
+  /** In commander's syntax, such as `--port <n>`; undefined for settings without a flag. */
   readonly flag?: string
   readonly env: string
   readonly name: SettingName
   readonly read: Reader
-  /** Of a flag that is said again: each value of it. */
+  /** Parses each value of a repeatable flag. */
   readonly each?: (text: string) => unknown
-  /** A variable that is not ours alone: where one of ours says the same setting, that counts. */
+  /** A variable shared with other programs: an ELDR_ variable for the same setting takes precedence. */
   readonly yields?: true
   readonly help: string
 }
@@ -47,72 +48,67 @@ export const SOURCES: readonly Source[] = [
     '--host <address>',
     'server.host',
     text,
-    'address to listen on; 0.0.0.0 in a container (default: 127.0.0.1)',
+    'address to listen on; use 0.0.0.0 in a container (default: 127.0.0.1)',
   ),
-  flag('--port <n>', 'server.port', number, 'port to listen on; 0 takes any free one (default: 8000)'),
+  flag('--port <n>', 'server.port', number, 'port to listen on; 0: any free port (default: 8000)'),
   flag(
     '--processes <n>',
     'server.processes',
     number,
-    'processes that relay requests, with another that decides for them (default: 1)',
+    'number of processes that relay requests; with two or more, another process makes all decisions (default: 1)',
   ),
   {
     ...flag(
       '--prefill <url...>',
       'workers.prefill',
       workerList,
-      'a prefill worker, such as http://10.0.0.7:8000, or NAME=URL; URL@2 is its data-parallel rank 2; again for each',
+      'prefill worker: URL such as http://10.0.0.7:8000, or NAME=URL; URL@2 is its data-parallel rank 2; may be repeated',
     ),
     each: workerIn,
   },
   {
-    ...flag('--decode <url...>', 'workers.decode', workerList, 'a decode worker; again for each'),
+    ...flag('--decode <url...>', 'workers.decode', workerList, 'decode worker; may be repeated'),
     each: workerIn,
   },
   flag(
     '--intra-node-data-parallel-size <n>',
     'workers.ranks',
     number,
-    'data-parallel engines of each server, each a worker of its own: URL@0, URL@1, …',
+    'data-parallel ranks per server; each rank is a worker: URL@0, URL@1, …',
   ),
   flag(
     '--prefill-data-parallel-size <n>',
     'workers.prefillRanks',
     number,
-    'the same for prefill workers alone',
+    'the same for prefill workers only',
   ),
-  flag('--decode-data-parallel-size <n>', 'workers.decodeRanks', number, 'the same for decode workers alone'),
+  flag('--decode-data-parallel-size <n>', 'workers.decodeRanks', number, 'the same for decode workers only'),
   flag(
     '--discovery-file <file>',
     'discovery.file.path',
     text,
-    'file with the lists prefill and decode, which is followed',
+    'file with the lists prefill and decode; watched for changes',
   ),
   flag(
     '--dns-prefill <url>',
     'discovery.dns.prefill',
     text,
-    'prefill workers by DNS: http://NAME:PORT for addresses, srv://NAME for SRV',
+    'discover prefill workers by DNS: http://NAME:PORT for A and AAAA records, srv://NAME for SRV',
   ),
-  flag('--dns-decode <url>', 'discovery.dns.decode', text, 'decode workers by DNS'),
-  flag(
-    '--dns-server <address>',
-    'discovery.dns.server',
-    text,
-    'DNS server to ask (default: those of the machine)',
-  ),
+  flag('--dns-decode <url>', 'discovery.dns.decode', text, 'discover decode workers by DNS'),
+  flag('--dns-server <address>', 'discovery.dns.server', text, 'DNS server (default: the system’s servers)'),
   flag(
     '--service-discovery',
     'discovery.kubernetes.enabled',
     flagSwitch(true, false),
-    'follow EndpointSlices of Kubernetes',
+    'discover workers from Kubernetes EndpointSlices',
   ),
   {
     ...flag(
       '--prefill-selector <label...>',
       'discovery.kubernetes.prefillSelector',
       list,
-      'labels of the prefill workers’ slices, such as app=vllm role=prefill',
+      'labels of the prefill workers’ EndpointSlices, such as app=vllm role=prefill',
     ),
     each: String,
   },
@@ -121,7 +117,7 @@ export const SOURCES: readonly Source[] = [
       '--decode-selector <label...>',
       'discovery.kubernetes.decodeSelector',
       list,
-      'labels of the decode workers’ slices',
+      'labels of the decode workers’ EndpointSlices',
     ),
     each: String,
   },
@@ -129,19 +125,19 @@ export const SOURCES: readonly Source[] = [
     '--service-discovery-port <n>',
     'discovery.kubernetes.port',
     number,
-    'port of the workers (default: that of the slice)',
+    'port of the workers (default: the EndpointSlice’s port)',
   ),
   flag(
     '--service-discovery-namespace <name>',
     'discovery.kubernetes.namespace',
     text,
-    'namespace to follow; all unless told',
+    'Kubernetes namespace to watch (default: all namespaces)',
   ),
   flag(
     '--service-discovery-api-url <url>',
     'discovery.kubernetes.apiUrl',
     text,
-    'address of the API (default: that of the pod’s cluster)',
+    'URL of the Kubernetes API (default: the cluster’s, in a pod)',
   ),
   flag(
     '--policy <name>',
@@ -154,170 +150,165 @@ export const SOURCES: readonly Source[] = [
     '--prefill-policy <name>',
     'routing.prefillPolicy',
     text,
-    `${PREFILL_POLICIES.join(', ')} (default: ${DEFAULT_PREFILL_POLICY})`,
+    `prefill policy: ${PREFILL_POLICIES.join(', ')} (default: ${DEFAULT_PREFILL_POLICY})`,
   ),
-  flag('--artifact <file>', 'routing.artifact', text, 'artifact of `eldr fit`'),
+  flag('--artifact <file>', 'routing.artifact', text, 'artifact written by `eldr fit`'),
   flag('--tau <number>', 'routing.tau', number, 'locality band of eldr (default: 0.1)'),
-  flag(
-    '--profile <name>',
-    'routing.profile',
-    text,
-    'cost profile of union: a name under profiles/ or a path',
-  ),
+  flag('--profile <name>', 'routing.profile', text, 'cost profile of union: a name in profiles/ or a path'),
   flag(
     '--prefix-token-count <n>',
     'routing.prefixTokens',
     number,
-    'leading tokens that prefix_hash looks at (default: 256)',
+    'number of leading prompt tokens that prefix_hash hashes (default: 256)',
   ),
   flag(
     '--prefix-hash-load-factor <x>',
     'routing.prefixLoadFactor',
     number,
-    'load at which it looks elsewhere (default: 1.25)',
+    'multiple of the average load above which prefix_hash chooses another worker (default: 1.25)',
   ),
   flag(
     '--replica-store <url>',
     'replicas.url',
     text,
-    'Redis or Valkey by which gateways before the same workers know of each other',
+    'Redis or Valkey store shared by all gateways of the same workers',
   ),
-  flag('--replica-id <name>', 'replicas.id', text, 'name of this gateway among them (default: made up)'),
-  flag(
-    '--request-timeout-secs <s>',
-    'timeouts.requestMs',
-    seconds,
-    'longest that a request may take (default: 1800)',
-  ),
+  flag('--replica-id <name>', 'replicas.id', text, 'name of this gateway (default: random)'),
+  flag('--request-timeout-secs <s>', 'timeouts.requestMs', seconds, 'timeout of a request (default: 1800)'),
   flag(
     '--shutdown-grace-period-secs <s>',
     'server.shutdownGraceMs',
     seconds,
-    'streams may go on so long after SIGTERM (default: 30)',
+    'how long running streams may continue after SIGTERM (default: 30)',
   ),
   flag(
     '--max-concurrent-requests <n>',
     'limits.maxConcurrentRequests',
     orNoLimit,
-    'more wait; 0 or -1 is no limit (default: 4096)',
+    'max concurrent requests, further ones are queued; 0 or -1: no limit (default: 4096)',
   ),
-  flag('--queue-size <n>', 'limits.queueSize', number, 'requests that may wait (default: 1024)'),
-  flag('--queue-timeout-secs <s>', 'limits.queueTimeoutMs', seconds, 'longest wait (default: 30)'),
+  flag('--queue-size <n>', 'limits.queueSize', number, 'max queued requests (default: 1024)'),
+  flag('--queue-timeout-secs <s>', 'limits.queueTimeoutMs', seconds, 'max wait in the queue (default: 30)'),
   flag(
     '--max-payload-size <bytes>',
     'server.maxBodyBytes',
     number,
-    'largest request body (default: 33554432)',
+    'max size of a request body (default: 33554432)',
   ),
-  flag('--retry-max-retries <n>', 'retries.max', number, 'tries of each leg beyond the first (default: 2)'),
+  flag('--retry-max-retries <n>', 'retries.max', number, 'retries per leg (default: 2)'),
   flag(
     '--retry-initial-backoff-ms <ms>',
     'retries.backoffMs',
     number,
-    'wait before the first of them (default: 50)',
+    'delay before the first retry (default: 50)',
   ),
   flag('--disable-retries', 'retries.max', flagSwitch(0), 'the same as --retry-max-retries 0'),
   flag(
     '--cb-failure-threshold <n>',
     'breaker.consecutiveFailures',
     number,
-    'failures in a row that take a worker out (default: 5)',
+    'consecutive failures that open the circuit breaker of a worker (default: 5)',
   ),
-  flag('--cb-timeout-duration-secs <s>', 'breaker.openMs', seconds, 'until it is tried again (default: 10)'),
+  flag(
+    '--cb-timeout-duration-secs <s>',
+    'breaker.openMs',
+    seconds,
+    'how long the circuit breaker stays open (default: 10)',
+  ),
   flag(
     '--cb-window-duration-secs <s>',
     'breaker.windowMs',
     seconds,
-    'window over which the share of failures counts (default: 30)',
+    'time window for the failure rate (default: 30)',
   ),
   flag(
     '--health-check-endpoint <path>',
     'health.path',
     text,
-    'path that workers are asked at (default: /health)',
+    'path of the health check on workers (default: /health)',
   ),
   flag(
     '--health-check-interval-secs <s>',
     'health.intervalMs',
     seconds,
-    'between two checks of a worker (default: 5)',
+    'interval between health checks of a worker (default: 5)',
   ),
   flag(
     '--health-check-timeout-secs <s>',
     'health.timeoutMs',
     seconds,
-    'a later answer is a failure (default: 2)',
+    'timeout of a health check (default: 2)',
   ),
   flag(
     '--health-failure-threshold <n>',
     'health.failures',
     number,
-    'failures in a row that take a worker out (default: 2)',
+    'consecutive failures that mark a worker unhealthy (default: 2)',
   ),
   flag(
     '--health-success-threshold <n>',
     'health.successes',
     number,
-    'successes in a row that bring it back (default: 1)',
+    'consecutive successes that mark it healthy again (default: 1)',
   ),
   flag(
     '--prometheus-port <n>',
     'server.metricsPort',
     number,
-    'metrics on a port of their own (default: /metrics on the main one)',
+    'separate port for /metrics (default: the main port)',
   ),
-  flag('--log-level <level>', 'observe.logLevel', text, 'debug, info, warn, error, silent (default: info)'),
+  flag(
+    '--log-level <level>',
+    'observe.logLevel',
+    text,
+    'log level: debug, info, warn, error, silent (default: info)',
+  ),
   flag(
     '--json-log',
     'observe.logFormat',
     flagSwitch('json'),
-    'a JSON object on each line, also on a terminal',
+    'log one JSON object per line, even on a terminal',
   ),
-  flag(
-    '--api-key-file <file>',
-    'server.apiKeys',
-    keysIn,
-    'clients must bring one of these keys, one on each line',
-  ),
-  flag(
-    '--admin-token-file <file>',
-    'server.adminToken',
-    onlyLineOf,
-    'token for admin routes that change something',
-  ),
+  flag('--api-key-file <file>', 'server.apiKeys', keysIn, 'file of accepted client API keys, one per line'),
+  flag('--admin-token-file <file>', 'server.adminToken', onlyLineOf, 'file with the token for the admin API'),
   flag('--tls-cert-path <file>', 'server.tls.certFile', text, 'certificate of the gateway (PEM)'),
-  flag('--tls-key-path <file>', 'server.tls.keyFile', text, 'its private key (PEM)'),
-  flag('--ca-cert-path <file>', 'workers.tls.caFile', text, 'authority of the workers’ certificates (PEM)'),
+  flag('--tls-key-path <file>', 'server.tls.keyFile', text, 'private key of the gateway (PEM)'),
+  flag('--ca-cert-path <file>', 'workers.tls.caFile', text, 'CA of the workers’ certificates (PEM)'),
   flag(
     '--client-cert-path <file>',
     'workers.tls.certFile',
     text,
-    'certificate that is shown to workers (PEM)',
+    'client certificate that the gateway presents to workers (PEM)',
   ),
-  flag('--client-key-path <file>', 'workers.tls.keyFile', text, 'its private key (PEM)'),
+  flag(
+    '--client-key-path <file>',
+    'workers.tls.keyFile',
+    text,
+    'private key of the client certificate (PEM)',
+  ),
   flag(
     '--dashboard <who>',
     'observe.dashboard',
     text,
-    'who may look at /dashboard: admin, open (anybody), off (default: admin)',
+    'access to /dashboard: admin, open (everyone may view), off (default: admin)',
   ),
   flag(
     '--debug-headers',
     'observe.debugHeaders',
     flagSwitch(true, false),
-    'X-Eldr-* headers on every answer',
+    'add X-Eldr-* headers to every response',
   ),
   flag(
     '--otlp-endpoint <url>',
     'observe.traces.endpoint',
     text,
-    'send traces to this collector by OTLP over HTTP, such as http://collector:4318',
+    'OTLP over HTTP endpoint for traces, such as http://collector:4318',
   ),
   flag(
     '--trace-sample-ratio <x>',
     'observe.traces.sampleRatio',
     number,
-    'share of requests that are traced (default: 1)',
+    'share of requests to trace (default: 1)',
   ),
   {
     env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
@@ -331,7 +322,7 @@ export const SOURCES: readonly Source[] = [
     name: 'observe.traces.headers',
     read: headerList,
     yields: true,
-    help: 'NAME=VALUE with commas between them',
+    help: 'NAME=VALUE pairs, comma-separated',
   },
   {
     env: 'OTEL_SERVICE_NAME',
@@ -340,17 +331,17 @@ export const SOURCES: readonly Source[] = [
     yields: true,
     help: 'service.name of the traces',
   },
-  { env: 'ELDR_API_KEYS', name: 'server.apiKeys', read: list, help: 'keys with commas between them' },
+  { env: 'ELDR_API_KEYS', name: 'server.apiKeys', read: list, help: 'comma-separated keys' },
   { env: 'ELDR_ADMIN_TOKEN', name: 'server.adminToken', read: text, help: 'the token itself' },
   {
     env: 'ELDR_WORKER_API_KEY',
     name: 'workers.apiKey',
     read: text,
-    help: 'sent to workers as a bearer token',
+    help: 'bearer token for workers',
   },
 ]
 
-/** Not a setting: where settings are. */
+/** The configuration file. Not a setting itself. */
 export const CONFIG = {
   flag: '--config <file>',
   env: 'ELDR_CONFIG',

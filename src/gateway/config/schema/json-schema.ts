@@ -1,4 +1,4 @@
-/** The JSON Schema of the configuration file, and what it says about one key: messages and the reference page go by it. */
+/** JSON Schema of the configuration file. Messages and the reference page use it. */
 import * as z from 'zod'
 import type { Path } from '../paths.ts'
 import { fileSchema } from './schema.ts'
@@ -18,28 +18,28 @@ export interface SchemaNode {
   readonly anyOf?: readonly SchemaNode[]
 }
 
-let made: SchemaNode | undefined
+let cached: SchemaNode | undefined
 
-/** Of what a file may hold, before defaults. */
+/** Describes the file before defaults are applied. */
 export function jsonSchema(): SchemaNode {
-  return (made ??= z.toJSONSchema(fileSchema.meta({ title: 'Configuration of eldr serve' }), {
+  return (cached ??= z.toJSONSchema(fileSchema.meta({ title: 'Configuration of eldr serve' }), {
     io: 'input',
   }) as SchemaNode)
 }
 
 export const sections = (): string[] => Object.keys(jsonSchema().properties ?? {})
 
-/** Undefined where a file has no such key. */
+/** Undefined for an unknown key. */
 export function nodeAt(path: Path): SchemaNode | undefined {
   let node: SchemaNode | undefined = jsonSchema()
   for (const part of path) node = typeof part === 'number' ? node?.items : objectOf(node)?.properties?.[part]
   return node
 }
 
-/** A worker may be a URL or an object. */
+/** The object form, for a value that may also be a URL. */
 const objectOf = (node: SchemaNode | undefined) => node?.anyOf?.find(({ type }) => type === 'object') ?? node
 
-/** Every key by its name, in the order of the file; those of a list's objects as workers.decode[].url. */
+/** All keys in the order of the schema. Keys of a list's objects are named like workers.decode[].url. */
 export function allKeys(
   node = jsonSchema(),
   under = '',
@@ -51,7 +51,7 @@ export function allKeys(
   })
 }
 
-/** What a value must be, as a phrase after “expected”. */
+/** Describes the valid values, as a phrase after “expected”. */
 export function typeText(node: SchemaNode, unit?: 'seconds'): string {
   if (node.enum) return choices(node.enum)
   if (node.anyOf) return node.anyOf.map(each => typeText(each)).join(', or ')
@@ -69,14 +69,14 @@ function rangeText(
   const scaled = (value: number) => (unit === undefined ? value : value / 1000)
   const what =
     unit === undefined ? (type === 'integer' ? 'a whole number' : 'a number') : `a number of ${unit}`
-  const most = scaled(maximum ?? Infinity)
+  const max = scaled(maximum ?? Infinity)
   return exclusiveMinimum === undefined
-    ? `${what} from ${scaled(minimum ?? -Infinity)} to ${most}`
-    : `${what} above ${scaled(exclusiveMinimum)}, at most ${most}`
+    ? `${what} from ${scaled(minimum ?? -Infinity)} to ${max}`
+    : `${what} above ${scaled(exclusiveMinimum)}, at most ${max}`
 }
 
-/** Both spellings of a policy are taken; one is enough to say. */
+/** Leaves out the second spelling of policy names. */
 function choices(names: readonly string[]): string {
-  const said = names.filter(name => !(name.includes('-') && names.includes(name.replaceAll('-', '_'))))
-  return said.length === 1 ? said[0]! : `one of ${said.join(', ')}`
+  const shown = names.filter(name => !(name.includes('-') && names.includes(name.replaceAll('-', '_'))))
+  return shown.length === 1 ? shown[0]! : `one of ${shown.join(', ')}`
 }

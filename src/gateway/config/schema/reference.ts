@@ -1,4 +1,6 @@
-/** docs/reference/config.md and docs/eldr-config.schema.json, made from the schema and the table of sources. */
+/**
+ * Generates docs/reference/config.md and docs/eldr-config.schema.json from the schema and the table of flags.
+ */
 import { allKeys, jsonSchema, type SchemaNode, typeText } from './json-schema.ts'
 import { CONFIG, longNameOf, SOURCES } from '../flags/sources.ts'
 
@@ -13,9 +15,9 @@ export function configPage(): string {
   return [
     '# Configuration of `eldr serve`',
     '',
-    'Every value comes from the first of these that has it: a flag, an environment variable, the file, the default. `eldr config print` takes the same flags as `eldr serve` and shows each value and where it came from; `eldr config check FILE` lists all that is wrong with a file, with line and column.',
+    'Precedence: flag, environment variable, file, default. `eldr config print` takes the same flags as `eldr serve` and prints each value with its origin. `eldr config check FILE` lists all problems of a file with line and column.',
     '',
-    `The file is YAML or JSON, named with \`${CONFIG.flag}\` or \`${CONFIG.env}\`. Paths in it are relative to the folder in which \`eldr\` runs. Times are in milliseconds where a name ends in \`Ms\`, in seconds where a flag ends in \`-secs\`. A list in a flag or a variable replaces that of the file.`,
+    `\`${CONFIG.flag}\` or \`${CONFIG.env}\` names the file, which is YAML or JSON. Paths in it are relative to the working directory of \`eldr\`. Keys that end in \`Ms\` are in milliseconds, flags that end in \`-secs\` in seconds. A list in a flag or a variable replaces the list of the file.`,
     '',
     '```yaml',
     '# yaml-language-server: $schema=./node_modules/eldr/docs/eldr-config.schema.json',
@@ -30,9 +32,9 @@ export function configPage(): string {
     '  artifact: task.artifact.safetensors',
     '```',
     '',
-    'Secrets are better in a file of their own (`--api-key-file`, `--admin-token-file`) or in the environment than in a configuration file. They are masked wherever settings are shown.',
+    'Keep secrets in separate files (`--api-key-file`, `--admin-token-file`) or in the environment, not in the configuration file. They are masked wherever settings are shown.',
     '',
-    'Kubernetes puts `ELDR_PORT=tcp://…` into the environment of pods beside a service named `eldr`; that is passed over with a warning.',
+    'If there is a Kubernetes service named `eldr`, Kubernetes sets `ELDR_PORT=tcp://…` in pods of its namespace. The gateway ignores it with a warning.',
     '',
     '| key | type | default | flag | environment | meaning |',
     '|---|---|---|---|---|---|',
@@ -40,7 +42,7 @@ export function configPage(): string {
     '',
     '`--policy` and `--decode-policy` are the same; policies may be written with `_` or `-`. `--disable-retries` sets `retries.max` to 0, `--json-log` sets `observe.logFormat` to `json`. A switch takes `true`, `false`, `1` or `0` from the environment.',
     '',
-    'This page and `eldr-config.schema.json` are made by `npm run docs` from `src/gateway/config/`.',
+    '`npm run docs` generates this page and `eldr-config.schema.json` from `src/gateway/config/`.',
     '',
   ].join('\n')
 }

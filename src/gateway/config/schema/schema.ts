@@ -1,21 +1,22 @@
 /**
- * The configuration file: what may stand in it, defaults and meanings. Reference page, JSON Schema and messages are made from it.
+ * Schema of the configuration file: keys, defaults and descriptions. The reference page, the JSON Schema and
+ * the error messages are generated from it.
  *
- * Nothing is changed on the way (both spellings of a policy, URLs with a slash at the end): `settle.ts` does that, so that the schema can
- * be published as it is.
+ * The schema transforms nothing (both spellings of a policy, a trailing slash in a URL), so that it can be
+ * published. `settle.ts` does.
  */
 import * as z from 'zod'
 import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
 import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
-import { DNS_EXAMPLE, isDnsServer, wrongDnsTarget } from '../dns-target.ts'
+import { DNS_EXAMPLE, isDnsServer, dnsTargetProblem } from '../dns-target.ts'
 import { LOG_LEVELS } from '../settings.ts'
 import {
   ENDPOINT_EXAMPLE,
   MAX_RANKS,
   ORIGIN_EXAMPLE,
-  wrongApiUrl,
-  wrongEndpoint,
-  wrongWorkerUrl,
+  apiUrlProblem,
+  endpointProblem,
+  workerUrlProblem,
 } from '../origin.ts'
 import { MASK } from '../mask.ts'
 import { address, file, MAX_TAU, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
@@ -25,120 +26,129 @@ import { WORKER_ID, WORKER_ID_WORDS } from '../worker-id.ts'
 
 const MIB = 1_048_576
 
-const url = () => address(ORIGIN_EXAMPLE, wrongWorkerUrl)
+const url = () => address(ORIGIN_EXAMPLE, workerUrlProblem)
 const id = () => text(WORKER_ID_WORDS, WORKER_ID)
 const ranks = () => whole(1, MAX_RANKS).optional()
-const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}; with @RANK behind it, of one data-parallel rank.`
+const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}. Append @RANK for one data-parallel rank.`
 const ID_MEANING =
-  'Unique over all workers; host and port unless told, with @RANK behind it for a rank. Metrics and the admin API use it.'
+  'Unique worker id, used in metrics and the admin API. Default: host and port, followed by @RANK for a rank.'
 const prefillWorker = z.strictObject({
   url: url().describe(URL_MEANING),
   id: id().optional().describe(ID_MEANING),
   dpRank: whole(0, MAX_RANKS - 1)
     .optional()
-    .describe('Data-parallel rank: requests are sent to this engine of the server.'),
+    .describe('Data-parallel rank of the server that gets the requests.'),
   ranks: ranks().describe(
-    'Data-parallel engines of the server: one worker for each, ranks from 0. 1: one engine, no rank is sent.',
+    'Number of data-parallel ranks of the server. Each rank, from 0, is a worker. 1: no rank is sent.',
   ),
 })
 const decodeWorker = prefillWorker.extend({
   cluster: whole(0, MAX_CLUSTER)
     .optional()
     .describe(
-      'Its cluster of the artifact; its place in the list unless told; ranks get this one and those after it. For all decode workers or for none.',
+      'Cluster of the artifact. Ranks of one server get consecutive clusters. Default: position in the list. Set it for all decode workers or for none.',
     ),
 })
 
 const server = z.strictObject({
   host: text('an address or a host name', /^[^\s/]+$/)
     .default('127.0.0.1')
-    .describe('Address to listen on. Containers need 0.0.0.0.'),
-  port: whole(0, 65_535).default(8000).describe('Port to listen on; 0 takes any free one.'),
+    .describe('Address to listen on. Use 0.0.0.0 in a container.'),
+  port: whole(0, 65_535).default(8000).describe('Port to listen on. 0: any free port.'),
   processes: whole(1, 64)
     .default(1)
     .describe(
-      'Processes that relay requests; with two or more another one decides for all of them (docs/guides/processes.md).',
+      'Number of processes that relay requests. With two or more, another process makes all routing decisions (docs/guides/processes.md).',
     ),
   metricsPort: whole(1, 65_535)
     .optional()
-    .describe('Metrics on a port of their own; otherwise at /metrics on the main one.'),
+    .describe('Separate port for /metrics. Default: served on the main port.'),
   tls: z
     .strictObject({
-      certFile: file('a PEM file with the certificate').describe('Certificate of the gateway, PEM.'),
-      keyFile: file('a PEM file with the private key').describe('Private key of the gateway, PEM.'),
+      certFile: file('a PEM file with the certificate').describe('Certificate of the gateway (PEM).'),
+      keyFile: file('a PEM file with the private key').describe('Private key of the gateway (PEM).'),
       caFile: file('a PEM file with certificates')
         .optional()
-        .describe('Clients must show a certificate of this authority, PEM.'),
+        .describe('If set, clients must present a certificate issued by this CA (PEM).'),
     })
     .optional(),
   apiKeys: z
     .array(secret())
     .default([])
-    .describe('Secret. Clients must bring one of them as a bearer token; with none anybody may ask.'),
+    .describe('Secret. API keys that clients may send as a bearer token. Empty: no key required.'),
   adminToken: secret()
     .optional()
-    .describe('Secret. For all routes under /eldr; without it they answer on loopback only.'),
+    .describe(
+      'Secret. Token for all routes under /eldr. Without it, these routes serve loopback connections only.',
+    ),
   maxBodyBytes: whole(1024, 1024 * MIB)
     .default(32 * MIB)
-    .describe('Largest request body.'),
-  maxHeaderBytes: whole(1024, MIB).default(16_384).describe('All headers of a request together.'),
-  headersTimeoutMs: ms().default(10_000).describe('A client must have sent its headers within this time.'),
-  bodyTimeoutMs: ms().default(60_000).describe('A client must have sent its whole request within this time.'),
+    .describe('Max size of a request body.'),
+  maxHeaderBytes: whole(1024, MIB).default(16_384).describe('Max total size of the request headers.'),
+  headersTimeoutMs: ms().default(10_000).describe('Timeout for receiving the request headers.'),
+  bodyTimeoutMs: ms().default(60_000).describe('Timeout for receiving the whole request.'),
   clientStallMs: ms()
     .default(60_000)
-    .describe('A client that takes no byte for so long while there are some for it is let go.'),
-  keepAliveMs: ms().default(5_000).describe('An idle connection of a client is kept so long.'),
+    .describe('Disconnect a client that reads nothing for this long while data is waiting for it.'),
+  keepAliveMs: ms().default(5_000).describe('How long an idle client connection is kept open.'),
   shutdownGraceMs: ms(0)
     .default(30_000)
-    .describe('Streams may go on so long after SIGTERM. Must be less than the orchestrator’s own grace.'),
+    .describe(
+      'How long running streams may continue after SIGTERM. Must be shorter than the orchestrator’s grace period.',
+    ),
 })
 
-/** As the configuration has them, and the file that discovery follows. */
+/** Worker lists of the configuration and of the file that discovery watches. */
 const lists = {
   prefill: z
     .array(z.union([url(), prefillWorker]))
     .default([])
-    .describe('Prefill workers, each a URL or an object.'),
+    .describe('Prefill workers: URLs or objects.'),
   decode: z
     .array(z.union([url(), decodeWorker]))
     .default([])
-    .describe('Decode workers, each a URL or an object. The k-th has cluster k of the artifact.'),
+    .describe('Decode workers: URLs or objects. The k-th worker serves cluster k of the artifact.'),
 }
 export const workerListsSchema = z.strictObject(lists)
 
 const workers = z.strictObject({
-  engine: z.enum(['vllm-nixl']).default('vllm-nixl').describe('How prefill hands over to decode.'),
+  engine: z
+    .enum(['vllm-nixl'])
+    .default('vllm-nixl')
+    .describe('Serving engine and its hand-off from prefill to decode.'),
   ...lists,
   ranks: ranks().describe(
-    'Data-parallel engines of each server that says nothing else, found by discovery or named: one worker for each. 1, or none: no rank is sent.',
+    'Default number of data-parallel ranks per server, configured or discovered. Each rank is a worker. 1 or unset: no rank is sent.',
   ),
-  prefillRanks: ranks().describe('The same for prefill workers alone, in place of ranks.'),
-  decodeRanks: ranks().describe('The same for decode workers alone, in place of ranks.'),
-  apiKey: secret().optional().describe('Secret. Sent to workers as a bearer token in place of the client’s.'),
+  prefillRanks: ranks().describe('Overrides ranks for prefill workers.'),
+  decodeRanks: ranks().describe('Overrides ranks for decode workers.'),
+  apiKey: secret().optional().describe('Secret. Bearer token for workers, sent instead of the client’s.'),
   tls: z
     .strictObject({
       caFile: file('a PEM file with certificates')
         .optional()
-        .describe('Authority of the workers’ certificates, PEM.'),
+        .describe('CA of the workers’ certificates (PEM).'),
       certFile: file('a PEM file with the certificate')
         .optional()
-        .describe('Certificate that is shown to workers, PEM.'),
-      keyFile: file('a PEM file with the private key').optional().describe('Its private key, PEM.'),
-      insecure: z.boolean().optional().describe('Takes any certificate of a worker. For trials only.'),
+        .describe('Client certificate that the gateway presents to workers (PEM).'),
+      keyFile: file('a PEM file with the private key')
+        .optional()
+        .describe('Private key of the client certificate (PEM).'),
+      insecure: z.boolean().optional().describe('Accept any worker certificate. For testing only.'),
     })
     .optional(),
   idleConnectionMs: ms()
     .default(4_000)
     .describe(
-      'An idle connection to a worker is kept so long; must be less than the worker keeps it (uvicorn: 5000).',
+      'How long an idle connection to a worker is kept open. Must be shorter than the worker’s keep-alive timeout (uvicorn: 5000).',
     ),
 })
 
-const dnsName = () => address(DNS_EXAMPLE, wrongDnsTarget)
-/** As Kubernetes has labels: KEY=VALUE, the key maybe with a prefix. */
+const dnsName = () => address(DNS_EXAMPLE, dnsTargetProblem)
+/** A Kubernetes label, KEY=VALUE; the key may have a prefix. */
 const label = () =>
   text(
-    'a label such as app=vllm, one in each item',
+    'a label such as app=vllm, one per item',
     /^([a-z\d.-]{1,253}\/)?[A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?=([A-Za-z\d]([\w.-]{0,61}[A-Za-z\d])?)?$/,
   )
 const selector = (role: string) =>
@@ -146,70 +156,72 @@ const selector = (role: string) =>
     .array(label())
     .default([])
     .describe(
-      `Labels of the EndpointSlices of ${role} workers, KEY=VALUE each; they must have all of them. A service’s labels are those of its slices.`,
+      `Labels (KEY=VALUE) that an EndpointSlice of ${role} workers must have, all of them. Slices carry the labels of their Service.`,
     )
 
 const discovery = z.strictObject({
   removeAfterMs: ms(0)
     .default(30_000)
     .describe(
-      'A worker that is no longer found, or not ready, gets no new requests at once; it is removed after this time, when its last request has ended.',
+      'A worker that disappears or is not ready is drained at once. It is removed after this time, once its last request has ended.',
     ),
   retryMs: ms()
     .default(1_000)
-    .describe('Wait after a look that failed; doubled each time, at most 30 s, and varied by chance.'),
+    .describe('Wait after a failed lookup. It doubles with each failure, up to 30 s, with random jitter.'),
   file: z
     .strictObject({
       path: file('a YAML or JSON file with the lists prefill and decode').describe(
-        'File with the lists prefill and decode, as under workers. It is followed.',
+        'File with the lists prefill and decode, in the format of workers. The gateway watches it for changes.',
       ),
       pollMs: ms()
         .default(5_000)
-        .describe('It is looked at so often beside being watched, for file systems that tell of nothing.'),
+        .describe('Polling interval, in addition to file notifications, for file systems without them.'),
     })
     .optional(),
   dns: z
     .strictObject({
-      prefill: dnsName().optional().describe(`Name of the prefill workers, such as ${DNS_EXAMPLE}.`),
-      decode: dnsName().optional().describe('Name of the decode workers.'),
+      prefill: dnsName().optional().describe(`DNS name of the prefill workers, such as ${DNS_EXAMPLE}.`),
+      decode: dnsName().optional().describe('DNS name of the decode workers.'),
       server: text('an address such as 10.96.0.10 or [fd00::10]:53')
         .refine(isDnsServer, { error: 'expected an address such as 10.96.0.10 or [fd00::10]:53' })
         .optional()
-        .describe('DNS server, with a port if it is not 53; those of the machine unless told.'),
+        .describe('DNS server, with a port if it is not 53. Default: the system’s servers.'),
       family: z
         .enum(['auto', 'ipv4', 'ipv6'])
         .default('auto')
-        .describe('auto: IPv6 addresses are used where a name has no IPv4 ones.'),
+        .describe('Address family. auto: IPv6 only for names without an IPv4 address.'),
       intervalMs: ms()
         .default(10_000)
-        .describe('Names are looked up so often; sooner where their records live shorter.'),
+        .describe('Interval between lookups. Shorter if the records’ TTL is shorter.'),
     })
     .optional(),
   kubernetes: z
     .strictObject({
-      enabled: z.boolean().default(false).describe('Follow EndpointSlices of Kubernetes.'),
+      enabled: z.boolean().default(false).describe('Discover workers from Kubernetes EndpointSlices.'),
       prefillSelector: selector('prefill'),
       decodeSelector: selector('decode'),
       namespace: text('the name of a namespace', /^[a-z\d]([a-z\d-]{0,61}[a-z\d])?$/)
         .optional()
-        .describe('Namespace to follow; all of them unless told, which needs a ClusterRole.'),
+        .describe('Kubernetes namespace to watch. Default: all namespaces, which needs a ClusterRole.'),
       port: whole(1, 65_535)
         .optional()
-        .describe('Port of the workers; that of the slice unless told (the one named http, else the first).'),
-      scheme: z.enum(['http', 'https']).default('http').describe('How workers are spoken to.'),
-      apiUrl: address('https://10.0.0.1:6443', wrongApiUrl)
+        .describe('Port of the workers. Default: the slice’s port named http, else its first.'),
+      scheme: z.enum(['http', 'https']).default('http').describe('Protocol for workers.'),
+      apiUrl: address('https://10.0.0.1:6443', apiUrlProblem)
         .optional()
-        .describe('Address of the API; in a pod that of the cluster unless told.'),
+        .describe('URL of the Kubernetes API. Default in a pod: the cluster’s.'),
       tokenFile: file('a file with a token')
         .optional()
-        .describe('Token for the API, read anew for each request; the service account’s in a pod.'),
+        .describe(
+          'Token for the Kubernetes API, read again for each request. Default in a pod: the service account’s.',
+        ),
       caFile: file('a PEM file with certificates')
         .optional()
-        .describe('Authority of the API’s certificate, PEM; the service account’s in a pod.'),
+        .describe('CA of the Kubernetes API’s certificate (PEM). Default in a pod: the service account’s.'),
       silentMs: ms()
         .default(120_000)
         .describe(
-          'A watch on which nothing comes for so long is begun anew. Servers send a bookmark each minute.',
+          'Restart a watch that has been silent for this long. API servers send a bookmark every minute.',
         ),
     })
     .optional(),
@@ -219,7 +231,7 @@ const routing = z.strictObject({
   policy: spellings(POLICIES)
     .optional()
     .describe(
-      `Decode policy. Default: ${defaultPolicy(true)} with an artifact, ${defaultPolicy(false)} without.`,
+      `Decode policy. Default: ${defaultPolicy(true)} with an artifact, else ${defaultPolicy(false)}.`,
     ),
   prefillPolicy: spellings(PREFILL_POLICIES).default(DEFAULT_PREFILL_POLICY).describe('Prefill policy.'),
   tau: z
@@ -227,115 +239,127 @@ const routing = z.strictObject({
     .min(0)
     .max(MAX_TAU)
     .default(0.1)
-    .describe('Locality band of eldr: workers whose cosine is so much below the best still count.'),
+    .describe(
+      'Locality band of eldr: candidates are workers whose cosine similarity is at most this far below the best.',
+    ),
   artifact: file('an artifact of `eldr fit`')
     .optional()
-    .describe('Artifact of `eldr fit`; eldr and domain need it, union predicts better with it.'),
+    .describe(
+      'Artifact written by `eldr fit`. Required for eldr and domain; improves the predictions of union.',
+    ),
   profile: text('a name of profiles/ or the path of a .json file')
     .optional()
-    .describe('Cost profile of union: a name under profiles/ or a path.'),
+    .describe('Cost profile of union: a name in profiles/ or a path.'),
   prefixTokens: whole(1, 1_000_000)
     .default(256)
-    .describe('Leading tokens of a prompt (4 bytes of text count as one) that prefix_hash looks at.'),
+    .describe('Number of leading prompt tokens that prefix_hash hashes. 4 bytes of text count as one token.'),
   prefixLoadFactor: z
     .number()
     .min(1)
     .max(1000)
     .default(1.25)
-    .describe('prefix_hash looks elsewhere when a worker has so many times the average load.'),
+    .describe(
+      'prefix_hash chooses another worker if the preferred one has more than this multiple of the average load.',
+    ),
   minCovered: z
     .number()
     .min(0)
     .max(1)
     .default(0.5)
-    .describe('A hand-off whose counts cover less of the prompt than this is routed by load.'),
+    .describe(
+      'A request is routed by load if the expert counts of its hand-off cover less than this share of the prompt.',
+    ),
   refit: z
     .enum(['auto', 'off'])
     .default('auto')
-    .describe('When there are more or fewer decode workers than clusters: fit anew for them, or leave it.'),
+    .describe(
+      'What to do if the number of decode workers differs from the number of clusters. auto: refit. off: keep the clusters.',
+    ),
   reuseTokenIds: z
     .boolean()
     .default(false)
-    .describe('Hand the token ids of a chat from prefill to decode, so that its template runs once.'),
+    .describe(
+      'Pass the prompt token ids of a chat from prefill to decode, so that the chat template runs only once.',
+    ),
 })
 
 const limits = z.strictObject({
   maxConcurrentRequests: whole(0, 1_000_000)
     .default(4096)
-    .describe('Requests in the gateway at once; more wait in the queue. 0 is no limit.'),
+    .describe('Max concurrent requests. Further requests wait in the queue. 0: no limit.'),
   queueSize: whole(0, 1_000_000)
     .default(1024)
-    .describe('Requests that may wait; more are answered with 429.'),
-  queueTimeoutMs: ms().default(30_000).describe('Longest wait in the queue.'),
-  maxChoices: whole(1, 10_000).default(128).describe('Choices × prompts that one request may ask for.'),
+    .describe('Max queued requests. Further requests get status 429.'),
+  queueTimeoutMs: ms().default(30_000).describe('Max wait in the queue.'),
+  maxChoices: whole(1, 10_000).default(128).describe('Max choices × prompts per request.'),
 })
 
 const timeouts = z.strictObject({
-  connectMs: ms().default(2_000).describe('Until a connection to a worker stands.'),
-  prefillMs: ms().default(120_000).describe('From dispatch to the whole answer of the prefill leg.'),
-  firstTokenMs: ms()
-    .default(60_000)
-    .describe('From dispatch of the decode leg to the first byte of its body.'),
-  betweenTokensMs: ms().default(30_000).describe('Between two pieces of a decode stream.'),
-  requestMs: ms().default(1_800_000).describe('All of a request.'),
+  connectMs: ms().default(2_000).describe('Timeout for connecting to a worker.'),
+  prefillMs: ms().default(120_000).describe('Timeout for the complete prefill response.'),
+  firstTokenMs: ms().default(60_000).describe('Timeout for the first byte of the decode response body.'),
+  betweenTokensMs: ms().default(30_000).describe('Max gap between two chunks of a decode stream.'),
+  requestMs: ms().default(1_800_000).describe('Timeout for the whole request.'),
 })
 
 const retries = z.strictObject({
-  max: whole(0, 10).default(2).describe('Tries of each leg beyond the first.'),
+  max: whole(0, 10).default(2).describe('Retries per leg.'),
   budgetShare: z
     .number()
     .min(0)
     .max(1)
     .default(0.2)
-    .describe('Retries may be this share of requests, so that an outage is not made worse.'),
-  backoffMs: ms(0).default(50).describe('Wait before the first retry.'),
+    .describe('Max ratio of retries to requests, so that retries do not make an outage worse.'),
+  backoffMs: ms(0).default(50).describe('Delay before the first retry.'),
 })
 
 const lease = z.strictObject({
   durationMs: ms().default(30_000).describe('kv_lease_duration of the prefill workers.'),
-  usableShare: share().default(0.6).describe('A hand-off older than this share of the lease is not used.'),
+  usableShare: share().default(0.6).describe('A hand-off older than this share of the lease is discarded.'),
 })
 
 const breaker = z.strictObject({
   consecutiveFailures: whole(1, 1000)
     .default(5)
-    .describe('A worker is taken out after so many failures in a row.'),
-  windowMs: ms().default(30_000).describe('Window over which the share of failures counts.'),
+    .describe('Consecutive failures that open the circuit breaker of a worker.'),
+  windowMs: ms().default(30_000).describe('Time window for the failure rate.'),
   windowRequests: whole(1, 1_000_000)
     .default(20)
-    .describe('Requests that must have ended within the window for the share to count.'),
+    .describe('Min number of finished requests in the window before the failure rate counts.'),
   windowFailureShare: share()
     .default(0.5)
-    .describe('Share of failures within the window that takes a worker out.'),
-  openMs: ms().default(10_000).describe('Then one request is let through to see.'),
+    .describe('Failure rate within the window that opens the circuit breaker.'),
+  openMs: ms()
+    .default(10_000)
+    .describe('How long the circuit breaker stays open before one probe request is allowed.'),
 })
 
 const health = z.strictObject({
   path: text('a path that begins with /, such as /health', /^\/[^\s#]*$/)
     .default('/health')
-    .describe('Path that workers are asked at.'),
-  intervalMs: ms().default(5_000).describe('Between two checks of a worker.'),
-  timeoutMs: ms().default(2_000).describe('A later answer is a failure.'),
-  failures: whole(1, 1000).default(2).describe('Failures in a row that take a worker out.'),
-  successes: whole(1, 1000).default(1).describe('Successes in a row that bring it back.'),
+    .describe('Path of the health check on workers.'),
+  intervalMs: ms().default(5_000).describe('Interval between health checks of a worker.'),
+  timeoutMs: ms().default(2_000).describe('Timeout of a health check.'),
+  failures: whole(1, 1000).default(2).describe('Consecutive failures that mark a worker unhealthy.'),
+  successes: whole(1, 1000).default(1).describe('Consecutive successes that mark it healthy again.'),
 })
 
 const traces = z.strictObject({
-  endpoint: address(ENDPOINT_EXAMPLE, wrongEndpoint)
+  endpoint: address(ENDPOINT_EXAMPLE, endpointProblem)
     .optional()
     .describe(
-      `Traces go to this collector by OTLP over HTTP, such as ${ENDPOINT_EXAMPLE}; /v1/traces is put behind it. Without it there are none.`,
+      `OTLP over HTTP endpoint for traces, such as ${ENDPOINT_EXAMPLE}; /v1/traces is appended. Without it, tracing is off.`,
     ),
   headers: z
     .array(
       text('NAME=VALUE, such as authorization=Bearer KEY', /^[\w!#$%&'*+.^`|~-]+=[\x20-\x7e]+$/)
         .refine(value => value !== MASK, {
-          error: 'this is a masked secret, as `eldr config print` shows it: put in the real one',
+          error: 'this is a secret masked by `eldr config print`: use the real one',
         })
         .meta({ writeOnly: true }),
     )
     .default([])
-    .describe('Secret. Headers of each request to the collector, each NAME=VALUE.'),
+    .describe('Secret. Headers for requests to the collector, each NAME=VALUE.'),
   serviceName: text('1 to 255 visible characters', /^[\x20-\x7e]{1,255}$/)
     .default('eldr')
     .describe('service.name of the traces.'),
@@ -344,40 +368,38 @@ const traces = z.strictObject({
     .min(0)
     .max(1)
     .default(1)
-    .describe(
-      'Share of requests that are traced; those whose caller sent a traceparent are traced as that says.',
-    ),
-  batchSpans: whole(1, 10_000).default(256).describe('Spans of one export, about.'),
-  everyMs: ms().default(1_000).describe('An export with fewer spans goes out after this time.'),
+    .describe('Share of requests to trace. A traceparent header from the client overrides it.'),
+  batchSpans: whole(1, 10_000).default(256).describe('Approximate number of spans per export.'),
+  everyMs: ms().default(1_000).describe('Max delay before a smaller batch is exported.'),
   queueSpans: whole(1, 1_000_000)
     .default(8_192)
-    .describe('Spans that may wait for the collector; traces beyond are dropped and counted.'),
-  timeoutMs: ms().default(10_000).describe('The collector must have answered an export within this time.'),
+    .describe('Max spans queued for the collector. Further traces are dropped and counted.'),
+  timeoutMs: ms().default(10_000).describe('Timeout of an export.'),
   flushMs: ms(0)
     .default(3_000)
-    .describe('How long the last traces may take when the gateway ends, after its streams have.'),
+    .describe('How long the final export may take at shutdown, after all streams have ended.'),
 })
 
 const observe = z.strictObject({
-  logLevel: z.enum(LOG_LEVELS).default('info').describe('What is logged.'),
+  logLevel: z.enum(LOG_LEVELS).default('info').describe('Log level.'),
   logFormat: z
     .enum(['auto', 'json', 'pretty'])
     .default('auto')
-    .describe('auto: for people on a terminal, a JSON object on each line elsewhere.'),
+    .describe('auto: pretty on a terminal, else one JSON object per line.'),
   debugHeaders: z
     .boolean()
     .default(false)
     .describe(
-      'X-Eldr-* headers, which name workers, on every answer; otherwise for whoever may use the admin API and asks: `X-Eldr-Debug: TOKEN`, or `1` from the machine itself where no token is set.',
+      'Add X-Eldr-* headers, which name workers, to every response. Otherwise only requests with `X-Eldr-Debug: ADMIN_TOKEN` get them (`X-Eldr-Debug: 1` on loopback if no token is set).',
     ),
   decisionsKept: whole(0, 100_000)
     .default(256)
-    .describe('Decisions kept for /eldr/decisions, and requests for /eldr/requests.'),
+    .describe('Number of decisions kept for /eldr/decisions, and of requests kept for /eldr/requests.'),
   dashboard: z
     .enum(['admin', 'open', 'off'])
     .default('admin')
     .describe(
-      'Dashboard at /dashboard: for whoever may use the admin API; open: anybody may look, changes still need the token; off: none.',
+      'Access to /dashboard. admin: same access as the admin API. open: everyone may view it, changes need the token. off: disabled.',
     ),
   traces: traces.prefault({}),
 })
@@ -386,7 +408,7 @@ export const fileSchema = z.strictObject({
   $schema: z
     .string({ error: 'the address of a JSON Schema' })
     .optional()
-    .describe('For editors; ELDR does not look at it.'),
+    .describe('For editors. Ignored by ELDR.'),
   server: server.prefault({}),
   workers: workers.prefault({}),
   discovery: discovery.prefault({}),
@@ -401,5 +423,5 @@ export const fileSchema = z.strictObject({
   observe: observe.prefault({}),
 })
 
-/** The file with its defaults filled in. */
+/** The file's content with defaults applied. */
 export type FileForm = z.output<typeof fileSchema>

@@ -2,7 +2,7 @@
 import type { WorkerView } from '../../../cluster/registry.ts'
 import { isSamePlace, placeText, type Role, type WorkerSpec } from '../../../cluster/worker.ts'
 import { Refusal } from '../../http/refusal.ts'
-import { addressOf, MAX_RANKS, workerUrlOf, wrongWorkerUrl } from '../../config/origin.ts'
+import { addressOf, MAX_RANKS, workerUrlOf, workerUrlProblem } from '../../config/origin.ts'
 import { rankedName, WORKER_ID_WORDS } from '../../config/worker-id.ts'
 import { bad, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminParts } from './admin-context.ts'
@@ -117,7 +117,7 @@ function specOf(fields: Fields): WorkerSpec {
   const role = nameOf(fields, 'role', ROLES)
   if (role === undefined) throw bad('role is missing: prefill or decode.', 'role')
   const { url, id } = fields
-  const wrong = typeof url === 'string' ? wrongWorkerUrl(url) : 'expected a URL'
+  const wrong = typeof url === 'string' ? workerUrlProblem(url) : 'expected a URL'
   if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
   if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
     throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
@@ -126,7 +126,7 @@ function specOf(fields: Fields): WorkerSpec {
   const given = wholeOf(fields, 'dpRank', 0, MAX_RANKS - 1)
   const { url: origin, dpRank = given } = workerUrlOf(url)
   if (given !== undefined && dpRank !== given)
-    throw bad('url has another rank than dpRank: give one of them.', 'dpRank')
+    throw bad('url has another rank than dpRank: set only one of them.', 'dpRank')
   const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
   return {
     id: id ?? name,
