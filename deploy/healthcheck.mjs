@@ -1,5 +1,5 @@
-// Health of a gateway in a container, for HEALTHCHECK: exit code 0 when /health answers with 200, else 1 and a line that says why.
-// ELDR_HEALTH_URL names another address than that of ELDR_PORT on this machine, such as https://127.0.0.1:8443/health.
+// HEALTHCHECK of the container: exit code 0 if /health returns 200, otherwise 1 with the reason on one line.
+// ELDR_HEALTH_URL overrides the default address (ELDR_PORT on this machine), for example https://127.0.0.1:8443/health.
 import { get } from 'node:http'
 import { get as getSecurely } from 'node:https'
 
@@ -11,7 +11,7 @@ function fail(reason) {
 }
 
 function addressFrom({ ELDR_HEALTH_URL, ELDR_PORT }) {
-  // Kubernetes sets ELDR_PORT=tcp://… beside a service named eldr, which the gateway passes over as well.
+  // Kubernetes sets ELDR_PORT=tcp://… for a service named eldr; the gateway ignores that too.
   const port = /^\d+$/.test(ELDR_PORT ?? '') ? ELDR_PORT : '8000'
   const text = ELDR_HEALTH_URL || `http://127.0.0.1:${port}/health`
   const url = URL.canParse(text) ? new URL(text) : undefined
@@ -22,7 +22,7 @@ function addressFrom({ ELDR_HEALTH_URL, ELDR_PORT }) {
 
 const url = addressFrom(process.env)
 const ask = url.protocol === 'https:' ? getSecurely : get
-// The certificate is for the name that clients use, not for this machine's own; whether the process lives does not depend on it.
+// The certificate is for the name that clients use, not for 127.0.0.1, and does not matter for liveness.
 const request = ask(url, { timeout: TIMEOUT_MS, rejectUnauthorized: false, agent: false }, ({ statusCode }) =>
   statusCode === 200 ? process.exit(0) : fail(`${url} answered ${statusCode}`),
 )

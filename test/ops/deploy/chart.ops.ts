@@ -51,7 +51,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     ['a value that it does not know', ['replica=3'], /replica/],
     ['a number where a text is wanted', ['service.port=http'], /service\.port/],
     ['a worker that is no URL', ['workers.decode={10.0.0.1:8000}'], /workers\.decode\.0/],
-    ['a port of the gateway', ['config.server.port=1'], /config\.server\.port is the chart's to set/],
+    ['a port of the gateway', ['config.server.port=1'], /config\.server\.port is set by the chart/],
     ['processes in the wrong place', ['config.server.processes=4'], /use service\.port, processes/],
     ['workers in the wrong place', ['config.workers.decode={http://a}'], /use workers\.decode/],
     [
@@ -165,7 +165,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
     expect(following).toContain(
       'follows the pods of these services:\n  prefill  eldr-prefill\n  decode  eldr-decode\n',
     )
-    expect(following).toContain('which is nowhere. See prometheusRule.runbookBase.')
+    expect(following).toContain('which does not exist. See prometheusRule.runbookBase.')
   })
 
   it.runIf(canKustomize)('has the alerts of the plain manifests', async () => {

@@ -25,7 +25,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ include "eldr.commonLabels" . }}
 {{- end -}}
 
-{{- /* Labels of what belongs to workers of a role: (list . "prefill") */ -}}
+{{- /* Labels of the objects of a worker role: (list . "prefill") */ -}}
 {{- define "eldr.roleLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: eldr
@@ -42,13 +42,13 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end -}}
 
-{{- /* Name of the StatefulSet, or of the headless service, of a role: (list . "prefill" "statefulSet") */ -}}
+{{- /* Name of a role's StatefulSet or headless service: (list . "prefill" "statefulSet") */ -}}
 {{- define "eldr.roleName" -}}
 {{- $root := index . 0 -}}
 {{- index $root.Values (index . 1) (index . 2) | default (printf "%s-%s" (include "eldr.name" $root) (index . 1)) -}}
 {{- end -}}
 
-{{- /* Workers of a role as the gateway's file has them: URLs that were given, or the pods of a StatefulSet by name: (list . "prefill") */ -}}
+{{- /* Workers of a role for the gateway's file: configured URLs, or the pods of a StatefulSet by name: (list . "prefill") */ -}}
 {{- define "eldr.workers" -}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
@@ -68,11 +68,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end -}}
 
-{{- /* What discovery follows: slices by the name of their service, a label that every slice has, whoever made the service. */ -}}
+{{- /* Discovery selects slices by the name of their service, a label that every slice has. */ -}}
 {{- define "eldr.discovery" -}}
 {{- range $role := list "prefill" "decode" -}}
 {{- if index $.Values.workers $role -}}
-{{- fail (printf "workers.%s and discovery.enabled exclude each other: workers are named or found" $role) -}}
+{{- fail (printf "workers.%s and discovery.enabled exclude each other: workers are either configured or discovered" $role) -}}
 {{- end -}}
 {{- end -}}
 kubernetes:
@@ -82,24 +82,24 @@ kubernetes:
   decodeSelector: [kubernetes.io/service-name={{ include "eldr.roleName" (list . "decode" "serviceName") }}]
 {{- end -}}
 
-{{- /* What the user wrote, under what the chart must decide itself so that ports and times fit the other objects. */ -}}
+{{- /* The user's settings, overridden by those that the chart must set so that ports and times match the other objects. */ -}}
 {{- define "eldr.config" -}}
 {{- range $key := list "host" "port" "metricsPort" "processes" "shutdownGraceMs" "tls" -}}
 {{- if hasKey (dig "server" dict $.Values.config) $key -}}
-{{- fail (printf "config.server.%s is the chart's to set: use service.port, processes, drain.seconds or tls.secretName, and see values.yaml" $key) -}}
+{{- fail (printf "config.server.%s is set by the chart: use service.port, processes, drain.seconds or tls.secretName, and see values.yaml" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- range $role := list "prefill" "decode" -}}
 {{- if hasKey (dig "workers" dict $.Values.config) $role -}}
-{{- fail (printf "config.workers.%s is the chart's to set: use workers.%s, or %s.statefulSet and %s.replicas" $role $role $role $role) -}}
+{{- fail (printf "config.workers.%s is set by the chart: use workers.%s, or %s.statefulSet and %s.replicas" $role $role $role $role) -}}
 {{- end -}}
 {{- end -}}
 {{- if hasKey (dig "replicas" dict $.Values.config) "url" -}}
-{{- fail "config.replicas.url is the chart's to set: use replicaStore.url or replicaStore.existingSecret" -}}
+{{- fail "config.replicas.url is set by the chart: use replicaStore.url or replicaStore.existingSecret" -}}
 {{- end -}}
 {{- range $key := list "enabled" "namespace" "prefillSelector" "decodeSelector" -}}
 {{- if hasKey (dig "discovery" "kubernetes" dict $.Values.config) $key -}}
-{{- fail (printf "config.discovery.kubernetes.%s is the chart's to set: use discovery.enabled, prefill.serviceName and decode.serviceName" $key) -}}
+{{- fail (printf "config.discovery.kubernetes.%s is set by the chart: use discovery.enabled, prefill.serviceName and decode.serviceName" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- $server := dict "host" "0.0.0.0" "port" 8000 "metricsPort" 9464 "shutdownGraceMs" (mul (int .Values.drain.seconds) 1000) -}}
