@@ -48,13 +48,14 @@ export function serve(worker, socket) {
   /** @param {import('./received-request.mjs').ReceivedRequest} request */
   function begin(request) {
     if (keepAliveMs !== undefined) socket.setTimeout(0)
-    const mine = new Exchange(socket, request, outcome => {
+    const onEnd = (/** @type {import('./exchange.mjs').Outcome} */ outcome) => {
       exchange = undefined
       worker.ended(request, outcome)
       if (outcome === 'aborted' || mine.last) return
       if (!request.keepAlive || !worker.listening || socket.readableEnded) socket.end()
       else next()
-    })
+    }
+    const mine = new Exchange(socket, request, onEnd, () => worker.held())
     exchange = mine
     worker.began(request)
     const fault = worker.faults.take(request)

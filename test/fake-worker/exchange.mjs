@@ -1,4 +1,5 @@
 // One request and its answer on one connection. An exchange ends once: completed, rejected, ended by a fault, or left by the peer.
+import { setTimeout } from 'node:timers' // real time, also where a test has a clock of its own
 import { gzipSync } from 'node:zlib'
 import { errorBody } from './bodies.mjs'
 import { dribble, plainSink, reset } from './faults.mjs'
@@ -28,17 +29,20 @@ export class Exchange {
   /** Responds even if the peer has closed its side of the connection. */
   unaware = false
   #onEnd
+  #onHold
 
   /**
    * @param {import('node:net').Socket} socket
    * @param {import('./received-request.mjs').ReceivedRequest} request
    * @param {(outcome: Outcome) => void} onEnd
+   * @param {() => void} onHold told when a hang begins
    */
-  constructor(socket, request, onEnd) {
+  constructor(socket, request, onEnd, onHold) {
     this.socket = socket
     this.request = request
     this.sink = plainSink(socket)
     this.#onEnd = onEnd
+    this.#onHold = onHold
   }
 
   /** @param {Outcome} outcome */
@@ -76,7 +80,9 @@ export class Exchange {
   reset() {
     this.last = true
     this.end('faulted')
-    this.socket.write('', () => setTimeout(() => reset(this.socket), READ_MS))
+    // After the wait one more turn of the event loop: a peer in this process then reads before the RST, even if
+    // the process was held up for longer than the wait.
+    this.socket.write('', () => setTimeout(() => setImmediate(() => reset(this.socket)), READ_MS))
   }
 
   /** The last bytes, then the end of the connection. @param {string} bytes */
@@ -94,6 +100,7 @@ export class Exchange {
   hold({ until, unaware = false }, goOn) {
     this.fault = undefined
     this.unaware = unaware
+    this.#onHold()
     void until?.then(() => {
       if (this.open) goOn()
     })

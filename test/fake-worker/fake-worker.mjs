@@ -172,6 +172,11 @@ export class FakeWorker extends Watched {
     if (counts !== undefined) count(counts)
   }
 
+  held() {
+    this.counters.held++
+    this.changed()
+  }
+
   badFraming() {
     this.counters.badFraming++
     this.changed()

@@ -69,6 +69,8 @@ export interface Counters {
   aborted: number
   /** Ended by a fault. */
   faulted: number
+  /** Hangs that have begun; those that are over count as well. */
+  held: number
   /** Answered with 4xx because of what they were. */
   rejected: number
   /** Bytes that were not HTTP/1.1, or not as it should be. */

@@ -1,7 +1,7 @@
 // Counters and events of a worker, and ways to wait for them: tests wait for what happens, never for a time.
 import { EventEmitter, once } from 'node:events'
 
-const WAIT_MS = 10_000
+const WAIT_MS = 30_000
 
 /** @returns {import('./types.ts').Counters} */
 export const zeros = () => ({
@@ -13,6 +13,7 @@ export const zeros = () => ({
   completed: 0,
   aborted: 0,
   faulted: 0,
+  held: 0,
   rejected: 0,
   badFraming: 0,
   misdirected: 0,

@@ -1,4 +1,4 @@
-/** A gateway in front of fake workers, for tests: real sockets, settings of a test's own. */
+/** A gateway in front of fake workers, on real sockets, with the settings of the test. */
 import type { Settings } from '../../src/gateway/config/settings.ts'
 import { fileSchema } from '../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
@@ -6,6 +6,7 @@ import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'
 import type { ProcessCluster } from './process-cluster.ts'
 import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../fake-worker/index.ts'
+import { eventually } from './watching.ts'
 
 export interface ClusterOptions {
   readonly prefill?: number
@@ -22,16 +23,19 @@ export interface Cluster {
   readonly prefills: readonly FakeWorker[]
   readonly decodes: readonly FakeWorker[]
   post(path: string, body: unknown, init?: RequestInit): Promise<Response>
-  /** Counts of everything that must be 0 when nothing is under way. */
+  /** Counts that must all be 0 when nothing is in flight. */
   leftovers(): Record<string, number>
-  /** Resolves when they are. */
+  /** Resolves when the leftovers are all 0. */
   idle(): Promise<void>
   stop(): Promise<void>
 }
 
 export const SHAPE = { layers: 2, experts: 8, topK: 2 } as const
 
-/** With ELDR_TEST_PROCESSES the gateway is one of several processes, and tests that look inside of it cannot run (`test/processes`). */
+/**
+ * With ELDR_TEST_PROCESSES the gateway runs as several processes (`test/processes`), and tests cannot reach its
+ * internals.
+ */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
   const processes = Number(process.env['ELDR_TEST_PROCESSES'] ?? 1)
   if (processes > 1)
@@ -86,9 +90,9 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
       }),
     leftovers,
     idle: () =>
-      polled(
+      eventually(
         () => Object.values(leftovers()).every(count => count === 0),
-        () => JSON.stringify(leftovers()),
+        () => `nothing in flight: ${JSON.stringify(leftovers())}`,
       ),
     async stop() {
       await gateway.stop()
@@ -97,10 +101,10 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   }
 }
 
-/** What can be seen of a gateway from outside. */
+/** The part of a cluster that works for a gateway in other processes. */
 function outside(cluster: ProcessCluster): Cluster {
   const hidden = () => {
-    throw new Error('a gateway of several processes cannot be looked into')
+    throw new Error('the internals of a gateway of several processes cannot be reached')
   }
   const gateway = new Proxy(
     { url: cluster.url, stop: () => cluster.process.stop().then(() => {}) } as Gateway,
@@ -121,15 +125,6 @@ function until(holds: () => boolean, subscribe: (listener: () => void) => () => 
     const unsubscribe = subscribe(check)
     queueMicrotask(check)
   })
-}
-
-/** For counts that nobody announces: looks after every turn of the event loop, and gives up loudly. */
-async function polled(holds: () => boolean, what: () => string): Promise<void> {
-  const untilMs = performance.now() + 5_000
-  while (!holds()) {
-    if (performance.now() > untilMs) throw new Error(`not idle after 5 s: ${what()}`)
-    await new Promise(setImmediate)
-  }
 }
 
 /** Data of the events of a stream. */

@@ -1,14 +1,18 @@
 /** Outages, leases, restarts, breakers and hung workers. */
 import { afterEach, describe, expect, it } from 'vitest'
-import type { FakeWorker } from '../fake-worker/index.ts'
+import type { FakeWorker, ReceivedRequest } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
+import { ManualClock } from '../manual-clock.ts'
 import { RawClient, postBytes } from './raw-socket.ts'
 import { type TicketWatch, eventually, gate, metric, stopCluster, watchTickets } from './watching.ts'
 
 let cluster: Cluster
 let tickets: TicketWatch
+let clock: ManualClock | undefined
 const clients: RawClient[] = []
 afterEach(async () => {
+  clock?.uninstall()
+  clock = undefined
   for (const client of clients.splice(0)) client.leave()
   await stopCluster(cluster)
 })
@@ -16,6 +20,13 @@ afterEach(async () => {
 async function start(options: ClusterOptions = {}): Promise<void> {
   cluster = await startCluster({ prefill: 1, decode: 1, ...options })
   tickets = watchTickets(cluster)
+}
+
+/** A cluster whose timeouts pass only when the test moves the clock. */
+async function startWithClock(options: ClusterOptions = {}): Promise<ManualClock> {
+  clock = ManualClock.install()
+  await start(options)
+  return clock
 }
 
 const BODY = { prompt: 'Once upon a time', max_tokens: 8, stream: true }
@@ -38,7 +49,7 @@ function connect(bytes: string): RawClient {
 }
 
 describe('in an outage', () => {
-  it('retries are a share of requests, so that it is not made worse', async () => {
+  it('retries are limited to a share of the requests', async () => {
     const config = {
       retries: { max: 10, budgetShare: 0.2 },
       breaker: { consecutiveFailures: 1000, windowRequests: 100_000 },
@@ -49,12 +60,12 @@ describe('in an outage', () => {
     await tickets.settled()
     const tries = sum(cluster.decodes, 'decode')
     expect(tries - 60).toBe(await metric(cluster, 'eldr_retries_total'))
-    // A fifth of them, and ten to begin with.
+    // A fifth of the requests, plus the ten that the budget starts with.
     expect(tries).toBeGreaterThan(60)
     expect(tries).toBeLessThanOrEqual(60 + 10 + 0.2 * 60)
   })
 
-  it('of all decode workers no prompt is read for nothing', async () => {
+  it('of all decode workers, no prompt is prefilled in vain', async () => {
     await start()
     await cluster.decodes[0]!.refuse()
     cluster.gateway.context.registry.drain(idOf(cluster.decodes[0]!))
@@ -67,7 +78,7 @@ describe('in an outage', () => {
     expect(cluster.prefills[0]!.counters.prefill).toBe(0)
   })
 
-  it('of all prefill workers clients are told so', async () => {
+  it('of all prefill workers, the client gets ELDR_NO_PREFILL_WORKER', async () => {
     await start()
     cluster.gateway.context.registry.drain(idOf(cluster.prefills[0]!))
     expect(errorOf(await (await ask()).text())).toMatchObject({ code: 'ELDR_NO_PREFILL_WORKER' })
@@ -76,29 +87,63 @@ describe('in an outage', () => {
 
 describe('a hand-off', () => {
   const LEASE = { lease: { durationMs: 200, usableShare: 0.5 } }
-  /** The head comes at once, the rest of it within a quarter of a second or more. */
-  const SLOW = { kind: 'slow', bytes: 16, everyMs: 5 } as const
 
-  it('that has used up its share of the lease is not used: the prompt is read again', async () => {
-    await start({ config: LEASE })
-    cluster.prefills[0]!.failNext(SLOW)
-    await served()
+  /** Delays the next prefill response: its headers come at once, the rest after the usable share of the lease. */
+  function delayNextHandoff(): () => Promise<void> {
+    const prefill = cluster.prefills[0]!
+    const { upstreams } = cluster.gateway.context
+    const receivedBytes = () => upstreams.trafficOf(prefill.url)!.receivedBytes
+    const { opened, open } = gate()
+    let before = Infinity
+    const match = ({ isGeneration }: ReceivedRequest) => {
+      if (isGeneration) before = receivedBytes()
+      return isGeneration
+    }
+    prefill.failNext({ kind: 'hang', after: 'headers', until: opened }, { match })
+    return async () => {
+      await eventually(() => receivedBytes() > before, 'the headers to be read')
+      clock!.advance(101)
+      open()
+    }
+  }
+
+  it('that has used up its share of the lease is not used, and the prompt is prefilled again', async () => {
+    const clock = await startWithClock({ config: LEASE })
+    const prefill = cluster.prefills[0]!
+    const delay = delayNextHandoff()
+    const response = served()
+    await delay()
+    // Only the wait before the retry passes; after it the clock stands still.
+    await clock.during(prefill.waitFor(counters => counters.prefill === 2))
+    await response
     await tickets.settled()
-    expect([...cluster.prefills[0]!.handoffs.values()]).toEqual([0, 1])
+    expect([...prefill.handoffs.values()]).toEqual([0, 1])
     expect(await metric(cluster, 'eldr_leases_missed_total')).toBe(1)
     expect(await metric(cluster, 'eldr_retries_total', { leg: 'prefill', cause: 'lease' })).toBe(1)
   })
 
-  it('that is too old every time ends the request', async () => {
-    await start({ config: LEASE })
-    cluster.prefills[0]!.fail(SLOW)
-    const response = await ask()
-    expect([response.status, errorOf(await response.text()).code]).toEqual([502, 'ELDR_HANDOFF_BAD'])
+  it('that is too old every time fails the request', async () => {
+    const clock = await startWithClock({ config: LEASE })
+    const prefill = cluster.prefills[0]!
+    let delay = delayNextHandoff()
+    const response = ask()
+    for (let attempt = 2; attempt <= 3; attempt++) {
+      const now = delay
+      delay = delayNextHandoff()
+      await now()
+      await clock.during(prefill.waitFor(counters => counters.prefill === attempt))
+    }
+    await delay()
+    const { status, text } = await response.then(async got => ({
+      status: got.status,
+      text: await got.text(),
+    }))
+    expect([status, errorOf(text).code]).toEqual([502, 'ELDR_HANDOFF_BAD'])
     await tickets.settled()
-    expect([cluster.prefills[0]!.counters.prefill, cluster.decodes[0]!.counters.decode]).toEqual([3, 0])
+    expect([prefill.counters.prefill, cluster.decodes[0]!.counters.decode]).toEqual([3, 0])
   })
 
-  it('of a prefill worker that was restarted between the legs is made anew, also when there is one decode worker', async () => {
+  it('of a prefill worker that restarted between the legs is made again, even with one decode worker', async () => {
     await start()
     const { opened, open } = gate()
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: opened })
@@ -114,7 +159,7 @@ describe('a hand-off', () => {
     )
   })
 
-  it('of a prefill worker that was restarted goes to another decode worker where there is one', async () => {
+  it('of a prefill worker that restarted goes to another decode worker if there is one', async () => {
     await start({ decode: 2 })
     const { opened, open } = gate()
     for (const decode of cluster.decodes) decode.failNext({ kind: 'hang', after: 'request', until: opened })
@@ -130,7 +175,7 @@ describe('a hand-off', () => {
 })
 
 describe('a restart of a decode worker', () => {
-  it('is noticed by its counters, which begin again', async () => {
+  it('is detected because its counters start from 0', async () => {
     await start({ config: { health: { intervalMs: 30 } } })
     const decode = cluster.decodes[0]!
     await served()
@@ -144,24 +189,28 @@ describe('a restart of a decode worker', () => {
 })
 
 describe('a breaker', () => {
-  const BREAKER = { consecutiveFailures: 3, openMs: 400, windowRequests: 1_000 }
+  const BREAKER = { consecutiveFailures: 3, openMs: 60_000, windowRequests: 1_000 }
   const failStreams = async (count: number) => {
     for (let n = 0; n < count; n++) expect(errorOf((await eventsOf(await ask())).at(-1))).toBeDefined()
   }
 
-  it('opens after so many failures in a row, lets one probe through, and closes when that went well', async () => {
-    await start({ decode: 2, config: { breaker: BREAKER, routing: { policy: 'round_robin' } } })
+  it('opens after consecutive failures, lets one probe through, and closes if the probe succeeds', async () => {
+    const clock = await startWithClock({
+      decode: 2,
+      config: { breaker: BREAKER, routing: { policy: 'round_robin' } },
+    })
     const [bad, good] = cluster.decodes as [FakeWorker, FakeWorker]
     bad.fail({ kind: 'status', status: 500 })
-    for (let n = 0; n < 8; n++) await served()
+    for (let n = 0; n < 8; n++) await clock.during(served())
     expect(stateOf(bad)).toMatchObject({ state: 'open' })
     expect(bad.counters.decode).toBe(3)
     expect(await metric(cluster, 'eldr_breaker_transitions_total', { worker: idOf(bad), to: 'open' })).toBe(1)
     bad.clearFaults()
     const { opened, open } = gate()
     bad.failNext({ kind: 'hang', after: 'tokens', tokens: 1, until: opened })
-    await eventually(() => stateOf(bad)!.breaker === 'half_open')
-    // Until the probe has ended, at the end of its stream, nothing else goes there.
+    clock.advance(60_000)
+    expect(stateOf(bad)!.breaker).toBe('half_open')
+    // Until the probe has ended, at the end of its stream, the worker gets no other request.
     const streams = [await ask(), await ask(), await ask(), await ask()]
     await bad.waitForActive(1)
     expect([bad.counters.decode, stateOf(bad)!.breaker]).toEqual([4, 'half_open'])
@@ -175,17 +224,18 @@ describe('a breaker', () => {
     expect(good.counters.decode).toBeGreaterThan(8)
   })
 
-  it('opens again when the probe fails', async () => {
-    await start({ config: { breaker: BREAKER } })
+  it('opens again if the probe fails', async () => {
+    const clock = await startWithClock({ config: { breaker: BREAKER } })
     cluster.decodes[0]!.fail({ kind: 'reset', after: 'tokens', tokens: 1 })
     await failStreams(3)
-    await eventually(() => stateOf(cluster.decodes[0]!)!.breaker === 'half_open')
+    clock.advance(60_000)
+    expect(stateOf(cluster.decodes[0]!)!.breaker).toBe('half_open')
     await failStreams(1)
     expect(stateOf(cluster.decodes[0]!)!.state).toBe('open')
     expect((await ask()).status).toBe(503)
   })
 
-  it('counts the end of a stream, not its beginning', async () => {
+  it('counts a stream when it ends, not when it starts', async () => {
     await start({ config: { breaker: BREAKER } })
     const decode = cluster.decodes[0]!
     const { opened, open } = gate()
@@ -194,7 +244,7 @@ describe('a breaker', () => {
     const slow = await ask()
     await failStreams(2)
     expect(stateOf(decode)!.breaker).toBe('closed')
-    // Had the head of the slow stream counted as a success, two more would be needed after it.
+    // If the headers of the slow stream had counted as a success, two more failures would be needed.
     await failStreams(1)
     expect(stateOf(decode)!.breaker).toBe('open')
     open()
@@ -202,7 +252,7 @@ describe('a breaker', () => {
     await tickets.settled()
   })
 
-  it('does not take a client’s fault, a client that leaves, or a lack of room for the worker’s', async () => {
+  it('does not blame the worker for a bad request, a client that leaves, or a lack of capacity', async () => {
     await start({ config: { breaker: BREAKER, retries: { max: 0 } } })
     const decode = cluster.decodes[0]!
     for (const status of [400, 404, 422, 429]) {
@@ -224,17 +274,23 @@ describe('a breaker', () => {
     expect(stateOf(decode)).toMatchObject({ state: 'ready', breaker: 'closed' })
   })
 
-  it('of a decode worker never opens for what prefill does', async () => {
-    await start({ config: { breaker: BREAKER, timeouts: { prefillMs: 200 } } })
+  it('of a decode worker does not open for failures of prefill', async () => {
+    const clock = await startWithClock({ config: { breaker: BREAKER } })
     const prefill = cluster.prefills[0]!
     for (const kind of ['status', 'reset', 'hang'] as const) {
-      await eventually(() => stateOf(prefill)!.state === 'ready')
+      expect(stateOf(prefill)!.state).toBe('ready')
       prefill.fail(kind === 'status' ? { kind, status: 500 } : { kind, after: 'request' }, { times: 3 })
-      for (let n = 0; n < 3; n++) await (await ask()).text()
-      await eventually(() => stateOf(prefill)!.breaker !== 'closed')
+      for (let n = 0; n < 3; n++)
+        await clock.during(
+          ask().then(response => response.text()),
+          1_000,
+        )
+      expect(stateOf(prefill)!.breaker).not.toBe('closed')
       prefill.clearFaults()
       expect(stateOf(cluster.decodes[0]!)!.breaker).toBe('closed')
-      await eventually(() => stateOf(prefill)!.breaker === 'half_open')
+      clock.advance(60_000)
+      expect(stateOf(prefill)!.breaker).toBe('half_open')
+      await eventually(() => stateOf(prefill)!.state !== 'unhealthy')
       await served()
     }
     await tickets.settled()
@@ -242,22 +298,26 @@ describe('a breaker', () => {
 })
 
 describe('a worker that hangs', () => {
+  /** Long enough that no healthy worker misses it while the clock moves in steps of 50 ms. */
+  const TIMEOUT_MS = 3_000
+  const HEALTH = { intervalMs: 1_000, timeoutMs: TIMEOUT_MS, failures: 2, successes: 1 }
+
   it.each([
     ['decode', false],
     ['decode', true],
     ['prefill', false],
   ] as const)(
-    'with its health checks loses the requests that wait for it: %s, stream: %s',
+    'and fails its health checks loses the requests that wait for it: %s, stream: %s',
     async (leg, stream) => {
       const config = {
-        health: { intervalMs: 50, timeoutMs: 50 },
+        health: HEALTH,
         routing: { policy: 'round_robin', prefillPolicy: 'round_robin' },
       }
-      await start({ prefill: 2, decode: 2, config })
+      const clock = await startWithClock({ prefill: 2, decode: 2, config })
       const hung = (leg === 'decode' ? cluster.decodes : cluster.prefills)[0]!
       hung.fail({ kind: 'hang', after: 'request' }, { match: () => true })
-      // One of each two goes to the worker that hangs, and would wait for minutes.
-      const answers = await Promise.all([1, 2].map(() => ask({ stream })))
+      // One of the two goes to the worker that hangs and would wait for minutes.
+      const answers = await clock.during(Promise.all([1, 2].map(() => ask({ stream }))), 50)
       expect(answers.map(({ status }) => status)).toEqual([200, 200])
       await Promise.all(answers.map(answer => answer.text()))
       await tickets.settled()
@@ -265,29 +325,39 @@ describe('a worker that hangs', () => {
     },
   )
 
-  const HEALTH = { intervalMs: 100, timeoutMs: 300, failures: 2, successes: 1 }
-
   it('on everything leaves rotation by its health check, and comes back', async () => {
-    await start({ decode: 2, config: { health: HEALTH, timeouts: { firstTokenMs: 300 } } })
-    const [hung, well] = cluster.decodes as [FakeWorker, FakeWorker]
+    const clock = await startWithClock({
+      decode: 2,
+      config: { health: HEALTH, timeouts: { firstTokenMs: TIMEOUT_MS } },
+    })
+    const [hung, healthy] = cluster.decodes as [FakeWorker, FakeWorker]
     hung.fail({ kind: 'hang', after: 'request' }, { match: () => true })
-    for (let n = 0; n < 4; n++) await served()
-    await eventually(() => stateOf(hung)!.state === 'unhealthy')
-    const [before, other] = [hung.counters.decode, well.counters.decode]
+    for (let n = 0; n < 4; n++) await clock.during(served(), 50)
+    await clock.during(
+      eventually(() => stateOf(hung)!.state === 'unhealthy'),
+      50,
+    )
+    const [before, other] = [hung.counters.decode, healthy.counters.decode]
     for (let n = 0; n < 6; n++) await served()
-    expect([hung.counters.decode, well.counters.decode]).toEqual([before, other + 6])
+    expect([hung.counters.decode, healthy.counters.decode]).toEqual([before, other + 6])
     hung.clearFaults()
-    await eventually(() => stateOf(hung)!.state === 'ready')
+    await clock.during(
+      eventually(() => stateOf(hung)!.state === 'ready'),
+      50,
+    )
     await tickets.settled()
   })
 
-  it('with its health checks keeps its requests where nobody else can take them', async () => {
-    await start({ config: { health: { intervalMs: 50, timeoutMs: 50 } } })
+  it('and fails its health checks keeps its requests if no other worker can take them', async () => {
+    const clock = await startWithClock({ config: { health: HEALTH } })
     const { opened, open } = gate()
     const [decode] = cluster.decodes
     decode!.fail({ kind: 'hang', after: 'request', until: opened }, { match: () => true })
     const answer = ask({ stream: false })
-    await eventually(() => stateOf(decode!)!.state === 'unhealthy')
+    await clock.during(
+      eventually(() => stateOf(decode!)!.state === 'unhealthy'),
+      50,
+    )
     decode!.clearFaults()
     open()
     expect((await answer).status).toBe(200)
@@ -295,11 +365,11 @@ describe('a worker that hangs', () => {
   })
 
   it('on generation alone leaves rotation by its breaker', async () => {
-    await start({
+    const clock = await startWithClock({
       decode: 2,
       config: {
         breaker: { consecutiveFailures: 2 },
-        timeouts: { firstTokenMs: 200 },
+        timeouts: { firstTokenMs: TIMEOUT_MS },
         retries: { budgetShare: 1 },
       },
     })
@@ -307,33 +377,38 @@ describe('a worker that hangs', () => {
     hung!.fail({ kind: 'hang', after: 'request' })
     for (let n = 0; stateOf(hung!)!.state === 'ready'; n++) {
       expect(n).toBeLessThan(50)
-      await served()
+      await clock.during(served(), 50)
     }
     expect(hung!.counters.decode).toBe(2)
     await tickets.settled()
   })
 
-  it('is not one that takes long for an answer which is not streamed', async () => {
-    await start({
-      decodeOptions: { gapMs: 60 },
-      config: { timeouts: { firstTokenMs: 200, betweenTokensMs: 200 } },
-    })
-    const response = await ask({ stream: false, max_tokens: 10 })
-    expect(await response.json()).toMatchObject({ usage: { completion_tokens: 10 } })
+  it('is not one whose whole response takes long because it has many tokens', async () => {
+    const clock = await startWithClock({ config: { timeouts: { firstTokenMs: 200, betweenTokensMs: 200 } } })
+    const { opened, open } = gate()
+    const [decode] = cluster.decodes
+    decode!.failNext({ kind: 'hang', after: 'request', until: opened })
+    const response = ask({ stream: false, max_tokens: 10 })
+    await decode!.waitFor(({ held }) => held === 1)
+    clock.advance(600)
+    open()
+    expect(await (await response).json()).toMatchObject({ usage: { completion_tokens: 10 } })
     await tickets.settled()
   })
 
-  it('on the one leg of a request for one token is found as well', async () => {
-    await start({ prefill: 2, config: { timeouts: { prefillMs: 200, firstTokenMs: 200 } } })
+  it('on the only leg of a request for one token is detected as well', async () => {
+    const clock = await startWithClock({
+      prefill: 2,
+      config: { timeouts: { prefillMs: TIMEOUT_MS, firstTokenMs: TIMEOUT_MS } },
+    })
     let struck = false
     for (const prefill of cluster.prefills)
       prefill.fail(
         { kind: 'hang', after: 'request' },
         { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) },
       )
-    expect(await (await ask({ stream: false, max_tokens: 1 })).json()).toMatchObject({
-      usage: { completion_tokens: 1 },
-    })
+    const response = await clock.during(ask({ stream: false, max_tokens: 1 }), 50)
+    expect(await response.json()).toMatchObject({ usage: { completion_tokens: 1 } })
     await tickets.settled()
     expect(sum(cluster.prefills, 'prefill') + sum(cluster.prefills, 'decode')).toBe(2)
   })

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import type { FakeWorker, Fault } from '../fake-worker/index.ts'
 import { type Cluster, eventsOf, startCluster } from './cluster.ts'
 import { PooledClusters, SEVERAL_PROCESSES } from './pooled-clusters.ts'
-import { eventually, metric, stopCluster, tellTickets, type TicketWatch, watchTickets } from './watching.ts'
+import { eventually, metric, stopCluster, watchTicketMetrics, type TicketWatch, watchTickets } from './watching.ts'
 
 /** Time-outs that a healthy fake worker keeps by far, also on a busy machine. */
 const PATIENCE_MS = SEVERAL_PROCESSES ? 800 : 400
@@ -32,7 +32,7 @@ async function withWorkers(workers: number, test: (run: Run) => Promise<void>): 
   const config = { timeouts: TIMEOUTS, routing }
   if (SEVERAL_PROCESSES)
     return pool.borrow(workers, { config }, ({ cluster, tries, counted }) =>
-      test(runOf(cluster, tellTickets(cluster), tries, counted)),
+      test(runOf(cluster, watchTicketMetrics(cluster), tries, counted)),
     )
   const cluster = await startCluster({ prefill: workers, decode: workers, config })
   const run = runOf(

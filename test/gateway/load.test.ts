@@ -7,7 +7,7 @@ import { createRandom } from '../../src/math/random.ts'
 import type { Fault, FakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
 import { RawClient, postBytes } from './raw-socket.ts'
-import { type TicketWatch, eventually, forgotten, gate, stopCluster, watchTickets } from './watching.ts'
+import { type TicketWatch, eventually, unhandledRejections, gate, stopCluster, watchTickets } from './watching.ts'
 
 let cluster: Cluster
 let tickets: TicketWatch
@@ -241,7 +241,7 @@ describe('a crowd that meets every fault and leaves at any time', () => {
     })
     await Promise.all(crowd)
     await tickets.settled()
-    expect(forgotten()).toEqual([])
+    expect(unhandledRejections()).toEqual([])
     expect(tickets.dispatches.length).toBeGreaterThan(80)
     expect([
       ...loads('prefill'),

@@ -1,10 +1,11 @@
-/** A gateway of several processes in front of fake workers: as `eldr serve --processes` starts it, with pids to send signals to. */
+/** A gateway of several processes in front of fake workers, as `eldr serve --processes` starts it, and its pids. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type FakeWorker, type FakeWorkerOptions, startFakeWorker } from '../fake-worker/index.ts'
 import { polled, type RunningProcess, startGatewayProcess } from '../worker/processes.ts'
 import { type ClusterOptions, SHAPE } from './cluster.ts'
+import { gate } from './watching.ts'
 
 export interface ProcessCluster {
   readonly url: string
@@ -12,21 +13,30 @@ export interface ProcessCluster {
   readonly prefills: readonly FakeWorker[]
   readonly decodes: readonly FakeWorker[]
   post(path: string, body: unknown, init?: RequestInit): Promise<Response>
-  /** Of the admin API. */
+  /** A GET to the admin API. */
   get<T>(path: string): Promise<T>
-  /** Of the one that has this name now: owner, relay-1, … */
+  /** The pid of the process that now has this name: owner, relay-1, … */
   pidOf(name: string): number
-  /** Resolves when there is one with another pid. */
+  /** Resolves when the process of this name has another pid. */
   replaced(name: string, pid: number): Promise<void>
-  /** Requests on workers, as the owner counts them. */
+  /** Decode requests that start from now on stop after two tokens. */
+  holdStreams(): HeldStreams
+  /** In-flight requests on workers, as the owner counts them. */
   inflight(): Promise<number>
   idle(): Promise<void>
   stop(): Promise<void>
 }
 
+export interface HeldStreams {
+  /** Requests that start after this are not held; those that are held stay so. */
+  holdNoMore(): void
+  /** Lets the held streams continue. */
+  release(): void
+}
+
 export interface ProcessOptions extends ClusterOptions {
   readonly processes?: number
-  /** Whether workers are ready, where it cannot be asked plainly. */
+  /** How to ask whether workers are ready, where a plain GET does not do. */
   readonly ready?: (url: string) => Promise<boolean>
 }
 
@@ -56,10 +66,8 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
   const gateway = await startGatewayProcess(['--config', file])
   const { url } = gateway
   const token = config.server?.['adminToken'] as string | undefined
-  const headers: Record<string, string> = {
-    connection: 'close',
-    ...(token !== undefined && { authorization: `Bearer ${token}` }),
-  }
+  const headers: Record<string, string> = { connection: 'close' }
+  if (token !== undefined) headers['authorization'] = `Bearer ${token}`
   const get = async <T>(path: string) => (await (await fetch(`${url}${path}`, { headers })).json()) as T
   const inflight = async () => {
     const { workers } = await get<{ workers: { inflight: number; tokens: number }[] }>('/eldr/workers')
@@ -96,13 +104,25 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
       void (await polled(
         async () => (await pause(), pidOf(name)),
         now => now !== pid,
-        `another ${name}`,
+        `a new ${name}`,
       )),
+    holdStreams() {
+      const { opened, open } = gate()
+      for (const decode of decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 2, until: opened })
+      const holdNoMore = () => decodes.forEach(decode => decode.clearFaults())
+      return {
+        holdNoMore,
+        release() {
+          holdNoMore()
+          open()
+        },
+      }
+    },
     inflight,
     async idle() {
       const left = async () =>
         (await inflight()) + [...prefills, ...decodes].reduce((sum, { counters }) => sum + counters.active, 0)
-      await polled(left, count => count === 0, 'nothing under way')
+      await polled(left, count => count === 0, 'no request in flight')
     },
     async stop() {
       await gateway.stop()
@@ -112,7 +132,6 @@ export async function startProcessCluster(options: ProcessOptions = {}): Promise
   }
 }
 
-/** Whether a process of this id runs. */
 export function runs(pid: number): boolean {
   try {
     process.kill(pid, 0)

@@ -1,36 +1,37 @@
-/** What tests of failures look at: every dispatch ends once, nothing is left over, and counts as whoever scrapes the gateway sees them. */
+/** Checks for tests of failures: every dispatch ends once, nothing is left over, and metrics as a scrape sees them. */
 import { expect } from 'vitest'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import type { Dispatch } from '../../src/cluster/registry.ts'
 import type { Cluster } from './cluster.ts'
 
+const WAIT_MS = 30_000
 const rejections: unknown[] = []
 process.on('unhandledRejection', reason => rejections.push(reason))
 
-/** Promises that failed and that nobody waited for. */
-export function forgotten(): readonly unknown[] {
+/** Rejected promises that nothing awaited. */
+export function unhandledRejections(): readonly unknown[] {
   return rejections
 }
 
-/** Stops it, and fails when a promise was forgotten. */
+/** Stops the cluster. Fails if a promise was rejected and not awaited. */
 export async function stopCluster(cluster: Cluster): Promise<void> {
   await cluster.stop()
-  if (rejections.length > 0) throw new Error(`promises were forgotten: ${rejections.map(String).join(', ')}`)
+  if (rejections.length > 0) throw new Error(`unhandled rejections: ${rejections.map(String).join(', ')}`)
 }
 
 export interface TicketWatch {
-  /** Each request to a worker, in the order of the decisions, with the ends that it was told. */
+  /** Each dispatch to a worker, in the order of the decisions, with every end reported for it. */
   readonly dispatches: readonly {
     readonly worker: string
     readonly leg: string
     readonly ends: ('succeeded' | 'failed' | 'ignored')[]
   }[]
-  /** Nothing is under way, and everything that was has ended once. */
+  /** Waits until nothing is in flight, then checks that every dispatch ended exactly once. */
   settled(): Promise<void>
 }
 
-/** Of a gateway that cannot be looked into: what it says of its tickets. */
-export function tellTickets(cluster: Cluster): Pick<TicketWatch, 'settled'> {
+/** For a gateway in other processes: checks tickets by its metrics. */
+export function watchTicketMetrics(cluster: Cluster): Pick<TicketWatch, 'settled'> {
   return {
     async settled() {
       await cluster.idle()
@@ -58,16 +59,16 @@ export function watchTickets(cluster: Cluster): TicketWatch {
       ends: [] as ('succeeded' | 'failed' | 'ignored')[],
     }
     dispatches.push(seen)
-    const told = (end: 'succeeded' | 'failed' | 'ignored', then: () => void) => {
+    const record = (end: 'succeeded' | 'failed' | 'ignored', then: () => void) => {
       seen.ends.push(end)
       then()
     }
     return {
       worker: given.worker,
       index: given.index,
-      succeeded: nowMs => told('succeeded', () => given.succeeded(nowMs)),
-      failed: nowMs => told('failed', () => given.failed(nowMs)),
-      ignored: () => told('ignored', () => given.ignored()),
+      succeeded: nowMs => record('succeeded', () => given.succeeded(nowMs)),
+      failed: nowMs => record('failed', () => given.failed(nowMs)),
+      ignored: () => record('ignored', () => given.ignored()),
     } satisfies Dispatch
   }
   return {
@@ -80,7 +81,7 @@ export function watchTickets(cluster: Cluster): TicketWatch {
   }
 }
 
-/** Sum of a metric's samples with these labels, as /metrics gives them. */
+/** Sum of a metric's samples with these labels, from /metrics. */
 export async function metric(
   cluster: Cluster,
   name: string,
@@ -97,19 +98,22 @@ export function metricIn(text: string, name: string, labels: Readonly<Record<str
   return sum
 }
 
-/** For what nobody announces: looks after every turn of the event loop, and gives up loudly. */
+/** For states without an event: checks after every turn of the event loop. The limit is a safety net. */
 export async function eventually(
   holds: () => boolean | Promise<boolean>,
-  what = String(holds),
+  what: string | (() => string) = String(holds),
 ): Promise<void> {
-  const untilMs = performance.now() + 10_000
+  const untilMs = Date.now() + WAIT_MS
   while (!(await holds())) {
-    if (performance.now() > untilMs) throw new Error(`not within 10 s: ${what}`)
+    if (Date.now() > untilMs) {
+      const text = typeof what === 'string' ? what : what()
+      throw new Error(`not within ${WAIT_MS} ms: ${text}`)
+    }
     await new Promise(setImmediate)
   }
 }
 
-/** A promise, and what keeps it. */
+/** A promise, and the function that resolves it. */
 export function gate(): { readonly opened: Promise<void>; open(): void } {
   let open = () => {}
   const opened = new Promise<void>(resolve => (open = resolve))
