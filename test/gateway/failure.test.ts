@@ -22,10 +22,10 @@ async function start(options: ClusterOptions = {}): Promise<void> {
   tickets = watchTickets(cluster)
 }
 
-/** A cluster whose timeouts pass only when the test moves the clock. */
-async function startWithClock(options: ClusterOptions = {}): Promise<ManualClock> {
+/** A cluster whose timeouts pass only when the test moves the clock; health checks are rare unless configured. */
+async function startWithClock({ config, ...options }: ClusterOptions = {}): Promise<ManualClock> {
   clock = ManualClock.install()
-  await start(options)
+  await start({ ...options, config: { health: { intervalMs: 600_000, timeoutMs: 600_000 }, ...config } })
   return clock
 }
 
@@ -275,16 +275,21 @@ describe('a breaker', () => {
   })
 
   it('of a decode worker does not open for failures of prefill', async () => {
-    const clock = await startWithClock({ config: { breaker: BREAKER } })
+    const PREFILL_MS = 200
+    const clock = await startWithClock({ config: { breaker: BREAKER, timeouts: { prefillMs: PREFILL_MS } } })
     const prefill = cluster.prefills[0]!
     for (const kind of ['status', 'reset', 'hang'] as const) {
       expect(stateOf(prefill)!.state).toBe('ready')
       prefill.fail(kind === 'status' ? { kind, status: 500 } : { kind, after: 'request' }, { times: 3 })
-      for (let n = 0; n < 3; n++)
-        await clock.during(
-          ask().then(response => response.text()),
-          1_000,
-        )
+      for (let n = 0; n < 3; n++) {
+        const { held } = prefill.counters
+        const response = ask()
+        if (kind === 'hang') {
+          await prefill.waitFor(counters => counters.held > held)
+          clock.advance(PREFILL_MS)
+        }
+        await (await response).text()
+      }
       expect(stateOf(prefill)!.breaker).not.toBe('closed')
       prefill.clearFaults()
       expect(stateOf(cluster.decodes[0]!)!.breaker).toBe('closed')
