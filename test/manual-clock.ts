@@ -96,10 +96,12 @@ export class ManualClock {
    * of the event loop pass, so sockets keep up, and a process that is held up loses one step and no more.
    */
   async during<T>(work: Promise<T>, stepMs = 10): Promise<T> {
-    let done = false
-    const settle = () => void (done = true)
-    work.then(settle, settle)
-    for (await sleep(1); !done; await sleep(1)) this.advance(stepMs)
+    const done = work.then(
+      () => true,
+      () => true,
+    )
+    const isDone = () => Promise.race([done, sleep(1, false)])
+    while (!(await isDone())) this.advance(stepMs)
     return work
   }
 

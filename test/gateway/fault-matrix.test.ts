@@ -6,7 +6,14 @@ import { afterAll, describe, expect, it } from 'vitest'
 import type { FakeWorker, Fault } from '../fake-worker/index.ts'
 import { type Cluster, eventsOf, startCluster } from './cluster.ts'
 import { PooledClusters, SEVERAL_PROCESSES } from './pooled-clusters.ts'
-import { eventually, metric, stopCluster, watchTicketMetrics, type TicketWatch, watchTickets } from './watching.ts'
+import {
+  eventually,
+  metric,
+  stopCluster,
+  watchTicketMetrics,
+  type TicketWatch,
+  watchTickets,
+} from './watching.ts'
 
 /** Time-outs that a healthy fake worker keeps by far, also on a busy machine. */
 const PATIENCE_MS = SEVERAL_PROCESSES ? 800 : 400

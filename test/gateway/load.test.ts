@@ -7,7 +7,14 @@ import { createRandom } from '../../src/math/random.ts'
 import type { Fault, FakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
 import { RawClient, postBytes } from './raw-socket.ts'
-import { type TicketWatch, eventually, unhandledRejections, gate, stopCluster, watchTickets } from './watching.ts'
+import {
+  type TicketWatch,
+  eventually,
+  unhandledRejections,
+  gate,
+  stopCluster,
+  watchTickets,
+} from './watching.ts'
 
 let cluster: Cluster
 let tickets: TicketWatch
