@@ -18,10 +18,10 @@ function file(name: string, text: string): string {
   return path
 }
 
-/** The environment without variables of ours. */
+/** The environment without ELDR variables. */
 const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('ELDR_')))
 
-/** Runs the real program in a process of its own. */
+/** Runs the real program in its own process. */
 function eldr(args: readonly string[], variables: Record<string, string> = {}, node: readonly string[] = []) {
   return new Promise<{ code: number; out: string; err: string }>(resolve => {
     execFile(
@@ -39,11 +39,11 @@ const good = file(
 )
 
 describe('eldr config check', () => {
-  it('says that a file is right', async () => {
-    expect(await eldr(['config', 'check', good])).toEqual({ code: 0, out: `${good}: right\n`, err: '' })
+  it('says that a file is valid', async () => {
+    expect(await eldr(['config', 'check', good])).toEqual({ code: 0, out: `${good}: valid\n`, err: '' })
   })
 
-  it('lists all that is wrong on stderr, with exit code 2', async () => {
+  it('lists all problems on stderr, with exit code 2', async () => {
     const bad = file('bad.yaml', 'routing:\n  polcy: eldr\n  tau: wide\nserver:\n  port: 99999\n')
     const { code, out, err } = await eldr(['config', 'check', bad], { ELDR_PORT: '1' })
     expect([code, out]).toEqual([2, ''])
@@ -55,7 +55,7 @@ describe('eldr config check', () => {
     expect(err).toMatch(/found 3 problems.*\[ELDR_CONFIG_INVALID\]\n$/)
   })
 
-  it('answers a file that is not there with exit code 1', async () => {
+  it('reports a missing file with exit code 1', async () => {
     const { code, err } = await eldr(['config', 'check', join(folder.path, 'nowhere')])
     expect(code).toBe(1)
     expect(err).toContain('[ELDR_FILE_UNREADABLE]')
@@ -76,7 +76,7 @@ describe('eldr config print', () => {
     'http://g:1',
   ]
 
-  it('shows what is in force as YAML, with where it came from, and no secret', async () => {
+  it('shows the effective values as YAML with their origins and without secrets', async () => {
     const { code, out, err } = await eldr(args, { ELDR_TAU: '0.2', ELDR_ADMIN_TOKEN: 'sk-open' })
     expect([code, err]).toEqual([0, ''])
     for (const line of [
@@ -92,7 +92,7 @@ describe('eldr config print', () => {
     expect(workers.decode.map(({ url }) => url)).toEqual(['http://f:1', 'http://g:1'])
   })
 
-  it('prints what a file may hold: the same settings come back', async () => {
+  it('prints a valid configuration file: reading it gives the same settings', async () => {
     const printed = (await eldr([...args, '--json'], { ELDR_API_KEYS: 'a' })).out
     const again = file('again.yaml', (await eldr(args)).out.replace('"********"', 'a'))
     const reprinted = (await eldr(['config', 'print', '--json', '--config', again])).out
@@ -100,7 +100,7 @@ describe('eldr config print', () => {
     expect(settings).toEqual((JSON.parse(printed) as { settings: unknown }).settings)
   })
 
-  it('says the same as JSON', async () => {
+  it('prints the same as JSON', async () => {
     const { settings, origins } = JSON.parse((await eldr([...args, '--json'])).out) as {
       settings: { server: { port: number; apiKeys: string[] } }
       origins: Record<string, unknown>
@@ -124,26 +124,26 @@ describe('eldr config print', () => {
     ],
     [['--config', ''], /an empty name for the configuration file.*ELDR_USAGE/],
     [['--max-concurrent-requests', '-2'], /expected a whole number from 0 to 1000000, found "-2"/],
-  ])('answers wrong usage with exit code 2: %j', async (wrong, message) => {
+  ])('rejects wrong usage with exit code 2: %j', async (wrong, message) => {
     const { code, out, err } = await eldr(['config', 'print', ...wrong])
     expect([code, out]).toEqual([2, ''])
     expect(err).toMatch(message)
   })
 })
 
-describe('what is published', () => {
+describe('published files', () => {
   const published = (name: string) => readFileSync(new URL(`../docs/${name}`, import.meta.url), 'utf8')
 
-  it('is the page of the configuration as it is now: run `npm run build && npm run docs` if not', () => {
+  it('the configuration page is up to date: run `npm run build && npm run docs` if not', () => {
     expect(published('reference/config.md')).toBe(configPage())
   })
 
-  it('is the JSON Schema as it is now, and as `eldr config schema` prints it', async () => {
+  it('the JSON Schema is up to date and equals the output of `eldr config schema`', async () => {
     expect(published('eldr-config.schema.json')).toBe(schemaText())
     expect((await eldr(['config', 'schema'])).out).toBe(schemaText())
   })
 
-  it('has a meaning for every key', () => {
+  it('every key has a description', () => {
     const rows = configPage()
       .split('\n')
       .filter(line => line.startsWith('| `'))
@@ -151,7 +151,7 @@ describe('what is published', () => {
     for (const row of rows) expect(row).toMatch(/[a-z].*\. \|$/)
   })
 
-  it('has an example that is right', async () => {
+  it('the example is valid', async () => {
     const [, example] = /```yaml\n([^`]*)```/.exec(configPage())!
     expect((await eldr(['config', 'check', file('example.yaml', example!)])).code).toBe(0)
   })
@@ -180,13 +180,15 @@ describe('packages', () => {
     },
   )
 
-  it('zod and yaml are loaded when a configuration is looked at', async () => {
+  it('zod and yaml are loaded to read a configuration', async () => {
     expect(await loadedBy('config', 'check', good)).toEqual(['commander', 'yaml', 'zod'])
   })
 })
 
 describe('eldr serve', () => {
-  /** The action with a gateway that does nothing; `start` and `stop` are code that runs as it starts and stops. */
+  /**
+   * The action with a gateway that does nothing; `start` and `stop` are code to run when it starts and stops.
+   */
   function serve(values: Record<string, string | true>, { start = '', stop = '' } = {}) {
     const script = file(
       'serve.mjs',
@@ -210,7 +212,7 @@ describe('eldr serve', () => {
     return { child, said, until, ended }
   }
 
-  it('refuses a configuration that is not right with exit code 2, before anything listens', async () => {
+  it('rejects an invalid configuration with exit code 2, before anything listens', async () => {
     const { code, out, err } = await eldr(['serve', '--policy', 'eldr', '--port', '70000'])
     expect([code, out]).toEqual([2, ''])
     expect(err).toMatch(
@@ -218,7 +220,7 @@ describe('eldr serve', () => {
     )
   })
 
-  it('runs the gateway until it is told to stop', async () => {
+  it('runs the gateway until a signal stops it', async () => {
     const child = spawn(process.execPath, [cli, 'serve', '--port', '0', '--policy', 'jsq'], {
       env: own,
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -233,32 +235,29 @@ describe('eldr serve', () => {
     expect(err).toContain('stopped')
   })
 
-  it.each(['SIGTERM', 'SIGINT'] as const)(
-    'stops on %s when what runs has ended, with exit code 0',
-    async signal => {
-      const { child, said, until, ended } = serve({ '--host': '0.0.0.0' })
-      await until('stderr', 'listening on http://0.0.0.0')
-      child.kill(signal)
-      expect(await ended).toBe(0)
-      expect(said.stdout).toBe('starting\nstopping\n')
-      const [warning, , configuration] = said.stderr
-        .split('\n')
-        .map(line => JSON.parse(line || '{}') as Record<string, unknown>)
-      expect(warning).toMatchObject({ level: 40, msg: 'no prefill workers: set workers.prefill (--prefill)' })
-      expect(configuration).toMatchObject({
-        level: 30,
-        msg: 'configuration',
-        settings: { server: { host: '0.0.0.0', adminToken: '********' } },
-        origins: {
-          'server.host': { kind: 'flag', name: '--host' },
-          'server.adminToken': { kind: 'environment' },
-        },
-      })
-      expect(said.stderr).not.toContain('sk-')
-    },
-  )
+  it.each(['SIGTERM', 'SIGINT'] as const)('drains and stops on %s with exit code 0', async signal => {
+    const { child, said, until, ended } = serve({ '--host': '0.0.0.0' })
+    await until('stderr', 'listening on http://0.0.0.0')
+    child.kill(signal)
+    expect(await ended).toBe(0)
+    expect(said.stdout).toBe('starting\nstopping\n')
+    const [warning, , configuration] = said.stderr
+      .split('\n')
+      .map(line => JSON.parse(line || '{}') as Record<string, unknown>)
+    expect(warning).toMatchObject({ level: 40, msg: 'no prefill workers: set workers.prefill (--prefill)' })
+    expect(configuration).toMatchObject({
+      level: 30,
+      msg: 'configuration',
+      settings: { server: { host: '0.0.0.0', adminToken: '********' } },
+      origins: {
+        'server.host': { kind: 'flag', name: '--host' },
+        'server.adminToken': { kind: 'environment' },
+      },
+    })
+    expect(said.stderr).not.toContain('sk-')
+  })
 
-  it('ends at once on a second signal, with exit code 130', async () => {
+  it('exits immediately on a second signal, with exit code 130', async () => {
     const { child, until, ended } = serve({}, { stop: 'await new Promise(() => {})' })
     await until('stderr', 'listening')
     child.kill('SIGTERM')
@@ -267,7 +266,7 @@ describe('eldr serve', () => {
     expect(await ended).toBe(130)
   })
 
-  it('that is told to stop while it starts does so when it stands', async () => {
+  it('stops once it is up if a signal arrives while it starts', async () => {
     const { child, said, until, ended } = serve({}, { start: `await once(process, 'SIGTERM')` })
     await until('stdout', 'starting')
     child.kill('SIGTERM')
@@ -275,7 +274,7 @@ describe('eldr serve', () => {
     expect(said.stdout).toBe('starting\nstopping\n')
   })
 
-  it('says no more than its log level lets it', async () => {
+  it('logs only messages of its log level', async () => {
     const { child, said, until, ended } = serve({ '--log-level': 'error' })
     await until('stdout', 'starting')
     child.kill('SIGTERM')

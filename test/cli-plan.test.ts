@@ -14,7 +14,7 @@ afterAll(() => folder.remove())
 const file = (name: string) => join(folder.path, name)
 const TRACE = shipped('lab16-task.evaluation')
 const ARTIFACT = file('task')
-/** What commands take for the machine's folder of temporary files. */
+/** TMPDIR of the commands. */
 const scratch = file('scratch')
 const env = { ...process.env, TMPDIR: scratch }
 
@@ -47,7 +47,7 @@ const ASKED = [
 const plan = (...more: string[]) => eldr('plan', ...ASKED, ...more)
 
 describe('eldr plan', () => {
-  it('prints what each policy buys, says how long it looked, and leaves no temporary file', async () => {
+  it('prints the savings of each policy and the run time, and leaves no temporary file', async () => {
     const { code, out, err } = await plan('--rate', '120', '--gpu-hour', '3', '--report', file('plan.html'))
     expect(err).toBe('')
     expect(code).toBe(0)
@@ -76,7 +76,7 @@ describe('eldr plan', () => {
     expect(readdirSync(scratch)).toEqual([])
   })
 
-  it('prints the same as JSON, and nothing but JSON; an artifact of other size is re-fitted', async () => {
+  it('prints the same as JSON, and nothing but JSON; an artifact of another size is refitted', async () => {
     const { out, err } = await plan('--json', '--topology', '6D', '--policies', 'round_robin,jsq,union', '-q')
     expect(err).toBe('')
     const made = JSON.parse(out) as Plan & { verdict: { text: string } }
@@ -97,12 +97,12 @@ describe('eldr plan', () => {
     expect(readdirSync(scratch)).toEqual([])
   })
 
-  it('warns where runs are too short for a steady state', async () => {
+  it('warns if runs are too short for a steady state', async () => {
     const { out } = await plan('--requests', '20')
     expect(out).toMatch(/warning: .*too short for a steady state.* Give --requests \d+ or more/)
   })
 
-  it('takes its temporary files with it when it is stopped, and when it fails', async () => {
+  it('removes its temporary files when it is stopped and when it fails', async () => {
     const args = [
       'plan',
       '--trace',
@@ -118,7 +118,7 @@ describe('eldr plan', () => {
     ]
     const child = spawn(process.execPath, [cli, ...args], { env })
     const ended = new Promise(resolve => child.once('exit', (code, signal) => resolve(signal ?? code)))
-    // The re-fit is there: the search has begun.
+    // The refit exists: the search has begun.
     while (
       child.exitCode === null &&
       !readdirSync(scratch, { recursive: true }).some(name =>
@@ -137,12 +137,15 @@ describe('eldr plan', () => {
 
   it.each([
     [['--policies', 'jsq,lru'], /one of random, round_robin/],
-    [['--policies', 'jsq,random'], /one that is no load balancer.*Add eldr or union\. \[ELDR_USAGE\]/],
+    [
+      ['--policies', 'jsq,random'],
+      /at least one policy that is not a load balancer.*Add eldr or union\. \[ELDR_USAGE\]/,
+    ],
     [
       ['--policies', 'eldr,union'],
-      /one of random, round_robin, jsq, power_of_two to compare with.*Add jsq\. \[ELDR_USAGE\]/,
+      /at least one load balancer \(random, round_robin, jsq, power_of_two\) to compare with.*Add jsq\. \[ELDR_USAGE\]/,
     ],
-    [['--policies', 'jsq,jsq'], /different names/],
+    [['--policies', 'jsq,jsq'], /list of names without duplicates/],
     [['--topology', '8Q'], /such as 8P16D/],
     [['--topology', '8D', '--slo-ttft', '500'], /--slo-ttft with 8D, which has no prefill.*\[ELDR_USAGE\]/],
     [['--slo-tpot', '0'], /number above 0/],
@@ -151,9 +154,9 @@ describe('eldr plan', () => {
     [['--gpu-hour', '0'], /number above 0/],
     [['--seeds', '0'], /whole number from 1/],
     [['--requests', '3'], /whole number from 10/],
-    [['--report', ARTIFACT], /file of its own for each output/],
+    [['--report', ARTIFACT], /a separate file for each output/],
     [['--rates', '3'], /unknown option/],
-  ])('answers wrong usage with exit code 2 and what is right: %j', async (args, message) => {
+  ])('rejects wrong usage with exit code 2 and says what is expected: %j', async (args, message) => {
     const { code, out, err } = await plan(...args)
     expect(err.replaceAll(/\s+/g, ' ')).toMatch(message)
     expect([code, out]).toEqual([2, ''])
@@ -165,14 +168,14 @@ describe('eldr plan', () => {
     [['--profile', 'abacus'], 'ELDR_FILE_UNREADABLE'],
     [['--topology', '501D'], 'ELDR_TRACE_TOO_SMALL'],
     [['--report', join(folder.path, 'no', 'folder.html')], 'ELDR_FILE_UNWRITABLE'],
-  ])('answers a failure with exit code 1 and a coded line, no stack: %j', async (args, errorCode) => {
+  ])('reports a failure with exit code 1 and a coded line, without a stack: %j', async (args, errorCode) => {
     const { code, out, err } = await plan(...args)
     expect(err).toContain(`[${errorCode}]`)
     expect(err).not.toMatch(/\n\s+at /)
     expect([code, out]).toEqual([1, ''])
   })
 
-  it('needs an SLO, and eldr an artifact', async () => {
+  it('needs an SLO, and an artifact for eldr', async () => {
     const without = await eldr('plan', '--trace', TRACE, '--artifact', ARTIFACT)
     expect([without.code, without.err]).toEqual([2, expect.stringContaining('--slo-tpot')])
     const bare = await eldr('plan', '--trace', TRACE, '--slo-tpot', '15', '--requests', '50')

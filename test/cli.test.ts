@@ -13,7 +13,7 @@ afterAll(() => folder.remove())
 const file = (name: string) => join(folder.path, name)
 const TASK = shipped('lab16-task.calibration')
 
-/** Runs the real program in a process of its own. */
+/** Runs the real program in its own process. */
 function eldr(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   return new Promise(resolve => {
     execFile(process.execPath, [cli, ...args], { maxBuffer: 1 << 26 }, (error, out, err) =>
@@ -34,13 +34,13 @@ const fitArgs = (out: string, ...more: string[]) => [
 ]
 
 describe('eldr', () => {
-  it('without a command shows help with examples that work as they stand', async () => {
+  it('without a command shows help with examples', async () => {
     const { code, out } = await eldr()
     expect(code).toBe(0)
     for (const word of ['fit', 'refit', 'inspect', 'Examples:']) expect(out).toContain(word)
   })
 
-  it('says its version', async () => {
+  it('prints its version', async () => {
     const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
       version: string
     }
@@ -56,13 +56,13 @@ describe('eldr', () => {
     [['fit', TASK, '-k', '4', '-o', 'x', '--balance', 'some'], /exact, none/],
     [['inspect'], /missing required argument/],
     [['inspect', TASK, '--jsn'], /Did you mean --json\?/],
-    [['fit', TASK, '-k', '4', '-o', TASK], /file of its own for each output.*ELDR_USAGE/],
-    [['fit', TASK, '-k', '4', '-o', ''], /empty name for an output/],
+    [['fit', TASK, '-k', '4', '-o', TASK], /a separate file for each output.*ELDR_USAGE/],
+    [['fit', TASK, '-k', '4', '-o', ''], /empty output file name/],
     [
       ['fit', TASK, '-k', '4', '-o', file('x'), '--placement-out', file('y')],
       /--placement-out without --ranks/,
     ],
-  ])('answers wrong usage with exit code 2 and what is right: %j', async (args, message) => {
+  ])('rejects wrong usage with exit code 2 and says what is expected: %j', async (args, message) => {
     const { code, out, err } = await eldr(...args)
     expect(err).toMatch(message)
     expect(out).toBe('')
@@ -79,7 +79,7 @@ describe('eldr', () => {
     [['fit', TASK, '-k', '4', '-o', folder.path], 'ELDR_FILE_UNWRITABLE'],
     [['fit', TASK, '-k', '4', '-o', file('x'), '--layers', '99'], 'ELDR_FIT_BAD_OPTION'],
   ])(
-    'answers a failure with exit code 1 and a coded line on stderr, no stack: %j',
+    'reports a failure with exit code 1 and a coded line on stderr, without a stack: %j',
     async (args, errorCode) => {
       const { code, out, err } = await eldr(...args)
       expect(code).toBe(1)
@@ -139,7 +139,7 @@ describe('eldr fit', () => {
     expect(result.files.artifact).toBe(file('b.safetensors'))
   })
 
-  it('leaves no temporary file behind, also when it is killed before it is done', async () => {
+  it('leaves no temporary file behind, even when it is killed', async () => {
     mkdirSync(file('killed'))
     const child = spawn(process.execPath, [
       cli,
@@ -152,7 +152,7 @@ describe('eldr fit', () => {
       '--pairs',
       '120000',
     ])
-    await new Promise<void>(resolve => child.stderr.once('data', () => resolve())) // the first stage has ended
+    await new Promise<void>(resolve => child.stderr.once('data', () => resolve())) // the first stage is done
     child.kill('SIGINT')
     expect(await new Promise(resolve => child.once('exit', (code, signal) => resolve(signal ?? code)))).toBe(
       'SIGINT',
@@ -160,7 +160,7 @@ describe('eldr fit', () => {
     expect(readdirSync(file('killed'))).toEqual([])
   })
 
-  it('ends quietly when the reader of its output has seen enough', async () => {
+  it('exits quietly when the reader of its output closes the pipe', async () => {
     const child = spawn(process.execPath, [cli, 'inspect', TASK])
     child.stdout.once('data', () => child.stdout.destroy())
     let err = ''
@@ -171,7 +171,7 @@ describe('eldr fit', () => {
 })
 
 describe('output that cannot be written', () => {
-  it('on stderr is lost, and the work goes on', async () => {
+  it('on stderr is dropped and the work continues', async () => {
     const child = spawn(process.execPath, [cli, ...fitArgs('quiet.safetensors')])
     child.stdout.resume()
     child.stderr.once('data', () => child.stderr.destroy())
@@ -179,7 +179,7 @@ describe('output that cannot be written', () => {
     expect(existsSync(file('quiet.safetensors'))).toBe(true)
   })
 
-  it.runIf(existsSync('/dev/full'))('on stdout is a failure with a code', async () => {
+  it.runIf(existsSync('/dev/full'))('on stdout is a coded failure', async () => {
     const full = openSync('/dev/full', 'w')
     const child = spawn(process.execPath, [cli, 'inspect', TASK], { stdio: ['ignore', full, 'pipe'] })
     let err = ''
@@ -191,7 +191,7 @@ describe('output that cannot be written', () => {
 })
 
 describe('eldr refit', () => {
-  it('never writes a placement over the artifact that it reads', async () => {
+  it('never overwrites its input artifact with a placement', async () => {
     await eldr(...fitArgs('d.placement.safetensors'))
     for (const args of [
       ['-o', file('e.safetensors'), '--placement-out', file('d.placement.safetensors')],
@@ -207,12 +207,12 @@ describe('eldr refit', () => {
         ...args,
       )
       expect(code).toBe(2)
-      expect(err).toContain('file of its own for each output')
+      expect(err).toContain('a separate file for each output')
     }
     expect((await eldr('inspect', file('d.placement.safetensors'))).out).toContain('Artifact')
   })
 
-  it('makes another K of an artifact, and writes over it if asked to', async () => {
+  it('refits an artifact for another K, and overwrites it if asked to', async () => {
     await eldr(...fitArgs('c.safetensors'))
     const { code, out } = await eldr(
       'refit',
@@ -288,7 +288,7 @@ describe('eldr simulate', () => {
     }
   })
 
-  it('shows goodput and cost when asked to, and writes a report', async () => {
+  it('shows goodput and cost if asked to, and writes a report', async () => {
     const args = [
       '--topology',
       '2P4D',
@@ -347,7 +347,7 @@ describe('eldr simulate', () => {
     expect(page).not.toMatch(/<script|(?:src|href)="http/)
   })
 
-  it('shows what several gateways lose that hear of each other late, as tables and as JSON', async () => {
+  it('shows the cost of stale views between gateways, as tables and as JSON', async () => {
     const args = [
       'staleness',
       '--trace',
@@ -371,7 +371,7 @@ describe('eldr simulate', () => {
     expect(err).toBe('')
     expect(code).toBe(0)
     expect(out).toMatch(/^ +1 {2}exact .* ms +– +[\d.]+ ms +– /m)
-    const words = out.replace(/\s+/g, ' ') // lines may break anywhere
+    const words = out.replace(/\s+/g, ' ') // lines may wrap anywhere
     for (const text of ['50 ms old yes', 'own only', 'supposing', '100 requests a second', '2 seeds'])
       expect(words).toContain(text)
     const lines = out.split('\n').filter(line => !line.includes(EVALUATION))
@@ -400,7 +400,7 @@ describe('eldr simulate', () => {
     }
   })
 
-  it('shows the ages of views that are taken unless told as one would write them', async () => {
+  it('shows the default view ages as a user would type them', async () => {
     expect((await eldr('staleness', '--help')).out.replace(/\s+/g, ' ')).toContain(
       'or never (default: 5,20,100,never)',
     )
@@ -432,7 +432,7 @@ describe('eldr simulate', () => {
     [['--policies', 'jsqq'], /one of random/],
     [['--topology', '0D'], /at least 1 decode worker/],
     [['--policies', 'eldr', '--requests', '20', '--seeds', '1'], /--artifact/],
-  ])('refuses gateways that make no sense: %s', async (args, reason) => {
+  ])('rejects invalid gateway numbers and view ages: %s', async (args, reason) => {
     const { code, err } = await eldr('staleness', '--trace', EVALUATION, ...args)
     expect(code).toBe(2)
     expect(err).toMatch(reason)
@@ -486,7 +486,7 @@ describe('eldr simulate', () => {
     expect(cut.points[0]!.runs[0]!.ttftMs.p50).toBeLessThan(whole.points[0]!.runs[0]!.ttftMs.p50)
   })
 
-  it('places experts of expert-parallel decoders', async () => {
+  it('places the experts of expert-parallel decode workers', async () => {
     await eldr('fit', TASK, '-k', '4', '-o', file('p.safetensors'), '-q')
     const args = [
       'simulate',
@@ -538,19 +538,15 @@ describe('eldr simulate', () => {
     [['--max-output', '100'], 2, /--max-output without --workload.*ELDR_USAGE/],
     [['--workload', file('nowhere.csv')], 1, /nowhere.csv.*ELDR_FILE_UNREADABLE/],
     [['--workload', cli], 1, /ELDR_FILE_WRONG_KIND/],
-    [['--report', EVALUATION], 2, /an input and an output with the same path.*ELDR_USAGE/],
-    [
-      ['--workload', file('w.csv'), '--report', file('w.csv')],
-      2,
-      /an input and an output with the same path/,
-    ],
-    [['--report', ''], 2, /empty name for an output/],
+    [['--report', EVALUATION], 2, /the same path for an input and an output.*ELDR_USAGE/],
+    [['--workload', file('w.csv'), '--report', file('w.csv')], 2, /the same path for an input and an output/],
+    [['--report', ''], 2, /empty output file name/],
     [['--report', join(folder.path, 'no', 'folder.html')], 1, /ELDR_FILE_UNWRITABLE/],
     [['--report', file('r.html'), '--workload', file('nowhere.csv')], 1, /ELDR_FILE_UNREADABLE/],
     [['--policies', 'eldr'], 2, /an artifact with centroids/],
     [['--profile', 'abacus'], 1, /abacus/],
     [['--trace', TASK], 1, /decode_expert_ids/],
-  ])('answers %j with exit code %i and what is right', async (args, expected, message) => {
+  ])('rejects %j with exit code %i and says what is expected', async (args, expected, message) => {
     const { code, err } = await eldr(
       'simulate',
       '--trace',
@@ -572,7 +568,7 @@ describe('eldr simulate', () => {
 
 describe('eldr inspect', () => {
   it.each(['lab16-task.calibration', 'lab16-lang.evaluation', 'tiny6-long-lang.calibration'])(
-    'shows what the shipped %s is and what it is good for',
+    'summarises the shipped %s and what it can be used for',
     async name => {
       const { code, out } = await eldr('inspect', shipped(name))
       expect(code).toBe(0)
@@ -588,7 +584,7 @@ describe('eldr inspect', () => {
     },
   )
 
-  it('shows no control character that a file may hold', async () => {
+  it('prints no control characters from a file', async () => {
     const header = JSON.stringify({
       __metadata__: {
         format: 'eldr.trace.v1',

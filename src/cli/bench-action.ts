@@ -8,7 +8,8 @@ import { benchTables, comparisonTables } from '../load/tables.ts'
 import { printable, terminalOn } from '../report/terminal.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import type { BenchFlags } from './bench.ts'
-import { checkBenchFlags, wrong } from './bench-flags.ts'
+import { checkBenchFlags } from './bench-flags.ts'
+import { usageError } from './options.ts'
 import { benchPlan } from './bench-plan.ts'
 import { checkOutputs } from './outputs.ts'
 
@@ -27,8 +28,8 @@ export async function benchAction(flags: BenchFlags): Promise<void> {
   await show(flags, result, terminal => benchTables(result, terminal))
   if (result.requests.ok === 0 && result.requests.counted > 0)
     throw new EldrError('ELDR_ENDPOINT_FAILED', {
-      found: `${result.requests.counted} requests and no good answer (${result.errors[0]!.kind}: ${result.errors[0]!.example})`,
-      expected: 'streams that end well',
+      found: `all ${result.requests.counted} requests failed (${result.errors[0]!.kind}: ${result.errors[0]!.example})`,
+      expected: 'streams that complete',
     })
 }
 
@@ -39,24 +40,18 @@ async function measure(flags: BenchFlags): Promise<BenchResult> {
     ? undefined
     : loadWatch(err, 'bench', Number.isFinite(plan.requests) ? plan.requests : undefined)
   const at = new Date()
-  const run = await runLoad({ ...plan, ...(watch && { onProgress: watch.progress }) }).finally(() =>
-    plan.endpoint.close(),
-  )
+  const run = await runLoad({ ...plan, onProgress: watch?.progress }).finally(() => plan.endpoint.close())
   watch?.clear()
-  const slo = {
-    ...(flags.sloTtft && { ttftMs: flags.sloTtft }),
-    ...(flags.sloTpot && { tpotMs: flags.sloTpot }),
-  }
-  return benchResult(setup, figuresOf(run, slo), at)
+  return benchResult(setup, figuresOf(run, { ttftMs: flags.sloTtft, tpotMs: flags.sloTpot }), at)
 }
 
 async function compareAction(flags: BenchFlags): Promise<void> {
   const [first, second, ...more] = flags.compare!
   if (first === undefined || second === undefined || more.length > 0)
-    throw wrong(
+    throw usageError(
       `${flags.compare!.length} files after --compare`,
-      'two',
-      'Name the results of two runs: --compare before.json after.json.',
+      'two files',
+      'Pass the results of two runs: --compare before.json after.json.',
     )
   await checkOutputs([first, second], [jsonFile(flags)])
   const comparison = compare(await readResult(first), await readResult(second))
@@ -68,7 +63,7 @@ async function compareAction(flags: BenchFlags): Promise<void> {
 export const jsonFile = ({ json }: BenchFlags): string | undefined =>
   typeof json === 'string' ? json : undefined
 
-/** JSON where it was asked for: in a file beside the tables, or in their place. */
+/** Prints tables, or with --json the JSON; with --json FILE it writes the file and prints the tables. */
 export async function show(
   flags: BenchFlags,
   result: object,

@@ -1,6 +1,6 @@
-/** Which flags of `eldr bench` may stand together: found out before anything is read or sent. */
-import { EldrError } from '../errors.ts'
+/** Checks which flags of `eldr bench` may be combined, before anything is read or sent. */
 import type { BenchFlags } from './bench.ts'
+import { usageError } from './options.ts'
 
 const SWEEP_ONLY = {
   '--policies': 'policies',
@@ -22,7 +22,7 @@ const NOT_IN_SWEEP = {
   '--stop-at-eos': 'stopAtEos',
 } as const
 const LOADS = { '--rate': 'rate', '--workload': 'workload', '--concurrency': 'concurrency' } as const
-const MADE_UP = {
+const SYNTHETIC = {
   '--prompt-tokens': 'promptTokens',
   '--prefix-groups': 'prefixGroups',
   '--prefix-tokens': 'prefixTokens',
@@ -30,99 +30,92 @@ const MADE_UP = {
 
 type Flag = keyof BenchFlags
 
-/** Those of some flags that have a value, by their names on the command line. */
-function given(flags: BenchFlags, names: Readonly<Record<string, Flag>>): string[] {
+/** Those of the named flags that were given. */
+function setFlags(flags: BenchFlags, names: Readonly<Record<string, Flag>>): string[] {
   return Object.keys(names).filter(name => flags[names[name]!] !== undefined)
 }
 
 export function checkBenchFlags(flags: BenchFlags): void {
   if (flags.url === undefined && !flags.sweep)
-    throw wrong('no --url', 'the address of a server', 'Name one, such as --url http://127.0.0.1:8000.')
+    throw usageError('no --url', 'the base URL of a server', 'Pass one, such as --url http://127.0.0.1:8000.')
   const { api, promptAs } = flags
   if (api === 'chat' && promptAs === 'ids')
-    throw wrong('--prompt-as ids with --api chat', 'text', 'Leave it out: a chat has no token ids.')
+    throw usageError('--prompt-as ids with --api chat', 'text', 'Remove it: the chat API takes no token ids.')
   if (flags.sweep) return checkSweep(flags)
-  const [strange] = given(flags, SWEEP_ONLY)
-  if (strange !== undefined)
-    throw wrong(`${strange} without --sweep`, 'both', 'Add --sweep, or leave it out.')
+  const [misplaced] = setFlags(flags, SWEEP_ONLY)
+  if (misplaced !== undefined)
+    throw usageError(`${misplaced} without --sweep`, 'both', 'Add --sweep, or remove it.')
   checkLoad(flags)
   checkPrompts(flags)
 }
 
 function checkLoad(flags: BenchFlags): void {
   const { rate, concurrency, workload, arrivals, burstiness } = flags
-  if (given(flags, LOADS).length === 0)
-    throw wrong('no load', '--rate, --workload or --concurrency', 'Say how requests come, such as --rate 10.')
+  if (setFlags(flags, LOADS).length === 0)
+    throw usageError('no load', '--rate, --workload or --concurrency', 'Choose a load, such as --rate 10.')
   if (concurrency !== undefined && (rate !== undefined || workload !== undefined))
-    throw wrong(
+    throw usageError(
       `--concurrency with ${rate === undefined ? '--workload' : '--rate'}`,
       'one of them',
-      'Leave one out: a loop is open or closed.',
+      'Remove one: the loop is either open or closed.',
     )
   if (arrivals !== undefined && (rate === undefined || workload !== undefined))
-    throw wrong(
-      '--arrivals without a --rate of its own',
+    throw usageError(
+      '--arrivals without --rate, or with --workload',
       '--rate and no --workload',
-      'Give a rate, or leave --arrivals out.',
+      'Add --rate, or remove --arrivals.',
     )
   if (burstiness !== undefined && arrivals !== 'gamma')
-    throw wrong('--burstiness without --arrivals gamma', 'both', 'Add --arrivals gamma.')
-  const [cut] = given(flags, { '--max-prompt': 'maxPrompt', '--max-output': 'maxOutput' })
+    throw usageError('--burstiness without --arrivals gamma', 'both', 'Add --arrivals gamma.')
+  const [cut] = setFlags(flags, { '--max-prompt': 'maxPrompt', '--max-output': 'maxOutput' })
   if (cut !== undefined && workload === undefined)
-    throw wrong(`${cut} without --workload`, 'both', 'Name the file whose lengths are cut.')
+    throw usageError(`${cut} without --workload`, 'both', 'Pass the workload file whose lengths are limited.')
 }
 
 function checkPrompts(flags: BenchFlags): void {
-  const { prompts, trace, workload, promptTokens = 512, prefixTokens, prefixGroups, outputTokens } = flags
+  const { prompts, trace, promptTokens = 512, prefixTokens, prefixGroups, outputTokens } = flags
   if (prompts !== undefined && trace !== undefined)
-    throw wrong('--prompts and --trace', 'one of them', 'Leave one out.')
-  const elsewhere =
-    prompts === undefined
-      ? trace === undefined
-        ? workload === undefined
-          ? undefined
-          : '--workload'
-        : '--trace'
-      : '--prompts'
-  const [madeUp] = given(flags, MADE_UP)
-  if (elsewhere !== undefined && madeUp !== undefined)
-    throw wrong(
-      `${madeUp} with ${elsewhere}`,
+    throw usageError('--prompts and --trace', 'one of them', 'Remove one.')
+  const [source] = setFlags(flags, { '--prompts': 'prompts', '--trace': 'trace', '--workload': 'workload' })
+  const [synthetic] = setFlags(flags, SYNTHETIC)
+  if (source !== undefined && synthetic !== undefined)
+    throw usageError(
+      `${synthetic} with ${source}`,
       'one of them',
-      `Leave one out: ${elsewhere} says what prompts are.`,
+      `Remove one: ${source} defines the prompts.`,
     )
-  if (outputTokens !== undefined && elsewhere !== undefined && elsewhere !== '--prompts')
-    throw wrong(
-      `--output-tokens with ${elsewhere}`,
+  if (outputTokens !== undefined && source !== undefined && source !== '--prompts')
+    throw usageError(
+      `--output-tokens with ${source}`,
       'one of them',
-      `Leave it out: ${elsewhere} says how long answers are.`,
+      `Remove it: ${source} defines the length of responses.`,
     )
   if (prefixTokens !== undefined && prefixGroups === undefined)
-    throw wrong('--prefix-tokens without --prefix-groups', 'both', 'Say of how many texts prompts share one.')
+    throw usageError(
+      '--prefix-tokens without --prefix-groups',
+      'both',
+      'Add --prefix-groups, the number of shared prefixes.',
+    )
   if (prefixTokens !== undefined && prefixTokens >= promptTokens)
-    throw wrong(
+    throw usageError(
       `--prefix-tokens ${prefixTokens} of ${promptTokens}`,
-      'fewer than the prompt has',
-      'Make the prefix shorter.',
+      'fewer tokens than the prompt',
+      'Use a shorter prefix.',
     )
 }
 
 function checkSweep(flags: BenchFlags): void {
   if (flags.trace === undefined && flags.url !== undefined)
-    throw wrong(
+    throw usageError(
       '--sweep without --trace',
-      'a trace, which the workers and the simulator replay',
-      'Name the trace.',
+      'the trace that the workers and the simulator replay',
+      'Add --trace.',
     )
-  const [strange] = given(flags, NOT_IN_SWEEP)
-  if (strange !== undefined)
-    throw wrong(
-      `${strange} with --sweep`,
-      'what a simulation knows',
-      'Leave it out: a sweep has --rates, --requests and --arrivals.',
+  const [misplaced] = setFlags(flags, NOT_IN_SWEEP)
+  if (misplaced !== undefined)
+    throw usageError(
+      `${misplaced} with --sweep`,
+      'options that the simulator supports',
+      'Remove it: a sweep takes --rates, --requests and --arrivals.',
     )
-}
-
-export function wrong(found: string, expected: string, todo: string): EldrError {
-  return new EldrError('ELDR_USAGE', { found, expected, todo })
 }

@@ -1,4 +1,4 @@
-/** From the flags of `eldr bench` to a plan of the load client, and to its description in the results. */
+/** Turns the flags of `eldr bench` into a load plan and its description in the results. */
 import { createRandom } from '../math/random.ts'
 import { openEndpoint, firstModel } from '../load/endpoint.ts'
 import { readTraceRows, synthetic, traceSource, workloadSource } from '../load/made-up-sources.ts'
@@ -16,7 +16,7 @@ import type { BenchFlags } from './bench.ts'
 export const REQUESTS = 1000
 const PROMPT_TOKENS = 512
 const OUTPUT_TOKENS = 128
-/** Random numbers of arrivals are others than those of prompts. */
+/** Random stream of arrivals, independent of that of prompts. */
 const ARRIVALS = 1
 
 export interface BenchPlan {
@@ -24,7 +24,7 @@ export interface BenchPlan {
   readonly setup: BenchSetup
 }
 
-/** Files are read before the server is asked for its model. */
+/** Reads all files before it asks the server for its model. */
 export async function benchPlan(flags: BenchFlags): Promise<BenchPlan> {
   const { api, seed, extraBody } = flags
   const workload =
@@ -32,16 +32,10 @@ export async function benchPlan(flags: BenchFlags): Promise<BenchPlan> {
   const source = await sourceOf(flags, workload)
   const { loop, about } = loopOf(flags, workload)
   const limits = limitsOf(flags, workload)
-  const spec = {
-    url: flags.url!,
-    api,
-    ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }),
-    ...(flags.insecure && { insecure: true }),
-  }
-  const endpoint = openEndpoint(spec)
+  const endpoint = openEndpoint({ url: flags.url!, api, apiKey: flags.apiKey, insecure: flags.insecure })
   try {
     const model = flags.model ?? (await firstModel(endpoint))
-    const body = { api, model, ignoreEos: flags.stopAtEos !== true, ...(extraBody && { extra: extraBody }) }
+    const body = { api, model, ignoreEos: flags.stopAtEos !== true, extra: extraBody }
     const { first, warmUpMs, requests, durationMs } = limits
     const setup: BenchSetup = {
       url: `${endpoint.origin}${endpoint.root}`,
@@ -79,7 +73,10 @@ export async function benchPlan(flags: BenchFlags): Promise<BenchPlan> {
   }
 }
 
-/** A warm-up comes on top of what was asked for. With seconds of warm-up and a number of requests, those sent meanwhile are among them. */
+/**
+ * Warm-up requests and seconds come on top of the measured ones; requests sent during warm-up seconds count
+ * towards --requests.
+ */
 function limitsOf(flags: BenchFlags, workload: RecordedWorkload | undefined) {
   const { warmupRequests: first = 0, warmupSeconds = 0, duration } = flags
   const counted =
@@ -126,14 +123,14 @@ function loopOf(
   return { loop: { kind: 'open', nextMs: () => arrive() / 1000 }, about }
 }
 
-/** The recorded requests that run have the rate asked for, whatever the rate of those after them. */
+/** Rescales only the recorded requests that run, so that these have the given rate. */
 function specOf(
   { rate, arrivals, burstiness, requests, warmupRequests = 0 }: BenchFlags,
   workload: RecordedWorkload | undefined,
 ): ArrivalSpec {
   if (workload !== undefined) {
     const timesUs = workload.timesUs.subarray(0, (requests ?? REQUESTS) + warmupRequests)
-    return { kind: 'recorded', timesUs, ...(rate !== undefined && { perSecond: rate }) }
+    return { kind: 'recorded', timesUs, perSecond: rate }
   }
   if (arrivals === 'gamma' && burstiness !== undefined)
     return { kind: 'gamma', perSecond: rate!, shape: burstiness }
@@ -141,8 +138,5 @@ function specOf(
 }
 
 function capsOf({ maxPrompt, maxOutput }: BenchFlags) {
-  return {
-    ...(maxPrompt !== undefined && { promptTokens: maxPrompt }),
-    ...(maxOutput !== undefined && { outputTokens: maxOutput }),
-  }
+  return { promptTokens: maxPrompt, outputTokens: maxOutput }
 }

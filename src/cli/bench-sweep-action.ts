@@ -22,13 +22,16 @@ import { parseTopology, topologyText } from '../sim/topology.ts'
 import { parseVariant } from '../sim/variant.ts'
 import { VERSION } from '../version.ts'
 import type { BenchFlags } from './bench.ts'
-import { wrong } from './bench-flags.ts'
+import { usageError } from './options.ts'
 import { formOf, REQUESTS } from './bench-plan.ts'
 import { show } from './bench-action.ts'
 
 export const SWEEP_FORMAT = 'eldr.bench-sweep.v1'
 
-/** `eldr bench --sweep`: the simulations first, so that no core of the cluster's machine has other work while it is measured. */
+/**
+ * `eldr bench --sweep`. Simulations run first, so that they do not take CPU from the cluster while it is
+ * measured.
+ */
 export async function benchSweepAction(
   flags: BenchFlags,
   attach: (access: AdminAccess) => Promise<AttachedCluster> = attachCluster,
@@ -37,11 +40,7 @@ export async function benchSweepAction(
   for (const name of policies) checkPolicy(name)
   const cells = rates.flatMap(rate => policies.map(policy => ({ policy, rate })))
   const { adminToken, insecure } = flags
-  const cluster = await attach({
-    url: flags.url!,
-    ...(adminToken !== undefined && { adminToken }),
-    ...(insecure && { insecure }),
-  })
+  const cluster = await attach({ url: flags.url!, adminToken, insecure })
   try {
     const study = studyOf(flags, cluster)
     const rows = await readTraceRows(flags.trace!)
@@ -58,7 +57,7 @@ export async function benchSweepAction(
         : loadWatch(terminalOn(process.stderr), `${cell.policy} at ${cell.rate}/s`, requests)
       const { figures, cachesCleared } = await runLive(cluster, cell, shared.get(cell.rate)!, {
         ...live,
-        ...(watch && { onProgress: watch.progress }),
+        onProgress: watch?.progress,
       })
       watch?.clear()
       isCleared &&= cachesCleared === true
@@ -84,20 +83,24 @@ const NOTES = [
   'TPOT: live from the first token that the client sees, simulated from the first that decode makes. TTFT: live to the client’s first token, which decode sends; simulated to prefill’s token, without the transfer and the first step.',
 ]
 
-/** A gateway has no foresight, so that union@true and its like cannot be tried on one. */
+/** A gateway cannot know the future, so variants such as union@true run only in the simulator. */
 function checkPolicy(name: string): void {
   const variant = parseVariant(name)
   if (variant === undefined || variant.foresight !== undefined)
-    throw wrong(`policy ${JSON.stringify(name)}`, 'one that a gateway has, or eldr@TAU', 'Name a policy.')
+    throw usageError(
+      `policy ${JSON.stringify(name)}`,
+      'a policy of the gateway, or eldr@TAU',
+      'Choose another policy.',
+    )
 }
 
 function studyOf(flags: BenchFlags, cluster: AttachedCluster): StudyData {
   const topology = topologyText(parseTopology(flags.topology ?? cluster.topology))
   if (topology !== cluster.topology)
-    throw wrong(
+    throw usageError(
       `--topology ${topology}`,
-      `${cluster.topology}, the workers of the gateway`,
-      'Leave it out, or start the workers it names.',
+      `${cluster.topology}, the gateway’s workers`,
+      'Remove it, or start those workers.',
     )
   const {
     trace,
@@ -108,17 +111,9 @@ function studyOf(flags: BenchFlags, cluster: AttachedCluster): StudyData {
     sloTtft,
     sloTpot,
   } = flags
-  const slo = { ...(sloTtft && { ttftMs: sloTtft }), ...(sloTpot && { tpotMs: sloTpot }) }
-  return {
-    trace: trace!,
-    profile,
-    topology,
-    requests,
-    arrivals,
-    rows: 'passes',
-    ...(artifact && { artifact }),
-    ...(Object.keys(slo).length > 0 && { slo }),
-  }
+  const slo =
+    sloTtft === undefined && sloTpot === undefined ? undefined : { ttftMs: sloTtft, tpotMs: sloTpot }
+  return { trace: trace!, profile, topology, requests, arrivals, rows: 'passes', artifact, slo }
 }
 
 async function simulateAll(
@@ -149,14 +144,14 @@ async function liveSettings(
   rows: LiveSettings['rows'],
 ): Promise<LiveSettings> {
   const { api, apiKey, insecure, seed, sloTtft, sloTpot } = flags
-  const access = { ...(apiKey !== undefined && { apiKey }), ...(insecure && { insecure }) }
+  const access = { apiKey, insecure }
   const endpoint = openEndpoint({ url: cluster.url, api, ...access })
   const model = await (flags.model ?? firstModel(endpoint).finally(() => endpoint.close()))
-  const slo = { ...(sloTtft && { ttftMs: sloTtft }), ...(sloTpot && { tpotMs: sloTpot }) }
+  const slo = { ttftMs: sloTtft, tpotMs: sloTpot }
   return { rows, api, form: formOf(flags), model, ...access, seed, timeoutMs: flags.timeout * 1000, slo }
 }
 
-/** What may make the two sides differ for another reason than the one that is looked for. */
+/** Known reasons, other than model error, for live and simulated results to differ. */
 async function notesOf(
   { artifact }: BenchFlags,
   { artifactSha256 }: AttachedCluster,
@@ -167,6 +162,8 @@ async function notesOf(
     ...(given === artifactSha256 ? [] : ['The gateway routes by another artifact than the simulator.']),
     ...(isCleared
       ? []
-      : ['Not every worker let its prefix cache be cleared between runs: later runs may have better TTFT.']),
+      : [
+          'Not every worker’s prefix cache could be cleared between runs: later runs may have a better TTFT.',
+        ]),
   ]
 }

@@ -3,7 +3,7 @@ import { POLICIES } from '../policy/decode-policy.ts'
 import { nameList, positiveNumber, wholeNumber } from './options.ts'
 import { rates } from './simulate.ts'
 
-/** What has a default that depends on other flags, or must not come with them, is absent unless given. */
+/** Flags whose default depends on other flags, or that exclude others, are undefined if not given. */
 export interface BenchFlags {
   readonly url?: string
   readonly model?: string
@@ -52,21 +52,21 @@ const count = wholeNumber(1, 100_000_000)
 export function addBench(program: Command): void {
   program
     .command('bench')
-    .summary('load an OpenAI-compatible server and measure what its users see')
+    .summary('send load to an OpenAI-compatible server and measure latency and throughput')
     .description(
-      'Sends streams to any OpenAI-compatible server and measures TTFT, TPOT, ITL, end-to-end times, throughput and goodput. With a rate the loop is open: requests leave when they are planned, whatever the server does, and latencies count from then. docs/guides/bench.md says what each figure means.',
+      'Sends streaming requests to any OpenAI-compatible server and measures TTFT, TPOT, ITL, end-to-end latency, throughput and goodput. With --rate the loop is open: requests are sent at their planned times, no matter how fast the server responds, and latencies are measured from those times. docs/guides/bench.md explains every figure.',
     )
-    .option('--url <url>', 'the server, such as http://127.0.0.1:8000')
-    .option('--model <name>', 'model to ask for (default: the first that the server names)')
+    .option('--url <url>', 'base URL of the server, such as http://127.0.0.1:8000')
+    .option('--model <name>', 'model to request (default: the first model that the server lists)')
     .addOption(
-      new Option('--api <name>', 'which of its APIs').choices(['completions', 'chat']).default('completions'),
+      new Option('--api <name>', 'API to use').choices(['completions', 'chat']).default('completions'),
     )
-    .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY'))
-    .option('--insecure', 'take certificates that nobody vouches for')
-    .option('--timeout <s>', 'a request that has not ended after so long is an error', positiveNumber, 600)
-    .option('--rate <n>', 'requests a second, open loop', positiveNumber)
+    .addOption(new Option('--api-key <key>', 'API key for the server').env('OPENAI_API_KEY'))
+    .option('--insecure', 'accept TLS certificates that cannot be verified')
+    .option('--timeout <s>', 'timeout per request, in seconds', positiveNumber, 600)
+    .option('--rate <n>', 'requests per second, open loop', positiveNumber)
     .addOption(
-      new Option('--arrivals <kind>', 'how they come (default: poisson)').choices([
+      new Option('--arrivals <kind>', 'arrival process (default: poisson)').choices([
         'poisson',
         'gamma',
         'on_off',
@@ -74,64 +74,82 @@ export function addBench(program: Command): void {
     )
     .option(
       '--burstiness <shape>',
-      'of gamma arrivals: 1 is Poisson, below come bursts (default: 0.25)',
+      'shape of gamma arrivals: 1 is Poisson, lower values are burstier (default: 0.25)',
       positiveNumber,
     )
     .option(
       '--workload <file>',
-      'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file; --rate stretches it',
+      'take arrival times, lengths and prefixes from an Azure CSV or Mooncake JSONL file; --rate rescales the times',
     )
-    .option('--max-prompt <tokens>', 'cuts longer prompts of the workload', tokens)
-    .option('--max-output <tokens>', 'cuts longer outputs of the workload', tokens)
-    .option('--concurrency <n>', 'so many streams at a time, closed loop', wholeNumber(1, 100_000))
-    .option('--requests <n>', 'that count (default: 1000, or what --duration lets)', count)
-    .option('--duration <s>', 'of the part that counts', positiveNumber)
-    .option('--warmup-requests <n>', 'sent first, not counted', wholeNumber(0, 100_000_000))
-    .option('--warmup-seconds <s>', 'requests of the first seconds are not counted', positiveNumber)
-    .option('--prompts <file.jsonl>', 'lines of {"prompt"} or {"messages"}, with "max_tokens" or without')
-    .option('--trace <file>', 'request i follows row i of a trace, for the embedded workers')
-    .option('--prompt-tokens <n>', 'of made-up prompts (default: 512)', tokens)
-    .option('--prefix-groups <n>', 'made-up prompts begin with one of so many texts', count)
-    .option('--prefix-tokens <n>', 'of these texts (default: half of the prompt)', tokens)
-    .option('--output-tokens <n>', 'of an answer (default: 128)', tokens)
+    .option('--max-prompt <tokens>', 'truncate longer prompts of the workload', tokens)
+    .option('--max-output <tokens>', 'truncate longer outputs of the workload', tokens)
+    .option('--concurrency <n>', 'number of concurrent streams, closed loop', wholeNumber(1, 100_000))
+    .option(
+      '--requests <n>',
+      'number of measured requests (default: 1000, or as many as --duration allows)',
+      count,
+    )
+    .option('--duration <s>', 'length of the measured part, in seconds', positiveNumber)
+    .option(
+      '--warmup-requests <n>',
+      'number of requests to send first and not measure',
+      wholeNumber(0, 100_000_000),
+    )
+    .option('--warmup-seconds <s>', 'do not measure requests of the first seconds', positiveNumber)
+    .option(
+      '--prompts <file.jsonl>',
+      'file with one {"prompt"} or {"messages"} per line, optionally with "max_tokens"',
+    )
+    .option('--trace <file>', 'request i replays row i of a trace (embedded workers only)')
+    .option('--prompt-tokens <n>', 'tokens per synthetic prompt (default: 512)', tokens)
+    .option(
+      '--prefix-groups <n>',
+      'number of shared prefixes; each synthetic prompt begins with one of them',
+      count,
+    )
+    .option('--prefix-tokens <n>', 'tokens per shared prefix (default: half of the prompt)', tokens)
+    .option('--output-tokens <n>', 'tokens per response (default: 128)', tokens)
     .addOption(
       new Option(
         '--prompt-as <form>',
-        'made-up prompts as token ids or words (default: ids, for chat text)',
+        'send synthetic prompts as token ids or as text (default: ids, for chat text)',
       ).choices(['ids', 'text']),
     )
-    .option('--stop-at-eos', 'do not ask for ignore_eos, which OpenAI’s own servers do not know')
-    .option('--extra-body <json>', 'fields that every request has besides', jsonObject)
-    .option('--slo-ttft <ms>', 'goodput counts requests whose first token came in time', positiveNumber)
-    .option('--slo-tpot <ms>', 'and whose other tokens took no longer than this each', positiveNumber)
-    .option('--seed <n>', 'of arrivals and made-up prompts', wholeNumber(0, 2 ** 40), 0)
+    .option('--stop-at-eos', 'do not send ignore_eos, which OpenAI’s own servers do not support')
+    .option('--extra-body <json>', 'extra fields for every request body', jsonObject)
+    .option('--slo-ttft <ms>', 'goodput counts only requests whose TTFT is at most this', positiveNumber)
+    .option('--slo-tpot <ms>', 'goodput counts only requests whose TPOT is at most this', positiveNumber)
+    .option('--seed <n>', 'random seed of arrivals and synthetic prompts', wholeNumber(0, 2 ** 40), 0)
     .option('--json [file]', 'print the results as JSON, or write them to a file')
-    .option('--compare <files...>', 'two results of --json: ratios, and what differs in the runs')
+    .option(
+      '--compare <files...>',
+      'compare two results of --json: ratios, and differences between the setups',
+    )
     .option(
       '--sweep',
-      'policies and rates on a running gateway, or without --url on a cluster started for it, beside what the simulator says',
+      'measure policies and rates on a running gateway (without --url: on a cluster started for it) and compare with the simulator',
     )
     .option(
       '--policies <list>',
-      `of a sweep: ${POLICIES.join(', ')}; eldr@0.2 sets the band (default: round_robin,eldr,union)`,
+      `policies of the sweep: ${POLICIES.join(', ')}; eldr@0.2 sets the band (default: round_robin,eldr,union)`,
       nameList,
     )
-    .option('--rates <list>', 'of a sweep, requests a second (default: 20,40)', rates)
+    .option('--rates <list>', 'rates of the sweep, in requests per second (default: 20,40)', rates)
     .option(
       '--topology <text>',
-      'of a sweep: what is simulated (default: the workers that the gateway has), and started without --url (2P4D)',
+      'topology of the sweep, simulated and without --url started (default: the gateway’s workers; without --url 2P4D)',
     )
     .option(
       '--artifact <file>',
-      'of a sweep: the artifact that the gateway routes by (without --url: fitted if none is given)',
+      'artifact that the gateway of the sweep uses (without --url default: fitted)',
     )
-    .option('--profile <name>', 'of a sweep: the cost profile of the workers (default: h200-first)')
+    .option('--profile <name>', 'cost profile of the sweep’s workers (default: h200-first)')
     .addOption(
-      new Option('--admin-token <token>', 'of a sweep: opens the gateway’s admin API').env(
+      new Option('--admin-token <token>', 'token for the gateway’s admin API, used by a sweep').env(
         'ELDR_ADMIN_TOKEN',
       ),
     )
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .addHelpText(
       'after',
       `

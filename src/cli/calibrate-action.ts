@@ -6,23 +6,27 @@ import { openEndpoint } from '../load/endpoint.ts'
 import { duration, fixed, many, runs, whole } from '../report/numbers.ts'
 import { rateProgress } from '../report/progress.ts'
 import { printable, type Terminal, terminalOn, wrapped } from '../report/terminal.ts'
-import { wrong } from './bench-flags.ts'
+import { usageError } from './options.ts'
 import type { CalibrateFlags } from './calibrate.ts'
 import { checkOutputs, evaluationPath } from './outputs.ts'
 import { stoppable } from './stoppable.ts'
 
-/** Lines that are named when they are skipped; all of them are in the JSON. */
-const MOST_NAMED = 20
+/** Limit on the skipped lines listed in text output; the JSON has all of them. */
+const MAX_LISTED = 20
 
 export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
   const { holdout } = flags
   if (holdout === undefined && flags.holdoutOut !== undefined)
-    throw wrong('--holdout-out without --holdout', 'both', 'Say with --holdout which share goes there.')
+    throw usageError(
+      '--holdout-out without --holdout',
+      'both',
+      'Add --holdout, the share of prompts to write there.',
+    )
   if (holdout !== undefined && flags.split === 'evaluation')
-    throw wrong(
+    throw usageError(
       '--holdout with --split evaluation',
       'one of them',
-      'Leave --holdout out: all prompts of the file are held out then.',
+      'Remove --holdout: with --split evaluation all prompts are held out.',
     )
   const holdoutOut = holdout === undefined ? undefined : (flags.holdoutOut ?? evaluationPath(flags.out))
   await checkOutputs([flags.prompts], [flags.out, holdoutOut, journalOf(flags.out)])
@@ -31,28 +35,26 @@ export async function calibrateAction(flags: CalibrateFlags): Promise<void> {
   const endpoint = openEndpoint({
     url: flags.url,
     api: 'completions',
-    ...(flags.apiKey !== undefined && { apiKey: flags.apiKey }),
+    apiKey: flags.apiKey,
     headers: flags.header,
-    ...(flags.insecure && { insecure: true }),
+    insecure: flags.insecure,
   })
   const stopped = () =>
     existsSync(journalOf(flags.out))
-      ? `stopped; what came so far is in ${printable(journalOf(flags.out))}. The same command line goes on from there.`
-      : 'stopped; nothing came yet.'
+      ? `stopped; results so far are in ${printable(journalOf(flags.out))}. Run the same command again to resume.`
+      : 'stopped before any result arrived.'
   const [fromMs, cpu] = [performance.now(), process.cpuUsage()]
   try {
     const plan: Omit<CalibrationPlan, 'stop'> = {
       ...planOf(flags),
       endpoint,
-      ...(holdoutOut !== undefined && { holdoutOut }),
-      ...(watch && {
-        onProgress: ({ done, resumed, total, skipped, waiting }) =>
-          watch.progress(done, total, resumed, [
-            ...(skipped > 0 ? [`skipped ${whole(skipped)}`] : []),
-            ...(waiting > 0 ? [err.warn(`${whole(waiting)} waiting for the server`)] : []),
-          ]),
-        onSkip: (line: number, why: string) => watch.say(`line ${line} skipped: ${printable(why)}`),
-      }),
+      holdoutOut,
+      onProgress: ({ done, resumed, total, skipped, waiting }) =>
+        watch?.progress(done, total, resumed, [
+          ...(skipped > 0 ? [`skipped ${whole(skipped)}`] : []),
+          ...(waiting > 0 ? [err.warn(`${whole(waiting)} waiting for the server`)] : []),
+        ]),
+      onSkip: (line, why) => watch?.say(`line ${line} skipped: ${printable(why)}`),
     }
     const result = await stoppable(
       stop => calibrate({ ...plan, stop }).finally(() => watch?.clear()),
@@ -92,9 +94,9 @@ function planOf(flags: CalibrateFlags): Omit<CalibrationPlan, 'endpoint' | 'stop
       ...(flags.apiKey === undefined ? [] : ['authorization', `Bearer ${flags.apiKey}`]),
       ...flags.header,
     ],
-    ...(flags.model !== undefined && { model: flags.model }),
-    ...(flags.limit !== undefined && { limit: flags.limit }),
-    ...(flags.workload !== undefined && { workload: flags.workload }),
+    model: flags.model,
+    limit: flags.limit,
+    workload: flags.workload,
   }
 }
 
@@ -106,27 +108,29 @@ function show(
 ): void {
   if (flags.json) return void out.write(`${JSON.stringify({ ...result, ...times }, null, 2)}\n`)
   const { model, layers, experts, topK, halfLife, captured, skipped, shorter, files } = result
-  const asked = result.prompts - result.resumed
+  const sent = result.prompts - result.resumed
   out.write(
-    `${printable(model)}: ${layers} layers × ${experts} experts, top ${topK}${halfLife ? `, recent counts of half-life ${halfLife}` : ''}\n`,
+    `${printable(model)}: ${layers} layers × ${experts} experts, top ${topK}${halfLife ? `, recent counts with half-life ${halfLife}` : ''}\n`,
   )
   for (const [kind, file] of Object.entries(files))
     out.write(
       `${out.accent(kind.padEnd(11))} ${printable(file)}  ${out.dim(many(captured[kind as keyof typeof captured], 'request'))}\n`,
     )
   for (const { reason, lines } of skipped) {
-    const named = runs(lines.slice(0, MOST_NAMED))
+    const listed = runs(lines.slice(0, MAX_LISTED))
     out.write(
-      `${out.warn('skipped')} ${many(lines.length, 'prompt')}, ${SKIP_WORDS[reason]}: line ${named}${lines.length > MOST_NAMED ? ', …' : ''}\n`,
+      `${out.warn('skipped')} ${many(lines.length, 'prompt')}, ${SKIP_WORDS[reason]}: line ${listed}${lines.length > MAX_LISTED ? ', …' : ''}\n`,
     )
   }
   if (skipped.some(({ reason }) => reason === 'not_covered'))
-    out.write(out.dim('--min-covered 0.5 would keep those of whose tokens half are known\n'))
+    out.write(
+      out.dim('--min-covered 0.5 would keep prompts with known experts for at least half of their tokens\n'),
+    )
   if (shorter > 0) out.write(`${many(shorter, 'request')} with fewer decode steps than ${flags.steps}\n`)
-  const before = result.resumed > 0 ? `, ${whole(result.resumed)} before` : ''
+  const before = result.resumed > 0 ? `, ${whole(result.resumed)} resumed` : ''
   const rate =
-    asked > 0
-      ? `, ${fixed(asked / times.seconds, 1)} prompts/s, ${fixed((1000 * times.cpuSeconds) / asked, 1)} ms of this program’s CPU each`
+    sent > 0
+      ? `, ${fixed(sent / times.seconds, 1)} prompts/s, ${fixed((1000 * times.cpuSeconds) / sent, 1)} ms of client CPU per prompt`
       : ''
-  out.write(`${out.dim(`${many(asked, 'prompt')} in ${duration(times.seconds * 1000)}${rate}${before}`)}\n`)
+  out.write(`${out.dim(`${many(sent, 'prompt')} in ${duration(times.seconds * 1000)}${rate}${before}`)}\n`)
 }

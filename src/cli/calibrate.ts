@@ -32,58 +32,69 @@ export interface CalibrateFlags {
 export function addCalibrate(program: Command): void {
   program
     .command('calibrate')
-    .summary('record a trace of your own prompts on a server')
+    .summary('send your prompts to a server and record a trace of their experts')
     .description(
-      'Sends prompts to a vLLM server with the ELDR plugin, or to an embedded worker, and writes what comes back of their experts as a trace for `eldr fit`, and as a second one for `eldr simulate` where some are held out. Stopped by whatever, the same command line goes on where it was. No text is kept. docs/guides/calibration.md says how to choose prompts.',
+      'Sends prompts to a vLLM server with the ELDR plugin, or to an embedded worker, and writes the experts they use to a trace for `eldr fit`. With --holdout some prompts go to a second trace for `eldr simulate`. If the command is interrupted, run it again with the same arguments to resume. No text is stored. docs/guides/calibration.md explains how to choose prompts.',
     )
-    .requiredOption('--url <url>', 'the server itself, such as http://127.0.0.1:8000')
-    .requiredOption('--prompts <file.jsonl>', 'lines of {"prompt"} or {"messages"}, with "domain" or without')
+    .requiredOption(
+      '--url <url>',
+      'base URL of the server (not of the gateway), such as http://127.0.0.1:8000',
+    )
+    .requiredOption(
+      '--prompts <file.jsonl>',
+      'file with one {"prompt"} or {"messages"} per line, optionally with "domain"',
+    )
     .requiredOption('-o, --out <file>', 'trace to write')
     .addOption(
       new Option(
         '--split <name>',
-        'what --out is: evaluation for prompts that were held out before, with the experts of every step',
+        'kind of trace in --out: evaluation (records the experts of every step) for prompts that were already held out',
       )
         .choices(['calibration', 'evaluation'])
         .default('calibration'),
     )
     .option(
       '--holdout <share>',
-      'share of the prompts that goes into an evaluation trace instead, such as 0.3',
+      'share of the prompts to write to an evaluation trace instead, such as 0.3',
       share,
     )
-    .option('--holdout-out <file>', 'evaluation trace to write (default: beside the other)')
-    .option('--steps <n>', 'decode steps to record of each', wholeNumber(1, 65_535), 128)
-    .option('--concurrency <n>', 'requests at a time', wholeNumber(1, 10_000), 16)
-    .option('--model <name>', 'model to ask for (default: the first that the server names)')
+    .option('--holdout-out <file>', 'evaluation trace to write (default: next to --out)')
+    .option('--steps <n>', 'decode steps to record per prompt', wholeNumber(1, 65_535), 128)
+    .option('--concurrency <n>', 'concurrent requests', wholeNumber(1, 10_000), 16)
+    .option('--model <name>', 'model to request (default: the first model that the server lists)')
     .addOption(
       new Option(
         '--api <name>',
-        'auto: messages as chats, the rest as completions; chat: prompts as a user’s message',
+        'auto: chat for lines with messages, completions for the rest; chat: send prompts as a user message',
       )
         .choices(['auto', 'completions', 'chat'])
         .default('auto'),
     )
-    .addOption(new Option('--api-key <key>', 'key for the server').env('OPENAI_API_KEY'))
-    .option('--header <name: value>', 'header of every request; may be given again', header, [])
-    .option('--insecure', 'take certificates that nobody vouches for')
-    .option('--temperature <t>', 'of sampling; 0 takes the likeliest token', temperature, 0)
-    .option('--stop-at-eos', 'let texts end where the model ends them, with fewer steps')
-    .option('--limit <n>', 'only the first prompts of the file', wholeNumber(1, 100_000_000))
-    .option('--seed <n>', 'of the hold-out and of sampling', wholeNumber(0, 2 ** 40), 0)
-    .option('--min-covered <share>', 'skip prompts of whose tokens fewer have known experts', shareOrOne, 1)
-    .option('--skip-refused', 'skip prompts that the server refuses, in place of stopping')
-    .option('--timeout <s>', 'of one request', seconds, 600)
+    .addOption(new Option('--api-key <key>', 'API key for the server').env('OPENAI_API_KEY'))
+    .option('--header <name: value>', 'header to add to every request; may be repeated', header, [])
+    .option('--insecure', 'accept TLS certificates that cannot be verified')
+    .option('--temperature <t>', 'sampling temperature; 0 is greedy', temperature, 0)
+    .option('--stop-at-eos', 'stop at the end-of-sequence token, even before --steps')
+    .option('--limit <n>', 'use only the first n prompts of the file', wholeNumber(1, 100_000_000))
+    .option('--seed <n>', 'random seed of the hold-out and of sampling', wholeNumber(0, 2 ** 40), 0)
+    .option(
+      '--min-covered <share>',
+      'skip prompts if the server reports experts for a smaller share of their tokens',
+      shareOrOne,
+      1,
+    )
+    .option('--skip-refused', 'skip prompts that the server rejects instead of stopping')
+    .option('--timeout <s>', 'timeout per request, in seconds', seconds, 600)
     .option(
       '--retries <n>',
-      'of a request whose server is away or busy, with growing pauses',
+      'retries of a request while the server is unreachable or busy, with increasing delays',
       wholeNumber(0, 1000),
       6,
     )
-    .option('--workload <name>', 'for the trace’s metadata')
-    .option('--force', 'replace traces that are there')
+    .option('--workload <name>', 'workload name for the trace’s metadata')
+    .option('--force', 'overwrite existing traces')
     .option('--json', 'print the result as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .addHelpText(
       'after',
       `
@@ -108,7 +119,7 @@ export function shareOrOne(text: string): number {
   throw new InvalidArgumentError('Expected a number from 0 to 1, such as 0.5.')
 }
 
-/** From a millisecond, in which timers count, to a day. */
+/** From a millisecond, the resolution of timers, to a day. */
 function seconds(text: string): number {
   const value = /^\d{1,5}(\.\d{1,9})?$/.test(text) ? Math.round(Number(text) * 1000) / 1000 : NaN
   if (value > 0 && value <= 86_400) return value

@@ -11,7 +11,7 @@ export async function checkAction(file: string): Promise<void> {
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const { warnings } = await loadSettings({ file })
   showWarnings(warnings, err)
-  out.write(`${printable(file)}: right\n`)
+  out.write(`${printable(file)}: valid\n`)
 }
 
 /** `eldr config print` */

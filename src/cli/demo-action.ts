@@ -1,4 +1,4 @@
-/** `eldr demo`: a cluster, three policies, one table. */
+/** `eldr demo`: runs three policies on one cluster and compares them. */
 import { mkdir } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 import { loadWatch } from '../load/progress.ts'
@@ -17,22 +17,24 @@ import { checkSame, differing, type DemoRun, type DemoWatch, runDemo } from '../
 import { Observer } from '../up/observe.ts'
 import { VERSION } from '../version.ts'
 import type { DemoFlags } from './demo.ts'
-import { firstSignal } from './first-signal.ts'
+import { shutdownSignal } from './shutdown-signal.ts'
 import { checkOutputs } from './outputs.ts'
 import { tinyFiles } from './tiny-files.ts'
 import {
-  carriedSpeed,
+  affordableSpeed,
   clusterFiles,
   type ClusterFiles,
   clusterSettings,
   topologyOf,
-  usualRate,
+  defaultRate,
 } from './up-cluster.ts'
 
 export const DEMO_FORMAT = 'eldr.demo.v1'
 const POLICIES = ['round_robin', 'eldr', 'union'] as const
 const TIMEOUT_MS = 120_000
-/** Of load under each policy: a real model has fewer requests a second, and needs as many of them. */
+/**
+ * Seconds of load per policy. The tiny model has a lower request rate and needs longer for as many requests.
+ */
 const SECONDS = { replay: 24, tiny: 30 } as const
 
 interface Plan {
@@ -42,7 +44,7 @@ interface Plan {
 }
 
 export async function demoAction(flags: DemoFlags): Promise<void> {
-  const told = firstSignal()
+  const signalled = shutdownSignal()
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const fromMs = performance.now()
   await mkdir(dirname(flags.report), { recursive: true }).catch(() => undefined)
@@ -53,28 +55,28 @@ export async function demoAction(flags: DemoFlags): Promise<void> {
   if (!flags.quiet) err.write(`${wrapped(opening(about), err.width)}\n`)
   const cluster = new EmbeddedCluster(
     clusterSettings({ ...flags, speed: plan.speed }, files, 'eldr'),
-    said(flags, err),
+    eventsOn(flags, err),
   )
-  const stopped = told.then(async signal => {
+  const stopped = signalled.then(async signal => {
     await cluster.stop()
     process.removeAllListeners(signal)
     process.kill(process.pid, signal)
     return new Promise<never>(() => undefined)
   })
-  const runs = await Promise.race([measured(cluster, flags, plan, files, err), stopped]).finally(() =>
+  const runs = await Promise.race([measure(cluster, flags, plan, files, err), stopped]).finally(() =>
     cluster.stop(),
   )
   await writeFileAtomic(flags.report, [exhibitPage(demoReport(runs, about), VERSION)])
   if (flags.json) out.write(`${JSON.stringify(resultOf(runs, about), null, 2)}\n`)
   else {
     out.write(`\n${demoTables(runs, about, out)}\n\n${out.accent('report')} ${printable(flags.report)}\n`)
-    out.write(`${out.dim(`made in ${duration(performance.now() - fromMs)}`)}\n`)
+    out.write(`${out.dim(`finished in ${duration(performance.now() - fromMs)}`)}\n`)
   }
   checkSame(runs)
 }
 
-/** The simulations run while the cluster starts: neither is measured. */
-async function measured(
+/** Simulations run while the cluster starts, before any measurement. */
+async function measure(
   cluster: EmbeddedCluster,
   flags: DemoFlags,
   { rate, speed, requests }: Plan,
@@ -109,8 +111,8 @@ async function measured(
 }
 
 function planOf(flags: DemoFlags): Plan {
-  const rate = flags.rate ?? usualRate(flags)
-  const speed = flags.speed ?? carriedSpeed(rate, flags)
+  const rate = flags.rate ?? defaultRate(flags)
+  const speed = flags.speed ?? affordableSpeed(rate, flags)
   const seconds = flags.seconds ?? SECONDS[flags.backend]
   return { rate, speed, requests: Math.max(20, Math.round(rate * speed * seconds)) }
 }
@@ -129,7 +131,7 @@ async function simulate(
     arrivals: 'poisson',
     rows: 'passes',
     rowList,
-    ...(artifact && { artifact: artifact.path }),
+    artifact: artifact?.path,
   } as const
   const pool = openStudy(study)
   return pool
@@ -156,8 +158,8 @@ function aboutOf(flags: DemoFlags, plan: Plan, { model, trace, profile }: Cluste
 }
 
 function opening({ topology, model, computed, profile, rate, requests, speed }: DemoAbout): string {
-  const time = speed === 1 ? '' : ` at ${speed} of its speed`
-  return `${topology} on this machine: ${printable(model)} ${computed ? 'computed' : 'replayed'}, steps timed as ${printable(profile)}${time}. ${requests} requests, ${fixed(rate, 0)} a second, under ${POLICIES.join(', ')} in turn.`
+  const time = speed === 1 ? '' : ` at ${speed}× speed`
+  return `${topology} on this machine: ${printable(model)} ${computed ? 'computed' : 'replayed'}, step times from profile ${printable(profile)}${time}. ${requests} requests at ${fixed(rate, 0)} per second for each of ${POLICIES.join(', ')}.`
 }
 
 function watchOn(flags: DemoFlags, err: Terminal, requests: number): DemoWatch {
@@ -178,11 +180,11 @@ function watchOn(flags: DemoFlags, err: Terminal, requests: number): DemoWatch {
   }
 }
 
-function said({ verbose }: DemoFlags, { write, warn, dim }: Terminal): ClusterEvents {
+function eventsOn({ verbose }: DemoFlags, { write, warn, dim }: Terminal): ClusterEvents {
   return {
     line: (name, line) => verbose && write(`${dim(`${name}: ${printable(line)}`)}\n`),
-    ended: (name, how) => write(`${warn('!')} ${name} ended (${printable(how)}) and is started again\n`),
-    restarted: name => write(`${name} runs again\n`),
+    ended: (name, how) => write(`${warn('!')} ${name} exited (${printable(how)}), restarting\n`),
+    restarted: name => write(`${name} restarted\n`),
   }
 }
 

@@ -15,22 +15,22 @@ export function addDemo(program: Command): void {
   clusterOptions(program.command('demo'), 0)
     .option(
       '--speed <x>',
-      'times as fast as the profile says (default: 1, or what this machine’s cores can carry)',
+      'speed relative to the cost profile (default: 1, or less if this machine has too few cores)',
       positiveNumber,
     )
-    .summary('the story in a minute or two: round_robin, eldr and union on a live cluster')
+    .summary('compare round_robin, eldr and union on a live cluster in a minute or two')
     .description(
-      'Starts a cluster as `eldr up` does and gives it the same load under round_robin, eldr and union: the same requests at the same moments, caches cleared in between. Ends in a table of what was measured beside what the simulator says, and a page with a figure. With --backend tiny a small model is computed and asked real prompts. Every answer must be the same, byte for byte, under every policy; otherwise the command fails.',
+      'Starts a cluster as `eldr up` does and sends it the same load under round_robin, eldr and union: the same requests at the same times, with caches cleared in between. Prints measured and simulated results side by side and writes an HTML page with a figure. With --backend tiny the workers compute a small model on real prompts. The command fails if any response differs between policies, even by one byte.',
     )
     .option(
       '--rate <n>',
-      'requests a second, of the profile’s time (default: 25 for each decode worker, 9 with tiny)',
+      'requests per second of profile time (default: 25 per decode worker, 9 with tiny)',
       positiveNumber,
     )
-    .option('--seconds <s>', 'of load under each policy (default: 24, 30 with tiny)', positiveNumber)
-    .option('--report <file.html>', 'where the page goes', 'eldr-out/demo.html')
+    .option('--seconds <s>', 'seconds of load per policy (default: 24, 30 with tiny)', positiveNumber)
+    .option('--report <file.html>', 'HTML page to write', 'eldr-out/demo.html')
     .option('--json', 'print the result as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .addHelpText(
       'after',
       `

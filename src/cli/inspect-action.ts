@@ -18,7 +18,10 @@ export async function inspectAction(path: string, flags: InspectFlags): Promise<
   out.write(flags.json ? `${JSON.stringify(view.json, null, 2)}\n` : `${view.text(out)}\n`)
 }
 
-/** The kind is what the file says of itself; another version of a known kind is told apart from a file that is none of ours. */
+/**
+ * The kind comes from the file's metadata. Another version of a known kind and an unknown kind are different
+ * errors.
+ */
 async function viewOf(path: string): Promise<View> {
   const kind = await withSafetensors(path, async file => {
     const format = file.metadata['format'] ?? ''
@@ -35,7 +38,7 @@ async function viewOf(path: string): Promise<View> {
           ? 'a safetensors file without a format in its metadata'
           : `format ${JSON.stringify(format)}`,
       expected: [TRACE_FORMAT, ARTIFACT_FORMAT, PLACEMENT_FORMAT].join(', '),
-      todo: 'ELDR shows its own files; open others with Python’s safetensors.',
+      todo: '`eldr inspect` reads only files of ELDR; open others with Python’s safetensors.',
     })
   })
   if (typeof kind !== 'number') return kind

@@ -1,7 +1,14 @@
 import { InvalidArgumentError } from 'commander'
+import { EldrError } from '../errors.ts'
 import { TRANSFORMS, type TransformName } from '../signature/transform.ts'
 
-/** Parsers of option values. What they throw is wrong usage: exit code 2 and a line that says what is allowed. */
+/**
+ * Parsers of option values. Their errors are usage errors: exit code 2 and a line that says what is allowed.
+ */
+
+export function usageError(found: string, expected: string, todo: string): EldrError {
+  return new EldrError('ELDR_USAGE', { found, expected, todo })
+}
 
 export function wholeNumber(min: number, max: number): (text: string) => number {
   return text => {
@@ -20,11 +27,11 @@ export function positiveNumber(text: string): number {
   )
 }
 
-/** Names with commas between them, none twice. */
+/** Comma-separated names without duplicates. */
 export function nameList(text: string): string[] {
   const names = text.split(',').map(name => name.trim())
   if (!names.includes('') && new Set(names).size === names.length) return names
-  throw new InvalidArgumentError('Expected different names with commas between them.')
+  throw new InvalidArgumentError('Expected a comma-separated list of names without duplicates.')
 }
 
 export function transformName(text: string): TransformName | 'auto' {

@@ -4,8 +4,9 @@ import { dirname } from 'node:path'
 import { EldrError } from '../errors.ts'
 
 /**
- * Finds out before minutes of work, not after: each output's folder is there and can be written, and no output is an input or another
- * output. A re-fit may replace its input by its artifact, and by nothing else.
+ * Checks before minutes of work start that every output's folder exists and is writable, and that no output
+ * is also an input or another output. `mayReplaceInput`: the one output that may overwrite an input (the
+ * artifact of a refit).
  */
 export async function checkOutputs(
   inputs: readonly (string | undefined)[],
@@ -22,24 +23,24 @@ export async function checkOutputs(
     if (file === undefined) continue
     if (file === '')
       throw new EldrError('ELDR_USAGE', {
-        found: 'an empty name for an output',
+        found: 'an empty output file name',
         expected: 'a path',
         todo: 'Name a file.',
       })
-    const link = await lstat(file).catch(() => undefined)
-    if (link?.isSymbolicLink() && !(await stat(file).catch(() => undefined)))
-      throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: 'a link to a file that is not there' })
-    const there = await stat(file).catch(() => undefined)
-    if (there && !there.isFile())
+    const linkStats = await lstat(file).catch(() => undefined)
+    if (linkStats?.isSymbolicLink() && !(await stat(file).catch(() => undefined)))
+      throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: 'a symbolic link to a missing file' })
+    const stats = await stat(file).catch(() => undefined)
+    if (stats && !stats.isFile())
       throw new EldrError('ELDR_FILE_UNWRITABLE', {
         file,
-        found: 'something else than a regular file in its place',
+        found: 'something other than a regular file at this path',
       })
     const folder = dirname(file)
     await access(folder, constants.W_OK).catch((cause: unknown) => {
       throw new EldrError('ELDR_FILE_UNWRITABLE', {
         file,
-        found: `no folder ${folder} that can be written to`,
+        found: `folder ${folder} is missing or not writable`,
         cause,
       })
     })
@@ -47,15 +48,15 @@ export async function checkOutputs(
     if (taken.has(path))
       throw new EldrError('ELDR_USAGE', {
         file,
-        found: `${taken.get(path)} and an output with the same path`,
-        expected: 'a file of its own for each output',
-        todo: 'Name another file.',
+        found: `the same path for ${taken.get(path)} and an output`,
+        expected: 'a separate file for each output',
+        todo: 'Choose another file.',
       })
     taken.set(path, 'another output')
   }
 }
 
-/** The same file whatever the path to it; of a file that is not there yet, by its folder. */
+/** Resolves symbolic links; for a file that does not exist yet, those of its folder. */
 async function canonical(path: string): Promise<string> {
   return realpath(path).catch(
     async () =>
@@ -74,7 +75,7 @@ export function checkPlacementFlags({
   throw new EldrError('ELDR_USAGE', {
     found: '--placement-out without --ranks',
     expected: 'both',
-    todo: 'Say with --ranks on how many ranks experts are placed.',
+    todo: 'Add --ranks, the number of ranks to place experts on.',
   })
 }
 
@@ -83,7 +84,10 @@ export function placementPath(artifact: string): string {
   return `${artifact.replace(/(\.artifact)?\.safetensors$/, '')}.placement.safetensors`
 }
 
-/** x.calibration.safetensors → x.evaluation.safetensors, anything.safetensors → anything.evaluation.safetensors */
+/**
+ * x.calibration.safetensors → x.evaluation.safetensors, anything.safetensors →
+ * anything.evaluation.safetensors
+ */
 export function evaluationPath(calibration: string): string {
   return `${calibration.replace(/(\.calibration)?\.safetensors$/, '')}.evaluation.safetensors`
 }

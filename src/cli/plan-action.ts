@@ -1,5 +1,3 @@
-import { EldrError } from '../errors.ts'
-import { POLICIES } from '../policy/decode-policy.ts'
 import { planTables } from '../report/plan-tables.ts'
 import { verdictInWords } from '../report/plan-words.ts'
 import { stageProgress } from '../report/progress.ts'
@@ -10,27 +8,29 @@ import { makePlan, type Plan, type PlanAsked } from '../sim/plan.ts'
 import { openRefits } from '../sim/refits.ts'
 import { openStudy } from '../sim/study-pool.ts'
 import { parseTopology } from '../sim/topology.ts'
-import { parseVariant } from '../sim/variant.ts'
 import { writeFileAtomic } from '../trace/write-atomic.ts'
 import { VERSION } from '../version.ts'
+import { usageError } from './options.ts'
 import { checkOutputs } from './outputs.ts'
 import type { PlanFlags } from './plan.ts'
 import { GPU_HOUR } from './simulate.ts'
 import { sourcesOf } from './simulate-sources.ts'
+import { checkPolicies } from './simulate-study.ts'
 import { withTemporaryFolder } from './temporary-folder.ts'
 
 /** `eldr plan` */
 export async function planAction(flags: PlanFlags): Promise<void> {
-  const asked = askedOf(flags)
+  const request = planRequest(flags)
   await checkOutputs([flags.trace, flags.artifact, flags.profile], [flags.report])
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = stageProgress(err, flags.quiet === true || !err.live)
   const from = performance.now()
-  const sources = flags.report === undefined ? undefined : await sourcesOf(asked.study) // the files as they were before the runs
+  // Hashed before the runs.
+  const sources = flags.report === undefined ? undefined : await sourcesOf(request.study)
   const plan = await withTemporaryFolder(async folder => {
     const refits = await openRefits(flags.artifact, folder)
-    const pool = openStudy(asked.study)
-    return makePlan(asked, {
+    const pool = openStudy(request.study)
+    return makePlan(request, {
       pool,
       refits,
       onProgress: (what, done, of) => watch.progress?.(what, done, of),
@@ -56,18 +56,19 @@ async function writeReport(file: string, plan: Plan, sources: SimulationSources)
   await writeFileAtomic(file, [exhibitPage(planReport(plan, sources, VERSION), VERSION)])
 }
 
-/** What the flags ask for, or why they contradict each other: found out before anything is read. */
-function askedOf(flags: PlanFlags): PlanAsked {
+/** Turns the flags into a plan request. Contradictions are errors before any file is read. */
+function planRequest(flags: PlanFlags): PlanAsked {
   const { trace, artifact, profile, topology, requests, policies, seeds, sloTpot, sloTtft, rate, gpuHour } =
     flags
   const { prefill } = parseTopology(topology)
   if (sloTtft !== undefined && prefill === 0)
-    throw wrong(
-      `--slo-ttft with ${topology}, which has no prefill`,
+    throw usageError(
+      `--slo-ttft with ${topology}, which has no prefill workers`,
       'prefill workers',
-      'Name a topology such as 8P16D, or leave it out.',
+      'Use a topology such as 8P16D, or remove --slo-ttft.',
     )
   checkPolicies(policies)
+  checkCompared(policies)
   const study = {
     trace,
     profile,
@@ -75,42 +76,31 @@ function askedOf(flags: PlanFlags): PlanAsked {
     requests,
     arrivals: 'poisson',
     rows: 'passes',
-    ...(artifact !== undefined && { artifact }),
+    artifact,
   } as const
   return {
     study,
-    slo: { tpotMs: sloTpot, ...(sloTtft !== undefined && { ttftMs: sloTtft }) },
+    slo: { tpotMs: sloTpot, ttftMs: sloTtft },
     policies,
     seeds,
-    ...(rate !== undefined && { rate }),
+    rate,
     pricePerGpuHour: gpuHour ?? GPU_HOUR,
     isPriceGiven: gpuHour !== undefined,
   }
 }
 
-function checkPolicies(policies: readonly string[]): void {
-  const unknown = policies.find(name => parseVariant(name) === undefined)
-  if (unknown !== undefined)
-    throw wrong(
-      `policy ${JSON.stringify(unknown)}`,
-      `one of ${POLICIES.join(', ')}, or eldr@TAU`,
-      'Name a policy.',
-    )
+function checkCompared(policies: readonly string[]): void {
   const balancers = policies.filter(name => LOAD_BALANCERS.includes(name))
   if (balancers.length === 0)
-    throw wrong(
+    throw usageError(
       `policies ${policies.join(', ')}`,
-      `one of ${LOAD_BALANCERS.join(', ')} to compare with`,
+      `at least one load balancer (${LOAD_BALANCERS.join(', ')}) to compare with`,
       'Add jsq.',
     )
   if (balancers.length === policies.length)
-    throw wrong(
+    throw usageError(
       `policies ${policies.join(', ')}`,
-      'one that is no load balancer, to see what it buys',
+      'at least one policy that is not a load balancer',
       'Add eldr or union.',
     )
-}
-
-function wrong(found: string, expected: string, todo: string): EldrError {
-  return new EldrError('ELDR_USAGE', { found, expected, todo })
 }

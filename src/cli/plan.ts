@@ -23,39 +23,37 @@ export interface PlanFlags {
 export function addPlan(program: Command): void {
   program
     .command('plan')
-    .summary('what routing by experts buys: rate, GPUs and money under an SLO, or why nothing')
+    .summary('estimate the rate, GPUs and money that expert-aware routing saves under an SLO')
     .description(
-      'Seeks the highest request rate at which each policy keeps the SLO on a simulated cluster and, for a given rate, the fewest decode workers that hold it. Says what that is worth in GPUs and money, and when routing by experts will not help. The SLO is on 99th percentiles, means over the seeds.',
+      'Finds the highest request rate at which each policy meets the SLO on a simulated cluster and, for a given rate, the fewest decode workers that meet it. Reports the savings in GPUs and money, and says when expert-aware routing does not help. The SLO applies to 99th percentiles, averaged over the seeds.',
     )
     .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
+    .option('--artifact <file>', 'artifact of `eldr fit`; refitted for each number of decode workers tried')
+    .option('--topology <text>', 'cluster topology, such as 8P16D, 16D (decode only) or 2P8D×EP4', '8P16D')
+    .requiredOption('--slo-tpot <ms>', 'limit for p99 TPOT, in ms', positiveNumber)
+    .option('--slo-ttft <ms>', 'limit for p99 TTFT, in ms; needs prefill workers', positiveNumber)
     .option(
-      '--artifact <file>',
-      'artifact of a fit; re-fitted to each number of decode workers that is tried',
-    )
-    .option('--topology <text>', 'such as 8P16D, 16D (decode alone) or 2P8D×EP4', '8P16D')
-    .requiredOption('--slo-tpot <ms>', 'what p99 TPOT may be', positiveNumber)
-    .option('--slo-ttft <ms>', 'what p99 TTFT may be; needs prefill workers', positiveNumber)
-    .option('--rate <n>', 'requests a second for which the fewest decode workers are sought', positiveNumber)
-    .option('--policies <list>', `of ${POLICIES.join(', ')}; a load balancer among them`, nameList, [
-      'jsq',
-      'eldr',
-      'union',
-    ])
-    .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
-    .option(
-      '--gpu-hour <price>',
-      `what you pay for a GPU hour (default: ${GPU_HOUR}, an example)`,
+      '--rate <n>',
+      'also find the fewest decode workers for this many requests per second',
       positiveNumber,
     )
-    .option('--seeds <n>', 'runs of each probe', wholeNumber(1, 100), 3)
+    .option(
+      '--policies <list>',
+      `policies to compare: ${POLICIES.join(', ')}; at least one must be a load balancer`,
+      nameList,
+      ['jsq', 'eldr', 'union'],
+    )
+    .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
+    .option('--gpu-hour <price>', `price of a GPU hour (default: ${GPU_HOUR}, an example)`, positiveNumber)
+    .option('--seeds <n>', 'runs per rate and policy', wholeNumber(1, 100), 3)
     .option(
       '--requests <n>',
-      'requests of a run; more where those would not fill the workers',
+      'requests per run; raised where these do not fill the workers',
       wholeNumber(10, 10_000_000),
       3000,
     )
-    .option('--report <file.html>', 'also write a page with figures')
+    .option('--report <file.html>', 'also write an HTML page with figures')
     .option('--json', 'print the plan as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .action(async (flags: PlanFlags) => (await import('./plan-action.ts')).planAction(flags))
 }

@@ -51,11 +51,11 @@ export async function refitAction(path: string, flags: RefitFlags): Promise<void
     return
   }
   out.write(
-    `\n${out.bold(printable(artifact.about.model))}  ${old.about.workers} → ${artifact.about.workers} workers, signature ${result.chosen} on ${result.layers.length} layers as before\n\n`,
+    `\n${out.bold(printable(artifact.about.model))}  ${old.about.workers} → ${artifact.about.workers} workers, same signature (${result.chosen}, ${result.layers.length} layers)\n\n`,
   )
   out.write(`${clusterTable(result, artifact.about.domains, out)}\n\n`)
   if (result.placement) out.write(`${placementTable(result.placement, out)}\n\n`)
   for (const [kind, file] of Object.entries(files))
     out.write(`${out.accent(kind.padEnd(9))} ${printable(file)}\n`)
-  out.write(`${out.dim(`re-fitted in ${duration(stages.times.reduce((sum, { ms }) => sum + ms, 0))}`)}\n`)
+  out.write(`${out.dim(`refitted in ${duration(stages.times.reduce((sum, { ms }) => sum + ms, 0))}`)}\n`)
 }

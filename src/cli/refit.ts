@@ -18,26 +18,42 @@ export interface RefitFlags {
 export function addRefit(program: Command): void {
   program
     .command('refit')
-    .summary('clusters for another number of workers, from an artifact alone')
+    .summary('refit an artifact for another number of workers, without the trace')
     .description(
-      'Clusters the calibration requests that the artifact holds for another number of workers. The signature stays; workers that stay keep the region closest to their own.',
+      'Clusters the calibration requests stored in the artifact again, for another number of workers. The signature does not change; each remaining worker keeps the cluster closest to its old one.',
     )
-    .argument('<artifact>', 'artifact of a fit (.safetensors)')
-    .requiredOption('-k, --workers <n>', 'decode workers: one cluster each', wholeNumber(1, MAX_WORKERS))
-    .requiredOption('-o, --out <file>', 'artifact to write; may be the same file')
+    .argument('<artifact>', 'artifact of `eldr fit` (.safetensors)')
+    .requiredOption(
+      '-k, --workers <n>',
+      'number of decode workers; each gets one cluster',
+      wholeNumber(1, MAX_WORKERS),
+    )
+    .requiredOption('-o, --out <file>', 'artifact to write; may be the input file')
     .addOption(
-      new Option('--balance <how>', 'as in fit (default: as the artifact was fitted)').choices([
-        'exact',
-        'none',
-      ]),
+      new Option(
+        '--balance <how>',
+        'as in `eldr fit` (default: the value the artifact was fitted with)',
+      ).choices(['exact', 'none']),
     )
-    .option('--restarts <n>', 'as in fit (default: as the artifact was fitted)', wholeNumber(1, 10_000))
-    .option('--seed <n>', 'as in fit (default: as the artifact was fitted)', wholeNumber(0, 2 ** 48))
-    .option('--ranks <n>', 'also place experts on this many expert-parallel ranks', wholeNumber(1, 65_536))
-    .option('--batch <n>', 'requests in a decode step, for the placement', wholeNumber(1, 1_000_000), 32)
-    .option('--placement-out <file>', 'placement to write (default: beside the artifact)')
+    .option(
+      '--restarts <n>',
+      'as in `eldr fit` (default: the value the artifact was fitted with)',
+      wholeNumber(1, 10_000),
+    )
+    .option(
+      '--seed <n>',
+      'as in `eldr fit` (default: the value the artifact was fitted with)',
+      wholeNumber(0, 2 ** 48),
+    )
+    .option(
+      '--ranks <n>',
+      'also compute a placement of experts on this many expert-parallel ranks',
+      wholeNumber(1, 65_536),
+    )
+    .option('--batch <n>', 'requests per decode step, used for the placement', wholeNumber(1, 1_000_000), 32)
+    .option('--placement-out <file>', 'placement to write (default: next to the artifact)')
     .option('--json', 'print the result as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .action(async (artifact: string, flags: RefitFlags) =>
       (await import('./refit-action.ts')).refitAction(artifact, flags),
     )

@@ -20,7 +20,7 @@ export async function reproduceAction(flags: ReproduceFlags): Promise<void> {
   await mkdir(artifacts, { recursive: true }).catch((cause: unknown) => {
     throw new EldrError('ELDR_FILE_UNWRITABLE', {
       file: artifacts,
-      found: 'no folder, and none could be made',
+      found: 'the folder does not exist and cannot be created',
       cause,
     })
   })
@@ -29,8 +29,8 @@ export async function reproduceAction(flags: ReproduceFlags): Promise<void> {
   const from = performance.now()
   const watch = watchStages(err, flags.quiet === true)
   const report = await reproduce({
-    ...(flags.traces !== undefined && { traces: flags.traces }),
-    ...(flags.workloads !== undefined && { workloads: flags.workloads }),
+    traces: flags.traces,
+    workloads: flags.workloads,
     profile: flags.profile,
     seeds: flags.seeds,
     quick: flags.quick === true,
@@ -45,10 +45,10 @@ export async function reproduceAction(flags: ReproduceFlags): Promise<void> {
   out.write(`\n${exhibitSummary(report, out)}\n\n`)
   for (const [kind, file] of Object.entries(files))
     out.write(`${out.accent(kind.padEnd(9))} ${printable(file)}\n`)
-  out.write(`${out.dim(`made in ${duration(performance.now() - from)}`)}\n`)
+  out.write(`${out.dim(`finished in ${duration(performance.now() - from)}`)}\n`)
 }
 
-/** A line for each stage when the next begins, and one that is overwritten while it runs. */
+/** Prints one line per finished stage, and a progress line that is overwritten while a stage runs. */
 function watchStages(terminal: Terminal, quiet: boolean) {
   const watch = stageProgress(terminal, quiet)
   let stage: { readonly name: string; readonly from: number } | undefined

@@ -15,20 +15,20 @@ export interface ReproduceFlags {
 export function addReproduce(program: Command): void {
   program
     .command('reproduce')
-    .summary('the paper’s tables and figures from traces, ours beside the paper’s')
+    .summary('reproduce the paper’s tables and figures from traces')
     .description(
-      'Fits and simulates everything in the paper that a trace can give, and what lies beyond it, and writes results.json and results.html with every figure. The shipped traces are a cut; it takes a minute or two.',
+      'Fits and simulates every result of the paper that a trace can reproduce, plus additional experiments, and writes results.json and results.html with our values next to the paper’s. The shipped traces are a subset; with them the command takes a minute or two.',
     )
     .option(
       '--traces <folder>',
-      'lab16-{task,lang}.{calibration,evaluation}.safetensors (default: those that ship)',
+      'folder with lab16-{task,lang}.{calibration,evaluation}.safetensors (default: the shipped traces)',
     )
-    .option('--workloads <folder>', 'also run the recorded arrivals there: Azure 2023 and Mooncake')
-    .option('-o, --out <folder>', 'where results go; made if it is not there', 'eldr-out')
+    .option('--workloads <folder>', 'folder with recorded arrivals to run as well: Azure 2023 and Mooncake')
+    .option('-o, --out <folder>', 'folder for the results; created if missing', 'eldr-out')
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
-    .option('--seeds <n>', 'runs of each setting, for the confidence interval', wholeNumber(1, 100), 3)
-    .option('--quick', 'the main figures at two loads only: seconds')
+    .option('--seeds <n>', 'runs per setting, for the confidence interval', wholeNumber(1, 100), 3)
+    .option('--quick', 'only the main figures at two loads; takes seconds')
     .option('--json', 'print the results as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .action(async (flags: ReproduceFlags) => (await import('./reproduce-action.ts')).reproduceAction(flags))
 }

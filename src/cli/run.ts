@@ -18,10 +18,13 @@ import { addTrace } from './trace.ts'
 import { addUp } from './up.ts'
 import { addWorker } from './worker.ts'
 
-/** Runs one command line. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors go to stderr. */
+/**
+ * Runs one command line. Exit codes: 0, 1 on failure, 2 on wrong usage, 130 after Ctrl-C. Errors go to
+ * stderr.
+ */
 export async function run(args: readonly string[]): Promise<number> {
-  // A reader that has seen enough (`| head`) closes the pipe: that ends the output, not the work. Output that was wanted and could not be
-  // written is a failure; progress that could not be is none.
+  // A closed pipe (`| head`) ends the output, not the work. Any other write error on stdout makes the command
+  // fail; write errors on stderr, which carries progress, are ignored.
   let lost: Error | undefined
   process.stdout.on(
     'error',
@@ -29,7 +32,8 @@ export async function run(args: readonly string[]): Promise<number> {
   )
   process.stderr.on('error', () => undefined)
   const code = await runProgram(createProgram(), args)
-  await new Promise<void>(resolve => process.stdout.write('', () => resolve())) // what was written has arrived, or failed
+  // Wait until all output is flushed or has failed.
+  await new Promise<void>(resolve => process.stdout.write('', () => resolve()))
   if (lost === undefined || code !== 0) return code
   return report(
     new EldrError('ELDR_FILE_UNWRITABLE', { file: 'standard output', found: lost.message, cause: lost }),
@@ -49,7 +53,9 @@ async function runProgram(program: Command, args: readonly string[]): Promise<nu
 
 export function createProgram(): Command {
   const program = new Command('eldr')
-    .description('Decode router for mixture-of-experts models: requests that share experts share a worker.')
+    .description(
+      'Decode router for mixture-of-experts models: sends requests that use the same experts to the same worker.',
+    )
     .version(VERSION)
     .exitOverride()
     .showHelpAfterError('Run the command with --help to see its options.')
@@ -100,6 +106,6 @@ function report(error: unknown): number {
     return error.code === 'ELDR_USAGE' || error.code === 'ELDR_CONFIG_INVALID' ? 2 : 1
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
-  write(`${warn('error:')} this is a fault in ELDR, please report it.\n${text}\n`)
+  write(`${warn('error:')} this is a bug in ELDR, please report it.\n${text}\n`)
   return 1
 }

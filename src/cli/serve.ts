@@ -6,13 +6,13 @@ export function addServe(program: Command): void {
   addSettingFlags(program.command('serve'))
     .summary('run the gateway')
     .description(
-      'Takes OpenAI-compatible requests, has a prefill worker read the prompt and sends the request on to the decode worker that the policy picks.',
+      'Accepts OpenAI-compatible requests, sends each to a prefill worker first and then to the decode worker that the policy picks.',
     )
     .addHelpText(
       'after',
       `
-Every flag has an environment variable (--port: ELDR_PORT) and a key in the file; docs/reference/config.md lists them. SIGTERM and Ctrl-C let running
-streams end, a second one does not.
+Every flag has an environment variable (--port: ELDR_PORT) and a key in the configuration file; see
+docs/reference/config.md. On SIGTERM or Ctrl-C running streams may finish; a second signal ends them.
 
 Examples:
   eldr serve --prefill http://10.0.0.1:8000 --decode http://10.0.1.1:8000 --decode http://10.0.1.2:8000
@@ -28,13 +28,16 @@ Examples:
     })
 }
 
-/** Values are left as they were typed: the schema checks them, those of the file and those of the environment alike, and all at once. */
+/**
+ * Values stay strings: the schema checks flags, environment and file together, so all problems are reported
+ * at once.
+ */
 export function addSettingFlags(command: Command): Command {
   for (const { flag, help } of [CONFIG, ...SOURCES]) if (flag !== undefined) command.option(flag, help)
   return command
 }
 
-/** What was typed, by long name. */
+/** Flags given on the command line, by long name. */
 export function flagValues(command: Command): FlagValues {
   const values = new Map<string, string | readonly string[] | true>()
   for (const option of command.options) {

@@ -21,7 +21,7 @@ export async function simulateAction(flags: SimulateFlags): Promise<void> {
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = stageProgress(err, flags.quiet === true || !err.live)
   const from = performance.now()
-  const sources = flags.report === undefined ? undefined : await sourcesOf(study) // the files as they were before the runs
+  const sources = flags.report === undefined ? undefined : await sourcesOf(study) // hashed before the runs
   const pool = openStudy(study)
   const points = await sweep({
     cells: grid(flags.policies, flags.rates),
@@ -49,7 +49,7 @@ async function writeReport(file: string, simulated: Simulated, sources: Simulati
   await writeFileAtomic(file, [exhibitPage(simulationReport(simulated, sources, VERSION), VERSION)])
 }
 
-/** What `--json` prints: the settings, then every run with all its numbers. */
+/** Output of `--json`: the settings, then every run with all its numbers. */
 function resultOf(
   { points, study, seeds, pricePerGpuHour }: Simulated,
   seconds: number,

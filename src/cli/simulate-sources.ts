@@ -1,4 +1,4 @@
-/** What a report of a simulation rests on: the files with their hashes, and what the profile's numbers are. */
+/** Sources of a simulation report: the input files with their hashes, and the provenance of the profile. */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { loadProfile } from '../cost/profile-file.ts'
@@ -22,10 +22,11 @@ export async function sourcesOf({
       model: opened.model,
       shape: { layers: opened.layers, experts: opened.experts, topK: opened.topK },
     })),
-    ...(artifact !== undefined && {
-      artifact: { file: artifact, sha256: await withSafetensors(artifact, file => file.sha256()) },
-    }),
-    ...(workload !== undefined && { workload: await hashedText(workload.file) }),
+    artifact:
+      artifact === undefined
+        ? undefined
+        : { file: artifact, sha256: await withSafetensors(artifact, file => file.sha256()) },
+    workload: workload === undefined ? undefined : await hashedText(workload.file),
     profile: { name, what: provenance.what, shape },
   }
 }

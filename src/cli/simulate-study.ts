@@ -1,15 +1,15 @@
-/** What the flags of `eldr simulate` ask for, or why they contradict each other: found out before anything is read. */
-import { EldrError } from '../errors.ts'
+/** Turns the flags of `eldr simulate` into a study. Contradictions are errors before any file is read. */
 import { POLICIES } from '../policy/decode-policy.ts'
 import type { StudyData } from '../sim/study.ts'
 import { parseTopology, type Topology } from '../sim/topology.ts'
 import { parseVariant } from '../sim/variant.ts'
+import { usageError } from './options.ts'
 import type { SimulateFlags } from './simulate.ts'
 
 export function studyOf(flags: SimulateFlags): StudyData {
   const topology = parseTopology(flags.topology)
   checkPolicies(flags.policies)
-  checkTogether(flags, topology)
+  checkCombination(flags, topology)
   const {
     trace,
     artifact,
@@ -23,10 +23,7 @@ export function studyOf(flags: SimulateFlags): StudyData {
     maxPrompt,
     maxOutput,
   } = flags
-  const slo = {
-    ...(flags.sloTtft && { ttftMs: flags.sloTtft }),
-    ...(flags.sloTpot && { tpotMs: flags.sloTpot }),
-  }
+  const { sloTtft: ttftMs, sloTpot: tpotMs } = flags
   return {
     trace,
     profile,
@@ -34,70 +31,63 @@ export function studyOf(flags: SimulateFlags): StudyData {
     requests,
     arrivals: flags.arrivals ?? 'poisson',
     rows,
-    ...(artifact !== undefined && { artifact }),
-    ...(workload !== undefined && {
-      workload: {
-        file: workload,
-        ...(maxPrompt && { promptTokens: maxPrompt }),
-        ...(maxOutput && { outputTokens: maxOutput }),
-      },
-    }),
-    ...(placement && { placement }),
-    ...(prefillPolicy && { prefillPolicy }),
-    ...(prefixCache !== undefined && { prefixCacheTokens: prefixCache }),
-    ...(Object.keys(slo).length > 0 && { slo }),
+    artifact,
+    workload:
+      workload === undefined
+        ? undefined
+        : { file: workload, promptTokens: maxPrompt, outputTokens: maxOutput },
+    placement,
+    prefillPolicy,
+    prefixCacheTokens: prefixCache,
+    slo: ttftMs === undefined && tpotMs === undefined ? undefined : { ttftMs, tpotMs },
   }
 }
 
 export function checkPolicies(policies: readonly string[]): void {
   const unknown = policies.find(name => parseVariant(name) === undefined)
   if (unknown === undefined) return
-  throw wrong(
+  throw usageError(
     `policy ${JSON.stringify(unknown)}`,
     `one of ${POLICIES.join(', ')}, or eldr@TAU`,
-    'Name a policy.',
+    'Choose one of these.',
   )
 }
 
-function checkTogether(flags: SimulateFlags, { prefill, ranks }: Topology): void {
+function checkCombination(flags: SimulateFlags, { prefill, ranks }: Topology): void {
   const { topology, placement, workload } = flags
   if (placement !== undefined && ranks === 1)
-    throw wrong(
+    throw usageError(
       `--placement with ${topology}`,
-      'decode workers of several ranks',
-      'Name a topology such as 8D×EP4, or leave it out.',
+      'decode workers with several ranks',
+      'Use a topology such as 8D×EP4, or remove --placement.',
     )
-  const ofPrefill = given({
+  const prefillFlag = firstSet({
     '--slo-ttft': flags.sloTtft,
     '--prefill-policy': flags.prefillPolicy,
     '--prefix-cache': flags.prefixCache,
   })
-  if (ofPrefill !== undefined && prefill === 0)
-    throw wrong(
-      `${ofPrefill} with ${topology}, which has no prefill`,
+  if (prefillFlag !== undefined && prefill === 0)
+    throw usageError(
+      `${prefillFlag} with ${topology}, which has no prefill workers`,
       'prefill workers',
-      'Name a topology such as 8P16D, or leave it out.',
+      `Use a topology such as 8P16D, or remove ${prefillFlag}.`,
     )
   if (workload !== undefined && flags.arrivals !== undefined)
-    throw wrong(
+    throw usageError(
       '--arrivals with --workload',
       'one of them',
-      'Leave one out: a workload file says when requests come.',
+      'Remove one: the workload file defines the arrival times.',
     )
-  const ofWorkload = given({ '--max-prompt': flags.maxPrompt, '--max-output': flags.maxOutput })
-  if (ofWorkload !== undefined && workload === undefined)
-    throw wrong(
-      `${ofWorkload} without --workload`,
+  const workloadFlag = firstSet({ '--max-prompt': flags.maxPrompt, '--max-output': flags.maxOutput })
+  if (workloadFlag !== undefined && workload === undefined)
+    throw usageError(
+      `${workloadFlag} without --workload`,
       'both',
-      'Name the file whose lengths are cut: a trace has lengths of its own.',
+      'Pass the workload file whose lengths are limited; lengths of a trace are fixed.',
     )
 }
 
-/** The first flag that has a value. */
-function given(flags: Readonly<Record<string, unknown>>): string | undefined {
+/** The first flag that was given. */
+function firstSet(flags: Readonly<Record<string, unknown>>): string | undefined {
   return Object.keys(flags).find(name => flags[name] !== undefined)
-}
-
-function wrong(found: string, expected: string, todo: string): EldrError {
-  return new EldrError('ELDR_USAGE', { found, expected, todo })
 }

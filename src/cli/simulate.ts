@@ -4,7 +4,7 @@ import { POLICIES } from '../policy/decode-policy.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../policy/prefill-policy.ts'
 import { nameList, positiveNumber, wholeNumber } from './options.ts'
 
-/** What has a default that depends on other flags, or must not come with them, is absent unless given. */
+/** Flags whose default depends on other flags, or that exclude others, are undefined if not given. */
 export interface SimulateFlags {
   readonly trace: string
   readonly artifact?: string
@@ -30,7 +30,7 @@ export interface SimulateFlags {
   readonly quiet?: true
 }
 
-/** Dollars, or whatever the reader pays in. */
+/** Example price, in dollars or any other currency. */
 export const GPU_HOUR = 2.5
 
 const tokens = wholeNumber(1, 2 ** 31 - 1)
@@ -38,68 +38,71 @@ const tokens = wholeNumber(1, 2 ** 31 - 1)
 export function addSimulate(program: Command): void {
   program
     .command('simulate')
-    .summary('what policies would give on a cluster, from a trace and a cost profile')
+    .summary('simulate policies on a cluster, from a trace and a cost profile')
     .description(
-      'Replays the recorded experts of an evaluation trace on a simulated cluster under several policies and rates. What a decode step takes comes from a cost profile; requests come at the same times under all policies. An artifact with another number of clusters than there are decode workers is re-fitted to theirs.',
+      'Replays the recorded experts of an evaluation trace on a simulated cluster under several policies and rates. A cost profile gives the time of each decode step; requests arrive at the same times under all policies. An artifact whose number of clusters differs from the number of decode workers is refitted.',
     )
     .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
-    .option('--artifact <file>', 'artifact of a fit; eldr and domain need it, union predicts better with it')
-    .option('--topology <text>', 'such as 8P16D, 16D (decode alone) or 2P8D×EP4', '8P16D')
+    .option(
+      '--artifact <file>',
+      'artifact of `eldr fit`; eldr and domain need it, union predicts better with it',
+    )
+    .option('--topology <text>', 'cluster topology, such as 8P16D, 16D (decode only) or 2P8D×EP4', '8P16D')
     .addOption(
-      new Option('--placement <how>', 'of experts on the ranks of ×EP decoders (default: linear)').choices([
-        'linear',
-        'global',
-        'cluster',
-      ]),
+      new Option(
+        '--placement <how>',
+        'placement of experts on the ranks of ×EP decode workers (default: linear)',
+      ).choices(['linear', 'global', 'cluster']),
     )
     .option(
       '--policies <list>',
-      `of ${POLICIES.join(', ')}; eldr@0.2 sets the band, union@true, @own and @all another prediction: the truth, the prompt alone, all neighbours`,
+      `policies to simulate: ${POLICIES.join(', ')}; eldr@0.2 sets the band; union@true, union@own and union@all predict from the recorded future, the prompt alone, or all neighbours`,
       nameList,
       ['jsq', 'eldr', 'union'],
     )
     .addOption(
-      new Option('--prefill-policy <name>', 'which worker reads a prompt (default: prefix_hash)').choices(
-        PREFILL_POLICIES,
-      ),
+      new Option(
+        '--prefill-policy <name>',
+        'policy that picks the prefill worker (default: prefix_hash)',
+      ).choices(PREFILL_POLICIES),
     )
     .option(
       '--prefix-cache <tokens>',
-      'prompt tokens that each prefill worker keeps (default: none)',
+      'prefix cache of each prefill worker, in tokens (default: none)',
       wholeNumber(0, 2 ** 40),
     )
-    .option('--rates <list>', 'requests a second', rates, [60, 100, 150])
-    .option('--seeds <n>', 'runs of each, for the confidence interval', wholeNumber(1, 100), 3)
-    .option('--requests <n>', 'requests of a run', wholeNumber(10, 10_000_000), 4000)
+    .option('--rates <list>', 'rates to simulate, in requests per second', rates, [60, 100, 150])
+    .option('--seeds <n>', 'runs per policy and rate, for the confidence interval', wholeNumber(1, 100), 3)
+    .option('--requests <n>', 'requests per run', wholeNumber(10, 10_000_000), 4000)
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
     .addOption(
-      new Option('--arrivals <kind>', 'how requests come (default: poisson)').choices([
+      new Option('--arrivals <kind>', 'arrival process (default: poisson)').choices([
         'poisson',
         'gamma',
         'on_off',
       ]),
     )
     .addOption(
-      new Option('--rows <how>', 'how recorded requests are drawn')
+      new Option('--rows <how>', 'how to draw recorded requests: in shuffled passes, or with replacement')
         .choices(['passes', 'replacement'])
         .default('passes'),
     )
     .option(
       '--workload <file>',
-      'arrivals, lengths and prefixes of an Azure CSV or Mooncake JSONL file, stretched so that the run as a whole has each rate',
+      'take arrival times, lengths and prefixes from an Azure CSV or Mooncake JSONL file; times are rescaled to each rate',
     )
-    .option('--max-prompt <tokens>', 'cuts longer prompts of the workload', tokens)
-    .option('--max-output <tokens>', 'cuts longer outputs of the workload', tokens)
-    .option('--slo-ttft <ms>', 'goodput counts requests whose first token came in time', positiveNumber)
-    .option('--slo-tpot <ms>', 'and whose other tokens took no longer than this each', positiveNumber)
+    .option('--max-prompt <tokens>', 'truncate longer prompts of the workload', tokens)
+    .option('--max-output <tokens>', 'truncate longer outputs of the workload', tokens)
+    .option('--slo-ttft <ms>', 'goodput counts only requests whose TTFT is at most this', positiveNumber)
+    .option('--slo-tpot <ms>', 'goodput counts only requests whose TPOT is at most this', positiveNumber)
     .option(
       '--gpu-hour <price>',
-      `price of a GPU-hour, for the cost of tokens (default: ${GPU_HOUR})`,
+      `price of a GPU hour, used for the cost per token (default: ${GPU_HOUR})`,
       positiveNumber,
     )
-    .option('--report <file.html>', 'also write a page with figures')
+    .option('--report <file.html>', 'also write an HTML page with figures')
     .option('--json', 'print the results as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .action(async (flags: SimulateFlags) => (await import('./simulate-action.ts')).simulateAction(flags))
 }
 
@@ -107,6 +110,6 @@ export function rates(text: string): number[] {
   const values = text.split(',').map(item => (/^\d{1,7}(\.\d{1,6})?$/.test(item.trim()) ? Number(item) : NaN))
   if (values.every(value => value > 0) && new Set(values).size === values.length) return values
   throw new InvalidArgumentError(
-    'Expected different rates above 0 and below 10,000,000 in plain digits, with commas between them.',
+    'Expected a comma-separated list of different rates above 0 and below 10,000,000 in plain digits.',
   )
 }

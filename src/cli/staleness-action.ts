@@ -9,12 +9,12 @@ import { ageList, DEFAULT_AGES, type StalenessFlags } from './staleness.ts'
 
 /** `eldr staleness` */
 export async function stalenessAction(flags: StalenessFlags): Promise<void> {
-  const asked = askedOf(flags)
+  const request = stalenessRequest(flags)
   const [out, err] = [terminalOn(process.stdout), terminalOn(process.stderr)]
   const watch = stageProgress(err, flags.quiet === true || !err.live)
   const from = performance.now()
-  const pool = openStudy(asked.study)
-  const points = await runStaleness(asked, pool, (done, of) => watch.progress?.('runs', done, of)).finally(
+  const pool = openStudy(request.study)
+  const points = await runStaleness(request, pool, (done, of) => watch.progress?.('runs', done, of)).finally(
     pool.close,
   )
   watch.clear?.()
@@ -25,13 +25,13 @@ export async function stalenessAction(flags: StalenessFlags): Promise<void> {
       ...(gateways && { gateways }),
       runs,
     }))
-    return out.write(`${JSON.stringify({ ...asked, seconds, points: shown }, null, 2)}\n`)
+    return out.write(`${JSON.stringify({ ...request, seconds, points: shown }, null, 2)}\n`)
   }
-  out.write(`\n${stalenessTables(points, asked, seconds, out)}\n`)
+  out.write(`\n${stalenessTables(points, request, seconds, out)}\n`)
 }
 
-/** What the flags ask for; what is wrong with them shows before anything is read. */
-function askedOf(flags: StalenessFlags): StalenessAsked {
+/** Turns the flags into a request. Invalid values are errors before any file is read. */
+function stalenessRequest(flags: StalenessFlags): StalenessAsked {
   const {
     trace,
     artifact,
@@ -52,8 +52,10 @@ function askedOf(flags: StalenessFlags): StalenessAsked {
     topology,
     requests,
     arrivals: 'poisson',
-    rows: 'replacement', // in passes a row in flight lets another go first, and a trace has fewer rows than a full cluster has requests
-    ...(artifact !== undefined && { artifact }),
+    // In passes, a row that is already running is passed over, and a trace has fewer rows than a full cluster
+    // has requests.
+    rows: 'replacement',
+    artifact,
   } as const
   return { study, policies, rate, gateways, viewAgesMs: viewAges, seeds }
 }

@@ -9,7 +9,7 @@ export interface StalenessFlags {
   readonly topology: string
   readonly policies: readonly string[]
   readonly gateways: readonly number[]
-  /** Absent: DEFAULT_AGES. */
+  /** Default: DEFAULT_AGES. */
   readonly viewAges?: readonly (number | null)[]
   readonly rate: number
   readonly seeds: number
@@ -19,38 +19,41 @@ export interface StalenessFlags {
   readonly quiet?: true
 }
 
-/** As one would write it: help shows a default of its own as JSON, where never is null. */
+/** As typed by a user. Not a commander default, because help would print it as JSON, with null for never. */
 export const DEFAULT_AGES = '5,20,100,never'
 
 export function addStaleness(program: Command): void {
   program
     .command('staleness')
-    .summary('what it costs when several gateways see each other’s requests late, or never')
+    .summary('simulate several gateways that see each other’s requests late or never')
     .description(
-      'Simulates several gateways before the same decode workers. Each sees its own requests at once and those of the others some time later, or never. Shows TPOT and imbalance beside one gateway that sees all, without and with supposing what has not been heard of yet.',
+      'Simulates several gateways in front of the same decode workers. Each sees its own requests immediately and those of the others after a delay, or never. Compares TPOT and imbalance with a single gateway that sees all requests, with and without an estimate of the requests not yet seen.',
     )
     .requiredOption('--trace <file>', 'evaluation trace with decode_expert_ids')
-    .option('--artifact <file>', 'artifact of a fit; eldr and domain need it, union predicts better with it')
-    .option('--topology <text>', 'such as 2P8D or 16D (decode alone)', '2P8D')
-    .option('--policies <list>', `of ${POLICIES.join(', ')}`, nameList, [
+    .option(
+      '--artifact <file>',
+      'artifact of `eldr fit`; eldr and domain need it, union predicts better with it',
+    )
+    .option('--topology <text>', 'cluster topology, such as 2P8D or 16D (decode only)', '2P8D')
+    .option('--policies <list>', `policies to simulate: ${POLICIES.join(', ')}`, nameList, [
       'jsq',
       'eldr',
       'union',
       'power_of_two',
       'round_robin',
     ])
-    .option('--gateways <list>', 'numbers of gateways', gatewayList, [2, 4, 8])
+    .option('--gateways <list>', 'numbers of gateways to simulate', gatewayList, [2, 4, 8])
     .option(
       '--view-ages <list>',
-      `milliseconds until a gateway hears of the others, or never (default: ${DEFAULT_AGES})`,
+      `delays until a gateway sees the others’ requests, in ms, or never (default: ${DEFAULT_AGES})`,
       ageList,
     )
-    .option('--rate <n>', 'requests a second, to all gateways together', positiveNumber, 400)
-    .option('--seeds <n>', 'runs of each, for the confidence interval', wholeNumber(1, 100), 5)
-    .option('--requests <n>', 'requests of a run', wholeNumber(10, 10_000_000), 6000)
+    .option('--rate <n>', 'requests per second over all gateways', positiveNumber, 400)
+    .option('--seeds <n>', 'runs per setting, for the confidence interval', wholeNumber(1, 100), 5)
+    .option('--requests <n>', 'requests per run', wholeNumber(10, 10_000_000), 6000)
     .option('--profile <name>', 'cost profile: a name under profiles/ or a path', 'h200-first')
     .option('--json', 'print every run as JSON')
-    .option('-q, --quiet', 'no progress')
+    .option('-q, --quiet', 'print no progress')
     .action(async (flags: StalenessFlags) => (await import('./staleness-action.ts')).stalenessAction(flags))
 }
 
@@ -59,7 +62,7 @@ export function gatewayList(text: string): number[] {
   const counts = text.split(',').map(item => (/^\d{1,4}$/.test(item.trim()) ? Number(item) : NaN))
   if (counts.every(count => count >= 2 && count <= 1024) && new Set(counts).size === counts.length)
     return counts
-  throw new InvalidArgumentError('Expected different whole numbers from 2 to 1024 with commas between them.')
+  throw new InvalidArgumentError('Expected a comma-separated list of different whole numbers from 2 to 1024.')
 }
 
 /** `5,20.5,never` */
@@ -70,6 +73,6 @@ export function ageList(text: string): (number | null)[] {
   })
   if (!ages.some(Number.isNaN) && new Set(ages).size === ages.length) return ages
   throw new InvalidArgumentError(
-    'Expected different milliseconds from 0 below 1,000,000, or never, with commas between them.',
+    'Expected a comma-separated list of different milliseconds from 0 to below 1,000,000, or never.',
   )
 }

@@ -1,6 +1,6 @@
-import { firstSignal } from './first-signal.ts'
+import { shutdownSignal } from './shutdown-signal.ts'
 
-/** Why work was called off. */
+/** Abort reason: the signal that stopped the work. */
 class Stopped extends Error {
   readonly signal: NodeJS.Signals
 
@@ -11,26 +11,27 @@ class Stopped extends Error {
 }
 
 /**
- * Work that cleans up by itself when its signal aborts: Ctrl-C aborts it, `say` tells what that means, and whoever stopped it sees the process
- * end of that signal. A second one does not wait for the work.
+ * Runs work that cleans up when its AbortSignal fires. Ctrl-C aborts it; then `onStopped` informs the user
+ * and the process ends by the same signal, so that its parent sees why. A second signal does not wait for the
+ * work.
  */
 export async function stoppable<T>(
   work: (stop: AbortSignal) => Promise<T>,
-  say: () => void = () => undefined,
+  onStopped: () => void = () => undefined,
 ): Promise<T> {
   const stop = new AbortController()
-  void firstSignal(endBy).then(signal => stop.abort(new Stopped(signal)))
+  void shutdownSignal({ force: endBy }).then(signal => stop.abort(new Stopped(signal)))
   try {
     return await work(stop.signal)
   } catch (error) {
     if (!(error instanceof Stopped)) throw error
-    say()
+    onStopped()
     endBy(error.signal)
     return new Promise<never>(() => undefined)
   }
 }
 
-/** Not process.exit(), which waits for threads that read from a disk or a network that does not answer. */
+/** Not process.exit(): that waits for threads blocked on a disk or network read. */
 function endBy(signal: NodeJS.Signals): void {
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)

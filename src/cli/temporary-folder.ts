@@ -5,9 +5,12 @@ import { EldrError } from '../errors.ts'
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** Removes the folder when the work has ended, has failed, or is stopped; whoever stopped it sees the process end of that signal. */
+/**
+ * Removes the folder when the work ends, fails or is stopped by a signal; the process then ends by that
+ * signal.
+ */
 export async function withTemporaryFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
-  const folder = made()
+  const folder = createFolder()
   const remove = () => rmSync(folder, { recursive: true, force: true })
   const stopped = (signal: NodeJS.Signals) => {
     remove()
@@ -23,7 +26,7 @@ export async function withTemporaryFolder<T>(work: (folder: string) => Promise<T
   }
 }
 
-function made(): string {
+function createFolder(): string {
   try {
     return mkdtempSync(join(tmpdir(), 'eldr-'))
   } catch (cause) {

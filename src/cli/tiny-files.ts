@@ -1,4 +1,7 @@
-/** What a cluster with a real model runs on: the model, a trace of it to fit and to simulate with, and the prompts of that trace. */
+/**
+ * Files of a cluster that computes a model: the model, a trace of it for fits and simulations, and that
+ * trace's prompts.
+ */
 import { basename } from 'node:path'
 import type { CostProfile } from '../cost/profile.ts'
 import { EldrError } from '../errors.ts'
@@ -14,11 +17,11 @@ import { SHIPPED_MODEL } from './worker-back-end.ts'
 
 type TinyFlags = Pick<ClusterFlags, 'trace' | 'profile' | 'artifact' | 'decode' | 'model' | 'prompts'>
 
-/** `loaded`: whether the prompts will be sent. */
+/** `sendsPrompts`: the cluster gets a built-in load. */
 export async function tinyFiles(
   flags: TinyFlags,
   pace: 'profile' | 'real',
-  loaded: boolean,
+  sendsPrompts: boolean,
 ): Promise<ClusterFiles> {
   const trace = flags.trace ?? SHIPPED_TINY_TRACE
   const { name, config } = await readTinyConfig(flags.model ?? SHIPPED_MODEL)
@@ -31,13 +34,15 @@ export async function tinyFiles(
     pace: pace === 'real' ? pace : flags.profile,
     recentHalfLife: fitted?.primary.recentHalfLife,
   } as const
-  const sourceOf = loaded ? await capturedPrompts(flags.prompts ?? SHIPPED_PROMPTS, files.rows) : undefined
+  const sourceOf = sendsPrompts
+    ? await capturedPrompts(flags.prompts ?? SHIPPED_PROMPTS, files.rows)
+    : undefined
   return { ...files, model: name, backEnd, sourceOf }
 }
 
-/** Experts of one model say nothing of another's. */
+/** A trace of one model says nothing about the experts of another. */
 async function checkShape(trace: string, name: string, { layers, experts, topK }: ModelShape): Promise<void> {
-  const say = (shape: ModelShape) => `${shape.layers} layers × ${shape.experts} experts, top ${shape.topK}`
+  const text = (shape: ModelShape) => `${shape.layers} layers × ${shape.experts} experts, top ${shape.topK}`
   const recorded = await withTrace(trace, async opened => ({
     layers: opened.layers,
     experts: opened.experts,
@@ -45,13 +50,15 @@ async function checkShape(trace: string, name: string, { layers, experts, topK }
   }))
   if (recorded.layers === layers && recorded.experts === experts && recorded.topK === topK) return
   throw new EldrError('ELDR_USAGE', {
-    found: `the model ${name} (${say({ layers, experts, topK })}) and the trace ${basename(trace)} (${say(recorded)})`,
-    expected: 'a trace of the model',
-    todo: 'Capture one: `eldr worker --backend tiny --model FOLDER`, then `eldr calibrate`; give it with --trace.',
+    found: `model ${name} (${text({ layers, experts, topK })}) with trace ${basename(trace)} (${text(recorded)})`,
+    expected: 'a trace of this model',
+    todo: 'Capture one with `eldr worker --backend tiny --model FOLDER` and `eldr calibrate`, and pass it with --trace.',
   })
 }
 
-/** What an expert costs in real time no profile says: mixed batches then have more experts and the same time, and no gain is claimed. */
+/**
+ * No profile gives the real-time cost of an expert, so more experts cost no time here and no gain is claimed.
+ */
 function unpriced(profile: CostProfile): CostProfile {
   return { ...profile, decode: { ...profile.decode, perActiveExpertUs: 0, perRequestUs: 0 } }
 }

@@ -1,62 +1,55 @@
-/** `eldr up`: ends when a signal told it to, and every process that it started has ended. */
+/** `eldr up`: runs until a signal stops it, then ends every process that it started. */
 import { EldrError } from '../errors.ts'
 import { terminalOn } from '../report/terminal.ts'
-import { type BackgroundLoad, startBackgroundLoad } from '../up/background-load.ts'
+import { startBackgroundLoad } from '../up/background-load.ts'
 import { EmbeddedCluster } from '../up/cluster.ts'
 import { Observer } from '../up/observe.ts'
 import { Screen } from '../up/screen.ts'
-import { startWatch, type Watch } from '../up/up-watch.ts'
-import { firstSignal } from './first-signal.ts'
+import { startWatch } from '../up/up-watch.ts'
+import { shutdownSignal } from './shutdown-signal.ts'
 import { tinyFiles } from './tiny-files.ts'
-import {
-  carriedSpeed,
-  clusterFiles,
-  type ClusterFiles,
-  clusterSettings,
-  curlLine,
-  usualRate,
-} from './up-cluster.ts'
-import { jsonVoice, personVoice, type Voice } from './up-voice.ts'
+import { affordableSpeed, clusterFiles, clusterSettings, curlLine, defaultRate } from './up-cluster.ts'
+import { jsonOutput, textOutput } from './up-output.ts'
 import type { UpFlags } from './up.ts'
 
 const LIVE_EVERY_MS = 500
 const JSON_EVERY_MS = 1_000
 const PLAIN_EVERY_MS = 5_000
-/** Of the profile's time: requests of the trace decode for less than this. */
+/** In profile time: longer than any request of the trace decodes. */
 const SETTLE_SECONDS = 1
 
-export async function upAction(given: UpFlags): Promise<void> {
+export async function upAction(typed: UpFlags): Promise<void> {
   const fromMs = performance.now()
-  const rate = given.load === true ? usualRate(given) : given.load
-  const flags = { ...given, speed: given.speed ?? (rate === undefined ? 1 : carriedSpeed(rate, given)) }
-  if (given.pace === 'real' && given.speed !== undefined)
+  const rate = typed.load === true ? defaultRate(typed) : typed.load
+  const flags = { ...typed, speed: typed.speed ?? (rate === undefined ? 1 : affordableSpeed(rate, typed)) }
+  if (typed.pace === 'real' && typed.speed !== undefined)
     throw new EldrError('ELDR_USAGE', {
       found: '--speed with --pace real',
       expected: 'one of them',
-      todo: 'Steps that take what they really take have no speed: leave --speed out, or take --pace profile.',
+      todo: 'Remove --speed, which scales only profile times, or use --pace profile.',
     })
-  const told = firstSignal()
+  const stopSignal = shutdownSignal()
   const out = terminalOn(process.stdout)
   const screen = new Screen(out, () => process.stdout.rows ?? 24)
-  const voice = flags.json ? jsonVoice(flags, out) : personVoice({ ...flags, rate }, screen, out)
+  const output = flags.json ? jsonOutput(flags, out) : textOutput({ ...flags, rate }, screen, out)
   const files =
     flags.backend === 'tiny'
       ? await tinyFiles(flags, flags.pace, rate !== undefined)
       : await clusterFiles(flags)
   const settings = clusterSettings(flags, files, flags.policy)
-  voice.starting(files)
-  const cluster = new EmbeddedCluster(settings, voice.events)
+  output.starting(files)
+  const cluster = new EmbeddedCluster(settings, output.events)
   const started = cluster.start()
-  const early = await Promise.race([started, told])
+  const early = await Promise.race([started, stopSignal])
   if (early !== undefined) {
-    voice.stopping(early)
-    // That the start then fails is no news.
+    output.stopping(early)
+    // A failing start is expected here: its processes are being stopped.
     await Promise.all([cluster.stop(), started.catch(() => undefined)])
-    return voice.stopped()
+    return output.stopped()
   }
   const { url } = cluster
   const ms = performance.now() - fromMs
-  voice.ready({
+  output.ready({
     url,
     model: files.model,
     policy: settings.policy,
@@ -76,27 +69,20 @@ export async function upAction(given: UpFlags): Promise<void> {
           seed: flags.seed,
         })
   const observer = new Observer(cluster)
-  const watch = flags.table || flags.json ? follow(flags, screen, observer, files, voice, load) : undefined
-  voice.stopping(await told)
+  const everyMs = flags.json ? JSON_EVERY_MS : screen.isLive ? LIVE_EVERY_MS : PLAIN_EVERY_MS
+  const watch =
+    flags.table || flags.json
+      ? startWatch({
+          look: () => observer.look(),
+          mixed: files.mixed,
+          speed: flags.speed,
+          settleSeconds: SETTLE_SECONDS,
+          everyMs,
+          onView: (view, seconds) => output.view(view, seconds, load?.failure),
+        })
+      : undefined
+  output.stopping(await stopSignal)
   await Promise.all([watch?.stop(), load?.stop()])
   await Promise.all([observer.close(), cluster.stop()])
-  voice.stopped()
-}
-
-function follow(
-  flags: UpFlags & { readonly speed: number },
-  screen: Screen,
-  observer: Observer,
-  { mixed }: ClusterFiles,
-  voice: Voice,
-  load: BackgroundLoad | undefined,
-): Watch {
-  return startWatch({
-    look: () => observer.look(),
-    mixed,
-    speed: flags.speed,
-    settleSeconds: SETTLE_SECONDS,
-    everyMs: flags.json ? JSON_EVERY_MS : screen.isLive ? LIVE_EVERY_MS : PLAIN_EVERY_MS,
-    onView: (view, seconds) => voice.view(view, seconds, load?.failure),
-  })
+  output.stopped()
 }

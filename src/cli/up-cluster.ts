@@ -1,4 +1,4 @@
-/** From flags to a cluster: which files it runs on, and what is read of them here. */
+/** Turns flags into cluster settings, and reads the files that the cluster runs on. */
 import { availableParallelism } from 'node:os'
 import { loadProfile } from '../cost/profile-file.ts'
 import type { CostProfile } from '../cost/profile.ts'
@@ -13,30 +13,33 @@ import type { ClusterBackEnd, ClusterSettings } from '../up/cluster.ts'
 import { type MixedBatch, mixedBatch } from '../up/mixed-batch.ts'
 import type { ClusterFlags } from './up.ts'
 
-/** Where artifacts are kept from one start to the next; `eldr reproduce` writes there too. */
+/** Keeps fitted artifacts between runs; `eldr reproduce` writes here too. */
 export const OUT_FOLDER = 'eldr-out'
 
-/** Batches of a dozen or so, where requests share experts. */
+/** Gives batches of about twelve, where requests share experts. */
 const RATE_PER_DECODER = { replay: 25, tiny: 9 } as const
-/** Requests a second that a core carries with ease at the profile's speed: workers, gateway and client together, on a machine that has other work too. */
+/**
+ * Requests per second that one core sustains at speed 1 for workers, gateway and client, with room for other
+ * work.
+ */
 const RATE_PER_CORE = { replay: 30, tiny: 3 } as const
 
 export interface ClusterFiles {
   readonly trace: string
   readonly rows: TraceRows
   readonly model: string
-  /** Of the recorded model: layers × experts, top-k. */
+  /** Shape of the recorded model: layers × experts, top-k. */
   readonly shape: string
   readonly profile: CostProfile
   readonly mixed: MixedBatch
   readonly artifact: FoundArtifact | undefined
-  /** A replay of the trace unless told. */
+  /** Default: replay the trace. */
   readonly backEnd?: ClusterBackEnd
-  /** Real prompts to send; made up ones unless told. */
+  /** Real prompts to send. Default: synthetic ones. */
   readonly sourceOf?: SourceOfRows | undefined
 }
 
-/** What is wrong with a file shows here, once, and not in each of the processes. */
+/** Reads the files here, so that a bad file is reported once and not by every process. */
 export async function clusterFiles(
   flags: Pick<ClusterFlags, 'trace' | 'profile' | 'artifact' | 'decode'>,
   costs = (profile: CostProfile) => profile,
@@ -65,9 +68,9 @@ export function clusterSettings(
   const described = policyNamed(policy)
   if (artifact === undefined && described !== undefined && needsArtifact(described))
     throw new EldrError('ELDR_USAGE', {
-      found: `policy ${policy} and no calibration trace beside ${trace}`,
+      found: `policy ${policy} and no calibration trace next to ${trace}`,
       expected: 'an artifact',
-      todo: 'Give one with --artifact, or take a policy that needs none, such as union.',
+      todo: 'Pass one with --artifact, or use a policy that needs none, such as union.',
     })
   const { prefill, decode, host, port, profile, speed } = flags
   return { prefill, decode, host, port, backEnd, profile, speed, policy, artifact: artifact?.path }
@@ -77,18 +80,18 @@ export function topologyOf({ prefill, decode }: Pick<ClusterFlags, 'prefill' | '
   return topologyText(parseTopology(`${prefill}P${decode}D`))
 }
 
-/** Requests a second of the profile's time. */
-export function usualRate({ decode, backend }: Pick<ClusterFlags, 'decode' | 'backend'>): number {
+/** Requests per second of profile time. */
+export function defaultRate({ decode, backend }: Pick<ClusterFlags, 'decode' | 'backend'>): number {
   return RATE_PER_DECODER[backend] * decode
 }
 
-/** How fast the profile's time may run so that this machine carries the rate: 1, or less in steps of a twentieth. */
-export function carriedSpeed(rate: number, { backend }: Pick<ClusterFlags, 'backend'>): number {
+/** The speed at which this machine sustains the rate: 1, or less in steps of 0.05. */
+export function affordableSpeed(rate: number, { backend }: Pick<ClusterFlags, 'backend'>): number {
   const speed = Math.floor((20 * RATE_PER_CORE[backend] * availableParallelism()) / rate) / 20
   return Math.min(1, Math.max(0.05, speed))
 }
 
-/** Pasted into a shell it is answered. */
+/** A command that users can paste into a shell. */
 export function curlLine(url: string, model: string): string {
   const body = JSON.stringify({ model, prompt: 'Requests that share experts share a worker', max_tokens: 24 })
   return `curl ${url}/v1/completions -H 'content-type: application/json' -d '${body}'`

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander'
 import { POLICIES } from '../policy/decode-policy.ts'
 import { positiveNumber, wholeNumber } from './options.ts'
 
-/** What `eldr up` and `eldr demo` have in common. */
+/** Flags shared by `eldr up` and `eldr demo`. */
 export interface ClusterFlags {
   readonly prefill: number
   readonly decode: number
@@ -15,9 +15,9 @@ export interface ClusterFlags {
   readonly seed: number
   readonly verbose?: true
   readonly backend: 'replay' | 'tiny'
-  /** Folder of the model of `tiny`. */
+  /** Model folder of the `tiny` back end. */
   readonly model?: string
-  /** That the trace was captured of: what `tiny` is asked. */
+  /** Prompts that the trace was captured from; the load of the `tiny` back end. */
   readonly prompts?: string
 }
 
@@ -25,7 +25,7 @@ export interface UpFlags extends Omit<ClusterFlags, 'speed'> {
   readonly pace: 'profile' | 'real'
   readonly speed?: number
   readonly policy?: string
-  /** Requests a second of the profile's time; true: what suits the cluster. */
+  /** Requests per second of profile time; true: a rate that suits the cluster. */
   readonly load?: number | true
   readonly json?: true
   readonly table: boolean
@@ -33,33 +33,33 @@ export interface UpFlags extends Omit<ClusterFlags, 'speed'> {
 
 export function addUp(program: Command): void {
   clusterOptions(program.command('up'), 8000)
-    .summary('a whole cluster on this machine, no GPU: workers, gateway, live table')
+    .summary('start a whole cluster on this machine without a GPU: workers, gateway, live table')
     .description(
-      'Starts prefill and decode workers and the gateway as processes of their own, fits an artifact if there is none, says where to point a client and shows what happens. The workers replay the experts of a recorded model, or compute a small one (--backend tiny), and their steps take the time that a cost profile gives. Ctrl-C stops everything.',
+      'Starts prefill workers, decode workers and the gateway, each in its own process. Fits an artifact if there is none, prints the URL for clients and shows a live table. The workers replay the experts of a recorded model, or compute a small model (--backend tiny); a cost profile gives the time of each step. Ctrl-C stops everything.',
     )
     .addOption(
-      new Option('--pace <pace>', 'of tiny: steps take the profile’s time, or what they really take')
+      new Option('--pace <pace>', 'step times of tiny: from the cost profile, or the real compute time')
         .choices(['profile', 'real'])
         .default('profile'),
     )
     .addOption(
       new Option(
         '--policy <name>',
-        'decode policy to begin with (default: eldr, or union without an artifact)',
+        'initial decode policy (default: eldr, or union without an artifact)',
       ).choices(POLICIES),
     )
     .option(
       '--load [rate]',
-      'also send requests of the trace, so many a second of the profile’s time (25 for each decode worker, 9 with tiny)',
+      'also send requests of the trace at this rate per second of profile time (without a value: 25 per decode worker, 9 with tiny)',
       positiveNumber,
     )
     .option(
       '--speed <x>',
-      'times as fast as the profile says (default: 1; with --load what this machine’s cores can carry)',
+      'speed relative to the cost profile (default: 1; with --load less if this machine has too few cores)',
       positiveNumber,
     )
-    .option('--json', 'an object a line: what is ready, each look at the workers, what happens to processes')
-    .option('--no-table', 'say where it listens, and nothing after that but what happens to processes')
+    .option('--json', 'print one JSON object per line: ready, each view of the workers, process events')
+    .option('--no-table', 'print no live table, only the URL and process events')
     .addHelpText(
       'after',
       `
@@ -75,29 +75,29 @@ Examples:
 
 export function clusterOptions(command: Command, port: number): Command {
   return command
-    .option('--prefill <n>', 'prefill workers', wholeNumber(1, 64), 2)
-    .option('--decode <n>', 'decode workers', wholeNumber(1, 64), 4)
-    .option('--host <host>', 'address that the gateway listens on', '127.0.0.1')
-    .option('--port <n>', 'port of the gateway; 0 takes any that is free', wholeNumber(0, 65_535), port)
+    .option('--prefill <n>', 'number of prefill workers', wholeNumber(1, 64), 2)
+    .option('--decode <n>', 'number of decode workers', wholeNumber(1, 64), 4)
+    .option('--host <host>', 'listen address of the gateway', '127.0.0.1')
+    .option('--port <n>', 'port of the gateway; 0 picks a free port', wholeNumber(0, 65_535), port)
     .addOption(
-      new Option('--backend <name>', 'what the workers compute: the experts of a trace, or a small model')
+      new Option('--backend <name>', 'back end of the workers: replay a trace, or compute a tiny model')
         .choices(['replay', 'tiny'])
         .default('replay'),
     )
-    .option('--model <folder>', 'the model of tiny (default: models/tiny6)')
+    .option('--model <folder>', 'model folder of the tiny back end (default: models/tiny6)')
     .option(
       '--trace <file>',
-      'evaluation trace that the workers replay, or one of the model of tiny (default: one that ships)',
+      'evaluation trace to replay; with tiny, a trace of its model (default: a shipped trace)',
     )
     .option(
       '--prompts <file.jsonl>',
-      'what tiny is asked: the prompts that its trace was captured of (default: those that ship)',
+      'prompts to send to tiny: those its trace was captured from (default: the shipped prompts)',
     )
     .option(
       '--artifact <file>',
-      'artifact to route by (default: fitted from the calibration trace beside it, kept in eldr-out/)',
+      'artifact for routing (default: fitted from the calibration trace next to --trace, kept in eldr-out/)',
     )
-    .option('--profile <name>', 'cost profile of a step: a name under profiles/ or a path', 'h200-first')
-    .option('--seed <n>', 'of the load', wholeNumber(0, 2 ** 40), 0)
-    .option('--verbose', 'show what the processes log')
+    .option('--profile <name>', 'cost profile of the steps: a name under profiles/ or a path', 'h200-first')
+    .option('--seed <n>', 'random seed of the load', wholeNumber(0, 2 ** 40), 0)
+    .option('--verbose', 'print the logs of the processes')
 }

@@ -1,11 +1,11 @@
-/** `eldr worker`: ends when a signal told it to and what was under way has ended too. */
+/** `eldr worker`: runs until a signal stops it, then drains. */
 import { hostname } from 'node:os'
 import { EldrError } from '../errors.ts'
 import { createLog } from '../gateway/observe/log/log.ts'
 import { createEngine } from '../worker/engine/engine.ts'
 import { startWorker, type Worker } from '../worker/server/start-worker.ts'
 import type { WorkerEngine } from '../worker/types.ts'
-import { toldToStop } from './told-to-stop.ts'
+import { shutdownSignal } from './shutdown-signal.ts'
 import { openBackEnd, type OpenedBackEnd } from './worker-back-end.ts'
 import type { WorkerFlags } from './worker.ts'
 
@@ -13,21 +13,22 @@ const MAX_MODEL_LEN = 32_768
 
 export async function workerAction(flags: WorkerFlags): Promise<void> {
   const log = createLog({ logLevel: flags.logLevel as 'info', logFormat: 'auto' })
-  // Before the start, which takes a moment: a signal that comes meanwhile stops the worker as soon as it stands.
-  const told = toldToStop()
+  // Listen before the start, which takes a moment: a signal that arrives meanwhile stops the worker once it
+  // is up.
+  const stopSignal = shutdownSignal({ repeatMs: 0 })
   const opened = await openBackEnd(flags)
   const model = opened.name
   const engines: WorkerEngine[] = []
-  /** The back end that is no engine's yet. */
-  let last: OpenedBackEnd | undefined = opened
+  /** A back end that no engine owns yet. */
+  let pending: OpenedBackEnd | undefined = opened
   let worker: Worker
   try {
     checkKvPorts(flags)
     const maxModelLen = contextOf(flags, opened.positions)
-    while (last !== undefined) {
-      engines.push(createEngine(last.backEnd, engineSettings(flags, last)))
-      last = undefined
-      if (engines.length < flags.dataParallelSize) last = await openBackEnd(flags)
+    while (pending !== undefined) {
+      engines.push(createEngine(pending.backEnd, engineSettings(flags, pending)))
+      pending = undefined
+      if (engines.length < flags.dataParallelSize) pending = await openBackEnd(flags)
     }
     const [engine, ...otherEngines] = engines
     worker = await startWorker({
@@ -40,7 +41,7 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
         model,
         maxModelLen,
         rows: opened.rows,
-        ...(opened.sampling && { sampling: opened.sampling }),
+        sampling: opened.sampling,
         promptDetails: flags.enablePromptTokensDetails === true,
         clientStallMs: flags.clientStallMs,
         leaseMs: flags.leaseMs,
@@ -51,12 +52,16 @@ export async function workerAction(flags: WorkerFlags): Promise<void> {
       graceMs: flags.graceMs,
     })
   } catch (error) {
-    await Promise.all([...engines, ...(last === undefined ? [] : [last.backEnd])].map(each => each.close()))
+    await Promise.all(
+      [...engines, ...(pending === undefined ? [] : [pending.backEnd])].map(each => each.close()),
+    )
     throw error
   }
   process.stdout.write(readyLine(flags, model, worker))
-  const signal = await told
-  log.info(`${signal}: stopping; requests may go on for ${flags.graceMs / 1000} s, a second signal ends them`)
+  const signal = await stopSignal
+  log.info(
+    `${signal}: shutting down; running requests may continue for ${flags.graceMs / 1000} s, a second signal ends them`,
+  )
   await worker.stop()
   log.info('stopped')
 }
@@ -77,23 +82,23 @@ function checkKvPorts({ kvPort, dataParallelSize }: WorkerFlags): void {
   if (kvPort === 0 || kvPort + dataParallelSize - 1 <= 65_535) return
   throw new EldrError('ELDR_USAGE', {
     found: `--kv-port ${kvPort} with --data-parallel-size ${dataParallelSize}`,
-    expected: 'a port for each engine, one after the other, at most 65535',
-    todo: 'Take a lower --kv-port; 0 takes any that are free.',
+    expected: 'one port per engine, consecutive and at most 65535',
+    todo: 'Use a lower --kv-port, or 0 for free ports.',
   })
 }
 
-/** A request that is let in must be able to run alone. `positions`: of the model, where it has any. */
+/** Every accepted request must fit into the blocks alone. `positions`: the model's limit, if it has one. */
 function contextOf({ maxModelLen, blocks, blockSize }: WorkerFlags, positions: number | undefined): number {
   const fits = blocks * blockSize
   if (maxModelLen === undefined) return Math.min(positions ?? MAX_MODEL_LEN, fits)
   if (maxModelLen <= Math.min(positions ?? Infinity, fits)) return maxModelLen
   const isLong = positions !== undefined && maxModelLen > positions
   const found = `--max-model-len ${maxModelLen} with ${isLong ? `a model of ${positions} positions` : `${blocks} blocks of ${blockSize} tokens`}`
-  const todo = isLong ? 'Take a shorter context.' : 'Take more --blocks, or a shorter context.'
+  const todo = isLong ? 'Use a shorter context.' : 'Use more --blocks, or a shorter context.'
   throw new EldrError('ELDR_USAGE', { found, expected: `at most ${isLong ? positions : fits} tokens`, todo })
 }
 
-/** Nobody can connect to the address that stands for all of them. */
+/** Clients cannot connect to a wildcard address. */
 function reachable(host: string): string {
   return host === '0.0.0.0' || host === '::' ? hostname() : host
 }

@@ -1,4 +1,4 @@
-/** The back end that `eldr worker` was told to run, and what the server has to know of it. */
+/** Opens the back end of `eldr worker`, with the properties that the server needs. */
 import { fileURLToPath } from 'node:url'
 import { loadProfile } from '../cost/profile-file.ts'
 import { EldrError } from '../errors.ts'
@@ -10,20 +10,23 @@ import { createTiny } from '../worker/tiny/tiny.ts'
 import type { BackEnd } from '../worker/types.ts'
 import type { WorkerFlags } from './worker.ts'
 
-/** The same files from src/cli and from dist/cli. */
+/** These relative paths work from both src/cli and dist/cli. */
 const SHIPPED_TRACE = fileURLToPath(new URL('../../data/lab16-task.evaluation.safetensors', import.meta.url))
 export const SHIPPED_MODEL = fileURLToPath(new URL('../../models/tiny6', import.meta.url))
-/** Of a step, unless told: what a real model computes in about a tenth of a second, during which nothing else is answered. */
+/**
+ * Default tokens per step. The tiny model takes about 0.1 s for 256, and the process does nothing else
+ * meanwhile.
+ */
 const TOKENS = { replay: 2_048, tiny: 256 } as const
 
 export interface OpenedBackEnd {
   readonly backEnd: BackEnd
-  /** As clients call the model. */
+  /** Model name for clients. */
   readonly name: string
-  /** Of the trace. */
+  /** Rows of the trace. */
   readonly rows: number | undefined
   readonly sampling: SamplingDefaults | undefined
-  /** Tokens of prompt and answer that the model can tell apart; undefined: any number. */
+  /** The model's limit on prompt plus output tokens; undefined: no limit. */
   readonly positions: number | undefined
   readonly maxBatchedTokens: number
 }
@@ -43,7 +46,11 @@ async function openReplay({
   pace,
 }: WorkerFlags) {
   if (pace !== undefined)
-    throw misplaced('--pace', 'tiny', 'Replay always keeps to a profile: name it with --profile.')
+    throw misplaced(
+      '--pace',
+      'tiny',
+      'Replay always takes its step times from a profile: pass it with --profile.',
+    )
   const costs = await loadProfile(profile)
   const trace = await openTrace(path ?? SHIPPED_TRACE)
   try {
@@ -65,14 +72,14 @@ async function openTiny({
   speed,
 }: WorkerFlags) {
   if (trace !== undefined)
-    throw misplaced('--trace', 'replay', 'The tiny back end computes its experts: give it a --model folder.')
+    throw misplaced('--trace', 'replay', 'The tiny back end computes its experts: pass a --model folder.')
   if (profile !== undefined)
-    throw misplaced('--profile', 'replay', 'The tiny back end keeps to a profile that --pace names.')
+    throw misplaced('--profile', 'replay', 'Pass the profile of the tiny back end with --pace.')
   if (pace === 'real' && speed !== undefined)
     throw new EldrError('ELDR_USAGE', {
       found: '--speed without a profile',
       expected: '--pace PROFILE with it',
-      todo: 'Steps take what they take: leave --speed out, or name a profile with --pace for it to scale.',
+      todo: 'Remove --speed, which scales only profile times, or pass a profile with --pace.',
     })
   const paced = pace === 'real' ? pace : { profile: await loadProfile(pace), speed: speed ?? 1 }
   const model = await loadTinyModel(folder ?? SHIPPED_MODEL)

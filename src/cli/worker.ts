@@ -12,7 +12,7 @@ export interface WorkerFlags {
   readonly trace?: string
   readonly profile?: string
   readonly speed?: number
-  /** `real`, or a cost profile. */
+  /** `real`, or the name of a cost profile. */
   readonly pace?: string
   readonly dataParallelSize: number
   readonly blocks: number
@@ -33,7 +33,7 @@ export interface WorkerFlags {
 }
 
 const port = wholeNumber(0, 65_535)
-/** What a timer can hold. */
+/** Up to the longest delay of a timer. */
 const milliseconds = wholeNumber(1, 2 ** 31 - 1)
 
 export function addWorker(program: Command): void {
@@ -41,92 +41,81 @@ export function addWorker(program: Command): void {
     .command('worker')
     .summary('run a prefill or decode worker without a GPU')
     .description(
-      'Speaks vLLM’s HTTP and hands KV blocks from prefill to decode as its NIXL connector does. The replay back end takes experts from a trace and the time of each step from a cost profile; the tiny one computes a small mixture-of-experts model on this processor. Scheduler, KV blocks and caches are real with both.',
+      'Serves vLLM’s HTTP API and transfers KV blocks from prefill to decode as vLLM’s NIXL connector does. The replay back end takes experts from a trace and step times from a cost profile; the tiny back end computes a small mixture-of-experts model on the CPU. Scheduler, KV blocks and caches are real in both.',
     )
     .addOption(
-      new Option('--role <role>', 'which leg it serves')
+      new Option('--role <role>', 'which requests it serves')
         .choices(['prefill', 'decode', 'both'])
         .default('both'),
     )
-    .option('--host <host>', 'address to listen on', '127.0.0.1')
-    .option('--port <n>', 'port of the HTTP server; 0 takes any that is free', port, 8000)
-    .option('--kv-port <n>', 'port that decode workers read KV blocks from; 0 takes any', port, 0)
-    .option('--kv-host <host>', 'name that they reach it by (default: --host)')
+    .option('--host <host>', 'listen address', '127.0.0.1')
+    .option('--port <n>', 'port of the HTTP server; 0 picks a free port', port, 8000)
+    .option('--kv-port <n>', 'port from which decode workers read KV blocks; 0 picks a free port', port, 0)
+    .option('--kv-host <host>', 'host name that decode workers use to reach it (default: --host)')
     .addOption(
-      new Option('--backend <name>', 'what computes the steps').choices(['replay', 'tiny']).default('replay'),
+      new Option('--backend <name>', 'back end that runs the steps')
+        .choices(['replay', 'tiny'])
+        .default('replay'),
     )
-    .option('--trace <file>', 'evaluation trace to replay (default: the lab16 task trace that ships)')
+    .option('--trace <file>', 'evaluation trace to replay (default: the shipped lab16 task trace)')
     .option(
       '--profile <name>',
-      'cost profile of replay: a name under profiles/ or a path (default: h200-first)',
+      'cost profile of replay: a name under profiles/, or a path (default: h200-first)',
     )
-    .option(
-      '--pace <name>',
-      'how long steps of tiny take: real, or a cost profile to stretch them to (default: real)',
-    )
+    .option('--pace <name>', 'step times of tiny: real, or a cost profile to stretch them to (default: real)')
     .option(
       '--speed <x>',
-      'times as fast as the profile says; max: as fast as this machine can (default: 1)',
+      'speed relative to the cost profile; max: as fast as this machine can (default: 1)',
       speed,
     )
     .option(
       '--data-parallel-size <n>',
-      'engines behind this URL, each with blocks and caches of its own; X-data-parallel-rank names one',
+      'engines behind this URL, each with its own blocks and caches; the X-data-parallel-rank header selects one',
       wholeNumber(1, 64),
       1,
     )
-    .option('--blocks <n>', 'KV blocks of an engine', wholeNumber(1, 2 ** 24), 4096)
-    .option('--block-size <tokens>', 'tokens of a KV block', wholeNumber(1, 1024), 16)
-    .option('--max-num-seqs <n>', 'sequences of a step', wholeNumber(1, 65_536), 256)
+    .option('--blocks <n>', 'KV blocks per engine', wholeNumber(1, 2 ** 24), 4096)
+    .option('--block-size <tokens>', 'tokens per KV block', wholeNumber(1, 1024), 16)
+    .option('--max-num-seqs <n>', 'maximum number of sequences per step', wholeNumber(1, 65_536), 256)
     .option(
       '--max-num-batched-tokens <n>',
-      'tokens of a step: longer prompts are read in chunks (default: 2048, of tiny 256)',
+      'maximum number of tokens per step; longer prompts are prefilled in chunks (default: 2048, for tiny 256)',
       wholeNumber(1, 2 ** 24),
     )
     .option(
       '--max-model-len <tokens>',
-      'of prompt and answer together (default: 32768, of tiny the model’s positions, or what the blocks hold)',
+      'maximum length of prompt plus output (default: 32768, for tiny the model’s positions; at most what the blocks hold)',
       wholeNumber(2, 2 ** 28),
     )
-    .option('--no-prefix-caching', 'do not keep blocks of finished requests')
+    .option('--no-prefix-caching', 'disable prefix caching')
     .option(
       '--model <name>',
-      'of replay: as clients call it (default: the trace’s); of tiny: the model’s folder (default: models/tiny6)',
+      'replay: model name for clients (default: the trace’s); tiny: model folder (default: models/tiny6)',
     )
     .option(
       '--served-model-name <name>',
-      'as clients call it (default: --model, of tiny the name of its folder)',
+      'model name for clients (default: --model, for tiny the name of its folder)',
     )
-    .option(
-      '--lease-ms <ms>',
-      'how long blocks are kept for a decode worker that says nothing',
-      milliseconds,
-      30_000,
-    )
+    .option('--lease-ms <ms>', 'how long to keep blocks for a silent decode worker', milliseconds, 30_000)
     .option(
       '--recent-half-life <tokens>',
-      'also hand off recent counts of this half-life',
+      'also hand off recent counts with this half-life',
       wholeNumber(1, 177),
     )
-    .option('--enable-prompt-tokens-details', 'usage says how many prompt tokens came from the prefix cache')
-    .option(
-      '--client-stall-ms <ms>',
-      'how long a client may take nothing of its stream',
-      milliseconds,
-      60_000,
-    )
+    .option('--enable-prompt-tokens-details', 'report prompt tokens from the prefix cache in usage')
+    .option('--client-stall-ms <ms>', 'how long a client may stop reading its stream', milliseconds, 60_000)
     .option(
       '--grace-ms <ms>',
-      'how long requests may go on after SIGTERM',
+      'how long running requests may continue after SIGTERM',
       wholeNumber(0, 2 ** 31 - 1),
       5_000,
     )
     .addOption(
-      new Option('--log-level <level>', 'what is logged')
+      new Option('--log-level <level>', 'minimum level of logged messages')
         .choices(['silent', 'error', 'warn', 'info', 'debug'])
         .default('info'),
     )
-    .option('--json-ready', 'say that it is ready as one line of JSON')
+    .option('--json-ready', 'print the ready message as one line of JSON')
     .addHelpText(
       'after',
       `

@@ -383,6 +383,6 @@ describe('eldr calibrate', () => {
       paths.prompts,
       '--force',
     )
-    expect([code, /file of its own/.test(err)]).toEqual([2, true])
+    expect([code, /a separate file/.test(err)]).toEqual([2, true])
   })
 })

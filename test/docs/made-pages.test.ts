@@ -18,7 +18,7 @@ describe('the command reference', () => {
     for (const command of ['up', 'fit', 'trace import', 'config check', 'serve', 'bench'])
       expect(page).toContain(`\n## eldr ${command}\n`)
     expect(page).toContain(
-      '| `--role <role>` | which leg it serves; one of `prefill`, `decode`, `both` | `both` |',
+      '| `--role <role>` | which requests it serves; one of `prefill`, `decode`, `both` | `both` |',
     )
     expect(page).toContain('| `--trace <file>` | evaluation trace with decode_expert_ids; needed |  |')
     expect(page).not.toMatch(/undefined|\[object/)

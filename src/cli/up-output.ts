@@ -1,4 +1,4 @@
-/** What `eldr up` says, to a person or to a program. */
+/** Output of `eldr up`: text for people or JSON for programs. */
 import { duration } from '../report/numbers.ts'
 import { printable, type Terminal, wrapped } from '../report/terminal.ts'
 import type { ClusterEvents } from '../up/cluster-events.ts'
@@ -15,11 +15,11 @@ export interface Ready {
   readonly policy: string
   readonly curl: string
   readonly pids: Readonly<Record<string, number | undefined>>
-  /** From the start of the command. */
+  /** Since the start of the command. */
   readonly ms: number
 }
 
-export interface Voice {
+export interface UpOutput {
   readonly events: ClusterEvents
   starting(files: ClusterFiles): void
   ready(ready: Ready): void
@@ -28,13 +28,13 @@ export interface Voice {
   stopped(): void
 }
 
-/** `rate`: of the built-in load. */
-interface Said extends UpFlags {
+/** `rate`: rate of the built-in load. */
+interface TextFlags extends UpFlags {
   readonly speed: number
   readonly rate?: number | undefined
 }
 
-export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Voice {
+export function textOutput(flags: TextFlags, screen: Screen, terminal: Terminal): UpOutput {
   const { dim, bold, accent, warn } = terminal
   const note = (text: string) => screen.log(wrapped(text, terminal.width, 2))
   let lastFailure: string | undefined
@@ -43,11 +43,11 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
       line: (name, line) => flags.verbose && note(dim(`${name}: ${printable(line)}`)),
       ended: (name, how, pauseMs) =>
         note(
-          `${warn('!')} ${bold(name)} ended (${printable(how)}); it is started again in ${duration(pauseMs)}. Requests go to the others.`,
+          `${warn('!')} ${bold(name)} exited (${printable(how)}), restarting in ${duration(pauseMs)}. Requests go to the other workers.`,
         ),
       restarted: (name, pid) =>
         note(
-          `${accent('+')} ${bold(name)} runs again (process ${pid}); the gateway takes it back when it answers.`,
+          `${accent('+')} ${bold(name)} restarted (process ${pid}); the gateway uses it again once it responds.`,
         ),
     },
     starting({ model, shape, profile, artifact }) {
@@ -55,9 +55,9 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
       const time =
         speed === 1
           ? ''
-          : `, ${speed} times as fast so that this machine keeps up (times shown are the profile’s)`
+          : ` at ${speed}× speed, so that this machine keeps up (times shown are profile times)`
       note(
-        `${bold(`${topologyOf(flags)} on this machine`)}: ${printable(model)} (${shape}) ${flags.backend === 'tiny' ? 'computed' : 'replayed'}, ${flags.backend === 'tiny' && flags.pace === 'real' ? 'as fast as it can' : `steps timed as ${printable(profile.name)}${time}`}`,
+        `${bold(`${topologyOf(flags)} on this machine`)}: ${printable(model)} (${shape}) ${flags.backend === 'tiny' ? 'computed' : 'replayed'}, ${flags.backend === 'tiny' && flags.pace === 'real' ? 'at real speed' : `step times from profile ${printable(profile.name)}${time}`}`,
       )
       if (artifact?.fitted) note(dim(`fitted ${printable(artifact.path)} in ${duration(artifact.fitted.ms)}`))
     },
@@ -66,15 +66,15 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
         `${accent('ready')} after ${duration(ms)}, policy ${policy}. Point any OpenAI client at ${bold(`${url}/v1`)}, or paste:`,
       )
       screen.log(`\n  ${curl}\n`)
-      note(`Watch it, and change what it does, at ${bold(`${url}/dashboard`)}`)
+      note(`Dashboard: ${bold(`${url}/dashboard`)}`)
       screen.log('')
       screen.log(
-        `Or by hand: change the policy while it runs, and see what each one gains:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`,
+        `To change the policy while it runs, use the dashboard or:\n\n  curl -X PUT ${url}/eldr/policy -d '{"policy": "round_robin"}'\n`,
       )
       if (flags.rate !== undefined)
         note(
           dim(
-            `Built-in load: ${flags.rate} requests a second ${flags.backend === 'tiny' ? 'of the prompts that its trace was captured of' : 'from the trace'}.`,
+            `Built-in load: ${flags.rate} requests per second from ${flags.backend === 'tiny' ? 'the prompts of the trace' : 'the trace'}.`,
           ),
         )
       note(dim('Ctrl-C stops everything.'))
@@ -90,24 +90,24 @@ export function personVoice(flags: Said, screen: Screen, terminal: Terminal): Vo
     },
     stopping(signal) {
       screen.leave()
-      if (screen.isLive) screen.log('') // below the ^C that the terminal shows
-      note(`${signal}: stopping …`)
+      if (screen.isLive) screen.log('') // keep the ^C that the terminal echoes
+      note(`${signal}: stopping…`)
     },
-    stopped: () => note('stopped; nothing is left running.'),
+    stopped: () => note('stopped; all processes have ended.'),
   }
 }
 
-/** An object a line. */
-export function jsonVoice(flags: UpFlags, terminal: Terminal): Voice {
-  const say = (event: string, data: object) => terminal.write(`${JSON.stringify({ event, ...data })}\n`)
+/** One JSON object per line. */
+export function jsonOutput(flags: UpFlags, terminal: Terminal): UpOutput {
+  const emit = (event: string, data: object) => terminal.write(`${JSON.stringify({ event, ...data })}\n`)
   return {
     events: {
-      line: (name, line) => flags.verbose && say('log', { name, line }),
-      ended: (name, how, pauseMs) => say('ended', { name, how, pauseMs }),
-      restarted: (name, pid) => say('restarted', { name, pid }),
+      line: (name, line) => flags.verbose && emit('log', { name, line }),
+      ended: (name, how, pauseMs) => emit('ended', { name, how, pauseMs }),
+      restarted: (name, pid) => emit('restarted', { name, pid }),
     },
     starting: ({ trace, model, profile, artifact }) =>
-      say('starting', {
+      emit('starting', {
         topology: topologyOf(flags),
         trace,
         model,
@@ -115,9 +115,9 @@ export function jsonVoice(flags: UpFlags, terminal: Terminal): Voice {
         speed: flags.speed,
         artifact: artifact?.path ?? null,
       }),
-    ready: ready => say('ready', { ...ready, dashboard: `${ready.url}/dashboard` }),
+    ready: ready => emit('ready', { ...ready, dashboard: `${ready.url}/dashboard` }),
     view: ({ policy, workers, policies }, seconds, failure) =>
-      say('view', {
+      emit('view', {
         seconds,
         policy: policy ?? null,
         workers: workers.map(({ seen: { own, ...seen }, work }) => ({
@@ -128,8 +128,8 @@ export function jsonVoice(flags: UpFlags, terminal: Terminal): Voice {
         policies: policies.map(([name, work]) => ({ policy: name, ...shown(work) })),
         ...(failure !== undefined && { failure }),
       }),
-    stopping: signal => say('stopping', { signal }),
-    stopped: () => say('stopped', {}),
+    stopping: signal => emit('stopping', { signal }),
+    stopped: () => emit('stopped', {}),
   }
 }
 
