@@ -226,10 +226,10 @@ describe('eldr serve', () => {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     let err = ''
-    let told = false // a second signal would end it at once
+    let stopped = false // a second signal would end it at once
     child.stderr.on('data', chunk => {
       err += String(chunk)
-      if (!told && err.includes('listening on http://127.0.0.1:')) told = child.kill('SIGTERM')
+      if (!stopped && err.includes('listening on http://127.0.0.1:')) stopped = child.kill('SIGTERM')
     })
     expect(await new Promise(resolve => child.once('close', resolve))).toBe(0)
     expect(err).toContain('stopped')

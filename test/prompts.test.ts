@@ -43,7 +43,7 @@ describe('the shipped prompts', () => {
       'held-out.jsonl': heldOut,
     })) {
       const source = parsePrompts(file, textOf(file), 'completions', 8)
-      expect(lines.map((_, index) => source.ask(index).prompt)).toEqual(lines.map(({ prompt }) => prompt))
+      expect(lines.map((_, index) => source.request(index).prompt)).toEqual(lines.map(({ prompt }) => prompt))
     }
   })
 

@@ -1,7 +1,7 @@
 /** One calibration request: what is sent, and what its answer means for the run. */
 import { EldrError } from '../errors.ts'
 import { type Endpoint } from '../load/endpoint.ts'
-import { saidIn } from '../load/exchange.ts'
+import { bodyErrorText } from '../load/exchange.ts'
 import { type Prompt, seedOf } from '../load/request-source.ts'
 import type { Captured, Skip } from './captured.ts'
 import { type ApiChoice, apiOf } from './prompts.ts'
@@ -79,7 +79,7 @@ export async function ask(
     return { kind: 'again', why }
   }
   if (status === 200) return captured(text, settings, line)
-  return refused(settings, line, status, saidIn(text), retryAfter)
+  return refused(settings, line, status, bodyErrorText(text), retryAfter)
 }
 
 function captured(text: string, { steps, minCovered }: AskSettings, line: number): Outcome {

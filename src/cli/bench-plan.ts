@@ -1,8 +1,8 @@
 /** Turns the flags of `eldr bench` into a load plan and its description in the results. */
 import { createRandom } from '../math/random.ts'
 import { openEndpoint, firstModel } from '../load/endpoint.ts'
-import { readTraceRows, synthetic, traceSource, workloadSource } from '../load/made-up-sources.ts'
-import type { PromptForm } from '../load/made-up-text.ts'
+import { readTraceRows, synthetic, traceSource, workloadSource } from '../load/synthetic-sources.ts'
+import type { PromptForm } from '../load/synthetic-text.ts'
 import type { ClosedLoop, OpenLoop } from '../load/pacing.ts'
 import { promptFile } from '../load/prompt-file.ts'
 import type { RequestSource } from '../load/request-source.ts'

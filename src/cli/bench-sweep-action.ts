@@ -1,7 +1,7 @@
 import { withSafetensors } from '../trace/safetensors-file.ts'
 import { firstModel, openEndpoint } from '../load/endpoint.ts'
 import { type AdminAccess, type AttachedCluster, attachCluster } from '../load/gateway-cluster.ts'
-import { readTraceRows } from '../load/made-up-sources.ts'
+import { readTraceRows } from '../load/synthetic-sources.ts'
 import { loadWatch } from '../load/progress.ts'
 import {
   type LiveSettings,
@@ -163,7 +163,7 @@ async function notesOf(
     ...(isCleared
       ? []
       : [
-          'Not every worker’s prefix cache could be cleared between runs: later runs may have a better TTFT.',
+          'Not every worker let its prefix cache be cleared between runs: later runs may have better TTFT.',
         ]),
   ]
 }

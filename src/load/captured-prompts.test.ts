@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../test/trace-support.ts'
 import { openSafetensors } from '../trace/safetensors-file.ts'
 import { type TensorToWrite, writeSafetensors } from '../trace/safetensors-write.ts'
 import { capturedPrompts } from './captured-prompts.ts'
-import { readTraceRows } from './made-up-sources.ts'
+import { readTraceRows } from './synthetic-sources.ts'
 import { bodyOf, seedOf } from './request-source.ts'
 
 const HELD_OUT = fileURLToPath(new URL('../../data/prompts/held-out.jsonl', import.meta.url))
@@ -15,7 +15,7 @@ const TRACE = shipped('tiny6-prompts.evaluation')
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-/** The trace that ships, with other notes. */
+/** The shipped trace with other metadata. */
 async function noted(name: string, changes: Record<string, string | undefined>): Promise<string> {
   const file = await openSafetensors(TRACE)
   const tensors: Record<string, TensorToWrite> = {}
@@ -30,17 +30,17 @@ async function noted(name: string, changes: Record<string, string | undefined>):
   return path
 }
 
-describe('prompts that a trace was captured of', () => {
-  it('are asked as they were then: text, length, temperature and seed of each row', async () => {
+describe('capturedPrompts', () => {
+  it('sends the prompts as during capture: text, length, temperature and seed of each row', async () => {
     const lines = readFileSync(HELD_OUT, 'utf8')
       .trimEnd()
       .split('\n')
       .map(line => (JSON.parse(line) as { prompt: string }).prompt)
     const sourceOf = await capturedPrompts(HELD_OUT, await readTraceRows(TRACE))
-    const { ask } = sourceOf(Int32Array.of(7, 0, 147))
+    const { request } = sourceOf(Int32Array.of(7, 0, 147))
     for (const [index, row] of [7, 0, 147, 7].entries()) {
       const body = JSON.parse(
-        bodyOf(ask(index), { api: 'completions', model: 'tiny6', ignoreEos: true }),
+        bodyOf(request(index), { api: 'completions', model: 'tiny6', ignoreEos: true }),
       ) as object
       expect(body).toMatchObject({
         model: 'tiny6',
@@ -55,25 +55,25 @@ describe('prompts that a trace was captured of', () => {
     }
   })
 
-  it('are refused when they are others, fewer, or the trace does not say how they were asked', async () => {
+  it('rejects other prompts, fewer prompts, and a trace without capture options', async () => {
     const rows = await readTraceRows(TRACE)
-    const asked = (prompts: string, trace: string) => capturedPrompts(prompts, { ...rows, file: trace })
+    const load = (prompts: string, trace: string) => capturedPrompts(prompts, { ...rows, file: trace })
     const other = join(folder.path, 'other.jsonl')
     writeFileSync(other, '{"prompt": "a"}\n')
-    await expect(asked(other, TRACE)).rejects.toMatchObject({
+    await expect(load(other, TRACE)).rejects.toMatchObject({
       code: 'ELDR_TRACE_OF_OTHER_PROMPTS',
       message: expect.stringContaining('sha256') as string,
     })
-    await expect(asked(join(folder.path, 'none.jsonl'), TRACE)).rejects.toMatchObject({
+    await expect(load(join(folder.path, 'none.jsonl'), TRACE)).rejects.toMatchObject({
       code: 'ELDR_FILE_UNREADABLE',
     })
-    await expect(asked(HELD_OUT, await noted('plain', { prompts_sha256: undefined }))).rejects.toMatchObject({
-      message: expect.stringContaining('a trace of none') as string,
+    await expect(load(HELD_OUT, await noted('plain', { prompts_sha256: undefined }))).rejects.toMatchObject({
+      message: expect.stringContaining('a trace of prompts with none') as string,
     })
     for (const options of [undefined, 'not JSON', '{}'])
-      await expect(
-        asked(HELD_OUT, await noted('silent', { capture_options: options })),
-      ).rejects.toMatchObject({ message: expect.stringContaining('does not say how') as string })
+      await expect(load(HELD_OUT, await noted('silent', { capture_options: options }))).rejects.toMatchObject(
+        { message: expect.stringContaining('without the options of its capture') as string },
+      )
     const short = { ...rows, decodeSteps: Array.from(rows.decodeSteps).slice(1) }
     await expect(capturedPrompts(HELD_OUT, short)).rejects.toMatchObject({
       message: expect.stringContaining('148 prompts and 147 requests') as string,

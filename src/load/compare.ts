@@ -1,10 +1,10 @@
-/** Two results side by side: the ratio of each number, and everything in which the runs were not alike. */
+/** Compares two results: the ratio of each number, and every difference in the setup of the runs. */
 import type { BenchResult } from './result.ts'
 
 export interface Ratio {
   readonly name: string
   readonly unit: string
-  /** null where a run has no such number. */
+  /** null if the run lacks this number. */
   readonly a: number | null
   readonly b: number | null
   /** b / a. */
@@ -21,13 +21,13 @@ export interface Difference {
 export interface Comparison {
   readonly ratios: readonly Ratio[]
   readonly differences: readonly Difference[]
-  /** Why a ratio may say less than it seems to. */
+  /** Reasons to distrust the ratios. */
   readonly cautions: readonly string[]
 }
 
 const TIMES = { TTFT: 'ttftMs', TPOT: 'tpotMs', ITL: 'itlMs', 'end to end': 'e2eMs' } as const
 const POINTS = ['mean', 'p50', 'p90', 'p99'] as const
-/** So many requests or more are wanted behind a p99: ten beyond it. */
+/** Requests needed for a reliable p99: ten of them lie above it. */
 const ENOUGH_FOR_P99 = 1_000
 
 export function compare(a: BenchResult, b: BenchResult): Comparison {
@@ -50,9 +50,9 @@ function ratio(name: string, unit: string, a: number | null, b: number | null): 
   return { name, unit, a, b, ratio: a === null || b === null || a === 0 ? null : b / a }
 }
 
-/** Of how the runs were made and by what, not of what they measured. */
+/** Differences in setup and environment, not in measurements. */
 function differencesOf(a: BenchResult, b: BenchResult): Difference[] {
-  const made = ({ version, setup, machine, tokens, client, goodput }: BenchResult) =>
+  const setupOf = ({ version, setup, machine, tokens, client, goodput }: BenchResult) =>
     flat({
       version,
       setup,
@@ -61,14 +61,14 @@ function differencesOf(a: BenchResult, b: BenchResult): Difference[] {
       isOpenLoop: client.isOpenLoop,
       slo: goodput?.slo ?? {},
     })
-  const [left, right] = [made(a), made(b)]
+  const [left, right] = [setupOf(a), setupOf(b)]
   const keys = [...new Set([...left.keys(), ...right.keys()])]
   return keys
     .filter(key => left.get(key) !== right.get(key))
     .map(key => ({ key, a: left.get(key) ?? 'none', b: right.get(key) ?? 'none' }))
 }
 
-/** Leaves by their path. */
+/** Leaf values by their path. */
 function flat(value: object, path = ''): Map<string, string> {
   const leaves = new Map<string, string>()
   for (const [key, inner] of Object.entries(value) as [string, unknown][]) {

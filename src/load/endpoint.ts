@@ -1,4 +1,4 @@
-/** Where requests go: an OpenAI-compatible server, by its address. Names its model when nobody else does. */
+/** An OpenAI-compatible server to send requests to. */
 import { Agent, Pool, request } from 'undici'
 import { EldrError } from '../errors.ts'
 
@@ -9,31 +9,32 @@ export interface EndpointSpec {
   readonly url: string
   readonly api: Api
   readonly apiKey?: string
-  /** Whether certificates that nobody vouches for are taken. */
+  /** Accept TLS certificates that cannot be verified. */
   readonly insecure?: boolean
-  /** Of every request beside the key: names and values in turn. */
+  /** Extra headers of every request: alternating names and values. */
   readonly headers?: readonly string[]
 }
 
 export interface Endpoint {
   readonly spec: EndpointSpec
   readonly origin: string
-  /** Of the API's root, such as `/v1`. */
+  /** Path of the API's root, such as `/v1`. */
   readonly root: string
-  /** Of generation, such as `/v1/completions`. */
+  /** Path for generation, such as `/v1/completions`. */
   readonly path: string
   readonly pool: Pool
   close(): Promise<void>
 }
 
 const CONNECT_TIMEOUT_MS = 10_000
-const LOOK_TIMEOUT_MS = 10_000
-/** Far above what servers answer to a look. */
-const MOST_LOOK_BYTES = 1 << 20
+const FETCH_TIMEOUT_MS = 10_000
+/** Far above the size of any expected response. */
+const MAX_FETCH_BYTES = 1 << 20
 
 export function openEndpoint(spec: EndpointSpec): Endpoint {
   const { origin, root } = addressOf(spec.url)
-  // Every stream has a connection of its own, and a request waits for its tokens as long as the run lets it.
+  // Every stream has its own connection. The run, not the pool, decides how long a request may wait for
+  // tokens.
   const connect = { timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: spec.insecure !== true }
   const pool = new Pool(origin, {
     connections: null,
@@ -53,8 +54,8 @@ export function addressOf(url: string): { origin: string; root: string } {
     parsed = new URL(url)
   } catch (cause) {
     throw new EldrError('ELDR_USAGE', {
-      found: `the address ${JSON.stringify(url)}`,
-      expected: 'such as http://127.0.0.1:8000',
+      found: `URL ${JSON.stringify(url)}`,
+      expected: 'a URL such as http://127.0.0.1:8000',
       cause,
     })
   }
@@ -65,24 +66,27 @@ export function addressOf(url: string): { origin: string; root: string } {
     parsed.hash !== ''
   )
     throw new EldrError('ELDR_USAGE', {
-      found: `the address ${parsed.protocol}//${parsed.host}…`,
-      expected: 'http or https, a host and at most a path',
-      todo: 'Give a key with --api-key, and nothing else in the address.',
+      found: `URL ${parsed.protocol}//${parsed.host}…`,
+      expected: 'http or https, a host and optionally a path',
+      todo: 'Remove credentials, query and fragment; pass a key with --api-key.',
     })
   const path = parsed.pathname.replace(/\/+$/, '')
   return { origin: parsed.origin, root: /\/v\d+$/.test(path) ? path : `${path}/v1` }
 }
 
-/** As undici takes them fastest: names and values in turn. */
+/** Alternating names and values, the fastest form for undici. */
 export function headersOf({ apiKey }: EndpointSpec): string[] {
   const headers = ['content-type', 'application/json', 'accept', 'text/event-stream']
   return apiKey === undefined ? headers : [...headers, 'authorization', `Bearer ${apiKey}`]
 }
 
-/** The first model that the server names. A server that is away or busy is asked again as long as `again` says so. */
+/**
+ * Returns the first model that the server lists. While the server is unreachable or busy, retries as long as
+ * `retry` resolves to true.
+ */
 export async function firstModel(
   endpoint: Endpoint,
-  again: (failures: number) => Promise<boolean> = async () => false,
+  retry: (failures: number) => Promise<boolean> = async () => false,
 ): Promise<string> {
   for (let failures = 0; ; failures++) {
     try {
@@ -94,10 +98,10 @@ export async function firstModel(
       const id = status === 200 ? modelIn(text) : undefined
       if (id !== undefined) return id
       const isBusy = status === 429 || (status >= 500 && status !== 501)
-      if (!isBusy || !(await again(failures))) throw noModel(endpoint, status)
+      if (!isBusy || !(await retry(failures))) throw noModel(endpoint, status)
     } catch (error) {
-      const isAway = error instanceof EldrError && error.code === 'ELDR_ENDPOINT_UNREACHABLE'
-      if (!isAway || !(await again(failures))) throw error
+      const isUnreachable = error instanceof EldrError && error.code === 'ELDR_ENDPOINT_UNREACHABLE'
+      if (!isUnreachable || !(await retry(failures))) throw error
     }
   }
 }
@@ -106,7 +110,7 @@ function noModel(endpoint: Endpoint, status: number): EldrError {
   return new EldrError('ELDR_ENDPOINT_FAILED', {
     found: `status ${status} and no model from ${endpoint.origin}${endpoint.root}/models`,
     expected: 'a list of models',
-    todo: 'Name the model with --model, and the key, where one is needed, with --api-key.',
+    todo: 'Pass the model with --model and, if the server needs one, a key with --api-key.',
   })
 }
 
@@ -120,7 +124,7 @@ function modelIn(text: string): string | undefined {
   }
 }
 
-/** One small request aside from the load: to look something up or to change a setting. */
+/** One small request that is not part of the load: reads something or changes a setting. */
 export async function fetchText(
   { apiKey, insecure, headers: more = [] }: Pick<EndpointSpec, 'apiKey' | 'insecure' | 'headers'>,
   method: 'GET' | 'POST' | 'PUT',
@@ -137,22 +141,22 @@ export async function fetchText(
     ...more,
   ]
   try {
-    const limits = { headersTimeout: LOOK_TIMEOUT_MS, bodyTimeout: LOOK_TIMEOUT_MS }
-    const answer = await request(url, {
+    const limits = { headersTimeout: FETCH_TIMEOUT_MS, bodyTimeout: FETCH_TIMEOUT_MS }
+    const response = await request(url, {
       method,
       headers,
       dispatcher,
       ...limits,
-      ...(body && { body: JSON.stringify(body) }),
+      body: body && JSON.stringify(body),
     })
-    return { status: answer.statusCode, text: await textOf(answer.body, url) }
+    return { status: response.statusCode, text: await textOf(response.body, url) }
   } catch (cause) {
     if (cause instanceof EldrError) throw cause
     const why =
       cause instanceof Error ? cause.message || String((cause as NodeJS.ErrnoException).code) : String(cause)
     throw new EldrError('ELDR_ENDPOINT_UNREACHABLE', {
       found: `${why} at ${url}`,
-      expected: 'an answer',
+      expected: 'a response',
       cause,
     })
   } finally {
@@ -166,10 +170,10 @@ async function textOf(body: AsyncIterable<Uint8Array>, url: string): Promise<str
   for await (const chunk of body) {
     chunks.push(chunk)
     bytes += chunk.length
-    if (bytes > MOST_LOOK_BYTES)
+    if (bytes > MAX_FETCH_BYTES)
       throw new EldrError('ELDR_ENDPOINT_FAILED', {
-        found: `an answer of more than ${MOST_LOOK_BYTES} bytes from ${url}`,
-        expected: 'less',
+        found: `a response of more than ${MAX_FETCH_BYTES} bytes from ${url}`,
+        expected: 'a smaller response',
       })
   }
   return Buffer.concat(chunks).toString('utf8')

@@ -1,9 +1,12 @@
-/** One request of a run, from its planned moment to its end. Times are taken when the socket's bytes come, on one clock, in milliseconds. */
+/**
+ * One request of a run. All times are milliseconds of performance.now(), taken when bytes arrive from the
+ * socket.
+ */
 import type { Dispatcher } from 'undici'
 import { type Endpoint, headersOf } from './endpoint.ts'
 import { errorText, StreamReader } from './stream-reader.ts'
 
-/** How requests fail; a status is named by its number: http_503. */
+/** Kinds of failure; an HTTP status is part of its kind, such as http_503. */
 export type Failure =
   | 'connect'
   | 'reset'
@@ -16,88 +19,98 @@ export type Failure =
 
 export interface Exchange {
   readonly index: number
-  /** Whether it counts, or is part of the warm-up or the cool-down. */
+  /** False for requests of the warm-up and the cool-down. */
   readonly counted: boolean
   readonly plannedMs: number
   readonly sentMs: number
-  /** Of the first and the last event with text; NaN without one. */
+  /** Arrival of the first and the last event with text; NaN without one. */
   readonly firstMs: number
   readonly lastMs: number
-  /** When the answer was over, or was given up. */
+  /** When the response ended or was aborted. */
   readonly endedMs: number
   /** Events with text. */
   readonly events: number
-  /** As the server counts them; undefined when it does not say. */
+  /** Token counts of the server; undefined if it sent none. */
   readonly usage?: { readonly promptTokens: number; readonly completionTokens: number }
   readonly gapsMs: readonly number[]
-  /** SHA-256 of the text, where it was asked for. */
+  /** SHA-256 of the text, if requested. */
   readonly textHash?: string
   readonly failure?: { readonly kind: Failure; readonly message: string }
 }
 
-export interface ToSend {
+export interface OutgoingRequest {
   readonly index: number
   readonly counted: boolean
   readonly plannedMs: number
   readonly body: string
   readonly id: string
   readonly timeoutMs: number
-  /** Whether the text is hashed, to hold it against that of another run. */
+  /** Hash the text, to compare it with that of another run. */
   readonly hashText?: boolean
-  /** After each piece of a stream: how many events it ended. */
+  /** Called after each chunk with the number of events with text in it. */
   readonly onEvents: (events: number) => void
 }
 
-const MOST_ERROR_BYTES = 16 << 10
+const MAX_ERROR_BYTES = 16 << 10
 
-/** Sends a request; `ended` is called once, never before this returns. Gives what gives the request up. */
-export function exchange(endpoint: Endpoint, what: ToSend, ended: (result: Exchange) => void): () => void {
-  const call = new Call(endpoint, what, ended)
+/**
+ * Sends a request. Calls `onEnd` once, never before it returns. Returns a function that aborts the request.
+ */
+export function exchange(
+  endpoint: Endpoint,
+  outgoing: OutgoingRequest,
+  onEnd: (result: Exchange) => void,
+): () => void {
+  const call = new Call(endpoint, outgoing, onEnd)
   call.start()
-  return () => call.giveUp('reset', 'the run was stopped')
+  return () => call.abort('reset', 'the run was stopped')
 }
 
 class Call implements Dispatcher.DispatchHandler {
   readonly #endpoint: Endpoint
-  readonly #what: ToSend
-  readonly #ended: (result: Exchange) => void
+  readonly #outgoing: OutgoingRequest
+  readonly #onEnd: (result: Exchange) => void
   readonly #reader: StreamReader
   #sentMs = NaN
   #status = 0
   #isStream = false
-  /** Of an answer that is none: what it says. */
-  #said: Buffer[] = []
-  #saidBytes = 0
+  /** Body of a response that is not a stream. */
+  #errorBody: Buffer[] = []
+  #errorBytes = 0
   #failure: Exchange['failure']
   #controller: Dispatcher.DispatchController | undefined
   #timer: NodeJS.Timeout | undefined
   #over = false
 
-  constructor(endpoint: Endpoint, what: ToSend, ended: (result: Exchange) => void) {
+  constructor(endpoint: Endpoint, outgoing: OutgoingRequest, onEnd: (result: Exchange) => void) {
     this.#endpoint = endpoint
-    this.#what = what
-    this.#ended = ended
-    this.#reader = new StreamReader(endpoint.spec.api, { hash: what.hashText === true })
+    this.#outgoing = outgoing
+    this.#onEnd = onEnd
+    this.#reader = new StreamReader(endpoint.spec.api, { hash: outgoing.hashText === true })
   }
 
   start(): void {
     const { pool, path, spec } = this.#endpoint
-    const { body, id, timeoutMs } = this.#what
-    this.#timer = setTimeout(() => this.giveUp('timeout', `no end within ${timeoutMs / 1000} s`), timeoutMs)
+    const { body, id, timeoutMs } = this.#outgoing
+    this.#timer = setTimeout(
+      () => this.abort('timeout', `not finished within ${timeoutMs / 1000} s`),
+      timeoutMs,
+    )
     this.#sentMs = performance.now()
     pool.dispatch({ method: 'POST', path, headers: [...headersOf(spec), 'x-request-id', id], body }, this)
   }
 
-  giveUp(kind: Failure, message: string): void {
+  abort(kind: Failure, message: string): void {
     this.#failure ??= { kind, message }
-    // Before there is a connection nothing can be aborted: then the request ends here, and what comes later is not heard.
+    // Before a connection exists there is nothing to abort: the request ends here and later callbacks are
+    // ignored.
     this.#controller?.abort(new Error(message))
     this.#finish()
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller
-    if (this.#over) controller.abort(new Error('given up'))
+    if (this.#over) controller.abort(new Error('aborted'))
   }
 
   onResponseStart(
@@ -115,29 +128,32 @@ class Call implements Dispatcher.DispatchHandler {
     if (this.#isStream) {
       const before = this.#reader.events
       this.#reader.push(chunk, nowMs)
-      this.#what.onEvents(this.#reader.events - before)
-    } else if (this.#saidBytes < MOST_ERROR_BYTES) {
-      this.#said.push(chunk)
-      this.#saidBytes += chunk.length
+      this.#outgoing.onEvents(this.#reader.events - before)
+    } else if (this.#errorBytes < MAX_ERROR_BYTES) {
+      this.#errorBody.push(chunk)
+      this.#errorBytes += chunk.length
     }
   }
 
   onResponseEnd(): void {
     this.#reader.end(performance.now())
-    this.#failure ??= this.#wrongWithAnswer()
+    this.#failure ??= this.#responseFailure()
     this.#finish()
   }
 
   onResponseError(_: Dispatcher.DispatchController | undefined, error: Error): void {
-    this.#failure ??= this.#failureOf(error)
+    this.#failure ??= this.#connectionFailure(error)
     this.#finish()
   }
 
-  #wrongWithAnswer(): Exchange['failure'] {
+  #responseFailure(): Exchange['failure'] {
     const { error, garbage, done, finished, events } = this.#reader
     if (this.#status !== 200)
-      return { kind: `http_${this.#status}`, message: saidIn(Buffer.concat(this.#said).toString('utf8')) }
-    if (!this.#isStream) return { kind: 'bad_stream', message: 'an answer that is no event stream' }
+      return {
+        kind: `http_${this.#status}`,
+        message: bodyErrorText(Buffer.concat(this.#errorBody).toString('utf8')),
+      }
+    if (!this.#isStream) return { kind: 'bad_stream', message: 'the response is not an event stream' }
     if (error !== undefined) return { kind: 'error_event', message: error }
     if (garbage !== undefined) return { kind: 'bad_stream', message: garbage }
     if (!done && !finished)
@@ -145,7 +161,7 @@ class Call implements Dispatcher.DispatchHandler {
     return events === 0 ? { kind: 'no_tokens', message: 'the stream had no text' } : undefined
   }
 
-  #failureOf(error: NodeJS.ErrnoException): Exchange['failure'] {
+  #connectionFailure(error: NodeJS.ErrnoException): Exchange['failure'] {
     const message = error.message || String(error.code)
     if (this.#status !== 0) return { kind: 'truncated', message }
     const isConnect =
@@ -160,9 +176,8 @@ class Call implements Dispatcher.DispatchHandler {
     if (this.#over) return
     this.#over = true
     clearTimeout(this.#timer)
-    const { index, counted, plannedMs } = this.#what
+    const { index, counted, plannedMs } = this.#outgoing
     const { firstMs, lastMs, events, usage, gapsMs } = this.#reader
-    const textHash = this.#reader.digest()
     const result: Exchange = {
       index,
       counted,
@@ -173,16 +188,16 @@ class Call implements Dispatcher.DispatchHandler {
       endedMs: performance.now(),
       events,
       gapsMs,
-      ...(usage && { usage }),
-      ...(textHash !== undefined && { textHash }),
-      ...(this.#failure && { failure: this.#failure }),
+      usage,
+      textHash: this.#reader.digest(),
+      failure: this.#failure,
     }
-    queueMicrotask(() => this.#ended(result))
+    queueMicrotask(() => this.#onEnd(result))
   }
 }
 
-/** An error body in one line: OpenAI's, FastAPI's, or whatever it is. */
-export function saidIn(text: string): string {
+/** The error message of a body in one line; knows the forms of OpenAI and FastAPI. */
+export function bodyErrorText(text: string): string {
   try {
     const body = JSON.parse(text) as { error?: unknown; detail?: unknown; message?: unknown }
     return errorText(body?.error ?? body?.detail ?? body?.message ?? body)

@@ -34,8 +34,8 @@ function runOf(exchanges: readonly Exchange[], more: Partial<LoadRun> = {}): Loa
   }
 }
 
-describe('the figures of a run', () => {
-  it('count from the planned moment, and tokens as the server does where it says', () => {
+describe('figuresOf', () => {
+  it('measures from the planned time and takes token counts from the server if it sends them', () => {
     const figures = figuresOf(runOf([one(0), one(1, { usage: { promptTokens: 8, completionTokens: 11 } })]))
     expect(figures.ttftMs).toMatchObject({ count: 2, mean: 50, p50: 50 })
     expect(figures.e2eMs.mean).toBe(450)
@@ -46,7 +46,7 @@ describe('the figures of a run', () => {
     expect(figures.throughput.outputTokensPerSecond).toBeCloseTo(16 / 0.56)
   })
 
-  it('leave out what does not count, and have no time per token of a single one', () => {
+  it('leaves out requests that do not count, and has no TPOT for a single token', () => {
     const figures = figuresOf(
       runOf([one(0, { counted: false, firstMs: 9999 }), one(1, { events: 1, lastMs: 150 })]),
     )
@@ -55,7 +55,7 @@ describe('the figures of a run', () => {
     expect(figures.tpotMs).toMatchObject({ count: 0, p50: NaN })
   })
 
-  it('have errors by kind, the most frequent first, and no times of them', () => {
+  it('groups errors by kind, the most frequent first, and leaves out their times', () => {
     const failed = (kind: 'reset' | 'http_503', message: string) => ({
       failure: { kind, message },
       firstMs: NaN,
@@ -78,7 +78,7 @@ describe('the figures of a run', () => {
     expect(figures.ttftMs.count).toBe(1)
   })
 
-  it('call good what kept all of the SLO; what failed did not', () => {
+  it('counts requests as good if they met the whole SLO and did not fail', () => {
     const slow = one(1, { lastMs: 100 + 50 + 800 })
     const late = one(2, { firstMs: 200 + 90, lastMs: 200 + 490 })
     const failed = one(3, { failure: { kind: 'reset', message: '' } })
@@ -87,7 +87,7 @@ describe('the figures of a run', () => {
     expect(figuresOf(runOf([one(0)])).goodput).toBeNull()
   })
 
-  it('say whether the client kept up: by how late it sent, and by how late its event loop was', () => {
+  it('tells whether the client kept up, from its send delay and event loop delay', () => {
     expect(figuresOf(runOf([one(0)])).client).toMatchObject({ keptUp: true, sendLagMs: { p99: 1 } })
     expect(figuresOf(runOf([one(0, { sentMs: 30 })])).client).toMatchObject({
       keptUp: false,
@@ -96,7 +96,7 @@ describe('the figures of a run', () => {
     expect(figuresOf(runOf([one(0)], { loopDelayMs: { p99: 50, max: 60 } })).client.keptUp).toBe(false)
   })
 
-  it('have quantiles as NumPy has them', () => {
+  it('computes quantiles as NumPy does', () => {
     expect(quantiles([4, 1, 3, 2])).toEqual({
       count: 4,
       mean: 2.5,
@@ -106,7 +106,7 @@ describe('the figures of a run', () => {
     })
   })
 
-  it('of a run without requests are no numbers', () => {
+  it('has no numbers for a run without requests', () => {
     expect(figuresOf(runOf([]))).toMatchObject({
       requests: { counted: 0 },
       seconds: 0,
@@ -116,7 +116,7 @@ describe('the figures of a run', () => {
   })
 })
 
-describe('a comparison', () => {
+describe('compare', () => {
   const setup = {
     url: 'http://a/v1',
     api: 'chat',
@@ -130,7 +130,7 @@ describe('a comparison', () => {
   const result = (exchanges: readonly Exchange[], more: object = {}): BenchResult =>
     benchResult({ ...setup, ...more }, figuresOf(runOf(exchanges)), new Date(0))
 
-  it('has B over A for every figure, and says when nothing else differs', () => {
+  it('has B over A for every figure, and says if nothing else differs', () => {
     const { ratios, differences } = compare(result([one(0)]), result([one(0, { firstMs: 100, lastMs: 450 })]))
     expect(ratios.find(({ name }) => name === 'TTFT p50')).toEqual({
       name: 'TTFT p50',
@@ -143,7 +143,7 @@ describe('a comparison', () => {
     expect(differences).toEqual([])
   })
 
-  it('names what differs in the runs, and why to take care', () => {
+  it('lists differences between the setups, and warnings', () => {
     const other = result([one(0, { sentMs: 60 }), one(1, { failure: { kind: 'reset', message: '' } })], {
       seed: 2,
       load: { loop: 'open', rate: 9 },

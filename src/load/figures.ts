@@ -1,4 +1,7 @@
-/** The numbers of a run. Times are in milliseconds; those of requests are exact, those between events err by at most 0.1 %. */
+/**
+ * The results of a run. Times are in milliseconds; those of requests are exact, those between events are
+ * within 0.1 %.
+ */
 import { type Quantiles, quantilesOf } from '../sim/histogram.ts'
 import type { Exchange } from './exchange.ts'
 import type { LoadRun } from './run-load.ts'
@@ -10,30 +13,30 @@ export interface Slo {
 
 export interface Figures {
   readonly requests: {
-    /** All that were sent, and those that count: ended well, and not. */
+    /** All requests sent; those that count; of these, the successful and the failed ones. */
     readonly sent: number
     readonly counted: number
     readonly ok: number
     readonly failed: number
   }
-  /** From the planned moment (closed loop: from sending) to the first event with text. */
+  /** From the planned time (closed loop: from sending) to the first event with text. */
   readonly ttftMs: Quantiles
-  /** (last − first) / (tokens − 1), of requests with two tokens or more. */
+  /** (last − first) / (tokens − 1), for requests with two tokens or more. */
   readonly tpotMs: Quantiles
-  /** Between two events of a request. */
+  /** Between consecutive events of a request. */
   readonly itlMs: Quantiles
-  /** From the planned moment to the last event with text. */
+  /** From the planned time to the last event with text. */
   readonly e2eMs: Quantiles
-  /** Over the time from the first counted request's planned moment to the last one's end. */
+  /** From the planned time of the first counted request to the end of the last one. */
   readonly seconds: number
   readonly throughput: {
     readonly requestsPerSecond: number
     readonly outputTokensPerSecond: number
-    /** Prompts included; only where the server counts them. */
+    /** Including prompts; null if the server does not count them. */
     readonly totalTokensPerSecond: number | null
   }
   readonly tokens: {
-    /** Whose count it is: the server's, the client's own of events, or of some requests one and of some the other. */
+    /** Source of the counts: the server's usage, the client's count of events, or a mix over the requests. */
     readonly from: 'usage' | 'events' | 'both' | 'none'
     readonly promptMean: number | null
     readonly outputMean: number
@@ -42,7 +45,7 @@ export interface Figures {
   readonly errors: readonly { readonly kind: string; readonly count: number; readonly example: string }[]
   readonly client: {
     readonly isOpenLoop: boolean
-    /** How long after its planned moment a request was sent, of all requests. */
+    /** Delay between planned time and sending, over all requests. */
     readonly sendLagMs: { readonly p50: number; readonly p99: number; readonly max: number }
     readonly loopDelayMs: { readonly p99: number; readonly max: number }
     readonly cpuShare: number
@@ -50,15 +53,15 @@ export interface Figures {
   }
 }
 
-/** Later than this the client, not the server, shapes what is measured. */
-const MOST_LAG_MS = 5
-const MOST_LOOP_DELAY_MS = 20
+/** Above these the client, not the server, shapes the measurement. */
+const MAX_LAG_MS = 5
+const MAX_LOOP_DELAY_MS = 20
 
 export function figuresOf(run: LoadRun, slo: Slo = {}): Figures {
   const counted = run.exchanges.filter(one => one.counted)
   const ok = counted.filter(({ failure }) => failure === undefined)
-  const fromMs = least(counted.map(({ plannedMs }) => plannedMs))
-  const seconds = counted.length === 0 ? 0 : (most(counted.map(({ endedMs }) => endedMs)) - fromMs) / 1000
+  const fromMs = minOf(counted.map(({ plannedMs }) => plannedMs))
+  const seconds = counted.length === 0 ? 0 : (maxOf(counted.map(({ endedMs }) => endedMs)) - fromMs) / 1000
   const output = ok.reduce((sum, one) => sum + tokensOf(one), 0)
   const prompts =
     ok.every(({ usage }) => usage !== undefined) && ok.length > 0
@@ -108,7 +111,7 @@ function sourceOf(ok: readonly Exchange[]): Figures['tokens']['from'] {
   return counted === ok.length ? 'usage' : counted === 0 ? 'events' : 'both'
 }
 
-/** A request that failed was not good; one of a single token cannot miss the time of the others. */
+/** Failed requests are not good; a request with a single token has no TPOT to miss. */
 function goodputOf(
   counted: readonly Exchange[],
   slo: Slo,
@@ -137,11 +140,11 @@ function errorsOf(counted: readonly Exchange[]): Figures['errors'] {
 function clientOf({ exchanges, isOpen, loopDelayMs, cpuShare }: LoadRun): Figures['client'] {
   const lags = Float64Array.from(exchanges, ({ sentMs, plannedMs }) => Math.max(0, sentMs - plannedMs)).sort()
   const sendLagMs = { p50: at(lags, 0.5), p99: at(lags, 0.99), max: at(lags, 1) }
-  const keptUp = !(sendLagMs.p99 > MOST_LAG_MS) && loopDelayMs.p99 <= MOST_LOOP_DELAY_MS
+  const keptUp = !(sendLagMs.p99 > MAX_LAG_MS) && loopDelayMs.p99 <= MAX_LOOP_DELAY_MS
   return { isOpenLoop: isOpen, sendLagMs, loopDelayMs, cpuShare, keptUp }
 }
 
-/** Between the two nearest values, as NumPy does by default. */
+/** Interpolates between the two nearest values, as NumPy does by default. */
 export function quantiles(values: readonly number[]): Quantiles {
   const sorted = Float64Array.from(values).sort()
   const mean = values.length === 0 ? NaN : values.reduce((a, b) => a + b, 0) / values.length
@@ -156,5 +159,5 @@ function at(sorted: Float64Array, share: number): number {
 }
 
 // Spreading a long array into Math.max overflows the stack.
-const most = (values: readonly number[]) => values.reduce((a, b) => Math.max(a, b), -Infinity)
-const least = (values: readonly number[]) => values.reduce((a, b) => Math.min(a, b), Infinity)
+const maxOf = (values: readonly number[]) => values.reduce((a, b) => Math.max(a, b), -Infinity)
+const minOf = (values: readonly number[]) => values.reduce((a, b) => Math.min(a, b), Infinity)

@@ -1,32 +1,34 @@
-/** A cluster that a sweep runs on: an address to send to, and a policy that can be changed. Here: a gateway that runs already. */
+/**
+ * The cluster of a sweep: a URL for requests and a policy that can be changed. This one is a running gateway.
+ */
 import { EldrError } from '../errors.ts'
 import { addressOf, fetchText } from './endpoint.ts'
 
 export interface Cluster {
   readonly url: string
-  /** `eldr`, or `eldr@0.2` with a band. What is in flight stays where it is. */
+  /** `eldr`, or `eldr@0.2` with a band. In-flight requests stay where they are. */
   setPolicy(name: string): Promise<void>
-  /** Takes from all workers what they keep of earlier prompts. False where a worker cannot. */
+  /** Clears the prefix caches of all workers. False if a worker cannot do that. */
   clearPrefixCaches?(): Promise<boolean>
-  /** Ends what was started for the sweep. */
+  /** Stops all processes that were started for the sweep. */
   stop(): Promise<void>
 }
 
 export interface AttachedCluster extends Cluster {
-  /** Such as 2P4D: the workers that the gateway has. */
+  /** The gateway's workers, such as 2P4D. */
   readonly topology: string
-  /** Of the artifact that it routes by; undefined without one. */
+  /** Hash of the gateway's artifact; undefined without one. */
   readonly artifactSha256: string | undefined
 }
 
 export interface AdminAccess {
   readonly url: string
-  /** Not needed on the gateway's own machine where it has none. */
+  /** Not needed on the gateway's machine if no token is configured. */
   readonly adminToken?: string
   readonly insecure?: boolean
 }
 
-interface SeenWorker {
+interface ListedWorker {
   readonly role: 'prefill' | 'decode'
   readonly url: string
   readonly state: string
@@ -35,7 +37,7 @@ interface SeenWorker {
 export async function attachCluster({ url, adminToken, insecure }: AdminAccess): Promise<AttachedCluster> {
   const { origin, root } = addressOf(url)
   const admin = `${origin}${root.replace(/\/v\d+$/, '')}/eldr`
-  const access = { ...(adminToken !== undefined && { apiKey: adminToken }), ...(insecure && { insecure }) }
+  const access = { apiKey: adminToken, insecure }
 
   async function call(method: 'GET' | 'PUT', path: string, body?: object): Promise<unknown> {
     const { status, text } = await fetchText(access, method, `${admin}${path}`, body)
@@ -43,19 +45,20 @@ export async function attachCluster({ url, adminToken, insecure }: AdminAccess):
     throw new EldrError('ELDR_ENDPOINT_FAILED', {
       found: `status ${status} from ${method} ${admin}${path}: ${text.slice(0, 300)}`,
       expected: 'the admin API of `eldr serve`',
-      ...((status === 401 || status === 403) && {
-        todo: 'Give the gateway’s token with --admin-token or ELDR_ADMIN_TOKEN.',
-      }),
+      todo:
+        status === 401 || status === 403
+          ? 'Pass the gateway’s token with --admin-token or ELDR_ADMIN_TOKEN.'
+          : undefined,
     })
   }
 
   const workers = async () =>
-    ((await call('GET', '/workers')) as { workers: SeenWorker[] }).workers.filter(
+    ((await call('GET', '/workers')) as { workers: ListedWorker[] }).workers.filter(
       ({ state }) => state !== 'leaving',
     )
-  const there = await workers()
+  const listed = await workers()
   const { routing } = (await call('GET', '/config')) as { routing: { artifact?: { sha256: string } } }
-  const count = (role: SeenWorker['role']) => there.filter(worker => worker.role === role).length
+  const count = (role: ListedWorker['role']) => listed.filter(worker => worker.role === role).length
   return {
     url,
     topology: `${count('prefill')}P${count('decode')}D`,
@@ -65,7 +68,7 @@ export async function attachCluster({ url, adminToken, insecure }: AdminAccess):
       await call('PUT', '/policy', { policy, ...(tau !== undefined && { tau: Number(tau) }) })
     },
     async clearPrefixCaches() {
-      // Data-parallel ranks are several workers at one address, which clears the caches of all of them.
+      // Data-parallel ranks are several workers with one URL; one call clears the caches of all of them.
       const urls = new Set((await workers()).map(({ url: address }) => address))
       const cleared = [...urls].map(address =>
         fetchText({}, 'POST', `${address}/reset_prefix_cache`).then(

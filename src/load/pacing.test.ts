@@ -4,8 +4,8 @@ import { pace } from './pacing.ts'
 const at = (...times: number[]) => ({ kind: 'open' as const, nextMs: () => times.shift() ?? Infinity })
 const UNLIMITED = { requests: Infinity, durationMs: Infinity }
 
-describe('an open loop', () => {
-  it('sends each request at its moment or after, prepared before, whether or not others have ended', async () => {
+describe('open loop', () => {
+  it('sends each request at its planned time or later, prepared before, whether or not others have ended', async () => {
     const startMs = performance.now()
     const seen: [number, number, number][] = []
     const prepared: number[] = []
@@ -23,7 +23,7 @@ describe('an open loop', () => {
     for (const [, , lateMs] of seen) expect(lateMs).toBeGreaterThanOrEqual(0)
   })
 
-  it('ends with its number of requests, its time, or its arrivals', async () => {
+  it('ends after its number of requests, its duration or its arrivals', async () => {
     const sent = async (limits: object, ...times: number[]) => {
       let count = 0
       await pace(at(...times), { ...UNLIMITED, ...limits }, performance.now(), () =>
@@ -38,7 +38,7 @@ describe('an open loop', () => {
     expect(await sent({ stop: AbortSignal.abort() }, 0, 1)).toBe(0)
   })
 
-  it('sends at once what is overdue, with its planned moment', async () => {
+  it('sends overdue requests at once, with their planned times', async () => {
     const startMs = performance.now() - 1000
     const planned: number[] = []
     await pace(at(0, 10, 20), UNLIMITED, startMs, (_, plannedMs) =>
@@ -48,8 +48,8 @@ describe('an open loop', () => {
   })
 })
 
-describe('a closed loop', () => {
-  it('has so many at a time and no more, and sends each number once', async () => {
+describe('closed loop', () => {
+  it('never exceeds its concurrency and sends each index once', async () => {
     let [now, most] = [0, 0]
     const seen: number[] = []
     await pace(

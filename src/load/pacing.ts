@@ -1,17 +1,24 @@
 /**
- * When requests are sent. Open loop: each at its planned moment, whatever the server does, so that a server that stalls is asked all the
- * same and its users' waiting is counted (no coordinated omission). Closed loop: so many at a time, the next when one has ended.
+ * Decides when requests are sent. Open loop: each at its planned time, even if the server stalls, so that
+ * waiting counts as latency (no coordinated omission). Closed loop: a fixed number at a time, the next when
+ * one has ended.
  */
 
-/** Sends request `index`, planned for `plannedMs` on the clock of performance.now(); resolves when it has ended. */
+/**
+ * Sends request `index`, planned for `plannedMs` on the clock of performance.now(); resolves when it has
+ * ended.
+ */
 export type Send = (index: number, plannedMs: number) => Promise<void>
 
-/** Timers of Node are whole milliseconds and may be one late; the rest of the way the event loop turns. */
-const TURNING_MS = 1
+/**
+ * Node's timers have millisecond resolution and may be 1 ms late; the loop spins on setImmediate for the
+ * rest.
+ */
+const SPIN_MS = 1
 
 export interface OpenLoop {
   readonly kind: 'open'
-  /** Rising, from the start of the run, one a call; Infinity after the last. */
+  /** The next planned time since the start of the run, increasing; Infinity after the last. */
   readonly nextMs: () => number
 }
 
@@ -22,12 +29,14 @@ export interface ClosedLoop {
 
 export interface PacingLimits {
   readonly requests: number
-  /** No request is sent later. */
+  /** No request is sent after this. */
   readonly durationMs: number
   readonly stop?: AbortSignal
 }
 
-/** Resolves when the last request has ended. `prepare` is called ahead of a request's moment, to do there what takes time. */
+/**
+ * Resolves when the last request has ended. `prepare` runs before a request is due, to do slow work early.
+ */
 export async function pace(
   loop: OpenLoop | ClosedLoop,
   limits: PacingLimits,
@@ -36,13 +45,13 @@ export async function pace(
   prepare: (index: number) => void = () => {},
 ): Promise<void> {
   if (loop.kind === 'closed') return closed(loop, limits, startMs, prepare, send)
-  // Those that have ended are let go: a run may have no end.
-  const underWay = new Set<Promise<void>>()
+  // Ended requests are removed: a run may be endless.
+  const inFlight = new Set<Promise<void>>()
   await open(loop, limits, startMs, prepare, (index, plannedMs) => {
-    const sent = send(index, plannedMs).finally(() => underWay.delete(sent))
-    underWay.add(sent)
+    const sent = send(index, plannedMs).finally(() => inFlight.delete(sent))
+    inFlight.add(sent)
   })
-  await Promise.all(underWay)
+  await Promise.all(inFlight)
 }
 
 function open(
@@ -55,7 +64,7 @@ function open(
   return new Promise(resolve => {
     let index = 0
     let dueMs = 0
-    /** False when no request is left. */
+    /** Returns false if no request is left. */
     function advance(): boolean {
       const fromStartMs = index < requests ? nextMs() : Infinity
       if (!(fromStartMs <= durationMs && fromStartMs < Infinity)) return false
@@ -70,7 +79,7 @@ function open(
         if (!advance()) return resolve()
       }
       const waitMs = dueMs - performance.now()
-      if (waitMs > 1 + TURNING_MS) setTimeout(tick, Math.floor(waitMs - TURNING_MS))
+      if (waitMs > 1 + SPIN_MS) setTimeout(tick, Math.floor(waitMs - SPIN_MS))
       else setImmediate(tick)
     }
     if (advance()) tick()

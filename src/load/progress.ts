@@ -1,4 +1,6 @@
-/** A run on stderr while it goes on: one line that is overwritten on a terminal, elsewhere a line now and then. */
+/**
+ * Progress of a run on stderr: one overwritten line on a terminal, otherwise a new line every few seconds.
+ */
 import { duration, fixed, whole } from '../report/numbers.ts'
 import type { Terminal } from '../report/terminal.ts'
 import type { LoadProgress } from './run-load.ts'
@@ -10,8 +12,8 @@ export interface LoadWatch {
   clear(): void
 }
 
-/** `of`: how many requests there will be; undefined where time is the limit. */
-export function loadWatch(terminal: Terminal, what: string, of: number | undefined): LoadWatch {
+/** `total`: number of requests; undefined if the run is limited by time. */
+export function loadWatch(terminal: Terminal, what: string, total: number | undefined): LoadWatch {
   let before: LoadProgress = { seconds: 0, sent: 0, ended: 0, failed: 0, tokens: 0 }
   let shownSeconds = 0
   return {
@@ -21,7 +23,7 @@ export function loadWatch(terminal: Terminal, what: string, of: number | undefin
       const perSecond = (now.tokens - before.tokens) / Math.max(1e-3, now.seconds - before.seconds)
       const parts = [
         duration(now.seconds * 1000),
-        `sent ${whole(now.sent)}${of === undefined ? '' : `/${whole(of)}`}`,
+        `sent ${whole(now.sent)}${total === undefined ? '' : `/${whole(total)}`}`,
         `in flight ${whole(now.sent - now.ended)}`,
         ...(now.failed > 0 ? [terminal.warn(`failed ${whole(now.failed)}`)] : []),
         `${fixed(perSecond, 0)} tokens/s`,

@@ -1,10 +1,10 @@
-/** Prompts of a JSONL file, a request a line, in the file's order and from the start again after the last. */
+/** Prompts of a JSONL file, one per line, in order; they start over after the last. */
 import { readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { EldrError } from '../errors.ts'
 import type { Api } from './endpoint.ts'
-import { PROMPT_LINE, readPromptLine, wrongLine } from './prompt-line.ts'
-import type { Asked, RequestSource } from './request-source.ts'
+import { PROMPT_LINE, readPromptLine, type WrongLine, wrongLine } from './prompt-line.ts'
+import type { PromptRequest, RequestSource } from './request-source.ts'
 
 export async function promptFile(
   path: string,
@@ -17,46 +17,44 @@ export async function promptFile(
   return parsePrompts(path, text, api, outputTokens)
 }
 
-/** `outputTokens`: of lines that do not say. */
+/** `outputTokens`: maximum for lines without max_tokens. */
 export function parsePrompts(
   path: string,
   text: string,
   api: Api,
   outputTokens: number | undefined,
 ): RequestSource {
-  const asked: Asked[] = []
+  const requests: PromptRequest[] = []
   text.split('\n').forEach((line, at) => {
-    if (line.trim() !== '') asked.push(askedIn(path, line, at + 1, api, outputTokens))
+    if (line.trim() !== '') requests.push(parseLine(line, wrongLine(path, at + 1), api, outputTokens))
   })
-  if (asked.length === 0) throw noPrompts(path)
+  if (requests.length === 0) throw noPrompts(path)
   return {
-    about: { kind: 'file', file: basename(path), prompts: asked.length },
-    ask: index => asked[index % asked.length]!,
+    about: { kind: 'file', file: basename(path), prompts: requests.length },
+    request: index => requests[index % requests.length]!,
   }
 }
 
 export function noPrompts(path: string): EldrError {
   return new EldrError('ELDR_FILE_WRONG_KIND', {
     file: path,
-    found: 'no line',
+    found: 'an empty file',
     expected: PROMPT_LINE,
-    todo: 'Write a prompt a line.',
+    todo: 'Write one prompt per line.',
   })
 }
 
-function askedIn(
-  path: string,
+function parseLine(
   line: string,
-  number: number,
+  wrong: WrongLine,
   api: Api,
   outputTokens: number | undefined,
-): Asked {
-  const wrong = wrongLine(path, number)
+): PromptRequest {
   const { prompt, maxTokens = outputTokens } = readPromptLine(line, wrong)
   if (typeof prompt === 'object') {
     const isChat = 'messages' in prompt
     if (!isChat && api === 'chat') throw wrong('token ids', 'text or messages for --api chat')
     if (isChat && api === 'completions') throw wrong('messages', 'a prompt for --api completions')
   }
-  return { prompt, ...(maxTokens !== undefined && { maxTokens }) }
+  return { prompt, maxTokens }
 }

@@ -1,22 +1,22 @@
-/** One line of a file of prompts, as the load client and the calibration read it. */
+/** Parses one line of a prompt file, for `eldr bench` and `eldr calibrate`. */
 import { EldrError } from '../errors.ts'
 import { quoted } from '../trace/quoted.ts'
 import type { Message, Prompt } from './request-source.ts'
 
 export const PROMPT_LINE =
-  '{"prompt": text or token ids} or {"messages": [{"role", "content"}, …]}, with "max_tokens" and "domain" or without'
+  '{"prompt": text or token ids} or {"messages": [{"role", "content"}, …]}, optionally with "max_tokens" and "domain"'
 
 export interface PromptLine {
   readonly prompt: Prompt
   readonly maxTokens?: number
-  /** What kind of request it is, in the words of whoever made the file. */
+  /** Kind of request, as named by the author of the file. */
   readonly domain?: string
 }
 
-/** `id` names a line for whoever made the file; nobody looks at it here. */
+/** `id` is for the author of the file and is ignored here. */
 const KEYS: ReadonlySet<string> = new Set(['prompt', 'messages', 'max_tokens', 'domain', 'id'])
 
-/** Makes the error for a line: what was found in it, and what should be there. */
+/** Creates the error for a line from what was found and what was expected. */
 export type WrongLine = (found: string, expected?: string) => EldrError
 
 export function wrongLine(path: string, number: number): WrongLine {
@@ -40,13 +40,10 @@ export function readPromptLine(line: string, wrong: WrongLine): PromptLine {
   const unknown = Object.keys(value).find(key => !KEYS.has(key))
   if (unknown !== undefined) throw wrong(`the key ${quoted(unknown)}`)
   if (maxTokens !== undefined && !(Number.isInteger(maxTokens) && (maxTokens as number) >= 1))
-    throw wrong('max_tokens that is no whole number from 1')
+    throw wrong('max_tokens that is not a whole number of at least 1')
   if (domain !== undefined && (typeof domain !== 'string' || domain.trim() === '' || domain.includes(',')))
     throw wrong(`the domain ${quoted(domain)}`, 'a name without commas')
-  const rest = {
-    ...(maxTokens !== undefined && { maxTokens: maxTokens as number }),
-    ...(domain !== undefined && { domain: domain.trim() }),
-  }
+  const rest = { maxTokens: maxTokens as number | undefined, domain: domain?.trim() }
   if (prompt !== undefined && messages !== undefined) throw wrong('prompt and messages', 'one of them')
   if (typeof prompt === 'string' && prompt !== '') return { prompt, ...rest }
   if (isIds(prompt)) return { prompt, ...rest }

@@ -1,4 +1,7 @@
-/** What is sent: a prompt, how many tokens are wanted, and the rest of a body. The same source and seed give the same bytes. */
+/**
+ * Request bodies: a prompt, a number of tokens and other fields. The same source and seed give the same
+ * bytes.
+ */
 import { EldrError } from '../errors.ts'
 import { createRandom } from '../math/random.ts'
 import type { Api } from './endpoint.ts'
@@ -8,20 +11,23 @@ export interface Message {
   readonly content: unknown
 }
 
-/** A prompt as text, as token ids or as a conversation. */
+/** A prompt as text, token ids or a conversation. */
 export type Prompt = string | ArrayLike<number> | { readonly messages: readonly Message[] }
 
-export interface Asked {
+export interface PromptRequest {
   readonly prompt: Prompt
-  /** The server's default unless told. */
+  /** Default: the server's. */
   readonly maxTokens?: number
-  /** Request of a trace whose experts the embedded worker replays. */
+  /** Row of the trace whose experts the embedded worker replays. */
   readonly row?: number
-  /** Of this request's body besides; they win. */
+  /** Other fields of this request's body; they override the standard ones. */
   readonly fields?: Readonly<Record<string, unknown>>
 }
 
-/** The seed of a sampled request: of its place in the file alone, so that neither order nor company changes what is drawn. */
+/**
+ * The sampling seed of a request. It depends only on the line in the file, so order and batching do not
+ * change samples.
+ */
 export function seedOf(seed: number, request: number): number {
   return createRandom(seed)
     .fork(request)
@@ -29,26 +35,26 @@ export function seedOf(seed: number, request: number): number {
 }
 
 export interface RequestSource {
-  /** For people and for the JSON: what it is, with its numbers. */
+  /** Description for tables and JSON. */
   readonly about: {
     readonly kind: 'file' | 'trace' | 'synthetic' | 'workload'
     readonly [key: string]: unknown
   }
   /** Request `index` of the run. */
-  ask(index: number): Asked
+  request(index: number): PromptRequest
 }
 
 export interface BodySettings {
   readonly api: Api
   readonly model: string
-  /** Go on until maxTokens; a field of vLLM's and its kin. Only where a length is wanted. */
+  /** Generate exactly maxTokens; a field of vLLM and compatible servers, sent only with maxTokens. */
   readonly ignoreEos: boolean
-  /** Fields that every body has besides; they win. */
+  /** Extra fields of every body; they override all others. */
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
 export function bodyOf(
-  { prompt, maxTokens, row, fields }: Asked,
+  { prompt, maxTokens, row, fields }: PromptRequest,
   { api, model, ignoreEos, extra }: BodySettings,
 ): string {
   return JSON.stringify({

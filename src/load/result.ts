@@ -1,4 +1,4 @@
-/** What `eldr bench --json` writes and `--compare` reads (docs/guides/bench.md). */
+/** Results that `eldr bench --json` writes and `--compare` reads (docs/guides/bench.md). */
 import { availableParallelism, cpus } from 'node:os'
 import { readFile } from 'node:fs/promises'
 import { EldrError } from '../errors.ts'
@@ -8,7 +8,7 @@ import type { Figures } from './figures.ts'
 
 export const BENCH_FORMAT = 'eldr.bench.v1'
 
-/** How a run was made: plain data, so that two runs can be held against each other key by key. */
+/** Setup of a run: plain data, so that two runs can be compared key by key. */
 export interface BenchSetup {
   readonly url: string
   readonly api: string
@@ -19,17 +19,17 @@ export interface BenchSetup {
   readonly limits: Readonly<Record<string, unknown>>
   readonly warmUp: Readonly<Record<string, unknown>>
   readonly seed: number
-  /** Fields that every request had besides. */
+  /** Extra fields of every request body. */
   readonly body?: Readonly<Record<string, unknown>>
 }
 
 export interface BenchResult extends Figures {
   readonly format: typeof BENCH_FORMAT
   readonly version: string
-  /** When it began. */
+  /** Start time. */
   readonly at: string
   readonly setup: BenchSetup
-  /** Where the client ran. */
+  /** Machine of the client. */
   readonly machine: { readonly cpu: string; readonly cores: number; readonly node: string }
 }
 
@@ -48,7 +48,7 @@ export function machineHere(): BenchResult['machine'] {
   return { cpu: cpus()[0]?.model ?? 'unknown', cores: availableParallelism(), node: process.version }
 }
 
-/** JSON has no NaN: what there is no number for is null there. */
+/** JSON has no NaN: missing numbers are null. */
 export async function readResult(file: string): Promise<BenchResult> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file, cause })
@@ -58,7 +58,7 @@ export async function readResult(file: string): Promise<BenchResult> {
       file,
       found,
       expected: `a result of \`eldr bench --json FILE\` (${BENCH_FORMAT})`,
-      todo: 'Make one with `eldr bench --json FILE`.',
+      todo: 'Create one with `eldr bench --json FILE`.',
     })
   let value: unknown
   try {

@@ -1,4 +1,4 @@
-/** A run: sends what a source asks at the moments that a loop says, and keeps what came of each request. */
+/** Runs a load: sends the requests of a source at the times of a loop and collects their results. */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { createHistogram, type Histogram, record } from '../sim/histogram.ts'
 import type { Endpoint } from './endpoint.ts'
@@ -11,15 +11,15 @@ export interface LoadPlan {
   readonly source: RequestSource
   readonly body: BodySettings
   readonly loop: OpenLoop | ClosedLoop
-  /** Of the whole run, requests that do not count included; Infinity where the other one is the limit. */
+  /** Limits of the whole run, including requests that do not count; Infinity: no limit. */
   readonly requests: number
   readonly durationMs: number
-  /** Which requests count: by number, and by the time they are planned for. */
+  /** Tells whether a request counts, from its index and planned time. */
   readonly counts: (index: number, fromStartMs: number) => boolean
   readonly timeoutMs: number
-  /** Whether texts are hashed, to hold them against those of another run. */
+  /** Hash texts, to compare them with those of another run. */
   readonly hashText?: boolean
-  /** Before the number in each request's id. */
+  /** Prefix of request ids; the index follows. */
   readonly idPrefix: string
   readonly onProgress?: (now: LoadProgress) => void
   readonly stop?: AbortSignal
@@ -30,37 +30,37 @@ export interface LoadProgress {
   readonly sent: number
   readonly ended: number
   readonly failed: number
-  /** Events with text since the run began. */
+  /** Events with text since the start of the run. */
   readonly tokens: number
 }
 
 export interface LoadRun {
   readonly exchanges: readonly Exchange[]
-  /** In microseconds, between events of requests that count and ended well. */
+  /** Microseconds between events of successful counted requests. */
   readonly gapsUs: Histogram
   readonly isOpen: boolean
   readonly startMs: number
   readonly endMs: number
-  /** How late the client's own event loop was. */
+  /** Delay of the client's event loop. */
   readonly loopDelayMs: { readonly p99: number; readonly max: number }
-  /** Of this process, over wall time: 1 is one core. */
+  /** CPU time of this process over wall time: 1 is one core. */
   readonly cpuShare: number
 }
 
 const PROGRESS_MS = 200
-/** Node measures the time between two ticks of a timer; this much of it is the timer's own. */
+/** Node measures the time between two ticks of a timer; this is the timer's interval, to be subtracted. */
 const RESOLUTION_MS = 5
 
 export async function runLoad(plan: LoadPlan): Promise<LoadRun> {
   const { endpoint, source, loop, stop } = plan
   const exchanges: Exchange[] = []
   const gapsUs = createHistogram()
-  const giveUps = new Set<() => void>()
+  const aborts = new Set<() => void>()
   const prepared = new Map<number, string>()
   let [sent, failed, tokens] = [0, 0, 0]
 
   const onEvents = (events: number) => void (tokens += events)
-  const makeBody = (index: number) => bodyOf(source.ask(index), plan.body)
+  const makeBody = (index: number) => bodyOf(source.request(index), plan.body)
   const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
   delay.enable()
   const cpu = process.cpuUsage()
@@ -87,27 +87,27 @@ export async function runLoad(plan: LoadPlan): Promise<LoadRun> {
         body,
         id: `${plan.idPrefix}-${index}`,
       }
-      const giveUp = exchange(
+      const abort = exchange(
         endpoint,
         { ...what, timeoutMs: plan.timeoutMs, hashText: plan.hashText === true, onEvents },
         result => {
-          giveUps.delete(giveUp)
+          aborts.delete(abort)
           keep(result)
           resolve()
         },
       )
-      giveUps.add(giveUp)
+      aborts.add(abort)
     })
   }
 
   function keep(result: Exchange): void {
     if (result.failure !== undefined) failed++
     else if (result.counted) for (const gapMs of result.gapsMs) record(gapsUs, gapMs * 1000)
-    exchanges.push({ ...result, gapsMs: [] }) // counted above; kept, they would be most of the memory
+    exchanges.push({ ...result, gapsMs: [] }) // recorded above; keeping them would need most of the memory
   }
 
-  stop?.addEventListener('abort', () => giveUps.forEach(giveUp => giveUp()), { once: true })
-  const limits = { requests: plan.requests, durationMs: plan.durationMs, ...(stop && { stop }) }
+  stop?.addEventListener('abort', () => aborts.forEach(abort => abort()), { once: true })
+  const limits = { requests: plan.requests, durationMs: plan.durationMs, stop }
   await pace(loop, limits, startMs, send, index => prepared.set(index, makeBody(index))).finally(() => {
     clearInterval(timer)
     delay.disable()

@@ -12,7 +12,7 @@ const delta = (said: object, reason: string | null = null) => ({
 const USAGE = { choices: [], usage: { prompt_tokens: 7, completion_tokens: 3 } }
 const DONE = 'data: [DONE]\n\n'
 
-/** Everything as one piece a call, a millisecond apart. */
+/** Pushes one chunk per call, 1 ms apart. */
 function read(api: 'completions' | 'chat', ...pieces: string[]): StreamReader {
   const reader = new StreamReader(api)
   pieces.forEach((piece, at) => reader.push(Buffer.from(piece), at))
@@ -20,8 +20,8 @@ function read(api: 'completions' | 'chat', ...pieces: string[]): StreamReader {
   return reader
 }
 
-describe('a reader of streams', () => {
-  it('counts events with text, and takes the times of their pieces', () => {
+describe('StreamReader', () => {
+  it('counts events with text and takes the arrival times of their chunks', () => {
     const reader = read(
       'completions',
       event(text('a')),
@@ -43,7 +43,7 @@ describe('a reader of streams', () => {
     expect(reader.usage).toEqual({ promptTokens: 7, completionTokens: 3 })
   })
 
-  it('does not take a chat’s opening for its first token, nor an empty end for its last', () => {
+  it('does not count a chat’s first event or an empty last event as tokens', () => {
     const reader = read(
       'chat',
       event(delta({ role: 'assistant', content: '' })),
@@ -73,7 +73,7 @@ describe('a reader of streams', () => {
     expect(reader).toMatchObject({ events: 1, done: true, garbage: undefined })
   })
 
-  it('is not misled by text that looks like a key', () => {
+  it('is not fooled by text that looks like a key', () => {
     expect(
       read('completions', event(text('', 'stop')), event({ choices: [], note: '"text":"x"' }), DONE).events,
     ).toBe(0)
@@ -98,7 +98,7 @@ describe('a reader of streams', () => {
     })
   })
 
-  it('hashes text where it is asked to: the same text has the same hash, however it is cut into events', () => {
+  it('hashes text if asked to: the same text has the same hash, however it is split into events', () => {
     const hashed = (...says: string[]) => {
       const reader = new StreamReader('completions', { hash: true })
       reader.push(Buffer.from(says.map(one => event(text(one))).join('') + event(USAGE) + DONE), 0)
@@ -111,7 +111,7 @@ describe('a reader of streams', () => {
     expect(new StreamReader('completions').digest()).toBeUndefined()
   })
 
-  it('says what the server said went wrong, and what it should not have sent', () => {
+  it('reports errors of the server and invalid events', () => {
     expect(
       read('completions', event(text('a')), event({ error: { message: 'engine\n died' } }), DONE).error,
     ).toBe('engine died')
@@ -119,7 +119,7 @@ describe('a reader of streams', () => {
     expect(read('completions', 'x'.repeat(5 << 20)).garbage).toMatch(/a line of more than/)
   })
 
-  it('counts the same however the bytes are cut, and the same as one that parses every event', () => {
+  it('counts the same however the bytes are split, and the same as a reader that parses every event', () => {
     const said = fc.oneof(
       fc.constant(''),
       fc.string({ unit: 'binary' }),

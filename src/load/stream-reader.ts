@@ -1,6 +1,7 @@
 /**
- * Counts the tokens of one OpenAI event stream as its bytes come. Twenty thousand events a second must cost little, so an event that
- * plainly has text is counted without being parsed; those that do not (a chat's opening, usage, errors, reasoning) are, and the last one.
+ * Counts the tokens of one OpenAI event stream as bytes arrive. It must be cheap at 20,000 events per second:
+ * events that clearly have text are counted without parsing; all others (a chat's first event, usage, errors,
+ * reasoning) and the last one are parsed.
  */
 import { createHash, type Hash } from 'node:crypto'
 
@@ -15,8 +16,8 @@ const SPACE = 32
 const QUOTE = 34
 const COLON = 58
 const BACKSLASH = 92
-/** No event is longer; what is, is no event stream. */
-const MOST_LINE_BYTES = 4 << 20
+/** A longer line means that the body is not an event stream. */
+const MAX_LINE_BYTES = 4 << 20
 
 const KEYS = { completions: Buffer.from('"text"'), chat: Buffer.from('"content"') } as const
 
@@ -26,21 +27,24 @@ export class StreamReader {
   firstMs = NaN
   lastMs = NaN
   usage: Usage | undefined
-  /** [DONE] has come. */
+  /** [DONE] has arrived. */
   done = false
-  /** A choice has said why it ended. */
+  /** A choice has a finish reason. */
   finished = false
-  /** What the server said went wrong, or what is wrong with what it sent. */
+  /** Error that the server reported. */
   error: string | undefined
+  /** Why the bytes are not a valid stream. */
   garbage: string | undefined
-  /** Milliseconds between one event with text and the next. */
+  /** Milliseconds between consecutive events with text. */
   readonly gapsMs: number[] = []
   readonly #key: Buffer
-  /** Of all text, as it stood in the events: two streams of one server with the same text have the same. */
+  /**
+   * Hash of all text in its JSON-escaped form: streams of one server with the same text have the same hash.
+   */
   readonly #hash: Hash | undefined
-  /** What has come of a line that has not ended. */
+  /** Start of a line whose end has not arrived. */
   #rest: Buffer | undefined
-  /** The last event that was counted without being parsed. */
+  /** The last event that was counted without parsing. */
   #last: Buffer | undefined
 
   constructor(api: keyof typeof KEYS, { hash = false }: { readonly hash?: boolean } = {}) {
@@ -48,12 +52,12 @@ export class StreamReader {
     this.#hash = hash ? createHash('sha256') : undefined
   }
 
-  /** Once, at the end; undefined where no hash was asked for. */
+  /** Call once, at the end; undefined without `hash`. */
   digest(): string | undefined {
     return this.#hash?.digest('hex')
   }
 
-  /** `nowMs`: when the bytes came. An event has come when its line has ended. */
+  /** `nowMs`: arrival of the bytes. An event arrives with the end of its line. */
   push(chunk: Buffer, nowMs: number): void {
     let from = 0
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, from)) {
@@ -72,20 +76,20 @@ export class StreamReader {
     const rest = this.#rest
     this.#rest = undefined
     if (rest !== undefined) this.#line(rest, 0, rest.length, nowMs)
-    // The last token often says why it was the last, and with some servers how many there were.
+    // The last event with text often has the finish reason and, with some servers, usage.
     if (this.#last !== undefined && (!this.finished || this.usage === undefined)) this.#parsed(this.#last)
   }
 
   #keep(part: Buffer): void {
     this.#rest = this.#rest === undefined ? part : Buffer.concat([this.#rest, part])
-    if (this.#rest.length <= MOST_LINE_BYTES) return
-    this.garbage ??= `a line of more than ${MOST_LINE_BYTES} bytes`
+    if (this.#rest.length <= MAX_LINE_BYTES) return
+    this.garbage ??= `a line of more than ${MAX_LINE_BYTES} bytes`
     this.#rest = undefined
   }
 
   #line(bytes: Buffer, from: number, to: number, nowMs: number): void {
     const end = bytes[to - 1] === RETURN ? to - 1 : to
-    if (end - from < 5 || !startsWithData(bytes, from)) return // a comment, a name or the empty line between two events
+    if (end - from < 5 || !startsWithData(bytes, from)) return // a comment, an event name or an empty line
     const at = bytes[from + 5] === SPACE ? from + 6 : from + 5
     const text = this.#textAt(bytes, at, end)
     if (text >= 0) {
@@ -94,9 +98,9 @@ export class StreamReader {
       this.#token(nowMs)
       return
     }
-    const said = this.#parsed(bytes.subarray(at, end))
-    if (said === '') return
-    this.#hash?.update(said)
+    const parsed = this.#parsed(bytes.subarray(at, end))
+    if (parsed === '') return
+    this.#hash?.update(parsed)
     this.#token(nowMs)
   }
 
@@ -106,7 +110,7 @@ export class StreamReader {
     this.lastMs = nowMs
   }
 
-  /** Where the string begins that the key stands before, if it is not empty. −1 means that it takes a closer look. */
+  /** Start of the non-empty string value of the text key, or −1: the event must be parsed. */
   #textAt(bytes: Buffer, from: number, to: number): number {
     let at = bytes.indexOf(this.#key, from)
     if (at < 0 || at >= to) return -1
@@ -118,7 +122,7 @@ export class StreamReader {
     return bytes[at] === QUOTE && bytes[at + 1] !== QUOTE ? at + 1 : -1
   }
 
-  /** Takes an event apart. Gives its text. */
+  /** Parses an event and returns its text. */
   #parsed(bytes: Buffer): string {
     const text = bytes.toString('utf8')
     if (text === '[DONE]') {
@@ -139,20 +143,20 @@ export class StreamReader {
     if (!isRecord(choice)) return ''
     if (typeof choice['finish_reason'] === 'string') this.finished = true
     return [choice, choice['delta']]
-      .flatMap(said => (isRecord(said) ? SAID.map(key => textIn(said[key])) : []))
+      .flatMap(part => (isRecord(part) ? TEXT_KEYS.map(key => textIn(part[key])) : []))
       .join('')
   }
 }
 
-const SAID = ['text', 'content', 'reasoning_content', 'reasoning', 'tool_calls'] as const
+const TEXT_KEYS = ['text', 'content', 'reasoning_content', 'reasoning', 'tool_calls'] as const
 
-/** A text, or a list with something in it. */
+/** A string, or a non-empty list as JSON. */
 function textIn(value: unknown): string {
   if (typeof value === 'string') return value
   return Array.isArray(value) && value.length > 0 ? JSON.stringify(value) : ''
 }
 
-/** Of a JSON string: where its closing quote stands. */
+/** Position of the closing quote of a JSON string. */
 function endOfString(bytes: Buffer, from: number, to: number): number {
   for (let at = from; at < to; at++) {
     if (bytes[at] === BACKSLASH) at++
@@ -181,7 +185,7 @@ function usageOf(value: unknown): Usage | undefined {
   return { promptTokens: typeof prompt === 'number' ? prompt : 0, completionTokens: completion }
 }
 
-/** What a body or an event says of an error, in one line. */
+/** The error message of a body or event in one line. */
 export function errorText(error: unknown): string {
   const message = isRecord(error) ? (error['message'] ?? error['detail']) : error
   return (typeof message === 'string' ? message : (JSON.stringify(message ?? error) ?? ''))

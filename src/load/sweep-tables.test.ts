@@ -20,11 +20,11 @@ const row = (policy: string, p50: number, keptUp: boolean) =>
 const tableOf = (...rows: SweepRow[]) =>
   sweepTables(rows, [], terminalOn(process.stdout, { NO_COLOR: '1', TERM: 'dumb' }))
 
-it('marks gains that rest on requests which left late, those of the row or of what it is held against', () => {
+it('marks gains if requests of the row or of the baseline were sent late', () => {
   const one = tableOf(row('jsq', 10, true), row('eldr', 9, true), row('union', 11.3, false))
   expect(one).toMatch(/eldr .*−10\.0 % {2}/)
   expect(one).toMatch(/union \* .*\+13\.0 % \?/)
-  expect(one).toContain('gains with a ? are not a measurement')
+  expect(one).toContain('gains marked ? are not valid measurements')
   expect(tableOf(row('jsq', 10, false), row('eldr', 9, true))).toMatch(/eldr .*−10\.0 % \?/)
   expect(tableOf(row('jsq', 10, true), row('eldr', 9, true))).not.toContain('?')
 })

@@ -1,10 +1,10 @@
-/** A sweep as a person reads it: what was measured beside what was simulated, rate by rate. */
+/** Tables of a sweep: measured and simulated values side by side, one table per rate. */
 import { fixed, percent } from '../report/numbers.ts'
 import { table } from '../report/table.ts'
 import { printable, type Terminal, wrapped } from '../report/terminal.ts'
 import type { SweepRow } from './sweep.ts'
 
-/** How far p50 TPOT may be from the simulator's for the two to tell the same story. */
+/** Largest relative difference of p50 TPOT at which measurement and simulator agree. */
 export const AGREEMENT = 0.05
 
 const right = (title: string) => ({ title, align: 'right' as const })
@@ -48,7 +48,7 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
   ]
   const cells = rows.map(row => {
     const { policy, live, simulated, tpotP50Ratio } = row
-    // A gain that rests on late requests, the row's own or those that it is held against, is nothing to quote.
+    // A gain is marked if requests of this row or of the baseline were sent late.
     const mark = live.client.keptUp && base!.live.client.keptUp ? '' : ' ?'
     const gains =
       row === base
@@ -71,7 +71,7 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
   const late = rows.some(({ live }) => !live.client.keptUp)
     ? [
         terminal.warn(
-          '  * the client could not keep up: times are partly its own, and gains with a ? are not a measurement',
+          '  * the client could not keep up: its own delays are part of the times, and gains marked ? are not valid measurements',
         ),
       ]
     : []
@@ -81,7 +81,7 @@ function rateTable(rows: readonly SweepRow[], rate: number, terminal: Terminal):
     ),
   )
   return [
-    `${terminal.bold(`${fixed(rate, Number.isInteger(rate) ? 0 : 2)} requests a second`)} ${terminal.dim(`(ms; gains against ${base?.policy})`)}`,
+    `${terminal.bold(`${fixed(rate, Number.isInteger(rate) ? 0 : 2)} requests per second`)} ${terminal.dim(`(ms; gains over ${base?.policy})`)}`,
     table(columns, cells, terminal),
     ...late,
     ...failed,

@@ -1,6 +1,7 @@
 /**
- * Policies and rates on a live cluster, each beside the simulator's run of the same: same moments, same rows of the trace, same requests
- * that count. What differs then is what a simulator leaves out.
+ * Runs policies and rates on a live cluster, to be compared with simulator runs with the same arrival times,
+ * the same rows of the trace and the same counted requests. What differs then is what the simulator leaves
+ * out.
  */
 import { createRandom } from '../math/random.ts'
 import { RequestPool } from '../sim/requests.ts'
@@ -12,8 +13,8 @@ import type { SourceOfRows } from './captured-prompts.ts'
 import { type Api, openEndpoint } from './endpoint.ts'
 import { type Figures, figuresOf, type Slo } from './figures.ts'
 import type { Cluster } from './gateway-cluster.ts'
-import { type TraceRows, traceSource } from './made-up-sources.ts'
-import type { PromptForm } from './made-up-text.ts'
+import { type TraceRows, traceSource } from './synthetic-sources.ts'
+import type { PromptForm } from './synthetic-text.ts'
 import { type LoadProgress, type LoadRun, runLoad } from './run-load.ts'
 
 export interface SweepCell {
@@ -22,16 +23,19 @@ export interface SweepCell {
 }
 
 export interface SharedWorkload {
-  /** [requests] rising, from the start of the run. */
+  /** [requests], increasing, since the start of the run. */
   readonly timesUs: Float64Array
-  /** [requests] rows as the simulator numbers them (requests that decoded), and as the trace does. */
+  /**
+   * [requests] rows in the simulator's numbering (only requests with decode steps) and in that of the trace.
+   */
   readonly rowList: Int32Array
   readonly traceRows: Int32Array
 }
 
 /**
- * What the simulator draws from a seed. In its own runs a row that is in flight lets others go first, which hangs on the policy; here
- * each is released at once, so that the list is one for all policies and for the live run.
+ * Draws requests from a seed as the simulator does. In the simulator's own runs a row in flight is passed
+ * over, which depends on the policy; here each is released at once, so that the list is the same for all
+ * policies and the live run.
  */
 export function sharedWorkload(
   rows: TraceRows,
@@ -66,7 +70,7 @@ export interface LiveSettings {
   readonly rows: TraceRows
   readonly api: Api
   readonly form: PromptForm
-  /** Of real prompts; made up with the rows' lengths unless told. */
+  /** Source of real prompts. Default: synthetic ones with the lengths of the rows. */
   readonly sourceOf?: SourceOfRows | undefined
   readonly model: string
   readonly apiKey?: string
@@ -81,11 +85,11 @@ export interface LiveSettings {
 export interface LiveCell {
   readonly figures: Figures
   readonly exchanges: LoadRun['exchanges']
-  /** Whether all workers began without kept prefixes; undefined where the cluster cannot say. */
+  /** True if all workers began with empty prefix caches; undefined if the cluster cannot tell. */
   readonly cachesCleared: boolean | undefined
 }
 
-/** One cell. The requests before and after those that the simulator measures run, and do not count. */
+/** Runs one cell. Requests before and after those that the simulator measures are sent but do not count. */
 export async function runLive(
   cluster: Cluster,
   cell: SweepCell,
@@ -96,12 +100,7 @@ export async function runLive(
     settings
   await cluster.setPolicy(cell.policy)
   const cachesCleared = await cluster.clearPrefixCaches?.()
-  const endpoint = openEndpoint({
-    url: cluster.url,
-    api,
-    ...(apiKey !== undefined && { apiKey }),
-    ...(insecure && { insecure }),
-  })
+  const endpoint = openEndpoint({ url: cluster.url, api, apiKey, insecure })
   const requests = shared.timesUs.length
   const { first, end } = measuredRequests(requests)
   let next = 0
@@ -115,9 +114,9 @@ export async function runLive(
       durationMs: Infinity,
       counts: index => index >= first && index < end,
       timeoutMs,
-      ...(hashText && { hashText }),
+      hashText,
       idPrefix: `sweep-${cell.policy}-${cell.rate}`,
-      ...(onProgress && { onProgress }),
+      onProgress,
     })
     return { figures: figuresOf(run, slo), exchanges: run.exchanges, cachesCleared }
   } finally {

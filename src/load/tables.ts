@@ -1,4 +1,4 @@
-/** Results of the load client as a person reads them. */
+/** Tables for the results of `eldr bench`. */
 import { fixed, percent, whole } from '../report/numbers.ts'
 import { table } from '../report/table.ts'
 import { printable, type Terminal, wrapped } from '../report/terminal.ts'
@@ -8,7 +8,7 @@ import type { BenchResult } from './result.ts'
 
 const right = (title: string) => ({ title, align: 'right' as const })
 const ms = (value: number | null) => fixed(value ?? NaN, value !== null && Math.abs(value) >= 1000 ? 0 : 2)
-/** Whoever searches or cuts what a terminal shows expects plain spaces. */
+/** Plain spaces are easier to search for and to cut than no-break spaces. */
 const spaced = (words: string) => words.replaceAll('\u00a0', ' ')
 
 export function benchTables(result: BenchResult, terminal: Terminal): string {
@@ -32,16 +32,16 @@ export function benchTables(result: BenchResult, terminal: Terminal): string {
     terminal,
   )
   const counts = [
-    `${whole(requests.ok)} of ${whole(requests.counted)} requests ended well in ${fixed(result.seconds, 1)} s: ${fixed(throughput.requestsPerSecond, 2)} requests/s, ${fixed(throughput.outputTokensPerSecond, 0)} output tokens/s${throughput.totalTokensPerSecond === null ? '' : `, ${fixed(throughput.totalTokensPerSecond, 0)} with prompts`}`,
-    `a request: ${tokens.promptMean === null ? '' : `${fixed(tokens.promptMean, 1)} prompt tokens, `}${fixed(tokens.outputMean, 1)} output tokens (${COUNTED[tokens.from]})`,
+    `${whole(requests.ok)} of ${whole(requests.counted)} requests succeeded in ${fixed(result.seconds, 1)} s: ${fixed(throughput.requestsPerSecond, 2)} requests/s, ${fixed(throughput.outputTokensPerSecond, 0)} output tokens/s${throughput.totalTokensPerSecond === null ? '' : `, ${fixed(throughput.totalTokensPerSecond, 0)} including prompts`}`,
+    `per request: ${tokens.promptMean === null ? '' : `${fixed(tokens.promptMean, 1)} prompt tokens, `}${fixed(tokens.outputMean, 1)} output tokens (${COUNTED[tokens.from]})`,
     ...(goodput === null
       ? []
       : [
-          `goodput: ${spaced(percent(goodput.share, 1))} kept ${sloInWords(goodput.slo)}, ${fixed(goodput.requestsPerSecond, 2)} requests/s`,
+          `goodput: ${spaced(percent(goodput.share, 1))} met ${sloInWords(goodput.slo)}, ${fixed(goodput.requestsPerSecond, 2)} requests/s`,
         ]),
   ]
   const failures = table(
-    [{ title: 'error' }, right('requests'), { title: 'such as' }],
+    [{ title: 'error' }, right('requests'), { title: 'example' }],
     errors.map(({ kind, count, example }) => [kind, whole(count), printable(example).slice(0, 100)]),
     terminal,
   )
@@ -56,8 +56,8 @@ export function benchTables(result: BenchResult, terminal: Terminal): string {
 
 const COUNTED = {
   usage: 'counted by the server',
-  events: 'counted as events: the server sent no usage',
-  both: 'counted by the server where it sent usage, else as events',
+  events: 'counted as events, because the server sent no usage',
+  both: 'counted by the server if it sent usage, otherwise as events',
   none: 'none',
 } as const
 
@@ -77,16 +77,16 @@ function setupInWords({ setup, at }: BenchResult): string {
   return `Measured at ${setup.url} (${setup.api}, model ${setup.model}), ${at}. Load: ${words(setup.load)}. Prompts: ${words(setup.prompts)}. ${words(setup.limits)}; warm-up: ${words(setup.warmUp) || 'none'}; seed ${setup.seed}.`
 }
 
-/** From when latencies count, and whether the client was in the way. */
+/** Says from when latencies are measured and whether the client kept up. */
 function clientInWords({ client, machine }: BenchResult, terminal: Terminal): string {
   const { sendLagMs, loopDelayMs, cpuShare, keptUp, isOpenLoop } = client
   const from = isOpenLoop
-    ? 'Latencies count from the planned moment of each request.'
-    : 'Closed loop: latencies count from sending, and a slow server is asked less.'
-  const numbers = `sent p99 ${ms(sendLagMs.p99)} ms (at most ${ms(sendLagMs.max)}) after the plan, event loop p99 ${ms(loopDelayMs.p99)} ms late, ${spaced(percent(cpuShare))} of a core (${machine.cpu}, ${machine.cores} cores)`
+    ? 'Latencies are measured from the planned time of each request.'
+    : 'Closed loop: latencies are measured from sending, and a slow server gets fewer requests.'
+  const numbers = `send delay p99 ${ms(sendLagMs.p99)} ms (max ${ms(sendLagMs.max)}), event loop delay p99 ${ms(loopDelayMs.p99)} ms, ${spaced(percent(cpuShare))} of a core (${machine.cpu}, ${machine.cores} cores)`
   const verdict = keptUp
     ? terminal.dim(`The client kept up: ${numbers}.`)
-    : `${terminal.warn('The client could not keep up:')} ${numbers}. What it was late is part of the latencies above; use a faster or less busy machine, or a lower rate.`
+    : `${terminal.warn('The client could not keep up:')} ${numbers}. Its delay is part of the latencies above; use a faster or less busy machine, or a lower rate.`
   return [terminal.dim(from), verdict].map(line => wrapped(line, terminal.width)).join('\n')
 }
 
@@ -95,8 +95,8 @@ export function comparisonTables(
   names: readonly [string, string],
   terminal: Terminal,
 ): string {
-  const value = (of: number | null, unit: string) =>
-    unit === 'ms' ? ms(of) : fixed(of ?? NaN, unit === 'requests' ? 0 : 2)
+  const value = (number: number | null, unit: string) =>
+    unit === 'ms' ? ms(number) : fixed(number ?? NaN, unit === 'requests' ? 0 : 2)
   const rows = ratios.map(({ name, unit, a, b, ratio }) => [
     unit === '' ? name : `${name}, ${unit}`,
     value(a, unit),
@@ -111,11 +111,11 @@ export function comparisonTables(
     terminal.dim(printable(`A ${names[0]}, B ${names[1]}`)),
     table([{ title: '' }, right('A'), right('B'), right('B / A')], rows, terminal),
     differences.length === 0
-      ? terminal.dim('The runs were made alike.')
+      ? terminal.dim('The setups of the runs are the same.')
       : list(
-          'What differs in the runs',
+          'Differences between the setups',
           differences.map(({ key, a, b }) => `${key}: ${a} → ${b}`),
         ),
-    ...(cautions.length === 0 ? [] : [list('Take care', cautions)]),
+    ...(cautions.length === 0 ? [] : [list('Warnings', cautions)]),
   ].join('\n\n')
 }

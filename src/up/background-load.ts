@@ -4,7 +4,7 @@ import { createRandom } from '../math/random.ts'
 import type { SourceOfRows } from '../load/captured-prompts.ts'
 import { openEndpoint } from '../load/endpoint.ts'
 import { exchange } from '../load/exchange.ts'
-import { type TraceRows, traceSource } from '../load/made-up-sources.ts'
+import { type TraceRows, traceSource } from '../load/synthetic-sources.ts'
 import { pace } from '../load/pacing.ts'
 import { bodyOf } from '../load/request-source.ts'
 
@@ -50,7 +50,7 @@ export function startBackgroundLoad({
   const send = (index: number, plannedMs: number) =>
     new Promise<void>(resolve => {
       counts.sent++
-      const body = bodyOf(source.ask(index), { api: 'completions', model, ignoreEos: true })
+      const body = bodyOf(source.request(index), { api: 'completions', model, ignoreEos: true })
       const what = {
         index,
         counted: false,

@@ -1,4 +1,4 @@
-/** `eldr bench` as a program: its usage, its files, its tables. */
+/** Tests `eldr bench` as a program: usage, files and tables. */
 import { execFile } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ const folder = temporaryFolder()
 const file = (name: string) => join(folder.path, name)
 const NOWHERE = 'http://127.0.0.1:9'
 
-/** Runs the real program, without a key that whoever runs the tests may have. */
+/** Runs the real program without the OPENAI_API_KEY of the developer. */
 function bench(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const { OPENAI_API_KEY: _key, ELDR_ADMIN_TOKEN: _token, ...env } = process.env
   return new Promise(resolve => {
@@ -75,9 +75,9 @@ describe('eldr bench', () => {
       'ITL',
       'end to end',
       'p99',
-      '20 of 20 requests ended well',
+      '20 of 20 requests succeeded',
       'goodput: 100.0 %',
-      'planned moment',
+      'planned time',
       'a.json',
     ])
       expect(open.out).toContain(words)
@@ -98,7 +98,7 @@ describe('eldr bench', () => {
     expect(closed.code).toBe(0)
     const compared = await bench('--compare', file('a.json'), file('b.json'))
     expect(compared.out).toMatch(
-      /B \/ A[^]*TPOT p50[^]*What differs in the runs[^]*setup\.load\.loop: open → closed[^]*Take care/,
+      /B \/ A[^]*TPOT p50[^]*Differences between the setups[^]*setup\.load\.loop: open → closed[^]*Warnings/,
     )
     const json = await bench('--compare', file('a.json'), file('b.json'), '--json')
     expect(JSON.parse(json.out)).toMatchObject({
@@ -106,7 +106,7 @@ describe('eldr bench', () => {
     })
   })
 
-  it('takes prompts of a file, rows of a trace, and recorded arrivals', async () => {
+  it('takes prompts from a file, rows from a trace, and recorded arrivals', async () => {
     writeFileSync(
       file('prompts.jsonl'),
       '{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}\n{"prompt": "you"}\n',
@@ -178,7 +178,7 @@ describe('eldr bench', () => {
     })
   })
 
-  it('sweeps policies on a gateway beside the simulator', async () => {
+  it('sweeps policies on a gateway and compares with the simulator', async () => {
     const args = [
       '--sweep',
       '--url',
@@ -194,7 +194,7 @@ describe('eldr bench', () => {
     ]
     const { code, out, err } = await bench(...args, '--json', file('sweep.json'), '-q')
     expect([code, err]).toEqual([0, ''])
-    expect(out).toMatch(/100 requests a second[^]*round_robin[^]*jsq[^]*of the simulator’s/)
+    expect(out).toMatch(/100 requests per second[^]*round_robin[^]*jsq[^]*of the simulator’s/)
     const sweep = JSON.parse(readFileSync(file('sweep.json'), 'utf8')) as {
       cells: {
         policy: string
@@ -210,7 +210,7 @@ describe('eldr bench', () => {
     const other = await bench(...args, '--topology', '2P8D')
     expect([other.code, other.err]).toEqual([
       2,
-      expect.stringMatching(/--topology 2P8D.*1P2D, the workers of the gateway/),
+      expect.stringMatching(/--topology 2P8D.*1P2D, the gateway’s workers/),
     ])
   })
 
@@ -235,13 +235,13 @@ describe('eldr bench', () => {
     [['--url', NOWHERE, '--rate', '5', '--extra-body', '[]'], /JSON object/],
     [['--url', 'ftp://x', '--rate', '5'], /http or https/],
     [['--compare', 'one.json'], /1 files after --compare/],
-  ])('answers wrong usage with exit code 2 and what is right: %j', async (args, message) => {
+  ])('rejects wrong usage with exit code 2 and says what is expected: %j', async (args, message) => {
     const { code, out, err } = await bench(...args)
     expect(err.replaceAll(/\s+/g, ' ')).toMatch(message)
     expect([code, out]).toEqual([2, ''])
   })
 
-  it('fails where nothing answers, where no request is answered well, and where a file is no result', async () => {
+  it('fails if nothing listens, if no request succeeds, and if a file is not a result', async () => {
     expect(await bench('--url', NOWHERE, '--rate', '5')).toMatchObject({
       code: 1,
       err: expect.stringMatching(/ELDR_ENDPOINT_UNREACHABLE/),
@@ -259,7 +259,7 @@ describe('eldr bench', () => {
     )
     expect(failed.code).toBe(1)
     expect(failed.out).toMatch(/http_404\s+4\s+The model `other` does not exist/)
-    expect(failed.err.replaceAll(/\s+/g, ' ')).toMatch(/4 requests and no good answer.*ELDR_ENDPOINT_FAILED/)
+    expect(failed.err.replaceAll(/\s+/g, ' ')).toMatch(/all 4 requests failed.*ELDR_ENDPOINT_FAILED/)
     expect((await bench('--compare', file('trace.safetensors'), file('trace.safetensors'))).err).toMatch(
       /ELDR_FILE_WRONG_KIND/,
     )

@@ -1,17 +1,21 @@
-/** No coordinated omission: a server that stalls is asked all the same, and a client that is late says so and counts it. */
+/**
+ * No coordinated omission: a stalled server still gets requests, and a late client reports its delay and
+ * counts it.
+ */
 import type { ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { figuresOf } from '../../src/load/figures.ts'
 import { every, load, serve, stream } from './support.ts'
 
-describe('an open loop', () => {
-  it('goes on sending while the server stalls, and counts the waiting of all who came meanwhile', async () => {
+describe('open loop', () => {
+  it('keeps sending while the server stalls, and counts the waiting of all requests in between', async () => {
     const [REQUESTS, FROM, HELD, GAP_MS] = [60, 10, 30, 5]
     let came = 0
     const held = new Map<unknown, ServerResponse>()
     let releasedMs = NaN
     const server = await serve((request, response) => {
-      // Nothing is answered from the 10th on, until 30 more have come: a client that waits for answers would never get there.
+      // From the 10th request on the server does not respond until 30 more have arrived. A client that waits
+      // for responses would never get there.
       if (came++ < FROM || !Number.isNaN(releasedMs)) return stream(response)
       if (held.set(request.headers['x-request-id'], response).size < HELD) return undefined
       releasedMs = performance.now()
@@ -25,24 +29,25 @@ describe('an open loop', () => {
     expect(stalled).toHaveLength(HELD)
     for (const { firstMs, plannedMs } of stalled)
       expect(firstMs - plannedMs).toBeGreaterThanOrEqual(releasedMs - plannedMs)
-    // Half of all requests waited for some part of the stall, and the quantiles know it.
+    // Half of all requests waited for a part of the stall, and the quantiles show it.
     expect(figures.ttftMs.p90).toBeGreaterThan(0.6 * HELD * GAP_MS)
     expect(figures.ttftMs.p50).toBeGreaterThan(0)
   })
 
-  it('counts its own lateness and says that it could not keep up', async () => {
+  it('counts its own delay and reports that it could not keep up', async () => {
     const [GAP_MS, BLOCK_MS] = [5, 250]
     let came = 0
     const server = await serve((_, response) => {
       stream(response)
-      if (++came === 5) for (const untilMs = performance.now() + BLOCK_MS; performance.now() < untilMs;); // this is the client's event loop too
+      // Blocks the client's event loop too.
+      if (++came === 5) for (const untilMs = performance.now() + BLOCK_MS; performance.now() < untilMs;);
     })
     const run = await load(server.url, { loop: every(GAP_MS), requests: 60 })
     await server.stop()
     const { client, ttftMs } = figuresOf(run)
     expect(client).toMatchObject({ isOpenLoop: true, keptUp: false })
     expect(client.sendLagMs.max).toBeGreaterThan(0.8 * BLOCK_MS)
-    // Those that were due meanwhile left late, and it is their planned moment that counts.
+    // Requests due in between were sent late; their latency counts from the planned time.
     const late = run.exchanges.filter(({ sentMs, plannedMs }) => sentMs - plannedMs > BLOCK_MS / 2)
     expect(late.length).toBeGreaterThan(10)
     for (const { firstMs, plannedMs } of late) expect(firstMs - plannedMs).toBeGreaterThan(BLOCK_MS / 2)

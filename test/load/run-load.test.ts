@@ -1,4 +1,4 @@
-/** The load client against fake workers: what it counts, how it names failures, and that it leaves nothing behind. */
+/** Tests the load client against fake workers: counting, kinds of failure and cleanup. */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
@@ -16,7 +16,7 @@ afterEach(() => worker.clearFaults())
 afterAll(() => worker.close())
 
 describe('the load client', () => {
-  it.each(['completions', 'chat'] as const)('counts every token of %s, as the server does', async api => {
+  it.each(['completions', 'chat'] as const)('counts the same tokens of %s as the server', async api => {
     const progress: LoadProgress[] = []
     const run = await load(worker.url, { onProgress: now => progress.push(now) }, { api })
     const figures = figuresOf(run)
@@ -32,7 +32,7 @@ describe('the load client', () => {
     await worker.waitForActive(0)
   })
 
-  it('sends the same bodies for the same seed, each with a number in its id', async () => {
+  it('sends the same bodies for the same seed, each with its index in its id', async () => {
     const before = worker.requests.length
     await load(worker.url, { loop: { kind: 'closed', concurrency: 1 } })
     await load(worker.url, { loop: every(1) })
@@ -44,7 +44,7 @@ describe('the load client', () => {
     expect(sent[0]![0]).toBe('test-0')
   })
 
-  it('does not count the warm-up, by number or by time', async () => {
+  it('does not count the warm-up, by index or by time', async () => {
     const byNumber = figuresOf(await load(worker.url, { counts: index => index >= 4 }))
     expect(byNumber.requests).toMatchObject({ sent: 10, counted: 6, ok: 6 })
     expect(byNumber.itlMs.count).toBe(30)
@@ -64,7 +64,7 @@ describe('the load client', () => {
     ['timeout', { kind: 'hang', after: 'tokens', tokens: 2 }],
     ['reset', { kind: 'garbage' }],
     ['bad_stream', { kind: 'answer', contentType: 'application/json', body: '{}' }],
-  ])('calls a failure %s: %j', async (kind, fault) => {
+  ])('reports a failure as %s: %j', async (kind, fault) => {
     worker.failNext(fault)
     const { errors, requests } = figuresOf(
       await load(worker.url, {
@@ -78,7 +78,7 @@ describe('the load client', () => {
     await worker.waitForActive(0)
   })
 
-  it('says that nobody listens, and what a server said', async () => {
+  it('reports a refused connection, and the error message of a server', async () => {
     const server = await serve((_, response) =>
       response.writeHead(429).end('{"error":{"message":"slow\\ndown"}}'),
     )
@@ -89,7 +89,7 @@ describe('the load client', () => {
     expect(figuresOf(await load(server.url)).errors).toMatchObject([{ kind: 'connect', count: 10 }])
   })
 
-  it('counts events where the server sends no usage', async () => {
+  it('counts events if the server sends no usage', async () => {
     const server = await serve((_, response) => stream(response))
     expect(figuresOf(await load(server.url)).tokens).toEqual({
       from: 'events',
@@ -99,7 +99,7 @@ describe('the load client', () => {
     await server.stop()
   })
 
-  it('stops when it is told to, and lets go of what is in flight', async () => {
+  it('stops on abort and aborts requests in flight', async () => {
     const stop = new AbortController()
     void worker.waitForActive(4).then(() => stop.abort())
     worker.fail({ kind: 'hang', after: 'headers' })
@@ -108,7 +108,7 @@ describe('the load client', () => {
     await worker.waitForActive(0)
   })
 
-  it('sends its key, and asks the server for its model', async () => {
+  it('sends its API key, and asks the server for its model', async () => {
     const seen: (string | undefined)[] = []
     const server = await serve((request, response) => {
       seen.push(request.headers.authorization)
@@ -126,7 +126,7 @@ describe('the load client', () => {
     )
   })
 
-  it('finds the API’s root in an address, and refuses secrets in one', () => {
+  it('finds the API’s root in a URL, and rejects secrets in it', () => {
     expect(addressOf('http://a:8000')).toEqual({ origin: 'http://a:8000', root: '/v1' })
     expect(addressOf('https://a/team/v1/')).toEqual({ origin: 'https://a', root: '/team/v1' })
     expect(addressOf('https://a/team')).toEqual({ origin: 'https://a', root: '/team/v1' })
@@ -135,7 +135,7 @@ describe('the load client', () => {
     expect(() => addressOf('http://me:secret@a')).not.toThrow(/secret/)
   })
 
-  it.runIf(HAS_OPENSSL)('speaks TLS, and takes a certificate of nobody only when told to', async () => {
+  it.runIf(HAS_OPENSSL)('speaks TLS, and accepts an unverified certificate only with insecure', async () => {
     const certificates = makeCertificates('server')
     const { certFile, keyFile } = certificates.server
     const server = createServer(

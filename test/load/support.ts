@@ -1,8 +1,8 @@
-/** What the tests of the load client share: a plan against a server, with what a test changes of it. */
+/** Shared by the tests of the load client: a plan against a server, with overrides. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type EndpointSpec, openEndpoint } from '../../src/load/endpoint.ts'
-import { synthetic } from '../../src/load/made-up-sources.ts'
+import { synthetic } from '../../src/load/synthetic-sources.ts'
 import { type LoadPlan, type LoadRun, runLoad } from '../../src/load/run-load.ts'
 
 export const SOURCE = synthetic({
@@ -14,13 +14,13 @@ export const SOURCE = synthetic({
   seed: 1,
 })
 
-/** Open loop with a request every so many milliseconds. */
+/** Open loop with one request every `ms` milliseconds. */
 export function every(ms: number): LoadPlan['loop'] {
   let next = 0
   return { kind: 'open', nextMs: () => ms * next++ }
 }
 
-/** Ten requests, all counted, four at a time, unless told. */
+/** Default: ten requests, all counted, four at a time. */
 export async function load(
   url: string,
   more: Partial<LoadPlan> = {},
@@ -48,7 +48,7 @@ export async function load(
 export const TWO_TOKENS =
   'data: {"choices":[{"text":"a"}]}\n\ndata: {"choices":[{"text":"b","finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
 
-/** A server of a test's own. */
+/** Starts a server for one test. */
 export async function serve(
   answer: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<{ url: string; stop(): Promise<void> }> {

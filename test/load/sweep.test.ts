@@ -1,8 +1,8 @@
-/** A sweep on a gateway with fake workers: both sides get the same requests at the same moments. */
+/** A sweep on a gateway with fake workers: live run and simulator get the same requests at the same times. */
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { attachCluster } from '../../src/load/gateway-cluster.ts'
-import { readTraceRows, type TraceRows } from '../../src/load/made-up-sources.ts'
+import { readTraceRows, type TraceRows } from '../../src/load/synthetic-sources.ts'
 import { runLive, sharedWorkload, sweepRow } from '../../src/load/sweep.ts'
 import { sweepTables } from '../../src/load/sweep-tables.ts'
 import { createRandom } from '../../src/math/random.ts'
@@ -35,15 +35,15 @@ afterAll(async () => {
 })
 
 const shared = () => sharedWorkload(rows, 'poisson', RATE, REQUESTS, SEED)
-/** What the decode workers were asked for, in no order: there are two of them. */
+/** Requests at the two decode workers, in no particular order. */
 const legs = () =>
   cluster.decodes
     .flatMap(({ requests }) => requests.filter(({ isGeneration }) => isGeneration))
     .map(({ json }) => json as { eldr_row: number; max_tokens: number; prompt: number[] })
 const access = () => ({ url: cluster.url, adminToken: 'right' })
 
-describe('a shared workload', () => {
-  it('is what the simulator draws from the same seed', () => {
+describe('sharedWorkload', () => {
+  it('equals what the simulator draws from the same seed', () => {
     const replay = {
       rows: 40,
       steps: Int32Array.from(rows.decodeSteps),
@@ -59,10 +59,10 @@ describe('a shared workload', () => {
       expect(rowList[i]).toBe(pool.row[slot])
       workload.release(pool.row[slot]!)
     }
-    expect([...traceRows]).toEqual([...rowList]) // every request of this trace decoded
+    expect([...traceRows]).toEqual([...rowList]) // every request of this trace has decode steps
   })
 
-  it('numbers rows as the trace does where some requests did not decode', () => {
+  it('numbers rows as the trace does if some requests have no decode steps', () => {
     const some = { file: 'x', promptTokens: [5, 5, 5, 5], decodeSteps: [0, 4, 0, 4] }
     const { rowList, traceRows } = sharedWorkload(some, 'poisson', RATE, 8, SEED)
     expect(new Set(rowList)).toEqual(new Set([0, 1]))
@@ -70,15 +70,15 @@ describe('a shared workload', () => {
   })
 })
 
-describe('a sweep', () => {
-  it('finds the workers of a gateway, and wants its token', async () => {
+describe('sweep', () => {
+  it('finds the workers of a gateway, and needs its token', async () => {
     expect(await attachCluster(access())).toMatchObject({ topology: '2P2D', artifactSha256: undefined })
     await expect(attachCluster({ url: cluster.url, adminToken: 'wrong' })).rejects.toThrow(
       /401.*--admin-token/,
     )
   })
 
-  it('sends each cell’s rows at its moments under its policy, and counts what the simulator measures', async () => {
+  it('sends each cell’s rows at the planned times under its policy, and counts the requests that the simulator measures', async () => {
     const attached = await attachCluster(access())
     const workload = shared()
     const settings = {
@@ -102,7 +102,7 @@ describe('a sweep', () => {
     for (const policy of ['round_robin', 'jsq']) {
       const before = new Set(legs())
       const { figures, cachesCleared } = await runLive(attached, { policy, rate: RATE }, workload, settings)
-      expect(cachesCleared).toBe(false) // fake workers know no such route
+      expect(cachesCleared).toBe(false) // fake workers do not have this route
       const config = await fetch(`${cluster.url}/eldr/config`, { headers: { authorization: 'Bearer right' } })
       expect(await config.json()).toMatchObject({ routing: { policy } })
       const simulated = await simulate({ variant: policy, rate: RATE, seed: SEED })
@@ -128,7 +128,7 @@ describe('a sweep', () => {
       terminalOn(process.stdout, { NO_COLOR: '1', TERM: 'dumb' }),
     )
     expect(table).toMatch(
-      /100 requests a second[^]*round_robin[^]*jsq[^]*within 5 % of the simulator’s: \d of 2[^]*a note/,
+      /100 requests per second[^]*round_robin[^]*jsq[^]*within 5 % of the simulator’s: \d of 2[^]*a note/,
     )
     await attached.stop()
   })

@@ -1,22 +1,25 @@
-/** Requests that are made up: of one length with shared prefixes, as a trace's rows, or with the lengths and prefixes of a recorded workload. */
+/**
+ * Synthetic requests: of fixed length with shared prefixes, for the rows of a trace, or with the lengths and
+ * prefixes of a recorded workload.
+ */
 import { basename } from 'node:path'
 import { createRandom } from '../math/random.ts'
 import type { RecordedWorkload } from '../sim/recorded-workload.ts'
 import { withTrace } from '../trace/trace.ts'
-import { joined, piece, type Piece, type PromptForm } from './made-up-text.ts'
+import { joined, piece, type Piece, type PromptForm } from './synthetic-text.ts'
 import type { RequestSource } from './request-source.ts'
 
 export interface SyntheticSpec {
   readonly form: PromptForm
   readonly promptTokens: number
   readonly outputTokens: number
-  /** Each request begins with one of so many texts of `prefixTokens`; 0: none shares anything. */
+  /** Number of shared prefixes of `prefixTokens`, one of which begins each request; 0: no shared prefixes. */
   readonly prefixGroups: number
   readonly prefixTokens: number
   readonly seed: number
 }
 
-/** What labels keep apart. */
+/** Labels of independent random streams. */
 const GROUP = 1
 const OWN = 2
 const PREFIX = 3
@@ -44,7 +47,7 @@ export function synthetic({
       outputTokens,
       ...(shared > 0 && { prefixGroups, prefixTokens }),
     },
-    ask(index) {
+    request(index) {
       const own = piece(form, promptTokens - shared, seed, OWN, index)
       const prefix = shared > 0 ? [prefixes[groups.fork(index).below(prefixGroups)]!] : []
       return { prompt: joined([...prefix, own]), maxTokens: outputTokens }
@@ -54,7 +57,7 @@ export function synthetic({
 
 export interface TraceRows {
   readonly file: string
-  /** [N] of the trace's requests. */
+  /** [N], one per request of the trace. */
   readonly promptTokens: ArrayLike<number>
   readonly decodeSteps: ArrayLike<number>
 }
@@ -72,8 +75,9 @@ export async function readTraceRows(file: string): Promise<TraceRows> {
 }
 
 /**
- * Request i follows row `rows[i]` of the trace, from the start again after the last; all rows in their order unless told. A row's prompt
- * is the same each time. The first token comes from prefill, so that there is one more than decode steps.
+ * Request i replays row `rows[i]` of the trace (default: all rows in order), and the rows start over after
+ * the last. A row's prompt is always the same. Prefill makes the first token, so a request has one token more
+ * than decode steps.
  */
 export function traceSource(
   { file, promptTokens, decodeSteps }: TraceRows,
@@ -84,7 +88,7 @@ export function traceSource(
   const count = rows?.length ?? decodeSteps.length
   return {
     about: { kind: 'trace', file: basename(file), rows: decodeSteps.length, form },
-    ask(index) {
+    request(index) {
       const row = rows === undefined ? index % count : rows[index % count]!
       return {
         prompt: piece(form, Math.max(1, promptTokens[row]!), seed, ROW, row),
@@ -95,12 +99,12 @@ export function traceSource(
   }
 }
 
-/** Request i has the lengths and the shared prefixes of line i. */
+/** Request i has the lengths and shared prefixes of line i of the workload. */
 export function workloadSource(workload: RecordedWorkload, form: PromptForm, seed: number): RequestSource {
   const { promptTokens, outputTokens, prefixes, source } = workload
   return {
     about: { kind: 'workload', file: source, requests: promptTokens.length, form },
-    ask(index) {
+    request(index) {
       const at = index % promptTokens.length
       const blocks =
         prefixes === undefined

@@ -1,12 +1,16 @@
 /**
- * Prompts of a wanted length without a tokenizer: token ids, which are exact, or common words of English, of which nearly every tokenizer
- * makes one token each. The same seed and label give the same text, so that what is shared is shared to the byte.
+ * Makes prompts of a given length without a tokenizer: token ids, which are exact, or common English words,
+ * which nearly every tokenizer maps to one token each. The same seed and labels give the same bytes, so
+ * shared prefixes are identical.
  */
 import { createRandom } from '../math/random.ts'
 
 export type PromptForm = 'ids' | 'text'
 
-/** Below are special tokens and single bytes, above what small vocabularies (the embedded worker's has some 1,200) do not have. */
+/**
+ * Skips special tokens and single bytes below, and ids above that small vocabularies lack (the embedded
+ * worker has about 1,200).
+ */
 const FIRST_ID = 256
 const END_ID = 1_024
 
@@ -15,7 +19,7 @@ const WORDS =
     ' ',
   )
 
-/** So many tokens; parts are joined by `joined`. */
+/** Part of a prompt; see `joined`. */
 export type Piece = Int32Array | string
 
 export function piece(form: PromptForm, tokens: number, seed: number, ...labels: number[]): Piece {
