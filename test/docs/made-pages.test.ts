@@ -20,7 +20,7 @@ describe('the command reference', () => {
     expect(page).toContain(
       '| `--role <role>` | which requests it serves; one of `prefill`, `decode`, `both` | `both` |',
     )
-    expect(page).toContain('| `--trace <file>` | evaluation trace with decode_expert_ids; needed |  |')
+    expect(page).toContain('| `--trace <file>` | evaluation trace with decode_expert_ids; required |  |')
     expect(page).not.toMatch(/undefined|\[object/)
   })
 })
