@@ -161,8 +161,7 @@ describe('at 500 decisions a second', () => {
       for (const due = (performance.now() - fromMs) / 2; made < due; made++) {
         const place = router.toDecode(`fast-${made}`, undefined, 10, new Set())!
         setTimeout(() => {
-          place.dispatch.succeeded(performance.now())
-          place.left()
+          place.end('succeeded')
         }, 100)
       }
     }, 5)

@@ -12,6 +12,7 @@ import { type Awaited, OwnerServer } from '../../src/gateway/scale/processes/own
 import { type LinkOptions, RelayLink } from '../../src/gateway/scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../../src/gateway/scale/processes/remote-admission.ts'
 import { remotePlacementClient } from '../../src/gateway/scale/processes/remote-placement-client.ts'
+import { Decisions } from '../../src/gateway/observe/decisions.ts'
 import { RetryBudget } from '../../src/gateway/routing/retry-budget.ts'
 import { Router } from '../../src/gateway/routing/router.ts'
 import { createRoutingTable, type RoutingTable } from '../../src/gateway/routing/routing-table.ts'
@@ -56,13 +57,11 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
     ...(artifact && { artifact }),
   })
   if (typeof table === 'string') throw new Error(table)
-  const metrics = new Metrics()
   const router = new Router({
     registry,
-    metrics,
+    decisions: new Decisions({ metrics: new Metrics(), kept: 0 }),
     prefillPolicy: createPrefillPolicy('prefix_hash'),
     table,
-    decisionsKept: 0,
     random: () => random.uniform(),
   })
   const budget = new RetryBudget(0.2)

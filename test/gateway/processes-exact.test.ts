@@ -3,9 +3,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Artifact } from '../../src/fit/artifact.ts'
 import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'
 import type { PlacementClient } from '../../src/gateway/routing/placement-client.ts'
-import type { DecodePlacement } from '../../src/gateway/routing/router.ts'
+import type { DecodePlacement, Placement } from '../../src/gateway/routing/placement.ts'
 import { createRandom } from '../../src/math/random.ts'
-import type { Dispatch } from '../../src/cluster/registry.ts'
 import { eldrObject, makeCounts } from '../fake-worker/index.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { smallArtifact } from './admin-support.ts'
@@ -78,48 +77,32 @@ async function play(
   raw: boolean,
   settled: (by: number) => Promise<void>,
 ) {
-  const out: { by: number; dispatch: Dispatch; left?: () => void }[] = []
+  const out: { by: number; placement: Placement }[] = []
   const decided: unknown[] = []
   for (const [n, step] of steps.entries()) {
     if (step.kind === 'end') {
       const [one] = out.splice(step.nth % Math.max(1, out.length), 1)
       if (one === undefined) continue
-      one.dispatch[step.how](performance.now())
-      one.left?.()
+      one.placement.end(step.how)
       await settled(one.by)
     } else if (step.kind === 'prefill') {
-      const dispatch = await placings[step.by]!.toPrefill(step.key, step.tokens, step.exclude)
-      decided.push(dispatch && [dispatch.worker.id, dispatch.worker.url, dispatch.index])
-      if (dispatch !== undefined) out.push({ by: step.by, dispatch })
+      const placement = await placings[step.by]!.toPrefill(step.key, step.tokens, step.exclude)
+      decided.push(placement && [placement.worker.id, placement.worker.url, placement.index])
+      if (placement !== undefined) out.push({ by: step.by, placement })
     } else {
       const counts = raw && step.counts !== undefined ? Buffer.from(JSON.stringify(step.counts)) : step.counts
       const handoff: HandoffExperts = { counts, routedExperts: undefined, promptTokens: step.tokens }
       const place = await placings[step.by]!.toDecode(`request-${n}`, handoff, step.tokens, step.exclude)
       decided.push(place && shown(place))
-      if (place !== undefined) out.push({ by: step.by, dispatch: place.dispatch, left: place.left })
+      if (place !== undefined) out.push({ by: step.by, placement: place })
     }
   }
   return { decided, out }
 }
 
-function shown({
-  dispatch,
-  decision: { worker, reason, band },
-  policy,
-  similarity,
-  covered,
-}: DecodePlacement): unknown[] {
-  return [
-    dispatch.worker.id,
-    dispatch.worker.url,
-    dispatch.index,
-    worker,
-    reason,
-    band,
-    policy,
-    similarity,
-    covered,
-  ]
+function shown({ worker, index, decision, policy, similarity, covered }: DecodePlacement): unknown[] {
+  const { worker: picked, reason, band } = decision
+  return [worker.id, worker.url, index, picked, reason, band, policy, similarity, covered]
 }
 
 async function remote(decider: Decider, awaited = {}) {
@@ -161,10 +144,7 @@ describe('an owner that three relays ask', () => {
     expect(expected(owned)).toEqual(expected(plain))
     // All workers had something to do, or nothing was tried.
     expect(new Set(alone.decided.map(one => (one as string[])[0])).size).toBe(2 * WORKERS)
-    for (const { dispatch, left } of together.out) {
-      dispatch.ignored()
-      left?.()
-    }
+    for (const { placement } of together.out) placement.end('ignored')
     for (const by of [0, 1, 2]) await settled(by)
     expect([owned.desk.total('prefill'), owned.desk.total('decode')]).toEqual([
       { inflight: 0, tokens: 0 },
@@ -196,7 +176,7 @@ describe('an owner that takes the place of another', () => {
     expect(without(second)).toEqual(without(plain))
     expect(expected(second)).toEqual(expected(plain))
     expect(links.reduce((sum, { link }) => sum + link.tickets, 0)).toBe(out.length)
-    for (const { dispatch } of out) dispatch.succeeded(0)
+    for (const { placement } of out) placement.end('succeeded')
     for (const by of [0, 1, 2]) await settled(by)
     expect([second.desk.total('prefill'), second.desk.total('decode')]).toEqual([
       { inflight: 0, tokens: 0 },

@@ -200,7 +200,7 @@ describe('without an owner', () => {
     const place = await relay.placement.toDecode('a', undefined, 30, NOBODY)
     await owner.die()
     const decider = createDecider({ policy: 'jsq' })
-    const { worker } = place!.dispatch
+    const { worker } = place!
     decider.registry.remove(worker.id)
     const next = await startOwner(folder.path, decider, { relays: [1] })
     open.push({ close: () => next.die() })
@@ -210,7 +210,7 @@ describe('without an owner', () => {
     expect([decider.desk.inflight(worker.id, 'decode'), decider.desk.tokens(worker.id, 'decode')]).toEqual([
       1, 30,
     ])
-    place!.dispatch.succeeded(0)
+    place!.end('succeeded')
     await heard(relay)
     expect(decider.desk.total('decode').inflight).toBe(0)
   })
@@ -235,12 +235,12 @@ describe('what else they say', () => {
       paces: [['stream', 'union', 1.5]],
     })
     const place = await relay.placement.toDecode('a', undefined, 1, NOBODY)
-    const { id } = place!.dispatch.worker
+    const { id } = place!.worker
     decider.registry.setHealth(id, false)
     await heard(relay)
     expect(lost).toEqual([[id, 10]])
     decider.registry.remove(id)
-    place!.dispatch.failed(0)
+    place!.end('failed')
     await heard(relay)
     await heard(relay)
     expect(forgotten).toEqual([id])

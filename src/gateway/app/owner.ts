@@ -97,7 +97,7 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   // Named before it is made: what the gateway tells of while it begins concerns nobody yet.
   let desk: OwnerServer | undefined
   let level: LogLevelControl | undefined
-  const gateway: Gateway = await startGateway(settings, log, hosting)
+  const gateway: Gateway = await startGateway(settings, log, { hosting })
   const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
   level = logLevel
   const { artifact: first } = given.routing

@@ -9,17 +9,22 @@ import { LoopDelay } from '../observe/metrics/loop-delay.ts'
 import { createMetricsListener } from '../control/admin/metrics-listener.ts'
 import { Admission } from '../http/admission.ts'
 import type { Settings } from '../config/settings.ts'
-import type { GatewayContext } from '../flow/context.ts'
+import type { AdminContext } from '../control/admin/admin-context.ts'
+import type { FlowContext } from '../flow/context.ts'
 import { drained } from '../flow/drain.ts'
 import { Insight } from '../observe/insight/insight.ts'
 import { LiveFeed } from '../control/dashboard/live-feed.ts'
 import { feedSources } from '../control/dashboard/feed-sources.ts'
 import { SignaturePlane } from '../control/dashboard/signature-plane.ts'
-import { createDebugHeaders } from '../observe/debug-headers.ts'
+import { Decisions } from '../observe/decisions.ts'
+import type { RequestObserver } from '../observe/request-observer.ts'
+import { logRejectedCounts } from '../observe/log/rejected-counts.ts'
+import { descriptorOf, readsCounts } from '../../policy/decode-policy.ts'
+import { requestObservers } from './observers.ts'
 import { readyDiscovery } from '../control/discovery/discovery.ts'
-import { vllmNixl } from '../engines/vllm-nixl.ts'
+import type { EngineAdapter } from '../engines/engine.ts'
+import { loadEngine } from '../engines/registry.ts'
 import { Handler } from '../flow/handle.ts'
-import { ranked } from '../flow/worker-headers.ts'
 import type { Hosting } from './hosting.ts'
 import { ClientConnections } from '../http/client-connections.ts'
 import { createListener, listen } from '../http/listen.ts'
@@ -30,6 +35,8 @@ import { Metrics } from '../observe/metrics/metrics.ts'
 import { localPlacementClient, type LocalPlacementClient } from '../routing/placement-client.ts'
 import { readyReplicas } from '../scale/replicas/start-replicas.ts'
 import { RetryBudget } from '../routing/retry-budget.ts'
+import type { Router } from '../routing/router.ts'
+import type { RestartWatch } from '../../cluster/restart-watch.ts'
 import { OffThread } from '../routing/off-thread.ts'
 import type { RoutingControl } from '../routing/routing-control.ts'
 import { readRoutingFiles, startRouting } from '../routing/start-routing.ts'
@@ -38,6 +45,24 @@ import { startTracing } from '../observe/tracing/start-tracing.ts'
 import { Upstreams } from '../upstream/upstreams.ts'
 import { watchWorkers } from '../routing/watch-workers.ts'
 import { configuredWorkers } from '../config/configured-workers.ts'
+
+/** What tests and the owner process look into. */
+export interface GatewayContext extends FlowContext, AdminContext {
+  readonly upstreams: Upstreams
+  readonly router: Router
+  readonly budget: RetryBudget
+  readonly restarts: RestartWatch
+  readonly insight: Insight
+}
+
+export interface GatewayOptions {
+  /** Set if other processes have the requests, and this one decides for them. */
+  readonly hosting?: Hosting
+  /** In place of the configured engine. */
+  readonly engine?: EngineAdapter
+  /** Further listeners of requests. */
+  readonly observers?: readonly RequestObserver[]
+}
 
 export interface Gateway {
   /** Where it listens. */
@@ -62,11 +87,12 @@ const JANITOR_SLACK_MS = 60_000
 export async function startGateway(
   settings: Settings,
   log: Log = createLog(settings.observe),
-  hosting?: Hosting,
+  { hosting, engine: givenEngine, observers = [] }: GatewayOptions = {},
 ): Promise<Gateway> {
-  // What may be wrong with files is found before anything is begun.
+  // Errors in files are found before anything is started.
   const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
+  const engine = givenEngine ?? (await loadEngine(settings.workers.engine, settings.routing))
   const discover = readyDiscovery(settings.discovery, settings.workers)
 
   const logLevel = new LogLevelControl(log, hosting?.levelChanged)
@@ -95,7 +121,7 @@ export async function startGateway(
   const upstreams = new Upstreams({
     connectMs: settings.timeouts.connectMs,
     idleConnectionMs: settings.workers.idleConnectionMs,
-    ...(tls && { tls }),
+    tls,
   })
   apart.push(() => upstreams.close())
   const watch = watchWorkers(settings, registry, upstreams, metrics, log)
@@ -131,25 +157,34 @@ export async function startGateway(
   const replicas = await begun(() =>
     readyReplicas(settings.replicas, { desk, registry, log, rateLimitedLog }),
   )
+  const decisions = new Decisions({
+    metrics,
+    kept: settings.observe.decisionsKept,
+    fit: insight.fit,
+    followers: [events, feed],
+    rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
+  })
   const { control, router } = await begun(() =>
     startRouting(settings, files, {
       registry,
-      metrics,
-      events,
-      insight,
-      feed,
+      decisions,
       log,
-      rateLimitedLog,
-      ...(replicas && { replicas }),
-      ...(hosting && { changed: hosting.routingChanged, artifactLoaded: hosting.artifactLoaded }),
+      replicas,
+      unreachable: worker => watch.health.passiveFailure(worker),
+      artifactLoaded: hosting?.artifactLoaded,
+      changed(change) {
+        events.publish('routing', change)
+        metrics.routingChanges.inc({ cause: change.cause })
+        if (change.cause === 'artifact' || change.cause === 'refit') insight.fit.forget()
+        feed.events.add('routing', change.routing.policy, change.cause)
+        hosting?.routingChanged(change)
+      },
     }),
   )
   apart.push(() => control.close())
   replicas?.start(control, router)
   apart.push(() => replicas?.stop())
-  const discovery = await begun(() =>
-    discover?.({ registry, metrics, log, ...(hosting && { memoryOf: hosting.memoryOf }) }),
-  )
+  const discovery = await begun(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
   apart.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
   const { fit, pace } = insight
@@ -167,8 +202,8 @@ export async function startGateway(
     fit,
     pace,
     draining: () => handler.draining,
-    ...(discovery && { discovery }),
-    ...(replicas && { replicas }),
+    discovery,
+    replicas,
   }))
   const placement = localPlacementClient({ registry, router, budget })
   const context: GatewayContext = {
@@ -177,28 +212,38 @@ export async function startGateway(
     router,
     placement,
     upstreams,
-    engine: vllmNixl(settings.routing),
+    engine,
+    observers: [
+      ...requestObservers({
+        settings,
+        metrics,
+        log,
+        rateLimitedLog,
+        insight,
+        pace,
+        restarts: watch.restarts,
+        tracer: tracing?.tracer,
+      }),
+      ...observers,
+    ],
     metrics,
     budget,
     health: watch.health,
     restarts: watch.restarts,
     lost: new LostWorkers(registry, budget),
-    noteWorker: createDebugHeaders(settings),
     insight,
-    tracer: tracing?.tracer,
     log,
     logLevel,
-    rateLimitedLog,
   }
   const admin = new Admin(
     {
       ctx: context,
       control,
       live: () => handler.live,
-      withRank: ranked,
-      ...(hosting && { elsewhere: hosting.elsewhere }),
-      ...(discovery && { discovery }),
-      ...(replicas && { replicas }),
+      withRank: (headers, worker) => ({ ...headers, ...engine.rankHeaders(worker) }),
+      elsewhere: hosting?.elsewhere,
+      discovery,
+      replicas,
     },
     events,
     { feed, plane },
@@ -210,7 +255,7 @@ export async function startGateway(
     metrics.ticketLeaks.inc(leaks.length)
     log.error(
       { leaks: leaks.map(({ worker, leg }) => ({ worker, leg })) },
-      'tickets were not released: a fault of the gateway',
+      'ticket leak (bug): tickets not released',
     )
   }, JANITOR_MS).unref()
   apart.push(() => clearInterval(janitor))

@@ -8,11 +8,12 @@ import { seenHere } from '../control/admin/look-routes.ts'
 import { LoopDelay } from '../observe/metrics/loop-delay.ts'
 import { ClientConnections } from '../http/client-connections.ts'
 import type { Settings } from '../config/settings.ts'
-import type { RequestContext, RequestInsight } from '../flow/context.ts'
+import type { FlowContext } from '../flow/context.ts'
 import { Insight } from '../observe/insight/insight.ts'
-import { createDebugHeaders } from '../observe/debug-headers.ts'
+import type { Pace } from '../observe/insight/pace.ts'
+import { requestObservers } from './observers.ts'
 import { drained } from '../flow/drain.ts'
-import { vllmNixl } from '../engines/vllm-nixl.ts'
+import { loadEngine } from '../engines/registry.ts'
 import { Handler } from '../flow/handle.ts'
 import { createListener, listen } from '../http/listen.ts'
 import { type Log, RateLimitedLog } from '../observe/log/log.ts'
@@ -55,7 +56,7 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   const upstreams = new Upstreams({
     connectMs: settings.timeouts.connectMs,
     idleConnectionMs: settings.workers.idleConnectionMs,
-    ...(tls && { tls }),
+    tls,
   })
   const lost = new LostWorkers()
   const insight = new Insight(settings.observe.decisionsKept)
@@ -98,20 +99,24 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
     upstreams,
   }))
   addLoopGauges(metrics, () => loopDelay)
-  const context: RequestContext = {
+  const context: FlowContext = {
     settings,
     placement: remotePlacementClient(link, admission),
     upstreams,
-    engine: vllmNixl({ ...settings.routing, rawCounts: true }),
-    metrics,
-    health: { passiveFailure: id => link.tell(ASK.passiveFailure, 0, to => to.text(id)) },
-    restarts: { sawEngineId },
+    // The owner parses the counts.
+    engine: await loadEngine(settings.workers.engine, { ...settings.routing, rawCounts: true }),
+    observers: requestObservers({
+      settings,
+      metrics,
+      log,
+      rateLimitedLog,
+      insight,
+      pace: remotePace(link),
+      restarts: { sawEngineId },
+      tracer: tracing?.tracer,
+    }),
     lost,
-    noteWorker: createDebugHeaders(settings),
-    insight: toldInsight(insight, link),
-    tracer: tracing?.tracer,
     log,
-    rateLimitedLog,
   }
   const handler = new Handler(context, admission, new OwnerPages(place.pages))
   await link.open()
@@ -162,19 +167,13 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   }
 }
 
-/** The owner has what people see; stories of requests stay where the requests were, until somebody asks. */
-function toldInsight(insight: Insight, link: RelayLink): RequestInsight {
-  const pace = (what: number) => (name: string, ms: number) =>
+/** Times go to the owner, which has the dashboard; stories stay here until they are asked for. */
+function remotePace(link: RelayLink): Pick<Pace, 'firstByte' | 'stream' | 'onWorker'> {
+  const report = (what: number) => (name: string, ms: number) =>
     link.tell(ASK.pace, 0, to => to.byte(what).text(name).number(ms))
-  const [firstByte, stream, onWorker] = PACES.map((_, what) => pace(what)) as [
-    ReturnType<typeof pace>,
-    ReturnType<typeof pace>,
-    ReturnType<typeof pace>,
-  ]
   return {
-    begun: (exchange, route) => insight.begun(exchange, route),
-    decided: (exchange, placed) => insight.decided(exchange, placed),
-    ended: (exchange, outcome) => insight.ended(exchange, outcome),
-    pace: { firstByte, stream, onWorker },
+    firstByte: report(PACES.indexOf('firstByte')),
+    stream: report(PACES.indexOf('stream')),
+    onWorker: report(PACES.indexOf('onWorker')),
   }
 }

@@ -1,13 +1,15 @@
 /** vLLM with its NIXL connector in pull mode (vLLM 0.20 to 0.32): two requests, the hand-off in `kv_transfer_params`. */
+import { type ClientRequest, last } from '../http/client-request.ts'
 import { editObject } from '../json/edit.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'
-import { type ClientRequest, last } from '../http/client-request.ts'
-import type { EngineAdapter, Handoff } from './engine.ts'
+import type { EngineAdapter, EngineOptions, Handoff, HandoffResult } from './engine.ts'
+import { bytesOf, countsOf, valueOf } from './handoff-counts.ts'
+import { isWrongRank, wrongRankWords } from './wrong-rank.ts'
 
 const ASK_FOR_HANDOFF =
   '{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}'
 
-/** Without these a decode worker does not fetch anything, and says nothing. */
+/** Without these a decode worker fetches nothing, and reports no error. */
 const NEEDED = [
   'remote_block_ids',
   'remote_engine_id',
@@ -16,16 +18,14 @@ const NEEDED = [
   'remote_port',
 ] as const
 
-export interface VllmOptions {
-  /** Ask prefill for the prompt's token ids and give them to decode, so that a chat's template and the tokenizer run once. */
-  readonly reuseTokenIds: boolean
-  /** Counts are left as they came (`countsIn` reads them): another process will look at them. */
-  readonly rawCounts?: true
-}
+const [OPEN_LIST, OPEN_OBJECT, LOWER_N] = [0x5b, 0x7b, 0x6e]
 
-export function vllmNixl({ reuseTokenIds, rawCounts }: VllmOptions): EngineAdapter {
+export function vllmNixl({ reuseTokenIds, rawCounts }: EngineOptions): EngineAdapter {
   return {
     name: 'vllm-nixl',
+    legOrder: 'decode_after_prefill',
+    reservedFields: ['kv_transfer_params'],
+
     prefillBody({ api, body, members }) {
       return editObject(body, members, {
         kv_transfer_params: ASK_FOR_HANDOFF,
@@ -34,95 +34,77 @@ export function vllmNixl({ reuseTokenIds, rawCounts }: VllmOptions): EngineAdapt
       })
     },
 
-    readHandoff(answer, { api }) {
-      const members = scanObject(answer)
-      const params = members && last(members, 'kv_transfer_params')
-      const inside = params && scanObject(answer, params.valueStart, params.end)
-      if (members === undefined) return 'prefill’s answer is not a JSON object'
+    readHandoff(response, { api }): HandoffResult {
+      const members = scanObject(response)
+      if (members === undefined) return invalid('the prefill response is not a JSON object')
+      const params = last(members, 'kv_transfer_params')
+      const inside = params && scanObject(response, params.valueStart, params.end)
       if (inside === undefined)
-        return 'no kv_transfer_params in prefill’s answer: is a KV connector configured there?'
-      const missing = NEEDED.find(name => isNullish(answer, last(inside, name)))
-      if (missing !== undefined) return `no ${missing} in kv_transfer_params`
+        return invalid('no kv_transfer_params in the prefill response: is a KV connector configured there?')
+      const missing = NEEDED.find(name => isNullish(response, last(inside, name)))
+      if (missing !== undefined) return invalid(`no ${missing} in kv_transfer_params`)
       const ids = reuseTokenIds && api === 'chat' ? last(members, 'prompt_token_ids') : undefined
-      const idsText =
-        ids !== undefined && answer[ids.valueStart] === 0x5b
-          ? answer.subarray(ids.valueStart, ids.end)
-          : undefined
-      return {
-        transfer: editObject(answer, inside, {
+      const hasIds = ids !== undefined && response[ids.valueStart] === OPEN_LIST
+      const handoff: Handoff = {
+        transfer: editObject(response, inside, {
           eldr: undefined,
-          ...(idsText && { prompt_token_ids: idsText }),
+          ...(hasIds && { prompt_token_ids: bytesOf(response, ids) }),
         }),
-        counts: (rawCounts ? bytesOf : countsOf)(answer, last(inside, 'eldr')),
-        routedExperts: textOf(valueOf(answer, routedExpertsOf(answer, members))),
-        engineId: textOf(valueOf(answer, last(inside, 'remote_engine_id'))),
-        promptTokens: promptTokensOf(valueOf(answer, last(members, 'usage'))),
-      } satisfies Handoff
+        counts: (rawCounts === true ? bytesOf : countsOf)(response, last(inside, 'eldr')),
+        routedExperts: textOf(valueOf(response, routedExpertsOf(response, members))),
+        engineId: textOf(valueOf(response, last(inside, 'remote_engine_id'))),
+        promptTokens: promptTokensOf(valueOf(response, last(members, 'usage'))),
+      }
+      return { kind: 'handed_off', handoff }
     },
 
-    decodeBody: ({ body, members }: ClientRequest, { transfer }: Handoff) =>
+    decodeBody: ({ body, members }, { transfer }) =>
       editObject(body, members, { kv_transfer_params: transfer }),
 
-    releaseBody: ({ body, members }: ClientRequest, { transfer }: Handoff) =>
+    releaseBody: ({ body, members }, { transfer }) =>
       editObject(body, members, { kv_transfer_params: transfer, ...oneToken(members) }),
+
+    cleanResponse({ body, members }) {
+      const transfer = last(members, 'kv_transfer_params')
+      const namesBlocks = transfer !== undefined && body[transfer.valueStart] === OPEN_OBJECT
+      return namesBlocks ? editObject(body, members, { kv_transfer_params: undefined }) : body
+    },
+
+    // Without this header vLLM picks a rank itself.
+    rankHeaders: ({ dpRank }) =>
+      dpRank === undefined ? undefined : { 'x-data-parallel-rank': String(dpRank) },
+
+    missingRank: ({ dpRank }, status, body) =>
+      isWrongRank(dpRank, status, body) ? wrongRankWords(dpRank) : undefined,
   }
 }
 
+function invalid(why: string): HandoffResult {
+  return { kind: 'invalid', why }
+}
+
 /** Whatever the client asked for: one token, not streamed. */
-const oneToken = (members: readonly Member[]) => ({
+const oneToken = (members: ClientRequest['members']) => ({
   stream: 'false',
   max_tokens: '1',
   ...(last(members, 'max_completion_tokens') !== undefined && { max_completion_tokens: '1' }),
-  // vLLM refuses the first without a stream, and the others when they ask for more than max_tokens.
+  // vLLM refuses the first without a stream, and the others when they exceed max_tokens.
   stream_options: undefined,
   min_tokens: undefined,
   min_completion_tokens: undefined,
 })
 
-/** Of the one choice that a prefill leg has. */
-function routedExpertsOf(answer: Buffer, members: readonly Member[]): Member | undefined {
+/** From the one choice of a prefill response. */
+function routedExpertsOf(response: Buffer, members: readonly Member[]): Member | undefined {
   const choices = last(members, 'choices')
-  const [first] = (choices && scanList(answer, choices.valueStart, choices.end, 1)) ?? []
-  return last((first && scanObject(answer, first.start, first.end)) ?? [], 'routed_experts')
+  const [first] = (choices && scanList(response, choices.valueStart, choices.end, 1)) ?? []
+  return last((first && scanObject(response, first.start, first.end)) ?? [], 'routed_experts')
 }
 
 function isNullish(bytes: Buffer, member: Member | undefined): boolean {
-  return member === undefined || (bytes[member.valueStart] === 0x6e && member.end - member.valueStart === 4)
-}
-
-function valueOf(bytes: Buffer, member: Member | undefined): unknown {
-  if (member === undefined) return undefined
-  try {
-    return JSON.parse(bytes.toString('utf8', member.valueStart, member.end)) as unknown
-  } catch {
-    return undefined
-  }
-}
-
-const [QUOTE, BACKSLASH] = [0x22, 0x5c]
-
-function bytesOf(bytes: Buffer, member: Member | undefined): Buffer | undefined {
-  return member && bytes.subarray(member.valueStart, member.end)
-}
-
-/** Of bytes that were left raw. */
-export function countsIn(raw: Buffer): unknown {
-  return countsOf(raw, { name: 'eldr', start: 0, valueStart: 0, end: raw.length })
-}
-
-/** What the plugin says of a prompt's experts. Its large members are base64, which is taken as it stands instead of being parsed. */
-function countsOf(bytes: Buffer, eldr: Member | undefined): unknown {
-  const members = eldr && scanObject(bytes, eldr.valueStart, eldr.end)
-  if (members === undefined) return valueOf(bytes, eldr)
-  const counts: Record<string, unknown> = {}
-  for (const member of members) {
-    const { name, valueStart, end } = member
-    if (name !== 'counts' && name !== 'recent') counts[name] = valueOf(bytes, member)
-    else if (bytes[valueStart] !== QUOTE || bytes.subarray(valueStart, end).includes(BACKSLASH))
-      counts[name] = valueOf(bytes, member)
-    else counts[name] = bytes.toString('latin1', valueStart + 1, end - 1)
-  }
-  return counts
+  return (
+    member === undefined || (bytes[member.valueStart] === LOWER_N && member.end - member.valueStart === 4)
+  )
 }
 
 function textOf(value: unknown): string | undefined {

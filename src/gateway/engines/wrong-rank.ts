@@ -1,19 +1,19 @@
 /**
- * A server that has fewer engines than it was said to have answers 400 to every request for the others. That is no fault of the client,
- * and it comes at once: the rank would seem to be the least loaded, and get nearly everything.
+ * A vLLM server with fewer ranks than configured responds 400 to every request for the others. The client is not to blame, and the
+ * response is immediate: the missing rank would look like the least loaded worker and attract nearly all requests.
  */
 
-/** Answers of that kind are short. */
-const MOST_BYTES = 4_096
+/** These responses are short. */
+const MAX_BYTES = 4_096
 
-/** Told by its first words, which no client can put there: an error about what it sent may quote that, but begins otherwise. */
+/** Recognised by its first words, which no client can forge: an error that quotes the request starts differently. */
 export function isWrongRank(dpRank: number | undefined, status: number, body: Buffer): boolean {
-  if (dpRank === undefined || status !== 400 || body.length > MOST_BYTES) return false
+  if (dpRank === undefined || status !== 400 || body.length > MAX_BYTES) return false
   return messageIn(body)?.startsWith(`data_parallel_rank ${dpRank} is out of range`) === true
 }
 
 export const wrongRankWords = (dpRank: number | undefined): string =>
-  `it has no data-parallel rank ${dpRank}: were more given than it was started with?`
+  `the server has no data-parallel rank ${dpRank}: is the configured number of ranks too high?`
 
 function messageIn(body: Buffer): string | undefined {
   try {

@@ -1,15 +1,21 @@
-/** How a request that was to be generated ended, and what its client is told of it. */
+/** How a generation ended, and what its client is told. */
 import type { Role } from '../../cluster/worker.ts'
-import { type RefusalCode, Refusal } from '../http/refusal.ts'
 import type { Exchange } from '../http/exchange.ts'
-import type { LegEnd } from './leg-plan.ts'
-import type { Outcome } from '../observe/metrics/metrics.ts'
-import { workersFull } from './prefill-leg.ts'
+import { type RefusalCode, Refusal } from '../http/refusal.ts'
+import type { Outcome } from '../observe/request-observer.ts'
+import type { LegEnd } from './leg.ts'
 
 type Failed = Extract<LegEnd, { kind: 'failed' }>
 
 export function noWorker(role: Role): Refusal {
   return new Refusal(role === 'decode' ? 'ELDR_NO_DECODE_WORKER' : 'ELDR_NO_PREFILL_WORKER', {
+    retryAfterSeconds: 1,
+  })
+}
+
+export function workersFull(): Refusal {
+  return new Refusal('ELDR_OVERLOADED', {
+    words: 'The workers are full; try again later.',
     retryAfterSeconds: 1,
   })
 }
@@ -25,13 +31,13 @@ export function refusalOf(role: Role, { failure, status }: Failed): Refusal {
 }
 
 export function outcomeOf(exchange: Exchange, end: LegEnd): Outcome {
-  if (end.kind === 'served') return end.status === 200 ? 'ok' : 'worker_refused'
+  if (end.kind === 'served') return end.status < 400 ? 'ok' : 'worker_refused'
   if (end.kind === 'failed') return 'broken'
-  return stopped(exchange, end.begun)
+  return stoppedOutcome(exchange, end.begun)
 }
 
-/** Whoever is there and has seen nothing yet is told; the leg has told those that have. */
-export function stopped(exchange: Exchange, begun = false): Outcome {
+/** Throws the refusal for a client that has seen nothing yet. If `begun`, the leg has told it. */
+export function stoppedOutcome(exchange: Exchange, begun = false): Outcome {
   const { refusal } = exchange
   if (refusal !== undefined && !begun) throw refusal
   if (exchange.stopped === 'client_gone' || exchange.stopped === 'client_stalled') return exchange.stopped

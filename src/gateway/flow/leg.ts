@@ -1,61 +1,96 @@
 /**
- * One request to one worker whose answer goes to a sink. Nothing reaches the sink before the first event of a good answer, so until then
- * the request can be tried again elsewhere; after it the leg sees to it that the sink hears how the stream ended.
+ * One request to one worker, whose response goes to a sink. The sink gets nothing before the first event of a good response, so until
+ * then the request can be retried elsewhere. After that the leg makes sure that the sink learns how the stream ended.
  */
 import { Refusal } from '../http/refusal.ts'
-import type { LegEnd, LegPlan } from './leg-plan.ts'
-import { isWrongRank, wrongRankWords } from '../engines/wrong-rank.ts'
-import type { Sink } from './sink.ts'
+import type { Attempt, RequestEvents } from '../observe/request-observer.ts'
 import {
   type FailureKind,
   type ReplyHeaders,
+  type StopSignal,
   type UpstreamCall,
   UpstreamFailure,
   type UpstreamHandler,
   type UpstreamRequest,
   type Upstreams,
 } from '../upstream/upstreams.ts'
-import { isPacked, readWhole } from './whole-response.ts'
-import { WholeEvents } from './whole-events.ts'
+import type { ResponseRules, StreamEvents } from './response-rules.ts'
+import type { Sink } from './sink.ts'
 
-/** Answers that are not streamed are kept until they are whole; more than this no answer has. */
-const MOST_WHOLE_BYTES = 64 << 20
-/** From [DONE] to the end of the answer. */
+/** A non-streamed response is collected; none is larger than this. */
+const MAX_BODY_BYTES = 64 << 20
+/** From [DONE] to the end of the response. */
 const AFTER_DONE_MS = 1_000
 const END_OF_EVENT = Buffer.from('\n\n')
 
-/** Rejects only when something threw that should not. */
+export interface LegLimits {
+  /** To the first event of a stream, or to the end of a non-streamed response. */
+  readonly firstByteMs: number
+  readonly betweenTokensMs: number
+}
+
+export interface LegPlan {
+  readonly rules: ResponseRules
+  readonly limits: LegLimits
+  readonly sink: Sink
+  /** Ends the leg: the client left, or its time is up. */
+  readonly stop: StopSignal
+  /** Fires when the worker is lost, which ends a leg that has not started to stream. */
+  readonly lost: StopSignal
+  readonly events: RequestEvents
+  readonly attempt: Attempt
+}
+
+export type LegEnd =
+  /** The sink has the response, complete. */
+  | { readonly kind: 'served'; readonly status: number }
+  /** The worker failed, or seems to have. */
+  | {
+      readonly kind: 'failed'
+      readonly failure: UpstreamFailure
+      readonly status?: number | undefined
+      /** The sink has had bytes, and knows that there will be no more. */
+      readonly begun: boolean
+      /** The worker may have seen the request. */
+      readonly sent: boolean
+    }
+  /** The client left, or its time is up. */
+  | { readonly kind: 'stopped'; readonly begun: boolean; readonly sent: boolean }
+
+/** Rejects only if the gateway itself fails. */
 export function runLeg(
   upstreams: Upstreams,
   origin: string,
   request: UpstreamRequest,
   plan: LegPlan,
 ): Promise<LegEnd> {
-  return new Promise((resolve, reject) => new Leg(plan, resolve, reject).run(upstreams, origin, request))
+  return new Promise((resolve, reject) =>
+    new RunningLeg(plan, resolve, reject).run(upstreams, origin, request),
+  )
 }
 
-class Leg implements UpstreamHandler {
+class RunningLeg implements UpstreamHandler {
   readonly #plan: LegPlan
   readonly #sink: Sink
   readonly #resolve: (end: LegEnd) => void
   readonly #reject: (error: unknown) => void
-  readonly #events = new WholeEvents()
+  /** Present while a stream is read. */
+  #stream: StreamEvents | undefined
   #call!: UpstreamCall
   #unhook = () => {}
   #stopped: UpstreamFailure | undefined
-  /** Until the first event, then between two; cleared while the client is waited for, which is not the worker's doing. */
+  /** To the first event, then between events; cleared while the client is slow, which is not the worker's fault. */
   #timer: NodeJS.Timeout | undefined
-  /** When bytes came last: the timer looks at it when it is due, which costs less than to set it anew for each token. */
+  /** When bytes came last. The timer checks it when due, which costs less than a new timer per token. */
   #lastMs = 0
-  #toldEvents = 0
+  #reportedEvents = 0
   #status = 0
   #headers: ReplyHeaders = {}
-  #streaming = false
   #begun = false
   #held = false
   #ended = false
-  #done = false
-  /** Of a stream what came before its first event, otherwise all of the answer. */
+  #awaitsEnd = false
+  /** What came before the first event of a stream, or the body of a non-streamed response. */
   #kept: Buffer[] = []
   #keptBytes = 0
 
@@ -68,17 +103,15 @@ class Leg implements UpstreamHandler {
 
   run(upstreams: Upstreams, origin: string, request: UpstreamRequest): void {
     const { firstByteMs } = this.#plan.limits
-    this.#timer = setTimeout(() => this.#fail('timeout', `no answer within ${firstByteMs} ms`), firstByteMs)
+    this.#timer = setTimeout(() => this.#fail('timeout', `no response within ${firstByteMs} ms`), firstByteMs)
     this.#call = upstreams.open(origin, request, this)
-    const [unhookStop, unhookLost] = [
-      this.#plan.stop.onStop(reason => {
-        this.#stopped = reason
-        this.#call.abort(reason)
-      }),
-      this.#plan.lost.onStop(reason => {
-        if (!this.#begun) this.#call.lose(reason)
-      }),
-    ]
+    const unhookStop = this.#plan.stop.onStop(reason => {
+      this.#stopped = reason
+      this.#call.abort(reason)
+    })
+    const unhookLost = this.#plan.lost.onStop(reason => {
+      if (!this.#begun) this.#call.lose(reason)
+    })
     this.#unhook = () => {
       unhookStop()
       unhookLost()
@@ -86,38 +119,36 @@ class Leg implements UpstreamHandler {
   }
 
   onStart(status: number, headers: ReplyHeaders): void {
+    const { rules } = this.#plan
     this.#status = status
-    this.#headers = headers
-    if (status !== 200) return
-    const type = String(headers['content-type'] ?? 'none').toLowerCase()
-    this.#streaming = this.#plan.stream && type.startsWith('text/event-stream')
-    if (!this.#streaming && (this.#plan.stream || !type.startsWith('application/json')))
-      this.#fail('garbage', `an answer of type ${type}`)
-    // Nobody asked for it, and a stream must be looked into.
-    else if (this.#streaming && isPacked(headers)) this.#fail('garbage', 'a compressed stream')
+    this.#headers = rules.defaultHeaders === undefined ? headers : { ...rules.defaultHeaders, ...headers }
+    const accepted = rules.accept(status, this.#headers)
+    if (accepted === 'stream') this.#stream = rules.streamEvents()
+    else if (accepted !== 'body') this.#call.abort(accepted)
   }
 
   onData(chunk: Buffer, frame?: Buffer): void {
-    if (!this.#streaming) return this.#keep(chunk)
-    const { watch } = this.#events
-    const passed = this.#events.push(chunk)
-    // What a worker says of its own troubles is not for clients; before the first token they need not hear of them at all.
-    if (watch.failed && !this.#begun)
+    const stream = this.#stream
+    if (stream === undefined) return this.#keep(chunk)
+    const passed = stream.push(chunk)
+    // A worker's own errors are not for clients, and before the first token the request can be retried.
+    if (stream.failed && !this.#begun)
       return this.#fail('error_event', 'an error event before the first token')
-    if (passed !== undefined) this.#pass(passed, passed === chunk ? frame : undefined)
-    if (watch.failed) this.#fail('error_event', 'an error event')
+    if (passed !== undefined) this.#pass(stream, passed, passed === chunk ? frame : undefined)
+    if (stream.failed) this.#fail('error_event', 'an error event')
   }
 
   onPause(): void {
     if (!this.#begun) return
-    this.#tell()
+    const stream = this.#stream!
+    this.#report(stream)
     if (!this.#sink.flush() && !this.#held) this.#hold()
-    if (this.#events.watch.done && !this.#done) this.#awaitEnd()
+    if (stream.done && !this.#awaitsEnd) this.#awaitEnd()
   }
 
   onEnd(): void {
-    if (!this.#streaming) this.#endWhole()
-    else if (this.#begun) this.#endStream(undefined)
+    if (this.#stream === undefined) this.#endBody()
+    else if (this.#begun) this.#endStream(this.#stream, undefined)
     else this.#failed(new UpstreamFailure('early_end', 'the stream ended before its first event'))
   }
 
@@ -128,38 +159,38 @@ class Leg implements UpstreamHandler {
     } else if (this.#stopped !== undefined) {
       if (this.#begun && this.#stopped.cause instanceof Refusal) this.#break(this.#stopped.cause)
       this.#end({ kind: 'stopped', begun: this.#begun, sent: this.#call.sent })
-    } else if (this.#begun) this.#endStream(failure)
+    } else if (this.#begun) this.#endStream(this.#stream!, failure)
     else this.#failed(failure)
   }
 
-  /** What comes before the first event, such as comments, waits for it. */
-  #pass(chunk: Buffer, frame: Buffer | undefined): void {
-    const { watch, amidEvent } = this.#events
-    if (!this.#begun && watch.events === 0 && !watch.done && !amidEvent) return this.#keep(chunk)
+  /** What precedes the first event, such as comments, waits for it. */
+  #pass(stream: StreamEvents, chunk: Buffer, frame: Buffer | undefined): void {
+    if (!this.#begun && !stream.started) return this.#keep(chunk)
     if (!this.#begun) this.#begin()
     this.#sink.write(chunk, frame)
   }
 
-  /** The first event is there. From now on it is this worker or none. */
+  /** The first event has come. From now on no other worker can take over. */
   #begin(): void {
+    const { limits, events, attempt } = this.#plan
     this.#begun = true
     clearTimeout(this.#timer)
     this.#lastMs = performance.now()
-    this.#waitForToken(this.#plan.limits.betweenTokensMs)
-    this.#plan.on?.onFirstByte?.()
+    this.#waitForToken(limits.betweenTokensMs)
+    events.firstByte(attempt)
     this.#sink.begin(this.#headers)
     for (const chunk of this.#kept) this.#sink.write(chunk)
     this.#kept = []
   }
 
-  #tell(): void {
-    const { events } = this.#events.watch
+  #report({ events: count }: StreamEvents): void {
     this.#lastMs = performance.now()
-    if (events > this.#toldEvents) this.#plan.on?.onTokens?.(events - this.#toldEvents, this.#lastMs)
-    this.#toldEvents = events
+    if (count === this.#reportedEvents) return
+    this.#plan.events.tokens(this.#plan.attempt, count - this.#reportedEvents, this.#lastMs)
+    this.#reportedEvents = count
   }
 
-  /** The client is slower than the worker, whose connection is not read until it has caught up. */
+  /** The client is slower than the worker: its connection is not read until the client has caught up. */
   #hold(): void {
     this.#held = true
     this.#call.pause()
@@ -168,14 +199,14 @@ class Leg implements UpstreamHandler {
       if (this.#ended) return
       this.#held = false
       this.#lastMs = performance.now()
-      if (!this.#done) this.#waitForToken(this.#plan.limits.betweenTokensMs)
+      if (!this.#awaitsEnd) this.#waitForToken(this.#plan.limits.betweenTokensMs)
       this.#call.resume()
     })
   }
 
-  /** All was said, but not that it was all: the client need not wait for that as long as for a token. */
+  /** After [DONE] the end must follow soon: the client does not wait for it as long as for a token. */
   #awaitEnd(): void {
-    this.#done = true
+    this.#awaitsEnd = true
     clearTimeout(this.#timer)
     this.#timer = setTimeout(() => this.#fail('timeout', 'no end after [DONE]'), AFTER_DONE_MS)
   }
@@ -192,34 +223,27 @@ class Leg implements UpstreamHandler {
   #keep(chunk: Buffer): void {
     this.#kept.push(chunk)
     this.#keptBytes += chunk.length
-    if (this.#keptBytes > MOST_WHOLE_BYTES)
-      this.#fail('too_large', `an answer of more than ${MOST_WHOLE_BYTES} bytes`)
+    if (this.#keptBytes > MAX_BODY_BYTES)
+      this.#fail('too_large', `a response of more than ${MAX_BODY_BYTES} bytes`)
   }
 
-  #endWhole(): void {
+  #endBody(): void {
+    const { rules, events, attempt } = this.#plan
     const status = this.#status
-    if (status !== 200 && (status < 400 || status === 429 || status >= 500)) {
-      return this.#failed(new UpstreamFailure('status', `status ${status}`))
-    }
-    const body = Buffer.concat(this.#kept)
-    const { dpRank } = this.#plan
-    if (isWrongRank(dpRank, status, body))
-      return this.#failed(new UpstreamFailure('status', wrongRankWords(dpRank)))
-    const answer = status !== 200 || isPacked(this.#headers) ? { body, tokens: 0 } : readWhole(body)
-    if (answer === undefined)
-      return this.#failed(new UpstreamFailure('garbage', 'an answer that is not JSON'))
+    const read = rules.readBody(status, this.#headers, Buffer.concat(this.#kept))
+    if (read instanceof UpstreamFailure) return this.#failed(read)
     if (status === 200) {
-      this.#plan.on?.onFirstByte?.()
-      this.#plan.on?.onWhole?.(answer.tokens)
+      events.firstByte(attempt)
+      if (read.tokens > 0) events.tokens(attempt, read.tokens, attempt.firstByteMs)
     }
-    this.#sink.whole(status, this.#headers, answer.body)
+    this.#sink.whole(status, this.#headers, read.body)
     return this.#end({ kind: 'served', status })
   }
 
-  /** A stream that was told to its end is whole, however its connection ended. */
-  #endStream(failure: UpstreamFailure | undefined): void {
-    this.#tell()
-    if (this.#events.watch.done) {
+  /** A stream that announced its end is complete, however its connection ended. */
+  #endStream(stream: StreamEvents, failure: UpstreamFailure | undefined): void {
+    this.#report(stream)
+    if (stream.done || (failure === undefined && stream.endsUnannounced)) {
       this.#sink.end()
       return this.#end({ kind: 'served', status: this.#status })
     }
@@ -229,7 +253,7 @@ class Leg implements UpstreamHandler {
   }
 
   #break(refusal: Refusal): void {
-    if (this.#events.amidEvent) this.#sink.write(END_OF_EVENT)
+    if (this.#stream!.amidEvent) this.#sink.write(END_OF_EVENT)
     this.#sink.broken(refusal)
   }
 
@@ -238,13 +262,8 @@ class Leg implements UpstreamHandler {
   }
 
   #failed(failure: UpstreamFailure): void {
-    this.#end({
-      kind: 'failed',
-      failure,
-      begun: this.#begun,
-      sent: this.#call.sent,
-      ...(this.#status > 0 && { status: this.#status }),
-    })
+    const status = this.#status > 0 ? this.#status : undefined
+    this.#end({ kind: 'failed', failure, begun: this.#begun, sent: this.#call.sent, status })
   }
 
   #end(how: LegEnd): void {

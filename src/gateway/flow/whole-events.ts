@@ -1,22 +1,39 @@
 /**
- * Lets a stream pass in whole events: whatever happens to its worker, an error event can follow what has passed, and be read. An error
- * event of the worker's own does not pass, nor what comes after it.
+ * Passes a stream on in whole events, so that an error event can always follow and be read. An error event of the worker itself is held
+ * back, with everything after it.
  */
+import type { StreamEvents } from './response-rules.ts'
 import { StreamWatch } from './stream-watch.ts'
 
-/** An event that is larger passes in pieces. */
-const MOST_EVENT_BYTES = 65_536
+/** A larger event is passed on in pieces. */
+const MAX_EVENT_BYTES = 65_536
 
-export class WholeEvents {
-  readonly watch = new StreamWatch()
-  /** What has passed ends amid an event. */
+export class WholeEvents implements StreamEvents {
+  readonly endsUnannounced = false
   amidEvent = false
+  readonly #watch = new StreamWatch()
   #kept: Buffer[] = []
   #keptBytes = 0
 
-  /** What can pass now, if anything. Nearly always a chunk is one event, and passes as it is. */
+  get events(): number {
+    return this.#watch.events
+  }
+
+  get done(): boolean {
+    return this.#watch.done
+  }
+
+  get failed(): boolean {
+    return this.#watch.failed
+  }
+
+  get started(): boolean {
+    return this.#watch.events > 0 || this.#watch.done || this.amidEvent
+  }
+
+  /** Nearly always a chunk is one event, and is passed on unchanged. */
   push(chunk: Buffer): Buffer | undefined {
-    const { watch } = this
+    const watch = this.#watch
     const whole = watch.push(chunk)
     if (whole === chunk.length && this.#keptBytes === 0) {
       this.amidEvent = false
@@ -31,7 +48,7 @@ export class WholeEvents {
     }
     if (watch.failed) return undefined
     this.#keep(chunk)
-    if (this.#keptBytes < MOST_EVENT_BYTES) return undefined
+    if (this.#keptBytes < MAX_EVENT_BYTES) return undefined
     this.amidEvent = true
     return this.#take()
   }

@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import { vllmNixl } from '../engines/vllm-nixl.ts'
 import { readWhole } from './whole-response.ts'
 
+const engine = vllmNixl({ reuseTokenIds: false })
+
 const read = (text: string) => {
-  const answer = readWhole(Buffer.from(text))
+  const answer = readWhole(Buffer.from(text), engine)
   return answer && { text: answer.body.toString(), tokens: answer.tokens }
 }
 

@@ -1,20 +1,17 @@
-/** What is looked at of an answer that is not streamed. */
-import { editObject } from '../json/edit.ts'
-import { type Member, scanObject } from '../json/scan.ts'
+/** Reads a response that is not streamed. */
+import type { EngineAdapter } from '../engines/engine.ts'
 import { last } from '../http/client-request.ts'
+import { type Member, scanObject } from '../json/scan.ts'
 import type { ReplyHeaders } from '../upstream/upstreams.ts'
 
-/** How many tokens it says it has, and its bytes for the client; undefined when it is no JSON object. */
-export function readWhole(body: Buffer): { readonly body: Buffer; readonly tokens: number } | undefined {
+/** Its number of tokens, and its bytes for the client; undefined if it is not a JSON object. */
+export function readWhole(
+  body: Buffer,
+  engine: Pick<EngineAdapter, 'cleanResponse'>,
+): { readonly body: Buffer; readonly tokens: number } | undefined {
   const members = scanObject(body)
   if (members === undefined) return undefined
-  const transfer = last(members, 'kv_transfer_params')
-  // Where the blocks of a prompt lie, if an engine says so at the end as well, is no business of clients.
-  const named = transfer !== undefined && body[transfer.valueStart] === 0x7b
-  return {
-    body: named ? editObject(body, members, { kv_transfer_params: undefined }) : body,
-    tokens: completionTokens(body, members),
-  }
+  return { body: engine.cleanResponse({ body, members }), tokens: completionTokens(body, members) }
 }
 
 function completionTokens(body: Buffer, members: readonly Member[]): number {
@@ -24,6 +21,6 @@ function completionTokens(body: Buffer, members: readonly Member[]): number {
   return Number.isSafeInteger(count) && count > 0 ? count : 0
 }
 
-export function isPacked(headers: ReplyHeaders): boolean {
+export function isCompressed(headers: ReplyHeaders): boolean {
   return (headers['content-encoding'] ?? 'identity') !== 'identity'
 }

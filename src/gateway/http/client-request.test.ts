@@ -4,15 +4,19 @@ import {
   type BadRequest,
   type ClientRequest,
   readRequest,
-  withoutHandoff,
+  withoutFields,
 } from './client-request.ts'
 
+const RESERVED = ['kv_transfer_params']
+
 function read(api: Api, body: object | string): ClientRequest {
-  const request = readRequest(api, Buffer.from(typeof body === 'string' ? body : JSON.stringify(body)))
+  const bytes = Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
+  const request = readRequest(api, bytes, RESERVED)
   if ('wrong' in request) throw new Error(request.wrong)
   return request
 }
-const wrong = (api: Api, body: string) => readRequest(api, Buffer.from(body, 'latin1')) as BadRequest
+const wrong = (api: Api, body: string) =>
+  readRequest(api, Buffer.from(body, 'latin1'), RESERVED) as BadRequest
 const completion = (more: object) => read('completions', { prompt: 'a', ...more })
 const chat = (more: object) => read('chat', { messages: [], ...more })
 
@@ -195,7 +199,7 @@ describe('a body', () => {
       expect(members.map(member => member.name)).toEqual(['prompt', 'n'])
     }
     const other = Buffer.from('{"a": {"kv_transfer_params":1}}')
-    expect(withoutHandoff(other).body).toBe(other)
-    expect(withoutHandoff(Buffer.from('no object')).body.toString()).toBe('no object')
+    expect(withoutFields(other, RESERVED).body).toBe(other)
+    expect(withoutFields(Buffer.from('no object'), RESERVED).body.toString()).toBe('no object')
   })
 })

@@ -1,4 +1,4 @@
-/** What a client asks for, read from the raw bytes of its body: the few fields that decide how a request is served. */
+/** What a client asks for: the few fields that decide how a request is served, read from the raw bytes of its body. */
 import { isUtf8 } from 'node:buffer'
 import { editObject } from '../json/edit.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'
@@ -14,35 +14,40 @@ export interface ClientRequest {
   readonly includeUsage: boolean
   /** Undefined: the model's own limit. */
   readonly maxTokens: number | undefined
-  /** Choices of each prompt. */
+  /** Choices per prompt. */
   readonly choices: number
   /** Prompts as ranges of the body; several only in a list of them. Empty for a chat. */
   readonly prompts: readonly { readonly start: number; readonly end: number }[]
   readonly seed: number | undefined
-  /** Must not be split, nor handed from prefill to decode: what it asks for needs one engine to do all of it. */
+  /** Needs one engine to do all of it: it is neither split nor handed from prefill to decode. */
   readonly whole: boolean
-  /** Prompt length, as far as bytes tell: 4 of them are about a token; ids are counted. */
+  /** Estimated prompt length: 4 bytes per token; token ids are counted. */
   readonly promptTokens: number
 }
 
-/** The reason for a 400, for the client's eyes. */
+/** The reason for a 400, as the client sees it. */
 export interface BadRequest {
   readonly wrong: string
   readonly param?: string
 }
 
-export function readRequest(api: Api, sent: Buffer): ClientRequest | BadRequest {
-  // A worker that cannot decode a body may fail over it as over a fault of its own, and the next one after it.
+/** `reserved`: fields that only the gateway may set; they are removed. */
+export function readRequest(
+  api: Api,
+  sent: Buffer,
+  reserved: readonly string[] = [],
+): ClientRequest | BadRequest {
+  // A worker that cannot decode a body may report it as its own failure, and so would the next worker.
   if (!isUtf8(sent)) return { wrong: 'The body is not UTF-8.' }
-  const { body, members } = withoutHandoff(withoutMark(sent))
+  const { body, members } = withoutFields(withoutMark(sent), reserved)
   if (members === undefined) return { wrong: 'The body is not a JSON object.' }
   const value = (name: string): unknown => {
     const member = last(members, name)
-    if (member === undefined || member.end - member.valueStart > MOST_BYTES) return undefined
+    if (member === undefined || member.end - member.valueStart > MAX_FIELD_BYTES) return undefined
     try {
       return JSON.parse(body.toString('utf8', member.valueStart, member.end)) as unknown
     } catch {
-      return undefined // a worker says what is wrong with it
+      return undefined // the worker reports what is wrong with it
     }
   }
   const stream = value('stream') ?? false
@@ -50,7 +55,7 @@ export function readRequest(api: Api, sent: Buffer): ClientRequest | BadRequest 
   const choices = value('n') ?? 1
   if (!Number.isInteger(choices) || (choices as number) < 1)
     return { wrong: 'n must be a whole number above 0.', param: 'n' }
-  // The prefill leg asks for one token whatever the client asks for, so no worker would say it in time.
+  // The prefill leg always asks for one token, so no worker would report this before decode.
   for (const param of LIMITS[api]) {
     const limit = value(param)
     if (typeof limit === 'number' && limit < 1) return { wrong: `${param} must be at least 1.`, param }
@@ -78,42 +83,43 @@ export function readRequest(api: Api, sent: Buffer): ClientRequest | BadRequest 
   }
 }
 
-/** Some clients begin with a byte order mark; JSON does not. */
+/** Some clients start with a byte order mark, which JSON does not allow. */
 function withoutMark(body: Buffer): Buffer {
   return body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf ? body.subarray(3) : body
 }
 
-/** Where a worker fetches KV blocks from is ours to say: a client could name any host, or another client's blocks. */
-export function withoutHandoff(body: Buffer): {
-  readonly body: Buffer
-  readonly members: readonly Member[] | undefined
-} {
+/** The body without some of its top-level fields; members are undefined if it is not a JSON object. */
+export function withoutFields(
+  body: Buffer,
+  names: readonly string[],
+): { readonly body: Buffer; readonly members: readonly Member[] | undefined } {
   const members = scanObject(body)
-  if (members === undefined || last(members, 'kv_transfer_params') === undefined) return { body, members }
-  const rest = editObject(body, members, { kv_transfer_params: undefined })
+  if (members === undefined || !names.some(name => last(members, name) !== undefined))
+    return { body, members }
+  const rest = editObject(body, members, Object.fromEntries(names.map(name => [name, undefined])))
   return { body: rest, members: scanObject(rest) }
 }
 
-/** Fields that are looked at are small; a larger one is not of the kind that is looked for. */
-const MOST_BYTES = 4_096
+/** The fields read here are small; a larger value cannot be valid. */
+const MAX_FIELD_BYTES = 4_096
 
-/** As Python's parser does it, the last of several members of a name counts. */
+/** The last of several members with one name, as Python's parser does it. */
 export function last(members: readonly Member[], name: string): Member | undefined {
   for (let at = members.length - 1; at >= 0; at--) if (members[at]!.name === name) return members[at]
   return undefined
 }
 
-/** Where a request says how many tokens it wants. vLLM takes max_completion_tokens first in a chat. */
+/** Fields that limit the number of tokens. For chats vLLM prefers max_completion_tokens. */
 const LIMITS = { chat: ['max_completion_tokens', 'max_tokens'], completions: ['max_tokens'] } as const
 
-/** Completions stop at 16 unless told. */
+/** Completions have a default limit of 16. */
 function limitOf(api: Api, value: (name: string) => unknown): number | undefined {
   const given = (api === 'chat' ? value('max_completion_tokens') : undefined) ?? value('max_tokens')
   if (Number.isInteger(given)) return given as number
   return api === 'completions' && given === undefined ? 16 : undefined
 }
 
-/** Beams share steps, and log-probabilities of the prompt exist only where it was read. */
+/** Beams share steps, and log-probabilities of the prompt exist only where it was prefilled. */
 function needsOneEngine(value: (name: string) => unknown): boolean {
   const best = value('best_of')
   if (value('use_beam_search') === true || (typeof best === 'number' && best > 1)) return true

@@ -2,9 +2,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Writable } from 'node:stream'
 import { type RefusalCode, Refusal } from './refusal.ts'
-import type { Story } from '../observe/insight/story.ts'
-import { RequestFacts } from '../observe/log/request-facts.ts'
-import type { RequestTrace } from '../observe/tracing/request-trace.ts'
 import { type StopSignal, UpstreamFailure } from '../upstream/upstreams.ts'
 
 /** Why a request stopped before its end. */
@@ -33,12 +30,6 @@ export class Exchange implements StopSignal {
   readonly startedMs = performance.now()
   /** Extra headers of the answer. */
   readonly headers: Record<string, string> = {}
-  /** What becomes of it, where somebody may want to read that. */
-  story: Story | undefined
-  /** Its spans, where it is traced. */
-  trace: RequestTrace | undefined
-  /** For its line in the log. */
-  readonly facts = new RequestFacts()
   /** A client that takes no byte for so long while there are some for it is let go; 0 is never. */
   clientStallMs = 0
   stopped: StopReason | undefined

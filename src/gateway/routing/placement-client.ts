@@ -1,36 +1,37 @@
 /**
- * Who says which worker a request goes to. In a gateway of one process that is the router beside it; in one of several it is the owner,
- * another process, and answers come later. The flow of a request is the same for both.
+ * Chooses the workers of a request and gives them back. In a single process this is the router; in a relay it is the owner process,
+ * which responds later. The flow of a request is the same for both.
  */
-import type { Dispatch, Registry } from '../../cluster/registry.ts'
+import type { Registry } from '../../cluster/registry.ts'
 import type { Role } from '../../cluster/worker.ts'
-import type { RetryBudget } from './retry-budget.ts'
+import { type DecodePlacement, DispatchPlacement, type Placement } from './placement.ts'
 import type { HandoffExperts } from './read-experts.ts'
-import type { DecodePlacement, Router } from './router.ts'
+import type { RetryBudget } from './retry-budget.ts'
+import type { Router } from './router.ts'
 
 type Soon<T> = T | Promise<T>
 
+/** Placements are undefined when no worker takes requests. `exclude`: ids or URLs of workers that failed. */
 export interface PlacementClient {
   /** Whether a worker of this role takes requests. */
   any(role: Role, exclude: ReadonlySet<string>): Soon<boolean>
-  /** Undefined when no worker takes requests, as of the next two. */
   toPrefill(
     prefixKey: number | undefined,
     tokens: number,
     exclude: ReadonlySet<string>,
-  ): Soon<Dispatch | undefined>
-  /** `handoff`: absent when there was no prefill. */
+  ): Soon<Placement | undefined>
+  /** `handoff`: undefined without prefill. */
   toDecode(
     id: string,
     handoff: HandoffExperts | undefined,
     tokens: number,
     exclude: ReadonlySet<string>,
   ): Soon<DecodePlacement | undefined>
-  /** The least loaded decode worker, for a request that nobody waits for. */
-  toRelease(exclude: ReadonlySet<string>): Soon<Dispatch | undefined>
-  /** Retries are a share of these. */
+  /** The least loaded decode worker, for a request without a client. */
+  toRelease(exclude: ReadonlySet<string>): Soon<Placement | undefined>
+  /** The retry budget is a share of these. */
   requestCame(): void
-  /** Whether another worker may be tried; it is counted then. */
+  /** Whether another worker may be tried; takes one retry from the budget if so. */
   mayRetry(role: Role, exclude: ReadonlySet<string>): Soon<boolean>
 }
 
@@ -40,12 +41,12 @@ export interface PlacementParts {
   readonly budget: Pick<RetryBudget, 'requestCame' | 'take'>
 }
 
-/** Answers at once. */
+/** Responds at once. */
 export interface LocalPlacementClient extends PlacementClient {
   any(role: Role, exclude: ReadonlySet<string>): boolean
   toPrefill: Router['toPrefill']
   toDecode: Router['toDecode']
-  toRelease(exclude: ReadonlySet<string>): Dispatch | undefined
+  toRelease(exclude: ReadonlySet<string>): Placement | undefined
   mayRetry(role: Role, exclude: ReadonlySet<string>): boolean
 }
 
@@ -61,7 +62,8 @@ export function localPlacementClient({ registry, router, budget }: PlacementPart
       const [least] = registry
         .candidates('decode', nowMs, exclude)
         .toSorted((a, b) => a.inflight - b.inflight)
-      return least && registry.dispatch('decode', least.worker, 0, nowMs)
+      const dispatch = least && registry.dispatch('decode', least.worker, 0, nowMs)
+      return dispatch && new DispatchPlacement(dispatch)
     },
     requestCame: () => budget.requestCame(),
     mayRetry: (role, exclude) => any(role, exclude) && budget.take(),

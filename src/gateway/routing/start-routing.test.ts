@@ -8,12 +8,12 @@ import { Registry } from '../../cluster/registry.ts'
 import { TicketDesk } from '../../cluster/tickets.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
-import { Events } from '../observe/events.ts'
-import { EventLog } from '../control/dashboard/event-log.ts'
-import { Insight } from '../observe/insight/insight.ts'
+import { descriptorOf, readsCounts } from '../../policy/decode-policy.ts'
+import { Decisions } from '../observe/decisions.ts'
 import { fileSchema } from '../config/schema/schema.ts'
 import { settle } from '../config/settle.ts'
 import { RateLimitedLog } from '../observe/log/log.ts'
+import { logRejectedCounts } from '../observe/log/rejected-counts.ts'
 import { Metrics } from '../observe/metrics/metrics.ts'
 import { readRoutingFiles, startRouting } from './start-routing.ts'
 
@@ -34,17 +34,18 @@ async function start(routing: object) {
     { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
   )
   const metrics = new Metrics()
-  const feed = { any: false, decided: () => undefined, events: new EventLog(() => undefined) }
-  const parts = {
-    registry,
+  const decisions = new Decisions({
     metrics,
-    events: new Events(),
-    insight: new Insight(0),
-    feed,
+    kept: 0,
+    rejected: logRejectedCounts(log, new RateLimitedLog(), () => readsCounts(descriptorOf(control.policy))),
+  })
+  const { control, router } = startRouting(settings, await readRoutingFiles(settings), {
+    registry,
+    decisions,
     log,
-    rateLimitedLog: new RateLimitedLog(),
-  }
-  return { ...startRouting(settings, await readRoutingFiles(settings), parts), lines, metrics }
+    changed: () => {},
+  })
+  return { control, router, lines, metrics }
 }
 
 describe('routing from settings', () => {

@@ -3,7 +3,7 @@
  * what waits for it in memory is bounded.
  */
 import type { Exchange } from '../../http/exchange.ts'
-import type { Outcome } from '../../observe/metrics/metrics.ts'
+import type { Outcome } from '../../observe/request-observer.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { type Follower, MAX_FOLLOWERS } from '../../observe/events.ts'
 

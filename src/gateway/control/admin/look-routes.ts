@@ -15,12 +15,13 @@ const DECISIONS_SHOWN = 50
 export function seenHere(
   id: string,
   live: Iterable<Exchange>,
-  stories: Pick<Stories, 'find'>,
+  stories: Pick<Stories, 'find' | 'of'>,
 ): SeenRequest & { readonly told?: Story } {
   const underWay = [...live].filter(
     exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'),
   )
-  const told = underWay.at(-1)?.story ?? stories.find(id)
+  const latest = underWay.at(-1)
+  const told = (latest && stories.of(latest)) ?? stories.find(id)
   const shown = underWay.map(({ request, startedMs }) => ({
     path: request.url?.split('?', 1)[0],
     seconds: Number(((performance.now() - startedMs) / 1000).toFixed(3)),

@@ -1,3 +1,4 @@
+import type { Exchange } from '../../http/exchange.ts'
 import { describe, expect, it, vi } from 'vitest'
 import type { DecisionRecord } from '../../observe/decision-log.ts'
 import { LiveFeed, PULSE_MS, SAMPLE } from './live-feed.ts'
@@ -107,7 +108,7 @@ describe('stories', () => {
       story.decided(decision)
       stories.link(decision, story)
       if (story.request === 'r1') stories.shown(decision)
-      stories.ended(story)
+      stories.ended({} as Exchange, story)
     }
     expect(told.map(({ story }) => stories.find(story.request) === story)).toEqual([
       false,

@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { Refusal } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
-import type { Outcome } from '../../observe/metrics/metrics.ts'
+import type { Outcome } from '../../observe/request-observer.ts'
 
 /** Built beside the sources' JavaScript; tests that run the sources take it from there. */
 const FOLDER = new URL(

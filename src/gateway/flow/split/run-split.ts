@@ -1,7 +1,7 @@
 /** Runs the parts of a request beside each other and gives the client one answer. The first that fails ends them all. */
 import { type RefusalCode, Refusal, errorEvent } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
-import type { Outcome } from '../../observe/metrics/metrics.ts'
+import type { Outcome } from '../../observe/request-observer.ts'
 import type { ClientRequest } from '../../http/client-request.ts'
 import type { Sink } from '../sink.ts'
 import { EventSplitter } from './event-splitter.ts'

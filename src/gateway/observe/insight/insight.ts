@@ -1,38 +1,104 @@
-/** What the gateway remembers so that people can see what it does and why: little, in memory, the same whether or not somebody looks. */
-import type { Exchange } from '../../http/exchange.ts'
-import type { DecodePlacement } from '../../routing/router.ts'
+/** What the gateway remembers for the dashboard and the admin API: little, in memory, whether or not anyone is watching. */
+import type {
+  Attempt,
+  AttemptEnd,
+  Decided,
+  ObservedRequest,
+  Outcome,
+  RequestListener,
+  RequestObserver,
+} from '../request-observer.ts'
+import type { ClientRequest } from '../../http/client-request.ts'
 import { FitWatch } from './fit-watch.ts'
 import { Pace } from './pace.ts'
 import { Stories } from './stories.ts'
-import { Story } from './story.ts'
+import { type LegStory, shownWhy, Story } from './story.ts'
 
-export class Insight {
+export class Insight implements RequestObserver {
   readonly pace = new Pace()
   readonly fit = new FitWatch()
   readonly stories: Stories
-  /** Whether somebody watches now. */
+  /** Whether a dashboard is open. */
   watched: () => boolean = () => false
 
-  /** `kept`: stories of requests that have ended. */
+  /** `kept`: number of stories of finished requests. */
   constructor(kept: number) {
     this.stories = new Stories(kept)
   }
 
-  /** A request to generate something has come. */
-  begun(exchange: Exchange, route: string): void {
-    if (this.stories.keeps || this.watched())
-      exchange.story = new Story(exchange.id, route, exchange.startedMs)
+  observe(request: ObservedRequest): RequestListener | undefined {
+    const { exchange, route } = request
+    if (route.kind !== 'generate' || !(this.stories.keeps || this.watched())) return undefined
+    const story = new Story(exchange.id, route.api, exchange.startedMs)
+    this.stories.started(exchange, story)
+    return new StoryWriter(this, story, request)
+  }
+}
+
+class StoryWriter implements RequestListener {
+  readonly #insight: Insight
+  readonly #story: Story
+  readonly #request: ObservedRequest
+  readonly #legs = new Map<Attempt, LegStory>()
+
+  constructor(insight: Insight, story: Story, request: ObservedRequest) {
+    this.#insight = insight
+    this.#story = story
+    this.#request = request
   }
 
-  decided({ story }: Exchange, { record }: DecodePlacement): void {
-    if (story === undefined || record === undefined) return
-    story.decided(record)
-    if (this.watched()) this.stories.link(record, story)
+  read(request: ClientRequest): void {
+    this.#story.asks(request)
   }
 
-  ended({ story, response }: Exchange, outcome: string): void {
-    if (story === undefined) return
-    story.ended(outcome, response.headersSent ? response.statusCode : undefined)
-    this.stories.ended(story)
+  decided({ placement }: Decided): void {
+    const record = placement?.record
+    if (record === undefined) return
+    this.#story.decided(record)
+    if (this.#insight.watched()) this.#insight.stories.link(record, this.#story)
+  }
+
+  attemptStarted(attempt: Attempt): void {
+    const { leg, worker, number, requestId } = attempt
+    if (leg === 'relay') return
+    const told = this.#story.leg(leg, worker.id, number, requestId)
+    if (told !== undefined) this.#legs.set(attempt, told)
+  }
+
+  firstByte(attempt: Attempt): void {
+    this.#legs.get(attempt)?.firstByte()
+  }
+
+  attemptEnded(attempt: Attempt, end: AttemptEnd): void {
+    const why = end.kind === 'failed' ? shownWhy(end.cause, end.why) : undefined
+    const hasTokens = attempt.servesClient && end.kind !== 'fault'
+    this.#legs.get(attempt)?.ended(end.kind, hasTokens ? attempt.tokens : undefined, why)
+  }
+
+  ended(outcome: Outcome): void {
+    const { exchange } = this.#request
+    const { response } = exchange
+    this.#story.ended(outcome, response.headersSent ? response.statusCode : undefined)
+    this.#insight.stories.ended(exchange, this.#story)
+  }
+}
+
+/** Reports times of attempts to `pace`, which may live in another process. */
+export function paceObserver(pace: Pick<Pace, 'firstByte' | 'stream' | 'onWorker'>): RequestObserver {
+  return {
+    observe: ({ exchange, route }) =>
+      route.kind !== 'generate'
+        ? undefined
+        : {
+            firstByte({ policy, streamed, firstByteMs }) {
+              if (policy !== undefined && streamed) pace.firstByte(policy, firstByteMs - exchange.startedMs)
+            },
+            attemptEnded({ worker, policy, tokenMs, startedMs, endedMs }, { kind }) {
+              if (kind === 'handed_off') pace.onWorker(worker.id, endedMs - startedMs)
+              if (policy === undefined || tokenMs === undefined) return
+              pace.stream(policy, tokenMs)
+              pace.onWorker(worker.id, tokenMs)
+            },
+          },
   }
 }

@@ -1,5 +1,6 @@
 /** Stories of requests that have ended: the last ones, and those that a watcher was shown, which stay for longer so that they can be opened. */
 import type { DecisionRecord } from '../decision-log.ts'
+import type { Exchange } from '../../http/exchange.ts'
 import type { Story } from './story.ts'
 
 /** Shown ones: a minute of them at the most that is shown. */
@@ -10,6 +11,7 @@ export class Stories {
   readonly #last = new Map<string, Story>()
   readonly #shown = new Map<string, Story>()
   readonly #of = new WeakMap<DecisionRecord, Story>()
+  readonly #running = new Map<Exchange, Story>()
 
   constructor(kept: number) {
     this.#kept = kept
@@ -17,6 +19,15 @@ export class Stories {
 
   get keeps(): boolean {
     return this.#kept > 0
+  }
+
+  started(exchange: Exchange, story: Story): void {
+    this.#running.set(exchange, story)
+  }
+
+  /** The story of a running request. */
+  of(exchange: Exchange): Story | undefined {
+    return this.#running.get(exchange)
   }
 
   /** Of a decision that watchers may be shown. */
@@ -30,7 +41,8 @@ export class Stories {
     if (story !== undefined) put(this.#shown, story, SHOWN_KEPT)
   }
 
-  ended(story: Story): void {
+  ended(exchange: Exchange, story: Story): void {
+    this.#running.delete(exchange)
     if (this.#kept > 0) put(this.#last, story, this.#kept)
   }
 

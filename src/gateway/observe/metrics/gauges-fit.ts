@@ -2,11 +2,11 @@
 import type { FitWatch } from '../insight/fit-watch.ts'
 import type { FitHealth } from '../insight/wire.ts'
 import type { Metrics } from './metrics.ts'
-import type { RoutingControl } from '../../routing/routing-control.ts'
+import type { RoutingState } from './routing-state.ts'
 
 export interface FitSources {
   readonly fit: Pick<FitWatch, 'health'>
-  readonly control: Pick<RoutingControl, 'view' | 'loaded'>
+  readonly control: RoutingState
 }
 
 /** A window: a counter cannot say what the last minutes were like under the artifact of now, which may be a minute old. */

@@ -1,11 +1,12 @@
 /** How it stands with other gateways before the same workers. Series are there where replicas are set up, and nowhere else. */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { Metrics } from './metrics.ts'
-import type { Replicas } from '../../scale/replicas/replicas.ts'
+import type { ReplicaStatus, Tally } from '../replica-status.ts'
 
 export interface ReplicaSources {
   readonly registry: Pick<Registry, 'views'>
-  readonly replicas?: Pick<Replicas, 'status' | 'tally'>
+  /** Undefined without replicas. */
+  readonly replicas?: { status(): ReplicaStatus; readonly tally: Tally }
 }
 
 export function addReplicaGauges(metrics: Metrics, sources: () => ReplicaSources): void {

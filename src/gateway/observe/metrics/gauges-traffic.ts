@@ -5,7 +5,6 @@ import { addressOf } from '../../config/origin.ts'
 import type { AdmissionLimits } from '../../http/admission.ts'
 import type { ClientConnections } from '../../http/client-connections.ts'
 import type { Metrics } from './metrics.ts'
-import type { RetryBudget } from '../../routing/retry-budget.ts'
 import type { WorkerTraffic } from '../../upstream/pool.ts'
 import type { Upstreams } from '../../upstream/upstreams.ts'
 
@@ -19,7 +18,8 @@ export interface ConnectionSources {
 export interface TrafficSources extends ConnectionSources {
   readonly desk: Pick<TicketDesk, 'total' | 'doubleReleases' | 'oldestMs'>
   readonly limits: AdmissionLimits
-  readonly budget: Pick<RetryBudget, 'left'>
+  /** Retries available now. */
+  readonly budget: { readonly left: number }
 }
 
 type SetValue = (labels: Record<string, string>, value: number) => void

@@ -4,9 +4,8 @@ import type { Role, WorkerState } from '../../../cluster/worker.ts'
 import { VERSION } from '../../../version.ts'
 import type { Admission } from '../../http/admission.ts'
 import type { Pace } from '../insight/pace.ts'
-import type { Discovery } from '../../control/discovery/discovery.ts'
 import type { Metrics } from './metrics.ts'
-import type { RoutingControl } from '../../routing/routing-control.ts'
+import type { RoutingState } from './routing-state.ts'
 import { addFitGauges, type FitSources } from './gauges-fit.ts'
 import { addReplicaGauges, type ReplicaSources } from './gauges-replicas.ts'
 import { addTrafficGauges, type TrafficSources } from './gauges-traffic.ts'
@@ -15,12 +14,16 @@ import type { LoopDelay } from './loop-delay.ts'
 export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources {
   readonly registry: Pick<Registry, 'views'>
   readonly admission: Pick<Admission, 'running' | 'queued'>
-  readonly control: Pick<RoutingControl, 'view' | 'loaded'>
+  readonly control: RoutingState
   readonly loopDelay: Pick<LoopDelay, 'p99Seconds'>
   readonly pace: Pick<Pace, 'recent'>
   /** Whether it takes requests, apart from having workers. */
   draining(): boolean
-  readonly discovery?: Pick<Discovery, 'statuses' | 'lastSuccessSeconds'>
+  /** Undefined without discovery. */
+  readonly discovery?: {
+    statuses(): readonly { readonly source: string; readonly up: boolean }[]
+    lastSuccessSeconds(): Iterable<readonly [source: string, seconds: number]>
+  }
 }
 
 const STATES: readonly WorkerState[] = ['ready', 'draining', 'unhealthy', 'open', 'unknown']

@@ -2,20 +2,8 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { REJECTS } from '../../../wire/counts.ts'
 import { type RefusalCode, REFUSALS } from '../../http/refusal.ts'
+import { OUTCOMES } from '../request-observer.ts'
 import { HotCounter, HotHistogram } from './hot-metrics.ts'
-
-/** How a request ended. */
-export const OUTCOMES = [
-  'ok',
-  'refused',
-  'worker_refused',
-  'failed',
-  'broken',
-  'client_gone',
-  'client_stalled',
-  'timeout',
-] as const
-export type Outcome = (typeof OUTCOMES)[number]
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300]
 /** A request may take half an hour. */

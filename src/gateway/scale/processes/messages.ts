@@ -1,6 +1,6 @@
 /** The kinds of frames, and what those have in them that both sides write or read. */
 import type { Role } from '../../../cluster/worker.ts'
-import { countsIn } from '../../engines/vllm-nixl.ts'
+import { countsIn } from '../../engines/handoff-counts.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 

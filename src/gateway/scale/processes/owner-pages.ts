@@ -4,7 +4,7 @@ import { VERSION } from '../../../version.ts'
 import { Refusal } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { Pages } from '../../flow/handle.ts'
-import type { Outcome } from '../../observe/metrics/metrics.ts'
+import type { Outcome } from '../../observe/request-observer.ts'
 import type { OwnRoute } from '../../http/routes.ts'
 
 /** From where the client asked. A client that sends it is not listened to. */

@@ -1,14 +1,14 @@
 /** One relay as the owner sees it: its questions, its tickets, and what becomes of them when it goes. */
 import type { Socket } from 'node:net'
-import type { Dispatch, RegistryEventKind } from '../../../cluster/registry.ts'
+import type { RegistryEventKind } from '../../../cluster/registry.ts'
 import type { WorkerSpec } from '../../../cluster/worker.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { NEVER } from '../../routing/lost-workers.ts'
-import type { DecodePlacement } from '../../routing/router.ts'
+import type { DecodePlacement, Placement } from '../../routing/placement.ts'
 import { UpstreamFailure } from '../../upstream/upstreams.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 import { GatheredSocket } from './gathered-socket.ts'
-import { HeldTickets } from './relay-tickets.ts'
+import { RelayTickets } from './relay-tickets.ts'
 import { ASK, ENDS, PACES, readHandoff, roleByte, roleOf, ROOM, TELL, writeMaybe } from './messages.ts'
 import type { OwnerServer, OwnerParts } from './owner-server.ts'
 
@@ -18,7 +18,7 @@ export class RelaySession {
   readonly #socket: GatheredSocket
   readonly #desk: OwnerServer
   readonly #parts: OwnerParts
-  readonly #tickets: HeldTickets
+  readonly #tickets: RelayTickets
   /** Requests that wait to be let in, and how to call that off. */
   readonly #waiting = new Map<number, () => void>()
   readonly #workers = new Map<WorkerSpec, number>()
@@ -33,7 +33,7 @@ export class RelaySession {
   constructor(socket: Socket, desk: OwnerServer) {
     this.#desk = desk
     this.#parts = desk.parts
-    this.#tickets = new HeldTickets(desk.parts)
+    this.#tickets = new RelayTickets(desk.parts)
     this.#socket = new GatheredSocket(socket, frame => this.#take(frame))
     socket.on('error', error =>
       this.#parts.log.warn({ err: error, relay: this.number }, 'the connection of a relay'),
@@ -222,20 +222,20 @@ export class RelaySession {
     this.send(TELL.yes, id, to => to.byte(is ? 1 : 0))
   }
 
-  #dispatched(id: number, dispatch: Dispatch | undefined): void {
-    if (dispatch === undefined) return this.send(TELL.none, id)
-    this.#tickets.hold(id, { dispatch })
-    const worker = this.#numberOf(dispatch.worker)
-    return this.send(TELL.dispatch, id, to => to.number(worker).number(dispatch.index))
+  #dispatched(id: number, placement: Placement | undefined): void {
+    if (placement === undefined) return this.send(TELL.none, id)
+    this.#tickets.hold(id, placement)
+    const worker = this.#numberOf(placement.worker)
+    return this.send(TELL.dispatch, id, to => to.number(worker).number(placement.index))
   }
 
-  #placed(id: number, place: DecodePlacement | undefined): void {
-    if (place === undefined) return this.send(TELL.none, id)
-    const { dispatch, decision, policy, similarity, covered } = place
-    this.#tickets.hold(id, { dispatch, left: place.left })
-    const worker = this.#numberOf(dispatch.worker)
+  #placed(id: number, placement: DecodePlacement | undefined): void {
+    if (placement === undefined) return this.send(TELL.none, id)
+    const { index, decision, policy, similarity, covered } = placement
+    this.#tickets.hold(id, placement)
+    const worker = this.#numberOf(placement.worker)
     return this.send(TELL.place, id, to => {
-      to.number(worker).number(dispatch.index).text(decision.reason).text(policy)
+      to.number(worker).number(index).text(decision.reason).text(policy)
       for (const value of [decision.band, similarity, covered]) writeMaybe(to, value)
     })
   }

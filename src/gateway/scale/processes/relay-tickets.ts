@@ -1,15 +1,9 @@
 /** The tickets of one relay at the owner, by the relay's numbers: those that this owner gave, and those that it took over from another. */
-import type { Dispatch } from '../../../cluster/registry.ts'
 import type { Role } from '../../../cluster/worker.ts'
+import { DispatchPlacement, type Placement } from '../../routing/placement.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { TicketEnd } from './messages.ts'
 import type { OwnerParts } from './owner-server.ts'
-
-interface Held {
-  readonly dispatch: Dispatch
-  /** Of one that a policy counts. */
-  left?(): void
-}
 
 /** As a relay declares it. */
 export interface DeclaredTicket {
@@ -23,9 +17,9 @@ export interface DeclaredTicket {
   readonly handoff: HandoffExperts | undefined
 }
 
-export class HeldTickets {
+export class RelayTickets {
   readonly #parts: Pick<OwnerParts, 'registry' | 'router'>
-  readonly #held = new Map<number, Held>()
+  readonly #held = new Map<number, Placement>()
   /** Of workers that have not come (back) yet. */
   readonly #homeless = new Map<number, DeclaredTicket>()
 
@@ -34,12 +28,12 @@ export class HeldTickets {
   }
 
   isOn(worker: string): boolean {
-    for (const { dispatch } of this.#held.values()) if (dispatch.worker.id === worker) return true
+    for (const { worker: held } of this.#held.values()) if (held.id === worker) return true
     return false
   }
 
-  hold(id: number, held: Held): void {
-    this.#held.set(id, held)
+  hold(id: number, placement: Placement): void {
+    this.#held.set(id, placement)
   }
 
   adopt(id: number, ticket: DeclaredTicket): void {
@@ -48,7 +42,7 @@ export class HeldTickets {
     const dispatch = registry.adopt(worker, role, tokens, takenMs)
     if (dispatch === undefined) return void this.#homeless.set(id, ticket)
     this.#homeless.delete(id)
-    this.#held.set(id, { dispatch, ...(placed && { left: router.adopt(request, handoff, dispatch) }) })
+    this.#held.set(id, placed ? router.adopt(request, handoff, dispatch) : new DispatchPlacement(dispatch))
   }
 
   /** Its tickets can be counted now. */
@@ -58,12 +52,9 @@ export class HeldTickets {
 
   end(id: number, how: TicketEnd): void {
     this.#homeless.delete(id)
-    const held = this.#held.get(id)
-    if (held === undefined) return
+    const placement = this.#held.get(id)
     this.#held.delete(id)
-    if (how === 'ignored') held.dispatch.ignored()
-    else held.dispatch[how](performance.now())
-    held.left?.()
+    placement?.end(how)
   }
 
   endAll(): void {

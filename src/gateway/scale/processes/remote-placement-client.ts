@@ -1,8 +1,7 @@
 /** PlacementClient by the owner: what a relay asks, what it is answered, and the tickets that come of it. */
-import type { Dispatch } from '../../../cluster/registry.ts'
-import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
+import type { Role } from '../../../cluster/worker.ts'
 import type { PlacementClient } from '../../routing/placement-client.ts'
-import type { DecodePlacement } from '../../routing/router.ts'
+import type { DecodePlacement, Placement } from '../../routing/placement.ts'
 import type { Frame } from './frames.ts'
 import {
   ASK,
@@ -32,14 +31,20 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
       frame => frame.byte() === 1,
     )
 
-  /** `ticket`: all of it but the worker. */
-  const dispatchIn = (frame: Frame, id: number, ticket: Omit<LiveTicket, 'worker'>): Dispatch => {
+  /** Reads the placement in a response. `ticket`: all of it but the worker. */
+  const placementIn = (frame: Frame, id: number, ticket: Omit<LiveTicket, 'worker'>): Placement => {
     const [number, index] = [frame.number(), frame.number()]
-    const worker: WorkerSpec | undefined = link.workers.get(number)
-    if (worker === undefined) throw new RangeError(`an answer with the worker ${number}, which is none`)
+    const worker = link.workers.get(number)
+    if (worker === undefined) throw new RangeError(`response with unknown worker number ${number}`)
     link.hold(id, { ...ticket, worker })
-    const end = (how: 'succeeded' | 'failed' | 'ignored') => () => link.release(id, how)
-    return { worker, index, succeeded: end('succeeded'), failed: end('failed'), ignored: end('ignored') }
+    return {
+      worker,
+      index,
+      end(how, unreachable = false) {
+        link.release(id, how)
+        if (unreachable) link.tell(ASK.passiveFailure, 0, to => to.text(worker.id))
+      },
+    }
   }
 
   return {
@@ -58,20 +63,20 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
             .number(tokens)
             .texts(exclude),
         (frame, id) =>
-          frame.kind === TELL.none ? undefined : dispatchIn(frame, id, { role: 'prefill', tokens }),
+          frame.kind === TELL.none ? undefined : placementIn(frame, id, { role: 'prefill', tokens }),
       ),
     toRelease: exclude =>
       link.ask(
         ASK.release,
         to => to.texts(exclude),
         (frame, id) =>
-          frame.kind === TELL.none ? undefined : dispatchIn(frame, id, { role: 'decode', tokens: 0 }),
+          frame.kind === TELL.none ? undefined : placementIn(frame, id, { role: 'decode', tokens: 0 }),
       ),
     toDecode(request, given, tokens, exclude) {
       const handoff = given && alone(rawHandoff(given))
       const read = (frame: Frame, id: number): DecodePlacement | undefined => {
         if (frame.kind === TELL.none) return undefined
-        const dispatch = dispatchIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
+        const placement = placementIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
         const [reason, policy, band, similarity, covered] = [
           frame.text(),
           frame.text(),
@@ -79,9 +84,8 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
           readMaybe(frame),
           readMaybe(frame),
         ]
-        const decision = { worker: dispatch.index, reason, ...(band !== undefined && { band }) }
-        // The owner lets go of both with the ticket; a request that has left without its end being said has ended all the same.
-        return { dispatch, decision, policy, similarity, covered, left: dispatch.ignored }
+        const decision = { worker: placement.index, reason, band }
+        return { ...placement, decision, policy, similarity, covered }
       }
       return link.ask(
         ASK.decode,

@@ -1,0 +1,160 @@
+/**
+ * Facts of a request for its log line and its span, gathered in plain fields because most requests need both. For a request that is
+ * split into parts, workers are listed, tokens added, the longest of each time is kept, and the decision is the last one.
+ */
+import type { ClientRequest } from '../http/client-request.ts'
+import type { RefusalCode } from '../http/refusal.ts'
+import type { Admitted, Attempt, AttemptEnd, Decided, Outcome, RequestListener } from './request-observer.ts'
+
+const MAX_WORKERS_NAMED = 16
+
+export interface LineHead {
+  readonly reqId: string
+  readonly traceId: string | undefined
+  readonly route: string
+  readonly outcome: string
+  readonly status: number | undefined
+}
+
+export class RequestFacts implements RequestListener {
+  parts = 1
+  promptTokens: number | undefined
+  stream: boolean | undefined
+  queueMs: number | undefined
+  prefillMs: number | undefined
+  routeMs: number | undefined
+  /** When the first byte for the client came, by performance.now(). */
+  firstMs: number | undefined
+  prefill: string | undefined
+  decode: string | undefined
+  policy: string | undefined
+  reason: string | undefined
+  similarity: number | undefined
+  covered: number | undefined
+  band: number | undefined
+  outputTokens = 0
+  retries = 0
+  /** The error that the gateway itself returned. */
+  code: RefusalCode | undefined
+  #betweenMs = 0
+  #gaps = 0
+
+  admitted({ askedMs, queued }: Admitted): void {
+    if (queued) this.queueMs = performance.now() - askedMs
+  }
+
+  read({ promptTokens, stream, whole }: ClientRequest, parts: number): void {
+    this.promptTokens = promptTokens
+    this.stream = stream
+    if (!whole) this.parts = parts
+  }
+
+  attemptStarted({ leg, servesClient, worker }: Attempt): void {
+    if (servesClient) this.#served(leg === 'relay' ? 'decode' : leg, worker.id)
+  }
+
+  decided({ askedMs, decidedMs, placement }: Decided): void {
+    if (placement === undefined) return
+    const { worker, decision, policy, similarity, covered } = placement
+    this.#served('decode', worker.id)
+    this.routeMs = Math.max(this.routeMs ?? 0, decidedMs - askedMs)
+    this.policy = policy
+    this.reason = decision.reason
+    this.similarity = similarity
+    this.covered = covered
+    this.band = decision.band
+  }
+
+  firstByte({ firstByteMs }: Attempt): void {
+    this.firstMs ??= firstByteMs
+  }
+
+  attemptEnded(attempt: Attempt, end: AttemptEnd): void {
+    if (end.kind === 'handed_off') this.#prefilled(attempt, end.promptTokens)
+    else if (attempt.servesClient && attempt.leg !== 'relay') this.#generated(attempt)
+  }
+
+  retried(): void {
+    this.retries++
+  }
+
+  ended(_: Outcome, code: RefusalCode | undefined): void {
+    this.code = code
+  }
+
+  /** Mean time between two tokens of a stream. */
+  get tpotMs(): number | undefined {
+    return this.#gaps === 0 ? undefined : this.#betweenMs / this.#gaps
+  }
+
+  /** One literal: an object of this size that is merged from others takes ten times as long to print. */
+  line({ reqId, traceId, route, outcome, status }: LineHead, startedMs: number, endedMs: number): object {
+    const {
+      firstMs,
+      prefill,
+      decode,
+      policy,
+      reason,
+      promptTokens,
+      outputTokens,
+      parts,
+      retries,
+      stream,
+      code,
+    } = this
+    return {
+      reqId,
+      traceId,
+      route,
+      outcome,
+      status,
+      seconds: Number(((endedMs - startedMs) / 1000).toFixed(4)),
+      prefill,
+      decode,
+      policy,
+      reason,
+      stream,
+      promptTokens,
+      outputTokens: firstMs === undefined ? undefined : outputTokens,
+      parts: parts === 1 ? undefined : parts,
+      retries: retries === 0 ? undefined : retries,
+      code,
+      queueMs: micro(this.queueMs),
+      prefillMs: micro(this.prefillMs),
+      routeMs: micro(this.routeMs),
+      ttftMs: micro(firstMs === undefined ? undefined : firstMs - startedMs),
+      tpotMs: micro(this.tpotMs),
+    }
+  }
+
+  /** The last worker of a leg; for a request in parts, all of them. */
+  #served(leg: 'prefill' | 'decode', worker: string): void {
+    const before = this[leg]
+    if (before === undefined || this.parts === 1) {
+      this[leg] = worker
+      return
+    }
+    const named = before.split(',')
+    if (!named.includes(worker) && named.length < MAX_WORKERS_NAMED) this[leg] = `${before},${worker}`
+  }
+
+  #prefilled({ worker, startedMs, endedMs }: Attempt, promptTokens: number | undefined): void {
+    this.#served('prefill', worker.id)
+    this.prefillMs = Math.max(this.prefillMs ?? 0, endedMs - startedMs)
+    // The tokens of one part are not those of the whole request.
+    if (promptTokens !== undefined && this.parts === 1) this.promptTokens = promptTokens
+  }
+
+  #generated({ tokens, streamed, firstByteMs, lastTokenMs }: Attempt): void {
+    this.outputTokens += tokens
+    const betweenMs = lastTokenMs - firstByteMs
+    if (!streamed || tokens < 2 || betweenMs <= 0) return
+    this.#betweenMs += betweenMs
+    this.#gaps += tokens - 1
+  }
+}
+
+/** Rounded to a microsecond. */
+function micro(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.round(ms * 1_000) / 1_000
+}

@@ -1,0 +1,85 @@
+/** A request on a worker, from the decision to its end. */
+import type { Dispatch } from '../../cluster/registry.ts'
+import type { WorkerSpec } from '../../cluster/worker.ts'
+import type { Decision } from '../../policy/decode-policy.ts'
+import type { DecisionRecord } from '../observe/decision-log.ts'
+
+/** `ignored`: the request ended, and the worker is not to blame. */
+export type PlacementEnd = 'succeeded' | 'failed' | 'ignored'
+
+/** A request on a worker: it counts as load from the decision until `end`. */
+export interface Placement {
+  readonly worker: WorkerSpec
+  readonly index: number
+  /**
+   * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing. `unreachable`: the worker did not
+   * respond, which counts as a failed health check.
+   */
+  end(how: PlacementEnd, unreachable?: boolean): void
+}
+
+export interface DecodePlacement extends Placement {
+  readonly decision: Decision
+  /** The policy that decided. */
+  readonly policy: string
+  /** Cosine to the centroid of the worker; undefined if the policy did not compare. */
+  readonly similarity: number | undefined
+  /** Share of the prompt covered by counts. */
+  readonly covered: number | undefined
+  /** Absent if there is no reader for it. */
+  readonly record?: DecisionRecord
+}
+
+interface Follows {
+  /** Takes the request out of the policy's state. */
+  readonly left?: () => void
+  readonly unreachable?: ((worker: string) => void) | undefined
+}
+
+/** A placement of this process: a dispatch of the registry, and what follows from its end. */
+export class DispatchPlacement implements Placement {
+  readonly #dispatch: Dispatch
+  readonly #follows: Follows
+  #ended = false
+
+  constructor(dispatch: Dispatch, follows: Follows = {}) {
+    this.#dispatch = dispatch
+    this.#follows = follows
+  }
+
+  get worker(): WorkerSpec {
+    return this.#dispatch.worker
+  }
+
+  get index(): number {
+    return this.#dispatch.index
+  }
+
+  end(how: PlacementEnd, unreachable = false): void {
+    if (this.#ended) return
+    this.#ended = true
+    if (how === 'ignored') this.#dispatch.ignored()
+    else this.#dispatch[how](performance.now())
+    this.#follows.left?.()
+    if (unreachable) this.#follows.unreachable?.(this.worker.id)
+  }
+}
+
+type Decided = Omit<DecodePlacement, keyof Placement>
+
+export class DecidedPlacement extends DispatchPlacement implements DecodePlacement {
+  readonly decision: Decision
+  readonly policy: string
+  readonly similarity: number | undefined
+  readonly covered: number | undefined
+  readonly record: DecisionRecord | undefined
+
+  constructor(dispatch: Dispatch, follows: Follows, decided: Decided) {
+    super(dispatch, follows)
+    this.decision = decided.decision
+    this.policy = decided.policy
+    this.similarity = decided.similarity
+    this.covered = decided.covered
+    this.record = decided.record
+  }
+}
