@@ -162,8 +162,6 @@ async function notesOf(
     ...(given === artifactSha256 ? [] : ['The gateway routes by another artifact than the simulator.']),
     ...(isCleared
       ? []
-      : [
-          'Not every worker let its prefix cache be cleared between runs: later runs may have better TTFT.',
-        ]),
+      : ['Not every worker let its prefix cache be cleared between runs: later runs may have better TTFT.']),
   ]
 }
