@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets the judges of the gateway's API that `npm run test:ops` asks: schemathesis and openapi-spec-validator for Python, in an environment
-# of their own outside of the checkout (ELDR_API_TOOLS says where), so that a second run installs nothing.
+# Installs the API checkers of `npm run test:ops`, schemathesis and openapi-spec-validator, into a Python
+# environment outside of the checkout (ELDR_API_TOOLS), so that a second run installs nothing.
 set -euo pipefail
 . "$(dirname "$0")/debian.sh"
 cd "$(dirname "$0")/.."
@@ -13,6 +13,7 @@ if ! python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>
 fi
 rm -rf "$environment"
 python3 -m venv "$environment"
-# requirements.txt is made of requirements.in: uv pip compile --universal --python-version 3.11 --generate-hashes.
+# requirements.txt is generated from requirements.in: uv pip compile --universal --python-version 3.11
+# --generate-hashes.
 "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r test/ops/api/requirements.txt
 echo "$wanted" >"$environment/wanted"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to it that there is a Chromium for the browser tests: the one in $CHROMIUM or on the PATH, else Debian's package.
+# Provides Chromium for the browser tests: $CHROMIUM, the one on the PATH, or Debian's package.
 set -euo pipefail
 . "$(dirname "$0")/debian.sh"
 for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome; do

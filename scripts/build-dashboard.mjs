@@ -1,4 +1,5 @@
-// The dashboard's page: one script and one style sheet that need nothing from elsewhere. Colours are the reports' own.
+// Builds the dashboard: one script and one style sheet without external resources. Colours are those of the
+// reports.
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -7,7 +8,7 @@ import { rolldown } from 'rolldown'
 
 const source = fileURLToPath(new URL('../dashboard/', import.meta.url))
 
-/** `dist`: where the compiled sources are. */
+/** `dist` contains the compiled sources. */
 export async function buildDashboard(dist) {
   const folder = join(dist, 'dashboard')
   mkdirSync(folder, { recursive: true })
@@ -33,7 +34,7 @@ export async function buildDashboard(dist) {
   for (const file of ['index.html', 'icon.svg']) copyFileSync(join(source, file), join(folder, file))
 }
 
-/** Of what is bundled, as it asks for. */
+/** Licences of the bundled packages, which require it. */
 function licences() {
   const text = name => readFileSync(new URL(`../node_modules/${name}/LICENSE`, import.meta.url), 'utf8')
   return ['preact', '@preact/signals', '@preact/signals-core', 'uplot']
@@ -47,7 +48,7 @@ async function policiesWithTau(dist) {
   return JSON.stringify(DECODE_POLICIES.filter(({ setting }) => setting === 'tau').map(({ name }) => name))
 }
 
-/** Colours that reports do not have: edges of what can be pressed, a cell without anything, and that all is well. */
+/** Colours that the reports do not have: edges of controls, empty cells, and “good”. */
 const MORE = {
   light: '--edge:#838c99;--heat-none:#eef1f5;--good:#1a7349',
   dark: '--edge:#6d7786;--heat-none:#1f252d;--good:#5cc98d',
@@ -67,7 +68,7 @@ ${groups}.muted{--c:var(--muted)}
 `
 }
 
-/** What people read it by is not sent. */
+/** Strips comments and line breaks. */
 function minified(css) {
   return css.replaceAll(/\/\*[^]*?\*\//g, '').replaceAll(/\s*\n\s*/g, '')
 }

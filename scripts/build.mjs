@@ -1,5 +1,6 @@
-// Builds dist/ from src/ with plain tsc and the dashboard's page with rolldown, from nothing, so that a file that was removed from src/ does not live on in dist/; beside the old
-// one, and put in its place when it is whole, so that commands that run meanwhile find one or the other.
+// Builds dist/ from src/ with tsc, and the dashboard with rolldown. It builds into an empty folder, so that
+// files removed from src/ disappear, and then replaces dist/ in one step, so that running commands find
+// either the old or the new one.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -20,7 +21,10 @@ rmSync(dist, { recursive: true, force: true })
 renameSync(next, dist)
 linkProgram()
 
-/** So that a clone has `eldr` where its other programs are. `npx eldr` in the package's own folder goes by npx's cache, and builds once more there. */
+/**
+ * Puts `eldr` into node_modules/.bin. `npx eldr` in the package's own folder uses npx's cache and builds
+ * again there.
+ */
 function linkProgram() {
   const link = join(root, 'node_modules', '.bin', 'eldr')
   try {
@@ -28,6 +32,6 @@ function linkProgram() {
     rmSync(link, { force: true })
     symlinkSync(join('..', '..', 'dist', 'cli', 'main.js'), link)
   } catch (error) {
-    console.warn(`no node_modules/.bin/eldr: ${error.message}`) // a system without links: npx has its own way
+    console.warn(`no node_modules/.bin/eldr: ${error.message}`) // no symbolic links on this system; npx still works
   }
 }

@@ -1,4 +1,5 @@
-// Writes the table of values into the README of the Helm chart, from the comments and defaults of values.yaml. A test fails when it is stale.
+// Writes the table of values into the chart's README from the comments and defaults of values.yaml. A test
+// fails if it is stale.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
@@ -6,7 +7,7 @@ import { parse } from 'yaml'
 const MARK = '<!-- values: made by scripts/chart-docs.mjs -->'
 const chart = name => new URL(`../deploy/helm/eldr/${name}`, import.meta.url)
 
-/** Each key that has a line `# -- …` above it: its path, its default and that line. */
+/** All keys with a comment `# -- …` above them: path, default and comment. */
 export function documentedValues(text) {
   const defaults = parse(text)
   const found = []

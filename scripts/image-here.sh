@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds deploy/Containerfile with buildah on a machine that reaches no registry of images: stand-ins for its base images are put together of
-# this machine's node, npm and libraries, under the same names. What the Containerfile itself does is what it does anywhere; what the real base
-# images hold is not tried. Run as root; needs buildah (Debian: apt-get install buildah crun). Arguments go to `buildah build`.
-#   bash scripts/image-here.sh FOLDER [--build-arg WITH_DATA=1]     FOLDER gets the image's storage; the image is named eldr
+# Builds deploy/Containerfile with buildah on a machine without access to an image registry, on stand-ins for
+# the base images made from this machine's node, npm and libraries. The steps of the Containerfile are tested,
+# the real base images are not. Run as root; needs buildah (Debian: apt-get install buildah crun). Further
+# arguments go to `buildah build`.
+#   bash scripts/image-here.sh FOLDER [--build-arg WITH_DATA=1]     FOLDER receives the image storage; the image is named eldr
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:?where the storage of images goes}
@@ -13,10 +14,10 @@ buildah=(buildah --root "$folder/storage" --runroot "$folder/run" --storage-driv
 version=$(sed -n 's/^ARG NODE=//p' deploy/Containerfile)
 node=$(readlink -f "$(command -v node)")
 npm=$(dirname "$(dirname "$(readlink -f "$(command -v npm)")")")
-# npm goes through what this machine trusts.
+# npm uses this machine's CA certificates.
 certificates=/etc/ssl/certs/ca-certificates.crt
 
-# A program and the libraries that it loads, below another root.
+# Copies a program and its libraries below another root.
 put() {
   mkdir -p "$1$(dirname "$3")"
   cp -L "$2" "$1$3"
@@ -33,7 +34,8 @@ base() {
   printf 'root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n' >"$root/etc/passwd"
   printf 'root:x:0:\nnonroot:x:65532:\n' >"$root/etc/group"
   printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
-  # Parts of the C library that are loaded when a host is looked up or a native module comes, so ldd of node does not list them.
+  # Parts of the C library that are loaded on demand (name lookups, native modules), so ldd does not list
+  # them.
   for library in /lib/*-linux-gnu/lib{nss_files.so.2,nss_dns.so.2,resolv.so.2,rt.so.1}; do put "$root" "$library" "$library"; done
 }
 

@@ -1,4 +1,5 @@
-// Compiles each kernel.wat of src/ into the kernel-bytes.ts beside it. Run it as `npm run kernel` after a change to a kernel.
+// Compiles each kernel.wat in src/ into the kernel-bytes.ts beside it. Run `npm run kernel` after changing a
+// kernel.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,7 +9,7 @@ const src = join(dirname(fileURLToPath(import.meta.url)), '..', 'src')
 /** Folders with a kernel. */
 const FOLDERS = ['math', 'worker/tiny']
 
-/** The text of a folder's kernel-bytes.ts for its kernel as it is now. */
+/** Contents of kernel-bytes.ts for the current kernel of a folder. */
 export async function kernelBytesSource(folder = 'math') {
   const { parseWat } = await wabt()
   const module = parseWat('kernel.wat', readFileSync(join(src, folder, 'kernel.wat'), 'utf8'), {

@@ -1,11 +1,15 @@
-// Writes the alerts for the Prometheus operator from deploy/prometheus/alerts.yml, which promtool tests: the PrometheusRule of the
-// plain manifests, and a copy for the Helm chart, which cannot read files outside of itself. With --check it only fails if one is stale.
+// Writes the alerts for the Prometheus operator from deploy/prometheus/alerts.yml, which promtool tests: the
+// PrometheusRule of the plain manifests, and a copy for the Helm chart, which cannot read files outside of
+// itself. With --check it only fails if one is stale.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 
 const deployed = path => new URL(`../deploy/${path}`, import.meta.url)
 const SOURCE = 'prometheus/alerts.yml'
 const MADE = `# Generated from deploy/${SOURCE} by scripts/manifests.mjs: change it there.\n`
-/** The prefix of an alert's anchor in alerts.yml, and its replacement in the manifests (the chart's prometheusRule.runbookBase). */
+/**
+ * The prefix of an alert's anchor in alerts.yml, and its replacement in the manifests (the chart's
+ * prometheusRule.runbookBase).
+ */
 const RUNBOOK = 'runbook_url: docs/reference/alerts.md#'
 const RUNBOOK_BASE = 'https://eldr.example/docs/reference/alerts.md'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sees to what the tests across network namespaces run: ip, Python 3, a Redis or Valkey, and libfaketime, which is fetched and not installed
-# (LIBFAKETIME may name a libfaketimeMT.so.1 that is elsewhere).
+# Provides the tools of the network namespace tests: ip, Python 3, Redis or Valkey, and libfaketime, which is
+# unpacked but not installed (LIBFAKETIME may point to another libfaketimeMT.so.1).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/debian.sh

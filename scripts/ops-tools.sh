@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Gets the programs that `npm run test:ops` runs, under ~/.cache/eldr/ops (ELDR_OPS says where), so that a second run fetches nothing.
-# A function for each suite of test/ops; those that are named on the command line are fetched, or all of them.
+# Installs the programs of `npm run test:ops` under ~/.cache/eldr/ops (ELDR_OPS), so that a second run
+# downloads nothing. One function per suite of test/ops; arguments select suites (default: all).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/debian.sh
 cache=${ELDR_OPS:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/ops}
 
-# Prometheus and promtool: those on the PATH, else Debian's package.
+# Prometheus and promtool: those on the PATH, or Debian's package.
 prometheus_tools() {
   if type -P prometheus >/dev/null && type -P promtool >/dev/null; then return; fi
   "$cache/prometheus/usr/bin/promtool" --version >/dev/null 2>&1 || unpack_package prometheus
 }
 
-# Those that need more than a few lines have a script of their own.
+# Longer ones are separate scripts.
 api_tools() { bash scripts/api-tools.sh; }
 dns_tools() { bash scripts/dns-tools.sh; }
 store_tools() { bash scripts/store-tools.sh; }

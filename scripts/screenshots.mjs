@@ -1,5 +1,6 @@
-// Pictures of the dashboard for docs/: starts a cluster with load, changes its policy, and takes what a person would see. Needs Chromium
-// (scripts/browser-tools.sh) and a build: npm run build && node scripts/screenshots.mjs [folder]
+// Takes the dashboard pictures for docs/: starts a cluster with load, changes its policy and takes
+// screenshots. Needs Chromium (scripts/browser-tools.sh) and a build: npm run build && node
+// scripts/screenshots.mjs [folder]
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,9 +11,9 @@ import { rolldown } from 'rolldown'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = process.argv[2] ?? join(root, 'docs', 'pictures')
-/** So long each policy is in force, in slices of the charts (5 s). */
+/** How long each policy runs, in slices of the charts (5 s). */
 const SLICES = 9
-const MOST_BYTES = 150_000
+const MAX_BYTES = 150_000
 
 const DESK = { width: 1060, height: 800 }
 const PICTURES = [
@@ -48,7 +49,7 @@ try {
   rmSync(work, { recursive: true, force: true })
 }
 
-/** The tests' own way to a browser; sources are TypeScript. */
+/** Uses the tests' browser driver, which is TypeScript. */
 async function chromium() {
   const bundle = await rolldown({ input: join(root, 'test', 'browser', 'chromium.ts'), platform: 'node' })
   const file = join(work, 'chromium.mjs')
@@ -63,11 +64,11 @@ function ready() {
       const said = JSON.parse(line)
       if (said.event === 'ready') resolve(said.url)
     })
-    cluster.once('exit', code => reject(new Error(`the cluster ended with ${code}`)))
+    cluster.once('exit', code => reject(new Error(`the cluster exited with ${code}`)))
   })
 }
 
-/** Streams that a policy has placed fill so many slices of time. */
+/** True once a policy has been running for SLICES. */
 function slices(policy) {
   return `(window.seen ??= {}, (window.seen[${JSON.stringify(policy)}] ??= performance.now()), document.querySelector('tr[data-policy="${policy}"]') && performance.now() - window.seen[${JSON.stringify(policy)}] > ${SLICES * 5_000})`
 }
@@ -78,13 +79,13 @@ async function until(tab, expression, seconds = 30) {
     const look = () => (${expression}) ? resolve(true) : performance.now() - fromMs > ${seconds * 1000} ? resolve(false) : setTimeout(look, 100)
     look()
   })`)
-  if (held !== true) throw new Error(`waited ${seconds} s in vain for ${expression}`)
+  if (held !== true) throw new Error(`timed out after ${seconds} s waiting for ${expression}`)
 }
 
 async function take(url, { name, view, story, ...size }) {
   const tab = await browser.open(`${url}/dashboard#${view}`, size)
   const fromMs = Number(await tab.evaluate('performance.now()'))
-  // A quarter of a minute of looks at experts and of live requests.
+  // 16 s of expert snapshots and live requests.
   await until(tab, `document.querySelector('main section') && performance.now() > ${fromMs + 16_000}`)
   if (story) {
     await tab.evaluate(`[...document.querySelectorAll('.decision')].at(-1).click()`)
@@ -94,7 +95,7 @@ async function take(url, { name, view, story, ...size }) {
   writeFileSync(file, await tab.picture('view'))
   const { size: bytes } = statSync(file)
   console.log(`${file}: ${Math.round(bytes / 1000)} KB`)
-  if (bytes > MOST_BYTES) throw new Error(`${file} is larger than ${MOST_BYTES / 1000} KB`)
+  if (bytes > MAX_BYTES) throw new Error(`${file} is larger than ${MAX_BYTES / 1000} KB`)
   if (tab.complaints.length > 0) throw new Error(tab.complaints.join('\n'))
   await tab.close()
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to it that there is a Redis or Valkey for the tests of replicas: the one in $REDIS_SERVER or on the PATH, else Debian's.
+# Provides Redis or Valkey for the replica tests: $REDIS_SERVER, the one on the PATH, or Debian's.
 set -euo pipefail
 for name in "${REDIS_SERVER:-}" redis-server valkey-server; do
   if [ -n "$name" ] && command -v "$name" >/dev/null; then exit 0; fi
@@ -9,7 +9,8 @@ if ! command -v apt-get >/dev/null; then
   exit 1
 fi
 cache=${ELDR_OPS:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/ops}
-# The package redis-server would start a service. redis-tools has the same program: it goes by the name that it is called by.
+# The package redis-server would start a service. redis-tools contains the same program, which behaves
+# according to its name.
 if ! command -v redis-check-rdb >/dev/null; then
   sudo=""
   [ "$(id -u)" = 0 ] || sudo="sudo"

@@ -1,5 +1,5 @@
-// Makes the tables of docs/guides/tiny.md anew from data/tiny6-prompts.*: fitted on the calibration prompts, simulated on the held-out ones. The
-// numbers are the simulator's, and the same on every machine. Run `npm run build` before.
+// Prints the tables of docs/guides/tiny.md from data/tiny6-prompts.*: fitted on the calibration prompts,
+// simulated on the held-out ones. The results are the same on every machine. Run `npm run build` first.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -33,7 +33,7 @@ function eldr(...args) {
   return JSON.parse(text)
 }
 
-/** A trace of those rows whose domain is wanted, or as it is. */
+/** The trace, limited to the rows of a domain if one is given. */
 async function cut(split, mix) {
   const from = join(root, 'data', `tiny6-prompts.${split}.safetensors`)
   if (MIXES[mix] === undefined) return from
@@ -63,7 +63,7 @@ const row = cells => `| ${cells.join(' | ')} |`
 const markdown = (head, rows) =>
   [row(head), row(head.map((_, i) => (i === 0 ? '---' : '---:'))), ...rows.map(row)].join('\n')
 
-/** Share of the requests that lie in a cluster where their domain has more requests than any other. */
+/** Share of requests in a cluster in which their domain is the most frequent one. */
 function purity({ clusters }) {
   const inOwn = clusters.reduce((sum, { domains }) => sum + Math.max(...domains), 0)
   return inOwn / clusters.reduce((sum, { size }) => sum + size, 0)
@@ -117,7 +117,8 @@ async function measure(mix) {
               activeByBatch.reduce((sum, { steps: n }) => sum + n, 0),
           ),
         )
-      // More requests at a time than there are prompts would put one beside itself, which flatters every policy that finds it.
+      // More concurrent requests than prompts would place a prompt beside its own copy, which flatters every
+      // policy that finds it.
       if (steps('jsq') * workers > held) continue
       const experts = policy => of(policy, run => run.activeExperts).toFixed(1)
       cells.push([

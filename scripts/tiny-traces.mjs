@@ -1,5 +1,6 @@
-// Makes data/tiny6-prompts.{calibration,evaluation}.safetensors anew: a worker computes tiny6, and `eldr calibrate` asks it the prompts under
-// data/prompts, some minutes on one core. The bytes do not depend on the machine nor on what else it does. Run `npm run build` before.
+// Regenerates data/tiny6-prompts.{calibration,evaluation}.safetensors: a worker runs tiny6, and `eldr
+// calibrate` sends it the prompts under data/prompts. Takes some minutes on one core; the bytes are the same
+// on every machine. Run `npm run build` first.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'

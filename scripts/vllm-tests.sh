@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The plugin's own checks, and real servers with it: what `npm run test:vllm` runs after scripts/vllm-tools.sh. With arguments, such as
-# `-k counts`, only those tests of the servers. Needs dist/ (npm run build) for the gateway.
+# Tests of the plugin, alone and in real servers; `npm run test:vllm` runs this after scripts/vllm-tools.sh.
+# Arguments such as `-k counts` select server tests. Needs dist/ (npm run build) for the gateway.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 environment=${ELDR_VLLM:-${XDG_CACHE_HOME:-$HOME/.cache}/eldr/vllm}
@@ -11,7 +11,7 @@ if [ $# -gt 0 ]; then
   servers "$@" test/vllm
   exit
 fi
-# Two lanes, since most of the time either waits for imports and for steps, which take one core each.
+# Two lanes in parallel: each mostly waits for imports and steps, which use one core.
 lane=$(mktemp)
 single() {
   (cd python && ruff check . ../test/vllm --config pyproject.toml && ruff format --check . ../test/vllm --config pyproject.toml && mypy)
@@ -32,5 +32,5 @@ wait $other || status=$?
 echo "== the plugin and single servers"
 cat "$lane"
 [ $status = 0 ] || exit $status
-# Alone: it compares times.
+# Runs alone, because it compares times.
 servers test/vllm/cluster/test_bench.py

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the environment of `npm run test:vllm`: vLLM's CPU build, NIXL and this repository's plugin, pinned, some 6 GB, outside of the checkout
-# (ELDR_VLLM says where), so that a second run installs nothing. Needs Python 3.11 to 3.13 of the system; uv is fetched if it is not there.
+# Creates the environment of `npm run test:vllm`: vLLM's CPU build, NIXL and this repository's plugin, pinned,
+# about 6 GB, outside of the checkout (ELDR_VLLM), so that a second run installs nothing. Needs Python 3.11 to
+# 3.13; downloads uv if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/eldr
@@ -14,7 +15,7 @@ if [ "$(cat "$environment/wanted" 2>/dev/null)" != "$wanted" ]; then
     if "$name" -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then python=$name && break; fi
   done
   if [ -z "$python" ]; then
-    echo "Python 3.11 to 3.13 with venv is needed for these tests: install one, or name it in ELDR_PYTHON." >&2
+    echo "These tests need Python 3.11 to 3.13 with venv: install one, or set ELDR_PYTHON." >&2
     exit 1
   fi
   uv=$(command -v uv || true)
@@ -29,7 +30,7 @@ if [ "$(cat "$environment/wanted" 2>/dev/null)" != "$wanted" ]; then
     --override test/vllm/overrides.txt -r test/vllm/requirements.txt
   echo "$wanted" >"$environment/wanted"
 fi
-# The plugin itself is taken from this checkout as it is: only its name is installed.
+# The plugin is used from this checkout (editable install).
 if [ "$(cat "$environment/plugin" 2>/dev/null)" != "$here $(cksum <python/pyproject.toml)" ]; then
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e python
   echo "$here $(cksum <python/pyproject.toml)" >"$environment/plugin"

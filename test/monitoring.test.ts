@@ -1,4 +1,7 @@
-/** What ships for Prometheus and Grafana, and what the documents say of it, without either of them: `npm run test:ops` asks the real ones. */
+/**
+ * Checks the files for Prometheus and Grafana and their documents, without running either; `npm run test:ops`
+ * uses the real ones.
+ */
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -23,11 +26,11 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const text = (path: string) => readFileSync(join(root, path), 'utf8')
 const rules = readRules().groups.flatMap(group => group.rules)
 
-/** Of the gateway, of the embedded worker, and of the vLLM plugin, which is Python. */
+/** Metrics of the gateway, the embedded worker and the vLLM plugin (Python). */
 function knownMetrics(): Set<string> {
   const gateway = new Metrics()
   addGauges(gateway, () => {
-    throw new Error('nobody asks for values')
+    throw new Error('values are not read')
   })
   const histograms = gateway.definitions
     .filter(({ type }) => type === 'histogram')
@@ -35,21 +38,21 @@ function knownMetrics(): Set<string> {
   const worker = new WorkerMetrics({
     engine: {
       stats: () => {
-        throw new Error('nobody asks')
+        throw new Error('stats are not read')
       },
     },
     model: 'm',
     rank: 0,
     kv: () => undefined,
   })
-  const ofWorker = worker.registry.getMetricsAsArray().map(({ name }) => name)
+  const workerMetrics = worker.registry.getMetricsAsArray().map(({ name }) => name)
   const python = [...text('python/eldr_vllm/metrics.py').matchAll(/name="(eldr_\w+)"/g)].flatMap(
     ([, name]) => [name!, `${name}_total`],
   )
-  return new Set([...gateway.definitions.map(({ name }) => name), ...histograms, ...ofWorker, ...python])
+  return new Set([...gateway.definitions.map(({ name }) => name), ...histograms, ...workerMetrics, ...python])
 }
 
-/** Words that begin so and are no metrics: a field of requests, a package, a header of artifacts. */
+/** Words that look like metrics but are not: a request field, a package, artifact metadata. */
 const OTHER_WORDS = new Set(['eldr_row', 'eldr_vllm', 'eldr_version', 'eldr_connector'])
 
 function documents(): string[] {
@@ -63,7 +66,7 @@ function documents(): string[] {
 }
 
 describe('metrics', () => {
-  it('that documents, dashboard and rules name are there', () => {
+  it('named in documents, dashboard and rules exist', () => {
     const known = knownMetrics()
     const wrong = documents().flatMap(file =>
       [...text(file).matchAll(/\beldr_[a-z0-9_]*[a-z0-9]/g)]
@@ -74,18 +77,18 @@ describe('metrics', () => {
     expect(known.size).toBeGreaterThan(60)
   })
 
-  it('are all on the dashboard or in a rule, or there is a reason', () => {
+  it('are all on the dashboard or in a rule, with known exceptions', () => {
     const shown =
       shownBy(readDashboard(), '1m')
         .map(({ expr }) => expr)
         .join('\n') + rules.map(({ expr }) => expr).join('\n')
     const gateway = new Metrics()
     addGauges(gateway, () => {
-      throw new Error('nobody asks for values')
+      throw new Error('values are not read')
     })
     const unseen = gateway.definitions.map(({ name }) => name).filter(name => !shown.includes(name))
-    // What the first counts the panel of breakers shows; of traces the collector tells, of discovery and replicas alerts; the others are for who looks
-    // into one gateway.
+    // The breaker panel covers the first, the collector shows traces, alerts cover discovery and replicas;
+    // the rest is for debugging one gateway.
     expect(unseen.toSorted()).toEqual([
       'eldr_breaker_transitions_total',
       'eldr_discovery_changes_total',
@@ -101,7 +104,7 @@ describe('metrics', () => {
     ])
   })
 
-  it('have label values in dashboard and rules that exist', () => {
+  it('have only existing label values in dashboard and rules', () => {
     const exprs = [
       ...shownBy(readDashboard(), '1m').map(({ expr }) => expr),
       ...rules.map(({ expr }) => expr),
@@ -114,25 +117,25 @@ describe('metrics', () => {
           ),
         ),
       )
-    const strange = (label: string, allowed: readonly string[]) =>
+    const unknown = (label: string, allowed: readonly string[]) =>
       [...values(label)].filter(value => !allowed.includes(value))
-    expect(strange('outcome', OUTCOMES)).toEqual([])
-    expect(strange('code', Object.keys(REFUSALS))).toEqual([])
-    expect(strange('reason', REASONS)).toEqual([])
-    expect(strange('state', ['ready', 'draining', 'unhealthy', 'open', 'unknown'])).toEqual([])
+    expect(unknown('outcome', OUTCOMES)).toEqual([])
+    expect(unknown('code', Object.keys(REFUSALS))).toEqual([])
+    expect(unknown('reason', REASONS)).toEqual([])
+    expect(unknown('state', ['ready', 'draining', 'unhealthy', 'open', 'unknown'])).toEqual([])
     expect(values('outcome').size).toBeGreaterThan(2)
   })
 })
 
 describe('deploy/grafana/eldr.json', () => {
-  it('is made of scripts/grafana as it is now: run `node scripts/grafana.mjs` if not', () => {
+  it('is up to date with scripts/grafana (otherwise run `node scripts/grafana.mjs`)', () => {
     const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/grafana.mjs'), '--check'], {
       encoding: 'utf8',
     })
     expect([status, stderr]).toEqual([0, ''])
   })
 
-  it('has panels that do not lie on each other, with a title and a text each, and no data source but the one that is chosen', () => {
+  it('has panels that do not overlap, each with a title, a description and the selected data source', () => {
     const { panels } = JSON.parse(text('deploy/grafana/eldr.json')) as {
       panels: {
         id: number
@@ -166,14 +169,14 @@ describe('deploy/grafana/eldr.json', () => {
 })
 
 describe('deploy/prometheus/alerts.yml', () => {
-  it('is what the manifests are made of: run `node scripts/manifests.mjs` if not', () => {
+  it('is the source of the manifests (otherwise run `node scripts/manifests.mjs`)', () => {
     const { status, stderr } = spawnSync(process.execPath, [join(root, 'scripts/manifests.mjs'), '--check'], {
       encoding: 'utf8',
     })
     expect([status, stderr]).toEqual([0, ''])
   })
 
-  it('is in the manifests rule by rule, with an address that a pager can open', () => {
+  it('has the same rules as the manifests, whose runbook links are absolute', () => {
     const { spec } = parse(text('deploy/kubernetes/monitoring/prometheus-rule.yaml')) as { spec: RuleFile }
     const addressed = (url: string) =>
       url.replace(/^docs\/reference\/alerts\.md#/, 'https://eldr.example/docs/reference/alerts.md#')
@@ -189,7 +192,7 @@ describe('deploy/prometheus/alerts.yml', () => {
     ).toBe('https://eldr.example/docs/reference/alerts.md')
   })
 
-  it('has for each alert a severity, sentences, and a section of docs/reference/alerts.md', () => {
+  it('has a severity, texts and a section of docs/reference/alerts.md for each alert', () => {
     const sections = [...text('docs/reference/alerts.md').matchAll(/^### (Eldr\w+)$/gm)].map(
       ([, name]) => name!,
     )
@@ -206,7 +209,7 @@ describe('deploy/prometheus/alerts.yml', () => {
     }
   })
 
-  it('has for each alert a test in which it fires and one in which it is quiet, and names labels only that it fires with', () => {
+  it('has a firing and a quiet test for each alert, whose texts use only labels that it fires with', () => {
     const tests = readRuleTests()
     for (const { alert, annotations } of rules) {
       const cases = tests.filter(({ name }) => name === alert).flatMap(test => test.promql_expr_test)
@@ -227,12 +230,12 @@ describe('deploy/prometheus/alerts.yml', () => {
     }
   })
 
-  it('speaks in docs/reference/alerts.md of panels that there are', () => {
+  it('has a page, docs/reference/alerts.md, that names existing panels', () => {
     const titles = new Set(readDashboard().panels.map(({ title }) => title))
-    const spoken = [...text('docs/reference/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(
+    const mentioned = [...text('docs/reference/alerts.md').matchAll(/(?<!\*)\*([^*\n]+)\*(?!\*)/g)].map(
       ([, title]) => title!,
     )
-    expect(spoken.length).toBeGreaterThan(30)
-    expect(spoken.filter(title => !titles.has(title))).toEqual([])
+    expect(mentioned.length).toBeGreaterThan(30)
+    expect(mentioned.filter(title => !titles.has(title))).toEqual([])
   })
 })

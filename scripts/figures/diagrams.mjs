@@ -1,10 +1,10 @@
-// Diagrams of docs/start/concepts.md that show how things go, and no data.
+// Diagrams of docs/start/concepts.md without data.
 import { escaped, framed } from './frame.mjs'
 
 const text = (x, y, words, { anchor = 'middle', kind = '' } = {}) =>
   `<text x="${x}" y="${y}" text-anchor="${anchor}" class="${kind}">${escaped(words)}</text>`
 
-/** Lines of words in a box; the first is its name. */
+/** A box with lines of text; the first is its name. */
 function box(x, y, width, height, [name, ...lines], kind = '') {
   const from = y + height / 2 - lines.length * 8 + 4
   const words = [
@@ -14,7 +14,7 @@ function box(x, y, width, height, [name, ...lines], kind = '') {
   return `<rect x="${x}" y="${y}" width="${width}" height="${height}" rx="7" class="box ${kind}"/>${words.join('')}`
 }
 
-/** Along straight lines; the last has the tip. */
+/** An arrow along straight lines. */
 function arrow(...points) {
   const [[x0, y0], [x1, y1]] = points.slice(-2)
   const turn = (Math.atan2(y1 - y0, x1 - x0) * 180) / Math.PI
@@ -26,7 +26,7 @@ function flow() {
     box(16, 40, 90, 54, ['client']),
     box(176, 30, 150, 74, ['gateway', 'picks a prefill worker,', 'then a decode worker'], 'main'),
     box(430, 16, 190, 62, ['prefill worker', 'reads the prompt,', 'counts its experts']),
-    box(430, 122, 190, 62, ['decode worker', 'fetches the KV blocks,', 'writes the answer']),
+    box(430, 122, 190, 62, ['decode worker', 'fetches the KV blocks,', 'writes the response']),
     arrow([106, 60], [176, 60]),
     arrow([326, 46], [430, 46]),
     text(378, 38, '1 prompt', { kind: 'quiet' }),
@@ -54,22 +54,22 @@ function offline() {
   const names = [
     ['your prompts', 'some hundred'],
     ['eldr calibrate', 'asks a server that', 'records experts'],
-    ['trace', 'experts of prompts', 'and of answers'],
+    ['trace', 'experts of prompts', 'and responses'],
     ['eldr fit', 'signature, layers,', 'clusters'],
-    ['artifact', 'one centroid a', 'decode worker'],
+    ['artifact', 'one centroid', 'per decode worker'],
   ]
   const content = names.map((lines, i) => box(12 + i * 152, 20, 132, 76, lines, i % 2 === 1 ? 'main' : ''))
   for (let i = 0; i < names.length - 1; i++) content.push(arrow([144 + i * 152, 58], [164 + i * 152, 58]))
   return framed({
     title: 'From prompts to an artifact',
-    description: 'eldr calibrate makes a trace of your prompts, eldr fit makes an artifact of the trace.',
+    description: 'eldr calibrate records a trace of your prompts; eldr fit turns the trace into an artifact.',
     width: 764,
     height: 116,
     content: content.join('\n'),
   })
 }
 
-/** Experts of four requests in one step, twelve experts in the layer. */
+/** Experts of four requests in one step, out of twelve in the layer. */
 const ALIKE = [
   [0, 1, 2],
   [0, 2, 3],
@@ -111,7 +111,7 @@ function union() {
   return framed({
     title: 'Distinct experts of a step',
     description:
-      'Four requests of three experts each: mixed they use eleven different experts, alike four. A step loads each of them once.',
+      'Four requests of three experts each: a mixed batch uses eleven different experts, a batch of similar requests four. A step loads each expert once.',
     width: 600,
     height: 186,
     content: content.join('\n'),
@@ -147,7 +147,7 @@ function band() {
   return framed({
     title: 'The locality band',
     description:
-      'Three of four workers have a cosine within 0.1 of the best; of these the one with the fewest requests is picked, and not the idle one that does not fit.',
+      'Three of four workers have a cosine within 0.1 of the best; the one of these with the fewest requests is picked, not the idle worker outside the band.',
     width: 640,
     height: 184,
     content: [
@@ -181,7 +181,7 @@ function blocks() {
   return framed({
     title: 'Experts are kept beside KV blocks',
     description:
-      'Every KV block has a row with the experts of its tokens; the sum over the blocks of a prompt is exact, whoever computed them.',
+      'Every KV block has a row with the experts of its tokens; the sum over the blocks of a prompt is exact, whichever request computed them.',
     width: 540,
     height: 200,
     content: content.join('\n'),

@@ -1,4 +1,4 @@
-// The frame of a figure that stands alone: its own style for light and dark, a background, a legend, and what is drawn.
+// Frame of a standalone figure: styles for light and dark, background, legend and body.
 import { DARK, groupColour, LIGHT, themeProperties } from '../../dist/report/palette.js'
 
 const FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif'
@@ -27,7 +27,7 @@ text{font-family:${FONT};font-size:12px;fill:var(--ink)}
 `
 const LEGEND_WIDTH = 230
 
-/** `body` is markup of a chart of src/report, 460 wide. */
+/** `body` is the markup of a chart of src/report, 460 wide. */
 export function figureOf({ title, description, legend, body }) {
   const [, width, height] = /viewBox="0 0 (\d+) (\d+)"/.exec(body.markup).map(Number)
   const rows = Math.ceil(legend.length / 2)

@@ -4,7 +4,10 @@
 export const of = (metric, more = '') => `${metric}{job=~"$job", instance=~"$instance"${more && `, ${more}`}}`
 /** The gateway's series of the selected workers. */
 export const ofWorkers = (metric, more = '') => of(metric, `worker=~"$worker"${more && `, ${more}`}`)
-/** Series that workers export themselves; deploy/prometheus/prometheus.yml labels them with the gateway's worker names. */
+/**
+ * Series that workers export themselves; deploy/prometheus/prometheus.yml labels them with the gateway's
+ * worker names.
+ */
 export const own = (metric, more = '') => `${metric}{worker=~"$worker"${more && `, ${more}`}}`
 export const rate = series => `rate(${series}[$__rate_interval])`
 export const sum = (by, what) => `sum by (${by}) (${what})`

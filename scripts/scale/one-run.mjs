@@ -1,4 +1,5 @@
-// One simulation, with the processor time and the memory that it took: {study, job} as JSON in, figures as JSON out. For runs.mjs.
+// Runs one simulation and measures its CPU time and memory: {study, job} as JSON in, figures as JSON out.
+// Used by runs.mjs.
 import { existsSync, readFileSync } from 'node:fs'
 import { prepare } from '../../dist/sim/study.js'
 
@@ -7,7 +8,7 @@ const run = await prepare(study)
 const [from, cpuFrom] = [performance.now(), process.cpuUsage()]
 const result = await run(job)
 const { user, system } = process.cpuUsage(cpuFrom)
-// Of this process since it began: what resourceUsage says may be its parent's. Linux alone has it.
+// Peak memory of this process; resourceUsage may report the parent's. Linux only.
 const status = existsSync('/proc/self/status') ? readFileSync('/proc/self/status', 'utf8') : ''
 const figures = {
   p50: result.tpotMs.p50,

@@ -1,4 +1,5 @@
-// The simulations of docs/guides/scale.md: old views of several gateways, decode workers in cells, and how large a cluster can be simulated.
+// The simulations of docs/guides/scale.md: stale views of several gateways, cells of decode workers, and
+// large clusters.
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { meanInterval } from '../../dist/sim/confidence.js'
@@ -21,7 +22,7 @@ const changes = (base, point) => ({
   p99Change: changeAgainst(base, point, MEASURES.p99),
 })
 
-/** Two clusters, both at about 42 requests in a step under jsq. */
+/** Two clusters, both with about 42 requests in a step under jsq. */
 const CLUSTERS = [
   {
     topology: '2P8D',
@@ -55,7 +56,7 @@ export async function stalenessRuns({ trace, artifact, seeds, progress }) {
   return { clusters }
 }
 
-/** 64 decode workers in one cell, and in 4, 16 and 64 of equal size, chosen in three ways. */
+/** 64 decode workers in 1, 4, 16 and 64 cells of equal size, chosen in three ways. */
 export async function cellRuns({ trace, artifact, seeds, progress }) {
   const study = { ...BASE, trace, artifact, topology: '64D', requests: 24_000 }
   const rate = 3200
@@ -90,7 +91,7 @@ export async function cellRuns({ trace, artifact, seeds, progress }) {
   return { topology: study.topology, rate, requests: study.requests, seeds, rows }
 }
 
-/** Each in a process of its own: processor time and memory are of that run alone. */
+/** Each run has its own process, so that CPU time and memory are its own. */
 export function sizeRuns({ trace, artifact, progress }) {
   const runs = [
     { workers: 64, requests: 24_000, policy: 'jsq' },

@@ -1,12 +1,12 @@
-// What gateways have to tell each other, in bytes: that a request was dispatched, that it has ended, and for `union` which experts it is
-// expected to fire. Encoded and measured on every request of the trace; a large model's follows from its number of cells.
+// Sizes of the messages between gateways: dispatch, completion, and for `union` the expected experts of a
+// request. Measured on every request of the trace; a large model is scaled by its number of cells.
 import { deflateRawSync, constants } from 'node:zlib'
 import { createStudyLibrary } from '../../dist/sim/study-library.js'
 import { logsOf } from '../../dist/policy/union-state.js'
 
 const LARGE_CELLS = 58 * 256
 
-/** Kind, worker, and the gateway's own number of the request. */
+/** Kind, worker, and the gateway's request number. */
 function binaryEvent(kind, worker, request) {
   const bytes = Buffer.alloc(7)
   bytes.writeUInt8(kind, 0)
@@ -21,7 +21,10 @@ const jsonEvent = (kind, worker, request) =>
   )
 const bytesOf = array => Buffer.from(array.buffer, array.byteOffset, array.byteLength)
 const deflated = bytes => deflateRawSync(bytes, { level: constants.Z_BEST_SPEED })
-/** −log(1 − p) reaches 3.92: in 1/64ths it fits a byte. Every gateway adds and takes away the same bytes, so nothing drifts. */
+/**
+ * −log(1 − p) is at most 3.92, so it fits a byte in 1/64ths. All gateways add and subtract the same bytes, so
+ * nothing drifts.
+ */
 const inBytes = logs => Uint8Array.from(logs, log => Math.min(255, Math.round(log / 256)))
 
 export async function messageSizes({ trace, artifact }) {
