@@ -55,36 +55,131 @@ function filesUnder(folder: string): string[] {
   )
 }
 
-/** Every import of the sources, tests aside: [importing folder, imported folder or package, where]. */
-function imports(): { from: string; to: string; where: string }[] {
-  return filesUnder(join(root, 'src'))
+interface Import {
+  /** Folder below the base that imports, '' at its top. */
+  readonly from: string
+  /** Folder below the base that is imported, '' at its top; or the package; or '..' outside the base. */
+  readonly to: string
+  readonly where: string
+}
+
+/** Every import of the sources under a folder of the repository, without tests. */
+function imports(base = 'src'): Import[] {
+  const folder = join(root, base)
+  return filesUnder(folder)
     .filter(file => file.endsWith('.ts') && !file.endsWith('.test.ts'))
     .flatMap(file => {
-      const from = relative(join(root, 'src'), file).split('/')
+      const from = relative(folder, file).split('/')
       const text = readFileSync(file, 'utf8')
       return [...text.matchAll(/(?:\bfrom |\bimport |\bimport\()'([^'\n]+)'/g)].map(([, target]) => {
-        const to = target!.startsWith('.')
-          ? relative(join(root, 'src'), join(file, '..', target!)).split('/')
-          : [target!]
+        const isLocal = target!.startsWith('.')
+        const to = isLocal ? relative(folder, join(file, '..', target!)).split('/') : [target!]
         return {
           from: from.length > 1 ? from[0]! : '',
-          to: target!.startsWith('.') && to.length === 1 ? '' : to[0]!,
-          where: `${from.join('/')} → ${target}`,
+          to: isLocal && to.length === 1 ? '' : to[0]!,
+          where: `${from.join('/')} → ${to.join('/')}`,
         }
       })
     })
 }
 
+function forbidden(
+  found: readonly Import[],
+  mayImport: Readonly<Record<string, readonly string[]>>,
+): string[] {
+  const folders = new Set(Object.keys(mayImport))
+  return found
+    .filter(({ from, to }) => folders.has(from) && folders.has(to) && from !== to)
+    .filter(({ from, to }) => !mayImport[from]!.includes(to))
+    .map(({ where }) => where)
+}
+
+/** The rooms of the gateway, top to bottom: each may import those that it names, all of which stand below it. */
+const GATEWAY_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  app: [
+    'scale',
+    'control',
+    'flow',
+    'routing',
+    'discovery',
+    'engines',
+    'observe',
+    'http',
+    'upstream',
+    'config',
+  ],
+  scale: ['control', 'flow', 'routing', 'discovery', 'engines', 'observe', 'http', 'upstream', 'config'],
+  control: ['routing', 'discovery', 'observe', 'http', 'upstream', 'config', 'json'],
+  flow: ['routing', 'engines', 'observe', 'http', 'upstream', 'config', 'json'],
+  routing: ['engines', 'observe', 'http', 'upstream', 'config'],
+  discovery: ['config'],
+  engines: ['http', 'json'],
+  observe: ['http', 'upstream', 'config'],
+  http: ['upstream', 'config', 'json'],
+  upstream: [],
+  config: [],
+  json: [],
+}
+
+/** The names of engines: this file loads adapters on demand and imports nothing else, so that the configuration may read it. */
+const ENGINE_TABLE = 'engines/registry.ts'
+
+/** No folder of the gateway has more files than this, tests aside. */
+const MAX_FILES = 20
+const MAX_FLOW_LINES = 170
+
+describe('the rooms of the gateway', () => {
+  const gateway = join(root, 'src/gateway')
+
+  it('have no file beside them', () => {
+    expect(readdirSync(gateway).toSorted()).toEqual(Object.keys(GATEWAY_MAY_IMPORT).toSorted())
+  })
+
+  it('import only what stands below them', () => {
+    const found = imports('src/gateway').filter(({ where }) => !where.endsWith(ENGINE_TABLE))
+    expect(found.length).toBeGreaterThan(500)
+    expect(forbidden(found, GATEWAY_MAY_IMPORT)).toEqual([])
+    const rooms = Object.keys(GATEWAY_MAY_IMPORT)
+    for (const [room, below] of Object.entries(GATEWAY_MAY_IMPORT))
+      for (const other of below) expect(rooms.indexOf(other)).toBeGreaterThan(rooms.indexOf(room))
+  })
+
+  it('keep the table of engines free of imports, so that any room may read the names', () => {
+    const text = readFileSync(join(gateway, ENGINE_TABLE), 'utf8')
+    expect(text.match(/^import (?!type )/gm)).toBeNull()
+  })
+
+  it('are small enough to find one’s way in', () => {
+    const folders = new Set(filesUnder(gateway).map(file => join(file, '..')))
+    const sizes = [...folders].map(folder => ({
+      folder: relative(gateway, folder),
+      files: readdirSync(folder).filter(name => name.endsWith('.ts') && !name.endsWith('.test.ts')).length,
+    }))
+    expect(sizes.filter(({ files }) => files > MAX_FILES)).toEqual([])
+  })
+
+  it('show a request from prefill to release in one file, which reaches neither control nor scale', () => {
+    const flow = join(gateway, 'flow/generate.ts')
+    expect(readFileSync(flow, 'utf8').split('\n').length - 1).toBeLessThanOrEqual(MAX_FLOW_LINES)
+    const seen = new Set<string>()
+    const follow = (file: string) => {
+      if (seen.has(file)) return
+      seen.add(file)
+      for (const [, target] of readFileSync(file, 'utf8').matchAll(/(?:\bfrom |\bimport\()'(\.[^'\n]+)'/g))
+        follow(join(file, '..', target!))
+    }
+    follow(flow)
+    const reached = new Set([...seen].map(file => relative(gateway, file).split('/')[0]))
+    expect([...reached].filter(room => ['app', 'scale', 'control'].includes(room!))).toEqual([])
+    expect(reached).toContain('engines')
+  })
+})
+
 describe('the map of the code', () => {
   it('is kept: imports point down it and nowhere else', () => {
     const found = imports()
     expect(found.length).toBeGreaterThan(50)
-    const folders = new Set(Object.keys(MAY_IMPORT))
-    const wrong = found.filter(
-      ({ from, to }) =>
-        folders.has(from) && folders.has(to) && from !== to && !MAY_IMPORT[from]!.includes(to),
-    )
-    expect(wrong.map(({ where }) => where)).toEqual([])
+    expect(forbidden(found, MAY_IMPORT)).toEqual([])
   })
 
   it('names every folder of src/, and none of them is empty', () => {

@@ -2,6 +2,7 @@
  * All settings of a gateway after flags, environment, file and defaults are merged. schema.ts describes each
  * one.
  */
+import type { EngineName } from '../engines/registry.ts'
 import type { PolicyName } from '../../policy/decode-policy.ts'
 import type { PrefillPolicyName } from '../../policy/prefill-policy.ts'
 
@@ -50,7 +51,7 @@ export interface ServerTls {
 }
 
 export interface WorkersSettings {
-  readonly engine: 'vllm-nixl'
+  readonly engine: EngineName
   readonly prefill: readonly WorkerSetting[]
   readonly decode: readonly WorkerSetting[]
   /**

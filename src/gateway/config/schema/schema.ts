@@ -5,6 +5,7 @@
  * The schema transforms nothing (both spellings of a policy, a trailing slash in a URL), so that it can be
  * published. `settle.ts` does.
  */
+import { ENGINE_NAMES } from '../../engines/registry.ts'
 import * as z from 'zod'
 import { defaultPolicy, POLICIES } from '../../../policy/decode-policy.ts'
 import { DEFAULT_PREFILL_POLICY, PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
@@ -113,8 +114,8 @@ export const workerListsSchema = z.strictObject(lists)
 
 const workers = z.strictObject({
   engine: z
-    .enum(['vllm-nixl'])
-    .default('vllm-nixl')
+    .enum(ENGINE_NAMES)
+    .default(ENGINE_NAMES[0])
     .describe('Serving engine and its hand-off from prefill to decode.'),
   ...lists,
   ranks: ranks().describe(
