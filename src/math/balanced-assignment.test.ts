@@ -30,7 +30,7 @@ const problems = fc
 
 describe('balanced assignment', () => {
   it.each(golden.assignment)(
-    'costs what SciPy’s optimum costs: $name',
+    'matches the cost of SciPy’s optimum: $name',
     ({ points, clusters, capacity, costs, total: optimum }) => {
       const sinkOf = assignBalanced({ costs: Float64Array.from(costs), points, sinks: clusters, capacity })
       expect(total(costs, clusters, sinkOf)).toBeCloseTo(optimum, 9)
@@ -38,7 +38,7 @@ describe('balanced assignment', () => {
     },
   )
 
-  it('costs what the slot-expanded Hungarian method costs, from any prices', () => {
+  it('matches the cost of the slot-expanded Hungarian method, from any starting prices', () => {
     const prices = fc.array(fc.double({ min: -2, max: 2, noNaN: true }), { minLength: 8, maxLength: 8 })
     fc.assert(
       fc.property(problems, prices, (problem, start) => {
@@ -55,7 +55,7 @@ describe('balanced assignment', () => {
     )
   })
 
-  it('leaves prices at which nobody would rather be elsewhere', () => {
+  it('ends with prices at which no point prefers another sink', () => {
     fc.assert(
       fc.property(problems, problem => {
         const { costs, points, sinks } = problem
@@ -70,7 +70,7 @@ describe('balanced assignment', () => {
     )
   })
 
-  it('refuses more points than fit', () => {
+  it('rejects more points than fit', () => {
     expect(() => assignBalanced({ costs: new Float64Array(6), points: 3, sinks: 2, capacity: 1 })).toThrow(
       '3 points do not fit into 2 sinks of 1',
     )

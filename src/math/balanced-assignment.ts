@@ -1,11 +1,13 @@
 /**
- * Balanced assignment, exact: every point to one sink, every sink at most `capacity` points, the least total cost. A transportation
- * problem: instead of expanding sinks into slots and solving an N × N assignment (paper §4.3.1), the residual graph is kept on the K
- * sinks alone, where an edge a → b is the cheapest move of one of a's points to b.
+ * Exact balanced assignment: every point goes to one sink, every sink takes at most `capacity` points, and
+ * the total cost is minimal. This is a transportation problem. Instead of expanding sinks into slots and
+ * solving an N × N assignment (paper §4.3.1), it keeps the residual graph on the K sinks alone, where an edge
+ * a → b is the cheapest move of one of a's points to b.
  *
- * Prices make it fast. A point takes the sink with the least cost + price; sinks that got too many then shed points along shortest
- * paths, which raises their prices. Any prices may stand at the start; good ones leave few points to move. They come from a similar
- * problem (the last iteration of K-means), eased by some rounds in which every sink that got too many raises its own.
+ * Prices make it fast. A point takes the sink with the lowest cost + price; sinks over capacity then move
+ * points away along shortest paths, which raises their prices. Any starting prices work; good ones leave few
+ * points to move. They come from a similar problem (the previous iteration of K-means), improved by a few
+ * rounds in which every sink over capacity raises its own price.
  */
 export interface BalancedProblem {
   /** [points × sinks], finite. */
@@ -15,7 +17,9 @@ export interface BalancedProblem {
   readonly capacity: number
 }
 
-/** The sink of each point. `prices` (one a sink) are where to start from and are left at the solution's. */
+/**
+ * The sink of each point. `prices` (one per sink) are the starting point and are updated to the solution's.
+ */
 export function assignBalanced(
   problem: BalancedProblem,
   prices: Float64Array = new Float64Array(problem.sinks),
@@ -34,15 +38,21 @@ export function assignBalanced(
   }
 }
 
-/** Who is where, and the cheapest move between any two sinks. Slots beyond the points are filled with points that cost next to nothing anywhere. */
+/**
+ * Which point is in which sink, and the cheapest move between any two sinks. Slots beyond the points are
+ * filled with points that cost almost nothing anywhere.
+ */
 interface Flow {
   readonly costs: Float64Array
   readonly sinks: number
   readonly sinkOf: Int32Array
   readonly members: number[][]
-  /** Place of each point in its sink's list. */
+  /** Position of each point in its sink's list. */
   readonly placeOf: Int32Array
-  /** [from × to] the point whose move from → to costs least, −1 when there is none, and what it costs without prices. */
+  /**
+   * [from × to] the point that is cheapest to move from → to, −1 if there is none, and its cost without
+   * prices.
+   */
   readonly mover: Int32Array
   readonly moveCost: Float64Array
 }
@@ -78,8 +88,9 @@ function startFlow({ costs, points, sinks, capacity }: BalancedProblem, prices: 
 }
 
 /**
- * Points with equal costs would move as a crowd: a price that sends one away sends all, and none of the means below would get anywhere.
- * So every cost is moved by up to 10⁻¹² of the largest, which is less than rounding does to a sum of them.
+ * Points with equal costs would move as a group: a price that sends one away sends all of them, and no step
+ * below would make progress. So every cost is changed by up to 10⁻¹² of the largest, which is less than the
+ * rounding error of a sum.
  */
 function tellApart(costs: Float64Array, given: number): void {
   let largest = 0
@@ -94,12 +105,13 @@ function tellApart(costs: Float64Array, given: number): void {
 }
 
 const EASING_ROUNDS = 8
-/** A round that leaves more than this share of the surplus costs more than the moves that it saves. */
+/** A round that leaves more than this share of the surplus costs more than the moves it saves. */
 const WORTHWHILE = 0.7
 
 /**
- * Raises the price of each sink that too many points prefer by just what it takes for the surplus, those with the closest alternative,
- * to prefer another. Rounds go on while the surplus falls fast; they cost points × sinks each and change nothing about what is optimal.
+ * Raises the price of each sink that too many points prefer by just enough that the surplus, the points with
+ * the closest alternative, prefers another sink. Rounds continue while the surplus falls fast; each costs
+ * points × sinks and does not change the optimum.
  */
 function easePrices(
   costs: Float64Array,
@@ -173,7 +185,10 @@ function leave(flow: Flow, point: number): void {
   }
 }
 
-/** Moves one point along each edge of the path that ends at `end`. All leave before any enters: an edge's mover is one of the old members. */
+/**
+ * Moves one point along each edge of the path that ends at `end`. All leave before any enters, because an
+ * edge's mover is one of the old members.
+ */
 function pushAlong(flow: Flow, parent: Int32Array, end: number): void {
   const moves: { point: number; to: number }[] = []
   for (let to = end; parent[to]! >= 0; to = parent[to]!)
@@ -182,13 +197,16 @@ function pushAlong(flow: Flow, parent: Int32Array, end: number): void {
   for (const { point, to } of moves) enter(flow, point, to)
 }
 
-/** Dijkstra's search from all sinks that hold too much to the nearest that has room. Distances of sinks not reached stop at that one's. */
+/**
+ * Dijkstra's search from all sinks over capacity to the nearest with room. Distances of unreached sinks are
+ * capped at that distance.
+ */
 function createSearch(sinks: number) {
   const distance = new Float64Array(sinks)
   const parent = new Int32Array(sinks)
   const settled = new Uint8Array(sinks)
 
-  /** The sink with room, or −1 when no sink holds too much. */
+  /** The sink with room, or −1 if no sink is over capacity. */
   function run({ members, moveCost }: Flow, prices: Float64Array, capacity: number): number {
     settled.fill(0)
     parent.fill(-1)
@@ -207,7 +225,8 @@ function createSearch(sinks: number) {
       settled[at] = 1
       for (let to = 0; to < sinks; to++) {
         if (settled[to] === 1) continue
-        const edge = Math.max(0, moveCost[at * sinks + to]! + prices[to]! - prices[at]!) // below zero by rounding alone
+        // below zero only by rounding
+        const edge = Math.max(0, moveCost[at * sinks + to]! + prices[to]! - prices[at]!)
         if (distance[at]! + edge < distance[to]!) {
           distance[to] = distance[at]! + edge
           parent[to] = at

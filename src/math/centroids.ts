@@ -1,6 +1,6 @@
 import type { PackedRows } from './packed-rows.ts'
 
-/** Unit vectors in the directions of sums [count × width]; a sum of zeros has none and stays zero. */
+/** Unit vectors in the directions of sums [count × width]; a zero sum stays zero. */
 export function unitVectors(sums: Float64Array, width: number): Float64Array {
   const units = new Float64Array(sums.length)
   for (let from = 0; from < sums.length; from += width) {

@@ -1,25 +1,29 @@
 import { unitVectors } from './centroids.ts'
 import { gramOf, type PackedRows, UNIT } from './packed-rows.ts'
 
-/** Costs (negative cosines) of every point to every cluster: [points × clusters]. The array is reused from call to call. */
+/**
+ * Costs (negative cosines) of every point to every cluster: [points × clusters]. The array is reused from
+ * call to call.
+ */
 export interface ClusterScores {
-  /** Cosines of all points to one of them. */
+  /** Cosines of all points to one point. */
   toPoint(point: number, out: Float64Array): void
-  /** Every cluster is one point: its centroid is that point at unit length. */
+  /** Makes every cluster one point: its centroid is that point at unit length. */
   ofSeeds(seeds: readonly number[]): Float64Array
   /** No cluster is empty. */
   ofClusters(clusterOf: Int32Array): Float64Array
 }
 
-/** Iterations that a run takes before nothing moves, as seen on the traces: used only to choose the cheaper of two ways. */
+/** Typical number of iterations of a run on the traces; used only to choose the cheaper of two methods. */
 const USUAL_ITERATIONS = 12
-/** What a product of a point and a centroid costs, in products of two points: a centroid has two planes. */
+/** Cost of a product of a point and a centroid, in products of two points: a centroid has two planes. */
 const CENTROID_PRODUCT = 2
 
 /**
- * Two ways to the same costs. With all products of two points at hand (N²/2 of them, once), a point that moves changes two columns by
- * one row of products, and iterations cost next to nothing. Against centroids, each iteration takes N·K products, fewer when few
- * clusters change. Whichever is less work is taken, so that the work never grows faster than N·K·iterations.
+ * Two ways to compute the same costs. With all products of two points (N²/2 of them, computed once), a point
+ * that moves changes two columns by one row of products, and iterations are almost free. With centroids, each
+ * iteration takes N·K products, fewer if few clusters change. The cheaper method is chosen, so work never
+ * grows faster than N·K·iterations.
  */
 export function createClusterScores(points: PackedRows, clusters: number, runs: number): ClusterScores {
   return points.rows / 2 <= clusters * runs * USUAL_ITERATIONS * CENTROID_PRODUCT && points.rows <= 8192
@@ -27,7 +31,10 @@ export function createClusterScores(points: PackedRows, clusters: number, runs: 
     : scoresByCentroids(points, clusters)
 }
 
-/** x·c = Σ_j x·x_j / |Σ_j x_j| over the cluster's points j, and |Σ_j x_j|² is the sum of those sums over the cluster. Sums are integers, so nothing drifts. */
+/**
+ * x·c = Σ_j x·x_j / |Σ_j x_j| over the cluster's points j, and |Σ_j x_j|² is the sum of those sums over the
+ * cluster. Sums are integers, so they do not drift.
+ */
 export function scoresByProducts(points: PackedRows, clusters: number): ClusterScores {
   const n = points.rows
   const gram = gramOf(points)
@@ -64,7 +71,7 @@ export function scoresByProducts(points: PackedRows, clusters: number): ClusterS
   }
 }
 
-/** Points against the centroids of the clusters that changed. */
+/** Scores points against the centroids of the clusters that changed. */
 export function scoresByCentroids(points: PackedRows, clusters: number): ClusterScores {
   const { rows: n, width } = points
   const costs = new Float64Array(n * clusters)
@@ -99,17 +106,20 @@ export function scoresByCentroids(points: PackedRows, clusters: number): Cluster
   }
 }
 
-/** From products with a sum of points to costs, given the square of the sum's length: rows have length UNIT, centroids length 1. */
+/**
+ * Turns products with a sum of points into costs, given the squared length of the sum: rows have length UNIT,
+ * centroids length 1.
+ */
 function scaleOf(squares: number): number {
   return squares > 0 ? -1 / (Math.sqrt(squares) * UNIT) : 0
 }
 
-/** Follows who is where, so that only points that moved are added and taken away. */
+/** Tracks the assignment, so that only points that moved are added and subtracted. */
 function createMoves(points: number) {
   const before = new Int32Array(points).fill(-1)
   return {
     forget: () => before.fill(-1),
-    /** Clusters that changed, rising. */
+    /** Clusters that changed, in ascending order. */
     to(clusterOf: Int32Array, move: (sign: 1 | -1, cluster: number, point: number) => void): number[] {
       const changed = new Set<number>()
       for (let p = 0; p < points; p++) {

@@ -8,7 +8,7 @@ const halves = (...bits: number[]) => {
 }
 
 describe('half floats', () => {
-  it('are the numbers that IEEE 754 says, subnormals and infinities included', () => {
+  it('match IEEE 754, including subnormals and infinities', () => {
     expect(halves(0x3c00, 0xc000, 0x3555, 0x0001, 0x03ff, 0x0400, 0x7bff)).toEqual([
       1,
       -2,
@@ -22,7 +22,7 @@ describe('half floats', () => {
     expect(Object.is(halves(0x8000)[0], -0)).toBe(true)
   })
 
-  it('rise with their bits over all finite patterns, each a step of its own', () => {
+  it('increase with their bits over all finite patterns', () => {
     const values = halves(...Array.from({ length: 0x7c00 }, (_, bits) => bits))
     expect(values.every((value, at) => at === 0 || value > values[at - 1]!)).toBe(true)
   })

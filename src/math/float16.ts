@@ -1,6 +1,6 @@
 /**
- * Half-precision floats (IEEE 754 binary16) and bfloat16, kept as their bits in Uint16Array: Node 20 has no Float16Array.
- * Values agree with NumPy's float16 to the bit.
+ * Half-precision floats (IEEE 754 binary16) and bfloat16, stored as bits in Uint16Array because Node 20 has
+ * no Float16Array. Values match NumPy's float16 bit for bit.
  */
 let table: Float32Array | undefined
 
@@ -25,7 +25,10 @@ function allValues(): Float32Array {
   return values
 }
 
-/** out[i] = the number whose bfloat16 bits are bits[i]. `out` must start at a multiple of 4 bytes, as every Float32Array does. */
+/**
+ * out[i] = the number whose bfloat16 bits are bits[i]. `out` must start at a multiple of 4 bytes, as every
+ * Float32Array does.
+ */
 export function decodeBfloat16(bits: Uint16Array, out: Float32Array): void {
   const words = new Uint32Array(out.buffer, out.byteOffset, out.length)
   for (let i = 0; i < bits.length; i++) words[i] = bits[i]! << 16

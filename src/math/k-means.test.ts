@@ -47,7 +47,7 @@ const cases = fc
   .filter(({ points, k }) => k <= points)
 
 describe('k-means', () => {
-  it('never gets worse from one iteration to the next, leaves no cluster empty and, when balanced, none too large', () => {
+  it('never gets worse between iterations, leaves no cluster empty and, if balanced, none too large', () => {
     fc.assert(
       fc.property(cases, ({ points, k, seed, balanced }) => {
         const data = rows(points, seed)
@@ -68,7 +68,7 @@ describe('k-means', () => {
     )
   })
 
-  it('ends where the globally best balanced assignment to its centroids is the one it has', () => {
+  it('ends with the best balanced assignment to its centroids', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 6, max: 40 }),
@@ -87,7 +87,7 @@ describe('k-means', () => {
     )
   })
 
-  it('finds clusters that are plain to see', () => {
+  it('finds clearly separated clusters', () => {
     const values = Float32Array.from([1, 0, 0, 0.8, 0.6, 0, 0, 0, 1, 0, 0.6, 0.8].flatMap(x => x))
     const { clusterOf } = kMeans(packedRows(packUnit(values), 3), {
       clusters: 2,
@@ -99,7 +99,7 @@ describe('k-means', () => {
     expect(clusterOf[0]).not.toBe(clusterOf[2])
   })
 
-  it('takes K = 1, K = N and points that are all the same', () => {
+  it('handles K = 1, K = N and identical points', () => {
     const same = packedRows(
       packUnit(Float32Array.from({ length: 5 * 2 }, (_, d) => (d % 2 === 0 ? 0.6 : 0.8))),
       2,
@@ -116,11 +116,11 @@ describe('k-means', () => {
       ).not.toContain(0)
     }
     expect(() => kMeans(same, { clusters: 6, balanced: true, random: createRandom(1) })).toThrow(
-      '5 points cannot make 6 clusters',
+      'cannot split 5 points into 6 clusters',
     )
   })
 
-  it('sees the same costs by products of points and by centroids', () => {
+  it('gives the same costs from products of points and from centroids', () => {
     fc.assert(
       fc.property(fc.integer({ min: 3, max: 50 }), fc.nat(), (points, seed) => {
         const data = rows(points, seed)

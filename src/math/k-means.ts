@@ -5,13 +5,16 @@ import type { PackedRows } from './packed-rows.ts'
 
 export interface KMeansOptions {
   readonly clusters: number
-  /** Every cluster at most ⌈N/K⌉ points, by exact assignment (paper §4.3.1); or each point to the nearest centroid. */
+  /**
+   * True: every cluster has at most ⌈N/K⌉ points, by exact assignment (paper §4.3.1). False: each point goes
+   * to the nearest centroid.
+   */
   readonly balanced: boolean
   readonly random: Random
-  /** Runs from different seeds; the best one is kept. */
+  /** Runs with different seeds; the best one is kept. */
   readonly restarts?: number
   readonly maxIterations?: number
-  /** Costs to clusters, where a caller runs several times on the same points. */
+  /** Cluster costs to reuse if a caller runs several times on the same points. */
   readonly scores?: ClusterScores
   readonly onIteration?: (restart: number, iteration: number) => void
 }
@@ -19,17 +22,23 @@ export interface KMeansOptions {
 export interface Clustering {
   /** The cluster of each row. */
   readonly clusterOf: Int32Array
-  /** Sum of the cosines of the rows to the centroids, which is maximised, after each assignment of the best run: it never falls. */
+  /**
+   * Sum of the cosines of the rows to their centroids after each assignment of the best run. It is maximised
+   * and never falls.
+   */
   readonly history: readonly number[]
-  /** Assignments made in all runs together. */
+  /** Total number of assignments over all runs. */
   readonly iterations: number
 }
 
-/** Spherical K-means on unit rows, k-means++ seeding, until nothing moves. `centroidsOf` makes the centroids of the result. */
+/**
+ * Spherical K-means on unit rows with k-means++ seeding, until no point moves. `centroidsOf` computes the
+ * centroids of the result.
+ */
 export function kMeans(points: PackedRows, options: KMeansOptions): Clustering {
   const { clusters, random, restarts = 3, scores = createClusterScores(points, clusters, restarts) } = options
   if (clusters < 1 || clusters > points.rows)
-    throw new RangeError(`${points.rows} points cannot make ${clusters} clusters`)
+    throw new RangeError(`cannot split ${points.rows} points into ${clusters} clusters`)
   let best: Clustering | undefined
   let iterations = 0
   for (let restart = 0; restart < restarts; restart++) {
@@ -63,7 +72,7 @@ function oneRun(
     fillEmpty(next, costs, clusters)
     let objective = 0
     for (let p = 0; p < next.length; p++) objective -= costs[p * clusters + next[p]!]!
-    // Points that move between equals change nothing: without this, duplicates could trade places for ever.
+    // Moving points between equal costs changes nothing: without this check, duplicates could swap forever.
     const moved = clusterOf === undefined || next.some((cluster, point) => cluster !== clusterOf![point])
     if (!moved || objective <= history.at(-1)! + 1e-12 * points.rows) break
     history.push(objective)
@@ -73,7 +82,10 @@ function oneRun(
   return { clusterOf: clusterOf!, history, iterations: iteration }
 }
 
-/** k-means++: each further seed is drawn in proportion to 1 − cosine to the nearest one so far, half the squared distance of unit vectors. */
+/**
+ * k-means++: each further seed is drawn in proportion to 1 − cosine to the nearest seed so far, which is half
+ * the squared distance of unit vectors.
+ */
 function seeds(points: number, clusters: number, random: Random, scores: ClusterScores): number[] {
   const chosen = [random.below(points)]
   const far = new Float64Array(points).fill(Infinity)
@@ -86,7 +98,8 @@ function seeds(points: number, clusters: number, random: Random, scores: Cluster
     for (const seed of chosen) far[seed] = 0
     let left = random.uniform() * total
     let pick = far.findIndex(weight => (left -= weight) < 0)
-    if (pick < 0 || far[pick] === 0) pick = nthUnchosen(chosen, random.below(points - chosen.length)) // only duplicates are left
+    // only duplicates are left
+    if (pick < 0 || far[pick] === 0) pick = nthUnchosen(chosen, random.below(points - chosen.length))
     chosen.push(pick)
   }
   return chosen
@@ -107,8 +120,9 @@ function nearest(costs: Float64Array, points: number, clusters: number): Int32Ar
 }
 
 /**
- * An empty cluster takes the point that fits its own cluster worst, of a cluster that can spare one. Alone, that point fits perfectly,
- * and those it left fit their mean at least as well as before, so the objective does not fall.
+ * An empty cluster takes the point that fits its own cluster worst, from a cluster with more than one point.
+ * Alone, that point fits perfectly, and the points it left fit their mean at least as well as before, so the
+ * objective does not fall.
  */
 function fillEmpty(clusterOf: Int32Array, costs: Float64Array, clusters: number): void {
   const size = new Uint32Array(clusters)

@@ -1,8 +1,9 @@
 import type { Kernel } from './kernel.ts'
 
 /**
- * The kernel in plain JavaScript: what an engine without WebAssembly SIMD runs, and the oracle of kernel.wat. Sums are kept in single
- * precision in eight lanes, as the SIMD loops keep them, so both give the same bits and an artifact does not depend on the machine.
+ * The kernel in plain JavaScript, for engines without WebAssembly SIMD and as the oracle of kernel.wat. Sums
+ * are kept in single precision in eight lanes, as in the SIMD loops, so both give the same bits and an
+ * artifact does not depend on the machine.
  */
 export function plainKernel(buffer: ArrayBuffer): Kernel {
   const f32 = new Float32Array(buffer)
@@ -14,7 +15,7 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
   const u8 = new Uint8Array(buffer)
   const round = Math.fround
 
-  /** a and b: word positions, not bytes. */
+  /** a and b are word positions, not bytes. */
   function dot(a: number, b: number, words: number): number {
     let s0 = 0,
       s1 = 0,
@@ -69,7 +70,10 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
       }
     },
 
-    /** LSD radix sort on the bits of the floats. Only the bits in which they differ are sorted: cosines span few exponents, so two passes do. */
+    /**
+     * LSD radix sort on the bits of the floats. Only bits that differ are sorted: cosines span few exponents,
+     * so two passes are enough.
+     */
     sort(values, count, a, b, counters) {
       const keys = u32.subarray(values / 4, values / 4 + count)
       let low = 0xffffffff
@@ -124,8 +128,9 @@ export function plainKernel(buffer: ArrayBuffer): Kernel {
     },
 
     /**
-     * Ranks are positions, since the other side's ranks sum to 0. Tied values share the mean of their ranks, which rises by a half for
-     * all of a run when it gets one longer; t of them take (t³ − t)/12 from the sum of squares.
+     * Ranks are positions, since the other side's ranks sum to 0. Tied values share the mean of their ranks,
+     * which rises by a half for the whole run when the run gets one longer; t of them reduce the sum of
+     * squares by (t³ − t)/12.
      */
     correlation(sorted, count, centredRanks, squares) {
       let product = 0
@@ -197,7 +202,9 @@ function laneSum(lanes: Float32Array): number {
   return Math.fround(Math.fround(lanes[0]! + lanes[2]!) + Math.fround(lanes[1]! + lanes[3]!))
 }
 
-/** 2^f for f in [0, 1), highest power first: a polynomial of least relative error that is exactly 1 at 0. */
+/**
+ * 2^f for f in [0, 1), highest power first: a polynomial with minimal relative error that is exactly 1 at 0.
+ */
 const POWERS_OF_TWO = [
   0.0018775766948238015, 0.00898933969438076, 0.05582631826400757, 0.24015361070632935, 0.6931530833244324, 1,
 ].map(Math.fround)

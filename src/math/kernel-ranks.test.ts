@@ -14,7 +14,7 @@ function ranksOf(values: readonly number[]): number[] {
   return Array.from(ranks.view, rank => rank + (n + 1) / 2)
 }
 
-/** Spearman's ρ as `PairSpace` takes it from the kernel. */
+/** Spearman's ρ as `PairSpace` computes it with the kernel. */
 function spearman(x: Float32Array, y: Float32Array): number {
   const n = x.length
   const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
@@ -34,11 +34,11 @@ function spearman(x: Float32Array, y: Float32Array): number {
 }
 
 describe('ranks', () => {
-  it.each(golden.ranks)('are those of SciPy: $name', ({ values, ranks }) => {
+  it.each(golden.ranks)('match SciPy: $name', ({ values, ranks }) => {
     expect(ranksOf(values)).toEqual(ranks)
   })
 
-  it('are those of a comparison sort for any finite floats', () => {
+  it('match a comparison sort for any finite floats', () => {
     const value = fc.oneof(fc.constantFrom(0, -0, 1, 2), fc.float({ noNaN: true, noDefaultInfinity: true }))
     fc.assert(
       fc.property(fc.array(value, { maxLength: 80 }), values => {
@@ -50,7 +50,7 @@ describe('ranks', () => {
 })
 
 describe('spearman', () => {
-  it.each(golden.spearman)('is that of SciPy: $name', ({ x, y, rho }) => {
+  it.each(golden.spearman)('matches SciPy: $name', ({ x, y, rho }) => {
     expect(spearman(Float32Array.from(x), Float32Array.from(y))).toBeCloseTo(rho, 12)
   })
 

@@ -13,18 +13,18 @@ const bits = (values: Float32Array) =>
   Array.from(new Uint32Array(values.buffer, values.byteOffset, values.length))
 
 describe('the SIMD kernel', () => {
-  it('is what this engine runs, so that the comparisons below compare two things', () => {
+  it('is used by this engine, so that the tests below compare two implementations', () => {
     expect(kernelKind()).toBe('simd')
   })
 
-  it('was compiled from kernel.wat as it is now', async () => {
+  it('was compiled from the current kernel.wat', async () => {
     const { kernelBytesSource } = (await import('../../scripts/kernel.mjs' as string)) as {
       kernelBytesSource(): Promise<string>
     }
     expect(readFileSync(new URL('kernel-bytes.ts', import.meta.url), 'utf8')).toBe(await kernelBytesSource())
   })
 
-  it('gives the products of rows that the plain loops give, to the bit, whatever the number of rows', () => {
+  it('computes products of rows bit for bit like the plain loops, for any number of rows', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 11 }),
@@ -50,7 +50,7 @@ describe('the SIMD kernel', () => {
     )
   })
 
-  it('gives the products of int16 rows exactly', () => {
+  it('computes products of int16 rows exactly', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 9 }),
@@ -77,7 +77,7 @@ describe('the SIMD kernel', () => {
     )
   })
 
-  it('gives the products and cosines of pairs that the plain loops give, to the bit', () => {
+  it('computes products and cosines of pairs bit for bit like the plain loops', () => {
     fc.assert(
       fc.property(
         floats(5 * 16),
@@ -113,7 +113,7 @@ describe('the SIMD kernel', () => {
     )
   })
 
-  it('sorts and correlates as the plain loops do, to the bit', () => {
+  it('sorts and correlates bit for bit like the plain loops', () => {
     // Few distinct values make ties; small and large ones make one, two and three passes.
     const value = fc.oneof(
       fc.constantFrom(0, -0, 1, -1, 0.5),
@@ -153,7 +153,7 @@ describe('the SIMD kernel', () => {
     )
   })
 
-  it('weighs counts, scales, adds logs and mixes bytes as the plain loops do, to the bit', () => {
+  it('weighs counts, scales, adds logs and mixes bytes bit for bit like the plain loops', () => {
     const words = (length: number, max: number) =>
       fc.array(fc.integer({ min: 0, max }), { minLength: length, maxLength: length })
     fc.assert(
@@ -209,7 +209,7 @@ describe('the SIMD kernel', () => {
     )
   })
 
-  it('knows e^−x to six digits, and exactly 1 at 0', () => {
+  it('computes e^−x to six digits, and exactly 1 at 0', () => {
     const kernel = createKernel(bytesFor(4096, 2048, 4096))
     const { f32, i16, i32 } = layOut(kernel)
     const [sums, logs, idle] = [i32(1024), i16(1024), f32(1024)]
@@ -221,7 +221,7 @@ describe('the SIMD kernel', () => {
     )
   })
 
-  it('says how much memory it can have when asked for more', () => {
+  it('reports its memory limit when asked for more', () => {
     expect(() => createKernel(2 ** 32)).toThrow(/at most 4294901760 bytes/)
   })
 })

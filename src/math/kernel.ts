@@ -3,8 +3,8 @@ import { plainKernel } from './kernel-plain.ts'
 import { simdModuleOf } from './simd-module.ts'
 
 /**
- * The numeric inner loops, on one block of memory that the caller lays out. Pointers are byte offsets into it. Rows of numbers have a
- * stride of whole 64-byte steps, and what lies between a row's end and its stride is zero.
+ * The numeric inner loops, on one block of memory that the caller lays out. Pointers are byte offsets into
+ * it. Rows have a stride that is a multiple of 64 bytes, and the padding after a row's end is zero.
  */
 export interface Kernel {
   readonly buffer: ArrayBuffer
@@ -14,24 +14,39 @@ export interface Kernel {
   dotsI16(rows: number, count: number, strideBytes: number, x: number, out: number): void
   /** out[p] = rows[i[p]] · rows[j[p]]. */
   pairDots(rows: number, strideBytes: number, i: number, j: number, count: number, out: number): void
-  /** out[p] = (sums[p] + dots[p]) × inverse[i[p]] × inverse[j[p]]. Sums and inverse norms are float64, the rest float32. */
+  /**
+   * out[p] = (sums[p] + dots[p]) × inverse[i[p]] × inverse[j[p]]. Sums and inverse norms are float64, the
+   * rest float32.
+   */
   cosines(sums: number, dots: number, inverse: number, i: number, j: number, count: number, out: number): void
-  /** Sorts finite float32 values, which it uses up: 8-byte entries (position, then key) in rising order, at `a` or `b`, whichever is returned. */
+  /**
+   * Sorts finite float32 values and overwrites them: 8-byte entries (position, then key) in ascending order,
+   * at `a` or `b`, whichever is returned.
+   */
   sort(values: number, count: number, a: number, b: number, counters: number): number
-  /** Ranks of what `sort` sorted, ties averaged, less their mean (float64, by position). Returns the sum of their squares. */
+  /**
+   * Ranks of the values that `sort` sorted, ties averaged, minus their mean (float64, by position). Returns
+   * the sum of their squares.
+   */
   centredRanks(sorted: number, count: number, out: number): number
-  /** Spearman's ρ of what `sort` sorted with what `centredRanks` made of the other side, given its sum of squares; 0 when either side is constant. */
+  /**
+   * Spearman's ρ of the values that `sort` sorted with the result of `centredRanks` for the other side, given
+   * its sum of squares; 0 if either side is constant.
+   */
   correlation(sorted: number, count: number, centredRanks: number, squares: number): number
   /** out = counts (uint16) × weights (float32). Returns Σ out². `count` is a multiple of 8. */
   weigh(counts: number, weights: number, out: number, count: number): number
   /** x = x × factor. `count` is a multiple of 4. */
   scale(x: number, count: number, factor: number): void
   /**
-   * sums (int32) += sign × logs (uint16), idle (float32) = e^(−sums × step). Returns Σ (1 − idle). `count` is a multiple of 4. The relative
-   * error of idle is below 3·10⁻⁶, and it is exactly 1 where the sum is 0.
+   * sums (int32) += sign × logs (uint16), idle (float32) = e^(−sums × step). Returns Σ (1 − idle). `count` is
+   * a multiple of 4. The relative error of idle is below 3·10⁻⁶, and it is exactly 1 where the sum is 0.
    */
   addLogs(sums: number, logs: number, sign: 1 | -1, idle: number, count: number, step: number): number
-  /** out (uint16) = Σ weights[n] × rows[which[n]], rows being bytes; which and weights are uint32, weights sum to at most 257. `strideBytes` is a multiple of 16. */
+  /**
+   * out (uint16) = Σ weights[n] × rows[which[n]], rows being bytes; which and weights are uint32, weights sum
+   * to at most 257. `strideBytes` is a multiple of 16.
+   */
   mixBytes(
     rows: number,
     strideBytes: number,
@@ -42,25 +57,28 @@ export interface Kernel {
   ): void
 }
 
-/** `sort` needs this much at `counters`: 4,096 of them for each of three passes. */
+/** Bytes that `sort` needs at `counters`: 4,096 counters for each of three passes. */
 export const SORT_COUNTER_BYTES = 3 * 4 * 4096
 const PAGE_BYTES = 65_536
 export const MAX_KERNEL_BYTES = 2 ** 32 - PAGE_BYTES
 
-/** More memory was asked for than WebAssembly can address. */
+/** Thrown if more memory is requested than WebAssembly can address. */
 export class KernelTooLarge extends RangeError {}
 
 const simdModule = simdModuleOf(KERNEL_BASE64)
 
-/** Which inner loops this engine gets. */
+/** Which inner loops this engine uses. */
 export function kernelKind(): 'simd' | 'plain' {
   return simdModule() === null ? 'plain' : 'simd'
 }
 
-/** A kernel with at least `bytes` of memory: SIMD where the engine has it, else the plain loops, which give the same bits. */
+/**
+ * A kernel with at least `bytes` of memory: SIMD if the engine supports it, otherwise the plain loops, which
+ * give the same bits.
+ */
 export function createKernel(bytes: number, kind = kernelKind()): Kernel {
   if (bytes > MAX_KERNEL_BYTES)
-    throw new KernelTooLarge(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, asked for ${bytes}`)
+    throw new KernelTooLarge(`a kernel has at most ${MAX_KERNEL_BYTES} bytes of memory, ${bytes} requested`)
   const module = simdModule()
   if (kind === 'plain' || module === null) return plainKernel(new ArrayBuffer(Math.ceil(bytes / 64) * 64))
   const { memory, ...loops } = new WebAssembly.Instance(module).exports as unknown as Omit<
@@ -73,7 +91,10 @@ export function createKernel(bytes: number, kind = kernelKind()): Kernel {
   return { buffer: memory.buffer, ...loops }
 }
 
-/** Hands out aligned pieces of a kernel's memory, one after the other. Sizes are added up by `bytesFor` before the kernel is made. */
+/**
+ * Allocates aligned pieces of a kernel's memory one after the other. `bytesFor` adds up their sizes before
+ * the kernel is created.
+ */
 export function layOut(kernel: Kernel): {
   f32(length: number): Piece<Float32Array>
   f64(length: number): Piece<Float64Array>
@@ -101,7 +122,7 @@ export function layOut(kernel: Kernel): {
   }
 }
 
-/** A piece of kernel memory: where it lies, and as an array. */
+/** A piece of kernel memory: its offset, and a typed array over it. */
 export interface Piece<View> {
   readonly at: number
   readonly view: View

@@ -25,7 +25,7 @@ describe('packed rows', () => {
     ])
   })
 
-  it('give exact products and sums of their integers, the same with and without SIMD', () => {
+  it('compute exact products and sums of their integers, the same with and without SIMD', () => {
     fc.assert(
       fc.property(vectors, list => {
         const packed = packUnit(Float32Array.from(list.flatMap(unit)))
@@ -44,7 +44,7 @@ describe('packed rows', () => {
     )
   })
 
-  it('give cosines to other vectors to seven digits, in the columns asked for', () => {
+  it('compute cosines to other vectors to seven digits, in the requested columns', () => {
     fc.assert(
       fc.property(vectors, vectors, (list, others) => {
         const rows = packedRows(packUnit(Float32Array.from(list.flatMap(unit))), 5)

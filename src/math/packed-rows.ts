@@ -1,34 +1,47 @@
 import { bytesFor, createKernel, type Kernel, layOut } from './kernel.ts'
 
-/** Unit vectors are kept in fixed point, this many steps to 1: half the memory of float32, and sums and products of rows are exact integers. */
+/**
+ * Steps per 1 of the fixed-point unit vectors: half the memory of float32, and sums and products of rows are
+ * exact integers.
+ */
 export const UNIT = 32_767
 
-/** Rows in fixed point, in a kernel's memory. Rounding leaves their lengths within some 10⁻⁴ of 1; they are taken as they are. */
+/**
+ * Rows in fixed point, in a kernel's memory. Rounding leaves their lengths within about 10⁻⁴ of 1; they are
+ * not renormalised.
+ */
 export interface PackedRows {
   readonly rows: number
   readonly width: number
-  /** A row as numbers. */
+  /** A row as floats. */
   copyRow(index: number, out: Float32Array): void
   /** Close to 1. */
   length(index: number): number
-  /** Adds a row's integers, or takes them away, in sums[at …]. */
+  /** Adds or subtracts a row's integers in sums[at …]. */
   addRow(index: number, sign: 1 | -1, sums: Float64Array, at: number): void
   /** out[r − from] = row r · row `of` in steps of 1/UNIT², for r in [from, to): exact. */
   products(of: number, from: number, to: number, out: Int32Array): void
-  /** The same for a packed vector that is no row. */
+  /** The same for a packed vector that is not a row. */
   productsWith(vector: Int16Array, from: number, to: number, out: Int32Array): void
-  /** For each vector v and row r: out[r × stride + columns[v]] = −row r · vector. Vectors: unit length, one after the other. */
+  /**
+   * For each vector v and row r: out[r × stride + columns[v]] = −row r · vector. Vectors: unit length, one
+   * after the other.
+   */
   negatedProducts(vectors: Float64Array, columns: readonly number[], out: Float64Array, stride: number): void
 }
 
-/** Rows that stay in the second-level cache while vectors pass by them. */
+/** Rows that stay in the second-level cache while the vectors are processed. */
 const CACHED_ROWS = 64
-/** A vector is cut into two planes of int16: steps of 1/UNIT, and what is left of them in 256ths. Together they have float32's precision. */
+/**
+ * A vector is split into two planes of int16: steps of 1/UNIT, and the remainder in 256ths. Together they
+ * have float32's precision.
+ */
 const FINE = 256
 
 /** Rounds values from −1 to 1 to fixed point. */
 export function packUnit(values: Float32Array, packed = new Int16Array(values.length)): Int16Array {
-  // Storing cuts the fraction off; half a step away from zero before that rounds. Math.round takes three times as long.
+  // Storing truncates, so adding half a step away from zero first rounds. Math.round takes three times as
+  // long.
   for (let at = 0; at < values.length; at++) packed[at] = values[at]! * UNIT + (values[at]! < 0 ? -0.5 : 0.5)
   return packed
 }

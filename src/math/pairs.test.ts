@@ -4,7 +4,7 @@ import { allPairsOf, drawPairs } from './pairs.ts'
 import { createRandom } from './random.ts'
 
 describe('pairs', () => {
-  it('are different pairs of different rows, sorted, as many as asked for and there are', () => {
+  it('are distinct pairs of different rows, sorted, as many as requested or all there are', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 2, max: 60 }),
@@ -22,14 +22,14 @@ describe('pairs', () => {
     )
   })
 
-  it('have every row about equally often', () => {
+  it('contain every row about equally often', () => {
     const { i, j } = drawPairs(100, 1000, createRandom(1))
     const times = new Uint32Array(100)
     for (const row of [...i, ...j]) times[row]!++
     expect(Math.max(...times) - Math.min(...times)).toBeLessThanOrEqual(2)
   })
 
-  it('are drawn evenly whether few or many are wanted', () => {
+  it('are drawn evenly, whether few or many are requested', () => {
     for (const count of [1, 8]) {
       const hits = new Float64Array(1225) // all pairs of 50 rows
       for (let seed = 0; seed < 40_000; seed++) {

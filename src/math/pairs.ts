@@ -1,6 +1,6 @@
 import type { Random } from './random.ts'
 
-/** Pairs of two different rows, i[p] < j[p], no pair twice, sorted so that neighbours share a row. */
+/** Pairs of two different rows, i[p] < j[p], without repetition, sorted so that neighbours share a row. */
 export interface Pairs {
   readonly i: Uint32Array
   readonly j: Uint32Array
@@ -9,11 +9,12 @@ export interface Pairs {
 export const allPairsOf = (rows: number): number => (rows * (rows - 1)) / 2
 
 /**
- * `count` pairs of `rows` rows, every pair with the same chance; all of them when `count` asks for as many or more.
+ * `count` pairs of `rows` rows, every pair with the same chance; all pairs if `count` is that many or more.
  *
- * The rows are laid in a circle in random order, and each row is paired with the one `step` places on, for one random step after another.
- * So all rows are in equally many pairs, give or take two: where rows differ a lot, as long and short prompts do, an estimate over
- * such pairs varies less from seed to seed than over pairs drawn one by one.
+ * The rows are placed on a circle in random order, and each row is paired with the one `step` positions
+ * ahead, for one random step after another. So all rows are in equally many pairs, give or take two: if rows
+ * differ a lot, as long and short prompts do, an estimate over such pairs varies less between seeds than one
+ * over independently drawn pairs.
  */
 export function drawPairs(rows: number, count: number, random: Random): Pairs {
   const taken = Math.min(count, allPairsOf(rows))
@@ -23,7 +24,7 @@ export function drawPairs(rows: number, count: number, random: Random): Pairs {
   let used = 0
   for (let round = 0; used < taken; round++) {
     const step = steps[round]!
-    const length = 2 * step === rows ? step : rows // half way round, each pair would come twice
+    const length = 2 * step === rows ? step : rows // half way round, each pair would occur twice
     for (let place = 0; place < length && used < taken; place++) {
       const [a, b] = [circle[place]!, circle[(place + step) % rows]!]
       keys[used++] = Math.min(a, b) * rows + Math.max(a, b)

@@ -3,7 +3,10 @@ import { golden } from '../../test/golden.ts'
 import { principalPlane } from './pca.ts'
 import { type PackedRows, packedRows, packUnit } from './packed-rows.ts'
 
-/** Rows scaled into the unit ball, where fixed point can hold them: shares of variance do not change with the scale. */
+/**
+ * Rows scaled into the unit ball, which fixed point can represent: shares of variance do not depend on the
+ * scale.
+ */
 function scaled(values: readonly number[], width: number): PackedRows {
   const lengths = Array.from({ length: values.length / width }, (_, r) =>
     Math.hypot(...values.slice(r * width, (r + 1) * width)),
@@ -13,13 +16,13 @@ function scaled(values: readonly number[], width: number): PackedRows {
 }
 
 describe('the principal plane', () => {
-  it.each(golden.pca)('explains the variance that NumPy says: $name', ({ width, values, explained }) => {
+  it.each(golden.pca)('explains the same variance as NumPy: $name', ({ width, values, explained }) => {
     const plane = principalPlane(scaled(values, width))
     expect(plane.explained[0]).toBeCloseTo(explained[0], 3)
     expect(plane.explained[1]).toBeCloseTo(explained[1], 3)
   })
 
-  it('places a row where the plane has it', () => {
+  it('projects a row to its own coordinates', () => {
     const { width, values } = golden.pca[0]!
     const points = scaled(values, width)
     const plane = principalPlane(points)
@@ -30,7 +33,7 @@ describe('the principal plane', () => {
     expect(y).toBeCloseTo(plane.coordinates[7]!, 5)
   })
 
-  it('is a point when all rows are one', () => {
+  it('is a point if all rows are equal', () => {
     const plane = principalPlane(scaled([1, 2, 1, 2, 1, 2], 2))
     expect(plane.explained).toEqual([0, 0])
     expect(Array.from(plane.coordinates)).toEqual([0, 0, 0, 0, 0, 0])

@@ -1,12 +1,15 @@
 import { createRandom } from './random.ts'
 import { gramOf, type PackedRows, UNIT } from './packed-rows.ts'
 
-/** The first two principal components of rows: coordinates of each row, shares of the variance, and a way to place other vectors. */
+/**
+ * The first two principal components of rows: coordinates of each row, shares of the variance, and a
+ * projection for other vectors.
+ */
 export interface PrincipalPlane {
   /** [rows × 2] */
   readonly coordinates: Float64Array
   readonly explained: readonly [number, number]
-  /** Unit directions [2 × width], and what the mean of the rows has along each. */
+  /** Unit directions [2 × width], and the coordinate of the rows' mean along each. */
   readonly axes: Float64Array
   readonly offsets: readonly [number, number]
   project(x: Float32Array): [number, number]
@@ -15,8 +18,8 @@ export interface PrincipalPlane {
 const MAX_ITERATIONS = 300
 
 /**
- * By power iteration on the centred products of rows, N × N, which is small where the width is large. Signs are fixed (the coordinate
- * furthest from 0 is positive), so the same rows give the same picture.
+ * Power iteration on the centred products of rows, N × N, which is small compared with the width. Signs are
+ * fixed (the coordinate furthest from 0 is positive), so the same rows give the same picture.
  */
 export function principalPlane(points: PackedRows): PrincipalPlane {
   const { rows: n, width } = points
@@ -62,7 +65,7 @@ export function principalPlane(points: PackedRows): PrincipalPlane {
   }
 }
 
-/** Products of rows less their mean: G − row means − column means + mean. */
+/** Products of rows minus their mean: G − row means − column means + mean. */
 function centredGram(points: PackedRows): Float64Array {
   const n = points.rows
   const gram = Float64Array.from(gramOf(points), product => product / UNIT ** 2)

@@ -1,13 +1,13 @@
 /**
- * Seeded random numbers: xoshiro128** (Blackman and Vigna), its state filled by splitmix32. The same seed gives the same numbers on
- * every machine, so fits and simulations can be repeated to the bit. Not for secrets.
+ * Seeded random numbers: xoshiro128** (Blackman and Vigna), its state filled by splitmix32. The same seed
+ * gives the same numbers on every machine, so fits and simulations can be repeated exactly. Not for secrets.
  */
 export interface Random {
   /** Uniform in [0, 1), 53 bits. */
   uniform(): number
   /** Uniform integer in [0, n). */
   below(n: number): number
-  /** An independent stream: the same label always gives the same one, whatever was drawn before. */
+  /** An independent stream: the same label always gives the same one, regardless of earlier draws. */
   fork(label: number): Random
 }
 
@@ -17,7 +17,7 @@ export function createRandom(seed: number): Random {
   let a = fill()
   let b = fill()
   let c = fill()
-  let d = fill() | 1 // a state of four zeros would stay there
+  let d = fill() | 1 // an all-zero state would never change
 
   function bits(): number {
     const scrambled = Math.imul(b, 5)
@@ -41,7 +41,7 @@ export function createRandom(seed: number): Random {
 }
 
 function splitmix32(seed: number): () => number {
-  // Seeds beyond 32 bits keep their upper part: 2^32 + 1 is another seed than 1.
+  // Seeds beyond 32 bits keep their upper part, so 2^32 + 1 and 1 differ.
   let state = (seed ^ Math.imul(Math.floor(seed / 2 ** 32), 0x85ebca6b)) | 0
   return () => {
     state = (state + 0x9e3779b9) | 0

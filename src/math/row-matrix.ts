@@ -1,10 +1,10 @@
 import { bytesFor, createKernel, type Kernel, layOut } from './kernel.ts'
 
-/** Rows of float32 in a kernel's memory, so that scoring copies one vector in and one number a row out. */
+/** Rows of float32 in a kernel's memory, so that scoring copies one vector in and one number per row out. */
 export interface RowMatrix {
   readonly rows: number
   readonly width: number
-  /** out[r] = row r · x, for unit vectors their cosine. */
+  /** out[r] = row r · x, which for unit vectors is their cosine. */
   similarities(x: Float32Array, out: Float32Array): void
 }
 

@@ -1,4 +1,4 @@
-/** A SIMD module that is compiled when it is first asked for, and once; null where the engine has no WebAssembly SIMD. */
+/** A SIMD module, compiled once when it is first used; null if the engine has no WebAssembly SIMD. */
 export function simdModuleOf(base64: string): () => WebAssembly.Module | null {
   let compiled: WebAssembly.Module | null | undefined
   return () => {

@@ -1,4 +1,4 @@
-/** The little of WebAssembly that the kernel uses; Node has it, its type package for version 20 does not. */
+/** The part of WebAssembly that the kernel uses; Node has it, its type package for version 20 does not. */
 declare namespace WebAssembly {
   interface Module {
     readonly compiled: never

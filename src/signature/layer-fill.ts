@@ -6,11 +6,14 @@ export interface LayerSource {
   readonly values: Uint16Array | Float32Array
   readonly layers: number
   readonly experts: number
-  /** Requests to take, in this order. */
+  /** Requests to read, in this order. */
   readonly rows: Uint32Array
 }
 
-/** Fills one layer's rows with a transform's values. `idf`: [layers × experts], used by the transforms that are weighted. */
+/**
+ * Fills one layer's rows with a transform's values. `idf`: [layers × experts], used by the weighted
+ * transforms.
+ */
 export function layerFill(
   { values, layers, experts, rows }: LayerSource,
   transform: TransformName,
@@ -35,8 +38,8 @@ interface Place {
   readonly stride: number
 }
 
-// Loops are functions of their own, and the same one twice for two types: what a loop has seen decides how fast it runs, and one that has
-// seen both types, or is entered for the first time in the middle of much else, runs four times as long.
+// One function per loop and per type: V8 optimises a loop for the types it has seen. A loop that has seen
+// both types, or that is first entered inside a larger function, takes four times as long.
 
 function widen(
   values: Uint16Array,

@@ -1,6 +1,6 @@
 import type { PairSpace } from './pair-space.ts'
 
-/** Layers in the order greedy selection took them, ρ after each, and how many to keep. */
+/** Layers in the order of greedy selection, ρ after each, and how many to keep. */
 export interface LayerOrder {
   readonly order: number[]
   readonly rho: number[]
@@ -9,8 +9,9 @@ export interface LayerOrder {
 }
 
 /**
- * Greedy layer selection on ρ (paper §4.2.2, step 3): always the layer that raises ρ most, to the full ordering, then the peak. It takes
- * L(L + 1)/2 rank correlations. Of layers that do equally well the lowest is taken, of equal peaks the one with fewer layers.
+ * Greedy layer selection on ρ (paper §4.2.2, step 3): adds the layer that raises ρ most until all layers are
+ * ordered, then cuts at the peak. It takes L(L + 1)/2 rank correlations. Ties go to the lowest layer and,
+ * between equal peaks, to the one with fewer layers.
  */
 export function selectLayers(
   space: PairSpace,

@@ -3,27 +3,28 @@ import type { Pairs } from '../math/pairs.ts'
 import { strideOf } from '../math/row-matrix.ts'
 
 /**
- * Signature quality ρ (paper Eq. 1) over fixed pairs of requests, for any subset of layers, without touching vectors again: products
- * and norms are computed once a layer, and a subset's cosines are sums of them. One layer's vectors are in memory at a time.
+ * Signature quality ρ (paper Eq. 1) over fixed pairs of requests, for any subset of layers, without reading
+ * vectors again: products and norms are computed once per layer, and a subset's cosines are sums of them.
+ * Only one layer's vectors are in memory at a time.
  */
 export interface PairSpace {
-  /** Takes what the signature must predict: the decode patterns. */
+  /** Loads the target that signatures must predict: the decode patterns. */
   setTarget(fill: FillLayer): void
-  /** Takes the vectors whose quality is asked for. */
+  /** Loads the vectors whose quality is measured. */
   load(fill: FillLayer): void
-  /** A copy of what `load` computed, for `restore`: cheaper than to load again. */
+  /** A copy of what `load` computed, for `restore`: cheaper than loading again. */
   save(): SavedLayers
   restore(saved: SavedLayers): void
   /** ρ of the loaded vectors over these layers. */
   rho(layers: readonly number[]): number
-  /** ρ with one more layer than `rho` or `keep` had last: what greedy selection asks. */
+  /** ρ with one layer more than the last `rho` or `keep` had; for greedy selection. */
   rhoWith(layer: number): number
-  /** Adds a layer for good. */
+  /** Adds a layer permanently. */
   keep(layer: number): void
   clear(): void
 }
 
-/** Products of the pairs and squared norms, layer by layer. */
+/** Products of the pairs and squared norms, per layer. */
 export interface SavedLayers {
   readonly dots: Float32Array
   readonly squares: Float64Array
@@ -45,7 +46,10 @@ const sizes = ({ requests, layers, experts }: PairSpaceShape, pairs: number) => 
   perRequest: [4, 4, 8].map(bytes => bytes * requests),
 })
 
-/** How many pairs fit a kernel's memory with this many layers: a limit only for all pairs of some ten thousand requests. */
+/**
+ * How many pairs fit into a kernel's memory with this many layers: a limit only for all pairs of about ten
+ * thousand requests.
+ */
 export function maxPairs(shape: PairSpaceShape): number {
   const { rows, perRequest } = sizes(shape, 0)
   return Math.floor(

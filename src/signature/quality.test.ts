@@ -25,7 +25,7 @@ function spaceOf(transform: TransformName, pairs: Pairs = all) {
   return space
 }
 
-/** ρ as its definition reads: vectors, cosines, ranks. */
+/** ρ by its definition: vectors, cosines, ranks. */
 function rhoByDefinition(transform: TransformName, kept: readonly number[], pairs: Pairs): number {
   const { shape, idf: weighted } = TRANSFORM[transform]
   const vector = (
@@ -58,17 +58,20 @@ function rhoByDefinition(transform: TransformName, kept: readonly number[], pair
 }
 
 describe('signature quality ρ', () => {
-  it('covers all pairs when asked for more than there are', () => {
+  it('covers all pairs if more are requested than there are', () => {
     expect(all.i.length).toBe(golden.quality.pairs)
     expect(all.i.length).toBe(allPairsOf(requests))
   })
 
-  it.each(Object.entries(golden.quality.transforms))('of %s over all pairs is NumPy’s', (name, { rho }) => {
-    expect(spaceOf(name as TransformName).rho([0, 1, 2, 3])).toBeCloseTo(rho, 4)
-  })
+  it.each(Object.entries(golden.quality.transforms))(
+    'of %s over all pairs matches NumPy',
+    (name, { rho }) => {
+      expect(spaceOf(name as TransformName).rho([0, 1, 2, 3])).toBeCloseTo(rho, 4)
+    },
+  )
 
   it.each(Object.entries(golden.quality.transforms).filter(([, { greedy }]) => greedy !== undefined))(
-    'selects layers for %s as NumPy does',
+    'selects layers for %s like NumPy',
     (name, { greedy }) => {
       const { order, rho, peak } = selectLayers(spaceOf(name as TransformName), layers)
       expect(order).toEqual(greedy!.order)
@@ -77,7 +80,7 @@ describe('signature quality ρ', () => {
     },
   )
 
-  it('is what its definition says for any transform, layers and pairs', () => {
+  it('matches its definition for any transform, layers and pairs', () => {
     fc.assert(
       fc.property(
         fc.constantFrom<TransformName>('count', 'count-idf', 'sqrt', 'binary'),
@@ -93,14 +96,14 @@ describe('signature quality ρ', () => {
     )
   })
 
-  it('of one more layer is that of all of them together', () => {
+  it('of one more layer equals that of all layers together', () => {
     const space = spaceOf('count-idf')
     space.clear()
     space.keep(2)
     expect(space.rhoWith(0)).toBeCloseTo(space.rho([2, 0]), 9)
   })
 
-  it('says how many pairs fit into memory', () => {
+  it('reports how many pairs fit into memory', () => {
     expect(maxPairs({ requests: 1000, layers: 48, experts: 128 })).toBeGreaterThan(allPairsOf(1000))
     expect(maxPairs({ requests: 100_000, layers: 48, experts: 128 })).toBeLessThan(allPairsOf(100_000))
   })

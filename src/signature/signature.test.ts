@@ -19,7 +19,7 @@ const signature = (of: SignatureModel, counts: number[]) => {
 
 describe('inverse document frequency', () => {
   it.each(golden.idf)(
-    'is that of NumPy: $name',
+    'matches NumPy: $name',
     ({ requests, counts = golden.quality.prefill_counts, weights }) => {
       const df = documentFrequency(Uint16Array.from(counts), weights.length)
       idfWeights(df, requests).forEach((weight, cell) => expect(weight).toBeCloseTo(weights[cell]!, 6))
@@ -33,7 +33,7 @@ describe('a signature', () => {
     expect(signature(of, [3, 7, 100, 100, 2, 0])).toEqual([Math.fround(0.6), 0, Math.fround(0.8), 0])
   })
 
-  it('does not change with the length of a prompt that uses the same experts', () => {
+  it('does not depend on the length of a prompt that uses the same experts', () => {
     fc.assert(
       fc.property(
         fc.array(fc.integer({ min: 0, max: 50 }), { minLength: 6, maxLength: 6 }),
@@ -53,7 +53,7 @@ describe('a signature', () => {
     )
   })
 
-  it('shapes counts as the transform says', () => {
+  it('transforms counts as the transform says', () => {
     expect(signature(model({ transform: 'sqrt' }), [9, 0, 0, 0, 16, 0])).toEqual([
       Math.fround(0.6),
       0,
@@ -64,7 +64,7 @@ describe('a signature', () => {
     expect(binary[0]).toBe(binary[2])
   })
 
-  it('does not exist when no kept, weighted expert was used, and is zero then', () => {
+  it('is absent and zero if no kept, weighted expert was used', () => {
     const out = new Float32Array(4).fill(9)
     expect(writeSignature(model(), new Uint16Array([0, 0, 5, 5, 0, 0]), out)).toBe(false)
     expect(Array.from(out)).toEqual([0, 0, 0, 0])

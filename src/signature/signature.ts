@@ -1,12 +1,12 @@
 import { TRANSFORM, type TransformName } from './transform.ts'
 
-/** All it takes to turn one request's captured values into its signature. */
+/** Everything needed to turn one request's captured values into its signature. */
 export interface SignatureModel {
   readonly transform: TransformName
   /** MoE layers of the model, and experts in each. */
   readonly modelLayers: number
   readonly experts: number
-  /** Kept layers, rising. */
+  /** Kept layers, ascending. */
   readonly layers: Uint16Array
   /** [layers.length × experts]: IDF, or ones. */
   readonly weights: Float32Array
@@ -15,8 +15,9 @@ export interface SignatureModel {
 export const dimensionsOf = (model: SignatureModel): number => model.layers.length * model.experts
 
 /**
- * The unit vector of one request (paper Eq. 2): captured values [modelLayers × experts], shaped, weighted, kept layers only. False, and
- * zeros, when nothing is left to tell the request by: it has no signature and is routed by load.
+ * The unit vector of one request (paper Eq. 2): captured values [modelLayers × experts], transformed and
+ * weighted, kept layers only. False, and zeros, if nothing is left: the request has no signature and is
+ * routed by load.
  */
 export function writeSignature(
   model: SignatureModel,

@@ -21,7 +21,7 @@ const counts = fc.array(fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 65_53
 })
 
 describe('a signer', () => {
-  it('signs as the plain loop does, for every transform and both types of values', () => {
+  it('signs like the plain loop, for every transform and both types of values', () => {
     fc.assert(
       fc.property(
         fc.constantFrom<SignatureModel['transform']>('count', 'count-idf', 'sqrt', 'binary', 'recent'),
@@ -41,7 +41,7 @@ describe('a signer', () => {
     )
   })
 
-  it('does not carry one request over into the next, and refuses values of another size', () => {
+  it('keeps no state between requests, and rejects values of another size', () => {
     const signer = createSigner(model('count', [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]))
     const one = Uint16Array.from({ length: 20 }, (_, c) => c)
     const first = signer.sign(one)!

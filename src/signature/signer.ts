@@ -3,10 +3,16 @@ import { strideOf } from '../math/row-matrix.ts'
 import { dimensionsOf, type SignatureModel, writeSignature } from './signature.ts'
 import { TRANSFORM } from './transform.ts'
 
-/** Makes signatures on the hot path: as `writeSignature`, to float32's precision, with the loops in the kernel. */
+/**
+ * Computes signatures on the hot path: the same as `writeSignature` to float32's precision, with the loops in
+ * the kernel.
+ */
 export interface Signer {
   readonly dimensions: number
-  /** The signature of captured values [modelLayers × experts], a new array; undefined when they are of another size or say nothing. */
+  /**
+   * The signature of captured values [modelLayers × experts] as a new array; undefined if they have another
+   * size or carry no information.
+   */
   sign(values: Uint16Array | Float32Array): Float32Array | undefined
 }
 
@@ -40,7 +46,7 @@ export function createSigner(model: SignatureModel): Signer {
   }
 }
 
-/** Kept layers that lie next to one another are copied in one go: from … to of the values, to `at` of the signature. */
+/** Adjacent kept layers are copied together: from … to of the values, to `at` of the signature. */
 function runsOf(layers: Uint16Array, experts: number): { from: number; to: number; at: number }[] {
   const runs: { from: number; to: number; at: number }[] = []
   layers.forEach((layer, kept) => {

@@ -1,4 +1,7 @@
-/** The ways to turn what was captured at prefill into a vector (paper §4.2.3, Fig. 7), and our two on recency-weighted counts. */
+/**
+ * Transforms from what was captured at prefill to a vector (paper §4.2.3, Fig. 7), and two more on
+ * recency-weighted counts.
+ */
 export const TRANSFORMS = [
   'count',
   'count-idf',
@@ -11,7 +14,10 @@ export const TRANSFORMS = [
 ] as const
 export type TransformName = (typeof TRANSFORMS)[number]
 
-/** The captured quantity that a transform reads. A hand-off carries counts and, where the engine keeps them, recent counts; never gate scores. */
+/**
+ * The captured quantity that a transform reads. A hand-off carries counts and, if the engine keeps them,
+ * recent counts; never gate scores.
+ */
 export type Source = 'counts' | 'recent' | 'gate-prob' | 'gate-logit'
 
 export interface Transform {
@@ -32,7 +38,7 @@ export const TRANSFORM: Readonly<Record<TransformName, Transform>> = {
   'recent-idf': { source: 'recent', shape: 'as-is', idf: true },
 }
 
-/** Whether a gateway can ever see the transform's source: gate scores stay inside the engine. */
+/** True if a gateway can see the transform's source: gate scores stay inside the engine. */
 export function isServable(name: TransformName): boolean {
   return TRANSFORM[name].source === 'counts' || TRANSFORM[name].source === 'recent'
 }

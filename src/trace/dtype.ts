@@ -1,8 +1,10 @@
 /**
- * The element types of safetensors that ELDR knows, and the typed array that holds each. F16 and BF16 stay as their bits
- * (`math/float16.ts` makes numbers of them), BOOL as bytes of 0 and 1. The 8-bit and smaller floats are unknown here on purpose.
+ * The safetensors element types that ELDR supports, and the typed array for each. F16 and BF16 are kept as
+ * bits (`math/float16.ts` converts them), BOOL as bytes of 0 and 1. Floats of 8 bits and fewer are not
+ * supported on purpose.
  *
- * Files are little-endian, and so is every machine that Node 20 has a release for but one (s390x), so bytes are used as they lie.
+ * Files are little-endian, and so is every platform of Node 20 except s390x, so bytes are used without
+ * conversion.
  */
 export const DTYPES = {
   BOOL: Uint8Array,
@@ -25,7 +27,10 @@ export type ArrayOf<D extends Dtype> = InstanceType<(typeof DTYPES)[D]>
 /** A tensor's values, row after row. */
 export type TensorData = ArrayOf<Dtype>
 
-/** The place of a type in the order above, which is the one by which Python's safetensors lays tensors out, from the last to the first. */
+/**
+ * Position of a type in the order above. Python's safetensors lays tensors out by it, from the last type to
+ * the first.
+ */
 export const DTYPE_RANK = Object.fromEntries(
   Object.keys(DTYPES).map((name, rank) => [name, rank]),
 ) as Readonly<Record<Dtype, number>>
@@ -38,7 +43,7 @@ export function bytesPer(dtype: Dtype): number {
   return DTYPES[dtype].BYTES_PER_ELEMENT
 }
 
-/** The values of `bytes`, which must begin at the start of its buffer: no copy is made. */
+/** The values of `bytes`, which must begin at the start of its buffer; no copy is made. */
 export function viewAs<D extends Dtype>(dtype: D, buffer: ArrayBuffer): ArrayOf<D> {
   return new DTYPES[dtype](buffer) as ArrayOf<D>
 }

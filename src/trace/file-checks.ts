@@ -1,4 +1,4 @@
-/** Checks that every kind of file shares: its format, whole numbers and JSON in its metadata, type and shape of its tensors. */
+/** Checks common to all file kinds: format, integers and JSON in the metadata, type and shape of tensors. */
 import { EldrError } from '../errors.ts'
 import type { Dtype } from './dtype.ts'
 import { quoted } from './quoted.ts'
@@ -7,7 +7,7 @@ import type { TensorInfo } from './safetensors-header.ts'
 
 type Metadata = Readonly<Record<string, string>>
 
-/** Formats read `eldr.KIND.vN`. Another N is an unknown version, another kind a wrong file. */
+/** Formats are `eldr.KIND.vN`. Another N is an unknown version, another KIND a wrong file. */
 export function checkFormat(file: string, format: string | undefined, expected: string): void {
   if (format === expected) return
   const kind = expected.slice(0, expected.lastIndexOf('.') + 1)
@@ -30,7 +30,7 @@ export function textOf(file: string, metadata: Metadata, key: string): string {
   return text
 }
 
-/** A whole number from `min` (1 unless told) to `max`. */
+/** An integer from `min` (default: 1) to `max`. */
 export function wholeNumber(file: string, metadata: Metadata, key: string, max: number, min = 1): number {
   const text = metadata[key]
   const value = text !== undefined && /^(0|[1-9]\d{0,15})$/.test(text) ? Number(text) : NaN
@@ -42,7 +42,7 @@ export function wholeNumber(file: string, metadata: Metadata, key: string, max: 
   )
 }
 
-/** A finite number in [min, max]; undefined when the key is absent. */
+/** A finite number in [min, max]; undefined if the key is absent. */
 export function optionalNumber(
   file: string,
   metadata: Metadata,
@@ -61,7 +61,7 @@ export function optionalNumber(
   )
 }
 
-/** JSON under a key, taken only if `accept` says that it is what it should be. */
+/** JSON under a key, if `accept` approves it. */
 export function jsonOf<T>(
   file: string,
   metadata: Metadata,
@@ -75,7 +75,7 @@ export function jsonOf<T>(
     const value: unknown = JSON.parse(text)
     if (accept(value)) return value
   } catch {
-    // said below
+    // reported below
   }
   throw badMetadata(file, `${key} ${quoted(text)}`, expected)
 }
@@ -83,19 +83,19 @@ export function jsonOf<T>(
 export const isNumberList = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every(item => Number.isFinite(item))
 
-/** Names with commas between them; none when the key is absent. */
+/** Comma-separated names; empty if the key is absent. */
 export function namesOf(file: string, metadata: Metadata, key: string, most: number): string[] {
   const text = metadata[key]
   if (text === undefined || text === '') return []
   const names = text.split(',').map(name => name.trim())
   if (names.length > most) throw badMetadata(file, `${names.length} ${key}`, `at most ${most}`)
   if (names.includes('') || new Set(names).size < names.length) {
-    throw badMetadata(file, `${key} ${quoted(text)}`, 'different names with commas between them')
+    throw badMetadata(file, `${key} ${quoted(text)}`, 'different names separated by commas')
   }
   return names
 }
 
-/** An axis is a length, or a test with what it is called for a person. */
+/** An axis is a length, or a test with a description. */
 export type Axis = number | { readonly fits: (size: number) => boolean; readonly name: string }
 
 export function checkTensor(
@@ -132,7 +132,7 @@ export async function readTensor<D extends Dtype>(
   return from.readAs(name, dtype)
 }
 
-/** The first value that fails `fine`, as an error that names its place. */
+/** The first value that fails `fine`, as an error that names its position. */
 export function checkValues(
   file: string,
   name: string,

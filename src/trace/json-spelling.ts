@@ -1,15 +1,19 @@
 /**
- * What JSON.parse does not tell about a safetensors header: a name given twice in one object, a number that is not written as a plain
- * whole number (1.0, 1e3 and −0 parse to the same values as 1, 1000 and 0, and Python refuses them), half of a surrogate pair, and nesting
- * so deep or pieces so many that parsing them would cost far more memory than the text.
+ * Finds what JSON.parse does not report in a safetensors header: a name given twice in one object, a number
+ * that is not written as a plain integer (1.0, 1e3 and −0 parse to the same values as 1, 1000 and 0, and
+ * Python rejects them), half of a surrogate pair, and nesting so deep or tokens so many that parsing would
+ * need far more memory than the text.
  *
- * One walk over the text, which may be anything: what is not JSON is left for JSON.parse to refuse.
+ * One pass over the text, which may be anything: invalid JSON is left for JSON.parse to reject.
  */
 import { quoted } from './quoted.ts'
 
-/** A header needs three: the tensors, one tensor, its shape. */
+/** A header needs three levels: the tensors, one tensor, its shape. */
 const MAX_DEPTH = 16
-/** Strings, numbers and brackets; a tensor has some 15, so this is room for 30,000 of them, ten times what the largest models put into a file. */
+/**
+ * Strings, numbers and brackets. A tensor has about 15, so this allows 30,000 tensors, ten times what the
+ * largest models put into a file.
+ */
 const MAX_PIECES = 500_000
 
 const SPACES = ' \t\n\r'
@@ -17,7 +21,7 @@ const SEPARATORS = `${SPACES},:`
 
 /** Throws a SyntaxError that says what is wrong. */
 export function checkSpelling(text: string): void {
-  const names: (Set<string> | undefined)[] = [] // one for each open object; undefined for an array
+  const names: (Set<string> | undefined)[] = [] // one per open object; undefined for an array
   let pieces = 0
   for (let at = 0; at < text.length; at++) {
     const char = text[at]!
@@ -49,7 +53,7 @@ function addName(names: Set<string> | undefined, name: string): void {
   names?.add(name)
 }
 
-/** The place after the closing quote of the string that opens at `from`. */
+/** Position after the closing quote of the string that opens at `from`. */
 function stringEnd(text: string, from: number): number {
   let at = from + 1
   while (at < text.length && text[at] !== '"') at += text[at] === '\\' ? 2 : 1
@@ -62,7 +66,7 @@ function numberEnd(text: string, from: number): number {
   return at
 }
 
-/** Whether a string that ends at `from` is the name of a member: a colon follows. */
+/** True if a string that ends at `from` is the name of a member: a colon follows. */
 function isNameAt(text: string, from: number): boolean {
   let at = from
   while (at < text.length && SPACES.includes(text[at]!)) at++

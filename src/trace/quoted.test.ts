@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { quoted } from './quoted.ts'
 
-it('shows any value on one line of bounded length, also one that is nested too deep to be written', () => {
+it('shows any value on one line of bounded length, including one nested too deep to be written', () => {
   expect(quoted('a\nb')).toBe('"a\\nb"')
   expect(quoted(undefined)).toBe('nothing')
   expect(quoted('x'.repeat(1000))).toHaveLength(81)

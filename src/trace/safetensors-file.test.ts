@@ -28,7 +28,7 @@ const good = await bytesOf({
 writeFileSync(path, good)
 
 describe('openSafetensors', () => {
-  it('hands each type out in its typed array, half floats as bits', async () => {
+  it('returns each type in its typed array, half floats as bits', async () => {
     await withSafetensors(path, async file => {
       expect(file.metadata).toEqual({ k: 'v' })
       expect(file.size).toBe(good.length)
@@ -41,7 +41,7 @@ describe('openSafetensors', () => {
     })
   })
 
-  it('reads rows of the first dimension, none included, and refuses rows that are not there', async () => {
+  it('reads rows of the first dimension, including none, and rejects rows out of range', async () => {
     await withSafetensors(path, async file => {
       expect(await file.readRows('matrix', 1, 3)).toEqual(matrix.slice(3, 9))
       expect(await file.readRows('matrix', 4, 4)).toEqual(new Float32Array(0))
@@ -59,7 +59,7 @@ describe('openSafetensors', () => {
     })
   })
 
-  it('makes numbers of every type', async () => {
+  it('converts every type to numbers', async () => {
     await withSafetensors(path, async file => {
       expect(await file.readFloat32('half')).toEqual(new Float32Array([1, -2, Infinity]))
       expect(await file.readFloat32('brain')).toEqual(new Float32Array([1, -123.5]))
@@ -76,7 +76,7 @@ describe('openSafetensors', () => {
     expect(await withSafetensors(path, file => file.sha256())).toBe(expected)
   })
 
-  it('says which tensor is missing or of another type', async () => {
+  it('reports which tensor is missing or has another type', async () => {
     await withSafetensors(path, async file => {
       const missing = await failure(path, () => file.read('centroids'))
       expect(missing.code).toBe('ELDR_TENSOR_MISSING')
@@ -88,7 +88,7 @@ describe('openSafetensors', () => {
     })
   })
 
-  it('refuses what is no regular file and does not wait for it', async () => {
+  it('rejects anything but a regular file without blocking on it', async () => {
     const fifo = join(folder.path, 'fifo')
     execFileSync('mkfifo', [fifo])
     mkdirSync(join(folder.path, 'folder'))
@@ -103,7 +103,7 @@ describe('openSafetensors', () => {
     )
   })
 
-  it('says so when the file shrinks while it is open', async () => {
+  it('reports that the file shrank while it was open', async () => {
     const shrinking = join(folder.path, 'shrinking')
     writeFileSync(shrinking, good)
     await withSafetensors(shrinking, async file => {
@@ -120,7 +120,7 @@ describe('openSafetensors', () => {
     })
   })
 
-  it('keeps showing the file that it opened when another takes its path', async () => {
+  it('keeps reading the opened file when another replaces its path', async () => {
     const replaced = join(folder.path, 'replaced')
     writeFileSync(replaced, good)
     await withSafetensors(replaced, async file => {
@@ -131,9 +131,9 @@ describe('openSafetensors', () => {
     expect(readFileSync(replaced, 'utf8')).toBe('something else')
   })
 
-  it('opens a sparse file larger than memory, and refuses to hold such a tensor at once', async () => {
+  it('opens a sparse file larger than memory, and refuses to load such a tensor at once', async () => {
     const huge = join(folder.path, 'huge')
-    const bytes = 2 ** 43 // 8 TiB, of which the disk stores none
+    const bytes = 2 ** 43 // 8 TiB, of which none is stored on disk
     const header = `{"a":{"dtype":"U8","shape":[${2 ** 20},${2 ** 23}],"data_offsets":[0,${bytes}]}}`
     const length = Buffer.alloc(8)
     length.writeBigUInt64LE(BigInt(header.length))
@@ -145,7 +145,7 @@ describe('openSafetensors', () => {
     })
   })
 
-  it('closes the file whatever happened', async () => {
+  it('closes the file in every case', async () => {
     const closed = await withSafetensors(path, async file => file)
     expect(await failure(path, () => closed.read('matrix'))).toHaveProperty('code', 'ELDR_FILE_UNREADABLE')
     await expect(withSafetensors(path, () => Promise.reject(new Error('mine')))).rejects.toThrow('mine')

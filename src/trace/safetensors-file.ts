@@ -1,6 +1,7 @@
 /**
- * A safetensors file that is open for reading. Its header is in memory, tensors are read when asked for, whole or by rows, so that a
- * file may be larger than memory. The open handle keeps showing the same file when another is renamed over its path.
+ * A safetensors file open for reading. Its header is in memory; tensors are read on demand, whole or by rows,
+ * so that a file may be larger than memory. The open handle keeps reading the same file when another is
+ * renamed over its path.
  */
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
@@ -18,22 +19,25 @@ export interface SafetensorsFile {
   readonly size: number
   readonly metadata: Readonly<Record<string, string>>
   readonly tensors: ReadonlyMap<string, TensorInfo>
-  /** Where a tensor lies; ELDR_TENSOR_MISSING when it does not. */
+  /** Where a tensor lies; throws ELDR_TENSOR_MISSING if it is absent. */
   info(name: string): TensorInfo
-  /** The values as the file has them; F16 and BF16 as bits. */
+  /** The values as stored; F16 and BF16 as bits. */
   read(name: string): Promise<TensorData>
-  /** The same for a tensor that must be of one type; ELDR_TENSOR_BAD_TYPE when it is not. */
+  /** The same for a tensor of a required type; throws ELDR_TENSOR_BAD_TYPE otherwise. */
   readAs<D extends Dtype>(name: string, dtype: D): Promise<ArrayOf<D>>
-  /** Rows `from` up to but not including `to` of the first dimension; reads no other bytes. */
+  /** Rows `from` up to but not including `to` of the first dimension; reads only their bytes. */
   readRows(name: string, from: number, to: number): Promise<TensorData>
-  /** Values as numbers, rounded to float32 where they have more digits; rows as in `readRows`, all of them unless told. */
+  /** Values as numbers, rounded to float32 if they have more digits; rows as in `readRows` (default: all). */
   readFloat32(name: string, from?: number, to?: number): Promise<Float32Array>
-  /** Hexadecimal, of the whole file. */
+  /** Hexadecimal hash of the whole file. */
   sha256(): Promise<string>
   close(): Promise<void>
 }
 
-/** One read(2) moves less than 2 GiB; this is well below and still no longer slower by the call. */
+/**
+ * One read(2) moves less than 2 GiB; this is well below that and large enough that the call's overhead does
+ * not matter.
+ */
 const READ_CHUNK = 64 << 20
 const HASH_CHUNK = 1 << 20
 
@@ -50,7 +54,7 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
   }
 }
 
-/** Opens, runs `use` and closes, whatever happened. */
+/** Opens the file, runs `use`, and always closes it. */
 export async function withSafetensors<T>(
   path: string,
   use: (file: SafetensorsFile) => Promise<T>,
@@ -135,20 +139,26 @@ function fileOf(
   }
 }
 
-/** Asks what the path is before it opens it, since opening a FIFO waits for a writer; O_NONBLOCK for one that comes in between. */
+/**
+ * Checks what the path is before opening it, since opening a FIFO waits for a writer; O_NONBLOCK covers one
+ * created in between.
+ */
 async function openRegular(path: string): Promise<FileHandle> {
   try {
-    if (!(await stat(path)).isFile()) throw new Error('something else than a regular file')
+    if (!(await stat(path)).isFile()) throw new Error('something other than a regular file')
     const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
     if ((await handle.stat()).isFile()) return handle
     await handle.close()
-    throw new Error('something else than a regular file')
+    throw new Error('something other than a regular file')
   } catch (cause) {
     throw unreadable(path, cause)
   }
 }
 
-/** Bytes `begin` up to but not including `end`, in a buffer of their own: tensors may lie at any byte, typed arrays may not. */
+/**
+ * Bytes `begin` up to but not including `end`, in their own buffer: tensors may start at any byte, typed
+ * arrays may not.
+ */
 async function readBytes(handle: FileHandle, path: string, begin: number, end: number): Promise<ArrayBuffer> {
   const buffer = allocate(path, end - begin)
   await fill(handle, path, new Uint8Array(buffer), begin)
@@ -157,7 +167,7 @@ async function readBytes(handle: FileHandle, path: string, begin: number, end: n
 
 function allocate(path: string, bytes: number): ArrayBuffer {
   try {
-    // Where the system promises more memory than it has, the failure would come as a kill.
+    // If the system overcommits memory, the process would be killed instead of getting an error.
     if (bytes > totalmem()) throw new RangeError(`this machine has ${totalmem()} bytes`)
     return new ArrayBuffer(bytes)
   } catch (cause) {
@@ -184,7 +194,7 @@ async function fill(handle: FileHandle, path: string, bytes: Uint8Array, positio
         file: path,
         found,
         expected,
-        todo: 'Something cut the file while it was read; try again.',
+        todo: 'The file was truncated while it was read; try again.',
       })
     }
     at += bytesRead

@@ -17,7 +17,7 @@ const escaped = (text: string) =>
   ).join('')
 
 describe('parseHeader', () => {
-  it('finds tensors in the order of their bytes, and metadata', () => {
+  it('finds tensors in byte order, and metadata', () => {
     const header = `{"b":${entry('U16', '[1,2]', '[3,7]')},"__metadata__":{"k":"v"},"a":${entry('I8', '[3]', '[0,3]')}}  `
     const { metadata, tensors, dataOffset } = parse(rawFile(header, new Uint8Array(7)))
     expect(dataOffset).toBe(8 + header.length)
@@ -37,7 +37,7 @@ describe('parseHeader', () => {
     expect(parse(rawFile(`{"z":${empty(2)},"a":${two},"y":${empty(0)}}`, data)).tensors.size).toBe(3)
   })
 
-  it('takes __proto__ and other names of Object for names like any other', () => {
+  it('accepts __proto__ and other properties of Object as names', () => {
     const { metadata, tensors } = parse(
       rawFile(`{"__metadata__":{"__proto__":"x"},"__proto__":${two}}`, data),
     )
@@ -48,7 +48,7 @@ describe('parseHeader', () => {
     expect(() => parse(rawFile(`{"__proto__":{"dtype":"U8"}}`))).toThrow('__proto__')
   })
 
-  describe('refuses as cut short', () => {
+  describe('rejects as truncated', () => {
     it.each([
       ['an empty file', Buffer.alloc(0)],
       ['a file of less than the length field', Buffer.alloc(7)],
@@ -68,7 +68,7 @@ describe('parseHeader', () => {
     })
   })
 
-  describe('refuses as no safetensors', () => {
+  describe('rejects as not safetensors', () => {
     it.each([
       ['a zip archive', Buffer.from('PK\u0003\u0004 and so on, with more than ten bytes')],
       ['a NumPy file', Buffer.from('\u0093NUMPY\u0001\u0000v\u0000{"descr"', 'latin1')],
@@ -82,7 +82,7 @@ describe('parseHeader', () => {
     })
   })
 
-  describe('refuses as a broken header', () => {
+  describe('rejects as a broken header', () => {
     it.each([
       ['an empty header before a brace', rawFile('', Buffer.from('{}'), 0n)],
       ['text that is not JSON', rawFile('{"a":nonsense}', data)],
@@ -179,7 +179,7 @@ describe('parseHeader', () => {
     })
   })
 
-  it('keeps a message to one line of bounded length, whatever the file holds', async () => {
+  it('keeps messages to one line of bounded length, whatever the file holds', async () => {
     const nasty = `\\u0000\\n\\u001b[31m${'x'.repeat(100_000)}`
     for (const header of [
       `{"${nasty}":1}`,
@@ -194,7 +194,7 @@ describe('parseHeader', () => {
     }
   })
 
-  it('finds a name given twice wherever it is, and only then', () => {
+  it('finds a duplicate name wherever it is, and only then', () => {
     const name = fc.oneof(
       fc.constantFrom('a', 'b', '"', '\\', '\u0000', '__proto__', ':', '{'),
       fc.string({ unit: 'binary', maxLength: 3 }),

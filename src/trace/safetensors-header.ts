@@ -1,9 +1,10 @@
 /**
- * The header of a safetensors file: 8 bytes of length, then JSON that says which tensor lies where. Pure; it trusts nothing.
+ * The header of a safetensors file: 8 bytes of length, then JSON that says which tensor lies where. Pure;
+ * trusts nothing.
  *
- * What Python's safetensors refuses is refused here, and so is what it lets pass but no writer should produce: two tensors or two
- * metadata keys of one name (JSON.parse would keep the last and say nothing), and fields it does not know. What is accepted
- * therefore covers the file's bytes exactly once, so a tensor's length never exceeds the file's.
+ * It rejects what Python's safetensors rejects, and also what Python accepts but no writer should produce:
+ * two tensors or two metadata keys of one name (JSON.parse would silently keep the last), and unknown fields.
+ * An accepted header covers the file's bytes exactly once, so a tensor is never longer than the file.
  */
 import { EldrError, type ErrorDetail } from '../errors.ts'
 import { bytesPer, type Dtype, DTYPES, isDtype } from './dtype.ts'
@@ -14,15 +15,15 @@ export interface TensorInfo {
   readonly name: string
   readonly dtype: Dtype
   readonly shape: readonly number[]
-  /** First byte and the one after the last, counted from the start of the file. */
+  /** First byte and the byte after the last, counted from the start of the file. */
   readonly begin: number
   readonly end: number
 }
 
 export interface SafetensorsHeader {
-  /** Has no prototype, so that no key is there but those of the file. */
+  /** Has no prototype, so that it has only the file's keys. */
   readonly metadata: Readonly<Record<string, string>>
-  /** In the order of their bytes. */
+  /** In byte order. */
   readonly tensors: ReadonlyMap<string, TensorInfo>
   /** Where the first tensor's bytes begin in the file. */
   readonly dataOffset: number
@@ -38,7 +39,8 @@ const OPENING_BRACE = 0x7b
 /**
  * Bytes from the start of the file to the end of its header, from the file's first 9 bytes.
  *
- * A header that would end past the file's end is taken for a file cut short when a header does seem to begin, for no safetensors otherwise.
+ * A header that would end past the end of the file means a truncated file if a header seems to begin there,
+ * and otherwise that the file is not safetensors.
  */
 export function headerEnd(bytes: Uint8Array, fileSize: number, file: string): number {
   if (fileSize < LENGTH_BYTES + 2) throw truncated(file, fileSize, `at least ${LENGTH_BYTES + 2} bytes`)
@@ -52,7 +54,7 @@ export function headerEnd(bytes: Uint8Array, fileSize: number, file: string): nu
   return LENGTH_BYTES + length
 }
 
-/** `bytes` holds the file from its start to the end of the header at least. */
+/** `bytes` holds the file at least up to the end of the header. */
 export function parseHeader(bytes: Uint8Array, fileSize: number, file: string): SafetensorsHeader {
   const dataOffset = headerEnd(bytes, fileSize, file)
   if (bytes.length < dataOffset)
@@ -76,7 +78,7 @@ function parseJson(bytes: Uint8Array, file: string): object {
     checkSpelling(text)
     return JSON.parse(text) as object // an object, since the first byte is {
   } catch (cause) {
-    // V8 quotes the text around the fault, whatever it holds.
+    // V8 quotes the text around the error, whatever it contains.
     const found = cause instanceof Error ? cause.message.replaceAll(/\p{Cc}/gu, '?') : 'no JSON'
     throw badHeader(file, { found, cause })
   }
@@ -113,16 +115,16 @@ function checkEntry(name: string, value: unknown, dataOffset: number, file: stri
   if (!isSizes(shape) || shape.length > MAX_DIMENSIONS) {
     throw badHeader(file, {
       found: `${of} of shape ${quoted(shape)}`,
-      expected: `at most ${MAX_DIMENSIONS} whole sizes from 0 up`,
+      expected: `at most ${MAX_DIMENSIONS} integers of at least 0`,
     })
   }
   if (!isSizes(offsets) || offsets.length !== 2 || offsets[0]! > offsets[1]!) {
     throw badHeader(file, {
       found: `${of} at ${quoted(offsets)}`,
-      expected: 'its first byte and the one after its last',
+      expected: 'its first byte and the byte after its last',
     })
   }
-  // Past 2^53 products are not exact, but they do not get smaller either, unless a later size is 0.
+  // Products beyond 2^53 are not exact, but they do not get smaller either, unless a later size is 0.
   const length = shape.reduce(
     (product, size) => (Number.isSafeInteger(product * size) ? product * size : Infinity),
     bytesPer(dtype),
@@ -137,7 +139,7 @@ function checkEntry(name: string, value: unknown, dataOffset: number, file: stri
   return { name, dtype, shape, begin: dataOffset + begin, end: dataOffset + end }
 }
 
-/** Every byte after the header belongs to exactly one tensor. Tensors come in the order of their bytes. */
+/** Every byte after the header belongs to exactly one tensor. Tensors are in byte order. */
 function checkCover(
   tensors: readonly TensorInfo[],
   dataOffset: number,

@@ -12,7 +12,7 @@ const folder = temporaryFolder()
 afterAll(folder.remove)
 const path = join(folder.path, 'a.safetensors')
 
-/** Any tensor, its values any bytes. */
+/** Any tensor, with any bytes as values. */
 const tensor = fc
   .tuple(
     fc.constantFrom(...(Object.keys(DTYPES) as Dtype[])),
@@ -30,7 +30,7 @@ const name = fc
   .filter(text => text !== '__metadata__' && text !== '__proto__')
 
 describe('writeSafetensors', () => {
-  it('writes what reads back as the same tensors and metadata', async () => {
+  it('writes files that read back as the same tensors and metadata', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.dictionary(name, tensor, { maxKeys: 5 }),
@@ -61,7 +61,7 @@ describe('writeSafetensors', () => {
     )
   })
 
-  it('lays each tensor at a multiple of its element size and the data at a multiple of 8', async () => {
+  it('aligns each tensor to its element size and the data to 8 bytes', async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(name, tensor, { maxKeys: 5 }), async tensors => {
         const encoded = await bytesOf({ metadata: { k: 'v' }, tensors })
@@ -73,7 +73,7 @@ describe('writeSafetensors', () => {
     )
   })
 
-  it('keeps metadata in the order given and before the tensors', async () => {
+  it('keeps metadata in the given order, before the tensors', async () => {
     const text = (await bytesOf({ metadata: { z: '1', a: '2' }, tensors: { '1': u8([7]) } }))
       .subarray(8)
       .toString('latin1')
@@ -85,14 +85,14 @@ describe('writeSafetensors', () => {
     expect((await bytesOf({ metadata: {}, tensors: {} })).subarray(8).toString()).toBe('{}      ')
   })
 
-  it('takes data in pieces, and a view into a larger buffer', async () => {
+  it('accepts data in pieces, and a view into a larger buffer', async () => {
     const whole = await bytesOf({
       tensors: { a: { dtype: 'U16', shape: [3], data: new Uint16Array([1, 2, 3]) } },
     })
     expect(await bytesOf({ tensors: { a: { dtype: 'U16', shape: [3], data: pieces() } } })).toEqual(whole)
   })
 
-  it('refuses data that do not fit their shape or type, and leaves the old file', async () => {
+  it('rejects data that do not match their shape or type, and keeps the old file', async () => {
     await writeSafetensors(path, { tensors: { a: u8([1]) } })
     const before = readFileSync(path)
     const wrong: TensorToWrite[] = [
@@ -110,7 +110,7 @@ describe('writeSafetensors', () => {
     expect(readdirSync(folder.path)).toEqual(['a.safetensors'])
   })
 
-  it('leaves the old file and no other when a source fails half-way', async () => {
+  it('keeps the old file and leaves no other if a source fails half-way', async () => {
     await writeSafetensors(path, { tensors: { a: u8([1]) } })
     const before = readFileSync(path)
     const writing = writeSafetensors(path, {

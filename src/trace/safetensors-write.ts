@@ -1,13 +1,17 @@
 /**
- * Writes safetensors files. The same tensors give the same bytes, and those are the ones that Python's safetensors writes (with one
- * metadata key; with more, Python's order is random and ours is the one given): tensors by type and then by name, so that each lies at a
- * multiple of its element's size, and a header padded with spaces to a multiple of 8.
+ * Writes safetensors files. The same tensors give the same bytes, and those are the bytes that Python's
+ * safetensors writes (with one metadata key; with more, Python's order is random and ours is the given one):
+ * tensors by type and then by name, so that each is aligned to its element size, and a header padded with
+ * spaces to a multiple of 8.
  */
 import { bytesPer, type Dtype, DTYPE_RANK, DTYPES } from './dtype.ts'
 import { MAX_HEADER } from './safetensors-header.ts'
 import { writeFileAtomic } from './write-atomic.ts'
 
-/** Values in the typed array of their type (see dtype.ts) or as raw bytes; in pieces when they need not be in memory at once. */
+/**
+ * Values in the typed array of their type (see dtype.ts) or as raw bytes; in pieces if they need not be in
+ * memory at once.
+ */
 export type TensorSource = ArrayBufferView | Iterable<ArrayBufferView> | AsyncIterable<ArrayBufferView>
 
 export interface TensorToWrite {
@@ -17,17 +21,20 @@ export interface TensorToWrite {
 }
 
 export interface SafetensorsContents {
-  /** Left out of the file when empty. */
+  /** Omitted from the file if empty. */
   readonly metadata?: Readonly<Record<string, string>>
   readonly tensors: Readonly<Record<string, TensorToWrite>>
 }
 
-/** Replaces the file at once and whole, or leaves it as it was. */
+/** Replaces the file atomically, or leaves it as it was. */
 export async function writeSafetensors(path: string, contents: SafetensorsContents): Promise<void> {
   await writeFileAtomic(path, encodeSafetensors(contents))
 }
 
-/** The file's bytes, in pieces. Contents that do not fit their own shape are a mistake of the caller: a RangeError. */
+/**
+ * The file's bytes, in pieces. Contents that do not match their shape are a bug in the caller: throws a
+ * RangeError.
+ */
 export async function* encodeSafetensors({
   metadata = {},
   tensors,

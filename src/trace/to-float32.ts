@@ -1,7 +1,7 @@
 import { decodeBfloat16, decodeFloat16 } from '../math/float16.ts'
 import type { Dtype, TensorData } from './dtype.ts'
 
-/** The values of a tensor as float32, rounded where that type holds fewer digits. F32 is handed back as it is. */
+/** The values of a tensor as float32, rounded if their type has more digits. F32 is returned as it is. */
 export function toFloat32(dtype: Dtype, data: TensorData): Float32Array {
   if (data instanceof Float32Array) return data
   if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float32Array.from(data, Number)

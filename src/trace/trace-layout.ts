@@ -1,6 +1,6 @@
 /**
- * What a trace file must look like before any tensor is read: its metadata, and the type and shape of every tensor that ELDR knows.
- * `docs/reference/files.md` has the same as a table for users.
+ * The required layout of a trace file, checked before any tensor is read: its metadata, and the type and
+ * shape of every known tensor. `docs/reference/files.md` has the same as a table for users.
  */
 import { EldrError } from '../errors.ts'
 import type { Dtype } from './dtype.ts'
@@ -22,7 +22,10 @@ const COUNTS = ['U8', 'U16'] as const
 const LENGTHS = ['U8', 'U16', 'U32'] as const
 const FLOATS = ['F16', 'F32'] as const
 
-/** N requests, L layers, E experts, k = top_k, S = the longest decode; `rows` ≤ N are the first rows of the trace. */
+/**
+ * N requests, L layers, E experts, k = top_k, S = the longest decode; `rows` ≤ N is a prefix of the trace's
+ * rows.
+ */
 const TENSORS = {
   prefill_counts: { dtypes: COUNTS, shape: ['N', 'L', 'E'] },
   prefill_recent: { dtypes: FLOATS, shape: ['N', 'L', 'E'] },
@@ -46,21 +49,21 @@ export interface TraceLayout {
   readonly experts: number
   readonly topK: number
   readonly requests: number
-  /** Empty when the trace names none. */
+  /** Empty if the trace has none. */
   readonly domains: readonly string[]
   readonly workload?: string
   readonly split?: string
   /** Tokens. */
   readonly recentHalfLife?: number
-  /** Requests that have gate scores, the first ones of the trace; 0 when there are none. */
+  /** Number of requests with gate scores, from the start of the trace; 0 if there are none. */
   readonly gateRows: number
-  /** S: the most decode steps that decode_expert_ids has room for; 0 without it. */
+  /** S: the number of decode steps that decode_expert_ids has room for; 0 without it. */
   readonly maxSteps: number
-  /** Tensors that ELDR does not know and does not read. */
+  /** Unknown tensors, which are not read. */
   readonly ignored: readonly string[]
 }
 
-/** Limits beyond any model, which keep sums and ids inside the types that hold them. */
+/** Limits beyond any model; they keep sums and ids within their types. */
 const MAX_LAYERS = 4_096
 const MAX_EXPERTS = 65_536
 /** Steps are counted in u16. */

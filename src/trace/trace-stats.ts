@@ -1,17 +1,17 @@
 import type { Trace } from './trace.ts'
 
-/** What a person wants to know of a trace before fitting it. Reading it checks every value on the way. */
+/** Facts about a trace that help before fitting it. Computing them checks every value. */
 export interface TraceStats {
-  /** Lowest, median and highest; absent when the trace does not say. */
+  /** Lowest, median and highest; absent if the trace does not record it. */
   readonly promptTokens?: Spread
   readonly decodeSteps?: Spread
   /** Requests by domain, in the order of the trace's names. */
   readonly domains: readonly number[]
-  /** Distinct experts that a request uses in a layer at prefill, on average. */
+  /** Mean number of distinct experts that a request uses in a layer at prefill. */
   readonly expertsPerLayer: number
-  /** Share of the prompt tokens whose experts are known: below 1 where KV came from elsewhere. */
+  /** Share of the prompt tokens covered by counts: below 1 if some KV came from elsewhere. */
   readonly covered?: number
-  /** Requests without any count: they can have no signature. */
+  /** Requests without any count: they cannot have a signature. */
   readonly withoutCounts: number
 }
 
@@ -21,7 +21,7 @@ export interface Spread {
   readonly max: number
 }
 
-/** Memory for one chunk of rows, so that a trace of any length is read in little. */
+/** Memory for one chunk of rows, so that a trace of any length can be read. */
 const CHUNK_BYTES = 8 << 20
 
 export async function traceStats(
@@ -65,7 +65,7 @@ export async function traceStats(
   }
 }
 
-/** The readers check values; what they return is not needed here. */
+/** The readers check values; their results are not needed here. */
 async function checkRest(trace: Trace, from: number, to: number): Promise<void> {
   const gateTo = Math.min(to, trace.gateRows)
   if (trace.has('prefill_recent')) await trace.prefillRecent(from, to)

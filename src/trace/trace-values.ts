@@ -1,12 +1,13 @@
 /**
- * What the values of a trace must obey, checked as they are read; the first one that does not is named with its place. Without these
- * checks a fault of the capture would show as a bad signature, long after, or not at all.
+ * Checks the values of a trace as they are read; the error names the position of the first invalid one.
+ * Without these checks a capture bug would show much later as a bad signature, or not at all.
  *
- * Every check takes `first`, the request of the trace that the first row belongs to, so that a place counts from the trace's start.
+ * Every check takes `first`, the index in the trace of the first row, so that positions count from the start
+ * of the trace.
  */
 import { EldrError } from '../errors.ts'
 
-/** [rows × layers × experts] is how these values lie. */
+/** Layout of the values: [rows × layers × experts]. */
 export interface Shape {
   readonly layers: number
   readonly experts: number
@@ -15,8 +16,8 @@ export interface Shape {
 
 type Lengths = Uint16Array | Uint32Array
 
-/** Finite, and not negative unless the values are raw gate scores. */
-/** Far above any sum over a prompt, far below where squares overflow float32. */
+/** Finite, and not negative unless they are raw gate scores. */
+/** Far above any sum over a prompt, far below the point where squares overflow float32. */
 const LARGEST = 1e9
 
 export function checkFloats(
@@ -38,14 +39,15 @@ export function checkFloats(
     throw badValue(
       file,
       `${value} in ${tensor}${place}`,
-      signed ? `a number of at most ${LARGEST} either side of 0` : `a number from 0 to ${LARGEST}`,
+      signed ? `a number from -${LARGEST} to ${LARGEST}` : `a number from 0 to ${LARGEST}`,
     )
   }
 }
 
 /**
- * A token, or a decode step, sends itself to top_k different experts of a layer: no count exceeds the request's tokens or steps
- * (`lengths`, one a request of the whole trace), and a layer's sum not top_k times that. It may be less: a capture may not see every token.
+ * Each token or decode step selects top_k different experts per layer. So no count exceeds the request's
+ * tokens or steps (`lengths`, one per request of the whole trace), and the sum of a layer is at most top_k
+ * times that. It may be lower: a capture may not see every token.
  */
 export function checkCounts(
   file: string,
@@ -81,7 +83,7 @@ export function checkCounts(
   }
 }
 
-/** decode_expert_ids has room for `maxSteps` steps a request, so none can have more. */
+/** decode_expert_ids has room for `maxSteps` steps per request, so no request can have more. */
 export function checkSteps(file: string, steps: Lengths, maxSteps: number): void {
   const request = steps.findIndex(step => step > maxSteps)
   if (request < 0) return
@@ -102,7 +104,10 @@ export function checkDomains(file: string, domain: Uint8Array, domains: readonly
   )
 }
 
-/** ids: [rows × maxSteps × layers × top_k]. Only a request's own steps count; what fills the rest of its row is never looked at. */
+/**
+ * ids: [rows × maxSteps × layers × top_k]. Only the first steps of a row, as many as the request has, are
+ * read; the rest is padding.
+ */
 export function checkExpertIds(
   file: string,
   ids: Uint8Array | Uint16Array,
@@ -111,7 +116,8 @@ export function checkExpertIds(
   steps: Lengths,
   maxSteps: number,
 ): void {
-  const lastSeen = new Uint32Array(experts) // the step and layer, counted from 1, in which an expert was met last
+  // the step and layer, counted from 1, in which an expert was last seen
+  const lastSeen = new Uint32Array(experts)
   const rowLength = maxSteps * layers * topK
   const rows = rowLength === 0 ? 0 : ids.length / rowLength
   let now = 0

@@ -29,7 +29,7 @@ const missing = (purpose: TracePurpose, ...absent: string[]) =>
   )
 
 describe('openTrace', () => {
-  it('offers what the metadata and shapes say', async () => {
+  it('has the values of its metadata and shapes', async () => {
     await changed({}, async trace => {
       expect(trace).toMatchObject({
         path,
@@ -53,7 +53,7 @@ describe('openTrace', () => {
     })
   })
 
-  it('needs nothing but prefill_counts and the shape of the model', async () => {
+  it('requires only prefill_counts and the shape of the model', async () => {
     const { prefill_counts } = traceTensors
     await writeSafetensors(path, {
       metadata: { format: 'eldr.trace.v1', model: 'toy', layers: '2', experts: '4', top_k: '2' },
@@ -128,23 +128,23 @@ describe('openTrace', () => {
       'ELDR_TENSOR_BAD_SHAPE',
       { tensors: { decode_expert_ids: zeros('U8', [3, 65_536, 2, 2]) } },
     ],
-  ])('refuses %s', async (_, code, changes) => {
+  ])('rejects %s', async (_, code, changes) => {
     await written(changes)
     expect(await failure(path, () => openTrace(path))).toHaveProperty('code', code)
   })
 
-  it('refuses a trace of no requests', async () => {
+  it('rejects a trace without requests', async () => {
     const empty = zeros('U16', [0, 2, 4])
     await writeSafetensors(path, { metadata: traceWith().metadata!, tensors: { prefill_counts: empty } })
     expect(await failure(path, () => openTrace(path))).toHaveProperty('code', 'ELDR_TRACE_TOO_SMALL')
   })
 
-  it('refuses what is no safetensors file at all', async () => {
+  it('rejects a file that is not safetensors', async () => {
     writeFileSync(path, 'a text that is longer than ten bytes')
     expect(await failure(path, () => openTrace(path))).toHaveProperty('code', 'ELDR_FILE_NOT_SAFETENSORS')
   })
 
-  it('tells what is missing for each purpose', async () => {
+  it('reports what is missing for each purpose', async () => {
     for (const purpose of ['signatures', 'quality', 'gate', 'recent', 'replay'] as const)
       expect(await missing(purpose)).toEqual([])
     expect(await missing('quality', 'decode_counts')).toEqual([])
@@ -172,7 +172,7 @@ describe('openTrace', () => {
 })
 
 describe('a trace', () => {
-  it('hands out rows, of 8-bit counts as of 16-bit ones', async () => {
+  it('reads rows of 8-bit and of 16-bit counts', async () => {
     const { prefill_counts, decode_counts } = traceTensors
     const narrow = { dtype: 'U8', shape: [3, 2, 4], data: Uint8Array.from(prefill_counts.data) } as const
     for (const tensor of [prefill_counts, narrow]) {
@@ -185,7 +185,7 @@ describe('a trace', () => {
     }
   })
 
-  it('counts decode choices from the ids where there are no counts, and leaves padding out', async () => {
+  it('counts decode choices from the ids if there are no counts, and ignores padding', async () => {
     await changed({ tensors: { decode_counts: undefined } }, async trace => {
       const expected = Uint16Array.from(traceTensors.decode_counts.data)
       expect(await trace.decodeCounts()).toEqual(expected)
@@ -193,7 +193,7 @@ describe('a trace', () => {
     })
   })
 
-  it('hands out gate scores of the rows that have them, and everything of one value a request', async () => {
+  it('reads gate scores of the rows that have them, and tensors with one value per request', async () => {
     await changed(
       { tensors: { decode_steps: { dtype: 'U8', shape: [3], data: new Uint8Array([2, 1, 0]) } } },
       async trace => {
@@ -288,7 +288,7 @@ describe('a trace', () => {
       put('prefill_counts', 2, 1),
       trace => trace.prefillCounts(),
     ],
-  ])('refuses %s and names its place', async (_, place, changes, read) => {
+  ])('rejects %s and names its position', async (_, place, changes, read) => {
     await changed(changes, async trace => {
       const { code, message } = await failure(path, () => read(trace))
       expect(code).toBe('ELDR_TENSOR_BAD_VALUE')
@@ -296,14 +296,14 @@ describe('a trace', () => {
     })
   })
 
-  it('allows that some of a prompt was not seen', async () => {
+  it('accepts that part of a prompt was not seen', async () => {
     await changed(put('prefill_counts', 0, 0), async trace =>
       expect((await trace.prefillCounts())[0]).toBe(0),
     )
   })
 })
 
-/** The good trace with one value changed. */
+/** The valid trace with one value changed. */
 function put(name: keyof typeof traceTensors, index: number, value: number): TraceChanges {
   const { dtype, shape, data } = traceTensors[name]
   const changedData = data.slice()

@@ -1,6 +1,7 @@
 /**
- * A trace: recorded counts and decode choices of many requests. Opening it checks metadata, types and shapes; reading a tensor checks
- * its values, so that what a reader hands out can be used as it is. Rows are requests, in the order of the file.
+ * A trace: recorded counts and decode choices of many requests. Opening it checks metadata, types and shapes;
+ * reading a tensor checks its values, so that callers can use them without further checks. Rows are requests,
+ * in file order.
  */
 import { EldrError } from '../errors.ts'
 import { openSafetensors, type SafetensorsFile } from './safetensors-file.ts'
@@ -8,39 +9,46 @@ import type { TensorInfo } from './safetensors-header.ts'
 import { checkLayout, type TraceLayout, type TraceTensor } from './trace-layout.ts'
 import { checkCounts, checkDomains, checkExpertIds, checkFloats, checkSteps } from './trace-values.ts'
 
-/** What a trace may be used for, each with the tensors that it takes. */
+/** The uses of a trace, each with the tensors it needs. */
 export type TracePurpose = 'signatures' | 'quality' | 'gate' | 'recent' | 'replay'
 
-/** Readers take rows `from` up to but not including `to`; all of them unless told. [L][E] is layers × experts. What has one value a
- * request is read once: its array is shared and not to be written to. */
+/**
+ * Readers take rows `from` up to but not including `to` (default: all). [L][E] is layers × experts. Tensors
+ * with one value per request are read once: their array is shared and must not be written to.
+ */
 export interface Trace extends TraceLayout {
   readonly path: string
   /** Every tensor of the file, known or not. */
   readonly tensors: ReadonlyMap<string, TensorInfo>
   has(name: TraceTensor): boolean
-  /** What the trace lacks for a purpose; empty when it can serve it. */
+  /** What the trace lacks for a purpose; empty if nothing. */
   missingFor(purpose: TracePurpose): string[]
-  /** Throws ELDR_TENSOR_MISSING when something is missing for the purpose. */
+  /** Throws ELDR_TENSOR_MISSING if something is missing for the purpose. */
   need(purpose: TracePurpose): void
-  /** [rows][L][E] prompt tokens sent to each expert. */
+  /** [rows][L][E] prompt tokens routed to each expert. */
   prefillCounts(from?: number, to?: number): Promise<Uint16Array>
-  /** [rows][L][E] the same, tokens near the end of the prompt weighing more. */
+  /** [rows][L][E] the same, with more weight for tokens near the end of the prompt. */
   prefillRecent(from?: number, to?: number): Promise<Float32Array>
   /** [rows][L][E] summed gate probabilities, of the first `gateRows` requests. */
   gateProb(from?: number, to?: number): Promise<Float32Array>
   /** [rows][L][E] mean raw gate scores, of the first `gateRows` requests. */
   gateLogit(from?: number, to?: number): Promise<Float32Array>
-  /** [rows][L][E] decode steps in which each expert fired; counted from the expert ids where the file has no counts. */
+  /**
+   * [rows][L][E] decode steps in which each expert fired; counted from the expert ids if the file has no
+   * counts.
+   */
   decodeCounts(from?: number, to?: number): Promise<Uint16Array>
-  /** [N] may be 0: the first token, which prefill makes, was the request's last. Such a request has no pattern. */
+  /**
+   * [N] 0 if the first token, which prefill generates, was the request's last. Such a request has no pattern.
+   */
   decodeSteps(): Promise<Uint16Array | Uint32Array>
-  /** [N]; undefined when the trace does not say. */
+  /** [N]; undefined if the trace does not record it. */
   promptTokens(): Promise<Uint16Array | Uint32Array | undefined>
-  /** [N] indices into `domains`; undefined when the trace does not say. */
+  /** [N] indices into `domains`; undefined if the trace does not record it. */
   domain(): Promise<Uint8Array | undefined>
-  /** [rows][maxSteps][L][topK]; only the first decodeSteps()[request] steps of a row mean something. */
+  /** [rows][maxSteps][L][topK]; only the first decodeSteps()[request] steps of a row are valid. */
   decodeExpertIds(from?: number, to?: number): Promise<Uint8Array | Uint16Array>
-  /** Hexadecimal, of the whole file. */
+  /** Hexadecimal hash of the whole file. */
   sha256(): Promise<string>
   close(): Promise<void>
 }
@@ -53,7 +61,7 @@ const NEEDS: Readonly<Record<TracePurpose, readonly TraceTensor[]>> = {
   replay: ['decode_expert_ids', 'decode_steps'],
 }
 
-/** Bytes of expert ids that are read at once when they are counted. */
+/** Bytes of expert ids that are read at once for counting. */
 const COUNTING_CHUNK = 16 << 20
 
 export async function openTrace(path: string): Promise<Trace> {
@@ -66,7 +74,7 @@ export async function openTrace(path: string): Promise<Trace> {
   }
 }
 
-/** Opens, runs `use` and closes, whatever happened. */
+/** Opens the trace, runs `use`, and always closes it. */
 export async function withTrace<T>(path: string, use: (trace: Trace) => Promise<T>): Promise<T> {
   const trace = await openTrace(path)
   try {
@@ -80,7 +88,7 @@ function traceOf(file: SafetensorsFile, layout: TraceLayout): Trace {
   const { path, tensors } = file
   const { layers, experts, topK, requests, gateRows, maxSteps } = layout
   const has = (name: TraceTensor) => tensors.has(name)
-  // One value a request, wanted for the checks of every chunk of rows: read once.
+  // One value per request, needed by the checks of every chunk of rows: read once.
   let steps: Promise<Uint16Array | Uint32Array> | undefined
   let tokens: Promise<Uint16Array | Uint32Array> | undefined
 

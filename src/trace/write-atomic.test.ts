@@ -29,7 +29,7 @@ beforeEach(() => {
 })
 
 describe('writeFileAtomic', () => {
-  it('replaces a file and makes a new one, from text, bytes and whatever comes in time', async () => {
+  it('replaces a file and creates a new one, from text, bytes and an asynchronous source', async () => {
     await writeFileAtomic(path, ['new ', Buffer.from('bytes'), ' é'])
     expect(readFileSync(path, 'utf8')).toBe('new bytes é')
     await writeFileAtomic(join(folder, 'second'), later())
@@ -37,7 +37,7 @@ describe('writeFileAtomic', () => {
     expect(readdirSync(folder).sort()).toEqual(['report.html', 'second'])
   })
 
-  it('leaves the old file and no other when the source fails half-way, and passes its error on', async () => {
+  it('keeps the old file and leaves no other if the source fails half-way, and passes its error on', async () => {
     await expect(
       writeFileAtomic(
         path,
@@ -50,7 +50,7 @@ describe('writeFileAtomic', () => {
     expect(readdirSync(folder)).toEqual(['report.html'])
   })
 
-  it('says that it cannot write when the folder vanishes half-way', async () => {
+  it('reports that it cannot write if the folder disappears half-way', async () => {
     const sabotage = broken(() => rmSync(folder, { recursive: true }))
     expect(await failure(path, () => writeFileAtomic(path, sabotage))).toHaveProperty(
       'code',
@@ -59,7 +59,7 @@ describe('writeFileAtomic', () => {
     expect(readdirSync(root.path)).not.toContain(`run-${runs - 1}`)
   })
 
-  it('leaves the old file and no other when the target turns into a folder half-way', async () => {
+  it('keeps the old file and leaves no other if the target becomes a folder half-way', async () => {
     const sabotage = broken(() => {
       rmSync(path)
       mkdirSync(path)
@@ -73,7 +73,7 @@ describe('writeFileAtomic', () => {
     expect(readdirSync(path)).toEqual(['inside'])
   })
 
-  it('refuses a missing folder, a folder in the place of the file, and a device', async () => {
+  it('rejects a missing folder, a folder in place of the file, and a device', async () => {
     for (const bad of [join(folder, 'no', 'where'), folder, join(path, 'below'), '/dev/null']) {
       expect(await failure(bad, () => writeFileAtomic(bad, ['x']))).toHaveProperty(
         'code',
@@ -84,7 +84,7 @@ describe('writeFileAtomic', () => {
     expect(readdirSync(folder)).toEqual(['report.html'])
   })
 
-  it.skipIf(process.getuid?.() === 0)('refuses a folder that this user may not write to', async () => {
+  it.skipIf(process.getuid?.() === 0)('rejects a folder that this user may not write to', async () => {
     chmodSync(folder, 0o555)
     expect(await failure(path, () => writeFileAtomic(path, ['x']))).toHaveProperty(
       'code',
@@ -94,7 +94,7 @@ describe('writeFileAtomic', () => {
     expect(readFileSync(path, 'utf8')).toBe('old')
   })
 
-  it('writes behind a symbolic link and leaves the link', async () => {
+  it('writes to the target of a symbolic link and keeps the link', async () => {
     const link = join(folder, 'link')
     symlinkSync('report.html', link)
     await writeFileAtomic(link, ['new'])
@@ -108,14 +108,14 @@ describe('writeFileAtomic', () => {
     expect(readFileSync(join(folder, 'same file'), 'utf8')).toBe('old')
   })
 
-  it('lets writers of one path run at once: one of them is last, whole', async () => {
+  it('allows concurrent writers of one path: one of them is last, complete', async () => {
     const texts = Array.from({ length: 20 }, (_, i) => String(i).repeat(10_000))
     await Promise.all(texts.map(text => writeFileAtomic(path, [text.slice(0, 5_000), text.slice(5_000)])))
     expect(texts).toContain(readFileSync(path, 'utf8'))
     expect(readdirSync(folder)).toEqual(['report.html'])
   })
 
-  it('takes a name as long as the file system does', async () => {
+  it('accepts a name as long as the file system does', async () => {
     const long = join(folder, 'x'.repeat(255))
     await writeFileAtomic(long, ['new'])
     expect(readFileSync(long, 'utf8')).toBe('new')

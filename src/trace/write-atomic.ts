@@ -1,8 +1,10 @@
 /**
- * Writes a file so that whoever reads its path sees the old bytes or the new ones, whole, also when the process or the machine dies.
+ * Writes a file so that readers of its path see either the old bytes or all of the new ones, even if the
+ * process or the machine dies.
  *
- * The bytes go to a new file beside the target, are forced to disk, and that file is renamed over the target. After a failure the old
- * file is as it was and the new one is gone; a process that is killed leaves a `.eldr-….tmp` behind, which nothing reads.
+ * The bytes go to a new file next to the target, are flushed to disk, and that file is renamed over the
+ * target. After a failure the old file is unchanged and the new one is removed; a killed process leaves a
+ * `.eldr-….tmp` file behind, which is never read.
  */
 import { randomBytes } from 'node:crypto'
 import { type FileHandle, lstat, open, realpath, rename, rm, stat } from 'node:fs/promises'
@@ -13,10 +15,13 @@ export type Chunks = Iterable<Uint8Array | string> | AsyncIterable<Uint8Array | 
 
 /** One write(2) moves less than 2 GiB. */
 const WRITE_CHUNK = 64 << 20
-/** What file systems that cannot force a folder to disk answer. */
+/** Errors of file systems that cannot flush a folder to disk. */
 const NO_FOLDER_SYNC = new Set(['EINVAL', 'ENOTSUP', 'EISDIR', 'EPERM', 'EACCES', 'EBADF'])
 
-/** Text is written as UTF-8. What `chunks` throws comes out as it is; a failure of the file system is ELDR_FILE_UNWRITABLE. */
+/**
+ * Text is written as UTF-8. Errors thrown by `chunks` are passed on; a file system error becomes
+ * ELDR_FILE_UNWRITABLE.
+ */
 export async function writeFileAtomic(path: string, chunks: Chunks): Promise<void> {
   const target = await attempt(path, () => targetOf(path))
   const temporary = join(dirname(target), `.eldr-${randomBytes(8).toString('hex')}.tmp`)
@@ -30,13 +35,16 @@ export async function writeFileAtomic(path: string, chunks: Chunks): Promise<voi
     }
     await attempt(path, () => rename(temporary, target))
   } catch (error) {
-    await rm(temporary, { force: true }).catch(() => undefined) // the first failure is the one to tell
+    await rm(temporary, { force: true }).catch(() => undefined) // report the first failure
     throw error
   }
   await attempt(path, () => syncFolder(dirname(target)))
 }
 
-/** Where the bytes shall lie: behind a link, and never in place of something that is no regular file, such as /dev/null. */
+/**
+ * Where the bytes go: the target of a link, and never in place of something that is not a regular file, such
+ * as /dev/null.
+ */
 async function targetOf(path: string): Promise<string> {
   const there = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined
@@ -44,7 +52,7 @@ async function targetOf(path: string): Promise<string> {
   })
   if (there === undefined) return path
   const target = await realpath(path)
-  if (!(await stat(target)).isFile()) throw new Error('something else than a regular file in its place')
+  if (!(await stat(target)).isFile()) throw new Error('something other than a regular file in its place')
   return target
 }
 
@@ -55,7 +63,7 @@ async function writeAll(handle: FileHandle, chunk: Uint8Array | string): Promise
   }
 }
 
-/** The rename itself is on disk only when the folder is. */
+/** The rename is durable only when the folder is flushed. */
 async function syncFolder(folder: string): Promise<void> {
   let handle: FileHandle | undefined
   try {
