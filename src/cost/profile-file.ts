@@ -1,4 +1,7 @@
-/** Cost profiles as files: JSON `eldr.profile.v1`. Those that ship lie in `profiles/` at the root of the package and go by their names. */
+/**
+ * Cost profiles as files: JSON `eldr.profile.v1`. Shipped profiles are in `profiles/` at the root of the
+ * package and are used by name.
+ */
 import { readFile, readdir } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
@@ -8,13 +11,13 @@ import type { AttentionWindow, CostProfile, DecodeCost, Provenance } from './pro
 
 export const PROFILE_FORMAT = 'eldr.profile.v1'
 
-/** Models have one or two sizes of window; each costs the simulator a sum more. */
+/** Models have one or two window sizes; each adds a sum to the simulator. */
 const MOST_WINDOWS = 8
 
 /** The same folder from src/cost and from dist/cost. */
 const SHIPPED = fileURLToPath(new URL('../../profiles/', import.meta.url))
 
-/** A name of `profiles/`, or a path: whatever has a slash or ends in .json. */
+/** A name from `profiles/`, or a path: anything with a slash or ending in .json. */
 export async function loadProfile(nameOrPath: string): Promise<CostProfile> {
   const isPath = /[/\\]|\.json$/.test(nameOrPath)
   const path = isPath ? nameOrPath : `${SHIPPED}${nameOrPath}.json`
@@ -33,7 +36,7 @@ export async function loadProfile(nameOrPath: string): Promise<CostProfile> {
   return parseProfile(path, text)
 }
 
-/** Names of the profiles that ship, in alphabetical order. */
+/** Names of the shipped profiles, in alphabetical order. */
 export async function profileNames(): Promise<string[]> {
   return (await readdir(SHIPPED))
     .filter(file => file.endsWith('.json'))
@@ -41,7 +44,7 @@ export async function profileNames(): Promise<string[]> {
     .toSorted()
 }
 
-/** Keys that a profile does not know are let be, so that a later release may add some. */
+/** Unknown keys are ignored, so that a later release may add some. */
 export function parseProfile(file: string, text: string): CostProfile {
   let value: unknown
   try {
@@ -114,7 +117,7 @@ function windowIn(fields: Fields): AttentionWindow {
   return { tokens: fields.whole('tokens', 1e9), perContextKTokenUs: fields.cost('perContextKTokenUs') }
 }
 
-/** An object of the file, read field by field; a failure names the field by its whole path. */
+/** An object of the file, read field by field; errors name the full path of the field. */
 class Fields {
   readonly #file: string
   readonly #path: string
@@ -159,7 +162,7 @@ class Fields {
   whole(key: string, max: number): number {
     const value = this.#number(key)
     if (!Number.isInteger(value) || value < 1 || value > max)
-      throw this.wrong(key, `a whole number from 1 to ${max}`)
+      throw this.wrong(key, `an integer from 1 to ${max}`)
     return value
   }
 

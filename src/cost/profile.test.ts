@@ -18,7 +18,7 @@ const files = readdirSync(new URL('profiles/', root))
 const names = files.map(file => file.replace(/\.json$/, ''))
 
 describe('a cost profile', () => {
-  it('h200-first has the step cost of the prototype: 48 × 28 µs + 25 µs a request, and 28 µs + 3.1 µs an expert in each layer', () => {
+  it('h200-first has the step cost of the prototype: 48 × 28 µs + 25 µs per request, and 28 µs + 3.1 µs per expert in each layer', () => {
     const prototypeUs = (batch: number, active: number) => 48 * 28 + 25 * batch + 48 * (28 + 3.1 * active)
     for (const [batch, active] of [
       [1, 8],
@@ -29,18 +29,18 @@ describe('a cost profile', () => {
     }
   })
 
-  it('tells policies what a step grows by, so that they and it agree', () => {
+  it('gives policies the same increments as the step cost', () => {
     const { base, perExpert, perRequest } = stepParts(first)
     expect(base + 20 * perExpert + 4 * perRequest).toBeCloseTo(stepUs(first, 4, 20, 0), 9)
     expect(stepParts(first, 4).perExpert).toBe(perExpert / 4)
   })
 
-  it('charges context by the thousand tokens of the whole batch', () => {
+  it('charges context per thousand tokens of the whole batch', () => {
     const profile = { ...first, decode: { ...first.decode, perContextKTokenUs: 2 } }
     expect(stepUs(profile, 4, 20, 5_000) - stepUs(profile, 4, 20, 0)).toBeCloseTo(10)
   })
 
-  it('charges layers with a window by the thousand tokens that they attend to, each window by its own sum', () => {
+  it('charges windowed layers per thousand tokens in the window, with one sum per window', () => {
     const windows = [
       { tokens: 128, perContextKTokenUs: 3 },
       { tokens: 1_024, perContextKTokenUs: 50 },
@@ -52,7 +52,7 @@ describe('a cost profile', () => {
     expect(addedUs).toBeCloseTo((3 * 356 + 50 * 1_624) / 1000, 9)
   })
 
-  it('does not guess what windows attend to', () => {
+  it('requires the windowed sums', () => {
     const windowed = {
       ...first,
       decode: { ...first.decode, windows: [{ tokens: 128, perContextKTokenUs: 3 }] },
@@ -61,12 +61,12 @@ describe('a cost profile', () => {
     expect(() => stepUs(windowed, 1, 8, 100, [100, 100])).toThrow('2 windowed sums for 1 windows')
   })
 
-  it('reads a prompt by its tokens and moves its cache by its bytes', () => {
+  it('charges prefill by tokens and transfers by bytes', () => {
     expect(prefillUs(first, 400)).toBe(8_000 + 25 * 400)
     expect(transferUs(first, 1_000)).toBeCloseTo(1_000 + (98_304 * 1_000) / 50e9 / 1e-6)
   })
 
-  it('lays a trace over its layers: layer l takes ⌊l·L_trace/L_profile⌋, and the weights are the shares taken', () => {
+  it('maps a trace onto its layers: layer l takes ⌊l·L_trace/L_profile⌋, and the weights are the shares taken', () => {
     expect(Array.from(layerWeights(48, 16))).toEqual(Array.from({ length: 16 }, () => 3 / 48))
     expect(Array.from(layerWeights(2, 4))).toEqual([0.5, 0, 0.5, 0])
     fc.assert(
@@ -95,26 +95,26 @@ describe('a profile file', () => {
   const withWindows = (windows: unknown) => withChange('decode', { windows })
   const window = { tokens: 128, perContextKTokenUs: 1 }
 
-  it('goes by its name when it ships, and by its path otherwise', async () => {
+  it('is loaded by name if shipped, and by path otherwise', async () => {
     expect(await profileNames()).toContain('h200-first')
     const path = join(folder.path, 'mine.json')
     writeFileSync(path, JSON.stringify({ ...shipped, name: 'mine' }))
     expect(await loadProfile(path)).toEqual({ ...first, name: 'mine' })
   })
 
-  it('says which names there are when it does not know one, and which file it cannot read', async () => {
+  it('lists the names if it does not know one, and names the file that it cannot read', async () => {
     expect((await failure('h200-frist', () => loadProfile('h200-frist'))).message).toContain('h200-first')
     expect((await failure('nowhere.json', () => loadProfile('nowhere.json'))).code).toBe(
       'ELDR_FILE_UNREADABLE',
     )
   })
 
-  it('is all that lies in profiles/', async () => {
+  it('is every file in profiles/', async () => {
     expect(files.filter(file => !file.endsWith('.json'))).toEqual([])
     expect(await profileNames()).toEqual(names.toSorted())
   })
 
-  it.each(names)('%s loads under its name and states what is assumed', async name => {
+  it.each(names)('%s loads by its name and states its assumptions', async name => {
     const { name: itsOwn, provenance } = await loadProfile(name)
     expect(itsOwn).toBe(name)
     expect(provenance.what).not.toBe('')
@@ -131,7 +131,7 @@ describe('a profile file', () => {
     },
   )
 
-  it('may have layers with windows, up to 8 sizes of them', () => {
+  it('may have windowed layers of up to 8 sizes', () => {
     const windows = Array.from({ length: 8 }, (_, w) => ({ tokens: 128 << w, perContextKTokenUs: w }))
     expect(parseProfile('p.json', withChange('decode', { windows })).decode.windows).toEqual(windows)
     expect(parseProfile('p.json', withChange('decode', {})).decode).not.toHaveProperty('windows')
@@ -185,7 +185,7 @@ describe('a profile file', () => {
     [withChange('kv', { gigabytesPerSecond: 0 }), 'ELDR_FILE_BAD_METADATA', 'kv.gigabytesPerSecond 0'],
     [withChange('provenance', { notes: [1] }), 'ELDR_FILE_BAD_METADATA', 'provenance.notes'],
     [withChange('provenance', { date: 3 }), 'ELDR_FILE_BAD_METADATA', 'provenance.date'],
-  ])('is refused with the reason: %.60s', async (text, code, found) => {
+  ])('is rejected with the reason: %.60s', async (text, code, found) => {
     const error = await failure('p.json', () => parseProfile('p.json', text))
     expect(error.code).toBe(code)
     expect(error.message).toContain(found)

@@ -1,11 +1,15 @@
 /**
- * A cost profile says what a GPU takes for the parts of a request: one decode step, prefill, moving the KV cache. It is data with its
- * provenance, measured by `bench/gpu` or assumed and then said to be; the simulator and the embedded worker take all their times from it.
+ * A cost profile: GPU times of a decode step, prefill, and a transfer of the KV cache. It is data with
+ * provenance: measured by `bench/gpu`, or assumed and marked so. The simulator and the embedded worker take
+ * all their times from it.
  */
 export interface CostProfile {
   readonly name: string
   readonly provenance: Provenance
-  /** Of the model that was timed. A trace of another model is laid over its layers (`layerWeights`); reports name both shapes. */
+  /**
+   * Of the model that was timed. A trace of another model is mapped onto its layers (`layerWeights`); reports
+   * name both shapes.
+   */
   readonly shape: { readonly layers: number; readonly experts: number; readonly topK: number }
   readonly decode: DecodeCost
   readonly prefill: PrefillCost
@@ -13,43 +17,43 @@ export interface CostProfile {
 }
 
 export interface Provenance {
-  /** What the numbers are, in a sentence. */
+  /** What the numbers are, in one sentence. */
   readonly what: string
   readonly measuredOn?: string
   /** YYYY-MM-DD. */
   readonly date?: string
   /** The file of raw timings, or the text, that the numbers come from. */
   readonly source?: string
-  /** What is assumed, and what is left out. */
+  /** What is assumed, and what is not modelled. */
   readonly notes: readonly string[]
 }
 
 /**
- * One step of the whole batch: base + perRequest·batch + layers·(perLayer + perActiveExpert·active) + perContextKToken·context/1000, and
- * for each of `windows` its perContextKToken·Σ min(context of a request, tokens)/1000.
- * `kind` leaves room for a measured table beside the linear form.
+ * One step of the whole batch: base + perRequest·batch + layers·(perLayer + perActiveExpert·active) +
+ * perContextKToken·context/1000, and for each of `windows` its perContextKToken·Σ min(context of a request,
+ * tokens)/1000. `kind` leaves room for a measured table next to the linear form.
  */
 export interface DecodeCost {
   readonly kind: 'linear'
   readonly baseUs: number
   readonly perRequestUs: number
   readonly perLayerUs: number
-  /** For each active expert of each layer. */
+  /** Per active expert and layer. */
   readonly perActiveExpertUs: number
-  /** For every 1,000 tokens of context, summed over the batch: what the layers take that attend to all of it. */
+  /** Per 1,000 tokens of context, summed over the batch, for the layers with full attention. */
   readonly perContextKTokenUs: number
-  /** Layers with a sliding window, an entry for each size of it. */
+  /** Sliding-window layers, one entry per window size. */
   readonly windows?: readonly AttentionWindow[]
 }
 
-/** Layers that attend to the last `tokens` of a request's context at most. */
+/** Window size in tokens of context. */
 export interface AttentionWindow {
   readonly tokens: number
-  /** For every 1,000 tokens that they attend to, summed over the batch. */
+  /** Per 1,000 tokens inside the window, summed over the batch. */
   readonly perContextKTokenUs: number
 }
 
-/** One prefill step: base + perToken·tokens, whichever requests the tokens belong to. */
+/** One prefill step: base + perToken·tokens, for any mix of requests. */
 export interface PrefillCost {
   readonly baseUs: number
   readonly perTokenUs: number
@@ -64,8 +68,9 @@ export interface KvCost {
 }
 
 /**
- * `active`: distinct experts that the step fires, mean over the profile's layers. `contextTokens`: summed over the batch.
- * `windowedTokens`: for each of the profile's windows, Σ min(context, tokens) over the batch; the sum of contexts does not tell it.
+ * `active`: distinct experts that the step fires, mean over the profile's layers. `contextTokens`: summed
+ * over the batch. `windowedTokens`: for each window of the profile, Σ min(context, tokens) over the batch,
+ * which cannot be derived from the sum of contexts.
  */
 export function stepUs(
   { shape, decode }: CostProfile,
@@ -89,8 +94,9 @@ function windowsUs(windows: readonly AttentionWindow[], windowedTokens: ArrayLik
 }
 
 /**
- * What policies weigh of a decode step: its time with nothing in the batch, and what one more expert in every layer or one more request
- * adds. On several expert-parallel ranks a step pays for the fullest one, about its share of the experts.
+ * The parts of a decode step's time that policies use: the time of an empty batch, and the increment per
+ * expert in every layer and per request. With several expert-parallel ranks a step waits for the fullest one,
+ * which has about its share of the experts.
  */
 export function stepParts(
   { shape, decode }: CostProfile,
@@ -108,14 +114,18 @@ export function prefillUs({ prefill }: CostProfile, tokens: number): number {
   return prefill.baseUs + prefill.perTokenUs * tokens
 }
 
-/** From one worker to another; transfers do not slow each other down. 1 GB/s is 1,000 bytes a microsecond. */
+/**
+ * Time from one worker to another; transfers do not slow each other down. 1 GB/s is 1,000 bytes per
+ * microsecond.
+ */
 export function transferUs({ kv }: CostProfile, tokens: number): number {
   return kv.latencyUs + (kv.bytesPerToken * tokens) / (kv.gigabytesPerSecond * 1000)
 }
 
 /**
- * Share of the profile's layers that each layer of a trace stands for: the profile's layer l takes the trace's layer
- * ⌊l·L_trace/L_profile⌋. A mean of active experts over the profile's layers is then Σ weight·active over the trace's.
+ * Share of the profile's layers that each layer of a trace represents: the profile's layer l takes the
+ * trace's layer ⌊l·L_trace/L_profile⌋. The mean of active experts over the profile's layers is then Σ
+ * weight·active over the trace's.
  */
 export function layerWeights(profileLayers: number, traceLayers: number): Float64Array {
   const taken = new Float64Array(traceLayers)

@@ -1,6 +1,12 @@
-/** The distinct experts of one decode step, on bit words: what its time depends on. These loops are where a simulation spends its time. */
+/**
+ * Counts the distinct experts of one decode step on bit words; its time depends on them. A simulation spends
+ * most of its time in these loops.
+ */
 
-/** out = OR over the batch of the words of each request's step, which begin at `at`. Four requests a turn: `out` is then loaded and stored once for all of them. */
+/**
+ * out = OR over the batch of the words of each request's step, which begin at `at`. Four requests per
+ * iteration, so that `out` is loaded and stored once for all of them.
+ */
 export function uniteSteps(words: Int32Array, at: Int32Array, batch: number, out: Int32Array): void {
   const width = out.length
   out.fill(0)
@@ -27,7 +33,10 @@ export function activeExperts(union: Int32Array, weights: Float64Array): number 
   return sum
 }
 
-/** The same, of each layer's fullest rank: expert-parallel ranks wait for the one that loads the most. masks: [ranks][words of a step]. */
+/**
+ * The same for each layer's fullest rank: expert-parallel ranks wait for the one that loads most. masks:
+ * [ranks][words of a step].
+ */
 export function fullestRankExperts(union: Int32Array, weights: Float64Array, masks: Int32Array): number {
   const wordsPerLayer = union.length / weights.length
   const ranks = masks.length / union.length
@@ -45,7 +54,7 @@ export function fullestRankExperts(union: Int32Array, weights: Float64Array, mas
   return sum
 }
 
-/** Bits set in 32: pairs, then fours, then bytes, summed by one multiplication. */
+/** Set bits of 32: pairs, then fours, then bytes, summed by one multiplication. */
 export function bitCount(word: number): number {
   const pairs = word - ((word >>> 1) & 0x55555555)
   const fours = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333)

@@ -25,7 +25,7 @@ beforeAll(async () => {
   await writeArtifact(good, artifact)
 })
 
-/** The good artifact with some metadata and tensors changed; undefined removes. */
+/** The valid artifact with some metadata and tensors changed; undefined removes one. */
 async function spoiled(
   metadata: Record<string, string | undefined>,
   change: (tensors: Record<string, TensorToWrite>) => void = () => undefined,
@@ -69,7 +69,7 @@ describe('an artifact file', () => {
     ['cluster_similarity', 'null', 'ELDR_FILE_BAD_METADATA'],
     ['rho', 'NaN', 'ELDR_FILE_BAD_METADATA'],
     ['seed', '1.5', 'ELDR_FILE_BAD_METADATA'],
-  ])('whose %s is %s is refused with a message that names the file', async (key, value, code) => {
+  ])('whose %s is %s is rejected with a message that names the file', async (key, value, code) => {
     await spoiled({ [key]: value })
     expect((await failure(bad, () => readArtifact(bad))).code).toBe(code)
   })
@@ -137,12 +137,12 @@ describe('an artifact file', () => {
         (tensors['weights'] = { dtype: 'I32', shape: tensors['weights']!.shape, data: new Int32Array(128) }),
       'ELDR_TENSOR_BAD_TYPE',
     ],
-  ])('with %s is refused', async (_, change, code) => {
+  ])('with %s is rejected', async (_, change, code) => {
     await spoiled({}, change)
     expect((await failure(bad, () => readArtifact(bad))).code).toBe(code)
   })
 
-  it('that is changed at random is read or refused, never anything else', async () => {
+  it('that is changed at random is either read or rejected with an ELDR error', async () => {
     const bytes = readFileSync(good)
     const random = createRandom(11)
     const outcomes = new Set<string>()
@@ -150,7 +150,7 @@ describe('an artifact file', () => {
       const changed = Buffer.from(
         bytes.subarray(0, random.uniform() < 0.2 ? random.below(bytes.length) : bytes.length),
       )
-      // Most changes go into the header: there is more to break in it.
+      // Most changes go into the header, where more can break.
       for (let n = 1 + random.below(4); n > 0 && changed.length > 0; n--)
         changed[random.below(Math.min(changed.length, random.uniform() < 0.8 ? 2500 : changed.length))] =
           random.below(256)

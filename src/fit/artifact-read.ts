@@ -11,7 +11,10 @@ import { sizesOf } from './cluster.ts'
 
 const MAX_WORKERS = 65_535
 
-/** Reads an artifact and proves that it is one: whatever contradicts itself is refused, so that a gateway can use what it gets as it is. */
+/**
+ * Reads and validates an artifact: a file that contradicts itself is rejected, so that a gateway can use the
+ * result without further checks.
+ */
 export function readArtifact(path: string): Promise<Artifact> {
   return withSafetensors(path, artifactOf)
 }
@@ -60,7 +63,7 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
     seed: check.wholeNumber(path, metadata, 'seed', Number.MAX_SAFE_INTEGER, 0),
     restarts: check.wholeNumber(path, metadata, 'restarts', 10_000),
     transforms: check.jsonOf(path, metadata, 'transforms', 'ρ by transform', isRhos),
-    sizes: check.jsonOf(path, metadata, 'sizes', `a whole number for each of ${workers} workers`, isSize),
+    sizes: check.jsonOf(path, metadata, 'sizes', `an integer for each of ${workers} workers`, isSize),
     meanSimilarity: check.optionalNumber(path, metadata, 'mean_similarity', -1.03, 1.03) ?? 0,
     clusterSimilarity: check.jsonOf(
       path,
@@ -70,7 +73,7 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
       isCosines,
     ),
     bestSimilarity: check
-      .jsonOf(path, metadata, 'best_similarity', 'pairs of a rising quantile and a cosine', isQuantiles)
+      .jsonOf(path, metadata, 'best_similarity', 'pairs of an ascending quantile and a cosine', isQuantiles)
       .map(([q, value]) => ({ q: q!, value: value! })),
     traceSha256: check.textOf(path, metadata, 'trace_sha256'),
     traceRequests: check.wholeNumber(path, metadata, 'trace_requests', Number.MAX_SAFE_INTEGER),
@@ -132,7 +135,7 @@ async function signatureOf(
     throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
       file: path,
       found: `no layer in ${prefix}layer_mask`,
-      expected: 'one at least',
+      expected: 'at least one',
     })
   const weights = await check.readTensor(from, `${prefix}weights`, 'F32', [kept.length, experts])
   check.checkValues(
@@ -148,7 +151,7 @@ async function signatureOf(
   if (centroids.every(value => value === 0))
     throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
       file: path,
-      found: `zeros alone in ${prefix}centroids`,
+      found: `only zeros in ${prefix}centroids`,
       expected: 'unit vectors',
     })
   const signatures = await check.readTensor(from, `${prefix}calibration_signatures`, 'I16', [
@@ -192,7 +195,7 @@ interface Curve {
   peak: number
 }
 
-/** A greedy curve: some layers, each once, ρ after each, and where it peaks. */
+/** A greedy curve: distinct layers, ρ after each, and the peak. */
 function isCurve(layers: number): (value: unknown) => value is Curve {
   return (value): value is Curve => {
     const { order, rho, peak } = (value ?? {}) as Partial<Curve>
@@ -228,7 +231,10 @@ const isQuantiles = (value: unknown): value is number[][] =>
       (at === 0 || item[0]! > (value as number[][])[at - 1]![0]!),
   )
 
-/** Rows are compared by cosine without dividing by their length again. One of length 0 matches nothing; a calibration request without a signature is not kept. */
+/**
+ * Rows are compared by cosine without normalising them again, so their length must be 1. Calibration requests
+ * without a signature are not kept, so no row has length 0.
+ */
 function checkUnit(
   file: string,
   name: string,

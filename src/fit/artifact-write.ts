@@ -3,7 +3,7 @@ import { type TensorToWrite, writeSafetensors } from '../trace/safetensors-write
 import type { Artifact, ArtifactAbout, FittedSignature } from './artifact.ts'
 
 export const ARTIFACT_FORMAT = 'eldr.artifact.v1'
-/** Tensors and metadata of the fallback carry this before their names. */
+/** Prefix of the fallback's tensors and metadata keys. */
 export const FALLBACK = 'fallback_'
 
 /** The same artifact gives the same bytes. */

@@ -3,28 +3,37 @@ import { dimensionsOf, type SignatureModel } from '../signature/signature.ts'
 import type { LayerCurve } from './summary.ts'
 
 /**
- * What a fit produces: all that a gateway needs to route, and all that a re-fit needs to make clusters for another number of workers
- * without the trace.
+ * The result of a fit: everything a gateway needs to route, and everything a refit needs to make clusters for
+ * another number of workers without the trace.
  */
 export interface Artifact {
   readonly about: ArtifactAbout
   /** The signature that requests are routed by. */
   readonly primary: FittedSignature
-  /** For hand-offs without recent counts when `primary` reads those: the same clusters, seen through plain counts. */
+  /**
+   * For hand-offs without recent counts if `primary` reads those: the same clusters, with signatures of plain
+   * counts.
+   */
   readonly fallback?: FittedSignature
   readonly calibration: CalibrationSet
 }
 
 export interface FittedSignature {
   readonly model: SignatureModel
-  /** Half-life of recent counts in tokens; absent when the signature reads plain counts. */
+  /** Half-life of recent counts in tokens; absent if the signature reads plain counts. */
   readonly recentHalfLife?: number
-  /** ρ with the kept layers, and the curve it is the peak of. Absent without decode data or when layers were given by hand. */
+  /**
+   * ρ with the kept layers, and the curve whose peak it is. Absent without decode data or if layers were
+   * given by hand.
+   */
   readonly rho?: number
   readonly curve?: LayerCurve
   /** Unit vectors [workers × dimensions]. */
   readonly centroids: Float32Array
-  /** Signatures of the calibration requests in fixed point [requests × dimensions]: compact, and what clusters are made from. */
+  /**
+   * Signatures of the calibration requests in fixed point [requests × dimensions]: compact, and the input of
+   * clustering.
+   */
   readonly signatures: Int16Array
 }
 
@@ -33,7 +42,7 @@ export interface CalibrationSet {
   readonly requests: number
   /** [requests] */
   readonly clusterOf: Uint16Array
-  /** Decode patterns [requests × layers × experts] in 255ths; absent when the trace had no decode data. */
+  /** Decode patterns [requests × layers × experts] in 255ths; absent if the trace had no decode data. */
   readonly patterns?: Uint8Array
   /** [requests] index into `domains`. */
   readonly domain?: Uint8Array
@@ -59,11 +68,14 @@ export interface ArtifactAbout {
   readonly bestSimilarity: readonly { readonly q: number; readonly value: number }[]
   readonly traceSha256: string
   readonly traceRequests: number
-  /** ELDR release that made it. */
+  /** ELDR release that wrote it. */
   readonly version: string
 }
 
-/** Rows of an artifact's signatures. Fits cluster these, not what was packed, so that a re-fit gives the same clusters to the bit. */
+/**
+ * Rows of an artifact's signatures. A fit clusters these packed values, so that a refit gives exactly the
+ * same clusters.
+ */
 export function unpackSignatures({
   model,
   signatures,
@@ -71,7 +83,10 @@ export function unpackSignatures({
   return packedRows(signatures, dimensionsOf(model))
 }
 
-/** Decode patterns in 255ths of the steps, for the requests at `rows`. A request that decoded nothing has a pattern of zeros. */
+/**
+ * Decode patterns in 255ths of the steps, for the requests at `rows`. A request without decode steps has a
+ * pattern of zeros.
+ */
 export function packPatterns(
   decodeCounts: Uint16Array,
   decodeSteps: ArrayLike<number>,

@@ -3,7 +3,9 @@ import type { Source, TransformName } from '../signature/transform.ts'
 import { isServable, TRANSFORM, TRANSFORMS } from '../signature/transform.ts'
 import type { Trace } from '../trace/trace.ts'
 
-/** What a fit reads of a trace, in memory. Arrays are [requests × layers × experts] unless a line says otherwise. */
+/**
+ * The parts of a trace that a fit reads, in memory. Arrays are [requests × layers × experts] unless noted.
+ */
 export interface Calibration {
   readonly requests: number
   readonly layers: number
@@ -24,7 +26,7 @@ export interface Calibration {
   readonly idf: Float32Array
 }
 
-/** Gate scores are read only where quality can be measured: no artifact can use them. */
+/** Gate scores are read only if quality can be measured: no artifact can use them. */
 export async function readCalibration(trace: Trace): Promise<Calibration> {
   const { requests, layers, experts, topK, gateRows } = trace
   const counts = await trace.prefillCounts()
@@ -55,7 +57,10 @@ export function valuesOf(data: Calibration, source: Source): Uint16Array | Float
   }[source]
 }
 
-/** Transforms that the trace has the values for. Values that are all next to nothing count as none: no direction can be made of them. */
+/**
+ * Transforms that the trace has values for. Values that are all almost zero count as missing: they have no
+ * direction.
+ */
 export function transformsOf(data: Calibration): TransformName[] {
   const sources = new Set(
     TRANSFORMS.map(name => TRANSFORM[name].source).filter(source =>
@@ -65,10 +70,13 @@ export function transformsOf(data: Calibration): TransformName[] {
   return TRANSFORMS.filter(name => sources.has(TRANSFORM[name].source))
 }
 
-/** Below this, squares of float32 values vanish. */
+/** Below this, squares of float32 values underflow. */
 const LEAST = 1e-12
 
-/** Requests whose quality can be judged: some expert fired at prefill and some step was decoded. Gate transforms see the first rows only. */
+/**
+ * Requests whose quality can be measured: some expert fired at prefill and at least one step was decoded.
+ * Gate transforms cover the first rows only.
+ */
 export function judgedRows(data: Calibration, name: TransformName): Uint32Array {
   const limit = isServable(name) ? data.requests : data.gateRows
   const rows: number[] = []

@@ -12,7 +12,10 @@ export interface ClusterOptions {
   readonly balance: 'exact' | 'none'
   readonly restarts: number
   readonly seed: number
-  /** Whether plain K-means runs beside, to show what the balance constraint does. A re-fit, which a gateway waits for, goes without. */
+  /**
+   * Also run plain K-means, to show the effect of the balance constraint. A refit skips it, because a gateway
+   * waits for the result.
+   */
   readonly compare?: boolean
   readonly onProgress?: (what: string, done: number, total: number) => void
 }
@@ -21,12 +24,15 @@ export interface FittedClusters extends Clustering {
   /** Unit vectors [workers × width]. */
   readonly centroids: Float32Array
   readonly sizes: readonly number[]
-  /** Sizes of plain K-means on the same rows, falling; empty when it did not run. */
+  /** Cluster sizes of plain K-means on the same rows, descending; empty if it did not run. */
   readonly vanillaSizes: readonly number[]
   readonly stats: SimilarityStats
 }
 
-/** One cluster for each decode worker (paper §4.3.1), and plain K-means beside it. The same rows and seed give the same clusters. */
+/**
+ * One cluster per decode worker (paper §4.3.1), and optionally plain K-means. The same rows and seed give the
+ * same clusters.
+ */
 export function clusterSignatures(
   points: PackedRows,
   { workers, balance, restarts, seed, compare = false, onProgress }: ClusterOptions,
@@ -62,25 +68,28 @@ export function sizesOf(clusterOf: ArrayLike<number>, clusters: number): number[
 }
 
 /**
- * Where each new cluster goes so that workers keep their region (design: centroid k belongs to the k-th decode worker): the new centroids
- * are matched to the old ones by optimal assignment, those left over take the numbers that are left. Entry k is the new number of cluster k.
+ * Numbers the new clusters so that workers keep their region (centroid k belongs to the k-th decode worker):
+ * the new centroids are matched to the old ones by optimal assignment; the remaining ones get the remaining
+ * numbers. Entry k is the new number of cluster k.
  */
 export function matchClusters(old: Float32Array, fresh: Float32Array, width: number): Int32Array {
   const freshCount = fresh.length / width
-  const kept = Math.min(old.length / width, freshCount) // workers are added and removed at the end of the list
+  // workers are added and removed at the end of the list
+  const kept = Math.min(old.length / width, freshCount)
   const similarity = new Float32Array(kept)
   const matrix = rowMatrixOf(old.subarray(0, kept * width), width)
-  // Clusters are the points; the first `kept` numbers are what the old workers want, any further number is as good as another.
+  // Clusters are the points; the first `kept` numbers are those of the old workers, and all other numbers are
+  // equivalent.
   const costs = new Float64Array(freshCount * freshCount)
   for (let k = 0; k < freshCount; k++) {
     matrix.similarities(fresh.subarray(k * width, (k + 1) * width), similarity)
     for (let number = 0; number < kept; number++) costs[k * freshCount + number] = -similarity[number]!
-    costs[k * freshCount + k]! -= 1e-9 // among centroids that are the same, a cluster keeps its number
+    costs[k * freshCount + k]! -= 1e-9 // among equal centroids, a cluster keeps its number
   }
   return assignBalanced({ costs, points: freshCount, sinks: freshCount, capacity: 1 })
 }
 
-/** Clusters under their new numbers. */
+/** Clusters with their new numbers. */
 export function renumber(clusters: FittedClusters, to: Int32Array, width: number): FittedClusters {
   const centroids = new Float32Array(clusters.centroids.length)
   const sizes: number[] = []

@@ -4,10 +4,10 @@ import type { Calibration } from './calibration.ts'
 import type { Fitted } from './fit.ts'
 import type { FitFigures } from './summary.ts'
 
-/** Requests that the plane is computed from; more would look the same and take N² time. */
+/** Number of requests used for the plane; more would look the same and take N² time. */
 const PLANE_ROWS = 2000
 
-/** What the report draws beyond the summary: figures 9, 1 and 3 of the paper. */
+/** Data for the report beyond the summary: figures 9, 1 and 3 of the paper. */
 export function figuresOf(
   { data, points, clusters, artifact }: Fitted,
   domains: readonly string[],
@@ -37,7 +37,7 @@ export function figuresOf(
   }
 }
 
-/** Every so manieth request, at most `most` of them, and their signatures. */
+/** A regular sample of at most `most` requests, and their signatures. */
 export function planeRows(
   signatures: Int16Array,
   requests: number,
@@ -51,7 +51,10 @@ export function planeRows(
   return { rows, picked }
 }
 
-/** Share of the requests' decode steps that each expert fires in, by domain: [domains × layers × experts]; rows of domains without requests are zero. */
+/**
+ * Share of the requests' decode steps in which each expert fires, per domain: [domains × layers × experts];
+ * rows of domains without requests are zero.
+ */
 function activationByDomain(
   { decodeCounts, decodeSteps, domain, layers, experts, requests }: Calibration,
   domains: number,
@@ -69,7 +72,10 @@ function activationByDomain(
   )
 }
 
-/** Decode activation of each domain against the mean over domains, at the layer where domains differ most (Fig. 1). */
+/**
+ * Decode activation of each domain relative to the mean over domains, at the layer where domains differ most
+ * (Fig. 1).
+ */
 function heatOf(data: Calibration, domains: readonly string[]): FitFigures['heat'] {
   const { layers, experts } = data
   const cells = layers * experts

@@ -27,7 +27,7 @@ describe('a fit of the shipped task trace', () => {
     fitted = await fitFile(shipped('lab16-task.calibration'))
   })
 
-  it('measures every transform, gate scores on the requests that have them', () => {
+  it('measures every transform, and gate scores on the requests that have them', () => {
     expect(fitted.qualities.map(({ name }) => name)).toEqual([
       'count',
       'count-idf',
@@ -40,7 +40,7 @@ describe('a fit of the shipped task trace', () => {
     expect(fitted.qualities.at(-1)!.pairs).toBe((160 * 159) / 2)
   })
 
-  it('takes the better of the two best servable transforms at its peak', () => {
+  it('chooses the better of the two best servable transforms at its peak', () => {
     expect(fitted.selections).toHaveLength(2)
     const [chosen, other] = fitted.selections
     expect(chosen!.rho).toBeGreaterThanOrEqual(other!.rho!)
@@ -50,7 +50,7 @@ describe('a fit of the shipped task trace', () => {
     )
   })
 
-  it('makes clusters of at most ⌈N/K⌉ requests that tell domains apart', () => {
+  it('makes clusters of at most ⌈N/K⌉ requests that separate domains', () => {
     const { sizes } = fitted.clusters
     expect(Math.max(...sizes)).toBeLessThanOrEqual(Math.ceil(500 / 16))
     expect(sizes.reduce((a, b) => a + b)).toBe(500)
@@ -59,10 +59,11 @@ describe('a fit of the shipped task trace', () => {
       const of = Array.from(domain!).filter((_, r) => clusterOf[r] === k)
       return Math.max(...[0, 1, 2, 3].map(d => of.filter(x => x === d).length))
     })
-    expect(leading.reduce((a, b) => a + b) / 500).toBeGreaterThan(0.85) // of four domains the largest has 30 %
+    // the largest of four domains has 30 %
+    expect(leading.reduce((a, b) => a + b) / 500).toBeGreaterThan(0.85)
   })
 
-  it('puts a request where its signature says: nearest centroid and cluster mostly agree', () => {
+  it('places a request by its signature: nearest centroid and cluster mostly agree', () => {
     const { primary, calibration } = fitted.artifact
     const { domain } = fitted.data
     const out = new Float32Array(dimensionsOf(primary.model))
@@ -71,7 +72,7 @@ describe('a fit of the shipped task trace', () => {
     expect(calibration.domain![0]).toBe(domain![0])
   })
 
-  it('gives the same bytes for the same trace, options and seed, and others for another seed', async () => {
+  it('gives the same bytes for the same trace, options and seed, and different ones for another seed', async () => {
     await writeArtifact(file('a'), fitted.artifact)
     await writeArtifact(file('b'), (await fitFile(shipped('lab16-task.calibration'))).artifact)
     await writeArtifact(file('c'), (await fitFile(shipped('lab16-task.calibration'), { seed: 1 })).artifact)
@@ -79,21 +80,21 @@ describe('a fit of the shipped task trace', () => {
     expect(readFileSync(file('a')).equals(readFileSync(file('c')))).toBe(false)
   })
 
-  it('can be read back as it was', async () => {
+  it('reads back unchanged', async () => {
     await writeArtifact(file('a'), fitted.artifact)
     expect(await readArtifact(file('a'))).toEqual(fitted.artifact)
   })
 })
 
-describe('a re-fit', () => {
-  it('at the same K and seed gives the artifact itself, from the file alone', async () => {
+describe('a refit', () => {
+  it('with the same K and seed reproduces the artifact from the file alone', async () => {
     const { artifact } = await fitFile(shipped('tiny6-long-task.calibration'))
     await writeArtifact(file('a'), artifact)
     const old = await readArtifact(file('a'))
     expect(refit(old, DEFAULTS, file('a')).artifact).toEqual(artifact)
   })
 
-  it('at the same K keeps the numbers of clusters that are the same', async () => {
+  it('with the same K keeps the numbers of unchanged clusters', async () => {
     const rows = {
       dtype: 'U8',
       shape: [60, 1, 4],
@@ -108,7 +109,7 @@ describe('a re-fit', () => {
     expect(refit(artifact, { ...DEFAULTS, workers: 9 }, 'x').artifact).toEqual(artifact)
   })
 
-  it('at another K keeps the region of the workers that stay', async () => {
+  it('with another K keeps the region of the remaining workers', async () => {
     const { artifact: old } = await fitFile(shipped('lab16-task.calibration'))
     const width = dimensionsOf(old.primary.model)
     const dot = (a: Float32Array, b: Float32Array) => a.reduce((sum, x, d) => sum + x * b[d]!, 0)
@@ -128,12 +129,13 @@ describe('a re-fit', () => {
           ),
         ),
       )
-      // Matching is over all workers together, so one may get its second best: on average they get nearly the best there is.
+      // Matching optimises all workers together, so one may get its second best; on average they get nearly
+      // the best.
       expect(own.reduce((a, b) => a + b) / stay).toBeGreaterThan(any.reduce((a, b) => a + b) / stay - 0.05)
     }
   })
 
-  it('refuses more workers than calibration requests', async () => {
+  it('rejects more workers than calibration requests', async () => {
     const { artifact } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 4 })
     expect((await failure('x', () => refit(artifact, { ...DEFAULTS, workers: 601 }, 'x'))).code).toBe(
       'ELDR_TRACE_TOO_SMALL',
@@ -142,7 +144,7 @@ describe('a re-fit', () => {
 })
 
 describe('a fit on recent counts', () => {
-  it('is chosen where ρ says so, and keeps a fit on plain counts with the same clusters', async () => {
+  it('is chosen if ρ says so, and includes a fit on plain counts with the same clusters', async () => {
     const { artifact } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 8 })
     expect(artifact.primary.model.transform).toBe('recent')
     expect(artifact.primary.recentHalfLife).toBe(64)
@@ -155,7 +157,7 @@ describe('a fit on recent counts', () => {
   })
 })
 
-describe('a fit of odd traces', () => {
+describe('a fit of unusual traces', () => {
   const small = { workers: 2, pairs: 100 }
 
   it('without decode data uses the paper’s transform on all layers and says so', async () => {
@@ -177,7 +179,7 @@ describe('a fit of odd traces', () => {
     expect((await failure('x', () => placementOf(artifact, 2, 32, 'x'))).code).toBe('ELDR_TENSOR_MISSING')
   })
 
-  it('leaves out requests without counts and says so', async () => {
+  it('drops requests without counts and says so', async () => {
     const counts = new Uint16Array([3, 3, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 1, 0])
     const path = await traceFile('gap', {
       tensors: {
@@ -193,7 +195,7 @@ describe('a fit of odd traces', () => {
     expect(notes.join()).toContain('1 of 3 requests have no signature')
   })
 
-  it('in which all requests are alike has no IDF signature, and says what to do', async () => {
+  it('with identical requests has no IDF signature, and says what to do', async () => {
     const same = { dtype: 'U16', shape: [3, 2, 4], data: new Uint16Array(24).fill(1) } as const
     const path = await traceFile('alike', {
       tensors: {
@@ -209,20 +211,21 @@ describe('a fit of odd traces', () => {
     expect(error.message).toContain('prompts that use different experts')
   })
 
-  it('with too few judged requests for ρ is fitted without it, and says so', async () => {
-    const { artifact, notes } = await fitFile(await traceFile('few'), small) // one of three requests decoded nothing
+  it('with too few measurable requests for ρ works without it, and says so', async () => {
+    // one of three requests decoded nothing
+    const { artifact, notes } = await fitFile(await traceFile('few'), small)
     expect(artifact.primary.rho).toBeUndefined()
     expect(notes.join()).toContain('Too few requests have both counts and decode steps')
   })
 
-  it('on recent counts that could not be measured keeps a fallback too', async () => {
+  it('on recent counts that could not be measured has a fallback too', async () => {
     const { artifact } = await fitFile(await traceFile('few'), { ...small, transform: 'recent' })
     expect(artifact.fallback!.model.transform).toBe('count')
     await writeArtifact(file('a'), artifact)
     expect(await readArtifact(file('a'))).toEqual(artifact)
   })
 
-  it('whose recent counts are all zero goes by plain counts', async () => {
+  it('whose recent counts are all zero uses plain counts', async () => {
     const zeros = { dtype: 'F32', shape: [3, 2, 4], data: new Float32Array(24) } as const
     const steps = { dtype: 'U16', shape: [3], data: new Uint16Array([2, 1, 1]) } as const
     const path = await traceFile('zeros', {
@@ -231,7 +234,7 @@ describe('a fit of odd traces', () => {
     expect((await fitFile(path, small)).qualities.map(({ name }) => name)).not.toContain('recent')
   })
 
-  it('that tells nothing apart says that routing will hardly help', async () => {
+  it('without distinct requests says that routing will hardly help', async () => {
     const same = { dtype: 'U16', shape: [3, 2, 4], data: new Uint16Array(24).fill(1) } as const
     const steps = { dtype: 'U16', shape: [3], data: new Uint16Array([2, 1, 1]) } as const
     const path = await traceFile('same', {
@@ -249,7 +252,7 @@ describe('a fit of odd traces', () => {
     expect(artifact.about.meanSimilarity).toBeLessThanOrEqual(1)
   })
 
-  it('takes one gate tensor without the other', async () => {
+  it('accepts one gate tensor without the other', async () => {
     const path = await traceFile('one-gate', { tensors: { gate_logit_mean: undefined } })
     expect(
       (await fitFile(path, { ...small, transform: 'gate-prob', layers: 'all' })).artifact.primary.model
@@ -257,7 +260,7 @@ describe('a fit of odd traces', () => {
     ).toBe('gate-prob')
   })
 
-  it('refuses what would take gigabytes, before it takes them', async () => {
+  it('rejects work that would take gigabytes before allocating them', async () => {
     const path = await traceFile('good')
     const huge = {
       dtype: 'U8',
@@ -271,10 +274,11 @@ describe('a fit of odd traces', () => {
     expect((await failure('long', () => fitFile(file('long'), { ...small, workers: 20_000 }))).code).toBe(
       'ELDR_FIT_TOO_LARGE',
     )
-    expect((await fitFile(path, { ...small, pairs: 2 ** 32 })).artifact.about.workers).toBe(2) // all three pairs
+    // all three pairs
+    expect((await fitFile(path, { ...small, pairs: 2 ** 32 })).artifact.about.workers).toBe(2)
   })
 
-  it('clusters crowds of equal requests as fast as others', async () => {
+  it('clusters groups of equal requests as fast as others', async () => {
     const crowd = {
       dtype: 'U8',
       shape: [20_000, 1, 4],
@@ -287,7 +291,8 @@ describe('a fit of odd traces', () => {
     const from = performance.now()
     const { clusters } = await fitFile(file('crowd'), { ...small, workers: 16, transform: 'count' })
     expect(Math.max(...clusters.sizes)).toBe(1250)
-    expect(performance.now() - from).toBeLessThan(20_000) // some 2 s; a step for each of thousands of equal points took minutes
+    // about 2 s; one step for each of thousands of equal points took minutes
+    expect(performance.now() - from).toBeLessThan(20_000)
   })
 
   it.each([
@@ -299,12 +304,12 @@ describe('a fit of odd traces', () => {
       { workers: 3, transform: 'gate-prob' },
       'ELDR_TRACE_TOO_SMALL',
     ],
-  ] as const)('refuses %s', async (_, options, code) => {
+  ] as const)('rejects %s', async (_, options, code) => {
     const path = await traceFile('good')
     expect((await failure('good', () => fitFile(path, { ...small, ...options }))).code).toBe(code)
   })
 
-  it('refuses a transform whose values it lacks, naming the tensor', async () => {
+  it('rejects a transform whose values are missing, naming the tensor', async () => {
     const path = await traceFile('bare', {
       tensors: { prefill_recent: undefined, gate_prob_sum: undefined, gate_logit_mean: undefined },
     })
@@ -325,7 +330,7 @@ describe('a fit of odd traces', () => {
     expect(notes.join(' ')).toMatch(/340 of 500 requests have no gate scores.*for study/)
   })
 
-  it('takes layers by list, and plain K-means when told to', async () => {
+  it('accepts a list of layers, and plain K-means on request', async () => {
     const { artifact, clusters } = await fitFile(shipped('lab16-task.calibration'), {
       layers: [3, 12, 13],
       transform: 'count',

@@ -30,7 +30,7 @@ export interface FitOptions {
   readonly restarts: number
   readonly pairs: number
   readonly seed: number
-  /** Ranks of an expert-parallel decoder; absent when no placement is asked for. */
+  /** Ranks of an expert-parallel decoder; absent if no placement is requested. */
   readonly ranks?: number
   readonly batch: number
 }
@@ -47,7 +47,10 @@ export interface Fitted {
   readonly notes: readonly string[]
 }
 
-/** From a trace to an artifact (paper §4.2–4.3): signature chosen by ρ, one balanced cluster a worker, expert placement where asked for. */
+/**
+ * From a trace to an artifact (paper §4.2–4.3): signature chosen by ρ, one balanced cluster per worker,
+ * expert placement on request.
+ */
 export function fit(trace: Trace, options: FitOptions, stages: Stages): Promise<Fitted> {
   checkOptions(trace, options)
   return withinMemory(trace.path, () => fitChecked(trace, options, stages))
@@ -112,7 +115,7 @@ async function select(trace: Trace, data: Calibration, options: FitOptions, stag
     const selections = selectSignature(data, selection, meter)
     if (TRANSFORM[selections[0]!.transform].source !== 'recent')
       return { qualities: meter.qualities, selections }
-    // A hand-off may lack recent counts: its region must then be found through plain ones.
+    // A hand-off may lack recent counts; then its region must be found through plain ones.
     const transform = bestOf(meter.qualities, name => TRANSFORM[name].source === 'counts')
     const fallback =
       selections.find(other => other.transform === transform) ??
@@ -149,7 +152,7 @@ function aboutOf(
   }
 }
 
-/** Centroids that all point the same way give a router nothing to go by. */
+/** A router cannot use centroids that all point the same way. */
 function alikeNote({ centroids, sizes }: FittedClusters, width: number): string[] {
   const cosine = (k: number) =>
     centroids.subarray(0, width).reduce((sum, x, d) => sum + x * centroids[k * width + d]!, 0)
@@ -160,7 +163,7 @@ function alikeNote({ centroids, sizes }: FittedClusters, width: number): string[
 /** Below this ρ, requests that look alike at prefill do not decode alike. */
 const WEAK = 0.1
 
-/** What a user should know that no table shows. */
+/** Notes for the user that no table shows. */
 function notesOf(
   trace: Trace,
   options: FitOptions,

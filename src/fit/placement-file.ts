@@ -6,7 +6,7 @@ import type { FullestRank, Placement } from './placement.ts'
 
 export const PLACEMENT_FORMAT = 'eldr.placement.v1'
 
-/** A placement, and what it was made for: an engine must not load it for another model. */
+/** A placement and what it was made for: an engine must not load it for another model. */
 export interface PlacementFile extends Placement {
   readonly model: string
   readonly traceSha256: string
@@ -79,7 +79,10 @@ export async function placementIn(from: SafetensorsFile): Promise<PlacementFile>
   }
 }
 
-/** Every layer's order names each expert once, in a slot of the rank that `rank` gives it: an engine that loads it loses no expert. */
+/**
+ * Every layer's order names each expert once, in a slot of the rank given by `rank`, so that an engine that
+ * loads it has every expert.
+ */
 function checkAgreement(
   file: string,
   rankOf: Uint16Array,

@@ -2,7 +2,7 @@ import { EldrError } from '../errors.ts'
 import type { Artifact } from './artifact.ts'
 import { type Placement, placeExperts } from './placement.ts'
 
-/** Places experts for the clusters of an artifact, from the decode patterns that it holds. `file` is what errors name. */
+/** Places experts for the clusters of an artifact, using its decode patterns. `file` is named in errors. */
 export function placementOf(
   { about, calibration }: Artifact,
   ranks: number,

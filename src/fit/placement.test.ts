@@ -30,8 +30,9 @@ function input(parts: Partial<PlacementInput> & { seed?: number; requests?: numb
 }
 
 describe('expert placement', () => {
-  it('gives the most active expert to the lightest rank that has room', () => {
-    // Activation 1, 0.8, 0.6, 0.2 at batch 1: {1, 0.2} and {0.8, 0.6} under equal numbers, where linear has {1, 0.8} and {0.6, 0.2}.
+  it('gives the most active expert to the lightest rank with room', () => {
+    // Activation 1, 0.8, 0.6, 0.2 at batch 1: {1, 0.2} and {0.8, 0.6} with equal numbers, where linear has
+    // {1, 0.8} and {0.6, 0.2}.
     const { rankOf, order, fullest } = placeExperts({
       patterns: Uint8Array.from([255, 204, 153, 51]),
       clusterOf: [0],
@@ -48,7 +49,7 @@ describe('expert placement', () => {
     expect(fullest[0]!.ideal).toBeCloseTo(1.3)
   })
 
-  it('expects an expert to be active in a step when any request of the batch fires it', () => {
+  it('expects an expert to be active in a step if any request of the batch fires it', () => {
     const { fullest } = placeExperts({
       patterns: Uint8Array.from([51, 0]),
       clusterOf: [0],
@@ -61,7 +62,7 @@ describe('expert placement', () => {
     expect(fullest[0]!.linear).toBeCloseTo(1 - 0.8 ** 3)
   })
 
-  it('holds equally many experts on each rank, each expert once, and never beats the mean of the ranks', () => {
+  it('puts the same number of experts on each rank, each expert once, and never beats the mean of the ranks', () => {
     fc.assert(
       fc.property(
         fc.constantFrom(1, 2, 4, 8),
@@ -89,7 +90,7 @@ describe('expert placement', () => {
     )
   })
 
-  it('refuses ranks that do not divide the experts', () => {
+  it('rejects ranks that do not divide the experts', () => {
     expect(() => placeExperts(input({ ranks: 3 }))).toThrow('8 experts do not divide evenly among 3 ranks')
   })
 })
@@ -97,7 +98,7 @@ describe('expert placement', () => {
 describe('a placement file', () => {
   const placement = (): PlacementFile => ({ ...placeExperts(input()), model: 'toy', traceSha256: 'ab' })
 
-  it('is read back as it was written', async () => {
+  it('reads back unchanged', async () => {
     await writePlacement(path, placement())
     expect(await withSafetensors(path, placementIn)).toEqual(placement())
   })
@@ -106,7 +107,7 @@ describe('a placement file', () => {
     ['an expert twice', (order: Uint16Array) => (order[1] = order[0]!)],
     ['an expert that is not there', (order: Uint16Array) => (order[0] = 8)],
     ['an expert in a slot of another rank', (order: Uint16Array) => order.set([order[7]!, order[0]!], 0)],
-  ])('with %s is refused: an engine would lose an expert', async (_, spoil) => {
+  ])('with %s is rejected, because an engine would lose an expert', async (_, spoil) => {
     const broken = placement()
     spoil(broken.order)
     await writePlacement(path, broken)
@@ -121,7 +122,7 @@ describe('a placement file', () => {
     ['fullest_rank', '[[1]]', 'ELDR_FILE_BAD_METADATA'],
     ['format', 'eldr.placement.v2', 'ELDR_FILE_UNKNOWN_VERSION'],
     ['format', 'eldr.trace.v1', 'ELDR_FILE_WRONG_KIND'],
-  ])('that says %s is %s is refused', async (key, value, code) => {
+  ])('whose %s is %s is rejected', async (key, value, code) => {
     await writePlacement(path, placement())
     const shape = [2, 2, 8]
     const { metadata, rank, order } = await withSafetensors(path, async file => ({

@@ -1,24 +1,30 @@
 /**
- * Expert placement for expert-parallel decoders (paper §5, after METRO): for every cluster and layer, experts are taken in falling order
- * of how likely a decode step activates them and given to the lightest rank that still has room, so that a step's active experts spread
- * evenly over ranks that hold equally many experts.
+ * Expert placement for expert-parallel decoders (paper §5, after METRO): for every cluster and layer, experts
+ * are taken in descending order of the chance that a decode step activates them and given to the lightest
+ * rank with room. So a step's active experts spread evenly over ranks with equal numbers of experts.
  */
 export interface Placement {
   readonly clusters: number
   readonly layers: number
   readonly experts: number
   readonly ranks: number
-  /** Requests in a decode step for which activation was expected. */
+  /** Requests per decode step for which activation was estimated. */
   readonly batch: number
   /** [clusters × layers × experts] rank of each expert. */
   readonly rankOf: Uint16Array
-  /** [clusters × layers × experts] experts rank after rank, rising within a rank: slot s belongs to rank ⌊s·ranks/experts⌋. */
+  /**
+   * [clusters × layers × experts] experts rank by rank, ascending within a rank: slot s belongs to rank
+   * ⌊s·ranks/experts⌋.
+   */
   readonly order: Uint16Array
-  /** Expected active experts on the fullest rank, mean over layers, for each cluster. */
+  /** Expected active experts on the fullest rank, mean over layers, per cluster. */
   readonly fullest: readonly FullestRank[]
 }
 
-/** Of one cluster's steps: experts in their own order, one layout made for all clusters, this cluster's own, and the mean over ranks, below which none can be. */
+/**
+ * For one cluster's steps: experts in their own order, one layout for all clusters, this cluster's layout,
+ * and the mean over ranks, which is the lower bound.
+ */
 export interface FullestRank {
   readonly linear: number
   readonly global: number
@@ -76,8 +82,9 @@ export function placeExperts(input: PlacementInput): Placement {
 }
 
 /**
- * Chance that a step of `batch` requests activates each expert: 1 − (1 − p̄)^batch, p̄ being the mean pattern of the requests that the
- * batch is drawn from. [clusters + 1 × layers × experts]; the last block is over all requests.
+ * Chance that a step of `batch` requests activates each expert: 1 − (1 − p̄)^batch, where p̄ is the mean
+ * pattern of the requests that the batch is drawn from. [clusters + 1 × layers × experts]; the last block is
+ * over all requests.
  */
 function expectedActivation({
   patterns,
@@ -103,7 +110,10 @@ function expectedActivation({
   })
 }
 
-/** Rank of each expert: most active first, each to the lightest rank with room; of equals the lower expert and the lower rank. */
+/**
+ * Rank of each expert: most active first, each to the lightest rank with room; ties go to the lower expert
+ * and the lower rank.
+ */
 function spread(activation: Float64Array, ranks: number): Uint16Array {
   const room = new Int32Array(ranks).fill(activation.length / ranks)
   const load = new Float64Array(ranks)

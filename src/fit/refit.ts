@@ -18,8 +18,9 @@ export interface Refitted {
 }
 
 /**
- * Clusters for another number of workers from the artifact alone (paper §4.1: a re-fit at the new worker count). The signature stays as it
- * was chosen. Clusters are numbered so that workers which stay keep the region closest to their own.
+ * Clusters for another number of workers from the artifact alone (paper §4.1: a refit at the new worker
+ * count). The signature does not change. Clusters are numbered so that remaining workers keep the region
+ * closest to their own.
  */
 export function refit(old: Artifact, options: ClusterOptions, file: string): Refitted {
   const { requests } = old.calibration

@@ -8,10 +8,10 @@ import { isServable, TRANSFORM, type TransformName } from '../signature/transfor
 import { type Calibration, judgedRows, transformsOf, valuesOf } from './calibration.ts'
 import type { LayerCurve, TransformQuality } from './summary.ts'
 
-/** Which signature a fit uses: transform, layers and their quality. */
+/** Selects the signature of a fit: transform, layers and their quality. */
 export interface Selection {
   readonly transform: TransformName
-  /** Rising. */
+  /** Ascending. */
   readonly layers: readonly number[]
   /** Absent without decode data. */
   readonly rho?: number
@@ -23,21 +23,24 @@ export interface SelectionOptions {
   readonly layers: 'auto' | 'all' | readonly number[]
   readonly pairs: number
   readonly random: Random
-  /** Called between pieces of work, at most some thousand times. */
+  /** Called between pieces of work, at most a few thousand times. */
   readonly onProgress?: (what: string, done: number, total: number) => void
 }
 
-/** All pairs of 7,000 requests: more take gigabytes and tell nothing new. */
+/** All pairs of 7,000 requests: more take gigabytes and add no information. */
 const MOST_PAIRS = 25_000_000
 /** Products of pairs and layers, 4 bytes each. */
 const MOST_REMEMBERED = 2 ** 24
 
-/** Requests below which a rank correlation of their pairs means nothing. */
+/** With fewer requests, a rank correlation of their pairs is meaningless. */
 export const FEWEST_JUDGED = 3
 
 const allLayers = (data: Calibration) => Array.from({ length: data.layers }, (_, layer) => layer)
 
-/** ρ of any transform of one trace over fixed pairs. The space of the last rows used is kept: all but gate transforms share it. */
+/**
+ * ρ of any transform of one trace over fixed pairs. The space of the last rows used is kept: all but gate
+ * transforms share it.
+ */
 export interface QualityMeter {
   readonly qualities: readonly TransformQuality[]
   /** ρ over these layers. */
@@ -97,7 +100,7 @@ export function measureTransforms(
     return { rows, pairs: drawn.i.length, of, saved: new Map<TransformName, SavedLayers>() }
   }
 
-  /** Greedy selection will ask for the best two again; their products are kept unless they are large. */
+  /** Greedy selection needs the best two again; their products are kept unless they are large. */
   function remember(name: TransformName, so: readonly TransformQuality[]): void {
     if (!isServable(name) || space!.pairs * data.layers > MOST_REMEMBERED) return
     const best = new Set(bestTwo(so))
@@ -106,7 +109,8 @@ export function measureTransforms(
   }
 
   const names = transformsOf(data).filter(name => judgedRows(data, name).length >= FEWEST_JUDGED)
-  // Gate scores may be there for some requests only, which takes another space: they come first, so that the last space is the one to stay.
+  // Gate scores may exist for some requests only, which needs another space. They come first, so that the
+  // shared space is the one that is kept.
   const order = names.toSorted((a, b) => Number(isServable(a)) - Number(isServable(b)))
   const measured: TransformQuality[] = []
   for (const name of order) {
@@ -135,8 +139,8 @@ export function measureTransforms(
 }
 
 /**
- * The best signature by ρ. `auto` looks only at transforms that a hand-off can carry; greedy selection, the costly part, is tried for the
- * two that are best over all layers. The chosen one comes first.
+ * The best signature by ρ. `auto` considers only transforms that a hand-off can carry; greedy selection, the
+ * expensive part, is tried for the two that are best over all layers. The chosen one comes first.
  */
 export function selectSignature(
   data: Calibration,
@@ -175,12 +179,12 @@ export function bestOf(
     .reduce((best, quality) => (quality.rho > best.rho ? quality : best)).name
 }
 
-/** Whether ρ can be measured: some requests have counts and decode steps. */
+/** True if ρ can be measured: some requests have counts and decode steps. */
 export function canJudge(data: Calibration): boolean {
   return data.decodeSteps !== undefined && judgedRows(data, 'count').length >= FEWEST_JUDGED
 }
 
-/** Where nothing can be measured: the paper's transform and all layers, unless others are asked for. */
+/** Used if nothing can be measured: the paper's transform and all layers, unless others are requested. */
 export function selectUnmeasured(
   data: Calibration,
   options: SelectionOptions,

@@ -6,10 +6,10 @@ import { type FittedSignature, unpackSignatures } from './artifact.ts'
 import { type Calibration, valuesOf } from './calibration.ts'
 import type { Selection } from './select-signature.ts'
 
-/** A fitted signature before there are clusters. */
+/** A fitted signature before clustering. */
 export type Signatures = Omit<FittedSignature, 'centroids'>
 
-/** Signatures of the calibration requests that have one; `rows` says which. */
+/** Signatures of the calibration requests that have one; `rows` lists them. */
 export function signaturesOf(
   data: Calibration,
   selection: Selection,
@@ -35,8 +35,8 @@ export function signaturesOf(
 }
 
 /**
- * Plain-count signatures of the same requests, with centroids over the same clusters: a hand-off without recent counts finds the region
- * that it would have found with them.
+ * Plain-count signatures of the same requests, with centroids over the same clusters: a hand-off without
+ * recent counts finds the region it would have found with them.
  */
 export function fallbackSignature(
   data: Calibration,

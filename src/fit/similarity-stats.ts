@@ -5,11 +5,17 @@ export interface SimilarityStats {
   /** Mean cosine of a request to its own centroid, and the same for each cluster. */
   readonly meanSimilarity: number
   readonly clusterSimilarity: readonly number[]
-  /** Quantiles of the best cosine to any centroid. Live traffic that falls below these has drifted away from what was fitted. */
+  /**
+   * Quantiles of the best cosine to any centroid. Live traffic below these has drifted away from the
+   * calibration.
+   */
   readonly bestSimilarity: readonly { readonly q: number; readonly value: number }[]
 }
 
-/** costs: negative products of rows with unit centroids [requests × clusters]. lengths: of the rows, which fixed point leaves near 1. */
+/**
+ * costs: negative products of rows with unit centroids [requests × clusters]. lengths: of the rows, which are
+ * close to 1 in fixed point.
+ */
 export function similarityStats(
   costs: Float64Array,
   lengths: Float64Array,
@@ -22,7 +28,8 @@ export function similarityStats(
   for (let r = 0, at = 0; r < best.length; r++, at += clusters) {
     let least = Infinity
     for (let k = 0; k < clusters; k++) least = Math.min(least, costs[at + k]!)
-    const cosine = (cost: number) => (lengths[r]! > 0 ? Math.min(1, -cost / lengths[r]!) : 0) // rounding may pass 1
+    // rounding may exceed 1
+    const cosine = (cost: number) => (lengths[r]! > 0 ? Math.min(1, -cost / lengths[r]!) : 0)
     best[r] = cosine(least)
     sums[clusterOf[r]!]! += cosine(costs[at + clusterOf[r]!]!)
     sizes[clusterOf[r]!]!++
@@ -35,7 +42,7 @@ export function similarityStats(
   }
 }
 
-/** Linear between neighbours, as NumPy's default. */
+/** Linear between neighbours, like NumPy's default. */
 function quantile(sorted: Float64Array, q: number): number {
   const at = q * (sorted.length - 1)
   const low = Math.floor(at)

@@ -1,4 +1,4 @@
-/** Times the stages of a long job and tells whoever watches. Work runs one stage after the other. */
+/** Times the stages of a long job and reports progress. Stages run one after the other. */
 export interface Stages {
   run<T>(name: string, work: () => T | Promise<T>): Promise<T>
   progress(what: string, done: number, total: number): void

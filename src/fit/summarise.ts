@@ -4,7 +4,7 @@ import type { Fitted, FitOptions } from './fit.ts'
 import type { Placement } from './placement.ts'
 import type { ClusterSummary, FitSource, FitSummary, PlacementSummary } from './summary.ts'
 
-/** What a fit found, as plain data. */
+/** The results of a fit as plain data. */
 export function summaryOf(
   fitted: Fitted,
   trace: Trace,
@@ -40,7 +40,7 @@ export function summaryOf(
   }
 }
 
-/** The part that a fit and a re-fit share. */
+/** The part common to a fit and a refit. */
 export function clusterPart(
   { artifact, clusters }: Pick<Fitted, 'artifact' | 'clusters'>,
   placement?: Placement,

@@ -1,9 +1,11 @@
 import { EldrError } from '../errors.ts'
 import { KernelTooLarge } from '../math/kernel.ts'
 
-/** Entries of a matrix of requests × workers, some 24 bytes each: beyond this, clustering takes gigabytes. */
+/**
+ * Entries of a matrix of requests × workers, about 24 bytes each: beyond this, clustering takes gigabytes.
+ */
 const MOST_COSTS = 2 ** 26
-/** Dimensions up to which a flat unit vector keeps its length in fixed point. */
+/** Maximum dimensions for which a flat unit vector keeps its length in fixed point. */
 const MOST_DIMENSIONS = 2 ** 20
 
 export function checkFits(file: string, requests: number, workers: number, dimensions: number): void {
@@ -13,7 +15,7 @@ export function checkFits(file: string, requests: number, workers: number, dimen
     throw tooLarge(file, `signatures of ${dimensions} dimensions`, `at most ${MOST_DIMENSIONS}`)
 }
 
-/** Runs the work; what fails for want of memory says so, with what to do. */
+/** Runs the work; an allocation failure becomes an error that says what to do. */
 export async function withinMemory<T>(file: string, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work()

@@ -1,6 +1,6 @@
 /**
- * Bytes that the bodies of all requests may take together while they are read. Each body has a limit of its own; without one for all of
- * them, clients that send much and never end would take the whole memory.
+ * Limit on the bytes of all request bodies together while they are read. Each body has its own limit; without
+ * a total, clients that send a lot and never finish would use up the memory.
  */
 export class ByteBudget {
   readonly most: number
@@ -33,15 +33,18 @@ export class ByteBudget {
   }
 }
 
-/** What one body has of it. */
+/** The share of one body. */
 export interface BudgetShare {
-  /** False, and nothing taken, where there is no room. */
+  /** False, and nothing taken, if there is no room. */
   take(bytes: number): boolean
-  /** Gives everything back; any number of times. */
+  /** Gives everything back; may be called repeatedly. */
   close(): void
 }
 
-/** Of all bodies together, unless told. */
+/** Default limit for all bodies together. */
 export const BODY_BUDGET_BYTES = 256 << 20
-/** What the engine keeps for a piece beside its bytes: a body of single bytes takes a hundred times its length. */
+/**
+ * Memory that the engine needs for a chunk besides its bytes: a body of single bytes takes a hundred times
+ * its length.
+ */
 export const PIECE_BYTES = 128

@@ -39,7 +39,7 @@ const vectors = JSON.parse(
 
 const EXPECTED = { layers: 2, experts: 4, topK: 2, minCovered: 0.5 }
 
-/** What a worker that saw these tokens would count: [tokens][layers] of two different experts. */
+/** Counts of a worker that saw these tokens: [tokens][layers] of two different experts. */
 const captured = fc
   .array(
     fc.array(fc.shuffledSubarray([0, 1, 2, 3], { minLength: 2, maxLength: 2 }), {
@@ -81,7 +81,7 @@ describe('counts of a hand-off, as Python writes and reads them', () => {
     expect(written).toEqual(payload)
   })
 
-  it.each(vectors.decode)('are read or refused: $name', ({ value, expected, result }) => {
+  it.each(vectors.decode)('are read or rejected: $name', ({ value, expected, result }) => {
     const { top_k, min_covered, half_life, ...shape } = expected
     const read = readHandoffCounts(value, {
       ...shape,
@@ -96,14 +96,14 @@ describe('counts of a hand-off, as Python writes and reads them', () => {
     ).toEqual(result)
   })
 
-  it('are refused for every reason that there is, somewhere above', () => {
+  it('are rejected for every reason in the cases above', () => {
     const seen = new Set(vectors.decode.flatMap(({ result }) => ('reject' in result ? [result.reject] : [])))
     expect([...seen].toSorted()).toEqual(REJECTS.toSorted())
   })
 })
 
 describe('reading a hand-off', () => {
-  it('gives back what was written, through JSON', () => {
+  it('returns what was written, through JSON', () => {
     fc.assert(
       fc.property(captured, seen => {
         const read = readHandoffCounts(JSON.parse(JSON.stringify(encodeCounts(seen))), {
@@ -123,13 +123,13 @@ describe('reading a hand-off', () => {
     )
   })
 
-  it('cannot throw, whatever a worker sends', () => {
+  it('never throws, whatever a worker sends', () => {
     const answers = (value: unknown, expected = EXPECTED) => {
       const read = readHandoffCounts(value, { ...expected, recentHalfLife: 64 })
       expect('reject' in read ? REJECTS.includes(read.reject) : read.counts.length === 8).toBe(true)
     }
     fc.assert(fc.property(fc.jsonValue(), value => answers(value)))
-    // A sound object with a few fields replaced gets further than a value out of nowhere.
+    // A valid object with a few fields replaced gets further than a random value.
     const sound = captured.map(encodeCounts)
     const wild = fc.dictionary(
       fc.constantFrom(
@@ -149,7 +149,7 @@ describe('reading a hand-off', () => {
     fc.assert(fc.property(sound, wild, (object, fields) => answers({ ...object, ...fields })))
   })
 
-  it('finds any single character that was changed, and any that was lost or added', () => {
+  it('detects any single character that was changed, lost or added', () => {
     const character = fc.oneof(
       fc.string({ minLength: 1, maxLength: 1 }),
       fc.constantFrom('A', 'B', '=', '-', '_', ' ', '\u0141', '\0'),
@@ -164,7 +164,8 @@ describe('reading a hand-off', () => {
           const at = place % object.counts.length
           const counts = object.counts.slice(0, at) + put + object.counts.slice(at + taken)
           const read = readHandoffCounts({ ...object, counts }, EXPECTED)
-          // One digit is six bits: across two cells they weigh too differently to cancel, so that the sum of the layer moves.
+          // One digit is six bits: across two cells they have too different weights to cancel, so the sum of
+          // the layer changes.
           expect('reject' in read ? read.reject : 'same').toBeOneOf(
             counts === object.counts ? ['same'] : ['bad_base64', 'bad_sums'],
           )
@@ -173,7 +174,7 @@ describe('reading a hand-off', () => {
     )
   })
 
-  it('takes every prompt length with the shift that its counts need', () => {
+  it('accepts every prompt length with the shift that its counts need', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 2 ** 31 - 1 }),
@@ -192,20 +193,20 @@ describe('reading a hand-off', () => {
     )
   })
 
-  it('has room for the recent counts of any prompt up to the largest half-life, and no further', () => {
+  it('has room for the recent counts of any prompt up to the maximum half-life, and no further', () => {
     const largest = (halfLife: number) => 256 / (1 - 2 ** (-1 / halfLife))
     expect(largest(MAX_HALF_LIFE)).toBeLessThan(65535)
     expect(largest(MAX_HALF_LIFE + 1)).toBeGreaterThan(65535)
   })
 
-  it('gives counts that are aligned and own their memory, so that the text can go', () => {
+  it('returns counts that are aligned and own their memory, so that the text can be freed', () => {
     const counts = decodeCounts(Buffer.from(new Uint16Array([1, 2, 3]).buffer).toString('base64'), 3)!
     expect([...counts]).toEqual([1, 2, 3])
     expect(counts.byteOffset).toBe(0)
     expect(counts.buffer.byteLength).toBe(6)
   })
 
-  it('reads and checks 48 layers of 128 experts in a small part of a millisecond', () => {
+  it('reads and checks 48 layers of 128 experts in a fraction of a millisecond', () => {
     const layer = Array.from({ length: 128 }, (_, e) => e)
     const shape = { layers: 48, experts: 128, topK: 8, minCovered: 0.5, tokens: 1016, covered: 1016 }
     const object = encodeCounts({ ...shape, counts: Array.from({ length: 48 }, () => layer).flat() })
@@ -217,7 +218,7 @@ describe('reading a hand-off', () => {
       return { read, us: Number(process.hrtime.bigint() - beganNs) / 1e3 }
     })
     expect(calls.filter(({ read }) => 'reject' in read)).toEqual([])
-    // The best of many: the others were interrupted, on a machine that runs more than this.
+    // The best of many runs, because others may be interrupted on a busy machine.
     expect(Math.min(...calls.map(({ us }) => us))).toBeLessThan(15)
   })
 })

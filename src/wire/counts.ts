@@ -1,25 +1,30 @@
 import { base64Length, decodeBase64 } from './base64.ts'
 
-/** The `eldr` object of `kv_transfer_params`: experts of a prompt, as a prefill worker hands them off. JSON as it travels. */
+/**
+ * The `eldr` object of `kv_transfer_params`: expert counts of a prompt in a prefill worker's hand-off. JSON
+ * as sent.
+ */
 export interface WireCounts {
   readonly v: 1
-  /** MoE layers of the model, in rising layer id, and logical experts of each. */
+  /** MoE layers of the model, by ascending layer id, and logical experts per layer. */
   readonly layers: number
   readonly experts: number
   readonly top_k: number
-  /** Of the prompt, and those of them whose experts are known. */
+  /** Tokens of the prompt, and how many of them the counts cover. */
   readonly tokens: number
   readonly covered: number
-  /** Every count was shifted right by so many bits; 0 unless a prompt is too long for 16 bits. */
+  /** Every count was shifted right by this many bits; 0 unless a prompt is too long for 16 bits. */
   readonly shift: number
-  /** Base64 of little-endian u16 [layer][expert]: covered tokens that went there. */
+  /** Base64 of little-endian u16 [layer][expert]: covered tokens routed to the expert. */
   readonly counts: string
-  /** The same in 256ths, never shifted: each token weighs 2^(−d/half_life), d being its distance from the last one. */
+  /**
+   * The same in 256ths, never shifted: a token at distance d from the last one has weight 2^(−d/half_life).
+   */
   readonly recent?: string
   readonly half_life?: number
 }
 
-/** Why counts are not used. Operators see these as metric labels, so they are few and fixed. */
+/** Why counts are rejected. Operators see these as metric labels, so they are few and fixed. */
 export const REJECTS = [
   'missing',
   'wrong_version',
@@ -32,22 +37,22 @@ export const REJECTS = [
 ] as const
 export type Reject = (typeof REJECTS)[number]
 
-/** What the artifact, and the settings, need of a hand-off. */
+/** What the artifact and the settings require of a hand-off. */
 export interface ExpectedCounts {
   readonly layers: number
   readonly experts: number
   readonly topK: number
-  /** Share of the prompt's tokens. */
+  /** Minimum share of the prompt's tokens. */
   readonly minCovered: number
-  /** Of the recent counts that are read; absent when none are. */
+  /** Half-life of the recent counts to read; absent if none are needed. */
   readonly recentHalfLife?: number
 }
 
-/** Counts that were checked. */
+/** Validated counts. */
 export interface HandoffCounts {
-  /** [layers × experts], shifted as they came: signatures do not depend on the scale. */
+  /** [layers × experts], shifted as received: signatures do not depend on the scale. */
   readonly counts: Uint16Array
-  /** Absent when not asked for, not sent, or of another half-life: then a signature of plain counts must do. */
+  /** Absent if not requested, not sent, or of another half-life; then a signature of plain counts is used. */
   readonly recent?: Float32Array
   readonly tokens: number
   readonly covered: number
@@ -55,7 +60,7 @@ export interface HandoffCounts {
 
 export type CountsOrReject = HandoffCounts | { readonly reject: Reject }
 
-/** What a worker has counted. */
+/** A worker's counts before encoding. */
 export interface CapturedCounts {
   readonly layers: number
   readonly experts: number
@@ -66,7 +71,7 @@ export interface CapturedCounts {
   readonly recent?: { readonly values: ArrayLike<number>; readonly halfLife: number }
 }
 
-/** Recent counts of a longer half-life could pass 16 bits: 256 · Σ 2^(−d/178) > 65,535. */
+/** With a longer half-life, recent counts could exceed 16 bits: 256 · Σ 2^(−d/178) > 65,535. */
 export const MAX_HALF_LIFE = 177
 const RECENT_UNITS = 256
 const MAX_TOKENS = 2 ** 31 - 1
@@ -93,12 +98,12 @@ export function encodeCounts({
   } as const
   if (recent === undefined) return encoded
   const units = new Uint16Array(recent.values.length)
-  // Halves go up, in every language that speaks this: with a half-life of 1 the token at distance 9 is half a unit.
+  // Halves round up in every implementation: with a half-life of 1 the token at distance 9 is half a unit.
   for (let c = 0; c < units.length; c++) units[c] = Math.floor(recent.values[c]! * RECENT_UNITS + 0.5)
   return { ...encoded, recent: encodeU16(units), half_life: recent.halfLife }
 }
 
-/** Counts in 16 bits, shifted right as far as the largest needs it. */
+/** Counts in 16 bits, shifted right as far as the largest requires. */
 export function toU16(counts: ArrayLike<number>): { readonly values: Uint16Array; readonly shift: number } {
   let most = 0
   for (let c = 0; c < counts.length; c++) most = Math.max(most, counts[c]!)
@@ -109,17 +114,20 @@ export function toU16(counts: ArrayLike<number>): { readonly values: Uint16Array
   return { values, shift }
 }
 
-/** Cells of base64 little-endian u16, in an array of their own and so aligned; undefined unless the text is exactly that long and strict. */
+/**
+ * Cells of base64 little-endian u16 in their own, aligned array; undefined unless the text has exactly that
+ * length and is canonical.
+ */
 export function decodeCounts(text: string, cells: number): Uint16Array | undefined {
-  // A text of another length is refused before anything is allocated.
+  // Text of another length is rejected before anything is allocated.
   if (text.length !== base64Length(2 * cells)) return undefined
   const counts = new Uint16Array(cells)
   return decodeBase64(text, bytesOf(counts)) ? counts : undefined
 }
 
 /**
- * Counts of a hand-off, or why they cannot be used: the request is then routed by load. Any value may come, since workers are other
- * programs and other versions; nothing throws.
+ * Counts of a hand-off, or why they cannot be used; then the request is routed by load. Any value may arrive,
+ * since workers are other programs and versions; never throws.
  */
 export function readHandoffCounts(value: unknown, expected: ExpectedCounts): CountsOrReject {
   if (value === undefined || value === null) return { reject: 'missing' }
@@ -136,14 +144,16 @@ export function readHandoffCounts(value: unknown, expected: ExpectedCounts): Cou
     recent,
     half_life,
   } = value as Partial<Record<keyof WireCounts, unknown>>
-  // A plugin fills the object when the engine's step has ended, and leaves it empty for a request that it could not follow.
+  // A plugin fills the object when the engine's step ends, and leaves it empty for a request that it could
+  // not follow.
   if (v === undefined && text === undefined) return { reject: 'missing' }
   if (v !== 1) return { reject: 'wrong_version' }
   if (layers !== expected.layers || experts !== expected.experts) return { reject: 'wrong_shape' }
   if (top_k !== expected.topK) return { reject: 'wrong_model' }
   if (!isUpTo(tokens, MAX_TOKENS) || tokens === 0 || !isUpTo(covered, tokens) || !isUpTo(shift, 15))
     return { reject: 'bad_value' }
-  // A count is at most `covered`. With a shift that nothing called for, the truncation allowed below would let any counts pass.
+  // A count is at most `covered`. With a needless shift, the truncation allowed below would let any counts
+  // pass.
   if (shift > 0 && covered < 2 ** (15 + shift)) return { reject: 'bad_value' }
   if (covered < expected.minCovered * tokens) return { reject: 'too_little_covered' }
   if (typeof text !== 'string') return { reject: text === undefined ? 'missing' : 'bad_value' }
@@ -160,7 +170,8 @@ export function readHandoffCounts(value: unknown, expected: ExpectedCounts): Cou
   if (typeof recent !== 'string') return { reject: 'bad_value' }
   const units = decodeCounts(recent, counts.length)
   if (units === undefined) return { reject: 'bad_base64' }
-  // Which tokens are covered is not said; they weigh most when they are the last ones. Each cell is rounded, and a sum on a GPU is a little off before that.
+  // Which tokens are covered is not known; they weigh most if they are the last ones. Each cell is rounded,
+  // and a sum on a GPU is slightly off before that.
   if (
     !sumsWithin(units, expected, expected.topK * RECENT_UNITS * weightOfLast(covered, half_life) + experts, 0)
   )
@@ -191,7 +202,7 @@ function sumsWithin(
 const isUpTo = (value: unknown, most: number): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
 
-// As the host writes them: little-endian on everything that Node runs on but IBM's mainframes, which are not served.
+// As the host writes them: little-endian on every platform of Node but s390x, which is not supported.
 const bytesOf = (values: Uint16Array): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
 

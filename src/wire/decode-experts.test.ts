@@ -31,7 +31,7 @@ describe('experts of generated tokens, as Python writes and reads them', () => {
   )
 
   it.each(records.filter(record => !isSound(record)))(
-    'are refused: $name',
+    'are rejected: $name',
     ({ layers, experts, top_k: topK, payload }) => {
       expect(readDecodeExperts(payload, { layers, experts, topK })).toBeUndefined()
     },
@@ -39,7 +39,7 @@ describe('experts of generated tokens, as Python writes and reads them', () => {
 })
 
 describe('experts of generated tokens', () => {
-  it('come back as they were, through JSON, however many experts there are', () => {
+  it('survive a round trip through JSON, for any number of experts', () => {
     const shape = fc.record({
       layers: fc.integer({ min: 1, max: 4 }),
       experts: fc.integer({ min: 2, max: 600 }),
@@ -57,7 +57,7 @@ describe('experts of generated tokens', () => {
     )
   })
 
-  it('cannot make a reader throw', () => {
+  it('never make the reader throw', () => {
     const wild = fc.dictionary(
       fc.constantFrom('steps', 'dtype', 'ids'),
       fc.oneof(fc.jsonValue(), fc.nat(), fc.base64String()),
@@ -70,7 +70,7 @@ describe('experts of generated tokens', () => {
     )
   })
 
-  it('are not written when they are not of the shape', () => {
+  it('are not written if their shape is wrong', () => {
     expect(() => encodeDecodeExperts({ ...SHAPE, steps: 2, ids: new Uint16Array(11) })).toThrow(
       '11 ids for 2 steps',
     )

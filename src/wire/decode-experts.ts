@@ -1,6 +1,6 @@
 import { base64Length, decodeBase64 } from './base64.ts'
 
-/** The `decode` member of a calibration's `eldr` object: experts of the tokens that were generated. JSON as it travels. */
+/** The `decode` member of a calibration's `eldr` object: experts of the generated tokens. JSON as sent. */
 export interface WireDecode {
   readonly steps: number
   readonly dtype: 'u8' | 'u16'
@@ -20,10 +20,10 @@ export interface DecodeExperts extends DecodeShape {
   readonly ids: Uint16Array
 }
 
-/** Of a calibration; the longest context that any model has, all of it generated. */
+/** Limit for a calibration: the longest context of any model, all of it generated. */
 const MOST_STEPS = 2 ** 24
 
-/** One byte an id where the model's experts allow it. */
+/** One byte per id if the model has few enough experts. */
 export function encodeDecodeExperts({ layers, experts, topK, steps, ids }: DecodeExperts): WireDecode {
   if (ids.length !== steps * layers * topK)
     throw new Error(`${ids.length} ids for ${steps} steps of ${layers} layers and ${topK} experts`)
@@ -33,7 +33,7 @@ export function encodeDecodeExperts({ layers, experts, topK, steps, ids }: Decod
   return { steps, dtype: 'u16', ids: bytes.toString('base64') }
 }
 
-/** Undefined for what is not exactly that: any value may come. */
+/** Undefined for anything else: any value may arrive. */
 export function readDecodeExperts(
   value: unknown,
   { layers, experts, topK }: DecodeShape,
@@ -44,7 +44,7 @@ export function readDecodeExperts(
     return undefined
   if ((dtype !== 'u8' && dtype !== 'u16') || typeof text !== 'string') return undefined
   const [count, width] = [steps * layers * topK, dtype === 'u8' ? 1 : 2]
-  // A text of another length is refused before anything is allocated.
+  // Text of another length is rejected before anything is allocated.
   if (text.length !== base64Length(count * width)) return undefined
   const bytes = new Uint8Array(count * width)
   if (!decodeBase64(text, bytes)) return undefined

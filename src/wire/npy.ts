@@ -1,17 +1,17 @@
 /**
- * Header of a NumPy .npy file, format 1.0 to 3.0: what lies in the bytes after it. Not a parser of Python: the header is a dictionary
- * that NumPy writes with repr(), and anything that does not look so is refused.
+ * Header of a NumPy .npy file, format 1.0 to 3.0. Not a Python parser: the header is a dictionary that NumPy
+ * writes with repr(), and anything else is rejected.
  */
 export interface NpyHeader {
-  /** NumPy's letter and bytes of one value: u1, u2, i2, i4 or i8, little-endian. */
+  /** NumPy's letter and the bytes per value: u1, u2, i2, i4 or i8, little-endian. */
   readonly type: keyof typeof BYTES
   readonly shape: readonly number[]
-  /** Where the values begin, and how long they are by type and shape. */
+  /** Where the values begin, and their length by type and shape. */
   readonly dataAt: number
   readonly dataBytes: number
 }
 
-/** Leading bytes that hold any header of ours: NumPy's own are 128 for arrays of few dimensions. */
+/** Leading bytes that hold any supported header: NumPy's own has 128 for arrays of few dimensions. */
 export const NPY_HEADER_BYTES = 1026
 
 export type NpyValues = Uint8Array | Uint16Array | Int16Array | Int32Array
@@ -22,7 +22,7 @@ const DESCR = /['"]descr['"]\s*:\s*['"]([<|]?)([a-z]\d{1,2})['"]/
 const ORDER = /['"]fortran_order['"]\s*:\s*(True|False)/
 const SHAPE = /['"]shape['"]\s*:\s*\(([\d,\s]{0,80})\)/
 
-/** Undefined when the bytes are no such header, in another order than C's, or of another type. */
+/** Undefined if the bytes are not such a header, not in C order, or of another type. */
 export function readNpyHeader(bytes: Uint8Array): NpyHeader | undefined {
   const start = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, NPY_HEADER_BYTES))
   if (start.length < 12 || start.toString('latin1', 0, 6) !== MAGIC) return undefined
@@ -33,7 +33,7 @@ export function readNpyHeader(bytes: Uint8Array): NpyHeader | undefined {
   if (dataAt > start.length) return undefined
   const text = start.toString('latin1', textAt, dataAt)
   const [, byteOrder, type] = DESCR.exec(text) ?? []
-  // NumPy writes | for single bytes, where there is no order.
+  // NumPy writes | for single bytes, which have no byte order.
   if (!isKnown(type) || (byteOrder !== '<' && type !== 'u1') || ORDER.exec(text)?.[1] !== 'False')
     return undefined
   const sizes = SHAPE.exec(text)?.[1]
@@ -45,9 +45,9 @@ export function readNpyHeader(bytes: Uint8Array): NpyHeader | undefined {
   return { type, shape, dataAt, dataBytes: shape.reduce((product, size) => product * size, BYTES[type]) }
 }
 
-/** Values of a file that is as long as its header says. Those beyond 32 bits become the largest of 32. */
+/** Values of a file whose length matches its header. Values beyond 32 bits are clamped to 32 bits. */
 export function npyValues(file: Uint8Array, { type, dataAt, dataBytes }: NpyHeader): NpyValues {
-  // A copy begins at 0, so that it is aligned whatever the length of the header.
+  // A copy begins at 0, so that it is aligned for any header length.
   const data = file.buffer.slice(file.byteOffset + dataAt, file.byteOffset + dataAt + dataBytes)
   if (type === 'u1') return new Uint8Array(data)
   if (type === 'u2') return new Uint16Array(data)

@@ -35,7 +35,7 @@ function npy(
 }
 
 describe('vLLM’s routed experts, as NumPy writes them', () => {
-  it.each(experts)('are counted or refused: $name', ({ value, expected, result }) => {
+  it.each(experts)('are counted or rejected: $name', ({ value, expected, result }) => {
     const { top_k, min_covered, prompt_tokens, half_life, ...shape } = expected
     const read = readRoutedExperts(value, {
       ...shape,
@@ -44,7 +44,7 @@ describe('vLLM’s routed experts, as NumPy writes them', () => {
       promptTokens: prompt_tokens,
       ...(half_life !== undefined && { recentHalfLife: half_life }),
     })
-    // Exact but for recent counts, which are sums of powers.
+    // Exact except for recent counts, which are sums of powers.
     const rounded = (values: Iterable<number>) => Array.from(values, value => Math.round(value * 1e5))
     const plain = (it: typeof read | typeof result) =>
       'reject' in it
@@ -65,7 +65,7 @@ describe('reading routed experts', () => {
     ])
   })
 
-  it('cannot throw, whatever a worker sends', () => {
+  it('never throws, whatever a worker sends', () => {
     const answers = (value: unknown) => {
       const read = readRoutedExperts(value, { ...EXPECTED, recentHalfLife: 8 })
       expect('reject' in read ? REJECTS.includes(read.reject) : read.covered >= 3).toBe(true)
@@ -79,7 +79,7 @@ describe('reading routed experts', () => {
     )
   })
 
-  it('cannot be made to hold more than the text is long', () => {
+  it('cannot allocate more than the length of the text', () => {
     const before = process.memoryUsage().arrayBuffers
     for (const shape of ['(2000000000, 2, 2)', '(4000000000, 2, 2)', '(9999999999, 2, 2)'])
       expect(

@@ -1,18 +1,19 @@
 /**
- * The second source of counts: vLLM's own `routed_experts` (`--enable-return-routed-experts`), base64 of a .npy file [tokens, layers,
- * top_k] of logical expert ids, one row for each token but the last. vLLM refuses the option beside today's PD connectors; servers that
- * allow both need no plugin. Layers are those of the model: one with dense layers among them has another shape than its artifact.
+ * The second source of counts: vLLM's own `routed_experts` (`--enable-return-routed-experts`), base64 of a
+ * .npy file [tokens, layers, top_k] of logical expert ids, one row per token except the last. vLLM rejects
+ * the option together with today's PD connectors; servers that allow both need no plugin. Layers are those of
+ * the model: a model with dense layers in between has another shape than its artifact.
  */
 import { base64Length, decodeBase64 } from './base64.ts'
 import { type CountsOrReject, type ExpectedCounts, toU16 } from './counts.ts'
 import { NPY_HEADER_BYTES, type NpyValues, npyValues, readNpyHeader } from './npy.ts'
 
 export interface ExpectedExperts extends ExpectedCounts {
-  /** Of the prompt, as the worker's `usage` says: rows beyond are of generated tokens. */
+  /** Tokens of the prompt according to the worker's `usage`; further rows are generated tokens. */
   readonly promptTokens: number
 }
 
-/** Never throws, and allocates nothing that the text does not hold. */
+/** Never throws, and allocates no more than the text holds. */
 export function readRoutedExperts(value: unknown, expected: ExpectedExperts): CountsOrReject {
   if (value === undefined || value === null) return { reject: 'missing' }
   const { layers, topK, promptTokens, minCovered } = expected
@@ -31,13 +32,13 @@ export function readRoutedExperts(value: unknown, expected: ExpectedExperts): Co
 
 export interface RoutedExpertsText {
   readonly shape: readonly number[]
-  /** Whether the text is as long as its header says. */
+  /** True if the text is as long as its header says. */
   readonly isWhole: boolean
-  /** Undefined unless the text is whole and strict. */
+  /** Undefined unless the text is complete and canonical. */
   values(): NpyValues | undefined
 }
 
-/** Base64 of a .npy file: its header now, its values when asked for. */
+/** Base64 of a .npy file: reads the header now, the values on demand. */
 export function routedExpertsIn(
   text: string,
 ): RoutedExpertsText | { readonly reject: 'bad_base64' | 'bad_value' } {
@@ -59,13 +60,16 @@ export function routedExpertsIn(
   }
 }
 
-/** SGLang's: base64 of little-endian int32 [tokens][layers][top_k] without a header. Undefined unless it is that. */
+/**
+ * SGLang's format: base64 of little-endian int32 [tokens][layers][top_k] without a header. Undefined for
+ * anything else.
+ */
 export function rawExpertsIn(text: string): Int32Array | undefined {
   const bytes = new Uint8Array(decodedLength(text))
   return bytes.length % 4 === 0 && decodeBase64(text, bytes) ? new Int32Array(bytes.buffer) : undefined
 }
 
-/** Of base64 text with its padding; whatever is not such a text has no bytes. */
+/** Bytes of base64 text with padding; 0 for any other text. */
 function decodedLength(text: string): number {
   if (text.length % 4 !== 0) return 0
   return (text.length / 4) * 3 - (text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0)
@@ -103,8 +107,8 @@ function countIds(ids: NpyValues, rows: number, expected: ExpectedExperts): Coun
 }
 
 /**
- * A token takes each expert once. Rows that nobody wrote (tokens whose KV came from elsewhere) are zeros or −1, so that two ids of a layer
- * are the same: such a token is not covered.
+ * A token selects each expert once. Rows that were never written (tokens whose KV came from elsewhere) are
+ * zeros or −1, so that two ids of a layer are equal: such a token is not covered.
  */
 function isCovered(ids: NpyValues, from: number, { layers, topK }: ExpectedExperts): boolean {
   if (topK === 1) return ids[from]! >= 0

@@ -1,23 +1,26 @@
 /**
- * W3C trace context (https://www.w3.org/TR/trace-context/): which trace a request belongs to, and which span asked for it. What is not as
- * the specification has it is no context: whoever sent it is served all the same.
+ * W3C trace context (https://www.w3.org/TR/trace-context/): the trace that a request belongs to, and the span
+ * that sent it. An invalid header is ignored; the request is served without a context.
  */
 export interface TraceContext {
-  /** 32 and 16 hexadecimal digits in lower case. */
+  /** 32 and 16 lower-case hexadecimal digits. */
   readonly traceId: string
   readonly spanId: string
-  /** One byte; its lowest bit says that the caller keeps its spans. */
+  /** One byte; its lowest bit says that the caller records its spans. */
   readonly flags: number
 }
 
 export const SAMPLED = 0x01
-/** Whether the trace id was drawn at random (level 2): true of a trace for as long as its id is kept. */
+/** True if the trace id was drawn at random (level 2); holds for the whole trace. */
 export const RANDOM_ID = 0x02
 
 const PARENT = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(-.*)?$/
 const [NO_TRACE, NO_SPAN] = ['0'.repeat(32), '0'.repeat(16)]
 
-/** Of any header; undefined when it names no trace. A later version is read as far as this one goes, which is what the specification asks. */
+/**
+ * Parses any header; undefined if it names no trace. A later version is read as far as version 00 goes, as
+ * the specification requires.
+ */
 export function readTraceparent(header: unknown): TraceContext | undefined {
   if (typeof header !== 'string') return undefined
   const [, version, traceId, spanId, flags, more] = PARENT.exec(header) ?? []
@@ -35,7 +38,7 @@ const KEY = /^[a-z\d][a-z\d_*/-]{0,255}$|^[a-z\d][a-z\d_*/-]{0,240}@[a-z][a-z\d_
 const VALUE = /^[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
 const [MOST_MEMBERS, MOST_CHARACTERS] = [32, 8_192]
 
-/** What vendors say of a trace, to be passed on as it came; undefined where it cannot be. */
+/** Vendor data of a trace, passed on unchanged; undefined if invalid. */
 export function readTracestate(header: unknown): string | undefined {
   if (typeof header !== 'string' || header.length > MOST_CHARACTERS) return undefined
   const members = header
