@@ -18,7 +18,7 @@ const opened = () => {
   return breaker
 }
 
-/** Keeps every end and looks at all of them each time. */
+/** A reference implementation that keeps every end and checks all of them each time. */
 class SlowBreaker {
   state: BreakerState = 'closed'
   ends: { atMs: number; failed: boolean }[] = []
@@ -61,7 +61,7 @@ class SlowBreaker {
 }
 
 describe('a breaker', () => {
-  it('does what a slow one does that remembers everything', () => {
+  it('behaves like the reference implementation', () => {
     const step = fc.record({
       waitMs: fc.oneof({ weight: 24, arbitrary: fc.nat(4) }, { weight: 1, arbitrary: fc.nat(1200) }),
       do: fc.oneof(
@@ -107,7 +107,7 @@ describe('a breaker', () => {
     )
   })
 
-  it('opens on failures in a row, and on their share in a window that is full enough', () => {
+  it('opens on consecutive failures, and on their share in a window with enough requests', () => {
     const rare = new Breaker({ ...LIMITS, consecutiveFailures: 100 })
     for (let n = 0; n < 9; n++) end(rare.allow(n), n % 2 === 0 ? 'failed' : 'succeeded', n)
     expect(rare.stateAt(9)).toBe('closed')
@@ -116,7 +116,7 @@ describe('a breaker', () => {
     expect(opened().stateAt(0)).toBe('open')
   })
 
-  it('cannot be opened by failures that are older than the window, wherever in it they were', () => {
+  it('is not opened by failures older than the window', () => {
     for (let firstMs = 0; firstMs < 1000; firstMs += 100) {
       for (const laterMs of [firstMs + 1000, firstMs + 1450, 5000, 5900]) {
         const breaker = new Breaker({ ...LIMITS, consecutiveFailures: 100 })
@@ -127,7 +127,7 @@ describe('a breaker', () => {
     }
   })
 
-  it('cannot let a second request through while its probe is out, however long that streams', () => {
+  it('lets no second request through while its probe runs, however long that streams', () => {
     const breaker = opened()
     expect([breaker.wouldAllow(499), breaker.allow(499)]).toEqual([false, false])
     const probe = breaker.allow(500)
@@ -136,13 +136,13 @@ describe('a breaker', () => {
     expect([breaker.stateAt(9e6), breaker.wouldAllow(9e6)]).toEqual(['closed', true])
   })
 
-  it('cannot lose its probe to asking: only a request that is sent takes it (sgl-router: would_allow and allow)', () => {
+  it('does not lose its probe to a query: only a sent request takes it (sgl-router: would_allow and allow)', () => {
     const breaker = opened()
     for (let n = 0; n < 5; n++) expect(breaker.wouldAllow(500)).toBe(true)
     expect(breaker.allow(500)).not.toBe(false)
   })
 
-  it('cannot stay shut because the client of its probe left: the next request is a probe', () => {
+  it('does not stay open because the client of its probe left: the next request is a probe', () => {
     const breaker = opened()
     end(breaker.allow(500), 'ignored', 510)
     expect([breaker.stateAt(510), breaker.wouldAllow(510)]).toEqual(['half_open', true])
@@ -150,13 +150,13 @@ describe('a breaker', () => {
     expect([breaker.stateAt(1019), breaker.stateAt(1020)]).toEqual(['open', 'half_open'])
   })
 
-  it('cannot be opened by answers that are the client’s fault', () => {
+  it('is not opened by 4xx responses', () => {
     const breaker = new Breaker(LIMITS)
     for (let n = 0; n < 100; n++) end(breaker.allow(n), 'ignored', n)
     expect(breaker.stateAt(100)).toBe('closed')
   })
 
-  it('cannot be closed or kept open by requests from before it opened', () => {
+  it('is neither closed nor kept open by requests from before it opened', () => {
     const breaker = new Breaker(LIMITS)
     const early = Array.from({ length: 5 }, () => breaker.allow(0))
     for (const pass of early.slice(0, 3)) end(pass, 'failed', 10)
@@ -169,14 +169,14 @@ describe('a breaker', () => {
     expect(breaker.stateAt(520)).toBe('closed')
   })
 
-  it('cannot count one request twice', () => {
+  it('counts a request once', () => {
     const breaker = new Breaker(LIMITS)
     const pass = breaker.allow(0)
     for (let n = 0; n < 9; n++) end(pass, 'failed', n)
     expect(breaker.stateAt(9)).toBe('closed')
   })
 
-  it('forgets its failures when it closes, those in a row and those in the window', () => {
+  it('forgets its failures when it closes, both consecutive ones and those in the window', () => {
     const rows = opened()
     const windows = new Breaker({ ...LIMITS, consecutiveFailures: 100 })
     for (let n = 0; n < 10; n++) end(windows.allow(0), 'failed', 0)

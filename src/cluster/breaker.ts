@@ -1,31 +1,35 @@
-/** When a worker is left alone, and for how long. */
+/** When a worker is taken out, and for how long. */
 export interface BreakerLimits {
-  /** Opens after so many failures in a row … */
+  /** Opens after this many consecutive failures … */
   readonly consecutiveFailures: number
-  /** … or when, of at least `windowRequests` ends within the window, this share were failures. */
+  /** … or if this share of at least `windowRequests` ends within the window were failures. */
   readonly windowMs: number
   readonly windowRequests: number
   readonly windowFailureShare: number
-  /** Then one probe is let through. */
+  /** After this time one probe is let through. */
   readonly openMs: number
 }
 
 export type BreakerState = 'closed' | 'open' | 'half_open'
 
-/** Leave to send one request. It ends once, when the request does: after the last byte of a stream, not at its headers. */
+/**
+ * Permission to send one request. It ends once, with the request: after the last byte of a stream, not at its
+ * headers.
+ */
 export interface Pass {
   succeeded(nowMs: number): void
   failed(nowMs: number): void
-  /** Says nothing about the worker: the client left, or was answered 4xx. */
+  /** Does not count: the client left, or got a 4xx response. */
   ignored(): void
 }
 
-/** The window is counted in so many parts; it is up to one of them shorter than it is said to be. */
+/** The window is counted in this many parts, so it may be up to one part shorter than configured. */
 export const WINDOW_PARTS = 10
 
 /**
- * Circuit breaker of one worker. Closed, every end counts; open, nothing passes until `openMs` are over; then one request is let through
- * as a probe, and it alone decides: requests that began before say nothing about the worker as it is now.
+ * Circuit breaker of one worker. Closed: every end counts. Open: no request passes until `openMs` are over.
+ * Then one request is let through as a probe, and only its result counts: requests that began earlier do not
+ * reflect the worker's current state.
  */
 export class Breaker {
   readonly #limits: BreakerLimits
@@ -46,7 +50,10 @@ export class Breaker {
     return this.#state === 'open' && nowMs >= this.#openUntilMs ? 'half_open' : this.#state
   }
 
-  /** Whether `allow` would give a pass now. Asking takes none, so that candidates that are not picked keep theirs. */
+  /**
+   * True if `allow` would give a pass now. Does not take one, so that candidates that are not picked keep
+   * theirs.
+   */
   wouldAllow(nowMs: number): boolean {
     const state = this.stateAt(nowMs)
     return state === 'closed' || (state === 'half_open' && !this.#probing)
@@ -109,7 +116,10 @@ export class Breaker {
   }
 }
 
-/** Ends within the last `windowMs`, in parts that are cleared as time passes over them: memory does not grow with requests. */
+/**
+ * Ends within the last `windowMs`, in parts that are cleared as time passes: memory does not grow with
+ * requests.
+ */
 class FailureWindow {
   ends = 0
   failures = 0
@@ -123,7 +133,7 @@ class FailureWindow {
   }
 
   add(nowMs: number, failed: boolean): void {
-    // A clock that went back counts for the newest part.
+    // If the clock goes back, the end counts in the newest part.
     const part = Math.max(this.#newest, Math.floor(nowMs / this.#partMs))
     for (let passed = Math.max(this.#newest + 1, part - WINDOW_PARTS + 1); passed <= part; passed++) {
       const at = passed % WINDOW_PARTS

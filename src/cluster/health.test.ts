@@ -4,7 +4,7 @@ import { type HealthLimits, HealthLoop, NODE_TIMERS, type Timers } from './healt
 
 const LIMITS: HealthLimits = { intervalMs: 1000, timeoutMs: 200, failures: 3, successes: 2 }
 
-/** Time that passes when it is told to; what is due runs in order, and promises settle in between. */
+/** Time that advances on command; due timers run in order, and promises settle in between. */
 class FakeTimers implements Timers {
   nowMs = 0
   #due: { atMs: number; run: () => void }[] = []
@@ -43,7 +43,7 @@ interface Probe {
   fail(): void
 }
 
-/** A loop whose probes answer by `answers`, or wait for the test where that says nothing. */
+/** A health loop whose probes return `answers`, or wait for the test if there is none. */
 function loopOf(
   answers: (id: string, check: number) => boolean | undefined = () => undefined,
   limits = LIMITS,
@@ -84,8 +84,8 @@ function withResolvers() {
 }
 
 describe('health checks', () => {
-  it('start at once and come at intervals; the first decides alone, then only a row of others changes the verdict', async () => {
-    // By check: well, two failures, well, three failures, well, failure, two well.
+  it('start at once and repeat at intervals; the first decides alone, then only consecutive opposite results change the verdict', async () => {
+    // Results by check: healthy, two failures, healthy, three failures, healthy, failure, two healthy.
     const answers = [true, false, false, true, false, false, false, true, false, true, true]
     const { loop, timers, verdicts, times } = loopOf((_, check) => answers[check - 1])
     loop.watch('a')
@@ -98,14 +98,14 @@ describe('health checks', () => {
     ])
   })
 
-  it('say that a worker is not well from the first check, if it is not', async () => {
+  it('report an unhealthy worker from the first check', async () => {
     const { loop, timers, verdicts } = loopOf(() => false)
     loop.watch('a')
     await timers.pass(100)
     expect(verdicts).toEqual([['a', false, 0]])
   })
 
-  it('fail when they take too long, when they reject and when they throw', async () => {
+  it('fail if they time out, reject or throw', async () => {
     const { loop, timers, probes, verdicts } = loopOf()
     for (const id of ['slow', 'refused']) loop.watch(id)
     probes[1]!.fail()
@@ -129,7 +129,7 @@ describe('health checks', () => {
     expect(heard).toEqual([false])
   })
 
-  it('cannot overlap for one worker, even when a probe does not end with its time; the worker is taken out all the same', async () => {
+  it('never overlap for one worker, even if a probe outlives its timeout; the worker is marked unhealthy anyway', async () => {
     const { loop, timers, probes, verdicts } = loopOf((_, check) => (check === 1 ? true : undefined), {
       ...LIMITS,
       successes: 1,
@@ -143,7 +143,7 @@ describe('health checks', () => {
         ['a', false, 3200],
       ],
     ])
-    // What it says at last is not believed; the next check is.
+    // Its late result is ignored; the next check counts.
     probes[1]!.answer(true)
     await timers.pass(0)
     expect([verdicts.length, timers.pending]).toEqual([2, 1])
@@ -151,7 +151,7 @@ describe('health checks', () => {
     expect(probes.length).toBe(3)
   })
 
-  it('cannot show a dead worker as well for long after a refused connection: the next check is at once (both Rust routers: up to 180 s)', async () => {
+  it('do not show a dead worker as healthy for long after a refused connection: the next check is immediate (both Rust routers: up to 180 s)', async () => {
     const { loop, timers, verdicts, times } = loopOf((_, check) => check < 2)
     loop.watch('a')
     await timers.pass(300)
@@ -165,7 +165,7 @@ describe('health checks', () => {
     expect(times().at(-1)).toBe(1302)
   })
 
-  it('cannot multiply with refused connections: while one is under way the others ask for one more', async () => {
+  it('do not multiply with refused connections: during a check they trigger only one more', async () => {
     const { loop, timers, probes } = loopOf()
     loop.watch('a')
     for (let failure = 0; failure < 100; failure++) loop.passiveFailure('a')
@@ -178,7 +178,7 @@ describe('health checks', () => {
     expect(probes.length).toBe(2)
   })
 
-  it('do not fall together: intervals vary by a tenth', async () => {
+  it('do not run in lockstep: intervals vary by a tenth', async () => {
     let draw = 0
     const { loop, timers, times } = loopOf(
       () => true,
@@ -190,7 +190,7 @@ describe('health checks', () => {
     expect(times().map(Math.round)).toEqual([0, 900, 1850, 2950])
   })
 
-  it('cannot be heard of after stop or unwatch, and leave no timer behind', async () => {
+  it('are silent after stop or unwatch, and leave no timer behind', async () => {
     const { loop, timers, probes, verdicts } = loopOf()
     for (const id of ['a', 'b', 'c']) loop.watch(id)
     probes[2]!.answer(true)
@@ -205,7 +205,7 @@ describe('health checks', () => {
     expect([probes.length, timers.pending, verdicts]).toEqual([3, 0, [['c', true, 0]]])
   })
 
-  it('begin anew for a worker that is watched again, whatever its last probe still says', async () => {
+  it('start over for a worker that is watched again, whatever its last probe returns', async () => {
     const { loop, timers, probes, verdicts } = loopOf()
     loop.watch('a')
     loop.watch('a')
@@ -220,7 +220,7 @@ describe('health checks', () => {
     expect(verdicts).toEqual([['a', true, 1]])
   })
 
-  it('give the verdicts that a count of the last answers gives', async () => {
+  it('match verdicts computed from the last results', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.boolean(), { minLength: 1, maxLength: 30 }),
@@ -250,7 +250,7 @@ describe('health checks', () => {
 })
 
 describe('Node’s timers', () => {
-  it('run once, and not at all when cancelled', async () => {
+  it('run once, and not at all if cancelled', async () => {
     const ran: string[] = []
     NODE_TIMERS.after(0, () => ran.push('cancelled'))()
     await new Promise<void>(resolve => {

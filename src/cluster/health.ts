@@ -1,10 +1,10 @@
-/** Timers, so that tests can move time by hand. */
+/** Timers, injected so that tests can control time. */
 export interface Timers {
   /** @returns a function that cancels it. */
   after(delayMs: number, run: () => void): () => void
 }
 
-/** Node's own; they do not keep the process alive. */
+/** Node's own timers; they do not keep the process alive. */
 export const NODE_TIMERS: Timers = {
   after(delayMs, run) {
     const timer = setTimeout(run, delayMs).unref()
@@ -15,39 +15,50 @@ export const NODE_TIMERS: Timers = {
 export interface HealthLimits {
   readonly intervalMs: number
   readonly timeoutMs: number
-  /** Checks in a row that take a worker out, and that bring it back. The first check of a worker decides alone. */
+  /**
+   * Consecutive checks that mark a worker unhealthy, and healthy again. The first check of a worker decides
+   * alone.
+   */
   readonly failures: number
   readonly successes: number
 }
 
 export interface HealthLoopOptions {
   readonly limits: HealthLimits
-  /** One check. True when the worker is well; a rejection is a failure. The signal fires when its time is over or nobody wants to know. */
+  /**
+   * One check. True if the worker is healthy; a rejection is a failure. The signal aborts on timeout or when
+   * the result is no longer needed.
+   */
   probe(id: string, signal: AbortSignal): Promise<boolean>
-  /** The verdict on a worker, when it is first known and when it changes. */
+  /** Called with the verdict on a worker when it is first known and when it changes. */
   changed(id: string, healthy: boolean): void
-  /** Uniform in [0, 1): spreads checks, which would otherwise all fall together. */
+  /** Uniform in [0, 1): spreads checks, which would otherwise run in lockstep. */
   random(): number
   readonly timers: Timers
 }
 
-/** Intervals vary by this share to either side. */
+/** Intervals vary by this share in either direction. */
 const JITTER = 0.1
 
 interface Watched {
   readonly id: string
   healthy?: boolean
-  /** Checks in a row that say the opposite of the verdict. */
+  /** Consecutive checks that contradict the verdict. */
   against: number
-  /** A probe that has not settled. One that outlives its time stays here: no second one starts beside it. */
+  /**
+   * A probe that has not settled. One that outlives its timeout stays here: no second one starts in parallel.
+   */
   probe?: { readonly abort: AbortController; timedOut: boolean }
   cancelNext?: () => void
   cancelTimeout?: () => void
-  /** A request failed while a check was under way that may have begun before the fault. */
+  /** A request failed during a check that may have begun before the failure. */
   again: boolean
 }
 
-/** Checks every watched worker now and then, each by itself. After `stop` or `unwatch` nothing more is heard, whatever still settles. */
+/**
+ * Checks every watched worker periodically and independently. After `stop` or `unwatch` there are no more
+ * callbacks, even from probes that settle later.
+ */
 export class HealthLoop {
   readonly #options: HealthLoopOptions
   readonly #watched = new Map<string, Watched>()
@@ -81,7 +92,10 @@ export class HealthLoop {
     for (const id of this.#watched.keys()) this.unwatch(id)
   }
 
-  /** A connection was refused or broke: the next check is due now. It changes no verdict by itself, since the fault may be of the request. */
+  /**
+   * A connection was refused or broke: check now. Changes no verdict by itself, since the request may be at
+   * fault.
+   */
   passiveFailure(id: string): void {
     const worker = this.#watched.get(id)
     if (worker === undefined) return
@@ -110,7 +124,7 @@ export class HealthLoop {
     this.#probe(worker.id, probe.abort.signal).then(settled, () => settled(false))
   }
 
-  /** A probe that throws instead of rejecting is a failed check like any other. */
+  /** A probe that throws instead of rejecting is a failed check too. */
   async #probe(id: string, signal: AbortSignal): Promise<boolean> {
     return this.#options.probe(id, signal)
   }

@@ -5,7 +5,7 @@ import { ofEngine, readSamples, sumByName } from './metrics-text.ts'
 const read = (text: string, ...names: string[]) => readSamples(text, new Set(names))
 
 describe('Prometheus text', () => {
-  it('gives the samples that are asked for, with their labels', () => {
+  it('returns the requested samples with their labels', () => {
     const text = `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="Qwen/Qwen3-30B-A3B"} 3.0
@@ -31,11 +31,11 @@ eldr_decode_batch 17 1700000000000
     ])
   })
 
-  it('of a server with several engines are those of one rank, where they say whose they are', () => {
+  it('of a server with several engines returns those of one rank, if they are labelled', () => {
     const samples = read('a{engine="0"} 1\na{engine="1"} 2\nb 8\n', 'a', 'b')
     expect(Object.fromEntries(sumByName(ofEngine(samples, 1)))).toEqual({ a: 2, b: 8 })
     expect(Object.fromEntries(sumByName(ofEngine(samples, undefined)))).toEqual({ a: 3, b: 8 })
-    // Of a rank that no line is of: what is known of the server.
+    // For a rank without samples of its own: those of the server.
     expect(Object.fromEntries(sumByName(ofEngine(samples, 5)))).toEqual({ a: 3, b: 8 })
     expect(ofEngine(read('a 1', 'a'), 0)).toHaveLength(1)
   })
@@ -52,7 +52,7 @@ eldr_decode_batch 17 1700000000000
     ['a +Inf', {}, Infinity],
     ['a -Inf', {}, -Infinity],
     ['a NaN', {}, NaN],
-  ])('is read as the format says: %j', (line, labels, value) => {
+  ])('is parsed by the format’s rules: %j', (line, labels, value) => {
     expect(read(`# c\n${line}\nb 1\n`, 'a')).toEqual([{ name: 'a', labels, value }])
     expect(read(line, 'a')).toEqual([{ name: 'a', labels, value }])
   })
@@ -71,15 +71,15 @@ eldr_decode_batch 17 1700000000000
     'a{"a"} 1',
     '{} a 1',
     '',
-  ])('has a broken line that costs only itself: %j', line => {
+  ])('loses only a broken line: %j', line => {
     expect(read(`a 1\n${line}\na 2`, 'a').map(({ value }) => value)).toEqual([1, 2])
   })
 
-  it('gives no sum where there is no number: a worker that lacks a figure has none, not 0', () => {
+  it('has no sum without a number: a missing figure is not 0', () => {
     expect([...sumByName(read('a NaN\nb 1\nb +Inf', 'a', 'b', 'c'))]).toEqual([['b', 1]])
   })
 
-  it('gives back any labels and values that were written by the rules', () => {
+  it('returns any labels and values written by the rules', () => {
     const escaped = (text: string) =>
       text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"')
     const labels = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.string())
@@ -100,7 +100,7 @@ eldr_decode_batch 17 1700000000000
     )
   })
 
-  it('cannot throw, whatever a worker sends', () => {
+  it('never throws, whatever a worker sends', () => {
     fc.assert(
       fc.property(
         fc

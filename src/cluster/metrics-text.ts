@@ -7,8 +7,8 @@ export interface Sample {
 }
 
 /**
- * The samples of these names. Tolerant, since workers are many programs: comments, time stamps, exemplars and whatever is not a sample are
- * passed over, and a broken line costs only itself.
+ * The samples of these names. Tolerant, since workers are different programs: comments, timestamps, exemplars
+ * and anything that is not a sample are skipped, and a broken line is skipped alone.
  */
 export function readSamples(text: string, names: ReadonlySet<string>): Sample[] {
   const samples: Sample[] = []
@@ -22,14 +22,20 @@ export function readSamples(text: string, names: ReadonlySet<string>): Sample[] 
   return samples
 }
 
-/** Those of one data-parallel engine, and those of the whole server. All of them where none is the engine's own, or no engine is asked for. */
+/**
+ * Samples of one data-parallel engine, and those of the whole server. All samples if none belongs to the
+ * engine, or if no engine is given.
+ */
 export function ofEngine(samples: readonly Sample[], dpRank: number | undefined): readonly Sample[] {
   const engine = String(dpRank)
   if (dpRank === undefined || !samples.some(({ labels }) => labels['engine'] === engine)) return samples
   return samples.filter(({ labels }) => labels['engine'] === undefined || labels['engine'] === engine)
 }
 
-/** One number a name: the sum over labels, such as those of data-parallel engines. Values that are no numbers are left out. */
+/**
+ * One number per name: the sum over labels, such as those of data-parallel engines. NaN and infinite values
+ * are skipped.
+ */
 export function sumByName(samples: readonly Sample[]): Map<string, number> {
   const sums = new Map<string, number>()
   for (const { name, value } of samples)
@@ -51,7 +57,7 @@ const WORDS: ReadonlyMap<string, number> = new Map([
 function readLine(text: string, from: number, end: number, names: ReadonlySet<string>): Sample | undefined {
   NAME.lastIndex = from
   const name = NAME.exec(text)?.[1]
-  // Most lines are of other names, and cost no more than this.
+  // Most lines have other names and cost no more than this.
   if (name === undefined || !names.has(name)) return undefined
   const line = text.slice(NAME.lastIndex, end)
   const labels: Record<string, string> = {}

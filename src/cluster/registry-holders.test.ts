@@ -23,8 +23,8 @@ function start() {
   }
 }
 
-describe('a worker that is held out of rotation', () => {
-  it('is back when nobody holds it any more, in whatever order they let it go', () => {
+describe('a worker held out of rotation', () => {
+  it('returns when its last holder releases it, in any order', () => {
     for (const [first, second] of [
       ['admin', 'discovery'],
       ['discovery', 'admin'],
@@ -41,8 +41,8 @@ describe('a worker that is held out of rotation', () => {
   })
 })
 
-describe('a worker that retires', () => {
-  it('is gone at once where it has no request', () => {
+describe('a retiring worker', () => {
+  it('is removed at once if it has no request', () => {
     const { registry, heard, state } = start()
     registry.retire('a')
     expect(state()).toEqual([])
@@ -50,7 +50,7 @@ describe('a worker that retires', () => {
     registry.retire('nobody')
   })
 
-  it('is gone with its last request, and gets no other', () => {
+  it('is removed with its last request, and gets no other', () => {
     const { registry, heard, state } = start()
     const requests = [registry.dispatch('decode', 0, 1, 0)!, registry.dispatch('decode', 0, 1, 0)!]
     registry.retire('a')
@@ -61,7 +61,7 @@ describe('a worker that retires', () => {
     expect([state(), heard]).toEqual([[], ['drained', 'removed', 'forgotten']])
   })
 
-  it('stays when it is called back before, and its requests end like others', () => {
+  it('stays if it is called back in time, and its requests end normally', () => {
     const { registry, state } = start()
     const request = registry.dispatch('decode', 0, 1, 0)!
     registry.retire('a')

@@ -16,7 +16,7 @@ const LIMITS: BreakerLimits = {
 const worker = (id: string): WorkerSpec => ({ id, role: 'decode', url: `http://${id}:8000` })
 
 describe('the registry', () => {
-  it('has the loads of a plain list of requests, through any schedule of workers and requests, and none at its end', () => {
+  it('matches the loads of a plain list of requests under any schedule of workers and requests, and ends empty', () => {
     const ids = ['a', 'b', 'c']
     const step = fc.record({
       do: fc.constantFrom(

@@ -1,4 +1,4 @@
-/** What the registry tells of its workers, and who asks what of it. */
+/** The registry's views of its workers, and the types of its methods. */
 import type { BreakerState } from './breaker.ts'
 import type { WorkerSpec, WorkerState } from './worker.ts'
 
@@ -18,17 +18,20 @@ export interface RegistryEvent {
   readonly index: number
 }
 
-/** `unchanged`: it was there already. The last two changed nothing because of another worker. */
+/** `unchanged`: it was registered already. The last two are conflicts with another worker. */
 export type AddOutcome = 'added' | 'unchanged' | 'id_taken' | 'cluster_taken'
 
-/** Who may take a worker out of rotation. It is in it when none of them holds it, so that nobody puts back what another took out. */
+/**
+ * Who may take a worker out of rotation. It is in rotation if no holder is left, so that one holder cannot
+ * undo another's decision.
+ */
 export type Holder = 'admin' | 'discovery'
 
 /** A worker that may be picked now. For decode workers `worker` is the row of their centroid. */
 export interface WorkerCandidate {
   readonly worker: number
   readonly id: string
-  /** Of this gateway and, where they tell, of others. */
+  /** Requests of this gateway and, if they share their loads, of other gateways. */
   readonly inflight: number
 }
 
@@ -40,8 +43,8 @@ export interface WorkerView {
   /** Dispatched by this gateway. */
   readonly inflight: number
   readonly tokens: number
-  /** Dispatched by other gateways, as they last told; 0 where none tells. */
+  /** Dispatched by other gateways, as last reported; 0 if none reports. */
   readonly inflightElsewhere: number
-  /** Removed, with requests that still run. */
+  /** Removed, with requests still running. */
   readonly leaving: boolean
 }

@@ -46,7 +46,7 @@ describe('ranks of one server', () => {
     dpRank,
   }))
 
-  it('are workers of their own: load, breaker and rest are one rank’s alone', () => {
+  it('are separate workers: load, breaker and draining are per rank', () => {
     const { registry, loads, state, indices, send, fail } = cluster(...ranks)
     expect(indices()).toEqual({ 'a@0': 0, 'a@1': 1, 'a@2': 2 })
     expect(send(1).worker.dpRank).toBe(1)
@@ -56,7 +56,7 @@ describe('ranks of one server', () => {
     expect(['a@0', 'a@1', 'a@2'].map(id => state(id, 4))).toEqual(['draining', 'ready', 'open'])
   })
 
-  it('are well and ill together: whoever hears of one finds the others so too', () => {
+  it('change health together: a listener that hears of one sees the others changed too', () => {
     const { registry } = cluster(...ranks)
     const seen: string[] = []
     registry.subscribe(({ kind, worker: { id } }) =>
@@ -69,7 +69,7 @@ describe('ranks of one server', () => {
     expect(seen).toEqual(['unhealthy a@0 false', 'unhealthy a@1 false', 'unhealthy a@2 false'])
   })
 
-  it('are left aside by name, or all by their URL', () => {
+  it('are excluded by id, or all by their URL', () => {
     const { registry } = cluster(...ranks, worker('b'))
     const left = (...exclude: string[]) =>
       registry.candidates('decode', 0, new Set(exclude)).map(({ id }) => id)
@@ -78,13 +78,13 @@ describe('ranks of one server', () => {
     expect(registry.hasCandidates('decode', 0, new Set(['http://a:8000', 'b']))).toBe(false)
   })
 
-  it('under the name of another rank are another worker', () => {
+  it('renamed to another rank are another worker', () => {
     const { registry, send } = cluster(...ranks)
     expect(registry.add({ ...ranks[0]!, dpRank: 7 })).toBe('id_taken')
     send(0)
     registry.remove('a@0')
     expect(registry.add({ ...ranks[0]!, dpRank: 7 })).toBe('added')
-    // What the former one still has is not its load.
+    // The former worker's requests are not its load.
     expect(
       registry
         .views(0)
@@ -94,8 +94,8 @@ describe('ranks of one server', () => {
   })
 })
 
-describe('load, as other routers get it wrong', () => {
-  it('cannot be nothing between a decision and the answer’s headers: it counts from the dispatch (sglang #34850)', () => {
+describe('load, where other routers get it wrong', () => {
+  it('is not zero between a decision and the response headers: it counts from the dispatch (sglang #34850)', () => {
     const { registry, loads, send } = cluster(worker('a'), worker('b'))
     send(0)
     expect(loads()).toEqual({ a: 1, b: 0 })
@@ -106,7 +106,7 @@ describe('load, as other routers get it wrong', () => {
     ])
   })
 
-  it('cannot fall while a stream runs, whatever is heard of its worker meanwhile (vllm-router #176)', () => {
+  it('does not fall while a stream runs, whatever happens to its worker (vllm-router #176)', () => {
     const { registry, desk, loads, send, fail } = cluster(worker('a'))
     const stream = send(0)
     registry.setHealth('a', false)
@@ -121,7 +121,7 @@ describe('load, as other routers get it wrong', () => {
     expect(desk.inflight('a', 'decode')).toBe(0)
   })
 
-  it('cannot come from a worker’s own figures, be they missing, old or −1 (vllm-router #174, #177, #178; sglang #32070)', () => {
+  it('does not come from a worker’s own metrics, which may be missing, old or −1 (vllm-router #174, #177, #178; sglang #32070)', () => {
     const { loads, send } = cluster(worker('a'), worker('b'))
     const watch = new RestartWatch(() => undefined)
     send(1)
@@ -130,21 +130,21 @@ describe('load, as other routers get it wrong', () => {
     expect(loads()).toEqual({ a: 0, b: 1 })
   })
 
-  it('cannot start anew because a worker was announced again (vllm-router #299)', () => {
+  it('is not reset because a worker was announced again (vllm-router #299)', () => {
     const { registry, loads, send } = cluster(worker('a'))
     send(0)
     expect([registry.add(worker('a')), registry.add({ ...worker('a') })]).toEqual(['unchanged', 'unchanged'])
     expect(loads()).toEqual({ a: 1 })
   })
 
-  it('cannot be left behind by a client that leaves, in prefill or before decode’s first byte (vllm-router: +1 for good)', () => {
+  it('does not leak when a client leaves during prefill or before decode’s first byte (vllm-router: +1 forever)', () => {
     const { desk, send } = cluster(worker('p', 'prefill'), worker('d'))
     send(0, 'prefill').ignored()
     send(0).ignored()
     expect([desk.total('prefill').inflight, desk.total('decode').inflight, desk.leaked]).toEqual([0, 0, 0])
   })
 
-  it('cannot be taken off both legs by the failure of one, nor stay on both (sglang #9726, #24159; aibrix #2289)', () => {
+  it('is not taken off both legs by the failure of one, nor left on both (sglang #9726, #24159; aibrix #2289)', () => {
     const { desk, send } = cluster(worker('p', 'prefill'), worker('d'))
     const [prefill, decode] = [send(0, 'prefill'), send(0)]
     prefill.failed(1)
@@ -153,7 +153,7 @@ describe('load, as other routers get it wrong', () => {
     expect(desk.total('decode').inflight).toBe(0)
   })
 
-  it('cannot be taken off twice, by whatever ends a request twice', () => {
+  it('is not taken off twice when a request ends twice', () => {
     const { desk, send } = cluster(worker('a'))
     const [first] = [send(0), send(0)]
     first.succeeded(1)
@@ -162,7 +162,7 @@ describe('load, as other routers get it wrong', () => {
     expect([desk.inflight('a', 'decode'), desk.doubleReleases]).toEqual([1, 2])
   })
 
-  it('cannot be ordered by a hash map: candidates come by index, and ties are for the policy to break (dynamo #6253)', () => {
+  it('does not depend on the order of a hash map: candidates come by index, and the policy breaks ties (dynamo #6253)', () => {
     const { registry } = cluster(worker('z'), worker('a', 'decode', 5), worker('m', 'decode', 0), worker('b'))
     expect(registry.candidates('decode', 0).map(({ worker, id }) => [worker, id])).toEqual([
       [0, 'm'],
@@ -173,8 +173,8 @@ describe('load, as other routers get it wrong', () => {
   })
 })
 
-describe('who may be picked', () => {
-  it('is whoever is healthy, not draining and not open; a new worker is unknown until its first check', () => {
+describe('candidates', () => {
+  it('are the workers that are healthy, not draining and not open; a new worker is unknown until its first check', () => {
     const { registry, loads, state, fail } = cluster(...['a', 'b', 'c', 'd'].map(id => worker(id)))
     registry.add(worker('new'))
     registry.drain('b')
@@ -193,7 +193,7 @@ describe('who may be picked', () => {
     )
   })
 
-  it('is nobody when all of a role are open or unhealthy: no request is sent to a worker in hope', () => {
+  it('are empty if all workers of a role are open or unhealthy: no request is sent on the chance that it works', () => {
     const { registry, fail } = cluster(worker('a'), worker('b'), worker('p', 'prefill'))
     registry.setHealth('a', false)
     fail(1)
@@ -201,12 +201,12 @@ describe('who may be picked', () => {
     expect(registry.candidates('prefill', 3)).toHaveLength(1)
   })
 
-  it('leaves out those that a retry has tried', () => {
+  it('leave out workers that a retry has tried', () => {
     const { registry } = cluster(worker('a'), worker('b'))
     expect(registry.candidates('decode', 0, new Set(['a'])).map(({ id }) => id)).toEqual(['b'])
   })
 
-  it('cannot exclude a decode worker because the prefill worker of its requests fails: one leg’s fault opens one breaker (sglang-router 0.3.2)', () => {
+  it('do not lose a decode worker because the prefill worker of its requests fails: each leg has its own breaker (sglang-router 0.3.2)', () => {
     const { registry, state, send } = cluster(worker('p', 'prefill'), worker('d'))
     for (const nowMs of [1, 2, 3]) {
       const decode = send(0, 'decode', nowMs)
@@ -217,7 +217,7 @@ describe('who may be picked', () => {
     expect(registry.views(3).map(({ breaker }) => breaker)).toEqual(['open', 'closed'])
   })
 
-  it('is one request for a worker that was open: the probe, and no other until it has ended', () => {
+  it('include a worker that was open for one request, the probe, until it has ended', () => {
     const { registry, loads, state, send, fail } = cluster(worker('a'))
     fail(0)
     expect([state('a', 502), state('a', 503)]).toEqual(['open', 'ready'])
@@ -231,7 +231,7 @@ describe('who may be picked', () => {
     expect(loads('decode', 600)).toEqual({ a: 0 })
   })
 
-  it('cannot exclude a worker for good because its probe was lost: the janitor ends that too', () => {
+  it('do not lose a worker forever because its probe was lost: the janitor ends it', () => {
     const { desk, state, send, fail } = cluster(worker('a'))
     fail(0)
     send(0, 'decode', 503)
@@ -240,8 +240,8 @@ describe('who may be picked', () => {
   })
 })
 
-describe('workers that come and go', () => {
-  it('keep their index as long as they are registered, and leave it to the next', () => {
+describe('workers that join and leave', () => {
+  it('keep their index while registered, and free it for the next', () => {
     const { registry, indices } = cluster(worker('a'), worker('b'), worker('c'))
     registry.remove('a')
     expect(indices()).toEqual({ b: 1, c: 2 })
@@ -250,7 +250,7 @@ describe('workers that come and go', () => {
     expect(indices()).toEqual({ b: 1, c: 2, d: 0, e: 3 })
   })
 
-  it('get the cluster that they name before others get their place in the list', () => {
+  it('that name a cluster get it before others get theirs by position', () => {
     expect(
       cluster(worker('a'), worker('b', 'decode', 0), worker('c'), worker('p', 'prefill')).indices(),
     ).toEqual({
@@ -271,7 +271,7 @@ describe('workers that come and go', () => {
     expect(indices()).toEqual({ a: 0, b: 1, c: 1 })
   })
 
-  it('take nothing new once removed, and are forgotten with the end of their last request', () => {
+  it('get no new request once removed, and are forgotten with the end of their last request', () => {
     const { registry, desk, loads, state, send } = cluster(worker('a'), worker('b'))
     const events: string[] = []
     registry.subscribe(({ kind, worker }) => events.push(`${kind} ${worker.id}`))
@@ -292,7 +292,7 @@ describe('workers that come and go', () => {
     expect([state('a'), events]).toEqual([undefined, ['removed a', 'forgotten a']])
   })
 
-  it('come back to the requests that they still have, at the same address', () => {
+  it('get their running requests back if they return at the same address', () => {
     const { registry, loads, send } = cluster(worker('a'), worker('b'))
     const old = send(0)
     registry.remove('a')
@@ -303,7 +303,7 @@ describe('workers that come and go', () => {
     expect(loads()).toEqual({ a: 0, b: 0 })
   })
 
-  it('cannot inherit load or faults from another that had their name: a load below nothing draws every request', () => {
+  it('do not inherit load or failures from a former worker of the same name: a negative load would attract every request', () => {
     const { registry, loads, send } = cluster(worker('a'))
     const old = Array.from({ length: 4 }, () => send(0))
     registry.remove('a')
@@ -317,7 +317,7 @@ describe('workers that come and go', () => {
     expect([loads('decode', 1), events]).toEqual([{ a: 1 }, []])
   })
 
-  it('tell listeners of each change once, and of nothing that did not change', () => {
+  it('notify listeners of each change once, and of nothing else', () => {
     const { registry, fail, send } = cluster(worker('a'))
     const kinds: string[] = []
     const stop = registry.subscribe(({ kind }) => kinds.push(kind))

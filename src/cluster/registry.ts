@@ -12,14 +12,16 @@ import type { Role, WorkerSpec, WorkerState } from './worker.ts'
 
 export type * from './registry-view.ts'
 
-/** One request on its way to one worker. Ends once: its load goes and the breaker learns how it went. */
+/**
+ * One request dispatched to one worker. Ends once: its load is released and the breaker learns the result.
+ */
 export interface Dispatch {
   readonly worker: WorkerSpec
-  /** As it was at the decision: what the policy must be told when the request ends. */
+  /** Candidates at the time of the decision; the policy needs them when the request ends. */
   readonly index: number
   succeeded(nowMs: number): void
   failed(nowMs: number): void
-  /** Ended, and the worker is not to blame: the client left, or was answered 4xx. */
+  /** Ended through no fault of the worker: the client left, or got a 4xx response. */
   ignored(): void
 }
 
@@ -29,21 +31,22 @@ interface Entry {
   index: number
   health: 'unknown' | 'healthy' | 'unhealthy'
   readonly holders: Set<Holder>
-  /** Goes when its last request has ended. */
+  /** Removed when its last request has ended. */
   retiring: boolean
   leaving: boolean
 }
 
 /**
- * The workers, by name and by role. A decode worker's index is its `cluster`, or else its place in the list it came with, or the lowest
- * that is free; it keeps it for as long as it is registered. Listeners hear of every change after it was made, and must not throw.
+ * The workers, by name and by role. A decode worker's index is its `cluster`, or its position in the list it
+ * came with, or the lowest free index; it keeps it while registered. Listeners are called after every change,
+ * and must not throw.
  */
 export class Registry {
   readonly #desk: TicketDesk
   readonly #limits: BreakerLimits
-  /** Those that are leaving too. */
+  /** Including those that are leaving. */
   readonly #entries = new Map<string, Entry>()
-  /** Those that are not, by index. */
+  /** Excluding those that are leaving, by index. */
   readonly #byIndex: Record<Role, Map<number, Entry>> = { prefill: new Map(), decode: new Map() }
   readonly #listeners = new Set<(event: RegistryEvent) => void>()
 
@@ -52,7 +55,10 @@ export class Registry {
     this.#limits = limits
   }
 
-  /** Workers of a configuration: those that name their cluster come first, so that no other takes it; the rest get their place in the list. */
+  /**
+   * Adds the workers of a configuration: those that name their cluster first, so that no other takes it; the
+   * rest by their position in the list.
+   */
   addAll(specs: readonly WorkerSpec[]): AddOutcome[] {
     const outcomes = new Map<WorkerSpec, AddOutcome>()
     const places = { prefill: 0, decode: 0 }
@@ -63,7 +69,7 @@ export class Registry {
     return specs.map(spec => outcomes.get(spec)!)
   }
 
-  /** `place` is the index wished for when the worker names no cluster. */
+  /** `place` is the preferred index if the worker names no cluster. */
   add(spec: WorkerSpec, place?: number): AddOutcome {
     const known = this.#entries.get(spec.id)
     const same =
@@ -72,7 +78,8 @@ export class Registry {
       return same && known.index === (spec.cluster ?? known.index) ? 'unchanged' : 'id_taken'
     const taken = this.#byIndex[spec.role]
     if (spec.cluster !== undefined && taken.has(spec.cluster)) return 'cluster_taken'
-    // Back at the same address it is the same server, and the requests that it still has are its load. At another one it is another.
+    // At the same address it is the same server, and its running requests are its load. At another address it
+    // is another server.
     if (known !== undefined && !same) this.#forget(known)
     const index =
       [spec.cluster, place, same ? known.index : undefined].find(
@@ -94,7 +101,10 @@ export class Registry {
     return 'added'
   }
 
-  /** Takes no new requests from now on, and is forgotten when the last of its requests has ended. False when there is no such worker. */
+  /**
+   * The worker gets no new requests from now on, and is forgotten when its last request has ended. False if
+   * there is no such worker.
+   */
   remove(id: string): boolean {
     const entry = this.#registered(id)
     if (entry === undefined) return false
@@ -113,7 +123,7 @@ export class Registry {
     return this.#setDraining(id, by, false)
   }
 
-  /** Drained for discovery, it is removed as soon as it has no request; `undrain` calls that off. */
+  /** Drains the worker for discovery and removes it as soon as it has no request; `undrain` cancels that. */
   retire(id: string): void {
     const entry = this.#registered(id)
     if (entry === undefined) return
@@ -122,7 +132,7 @@ export class Registry {
     this.#removeWhenIdle(id)
   }
 
-  /** Of one, or of all behind one URL: nobody hears of the first while the others still seem to be what they were. */
+  /** Sets the health of one worker, or of all behind one URL, before any listener is called. */
   setHealth(ids: string | readonly string[], healthy: boolean): void {
     const health = healthy ? 'healthy' : 'unhealthy'
     const entries = [ids].flat().flatMap(id => this.#registered(id) ?? [])
@@ -132,8 +142,8 @@ export class Registry {
   }
 
   /**
-   * Those that take a new request now, by index; empty when there are none, which the client is told with a 503. `exclude` has ids of
-   * workers, and URLs, for all workers there: no id is a URL.
+   * Workers that take a new request now, by index; empty if there are none, which the client gets as a 503.
+   * `exclude` has ids of workers, and URLs for all workers at an address: no id is a URL.
    */
   candidates(role: Role, nowMs: number, exclude?: ReadonlySet<string>): WorkerCandidate[] {
     const candidates: WorkerCandidate[] = []
@@ -149,20 +159,23 @@ export class Registry {
     return candidates.sort((a, b) => a.worker - b.worker)
   }
 
-  /** Whether there are any. */
+  /** True if there are any. */
   hasCandidates(role: Role, nowMs: number, exclude?: ReadonlySet<string>): boolean {
     for (const entry of this.#byIndex[role].values()) if (mayTake(entry, nowMs, exclude)) return true
     return false
   }
 
-  /** Counts a request from this moment, before a byte is sent. Undefined when the worker takes none: pick again. */
+  /**
+   * Counts a request from this moment, before a byte is sent. Undefined if the worker takes none: pick again.
+   */
   dispatch(role: Role, index: number, tokens: number, nowMs: number): Dispatch | undefined {
     const entry = this.#byIndex[role].get(index)
     if (entry === undefined || stateOf(entry, nowMs) !== 'ready') return undefined
     const pass = entry.breaker.allow(nowMs)
     if (pass === false) return undefined
     const { id } = entry.spec
-    // A ticket that the janitor has to release ends the pass as well: a probe that never ends would keep the worker out for good.
+    // A ticket that the janitor releases ends the pass too: a probe that never ends would keep the worker out
+    // forever.
     const ticket = this.#desk.take(id, role, tokens, nowMs, () => {
       pass.ignored()
       this.#removeWhenIdle(id)
@@ -184,8 +197,8 @@ export class Registry {
   }
 
   /**
-   * A request that is on the worker already, as another who counted it says: it is counted whatever state the worker is in. The breaker
-   * hears nothing of how it ends. Undefined when there is no such worker.
+   * Registers a request that is already on the worker according to another process: it is counted whatever
+   * the worker's state, and its end does not reach the breaker. Undefined if there is no such worker.
    */
   adopt(id: string, role: Role, tokens: number, takenMs: number): Dispatch | undefined {
     const entry = this.#entries.get(id)
@@ -197,7 +210,7 @@ export class Registry {
     return { worker: entry.spec, index: entry.index, succeeded: release, failed: release, ignored: release }
   }
 
-  /** All workers, those that are leaving included. */
+  /** All workers, including those that are leaving. */
   views(nowMs: number): WorkerView[] {
     return [...this.#entries.values()].map(entry => {
       const { spec, index, breaker, leaving } = entry
@@ -218,7 +231,7 @@ export class Registry {
     })
   }
 
-  /** Names of those that this one keeps out of rotation. */
+  /** Ids of the workers that this holder keeps out of rotation. */
   heldBy(holder: Holder): string[] {
     return [...this.#entries.values()]
       .filter(({ leaving, holders }) => !leaving && holders.has(holder))

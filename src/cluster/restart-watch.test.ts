@@ -9,14 +9,14 @@ function watching() {
 const counters = (values: Record<string, number>) => new Map(Object.entries(values))
 
 describe('a restart', () => {
-  it('is seen in another engine id of a worker’s hand-offs, once', () => {
+  it('is detected once from another engine id in a worker’s hand-offs', () => {
     const { watch, restarts } = watching()
     for (const engine of ['e1', 'e1', 'e2', 'e2']) watch.sawEngineId('p0', engine)
     watch.sawEngineId('p1', 'e9')
     expect(restarts).toEqual(['p0'])
   })
 
-  it('cannot be seen in data-parallel engines of one server, nor in a hand-off that was late', () => {
+  it('is not detected from data-parallel engines of one server, nor from a late hand-off', () => {
     const { watch, restarts } = watching()
     for (const engine of ['e1_dp0', 'e1_dp1', 'e1_dp0', 'e1_dp12']) watch.sawEngineId('p', engine)
     expect(restarts).toEqual([])
@@ -24,7 +24,7 @@ describe('a restart', () => {
     expect(restarts).toEqual(['p'])
   })
 
-  it('is seen in a counter that falls and in another start, once for each reading', () => {
+  it('is detected from a falling counter and from another start time, once per reading', () => {
     const { watch, restarts } = watching()
     watch.sawCounters(
       'd',
@@ -40,7 +40,7 @@ describe('a restart', () => {
       counters({ 'vllm:generation_tokens_total': 3, process_start_time_seconds: 1.7e9 + 60 }),
     )
     expect(restarts).toEqual(['d'])
-    // A busy worker may have passed its old count before anybody looks.
+    // A busy worker may have passed its old count before it is read.
     watch.sawCounters(
       'd',
       counters({ 'vllm:generation_tokens_total': 5000, process_start_time_seconds: 1.7e9 + 120 }),
@@ -50,7 +50,7 @@ describe('a restart', () => {
     expect(restarts).toEqual(['d', 'd'])
   })
 
-  it('cannot be seen in values that are missing or no counts (sglang #32070: −1 taken for a value)', () => {
+  it('is not detected from missing or invalid values (sglang #32070: −1 used as a value)', () => {
     const { watch, restarts } = watching()
     const readings: Record<string, number>[] = [
       { x: 10 },
@@ -67,7 +67,7 @@ describe('a restart', () => {
     expect(restarts).toEqual(['d'])
   })
 
-  it('cannot be seen in a worker that was forgotten and comes anew', () => {
+  it('is not detected for a worker that was forgotten and returns', () => {
     const { watch, restarts } = watching()
     watch.sawEngineId('w', 'e1')
     watch.sawCounters('w', counters({ x: 10 }))
@@ -77,7 +77,7 @@ describe('a restart', () => {
     expect(restarts).toEqual([])
   })
 
-  it('is seen through vLLM’s metrics page', () => {
+  it('is detected from vLLM’s metrics page', () => {
     const page = (started: number, tokens: number) =>
       `# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds ${started}e9\nvllm:generation_tokens_total{engine="0",model_name="m"} ${tokens}.0\nvllm:generation_tokens_total{engine="1",model_name="m"} 7.0\n`
     const { watch, restarts } = watching()

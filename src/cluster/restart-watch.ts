@@ -1,6 +1,7 @@
 /**
- * Notices that a worker was started anew, although it answers as before: its KV blocks, its prefix cache and every hand-off of its former
- * life are gone. A prefill worker says it with another engine id in its hand-offs, a decode worker with counters that begin again.
+ * Detects that a worker restarted although it responds as before: its KV blocks, its prefix cache and all
+ * earlier hand-offs are lost. A prefill worker shows it by another engine id in its hand-offs, a decode
+ * worker by counters that start again.
  */
 export class RestartWatch {
   readonly #restarted: (workerId: string) => void
@@ -11,25 +12,28 @@ export class RestartWatch {
     this.#restarted = restarted
   }
 
-  /** `remote_engine_id` of a hand-off. Ids that were configured never change, and say nothing. */
+  /** `remote_engine_id` of a hand-off. Configured ids never change, so they show nothing. */
   sawEngineId(workerId: string, engineId: string): void {
-    // Data-parallel engines of one server differ in this ending alone.
+    // Data-parallel engines of one server differ only in this suffix.
     const engine = engineId.replace(/_dp\d+$/, '')
     const seen = this.#engines.get(workerId)
-    // A hand-off that was under way when the worker stopped may be read after the first one of its next life.
+    // A hand-off that was in flight when the worker stopped may be read after the first one from its restart.
     if (engine === seen?.now || engine === seen?.before) return
     this.#engines.set(workerId, { now: engine, ...(seen && { before: seen.now }) })
     if (seen !== undefined) this.#restarted(workerId)
   }
 
-  /** Counters that only rise, and `process_start_time_seconds` where the worker has it. What is no count is passed over. */
+  /**
+   * Counters that only rise, and `process_start_time_seconds` if the worker has it. Invalid counts are
+   * ignored.
+   */
   sawCounters(workerId: string, counters: ReadonlyMap<string, number>): void {
     const last = this.#counters.get(workerId) ?? new Map<string, number>()
     let restarted = false
     for (const [name, value] of counters) {
       if (!(value >= 0 && value < Infinity)) continue
       const before = last.get(name) ?? value
-      // Some clients compute the start from the clock at each reading, so that it trembles.
+      // Some clients compute the start time from the clock at each reading, so it jitters.
       restarted ||= name === START_TIME ? Math.abs(value - before) > START_TREMBLE_S : value < before
       last.set(name, value)
     }
@@ -43,7 +47,7 @@ export class RestartWatch {
   }
 }
 
-/** What vLLM has that tells a restart; names for `readSamples`. */
+/** vLLM's metrics that show a restart; names for `readSamples`. */
 const START_TIME = 'process_start_time_seconds'
 export const RESTART_SAMPLES: ReadonlySet<string> = new Set([
   START_TIME,

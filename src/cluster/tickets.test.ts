@@ -6,7 +6,7 @@ const WORKERS = ['a', 'b']
 const LEGS = ['prefill', 'decode'] as const
 
 describe('the ticket desk', () => {
-  it('counts what a list of all live tickets would, through any schedule, and ends at nothing', () => {
+  it('matches a list of all live tickets under any schedule, and ends at zero', () => {
     const step = fc.oneof(
       {
         weight: 4,
@@ -88,7 +88,7 @@ describe('the ticket desk', () => {
     )
   })
 
-  it('cannot go below nothing when a ticket is released twice: the second is counted and does nothing (a load of −1 draws every request)', () => {
+  it('does not go below zero when a ticket is released twice: the second release is counted and has no effect (a load of −1 would attract every request)', () => {
     const desk = new TicketDesk()
     const [first] = [desk.take('d', 'decode', 10, 0), desk.take('d', 'decode', 20, 0)]
     first.release()
@@ -100,7 +100,7 @@ describe('the ticket desk', () => {
     expect(desk.doubleReleases).toBe(1)
   })
 
-  it('cannot count the tokens of one leg on the other (llm-d-router #2395)', () => {
+  it('does not count the tokens of one leg on the other (llm-d-router #2395)', () => {
     const desk = new TicketDesk()
     desk.take('both', 'prefill', 4000, 0)
     desk.take('both', 'decode', 64, 0)
@@ -111,7 +111,7 @@ describe('the ticket desk', () => {
     ])
   })
 
-  it('cannot keep prefill busy until the decode stream ends: each leg has a ticket of its own (sglang #34850)', () => {
+  it('does not keep prefill busy until the decode stream ends: each leg has its own ticket (sglang #34850)', () => {
     const desk = new TicketDesk()
     const prefill = desk.take('p', 'prefill', 100, 0)
     desk.take('d', 'decode', 100, 0)
@@ -119,7 +119,7 @@ describe('the ticket desk', () => {
     expect([desk.inflight('p', 'prefill'), desk.inflight('d', 'decode')]).toEqual([0, 1])
   })
 
-  it('cannot hold the load of a request for good that nobody ended: the janitor finds it, and says so (vllm-router: +1 after a client left)', () => {
+  it('does not keep the load of a request that never ended: the janitor finds and reports it (vllm-router: +1 after a client left)', () => {
     const desk = new TicketDesk()
     let told = 0
     const lost = desk.take('d', 'decode', 10, 1000, () => told++)
@@ -127,12 +127,12 @@ describe('the ticket desk', () => {
     expect(desk.findLeaks(11_000, 10_000)).toEqual([])
     expect(desk.findLeaks(11_001, 10_000)).toEqual([lost])
     expect([desk.inflight('d', 'decode'), desk.leaked, told]).toEqual([1, 1, 1])
-    // Should it end after all, it is not counted off a second time.
+    // If it ends later, it is not counted a second time.
     lost.release()
     expect([desk.inflight('d', 'decode'), desk.doubleReleases, told]).toEqual([1, 1, 1])
   })
 
-  it('cannot lower the load of a worker by the tickets of another that had its name before', () => {
+  it('does not lower a worker’s load by tickets of a former worker of the same name', () => {
     const desk = new TicketDesk()
     const old = desk.take('d', 'decode', 10, 0)
     desk.retire('d')
@@ -144,7 +144,7 @@ describe('the ticket desk', () => {
     )
   })
 
-  it('takes and releases in the same time with a hundred thousand tickets out', () => {
+  it('takes and releases in constant time with a hundred thousand tickets out', () => {
     const desk = new TicketDesk()
     const nsEach = () => {
       const beganNs = process.hrtime.bigint()

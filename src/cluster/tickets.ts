@@ -1,13 +1,13 @@
 import type { Role } from './worker.ts'
 
-/** One request on one worker: taken at the decision, released when the request ends there, however it ends. */
+/** One request on one worker: taken at the decision, released when the request ends there in any way. */
 export interface Ticket {
   readonly worker: string
   readonly leg: Role
-  /** Whole: what is added must come off again to nothing. */
+  /** An integer, so that adding and subtracting ends at exactly zero. */
   readonly tokens: number
   readonly takenMs: number
-  /** Once; again does nothing and is counted, since it is a fault of the caller. */
+  /** Takes effect once; a second call is counted, since it is a bug of the caller. */
   release(): void
 }
 
@@ -19,21 +19,25 @@ export interface Load {
 type Account = Record<Role, { inflight: number; tokens: number }>
 
 /**
- * Load of every worker: what was dispatched to it and has not been seen to end. Never a number that somebody polled, which would be old
- * when it is used. Tickets hold the account that they were taken from, so that one of a worker's former life cannot touch its next.
+ * Load of every worker: what was dispatched to it and has not ended. Never a polled number, which would be
+ * stale when used. Tickets hold the account they were taken from, so that one of a former worker of the same
+ * name cannot affect the next.
  */
 export class TicketDesk {
   readonly #accounts = new Map<string, Account>()
   readonly #live = new Set<Ticket>()
   readonly #totals = emptyAccount()
   #doubleReleases = 0
-  /** Requests that other gateways have on a worker, where they tell: no tickets of this desk, but load all the same. */
+  /**
+   * Requests that other gateways have on a worker, if they share their loads: not tickets of this gateway,
+   * but load.
+   */
   elsewhere: (worker: string, leg: Role) => number = () => 0
-  /** Called after every ticket that was taken or released; must not throw. */
+  /** Called after every ticket that is taken or released; must not throw. */
   onChange: () => void = () => {}
   #leaked = 0
 
-  /** `onRelease` runs once, whoever releases: the request's end or the janitor. */
+  /** `onRelease` runs once, for the request's end or for the janitor. */
   take(worker: string, leg: Role, tokens: number, nowMs: number, onRelease?: () => void): Ticket {
     let account = this.#accounts.get(worker)
     if (account === undefined) this.#accounts.set(worker, (account = emptyAccount()))
@@ -70,23 +74,29 @@ export class TicketDesk {
         if (account[leg].inflight > 0) yield { worker, leg, ...account[leg] }
   }
 
-  /** Over all workers, those that are gone and still have tickets included. */
+  /** Over all workers, including removed ones that still have tickets. */
   total(leg: Role): Load {
     return { ...this.#totals[leg] }
   }
 
-  /** When the oldest of those that are out was taken; undefined when none is. */
+  /** When the oldest live ticket was taken; undefined if there is none. */
   get oldestMs(): number | undefined {
     for (const { takenMs } of this.#live) return takenMs
     return undefined
   }
 
-  /** The next ticket under this name is of another worker: its load starts at nothing, and what is still out counts for the old one. */
+  /**
+   * The next ticket under this name belongs to another worker: its load starts at zero, and live tickets
+   * count for the old one.
+   */
   retire(worker: string): void {
     this.#accounts.delete(worker)
   }
 
-  /** The janitor: releases tickets older than any request may be, and says which. There should be none; each one is a fault of ours. */
+  /**
+   * The janitor: releases tickets older than any request may be, and returns them. There should be none; each
+   * one is a bug.
+   */
   findLeaks(nowMs: number, olderThanMs: number): readonly Ticket[] {
     const leaks = [...this.#live].filter(({ takenMs }) => nowMs - takenMs > olderThanMs)
     this.#leaked += leaks.length

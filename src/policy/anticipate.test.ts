@@ -18,8 +18,8 @@ function unseenWith({ others = 3, ageMs = 100 } = {}) {
   return { world, unseen }
 }
 
-describe('what others are supposed to have sent', () => {
-  it('is as much as was sent from here, for each of them, for as long as the view is old', () => {
+describe('the estimate of unseen requests', () => {
+  it('is as many as were sent from here, for each other gateway, while the view is that old', () => {
     const { world, unseen } = unseenWith()
     unseen.sent(2)
     world.nowMs = 1060
@@ -34,7 +34,7 @@ describe('what others are supposed to have sent', () => {
     expect([0, 1, 2].map(unseen.on)).toEqual([0, 0, 0])
   })
 
-  it('follows the age of the view and the number of the others as they are now', () => {
+  it('follows the current age of the view and the current number of gateways', () => {
     const { world, unseen } = unseenWith()
     unseen.sent(1)
     world.others = 1.5
@@ -44,13 +44,13 @@ describe('what others are supposed to have sent', () => {
     expect(unseen.on(1)).toBe(0)
   })
 
-  it('is nothing when views are not old, even at the same moment', () => {
+  it('is zero for exact views, even at the same moment', () => {
     const { unseen } = unseenWith({ ageMs: 0 })
     unseen.sent(1)
     expect(unseen.on(1)).toBe(0)
   })
 
-  it('counts right after more requests than it keeps at once', () => {
+  it('is right after more requests than it keeps at once', () => {
     const { world, unseen } = unseenWith({ others: 1, ageMs: 10 })
     for (let n = 0; n < 5_000; n++) {
       world.nowMs = 1000 + n
@@ -60,8 +60,8 @@ describe('what others are supposed to have sent', () => {
   })
 })
 
-describe('a policy that supposes', () => {
-  it('sees loads with it added, and the candidates that it is given are left as they are', () => {
+describe('an anticipating policy', () => {
+  it('sees loads with the estimate added, and leaves its candidates unchanged', () => {
     const candidates = cluster(3, 4, 6)
     const seen: Candidate[][] = []
     const spy = {
@@ -76,7 +76,7 @@ describe('a policy that supposes', () => {
     expect(candidates).toEqual(cluster(3, 4, 6))
   })
 
-  it('does not go twice where the others went too, and goes there again when it has heard of them', () => {
+  it('does not follow the other gateways to a worker, and returns there once it has heard of their requests', () => {
     const { world, unseen } = unseenWith()
     const policy = createDecodePolicy('jsq', { workers: 3, unseen: unseen.on })!
     expect(policy.pick({ id: 'a' }, cluster(1, 3, 6), ctx()).worker).toBe(0)
@@ -86,7 +86,7 @@ describe('a policy that supposes', () => {
     expect(policy.pick({ id: 'c' }, cluster(2, 3, 6), ctx()).worker).toBe(0)
   })
 
-  it('keeps what a policy is told of dispatches and ends', () => {
+  it('passes dispatches and releases on', () => {
     const policy = createDecodePolicy('union', {
       workers: 2,
       shape: { layers: 1, experts: 4, topK: 2 },

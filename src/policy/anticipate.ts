@@ -1,19 +1,24 @@
 /**
- * Deciding by loads that are a little old. Gateways that see each other's requests late all see the same worker with the fewest requests,
- * and all send theirs there until they hear of it: a herd, which then moves to the next worker. But what the others do unseen is no riddle:
- * they run the same policy on much the same view, so they have done what this gateway did. For every request that it has dispatched in as
- * long as its view is old, it supposes that each of the others has dispatched one to the same worker. Requests that are known are counted
- * as ever; what is supposed ends by itself when the view has caught up.
+ * Decisions on stale loads. Gateways that see each other's requests late all see the same least loaded
+ * worker, and all send their requests there until they hear of it: a herd, which then moves to the next
+ * worker. But the unseen requests can be estimated: the others run the same policy on almost the same view,
+ * so they did what this gateway did. For every request that it dispatched within the age of its view, it
+ * assumes that each of the others dispatched one to the same worker. Known requests are counted as usual; the
+ * estimate expires by itself when the view has caught up.
  *
- * docs/guides/scale.md shows what it is worth. It is for gateways that tell each other of their requests; one gateway alone has nothing unseen, and
- * of gateways that tell each other nothing all is unseen, for ever, which no supposing mends.
+ * docs/guides/scale.md has measurements. It is for gateways that share their requests. A single gateway has
+ * no unseen requests, and for gateways that share nothing, everything stays unseen, which no estimate can
+ * fix.
  */
 import type { DecodePolicy } from './decode-policy.ts'
 
 export interface UnseenOptions {
-  /** How old the view of the others is, in what `nowMs` counts. May change; 0 switches it off. */
+  /** Age of the view of the others, in the unit of `nowMs`. May change; 0 turns the estimate off. */
   readonly viewAgeMs: () => number
-  /** Requests that the other gateways together dispatch for each of ours: their number, where requests come to all alike. */
+  /**
+   * Requests that all other gateways dispatch per request of this one: their number, if load is spread
+   * evenly.
+   */
   readonly perOwn: () => number
   readonly nowMs: () => number
 }
@@ -21,12 +26,12 @@ export interface UnseenOptions {
 export interface Unseen {
   /** Call for every request that this gateway dispatches, and for no other. */
   sent(worker: number): void
-  /** Requests that others are supposed to have on a worker, besides those that are known. */
+  /** Estimated requests of other gateways on a worker, besides the known ones. */
   on(worker: number): number
 }
 
 export function createUnseen({ viewAgeMs, perOwn, nowMs }: UnseenOptions): Unseen {
-  /** The latest of ours, in order of time. */
+  /** Recent requests of this gateway, by time. */
   let recent: { readonly worker: number; readonly atMs: number }[] = []
   let gone = 0
   const sentTo = new Map<number, number>()
@@ -53,7 +58,7 @@ export function createUnseen({ viewAgeMs, perOwn, nowMs }: UnseenOptions): Unsee
   }
 }
 
-/** The policy on loads with what is unseen added. Everything else of it is as it was. */
+/** The policy on loads with the unseen requests added. Everything else is unchanged. */
 export function anticipating(policy: DecodePolicy, unseen: (worker: number) => number): DecodePolicy {
   return {
     ...policy,

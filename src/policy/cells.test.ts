@@ -15,18 +15,18 @@ const rows = (...vectors: Float32Array[]) => Float32Array.from(vectors.flatMap(v
 describe('workers in cells', () => {
   const cellOf = [0, 0, 1, 1]
 
-  it('are chosen in the cell that was chosen before, which goes by the mean load of a cell', () => {
+  it('are picked in the chosen cell, whose load is the mean of its workers', () => {
     const policy = inCells({ cellOf, outer: jsq(), inner: jsq() })
-    // The least loaded worker of all is in the fuller cell.
+    // The least loaded worker overall is in the fuller cell.
     expect(policy.pick({ id: 'a' }, cluster(0, 9, 4, 3), ctx())).toEqual({
       worker: 3,
       reason: 'least_loaded',
     })
-    // With one worker away it is the mean of the others, and not their sum.
+    // With one worker away it is the mean of the others, not their sum.
     expect(policy.pick({ id: 'a' }, cluster(4, 9, 3, 2).toSpliced(1, 1), ctx())).toMatchObject({ worker: 3 })
   })
 
-  it('are reached by signature, cell first: the nearest worker of the nearest cell', () => {
+  it('are found by signature, cell first: the nearest worker of the nearest cell', () => {
     const centroids = rows(towards(0), towards(20), towards(70), towards(90))
     const outer = eldr({ centroids: rows(towards(10), towards(80)), dimensions: 2, tau: 0 })
     const policy = inCells({ cellOf, outer, inner: eldr({ centroids, dimensions: 2, tau: 0 }) })
@@ -42,7 +42,7 @@ describe('workers in cells', () => {
       ).toEqual({ worker, reason: 'band_hit' })
   })
 
-  it('tell both policies of every dispatch and every end: the cell to one, the worker to the other', () => {
+  it('report every dispatch and release to both policies: the cell to one, the worker to the other', () => {
     const told: string[] = []
     const spy = (name: string): DecodePolicy => ({
       ...jsq(),
@@ -55,7 +55,7 @@ describe('workers in cells', () => {
     expect(told).toEqual(['cell+1', 'worker+3', 'cell-1', 'worker-3'])
   })
 
-  it('are all used when cells are chosen at random, a new worker beyond the plan too', () => {
+  it('are all used if cells are chosen at random, including a new worker beyond the plan', () => {
     const policy = inCells({ cellOf, outer: random(), inner: random() })
     const context = ctx()
     const picked = new Set(
@@ -66,7 +66,7 @@ describe('workers in cells', () => {
 })
 
 describe('a plan of cells', () => {
-  it('puts workers with like centroids together, in cells of one size, each with the centroid of its workers', () => {
+  it('groups workers with similar centroids in cells of equal size, each with the centroid of its workers', () => {
     const centroids = rows(towards(1), towards(88), towards(3), towards(45), towards(86), towards(47))
     const { cellOf, centroids: ofCells } = cellsOfAlike(centroids, 2, 3, 1)
     expect(cellOf[0]).toBe(cellOf[2])

@@ -1,6 +1,7 @@
 /**
- * Decode workers in cells: first a cell is chosen, then a worker of it. A cell is what one group of gateways knows; what chooses the cell
- * need not know single workers. Both choices are policies: to the first one each cell is a worker, whose load is the mean of its workers'.
+ * Decode workers in cells: first a cell is chosen, then a worker in it. A cell is what one group of gateways
+ * knows; choosing the cell needs no knowledge of single workers. Both choices are policies: to the outer one
+ * each cell is a worker, whose load is the mean of its workers'.
  */
 import { centroidsOf } from '../math/centroids.ts'
 import { kMeans } from '../math/k-means.ts'
@@ -9,15 +10,15 @@ import { createRandom } from '../math/random.ts'
 import type { Candidate, DecodePolicy } from './decode-policy.ts'
 
 export interface CellsOptions {
-  /** Cell of each worker, from 0. A worker beyond them is in the cell of the last. */
+  /** Cell of each worker, from 0. Workers beyond the end are in the last worker's cell. */
   readonly cellOf: ArrayLike<number>
   /** Chooses the cell. */
   readonly outer: DecodePolicy
-  /** Chooses among the workers of the cell; it is told of all requests. */
+  /** Chooses among the workers of the cell; hears of all requests. */
   readonly inner: DecodePolicy
 }
 
-/** The decision is the inner one; similarities are left out, for they are of the cell's workers alone. */
+/** The decision is the inner one. Similarities are left out, since they cover only the cell's workers. */
 export function inCells({ cellOf, outer, inner }: CellsOptions): DecodePolicy {
   const of = (worker: number) => cellOf[Math.min(worker, cellOf.length - 1)]!
   return {
@@ -56,7 +57,10 @@ export interface CellPlan {
   readonly centroids: Float32Array
 }
 
-/** Workers whose centroids are alike in one cell, all cells of one size as far as the numbers allow. The same centroids and seed give the same. */
+/**
+ * Groups workers with similar centroids into cells of equal size, as far as the numbers allow. The same
+ * centroids and seed give the same cells.
+ */
 export function cellsOfAlike(
   centroids: Float32Array,
   dimensions: number,

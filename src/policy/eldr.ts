@@ -5,20 +5,26 @@ import type { Candidate, DecodePolicy, PolicyDescriptor } from './decode-policy.
 import { leastLoaded } from './least-loaded.ts'
 
 export interface EldrOptions {
-  /** Unit centroids, one row a worker: [workers × dimensions]. Workers beyond the last row, or with a row of NaN, have none. */
+  /**
+   * Unit centroids, one row per worker: [workers × dimensions]. Workers beyond the last row, or with a row of
+   * NaN, have none.
+   */
   readonly centroids: Float32Array
   readonly dimensions: number
-  /** Width of the locality band: 0 follows similarity alone, 1 load alone. Paper §6.3 settles on 0.1. */
+  /** Width of the locality band: 0 follows similarity alone, 1 load alone. Paper §6.3 recommends 0.1. */
   readonly tau?: number
 }
 
-/** Locality-band routing (paper §4.3.2): the least loaded of the workers that match the request about as well as the best one does. */
+/**
+ * Locality-band routing (paper §4.3.2): the least loaded of the workers whose similarity to the request is
+ * within `tau` of the best.
+ */
 export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodePolicy {
   const matrix = rowMatrixOf(centroids, dimensions)
   const similarity = new Float32Array(matrix.rows)
   const known = Array.from(similarity, (_, row) => !Number.isNaN(centroids[row * dimensions]!))
   const hasCentroid = ({ worker }: Candidate) => known[worker] === true
-  const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // of a worker without a centroid nothing is known
+  const of = ({ worker }: Candidate) => similarity[worker] ?? NaN // unknown for a worker without a centroid
 
   return {
     name: 'eldr',
@@ -33,7 +39,8 @@ export function eldr({ centroids, dimensions, tau = 0.1 }: EldrOptions): DecodeP
         similarities[at] = value
         if (value > best) best = value
       }
-      // A worker without a centroid may match or not: it takes its share of the load. With none that can be compared, load is all there is.
+      // A worker without a centroid is always in the band, so it takes its share of the load. If no candidate
+      // can be compared, only load counts.
       if (best === -Infinity)
         return byLoad(candidates, ctx, candidates.some(hasCentroid) ? 'no_signature' : 'no_centroid')
       const band = candidates.filter(candidate => !(of(candidate) < best - tau))

@@ -1,9 +1,9 @@
 import type { Candidate } from './decode-policy.ts'
 
 /**
- * The candidate with the fewest requests in flight. Among equals the one with the highest `prefer`: callers pass a random number or a
- * similarity, because always taking the first would send every idle moment's request to the same worker. Where similarities may be equal
- * too, `random` decides. Candidates are not empty.
+ * The candidate with the fewest requests in flight. Ties go to the highest `prefer`: callers pass a random
+ * number or a similarity, because always taking the first would send every request to an idle cluster to the
+ * same worker. If similarities may tie too, `random` decides. Candidates are not empty.
  */
 export function leastLoaded<C extends Pick<Candidate, 'inflight'>>(
   candidates: readonly C[],

@@ -3,9 +3,9 @@ import { packedRows, packUnit, UNIT } from '../math/packed-rows.ts'
 import { rowMatrixOf } from '../math/row-matrix.ts'
 import { MOST_LIKELY } from './union-state.ts'
 
-/** Calibration requests with known decode patterns, to be asked for those whose signature is close. */
+/** Finds calibration requests with known decode patterns and close signatures. */
 export interface Neighbours {
-  /** Mean decode pattern of the closest, closer ones weighing more. False when the signature does not fit. */
+  /** Mean decode pattern of the closest, weighted by closeness. False if the signature has the wrong size. */
   meanPattern(signature: Float32Array, out: Float32Array): boolean
 }
 
@@ -20,11 +20,14 @@ export interface NeighboursOptions {
   readonly dimensions: number
   /** How many are averaged. */
   readonly count?: number
-  /** Clusters that are searched, the nearest first; Infinity searches all. */
+  /** Number of clusters to search, nearest first; Infinity searches all. */
   readonly searchedClusters?: number
 }
 
-/** A neighbour this much less similar than the closest weighs e times less. Found on held-out calibration requests of both lab16 traces. */
+/**
+ * A neighbour this much less similar than the closest has 1/e of its weight. Tuned on held-out calibration
+ * requests of both lab16 traces.
+ */
 const SOFTNESS = 0.05
 
 export function createNeighbours(options: NeighboursOptions): Neighbours {
@@ -68,7 +71,10 @@ export function createNeighbours(options: NeighboursOptions): Neighbours {
   }
 }
 
-/** Patterns in a kernel's memory, cluster after cluster, and their weighted mean. Weights are bytes, so that a mean is sums of small integers. */
+/**
+ * Patterns in a kernel's memory, sorted by cluster, and their weighted mean. Weights are bytes, so that a
+ * mean is a sum of small integers.
+ */
 function createMixer(patterns: Uint8Array, cells: number, order: readonly number[], most: number) {
   const stride = Math.ceil(cells / 64) * 64
   const kernel = createKernel(bytesFor(order.length * stride, 4 * most, 4 * most, 2 * stride))
@@ -80,7 +86,7 @@ function createMixer(patterns: Uint8Array, cells: number, order: readonly number
     bytes.set(patterns.subarray(request * cells, (request + 1) * cells), at * stride),
   )
 
-  /** Entries fall in similarity. */
+  /** Entries are in descending order of similarity. */
   return (entries: readonly Entry[], out: Float32Array): void => {
     const raw = entries.map(({ product }) =>
       Math.exp((product - entries[0]!.product) / (UNIT * UNIT * SOFTNESS)),
@@ -95,7 +101,7 @@ function createMixer(patterns: Uint8Array, cells: number, order: readonly number
       weights.view[used++] = share
       sum += share
     }
-    // Rounded weights may sum to a little more than the 257 that the sums have room for.
+    // Rounded weights may sum to slightly more than 257, the most that the sums have room for.
     for (let at = used - 1; sum > 257; at = (at + used - 1) % used) {
       if (weights.view[at]! <= 1) continue
       weights.view[at]!--
@@ -108,12 +114,12 @@ function createMixer(patterns: Uint8Array, cells: number, order: readonly number
 }
 
 interface Entry {
-  /** Place in the order by clusters. */
+  /** Position in the order by clusters. */
   readonly row: number
   readonly product: number
 }
 
-/** Requests cluster after cluster, and where each cluster begins. */
+/** Requests sorted by cluster, and where each cluster begins. */
 function byCluster(clusterOf: ArrayLike<number>, clusters: number): { order: number[]; starts: Int32Array } {
   const lists: number[][] = Array.from({ length: clusters }, () => [])
   for (let r = 0; r < clusterOf.length; r++) lists[clusterOf[r]!]!.push(r)
@@ -122,7 +128,7 @@ function byCluster(clusterOf: ArrayLike<number>, clusters: number): { order: num
   return { order: lists.flat(), starts }
 }
 
-/** The highest few of many, falling, in a short sorted list: most offers end at the first comparison. */
+/** The highest few of many, descending, in a short sorted list: most offers end at the first comparison. */
 function createTop(most: number) {
   const kept: Entry[] = []
   return {

@@ -82,7 +82,7 @@ describe('every policy', () => {
     )
   })
 
-  it('spreads requests over an idle cluster: the first worker is not everybody’s', () => {
+  it('spreads requests over an idle cluster', () => {
     for (const policy of all()) {
       const context = ctx()
       const picked = new Set<number>()
@@ -97,11 +97,11 @@ describe('every policy', () => {
 })
 
 describe('load balancers', () => {
-  it('jsq takes the shortest queue', () => {
+  it('jsq picks the shortest queue', () => {
     expect(jsq().pick({ id: 'a' }, cluster(3, 1, 2), ctx())).toEqual({ worker: 1, reason: 'least_loaded' })
   })
 
-  it('round robin goes on from the last dispatch and passes over workers that are away', () => {
+  it('round robin continues after the last dispatch and skips workers that are away', () => {
     const policy = roundRobin()
     const order: number[] = []
     for (let n = 0; n < 6; n++) {
@@ -116,7 +116,7 @@ describe('load balancers', () => {
     expect(order).toEqual([0, 1, 2, 1, 2, 0])
   })
 
-  it('power of two never takes the more loaded of two workers', () => {
+  it('power of two never picks the more loaded of two workers', () => {
     for (let seed = 0; seed < 50; seed++)
       expect(powerOfTwo().pick({ id: 'a' }, cluster(9, 1), ctx(seed)).worker).toBe(1)
   })
@@ -141,7 +141,7 @@ describe('domain', () => {
 })
 
 describe('eldr', () => {
-  it('keeps a clear match on its worker however busy that worker is', () => {
+  it('keeps a clear match on its worker, however busy', () => {
     const decision = eldr({ centroids, dimensions: 2 }).pick(
       { id: 'a', signature: towards(0.99) },
       cluster(50, 0),
@@ -174,7 +174,7 @@ describe('eldr', () => {
     })
   })
 
-  it('routes by load, and says so, when there is no signature or no candidate has a centroid', () => {
+  it('falls back to load, and says so, if there is no signature or no candidate has a centroid', () => {
     const policy = eldr({ centroids, dimensions: 2 })
     expect(policy.pick({ id: 'a' }, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_signature' })
     const away = [
@@ -191,7 +191,7 @@ describe('eldr', () => {
     })
   })
 
-  it('lets a worker without a centroid take its share, when it is less loaded than those that match', () => {
+  it('lets a worker without a centroid take its share if it is less loaded than those that match', () => {
     const policy = eldr({ centroids, dimensions: 2 })
     const request = { id: 'a', signature: towards(0.99) }
     expect(policy.pick(request, cluster(3, 0, 2), ctx())).toMatchObject({ worker: 2, reason: 'no_centroid' })
@@ -204,7 +204,7 @@ describe('eldr', () => {
     })
   })
 
-  it('draws between workers that are alike in load and in similarity', () => {
+  it('draws among workers with equal load and similarity', () => {
     const policy = eldr({ centroids: new Float32Array([1, 0, 1, 0, 1, 0]), dimensions: 2 })
     const source = ctx()
     const picks = [0, 0, 0]
@@ -230,20 +230,20 @@ describe('union', () => {
     })
   })
 
-  it('goes elsewhere when the matching worker is too busy to be worth it', () => {
+  it('picks another worker if the matching one is too busy', () => {
     const policy = unionOf(2)
     policy.dispatched!(request(9, 9, 0, 0, 9, 9, 0, 0), 0)
     expect(policy.pick(request(5, 4, 0, 0, 5, 4, 0, 0), cluster(40, 0), ctx()).worker).toBe(1)
   })
 
-  it('takes the worker that the formula prices lowest, for any requests in flight', () => {
+  it('picks the worker with the lowest price by the formula, for any requests in flight', () => {
     const counts = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 8, maxLength: 8 })
     const running = fc.array(fc.tuple(counts, fc.integer({ min: 0, max: 2 })), { maxLength: 30 })
     fc.assert(
       fc.property(running, counts, (there, next) => {
         const policy = unionOf(3)
         const inflight = [0, 0, 0]
-        // The chance that nobody on a worker fires each cell, from the shares themselves.
+        // The chance that no request on a worker fires each cell, from the shares themselves.
         const idle = inflight.map(() => Array.from({ length: LAYERS * EXPERTS }, () => 1))
         const chancesOf = (list: readonly number[]) =>
           list.map((count, at) => {
@@ -269,7 +269,7 @@ describe('union', () => {
     )
   })
 
-  it('takes a worker that nobody announced for one that runs nothing in common', () => {
+  it('prices an unknown worker as one that shares nothing with the request', () => {
     const policy = unionOf(1)
     for (let n = 0; n < 30; n++) policy.dispatched!(request(9, 9, 0, 0, 9, 9, 0, 0), 0)
     expect(policy.pick(request(0, 0, 9, 9, 0, 0, 9, 9), cluster(30, 0), ctx())).toEqual({
@@ -282,7 +282,7 @@ describe('union', () => {
     })
   })
 
-  it('routes by load without counts, with counts of another shape and with an empty layer', () => {
+  it('falls back to load without counts, with counts of another shape and with an empty layer', () => {
     for (const odd of [{ id: 'a' }, request(1, 2, 3), request(1, 1, 0, 0, 0, 0, 0, 0)]) {
       expect(unionOf(2).pick(odd, cluster(3, 2), ctx())).toEqual({ worker: 1, reason: 'no_counts' })
     }

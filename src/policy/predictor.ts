@@ -5,11 +5,14 @@ import type { PolicyOptions, RoutableRequest } from './decode-policy.ts'
 import { createNeighbours, type Neighbours, type NeighboursOptions } from './neighbours.ts'
 import { MOST_LIKELY } from './union-state.ts'
 
-/** From what prefill showed to the chance that one decode step fires each expert of each layer. */
+/** Predicts the chance that one decode step fires each expert of each layer, from a request's prefill. */
 export interface Predictor {
   /** Layers × experts. */
   readonly cells: number
-  /** Chances of one request, or undefined when it has no usable counts. The array is reused for the next request. */
+  /**
+   * Chances of one request, or undefined if it has no usable counts. The array is reused for the next
+   * request.
+   */
   chances(request: RoutableRequest): Float32Array | undefined
 }
 
@@ -17,16 +20,22 @@ export interface PredictorOptions {
   readonly layers: number
   readonly experts: number
   readonly topK: number
-  /** Calibration requests whose decode patterns are known; without them the prompt's own shares are all there is. */
+  /**
+   * Calibration requests with known decode patterns; without them the prediction uses the prompt's own shares
+   * alone.
+   */
   readonly neighbours?: Neighbours
-  /** Weight of the prompt's own shares beside its neighbours' patterns. Found on held-out calibration requests of both lab16 traces. */
+  /**
+   * Weight of the prompt's own shares relative to its neighbours' patterns. Tuned on held-out calibration
+   * requests of both lab16 traces.
+   */
   readonly ownWeight?: number
 }
 
 /**
- * A token sends top_k choices to each layer, so an expert's share of the prompt's choices × top_k is the chance that one token fires it.
- * Shares of a short prompt are noisy; the decode patterns of calibration requests with close signatures are not. Blended, the squared
- * error is about half of either (design.md).
+ * A token selects top_k experts per layer, so an expert's share of the prompt's choices × top_k is the chance
+ * that one token fires it. Shares of a short prompt are noisy; the decode patterns of calibration requests
+ * with close signatures are not. Blended, the squared error is about half of either (design.md).
  */
 export function createPredictor({
   layers,
@@ -48,7 +57,8 @@ export function createPredictor({
     for (let layer = 0, from = 0; layer < layers; layer++, from += experts) {
       let sum = 0
       for (let c = from; c < from + experts; c++) sum += counts[c]!
-      if (!(sum > 0 && sum < Infinity)) return false // a layer of zeros, or no numbers: a capture that broke off says nothing
+      // a layer of zeros or invalid numbers: an incomplete capture
+      if (!(sum > 0 && sum < Infinity)) return false
       const scale = topK / sum
       for (let c = from; c < from + experts; c++) {
         const share = Math.min(MOST_LIKELY, counts[c]! * scale)

@@ -8,7 +8,7 @@ const ctx = { random: createRandom(1).uniform }
 const idle = (workers: number) => Array.from({ length: workers }, (_, worker) => ({ worker, inflight: 0 }))
 
 describe('prefix_hash', () => {
-  it('sends prompts that begin alike to one worker, and all prompts to all workers evenly', () => {
+  it('sends prompts with the same prefix to one worker, and all prompts evenly to all workers', () => {
     const policy = prefixHash()
     const counts = [0, 0, 0, 0]
     for (let key = 0; key < 4000; key++) {
@@ -20,7 +20,7 @@ describe('prefix_hash', () => {
     for (const count of counts) expect(Math.abs(count - 1000)).toBeLessThan(120)
   })
 
-  it('moves only the prefixes of a worker that goes', () => {
+  it('moves only the prefixes of a worker that leaves', () => {
     const policy = prefixHash()
     for (let key = 0; key < 500; key++) {
       const { worker } = policy.pick({ prefixKey: key }, idle(4), ctx)
@@ -33,7 +33,7 @@ describe('prefix_hash', () => {
     }
   })
 
-  it('leaves a worker past 1.25 × the average load for the least loaded', () => {
+  it('picks the least loaded worker instead of one past 1.25 × the average load', () => {
     const policy = prefixHash()
     const home = policy.pick({ prefixKey: 7 }, idle(4), ctx).worker
     const busy = idle(4).map(({ worker }) => ({
@@ -49,7 +49,7 @@ describe('prefix_hash', () => {
 })
 
 describe('the other prefill policies', () => {
-  it('go round, or by load', () => {
+  it('pick in turn, or by load', () => {
     const policy = prefillRoundRobin()
     const order = [0, 1, 2, 3].map(() => {
       const { worker } = policy.pick({}, idle(3), ctx)

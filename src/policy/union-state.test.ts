@@ -11,7 +11,7 @@ const chances = fc
   .map(list => Float32Array.from(list))
 
 describe('the union of a worker’s requests', () => {
-  it('is what the chances say: 1 − Π (1 − p) for each cell, and the growth Σ p · Π (1 − p)', () => {
+  it('is 1 − Π (1 − p) for each cell, and the growth is Σ p · Π (1 − p)', () => {
     fc.assert(
       fc.property(fc.array(chances, { maxLength: 6 }), chances, (requests, next) => {
         const state = createUnionState(2, CELLS)
@@ -38,7 +38,7 @@ describe('the union of a worker’s requests', () => {
     )
   })
 
-  it('is back where it began, to the last bit, after any schedule of arrivals and departures', () => {
+  it('returns to its exact initial state after any schedule of arrivals and departures', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(chances, fc.integer({ min: 0, max: 2 })), { maxLength: 20 }),
@@ -63,7 +63,7 @@ describe('the union of a worker’s requests', () => {
     )
   })
 
-  it('takes a request once however often it is announced, and lets go of it once', () => {
+  it('counts a request once however often it is dispatched or released', () => {
     const policy = union({
       workers: 1,
       layers: 1,
@@ -80,7 +80,7 @@ describe('the union of a worker’s requests', () => {
     expect(price()).toEqual(before)
   })
 
-  it('holds more requests on one cell than its type has bits for in one request', () => {
+  it('holds more requests on one cell than the type of one request has bits for', () => {
     const state = createUnionState(1, 1)
     const certain = logsOf(Float32Array.from([1]))
     for (let n = 0; n < 5000; n++) state.add(0, certain, 1)

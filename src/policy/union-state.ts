@@ -2,32 +2,38 @@ import { bytesFor, createKernel, layOut } from '../math/kernel.ts'
 import { strideOf } from '../math/row-matrix.ts'
 
 /**
- * What the union policy knows of each worker: S = Σ −log(1 − p) over its requests, for every cell (an expert of a layer), and e^−S, the
- * chance that none of them fires it in a step.
+ * The union policy's state per worker: S = Σ −log(1 − p) over its requests, for every cell (an expert of a
+ * layer), and e^−S, the chance that none of them fires it in a step.
  *
- * Sums are integers, in steps of 1/16,384: adding and taking away the same request leaves them as they were, to the last bit, in whatever
- * order requests come and go. e^−S follows from S alone, so it does not drift either.
+ * Sums are integers, in steps of 1/16,384: adding and subtracting the same request restores them exactly, in
+ * any order. e^−S is computed from S alone, so it does not drift either.
  */
 export interface UnionState {
   readonly workers: number
-  /** Adds a request's logs to a worker, or takes them away. */
+  /** Adds a request's logs to a worker, or subtracts them. */
   add(worker: number, logs: Uint16Array, sign: 1 | -1): void
-  /** Adds to S as it is, such as what other gateways say of their requests. */
+  /** Adds to S directly, for example what other gateways report about their requests. */
   addSums(worker: number, delta: Int32Array): void
   /** Expected distinct experts of a step, summed over layers. */
   unionOf(worker: number): number
-  /** growth[w] = Σ p·e^−S: experts that a request with these chances would add to worker w, summed over layers. */
+  /**
+   * growth[w] = Σ p·e^−S: experts that a request with these chances would add to worker w, summed over
+   * layers.
+   */
   growth(chances: Float32Array, out: Float32Array): void
   /** 1 − e^−S of one worker: the chance that a step fires each cell. */
   chances(worker: number): Float32Array
-  /** S of one worker, for tests and for sharing it. */
+  /** S of one worker, for tests and for sharing. */
   sums(worker: number): Int32Array
 }
 
 const STEPS = 16_384
-/** Chances are read in 4,096ths; the highest has a finite log. */
+/** Chances are quantised to 4,096ths; the highest has a finite log. */
 const CHANCE_STEPS = 4_096
-/** Nothing predicts an expert for certain: above this, one request would make a worker blind for a cell (design: union). */
+/**
+ * No prediction is certain: above this, one request would hide a worker's other requests for a cell (design:
+ * union).
+ */
 export const MOST_LIKELY = 0.98
 const LOGS = Uint16Array.from({ length: CHANCE_STEPS + 1 }, (_, at) =>
   Math.round(-Math.log(1 - Math.min(MOST_LIKELY, at / CHANCE_STEPS)) * STEPS),
@@ -65,7 +71,7 @@ export function createUnionState(workers: number, cells: number): UnionState {
     addSums(worker, delta) {
       const at = worker * stride
       for (let c = 0; c < cells; c++) sums.view[at + c]! += delta[c]!
-      // Nothing more is added here, but e^−S is made anew.
+      // Adds zeros, which recomputes e^−S.
       added.view.fill(0)
       unions[worker] = kernel.addLogs(sums.at + 4 * at, added.at, 1, idle.at + 4 * at, stride, 1 / STEPS)
     },

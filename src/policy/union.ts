@@ -9,41 +9,47 @@ export interface UnionOptions {
   readonly layers: number
   readonly predictor: Predictor
   readonly cost: UnionCost
-  /** For studies of the two constants below (bench/union-rule.mjs). */
+  /** Override the two constants below, for studies (bench/union-rule.mjs). */
   readonly comers?: number
   readonly tail?: number
 }
 
-/** What a decode step takes, in any unit: only ratios matter. `cost/profile.ts` gives it of a profile. */
+/** Cost of a decode step, in any unit: only ratios matter. `cost/profile.ts` derives it from a profile. */
 export interface UnionCost {
-  /** Whatever is in the batch. */
+  /** Of an empty batch. */
   readonly base: number
-  /** For one more active expert in every layer. */
+  /** Per active expert in every layer. */
   readonly perExpert: number
-  /** For one more request in the batch. */
+  /** Per request in the batch. */
   readonly perRequest: number
 }
 
-/** The prototype's step on an H200 (profile h200-first), in microseconds: 48 layers × 3.1 an expert, 25 a request. */
+/**
+ * The prototype's step on an H200 (profile h200-first), in microseconds: 48 layers × 3.1 per expert, 25 per
+ * request.
+ */
 export const DEFAULT_COST: UnionCost = { base: 1344 + 48 * 28, perExpert: 48 * 3.1, perRequest: 25 }
 
 /**
- * Requests that are not there yet but will be, and wait for what this one adds as those do that are. Without them a nearly empty worker
- * takes whatever comes, and requests that belong together are scattered while there is little traffic.
+ * Expected arrivals: future requests that will also pay for the experts this one adds. Without them a nearly
+ * empty worker takes any request, and requests that belong together are scattered while there is little
+ * traffic.
  */
 const COMERS = 8
 /**
- * Power of a worker's step time by which all it costs there is weighed: what is slow already counts for more, and the tail does not pay
- * for the median. Both constants were found on held-out calibration requests of both lab16 traces, at mean batches from 6 to 50
- * (docs/evidence/benchmarks-union.md): the median gains under little traffic and the tail under much, at little cost elsewhere.
+ * Exponent of a worker's step time by which its cost is weighted: slow workers count for more, so that the
+ * tail does not pay for the median. Both constants were tuned on held-out calibration requests of both lab16
+ * traces, at mean batches from 6 to 50 (docs/evidence/benchmarks-union.md): the median gains under little
+ * traffic and the tail under much, at little cost elsewhere.
  */
 const TAIL = 0.5
 
 /**
- * Sends a request where it costs least, going by who is on each worker now (beyond the paper; design.md, “union”). For each worker it
- * estimates the experts that a step activates, U, and those that the request would add, G. Steps there take T now and ΔT longer with it:
- * its own take T + ΔT, and each of the n requests there, and of those to come, waits ΔT more. It needs no clusters; a fit improves the
- * prediction.
+ * Sends a request where it costs least, given the requests on each worker now (beyond the paper; design.md,
+ * “union”). For each worker it estimates the experts that a step activates, U, and those that the request
+ * would add, G. A step there takes T now and ΔT longer with the request: its own steps take T + ΔT, and each
+ * of the n requests there, and of the expected arrivals, waits ΔT more. It needs no clusters; a fit improves
+ * the prediction.
  */
 export function union({
   workers,
@@ -64,7 +70,8 @@ export function union({
       const chances = predictor.chances(request)
       if (chances === undefined) return byLoad(candidates, ctx, 'no_counts')
       state.growth(chances, growth)
-      // Of a worker beyond those that were announced nothing is known: it is priced as one that runs nothing the request could share.
+      // Nothing is known about a worker beyond `workers`: it is priced as one that shares no expert with the
+      // request.
       let unshared: number | undefined
       let best = -1
       let least = Infinity
@@ -82,7 +89,7 @@ export function union({
         const price = stepTime ** tail * (stepTime + longer * (1 + comers + inflight))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
-        if (equals === 1 || ctx.random() * equals < 1) best = worker // among equals each with the same chance
+        if (equals === 1 || ctx.random() * equals < 1) best = worker // ties have equal chances
         least = price
       }
       return { worker: best, reason: 'least_cost' }
