@@ -1,22 +1,31 @@
-/** When requests arrive: one process for steady traffic, two for bursts, and recorded times. All of them are exact in their mean rate. */
+/**
+ * When requests arrive: one process for steady traffic, two for bursts, and recorded times. All have exactly
+ * the requested mean rate.
+ */
 import type { Random } from '../math/random.ts'
 
 export type ArrivalSpec =
   /** Exponential gaps. */
   | { readonly kind: 'poisson'; readonly perSecond: number }
-  /** Gaps from a gamma distribution: below shape 1 they come in bursts (squared coefficient of variation 1/shape), 1 is Poisson. */
+  /**
+   * Gaps from a gamma distribution: bursts below shape 1 (squared coefficient of variation 1/shape), Poisson
+   * at 1.
+   */
   | { readonly kind: 'gamma'; readonly perSecond: number; readonly shape: number }
-  /** Poisson while on, nothing while off; both phases of exponential length. `perSecond` is the mean over both. */
+  /**
+   * Poisson while on, nothing while off; both phases have exponential length. `perSecond` is the mean over
+   * both.
+   */
   | {
       readonly kind: 'on_off'
       readonly perSecond: number
       readonly onSeconds: number
       readonly offSeconds: number
     }
-  /** Rising times; with `perSecond` they are stretched to that mean rate, which keeps the shape of the bursts. */
+  /** Ascending times; `perSecond` stretches them to that mean rate, which keeps the shape of the bursts. */
   | { readonly kind: 'recorded'; readonly timesUs: Float64Array; readonly perSecond?: number }
 
-/** Rising times in microseconds, one a call; Infinity after the last. */
+/** Ascending times in microseconds, one per call; Infinity after the last. */
 export type Arrivals = () => number
 
 export function createArrivals(spec: ArrivalSpec, random: Random): Arrivals {
@@ -39,7 +48,7 @@ function onOff(meanGapUs: number, onUs: number, offUs: number, random: Random): 
   let offAtUs = exponential(random) * onUs
   return () => {
     let gapUs = exponential(random) * gapWhileOnUs
-    // A gap that outlasts the phase goes on in the next one: the exponential has no memory.
+    // A gap longer than the phase continues in the next one: the exponential distribution has no memory.
     while (timeUs + gapUs > offAtUs) {
       gapUs -= offAtUs - timeUs
       timeUs = offAtUs + exponential(random) * offUs
@@ -63,7 +72,7 @@ function exponential(random: Random): number {
   return -Math.log(1 - random.uniform())
 }
 
-/** Gamma with scale 1 (Marsaglia and Tsang 2000); below shape 1 by the power of a uniform. */
+/** Gamma with scale 1 (Marsaglia and Tsang 2000); below shape 1 by a power of a uniform. */
 function gamma(shape: number, random: Random): number {
   if (shape < 1) return gamma(shape + 1, random) * (1 - random.uniform()) ** (1 / shape)
   const d = shape - 1 / 3

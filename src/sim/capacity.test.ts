@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type Answer, type Axis, type Edge, inRounds, rateAxis, searchEdge, workerAxis } from './capacity.ts'
 
-/** Runs one search against a probe; also what it asked. */
+/** Runs one search against a probe; also returns the values it tried. */
 function run(axis: Axis, probe: (value: number) => Answer): { edge: Edge; asked: number[] } {
   const search = searchEdge(axis)
   const asked: number[] = []
@@ -22,7 +22,7 @@ const rates = fc.record({
 const range = { lowest: 0.1, highest: 5000 }
 
 describe('the search for the highest rate', () => {
-  it('finds the edge of any monotone probe to its tolerance, and asks nothing twice', () => {
+  it('finds the edge of any monotone probe to its tolerance, and tries no value twice', () => {
     fc.assert(
       fc.property(rates, ({ start, edge: limit }) => {
         const { edge, asked } = run(rateAxis({ ...range, start }, 0.01), rate => holdsIf(rate <= limit))
@@ -36,7 +36,7 @@ describe('the search for the highest rate', () => {
     )
   })
 
-  it('from a start within a factor of two asks some nine values', () => {
+  it('tries about nine values from a start within a factor of two', () => {
     for (const limit of [260, 333, 512, 640]) {
       expect(
         run(rateAxis({ ...range, start: 330 }, 0.01), rate => holdsIf(rate <= limit)).asked.length,
@@ -65,7 +65,7 @@ describe('the search for the highest rate', () => {
     )
   })
 
-  it('says when every rate holds, and when none does', () => {
+  it('reports that every rate holds, or that none does', () => {
     const axis = rateAxis({ ...range, start: 333 }, 0.01)
     expect(run(axis, () => 'holds').edge).toEqual({ outcome: 'always', holds: 5000 })
     expect(run(axis, () => 'fails').edge).toEqual({ outcome: 'never', fails: 0.1 })
@@ -74,7 +74,7 @@ describe('the search for the highest rate', () => {
 })
 
 describe('the search for the fewest workers', () => {
-  it('ends with a number that holds whose neighbour below was seen to fail, wherever it starts', () => {
+  it('ends with a number that holds and whose lower neighbour failed, wherever it starts', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: 256 }), (start, limit) => {
         const { edge, asked } = run(workerAxis(start, 256), workers => holdsIf(workers >= limit))
@@ -87,7 +87,7 @@ describe('the search for the fewest workers', () => {
     )
   })
 
-  it('asks two values when the start is right, and none after it hears that no number of workers would help', () => {
+  it('tries two values if the start is right, and none after hearing that no number of workers would help', () => {
     expect(run(workerAxis(12, 256), workers => holdsIf(workers >= 12)).asked).toEqual([12, 11])
     expect(run(workerAxis(12, 256), () => 'hopeless')).toEqual({
       edge: { outcome: 'never', fails: 12 },
@@ -101,7 +101,7 @@ describe('the search for the fewest workers', () => {
 })
 
 describe('several searches', () => {
-  it('are probed together, a list a round, and give what each alone would', async () => {
+  it('are probed together, one list per round, and give what each would give alone', async () => {
     const limits = [3, 90, 2000]
     const axes = limits.map(() => rateAxis({ ...range, start: 100 }, 0.01))
     const rounds: number[] = []
@@ -115,7 +115,7 @@ describe('several searches', () => {
     expect(rounds.length).toBe(Math.max(...alone.map(({ asked }) => asked.length)))
   })
 
-  it('pass on what their probe throws', async () => {
+  it('pass on errors of their probe', async () => {
     const probe = () => Promise.reject(new Error('no pool'))
     await expect(inRounds([searchEdge(workerAxis(4, 8))], probe)).rejects.toThrow('no pool')
   })

@@ -1,7 +1,8 @@
 /**
- * Searches for the hardest load that still holds: the highest rate on a cluster, the fewest workers for a rate. A search asks one value at
- * a time and is told whether it holds; several searches go side by side, and what they ask in one round is probed as one list, so that
- * all cores have work. Holding is taken to be monotone: noise near the edge moves what is found by no more than the noise is wide.
+ * Searches for the hardest load that still holds: the highest rate of a cluster, the fewest workers for a
+ * rate. A search tries one value at a time and is told whether it holds. Several searches run side by side,
+ * and the values of one round are probed as one list, so that all cores have work. Holding is assumed to be
+ * monotone: noise near the edge moves the result by at most the width of the noise.
  */
 
 /** `hopeless`: it fails, and no easier value would help. */
@@ -12,14 +13,17 @@ export interface Axis {
   readonly start: number
   readonly easiest: number
   readonly hardest: number
-  /** The next value to try on the way to an end, never past it; `step` counts the moves from 0. */
+  /** The next value towards one end, never past it; `step` counts the moves from 0. */
   harder(value: number, step: number): number
   easier(value: number, step: number): number
-  /** A value between one that holds and one that fails; undefined when they are near enough. */
+  /** A value between one that holds and one that fails; undefined if they are close enough. */
   between(holds: number, fails: number): number | undefined
 }
 
-/** `always`: even the hardest value holds; `never`: not even the easiest does, or the search was told that it would not. */
+/**
+ * `always`: even the hardest value holds; `never`: not even the easiest does, or the search was told that
+ * none would.
+ */
 export type Edge =
   | { readonly outcome: 'edge'; readonly holds: number; readonly fails: number }
   | { readonly outcome: 'always'; readonly holds: number }
@@ -27,7 +31,7 @@ export type Edge =
 
 export type Search = Generator<number, Edge, Answer>
 
-/** Brackets the edge from `start` outwards, then halves the bracket. No value is asked twice. */
+/** Brackets the edge from `start` outwards, then bisects. No value is tried twice. */
 export function* searchEdge(axis: Axis): Search {
   const first = yield axis.start
   if (first === 'hopeless') return { outcome: 'never', fails: axis.start }
@@ -50,9 +54,12 @@ export function* searchEdge(axis: Axis): Search {
   return { outcome: 'edge', holds, fails }
 }
 
-/** Requests a second, found to a relative `tolerance`: what fails lies at most that much above what holds. Rates have four digits. */
+/**
+ * Requests per second, to a relative `tolerance`: the value that fails is at most that much above the value
+ * that holds. Rates have four digits.
+ */
 export function rateAxis(range: { start: number; lowest: number; highest: number }, tolerance: number): Axis {
-  const readable = (rate: number) => Number(rate.toPrecision(4)) // they stand in tables and on command lines
+  const readable = (rate: number) => Number(rate.toPrecision(4)) // they appear in tables and on command lines
   const [easiest, hardest] = [readable(range.lowest), readable(range.highest)]
   const within = (rate: number) => Math.min(hardest, Math.max(easiest, readable(rate)))
   return {
@@ -66,7 +73,10 @@ export function rateAxis(range: { start: number; lowest: number; highest: number
   }
 }
 
-/** Workers: what fails is the neighbour below what holds. Steps away from the start double: a good start needs one or two. */
+/**
+ * Workers: the value that fails is the lower neighbour of the value that holds. Steps away from the start
+ * double: a good start needs one or two.
+ */
 export function workerAxis(start: number, most: number): Axis {
   return {
     start: Math.min(most, Math.max(1, start)),
@@ -78,7 +88,10 @@ export function workerAxis(start: number, most: number): Axis {
   }
 }
 
-/** Runs searches side by side, a round at a time: `probe` gets what each search that is not done asks, by the search's index. */
+/**
+ * Runs searches side by side, one round at a time: `probe` gets the next value of each unfinished search, by
+ * the search's index.
+ */
 export async function inRounds(
   searches: readonly Search[],
   probe: (

@@ -1,4 +1,4 @@
-/** Cells of decode workers in a study: what their policies see, and how a request comes to its cell. */
+/** Cells of decode workers in a study: what their policies see, and how a request gets to its cell. */
 import type { Artifact } from '../fit/artifact.ts'
 import { cellsOfAlike, inCells } from '../policy/cells.ts'
 import type { DecodePolicy } from '../policy/decode-policy.ts'
@@ -11,14 +11,15 @@ export interface CellsData {
   /** Divides the number of decode workers. */
   readonly count: number
   /**
-   * random: any cell, which is what a load balancer before them does; load: the least loaded. All cells are alike, each with clusters for as
-   * many workers as it has. locality: by signature, within the band of `eldr`, to cells of workers with like centroids; where there are more
-   * workers than calibration requests, cells have clusters and their workers have none of their own.
+   * random: any cell, as a load balancer in front would choose; load: the least loaded. These cells are all
+   * alike, each with clusters for its number of workers. locality: by signature, within the band of `eldr`,
+   * to cells of workers with similar centroids; if there are more workers than calibration requests, only
+   * cells have clusters, not their workers.
    */
   readonly by: 'random' | 'load' | 'locality'
 }
 
-/** Clusters of the artifact by which requests are read and predicted: one for each worker that a first choice is between. */
+/** Number of clusters in the artifact that signs and predicts: one for each worker of the first choice. */
 export function clustersOf(cells: CellsData | undefined, workers: number): number {
   if (cells === undefined) return workers
   return cells.by === 'locality' ? cells.count : sizeOf(cells, workers)
@@ -26,17 +27,17 @@ export function clustersOf(cells: CellsData | undefined, workers: number): numbe
 
 function sizeOf({ count }: CellsData, workers: number): number {
   if (Number.isInteger(workers / count)) return workers / count
-  throw new RangeError(`${workers} workers cannot be ${count} cells of one size`)
+  throw new RangeError(`cannot split ${workers} workers into ${count} cells of equal size`)
 }
 
 export interface Cells {
-  /** What the policies inside see; absent where the study has none. */
+  /** What the inner policies see; absent if the study has none. */
   readonly artifact?: Artifact
-  /** A policy for all workers of one that chooses inside cells. */
+  /** Turns a policy inside cells into a policy for all workers. */
   around(inner: DecodePolicy): DecodePolicy
 }
 
-/** `artifactFor`: for so many workers, or none. */
+/** `artifactFor`: the artifact refitted for this many workers, if there is one. */
 export async function cellsOf(
   data: CellsData,
   workers: number,
@@ -58,7 +59,7 @@ export async function cellsOf(
   }
 }
 
-/** Workers with like centroids in a cell. */
+/** Workers with similar centroids share a cell. */
 function alike(artifact: Artifact | undefined, count: number): Cells {
   if (artifact === undefined) throw noArtifact()
   const dimensions = dimensionsOf(artifact.primary.model)
@@ -71,7 +72,7 @@ function alike(artifact: Artifact | undefined, count: number): Cells {
   return { artifact, around: inner => inCells({ cellOf, inner, outer: eldr({ centroids, dimensions }) }) }
 }
 
-/** A cluster for each cell: its workers all have that centroid. */
+/** One cluster per cell: all its workers have that centroid. */
 function oneEach(artifact: Artifact | undefined, workers: number): Cells {
   if (artifact === undefined) throw noArtifact()
   const { centroids, model } = artifact.primary
@@ -90,7 +91,7 @@ function oneEach(artifact: Artifact | undefined, workers: number): Cells {
 
 const noArtifact = () => new RangeError('cells by locality need an artifact')
 
-/** The artifact of one cell for all of them: worker w of each has the same centroid. */
+/** Repeats one cell's artifact for all cells: worker w of each has the same centroid. */
 function repeated(artifact: Artifact, count: number): Artifact {
   const { centroids } = artifact.primary
   const all = new Float32Array(count * centroids.length)

@@ -10,7 +10,10 @@ export const LOAD_BALANCERS: readonly string[] = DECODE_POLICIES.filter(isLoadBa
 
 type Value = (run: SimulationResult) => number
 
-/** The load balancer with the least of one number: it may be another for the median than for the tail. Undefined when none was run. */
+/**
+ * The load balancer with the lowest value, which may be a different one for the median and the tail.
+ * Undefined if none was run.
+ */
 export function bestBalancer<Point extends SweepPoint>(
   points: readonly Point[],
   value: Value,
@@ -22,7 +25,10 @@ export function bestBalancer<Point extends SweepPoint>(
   )
 }
 
-/** Change against it, paired by seed; undefined without a load balancer, and for that one itself. Points are of one rate and setting. */
+/**
+ * Change against the best load balancer, paired by seed; undefined without one, and for that one itself.
+ * Points are of one rate and setting.
+ */
 export function gainOf(points: readonly SweepPoint[], point: SweepPoint, value: Value): Interval | undefined {
   const base = bestBalancer(points, value)
   return base === undefined || base === point ? undefined : changeAgainst(base, point, value)

@@ -1,12 +1,15 @@
-/** A mean of a few runs, and where the true one lies with 95 % confidence (Student's t). */
+/** Mean of a few runs with its 95 % confidence interval (Student's t). */
 export interface Interval {
   readonly mean: number
-  /** Half the width: mean ± half. NaN for a single value, of which nothing can be said. */
+  /** Half the width: mean ± half. NaN for a single value. */
   readonly half: number
   readonly count: number
 }
 
-/** 97.5 % quantiles of Student's t for 1…30 degrees of freedom; beyond, Cornish–Fisher from the normal's is exact to 4 digits. */
+/**
+ * 97.5 % quantiles of Student's t for 1…30 degrees of freedom; beyond that, Cornish–Fisher from the normal
+ * quantile is exact to 4 digits.
+ */
 const T = [
   12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131,
   2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045, 2.042,

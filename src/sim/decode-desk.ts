@@ -1,9 +1,12 @@
-/** Where requests are given their decode workers: the policy, or the policies, and what each of them sees of the workers' loads. */
+/**
+ * Picks the decode workers of requests: holds the policy, or one policy per gateway, and the loads that each
+ * of them sees.
+ */
 import type { Candidate, Decision, DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
 import type { Random } from '../math/random.ts'
 
 export interface DecodeDesk {
-  /** `index`: number of the request in order of arrival. Times never fall from one call to the next. */
+  /** `index`: number of the request in order of arrival. Times never decrease between calls. */
   pick(index: number, request: RoutableRequest, nowUs: number): Decision
   dispatched(index: number, request: RoutableRequest, worker: number, nowUs: number): void
   released(index: number, request: RoutableRequest, worker: number, nowUs: number): void
@@ -11,15 +14,18 @@ export interface DecodeDesk {
 
 export interface DeskOptions {
   readonly workers: number
-  /** Of the run: each has its gateway from the start. */
+  /** Number of requests in the run: each has its gateway from the start. */
   readonly requests: number
-  /** Of ties. All gateways draw from one stream: with views that are not old they decide what one gateway would, draw for draw. */
+  /**
+   * Random numbers for ties. All gateways draw from one stream: with exact views they decide exactly as one
+   * gateway would.
+   */
   readonly ties: Random
-  /** Of which request goes to which gateway. */
+  /** Random numbers for the gateway of each request. */
   readonly entrances: Random
 }
 
-/** One gateway, which has seen every dispatch and every end. */
+/** One gateway that sees every dispatch and every end. */
 export function oneDesk(policy: DecodePolicy, { workers, ties }: DeskOptions): DecodeDesk {
   const candidates = idleCandidates(workers)
   const context = { random: ties.uniform }

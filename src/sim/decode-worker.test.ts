@@ -28,7 +28,7 @@ const replay = replayOf({
 })
 const profiles = await Promise.all((await profileNames()).map(loadProfile))
 
-/** As the profile's formula has it, for requests of these contexts. */
+/** Step time by the profile's formula, for requests of these contexts. */
 function writtenOutUs({ shape, decode }: CostProfile, active: number, contexts: readonly number[]): number {
   const attendedUs = (perContextKTokenUs: number, most: number) =>
     contexts.reduce((us, context) => us + (perContextKTokenUs * Math.min(context, most)) / 1000, 0)
@@ -74,7 +74,7 @@ describe.each(profiles.map(profile => ({ name: profile.name, profile })))(
       return { seen, latencyUs: result.latencyMs.mean * 1000 }
     }
 
-    // Below, at and past each window; somewhere at least where there is none.
+    // Below, at and past each window; any context if there is none.
     const windows = profile.decode.windows ?? []
     const edges = windows.length === 0 ? [1_000] : windows.map(({ tokens }) => tokens)
 
@@ -94,7 +94,7 @@ describe.each(profiles.map(profile => ({ name: profile.name, profile })))(
     })
 
     it.each(edges)(
-      'pays for a token more of context in all layers up to %i, and past it in those without that window',
+      'pays for one more token of context in all layers up to %i, and beyond it in those without that window',
       edge => {
         const { seen } = alone(edge - 6, 12)
         const moeUs = (active: number) => profile.shape.layers * profile.decode.perActiveExpertUs * active
@@ -119,13 +119,14 @@ describe('a decode worker', () => {
     readonly atStep: number
   }
 
-  /** Runs them all, each step checked; returns how often one was preempted. */
+  /** Runs all requests and checks each step; returns the number of preemptions. */
   function preemptionsIn(
     windowTokens: readonly number[],
     arrivals: readonly Arrival[],
     limits: DecodeLimits,
   ): number {
-    // Costs that tell the sums apart; computing a context again is free, so that a step takes what its batch says.
+    // Costs that distinguish the sums; recomputing a context is free, so that a step takes what its batch
+    // says.
     const windows = windowTokens.map((tokens, w) => ({ tokens, perContextKTokenUs: 7 ** (w + 1) }))
     const [{ decode, ...rest }] = profiles as [CostProfile]
     const profile = {
@@ -157,7 +158,7 @@ describe('a decode worker', () => {
     return worker.preemptions
   }
 
-  it('keeps to the token what its batch attends to, whoever joins, ends, is preempted or comes back', () => {
+  it('tracks exactly what its batch attends to, through joins, ends, preemptions and returns', () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 80 }), { maxLength: 3 })
     const tokens = fc.integer({ min: 1, max: 60 })
     const arrivals = fc.array(
@@ -173,7 +174,7 @@ describe('a decode worker', () => {
       fc.property(sizes, arrivals, limits, (...run) => void preemptionsIn(...run)),
       { numRuns: 200 },
     )
-    // Ten that fit together when they join and not when they have grown.
+    // Ten that fit together when they join but not when they have grown.
     const crowd = Array.from({ length: 10 }, (_, atStep) => ({ promptTokens: 15, decodeTokens: 40, atStep }))
     expect(preemptionsIn([20, 50], crowd, { maxBatch: 64, kvTokens: 200, allToAllUs: 0 })).toBeGreaterThan(5)
   })

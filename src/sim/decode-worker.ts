@@ -1,7 +1,8 @@
 /**
- * A decode worker with continuous batching: requests join when a step begins and leave when it ends, up to a largest batch and as long
- * as their context fits the KV cache. When it does not fit any more, the request that joined last goes back to the front of the queue and
- * its context is computed again when it returns, in the step in which it does. A request alone always runs, whatever its context.
+ * A decode worker with continuous batching: requests join when a step begins and leave when it ends, up to a
+ * maximum batch and as long as their context fits the KV cache. If it no longer fits, the request that joined
+ * last goes back to the front of the queue, and its context is recomputed in the step in which it returns. A
+ * single request always runs, whatever its context.
  */
 import { type CostProfile, stepUs } from '../cost/profile.ts'
 import type { Replay } from './replay.ts'
@@ -14,18 +15,21 @@ export interface DecodeLimits {
   readonly maxBatch: number
   /** Tokens of context that fit. */
   readonly kvTokens: number
-  /** Expert-parallel workers: what exchanging tokens between the ranks adds to each layer. */
+  /** Expert-parallel workers: added to each layer for exchanging tokens between the ranks. */
   readonly allToAllUs: number
 }
 
 export class DecodeWorker {
   busy = false
-  /** Requests in the step, and their slots: those that joined last are last. */
+  /** Requests in the step, and their slots, in order of joining. */
   batch = 0
   readonly slots: Int32Array
-  /** Requests that were not in the step before. */
+  /** Requests that were not in the previous step. */
   joined = 0
-  /** Distinct experts of the step, and those of the fullest rank (the same on one rank): mean over the profile's layers. */
+  /**
+   * Distinct experts of the step, and those of the fullest rank (the same with one rank): mean over the
+   * profile's layers.
+   */
   active = 0
   fullest = 0
   stepUs = 0
@@ -37,14 +41,20 @@ export class DecodeWorker {
   readonly #limits: DecodeLimits
   /** [layers] shares of the profile's layers. */
   readonly #weights: Float64Array
-  /** [ranks][words of a step]; none on one rank. */
+  /** [ranks][words of a step]; absent with one rank. */
   readonly #masks: Int32Array | undefined
   readonly #waiting = new SlotQueue()
   /** Context of all requests in the batch before the step. */
   #contextTokens = 0
-  /** The same for layers with a window, and with the token that each request makes in the step; none where the profile has none. */
+  /**
+   * The same for windowed layers, including the token that each request generates in the step; absent if the
+   * profile has none.
+   */
   readonly #windows: WindowSums | undefined
-  /** Of each request in the batch: where its experts of this step lie, where its row ends, and the tokens that it has still to make. */
+  /**
+   * For each request in the batch: where its experts of this step are, where its row ends, and the tokens
+   * left to generate.
+   */
   readonly #at: Int32Array
   readonly #rowEnd: Int32Array
   readonly #left: Int32Array
@@ -72,7 +82,7 @@ export class DecodeWorker {
     this.#union = new Int32Array(replay.wordsPerStep)
   }
 
-  /** How `union` and the words of a member are laid out. */
+  /** Layout of `union` and of a member's words. */
   get shape(): { readonly layers: number; readonly wordsPerLayer: number } {
     return this.#replay
   }
@@ -81,12 +91,15 @@ export class DecodeWorker {
     return this.#waiting.size
   }
 
-  /** The experts of the step, as bits [layers × words of a layer]; overwritten by the next one. */
+  /** The experts of the step, as bits [layers × words of a layer]; overwritten by the next step. */
   get union(): Int32Array {
     return this.#union
   }
 
-  /** One request of the step that has just begun: its own experts, as bits like `union`, and its context. To time real steps on a GPU. */
+  /**
+   * One request of the step that has just begun: its own experts, as bits like `union`, and its context. For
+   * timing real steps on a GPU.
+   */
   member(index: number): { readonly words: Int32Array; readonly contextTokens: number } {
     const from = this.#at[index]!
     const slot = this.slots[index]!
@@ -101,7 +114,7 @@ export class DecodeWorker {
     this.#waiting.push(slot)
   }
 
-  /** How long the step takes that begins now; undefined when there is no request. */
+  /** Duration of the step that begins now; undefined if there is no request. */
   startStep(nowUs: number): number | undefined {
     const before = this.#preempt(nowUs)
     const recomputed = this.#admit()
@@ -115,7 +128,7 @@ export class DecodeWorker {
       this.#masks === undefined ? this.active : fullestRankExperts(this.#union, this.#weights, this.#masks)
     const exchangeUs = this.#masks === undefined ? 0 : this.#profile.shape.layers * this.#limits.allToAllUs
     const recomputeUs = this.#profile.prefill.perTokenUs * recomputed
-    // Each request attends to its own new token as well.
+    // Each request also attends to its own new token.
     const attended = this.#contextTokens + this.batch
     this.stepUs =
       stepUs(this.#profile, this.batch, this.fullest, attended, this.#windows?.sums) +
@@ -124,7 +137,7 @@ export class DecodeWorker {
     return this.stepUs
   }
 
-  /** Every request has one more token. Calls `ended` for those that have all of theirs. */
+  /** Every request gets one more token. Calls `ended` for those that are complete. */
   endStep(ended: (slot: number) => void): void {
     const { slots } = this
     const [at, rowEnd, left] = [this.#at, this.#rowEnd, this.#left]
@@ -142,7 +155,8 @@ export class DecodeWorker {
       }
       const next = at[i]! + wordsPerStep
       slots[kept] = slot
-      at[kept] = next === rowEnd[i]! ? start[this.#pool.row[slot]!]! : next // past the recorded steps it begins again
+      // past the recorded steps it starts over
+      at[kept] = next === rowEnd[i]! ? start[this.#pool.row[slot]!]! : next
       rowEnd[kept] = rowEnd[i]!
       left[kept] = left[i]!
       kept++
@@ -151,7 +165,7 @@ export class DecodeWorker {
     this.#windows?.grow()
   }
 
-  /** Room for a token more of each request; returns how many stay. */
+  /** Makes room for one more token per request; returns how many requests stay. */
   #preempt(nowUs: number): number {
     while (this.batch > 1 && this.#contextTokens + this.batch > this.#limits.kvTokens) {
       const last = --this.batch
@@ -168,7 +182,10 @@ export class DecodeWorker {
     return this.batch
   }
 
-  /** First come, first served: one that does not fit holds up those behind it. Returns the tokens to compute again. */
+  /**
+   * First come, first served: a request that does not fit blocks those behind it. Returns the tokens to
+   * recompute.
+   */
   #admit(): number {
     let recomputed = 0
     while (this.#waiting.size > 0 && this.batch < this.#limits.maxBatch) {

@@ -4,7 +4,7 @@ import { EventQueue } from './event-queue.ts'
 import { SlotQueue } from './slot-queue.ts'
 
 describe('the event queue', () => {
-  it('gives events by time, and those of one time in the order in which they came, whatever is popped in between', () => {
+  it('returns events by time, and those of one time in insertion order, whatever is popped in between', () => {
     const push = fc.record({ timeUs: fc.nat({ max: 9 }), kind: fc.nat({ max: 3 }) })
     fc.assert(
       fc.property(fc.array(fc.option(push, { freq: 3 }), { maxLength: 300 }), steps => {
@@ -31,7 +31,7 @@ describe('the event queue', () => {
 })
 
 describe('the queue of slots', () => {
-  it('is first in, first out, but for those that are put back in front', () => {
+  it('is first in, first out, except for slots that are put back in front', () => {
     fc.assert(
       fc.property(
         fc.array(fc.constantFrom('push' as const, 'front' as const, 'shift' as const), { maxLength: 200 }),

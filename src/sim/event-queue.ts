@@ -1,6 +1,6 @@
 /**
- * Events in order of time, those of the same time in the order in which they were pushed: without that a run could not be repeated.
- * A binary heap in flat arrays; popping fills the queue's own fields, so that no event is ever an object.
+ * Events by time, those of one time in insertion order, so that a run can be repeated. A binary heap in flat
+ * arrays; popping fills the queue's own fields, so that no event is ever an object.
  */
 export class EventQueue {
   /** The event popped last. */
@@ -32,7 +32,7 @@ export class EventQueue {
     let at = this.#size++
     while (at > 0) {
       const parent = (at - 1) >> 1
-      if (this.#timeUs[parent]! <= timeUs) break // a parent of the same time was pushed before
+      if (this.#timeUs[parent]! <= timeUs) break // a parent with the same time was pushed earlier
       this.#move(parent, at)
       at = parent
     }
@@ -42,7 +42,7 @@ export class EventQueue {
     this.#subject[at] = subject
   }
 
-  /** False when there is no event left. */
+  /** False if there is no event left. */
   pop(): boolean {
     if (this.#size === 0) return false
     this.timeUs = this.#timeUs[0]!

@@ -1,10 +1,10 @@
-/** Predictors for studies: one that remembers, and one that knows. */
+/** Predictors for studies: one that caches, and one that knows the truth. */
 import type { RoutableRequest } from '../policy/decode-policy.ts'
 import type { Predictor } from '../policy/predictor.ts'
 import { MOST_LIKELY } from '../policy/union-state.ts'
 import type { Replay } from './replay.ts'
 
-/** Requests of a trace are told apart by their counts, which are the same array each time. */
+/** Requests of a trace are identified by their counts, which are the same array each time. */
 type Key = RoutableRequest['counts']
 
 export function remembered(predictor: Predictor): Predictor {

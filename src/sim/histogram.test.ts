@@ -14,7 +14,7 @@ function histogramOf(list: readonly number[]) {
 }
 
 describe('the histogram', () => {
-  it('gives every quantile within 0.1 % of the true one', () => {
+  it('has every quantile within 0.1 % of the true one', () => {
     fc.assert(
       fc.property(values, fc.constantFrom(0.01, 0.5, 0.9, 0.99, 1), (list, q) => {
         const exact = list.toSorted((a, b) => a - b)[Math.max(0, Math.ceil(q * list.length) - 1)]!
@@ -23,7 +23,7 @@ describe('the histogram', () => {
     )
   })
 
-  it('keeps the mean exactly, and weights count as so many values', () => {
+  it('keeps the exact mean, and counts a weight as that many values', () => {
     const histogram = createHistogram()
     record(histogram, 10, 3)
     record(histogram, 50)
@@ -46,7 +46,7 @@ describe('the histogram', () => {
     )
   })
 
-  it('has no quantile when it is empty, and takes values beyond its ends into the outermost buckets', () => {
+  it('has no quantile if it is empty, and puts values beyond its ends into the outermost buckets', () => {
     expect(quantilesOf(createHistogram())).toEqual({ count: 0, mean: NaN, p50: NaN, p90: NaN, p99: NaN })
     const histogram = histogramOf([0, 0.5, 2 ** 50])
     expect(quantile(histogram, 0.5)).toBeCloseTo(1, 2)

@@ -1,22 +1,22 @@
-/** What bounds the workers of a run, apart from the cost profile. */
+/** Limits of the workers of a run, apart from the cost profile. */
 export interface Limits {
   /** Requests in one decode step. */
   readonly maxBatch: number
-  /** Context tokens on one decode worker; the profile's capacity unless told. */
+  /** Context tokens on one decode worker (default: the profile's capacity). */
   readonly kvTokens: number
-  /** Per layer, for expert-parallel decode workers. Stated as 0: nobody has measured it for us. */
+  /** Per layer, for expert-parallel decode workers. 0, because it has not been measured. */
   readonly allToAllUs: number
-  /** Prompt tokens that one prefill step reads. */
+  /** Prompt tokens per prefill step. */
   readonly prefillTokensPerStep: number
-  /** Prompt tokens that each prefill worker keeps; 0 is no prefix cache. */
+  /** Prompt tokens that each prefill worker caches; 0 is no prefix cache. */
   readonly prefixCacheTokens: number
-  /** Of a prefix block; a recorded workload that has blocks brings its own length. */
+  /** Tokens of a prefix block; a recorded workload with blocks brings its own length. */
   readonly blockTokens: number
   /** Leading tokens that a prefill policy's prefix key covers. */
   readonly prefixKeyTokens: number
 }
 
-/** Batches and chunks as vLLM has them by default. */
+/** Batches and chunks are vLLM's defaults. */
 export const DEFAULT_LIMITS: Omit<Limits, 'kvTokens'> = {
   maxBatch: 256,
   allToAllUs: 0,

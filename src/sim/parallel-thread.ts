@@ -1,4 +1,4 @@
-/** A thread of `parallel.ts`: prepares once, then runs the jobs that it is sent, one after the other. */
+/** A thread of `parallel.ts`: prepares once, then runs the jobs it is sent, one after the other. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { type Answer, failureOf, type JobModule } from './parallel.ts'
 

@@ -1,13 +1,13 @@
 /**
- * Independent jobs on all cores. What a job needs (a trace, an artifact) is too large to send with each, so a module prepares it once a
- * thread: it exports `prepare(data)`, which gives the function that runs a job. Results come back in the order of the jobs, whichever
- * thread was faster.
+ * Independent jobs on all cores. What a job needs (a trace, an artifact) is too large to send with each, so a
+ * module prepares it once per thread: it exports `prepare(data)`, which returns the function that runs a job.
+ * Results come in the order of the jobs.
  */
 import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
 import { EldrError, type ErrorCode, type ErrorDetail } from '../errors.ts'
 
-/** Data, jobs and results travel between threads: plain values and arrays; shared memory is shared. */
+/** Data, jobs and results are sent between threads: plain values and arrays; shared memory is shared. */
 export interface JobModule<Data, Job, Result> {
   prepare(data: Data): Promise<(job: Job) => Result | Promise<Result>>
 }
@@ -16,28 +16,29 @@ export interface PoolInput<Data> {
   /** Of a module that exports `prepare`. */
   readonly module: URL
   readonly data: Data
-  /** As many as there are cores unless told; 1 runs in this thread. */
+  /** Default: as many as there are cores; 1 runs in this thread. */
   readonly threads?: number
 }
 
-/** Threads that keep what they have prepared from one list of jobs to the next. */
+/** Threads that keep what they have prepared between lists of jobs. */
 export interface Pool<Job, Result> {
-  /** One list at a time. After a failure the pool is of no more use. */
+  /** One list at a time. After a failure the pool cannot be used any more. */
   run(jobs: readonly Job[], onProgress?: (done: number, of: number) => void): Promise<Result[]>
   close(): Promise<void>
 }
 
-/** What a thread answers. */
+/** A thread's message. */
 export type Answer = { readonly at: number; readonly result: unknown } | { readonly failure: Failure }
 
-/** Errors lose their class between threads; this is what is left of one. */
+/** Errors lose their class between threads; this is what remains. */
 export interface Failure {
   readonly message: string
   readonly code?: ErrorCode
   readonly detail?: ErrorDetail
 }
 
-// Sources run as TypeScript in tests alone, and threads of Node 20 cannot: there everything runs in this one.
+// Sources run as TypeScript only in tests, and Node 20's threads cannot do that: then everything runs in this
+// thread.
 const COMPILED = import.meta.url.endsWith('.js')
 
 export function openPool<Data, Job, Result>(input: PoolInput<Data>): Pool<Job, Result> {
@@ -55,7 +56,7 @@ function here<Data, Job, Result>({ module, data }: PoolInput<Data>): Pool<Job, R
       for (const job of jobs) {
         results.push(await run(job))
         onProgress?.(results.length, jobs.length)
-        await new Promise(setImmediate) // a progress line and Ctrl-C get their turn
+        await new Promise(setImmediate) // lets a progress line and Ctrl-C through
       }
       return results
     },
@@ -65,7 +66,7 @@ function here<Data, Job, Result>({ module, data }: PoolInput<Data>): Pool<Job, R
 
 function inThreads<Data, Job, Result>({ module, data }: PoolInput<Data>, threads: number): Pool<Job, Result> {
   const workers: Worker[] = []
-  /** Started when there is work for them, and no more than there is. */
+  /** Started when there is work for them, and no more than needed. */
   function workersFor(jobs: number): readonly Worker[] {
     while (workers.length < Math.min(threads, jobs))
       workers.push(
@@ -108,7 +109,7 @@ function inThreads<Data, Job, Result>({ module, data }: PoolInput<Data>, threads
 export function failureOf(error: unknown): Failure {
   if (!(error instanceof EldrError))
     return { message: error instanceof Error ? (error.stack ?? error.message) : String(error) }
-  const { cause: _, ...detail } = error.detail // may be of any kind, and not every kind travels
+  const { cause: _, ...detail } = error.detail // may be of any kind, and not every kind can be sent
   return { message: error.message, code: error.code, detail }
 }
 

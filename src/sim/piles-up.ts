@@ -1,16 +1,26 @@
 import { meanInterval } from './confidence.ts'
 import type { SimulationResult } from './result.ts'
 
-/** Share of the arrivals in the measured span by which those in flight may grow beside what follows. */
+/**
+ * Share of the arrivals in the measured span by which the requests in flight may grow, in addition to the
+ * following.
+ */
 const BEHIND = 0.05
-/** Chance: so many deviations of the difference of two Poisson numbers in flight, at the beginning of the span and at its end. */
+/**
+ * Random variation: this many standard deviations of the difference of two Poisson numbers, in flight at the
+ * beginning of the span and at its end.
+ */
 const CHANCE = 3
-/** A cluster that still fills up: requests that take longer than the warm-up, which is this much of the span. */
+/**
+ * A cluster that is still filling up: requests that take longer than the warm-up, which is this share of the
+ * span.
+ */
 const WARM_UP_TO_SPAN = 0.2
 
 /**
- * Whether more requests come than the cluster can serve, so that those in flight grow for as long as it lasts: every time that such a run
- * shows hangs on its length. Runs differ in the seed alone. `decodeTokens`: that a request makes, in the mean; as the runs have it unless told.
+ * True if more requests arrive than the cluster can serve, so that the number in flight keeps growing: all
+ * times of such a run depend on its length. Runs differ only in the seed. `decodeTokens`: mean per request
+ * (default: from the runs).
  */
 export function pilesUp(runs: readonly SimulationResult[], decodeTokens?: number): boolean {
   const mean = (value: (run: SimulationResult) => number) => meanInterval(runs.map(value)).mean

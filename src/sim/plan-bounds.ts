@@ -1,11 +1,14 @@
-/** What a profile and the lengths of a trace say before anything is simulated: which rates are worth trying, and how long a run must be. */
+/**
+ * Bounds from a profile and the lengths of a trace, before any simulation: which rates are worth trying, and
+ * how long a run must be.
+ */
 import { type CostProfile, prefillUs, stepUs } from '../cost/profile.ts'
 import { EldrError } from '../errors.ts'
 import { withTrace } from '../trace/trace.ts'
 import { DEFAULT_LIMITS } from './limits.ts'
 import type { Topology } from './topology.ts'
 
-/** What a trace's requests are like. Those that decode nothing are left out, as in a replay. */
+/** Typical requests of a trace. Requests without decode steps are left out, as in a replay. */
 export interface Traffic {
   readonly experts: number
   readonly topK: number
@@ -15,27 +18,36 @@ export interface Traffic {
 }
 
 export interface Bounds {
-  /** A step with one request of the mean length. */
+  /** A step with one request of mean length. */
   readonly aloneMs: number
-  /** Requests a second at which hardly two of them meet on a worker. */
+  /** Requests per second at which two of them rarely meet on a worker. */
   readonly lowest: number
   /** Where the search begins: a batch whose step takes the SLO if every request drew its experts evenly. */
   readonly start: number
-  /** No policy can serve more: full batches that fire no expert more than one request does, or prefill in full steps. */
+  /**
+   * No policy can serve more: full batches that fire no more experts than one request does, or prefill in
+   * full steps.
+   */
   readonly highest: number
-  /** What prefill workers can do at most; null where prefill is not simulated. */
+  /** Maximum rate of the prefill workers; null if prefill is not simulated. */
   readonly prefill: number | null
 }
 
 /** Share of its time that a worker is busy at the lowest rate. */
 const ALONE = 0.01
-/** Requests a second: for profiles that charge next to nothing. */
+/** Requests per second: for profiles that charge almost nothing. */
 const MOST_RATE = 1e6
-/** Share of a run's requests that are not measured at its beginning, as in `simulate`: meanwhile the workers must fill up. */
+/**
+ * Share of a run's requests at its beginning that are not measured, as in `simulate`: the workers must fill
+ * up within it.
+ */
 const WARM_UP = 0.15
-/** Times that the requests in flight must have come by then: a worker that fills up slows down, and so takes longer than one request. */
+/**
+ * How many times the requests in flight must have arrived by then: a worker that fills up slows down, so it
+ * takes longer than one request.
+ */
 const FILLS = 1.5
-/** A run is at most so many times longer than was asked for. */
+/** A run is at most this many times longer than requested. */
 const MOST_LONGER = 10
 
 export function trafficOf(file: string): Promise<Traffic> {
@@ -67,7 +79,8 @@ export function boundsOf(
   const meanContext = contextOf(traffic)
   const step = (batch: number, active: number) => {
     const windowed = profile.decode.windows?.map(({ tokens }) => batch * Math.min(tokens, meanContext))
-    return stepUs(profile, batch, active / topology.ranks, batch * meanContext, windowed) // the fullest rank has its share at least
+    // the fullest rank has at least its share
+    return stepUs(profile, batch, active / topology.ranks, batch * meanContext, windowed)
   }
   const perSecond = (batch: number, us: number) => (topology.decode * batch * 1e6) / (us * decodeTokens)
   const decode = perSecond(mostRequests, step(mostRequests, topK))
@@ -88,8 +101,9 @@ export function boundsOf(
 }
 
 /**
- * Requests of a run at a rate: as many as were asked for, and more where those would have come before the first workers are full. A request
- * that keeps the SLO takes at most its tokens times the SLO, and workers hold no more than their largest batch.
+ * Requests of a run at a rate: as many as requested, and more if those would arrive before the first workers
+ * are full. A request that keeps the SLO takes at most its tokens times the SLO, and workers hold no more
+ * than their maximum batch.
  */
 export function requestsFor(
   rate: number,

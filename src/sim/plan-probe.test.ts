@@ -5,7 +5,7 @@ import type { SimulationResult } from './result.ts'
 
 const ms = (p99: number, mean = p99): Quantiles => ({ count: 2250, mean, p50: mean, p90: p99, p99 })
 
-/** A run of 3,000 requests at 450 a second, 2,250 of them measured; requests take 0.5 s. */
+/** A run of 3,000 requests at 450 per second, 2,250 of them measured; requests take 0.5 s. */
 function runOf(changes: Partial<SimulationResult> = {}): SimulationResult {
   return {
     policy: 'jsq',
@@ -41,7 +41,7 @@ const limitsOf = (changes: Partial<SimulationResult>, more: readonly SimulationR
   probeOf(450, 16, [runOf(changes), ...more], slo, 48).limits
 
 describe('a probe', () => {
-  it('holds when the means over seeds keep every promise, whatever one seed does', () => {
+  it('holds if the means over seeds keep every target, whatever a single seed does', () => {
     expect(probeOf(450, 16, [runOf()], slo, 48)).toMatchObject({
       holds: true,
       limits: [],
@@ -58,7 +58,7 @@ describe('a probe', () => {
     expect(limitsOf({ ttftMs: null })).toEqual([])
   })
 
-  it('sees that requests pile up, and where', () => {
+  it('detects that requests pile up, and where', () => {
     expect(limitsOf({ requestsPerSecond: 430 })).toEqual([])
     expect(limitsOf({ requestsPerSecond: 380 })).toEqual(['decode_rate'])
     const waiting = probeOf(
@@ -72,7 +72,7 @@ describe('a probe', () => {
     expect(isPrefillBound(waiting)).toBe(true)
   })
 
-  it('does not take a cluster that still fills up in a short run for one that falls behind', () => {
+  it('does not take a cluster that is still filling up in a short run for one that falls behind', () => {
     const short = { spanSeconds: 1, requests: 450, allRequests: 600, inflight: 180, requestsPerSecond: 310 }
     expect(limitsOf(short)).toEqual([])
     expect(limitsOf({ ...short, tpotMs: ms(2) })).toEqual(['decode_rate'])

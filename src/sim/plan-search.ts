@@ -1,4 +1,7 @@
-/** The searches of a plan: each policy's probes run with every seed, those of all policies in a round as one list. */
+/**
+ * The searches of a plan: each probe runs with every seed, and those of all policies in a round run as one
+ * list.
+ */
 import type { CostProfile } from '../cost/profile.ts'
 import { type Axis, type Edge, inRounds, rateAxis, searchEdge, workerAxis } from './capacity.ts'
 import type { Pool } from './parallel.ts'
@@ -10,25 +13,28 @@ import type { StudyData, StudyJob } from './study.ts'
 import { sweep } from './sweep.ts'
 import { type Topology, topologyText } from './topology.ts'
 
-/** What a search ended with. */
+/** The result of a search. */
 export interface Found {
   readonly outcome: Edge['outcome']
-  /** The hardest value that holds; null when none does. */
+  /** The hardest value that holds; null if none does. */
   readonly value: number | null
-  /** At that value, or at the easiest one; absent when it was clear without trying. */
+  /** At that value, or at the easiest one; absent if it was clear without trying. */
   readonly probe?: Probe
-  /** What breaks at the next value, or at the easiest one; empty when one worker is enough, or more than can be tried would be needed. */
+  /**
+   * What breaks at the next value, or at the easiest one; empty if one worker is enough, or if more would be
+   * needed than can be tried.
+   */
   readonly limits: readonly Limit[]
 }
 
 export interface PlanSearch {
   /** [policies][in the order in which they ran] */
   readonly probes: readonly (readonly Probe[])[]
-  /** Most decode workers that are tried. */
+  /** Maximum number of decode workers to try. */
   readonly mostDecoders: number
-  /** In the order of the policies, as all of these. On the topology as it is. */
+  /** In the order of the policies, like all of these. On the given topology. */
   highestRates(): Promise<Found[]>
-  /** `highest`: the rate that each policy holds on the topology as it is, to begin near the answer. */
+  /** `highest`: the rate that each policy holds on the given topology, to start near the solution. */
   fewestDecoders(rate: number, highest: readonly Found[]): Promise<Found[]>
   all(rate: number): Promise<Probe[]>
 }
@@ -47,9 +53,12 @@ export interface PlanSearchInput {
   readonly onProgress?: (what: string, done: number, of: number) => void
 }
 
-/** Of a rate: its search ends when what fails is at most this much above what holds. */
+/**
+ * Relative tolerance of a rate: the search ends if the value that fails is at most this much above the value
+ * that holds.
+ */
 export const RATE_TOLERANCE = 0.01
-/** Beyond, a run takes minutes. */
+/** Beyond this, a run takes minutes. */
 const MOST_DECODERS = 1024
 
 interface Asked {
@@ -86,7 +95,9 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
     })
   }
 
-  /** One search for each axis; `at` says what a value of it stands for, `isHopeless` which failures no easier value would mend. */
+  /**
+   * One search per axis; `at` says what a value means, `isHopeless` which failures no easier value would fix.
+   */
   async function search(
     what: string,
     axes: readonly Axis[],
@@ -136,7 +147,7 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
         'fewest decode workers',
         axes,
         (n, decoders) => ({ policy: open[n]!, rate, decoders }),
-        isPrefillBound, // more decode workers read no prompt
+        isPrefillBound, // more decode workers do not help prefill
       )
       return highest.map(({ value, limits }, policy) => {
         const searched = found[open.indexOf(policy)]

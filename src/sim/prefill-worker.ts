@@ -1,7 +1,7 @@
 /**
- * A prefill worker: prompts in order of arrival, read in steps of at most `tokensPerStep` tokens that may end inside a prompt (chunked
- * prefill) and may hold several. Leading blocks that its prefix cache holds are not read again; the last token always is, for it makes
- * the first output token.
+ * A prefill worker: prompts in order of arrival, in steps of at most `tokensPerStep` tokens that may end
+ * inside a prompt (chunked prefill) and may hold several. Leading blocks in its prefix cache are skipped,
+ * except the last token, which generates the first output token.
  */
 import { type CostProfile, prefillUs } from '../cost/profile.ts'
 import { PrefixCache } from './prefix-cache.ts'
@@ -17,7 +17,7 @@ export interface PrefillLimits {
 
 export class PrefillWorker {
   busy = false
-  /** Prompt tokens taken from the cache, and all that came. */
+  /** Prompt tokens taken from the cache, and all prompt tokens. */
   hitTokens = 0
   promptTokens = 0
 
@@ -26,9 +26,9 @@ export class PrefillWorker {
   readonly #limits: PrefillLimits
   readonly #cache: PrefixCache
   readonly #queue = new SlotQueue()
-  /** Tokens that the head of the queue has still to read; 0 when it has not begun. */
+  /** Tokens left of the first request in the queue; 0 if it has not begun. */
   #headLeft = 0
-  /** Requests whose last token the running step reads. */
+  /** Requests whose last token is in the running step. */
   readonly #ending = new SlotQueue()
 
   constructor(pool: RequestPool, profile: CostProfile, limits: PrefillLimits) {
@@ -42,7 +42,7 @@ export class PrefillWorker {
     this.#queue.push(slot)
   }
 
-  /** How long the step takes that begins now; undefined when there is nothing to read. */
+  /** Duration of the step that begins now; undefined if there is nothing to do. */
   startStep(): number | undefined {
     let room = this.#limits.tokensPerStep
     while (room > 0 && this.#queue.size > 0) {
@@ -57,7 +57,7 @@ export class PrefillWorker {
     return this.busy ? prefillUs(this.#profile, tokens) : undefined
   }
 
-  /** Calls `done` for each request whose prompt has been read, in order. */
+  /** Calls `done` for each request whose prompt is complete, in order. */
   endStep(done: (slot: number) => void): void {
     while (this.#ending.size > 0) {
       const slot = this.#ending.shift()

@@ -18,19 +18,19 @@ describe('the prefix cache', () => {
     cache.insert([1, 2, 3])
     cache.insert([7])
     expect(cache.match([1, 2, 3])).toBe(3)
-    cache.insert([8]) // 7 goes: the others were just used
+    cache.insert([8]) // 7 is evicted: the others were just used
     expect(cache.match([7])).toBe(0)
     cache.insert([9])
     expect(cache.match([1, 2, 3])).toBe(2)
   })
 
-  it('keeps nothing when it has no room', () => {
+  it('keeps nothing if it has no room', () => {
     const cache = new PrefixCache(0)
     cache.insert([1])
     expect(cache.match([1])).toBe(0)
   })
 
-  it('never holds more than its capacity, and always what came last when that fits', () => {
+  it('never exceeds its capacity, and always has the latest blocks if they fit', () => {
     const prompts = fc.array(fc.array(fc.nat({ max: 30 }), { minLength: 1, maxLength: 6 }), {
       minLength: 1,
       maxLength: 40,

@@ -1,10 +1,10 @@
 /**
- * Blocks of prompts that a prefill worker has kept, the least recently used evicted first. A block's id names all the text up to its
- * end, so a prompt finds what it shares as a leading run of ids.
+ * Prompt blocks that a prefill worker has cached, least recently used evicted first. A block's id names all
+ * the text up to its end, so a prompt finds what it shares as a leading run of ids.
  */
 export class PrefixCache {
   readonly #capacity: number
-  /** A Map keeps the order in which keys were set: the first is the one not used for longest. */
+  /** A Map keeps insertion order: the first key is the least recently used. */
   readonly #blocks = new Map<number, true>()
 
   /** In blocks; 0 keeps nothing. */
@@ -16,7 +16,7 @@ export class PrefixCache {
     return this.#blocks.size
   }
 
-  /** How many leading blocks are kept; they count as used now. */
+  /** Number of leading blocks in the cache; they count as used now. */
   match(ids: ArrayLike<number>): number {
     let found = 0
     while (found < ids.length && this.#blocks.has(ids[found]!)) found++
@@ -33,7 +33,10 @@ export class PrefixCache {
     }
   }
 
-  /** From the last to the first: a block is of no use without those before it, so it must be evicted before them. */
+  /**
+   * From the last to the first: a block is useless without those before it, so it must be evicted before
+   * them.
+   */
   #use(ids: ArrayLike<number>, count: number): void {
     for (let i = count - 1; i >= 0; i--) {
       this.#blocks.delete(ids[i]!)

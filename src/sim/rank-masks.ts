@@ -1,10 +1,15 @@
-/** Which rank of an expert-parallel decode worker holds which expert, as bit masks over the words of a step. */
+/**
+ * Which rank of an expert-parallel decode worker holds which expert, as bit masks over the words of a step.
+ */
 export interface PlacementSpec {
-  /** [blocks × layers × experts] rank of each expert. One block serves all workers; of several, decode worker w takes block w: its cluster's. */
+  /**
+   * [blocks × layers × experts] rank of each expert. One block serves all workers; with several, decode
+   * worker w uses block w, its cluster's.
+   */
   readonly rankOf: Uint16Array
 }
 
-/** Experts in their own order, equally many on each rank (the last may have fewer). */
+/** Experts in their own order, the same number on each rank (the last may have fewer). */
 export function linearRanks(layers: number, experts: number, ranks: number): Uint16Array {
   const perRank = Math.ceil(experts / ranks)
   return Uint16Array.from({ length: layers * experts }, (_, at) => Math.floor((at % experts) / perRank))
@@ -21,7 +26,7 @@ export function ranksOfWorker({ rankOf }: PlacementSpec, cells: number, worker: 
   return rankOf.subarray(block * cells, (block + 1) * cells)
 }
 
-/** [ranks][layers × ⌈experts/32⌉] bits of the experts that each rank holds. */
+/** [ranks][layers × ⌈experts/32⌉] bits of the experts on each rank. */
 export function rankMasks(rankOf: Uint16Array, layers: number, experts: number, ranks: number): Int32Array {
   const wordsPerLayer = Math.ceil(experts / 32)
   const width = layers * wordsPerLayer

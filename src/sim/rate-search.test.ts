@@ -5,7 +5,7 @@ import { findRates, type LoadWanted, nextRate } from './rate-search.ts'
 import type { SimulationResult } from './result.ts'
 import type { SweepJob } from './sweep.ts'
 
-/** A cluster whose batch is a function of the rate alone; it counts its runs. */
+/** A cluster whose batch depends on the rate alone; counts its runs. */
 function cluster(batchAt: (rate: number, setting: number) => number) {
   const ran: number[] = []
   const pool: Pool<SweepJob<number>, SimulationResult> = {
@@ -26,7 +26,7 @@ const wanted = (batch: number, guess: number, setting = 1): LoadWanted<number> =
 })
 
 describe('the search for rates', () => {
-  it('finds the rate of a batch to 2 %, wherever it begins, in a few runs', async () => {
+  it('finds the rate of a batch to 2 % from any start, in a few runs', async () => {
     const power = fc.record({
       slope: fc.double({ min: 1, max: 2.5, noNaN: true }),
       scale: fc.double({ min: 0.01, max: 1, noNaN: true }),
@@ -47,7 +47,7 @@ describe('the search for rates', () => {
     await fc.assert(property)
   })
 
-  it('gives for a load what it gives for that load alone', async () => {
+  it('gives the same for a load with and without others', async () => {
     const batchAt = (rate: number, setting: number) => setting * rate ** 1.3
     const loads = [wanted(10, 3), wanted(35, 100), wanted(20, 1, 2)]
     const together = await findRates(loads, { ...cluster(batchAt), seed: 0 })
@@ -56,7 +56,7 @@ describe('the search for rates', () => {
     }
   })
 
-  it('ends with the nearest batch where a cluster cannot reach the one wanted', async () => {
+  it('ends with the nearest batch if a cluster cannot reach the requested one', async () => {
     const { pool, ran } = cluster(rate => Math.min(12, rate))
     const [found] = await findRates([wanted(20, 5)], { pool, seed: 0 })
     expect(found!.batch).toBe(12)
@@ -64,7 +64,7 @@ describe('the search for rates', () => {
     expect(Math.max(...ran)).toBeLessThan(5 * 2 ** 6)
   })
 
-  it('asks for rates of three digits, and no rate twice', () => {
+  it('tries rates of three digits, and no rate twice', () => {
     expect(nextRate({ batch: 20, guess: 123.456 }, [])).toBe(123)
     expect(nextRate({ batch: 20, guess: 1 }, [{ rate: 100, batch: 20.1 }])).toBeUndefined()
     expect(

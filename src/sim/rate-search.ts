@@ -1,7 +1,8 @@
 /**
- * Rates at which decode workers run a wanted mean batch: figures are compared at equal batches, since the same rate fills a trace of short
- * outputs less than one of long ones. A secant on the logarithms of rate and batch, which lie close to a line; every load is sought by
- * itself, so what is found for one does not hang on which others are asked for.
+ * Rates at which decode workers run a given mean batch: figures are compared at equal batches, since the same
+ * rate fills a trace of short outputs less than one of long ones. A secant on the logarithms of rate and
+ * batch, which are almost linear; every load is searched independently, so its result does not depend on the
+ * others.
  */
 import type { Pool } from './parallel.ts'
 import type { SimulationResult } from './result.ts'
@@ -9,37 +10,37 @@ import type { SweepJob } from './sweep.ts'
 
 export interface LoadWanted<Setting = unknown> {
   readonly setting: Setting
-  /** The policy that is to see this batch. */
+  /** The policy that must have this batch. */
   readonly variant: string
-  /** As `SimulationResult.batch` counts it. */
+  /** As in `SimulationResult.batch`. */
   readonly batch: number
-  /** Requests a second to begin with. */
+  /** Requests per second to start with. */
   readonly guess: number
 }
 
 export interface LoadFound {
   readonly rate: number
-  /** Seen at that rate in one run: near the one wanted, or as near as the search came. */
+  /** Measured at that rate in one run: close to the requested one, or as close as the search came. */
   readonly batch: number
 }
 
 export interface RateSearch<Setting> {
-  /** Its runs should be as long as those that follow: a short run ends before the batches are full. */
+  /** Its runs should be as long as the later ones: a short run ends before the batches are full. */
   readonly pool: Pool<SweepJob<Setting>, SimulationResult>
   readonly seed: number
-  /** Loads that need no more tries in this round, of all. */
+  /** Loads that are done in this round, of all. */
   readonly onProgress?: (done: number, of: number) => void
 }
 
-/** Relative difference of batches that is near enough: seeds differ by as much. */
+/** Accepted relative difference of batches: seeds differ by as much. */
 const NEAR = 0.02
 const MOST_TRIES = 6
-/** A batch grows faster than the rate, and where prefill is full it does not grow at all: no step goes further than this. */
+/** Largest step: a batch grows faster than the rate, and not at all if prefill is saturated. */
 const LARGEST_STEP = 2
-/** d log batch / d log rate, before two tries tell it. */
+/** d log batch / d log rate, until two tries determine it. */
 const FIRST_SLOPE = 1.5
 
-/** One list of runs for each round of tries; most loads take three. */
+/** One list of runs per round of tries; most loads take three. */
 export async function findRates<Setting>(
   wanted: readonly LoadWanted<Setting>[],
   { pool, seed, onProgress }: RateSearch<Setting>,
@@ -62,7 +63,7 @@ export async function findRates<Setting>(
   return wanted.map((load, at) => nearest(load.batch, tries[at]!)[0]!)
 }
 
-/** Undefined when the last try is near enough, or the next would be one that was tried. */
+/** Undefined if the last try is close enough, or if the next was tried already. */
 export function nextRate(
   { batch, guess }: Pick<LoadWanted, 'batch' | 'guess'>,
   tries: readonly LoadFound[],
@@ -81,7 +82,7 @@ export function nextRate(
 
 function slope(a: LoadFound, b: LoadFound | undefined): number {
   const found = b === undefined ? NaN : Math.log(a.batch / b.batch) / Math.log(a.rate / b.rate)
-  return found > 0.25 && found < 8 ? found : FIRST_SLOPE // beyond, noise speaks
+  return found > 0.25 && found < 8 ? found : FIRST_SLOPE // beyond this, noise dominates
 }
 
 function nearest(batch: number, tries: readonly LoadFound[]): LoadFound[] {
@@ -89,7 +90,7 @@ function nearest(batch: number, tries: readonly LoadFound[]): LoadFound[] {
   return tries.toSorted((a, b) => distance(a) - distance(b))
 }
 
-/** Three digits: rates stand in tables and on command lines. */
+/** Three digits: rates appear in tables and on command lines. */
 function readable(rate: number): number {
   return Number(rate.toPrecision(3))
 }

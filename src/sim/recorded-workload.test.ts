@@ -34,7 +34,7 @@ describe('a recorded workload', () => {
     })
   })
 
-  it('cuts lengths to the caps, and the blocks with them', () => {
+  it('cuts lengths and blocks to the caps', () => {
     const { promptTokens, outputTokens, prefixes } = parseWorkload('m.jsonl', mooncake, {
       promptTokens: 1_000,
       outputTokens: 16,
@@ -54,13 +54,13 @@ describe('a recorded workload', () => {
     ['{"timestamp": 1, "input_length": 2}', 'line 1'],
     ['{"timestamp": 1, "input_length": 2, "output_length": 1, "hash_ids": ["x"]}', 'line 1'],
     ['null', 'line 1'],
-  ])('refuses what it cannot read and names the line: %j', async (text, place) => {
+  ])('rejects what it cannot read and names the line: %j', async (text, place) => {
     const error = await failure('w.txt', () => parseWorkload('w.txt', text))
     expect(error.code).toBe('ELDR_FILE_WRONG_KIND')
     expect(error.message).toContain(place)
   })
 
-  it('says when there is no file', async () => {
+  it('reports a missing file', async () => {
     expect((await failure('nowhere.csv', () => readWorkload('nowhere.csv'))).code).toBe(
       'ELDR_FILE_UNREADABLE',
     )

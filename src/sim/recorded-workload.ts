@@ -1,7 +1,8 @@
 /**
- * Public request traces as workloads: when requests came, how long they were, and which prefixes they shared. Two spellings are read:
- * Azure 2023 (CSV: TIMESTAMP,ContextTokens,GeneratedTokens) and Mooncake (JSON lines: timestamp in ms, input_length, output_length,
- * hash_ids of 512-token prefix blocks). The files themselves are not ours to ship.
+ * Public request traces as workloads: when requests arrived, how long they were, and which prefixes they
+ * shared. Two formats are read: Azure 2023 (CSV: TIMESTAMP,ContextTokens,GeneratedTokens) and Mooncake (JSON
+ * lines: timestamp in ms, input_length, output_length, hash_ids of 512-token prefix blocks). The files are
+ * not shipped.
  */
 import { readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
@@ -11,13 +12,16 @@ import { quoted } from '../trace/quoted.ts'
 export interface RecordedWorkload {
   /** The file's name, for reports. */
   readonly source: string
-  /** [N] rising, the first is 0. */
+  /** [N] ascending, the first is 0. */
   readonly timesUs: Float64Array
   /** [N] at least 1. */
   readonly promptTokens: Int32Array
   /** [N] at least 1: the first comes from prefill. */
   readonly outputTokens: Int32Array
-  /** Shared prefixes: blocks of request i are ids[starts[i]] up to ids[starts[i + 1]]; the same id means the same text up to there. */
+  /**
+   * Shared prefixes: the blocks of request i are ids[starts[i]] up to ids[starts[i + 1]]; the same id means
+   * the same text up to there.
+   */
   readonly prefixes?: { readonly blockTokens: number; readonly starts: Int32Array; readonly ids: Int32Array }
 }
 
@@ -31,13 +35,13 @@ interface Line {
   readonly blocks?: readonly number[]
 }
 
-/** Longer prompts and outputs are cut. */
+/** Longer prompts and outputs are cut to these. */
 export interface Caps {
   readonly promptTokens?: number
   readonly outputTokens?: number
 }
 
-/** A file to be read, as plain data. */
+/** A file to read, as plain data. */
 export interface RecordedFile extends Caps {
   readonly file: string
 }
@@ -52,7 +56,7 @@ export async function readWorkload(path: string, caps: Caps = {}): Promise<Recor
   return parseWorkload(path, text, caps)
 }
 
-/** Longer prompts and outputs are cut to the caps. Times must not fall. */
+/** Longer prompts and outputs are cut to the caps. Times must not decrease. */
 export function parseWorkload(file: string, text: string, caps: Caps = {}): RecordedWorkload {
   const rows = text.split('\n').map(row => row.trim())
   const azure = rows[0] === AZURE_HEADER
@@ -79,7 +83,7 @@ export function parseWorkload(file: string, text: string, caps: Caps = {}): Reco
 }
 
 function azureLine(row: string): Line | undefined {
-  // Seven digits of a second's fraction; Date keeps three, so the rest is added.
+  // Timestamps have seven fractional digits; Date keeps three, so the rest is added.
   const match = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d+)?,(\d{1,9}),(\d{1,9})$/.exec(row)
   if (match === null) return undefined
   const timeMs = Date.parse(`${match[1]}T${match[2]}Z`) + Number(match[3] ?? 0) * 1000
@@ -108,7 +112,7 @@ function mooncakeLine(row: string): Line | undefined {
   }
 }
 
-/** Whole blocks alone: a block that the cap or the prompt's end cuts is never the same text as another. */
+/** Only whole blocks: a block that is cut by the cap or the prompt's end never equals another. */
 function prefixesOf(lines: readonly Line[], promptTokens: Int32Array): RecordedWorkload['prefixes'] {
   const starts = new Int32Array(lines.length + 1)
   const ids: number[] = []
@@ -122,8 +126,8 @@ function prefixesOf(lines: readonly Line[], promptTokens: Int32Array): RecordedW
 
 function wrongLine(file: string, number: number, row: string, azure: boolean): EldrError {
   const expected = azure
-    ? `lines of ${AZURE_HEADER} in rising time`
-    : `the header ${AZURE_HEADER}, or JSON lines with timestamp, input_length and output_length in rising time`
+    ? `lines of ${AZURE_HEADER} in ascending time`
+    : `the header ${AZURE_HEADER}, or JSON lines with timestamp, input_length and output_length in ascending time`
   const todo = 'Take an arrival file in the Azure or the Mooncake format.'
   return new EldrError('ELDR_FILE_WRONG_KIND', {
     file,

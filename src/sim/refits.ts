@@ -1,4 +1,6 @@
-/** One artifact for every number of workers: the given one where it fits, and re-fits of it, made when they are first asked for. */
+/**
+ * One artifact for every number of workers: the given one if it fits, otherwise a refit, made on first use.
+ */
 import { join } from 'node:path'
 import { readArtifact } from '../fit/artifact-read.ts'
 import { writeArtifact } from '../fit/artifact-write.ts'
@@ -6,17 +8,20 @@ import { refit } from '../fit/refit.ts'
 import { withinMemory } from '../fit/within-memory.ts'
 
 export interface Refits {
-  /** Most workers that the artifact can be re-fitted to: a cluster has one calibration request at least. */
+  /**
+   * Maximum number of workers that the artifact can be refitted to: a cluster has at least one calibration
+   * request.
+   */
   readonly most: number
-  /** Clusters of the artifact as it was given. */
+  /** Clusters of the given artifact. */
   readonly workers?: number
-  /** Of the signature; absent where it was not measured. */
+  /** ρ of the signature; absent if it was not measured. */
   readonly rho?: number
-  /** Path of the artifact for so many workers; undefined when there is none at all. */
+  /** Path of the artifact for this many workers; undefined if there is no artifact. */
   pathFor(workers: number): Promise<string | undefined>
 }
 
-/** Re-fits are written into `folder`, which is the caller's to remove. Threads read them from there. */
+/** Refits are written into `folder`, which the caller removes. Threads read them from there. */
 export async function openRefits(file: string | undefined, folder: string): Promise<Refits> {
   if (file === undefined) return { most: Infinity, pathFor: () => Promise.resolve(undefined) }
   const given = await readArtifact(file)

@@ -1,6 +1,7 @@
 /**
- * An evaluation trace in memory, as bits: the experts of one decode step of one request are layers × ⌈experts/32⌉ words, so that the
- * union of a batch is an OR and its size a count of bits. Plain data on shared memory, so that threads of a sweep hold it once.
+ * An evaluation trace in memory, as bits: the experts of one decode step of one request are layers ×
+ * ⌈experts/32⌉ words, so that the union of a batch is an OR and its size a bit count. Plain data in shared
+ * memory, so that the threads of a sweep share it.
  */
 import { EldrError } from '../errors.ts'
 import type { Trace } from '../trace/trace.ts'
@@ -8,19 +9,19 @@ import type { Trace } from '../trace/trace.ts'
 export interface Replay {
   readonly layers: number
   readonly experts: number
-  /** Requests that can be replayed: those of the trace that made at least one decode step. */
+  /** Requests that can be replayed: those of the trace with at least one decode step. */
   readonly rows: number
   /** [rows] request of the trace. */
   readonly requestOf: Int32Array
-  /** [rows] recorded decode steps. A longer output begins again at the first of them. */
+  /** [rows] recorded decode steps. A longer output starts over. */
   readonly steps: Int32Array
-  /** [rows] where the trace does not say, 1. */
+  /** [rows] 1 if the trace does not record it. */
   readonly promptTokens: Int32Array
   /** ⌈experts/32⌉; expert e of a layer is bit e mod 32 of word ⌊e/32⌋. */
   readonly wordsPerLayer: number
   /** layers × wordsPerLayer. */
   readonly wordsPerStep: number
-  /** [rows] where in `words` a row's first step begins. */
+  /** [rows] where a row's first step begins in `words`. */
   readonly start: Int32Array
   /** [row][step][layer][word] */
   readonly words: Int32Array
@@ -60,7 +61,7 @@ export async function loadReplay(trace: Trace): Promise<Replay> {
   return replay
 }
 
-/** From ids in memory: tests, and traces that are made up. */
+/** From ids in memory: for tests and synthetic traces. */
 export function replayOf({ layers, experts, topK, ids, maxSteps, steps, promptTokens }: ReplayParts): Replay {
   const replay = emptyReplay(layers, experts, steps, promptTokens)
   fill(replay, ids, 0, steps.length, maxSteps, topK)

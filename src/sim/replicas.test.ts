@@ -60,7 +60,7 @@ function run(decodePolicy: DecodePolicy | Replicas, perSecond = 4_000) {
 describe('several gateways', () => {
   const policies = ['jsq', 'power_of_two', 'random', 'union'] as const
 
-  it.each(policies)('that hear of each other at once decide what one gateway would, to the bit: %s', name => {
+  it.each(policies)('with exact views decide exactly as one gateway would: %s', name => {
     const one = run(createDecodePolicy(name, settings)!)
     expect(run(gateways(name))).toEqual(one)
     expect(run(gateways(name, { entrance: 'round_robin' }))).toEqual(one)
@@ -68,7 +68,7 @@ describe('several gateways', () => {
   })
 
   it.each([...policies, 'round_robin'] as const)(
-    'of which there is one are the gateway that sees exact loads: %s',
+    'with a count of one are the gateway with exact loads: %s',
     name => {
       const one = run(createDecodePolicy(name, settings)!)
       for (const viewAgeMs of [0, 20, null]) expect(run(gateways(name, { count: 1, viewAgeMs }))).toEqual(one)
@@ -81,7 +81,7 @@ describe('several gateways', () => {
     expect(run(gateways('union', asked))).toEqual(run(gateways('union', asked)))
   })
 
-  it('run in herds when they hear of each other late, the more the later, and do not when they suppose what they have not heard', () => {
+  it('herd if their views are old, the more the older, and do not if they estimate unseen requests', () => {
     const imbalance = (parts: Parameters<typeof gateways>[1]) =>
       run(gateways('jsq', parts)).imbalance.inflight
     const exact = imbalance({ viewAgeMs: 0 })
@@ -94,10 +94,10 @@ describe('several gateways', () => {
   })
 })
 
-describe('the desk of several gateways', () => {
+describe('the dispatcher of several gateways', () => {
   const request: RoutableRequest = { id: 'x' }
 
-  /** Two gateways in turn; what each of them sees when it is asked, and what its policy was told. */
+  /** Two gateways in turn; the loads that each sees at its decisions, and what its policy was told. */
   function watched(viewAgeMs: number | null) {
     const told: string[][] = [[], []]
     const views: number[][] = []
@@ -130,7 +130,7 @@ describe('the desk of several gateways', () => {
     return { desk, told, seen }
   }
 
-  it('shows each its own requests at once and those of the other when they are old enough, ends included', () => {
+  it('shows each gateway its own requests at once and the other’s, including their ends, when they are old enough', () => {
     const { desk, told, seen } = watched(20)
     desk.dispatched(0, request, 1, 1_000) // by the first, at 1 ms
     expect(seen(2, 1)).toEqual([0, 1])
@@ -147,7 +147,7 @@ describe('the desk of several gateways', () => {
     ])
   })
 
-  it('never shows one the requests of the other when they tell each other nothing', () => {
+  it('never shows one gateway the other’s requests if they share nothing', () => {
     const { desk, told, seen } = watched(null)
     desk.dispatched(0, request, 1, 1_000)
     desk.dispatched(1, request, 0, 2_000)

@@ -1,7 +1,7 @@
 /**
- * Several gateways before the same decode workers. Each has a policy of its own, counts its own requests from the moment of the decision,
- * and hears of those of the others some time later, or never. What it is told is what gateways can tell each other: request so-and-so was
- * dispatched to worker w, and has ended there.
+ * Several gateways in front of the same decode workers. Each has its own policy, counts its own requests from
+ * the decision on, and hears of the others' requests some time later, or never. It learns what gateways can
+ * tell each other: a request was dispatched to worker w, and has ended there.
  */
 import { createUnseen } from '../policy/anticipate.ts'
 import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
@@ -10,13 +10,13 @@ import { type DecodeDesk, type DeskOptions, idleCandidates } from './decode-desk
 export interface Replicas {
   readonly name: DecodePolicy['name']
   readonly count: number
-  /** How old a gateway's view of the others is, always; 0 knows at once, null never hears of them. */
+  /** Constant age of a gateway's view of the others; 0 is exact, null never hears of them. */
   readonly viewAgeMs: number | null
-  /** How requests come to gateways: each to any of them, or in turn. */
+  /** How requests are spread over gateways. */
   readonly entrance: 'random' | 'round_robin'
   /**
-   * A policy for one gateway, fresh. `unseen`: what it may suppose of the others, as in policy/anticipate.ts; nothing of gateways that it
-   * never hears of.
+   * A new policy for one gateway. `unseen`: the estimate of the others' unseen requests, as in
+   * policy/anticipate.ts; zero for gateways that it never hears of.
    */
   create(unseen: (worker: number) => number): DecodePolicy
 }
@@ -30,7 +30,7 @@ interface News {
   readonly change: 1 | -1
 }
 
-/** News that all have heard are let go of when there are so many. */
+/** Messages that all have heard are dropped when there are this many. */
 const LET_GO = 4_096
 
 export function replicaDesk(
@@ -63,7 +63,7 @@ export function replicaDesk(
     else gateway.policy.released?.(request, worker)
   }
 
-  /** All news that are old enough, to all but those they come from. */
+  /** Delivers all messages that are old enough to all gateways but their sender. */
   function hear(): void {
     for (; heard < news.length && news[heard]!.atUs + ageUs <= nowUs; heard++) {
       const item = news[heard]!

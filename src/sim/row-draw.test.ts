@@ -4,7 +4,7 @@ import { createRandom } from '../math/random.ts'
 import { createRowDraw } from './row-draw.ts'
 
 describe('drawing rows in shuffled passes', () => {
-  it('takes each row once before any comes again, as long as a quarter of the rows is free', () => {
+  it('draws each row once before any repeats, while a quarter of the rows is free', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 60 }),
@@ -26,7 +26,7 @@ describe('drawing rows in shuffled passes', () => {
     )
   })
 
-  it('never takes a row in flight while another is not', () => {
+  it('never draws a row in flight while another is free', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 2, max: 40 }),
@@ -47,7 +47,7 @@ describe('drawing rows in shuffled passes', () => {
     )
   })
 
-  it('gives runs that differ in when requests end the same rows, as long as a quarter of the rows is free', () => {
+  it('gives runs whose requests end at different times the same rows, while a quarter of the rows is free', () => {
     const order = (hold: number) => {
       const draw = createRowDraw('passes', 400, createRandom(5))
       const taken: number[] = []
@@ -60,14 +60,14 @@ describe('drawing rows in shuffled passes', () => {
     expect(order(100)).toEqual(order(290))
   })
 
-  it('goes on in passes when all rows are in flight', () => {
+  it('continues in passes if all rows are in flight', () => {
     const draw = createRowDraw('passes', 10, createRandom(5))
     const taken = new Int32Array(10)
     for (let i = 0; i < 100; i++) taken[draw.take()]!++
     expect(Array.from(taken)).toEqual(Array.from({ length: 10 }, () => 10))
   })
 
-  it('shuffles anew in every pass', () => {
+  it('shuffles again in every pass', () => {
     const draw = createRowDraw('passes', 100, createRandom(3))
     const pass = () => Array.from({ length: 100 }, () => draw.take())
     const [first, second] = [pass(), pass()]
@@ -75,7 +75,7 @@ describe('drawing rows in shuffled passes', () => {
   })
 })
 
-describe('drawing rows otherwise', () => {
+describe('drawing rows in other ways', () => {
   it('draws with replacement: every row alike, whatever is in flight', () => {
     const draw = createRowDraw('replacement', 10, createRandom(1))
     const taken = new Int32Array(10)
@@ -83,7 +83,7 @@ describe('drawing rows otherwise', () => {
     for (const count of taken) expect(Math.abs(count / 2_000 - 1)).toBeLessThan(0.1)
   })
 
-  it('takes the rows that it is given, from the start again after the last', () => {
+  it('takes the given rows, starting over after the last', () => {
     const draw = createRowDraw(Int32Array.of(4, 4, 1), 10, createRandom(1))
     expect([draw.take(), draw.take(), draw.take(), draw.take()]).toEqual([4, 4, 1, 4])
   })

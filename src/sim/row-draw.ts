@@ -1,7 +1,8 @@
 /**
- * Which recorded request comes next. In shuffled passes each row comes once before any comes again, and none is drawn while it is in
- * flight as long as another is not: two copies of a request on one worker would share all their experts, which real requests do not.
- * The order hangs on the seed alone (a row in flight merely lets later ones go first), so policies are compared on the same requests.
+ * Which recorded request comes next. In shuffled passes each row comes once before any repeats, and none is
+ * drawn while it is in flight if another is free: two copies of a request on one worker would share all their
+ * experts, which real requests do not. The order depends on the seed alone (a row in flight only lets later
+ * ones go first), so policies are compared on the same requests.
  */
 import type { Random } from '../math/random.ts'
 
@@ -11,10 +12,10 @@ export interface RowDraw {
   release(row: number): void
 }
 
-/** Or the rows themselves, in order, from the start again after the last: to run what another simulator ran. */
+/** Or the rows themselves, in order, starting over after the last: to reproduce another simulator's run. */
 export type DrawMode = 'passes' | 'replacement' | Int32Array
 
-/** A row of one pass comes back in the next at least this share of the rows later. */
+/** A row of one pass returns in the next at least this share of the rows later. */
 const APART = 3 / 4
 
 export function createRowDraw(mode: DrawMode, rows: number, random: Random): RowDraw {
@@ -31,14 +32,15 @@ function passes(rows: number, random: Random): RowDraw {
   let idle = rows
   const pass = Int32Array.from({ length: rows }, (_, row) => row)
   shuffle(pass, random)
-  /** This pass and the next, so that at the end of one there are rows to let go first. */
+  /** This pass and the next, so that there are rows to go first at the end of a pass. */
   const coming = new Int32Array(2 * rows)
   coming.set(pass)
   let passesMade = 1
   let next = 0
 
   function makePass(): void {
-    // Blocks of a quarter keep their place and are shuffled inside; every other pass they begin half a block later, so that rows get around.
+    // Blocks of a quarter keep their position and are shuffled inside; in every other pass they begin half a
+    // block later, so that rows mix.
     const block = Math.max(1, Math.floor(rows * (1 - APART)))
     const shift = passesMade++ % 2 === 0 ? 0 : Math.floor(block / 2)
     for (let from = shift - block; from < rows; from += block)
@@ -48,10 +50,10 @@ function passes(rows: number, random: Random): RowDraw {
   makePass()
 
   function freeRow(): number {
-    let at = idle > 0 ? next : coming.length // with none idle there is nothing to look for
+    let at = idle > 0 ? next : coming.length // with none free there is nothing to look for
     while (at < coming.length && inflight[coming[at]!]! > 0) at++
     if (at === coming.length) {
-      // Those still to come may all be in flight, and one that came early not: then it comes once more.
+      // The remaining ones may all be in flight while one that came early is free: then it comes again.
       const early = idle > 0 ? pass.find(row => inflight[row] === 0) : undefined
       if (early !== undefined) return early
       at = next

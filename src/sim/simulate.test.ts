@@ -18,7 +18,7 @@ const profile = await loadProfile('h200-first')
 const replay = madeUp()
 const poisson = (perSecond: number) => ({ arrivals: { kind: 'poisson', perSecond } }) as const
 
-/** Requests of `steps` decode steps and of random experts; request r has prompts of 20 + r tokens. */
+/** Requests of `steps` decode steps with random experts; request r has prompts of 20 + r tokens. */
 function madeUp({ rows = 40, steps = 12, layers = 3, experts = 40, topK = 4 } = {}) {
   const source = createRandom(7)
   const ids = Uint8Array.from({ length: rows * steps * layers * topK }, () => source.below(experts))
@@ -60,14 +60,17 @@ function lengthsOf(promptTokens: number[], outputTokens: number[]): RecordedWork
   }
 }
 
-describe('one request alone', () => {
+describe('a single request', () => {
   const alone = {
     requests: 1,
     warmUpShare: 0,
     coolDownShare: 0,
     workload: { ...poisson(1), rows: Int32Array.of(5) },
   } as const
-  /** Active experts of row 5, step by step, by sets. The profile has 48 layers for the trace's 3, so each stands for a third. */
+  /**
+   * Active experts of row 5 per step, by sets. The profile has 48 layers for the trace's 3, so each stands
+   * for a third.
+   */
   const activeAt = (step: number) => {
     let bits = 0
     for (let w = 0; w < replay.wordsPerStep; w++)
@@ -108,13 +111,13 @@ describe('one request alone', () => {
     expect(result.itlMs.mean * 1000).toBeCloseTo((transferUs(costly, 25) + decodeUs) / 12, 6)
   })
 
-  it('begins its recorded steps again when its output is longer', () => {
+  it('starts its recorded steps over if its output is longer', () => {
     const lengths = lengthsOf([25], [31])
     const result = run({ ...alone, profile: costly, workload: { ...alone.workload, lengths } })
     expect(result.latencyMs.mean * 1000).toBeCloseTo(sum(stepsUs(30)), 6)
   })
 
-  it('never meets a decode worker when its first token is its last', () => {
+  it('never reaches a decode worker if its first token is its last', () => {
     const result = run({
       ...alone,
       workload: { ...alone.workload, lengths: lengthsOf([25], [1]) },
@@ -129,7 +132,7 @@ describe('one request alone', () => {
     })
   })
 
-  it('is read in chunks when its prompt is longer than a prefill step, and pays for each', () => {
+  it('is prefilled in chunks if its prompt is longer than a prefill step, and pays for each', () => {
     const result = run({ ...alone, on: '1P1D', limits: { prefillTokensPerStep: 10 } })
     expect(result.ttftMs!.mean * 1000).toBeCloseTo(
       3 * profile.prefill.baseUs + 25 * profile.prefill.perTokenUs,
@@ -138,7 +141,7 @@ describe('one request alone', () => {
   })
 })
 
-describe('a queue that has a formula', () => {
+describe('a queue with a formula', () => {
   const stepMs = 2
   const constant = {
     ...profile,
@@ -153,14 +156,14 @@ describe('a queue that has a formula', () => {
   } as const
   const single = { profile: constant, on: '1D', limits: { maxBatch: 1 }, requests: 60_000 }
 
-  it('M/D/1: one request at a time, all alike, wait ρD/(2(1 − ρ)) on average', () => {
+  it('M/D/1: equal requests served one at a time wait ρD/(2(1 − ρ)) on average', () => {
     const serviceMs = 12 * stepMs
     const load = 0.7
     const { latencyMs } = run({ ...single, workload: poisson((1000 / serviceMs) * load) })
     expect(latencyMs.mean / (serviceMs + (load * serviceMs) / (2 * (1 - load)))).toBeCloseTo(1, 1)
   })
 
-  it('M/M/1: with exponential lengths they stay 1/(1 − ρ) times their service on average', () => {
+  it('M/M/1: requests of exponential length stay 1/(1 − ρ) times their service time on average', () => {
     const source = createRandom(4)
     const tokens = Array.from(
       { length: single.requests },
@@ -195,7 +198,7 @@ describe('a queue that has a formula', () => {
 })
 
 describe('every run', () => {
-  /** A policy that checks the calls it gets. */
+  /** A policy that checks its calls. */
   function watched(inner: DecodePolicy) {
     const at = new Map<string, number>()
     let dispatched = 0
@@ -220,7 +223,7 @@ describe('every run', () => {
     return { policy, at, dispatched: () => dispatched }
   }
 
-  it('ends each request once, tells the policy of each once, and leaves nothing in flight, also when it has to preempt', () => {
+  it('ends each request once, reports each to the policy once, and leaves nothing in flight, even with preemptions', () => {
     const cases = fc.record({
       on: fc.constantFrom('1D', '3D', '2P3D', '1P2DxEP4'),
       rate: fc.constantFrom(20, 300, 3_000),
@@ -259,7 +262,7 @@ describe('every run', () => {
     )
   })
 
-  it('preempts when contexts outgrow the KV cache, and pays for computing them again', () => {
+  it('preempts if contexts outgrow the KV cache, and pays for recomputing them', () => {
     const tight = { on: '1D', requests: 60, workload: poisson(500), warmUpShare: 0, coolDownShare: 0 }
     const [roomy, short] = [run(tight), run({ ...tight, limits: { kvTokens: 150 } })]
     expect(roomy.preemptions).toBe(0)
@@ -268,7 +271,7 @@ describe('every run', () => {
     expect(short.requests).toBe(60)
   })
 
-  it('gives the same numbers to the bit for the same input, and others for another seed', () => {
+  it('gives exactly the same numbers for the same input, and different ones for another seed', () => {
     const parts = {
       on: '2P4DxEP2',
       workload: { arrivals: { kind: 'gamma', perSecond: 100, shape: 0.3 } },
@@ -282,18 +285,18 @@ describe('every run', () => {
     expect([requests, allRequests, reasons]).toEqual([100, 200, { least_loaded: 100 }])
   })
 
-  it('stops when a recorded workload does', () => {
+  it('stops when a recorded workload ends', () => {
     const lengths = lengthsOf([5, 5, 5], [2, 3, 4])
     expect(run({ workload: { ...poisson(10), lengths } }).allRequests).toBe(3)
   })
 
-  it('counts as good what keeps the SLO', () => {
+  it('counts requests that keep the SLO as good', () => {
     const strict = (slo: SimulationInput['slo']) => run({ on: '2P4D', slo: slo! }).goodput.share
     expect(strict({})).toBe(1)
     expect(strict({ ttftMs: 1 })).toBe(0)
     expect(strict({ tpotMs: 1 })).toBe(0)
     const { tpotMs } = run({ on: '2P4D' })
-    // Half of the requests are quicker once they run; what they wait before that is counted too.
+    // Half of the requests are faster once they run; their waiting before that counts too.
     expect(strict({ tpotMs: tpotMs.p50 })).toBeGreaterThan(0.3)
     expect(strict({ tpotMs: tpotMs.p50 })).toBeLessThan(0.52)
   })
@@ -311,7 +314,7 @@ describe('every run', () => {
     expect(pilesUp([run({ on: '2P4D' })])).toBe(false)
   })
 
-  it('refuses a policy’s worker that is not there, and prefill without a policy', () => {
+  it('rejects a picked worker that does not exist, and prefill without a policy', () => {
     const lost: DecodePolicy = { name: 'jsq', pick: () => ({ worker: 9, reason: 'random' }) }
     expect(() => run({ decodePolicy: lost })).toThrow('picked worker 9 of 4')
     const { prefillPolicy: _, ...input } = {
@@ -329,7 +332,7 @@ describe('every run', () => {
 })
 
 describe('the parts of a cluster', () => {
-  it('do less prefill with a prefix cache, and less still when alike prompts meet', () => {
+  it('do less prefill with a prefix cache, and even less if similar prompts meet', () => {
     const parts = { on: '4P4D', requests: 2_000, limits: { prefixCacheTokens: 600, blockTokens: 4 } }
     const off = run({ ...parts, limits: {} })
     const spread = run(parts)
@@ -339,7 +342,7 @@ describe('the parts of a cluster', () => {
     expect(together.ttftMs!.mean).toBeLessThan(off.ttftMs!.mean)
   })
 
-  it('share text only where a recorded workload says so', () => {
+  it('share text only if a recorded workload says so', () => {
     const rows = Array.from({ length: 300 }, () => 64)
     const prefixes = {
       blockTokens: 16,
@@ -352,17 +355,17 @@ describe('the parts of a cluster', () => {
       workload: { ...poisson(50), lengths },
       limits: { prefixCacheTokens: 10_000 },
     })
-    expect(prefixHitShare).toBeCloseTo(16 / 64, 2) // the first block is everybody's, the second nobody else's
+    expect(prefixHitShare).toBeCloseTo(16 / 64, 2) // the first block is shared by all, the second by none
   })
 
-  it('pay for the fullest rank when decode workers are expert-parallel, and for the union on one', () => {
+  it('pay for the fullest rank if decode workers are expert-parallel, and for the union with one rank', () => {
     const one = run({ on: '4D' })
     const four = run({ on: '4DxEP4' })
     expect(one.fullestRankExperts).toBe(one.activeExperts)
     expect(four.fullestRankExperts).toBeLessThan(four.activeExperts)
     expect(four.fullestRankExperts).toBeGreaterThan(four.activeExperts / 4)
     expect(four.tpotMs.p50).toBeLessThan(one.tpotMs.p50)
-    // All experts on the first rank: as bad as one GPU.
+    // All experts on the first rank: as slow as one GPU.
     const heaped = run({ on: '4DxEP4', placement: { rankOf: new Uint16Array(3 * 40) } })
     expect(heaped.tpotMs).toEqual(one.tpotMs)
     const exchanging = run({
@@ -373,7 +376,7 @@ describe('the parts of a cluster', () => {
     expect(exchanging.tpotMs.p50).toBeGreaterThan(one.tpotMs.p50 + 0.48)
   })
 
-  it('show every step to who asks', () => {
+  it('report every step to a listener', () => {
     let tokens = 0
     run({ requests: 20, onStep: ({ batch }) => (tokens += batch) })
     expect(tokens).toBe(20 * 12)

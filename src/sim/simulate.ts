@@ -1,8 +1,9 @@
 /**
- * One run of a cluster: arrivals → prefill policy → prefill worker → decode policy at the moment prefill ends → KV transfer → decode
- * worker → last token. Discrete events; a decode step of a whole batch is one of them. The same input gives the same numbers to the bit:
- * time is a sum of modelled costs, events of one time keep their order, and arrivals, rows and ties draw from streams of their own, so
- * that runs which differ in the policy see requests at the same times (and the same ones, as far as `row-draw.ts` can).
+ * One run of a cluster: arrivals → prefill policy → prefill worker → decode policy at the moment prefill ends
+ * → KV transfer → decode worker → last token. Discrete events; a decode step of a whole batch is one event.
+ * The same input gives exactly the same numbers: time is a sum of modelled costs, events of one time keep
+ * their order, and arrivals, rows and ties have separate random streams, so that runs with different policies
+ * see requests at the same times (and the same ones, as far as `row-draw.ts` can).
  */
 import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'
@@ -24,26 +25,32 @@ import { createWorkload, prefixKeyOf, type WorkloadSpec } from './workload.ts'
 
 export interface SimulationInput {
   readonly workload: WorkloadSpec
-  /** Fewer run when a recorded workload ends before. */
+  /** Fewer run if a recorded workload ends earlier. */
   readonly requests: number
   readonly seed: number
   readonly replay: Replay
   readonly profile: CostProfile
   readonly topology: Topology
-  /** Fresh: it must not have seen another run. One gateway with exact loads, or several with views of each other. */
+  /**
+   * New: it must not have seen another run. One gateway with exact loads, or several with views of each
+   * other.
+   */
   readonly decodePolicy: DecodePolicy | Replicas
-  /** Wanted where the topology has prefill workers. */
+  /** Required if the topology has prefill workers. */
   readonly prefillPolicy?: PrefillPolicy
-  /** What the router knows of a request of the trace, by its number there; nothing unless told. Called once for each arrival. */
+  /**
+   * What the router knows about a request of the trace, by its number there (default: nothing). Called once
+   * per arrival.
+   */
   readonly featuresOf?: (request: number) => Omit<RoutableRequest, 'id'>
-  /** Shares of the requests, at the beginning and at the end, that are not measured: 0.15 and 0.1 unless told. */
+  /** Shares of the requests at the beginning and at the end that are not measured (default: 0.15 and 0.1). */
   readonly warmUpShare?: number
   readonly coolDownShare?: number
   readonly limits?: Partial<Limits>
-  /** Of experts on the ranks of expert-parallel decode workers; linear unless told. */
+  /** Of experts on the ranks of expert-parallel decode workers (default: linear). */
   readonly placement?: PlacementSpec
   readonly slo?: Slo
-  /** Sees every decode step when it begins, measured or not: to time real steps on a GPU. */
+  /** Called when any decode step begins, measured or not; for timing real steps on a GPU. */
   readonly onStep?: (worker: DecodeWorker, decoder: number, nowUs: number) => void
 }
 
@@ -58,7 +65,7 @@ const PREFILL_STEP = 1
 const KV_ARRIVED = 2
 const DECODE_STEP = 3
 
-/** Number of the first measured request, and of the first after them. */
+/** Numbers of the first measured request and of the first one after them. */
 export function measuredRequests(
   requests: number,
   warmUpShare = 0.15,
@@ -153,7 +160,7 @@ export function simulate(input: SimulationInput): SimulationRun {
     dispatch(slot)
   }
 
-  /** Prefill has ended: a decode worker is picked, and the request counts as its load from here. */
+  /** Prefill has ended: a decode worker is picked, and from now on the request counts as its load. */
   function dispatch(slot: number): void {
     if (pool.decodeTokens[slot] === 0) return end(slot) // its first token was its last
     const request = pool.routable[slot]!
@@ -223,7 +230,9 @@ export function simulate(input: SimulationInput): SimulationRun {
   return { result: resultOf(names, metrics, prefillers, decoders), histograms: metrics.histograms }
 }
 
-/** Rank masks of each decode worker; undefined on one rank. Workers that share a placement share its masks. */
+/**
+ * Rank masks of each decode worker; undefined with one rank. Workers that share a placement share its masks.
+ */
 function maskMaker(
   replay: Replay,
   { ranks }: Topology,

@@ -1,4 +1,4 @@
-/** First in, first out, for request slots: a ring that grows. What was preempted goes back to the front. */
+/** A first-in, first-out queue of request slots: a growing ring. Preempted requests go back to the front. */
 export class SlotQueue {
   #ring = new Int32Array(16)
   #head = 0

@@ -24,7 +24,7 @@ const study: StudyData = {
 beforeAll(async () => writeArtifact(artifact, (await fitFile(shipped('lab16-task.calibration'))).artifact))
 
 describe('the cells of a staleness study', () => {
-  it('are one gateway, then every number and age; supposing only where something is unseen and loads decide', () => {
+  it('are one gateway, then every number and age; with an estimate only if requests are unseen and loads decide', () => {
     const text = stalenessCells({
       policies: ['jsq', 'power_of_two'],
       gateways: [2, 8],
@@ -32,17 +32,17 @@ describe('the cells of a staleness study', () => {
     }).map(cell => {
       const { count, viewAgeMs, anticipating } =
         'gateways' in cell ? cell.gateways : { count: 1, viewAgeMs: 'exact', anticipating: false }
-      return `${cell.variant} ${count} ${viewAgeMs}${anticipating === true ? ' supposing' : ''}`
+      return `${cell.variant} ${count} ${viewAgeMs}${anticipating === true ? ' anticipating' : ''}`
     })
     expect(text).toEqual([
       'jsq 1 exact',
       'jsq 2 0',
       'jsq 2 20',
-      'jsq 2 20 supposing',
+      'jsq 2 20 anticipating',
       'jsq 2 null',
       'jsq 8 0',
       'jsq 8 20',
-      'jsq 8 20 supposing',
+      'jsq 8 20 anticipating',
       'jsq 8 null',
       'power_of_two 1 exact',
       'power_of_two 2 0',
@@ -56,7 +56,7 @@ describe('the cells of a staleness study', () => {
 })
 
 describe('gateways with old views, on the shipped trace', () => {
-  it('lose what union gains, and keep nearly all of it when they suppose what they have not heard; eldr needs it less', async () => {
+  it('lose the gain of union, and keep nearly all of it if they estimate unseen requests; eldr needs that less', async () => {
     const pool = openStudy(study)
     const asked = {
       study,
@@ -84,7 +84,7 @@ describe('gateways with old views, on the shipped trace', () => {
 })
 
 describe('decode workers in cells, on the shipped trace', () => {
-  it('keep most of the gain when a cell is chosen by signature, and lose it cell by cell when at random', async () => {
+  it('keep most of the gain if a cell is chosen by signature, and lose it cell by cell if at random', async () => {
     const run = await prepare(study)
     const p50 = async (cells?: StudyData['cells']) =>
       (await run({ variant: 'union', rate: 400, seed: 0, setting: cells === undefined ? {} : { cells } }))
@@ -101,11 +101,11 @@ describe('decode workers in cells, on the shipped trace', () => {
     expect(alike2).toBeLessThan(random2)
   })
 
-  it('are of one size, or it is said', async () => {
+  it('must be of equal size', async () => {
     const run = await prepare(study)
     await expect(
       run({ variant: 'jsq', rate: 400, seed: 0, setting: { cells: { count: 3, by: 'random' } } }),
-    ).rejects.toThrow('8 workers cannot be 3 cells of one size')
+    ).rejects.toThrow('cannot split 8 workers into 3 cells of equal size')
   })
 
   it('by signature may have more workers than there are calibration requests', async () => {

@@ -1,7 +1,7 @@
 /**
- * What it costs when several gateways share one set of decode workers and see each other's requests late: every policy with every number
- * of gateways and every age of their views, with and without supposing what has not been heard of (policy/anticipate.ts), beside one
- * gateway that sees all.
+ * The cost of several gateways that share one set of decode workers and see each other's requests late: every
+ * policy with every number of gateways and every age of their views, with and without an estimate of unseen
+ * requests (policy/anticipate.ts), compared with one gateway that sees everything.
  */
 import type { Pool } from './parallel.ts'
 import type { SimulationResult } from './result.ts'
@@ -12,21 +12,24 @@ import { parseVariant } from './variant.ts'
 export interface StalenessAsked {
   readonly study: StudyData
   readonly policies: readonly string[]
-  /** Requests a second. */
+  /** Requests per second. */
   readonly rate: number
   /** Numbers of gateways, each above 1. */
   readonly gateways: readonly number[]
-  /** null: they tell each other nothing. */
+  /** null: they share nothing. */
   readonly viewAgesMs: readonly (number | null)[]
   readonly seeds: number
 }
 
-/** One way to run the gateways. `gateways` is absent for the one that sees all. */
+/** One setup of gateways. `gateways` is absent for one gateway that sees everything. */
 export interface StalenessPoint extends SweepPoint<Partial<StudyData>> {
   readonly gateways?: GatewaysData
 }
 
-/** In the order of a table: policy after policy, one gateway first, then by number, age, and without supposing before with. */
+/**
+ * In the order of a table: by policy, one gateway first, then by number, age, and without the estimate before
+ * with it.
+ */
 export function stalenessCells({
   policies,
   gateways,
@@ -37,7 +40,7 @@ export function stalenessCells({
     const several = gateways.flatMap(count =>
       viewAgesMs.flatMap((viewAgeMs): GatewaysData[] => [
         { count, viewAgeMs, anticipating: false },
-        // Where views are exact, or there are none, nothing is to be supposed.
+        // Exact views, or none at all, leave nothing to estimate.
         ...(supposes && viewAgeMs !== null && viewAgeMs > 0
           ? [{ count, viewAgeMs, anticipating: true }]
           : []),
@@ -62,7 +65,7 @@ export async function runStaleness(
   return points.map(point => ({ ...point, ...point.setting }))
 }
 
-/** The same policy with one gateway that sees all: what the others are held against. */
+/** The same policy with one gateway that sees everything: the baseline. */
 export function exactPoint(points: readonly StalenessPoint[], { variant }: StalenessPoint): StalenessPoint {
   return points.find(point => point.variant === variant && point.gateways === undefined)!
 }

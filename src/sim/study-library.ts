@@ -1,4 +1,7 @@
-/** What the runs of a study share, each loaded when it is first asked for: traces, artifacts with their predictions, profiles, placements. */
+/**
+ * What the runs of a study share, each loaded on first use: traces, artifacts with their predictions,
+ * profiles, placements.
+ */
 import { EldrError } from '../errors.ts'
 import { loadProfile } from '../cost/profile-file.ts'
 import type { CostProfile } from '../cost/profile.ts'
@@ -23,20 +26,23 @@ export const PLACEMENTS = ['linear', 'global', 'cluster'] as const
 /** Experts in their own order, spread by what all requests use, or by what each worker's cluster uses. */
 export type PlacementKind = (typeof PLACEMENTS)[number]
 
-/** An evaluation trace as one artifact sees it. */
+/** An evaluation trace as seen through one artifact. */
 export interface Evaluation {
   readonly replay: Replay
   readonly shape: { readonly layers: number; readonly experts: number; readonly topK: number }
   readonly artifact?: Artifact
-  /** What a hand-off would say of a request of the trace; the same object each time. */
+  /** What a hand-off would say about a request of the trace; the same object each time. */
   readonly featuresOf: (request: number) => Omit<RoutableRequest, 'id'>
-  /** Remembers what it predicted: a trace's requests come again and again. */
+  /** Caches its predictions, since a trace's requests repeat. */
   predictor(foresight?: Foresight): Predictor
 }
 
 export interface StudyLibrary {
   profile(name: string): Promise<CostProfile>
-  /** The artifact is re-fitted where it has another number of clusters than there are decode workers, as a gateway does. */
+  /**
+   * The artifact is refitted if its number of clusters differs from the number of decode workers, as in a
+   * gateway.
+   */
   evaluation(trace: string, artifact: string | undefined, workers: number): Promise<Evaluation>
   placement(
     files: { readonly artifact?: string },
@@ -46,7 +52,7 @@ export interface StudyLibrary {
   workload(file: RecordedFile): Promise<RecordedWorkload>
 }
 
-/** Requests in a step for which experts are placed, as in a fit. */
+/** Requests per step for which experts are placed, as in a fit. */
 const PLACED_FOR_BATCH = 32
 
 export function createStudyLibrary(): StudyLibrary {
@@ -96,7 +102,7 @@ export function createStudyLibrary(): StudyLibrary {
   }
 }
 
-/** One call for each different list of arguments. */
+/** One call per distinct list of arguments. */
 function memo<Arguments extends readonly unknown[], Result>(make: (...given: Arguments) => Promise<Result>) {
   const made = new Map<string, Promise<Result>>()
   return (...given: Arguments): Promise<Result> => {
@@ -143,7 +149,10 @@ function checkSameModel(trace: Trace, { about }: Artifact, file: string): void {
   })
 }
 
-/** Where the trace has no recent counts, an artifact that reads them is used as a gateway would: through its fallback. */
+/**
+ * If the trace has no recent counts, an artifact that reads them is used through its fallback, as in a
+ * gateway.
+ */
 function asSeenFrom(trace: Trace, artifact: Artifact): Artifact {
   const blind =
     TRANSFORM[artifact.primary.model.transform].source === 'recent' && !trace.has('prefill_recent')
@@ -159,7 +168,8 @@ async function readFeatures(
   const values = recent ? await trace.prefillRecent() : await trace.prefillCounts()
   const domain = await trace.domain()
   const known = artifact?.about.domains ?? trace.domains
-  const indexOf = trace.domains.map(name => known.indexOf(name)) // a domain that the artifact has not seen is none
+  // a domain unknown to the artifact counts as none
+  const indexOf = trace.domains.map(name => known.indexOf(name))
   const signer = artifact && createSigner(artifact.primary.model)
   return Array.from({ length: trace.requests }, (_, request): Omit<RoutableRequest, 'id'> => {
     const counts = values.subarray(request * cells, (request + 1) * cells)

@@ -34,7 +34,7 @@ describe('a study of the shipped task trace', () => {
   })
   const of = (variant: string) => results.get(variant)!
 
-  it('shows what the policies are for: fewer active experts and a lower TPOT than the shortest queue, at equal traffic', () => {
+  it('shows the purpose of the policies: fewer active experts and a lower TPOT than the shortest queue, at equal traffic', () => {
     expect(of('jsq').batch).toBeGreaterThan(8)
     for (const variant of ['eldr', 'union']) {
       expect(of(variant).activeExperts / of('jsq').activeExperts).toBeLessThan(0.95)
@@ -42,12 +42,12 @@ describe('a study of the shipped task trace', () => {
     }
   })
 
-  it('shows the tail that union takes and eldr does not', () => {
+  it('shows that union improves the tail and eldr does not', () => {
     expect(of('union').tpotMs.p99 / of('jsq').tpotMs.p99).toBeLessThan(0.98)
     expect(of('union').tpotMs.p99).toBeLessThan(of('eldr').tpotMs.p99)
   })
 
-  it('counts why each worker was picked', () => {
+  it('counts the reasons of decisions', () => {
     expect(Object.keys(of('jsq').reasons)).toEqual(['least_loaded'])
     expect(Object.keys(of('eldr').reasons).toSorted()).toEqual(['band_hit', 'band_spill'])
     expect(Object.keys(of('eldr@0').reasons)).toEqual(['band_hit'])
@@ -61,7 +61,7 @@ describe('a study of the shipped task trace', () => {
 })
 
 describe('a study', () => {
-  it('reads policies by name, with a band of their own where one is given', () => {
+  it('parses policies by name, with their own band if one is given', () => {
     expect(parseVariant('union')).toEqual({ policy: UNION })
     expect(parseVariant('eldr@0.25')).toEqual({ policy: ELDR, tau: 0.25 })
     for (const wrong of ['', 'eldr@2', 'eldr@-1', 'jsq@0.1', 'ELDR', 'eldr@'])
@@ -71,7 +71,8 @@ describe('a study', () => {
   it('needs an artifact for eldr, none for union, and one of the same model', async () => {
     const { artifact: _, ...bare } = { ...study, requests: 200 }
     const run = await prepare(bare)
-    expect((await run({ variant: 'union', rate: 100, seed: 0 })).reasons).toEqual({ least_cost: 150 }) // warm-up and cool-down do not count
+    // warm-up and cool-down do not count
+    expect((await run({ variant: 'union', rate: 100, seed: 0 })).reasons).toEqual({ least_cost: 150 })
     const error = await failure('', () => run({ variant: 'eldr', rate: 100, seed: 0 }))
     expect(error.message).toContain('an artifact with centroids')
     expect(
@@ -81,7 +82,7 @@ describe('a study', () => {
 
   describe('with recorded arrivals', () => {
     const file = join(folder.path, 'calls.jsonl')
-    // The first half comes ten times as fast as the second.
+    // The first half arrives ten times as fast as the second.
     const times = Array.from({ length: 400 }, (_, i) => (i < 200 ? i * 10 : 2_000 + (i - 200) * 100))
     writeFileSync(
       file,
@@ -89,7 +90,7 @@ describe('a study', () => {
     )
     const recorded = { ...study, topology: '2P4D', workload: { file } }
 
-    it('gives the requests that run the rate asked for, whatever comes after them in the file', async () => {
+    it('gives the requests that run the requested rate, whatever follows in the file', async () => {
       const run = await prepare({ ...recorded, requests: 200 })
       const { requestsPerSecond, allRequests } = await run({ variant: 'jsq', rate: 50, seed: 0 })
       expect(allRequests).toBe(200)
@@ -97,7 +98,7 @@ describe('a study', () => {
       expect(requestsPerSecond).toBeLessThan(55)
     })
 
-    it('measures the middle of a file that has fewer requests than asked for', async () => {
+    it('measures the middle of a file with fewer requests than requested', async () => {
       const run = await prepare({ ...recorded, requests: 100_000 })
       const { requests, allRequests, tpotMs } = await run({ variant: 'jsq', rate: 50, seed: 0 })
       expect([requests, allRequests]).toEqual([300, 400])
@@ -105,7 +106,7 @@ describe('a study', () => {
     })
   })
 
-  it('of an artifact on recent counts reads those of the trace', async () => {
+  it('with an artifact on recent counts reads those of the trace', async () => {
     const path = join(folder.path, 'recent')
     const { artifact: fitted } = await fitFile(shipped('tiny6-long-task.calibration'), { workers: 4 })
     expect(fitted.primary.model.transform).toBe('recent')

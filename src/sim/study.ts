@@ -1,7 +1,8 @@
 /**
- * A study: policies on one evaluation trace, artifact, profile and topology, or on several. `prepare` gives, once in each thread of a sweep,
- * the function that runs one job; what jobs need is loaded when the first of them asks. All jobs of a seed and a setting see requests at
- * the same times, and the same requests where rows are drawn with replacement; in passes a row in flight lets another go first.
+ * A study: policies on one evaluation trace, artifact, profile and topology, or on several. `prepare`
+ * returns, once per thread of a sweep, the function that runs one job; inputs are loaded on first use. All
+ * jobs of a seed and a setting see requests at the same times, and the same requests if rows are drawn with
+ * replacement; in passes a row in flight lets another go first.
  */
 import { EldrError } from '../errors.ts'
 import { stepParts } from '../cost/profile.ts'
@@ -32,39 +33,39 @@ export interface StudyData {
   readonly profile: string
   readonly topology: string
   readonly requests: number
-  /** How requests come; where `workload` is given it says so, and this is not looked at. */
+  /** Arrival process; ignored if `workload` is given, which has its own times. */
   readonly arrivals: 'poisson' | 'gamma' | 'on_off'
   readonly rows: 'passes' | 'replacement'
-  /** The rows that are replayed, in order, in place of a draw: to run what was run elsewhere. */
+  /** Rows to replay, in order, instead of a draw: to reproduce another run. */
   readonly rowList?: Int32Array
   /** Recorded arrivals with their lengths and shared prefixes, stretched to the rate. */
   readonly workload?: RecordedFile
-  /** Of experts on the ranks of expert-parallel decoders: linear unless told. */
+  /** Of experts on the ranks of expert-parallel decoders (default: linear). */
   readonly placement?: PlacementKind
   /** Default: `DEFAULT_PREFILL_POLICY`. */
   readonly prefillPolicy?: PrefillPolicyName
-  /** Prompt tokens that each prefill worker keeps: none unless told. */
+  /** Prompt tokens that each prefill worker caches (default: none). */
   readonly prefixCacheTokens?: number
   readonly slo?: Slo
-  /** Several gateways before the workers; one that sees exact loads unless told. */
+  /** Several gateways in front of the workers (default: one with exact loads). */
   readonly gateways?: GatewaysData
-  /** Decode workers in cells; all in one unless told. */
+  /** Decode workers in cells (default: one cell). */
   readonly cells?: CellsData
 }
 
-/** As `Replicas` has it. */
+/** As in `Replicas`. */
 export interface GatewaysData {
   readonly count: number
   readonly viewAgeMs: number | null
   readonly entrance?: 'random' | 'round_robin'
-  /** Whether policies suppose what they have not heard of yet; see policy/anticipate.ts. */
+  /** True if policies estimate unseen requests; see policy/anticipate.ts. */
   readonly anticipating?: boolean
 }
 
-/** A job may change the study's data for itself. */
+/** A job may override the study's data. */
 export type StudyJob = SweepJob<Partial<StudyData>>
 
-/** `onStep` sees every decode step when it begins. */
+/** `onStep` is called when a decode step begins. */
 export async function prepare(
   data: StudyData,
   onStep?: SimulationInput['onStep'],
@@ -74,7 +75,7 @@ export async function prepare(
     data.trace,
     data.artifact,
     clustersOf(data.cells, parseTopology(data.topology).decode),
-  ) // what is wrong with the files shows before the first run
+  ) // reports problems with the files before the first run
   return job => run(library, { ...data, ...job.setting }, job, onStep)
 }
 
@@ -155,7 +156,7 @@ async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: num
   const rows = rowList ?? data.rows
   if (workload === undefined) return { arrivals: arrivalsAt(arrivals, perSecond), rows }
   const lengths = await library.workload(workload)
-  // The requests that run have the rate asked for, whatever the rate of those after them.
+  // The requests that run have the requested rate, whatever the rate of those after them.
   return {
     arrivals: { kind: 'recorded', timesUs: lengths.timesUs.subarray(0, requests), perSecond },
     rows,
@@ -163,7 +164,10 @@ async function workloadOf(library: StudyLibrary, data: StudyData, perSecond: num
   }
 }
 
-/** Bursts: gamma gaps of shape 0.25 deviate twice as much as Poisson's; on/off is silent for 5 s after each 5 s, on average. */
+/**
+ * Bursts: gamma gaps of shape 0.25 have twice the deviation of Poisson's; on/off is silent for 5 s after each
+ * 5 s, on average.
+ */
 export function arrivalsAt(kind: StudyData['arrivals'], perSecond: number): ArrivalSpec {
   if (kind === 'gamma') return { kind, perSecond, shape: 0.25 }
   if (kind === 'on_off') return { kind, perSecond, onSeconds: 5, offSeconds: 5 }

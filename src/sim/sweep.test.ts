@@ -12,7 +12,7 @@ import { changeAgainst, grid, over, sweep, type SweepJob } from './sweep.ts'
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-/** A module for threads: its runs say what they were asked, and one kind of job fails. */
+/** A module for threads: its results contain its inputs, and one kind of job fails. */
 const module = join(folder.path, 'made-up.mjs')
 writeFileSync(
   module,
@@ -27,7 +27,7 @@ const onOneThread = () =>
   openPool<unknown, SweepJob, SimulationResult>({ module: pathToFileURL(module), data, threads: 1 })
 
 describe('a sweep', () => {
-  it('runs every variant at every rate with every seed, and says how far it is', async () => {
+  it('runs every variant at every rate with every seed, and reports progress', async () => {
     const progress: string[] = []
     const points = await sweep({
       ...plan,
@@ -45,7 +45,7 @@ describe('a sweep', () => {
     expect(progress).toEqual(Array.from({ length: 12 }, (_, i) => `${i + 1}/12`))
   })
 
-  it('brings seeds together as a mean with an interval, and compares points seed by seed', async () => {
+  it('combines seeds into a mean with an interval, and compares points seed by seed', async () => {
     const [whole, , half] = await sweep({ ...plan, pool: onOneThread() })
     const p50 = over(whole!, run => run.tpotMs.p50)
     expect(p50).toMatchObject({ mean: 22, count: 3 })
@@ -82,7 +82,7 @@ describe('a sweep', () => {
 })
 
 describe('a confidence interval', () => {
-  it('is Student’s, and says nothing of a single run', () => {
+  it('is Student’s, and undefined for a single run', () => {
     expect(meanInterval([5])).toEqual({ mean: 5, half: NaN, count: 1 })
     expect(meanInterval([4, 4, 4]).half).toBe(0)
     expect([studentT(1), studentT(30)]).toEqual([12.706, 2.042])

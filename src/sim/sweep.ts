@@ -1,14 +1,20 @@
-/** Many runs: every variant at every rate with every seed, on all cores; seeds are then brought together as a mean with its confidence interval. */
+/**
+ * Many runs: every variant at every rate with every seed, on all cores; seeds are combined into a mean with
+ * its confidence interval.
+ */
 import { type Interval, meanInterval } from './confidence.ts'
 import type { Pool } from './parallel.ts'
 import type { SimulationResult } from './result.ts'
 
-/** What is run with several seeds: `variant` names a policy, or a policy with a setting; the module that prepares a sweep knows what it means. */
+/**
+ * What runs with several seeds: `variant` names a policy, or a policy with a setting, which the preparing
+ * module interprets.
+ */
 export interface SweepCell<Setting = unknown> {
   readonly variant: string
-  /** Requests a second. */
+  /** Requests per second. */
   readonly rate: number
-  /** What this cell changes of the sweep's data. */
+  /** Overrides of the sweep's data. */
   readonly setting?: Setting
 }
 
@@ -36,14 +42,15 @@ export function grid(
   return variants.flatMap(variant => rates.map(rate => ({ variant, rate })))
 }
 
-/** Points come in the order of the cells. */
+/** Points are in the order of the cells. */
 export async function sweep<Setting>({
   cells,
   seeds,
   pool,
   onProgress,
 }: SweepPlan<Setting>): Promise<SweepPoint<Setting>[]> {
-  // Seeds outermost: all cells have their first run before any has its second, and long runs (high rates) are spread over the time.
+  // Seeds outermost: all cells have their first run before any has its second, and long runs (high rates) are
+  // spread over time.
   const results = await pool.run(
     seeds.flatMap(seed => cells.map(cell => ({ ...cell, seed }))),
     onProgress,
@@ -57,8 +64,9 @@ export function over({ runs }: SweepPoint, value: (run: SimulationResult) => num
 }
 
 /**
- * How much a number changes against another point, as a share: −0.1 is a tenth less. Runs are paired by seed, for they saw the same
- * requests at the same times: the interval is that of the differences, not of two independent means.
+ * Relative change of a number against another point: −0.1 is a tenth less. Runs are paired by seed, because
+ * they saw the same requests at the same times: the interval is that of the differences, not of two
+ * independent means.
  */
 export function changeAgainst(
   base: SweepPoint,

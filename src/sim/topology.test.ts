@@ -9,17 +9,17 @@ describe('a topology', () => {
     ['16D', { prefill: 0, decode: 16, ranks: 1 }, 16],
     ['2P8D×EP4', { prefill: 2, decode: 8, ranks: 4 }, 40],
     ['2p8dxep4', { prefill: 2, decode: 8, ranks: 4 }, 40],
-  ])('%s is read, and takes its GPUs', (text, topology, gpus) => {
+  ])('%s is parsed, and has its number of GPUs', (text, topology, gpus) => {
     expect(parseTopology(text)).toEqual(topology)
     expect(gpusOf(topology)).toBe(gpus)
   })
 
-  it('costs its GPU-hours over the tokens made in them', () => {
-    const hours = 1e6 / 2_000 / 3_600 // that a million tokens take at 2,000 a second
+  it('costs its GPU-hours divided by the tokens generated in them', () => {
+    const hours = 1e6 / 2_000 / 3_600 // for a million tokens at 2,000 per second
     expect(costPerMillionTokens(parseTopology('2P8D×EP4'), 2.5, 2_000)).toBeCloseTo(40 * 2.5 * hours, 9)
   })
 
-  it('reads what it writes', () => {
+  it('parses what it formats', () => {
     const topologies = fc.record({
       prefill: fc.nat({ max: 64 }),
       decode: fc.integer({ min: 1, max: 64 }),
@@ -43,7 +43,7 @@ describe('a topology', () => {
     ['2P8DxEP0', 'at least 1 rank'],
     ['9999D', 'at most 4096 workers'],
     ['8DxEP999', 'at most 512 ranks'],
-  ])('%j is refused with the reason', (text, expected) => {
+  ])('%j is rejected with the reason', (text, expected) => {
     expect(() => parseTopology(text)).toThrow(EldrError)
     expect(() => parseTopology(text)).toThrow(expected)
     expect(() => parseTopology(text)).toThrow('[ELDR_USAGE]')

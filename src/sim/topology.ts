@@ -1,6 +1,6 @@
 /**
- * Clusters as text: `8P16D` is 8 prefill and 16 decode workers, `16D` decode workers alone (requests arrive with their prefill done),
- * `2P8D×EP4` (or xEP4) decode workers of 4 GPUs each that share out the experts.
+ * Clusters as text: `8P16D` is 8 prefill and 16 decode workers, `16D` decode workers alone (requests arrive
+ * with prefill done), `2P8D×EP4` (or xEP4) decode workers of 4 GPUs each that share the experts.
  */
 import { EldrError } from '../errors.ts'
 import { quoted } from '../trace/quoted.ts'
@@ -33,12 +33,12 @@ export function topologyText({ prefill, decode, ranks }: Topology): string {
   return `${prefill === 0 ? '' : `${prefill}P`}${decode}D${ranks === 1 ? '' : `×EP${ranks}`}`
 }
 
-/** GPUs that the cluster takes; a prefill worker takes as many as a decode worker (paper §6: TP = EP for both). */
+/** GPUs of the cluster; a prefill worker has as many as a decode worker (paper §6: TP = EP for both). */
 export function gpusOf({ prefill, decode, ranks }: Topology): number {
   return (prefill + decode) * ranks
 }
 
-/** What a million output tokens cost while the cluster makes so many a second and a GPU-hour has this price. */
+/** Cost of a million output tokens, given the cluster's tokens per second and the price of a GPU-hour. */
 export function costPerMillionTokens(
   topology: Topology,
   pricePerGpuHour: number,

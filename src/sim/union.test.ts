@@ -12,7 +12,7 @@ import { activeExperts, bitCount, fullestRankExperts, uniteSteps } from '../cost
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-/** A few requests of random experts, and the same as lists of ids. */
+/** A few requests with random experts, and the same as lists of ids. */
 function madeUp(layers: number, experts: number, topK: number, seed: number) {
   const random = createRandom(seed)
   const steps = Array.from({ length: 9 }, () => random.below(4))
@@ -63,7 +63,7 @@ describe('the union of a step', () => {
     )
   })
 
-  it('has the experts that a set of ids has, in every layer', () => {
+  it('equals a set of ids in every layer', () => {
     fc.assert(
       fc.property(shapes, ({ layers, experts, topK, seed }) => {
         const { union, sets } = batchOf(madeUp(layers, experts, topK, seed))
@@ -75,7 +75,7 @@ describe('the union of a step', () => {
     )
   })
 
-  it('has a fullest rank that holds as many of them as a count by hand finds', () => {
+  it('has a fullest rank that matches a count by hand', () => {
     fc.assert(
       fc.property(shapes, fc.integer({ min: 1, max: 5 }), ({ layers, experts, topK, seed }, ranks) => {
         const made = madeUp(layers, experts, topK, seed)
@@ -110,12 +110,12 @@ describe('the union of a step', () => {
 })
 
 describe('a placement on ranks', () => {
-  it('is linear unless told: equal runs of experts', () => {
+  it('is linear by default: equal runs of experts', () => {
     expect(Array.from(linearRanks(2, 4, 2))).toEqual([0, 0, 1, 1, 0, 0, 1, 1])
     expect(Array.from(linearRanks(1, 5, 2))).toEqual([0, 0, 0, 1, 1])
   })
 
-  it('serves all workers with one block, and each with its own of several', () => {
+  it('serves all workers with one block, and each with its own if there are several', () => {
     const two = { rankOf: Uint16Array.of(0, 1, 1, 0) }
     expect(Array.from(ranksOfWorker(two, 4, 7))).toEqual([0, 1, 1, 0])
     expect(Array.from(ranksOfWorker(two, 2, 1))).toEqual([1, 0])
@@ -128,7 +128,7 @@ describe('a placement on ranks', () => {
 describe('a replay', () => {
   const path = join(folder.path, 'trace')
 
-  it('holds the requests of a trace that made a decode step, and no padding', async () => {
+  it('holds the requests of a trace with a decode step, without padding', async () => {
     writeFileSync(path, await bytesOf(traceWith()))
     const replay = await withTrace(path, loadReplay)
     expect(replay.rows).toBe(2)
@@ -143,7 +143,7 @@ describe('a replay', () => {
     expect(Array.from(replay.words)).toEqual([0b0011, 0b1100, 0b0101, 0b1100, 0b0110, 0b1001])
   })
 
-  it('says when there is nothing to replay', async () => {
+  it('reports that there is nothing to replay', async () => {
     writeFileSync(
       path,
       await bytesOf(

@@ -68,22 +68,23 @@ const valueOf = (given: Case, kind: CheckKind) =>
   verdict(given).checks.find(check => check.kind === kind)?.value
 
 describe('the verdict', () => {
-  it('is that it pays when the rate rises by 2 % or GPUs fall, because experts are saved', () => {
+  it('is that it pays if the rate rises by 2 % or GPUs fall because experts are saved', () => {
     expect(verdict({})).toMatchObject({ answer: 'pays', policy: 'union', reasons: [] })
     expect(verdict({ rates: [100, 102] }).answer).toBe('pays')
     expect(verdict({ rates: [100, 101] }).answer).toBe('does_not')
     expect(verdict({ rates: [100, 100], gpusSaved: 1 }).answer).toBe('pays')
     expect(verdict({ rates: [100, 100], gpusSaved: 0 }).answer).toBe('does_not')
-    expect(verdict({ rates: [100, 110], active: [60, 59.5] }).answer).toBe('does_not') // better balance, or chance
+    // better balance, or chance
+    expect(verdict({ rates: [100, 110], active: [60, 59.5] }).answer).toBe('does_not')
   })
 
-  it('knows rates that nobody holds, or one alone', () => {
+  it('handles rates that no policy holds, or only one', () => {
     expect(verdict({ rates: [null, null] })).toMatchObject({ answer: 'out_of_reach', gain: null })
     expect(verdict({ rates: [null, 50] }).answer).toBe('pays')
     expect(verdict({ rates: [50, null] }).answer).toBe('does_not')
   })
 
-  it('takes the policy with the highest rate, and of equal ones that with the fewest workers', () => {
+  it('takes the policy with the highest rate and, of equal ones, the one with the fewest workers', () => {
     const input = inputOf({ gpusSaved: 2 })
     const [jsq, union] = input.results
     const other = (value: number, workers: number) => ({
@@ -110,18 +111,18 @@ describe('the verdict', () => {
     ['other_costs', { tpotMeanMs: 60 }, 0.1],
     ['prefill_bound', { limits: ['ttft'] }, 120],
     ['prefill_bound', { limits: ['prefill_rate'] }, 120],
-  ])('finds %s, with the number that it is based on', (kind, given, value) => {
+  ])('finds %s, with the number it is based on', (kind, given, value) => {
     expect(verdict(given).reasons).toEqual([kind])
     expect(valueOf(given, kind)).toBeCloseTo(value, 9)
   })
 
-  it('does not blame the trace where the batches explain that nothing is saved', () => {
+  it('does not blame the trace if the batches explain that nothing is saved', () => {
     expect(verdict({ active: [99, 99] }).reasons).toEqual(['every_expert_fires'])
     expect(verdict({ active: [8, 8], batch: 1, tpotMeanMs: 2 }).reasons).toEqual(['small_batches'])
-    expect(verdict({ active: [95, 80] }).reasons).toEqual([]) // nearly all fire, and yet some can be saved
+    expect(verdict({ active: [95, 80] }).reasons).toEqual([]) // nearly all fire, but some can still be saved
   })
 
-  it('says nothing of a ρ that was not measured', () => {
+  it('ignores a ρ that was not measured', () => {
     expect(valueOf({}, 'weak_signature')).toBeUndefined()
     expect(verdict({ rho: 0.7 }).reasons).toEqual([])
   })

@@ -1,16 +1,18 @@
-/** Whether routing by experts pays under a plan's load, and each reason why it may not, with the number that decides. */
+/**
+ * Whether routing by experts pays under a plan's load, and each reason why it may not, with the number that
+ * decides.
+ */
 import type { CostProfile } from '../cost/profile.ts'
 import type { Traffic } from './plan-bounds.ts'
 import { isPrefillBound, type Probe } from './plan-probe.ts'
 
 /**
- * What each check looks at, at the highest rate of the best load balancer:
- * small_batches: requests in a step under the balancer: those that are alone share nothing;
- * every_expert_fires: share of the model's experts that fire in its steps, where no policy makes that fewer;
- * no_structure: share of its active experts that the best other policy does without;
- * weak_signature: ρ of the artifact: how well signatures tell which requests decode alike;
- * other_costs: share of a step's time that goes with the active experts, by the profile;
- * prefill_bound: the highest rate of the best other policy, if prefill is the first to give way above it.
+ * What each check looks at, at the highest rate of the best load balancer. small_batches: requests in a step
+ * under the balancer; single requests share nothing. every_expert_fires: share of the model's experts that
+ * fire in its steps, if no policy reduces it. no_structure: share of its active experts that the best other
+ * policy saves. weak_signature: ρ of the artifact, how well signatures tell which requests decode alike.
+ * other_costs: share of a step's time that depends on the active experts, by the profile. prefill_bound: the
+ * highest rate of the best other policy, if prefill is the first to fail above it.
  */
 export type CheckKind =
   | 'small_batches'
@@ -23,7 +25,7 @@ export type CheckKind =
 export interface Check {
   readonly kind: CheckKind
   readonly value: number
-  /** Where the number begins to speak against it; null where it is not a matter of degree. */
+  /** Threshold at which the number counts against it; null if it is not a matter of degree. */
   readonly threshold: number | null
   readonly against: boolean
 }
@@ -31,16 +33,22 @@ export interface Check {
 export interface Verdict {
   /** `out_of_reach`: no policy keeps the SLO at any rate. */
   readonly answer: 'pays' | 'does_not' | 'out_of_reach'
-  /** The policy with the highest rate that is no load balancer; of equal ones the one with the fewest decode workers. */
+  /**
+   * The policy with the highest rate that is not a load balancer; of equal ones the one with the fewest
+   * decode workers.
+   */
   readonly policy: string
-  /** Its highest rate against the best load balancer's, as a share; null where one of them holds none. */
+  /** Its highest rate against the best load balancer's, as a share; null if one of them holds none. */
   readonly gain: number | null
   readonly checks: readonly Check[]
-  /** Those that speak against it. Where few experts are saved because of the batches, that is the reason and not the trace. */
+  /**
+   * Reasons against it. If few experts are saved because of the batches, that is the reason and not the
+   * trace.
+   */
   readonly reasons: readonly CheckKind[]
 }
 
-/** What of a plan the verdict rests on. */
+/** The parts of a plan that the verdict uses. */
 export interface VerdictInput {
   readonly balancer: string
   readonly results: readonly {
@@ -64,7 +72,7 @@ export interface VerdictInput {
   readonly rho?: number
 }
 
-/** Fewer active experts, or a higher rate, by less than this is nothing to build on. */
+/** Fewer active experts, or a higher rate, by less than this are not significant. */
 const WORTH = 0.02
 const NEARLY_ALL = 0.9
 const WEAK_RHO = 0.1
@@ -99,7 +107,10 @@ function isBetter(a: Result, b: Result): boolean {
   return left === right ? (a.fewest?.value ?? Infinity) < (b.fewest?.value ?? Infinity) : left > right
 }
 
-/** Where no experts are saved, a higher rate or a GPU less is chance or better balance, and not what routing by experts is for. */
+/**
+ * If no experts are saved, a higher rate or a GPU less comes from chance or better balance, and not from
+ * routing by experts.
+ */
 function answerOf(best: Result, base: Result, checks: readonly Check[]): Verdict['answer'] {
   if (best.highest.value === null) return base.highest.value === null ? 'out_of_reach' : 'does_not'
   if (checks.some(({ kind, against }) => kind === 'no_structure' && against)) return 'does_not'

@@ -1,7 +1,8 @@
 /**
- * What a batch attends to in layers with a sliding window: Σ min(context, window) over its requests, for each window of a profile. All
- * requests grow by a token a step, so it is known when one joins at which step its context fills the window: a sum grows by the number of
- * those that have not, and no step looks at its requests one by one. Whole numbers: the sums never drift.
+ * What a batch attends to in sliding-window layers: Σ min(context, window) over its requests, for each window
+ * of a profile. All requests grow by one token per step, so the step at which a context fills the window is
+ * known when the request joins: a sum grows by the number of requests that have not filled it, and no step
+ * looks at requests one by one. The sums are integers and never drift.
  */
 import type { AttentionWindow } from '../cost/profile.ts'
 
@@ -11,7 +12,10 @@ export class WindowSums {
   readonly #tokens: readonly number[]
   /** [windows] requests whose context is shorter than the window. */
   readonly #growing: Float64Array
-  /** Of those, how many fill the window at a step to come, by the number of that step; sparse, since a window may be long. */
+  /**
+   * Of those, how many fill the window at a future step, by the number of that step; sparse, since a window
+   * may be long.
+   */
   readonly #filling: readonly Map<number, number>[]
   #step = 0
 
@@ -26,12 +30,12 @@ export class WindowSums {
     this.#count(context, 1)
   }
 
-  /** `context`: what it has grown to. */
+  /** `context`: its current length. */
   leave(context: number): void {
     this.#count(context, -1)
   }
 
-  /** Every request gets a token more. */
+  /** Every request gets one more token. */
   grow(): void {
     this.#step++
     for (let w = 0; w < this.sums.length; w++) {

@@ -1,4 +1,7 @@
-/** Requests in order of arrival: when each comes, which recorded request it replays, how long it is, and which text it shares with others. */
+/**
+ * Requests in order of arrival: when each arrives, which recorded request it replays, how long it is, and
+ * which text it shares with others.
+ */
 import type { Random } from '../math/random.ts'
 import { type ArrivalSpec, createArrivals } from './arrivals.ts'
 import type { RecordedWorkload } from './recorded-workload.ts'
@@ -8,24 +11,25 @@ import { createRowDraw, type DrawMode } from './row-draw.ts'
 
 export interface WorkloadSpec {
   readonly arrivals: ArrivalSpec
-  /** How recorded requests are drawn; in shuffled passes unless told. */
+  /** How recorded requests are drawn (default: in shuffled passes). */
   readonly rows?: DrawMode
   /**
-   * Prompt and output lengths, and shared prefixes, of a recorded workload, request for request, in place of the trace's own. Without it
-   * a request has its row's lengths, and its prompt is its row's: it shares text with another request of the same row and no other.
+   * Prompt and output lengths, and shared prefixes, of a recorded workload, request by request, instead of
+   * the trace's own. Without it a request has its row's lengths and its row's prompt: it shares text only
+   * with another request of the same row.
    */
   readonly lengths?: RecordedWorkload
 }
 
 export interface Workload {
-  /** Time of the next arrival; Infinity when there is none. Ask once for each request. */
+  /** Time of the next arrival; Infinity if there is none. Call once per request. */
   nextArrivalUs(): number
   /** Fills a slot with the request that arrives now. */
   assign(pool: RequestPool, slot: number): void
   release(row: number): void
 }
 
-/** `blockTokens`: length of the prompt blocks that row prefixes are cut into; 0 when nobody looks at them. */
+/** `blockTokens`: length of the prompt blocks that row prefixes are cut into; 0 if they are not used. */
 export function createWorkload(
   spec: WorkloadSpec,
   replay: Pick<Replay, 'rows' | 'steps' | 'promptTokens'>,
@@ -66,14 +70,14 @@ export function createWorkload(
   }
 }
 
-/** 32 bits of the leading blocks; undefined when there is none. What a router hashes a prompt by. */
+/** 32 bits of the leading blocks, as a router would hash them; undefined if there are none. */
 export function prefixKeyOf(blocks: ArrayLike<number>, most: number): number | undefined {
   if (blocks.length === 0) return undefined
   let key = 0x811c9dc5
   for (let i = 0; i < Math.min(most, blocks.length); i++) {
     const id = blocks[i]!
     key = Math.imul(key ^ (id | 0), 0x01000193)
-    key = Math.imul(key ^ Math.floor(id / 2 ** 32), 0x01000193) // ids of rows go past 32 bits
+    key = Math.imul(key ^ Math.floor(id / 2 ** 32), 0x01000193) // ids of rows exceed 32 bits
   }
   return key >>> 0
 }
