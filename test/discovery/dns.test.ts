@@ -76,7 +76,7 @@ describe('names in DNS', () => {
       dns.trouble = undefined
       dns.records.set('decode.llm.svc', a(1))
       await sees(1)
-      await until(() => current!.lines.some(({ msg }) => msg === 'discovery: well again'))
+      await until(() => current!.lines.some(({ msg }) => msg === 'discovery: recovered'))
       expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(1)
     },
   )
@@ -98,7 +98,7 @@ describe('names in DNS', () => {
     dns.trouble = 'silence'
     dns.records.set('decode.llm.svc', a(0))
     const { until, warnings } = await start()
-    await until(() => warnings().some(line => line.includes('no DNS server answers for')))
+    await until(() => warnings().some(line => line.includes('no response from a DNS server for')))
     expect(await current!.get('/ready')).toMatchObject({
       status: 'waiting for workers',
       discovery: [{ reason: 'unreachable', workers: 0 }],
@@ -122,7 +122,7 @@ describe('names in DNS', () => {
     await until(() => states()[first] === 'ready' && states()[second] === 'ready')
     expect(view(second)!.spec.url).toBe(other.url)
     expect((await get('/eldr/workers')).discovery[0].notes).toEqual([
-      'nobody.llm.svc, which _http._tcp.decode.llm.svc points to, has no address: left out',
+      'nobody.llm.svc (target of _http._tcp.decode.llm.svc) has no address: skipped',
     ])
     // A pod of a StatefulSet that was started anew: another address, the same name and place.
     const { index } = view(first)!

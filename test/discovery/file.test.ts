@@ -94,7 +94,7 @@ describe('a file of workers', () => {
   })
 
   it.each([
-    ['is emptied', () => truncateSync(path, 0), 'names no worker'],
+    ['is emptied', () => truncateSync(path, 0), 'lists no workers'],
     ['is cut off', () => writeFileSync(path, text(0, 1).slice(0, -8)), 'workers.yaml:4:'],
     ['is no YAML', () => writeFileSync(path, '\u0000\u0001{{{'), 'workers.yaml'],
     [
@@ -102,7 +102,7 @@ describe('a file of workers', () => {
       () => writeFileSync(path, 'decode: [gopher://a]'),
       'found the scheme gopher',
     ],
-    ['names nobody', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'names no worker'],
+    ['names nobody', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'lists no workers'],
     ['is deleted', () => unlinkSync(path), 'ENOENT'],
     [
       'is too large',
@@ -128,7 +128,7 @@ describe('a file of workers', () => {
     await said(words)
     const looks = async () => (await current!.get('/eldr/workers')).discovery[0].up as boolean
     for (let n = 0; n < 5; n++) expect(await looks()).toBe(false)
-    expect(warnings()).toEqual([expect.stringMatching(/; what was found before holds on$/)])
+    expect(warnings()).toEqual([expect.stringMatching(/; keeping the workers found before$/)])
     expect(states()).toEqual({ p: 'ready', d0: 'ready', d1: 'ready' })
     expect(await metric('eldr_discovery_up', { source: 'file' })).toBe(0)
     rmSync(path, { recursive: true, force: true })
@@ -142,9 +142,7 @@ describe('a file of workers', () => {
     path = join(folder, 'later', 'workers.yaml')
     await start(50)
     await said('ENOENT')
-    expect(current!.warnings()).toEqual([
-      expect.stringMatching(/ENOENT; no worker has been found yet, and it goes on looking$/),
-    ])
+    expect(current!.warnings()).toEqual([expect.stringMatching(/ENOENT; no worker found yet, retrying$/)])
     expect(await current!.get('/ready')).toMatchObject({
       status: 'waiting for workers',
       discovery: [{ source: 'file', up: false, reason: 'unreadable', workers: 0 }],

@@ -81,7 +81,7 @@ describe('a watch', () => {
     on.kube.send({})
     await stillFollows()
     expect((await on.current!.get('/eldr/workers')).discovery[0].notes).toContain(
-      'Pod x is no EndpointSlice: left out',
+      'Pod x is not an EndpointSlice: skipped',
     )
   })
 
@@ -110,11 +110,11 @@ describe('a watch', () => {
 
 describe('an API that does not answer as it should', () => {
   it.each([
-    [401, 'refused', 'does not know the token'],
-    [403, 'refused', 'does not let this service account'],
-    [500, 'failed', 'answers 500'],
-    [404, 'failed', 'answers 404'],
-    [429, 'failed', 'answers 429'],
+    [401, 'refused', 'rejects the token'],
+    [403, 'refused', 'does not allow this service account'],
+    [500, 'failed', 'returned status 500'],
+    [404, 'failed', 'returned status 404'],
+    [429, 'failed', 'returned status 429'],
   ])('%i keeps what was found, and is said once', async (status, reason, words) => {
     const { until, states, warnings, get, metric } = await start()
     on.kube.failWith = status
@@ -128,7 +128,7 @@ describe('an API that does not answer as it should', () => {
     expect(await metric('eldr_discovery_up')).toBe(0)
     expect((await ask(on.current!)).status).toBe(200)
     on.kube.failWith = undefined
-    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: well again'))
+    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: recovered'))
     expect(await metric('eldr_discovery_up')).toBe(1)
   })
 
@@ -156,15 +156,15 @@ describe('an API that does not answer as it should', () => {
     await on.kube.watched(2)
     on.kube.token = 'second'
     on.kube.endWatches()
-    await until(() => warnings().some(text => text.includes('does not know the token')))
+    await until(() => warnings().some(text => text.includes('rejects the token')))
     writeFileSync(`${tokenFile}.new`, 'second')
     renameSync(`${tokenFile}.new`, tokenFile)
-    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: well again'))
+    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: recovered'))
     putDecode(pod(0), pod(1))
     await until(() => states()['decode-1'] === 'ready')
     writeFileSync(tokenFile, '')
     on.kube.endWatches()
-    await until(() => warnings().some(text => text.includes('there is no token in')))
+    await until(() => warnings().some(text => text.includes('no valid token in')))
     expect(states()).toMatchObject({ 'decode-0': 'ready', 'decode-1': 'ready' })
   })
 
@@ -202,7 +202,7 @@ describe('an API that does not answer as it should', () => {
     on.kube.endWatches()
     await until(() => warnings().length > 0)
     expect(warnings()).toEqual([
-      expect.stringMatching(/more than 200 pages for one selector.*what was found before holds on$/),
+      expect.stringMatching(/more than 200 pages for one selector.*keeping the workers found before$/),
     ])
     expect(states()).toEqual({ 'prefill-0': 'ready', 'decode-0': 'ready', 'decode-1': 'ready' })
     expect(await get('/ready')).toMatchObject({
@@ -210,7 +210,7 @@ describe('an API that does not answer as it should', () => {
       discovery: [{ up: false, reason: 'broken' }],
     })
     on.kube.isEndless = false
-    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: well again'))
+    await until(() => on.current!.lines.some(({ msg }) => msg === 'discovery: recovered'))
     putDecode(pod(0), pod(2))
     await until(() => states()['decode-2'] === 'ready')
   })

@@ -88,9 +88,7 @@ describe('pods of Kubernetes', () => {
     expect(view('decode-0')).toMatchObject({ index: 0, inflight: 1 })
     streams.release()
     for (const events of await streams.events()) expect(events.at(-1)).toBe('[DONE]')
-    expect(on.current!.lines.filter(({ msg }) => msg === 'worker that is no longer found removed')).toEqual(
-      [],
-    )
+    expect(on.current!.lines.filter(({ msg }) => msg === 'worker gone: removed')).toEqual([])
   })
 
   it('have the cluster of their name, also after they were started anew at another address', async () => {
@@ -143,8 +141,8 @@ describe('pods of Kubernetes', () => {
     })
     await until(() => states()['decode-2'] === 'ready')
     expect(on.current!.view('prefill-0')!.spec.role).toBe('prefill')
-    expect(warnings()).toEqual(['discovery: workers are left out'])
-    const note = 'prefill-0 is both a prefill and a decode worker: taken for prefill'
+    expect(warnings()).toEqual(['discovery: workers skipped'])
+    const note = 'prefill-0 is listed as both a prefill and a decode worker: used as prefill'
     expect((await get('/eldr/workers')).discovery[0].notes).toEqual([note])
     expect(JSON.stringify(await get('/ready'))).not.toContain('prefill-0')
   })

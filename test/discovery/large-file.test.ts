@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { readBeside as ReadBeside } from '../../src/gateway/discovery/worker-file-beside.ts'
+import type { readOffThread as ReadOffThread } from '../../src/gateway/discovery/worker-file-off-thread.ts'
 import { LookupFailure } from '../../src/gateway/discovery/source.ts'
 import { readWorkerFile } from '../../src/gateway/discovery/worker-file.ts'
 
 // Threads need what is built.
-const built = new URL('../../dist/gateway/discovery/worker-file-beside.js', import.meta.url)
-const { readBeside } = (await import(built.href)) as { readonly readBeside: typeof ReadBeside }
+const built = new URL('../../dist/gateway/discovery/worker-file-off-thread.js', import.meta.url)
+const { readOffThread } = (await import(built.href)) as { readonly readOffThread: typeof ReadOffThread }
 const never = new AbortController().signal
 const yaml = (count: number, last = '') =>
   `decode:\n${Array.from({ length: count }, (_, n) => `  - {url: "http://10.0.0.1:${n + 1}", id: d${n}}\n`).join('')}${last}`
@@ -15,12 +15,12 @@ const slow = Array.from({ length: 60_000 }, (_, n) => `k${n}: 1\n`).join('')
 describe('a large file of workers', () => {
   it('is read in a thread as it would be here', async () => {
     const file = { path: 'w.yaml', text: yaml(4096), defaults: {} }
-    expect(await readBeside(file, never)).toEqual(readWorkerFile('w.yaml', file.text))
+    expect(await readOffThread(file, never)).toEqual(readWorkerFile('w.yaml', file.text))
   })
 
   it('is refused with the same words', async () => {
     const text = yaml(1000, '  - gopher://a\n')
-    const error = await readBeside({ path: 'w.yaml', text, defaults: {} }, never).then(
+    const error = await readOffThread({ path: 'w.yaml', text, defaults: {} }, never).then(
       () => undefined,
       (reason: { problem: unknown }) => reason,
     )
@@ -34,7 +34,7 @@ describe('a large file of workers', () => {
   it('that takes very long holds nothing up, and is given up when the gateway stops', async () => {
     const stop = new AbortController()
     let isDone = false
-    const reading = readBeside({ path: 'w.yaml', text: slow, defaults: {} }, stop.signal).finally(
+    const reading = readOffThread({ path: 'w.yaml', text: slow, defaults: {} }, stop.signal).finally(
       () => (isDone = true),
     )
     for (let turns = 0; turns < 1000; turns++) await new Promise(setImmediate)
@@ -44,7 +44,7 @@ describe('a large file of workers', () => {
   })
 
   it('that takes longer than it may is refused', async () => {
-    await expect(readBeside({ path: 'w.yaml', text: slow, defaults: {} }, never, 500)).rejects.toThrow(
+    await expect(readOffThread({ path: 'w.yaml', text: slow, defaults: {} }, never, 500)).rejects.toThrow(
       'w.yaml takes more than 0.5 s to read',
     )
   })

@@ -1,24 +1,24 @@
-/** Waits that grow while something fails, and vary so that many gateways do not all come back at once. */
-const LONGEST_MS = 30_000
-/** Waits are shortened by up to this share. */
+/** Exponential backoff with jitter, so that many gateways do not retry at the same time. */
+const MAX_DELAY_MS = 30_000
+/** Delays are shortened by up to this share. */
 const JITTER = 0.5
 
 export class BackOff {
   readonly #firstMs: number
-  readonly #longestMs: number
+  readonly #maxMs: number
   readonly #random: () => number
   #failures = 0
 
-  constructor(firstMs: number, random: () => number = Math.random, longestMs: number = LONGEST_MS) {
+  constructor(firstMs: number, random: () => number = Math.random, maxMs: number = MAX_DELAY_MS) {
     this.#firstMs = firstMs
-    this.#longestMs = longestMs
+    this.#maxMs = maxMs
     this.#random = random
   }
 
-  /** How long to wait after one more failure. */
+  /** Delay after one more failure. */
   nextMs(): number {
     const fullMs = Math.min(
-      Math.max(this.#longestMs, this.#firstMs),
+      Math.max(this.#maxMs, this.#firstMs),
       this.#firstMs * 2 ** Math.min(this.#failures++, 20),
     )
     return fullMs * (1 - JITTER * this.#random())
@@ -29,7 +29,7 @@ export class BackOff {
   }
 }
 
-/** Resolves early, and not at all late, when the signal fires. */
+/** Resolves after `ms`, or as soon as the signal fires. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise(resolve => {
     if (signal.aborted) return resolve()

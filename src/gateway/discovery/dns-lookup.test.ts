@@ -7,7 +7,7 @@ type Zone = Readonly<
   Record<string, { readonly [type in 'A' | 'AAAA' | 'SRV']?: readonly unknown[] | string }>
 >
 
-/** A text in place of records is the code of an error. */
+/** A string in place of records is an error code. */
 function zone(records: Zone): Lookups {
   const ask = (type: 'A' | 'AAAA' | 'SRV') => async (name: string) => {
     const found = records[name] === undefined ? 'ENOTFOUND' : (records[name][type] ?? 'ENODATA')
@@ -26,7 +26,7 @@ const problem = async (...asked: Parameters<typeof look>) =>
 const BOTH = { 'd.svc': { A: [record('10.0.0.1'), record('10.0.0.2', 5)], AAAA: [record('fd00::1')] } }
 
 describe('addresses of a name', () => {
-  it('are of one family, so that no worker is taken for two', async () => {
+  it('are of one family, so that no worker is counted twice', async () => {
     expect(await ids(BOTH)).toEqual(['10.0.0.1:8000', '10.0.0.2:8000'])
     expect(await ids(BOTH, 'http://d.svc:8000', 'ipv6')).toEqual(['[fd00::1]:8000'])
     expect(await ids({ 'd.svc': { AAAA: [record('fd00::1')] } })).toEqual(['[fd00::1]:8000'])
@@ -36,12 +36,12 @@ describe('addresses of a name', () => {
     })
   })
 
-  it('say how long they hold, and are taken once', async () => {
+  it('have a TTL and are used once', async () => {
     expect((await look(BOTH)).ttlSeconds).toBe(5)
     expect(await ids({ 'd.svc': { A: [record('10.0.0.1'), record('10.0.0.1')] } })).toEqual(['10.0.0.1:8000'])
   })
 
-  it('make origins as workers of the configuration have them', async () => {
+  it('become origins like those of configured workers', async () => {
     expect((await look(BOTH, 'https://d.svc')).found[0]).toEqual({
       id: '10.0.0.1:443',
       url: 'https://10.0.0.1',
@@ -51,20 +51,20 @@ describe('addresses of a name', () => {
   })
 
   it.each([
-    ['ESERVFAIL', 'failed', 'the DNS server cannot answer for d.svc (ESERVFAIL)'],
-    ['ETIMEOUT', 'unreachable', 'no DNS server answers for d.svc (ETIMEOUT)'],
+    ['ESERVFAIL', 'failed', 'DNS lookup of d.svc failed (ESERVFAIL)'],
+    ['ETIMEOUT', 'unreachable', 'no response from a DNS server for d.svc (ETIMEOUT)'],
     ['ENOTFOUND', 'empty', 'd.svc does not exist (NXDOMAIN)'],
     ['ENODATA', 'empty', 'd.svc has no A or AAAA records'],
-  ])('that cannot be had say why: %s', async (code, reason, text) => {
+  ])('that cannot be looked up are reported: %s', async (code, reason, text) => {
     expect(await problem({ 'd.svc': { A: code } })).toEqual({ reason, text })
   })
 })
 
-describe('services of a name', () => {
+describe('SRV records of a name', () => {
   const srv = (name: string, port = 8000) => ({ name, port, priority: 0, weight: 1 })
   const SRV = 'srv://d.svc'
 
-  it('have the names of their targets, one address each, and no target that is none', async () => {
+  it('have the name of the target as id and one address each; an empty target is ignored', async () => {
     const records = {
       'd.svc': { SRV: [srv('D-0.d.svc.'), srv('d-1.d.svc', 9000), srv('.')] },
       'D-0.d.svc.': { A: [record('10.0.0.9'), record('10.0.0.10', 7)] },
@@ -78,11 +78,11 @@ describe('services of a name', () => {
     expect(ttlSeconds).toBe(7)
   })
 
-  it('leave out a target without an address, and fail whole where nothing can be known of one', async () => {
+  it('skip a target without an address, and fail if a lookup fails', async () => {
     const records = { 'd.svc': { SRV: [srv('a'), srv('b')] }, a: { A: [record('10.0.0.1')] } }
     expect(await look(records, SRV)).toMatchObject({
       found: [{ id: 'a:8000' }],
-      notes: ['b, which d.svc points to, has no address: left out'],
+      notes: ['b (target of d.svc) has no address: skipped'],
     })
     expect(await problem({ ...records, b: { A: 'ESERVFAIL' } }, SRV)).toMatchObject({ reason: 'failed' })
     expect(await problem({ 'd.svc': { SRV: [srv('b')] } }, SRV)).toEqual({

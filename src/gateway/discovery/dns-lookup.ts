@@ -1,4 +1,4 @@
-/** One look at a name in DNS: its addresses, or its SRV records and theirs. */
+/** Looks up a DNS name: its addresses, or its SRV records and the addresses of their targets. */
 import type { Resolver } from 'node:dns/promises'
 import { isIPv6 } from 'node:net'
 import type { Role } from '../../cluster/worker.ts'
@@ -11,9 +11,9 @@ export type Family = 'auto' | 'ipv4' | 'ipv6'
 
 export interface LookedUp {
   readonly found: readonly DiscoveredWorker[]
-  /** Targets of SRV records that have no address. */
+  /** SRV targets without an address. */
   readonly notes: readonly string[]
-  /** How long the records hold; infinite where nothing says so. */
+  /** Infinity if the records have no TTL. */
   readonly ttlSeconds: number
 }
 
@@ -22,14 +22,14 @@ interface Addresses {
   readonly ttlSeconds: number
 }
 
-/** Throws a LookupFailure where there is no answer, or an empty one. */
+/** Throws a LookupFailure if the lookup fails or finds nothing. */
 export async function lookUp(dns: Lookups, target: DnsTarget, family: Family, role: Role): Promise<LookedUp> {
-  const looked =
+  const result =
     target.kind === 'srv'
       ? await services(dns, target, family, role)
       : await addresses(dns, target, family, role)
-  if (looked.found.length === 0) throw new LookupFailure('empty', `${target.name} has no address`)
-  return looked
+  if (result.found.length === 0) throw new LookupFailure('empty', `${target.name} has no address`)
+  return result
 }
 
 async function addresses(
@@ -46,14 +46,14 @@ async function addresses(
   }
 }
 
-/** Priorities and weights are not looked at: how requests are spread is up to the policy. */
+/** Ignores SRV priorities and weights: the routing policy balances the load. */
 async function services(
   dns: Lookups,
   { name, protocol }: DnsTarget,
   family: Family,
   role: Role,
 ): Promise<LookedUp> {
-  const records = await asked(name, 'SRV', () => dns.resolveSrv(name))
+  const records = await query(name, 'SRV', () => dns.resolveSrv(name))
   const targets = new Map(
     records
       .filter(record => !['', '.'].includes(record.name))
@@ -65,9 +65,9 @@ async function services(
     [...targets].map(async ([id, record]) => {
       const looked = await addressesOf(dns, record.name, family).catch((error: unknown) => {
         if (!(error instanceof LookupFailure && error.problem.reason === 'empty')) throw error
-        notes.push(`${record.name}, which ${name} points to, has no address: left out`)
+        notes.push(`${record.name} (target of ${name}) has no address: skipped`)
       })
-      // One of several, always the same: they are of one worker.
+      // Several addresses belong to one worker: use the first in sort order, so that it is always the same.
       const [address] = looked?.addresses.toSorted() ?? []
       ttlSeconds = Math.min(ttlSeconds, looked?.ttlSeconds ?? Infinity)
       return address === undefined
@@ -80,32 +80,33 @@ async function services(
 
 function workerAt(protocol: string, address: string, port: number, role: Role): DiscoveredWorker {
   const host = isIPv6(address) ? `[${address}]` : address
-  // With the port always, as workers of the configuration are named.
+  // The id always includes the port, as for configured workers.
   return { id: `${host}:${port}`, role, url: new URL(`${protocol}//${host}:${port}`).origin, ready: true }
 }
 
-/** A worker of a cluster with both families must not be taken for two. */
+/** Uses one address family only, so that a worker with both is not counted twice. */
 async function addressesOf(dns: Lookups, name: string, family: Family): Promise<Addresses> {
-  if (family === 'ipv6') return shortest(await asked(name, 'AAAA', () => dns.resolve6(name, { ttl: true })))
-  const ipv4 = await asked(name, 'A', () => dns.resolve4(name, { ttl: true }), family === 'auto')
-  if (ipv4.length > 0) return shortest(ipv4)
-  return shortest(await asked(name, 'A or AAAA', () => dns.resolve6(name, { ttl: true })))
+  if (family === 'ipv6')
+    return withShortestTtl(await query(name, 'AAAA', () => dns.resolve6(name, { ttl: true })))
+  const ipv4 = await query(name, 'A', () => dns.resolve4(name, { ttl: true }), family === 'auto')
+  if (ipv4.length > 0) return withShortestTtl(ipv4)
+  return withShortestTtl(await query(name, 'A or AAAA', () => dns.resolve6(name, { ttl: true })))
 }
 
-function shortest(records: readonly { readonly address: string; readonly ttl: number }[]): Addresses {
+function withShortestTtl(records: readonly { readonly address: string; readonly ttl: number }[]): Addresses {
   return {
     addresses: records.map(({ address }) => address),
     ttlSeconds: records.reduce((least, { ttl }) => Math.min(least, ttl), Infinity),
   }
 }
 
-/** `orNone`: that the name has no such records is an answer too. */
-async function asked<Answer>(
+/** `orNone`: return an empty list if the name has no such records. */
+async function query<RecordType>(
   name: string,
   kind: string,
-  ask: () => Promise<Answer[]>,
+  ask: () => Promise<RecordType[]>,
   orNone = false,
-): Promise<Answer[]> {
+): Promise<RecordType[]> {
   try {
     return await ask()
   } catch (cause) {
@@ -114,7 +115,7 @@ async function asked<Answer>(
     if (code === 'ENODATA') throw new LookupFailure('empty', `${name} has no ${kind} records`, cause)
     if (code === 'ENOTFOUND') throw new LookupFailure('empty', `${name} does not exist (NXDOMAIN)`, cause)
     if (['ETIMEOUT', 'ECONNREFUSED'].includes(code))
-      throw new LookupFailure('unreachable', `no DNS server answers for ${name} (${code})`, cause)
-    throw new LookupFailure('failed', `the DNS server cannot answer for ${name} (${code})`, cause)
+      throw new LookupFailure('unreachable', `no response from a DNS server for ${name} (${code})`, cause)
+    throw new LookupFailure('failed', `DNS lookup of ${name} failed (${code})`, cause)
   }
 }

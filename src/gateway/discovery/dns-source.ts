@@ -1,4 +1,4 @@
-/** Looks names up in DNS, each again and again: the last good answer holds for as long as there is no other. */
+/** Discovery by DNS. Each name is looked up periodically; the last good result is kept while lookups fail. */
 import { Resolver } from 'node:dns/promises'
 import type { Role } from '../../cluster/worker.ts'
 import { dnsTargetOf, type DnsTarget } from '../config/dns-target.ts'
@@ -9,15 +9,18 @@ import { type Problem, LookupFailure, type Source, type OnReport, deduplicate } 
 
 const TIMEOUT_MS = 2_000
 const TRIES = 2
-/** Records of a headless service live for seconds, and some servers say 0. */
-const LEAST_MS = 1_000
-/** Waits vary by this share to either side. */
+/**
+ * Lower limit of the interval: records of a headless service have a TTL of seconds, and some servers return
+ * 0.
+ */
+const MIN_INTERVAL_MS = 1_000
+/** Intervals vary by ± this share. */
 const JITTER = 0.1
 
 interface Watched {
   readonly role: Role
   readonly target: DnsTarget
-  /** What was last found. */
+  /** The last good result. */
   looked?: LookedUp
   problem?: Problem
 }
@@ -57,9 +60,9 @@ export class DnsSource implements Source {
       if (signal.aborted) return
       this.#report()
       if (looked) backOff.reset()
-      // A name that fails is asked for again soon, then at most as often as one that does not.
+      // A failed lookup is retried soon, then at most as often as the interval.
       await pause(
-        looked ? this.#restMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs),
+        looked ? this.#intervalMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs),
         signal,
       )
     }
@@ -79,24 +82,23 @@ export class DnsSource implements Source {
     }
   }
 
-  #restMs({ looked }: Watched): number {
-    const restMs = Math.min(
+  #intervalMs({ looked }: Watched): number {
+    const intervalMs = Math.min(
       this.#settings.intervalMs,
-      Math.max(LEAST_MS, (looked?.ttlSeconds ?? Infinity) * 1000),
+      Math.max(MIN_INTERVAL_MS, (looked?.ttlSeconds ?? Infinity) * 1000),
     )
-    return restMs * (1 + JITTER * (2 * Math.random() - 1))
+    return intervalMs * (1 + JITTER * (2 * Math.random() - 1))
   }
 
   #report(): void {
     const { found, notes } = deduplicate(this.#watched.flatMap(({ looked }) => looked?.found ?? []))
     const problems = this.#watched.flatMap(({ problem }) => problem ?? [])
-    // Until every name has been seen once there is nothing to conclude from those that are missing.
+    const [first] = problems
     this.#onReport({
-      ...(found.length > 0 && { found }),
+      // Undefined until something was found: an empty list would remove all workers.
+      found: found.length > 0 ? found : undefined,
       notes: [...this.#watched.flatMap(({ looked }) => looked?.notes ?? []), ...notes],
-      ...(problems.length > 0 && {
-        problem: { reason: problems[0]!.reason, text: problems.map(({ text }) => text).join('; ') },
-      }),
+      problem: first && { reason: first.reason, text: problems.map(({ text }) => text).join('; ') },
     })
   }
 }

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { FileSource } from './file-source.ts'
 import type { Report } from './source.ts'
-import { namesOnTheWay } from './link-names.ts'
-import { readBeside, ReadGivenUp } from './worker-file-beside.ts'
+import { watchedNames } from './link-names.ts'
+import { readOffThread, ReadAborted } from './worker-file-off-thread.ts'
 
 let folder: string
 let path: string
@@ -19,12 +19,12 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** What a source told, and which texts it read for it. `pollMs`: by watching alone, unless told. */
+/** Records the reports of a source and the texts it parsed. By default only notifications trigger it. */
 function follow(pollMs = 3_600_000, file = path) {
-  const [told, read]: [Report[], string[]] = [[], []]
+  const [seen, read]: [Report[], string[]] = [[], []]
   const waiting = new Set<() => void>()
   const onReport = (report: Report) => {
-    told.push(report)
+    seen.push(report)
     for (const check of waiting) check()
   }
   followed.push(
@@ -32,7 +32,7 @@ function follow(pollMs = 3_600_000, file = path) {
       { path: file, pollMs },
       {},
       onReport,
-      (given, signal) => (read.push(given.text), readBeside(given, signal)),
+      (input, signal) => (read.push(input.text), readOffThread(input, signal)),
     ),
   )
   const until = (holds: () => boolean) =>
@@ -46,44 +46,44 @@ function follow(pollMs = 3_600_000, file = path) {
       check()
     })
   const finds = (...ids: string[]) =>
-    until(() => JSON.stringify(told.at(-1)?.found?.map(({ id }) => id)) === JSON.stringify(ids))
-  return { told, read, until, finds }
+    until(() => JSON.stringify(seen.at(-1)?.found?.map(({ id }) => id)) === JSON.stringify(ids))
+  return { seen, read, until, finds }
 }
 
 const text = (...hosts: string[]) => `decode: [${hosts.map(host => `http://${host}:1`).join(', ')}]`
-/** Resolves when the folder has told everybody who watches it of a change of this name. */
+/** Resolves when all watchers of the folder have been notified of a change of this name. */
 const heard = (name: string, change: () => void) =>
   new Promise<void>(resolve => {
     const watcher = watch(folder, (_, which) => {
       if (which !== name) return
       watcher.close()
-      setImmediate(resolve) // a change from within would be told before anybody else gets a turn
+      setImmediate(resolve) // other watchers get their turn first
     })
     change()
   })
 
-describe('a source that follows a file', () => {
+describe('file discovery', () => {
   it.each([
     ['good', text('a')],
     ['refused', 'decode: [gopher://a]'],
-  ])('reads a text that is %s once, however often it looks', async (_, first) => {
+  ])('parses a text that is %s once, however often it polls', async (_, first) => {
     writeFileSync(path, first)
-    const { told, read, until } = follow(1)
-    await until(() => told.length >= 5)
+    const { seen, read, until } = follow(1)
+    await until(() => seen.length >= 5)
     expect(read).toEqual([first])
-    expect(new Set(told.map(report => JSON.stringify(report))).size).toBe(1)
+    expect(new Set(seen.map(report => JSON.stringify(report))).size).toBe(1)
     writeFileSync(path, text('b'))
-    await until(() => told.at(-1)!.found?.[0]!.id === 'b:1')
+    await until(() => seen.at(-1)!.found?.[0]!.id === 'b:1')
     expect(read).toEqual([first, text('b')])
   })
 
-  it('reads a text again after a while that was given up, and keeps to what it said until then', async () => {
+  it('parses a text again after an aborted parse, and repeats its report until then', async () => {
     writeFileSync(path, text('a'))
     let tries = 0
     const reports: Report[] = []
     const found = await new Promise<Report['found']>(resolve => {
-      const read = (...given: Parameters<typeof readBeside>) =>
-        ++tries < 3 ? Promise.reject(new ReadGivenUp('broken', 'slow')) : readBeside(...given)
+      const read = (...given: Parameters<typeof readOffThread>) =>
+        ++tries < 3 ? Promise.reject(new ReadAborted('broken', 'slow')) : readOffThread(...given)
       const onReport = (report: Report) => (reports.push(report), report.found && resolve(report.found))
       followed.push(new FileSource({ path, pollMs: 1 }, {}, onReport, read, 50))
     })
@@ -92,25 +92,25 @@ describe('a source that follows a file', () => {
     expect(reports.filter(({ problem }) => problem?.text === 'slow').length).toBeGreaterThan(2)
   })
 
-  it('does not look because of other files in the folder', async () => {
+  it('ignores other files in the folder', async () => {
     writeFileSync(path, text('a'))
-    const { told, finds } = follow()
+    const { seen, finds } = follow()
     await finds('a:1')
-    // One that follows such a file says when a look would have been.
+    // A source for the other file shows when a notification has been processed.
     writeFileSync(join(folder, 'other'), text('0'))
     const other = follow(undefined, join(folder, 'other'))
     for (let n = 1; n <= 4; n++) {
       writeFileSync(join(folder, 'other'), text(`o${n}`))
       await other.finds(`o${n}:1`)
     }
-    expect(told).toHaveLength(1)
+    expect(seen).toHaveLength(1)
     writeFileSync(path, text('b'))
     await finds('b:1')
   })
 
-  it('gathers changes into few looks and sees the last', async () => {
+  it('debounces changes and sees the last one', async () => {
     writeFileSync(path, text('a'))
-    const { told, finds } = follow()
+    const { seen, finds } = follow()
     await finds('a:1')
     const startedMs = performance.now()
     const put = (hosts: string) => {
@@ -121,18 +121,18 @@ describe('a source that follows a file', () => {
     for (; performance.now() - startedMs < 600; changes++) await heard('workers.yaml', () => put('a'))
     put('last')
     await finds('last:1')
-    expect(told.length - 1).toBeLessThanOrEqual((performance.now() - startedMs) / 100 + 3)
+    expect(seen.length - 1).toBeLessThanOrEqual((performance.now() - startedMs) / 100 + 3)
     expect(changes).toBeGreaterThan(10)
   })
 
-  it('sees that a refused file was mended, a lost one is back, and a folder was replaced, without looking in between', async () => {
+  it('notices a fixed file, a restored file and a replaced folder without polling', async () => {
     writeFileSync(path, 'decode: [gopher://a]')
-    const { told, until, finds } = follow()
-    await until(() => told.at(-1)?.problem?.reason === 'broken')
+    const { seen, until, finds } = follow()
+    await until(() => seen.at(-1)?.problem?.reason === 'broken')
     writeFileSync(path, text('b'))
     await finds('b:1')
     rmSync(path)
-    await until(() => told.at(-1)?.problem?.reason === 'unreadable')
+    await until(() => seen.at(-1)?.problem?.reason === 'unreadable')
     writeFileSync(path, text('c'))
     await finds('c:1')
     mkdirSync(`${folder}.next`)
@@ -142,20 +142,20 @@ describe('a source that follows a file', () => {
     await finds('d:1')
     writeFileSync(path, text('e'))
     await finds('e:1')
-    expect(told.flatMap(({ problem }) => problem ?? []).map(({ reason }) => reason)).toEqual(
+    expect(seen.flatMap(({ problem }) => problem ?? []).map(({ reason }) => reason)).toEqual(
       expect.arrayContaining(['broken', 'unreadable']),
     )
     rmSync(`${folder}.old`, { recursive: true })
   })
 
-  it('sees a link on the way to it swapped', async () => {
+  it('notices a swapped symbolic link', async () => {
     for (const release of ['1', '2']) {
       mkdirSync(join(folder, release))
       writeFileSync(join(folder, release, 'workers.yaml'), text(`r${release}`))
     }
     symlinkSync('1', join(folder, 'current'))
     symlinkSync(join('current', 'workers.yaml'), path)
-    expect([...(await namesOnTheWay(path))]).toEqual(['workers.yaml', 'current', '1'])
+    expect([...(await watchedNames(path))]).toEqual(['workers.yaml', 'current', '1'])
     const { finds } = follow()
     await finds('r1:1')
     symlinkSync('2', join(folder, 'next'))
@@ -164,15 +164,15 @@ describe('a source that follows a file', () => {
   })
 })
 
-describe('names on the way to a file', () => {
-  it('end at links that go round, leave the folder or lead nowhere', async () => {
+describe('watched names', () => {
+  it('end at links that form a cycle, leave the folder or are broken', async () => {
     symlinkSync('b', join(folder, 'a'))
     symlinkSync('a', join(folder, 'b'))
     symlinkSync('../elsewhere/workers.yaml', join(folder, 'away'))
     symlinkSync(join(folder, '..data', 'workers.yaml'), path)
-    expect([...(await namesOnTheWay(join(folder, 'a')))]).toEqual(['a', 'b'])
-    expect([...(await namesOnTheWay(join(folder, 'away')))]).toEqual(['away'])
-    expect([...(await namesOnTheWay(path))]).toEqual(['workers.yaml', '..data'])
-    expect([...(await namesOnTheWay(join(folder, 'nothing')))]).toEqual(['nothing'])
+    expect([...(await watchedNames(join(folder, 'a')))]).toEqual(['a', 'b'])
+    expect([...(await watchedNames(join(folder, 'away')))]).toEqual(['away'])
+    expect([...(await watchedNames(path))]).toEqual(['workers.yaml', '..data'])
+    expect([...(await watchedNames(join(folder, 'nothing')))]).toEqual(['nothing'])
   })
 })

@@ -1,7 +1,7 @@
 /**
- * Follows a file of workers. Its folder is watched, since files are replaced by renaming others over them and by swapping links (as
- * Kubernetes does with ConfigMaps), and the file is looked at now and then too, since not every file system tells of changes. What is in
- * it is read when it is not the text that was read before.
+ * Discovery by a file of workers. It watches the folder, since files are replaced by renames and by swapping
+ * symbolic links (as Kubernetes does for ConfigMaps), and also polls, since not every file system sends
+ * notifications. The file is parsed only if its text has changed.
  */
 import { type FSWatcher, watch } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
@@ -10,23 +10,23 @@ import type { FileDiscovery } from '../config/settings.ts'
 import type { RankDefaults } from '../config/worker-form.ts'
 import { pause } from './back-off.ts'
 import { LookupFailure, type Report, type Source, type OnReport } from './source.ts'
-import { namesOnTheWay } from './link-names.ts'
-import { readBeside, ReadGivenUp } from './worker-file-beside.ts'
+import { watchedNames } from './link-names.ts'
+import { readOffThread, ReadAborted } from './worker-file-off-thread.ts'
 
-/** A file that is being written looks as if it were whole: it is taken when it has stayed the same for so long. */
+/** The file is read when it has not changed for this long: it may still be being written. */
 const SETTLE_MS = 50
-/** What happens within this time is one look. */
-const GATHER_MS = 100
-/** A text that could not be read for want of time or memory is tried again after so long. */
-const GIVEN_UP_MS = 60_000
-/** Room for the most workers there may be, with long names. */
+/** Notifications within this time cause one read. */
+const DEBOUNCE_MS = 100
+/** Retry delay for a file whose parsing ran out of time or memory. */
+const ABORTED_RETRY_MS = 60_000
+/** Enough for the max number of workers with long names. */
 const MAX_BYTES = 1 << 20
 
-/** A text, good or bad, and what is told of it. */
+/** A file's text, valid or not, and the report for it. */
 interface Reading {
   readonly text: string
   readonly report: Report
-  /** It is not read again before this. */
+  /** When to parse the same text again. */
   readonly untilMs: number
 }
 
@@ -34,12 +34,12 @@ export class FileSource implements Source {
   readonly #settings: FileDiscovery
   readonly #ranks: RankDefaults
   readonly #onReport: OnReport
-  readonly #read: typeof readBeside
-  readonly #givenUpMs: number
+  readonly #read: typeof readOffThread
+  readonly #abortedRetryMs: number
   readonly #stop = new AbortController()
   #watcher: FSWatcher | undefined
   #wake: () => void = () => {}
-  /** In the folder: what happens to others there is nothing to us. */
+  /** Names in the folder whose notifications matter. */
   #names: ReadonlySet<string> = new Set()
   #last: Reading | undefined
 
@@ -47,14 +47,14 @@ export class FileSource implements Source {
     settings: FileDiscovery,
     ranks: RankDefaults,
     onReport: OnReport,
-    read = readBeside,
-    givenUpMs = GIVEN_UP_MS,
+    read = readOffThread,
+    abortedRetryMs = ABORTED_RETRY_MS,
   ) {
     this.#settings = settings
     this.#ranks = ranks
     this.#onReport = onReport
     this.#read = read
-    this.#givenUpMs = givenUpMs
+    this.#abortedRetryMs = abortedRetryMs
     void this.#follow()
   }
 
@@ -67,17 +67,17 @@ export class FileSource implements Source {
   async #follow(): Promise<void> {
     const { signal } = this.#stop
     while (!signal.aborted) {
-      // Before the look, so that a change during it is not missed.
+      // Before reading, so that a change during it is not missed.
       const woken = new Promise<void>(resolve => (this.#wake = resolve))
       this.#watch()
       const startedMs = performance.now()
-      // A link that is swapped after this is one of these names, and wakes.
-      this.#names = await namesOnTheWay(this.#settings.path)
+      // A link that is swapped after this is one of these names.
+      this.#names = await watchedNames(this.#settings.path)
       await this.#look()
       const rest = new AbortController()
       await Promise.race([woken, pause(this.#settings.pollMs, AbortSignal.any([signal, rest.signal]))])
       rest.abort()
-      await pause(startedMs + Math.min(GATHER_MS, this.#settings.pollMs) - performance.now(), signal)
+      await pause(startedMs + Math.min(DEBOUNCE_MS, this.#settings.pollMs) - performance.now(), signal)
     }
   }
 
@@ -86,14 +86,14 @@ export class FileSource implements Source {
     const folder = dirname(this.#settings.path)
     try {
       const watcher = watch(folder, { persistent: false }, (_, name) => {
-        // The folder itself was moved or deleted, and another may have its place.
+        // The folder itself was moved or deleted; there may be a new one.
         if (name === basename(folder)) this.#unwatch()
         if (name === null || name === basename(folder) || this.#names.has(name)) this.#wake()
       })
       watcher.on('error', () => this.#unwatch())
       this.#watcher = watcher
     } catch {
-      // No folder yet, or no watches left: looking now and then finds it all the same.
+      // No such folder yet, or no watches left: polling still works.
     }
   }
 
@@ -107,7 +107,7 @@ export class FileSource implements Source {
     const { signal } = this.#stop
     if (signal.aborted) return
     if (text instanceof LookupFailure) {
-      // Its folder may be gone too, and a watch of that would never hear of the next one.
+      // The folder may be gone too; a watch on it would not see a new one.
       if (text.problem.reason === 'unreadable') {
         this.#unwatch()
         this.#watch()
@@ -119,7 +119,7 @@ export class FileSource implements Source {
       if (signal.aborted) return
       this.#last = last
     }
-    // Though it is the same: workers that could not be registered before may have room now.
+    // Also if unchanged: workers that could not be registered before may be accepted now.
     this.#onReport(this.#last.report)
   }
 
@@ -135,16 +135,16 @@ export class FileSource implements Source {
       const problem =
         error instanceof LookupFailure
           ? error.problem
-          : { reason: 'broken' as const, text: `${path} cannot be read as YAML or JSON` }
+          : { reason: 'broken' as const, text: `${path} is not valid YAML or JSON` }
       return {
         text,
         report: { problem },
-        untilMs: error instanceof ReadGivenUp ? performance.now() + this.#givenUpMs : Infinity,
+        untilMs: error instanceof ReadAborted ? performance.now() + this.#abortedRetryMs : Infinity,
       }
     }
   }
 
-  /** As it is when two looks in a row see the same. */
+  /** Reads the file until two reads in a row give the same. */
   async #settled(): Promise<string | LookupFailure> {
     let before = await textOr(this.#settings.path)
     while (before !== this.#last?.text) {
@@ -166,7 +166,7 @@ async function textOr(path: string): Promise<string | LookupFailure> {
     const info = await stat(path)
     if (!info.isFile()) return new LookupFailure('unreadable', `${path} is not a regular file`)
     const text = info.size > MAX_BYTES ? undefined : await readFile(path)
-    // It may have grown between the two.
+    // It may have grown since `stat`.
     if (text === undefined || text.length > MAX_BYTES)
       return new LookupFailure('broken', `${path} is larger than ${MAX_BYTES >> 20} MiB`)
     return text.toString('utf8')

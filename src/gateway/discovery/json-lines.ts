@@ -1,18 +1,21 @@
-/** Lines of JSON in a stream of bytes that may be cut anywhere. */
+/** Parser for a stream of JSON lines. */
 import { LookupFailure } from './source.ts'
 
 const NEWLINE = 0x0a
 
 export class JsonLines {
-  readonly #mostBytes: number
+  readonly #maxBytes: number
   #parts: Buffer[] = []
   #bytes = 0
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
   }
 
-  /** The values of the lines that this chunk ends. Throws a LookupFailure at one that is none, or that does not end. */
+  /**
+   * Yields the values of the lines that end in this chunk. Throws a LookupFailure on invalid JSON or a line
+   * that is too long.
+   */
   *push(chunk: Buffer): Generator {
     let from = 0
     for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, from)) {
@@ -25,10 +28,10 @@ export class JsonLines {
     if (from === chunk.length) return
     this.#parts.push(chunk.subarray(from))
     this.#bytes += chunk.length - from
-    if (this.#bytes > this.#mostBytes)
+    if (this.#bytes > this.#maxBytes)
       throw new LookupFailure(
         'broken',
-        `the Kubernetes API sends an event of more than ${this.#mostBytes >> 20} MiB`,
+        `the Kubernetes API sent an event larger than ${this.#maxBytes >> 20} MiB`,
       )
   }
 }
@@ -37,6 +40,6 @@ function parsed(line: string): unknown {
   try {
     return JSON.parse(line)
   } catch (cause) {
-    throw new LookupFailure('broken', 'the Kubernetes API sends an event that is no JSON', cause)
+    throw new LookupFailure('broken', 'the Kubernetes API sent an event that is not valid JSON', cause)
   }
 }

@@ -18,8 +18,8 @@ async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
   return Buffer.concat(chunks).toString()
 }
 
-describe('where the API is', () => {
-  it('is what a pod is told, with its service account', () => {
+describe('access to the Kubernetes API', () => {
+  it('comes from the environment of the pod, with its service account', () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '6443' }
     expect(kubeAccess({}, env)).toEqual({
       url: 'https://10.96.0.1:6443',
@@ -33,14 +33,14 @@ describe('where the API is', () => {
     })
   })
 
-  it('is what the settings say, and nothing of the pod is sent there unasked', () => {
+  it('comes from the settings, without the credentials of the pod', () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1' }
     expect(kubeAccess({ apiUrl: 'https://rancher.example/k8s/clusters/c-1/' }, env)).toEqual({
       url: 'https://rancher.example/k8s/clusters/c-1',
     })
   })
 
-  it('must be said', async () => {
+  it('is required', async () => {
     expect((await failure('KUBERNETES_SERVICE_HOST', () => kubeAccess({}, {}))).code).toBe(
       'ELDR_CONFIG_INVALID',
     )
@@ -48,7 +48,7 @@ describe('where the API is', () => {
 })
 
 describe.runIf(HAS_OPENSSL)('TLS', () => {
-  it('goes by the authority that is in the file now', async () => {
+  it('uses the current content of the CA file', async () => {
     const pairs = makeCertificates('first', 'second')
     const caFile = join(folder.path, 'ca.crt')
     const serve = ({ certFile, keyFile }: typeof pairs.first, port?: number) =>

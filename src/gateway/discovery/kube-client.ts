@@ -1,4 +1,7 @@
-/** Requests to the API of Kubernetes. Token and authority are read anew for each, since both are replaced while a pod runs. */
+/**
+ * Client for the Kubernetes API. It reads token and CA again for each request, since both are rotated while a
+ * pod runs.
+ */
 import { readFile } from 'node:fs/promises'
 import { Agent, type Dispatcher, request } from 'undici'
 import { EldrError } from '../../errors.ts'
@@ -15,41 +18,39 @@ export interface KubeAccess {
   readonly caFile?: string
 }
 
-/** Where the API is and how it is spoken to. Throws where nothing says so. */
+/** Returns URL and credentials of the API. Throws if neither the settings nor the environment have them. */
 export function kubeAccess(
   { apiUrl, tokenFile, caFile }: Pick<KubernetesDiscovery, 'apiUrl' | 'tokenFile' | 'caFile'>,
   env: Readonly<Record<string, string | undefined>>,
 ): KubeAccess {
-  const files = { ...(tokenFile !== undefined && { tokenFile }), ...(caFile !== undefined && { caFile }) }
-  if (apiUrl !== undefined) return { url: apiUrl.replace(/\/$/, ''), ...files }
+  if (apiUrl !== undefined) return { url: apiUrl.replace(/\/$/, ''), tokenFile, caFile }
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port = '443' } = env
   if (host === undefined || host === '')
     throw new EldrError('ELDR_CONFIG_INVALID', {
-      found: 'service discovery outside of a cluster',
-      expected: 'KUBERNETES_SERVICE_HOST, which every pod has',
-      todo: 'Run in a pod, or set discovery.kubernetes.apiUrl (--service-discovery-api-url); docs/guides/discovery.md says more.',
+      found: 'service discovery outside of a Kubernetes cluster',
+      expected: 'KUBERNETES_SERVICE_HOST, which is set in every pod',
+      todo: 'Run in a pod, or set discovery.kubernetes.apiUrl (--service-discovery-api-url); see docs/guides/discovery.md.',
     })
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`
-  return { url, tokenFile: `${ACCOUNT}/token`, caFile: `${ACCOUNT}/ca.crt`, ...files }
+  return { url, tokenFile: tokenFile ?? `${ACCOUNT}/token`, caFile: caFile ?? `${ACCOUNT}/ca.crt` }
 }
 
-/** How an answer that is not 200 ends a look. */
+/** A response other than 200. */
 export class KubeFailure extends LookupFailure {
   readonly status: number
 
   constructor(status: number, path: string) {
     const [reason, words] =
       status === 401
-        ? (['refused', 'does not know the token'] as const)
+        ? (['refused', 'rejects the token'] as const)
         : status === 403
-          ? (['refused', 'does not let this service account list and watch endpointslices'] as const)
-          : (['failed', `answers ${status}`] as const)
+          ? (['refused', 'does not allow this service account list and watch endpointslices'] as const)
+          : (['failed', `returned status ${status}`] as const)
     super(reason, `the Kubernetes API ${words} (${path.split('?', 1)[0]})`)
     this.status = status
   }
 }
 
-/** What a watch needs of it. */
 export interface KubeApi {
   get(path: string, silentMs: number, signal: AbortSignal): Promise<AsyncIterable<Buffer>>
 }
@@ -63,31 +64,30 @@ export class KubeClient implements KubeApi {
     this.#access = access
   }
 
-  /** Body of a 200. Throws a LookupFailure otherwise. `silentMs`: longest wait for a piece of it. */
+  /**
+   * Returns the body of a 200 response; throws a LookupFailure otherwise. `silentMs`: max gap between chunks.
+   */
   async get(path: string, silentMs: number, signal: AbortSignal): Promise<AsyncIterable<Buffer>> {
     const { url, tokenFile, caFile } = this.#access
     const token = tokenFile === undefined ? undefined : (await textOf(tokenFile, 'token')).trim()
     if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
-      throw new LookupFailure('refused', `there is no token in ${tokenFile}`)
-    const dispatcher = this.#agentFor(caFile === undefined ? undefined : await textOf(caFile, 'authority'))
-    let answer: Dispatcher.ResponseData
+      throw new LookupFailure('refused', `no valid token in ${tokenFile}`)
+    const dispatcher = this.#agentFor(caFile === undefined ? undefined : await textOf(caFile, 'CA'))
+    let response: Dispatcher.ResponseData
     try {
-      answer = await request(`${url}${path}`, {
+      response = await request(`${url}${path}`, {
         dispatcher,
         signal,
-        headers: {
-          accept: 'application/json',
-          ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        },
+        headers: { accept: 'application/json', authorization: token && `Bearer ${token}` },
         headersTimeout: HEADERS_MS,
         bodyTimeout: silentMs,
       })
     } catch (cause) {
       throw unreachable(cause)
     }
-    if (answer.statusCode === 200) return answer.body
-    await answer.body.dump().catch(() => undefined)
-    throw new KubeFailure(answer.statusCode, path)
+    if (response.statusCode === 200) return response.body
+    await response.body.dump().catch(() => undefined)
+    throw new KubeFailure(response.statusCode, path)
   }
 
   close(): void {
@@ -96,10 +96,10 @@ export class KubeClient implements KubeApi {
 
   #agentFor(ca: string | undefined): Agent {
     if (this.#agent !== undefined && this.#ca === ca) return this.#agent
-    // What runs on the old connections may end there.
+    // Running requests may finish on the old connections.
     void this.#agent?.close().catch(() => undefined)
     this.#ca = ca
-    return (this.#agent = new Agent({ connect: { timeout: CONNECT_MS, ...(ca !== undefined && { ca }) } }))
+    return (this.#agent = new Agent({ connect: { timeout: CONNECT_MS, ca } }))
   }
 }
 

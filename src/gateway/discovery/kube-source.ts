@@ -1,4 +1,4 @@
-/** Workers from the EndpointSlices of Kubernetes: one selector for prefill, one for decode. */
+/** Discovery by Kubernetes EndpointSlices, with one selector for prefill and one for decode. */
 import type { Role } from '../../cluster/worker.ts'
 import type { KubernetesDiscovery } from '../config/settings.ts'
 import { type Problem, type DiscoveredWorker, type Source, type OnReport, deduplicate } from './source.ts'
@@ -25,20 +25,16 @@ export class KubeSource implements Source {
     const { namespace, port, scheme, silentMs } = settings
     this.#watches = (['prefill', 'decode'] as const).map(role => {
       const labels = settings[`${role}Selector`]
-      const options = {
-        role,
-        scheme,
-        manyNamespaces: namespace === undefined,
-        ...(port !== undefined && { port }),
-      }
+      const options = { role, scheme, port, manyNamespaces: namespace === undefined }
       return new SliceWatch({
         client: this.#client,
         labels,
         retryMs,
         silentMs,
-        ...(namespace !== undefined && { namespace }),
+        namespace,
         changed: (slices, notes) => {
-          // Of a service that has been scaled to nothing a slice is left. Without any, the service is gone or the labels are others.
+          // A service scaled to zero still has a slice. Without any, the service is gone or the labels are
+          // wrong.
           if (slices.size === 0)
             this.#saw(role, {
               problem: { reason: 'empty', text: `no EndpointSlice has the labels ${labels.join(',')}` },
@@ -60,10 +56,9 @@ export class KubeSource implements Source {
     this.#client.close()
   }
 
-  /** What was found before holds on where there is nothing new. */
+  /** Keeps the workers found before if the lookup failed. */
   #saw(role: Role, seen: Seen): void {
-    const found = seen.found ?? this.#seen[role].found
-    this.#seen[role] = { ...seen, ...(found && { found }) }
+    this.#seen[role] = { ...seen, found: seen.found ?? this.#seen[role].found }
     this.#soon ??= setImmediate(() => {
       this.#soon = undefined
       this.#report()
@@ -80,9 +75,9 @@ export class KubeSource implements Source {
     )
     const [first] = texts.values()
     this.#onReport({
-      ...((prefill.found !== undefined || decode.found !== undefined) && { found }),
+      found: prefill.found !== undefined || decode.found !== undefined ? found : undefined,
       notes: [...prefill.notes, ...decode.notes, ...notes],
-      ...(first && { problem: { reason: first.reason, text: [...texts.keys()].join('; ') } }),
+      problem: first && { reason: first.reason, text: [...texts.keys()].join('; ') },
     })
   }
 }

@@ -5,11 +5,11 @@ import { type KubeApi, KubeFailure } from './kube-client.ts'
 import { SliceWatch } from './slice-watch.ts'
 import type { Slice } from './slices.ts'
 
-interface Happening {
+interface HistoryEntry {
   readonly type: 'put' | 'delete' | 'foreign' | 'bookmark'
   readonly name: string
 }
-/** How one answer of the API goes wrong. */
+/** How one response of the API fails. */
 type Trouble =
   | 'none'
   | 'cut'
@@ -27,16 +27,18 @@ const object = (name: string, version: number) => ({
   endpoints: [{ addresses: [`10.0.0.${version % 250}`] }],
 })
 
-/** An API whose history is known beforehand, told in pieces with troubles, and at the end as it is. */
+/**
+ * An API with a fixed history. It delivers the history in pieces and with faults, and completely at the end.
+ */
 function scriptedApi(
-  history: readonly Happening[],
+  history: readonly HistoryEntry[],
   troubles: readonly Trouble[],
   cut: number,
   done: () => void,
 ): KubeApi {
   let calls = 0
   let listed = 0
-  /** Watches from before it are refused. */
+  /** Watches from earlier versions are refused. */
   let oldest = 0
   const stateAt = (version: number) => {
     const state = new Map<string, object>()
@@ -70,7 +72,7 @@ function scriptedApi(
         oldest = Math.max(oldest, Math.min(history.length, from + 1))
       if (trouble === 'gone' || (from < oldest && trouble !== 'gone_event')) throw new KubeFailure(410, path)
       if (query.get('watch') === null) {
-        // Each list sees a little more of the history than the one before.
+        // Each list contains a little more of the history than the one before.
         listed = Math.min(history.length, Math.max(listed + 2, oldest))
         const list = {
           kind: 'EndpointSliceList',
@@ -99,7 +101,7 @@ function scriptedApi(
   }
 }
 
-const happening = fc.record({
+const historyEntry = fc.record({
   type: fc.constantFrom(
     'put' as const,
     'put' as const,
@@ -122,10 +124,10 @@ const trouble = fc.constantFrom<Trouble>(
 )
 
 describe('a watch of EndpointSlices', () => {
-  it('ends in what the list would say, whatever goes wrong on the way', async () => {
+  it('ends in the state of the history, whatever faults occur', async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(happening, { maxLength: 20 }),
+        fc.array(historyEntry, { maxLength: 20 }),
         fc.array(trouble, { maxLength: 8 }),
         fc.integer({ min: 1, max: 200 }),
         async (history, troubles, cut) => {
@@ -171,7 +173,7 @@ describe('a watch of EndpointSlices', () => {
       '10000 EndpointSlices',
     ],
     ['bytes', (page: number) => [{ ...object(String(page), 1), padding: 'x'.repeat(30 << 20) }], 3, '64 MiB'],
-  ])('takes a list of so many %s, and then waits before the next', async (_, itemsOf, calls, words) => {
+  ])('stops at the limit of %s in a list, and waits before the next', async (_, itemsOf, calls, words) => {
     let asked = 0
     const list = (items: readonly object[]) =>
       JSON.stringify({
@@ -196,7 +198,7 @@ describe('a watch of EndpointSlices', () => {
     })
     expect(error.problem).toEqual({
       reason: 'broken',
-      text: `the Kubernetes API has more than ${words} for one selector: choose labels that fewer slices have`,
+      text: `the Kubernetes API has more than ${words} for one selector: choose a more specific selector`,
     })
     expect([asked, told]).toEqual([calls, 0])
   })

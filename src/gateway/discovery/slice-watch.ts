@@ -1,7 +1,7 @@
 /**
- * Keeps the EndpointSlices of one selector: listed once, then followed by a watch from the version of the list. A watch that ends, breaks
- * or falls silent goes on from the last version that it told; one that can no longer (410 Gone), or that told something unreadable, is
- * begun anew with a list.
+ * Keeps the EndpointSlices of one selector up to date: lists them once, then watches from the version of the
+ * list. A watch that ends, breaks or is silent for too long is resumed from the last version it reported.
+ * After 410 Gone or an unreadable event it starts again with a list.
  */
 import { BackOff, pause } from './back-off.ts'
 import { LookupFailure } from './source.ts'
@@ -11,25 +11,28 @@ import { listAt, objectAt, readSlice, type Slice, textAt } from './slices.ts'
 
 export interface SliceWatchOptions {
   readonly client: KubeApi
-  /** Absent: all. */
+  /** Undefined: all namespaces. */
   readonly namespace?: string
   readonly labels: readonly string[]
   readonly retryMs: number
   readonly silentMs: number
-  /** After the list, after each batch of events, and when a watch stands again. */
+  /** Called after the list, after each batch of events, and when a watch is re-established. */
   changed(slices: ReadonlyMap<string, Slice>, notes: readonly string[]): void
   failed(error: LookupFailure): void
 }
 
 const PAGE = 250
-/** Of one list. A slice has some hundred endpoints, and so many workers nobody takes; a server that never says the end must not be asked for ever. */
+/**
+ * Limits of one list, so that a faulty server cannot keep it going forever. They are far above the max number
+ * of workers.
+ */
 const MAX_PAGES = 200
 const MAX_SLICES = 10_000
 const MAX_LIST_BYTES = 64 << 20
 const MAX_EVENT_BYTES = 8 << 20
-/** The server ends a watch after so long, so that connections move to other servers now and then. */
+/** The server ends a watch after this time, so that connections are rebalanced between API servers. */
 const WATCH_SECONDS = 300
-/** A watch that ends sooner is no better than one that fails. */
+/** A watch that ends sooner counts as a failure. */
 const SHORT_WATCH_MS = 1_000
 const MAX_NOTES = 20
 const GONE = 410
@@ -40,7 +43,7 @@ export class SliceWatch {
   readonly #backOff: BackOff
   #slices = new Map<string, Slice>()
   #notes = new Set<string>()
-  /** From which a watch goes on; undefined before a list. */
+  /** Where the next watch resumes; undefined before a list. */
   #version: string | undefined
 
   constructor(options: SliceWatchOptions) {
@@ -64,15 +67,15 @@ export class SliceWatch {
         else await pause(this.#backOff.nextMs(), signal)
       } catch (error) {
         if (signal.aborted) return
-        if (this.#mustSay(error))
+        if (this.#mustReport(error))
           this.#options.failed(error instanceof LookupFailure ? error : unreachable(error))
         await pause(this.#backOff.nextMs(), signal)
       }
     }
   }
 
-  /** A version that is too old is no fault: a list mends it, and when that fails it is said. */
-  #mustSay(error: unknown): boolean {
+  /** An expired version is not a failure: the next list fixes it, and if that fails, it is reported. */
+  #mustReport(error: unknown): boolean {
     const isGone = error instanceof KubeFailure && error.status === GONE
     if (isGone || (error instanceof LookupFailure && error.problem.reason === 'broken'))
       this.#version = undefined
@@ -92,7 +95,7 @@ export class SliceWatch {
       const page = jsonIn(body)
       const metadata = objectAt(page, 'metadata')
       if (textAt(page, 'kind') !== 'EndpointSliceList')
-        throw new LookupFailure('broken', 'the Kubernetes API sends no EndpointSliceList')
+        throw new LookupFailure('broken', 'the Kubernetes API returned no EndpointSliceList')
       items += listAt(page, 'items').length
       if (items > MAX_SLICES) throw tooMuch(`${MAX_SLICES} EndpointSlices`)
       for (const item of listAt(page, 'items')) {
@@ -103,20 +106,22 @@ export class SliceWatch {
       version = textAt(metadata, 'resourceVersion')
     } while (next !== undefined)
     if (version === undefined)
-      throw new LookupFailure('broken', 'the Kubernetes API sends a list without a version')
+      throw new LookupFailure('broken', 'the Kubernetes API returned a list without a version')
     this.#slices = slices
     this.#version = version
     this.#notify()
   }
 
-  async #page(next: string | undefined, mostBytes: number): Promise<Buffer> {
-    const body = await this.#get({ limit: String(PAGE), ...(next !== undefined && { continue: next }) })
+  async #page(next: string | undefined, maxBytes: number): Promise<Buffer> {
+    const body = await this.#get(
+      next === undefined ? { limit: String(PAGE) } : { limit: String(PAGE), continue: next },
+    )
     const chunks: Buffer[] = []
     let bytes = 0
     try {
       for await (const chunk of body) {
         bytes += chunk.length
-        if (bytes > mostBytes) throw tooMuch(`${MAX_LIST_BYTES >> 20} MiB`)
+        if (bytes > maxBytes) throw tooMuch(`${MAX_LIST_BYTES >> 20} MiB`)
         chunks.push(chunk)
       }
     } catch (cause) {
@@ -125,7 +130,7 @@ export class SliceWatch {
     return Buffer.concat(chunks)
   }
 
-  /** Returns when the server ends it, or when it is cut off or falls silent: then it goes on from where it was. */
+  /** Returns when the watch ends, is cut off or times out. The next watch resumes there. */
   async #watch(): Promise<void> {
     const body = await this.#get({
       watch: '1',
@@ -146,25 +151,25 @@ export class SliceWatch {
     }
   }
 
-  /** Whether a slice has changed. */
+  /** Returns true if there is something to report. */
   #take(event: unknown): boolean {
     const type = textAt(event, 'type')
     const object = objectAt(event, 'object')
     if (type === 'ERROR') {
       const code = Number(object['code'] ?? 500)
       if (code === GONE) throw new KubeFailure(GONE, '')
-      throw new LookupFailure('broken', `the Kubernetes API ends the watch with an error (${code})`)
+      throw new LookupFailure('broken', `the Kubernetes API ended the watch with an error (${code})`)
     }
     if (type === 'BOOKMARK') {
       this.#version = textAt(objectAt(object, 'metadata'), 'resourceVersion') ?? this.#version
       return false
     }
     if (type !== 'ADDED' && type !== 'MODIFIED' && type !== 'DELETED') {
-      this.#note(`an event of the kind ${type?.slice(0, 100) ?? 'none'} is left out`)
+      this.#note(`event of unknown type ${type?.slice(0, 100) ?? '(none)'} skipped`)
       return false
     }
     const slice = this.#read(object)
-    if (slice === undefined) return true // for the note
+    if (slice === undefined) return true // to report the note
     this.#version = slice.version
     if (type === 'DELETED') this.#slices.delete(slice.key)
     else this.#slices.set(slice.key, slice)
@@ -173,9 +178,9 @@ export class SliceWatch {
   }
 
   #read(value: unknown): Slice | undefined {
-    const slice = readSlice(value)
-    if (typeof slice !== 'string') return slice
-    this.#note(slice)
+    const read = readSlice(value)
+    if (read.kind === 'ok') return read.slice
+    this.#note(read.why)
     return undefined
   }
 
@@ -203,13 +208,13 @@ function jsonIn(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'))
   } catch (cause) {
-    throw new LookupFailure('broken', 'the Kubernetes API sends a list that is no JSON', cause)
+    throw new LookupFailure('broken', 'the Kubernetes API returned a list that is not valid JSON', cause)
   }
 }
 
 function tooMuch(what: string): LookupFailure {
   return new LookupFailure(
     'broken',
-    `the Kubernetes API has more than ${what} for one selector: choose labels that fewer slices have`,
+    `the Kubernetes API has more than ${what} for one selector: choose a more specific selector`,
   )
 }

@@ -15,12 +15,12 @@ function slice(endpoints: unknown[], more: object = {}): Slice {
     endpoints,
     ...more,
   })
-  if (typeof read === 'string') throw new Error(read)
-  return read
+  if (read.kind === 'skipped') throw new Error(read.why)
+  return read.slice
 }
 
 describe('workers in EndpointSlices', () => {
-  it('are named by their pods, else by address', () => {
+  it('have the name of their pod, else their address, as id', () => {
     const { found } = workersIn(
       [
         slice([
@@ -56,7 +56,7 @@ describe('workers in EndpointSlices', () => {
     expect(workersIn([slice([{ addresses: ['10.0.0.1'], conditions }])], OPTIONS).found[0]!.ready).toBe(ready)
   })
 
-  it('have the port that is told, else the one named http, else the first', () => {
+  it('have the configured port, else the one named http, else the first', () => {
     const ports = (...list: unknown[]) =>
       workersIn([slice([{ addresses: ['10.0.0.1'] }], { ports: list })], OPTIONS)
     const urlOf = ({ found }: ReturnType<typeof ports>) => found[0]?.url
@@ -71,7 +71,7 @@ describe('workers in EndpointSlices', () => {
     })
   })
 
-  it('are taken once where several slices have them: ready before not ready, IPv4 before IPv6', () => {
+  it('are used once if several slices have them: ready before not ready, IPv4 before IPv6', () => {
     const v4 = slice([{ addresses: ['10.0.0.1'], targetRef: pod('d') }])
     const v6 = slice([{ addresses: ['fd00::1'], targetRef: pod('d') }], { addressType: 'IPv6' })
     const moved = slice([{ addresses: ['10.0.0.1'], targetRef: pod('d'), conditions: { ready: false } }])
@@ -87,7 +87,7 @@ describe('workers in EndpointSlices', () => {
     expect(workersIn([v6], OPTIONS).found[0]!.url).toBe('http://[fd00::1]:8000')
   })
 
-  it('are the same in whatever order slices came, also where two services give them other ports', () => {
+  it('do not depend on the order of slices, even if two services give them different ports', () => {
     const of = (name: string, port: number) =>
       slice([{ addresses: ['10.0.0.1'], targetRef: pod('d') }], {
         metadata: { name, namespace: 'llm', resourceVersion: '1' },
@@ -97,11 +97,12 @@ describe('workers in EndpointSlices', () => {
     expect(workersIn([b, a], OPTIONS)).toEqual(workersIn([a, b], OPTIONS))
   })
 
-  it('are left out where they are foreign or broken, and nothing is thrown whatever comes', () => {
-    expect(readSlice({ kind: 'Pod', metadata: { name: 'p', resourceVersion: '1' } })).toBe(
-      'Pod p is no EndpointSlice: left out',
-    )
-    expect(readSlice(7)).toContain('left out')
+  it('are skipped if invalid, and nothing throws for any input', () => {
+    expect(readSlice({ kind: 'Pod', metadata: { name: 'p', resourceVersion: '1' } })).toEqual({
+      kind: 'skipped',
+      why: 'Pod p is not an EndpointSlice: skipped',
+    })
+    expect(readSlice(7)).toMatchObject({ kind: 'skipped' })
     expect(
       workersIn(
         [slice([{ addresses: ['a b'] }, { addresses: ['x@y'] }, { addresses: [7] }, {}, 'x'])],
@@ -109,7 +110,7 @@ describe('workers in EndpointSlices', () => {
       ),
     ).toEqual({
       found: [],
-      notes: ['llm/s has an address that is none: left out'],
+      notes: ['llm/s has an invalid address: skipped'],
     })
     const anything = fc.anything({ maxDepth: 4 })
     const likely = fc.record({
@@ -122,14 +123,14 @@ describe('workers in EndpointSlices', () => {
     fc.assert(
       fc.property(fc.oneof(anything, likely), value => {
         const read = readSlice(value)
-        if (typeof read !== 'string') workersIn([read], OPTIONS)
+        if (read.kind === 'ok') workersIn([read.slice], OPTIONS)
       }),
     )
   })
 })
 
-describe('lines of JSON', () => {
-  it('are the same however the bytes are cut', () => {
+describe('JSON lines', () => {
+  it('parse the same however the bytes are split', () => {
     const values = fc.array(fc.jsonValue({ maxDepth: 2 }), { maxLength: 6 })
     fc.assert(
       fc.property(values, fc.array(fc.nat(40), { minLength: 1 }), (list, cuts) => {
@@ -146,8 +147,8 @@ describe('lines of JSON', () => {
     )
   })
 
-  it('that are none, or do not end, are refused', () => {
-    expect(() => [...new JsonLines(100).push(Buffer.from('{"a":\n'))]).toThrow('no JSON')
-    expect(() => [...new JsonLines(10).push(Buffer.from('{"a": 1234567890'))]).toThrow('more than')
+  it('that are invalid or do not end are refused', () => {
+    expect(() => [...new JsonLines(100).push(Buffer.from('{"a":\n'))]).toThrow('not valid JSON')
+    expect(() => [...new JsonLines(10).push(Buffer.from('{"a": 1234567890'))]).toThrow('larger than')
   })
 })

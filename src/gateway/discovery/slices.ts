@@ -1,4 +1,4 @@
-/** EndpointSlices of Kubernetes (discovery.k8s.io/v1), and the workers in them. */
+/** Parses Kubernetes EndpointSlices (discovery.k8s.io/v1) and extracts workers. */
 import type { Role } from '../../cluster/worker.ts'
 import { isObject } from '../config/paths.ts'
 import { workerName } from '../config/worker-id.ts'
@@ -16,7 +16,7 @@ export interface Slice {
 
 interface Endpoint {
   readonly address: string
-  /** Of its pod, where it has one. */
+  /** Name of its pod. */
   readonly pod?: string
   readonly ready: boolean
 }
@@ -24,28 +24,32 @@ interface Endpoint {
 export interface SliceOptions {
   readonly role: Role
   readonly scheme: 'http' | 'https'
-  /** In place of the slice's own. */
+  /** Overrides the slice's port. */
   readonly port?: number
-  /** Names of pods are unique within a namespace only. */
+  /** Pod names are unique only within a namespace. */
   readonly manyNamespaces: boolean
 }
 
-/** A sentence in place of one that is none. */
-export function readSlice(value: unknown): Slice | string {
-  if (!isObject(value)) return 'something that is no object is left out'
+export type ReadSlice =
+  | { readonly kind: 'ok'; readonly slice: Slice }
+  | { readonly kind: 'skipped'; readonly why: string }
+const skipped = (why: string): ReadSlice => ({ kind: 'skipped', why })
+
+export function readSlice(value: unknown): ReadSlice {
+  if (!isObject(value)) return skipped('an item that is not an object: skipped')
   const metadata = objectAt(value, 'metadata')
   const [name, namespace, version] = [
     textAt(metadata, 'name'),
     textAt(metadata, 'namespace'),
     textAt(metadata, 'resourceVersion'),
   ]
-  // Items of a list need not say what they are.
+  // Items of a list may omit their kind.
   const kind = textAt(value, 'kind') ?? 'EndpointSlice'
   if (kind !== 'EndpointSlice')
-    return `${kind.slice(0, 100)} ${name?.slice(0, 253) ?? ''} is no EndpointSlice: left out`
+    return skipped(`${kind.slice(0, 100)} ${name?.slice(0, 253) ?? ''} is not an EndpointSlice: skipped`)
   if (name === undefined || version === undefined)
-    return 'an EndpointSlice without a name or a version is left out'
-  return {
+    return skipped('an EndpointSlice without a name or a version: skipped')
+  const slice = {
     key: `${namespace ?? ''}/${name}`,
     namespace: namespace ?? '',
     version,
@@ -57,31 +61,36 @@ export function readSlice(value: unknown): Slice | string {
     }),
     endpoints: listAt(value, 'endpoints').flatMap(each => endpointIn(each) ?? []),
   }
+  return { kind: 'ok', slice }
 }
 
-/** Of several addresses the first counts, as the API has it. What is not said of a condition is as if it were well. */
+/** Uses the first address, as the API specifies. A missing condition counts as good. */
 function endpointIn(value: unknown): Endpoint | undefined {
   const [address] = listAt(value, 'addresses')
   if (typeof address !== 'string' || address === '') return undefined
   const { ready, serving, terminating } = objectAt(value, 'conditions')
   const target = objectAt(value, 'targetRef')
   const pod = textAt(target, 'kind') === 'Pod' ? textAt(target, 'name') : undefined
-  // A service that publishes addresses before they are ready calls them all ready; `serving` tells the truth.
+  // With publishNotReadyAddresses all endpoints are `ready`; `serving` is the real state.
   return {
     address,
+    pod,
     ready: ready !== false && serving !== false && terminating !== true,
-    ...(pod !== undefined && { pod }),
   }
 }
 
-/** Each worker once: endpoints may be in several slices while they move, and in one of each family. */
+/**
+ * Returns each worker once: an endpoint may be in several slices while it moves, and in one per address
+ * family.
+ */
 export function workersIn(
   slices: Iterable<Slice>,
   options: SliceOptions,
 ): { readonly found: DiscoveredWorker[]; readonly notes: string[] } {
   const found = new Map<string, { readonly one: DiscoveredWorker; readonly rank: number }>()
   const notes = new Set<string>()
-  // In one order, whatever order events came in: a pod may be in slices of several services, with other ports.
+  // Sorted, so that the result does not depend on the order of events: a pod may be in slices of several
+  // services with different ports.
   for (const slice of [...slices].toSorted((a, b) => (a.key < b.key ? -1 : 1))) {
     const port = options.port ?? portOf(slice)
     if (port === undefined) {
@@ -92,7 +101,7 @@ export function workersIn(
     for (const { address, pod, ready } of slice.endpoints) {
       const url = originOf(options.scheme, address, port, slice.addressType)
       if (url === undefined) {
-        notes.add(`${slice.key} has an address that is none: left out`)
+        notes.add(`${slice.key} has an invalid address: skipped`)
         continue
       }
       const name = pod === undefined ? url.host : options.manyNamespaces ? `${slice.namespace}:${pod}` : pod
@@ -111,7 +120,7 @@ const portOf = ({ ports }: Slice): number | undefined =>
 
 interface Origin {
   readonly origin: string
-  /** With the port always, as workers of the configuration are named. */
+  /** Always with the port, as in the ids of configured workers. */
   readonly host: string
 }
 

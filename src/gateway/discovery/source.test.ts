@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { workerName } from '../config/worker-id.ts'
 import { type DiscoveredWorker, sortedById, deduplicate } from './source.ts'
-import { Places } from '../control/discovery/worker-index.ts'
+import { WorkerIndexes } from '../control/discovery/worker-index.ts'
 
 const found = (
   id: string,
@@ -16,8 +16,8 @@ const found = (
   ready,
 })
 
-describe('names of workers', () => {
-  it('are those of pods, and can stand in a path whatever they are', () => {
+describe('worker ids', () => {
+  it('are valid for any name', () => {
     expect(workerName('decode-0')).toBe('decode-0')
     expect(workerName('llm:decode-0')).toBe('llm:decode-0')
     fc.assert(
@@ -27,12 +27,12 @@ describe('names of workers', () => {
     )
   })
 
-  it('stay apart where they would become the same', () => {
+  it('stay different after invalid characters are replaced', () => {
     const names = ['a/b', 'a b', 'ä', 'ö', 'x'.repeat(200), `${'x'.repeat(200)}y`]
     expect(new Set(names.map(workerName)).size).toBe(names.length)
   })
 
-  it('have an order that counts', () => {
+  it('sort naturally', () => {
     const ids = (...names: string[]) => sortedById(names.map(id => ({ id }))).map(({ id }) => id)
     expect(ids('decode-10', 'decode-9', 'Decode-1', 'decode-1')).toEqual([
       'decode-1',
@@ -43,8 +43,8 @@ describe('names of workers', () => {
   })
 })
 
-describe('workers that are found twice', () => {
-  it('are taken once, the first, and named', () => {
+describe('duplicate workers', () => {
+  it('are used once, and reported', () => {
     const both = [
       found('a', 'http://a:1', 'prefill'),
       found('a', 'http://a:1'),
@@ -54,52 +54,54 @@ describe('workers that are found twice', () => {
     expect(deduplicate(both)).toEqual({
       found: [both[0], both[3]],
       notes: [
-        'a is both a prefill and a decode worker: taken for prefill',
-        'b has the address of a, http://a:1: left out',
+        'a is listed as both a prefill and a decode worker: used as prefill',
+        'b has the same address as a, http://a:1: skipped',
       ],
     })
   })
 
-  it('are taken where they are ready: addresses of pods that end are given to others', () => {
+  it('are used if ready: the address of a terminated pod may be reused', () => {
     const [old, next] = [found('old', 'http://a:1', 'decode', false), found('new', 'http://a:1')]
     expect(deduplicate([old, next])).toEqual({ found: [next], notes: [] })
   })
 })
 
-describe('places', () => {
-  const placesOf = (places: Places, ids: string) => ids.split('').map(id => places.of(id))
+describe('worker indexes', () => {
+  const indexesOf = (indexes: WorkerIndexes, ids: string) => ids.split('').map(id => indexes.indexOf(id))
 
-  it('are given in the order of names, kept, and given to others when free', () => {
-    const places = new Places()
-    places.update(['c', 'a', 'b'], new Map(), new Set())
-    expect(placesOf(places, 'abc')).toEqual([0, 1, 2])
-    places.update(['c', 'a'], new Map([['c', 2]]), new Set())
-    places.update(['c', 'a', 'x'], new Map([['c', 2]]), new Set())
-    expect(placesOf(places, 'axc')).toEqual([0, 1, 2])
+  it('are assigned in the order of ids, kept, and reused when free', () => {
+    const indexes = new WorkerIndexes()
+    indexes.update(['c', 'a', 'b'], new Map(), new Set())
+    expect(indexesOf(indexes, 'abc')).toEqual([0, 1, 2])
+    indexes.update(['c', 'a'], new Map([['c', 2]]), new Set())
+    indexes.update(['c', 'a', 'x'], new Map([['c', 2]]), new Set())
+    expect(indexesOf(indexes, 'axc')).toEqual([0, 1, 2])
   })
 
-  it('are not those of workers of others', () => {
-    const places = new Places()
-    places.update(['a', 'b'], new Map(), new Set([0, 2]))
-    expect(placesOf(places, 'ab')).toEqual([1, 3])
-    places.update(['a', 'b'], new Map([['b', 3]]), new Set([0, 1, 2]))
-    expect(placesOf(places, 'ab')).toEqual([4, 3])
+  it('differ from those of workers from other sources', () => {
+    const indexes = new WorkerIndexes()
+    indexes.update(['a', 'b'], new Map(), new Set([0, 2]))
+    expect(indexesOf(indexes, 'ab')).toEqual([1, 3])
+    indexes.update(['a', 'b'], new Map([['b', 3]]), new Set([0, 1, 2]))
+    expect(indexesOf(indexes, 'ab')).toEqual([4, 3])
   })
 
-  it('are never the same for two', () => {
+  it('are unique and stable', () => {
     const names = fc.uniqueArray(fc.stringMatching(/^[a-z]\d?$/), { maxLength: 12 })
     fc.assert(
       fc.property(fc.array(names, { maxLength: 8 }), lists => {
-        const places = new Places()
+        const indexes = new WorkerIndexes()
         for (const ids of lists) {
           const before = new Map(
-            ids.flatMap(id => (places.of(id) === undefined ? [] : [[id, places.of(id)] as const])),
+            ids.flatMap(id =>
+              indexes.indexOf(id) === undefined ? [] : [[id, indexes.indexOf(id)] as const],
+            ),
           )
-          places.update(ids, new Map(), new Set([3]))
-          const now = ids.map(id => places.of(id)!)
+          indexes.update(ids, new Map(), new Set([3]))
+          const now = ids.map(id => indexes.indexOf(id)!)
           expect(new Set(now).size).toBe(ids.length)
           expect(now).not.toContain(3)
-          for (const [id, place] of before) expect(places.of(id)).toBe(place)
+          for (const [id, index] of before) expect(indexes.indexOf(id)).toBe(index)
         }
       }),
     )

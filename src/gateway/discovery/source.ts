@@ -1,4 +1,4 @@
-/** Workers as a source of discovery sees them, and what all sources do with them alike. */
+/** Discovery sources: what they report, and helpers that all of them use. */
 import type { Role } from '../../cluster/worker.ts'
 import { defaultRanks, type RankDefaults, ranked } from '../config/worker-form.ts'
 
@@ -7,41 +7,40 @@ export type SourceName = 'file' | 'dns' | 'kubernetes'
 /** Limit per source: each worker has health checks, connections and metric series. */
 export const MAX_DISCOVERED = 4_096
 
-/** A worker that a source names. */
+/** A worker reported by a source. */
 export interface DiscoveredWorker {
-  /** Stays the same for as long as it is the same worker: name of a pod, or host and port. */
+  /** Stable for the lifetime of the worker: pod name, or host and port. */
   readonly id: string
   readonly role: Role
-  /** Origin. */
   readonly url: string
   readonly dpRank?: number
-  /** Where the source says so; its place is kept for it otherwise. */
+  /** Set if the source assigns it; otherwise the reconciler does. */
   readonly cluster?: number
-  /** Not so: it is there and must get no new requests, since it is not ready or about to end. */
+  /** False if it exists but must get no new requests: not ready, or terminating. */
   readonly ready: boolean
 }
 
-/** Why a look failed, in a word that anybody may see. */
+/** Why a lookup failed. Contains no names or addresses, so that /ready can show it. */
 export type ProblemReason = 'unreadable' | 'broken' | 'empty' | 'unreachable' | 'refused' | 'failed'
 
 export interface Problem {
   readonly reason: ProblemReason
-  /** With names and addresses, for the log and for whoever may use the admin API. Always the same for the same fault. */
+  /** With names and addresses, for the log and the admin API. The same problem always has the same text. */
   readonly text: string
 }
 
-/** What is remembered of a source's workers beyond what it says; whoever must begin again with it may keep it. */
+/** State of a source that must survive a restart of its process. */
 export interface SourceMemory {
-  /** Addresses of those that were taken away by hand, by name. */
+  /** Addresses of workers that an operator removed, by id. */
   readonly dismissed: Map<string, string>
-  /** Indexes of decode workers, by name. */
+  /** Indexes of decode workers, by id. */
   readonly places: Map<string, number>
 }
 
-/** What a source has to say after a look. Without `found` what was found before holds on. */
+/** Result of a lookup. Without `found`, the workers found before are kept. */
 export interface Report {
   readonly found?: readonly DiscoveredWorker[]
-  /** Parts that were left out, each as a sentence. */
+  /** One sentence per skipped part. */
   readonly notes?: readonly string[]
   readonly problem?: Problem
 }
@@ -49,11 +48,11 @@ export interface Report {
 export type OnReport = (report: Report) => void
 
 export interface Source {
-  /** Nothing is told after it. */
+  /** No report follows. */
   stop(): void
 }
 
-/** A look that did not succeed. */
+/** A failed lookup. */
 export class LookupFailure extends Error {
   readonly problem: Problem
 
@@ -63,7 +62,7 @@ export class LookupFailure extends Error {
   }
 }
 
-/** Servers that a source knows nothing more of, each as the workers that the settings make of it. */
+/** Expands servers to one worker per data-parallel rank, for sources that do not know ranks. */
 export function withRanks(servers: readonly DiscoveredWorker[], defaults: RankDefaults): DiscoveredWorker[] {
   return servers.flatMap(server => {
     const count = defaultRanks(defaults, server.role)
@@ -73,12 +72,12 @@ export function withRanks(servers: readonly DiscoveredWorker[], defaults: RankDe
 
 const byName = new Intl.Collator('en', { numeric: true })
 
-/** decode-2 before decode-10: the same workers have the same order wherever they are found. */
+/** Natural order, decode-2 before decode-10, so that all gateways agree on it. */
 export function sortedById<Named extends { readonly id: string }>(found: readonly Named[]): Named[] {
   return found.toSorted((a, b) => byName.compare(a.id, b.id) || (a.id < b.id ? -1 : 1))
 }
 
-/** The first of each name and of each address; those that are ready come before those that are not. */
+/** Keeps the first worker per id and per address. Ready workers take precedence. */
 export function deduplicate(found: readonly DiscoveredWorker[]): {
   readonly found: DiscoveredWorker[]
   readonly notes: string[]
@@ -91,11 +90,11 @@ export function deduplicate(found: readonly DiscoveredWorker[]): {
     : [...ready, ...found.filter(each => !each.ready)]) {
     const [named, there] = [byId.get(one.id), byUrl.get(one.url)]
     if (named !== undefined && named.role !== one.role)
-      notes.push(`${one.id} is both a prefill and a decode worker: taken for ${named.role}`)
+      notes.push(`${one.id} is listed as both a prefill and a decode worker: used as ${named.role}`)
     else if (named !== undefined)
-      notes.push(`two workers are named ${one.id}: the one at ${named.url} is taken`)
+      notes.push(`two workers have the id ${one.id}: using the one at ${named.url}`)
     else if (there !== undefined && one.ready)
-      notes.push(`${one.id} has the address of ${there.id}, ${one.url}: left out`)
+      notes.push(`${one.id} has the same address as ${there.id}, ${one.url}: skipped`)
     if (named !== undefined || there !== undefined) continue
     byId.set(one.id, one)
     byUrl.set(one.url, one)

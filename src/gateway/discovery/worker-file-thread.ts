@@ -1,11 +1,12 @@
-/** The thread of worker-file-beside.ts: reads one file's text and tells what is in it. */
+/** Thread of worker-file-off-thread.ts: parses one file and posts the report. */
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
 import { LookupFailure, type Report } from './source.ts'
-import type { FileText } from './worker-file-beside.ts'
+import type { FileText } from './worker-file-off-thread.ts'
 import { readWorkerFile } from './worker-file.ts'
 
-// On Linux a priority is a thread's own: where cores are few, requests come before it. Elsewhere it would be the whole process's.
+// On Linux the priority is per thread, so that requests take precedence. Elsewhere it would affect the whole
+// process.
 if (process.platform === 'linux') setPriority(5)
 
 parentPort!.postMessage(reportOf(workerData as FileText), [])

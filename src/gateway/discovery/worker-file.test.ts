@@ -2,18 +2,18 @@ import { describe, expect, it } from 'vitest'
 import { type Problem, LookupFailure } from './source.ts'
 import { readPlainJson, readWorkerFile } from './worker-file.ts'
 
-function badOf(text: string): Problem {
+function problemOf(text: string): Problem {
   try {
     readWorkerFile('w.yaml', text)
   } catch (error) {
     if (error instanceof LookupFailure) return error.problem
     throw error
   }
-  throw new Error('nothing is wrong with it')
+  throw new Error('no problem found')
 }
 
 describe('a file of workers', () => {
-  it('has lists as the configuration has them, in YAML or JSON', () => {
+  it('has the worker lists of the configuration, in YAML or JSON', () => {
     const workers = [
       { id: 'a:1', role: 'prefill', url: 'http://a:1', ready: true },
       { id: 'd', role: 'decode', url: 'https://b', ready: true, cluster: 3 },
@@ -29,24 +29,24 @@ describe('a file of workers', () => {
     ).toEqual(workers)
   })
 
-  it('may name ranks, and makes them of servers that say nothing where the settings do', () => {
+  it('may set ranks; other servers get the number of ranks of the settings', () => {
     const text =
       'prefill: [http://p:1]\ndecode:\n  - http://a:1\n  - {url: http://b:1, ranks: 1}\n  - {url: http://c:1, dpRank: 5}\n  - {url: http://d:1, id: d, ranks: 3}\n'
     const names = (ranks: object) =>
       readWorkerFile('w.yaml', text, ranks).map(({ id, dpRank }) => [id, dpRank])
-    const told = [
+    const explicit = [
       ['c:1@5', 5],
       ['d@0', 0],
       ['d@1', 1],
       ['d@2', 2],
     ]
-    expect(names({})).toEqual([['p:1', undefined], ['a:1', undefined], ['b:1', undefined], ...told])
+    expect(names({})).toEqual([['p:1', undefined], ['a:1', undefined], ['b:1', undefined], ...explicit])
     expect(names({ decodeRanks: 2 })).toEqual([
       ['p:1', undefined],
       ['a:1@0', 0],
       ['a:1@1', 1],
       ['b:1', undefined],
-      ...told,
+      ...explicit,
     ])
     expect(names({ ranks: 2, decodeRanks: 1 }).slice(0, 3)).toEqual([
       ['p:1@0', 0],
@@ -56,11 +56,11 @@ describe('a file of workers', () => {
   })
 
   it.each(['', '\n', '# nothing\n', '{}', 'prefill: []\ndecode: []\n'])(
-    'that names nobody is empty: %j',
+    'without workers is empty: %j',
     text => {
-      expect(badOf(text)).toEqual({
+      expect(problemOf(text)).toEqual({
         reason: 'empty',
-        text: 'w.yaml names no worker: expected the lists prefill and decode',
+        text: 'w.yaml lists no workers: expected the lists prefill and decode',
       })
     },
   )
@@ -102,24 +102,24 @@ describe('a file of workers', () => {
       'decode: [{url: http://a:1, cluster: 0}, http://b:1]',
       'w.yaml:1:41: decode[1] has no cluster but others do: set it for all decode workers or for none',
     ],
-  ])('that is not right is refused whole: %j', (text, expected) => {
-    expect(badOf(text)).toEqual({ reason: 'broken', text: expected })
+  ])('that is invalid is refused completely: %j', (text, expected) => {
+    expect(problemOf(text)).toEqual({ reason: 'broken', text: expected })
   })
 
   it.each([
     ['', 4096, 4097],
     [', ranks: 4', 1024, 1025],
     [', ranks: 1024', 4, 5],
-  ])('names so many workers and no more, each rank counted%s', (ranks, most, tooMany) => {
+  ])('has a limit of workers, counting each rank%s', (ranks, most, tooMany) => {
     const lists = (count: number) =>
       `decode:\n${Array.from({ length: count }, (_, n) => `  - {url: "http://a:${n + 1}"${ranks}}\n`).join('')}`
     expect(readWorkerFile('w.yaml', lists(most))).toHaveLength(4096)
     const text =
-      'w.yaml names more than 4096 workers, each rank counted: name fewer, or share them among several gateways'
-    expect(badOf(lists(tooMany))).toEqual({ reason: 'broken', text })
+      'w.yaml lists more than 4096 workers (counting each rank): list fewer, or split them among several gateways'
+    expect(problemOf(lists(tooMany))).toEqual({ reason: 'broken', text })
   })
 
-  it('counts ranks that the settings give, and not where a worker says its own', () => {
+  it('counts ranks of the settings, except for workers with their own rank', () => {
     const decode = Array.from({ length: 3000 }, (_, n) => `http://a:${n + 1}`)
     expect(() => readWorkerFile('w.json', JSON.stringify({ decode }), { ranks: 2 })).toThrow('more than 4096')
     expect(() => readPlainJson('w.json', JSON.stringify({ decode }), { ranks: 2 })).toThrow('more than 4096')
@@ -127,8 +127,8 @@ describe('a file of workers', () => {
     expect(readPlainJson('w.json', own, { ranks: 2 })).toHaveLength(3000)
   })
 
-  it('says a few of many problems', () => {
-    const { text } = badOf(`decode: [${Array.from({ length: 50 }, () => 'x').join(', ')}]`)
+  it('has only a few of many problems reported', () => {
+    const { text } = problemOf(`decode: [${Array.from({ length: 50 }, () => 'x').join(', ')}]`)
     expect(text).toContain('and 45 more')
   })
 })
@@ -138,12 +138,12 @@ describe('a file of workers that is plain JSON', () => {
     '{"decode":["http://a:1"]}',
     ' {\n "prefill": ["http://a:1/"],\n "decode": [{"url": "https://b", "id": "d", "cluster": 3}]\n}\n',
     '{"decode":[{"url":"http://a:1","ranks":2},"http://b:1@5","http://c:1"]}',
-  ])('is read as YAML would be: %j', text => {
+  ])('parses like YAML: %j', text => {
     const ranks = { decodeRanks: 3 }
     expect(readPlainJson('w', text, ranks)).toEqual(readWorkerFile('w', text, ranks))
   })
 
-  // Each has words of its own, with places, from the other reader.
+  // The YAML parser reports each of these with its location.
   it.each([
     ['is YAML', 'decode: [http://a:1]'],
     ['is YAML in braces', '{decode: [http://a:1]}'],
@@ -151,10 +151,10 @@ describe('a file of workers that is plain JSON', () => {
     ['has a key of a worker twice', '{"decode":[{"url":"http://a:1","url":"http://b:1"}]}'],
     ['has an unknown key', '{"decoder":["http://a:1"]}'],
     ['has the same worker twice', '{"decode":["http://a:1","http://a:1"]}'],
-    ['names nobody', '{"decode":[]}'],
+    ['has no workers', '{"decode":[]}'],
     ['is cut off', '{"decode":["http://a:1"'],
     ['is deeper than the stack', `{"decode":${'['.repeat(200_000)}${']'.repeat(200_000)}}`],
-  ])('and %s is left to the other reader', (_, text) => {
+  ])('and %s is left to the YAML parser', (_, text) => {
     expect(readPlainJson('w', text)).toBeUndefined()
   })
 })

@@ -1,4 +1,7 @@
-/** The file that discovery follows: lists of workers as the configuration has them, refused whole when anything in it is wrong. */
+/**
+ * Parses the file of file discovery: worker lists in the format of the configuration. An invalid file is
+ * refused completely.
+ */
 import type * as z from 'zod'
 import type { Role } from '../../cluster/worker.ts'
 import { parseConfigText } from '../config/config-file.ts'
@@ -9,10 +12,10 @@ import { checkWorkers } from '../config/checks/worker-checks.ts'
 import { defaultRanks, type RankDefaults, type WorkerForm, workersOf } from '../config/worker-form.ts'
 import { type DiscoveredWorker, LookupFailure, MAX_DISCOVERED } from './source.ts'
 
-/** Problems that are told of one file. */
+/** Problems reported per file. */
 const MAX_PROBLEMS = 5
 
-/** `defaults`: of servers of which the file says nothing. Throws a LookupFailure with what is wrong and where. */
+/** `defaults`: ranks of servers that do not set them. Throws a LookupFailure with problems and locations. */
 export function readWorkerFile(path: string, text: string, defaults: RankDefaults = {}): DiscoveredWorker[] {
   const file = parseConfigText(path, text)
   refuseTooMany(path, file.value, defaults)
@@ -27,16 +30,16 @@ export function readWorkerFile(path: string, text: string, defaults: RankDefault
             ({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`,
           ),
         ]
-  if (problems.length > 0 || !parsed.success) throw new LookupFailure('broken', told(problems))
+  if (problems.length > 0 || !parsed.success) throw new LookupFailure('broken', joined(problems))
   const found = foundIn(parsed.data, defaults)
   if (found.length === 0)
-    throw new LookupFailure('empty', `${path} names no worker: expected the lists prefill and decode`)
+    throw new LookupFailure('empty', `${path} lists no workers: expected the lists prefill and decode`)
   return found
 }
 
 /**
- * The same of a file that is JSON and right, many times faster, since nobody needs to know where in it things stand. Undefined of any
- * other; throws only where there are too many workers.
+ * The same for a valid JSON file, many times faster, since no locations are needed. Undefined for any other
+ * file; throws only if there are too many workers.
  */
 export function readPlainJson(
   path: string,
@@ -47,7 +50,7 @@ export function readPlainJson(
   let value: unknown
   try {
     value = JSON.parse(text)
-    // A key that stands twice is a mistake, and would be lost here.
+    // JSON.parse would hide a duplicate key, which is an error.
     if (JSON.stringify(value).replaceAll(/\s/g, '') !== text.replaceAll(/\s/g, '')) return undefined
   } catch {
     return undefined
@@ -59,7 +62,7 @@ export function readPlainJson(
   return found.length === 0 ? undefined : found
 }
 
-/** Before anything looks at each: a few letters can stand for a thousand ranks. */
+/** Runs first: a few bytes can expand to a thousand ranks. */
 function refuseTooMany(path: string, value: unknown, defaults: RankDefaults): void {
   let count = 0
   for (const role of ['prefill', 'decode'] as const) {
@@ -72,14 +75,14 @@ function refuseTooMany(path: string, value: unknown, defaults: RankDefaults): vo
   if (count > MAX_DISCOVERED)
     throw new LookupFailure(
       'broken',
-      `${path} names more than ${MAX_DISCOVERED} workers, each rank counted: name fewer, or share them among several gateways`,
+      `${path} lists more than ${MAX_DISCOVERED} workers (counting each rank): list fewer, or split them among several gateways`,
     )
 }
 
-function ranksOf(item: unknown, unsaid: number): number {
-  const { ranks = unsaid, dpRank, url = item } = isObject(item) ? item : {}
+function ranksOf(item: unknown, defaultCount: number): number {
+  const { ranks = defaultCount, dpRank, url = item } = isObject(item) ? item : {}
   if (dpRank !== undefined || /@\d+$/.test(String(url))) return 1
-  // What is wrong by itself is said elsewhere.
+  // The schema reports invalid values.
   return Number.isInteger(ranks) && (ranks as number) >= 1 && (ranks as number) <= MAX_RANKS
     ? (ranks as number)
     : 1
@@ -109,7 +112,7 @@ function ofServer(worker: string | WorkerForm, role: Role, defaults: RankDefault
 function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => string): string[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map(key => `${place(path)}: unknown key ${nameOf([...path, key])}`)
-  // A worker is a URL or an object: what is wrong with the one that it looks like is the last.
+  // A worker is a URL or an object: report the problems of the variant that it resembles.
   const branch =
     issue.code === 'invalid_union'
       ? issue.errors.find(errors => errors.some(inner => inner.code !== 'invalid_type'))
@@ -120,7 +123,7 @@ function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => str
   return [`${place(path)}: ${nameOf(path) || 'the file'}: ${words}`]
 }
 
-function told(problems: readonly string[]): string {
+function joined(problems: readonly string[]): string {
   const more = problems.length - MAX_PROBLEMS
   return [...problems.slice(0, MAX_PROBLEMS), ...(more > 0 ? [`and ${more} more`] : [])].join('; ')
 }

@@ -80,7 +80,9 @@ describe('workers by the records of a real DNS server', () => {
     )
     await dns.stop()
     await until(() =>
-      warnings().some(line => line.includes(`no DNS server answers for decode.${DOMAIN} (ECONNREFUSED)`)),
+      warnings().some(line =>
+        line.includes(`no response from a DNS server for decode.${DOMAIN} (ECONNREFUSED)`),
+      ),
     )
     await sees(0, 1)
     expect(await metric('eldr_discovery_up', { source: 'dns' })).toBe(0)

@@ -1,4 +1,4 @@
-/** Discovery as the gateway has it: its sources, what each last said, and who is told. */
+/** Runs the configured discovery sources: reconciles, logs and reports the status of each. */
 import { NODE_TIMERS } from '../../../cluster/health.ts'
 import type { Registry } from '../../../cluster/registry.ts'
 import type { DiscoverySettings } from '../../config/settings.ts'
@@ -20,17 +20,17 @@ import { type KubeAccess, kubeAccess } from '../../discovery/kube-client.ts'
 import { KubeSource } from '../../discovery/kube-source.ts'
 import { type Change, Reconciler } from './reconciler.ts'
 
-/** For those who may use the admin API. */
+/** Status of a source, for the admin API. */
 export interface SourceStatus {
   readonly source: SourceName
-  /** The last look succeeded. */
+  /** True if the last lookup succeeded. */
   readonly up: boolean
   readonly workers: number
-  /** Of the last look that succeeded, as ISO 8601. */
+  /** Time of the last successful lookup, ISO 8601. */
   readonly lastSuccess?: string
   readonly reason?: ProblemReason
   readonly problem?: string
-  /** Workers that were left out, and why. */
+  /** Workers that were skipped, and why. */
   readonly notes?: readonly string[]
 }
 
@@ -42,12 +42,12 @@ export interface DiscoveryParts {
 }
 
 const WORDS: Readonly<Record<Change, string>> = {
-  added: 'worker found',
-  drained: 'worker is no longer found, or not ready: it gets no new requests',
-  undrained: 'worker is found again',
-  removed: 'worker that is no longer found removed',
+  added: 'worker discovered',
+  drained: 'worker gone or not ready: drained',
+  undrained: 'worker back: undrained',
+  removed: 'worker gone: removed',
 }
-/** Notes that are logged of one look. */
+/** Notes shown per lookup. */
 const MAX_NOTES = 20
 
 class FollowedSource {
@@ -59,7 +59,7 @@ class FollowedSource {
   #problem: Report['problem']
   #notes: readonly string[] = []
   #conflicts: readonly string[] = []
-  #said = ''
+  #loggedNotes = ''
 
   constructor(
     name: SourceName,
@@ -74,7 +74,7 @@ class FollowedSource {
       registry,
       removeAfterMs,
       timers: NODE_TIMERS,
-      ...(memoryOf && { memory: memoryOf(name) }),
+      memory: memoryOf?.(name),
       changed: (change, worker) => {
         metrics.discoveryChanges.inc({ source: name, change })
         log.info({ worker, source: name }, WORDS[change])
@@ -85,7 +85,7 @@ class FollowedSource {
       },
     })
     for (const change of Object.keys(WORDS)) metrics.discoveryChanges.inc({ source: name, change }, 0)
-    this.#source = start(report => this.#heard(report))
+    this.#source = start(report => this.#apply(report))
   }
 
   get status(): SourceStatus {
@@ -94,9 +94,11 @@ class FollowedSource {
       source: this.name,
       up: this.#lastSuccessMs !== undefined && this.#problem === undefined,
       workers: this.#reconciler.size,
-      ...(this.#lastSuccessMs !== undefined && { lastSuccess: new Date(this.#lastSuccessMs).toISOString() }),
-      ...(this.#problem && { reason: this.#problem.reason, problem: this.#problem.text }),
-      ...(notes.length > 0 && { notes: notes.slice(0, MAX_NOTES) }),
+      lastSuccess:
+        this.#lastSuccessMs === undefined ? undefined : new Date(this.#lastSuccessMs).toISOString(),
+      reason: this.#problem?.reason,
+      problem: this.#problem?.text,
+      notes: notes.length > 0 ? notes.slice(0, MAX_NOTES) : undefined,
     }
   }
 
@@ -109,40 +111,38 @@ class FollowedSource {
     this.#reconciler.stop()
   }
 
-  #heard({ found, notes = [], problem }: Report): void {
+  #apply({ found, notes = [], problem }: Report): void {
     const before = this.#problem
     this.#problem = problem
     this.#notes = notes
     if (problem === undefined) this.#lastSuccessMs = Date.now()
-    // Once, and again when it is another fault: a source may fail every second for days.
+    // Logged only when it changes: a source may fail every second for days.
     if (problem !== undefined && problem.text !== before?.text)
       this.#log.warn(
         { source: this.name, reason: problem.reason },
         `discovery: ${problem.text}; ${this.#meanwhile(found)}`,
       )
     if (problem === undefined && before !== undefined)
-      this.#log.info({ source: this.name }, 'discovery: well again')
+      this.#log.info({ source: this.name }, 'discovery: recovered')
     if (found !== undefined) this.#reconciler.apply(found)
     else this.#sayNotes()
   }
 
-  /** What a look that failed leaves. Of two selectors one may have found something all the same. */
+  /** What happens after a failed lookup. One of two selectors may still have found workers. */
   #meanwhile(found: Report['found']): string {
-    const isNothing = this.#lastSuccessMs === undefined && this.#reconciler.size === 0 && !found?.length
-    return isNothing
-      ? 'no worker has been found yet, and it goes on looking'
-      : 'what was found before holds on'
+    const isEmpty = this.#lastSuccessMs === undefined && this.#reconciler.size === 0 && !found?.length
+    return isEmpty ? 'no worker found yet, retrying' : 'keeping the workers found before'
   }
 
   #sayNotes(): void {
     const notes = [...this.#notes, ...this.#conflicts]
     const text = notes.join('\n')
-    if (text !== this.#said && notes.length > 0)
+    if (text !== this.#loggedNotes && notes.length > 0)
       this.#log.warn(
         { source: this.name, notes: notes.slice(0, MAX_NOTES), count: notes.length },
-        'discovery: workers are left out',
+        'discovery: workers skipped',
       )
-    this.#said = text
+    this.#loggedNotes = text
   }
 }
 
@@ -157,12 +157,10 @@ export class Discovery {
   ) {
     const source = (name: SourceName, start: (onReport: OnReport) => Source) =>
       new FollowedSource(name, removeAfterMs, parts, start)
-    /** A source that finds servers. A file says itself how many engines each has. */
+    /** A source that finds servers, which are expanded to ranks. A file sets ranks itself. */
     const servers = (name: SourceName, start: (onReport: OnReport) => Source) =>
       source(name, onReport =>
-        start(report =>
-          onReport({ ...report, ...(report.found && { found: withRanks(report.found, ranks) }) }),
-        ),
+        start(report => onReport({ ...report, found: report.found && withRanks(report.found, ranks) })),
       )
     this.#sources = [
       ...(file === undefined ? [] : [source('file', onReport => new FileSource(file, ranks, onReport))]),
@@ -182,18 +180,18 @@ export class Discovery {
     return this.#sources.map(({ status }) => status)
   }
 
-  /** For anybody: no names, no addresses. */
+  /** For /ready: no names and no addresses. */
   summary(): Pick<SourceStatus, 'source' | 'up' | 'workers' | 'lastSuccess' | 'reason'>[] {
     return this.statuses().map(({ source, up, workers, lastSuccess, reason }) => ({
       source,
       up,
       workers,
-      ...(lastSuccess !== undefined && { lastSuccess }),
-      ...(reason !== undefined && { reason }),
+      lastSuccess,
+      reason,
     }))
   }
 
-  /** In seconds since 1970; sources that have not succeeded yet are not in it. */
+  /** Unix time in seconds, of sources that have succeeded at least once. */
   lastSuccessSeconds(): ReadonlyMap<SourceName, number> {
     return new Map(
       this.#sources.flatMap(({ name, lastSuccessMs }) =>
@@ -212,7 +210,10 @@ interface ReadyKubernetes {
   readonly access: KubeAccess
 }
 
-/** What begins discovery, once everything else stands; undefined where nothing is to be discovered. Throws where settings lack something. */
+/**
+ * Returns a function that starts discovery; undefined if no source is configured. Throws if settings are
+ * incomplete.
+ */
 export function readyDiscovery(
   settings: DiscoverySettings,
   ranks: RankDefaults = {},

@@ -76,7 +76,7 @@ describe('ranks of a server', () => {
   const ranks = (count: number, more: Partial<DiscoveredWorker> = {}) =>
     Array.from({ length: count }, (_, dpRank) => one(`a@${dpRank}`, { url: 'http://a:1', dpRank, ...more }))
 
-  it('are workers of their own at one address, each with its place', () => {
+  it('are separate workers at one address, each with its index', () => {
     const { reconciler, states, indexes, conflicts } = start()
     reconciler.apply([...ranks(3), one('b')])
     expect(states()).toEqual({ 'a@0': 'ready', 'a@1': 'ready', 'a@2': 'ready', b: 'ready' })
@@ -86,7 +86,7 @@ describe('ranks of a server', () => {
     expect(states()).toEqual({ 'a@0': 'ready', 'a@1': 'draining', 'a@2': 'draining', b: 'ready' })
   })
 
-  it('take the place of the server that was one worker, and it theirs', () => {
+  it('replace the server as a single worker, and vice versa', () => {
     const { reconciler, states, conflicts } = start()
     reconciler.apply([one('a')])
     reconciler.apply(ranks(2))
@@ -96,19 +96,19 @@ describe('ranks of a server', () => {
     expect(conflicts()).toEqual([])
   })
 
-  it('are left out where somebody else has the rank, or the whole server; other ranks are not', () => {
+  it('are skipped if another source has the rank or the whole server; other ranks are not', () => {
     const { registry, reconciler, states, conflicts } = start()
     registry.add({ id: 'mine', role: 'decode', url: 'http://a:1', dpRank: 1, source: 'admin' })
     registry.add({ id: 'whole', role: 'decode', url: 'http://b:1', source: 'admin' })
     reconciler.apply([...ranks(3), one('b@0', { url: 'http://b:1', dpRank: 0 })])
     expect(states()).toEqual({ mine: 'ready', whole: 'ready', 'a@0': 'ready', 'a@2': 'ready' })
     expect(conflicts()).toEqual([
-      'a@1 is left out: mine has its address, http://a:1@1 (admin)',
-      'b@0 is left out: whole has its address, http://b:1 (admin)',
+      'a@1 skipped: mine has its address, http://a:1@1 (admin)',
+      'b@0 skipped: whole has its address, http://b:1 (admin)',
     ])
   })
 
-  it('that were removed by hand stay away until the source gives the name another rank', () => {
+  it('that an operator removed stay removed until the source gives the id another rank', () => {
     const { registry, reconciler, states } = start()
     reconciler.apply(ranks(2))
     registry.remove('a@1')
@@ -119,8 +119,8 @@ describe('ranks of a server', () => {
   })
 })
 
-describe('what a source has found', () => {
-  it('is registered, and only when it is ready', () => {
+describe('a discovered worker', () => {
+  it('is registered when it is ready', () => {
     const { reconciler, states, registry, changes } = start()
     reconciler.apply([one('a'), one('b', { ready: false }), one('p', { role: 'prefill' })])
     expect(states()).toEqual({ a: 'ready', p: 'ready' })
@@ -129,7 +129,7 @@ describe('what a source has found', () => {
     expect(changes).toEqual(['added a', 'added p', 'added b'])
   })
 
-  it('leaves rotation when it is not ready or gone, and is removed when it stays so', () => {
+  it('is drained when it is gone or not ready, and removed if it stays so', () => {
     const { reconciler, states, timers, changes } = start()
     reconciler.apply([one('a'), one('b'), one('c')])
     reconciler.apply([one('a', { ready: false }), one('c')])
@@ -142,7 +142,7 @@ describe('what a source has found', () => {
     expect(changes.slice(3).toSorted()).toEqual(['drained a', 'drained b', 'removed a', 'removed b'])
   })
 
-  it('lets requests end before it goes, and is taken back with them when it returns', () => {
+  it('is removed after its requests have ended, and kept with them if it returns', () => {
     const { reconciler, registry, states, timers, changes } = start()
     reconciler.apply([one('a'), one('b')])
     const requests = [registry.dispatch('decode', 0, 7, 0)!, registry.dispatch('decode', 1, 7, 0)!]
@@ -157,7 +157,7 @@ describe('what a source has found', () => {
     expect(changes.slice(2).toSorted()).toEqual(['drained a', 'drained b', 'removed b', 'undrained a'])
   })
 
-  it('at another address is another server: the old one goes at once, and the cluster stays', () => {
+  it('at another address is another server: the old one is removed at once, and the cluster stays', () => {
     const { reconciler, registry, indexes } = start()
     reconciler.apply([one('a'), one('b'), one('c')])
     expect(indexes()).toEqual({ a: 0, b: 1, c: 2 })
@@ -171,14 +171,14 @@ describe('what a source has found', () => {
     request.succeeded(1)
   })
 
-  it('takes the address of one that has gone', () => {
+  it('may reuse the address of one that is gone', () => {
     const { reconciler, states } = start()
     reconciler.apply([one('old', { url: 'http://10.0.0.1:1' })])
     reconciler.apply([one('new', { url: 'http://10.0.0.1:1' })])
     expect(states()).toEqual({ new: 'ready' })
   })
 
-  it('has the cluster of its name, in whatever order workers become ready', () => {
+  it('has the cluster of its id, in whatever order workers become ready', () => {
     const all = ['d-0', 'd-1', 'd-2', 'd-10'].map(id => one(id))
     fc.assert(
       fc.property(fc.shuffledSubarray([0, 1, 2, 3], { minLength: 4 }), order => {
@@ -193,24 +193,24 @@ describe('what a source has found', () => {
     )
   })
 
-  it('may name its cluster', () => {
+  it('may set its cluster', () => {
     const { reconciler, indexes, conflicts, registry } = start()
     registry.add({ id: 'mine', role: 'decode', url: 'http://mine:1', cluster: 7, source: 'admin' })
     reconciler.apply([one('a', { cluster: 5 }), one('b', { cluster: 7 })])
     expect(indexes()).toEqual({ mine: 7, a: 5 })
-    expect(conflicts()).toEqual(['b is left out: another worker has the cluster 7'])
+    expect(conflicts()).toEqual(['b skipped: another worker has cluster 7'])
   })
 })
 
-describe('workers of others', () => {
-  it('are never touched, and what is like them waits until they have gone', async () => {
+describe('workers from other sources', () => {
+  it('are never changed, and conflicting workers wait until they are gone', async () => {
     const { reconciler, registry, states, conflicts } = start()
     for (const id of ['a', 'b', 'c'])
       registry.add({ id, role: 'decode', url: `http://${id}:1`, source: 'admin' })
     reconciler.apply([one('a'), one('b', { url: 'http://b:2' }), one('x', { url: 'http://c:1' }), one('d')])
     expect(conflicts()).toEqual([
-      'b is left out: another worker has this name (admin)',
-      'x is left out: c has its address, http://c:1 (admin)',
+      'b skipped: another worker has this id (admin)',
+      'x skipped: c has its address, http://c:1 (admin)',
     ])
     reconciler.apply([])
     expect(states()).toEqual({ a: 'ready', b: 'ready', c: 'ready', d: 'draining' })
@@ -222,7 +222,7 @@ describe('workers of others', () => {
     expect(conflicts()).toEqual([])
   })
 
-  it('that an operator drained stay so when they are found again', () => {
+  it('that an operator drained stay drained when they return', () => {
     const { reconciler, registry, states } = start()
     reconciler.apply([one('a')])
     registry.drain('a')
@@ -233,7 +233,7 @@ describe('workers of others', () => {
     expect(states()).toEqual({ a: 'ready' })
   })
 
-  it('that an operator took away come back when the source has dropped them in between', async () => {
+  it('that an operator removed come back after the source has dropped them', async () => {
     const { reconciler, registry, states } = start()
     reconciler.apply([one('a')])
     registry.remove('a')
@@ -258,7 +258,7 @@ describe('any sequence of lists', () => {
     { maxLength: 12 },
   )
 
-  it('ends in the last one, whatever requests there were', () => {
+  it('ends in the last one, whatever requests are running', () => {
     fc.assert(
       fc.property(lists, fc.array(worker, { maxLength: 6 }), (steps, last) => {
         const { reconciler, registry, timers, states } = start()
@@ -284,10 +284,10 @@ describe('any sequence of lists', () => {
     )
   })
 
-  it('is bounded, and says whom it leaves out', () => {
+  it('is limited, and skipped workers are reported', () => {
     const { reconciler, conflicts } = start()
     reconciler.apply(Array.from({ length: MAX_DISCOVERED + 2 }, (_, n) => one(`d-${n}`)))
     expect(reconciler.size).toBe(MAX_DISCOVERED)
-    expect(conflicts()).toEqual([4096, 4097].map(n => `d-${n} is left out: there are 4096 workers already`))
+    expect(conflicts()).toEqual([4096, 4097].map(n => `d-${n} skipped: limit of 4096 workers reached`))
   })
 })

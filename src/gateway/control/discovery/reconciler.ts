@@ -1,7 +1,9 @@
 /**
- * Makes the registry hold what one source has found. A worker that is found is registered, and checked before it gets requests like any
- * other. One that is gone or not ready leaves rotation at once, keeps its cluster for a while in case it comes back, and is removed when
- * its last request has ended. Workers of others are never touched; where one has the same name or address, it stays and that is said.
+ * Reconciles the registry with the workers of one discovery source. A new worker is registered, and gets
+ * requests after its first good health check. A worker that disappears or is not ready is drained at once,
+ * keeps its cluster for a while in case it returns, and is removed when its last request has ended. Workers
+ * from other sources are never changed; on a conflict of id or address they stay, and the conflict is
+ * reported.
  */
 import type { Timers } from '../../../cluster/health.ts'
 import type { Registry, RegistryEvent, WorkerView } from '../../../cluster/registry.ts'
@@ -13,7 +15,7 @@ import {
   type SourceMemory,
   type SourceName,
 } from '../../discovery/source.ts'
-import { Places } from './worker-index.ts'
+import { WorkerIndexes } from './worker-index.ts'
 
 export type Change = 'added' | 'drained' | 'undrained' | 'removed'
 
@@ -24,25 +26,30 @@ export interface ReconcilerOptions {
   readonly timers: Timers
   readonly memory?: SourceMemory
   changed(change: Change, id: string): void
-  /** Workers that cannot be registered because of others, each as a sentence; after every look. */
+  /** Called after every lookup: one sentence per worker that cannot be registered. */
   conflicts(notes: readonly string[]): void
 }
 
-interface Mine {
+/** A worker that this source has registered. */
+interface Registered {
   readonly found: DiscoveredWorker
   away: boolean
-  /** Away for so long that the registry may remove it. */
+  /** Away for longer than `removeAfterMs`: the registry removes it when it is idle. */
   retired: boolean
   cancel?: () => void
 }
 
+type Conflict =
+  | { readonly kind: 'none' | 'already_registered' }
+  | { readonly kind: 'conflict'; readonly why: string }
+
 export class Reconciler {
   readonly #options: ReconcilerOptions
   readonly #unsubscribe: () => void
-  readonly #mine = new Map<string, Mine>()
-  /** Taken away by hand: not registered again before the source has dropped it or given it another address. */
+  readonly #registered = new Map<string, Registered>()
+  /** Removed by an operator: not registered again until the source drops it or reports another address. */
   readonly #dismissed: Map<string, string>
-  readonly #places: Places
+  readonly #indexes: WorkerIndexes
   #last: readonly DiscoveredWorker[] = []
   #busy = false
   #stopped = false
@@ -50,16 +57,16 @@ export class Reconciler {
   constructor(options: ReconcilerOptions) {
     this.#options = options
     this.#dismissed = options.memory?.dismissed ?? new Map()
-    this.#places = new Places(options.memory?.places)
+    this.#indexes = new WorkerIndexes(options.memory?.places)
     this.#unsubscribe = options.registry.subscribe(event => this.#heard(event))
   }
 
-  /** Registered, those that are away included. */
+  /** Number of registered workers, including drained ones. */
   get size(): number {
-    return this.#mine.size
+    return this.#registered.size
   }
 
-  /** `found`: each name and address once. */
+  /** `found` must not contain duplicates. */
   apply(found: readonly DiscoveredWorker[]): void {
     this.#last = found
     this.#busy = true
@@ -70,21 +77,21 @@ export class Reconciler {
     }
   }
 
-  /** Workers stay as they are. */
+  /** Leaves workers as they are. */
   stop(): void {
     this.#stopped = true
     this.#unsubscribe()
-    for (const { cancel } of this.#mine.values()) cancel?.()
+    for (const { cancel } of this.#registered.values()) cancel?.()
   }
 
   #applied(found: readonly DiscoveredWorker[]): string[] {
     const listed = new Map(found.map(one => [one.id, one]))
-    for (const [id, place] of this.#dismissed) {
+    for (const [id, address] of this.#dismissed) {
       const one = listed.get(id)
-      if (one === undefined || placeText(one) !== place) this.#dismissed.delete(id)
+      if (one === undefined || placeText(one) !== address) this.#dismissed.delete(id)
     }
-    this.#keepPlaces(found)
-    for (const [id, mine] of this.#mine) {
+    this.#updateIndexes(found)
+    for (const [id, mine] of this.#registered) {
       const one = listed.get(id)
       if (one !== undefined && !isSame(one, mine.found)) this.#drop(id)
       else if (one?.ready === true) this.#back(id, mine)
@@ -97,71 +104,79 @@ export class Reconciler {
     const conflicts: string[] = []
     const fresh: DiscoveredWorker[] = []
     for (const one of sortedById(found)) {
-      if (!one.ready || this.#mine.has(one.id) || this.#dismissed.has(one.id)) continue
+      if (!one.ready || this.#registered.has(one.id) || this.#dismissed.has(one.id)) continue
       const conflict = this.#conflictOf(one, byId.get(one.id), byUrl)
-      if (conflict === 'theirs') continue
-      if (conflict !== undefined) conflicts.push(conflict)
-      else if (this.#mine.size + fresh.length < MAX_DISCOVERED) fresh.push(one)
-      else conflicts.push(`${one.id} is left out: there are ${MAX_DISCOVERED} workers already`)
+      if (conflict.kind === 'already_registered') continue
+      if (conflict.kind === 'conflict') conflicts.push(conflict.why)
+      else if (this.#registered.size + fresh.length < MAX_DISCOVERED) fresh.push(one)
+      else conflicts.push(`${one.id} skipped: limit of ${MAX_DISCOVERED} workers reached`)
     }
-    for (const one of highestFirst(fresh, one => this.#placeOf(one) ?? -1)) {
+    for (const one of highestFirst(fresh, one => this.#indexOf(one) ?? -1)) {
       const { ready: _, ...worker } = one
       const spec: WorkerSpec = { ...worker, source: this.#options.source }
-      const outcome = this.#options.registry.add(spec, this.#placeOf(one))
-      if (outcome === 'added') this.#mine.set(one.id, { found: one, away: false, retired: false })
+      const outcome = this.#options.registry.add(spec, this.#indexOf(one))
+      if (outcome === 'added') this.#registered.set(one.id, { found: one, away: false, retired: false })
       if (outcome === 'added') this.#options.changed('added', one.id)
-      else conflicts.push(`${one.id} is left out: another worker has the cluster ${one.cluster}`)
+      else conflicts.push(`${one.id} skipped: another worker has cluster ${one.cluster}`)
     }
     return conflicts
   }
 
-  /** Why it cannot be registered; `theirs` when somebody else has registered this very worker. */
+  /**
+   * Whether a worker can be registered. `already_registered`: another source has registered the same worker.
+   */
   #conflictOf(
     one: DiscoveredWorker,
     named: WorkerView | undefined,
     byUrl: Map<string, WorkerView[]>,
-  ): string | undefined {
+  ): Conflict {
     if (named !== undefined) {
-      if (placeText(named.spec) === placeText(one) && named.spec.role === one.role) return 'theirs'
-      return `${one.id} is left out: another worker has this name (${named.spec.source ?? 'config'})`
+      if (placeText(named.spec) === placeText(one) && named.spec.role === one.role)
+        return { kind: 'already_registered' }
+      const why = `${one.id} skipped: another worker has this id (${named.spec.source ?? 'config'})`
+      return { kind: 'conflict', why }
     }
     const there = byUrl.get(one.url) ?? []
     const same = there.filter(({ spec }) => isSamePlace(spec, one))
-    // Addresses of pods that have ended are given to others, and a server that was one worker may be one for each of its ranks now.
-    const other = same.find(({ spec }) => this.#mine.get(spec.id)?.away !== true)
-    if (other !== undefined)
-      return `${one.id} is left out: ${other.spec.id} has its address, ${placeText(other.spec)} (${other.spec.source ?? 'config'})`
+    // The address of a terminated pod may be reused, and a server that was one worker may now be one per
+    // rank.
+    const other = same.find(({ spec }) => this.#registered.get(spec.id)?.away !== true)
+    if (other !== undefined) {
+      const source = other.spec.source ?? 'config'
+      const why = `${one.id} skipped: ${other.spec.id} has its address, ${placeText(other.spec)} (${source})`
+      return { kind: 'conflict', why }
+    }
     for (const { spec } of same) this.#drop(spec.id)
     byUrl.set(
       one.url,
       there.filter(view => !same.includes(view)),
     )
-    return undefined
+    return { kind: 'none' }
   }
 
-  #placeOf({ id, cluster, role }: DiscoveredWorker): number | undefined {
-    return role === 'decode' && cluster === undefined ? this.#places.of(id) : undefined
+  #indexOf({ id, cluster, role }: DiscoveredWorker): number | undefined {
+    return role === 'decode' && cluster === undefined ? this.#indexes.indexOf(id) : undefined
   }
 
-  #keepPlaces(found: readonly DiscoveredWorker[]): void {
+  #updateIndexes(found: readonly DiscoveredWorker[]): void {
     const registered = new Map<string, number>()
-    const others = new Set<number>(found.flatMap(({ cluster }) => cluster ?? []))
+    const taken = new Set<number>(found.flatMap(({ cluster }) => cluster ?? []))
     for (const { spec, index } of this.#views()) {
       if (spec.role !== 'decode') continue
-      if (this.#mine.has(spec.id)) registered.set(spec.id, index)
-      else others.add(index)
+      if (this.#registered.has(spec.id)) registered.set(spec.id, index)
+      else taken.add(index)
     }
-    const named = found
+    const listed = found
       .filter(({ role, cluster }) => role === 'decode' && cluster === undefined)
       .map(({ id }) => id)
-    this.#places.update([...named, ...registered.keys()], registered, others)
+    this.#indexes.update([...listed, ...registered.keys()], registered, taken)
   }
 
   #views(): WorkerView[] {
     return this.#options.registry.views(performance.now()).filter(({ leaving }) => !leaving)
   }
 
-  #away(id: string, mine: Mine): void {
+  #away(id: string, mine: Registered): void {
     if (mine.away) return
     mine.away = true
     this.#options.registry.drain(id, 'discovery')
@@ -172,7 +187,7 @@ export class Reconciler {
     })
   }
 
-  #back(id: string, mine: Mine): void {
+  #back(id: string, mine: Registered): void {
     if (!mine.away) return
     mine.cancel?.()
     mine.away = mine.retired = false
@@ -180,10 +195,10 @@ export class Reconciler {
     this.#options.changed('undrained', id)
   }
 
-  /** At once: at its address is another server, or none. What still runs there may end. */
+  /** Removes at once: its address has another server, or none. Running requests may finish. */
   #drop(id: string): void {
-    this.#mine.get(id)?.cancel?.()
-    this.#mine.delete(id)
+    this.#registered.get(id)?.cancel?.()
+    this.#registered.delete(id)
     this.#options.registry.remove(id)
     this.#options.changed('removed', id)
   }
@@ -191,14 +206,14 @@ export class Reconciler {
   #heard({ kind, worker }: RegistryEvent): void {
     if (kind !== 'removed') return
     const { id } = worker
-    const mine = this.#mine.get(id)
+    const mine = this.#registered.get(id)
     if (mine !== undefined) {
       mine.cancel?.()
-      this.#mine.delete(id)
+      this.#registered.delete(id)
       if (mine.retired) this.#options.changed('removed', id)
       else this.#dismissed.set(id, placeText(worker))
     } else if (!this.#busy) {
-      // Somebody's worker has gone whose name or address may be that of one that was left out.
+      // A worker from another source is gone; its id or address may have blocked one of this source.
       queueMicrotask(() => this.#stopped || this.apply(this.#last))
     }
   }
@@ -207,13 +222,13 @@ export class Reconciler {
 const isSame = (a: DiscoveredWorker, b: DiscoveredWorker) =>
   placeText(a) === placeText(b) && a.role === b.role && a.cluster === b.cluster
 
-/** The routing table has room for the highest index there is: it should grow once, and not with every worker. */
+/** The routing table grows to the highest index: adding that worker first makes it grow only once. */
 function highestFirst(
   found: readonly DiscoveredWorker[],
-  placeOf: (one: DiscoveredWorker) => number,
+  indexOf: (one: DiscoveredWorker) => number,
 ): DiscoveredWorker[] {
   const highest = found.reduce<DiscoveredWorker | undefined>(
-    (most, one) => (most === undefined || placeOf(one) > placeOf(most) ? one : most),
+    (highest, one) => (highest === undefined || indexOf(one) > indexOf(highest) ? one : highest),
     undefined,
   )
   return highest === undefined ? [] : [highest, ...found.filter(one => one !== highest)]

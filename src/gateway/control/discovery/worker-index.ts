@@ -1,32 +1,33 @@
 /**
- * The index that each decode worker should have, and with it a cluster of the artifact. A worker has its place from the moment that it is
- * named, ready or not, so that the order in which workers become ready does not matter, and two gateways that see the same names agree.
+ * Assigns an index, and with it a cluster of the artifact, to each decode worker. A worker gets its index
+ * when it is first listed, ready or not, so that the order in which workers become ready does not matter and
+ * two gateways with the same list agree.
  */
 import { sortedById } from '../../discovery/source.ts'
 
-export class Places {
-  readonly #places: Map<string, number>
+export class WorkerIndexes {
+  readonly #indexes: Map<string, number>
 
-  constructor(places = new Map<string, number>()) {
-    this.#places = places
+  constructor(indexes = new Map<string, number>()) {
+    this.#indexes = indexes
   }
 
-  of(id: string): number | undefined {
-    return this.#places.get(id)
+  indexOf(id: string): number | undefined {
+    return this.#indexes.get(id)
   }
 
-  /** `registered`: indexes that some of them have already. `others`: those that are taken by workers of somebody else. */
-  update(ids: Iterable<string>, registered: ReadonlyMap<string, number>, others: ReadonlySet<number>): void {
-    const named = new Set(ids)
-    for (const [id, place] of this.#places)
-      if (!named.has(id) || (!registered.has(id) && others.has(place))) this.#places.delete(id)
-    for (const [id, place] of registered) if (named.has(id)) this.#places.set(id, place)
-    const taken = new Set([...this.#places.values(), ...others])
-    const without = [...named].filter(id => !this.#places.has(id)).map(id => ({ id }))
+  /** `registered`: indexes that workers already have. `taken`: indexes of workers from other sources. */
+  update(ids: Iterable<string>, registered: ReadonlyMap<string, number>, taken: ReadonlySet<number>): void {
+    const listed = new Set(ids)
+    for (const [id, index] of this.#indexes)
+      if (!listed.has(id) || (!registered.has(id) && taken.has(index))) this.#indexes.delete(id)
+    for (const [id, index] of registered) if (listed.has(id)) this.#indexes.set(id, index)
+    const used = new Set([...this.#indexes.values(), ...taken])
+    const unassigned = [...listed].filter(id => !this.#indexes.has(id)).map(id => ({ id }))
     let next = 0
-    for (const { id } of sortedById(without)) {
-      while (taken.has(next)) next++
-      this.#places.set(id, next++)
+    for (const { id } of sortedById(unassigned)) {
+      while (used.has(next)) next++
+      this.#indexes.set(id, next++)
     }
   }
 }

@@ -52,7 +52,7 @@ export const worker = z
 
 const looked = {
   source: z.enum(['file', 'dns', 'kubernetes']),
-  up: z.boolean().describe('Whether the last look succeeded; else what was found before holds on.'),
+  up: z.boolean().describe('Whether the last look succeeded; else keeping the workers found before.'),
   workers: count(),
   lastSuccess: z.string().meta({ format: 'date-time' }).optional(),
   reason: z.enum(['unreadable', 'broken', 'empty', 'unreachable', 'refused', 'failed']).optional(),

@@ -1,6 +1,7 @@
 /**
- * Reads a file of workers without holding up requests. YAML takes some 30 ms for a thousand workers, and some texts that are none take the
- * square of their length: what is not short, and no plain JSON, is read in a thread that is given so much time and memory and no more.
+ * Parses a file of workers without blocking requests. YAML takes about 30 ms per thousand workers, and some
+ * invalid texts take quadratic time. A text that is neither short nor plain JSON is parsed in a thread with
+ * limited time and memory.
  */
 import { Worker } from 'node:worker_threads'
 import type { RankDefaults } from '../config/worker-form.ts'
@@ -13,33 +14,33 @@ export interface FileText {
   readonly defaults: RankDefaults
 }
 
-/** Shorter ones are read sooner than a thread starts, whatever is in them. */
-const SHORT = 16 << 10
+/** Shorter texts parse faster than a thread starts. */
+const SHORT_BYTES = 16 << 10
 const MAX_READ_MS = 10_000
 const MAX_HEAP_MIB = 512
 
-/** It says nothing of the text for certain: a machine may be too busy, or out of memory, for a while. */
-export class ReadGivenUp extends LookupFailure {}
+/** The thread ran out of time or memory. The text may still be valid: the machine may have been busy. */
+export class ReadAborted extends LookupFailure {}
 
-// Sources run as TypeScript in tests alone, and threads of Node 20 cannot.
+// Tests run the TypeScript sources, which threads of Node 20 cannot.
 const COMPILED = import.meta.url.endsWith('.js')
 
-/** Throws as readWorkerFile does. Where the signal fires first it is as if the file named nobody. */
-export async function readBeside(
+/** Throws like readWorkerFile. Returns no workers if the signal fires first. */
+export async function readOffThread(
   file: FileText,
   signal: AbortSignal,
-  mostMs = MAX_READ_MS,
+  maxMs = MAX_READ_MS,
 ): Promise<readonly DiscoveredWorker[]> {
   const { path, text, defaults } = file
   const plain = readPlainJson(path, text, defaults)
   if (plain !== undefined) return plain
-  if (text.length <= SHORT || !COMPILED) return readWorkerFile(path, text, defaults)
-  const { found = [], problem } = await inThread(file, signal, mostMs)
+  if (text.length <= SHORT_BYTES || !COMPILED) return readWorkerFile(path, text, defaults)
+  const { found = [], problem } = await inThread(file, signal, maxMs)
   if (problem !== undefined) throw new LookupFailure(problem.reason, problem.text)
   return found
 }
 
-function inThread(file: FileText, signal: AbortSignal, mostMs: number): Promise<Report> {
+function inThread(file: FileText, signal: AbortSignal, maxMs: number): Promise<Report> {
   const { path } = file
   return new Promise((resolve, reject) => {
     if (signal.aborted) return resolve({})
@@ -54,16 +55,16 @@ function inThread(file: FileText, signal: AbortSignal, mostMs: number): Promise<
       finish()
     }
     const refuse = (words: string, cause?: unknown) =>
-      end(() => reject(new ReadGivenUp('broken', `${path} ${words}`, cause)))
+      end(() => reject(new ReadAborted('broken', `${path} ${words}`, cause)))
     const stop = () => end(() => resolve({}))
     const timer = setTimeout(
-      () => refuse(`takes more than ${mostMs / 1000} s to read: expected the lists prefill and decode`),
-      mostMs,
+      () => refuse(`takes more than ${maxMs / 1000} s to read: expected the lists prefill and decode`),
+      maxMs,
     )
     signal.addEventListener('abort', stop, { once: true })
     thread.once('message', (report: Report) => end(() => resolve(report)))
-    thread.once('error', cause => refuse('cannot be read as YAML or JSON', cause))
-    // Settled already where it told something.
-    thread.once('exit', () => refuse('cannot be read as YAML or JSON'))
+    thread.once('error', cause => refuse('is not valid YAML or JSON', cause))
+    // No effect if a message has arrived.
+    thread.once('exit', () => refuse('is not valid YAML or JSON'))
   })
 }
