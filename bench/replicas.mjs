@@ -49,7 +49,7 @@ function refuse(words) {
 const load = path => import(join(root, 'dist', path))
 const { openTrace } = await load('trace/trace.js')
 const { createDecodePolicy } = await load('policy/create-policy.js')
-const { TicketDesk } = await load('cluster/tickets.js')
+const { LoadTracker } = await load('cluster/tickets.js')
 const { createRandom } = await load('math/random.js')
 const { UnionShare } = await load('gateway/scale/replicas/union-share.js')
 const { Others } = await load('gateway/scale/replicas/others.js')
@@ -92,7 +92,7 @@ function side(policyName, shape) {
   const policy = createDecodePolicy(policyName, { workers, shape })
   const share = new UnionShare(registry, () => [])
   share.policyChanged(policy)
-  return { policy, share, desk: new TicketDesk() }
+  return { policy, share, tracker: new LoadTracker() }
 }
 
 /** The processor's, so that other work on the machine counts little. */
@@ -123,7 +123,7 @@ function run(policyName, { shape, countsOf }, rate) {
       const request = { id: String(sent), counts: countsOf(sent++) }
       const candidates = Array.from({ length: workers }, (_, worker) => ({
         worker,
-        inflight: sender.desk.inflight(`10.0.1.${worker}:8000`, 'decode'),
+        inflight: sender.tracker.inflight(`10.0.1.${worker}:8000`, 'decode'),
       }))
       const { worker } = sender.policy.pick(request, candidates, { random: () => random.uniform() })
       sender.policy.dispatched?.(request, worker)
@@ -131,13 +131,13 @@ function run(policyName, { shape, countsOf }, rate) {
         request,
         worker,
         endMs: nowMs + REQUEST_MS,
-        ticket: sender.desk.take(`10.0.1.${worker}:8000`, 'decode', 500, nowMs),
+        ticket: sender.tracker.take(`10.0.1.${worker}:8000`, 'decode', 500, nowMs),
       })
     }
     if (!changed && nowMs < rowsDueMs) continue
     const start = cpuMs()
     const rows = nowMs < rowsDueMs ? [] : sender.share.rows(seq === 0)
-    const loads = Array.from(sender.desk.loads(), ({ worker, leg, inflight, tokens }) => ({
+    const loads = Array.from(sender.tracker.loads(), ({ worker, leg, inflight, tokens }) => ({
       key: workerKey(leg, worker),
       inflight,
       tokens,

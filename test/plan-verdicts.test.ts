@@ -9,7 +9,7 @@ import { makePlan, type Plan, type PlanAsked } from '../src/sim/plan.ts'
 import { openRefits } from '../src/sim/refits.ts'
 import { openStudy } from '../src/sim/study-pool.ts'
 import { fitFile } from './data.ts'
-import { type MadeUpModel, writeMadeUpTrace } from './made-up-traces.ts'
+import { type MadeUpModel, writeMadeUpTrace } from './synthetic-traces.ts'
 import { temporaryFolder } from './trace-support.ts'
 
 const folder = temporaryFolder()

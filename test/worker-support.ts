@@ -13,7 +13,7 @@ import type {
   RunningGeneration,
   WorkerEngine,
 } from '../src/worker/types.ts'
-import { type MadeUpModel, writeMadeUpTrace } from './made-up-traces.ts'
+import { type MadeUpModel, writeMadeUpTrace } from './synthetic-traces.ts'
 
 export const SMALL_MODEL: MadeUpModel = { layers: 3, experts: 12, topK: 3, domains: 3, preference: 6 }
 export const SMALL_ROWS = 24

@@ -8,7 +8,7 @@ export const SHAPE = { layers: 48, experts: 128, topK: 8 }
 export async function ownerParts(dist, policy) {
   const load = file => import(pathToFileURL(join(dist, file)).href)
   const { Registry } = await load('cluster/registry.js')
-  const { TicketDesk } = await load('cluster/tickets.js')
+  const { LoadTracker } = await load('cluster/tickets.js')
   const { Admission } = await load('gateway/http/admission.js')
   const { Metrics } = await load('gateway/observe/metrics/metrics.js')
   const { localPlacementClient } = await load('gateway/routing/placement-client.js')
@@ -23,7 +23,7 @@ export async function ownerParts(dist, policy) {
     windowFailureShare: 1,
     openMs: 1e4,
   }
-  const registry = new Registry(new TicketDesk(), breaker)
+  const registry = new Registry(new LoadTracker(), breaker)
   for (const role of ['prefill', 'decode'])
     for (let n = 0; n < WORKERS; n++) {
       registry.add({ id: `${role}-${n}`, role, url: `http://${role}-${n}:8000` })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Registry, type RegistryEvent } from './registry.ts'
-import { TicketDesk } from './tickets.ts'
+import { LoadTracker } from './tickets.ts'
 
 const LIMITS = {
   consecutiveFailures: 5,
@@ -11,7 +11,7 @@ const LIMITS = {
 }
 
 function start() {
-  const registry = new Registry(new TicketDesk(), LIMITS)
+  const registry = new Registry(new LoadTracker(), LIMITS)
   const heard: string[] = []
   registry.add({ id: 'a', role: 'decode', url: 'http://a:1' })
   registry.setHealth('a', true)

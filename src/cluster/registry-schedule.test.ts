@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { BreakerLimits } from './breaker.ts'
 import { type Dispatch, Registry } from './registry.ts'
-import { TicketDesk } from './tickets.ts'
+import { LoadTracker } from './tickets.ts'
 import type { WorkerSpec } from './worker.ts'
 
 const LIMITS: BreakerLimits = {
@@ -39,8 +39,8 @@ describe('the registry', () => {
     })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 150 }), steps => {
-        const desk = new TicketDesk()
-        const registry = new Registry(desk, LIMITS)
+        const tracker = new LoadTracker()
+        const registry = new Registry(tracker, LIMITS)
         const running: { dispatch: Dispatch; url: string }[] = []
         const urls: Record<string, string> = Object.fromEntries(ids.map(id => [id, worker(id).url]))
         steps.forEach(({ do: action, id, which, outcome }, nowMs) => {
@@ -66,11 +66,11 @@ describe('the registry', () => {
           }
           const indices = views.filter(({ leaving }) => !leaving).map(({ index }) => index)
           expect(new Set(indices).size).toBe(indices.length)
-          expect(desk.total('decode').inflight).toBe(running.length)
+          expect(tracker.total('decode').inflight).toBe(running.length)
         })
         for (const { dispatch } of running) dispatch.succeeded(1e6)
         for (const id of ids) registry.remove(id)
-        expect([desk.total('decode'), registry.views(1e6), desk.doubleReleases]).toEqual([
+        expect([tracker.total('decode'), registry.views(1e6), tracker.doubleReleases]).toEqual([
           { inflight: 0, tokens: 0 },
           [],
           0,

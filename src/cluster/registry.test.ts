@@ -3,7 +3,7 @@ import type { BreakerLimits } from './breaker.ts'
 import { type Dispatch, Registry, type RegistryEvent } from './registry.ts'
 import { sumByName } from './metrics-text.ts'
 import { RestartWatch } from './restart-watch.ts'
-import { TicketDesk } from './tickets.ts'
+import { LoadTracker } from './tickets.ts'
 import type { Role, WorkerSpec } from './worker.ts'
 
 const LIMITS: BreakerLimits = {
@@ -23,8 +23,8 @@ const worker = (id: string, role: Role = 'decode', cluster?: number): WorkerSpec
 
 /** A registry of healthy workers. */
 function cluster(...specs: WorkerSpec[]) {
-  const desk = new TicketDesk()
-  const registry = new Registry(desk, LIMITS)
+  const tracker = new LoadTracker()
+  const registry = new Registry(tracker, LIMITS)
   registry.addAll(specs)
   for (const { id } of specs) registry.setHealth(id, true)
   const loads = (role: Role = 'decode', nowMs = 0) =>
@@ -35,7 +35,7 @@ function cluster(...specs: WorkerSpec[]) {
     registry.dispatch(role, index, 10, nowMs)!
   const fail = (index: number, role: Role = 'decode') =>
     [1, 2, 3].forEach(nowMs => send(index, role, nowMs).failed(nowMs))
-  return { desk, registry, loads, state, indices, send, fail }
+  return { tracker, registry, loads, state, indices, send, fail }
 }
 
 describe('ranks of one server', () => {
@@ -107,7 +107,7 @@ describe('load, where other routers get it wrong', () => {
   })
 
   it('does not fall while a stream runs, whatever happens to its worker (vllm-router #176)', () => {
-    const { registry, desk, loads, send, fail } = cluster(worker('a'))
+    const { registry, tracker, loads, send, fail } = cluster(worker('a'))
     const stream = send(0)
     registry.setHealth('a', false)
     registry.setHealth('a', true)
@@ -116,9 +116,9 @@ describe('load, where other routers get it wrong', () => {
     registry.add(worker('a'))
     expect(loads()).toEqual({ a: 1 })
     fail(0)
-    expect([loads('decode', 3), desk.inflight('a', 'decode')]).toEqual([{}, 1])
+    expect([loads('decode', 3), tracker.inflight('a', 'decode')]).toEqual([{}, 1])
     stream.succeeded(4)
-    expect(desk.inflight('a', 'decode')).toBe(0)
+    expect(tracker.inflight('a', 'decode')).toBe(0)
   })
 
   it('does not come from a worker’s own metrics, which may be missing, old or −1 (vllm-router #174, #177, #178; sglang #32070)', () => {
@@ -138,28 +138,30 @@ describe('load, where other routers get it wrong', () => {
   })
 
   it('does not leak when a client leaves during prefill or before decode’s first byte (vllm-router: +1 forever)', () => {
-    const { desk, send } = cluster(worker('p', 'prefill'), worker('d'))
+    const { tracker, send } = cluster(worker('p', 'prefill'), worker('d'))
     send(0, 'prefill').ignored()
     send(0).ignored()
-    expect([desk.total('prefill').inflight, desk.total('decode').inflight, desk.leaked]).toEqual([0, 0, 0])
+    expect([tracker.total('prefill').inflight, tracker.total('decode').inflight, tracker.leaked]).toEqual([
+      0, 0, 0,
+    ])
   })
 
   it('is not taken off both legs by the failure of one, nor left on both (sglang #9726, #24159; aibrix #2289)', () => {
-    const { desk, send } = cluster(worker('p', 'prefill'), worker('d'))
+    const { tracker, send } = cluster(worker('p', 'prefill'), worker('d'))
     const [prefill, decode] = [send(0, 'prefill'), send(0)]
     prefill.failed(1)
-    expect([desk.total('prefill').inflight, desk.total('decode').inflight]).toEqual([0, 1])
+    expect([tracker.total('prefill').inflight, tracker.total('decode').inflight]).toEqual([0, 1])
     decode.ignored()
-    expect(desk.total('decode').inflight).toBe(0)
+    expect(tracker.total('decode').inflight).toBe(0)
   })
 
   it('is not taken off twice when a request ends twice', () => {
-    const { desk, send } = cluster(worker('a'))
+    const { tracker, send } = cluster(worker('a'))
     const [first] = [send(0), send(0)]
     first.succeeded(1)
     first.failed(1)
     first.ignored()
-    expect([desk.inflight('a', 'decode'), desk.doubleReleases]).toEqual([1, 2])
+    expect([tracker.inflight('a', 'decode'), tracker.doubleReleases]).toEqual([1, 2])
   })
 
   it('does not depend on the order of a hash map: candidates come by index, and the policy breaks ties (dynamo #6253)', () => {
@@ -232,11 +234,11 @@ describe('candidates', () => {
   })
 
   it('do not lose a worker forever because its probe was lost: the janitor ends it', () => {
-    const { desk, state, send, fail } = cluster(worker('a'))
+    const { tracker, state, send, fail } = cluster(worker('a'))
     fail(0)
     send(0, 'decode', 503)
-    desk.findLeaks(10_000, 5000)
-    expect([state('a', 10_000), desk.inflight('a', 'decode')]).toEqual(['ready', 0])
+    tracker.findLeaks(10_000, 5000)
+    expect([state('a', 10_000), tracker.inflight('a', 'decode')]).toEqual(['ready', 0])
   })
 })
 
@@ -272,7 +274,7 @@ describe('workers that join and leave', () => {
   })
 
   it('get no new request once removed, and are forgotten with the end of their last request', () => {
-    const { registry, desk, loads, state, send } = cluster(worker('a'), worker('b'))
+    const { registry, tracker, loads, state, send } = cluster(worker('a'), worker('b'))
     const events: string[] = []
     registry.subscribe(({ kind, worker }) => events.push(`${kind} ${worker.id}`))
     const [first, second] = [send(0), send(0)]
@@ -287,7 +289,7 @@ describe('workers that join and leave', () => {
       'draining',
     ])
     first.succeeded(1)
-    expect([state('a'), desk.inflight('a', 'decode')]).toEqual(['draining', 1])
+    expect([state('a'), tracker.inflight('a', 'decode')]).toEqual(['draining', 1])
     second.failed(2)
     expect([state('a'), events]).toEqual([undefined, ['removed a', 'forgotten a']])
   })

@@ -7,7 +7,7 @@ import type {
   WorkerCandidate,
   WorkerView,
 } from './registry-view.ts'
-import type { TicketDesk } from './tickets.ts'
+import type { LoadTracker } from './tickets.ts'
 import type { Role, WorkerSpec, WorkerState } from './worker.ts'
 
 export type * from './registry-view.ts'
@@ -42,7 +42,7 @@ interface Entry {
  * and must not throw.
  */
 export class Registry {
-  readonly #desk: TicketDesk
+  readonly #tracker: LoadTracker
   readonly #limits: BreakerLimits
   /** Including those that are leaving. */
   readonly #entries = new Map<string, Entry>()
@@ -50,8 +50,8 @@ export class Registry {
   readonly #byIndex: Record<Role, Map<number, Entry>> = { prefill: new Map(), decode: new Map() }
   readonly #listeners = new Set<(event: RegistryEvent) => void>()
 
-  constructor(desk: TicketDesk, limits: BreakerLimits) {
-    this.#desk = desk
+  constructor(tracker: LoadTracker, limits: BreakerLimits) {
+    this.#tracker = tracker
     this.#limits = limits
   }
 
@@ -153,7 +153,7 @@ export class Registry {
       candidates.push({
         worker: index,
         id: spec.id,
-        inflight: this.#desk.inflight(spec.id, role) + this.#desk.elsewhere(spec.id, role),
+        inflight: this.#tracker.inflight(spec.id, role) + this.#tracker.elsewhere(spec.id, role),
       })
     }
     return candidates.sort((a, b) => a.worker - b.worker)
@@ -176,7 +176,7 @@ export class Registry {
     const { id } = entry.spec
     // A ticket that the janitor releases ends the pass too: a probe that never ends would keep the worker out
     // forever.
-    const ticket = this.#desk.take(id, role, tokens, nowMs, () => {
+    const ticket = this.#tracker.take(id, role, tokens, nowMs, () => {
       pass.ignored()
       this.#removeWhenIdle(id)
       this.#forgetWhenIdle(id)
@@ -203,7 +203,7 @@ export class Registry {
   adopt(id: string, role: Role, tokens: number, takenMs: number): Dispatch | undefined {
     const entry = this.#entries.get(id)
     if (entry?.spec.role !== role) return undefined
-    const { release } = this.#desk.take(id, role, tokens, takenMs, () => {
+    const { release } = this.#tracker.take(id, role, tokens, takenMs, () => {
       this.#removeWhenIdle(id)
       this.#forgetWhenIdle(id)
     })
@@ -215,10 +215,10 @@ export class Registry {
     return [...this.#entries.values()].map(entry => {
       const { spec, index, breaker, leaving } = entry
       const load = {
-        inflight: this.#desk.inflight(spec.id, spec.role),
-        tokens: this.#desk.tokens(spec.id, spec.role),
+        inflight: this.#tracker.inflight(spec.id, spec.role),
+        tokens: this.#tracker.tokens(spec.id, spec.role),
       }
-      const inflightElsewhere = this.#desk.elsewhere(spec.id, spec.role)
+      const inflightElsewhere = this.#tracker.elsewhere(spec.id, spec.role)
       return {
         spec,
         index,
@@ -272,17 +272,17 @@ export class Registry {
 
   #removeWhenIdle(id: string): void {
     const entry = this.#registered(id)
-    if (entry?.retiring === true && this.#desk.inflight(id, entry.spec.role) === 0) this.remove(id)
+    if (entry?.retiring === true && this.#tracker.inflight(id, entry.spec.role) === 0) this.remove(id)
   }
 
   #forgetWhenIdle(id: string): void {
     const entry = this.#entries.get(id)
-    if (entry?.leaving === true && this.#desk.inflight(id, entry.spec.role) === 0) this.#forget(entry)
+    if (entry?.leaving === true && this.#tracker.inflight(id, entry.spec.role) === 0) this.#forget(entry)
   }
 
   #forget(entry: Entry): void {
     this.#entries.delete(entry.spec.id)
-    this.#desk.retire(entry.spec.id)
+    this.#tracker.retire(entry.spec.id)
     this.#tell('forgotten', entry)
   }
 

@@ -1,11 +1,11 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type Ticket, TicketDesk } from './tickets.ts'
+import { type Ticket, LoadTracker } from './tickets.ts'
 
 const WORKERS = ['a', 'b']
 const LEGS = ['prefill', 'decode'] as const
 
-describe('the ticket desk', () => {
+describe('the load tracker', () => {
   it('matches a list of all live tickets under any schedule, and ends at zero', () => {
     const step = fc.oneof(
       {
@@ -26,7 +26,7 @@ describe('the ticket desk', () => {
     )
     fc.assert(
       fc.property(fc.array(step, { maxLength: 120 }), steps => {
-        const desk = new TicketDesk()
+        const tracker = new LoadTracker()
         const life: Record<string, number> = { a: 0, b: 0 }
         let live: { ticket: Ticket; life: number }[] = []
         const dead: Ticket[] = []
@@ -41,7 +41,10 @@ describe('the ticket desk', () => {
               tokens: list.reduce((all, { ticket }) => all + ticket.tokens, 0),
             })
             for (const worker of WORKERS)
-              expect({ inflight: desk.inflight(worker, leg), tokens: desk.tokens(worker, leg) }).toEqual(
+              expect({
+                inflight: tracker.inflight(worker, leg),
+                tokens: tracker.tokens(worker, leg),
+              }).toEqual(
                 sum(
                   live.filter(
                     ({ ticket, life: of }) =>
@@ -49,23 +52,23 @@ describe('the ticket desk', () => {
                   ),
                 ),
               )
-            expect(desk.total(leg)).toEqual(sum(live.filter(({ ticket }) => ticket.leg === leg)))
+            expect(tracker.total(leg)).toEqual(sum(live.filter(({ ticket }) => ticket.leg === leg)))
           }
         }
         let [doubles, leaked] = [0, 0]
         steps.forEach((step, nowMs) => {
           if (step.do === 'take')
             live.push({
-              ticket: desk.take(step.worker, step.leg, step.tokens, nowMs),
+              ticket: tracker.take(step.worker, step.leg, step.tokens, nowMs),
               life: life[step.worker]!,
             })
           if (step.do === 'retire') {
-            desk.retire(step.worker)
+            tracker.retire(step.worker)
             life[step.worker]!++
           }
           if (step.do === 'janitor') {
             const old = live.filter(({ ticket }) => nowMs - ticket.takenMs > step.olderThanMs)
-            leaked += desk.findLeaks(nowMs, step.olderThanMs).length
+            leaked += tracker.findLeaks(nowMs, step.olderThanMs).length
             drop(old)
           }
           if (step.do === 'release' && live.length + dead.length > 0) {
@@ -83,78 +86,80 @@ describe('the ticket desk', () => {
         for (const { ticket } of live) ticket.release()
         live = []
         expectEqual()
-        expect({ doubles: desk.doubleReleases, leaked: desk.leaked }).toEqual({ doubles, leaked })
+        expect({ doubles: tracker.doubleReleases, leaked: tracker.leaked }).toEqual({ doubles, leaked })
       }),
     )
   })
 
   it('does not go below zero when a ticket is released twice: the second release is counted and has no effect (a load of −1 would attract every request)', () => {
-    const desk = new TicketDesk()
-    const [first] = [desk.take('d', 'decode', 10, 0), desk.take('d', 'decode', 20, 0)]
+    const tracker = new LoadTracker()
+    const [first] = [tracker.take('d', 'decode', 10, 0), tracker.take('d', 'decode', 20, 0)]
     first.release()
     first.release()
-    expect({ inflight: desk.inflight('d', 'decode'), tokens: desk.tokens('d', 'decode') }).toEqual({
+    expect({ inflight: tracker.inflight('d', 'decode'), tokens: tracker.tokens('d', 'decode') }).toEqual({
       inflight: 1,
       tokens: 20,
     })
-    expect(desk.doubleReleases).toBe(1)
+    expect(tracker.doubleReleases).toBe(1)
   })
 
   it('does not count the tokens of one leg on the other (llm-d-router #2395)', () => {
-    const desk = new TicketDesk()
-    desk.take('both', 'prefill', 4000, 0)
-    desk.take('both', 'decode', 64, 0)
-    expect([desk.tokens('both', 'prefill'), desk.tokens('both', 'decode')]).toEqual([4000, 64])
-    expect([desk.total('prefill'), desk.total('decode')]).toEqual([
+    const tracker = new LoadTracker()
+    tracker.take('both', 'prefill', 4000, 0)
+    tracker.take('both', 'decode', 64, 0)
+    expect([tracker.tokens('both', 'prefill'), tracker.tokens('both', 'decode')]).toEqual([4000, 64])
+    expect([tracker.total('prefill'), tracker.total('decode')]).toEqual([
       { inflight: 1, tokens: 4000 },
       { inflight: 1, tokens: 64 },
     ])
   })
 
   it('does not keep prefill busy until the decode stream ends: each leg has its own ticket (sglang #34850)', () => {
-    const desk = new TicketDesk()
-    const prefill = desk.take('p', 'prefill', 100, 0)
-    desk.take('d', 'decode', 100, 0)
+    const tracker = new LoadTracker()
+    const prefill = tracker.take('p', 'prefill', 100, 0)
+    tracker.take('d', 'decode', 100, 0)
     prefill.release()
-    expect([desk.inflight('p', 'prefill'), desk.inflight('d', 'decode')]).toEqual([0, 1])
+    expect([tracker.inflight('p', 'prefill'), tracker.inflight('d', 'decode')]).toEqual([0, 1])
   })
 
   it('does not keep the load of a request that never ended: the janitor finds and reports it (vllm-router: +1 after a client left)', () => {
-    const desk = new TicketDesk()
+    const tracker = new LoadTracker()
     let told = 0
-    const lost = desk.take('d', 'decode', 10, 1000, () => told++)
-    desk.take('d', 'decode', 10, 5000)
-    expect(desk.findLeaks(11_000, 10_000)).toEqual([])
-    expect(desk.findLeaks(11_001, 10_000)).toEqual([lost])
-    expect([desk.inflight('d', 'decode'), desk.leaked, told]).toEqual([1, 1, 1])
+    const lost = tracker.take('d', 'decode', 10, 1000, () => told++)
+    tracker.take('d', 'decode', 10, 5000)
+    expect(tracker.findLeaks(11_000, 10_000)).toEqual([])
+    expect(tracker.findLeaks(11_001, 10_000)).toEqual([lost])
+    expect([tracker.inflight('d', 'decode'), tracker.leaked, told]).toEqual([1, 1, 1])
     // If it ends later, it is not counted a second time.
     lost.release()
-    expect([desk.inflight('d', 'decode'), desk.doubleReleases, told]).toEqual([1, 1, 1])
+    expect([tracker.inflight('d', 'decode'), tracker.doubleReleases, told]).toEqual([1, 1, 1])
   })
 
   it('does not lower a worker’s load by tickets of a former worker of the same name', () => {
-    const desk = new TicketDesk()
-    const old = desk.take('d', 'decode', 10, 0)
-    desk.retire('d')
-    expect(desk.inflight('d', 'decode')).toBe(0)
-    desk.take('d', 'decode', 7, 0)
+    const tracker = new LoadTracker()
+    const old = tracker.take('d', 'decode', 10, 0)
+    tracker.retire('d')
+    expect(tracker.inflight('d', 'decode')).toBe(0)
+    tracker.take('d', 'decode', 7, 0)
     old.release()
-    expect([desk.inflight('d', 'decode'), desk.tokens('d', 'decode'), desk.total('decode').inflight]).toEqual(
-      [1, 7, 1],
-    )
+    expect([
+      tracker.inflight('d', 'decode'),
+      tracker.tokens('d', 'decode'),
+      tracker.total('decode').inflight,
+    ]).toEqual([1, 7, 1])
   })
 
   it('takes and releases in constant time with a hundred thousand tickets out', () => {
-    const desk = new TicketDesk()
+    const tracker = new LoadTracker()
     const nsEach = () => {
       const beganNs = process.hrtime.bigint()
-      for (let n = 0; n < 2000; n++) desk.take('d', 'decode', 1, 0).release()
+      for (let n = 0; n < 2000; n++) tracker.take('d', 'decode', 1, 0).release()
       return Number(process.hrtime.bigint() - beganNs) / 2000
     }
     const best = () => Math.min(...Array.from({ length: 10 }, nsEach))
     const empty = best()
-    for (let n = 0; n < 100_000; n++) desk.take('d', 'decode', 1, 0)
+    for (let n = 0; n < 100_000; n++) tracker.take('d', 'decode', 1, 0)
     expect(best()).toBeLessThan(20 * empty + 5000)
-    expect(desk.inflight('d', 'decode')).toBe(100_000)
+    expect(tracker.inflight('d', 'decode')).toBe(100_000)
   })
 })

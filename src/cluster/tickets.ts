@@ -23,7 +23,7 @@ type Account = Record<Role, { inflight: number; tokens: number }>
  * stale when used. Tickets hold the account they were taken from, so that one of a former worker of the same
  * name cannot affect the next.
  */
-export class TicketDesk {
+export class LoadTracker {
   readonly #accounts = new Map<string, Account>()
   readonly #live = new Set<Ticket>()
   readonly #totals = emptyAccount()

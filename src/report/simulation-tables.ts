@@ -1,6 +1,6 @@
 import { bestBalancer, gainOf } from '../sim/compare.ts'
 import type { StudyData } from '../sim/study.ts'
-import { pilesUp } from '../sim/piles-up.ts'
+import { isOverloaded } from '../sim/overload.ts'
 import { over, type SweepPoint } from '../sim/sweep.ts'
 import type { Cell } from './exhibit.ts'
 import { cellText } from './exhibit-cells.ts'
@@ -139,7 +139,7 @@ function rateTable(
       : [`every policy: ${same.map(({ title, cells }) => `${title} ${cells[0]}`).join(', ')}`]),
     ...several.map(point => `${point.variant}: ${spaced(reasonsInWords(point))}`),
     ...points
-      .filter(({ runs }) => pilesUp(runs))
+      .filter(({ runs }) => isOverloaded(runs))
       .map(
         point =>
           `${point.variant}: requests pile up, ${whole(over(point, one => one.requestsPerSecond).mean)} of ${rateText(rate)} a second end; its times grow with the length of the run`,

@@ -2,7 +2,7 @@
  * One probe of a plan: a policy at a rate on a number of decode workers, all seeds, checked against the SLO.
  */
 import { type Interval, meanInterval } from './confidence.ts'
-import { pilesUp } from './piles-up.ts'
+import { isOverloaded } from './overload.ts'
 import type { SimulationResult } from './result.ts'
 
 /** Targets of a plan: for the means over seeds of the 99th percentiles. */
@@ -56,7 +56,7 @@ export function probeOf(
   if (tpotP99Ms.mean > slo.tpotMs) limits.push('tpot')
   if (ttftP99Ms !== null && ttftP99Ms.mean > (slo.ttftMs ?? Infinity)) limits.push('ttft')
   const atPrefill = mean(run => (run.ttftMs?.mean ?? 0) / run.latencyMs.mean) > 0.5
-  if (pilesUp(runs, decodeTokens)) limits.push(atPrefill ? 'prefill_rate' : 'decode_rate')
+  if (isOverloaded(runs, decodeTokens)) limits.push(atPrefill ? 'prefill_rate' : 'decode_rate')
   return {
     rate,
     decoders,

@@ -9,7 +9,7 @@ import type {
   PolicyOptions,
   RoutableRequest,
 } from '../policy/decode-policy.ts'
-import { type Replicas, replicaDesk } from './replicas.ts'
+import { type Replicas, replicaDispatcher } from './replicas.ts'
 import { replayOf } from './replay.ts'
 import { simulate } from './simulate.ts'
 import { parseTopology } from './topology.ts'
@@ -102,7 +102,7 @@ describe('the dispatcher of several gateways', () => {
     const told: string[][] = [[], []]
     const views: number[][] = []
     let made = 0
-    const desk = replicaDesk(
+    const dispatcher = replicaDispatcher(
       {
         name: 'jsq',
         count: 2,
@@ -124,20 +124,20 @@ describe('the dispatcher of several gateways', () => {
       { workers: 2, requests: 10, ties: createRandom(1), entrances: createRandom(2) },
     )
     const seen = (index: number, nowMs: number) => {
-      desk.pick(index, request, nowMs * 1000)
+      dispatcher.pick(index, request, nowMs * 1000)
       return views.at(-1)
     }
-    return { desk, told, seen }
+    return { dispatcher, told, seen }
   }
 
   it('shows each gateway its own requests at once and the other’s, including their ends, when they are old enough', () => {
-    const { desk, told, seen } = watched(20)
-    desk.dispatched(0, request, 1, 1_000) // by the first, at 1 ms
+    const { dispatcher, told, seen } = watched(20)
+    dispatcher.dispatched(0, request, 1, 1_000) // by the first, at 1 ms
     expect(seen(2, 1)).toEqual([0, 1])
     expect(seen(1, 20.9)).toEqual([0, 0])
     expect(told).toEqual([['+1'], []])
     expect(seen(1, 21)).toEqual([0, 1])
-    desk.released(0, request, 1, 30_000)
+    dispatcher.released(0, request, 1, 30_000)
     expect(seen(2, 30)).toEqual([0, 0])
     expect(seen(1, 49)).toEqual([0, 1])
     expect(seen(1, 50)).toEqual([0, 0])
@@ -148,9 +148,9 @@ describe('the dispatcher of several gateways', () => {
   })
 
   it('never shows one gateway the other’s requests if they share nothing', () => {
-    const { desk, told, seen } = watched(null)
-    desk.dispatched(0, request, 1, 1_000)
-    desk.dispatched(1, request, 0, 2_000)
+    const { dispatcher, told, seen } = watched(null)
+    dispatcher.dispatched(0, request, 1, 1_000)
+    dispatcher.dispatched(1, request, 0, 2_000)
     expect(seen(0, 1e9)).toEqual([0, 1])
     expect(seen(1, 1e9)).toEqual([1, 0])
     expect(told).toEqual([['+1'], ['+0']])

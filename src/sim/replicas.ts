@@ -5,7 +5,7 @@
  */
 import { createUnseen } from '../policy/anticipate.ts'
 import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
-import { type DecodeDesk, type DeskOptions, idleCandidates } from './decode-desk.ts'
+import { type DecodeDispatcher, type DispatcherOptions, idleCandidates } from './decode-dispatcher.ts'
 
 export interface Replicas {
   readonly name: DecodePolicy['name']
@@ -33,10 +33,10 @@ interface News {
 /** Messages that all have heard are dropped when there are this many. */
 const LET_GO = 4_096
 
-export function replicaDesk(
+export function replicaDispatcher(
   replicas: Replicas,
-  { workers, requests, ties, entrances }: DeskOptions,
-): DecodeDesk {
+  { workers, requests, ties, entrances }: DispatcherOptions,
+): DecodeDispatcher {
   const { count, viewAgeMs, entrance } = replicas
   const ageUs = viewAgeMs === null ? Infinity : viewAgeMs * 1000
   let nowUs = 0

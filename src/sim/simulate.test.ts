@@ -8,7 +8,7 @@ import { jsq } from '../policy/jsq.ts'
 import { prefillLeastLoaded } from '../policy/prefill-least-loaded.ts'
 import { prefixHash } from '../policy/prefill-prefix-hash.ts'
 import { random } from '../policy/random-pick.ts'
-import { pilesUp } from './piles-up.ts'
+import { isOverloaded } from './overload.ts'
 import type { RecordedWorkload } from './recorded-workload.ts'
 import { replayOf } from './replay.ts'
 import { simulate, type SimulationInput } from './simulate.ts'
@@ -310,8 +310,8 @@ describe('every run', () => {
     expect(goodput.requestsPerSecond).toBeLessThan(requestsPerSecond)
     const idle = run({ ...overloaded, slo: {} })
     expect(idle.goodput.requestsPerSecond).toBeLessThanOrEqual(idle.requestsPerSecond)
-    expect(pilesUp([idle])).toBe(true)
-    expect(pilesUp([run({ on: '2P4D' })])).toBe(false)
+    expect(isOverloaded([idle])).toBe(true)
+    expect(isOverloaded([run({ on: '2P4D' })])).toBe(false)
   })
 
   it('rejects a picked worker that does not exist, and prefill without a policy', () => {

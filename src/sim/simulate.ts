@@ -9,7 +9,7 @@ import { type CostProfile, layerWeights, transferUs } from '../cost/profile.ts'
 import { createRandom } from '../math/random.ts'
 import type { DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
 import type { PrefillPolicy } from '../policy/prefill-policy.ts'
-import { oneDesk } from './decode-desk.ts'
+import { exactDispatcher } from './decode-dispatcher.ts'
 import { DecodeWorker } from './decode-worker.ts'
 import { EventQueue } from './event-queue.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
@@ -17,7 +17,7 @@ import { type Histograms, Metrics, type Slo } from './metrics.ts'
 import { PrefillWorker } from './prefill-worker.ts'
 import { linearRanks, type PlacementSpec, rankMasks, ranksOfWorker } from './rank-masks.ts'
 import type { Replay } from './replay.ts'
-import { type Replicas, replicaDesk } from './replicas.ts'
+import { type Replicas, replicaDispatcher } from './replicas.ts'
 import { RequestPool } from './requests.ts'
 import { resultOf, type SimulationResult } from './result.ts'
 import type { Topology } from './topology.ts'
@@ -116,9 +116,16 @@ export function simulate(input: SimulationInput): SimulationRun {
     (_, worker) => new DecodeWorker(replay, pool, profile, limits, weights, masksOf(worker)),
   )
   const inflight = new Int32Array(topology.decode)
-  const deskOptions = { workers: topology.decode, requests, ties: random.fork(4), entrances: random.fork(5) }
-  const desk =
-    'pick' in decodePolicy ? oneDesk(decodePolicy, deskOptions) : replicaDesk(decodePolicy, deskOptions)
+  const dispatcherOptions = {
+    workers: topology.decode,
+    requests,
+    ties: random.fork(4),
+    entrances: random.fork(5),
+  }
+  const dispatcher =
+    'pick' in decodePolicy
+      ? exactDispatcher(decodePolicy, dispatcherOptions)
+      : replicaDispatcher(decodePolicy, dispatcherOptions)
   let nowUs = 0
 
   function scheduleArrival(): void {
@@ -164,12 +171,12 @@ export function simulate(input: SimulationInput): SimulationRun {
   function dispatch(slot: number): void {
     if (pool.decodeTokens[slot] === 0) return end(slot) // its first token was its last
     const request = pool.routable[slot]!
-    const decision = desk.pick(pool.index[slot]!, request, nowUs)
+    const decision = dispatcher.pick(pool.index[slot]!, request, nowUs)
     const { worker } = decision
     if (decoders[worker] === undefined)
       throw new RangeError(`policy ${decodePolicy.name} picked worker ${worker} of ${decoders.length}`)
     metrics.decided(decision, inflight)
-    desk.dispatched(pool.index[slot]!, request, worker, nowUs)
+    dispatcher.dispatched(pool.index[slot]!, request, worker, nowUs)
     inflight[worker]!++
     pool.decodeWorker[slot] = worker
     if (prefillers.length === 0) return join(slot)
@@ -192,7 +199,7 @@ export function simulate(input: SimulationInput): SimulationRun {
 
   function decoded(slot: number): void {
     const worker = pool.decodeWorker[slot]!
-    desk.released(pool.index[slot]!, pool.routable[slot]!, worker, nowUs)
+    dispatcher.released(pool.index[slot]!, pool.routable[slot]!, worker, nowUs)
     inflight[worker]!--
     end(slot)
   }

@@ -23,10 +23,10 @@ afterAll(() => folder.remove())
 const SCRIPT = `
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 const from = path => import(new URL(path, process.argv[2]))
-const [{ Registry }, { TicketDesk }, { RoutingControl }, { Router }, { OffThread }] = await Promise.all(
+const [{ Registry }, { LoadTracker }, { RoutingControl }, { Router }, { OffThread }] = await Promise.all(
   ['cluster/registry.js', 'cluster/tickets.js', 'gateway/routing/routing-control.js', 'gateway/routing/router.js', 'gateway/routing/off-thread.js'].map(from))
 const [, , , path, policy] = process.argv
-const registry = new Registry(new TicketDesk(), { consecutiveFailures: 5, windowMs: 1000, windowRequests: 5, windowFailureShare: 0.5, openMs: 1000 })
+const registry = new Registry(new LoadTracker(), { consecutiveFailures: 5, windowMs: 1000, windowRequests: 5, windowFailureShare: 0.5, openMs: 1000 })
 const add = n => (registry.add({ id: 'd' + n, role: 'decode', url: 'http://d' + n + ':1' }), registry.setHealth('d' + n, true))
 for (let n = 0; n < 16; n++) add(n)
 const nothing = { inc() {}, observe() {} }

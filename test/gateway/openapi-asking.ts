@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { writeArtifact } from '../../src/fit/artifact-write.ts'
 import { fitFile } from '../data.ts'
-import { writeMadeUpTrace } from '../made-up-traces.ts'
+import { writeMadeUpTrace } from '../synthetic-traces.ts'
 import { SHAPE } from './cluster.ts'
 import { type Answered, type Asked, type Conformance } from './openapi-support.ts'
 import { RawClient } from './raw-socket.ts'

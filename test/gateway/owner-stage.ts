@@ -2,7 +2,7 @@
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { Registry } from '../../src/cluster/registry.ts'
-import { TicketDesk } from '../../src/cluster/tickets.ts'
+import { LoadTracker } from '../../src/cluster/tickets.ts'
 import type { Artifact } from '../../src/fit/artifact.ts'
 import { Admission, type AdmissionLimits } from '../../src/gateway/http/admission.ts'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
@@ -39,7 +39,7 @@ export interface DeciderOptions {
 
 /** What decides, in one process: the same for the same options. */
 export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderOptions) {
-  const desk = new TicketDesk()
+  const desk = new LoadTracker()
   const registry = new Registry(desk, BREAKER)
   for (const role of ['prefill', 'decode'] as const)
     for (let n = 0; n < WORKERS; n++) {

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { BenchResult } from '../../src/load/result.ts'
 import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, startCluster } from '../gateway/cluster.ts'
-import { writeMadeUpTrace } from '../made-up-traces.ts'
+import { writeMadeUpTrace } from '../synthetic-traces.ts'
 import { temporaryFolder } from '../trace-support.ts'
 
 const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))

@@ -11,7 +11,7 @@ import { RequestPool } from '../../src/sim/requests.ts'
 import { arrivalsAt, prepare } from '../../src/sim/study.ts'
 import { createWorkload } from '../../src/sim/workload.ts'
 import { type Cluster, startCluster } from '../gateway/cluster.ts'
-import { writeMadeUpTrace } from '../made-up-traces.ts'
+import { writeMadeUpTrace } from '../synthetic-traces.ts'
 import { temporaryFolder } from '../trace-support.ts'
 
 const folder = temporaryFolder()

@@ -1,7 +1,7 @@
 /** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
 import type { Server } from 'node:http'
 import { Registry } from '../../cluster/registry.ts'
-import { TicketDesk } from '../../cluster/tickets.ts'
+import { LoadTracker } from '../../cluster/tickets.ts'
 import { Admin } from '../control/admin/admin.ts'
 import { Events } from '../observe/events.ts'
 import { addGauges } from '../observe/metrics/gauges.ts'
@@ -116,8 +116,8 @@ export async function startGateway(
   const tracing = await startTracing(settings.observe.traces, { metrics, log, rateLimitedLog })
   // Almost last: what happens while a gateway stops is worth tracing too.
   apart.push(() => tracing?.close())
-  const desk = new TicketDesk()
-  const registry = new Registry(desk, settings.breaker)
+  const tracker = new LoadTracker()
+  const registry = new Registry(tracker, settings.breaker)
   const upstreams = new Upstreams({
     connectMs: settings.timeouts.connectMs,
     idleConnectionMs: settings.workers.idleConnectionMs,
@@ -155,7 +155,7 @@ export async function startGateway(
     if (kind === 'forgotten') insight.pace.forget(id)
   })
   const replicas = await begun(() =>
-    readyReplicas(settings.replicas, { desk, registry, log, rateLimitedLog }),
+    readyReplicas(settings.replicas, { tracker, registry, log, rateLimitedLog }),
   )
   const decisions = new Decisions({
     metrics,
@@ -194,7 +194,7 @@ export async function startGateway(
     admission,
     control,
     loopDelay,
-    desk,
+    tracker,
     upstreams,
     clients,
     limits,
@@ -250,7 +250,7 @@ export async function startGateway(
   )
   const handler = new Handler(context, admission, admin)
   const janitor = setInterval(() => {
-    const leaks = desk.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
+    const leaks = tracker.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
     if (leaks.length === 0) return
     metrics.ticketLeaks.inc(leaks.length)
     log.error(

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Registry } from '../../cluster/registry.ts'
-import { TicketDesk } from '../../cluster/tickets.ts'
+import { LoadTracker } from '../../cluster/tickets.ts'
 import { LostWorkers } from './lost-workers.ts'
 
 const LIMITS = {
@@ -14,7 +14,7 @@ const RANKS = ['a@0', 'a@1', 'a@2']
 
 /** Three ranks of one server beside another worker, with requests that wait. */
 function start(left: number, waiting: number) {
-  const registry = new Registry(new TicketDesk(), LIMITS)
+  const registry = new Registry(new LoadTracker(), LIMITS)
   for (const [dpRank, id] of RANKS.entries()) registry.add({ id, role: 'decode', url: 'http://a:1', dpRank })
   registry.add({ id: 'b', role: 'decode', url: 'http://b:1' })
   registry.setHealth([...RANKS, 'b'], true)

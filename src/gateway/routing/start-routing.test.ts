@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { shipped } from '../../../test/data.ts'
 import { failure, temporaryFolder } from '../../../test/trace-support.ts'
 import { Registry } from '../../cluster/registry.ts'
-import { TicketDesk } from '../../cluster/tickets.ts'
+import { LoadTracker } from '../../cluster/tickets.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
 import { descriptorOf, readsCounts } from '../../policy/decode-policy.ts'
@@ -25,7 +25,7 @@ const settingsOf = (routing: object) =>
 
 async function start(routing: object) {
   const settings = settingsOf(routing)
-  const registry = new Registry(new TicketDesk(), settings.breaker)
+  const registry = new Registry(new LoadTracker(), settings.breaker)
   registry.addAll(settings.workers.decode.map(worker => ({ ...worker, role: 'decode' as const })))
   for (const { id } of settings.workers.decode) registry.setHealth(id, true)
   const lines: Record<string, unknown>[] = []

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Timers } from '../../../cluster/health.ts'
 import { Registry } from '../../../cluster/registry.ts'
-import { TicketDesk } from '../../../cluster/tickets.ts'
+import { LoadTracker } from '../../../cluster/tickets.ts'
 import { type DiscoveredWorker, deduplicate, MAX_DISCOVERED } from '../../discovery/source.ts'
 import { Reconciler } from './reconciler.ts'
 
@@ -37,7 +37,7 @@ function handTimers(): Timers & { pass(ms: number): void } {
 }
 
 function start() {
-  const registry = new Registry(new TicketDesk(), LIMITS)
+  const registry = new Registry(new LoadTracker(), LIMITS)
   const timers = handTimers()
   const changes: string[] = []
   let conflicts: readonly string[] = []

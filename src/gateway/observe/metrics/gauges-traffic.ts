@@ -1,6 +1,6 @@
 /** How much goes through the gateway and how full it is: tickets, limits, connections, bytes. Nothing of it is counted by requests. */
 import type { WorkerView } from '../../../cluster/registry.ts'
-import type { TicketDesk } from '../../../cluster/tickets.ts'
+import type { LoadTracker } from '../../../cluster/tickets.ts'
 import { addressOf } from '../../config/origin.ts'
 import type { AdmissionLimits } from '../../http/admission.ts'
 import type { ClientConnections } from '../../http/client-connections.ts'
@@ -16,7 +16,7 @@ export interface ConnectionSources {
 }
 
 export interface TrafficSources extends ConnectionSources {
-  readonly desk: Pick<TicketDesk, 'total' | 'doubleReleases' | 'oldestMs'>
+  readonly tracker: Pick<LoadTracker, 'total' | 'doubleReleases' | 'oldestMs'>
   readonly limits: AdmissionLimits
   /** Retries available now. */
   readonly budget: { readonly left: number }
@@ -32,18 +32,18 @@ export function addTrafficGauges(metrics: Metrics, sources: () => TrafficSources
     'Tickets that are out: requests on workers, those on workers that are gone included',
     ['leg'],
     set => {
-      for (const leg of ['prefill', 'decode'] as const) set({ leg }, sources().desk.total(leg).inflight)
+      for (const leg of ['prefill', 'decode'] as const) set({ leg }, sources().tracker.total(leg).inflight)
     },
   )
   single('eldr_oldest_ticket_seconds', 'Age of the oldest ticket; 0 when none is out', () => {
-    const { oldestMs } = sources().desk
+    const { oldestMs } = sources().tracker
     return oldestMs === undefined ? 0 : (performance.now() - oldestMs) / 1000
   })
   metrics.readCounter(
     'eldr_ticket_double_releases_total',
     'Tickets that were released twice: must stay 0',
     [],
-    set => set({}, sources().desk.doubleReleases),
+    set => set({}, sources().tracker.doubleReleases),
   )
   single(
     'eldr_running_requests_limit',

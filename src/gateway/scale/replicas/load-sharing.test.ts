@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { Registry } from '../../../cluster/registry.ts'
-import { TicketDesk } from '../../../cluster/tickets.ts'
+import { LoadTracker } from '../../../cluster/tickets.ts'
 import { createPredictor } from '../../../policy/predictor.ts'
 import { DEFAULT_COST, union } from '../../../policy/union.ts'
 import { RateLimitedLog } from '../../observe/log/log.ts'
@@ -22,11 +22,11 @@ const WORKERS = 2
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => void vi.useRealTimers())
 
-/** Replicas on a bus that may lose what is said, each with desk, registry and policy of its own. */
+/** Replicas on a bus that may lose what is said, each with tracker, registry and policy of its own. */
 function replicas(count: number, lost: () => boolean) {
   const all = Array.from({ length: count }, (_, n) => {
-    const desk = new TicketDesk()
-    const registry = new Registry(desk, LIMITS)
+    const tracker = new LoadTracker()
+    const registry = new Registry(tracker, LIMITS)
     for (let w = 0; w < WORKERS; w++) registry.add({ id: `d${w}`, role: 'decode', url: `http://d${w}` }, w)
     const policy = union({
       workers: WORKERS,
@@ -38,7 +38,7 @@ function replicas(count: number, lost: () => boolean) {
     const sharing: LoadSharing = new LoadSharing({
       settings: { publishMs: 5, unionMs: 20, leaseMs: 300, bytesPerSecond: 1e9 },
       self,
-      desk,
+      tracker,
       registry,
       log: pino({ level: 'silent' }),
       rateLimitedLog: new RateLimitedLog(),
@@ -54,7 +54,7 @@ function replicas(count: number, lost: () => boolean) {
       },
     })
     sharing.policyChanged(policy)
-    return { desk, registry, policy, sharing }
+    return { tracker, registry, policy, sharing }
   })
   for (const { sharing } of all) sharing.start()
   return all
@@ -82,9 +82,9 @@ describe('replicas that tell each other of their requests', () => {
           )
           for (const { replica, worker, atMs, forMs, counts } of requests)
             setTimeout(() => {
-              const { desk, policy } = all[replica]!
+              const { tracker, policy } = all[replica]!
               const routable = { id: 'r', counts: Uint16Array.from(counts) }
-              const ticket = desk.take(`d${worker}`, 'decode', 10, performance.now())
+              const ticket = tracker.take(`d${worker}`, 'decode', 10, performance.now())
               policy.dispatched!(routable, worker)
               setTimeout(() => {
                 ticket.release()
@@ -129,7 +129,7 @@ describe('replicas that tell each other of their requests', () => {
       for (const dpRank of [0, 1])
         registry.add({ id: `e:1@${dpRank}`, role: 'decode', url: 'http://e:1', dpRank })
     a!.registry.setHealth(['e:1@0', 'e:1@1'], true)
-    b!.desk.take('e:1@1', 'decode', 7, 0)
+    b!.tracker.take('e:1@1', 'decode', 7, 0)
     await vi.advanceTimersByTimeAsync(10)
     expect(a!.registry.candidates('decode', 0).map(({ id, inflight }) => [id, inflight])).toEqual([
       ['e:1@0', 0],
@@ -141,7 +141,7 @@ describe('replicas that tell each other of their requests', () => {
     let silent = false
     const [a, b] = replicas(2, () => silent)
     a!.registry.setHealth('d1', true)
-    b!.desk.take('d1', 'decode', 7, 0)
+    b!.tracker.take('d1', 'decode', 7, 0)
     await vi.advanceTimersByTimeAsync(10)
     expect(a!.registry.candidates('decode', 0)).toEqual([{ worker: 1, id: 'd1', inflight: 1 }])
     silent = true
@@ -149,7 +149,7 @@ describe('replicas that tell each other of their requests', () => {
     expect(a!.registry.views(0)[1]!.inflightElsewhere).toBe(1)
     await vi.advanceTimersByTimeAsync(120)
     expect(a!.registry.views(0)[1]!.inflightElsewhere).toBe(0)
-    expect([a!.sharing.others, a!.desk.inflight('d1', 'decode')]).toEqual([0, 0])
+    expect([a!.sharing.others, a!.tracker.inflight('d1', 'decode')]).toEqual([0, 0])
   })
 
   it('forget one that dies with its own lease, whatever longer leases there are', async () => {
@@ -197,7 +197,7 @@ describe('replicas that tell each other of their requests', () => {
     const [a, b] = replicas(2, () => false)
     const { policy } = a!
     a!.sharing.policyChanged({ name: 'jsq', pick: policy.pick })
-    b!.desk.take('d0', 'decode', 1, 0)
+    b!.tracker.take('d0', 'decode', 1, 0)
     b!.policy.dispatched!({ id: 'r', counts: Uint16Array.from([9, 3, 0, 0, 0, 0]) }, 0)
     await vi.advanceTimersByTimeAsync(60)
     expect(a!.registry.views(0)[0]!.inflightElsewhere).toBe(1)
@@ -225,7 +225,7 @@ describe('replicas that tell each other of their requests', () => {
   it('keep what the others say when a worker goes and another comes at its place', async () => {
     const [a, b] = replicas(2, () => false)
     const routable = { id: 'r', counts: Uint16Array.from([9, 3, 0, 0, 0, 0]) }
-    b!.desk.take('d0', 'decode', 1, 0)
+    b!.tracker.take('d0', 'decode', 1, 0)
     b!.policy.dispatched!(routable, 0)
     await vi.advanceTimersByTimeAsync(50)
     expect(a!.policy.sums!.of(0).some(sum => sum > 0)).toBe(true)

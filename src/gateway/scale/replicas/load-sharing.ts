@@ -1,6 +1,6 @@
 /** What is in flight, told to the other replicas and heard of them. It knows messages, and nothing of how they travel. */
 import type { Registry } from '../../../cluster/registry.ts'
-import type { TicketDesk } from '../../../cluster/tickets.ts'
+import type { LoadTracker } from '../../../cluster/tickets.ts'
 import { createUnseen, type Unseen } from '../../../policy/anticipate.ts'
 import type { DecodePolicy } from '../../../policy/decode-policy.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
@@ -15,7 +15,7 @@ import { UnionShare } from './union-share.ts'
 export interface LoadSharingOptions {
   readonly settings: Pick<ReplicaSettings, 'publishMs' | 'unionMs' | 'leaseMs' | 'bytesPerSecond'>
   readonly self: Sender
-  readonly desk: TicketDesk
+  readonly tracker: LoadTracker
   readonly registry: Registry
   readonly log: Log
   readonly rateLimitedLog: RateLimitedLog
@@ -47,7 +47,7 @@ export class LoadSharing {
   #saidFromMs = -Infinity
 
   constructor(options: LoadSharingOptions) {
-    const { settings, desk, registry, self, tell } = options
+    const { settings, tracker, registry, self, tell } = options
     const { publishMs, unionMs, leaseMs, bytesPerSecond } = settings
     this.#options = options
     const union = (this.#union = new UnionShare(registry, cells => this.#others.rows(cells)))
@@ -71,7 +71,7 @@ export class LoadSharing {
       bytesPerSecond,
       nowMs: () => performance.now(),
       loads: () =>
-        Array.from(desk.loads(), ({ worker, leg, inflight, tokens }) => ({
+        Array.from(tracker.loads(), ({ worker, leg, inflight, tokens }) => ({
           key: workerKey(leg, worker),
           inflight,
           tokens,
@@ -84,9 +84,9 @@ export class LoadSharing {
         return tell({ kind: 'state', from: self, seq, leaseMs, ...speech })
       },
     })
-    desk.elsewhere = (worker, leg) =>
+    tracker.elsewhere = (worker, leg) =>
       this.#others.count === 0 ? 0 : this.#others.inflight(workerKey(leg, worker))
-    desk.onChange = () => this.#publisher.touch()
+    tracker.onChange = () => this.#publisher.touch()
     registry.subscribe(({ kind, worker }) => {
       if (kind !== 'added' && kind !== 'removed') return
       this.#look()
@@ -129,7 +129,7 @@ export class LoadSharing {
 
   stop(): void {
     this.#publisher.stop()
-    this.#options.desk.onChange = () => {}
+    this.#options.tracker.onChange = () => {}
     clearTimeout(this.#expiry)
   }
 

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { Registry } from '../../../cluster/registry.ts'
-import type { TicketDesk } from '../../../cluster/tickets.ts'
+import type { LoadTracker } from '../../../cluster/tickets.ts'
 import type { Unseen } from '../../../policy/anticipate.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
 import type { Log, RateLimitedLog } from '../../observe/log/log.ts'
@@ -27,7 +27,7 @@ import { StoreLink } from './store-link.ts'
 import { StoreRefusal } from './store-session.ts'
 
 export interface ReplicaParts {
-  readonly desk: TicketDesk
+  readonly tracker: LoadTracker
   readonly registry: Registry
   readonly log: Log
   readonly rateLimitedLog: RateLimitedLog
@@ -56,7 +56,7 @@ export class Replicas {
   #triedMs = 0
 
   constructor(settings: ReplicaSettings & { readonly url: string }, parts: ReplicaParts) {
-    const { desk, registry, log } = parts
+    const { tracker, registry, log } = parts
     this.#settings = settings
     this.#parts = parts
     this.#self = {
@@ -67,7 +67,7 @@ export class Replicas {
     this.#loads = new LoadSharing({
       settings,
       self: this.#self,
-      desk,
+      tracker,
       registry,
       log,
       rateLimitedLog: parts.rateLimitedLog,

@@ -5,14 +5,14 @@
 import type { Candidate, Decision, DecodePolicy, RoutableRequest } from '../policy/decode-policy.ts'
 import type { Random } from '../math/random.ts'
 
-export interface DecodeDesk {
+export interface DecodeDispatcher {
   /** `index`: number of the request in order of arrival. Times never decrease between calls. */
   pick(index: number, request: RoutableRequest, nowUs: number): Decision
   dispatched(index: number, request: RoutableRequest, worker: number, nowUs: number): void
   released(index: number, request: RoutableRequest, worker: number, nowUs: number): void
 }
 
-export interface DeskOptions {
+export interface DispatcherOptions {
   readonly workers: number
   /** Number of requests in the run: each has its gateway from the start. */
   readonly requests: number
@@ -26,7 +26,10 @@ export interface DeskOptions {
 }
 
 /** One gateway that sees every dispatch and every end. */
-export function oneDesk(policy: DecodePolicy, { workers, ties }: DeskOptions): DecodeDesk {
+export function exactDispatcher(
+  policy: DecodePolicy,
+  { workers, ties }: DispatcherOptions,
+): DecodeDispatcher {
   const candidates = idleCandidates(workers)
   const context = { random: ties.uniform }
   return {

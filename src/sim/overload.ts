@@ -22,7 +22,7 @@ const WARM_UP_TO_SPAN = 0.2
  * times of such a run depend on its length. Runs differ only in the seed. `decodeTokens`: mean per request
  * (default: from the runs).
  */
-export function pilesUp(runs: readonly SimulationResult[], decodeTokens?: number): boolean {
+export function isOverloaded(runs: readonly SimulationResult[], decodeTokens?: number): boolean {
   const mean = (value: (run: SimulationResult) => number) => meanInterval(runs.map(value)).mean
   const tokens = decodeTokens ?? mean(run => run.tokensPerSecond / run.requestsPerSecond)
   // Measured requests are those that arrive in the span.
