@@ -86,9 +86,9 @@ const TOKENS = Array.from({ length: 10_000 }, (_, n) => ` ${String(n).padStart(4
 
 /**
  * A whole answer, not streamed. `kv` is JSON, 'null' from a decode worker.
- * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string, promptTokenIds?: number[]}} answer
+ * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string, more?: string, promptTokenIds?: number[]}} answer
  */
-export function completionBody({ id, model, isChat, prompt, tokens, kv, promptTokenIds }) {
+export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '', promptTokenIds }) {
   let text = ''
   for (let n = 0; n < tokens; n++) text += tokenText(n)
   const ids = `"prompt_logprobs":null,"prompt_token_ids":${promptTokenIds === undefined ? 'null' : json(promptTokenIds)}`
@@ -98,7 +98,7 @@ export function completionBody({ id, model, isChat, prompt, tokens, kv, promptTo
   const choice = `{"index":0,${said},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}`
   const head = `"id":"${id}","object":"${isChat ? 'chat.completion' : 'text_completion'}","created":${CREATED},"model":"${model}"`
   const rest = `"service_tier":null,"system_fingerprint":null,"usage":${usageText(prompt, tokens)}${isChat ? `,${ids}` : ''}`
-  return `{${head},"choices":[${choice}],${rest},"kv_transfer_params":${kv}}`
+  return `{${head},"choices":[${choice}],${rest},"kv_transfer_params":${kv}${more}}`
 }
 
 /**

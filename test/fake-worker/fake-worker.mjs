@@ -47,6 +47,7 @@ export class FakeWorker extends Watched {
     this.port = port
     this.settings = {
       role: options.role ?? 'both',
+      protocol: options.protocol ?? 'vllm',
       host: options.host ?? '127.0.0.1',
       model: options.model ?? 'fake',
       prefillMs: options.prefillMs ?? 0,
@@ -188,6 +189,16 @@ export class FakeWorker extends Watched {
     return this.#ledger.give(id)
   }
 
+  /** Where each pushed hand-off went. @type {Map<string, string>} */
+  pushed = new Map()
+
+  /** @param {string} id @param {string} to */
+  push(id, to) {
+    const remoteId = this.giveHandoff(id)
+    this.pushed.set(remoteId, to)
+    return remoteId
+  }
+
   /** @param {import('./received-request.mjs').ReceivedRequest} request @param {number} prompt */
   eldrText(request, prompt) {
     return this.#countsOf(request, prompt)
@@ -199,6 +210,7 @@ export class FakeWorker extends Watched {
    */
   readHandoff({ kv, json }) {
     if ('eldr' in json || (kv !== undefined && 'eldr' in kv)) this.counters.eldrAtDecode++
+    if (this.settings.protocol === 'push') return this.#readPushed(json.pushed_kv)
     const remoteId = kv?.remote_request_id
     if (typeof remoteId !== 'string') {
       this.counters.noKv++
@@ -208,6 +220,25 @@ export class FakeWorker extends Watched {
     const owner = prefills?.find(
       ({ engineId, handoffs }) =>
         engineId === String(kv?.remote_engine_id).replace(/_dp\d+$/, '') && handoffs.has(remoteId),
+    )
+    if (prefills !== undefined && owner === undefined) {
+      this.counters.handoffsUnknown++
+      return false
+    }
+    this.noteRead(remoteId)
+    if (owner instanceof FakeWorker) owner.noteRead(remoteId)
+    return true
+  }
+
+  /** Only the worker that a hand-off was pushed to can read it. @param {unknown} remoteId */
+  #readPushed(remoteId) {
+    if (typeof remoteId !== 'string') {
+      this.counters.noKv++
+      return true
+    }
+    const { prefills } = this.settings
+    const owner = prefills?.find(
+      prefill => prefill instanceof FakeWorker && prefill.pushed.get(remoteId) === this.url,
     )
     if (prefills !== undefined && owner === undefined) {
       this.counters.handoffsUnknown++

@@ -75,6 +75,7 @@ export class ReceivedRequest {
   /** Which half of a PD request this is; a request without a hand-off is a decode, as it is for vLLM. */
   get leg() {
     if (!this.isGeneration) return 'other'
-    return this.kv?.do_remote_decode === true ? 'prefill' : 'decode'
+    const isPrefill = this.kv?.do_remote_decode === true || this.json?.push_kv !== undefined
+    return isPrefill ? 'prefill' : 'decode'
   }
 }

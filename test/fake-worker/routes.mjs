@@ -77,6 +77,7 @@ function generate(worker, exchange) {
   const waitMs = isPrefill ? settings.prefillMs : settings.firstTokenMs + (total - 1) * settings.gapMs
   return after(waitMs, exchange, () => {
     worker.tokens.add(prompt, total)
+    const isPush = settings.protocol === 'push'
     exchange.send(
       200,
       completionBody({
@@ -85,7 +86,8 @@ function generate(worker, exchange) {
         isChat: request.isChat,
         prompt,
         tokens: total,
-        kv: isPrefill ? handoffText(worker, request, id, prompt) : 'null',
+        kv: isPrefill && !isPush ? handoffText(worker, request, id, prompt) : 'null',
+        more: isPrefill && isPush ? pushText(worker, request, id, prompt) : '',
         promptTokenIds: body.return_token_ids === true ? promptTokenIds(body) : undefined,
       }),
     )
@@ -122,6 +124,18 @@ function handoffText(worker, request, id, prompt) {
   const size = `"remote_num_tokens":${prompt},"remote_prefill_cached_tokens":0,"remote_blocks_expiry_time":null`
   const counts = eldr === undefined ? '' : `,"eldr":${eldr}`
   return `{"do_remote_prefill":true,"do_remote_decode":false,${what},${where},${size}${counts}}`
+}
+
+/**
+ * The same for an engine that pushes its KV cache to a decode worker (test/gateway/push-engine.ts).
+ * @param {FakeWorker} worker
+ * @param {import('./received-request.mjs').ReceivedRequest} request
+ * @param {string} id
+ * @param {number} prompt
+ */
+function pushText(worker, request, id, prompt) {
+  const pushed = { id: worker.push(id, request.json.push_kv.to) }
+  return `,"pushed":${json(pushed)},"experts":${worker.eldrText(request, prompt) ?? 'null'}`
 }
 
 /** @type {Map<number, string>} */

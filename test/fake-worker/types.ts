@@ -15,6 +15,8 @@ export interface CountsShape {
 export interface FakeWorkerOptions {
   /** Requests of the other leg are answered too and counted as `misdirected`. */
   readonly role?: 'prefill' | 'decode' | 'both'
+  /** Hand-off as vLLM has it (the default), or as test/gateway/push-engine.ts does. */
+  readonly protocol?: 'vllm' | 'push'
   readonly host?: string
   readonly port?: number
   readonly model?: string

@@ -2,6 +2,8 @@
 import type { Settings } from '../../src/gateway/config/settings.ts'
 import { fileSchema } from '../../src/gateway/config/schema/schema.ts'
 import { settle } from '../../src/gateway/config/settle.ts'
+import type { EngineAdapter } from '../../src/gateway/engines/engine.ts'
+import type { RequestObserver } from '../../src/gateway/observe/request-observer.ts'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { type Gateway, startGateway } from '../../src/gateway/app/start-gateway.ts'
 import type { ProcessCluster } from './process-cluster.ts'
@@ -13,6 +15,10 @@ export interface ClusterOptions {
   readonly decode?: number
   readonly prefillOptions?: FakeWorkerOptions
   readonly decodeOptions?: FakeWorkerOptions
+  /** In place of the configured engine. */
+  readonly engine?: EngineAdapter
+  /** Further listeners of requests. */
+  readonly observers?: readonly RequestObserver[]
   /** Parts of the configuration file. */
   readonly config?: { readonly [section in keyof Settings]?: Record<string, unknown> }
 }
@@ -63,7 +69,9 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
       retries: { backoffMs: 1, ...config.retries },
     }),
   )
-  const gateway = await startGateway(settings, createLog({ logLevel: 'silent', logFormat: 'json' }))
+  const log = createLog({ logLevel: 'silent', logFormat: 'json' })
+  const { engine, observers } = options
+  const gateway = await startGateway(settings, log, { engine, observers })
   const { registry } = gateway.context
   const ready = () =>
     registry.candidates('prefill', performance.now()).length >= prefills.length &&

@@ -1,0 +1,105 @@
+/** The flow knows no engine: it serves one that binds the decode worker before prefill as it serves vLLM. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { ENGINE_NAMES, loadEngine } from '../../src/gateway/engines/registry.ts'
+import type { RequestObserver } from '../../src/gateway/observe/request-observer.ts'
+import type { ReceivedRequest } from '../fake-worker/index.ts'
+import { type Cluster, eventsOf, startCluster } from './cluster.ts'
+import { pushEngine } from './push-engine.ts'
+import { eventually, metric, watchTickets } from './watching.ts'
+
+let cluster: Cluster
+afterEach(() => cluster?.stop())
+
+async function start(prefill: number, decode: number, observers: readonly RequestObserver[] = []) {
+  cluster = await startCluster({
+    prefill,
+    decode,
+    engine: pushEngine(),
+    observers,
+    prefillOptions: { protocol: 'push' },
+    decodeOptions: { protocol: 'push' },
+    config: { routing: { policy: 'round_robin', prefillPolicy: 'round_robin' } },
+  })
+  return watchTickets(cluster)
+}
+
+const ask = (more: object = {}, init?: RequestInit) =>
+  cluster.post('/v1/completions', { prompt: 'Once upon a time', max_tokens: 8, stream: true, ...more }, init)
+
+describe('an engine that pushes its KV cache to the decode worker', () => {
+  it('is served on both legs, and only the chosen decode worker gets the hand-off', async () => {
+    const tickets = await start(2, 3)
+    for (let n = 0; n < 6; n++) expect(await eventsOf(await ask())).toHaveLength(9)
+    await tickets.settled()
+    const pushes = cluster.prefills.flatMap(({ requests }) =>
+      requests.filter(({ leg }) => leg === 'prefill').map(({ json }) => json.push_kv.to as string),
+    )
+    expect(new Set(pushes)).toEqual(new Set(cluster.decodes.map(({ url }) => url)))
+    expect(cluster.decodes.map(({ counters }) => counters.handoffsRead)).toEqual([2, 2, 2])
+    expect(cluster.decodes.map(({ counters }) => counters.handoffsUnknown + counters.noKv)).toEqual([0, 0, 0])
+    // The decode worker counts as loaded while prefill runs: it is dispatched first.
+    expect(tickets.dispatches.slice(0, 2).map(({ leg }) => leg)).toEqual(['decode', 'prefill'])
+  })
+
+  it('cannot be told by a client where to push or what to read', async () => {
+    await start(1, 1)
+    await (await ask({ push_kv: { to: 'http://elsewhere' }, pushed_kv: 'of another client' })).text()
+    const [request] = cluster.prefills[0]!.requests.filter(({ leg }) => leg === 'prefill')
+    expect([request!.json.push_kv.to, request!.json.pushed_kv]).toEqual([cluster.decodes[0]!.url, undefined])
+  })
+
+  it('prefills again for another decode worker if the chosen one fails', async () => {
+    const tickets = await start(1, 2)
+    let struck = false
+    for (const worker of cluster.decodes)
+      worker.fail(
+        { kind: 'status', status: 503 },
+        { match: ({ isGeneration }) => isGeneration && !struck && (struck = true) },
+      )
+    expect(await eventsOf(await ask())).toHaveLength(9)
+    await tickets.settled()
+    expect(cluster.prefills[0]!.counters.prefill).toBe(2)
+    expect(await metric(cluster, 'eldr_retries_total', { leg: 'decode' })).toBe(1)
+  })
+
+  it('gives the decode worker back if prefill fails, and blames prefill alone', async () => {
+    const tickets = await start(1, 1)
+    cluster.prefills[0]!.fail({ kind: 'status', status: 500 })
+    expect((await ask()).status).toBe(502)
+    await tickets.settled()
+    expect(tickets.dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
+      ['decode', 'ignored'],
+      ['prefill', 'failed'],
+    ])
+  })
+
+  it('frees the hand-off at the chosen worker if the client leaves between the legs', async () => {
+    const leaving: RequestObserver = {
+      observe: ({ exchange }) => ({
+        attemptEnded: (_, { kind }) => void (kind === 'handed_off' && exchange.stop('client_gone')),
+      }),
+    }
+    const tickets = await start(1, 2, [leaving])
+    const client = new AbortController()
+    const response = ask({}, { signal: client.signal }).catch(() => undefined)
+    await eventually(
+      async () => (await metric(cluster, 'eldr_handoffs_released_total')) === 1,
+      'the hand-off is released',
+    )
+    client.abort()
+    await response
+    await tickets.settled()
+    const [{ json }] = cluster.prefills[0]!.requests.filter(({ leg }) => leg === 'prefill') as [
+      ReceivedRequest,
+    ]
+    const chosen = cluster.decodes.filter(({ counters }) => counters.handoffsRead === 1)
+    expect(chosen.map(({ url }) => url)).toEqual([json.push_kv.to])
+  })
+})
+
+describe('the table of engines', () => {
+  it('loads an adapter for every name that the configuration takes', async () => {
+    for (const name of ENGINE_NAMES)
+      expect((await loadEngine(name, { reuseTokenIds: false })).name).toBe(name)
+  })
+})
