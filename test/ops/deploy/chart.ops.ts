@@ -76,7 +76,7 @@ describe.runIf(helm !== undefined)('the chart', () => {
       ['prometheusRule.runbookBase=docs/reference/alerts.md'],
       /prometheusRule\.runbookBase/,
     ],
-    ['an artifact without its volume', ['artifact.file=a.safetensors'], /artifact\.volume is needed/],
+    ['an artifact without its volume', ['artifact.file=a.safetensors'], /needs artifact\.volume/],
   ])('refuses %s', async (_, values, message) => {
     const { code, stderr } = await run(helm!, ['template', 'eldr', CHART, '--set', values.join(',')])
     expect(code).toBe(1)
