@@ -1,4 +1,4 @@
-/** A calibration from a file of prompts to traces; docs/guides/calibration.md is the same for users. */
+/** Runs a calibration, from a prompt file to traces; docs/guides/calibration.md describes it for users. */
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { EldrError } from '../errors.ts'
@@ -12,16 +12,19 @@ import { holdOut } from './split.ts'
 import { type Split, writeTrace } from './write-traces.ts'
 
 export interface CalibrationPlan extends Omit<CollectSettings, 'model'> {
-  /** The first that the server names unless told. */
+  /** Default: the first model that the server lists. */
   readonly model?: string
   readonly prompts: string
   readonly out: string
-  /** What `out` is to be: an evaluation has the experts of every step, of prompts that were held out before. */
+  /**
+   * Kind of trace in `out`: an evaluation has the experts of every step, for prompts that were already held
+   * out.
+   */
   readonly split: Split
-  /** Absent without a hold-out. */
+  /** Undefined without a hold-out. */
   readonly holdoutOut?: string
   readonly holdout: number
-  /** Only the first so many prompts. */
+  /** Use only this many prompts. */
   readonly limit?: number
   readonly workload?: string
   readonly force: boolean
@@ -30,11 +33,11 @@ export interface CalibrationPlan extends Omit<CollectSettings, 'model'> {
 export interface CalibrationResult extends Partial<ModelShape> {
   readonly model: string
   readonly prompts: number
-  /** Of them, those that a journal had already. */
+  /** Prompts taken from the journal of an interrupted run. */
   readonly resumed: number
   readonly captured: { readonly calibration: number; readonly evaluation: number }
   readonly skipped: readonly { readonly reason: Skip; readonly lines: readonly number[] }[]
-  /** Requests whose text ended before the steps that were asked for. */
+  /** Requests that ended before the requested number of steps. */
   readonly shorter: number
   readonly files: { readonly calibration?: string; readonly evaluation?: string }
 }
@@ -42,7 +45,7 @@ export interface CalibrationResult extends Partial<ModelShape> {
 export const journalOf = (out: string): string => `${out}.journal`
 
 export async function calibrate(plan: CalibrationPlan): Promise<CalibrationResult> {
-  const ours = checkFree(plan)
+  const replaceable = checkFree(plan)
   const prompts = await openPrompts(plan.prompts, plan.api, plan.limit)
   try {
     const held = holdOut({ keys: prompts.keys, domains: prompts.domainOf }, plan.holdout, plan.seed)
@@ -50,7 +53,7 @@ export async function calibrate(plan: CalibrationPlan): Promise<CalibrationResul
     const model = plan.model ?? (await modelOf(plan, prompts.lines.length))
     const unlock = lock(journalOf(plan.out))
     try {
-      return await withJournal({ ...plan, model }, prompts, held, ours)
+      return await withJournal({ ...plan, model }, prompts, held, replaceable)
     } finally {
       unlock()
     }
@@ -63,7 +66,7 @@ async function withJournal(
   plan: CalibrationPlan & { readonly model: string },
   prompts: Prompts,
   held: Uint8Array,
-  ours: readonly string[],
+  replaceable: readonly string[],
 ): Promise<CalibrationResult> {
   const identity = identityOf(plan, prompts.sha256)
   const journal = await Journal.open(journalOf(plan.out), identity)
@@ -77,7 +80,7 @@ async function withJournal(
       model: plan.model,
       domains,
       domainOf: (request: number) => prompts.domains.final(prompts.domainOf[request]!),
-      ...(plan.workload !== undefined && { workload: plan.workload }),
+      workload: plan.workload,
       provenance: {
         captured_by: 'eldr calibrate',
         prompts_sha256: prompts.sha256,
@@ -88,8 +91,8 @@ async function withJournal(
       number[],
       number[],
     ]
-    checkStillFree(plan, ours)
-    // The calibration last: while it is not there, the command can be given again as it was.
+    checkStillFree(plan, replaceable)
+    // `out` comes last: until it exists, the same command resumes.
     if (plan.holdoutOut !== undefined)
       await writeTrace(plan.holdoutOut, 'evaluation', heldOut, journal, about)
     await writeTrace(plan.out, plan.split, rest, journal, about)
@@ -99,13 +102,13 @@ async function withJournal(
     await journal.remove()
     return result
   } catch (error) {
-    // One without experts in it would only be in the way of the next, with other options perhaps.
+    // A journal without captured experts would only block a run with other options.
     await (journal.shape === undefined ? journal.remove() : journal.close())
     throw error
   }
 }
 
-/** All that the bytes of the traces depend on, the server aside. */
+/** Everything that determines the bytes of the traces, except for the server. */
 function identityOf(
   {
     model,
@@ -161,9 +164,9 @@ function resultOf(
   }
 }
 
-/** Gives the files that are there and may be replaced nevertheless. */
+/** Returns existing files that may be replaced. */
 function checkFree({ out, holdoutOut, force }: CalibrationPlan): string[] {
-  // A calibration that was stopped while it wrote may have left the first of its two files.
+  // A calibration that was interrupted while writing may have left the first of its two files.
   const taken = [out, ...(existsSync(journalOf(out)) ? [] : [holdoutOut])].find(
     file => file !== undefined && existsSync(file),
   )
@@ -171,16 +174,17 @@ function checkFree({ out, holdoutOut, force }: CalibrationPlan): string[] {
   return [out, holdoutOut].filter(file => file !== undefined).filter(existsSync)
 }
 
-/** Hours may have passed since the first look. */
-function checkStillFree({ out, holdoutOut, force }: CalibrationPlan, ours: readonly string[]): void {
-  const taken = [holdoutOut, out].find(file => file !== undefined && !ours.includes(file) && existsSync(file))
+/** Checks again, since hours may have passed. */
+function checkStillFree({ out, holdoutOut, force }: CalibrationPlan, replaceable: readonly string[]): void {
+  const taken = [holdoutOut, out].find(
+    file => file !== undefined && !replaceable.includes(file) && existsSync(file),
+  )
   if (taken === undefined || force) return
-  const todo =
-    'Move it away, or give --force to have it replaced, and run the command again: nothing is asked twice.'
+  const todo = 'Move it, or add --force to overwrite it, and run the command again: no prompt is sent twice.'
   throw new EldrError('ELDR_FILE_EXISTS', { file: taken, todo })
 }
 
-/** Asked as often, and with the same pauses, as the prompts are. */
+/** Retries as often and with the same delays as for prompts. */
 function modelOf({ endpoint, retries, stop, onProgress }: CalibrationPlan, total: number): Promise<string> {
   return firstModel(endpoint, async failures => {
     stop.throwIfAborted()
@@ -194,10 +198,10 @@ function modelOf({ endpoint, retries, stop, onProgress }: CalibrationPlan, total
 function checkSides({ prompts, holdout, holdoutOut }: CalibrationPlan, held: Uint8Array): void {
   const evaluation = held.reduce((sum, one) => sum + one, 0)
   if (holdoutOut === undefined || (evaluation > 0 && evaluation < held.length)) return
-  const found = `${held.length} prompts, of which a hold-out of ${holdout} is ${evaluation}`
+  const found = `${held.length} prompts, of which --holdout ${holdout} takes ${evaluation}`
   throw new EldrError('ELDR_TRACE_TOO_SMALL', {
     file: prompts,
     found,
-    expected: 'one at least on either side',
+    expected: 'at least one prompt in each trace',
   })
 }

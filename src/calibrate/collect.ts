@@ -1,16 +1,17 @@
 /**
- * Asks for every request that the journal does not have, so many at a time, and journals what comes. The first is asked alone: a server that
- * cannot capture hears of one request, not of all. A server that is away is asked again, with growing pauses, and then the run stops.
+ * Sends every request that is not in the journal, several at a time, and journals the results. The first is
+ * sent alone, so that a server that cannot capture gets one request and not all. While the server is
+ * unreachable, requests are retried with increasing delays; then the run stops.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { EldrError } from '../errors.ts'
-import { ask, type AskSettings, type Outcome, type Question } from './ask.ts'
+import { type Outcome, type PromptLineRequest, sendPrompt, type SendSettings } from './send-prompt.ts'
 import type { Journal } from './journal.ts'
 import type { Prompts } from './prompts.ts'
 
-export interface CollectSettings extends AskSettings {
+export interface CollectSettings extends SendSettings {
   readonly concurrency: number
-  /** Of one request, after its first failure. */
+  /** Retries per request. */
   readonly retries: number
   readonly stop: AbortSignal
   readonly onProgress?: (now: CollectProgress) => void
@@ -18,49 +19,49 @@ export interface CollectSettings extends AskSettings {
 }
 
 export interface CollectProgress {
-  /** Of all prompts, those that the journal has; of them, those that it had at the start. */
+  /** Prompts in the journal, and how many of them were there at the start. */
   readonly done: number
   readonly resumed: number
   readonly total: number
   readonly skipped: number
-  /** Requests that wait for a server that is away. */
+  /** Requests that wait for an unreachable or busy server. */
   readonly waiting: number
 }
 
 const FIRST_PAUSE_MS = 500
-const LONGEST_PAUSE_MS = 15_000
+const MAX_PAUSE_MS = 15_000
 
-/** After so many failures before this one. */
+/** `failures`: number of failures before this one. */
 export const retryPauseMs = (failures: number): number =>
-  Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures)
+  Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** failures)
 
 export async function collect(prompts: Prompts, journal: Journal, settings: CollectSettings): Promise<void> {
   const total = prompts.lines.length
   const missing = prompts.lines.map((_, request) => request).filter(request => !journal.has(request))
   const resumed = total - missing.length
   let [next, skipped, waiting] = [0, 0, 0]
-  // Whatever ends one ends all of them.
+  // An error in one lane ends all of them.
   const over = new AbortController()
   const stop = AbortSignal.any([settings.stop, over.signal])
   const progress = () => settings.onProgress?.({ done: journal.size, resumed, total, skipped, waiting })
 
   async function one(request: number): Promise<void> {
-    const question = { request, line: prompts.lines[request]!, prompt: await prompts.read(request) }
-    const outcome = await asked(question)
+    const prompt = { request, line: prompts.lines[request]!, prompt: await prompts.read(request) }
+    const outcome = await sendWithRetries(prompt)
     if (outcome.kind === 'captured') await journal.add(request, outcome.captured)
     else {
       await journal.add(request, outcome.skip)
       skipped++
-      settings.onSkip?.(question.line, outcome.why)
+      settings.onSkip?.(prompt.line, outcome.why)
     }
     progress()
   }
 
-  async function asked(question: Question): Promise<Exclude<Outcome, { kind: 'again' }>> {
+  async function sendWithRetries(prompt: PromptLineRequest): Promise<Exclude<Outcome, { kind: 'retry' }>> {
     for (let failures = 0; ; failures++) {
-      const outcome = await ask(settings, question, stop)
-      if (outcome.kind !== 'again') return outcome
-      if (failures === settings.retries) throw gone(question.line, outcome, failures + 1, journal, total)
+      const outcome = await sendPrompt(settings, prompt, stop)
+      if (outcome.kind !== 'retry') return outcome
+      if (failures === settings.retries) throw unavailable(prompt.line, outcome, failures + 1, journal, total)
       waiting++
       progress()
       try {
@@ -79,7 +80,7 @@ export async function collect(prompts: Prompts, journal: Journal, settings: Coll
   let failure: unknown
   const run = (work: Promise<void>) =>
     work.catch((error: unknown) => {
-      // The first is the one to tell; the others were ended by it.
+      // Report the first error; it ended the other lanes.
       failure ??= error
       over.abort()
     })
@@ -90,20 +91,21 @@ export async function collect(prompts: Prompts, journal: Journal, settings: Coll
   if (failure !== undefined) throw failure
 }
 
-function gone(
+function unavailable(
   line: number,
   { why, status }: { readonly why: string; readonly status?: number },
-  times: number,
+  tries: number,
   { size, path, shape }: Journal,
   total: number,
 ): EldrError {
   const what =
-    status === undefined ? 'no answer from the server' : 'a server that answers, but takes no requests now'
-  // A journal without experts is not kept.
-  const kept = shape === undefined ? 'Nothing was captured yet' : `${size} of ${total} prompts are in ${path}`
-  const goesOn = shape === undefined ? '' : ': it goes on from there'
+    status === undefined ? 'no response from the server' : 'a server that accepts no requests at the moment'
+  // A journal without captured experts is deleted.
+  const kept =
+    shape === undefined ? 'Nothing has been captured yet' : `${size} of ${total} prompts are in ${path}`
+  const resumes = shape === undefined ? '' : ' to resume'
   return new EldrError('ELDR_CALIBRATION_STOPPED', {
-    found: `${what} (line ${line} asked ${times === 1 ? 'once' : `${times} times`}: ${why})`,
-    todo: `${kept}. When the server is back, run the same command again${goesOn}.`,
+    found: `${what} (line ${line} sent ${tries === 1 ? 'once' : `${tries} times`}: ${why})`,
+    todo: `${kept}. When the server is available, run the same command again${resumes}.`,
   })
 }

@@ -1,26 +1,26 @@
-/** Rows of expert ids, a token each, to what a trace keeps of a request. */
+/** Turns rows of expert ids, one per token, into the counts and ids that a trace keeps. */
 import { toU16 } from '../wire/counts.ts'
 import type { Captured } from './captured.ts'
-import type { SavedAnswer } from './saved-answer.ts'
+import type { SavedResponse } from './saved-response.ts'
 
 export interface RowSettings {
   readonly experts: number
-  /** Rising; layers of the rows that are kept, the others being dense. */
+  /** Layers of the rows to keep, in increasing order; the others are dense. */
   readonly layers: readonly number[]
-  /** Leading prompt tokens that have no row. */
+  /** Number of leading prompt tokens without a row. */
   readonly promptStart: number
-  /** Tokens; 0 for no recent counts. */
+  /** In tokens; 0: no recent counts. */
   readonly halfLife: number
-  readonly mostSteps: number
+  readonly maxSteps: number
 }
 
 const UNITS = 256
 
 /**
- * Layers that route: those in which some token has different experts. Nobody writes rows of dense layers, which stay zeros or −1. With one
- * expert a token, some other than the first.
+ * Marks layers that route: those in which some token has different experts (with top 1: an expert other than
+ * 0). Engines do not write the rows of dense layers, which stay 0 or −1.
  */
-export function markRouting({ ids, layers, topK }: SavedAnswer, routes: Uint8Array): void {
+export function markRouting({ ids, layers, topK }: SavedResponse, routes: Uint8Array): void {
   for (let at = 0, cell = 0; at < ids.length; at += topK, cell++) {
     const layer = cell % layers
     if (routes[layer] === 1) continue
@@ -28,21 +28,24 @@ export function markRouting({ ids, layers, topK }: SavedAnswer, routes: Uint8Arr
   }
 }
 
-/** The largest id of the layers that are kept; −1 for none. */
-export function largestId({ ids, layers: rowLayers, topK }: SavedAnswer, kept: readonly number[]): number {
-  let most = -1
+/** The largest id in the kept layers; −1 for none. */
+export function largestId({ ids, layers: rowLayers, topK }: SavedResponse, kept: readonly number[]): number {
+  let largest = -1
   for (let row = 0; row < ids.length; row += rowLayers * topK)
     for (const layer of kept)
-      for (let i = row + layer * topK; i < row + (layer + 1) * topK; i++) most = Math.max(most, ids[i]!)
-  return most
+      for (let i = row + layer * topK; i < row + (layer + 1) * topK; i++) largest = Math.max(largest, ids[i]!)
+  return largest
 }
 
-/** Ids are below `experts`. A token of which any kept layer has no experts, or one twice, is not covered; decode steps end at the first. */
+/**
+ * Ids must be below `experts`. A token is not covered if a kept layer has no experts for it or has one twice;
+ * decode steps end at the first such token.
+ */
 export function countRows(
-  answer: SavedAnswer,
-  { experts, layers, promptStart, halfLife, mostSteps }: RowSettings,
+  response: SavedResponse,
+  { experts, layers, promptStart, halfLife, maxSteps }: RowSettings,
 ): Captured {
-  const { ids, layers: rowLayers, topK, promptTokens } = answer
+  const { ids, layers: rowLayers, topK, promptTokens } = response
   const width = rowLayers * topK
   const rows = ids.length / width
   const counts = new Uint32Array(layers.length * experts)
@@ -62,8 +65,8 @@ export function countRows(
     })
   }
   let steps = 0
-  const most = Math.min(mostSteps, rows - promptRows)
-  while (steps < most && isCovered(promptRows + steps)) steps++
+  const stepLimit = Math.min(maxSteps, rows - promptRows)
+  while (steps < stepLimit && isCovered(promptRows + steps)) steps++
   const generated = new Uint16Array(steps * layers.length * topK)
   for (let step = 0, to = 0; step < steps; step++)
     for (const layer of layers)
@@ -77,8 +80,8 @@ export function countRows(
     tokens: promptTokens,
     covered,
     counts: toU16(counts).values,
-    // As a hand-off has them: halves go up.
-    ...(halfLife > 0 && { recent: Uint16Array.from(recent, value => Math.floor(value * UNITS + 0.5)) }),
+    // Rounded half up, as in a hand-off.
+    recent: halfLife > 0 ? Uint16Array.from(recent, value => Math.floor(value * UNITS + 0.5)) : undefined,
     steps,
     ids: generated,
   }

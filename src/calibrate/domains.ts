@@ -1,10 +1,10 @@
-/** Names of domains in the order in which they first occur; every request of a trace has one, or none has. */
+/** Domain names in order of first occurrence. In a trace either every request has a domain or none has. */
 import { EldrError } from '../errors.ts'
 
-/** Of requests without a name, where others have one. */
+/** Domain of requests without a name, if others have one. */
 const NONE = 'none'
-/** An index is a byte. */
-const MOST = 256
+/** An index is one byte. */
+const MAX_DOMAINS = 256
 
 export class Domains {
   readonly #indices = new Map<string, number>()
@@ -23,12 +23,12 @@ export class Domains {
     }
     const known = this.#indices.get(name)
     if (known !== undefined) return known
-    if (this.#indices.size === MOST - 1) {
-      const found = `${MOST} different domains`
+    if (this.#indices.size === MAX_DOMAINS - 1) {
+      const found = `${MAX_DOMAINS} different domains`
       throw new EldrError('ELDR_FILE_WRONG_KIND', {
         file: this.#file,
         found,
-        expected: `at most ${MOST - 1}`,
+        expected: `at most ${MAX_DOMAINS - 1}`,
         todo: 'Use broader names.',
       })
     }
@@ -36,13 +36,13 @@ export class Domains {
     return this.#indices.size - 1
   }
 
-  /** For a trace; empty when no request has one. */
+  /** Names for the trace; empty if no request has a domain. */
   names(): string[] {
     const names = [...this.#indices.keys()]
     return names.length > 0 && this.#unnamed && !names.includes(NONE) ? [...names, NONE] : names
   }
 
-  /** Of a request, by what `indexOf` gave for it. */
+  /** Index for the trace, from the result of `indexOf`. */
   final(index: number): number {
     if (index >= 0) return index
     return this.#indices.get(NONE) ?? this.#indices.size

@@ -1,6 +1,7 @@
 /**
- * From saved answers to traces. The file is read twice: once to find which layers route, which domains there are and which requests are
- * held out, and once to count; what was counted waits in a journal, so that memory is for one answer at a time.
+ * Turns saved responses into traces. The file is read twice: first to find the layers that route, the domains
+ * and the held-out requests, then to count. Counts go to a journal, so that only one response is in memory at
+ * a time.
  */
 import { existsSync } from 'node:fs'
 import { EldrError } from '../errors.ts'
@@ -10,9 +11,14 @@ import { Domains } from './domains.ts'
 import { Journal } from './journal.ts'
 import { jsonlLines, openLines, sha256 } from './jsonl-lines.ts'
 import { lock } from './lock.ts'
-import { BadAnswer, readSavedAnswer, type SavedAnswer, type SavedFormat } from './saved-answer.ts'
+import {
+  UnusableResponse,
+  readSavedResponse,
+  type SavedResponse,
+  type SavedFormat,
+} from './saved-response.ts'
 import { holdOut } from './split.ts'
-import { MOST_STEPS, writeTrace } from './write-traces.ts'
+import { MAX_STEPS, writeTrace } from './write-traces.ts'
 
 export interface ImportPlan {
   readonly format: SavedFormat
@@ -24,7 +30,7 @@ export interface ImportPlan {
   readonly experts: number
   readonly layers?: number
   readonly topK?: number
-  /** Of the rows' layers; `auto` keeps those that route. */
+  /** Layers of the rows to keep; `auto` keeps those that route. */
   readonly moeLayers: 'auto' | 'all' | readonly number[]
   readonly model?: string
   readonly workload?: string
@@ -41,7 +47,7 @@ export interface ImportPlan {
 
 export interface ImportResult extends Partial<ModelShape> {
   readonly model: string
-  /** Layers of the rows that were kept. */
+  /** Kept layers of the rows. */
   readonly moeLayers: readonly number[]
   readonly answers: number
   readonly imported: { readonly calibration: number; readonly evaluation: number }
@@ -49,8 +55,8 @@ export interface ImportResult extends Partial<ModelShape> {
   readonly files: { readonly calibration: string; readonly evaluation?: string }
 }
 
-/** What the first reading finds. */
-interface Found {
+/** Result of the first pass. */
+interface Survey {
   readonly sha256: string
   readonly model: string
   readonly keys: readonly string[]
@@ -59,10 +65,13 @@ interface Found {
   readonly kept: readonly number[]
 }
 
-/** Base64 of a byte an id, of 60 layers and top 8: 400,000 tokens. A text in JavaScript ends at twice as much. */
-const MOST_LINE_BYTES = 256 << 20
+/**
+ * Enough for 400,000 tokens of 60 layers and top 8 at one byte per id in base64; strings in JavaScript may be
+ * twice as long.
+ */
+const MAX_LINE_BYTES = 256 << 20
 
-/** What was counted, until the traces are written. */
+/** Temporary file for counts until the traces are written. */
 export const spoolOf = (out: string): string => `${out}.import`
 
 export async function importTrace(plan: ImportPlan): Promise<ImportResult> {
@@ -84,30 +93,30 @@ export async function importTrace(plan: ImportPlan): Promise<ImportResult> {
   }
 }
 
-async function survey(plan: ImportPlan, skipped: Map<number, string>): Promise<Found> {
+async function survey(plan: ImportPlan, skipped: Map<number, string>): Promise<Survey> {
   const hash = sha256()
   const domains = new Domains(plan.input)
   const [keys, domainOf]: [string[], number[]] = [[], []]
   let { model } = plan
   let routes: Uint8Array | undefined
-  let shape: Pick<SavedAnswer, 'layers' | 'topK'> | undefined
-  for await (const { answer } of answers(plan, skipped, hash, 'read')) {
-    const { layers, topK } = answer
+  let shape: Pick<SavedResponse, 'layers' | 'topK'> | undefined
+  for await (const { response } of responses(plan, skipped, hash, 'read')) {
+    const { layers, topK } = response
     shape ??= { layers, topK }
     routes ??= new Uint8Array(layers)
-    markRouting(answer, routes)
-    model ??= answer.model
-    keys.push(answer.key)
-    domainOf.push(domains.indexOf(answer.domain))
+    markRouting(response, routes)
+    model ??= response.model
+    keys.push(response.key)
+    domainOf.push(domains.indexOf(response.domain))
   }
   if (shape === undefined || routes === undefined)
     throw new EldrError('ELDR_TRACE_TOO_SMALL', {
       file: plan.input,
-      found: 'no answer that can be used',
-      expected: 'one at least',
+      found: 'no usable response',
+      expected: 'at least one',
     })
   if (model === undefined)
-    throw usage('answers that do not name their model', 'its name', 'Give it with --model.')
+    throw usage('responses without a model name', 'a model name', 'Pass it with --model.')
   return {
     sha256: hash.digest('hex'),
     model,
@@ -120,7 +129,7 @@ async function survey(plan: ImportPlan, skipped: Map<number, string>): Promise<F
 
 async function count(
   plan: ImportPlan,
-  found: Found,
+  found: Survey,
   held: Uint8Array,
   skipped: Map<number, string>,
   journal: Journal,
@@ -129,23 +138,23 @@ async function count(
   const { experts, promptStart, halfLife, minCovered, onSkip } = plan
   const sides: [number[], number[]] = [[], []]
   let request = 0
-  for await (const { answer, line } of answers(plan, skipped, undefined, 'count')) {
-    const most = largestId(answer, kept)
-    if (most >= experts)
+  for await (const { response, line } of responses(plan, skipped, undefined, 'count')) {
+    const largest = largestId(response, kept)
+    if (largest >= experts)
       throw usage(
-        `expert ${most} in line ${line}`,
-        `experts below ${experts}, as --experts says`,
-        'Give the number of routed experts a layer of the model’s configuration.',
+        `expert ${largest} in line ${line}`,
+        `experts below ${experts}, from --experts`,
+        'Pass the number of routed experts per layer from the model’s configuration.',
       )
-    const captured = countRows(answer, {
+    const captured = countRows(response, {
       experts,
       layers: kept,
       promptStart,
       halfLife,
-      mostSteps: Math.min(plan.steps, MOST_STEPS),
+      maxSteps: Math.min(plan.steps, MAX_STEPS),
     })
     if (captured.covered < minCovered * captured.tokens) {
-      const why = `experts of ${captured.covered} of ${captured.tokens} prompt tokens known`
+      const why = `experts known for ${captured.covered} of ${captured.tokens} prompt tokens`
       skipped.set(line, why)
       onSkip?.(line, why)
     } else {
@@ -158,10 +167,10 @@ async function count(
     model: found.model,
     domains: domains.names(),
     domainOf: (one: number) => domains.final(domainOf[one]!),
-    ...(plan.workload !== undefined && { workload: plan.workload }),
+    workload: plan.workload,
     provenance: { captured_by: `eldr trace import --format ${plan.format}`, answers_sha256: found.sha256 },
   }
-  // Hours may have passed since the first look.
+  // Check again, since hours may have passed.
   checkFree(plan)
   if (plan.holdoutOut !== undefined) await writeTrace(plan.holdoutOut, 'evaluation', sides[1], journal, about)
   await writeTrace(plan.out, 'calibration', sides[0], journal, about)
@@ -176,8 +185,8 @@ async function count(
   }
 }
 
-/** Answers that can be used, of one shape and one model. The others are an error, or skipped where that was asked for. */
-async function* answers(
+/** Usable responses of one shape and one model. Others are an error, or skipped with --skip-bad. */
+async function* responses(
   plan: ImportPlan,
   skipped: Map<number, string>,
   hash: ReturnType<typeof sha256> | undefined,
@@ -190,34 +199,36 @@ async function* answers(
   try {
     for await (const { number: line, bytes } of jsonlLines(
       handle,
-      { path: input, mostBytes: MOST_LINE_BYTES },
+      { path: input, maxBytes: MAX_LINE_BYTES },
       hash,
     )) {
       plan.stop?.throwIfAborted()
       plan.onProgress?.(what, ++done)
       if (hash === undefined && skipped.has(line)) continue
       try {
-        const answer = readSavedAnswer(bytes.toString('utf8'), format, plan)
-        checkRows(answer, promptStart)
-        const { layers, topK, model } = answer
-        first ??= { layers, topK, ...(model !== undefined && { model }) }
+        const response = readSavedResponse(bytes.toString('utf8'), format, plan)
+        checkRows(response, promptStart)
+        const { layers, topK, model } = response
+        first ??= { layers, topK, model }
         if (layers !== first.layers || topK !== first.topK)
-          throw new BadAnswer(
-            `${layers} layers and top ${topK}, where lines before have ${first.layers} and ${first.topK}`,
+          throw new UnusableResponse(
+            `${layers} layers and top ${topK}, but earlier lines have ${first.layers} and ${first.topK}`,
           )
         if (plan.model === undefined && model !== first.model)
-          throw new BadAnswer('another model than in lines before (--model gives one name to all)')
-        yield { answer, line }
+          throw new UnusableResponse(
+            'a different model than in earlier lines (--model sets one name for all)',
+          )
+        yield { response, line }
       } catch (error) {
         const why =
           error instanceof RangeError
-            ? 'values nested too deep or too long'
-            : error instanceof BadAnswer
+            ? 'values nested too deeply or too long'
+            : error instanceof UnusableResponse
               ? error.message
               : undefined
         if (why === undefined) throw error
         if (!skipBad) {
-          const todo = 'Change or remove the line, or give --skip-bad to leave such lines out.'
+          const todo = 'Change or remove the line, or add --skip-bad to skip such lines.'
           throw new EldrError('ELDR_FILE_WRONG_KIND', { file: input, found: `${why} in line ${line}`, todo })
         }
         skipped.set(line, why)
@@ -234,9 +245,9 @@ function checkFree({ out, holdoutOut, force }: ImportPlan): void {
   if (taken !== undefined && !force) throw new EldrError('ELDR_FILE_EXISTS', { file: taken })
 }
 
-/** The last token that was generated is never fed, and so has no row. */
+/** The last generated token is never fed back and has no row. */
 function checkRows(
-  { ids, layers, topK, promptTokens, completionTokens }: SavedAnswer,
+  { ids, layers, topK, promptTokens, completionTokens }: SavedResponse,
   promptStart: number,
 ): void {
   const rows = ids.length / (layers * topK)
@@ -244,8 +255,8 @@ function checkRows(
   const expected = promptTokens + Math.max(1, completionTokens) - 1 - promptStart
   if (rows === expected) return
   const tokens = `${promptTokens} prompt and ${completionTokens} generated tokens`
-  throw new BadAnswer(
-    `${rows} rows for ${tokens}, which have ${expected}${promptStart === 0 ? ' (--prompt-start, where the first rows were not asked for)' : ''}`,
+  throw new UnusableResponse(
+    `${rows} rows for ${tokens}, which need ${expected}${promptStart === 0 ? ' (use --prompt-start if the first rows were not requested)' : ''}`,
   )
 }
 
@@ -256,8 +267,8 @@ function keptLayers({ moeLayers }: ImportPlan, layers: number, routes: Uint8Arra
   if (kept.length > 0 && kept.at(-1)! < layers) return kept
   if (moeLayers === 'auto')
     throw usage(
-      'no layer in which tokens have different experts',
-      'some',
+      'no layer in which a token has different experts',
+      'at least one',
       'Check --layers and --top-k against the model.',
     )
   throw usage(`layer ${kept.at(-1)}`, `layers from 0 to ${layers - 1}`, 'Change --moe-layers.')

@@ -1,6 +1,7 @@
 /**
- * Records of a journal, little-endian: length of the payload u32, its crc32 u32, the payload. A payload begins with its kind and the
- * request's number; counts and ids lie behind fixed fields, so that each can be read alone. A record that is cut short or damaged is none.
+ * Records of a journal, little-endian: length of the payload u32, its crc32 u32, the payload. A payload
+ * begins with its kind and the index of the request; counts and ids follow fixed fields, so that each can be
+ * read alone. A truncated or damaged record does not count.
  */
 import { crc32 } from 'node:zlib'
 import { type Captured, idBytes, type ModelShape, type Skip, SKIPS } from './captured.ts'
@@ -10,8 +11,8 @@ export const FRAME_BYTES = 8
 export const FIXED_BYTES = 40
 const SKIP_BYTES = 12
 const [CAPTURED, SKIPPED] = [1, 2]
-/** Beyond any request; a length that is damaged must not be allocated. */
-export const MOST_PAYLOAD = 2 ** 30
+/** Above any real payload, so that a damaged length is not allocated. */
+export const MAX_PAYLOAD = 2 ** 30
 
 export interface CapturedHead extends ModelShape {
   readonly request: number
@@ -53,7 +54,7 @@ function framed(record: Buffer): Buffer {
   return record
 }
 
-/** Undefined for a payload that is not what was written. */
+/** Returns undefined for a damaged payload. */
 export function readHead(payload: Buffer, sum: number): RecordHead | undefined {
   if (crc32(payload) !== sum || payload.length < SKIP_BYTES) return undefined
   const u32 = (i: number) => payload.readUInt32LE(4 * i)
@@ -75,7 +76,7 @@ export function readHead(payload: Buffer, sum: number): RecordHead | undefined {
   return sectionsOf(head).end === payload.length ? head : undefined
 }
 
-/** Where in the payload counts, recent counts and ids begin, and where it ends. */
+/** Offsets of counts, recent counts and ids in the payload, and its end. */
 export function sectionsOf({
   layers,
   experts,
@@ -88,6 +89,6 @@ export function sectionsOf({
   return { countsAt: FIXED_BYTES, recentAt, idsAt, end: idsAt + steps * layers * topK * idBytes(experts) }
 }
 
-// As the host writes them: little-endian on everything that Node runs on but IBM's mainframes, which are not served.
+// Host byte order: little-endian on all supported platforms.
 const bytesOf = ({ buffer, byteOffset, byteLength }: Uint8Array | Uint16Array): Uint8Array =>
   new Uint8Array(buffer, byteOffset, byteLength)

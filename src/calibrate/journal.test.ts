@@ -13,7 +13,7 @@ const IDENTITY: Identity = { prompts_sha256: 'abc', model: 'm', steps: 3, limit:
 let files = 0
 const fresh = () => join(folder.path, `journal-${files++}`)
 
-/** Of a model with 2 layers, top 2, in which every value tells where it stands. */
+/** A model with 2 layers and top 2, in which every value encodes its position. */
 function captured(seed: number, steps = 3, experts = 4, halfLife = 64): Captured {
   const cells = Array.from({ length: 2 * experts }, (_, i) => seed * 100 + i)
   return {
@@ -39,10 +39,10 @@ async function expectRecord(journal: Journal, request: number, expected: Capture
   expect([...(expected.experts > 256 ? new Uint16Array(bytes) : new Uint8Array(bytes))]).toEqual([...ids])
 }
 
-describe('a journal', () => {
+describe('Journal', () => {
   it.each([
-    ['one byte an id', 4, 64],
-    ['two bytes an id, no recent counts', 300, 0],
+    ['one byte per id', 4, 64],
+    ['two bytes per id, no recent counts', 300, 0],
   ])('gives back what was added, also when it is opened again: %s', async (_, experts, halfLife) => {
     const path = fresh()
     const rows = [
@@ -51,7 +51,7 @@ describe('a journal', () => {
       captured(3, 1, experts, halfLife),
     ]
     const first = await Journal.open(path, IDENTITY)
-    // Not one after the other, as answers come.
+    // Concurrently, as responses arrive.
     await Promise.all([
       first.add(5, rows[0]!),
       first.add(0, 'too_long'),
@@ -71,7 +71,7 @@ describe('a journal', () => {
     expect(existsSync(path)).toBe(false)
   })
 
-  it('drops a last record that is cut anywhere, and goes on behind the one before', async () => {
+  it('drops a truncated last record and continues after the one before', async () => {
     const path = fresh()
     const journal = await Journal.open(path, IDENTITY)
     await journal.add(0, captured(1))
@@ -89,7 +89,7 @@ describe('a journal', () => {
     }
   })
 
-  it('takes no byte that was changed for what was written', async () => {
+  it('detects every changed byte', async () => {
     const path = fresh()
     const journal = await Journal.open(path, IDENTITY)
     await journal.add(0, captured(1))
@@ -113,11 +113,11 @@ describe('a journal', () => {
   })
 
   it.each([
-    [{ ...IDENTITY, steps: 4 }, /steps 3 in the journal, expected 4 of this command/],
+    [{ ...IDENTITY, steps: 4 }, /steps 3 in the journal, expected 4, from this command/],
     [{ ...IDENTITY, model: 'other' }, /model "m" in the journal, expected "other"/],
     [{ ...IDENTITY, holdout: 0.3 }, /holdout none in the journal, expected 0.3/],
     [{ ...IDENTITY, limit: 10 }, /limit null in the journal, expected 10/],
-  ])('of something else is refused and left as it was: %j', async (identity, message) => {
+  ])('rejects the journal of another command and leaves it unchanged: %j', async (identity, message) => {
     const path = fresh()
     const journal = await Journal.open(path, IDENTITY)
     await journal.add(0, captured(1))
@@ -130,7 +130,7 @@ describe('a journal', () => {
   })
 
   it.each(['', 'some text', '{"format":"eldr.journal.v9"}\n', 'null\n'])(
-    'is not taken for one: %j',
+    'rejects a file that is not a journal: %j',
     async text => {
       const path = fresh()
       writeFileSync(path, text)
@@ -139,7 +139,7 @@ describe('a journal', () => {
     },
   )
 
-  it('holds one model', async () => {
+  it('accepts only one model', async () => {
     const path = fresh()
     const journal = await Journal.open(path, IDENTITY)
     await journal.add(0, captured(1))
@@ -153,20 +153,20 @@ describe('a journal', () => {
   })
 })
 
-describe('a lock', () => {
-  it('is held by one process, and taken over from one that is gone', () => {
+describe('lock', () => {
+  it('is held by one process, and taken over from a dead one', () => {
     const path = fresh()
     const unlock = lock(path)
     expect(readFileSync(lockOf(path), 'utf8')).toBe(String(process.pid))
     unlock()
     writeFileSync(lockOf(path), String(process.ppid))
-    expect(() => lock(path)).toThrow(new RegExp(`process ${process.ppid} at work.*ELDR_JOURNAL_MISMATCH`))
-    writeFileSync(lockOf(path), String(2 ** 22 + 1)) // beyond what Linux gives out
+    expect(() => lock(path)).toThrow(new RegExp(`held by process ${process.ppid}.*ELDR_JOURNAL_MISMATCH`))
+    writeFileSync(lockOf(path), String(2 ** 22 + 1)) // above the pids of Linux
     lock(path)()
     expect(existsSync(lockOf(path))).toBe(false)
   })
 
-  it('leaves nothing beside itself, and what another process has taken over is not removed', () => {
+  it('leaves no other file, and does not remove a lock that another process took over', () => {
     const path = join(folder.path, 'locked')
     const unlock = lock(path)
     expect(readdirSync(folder.path).filter(name => name.startsWith('locked'))).toEqual(['locked.lock'])

@@ -1,7 +1,7 @@
 /**
- * What a calibration has so far, in a file beside its output: a line of JSON that says what is calibrated, then a record for each request
- * as it ended. A process that dies may leave half a record at the end; it is dropped when the journal is opened again. In memory is only
- * where each record lies.
+ * The results of a running calibration, in a file next to its output: a line of JSON that identifies the
+ * calibration, then one record per finished request. A process that dies may leave a partial record at the
+ * end; it is dropped when the journal is opened again. Memory holds only the position of each record.
  */
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import { EldrError } from '../errors.ts'
@@ -12,24 +12,24 @@ import {
   encodeCaptured,
   encodeSkipped,
   FRAME_BYTES,
-  MOST_PAYLOAD,
+  MAX_PAYLOAD,
   type RecordHead,
   readHead,
   sectionsOf,
 } from './journal-record.ts'
 
-/** What must be the same for results to belong together, by the names that a person knows. */
+/** Options that must be the same for results to belong together. */
 export type Identity = Readonly<Record<string, string | number | boolean | null>>
 
 const FORMAT = 'eldr.journal.v1'
-/** The first line is far shorter. */
-const MOST_FIRST_LINE = 1 << 16
+/** Far above the length of a valid first line. */
+const MAX_FIRST_LINE = 1 << 16
 
 export class Journal {
   readonly path: string
   readonly #handle: FileHandle
   readonly #heads = new Map<number, RecordHead>()
-  /** Where each payload begins. */
+  /** Position of each payload. */
   readonly #places = new Map<number, number>()
   #end: number
   #shape: ModelShape | undefined
@@ -41,36 +41,36 @@ export class Journal {
     this.#end = end
   }
 
-  /** Goes on with the journal that is there, or begins one. */
+  /** Resumes an existing journal, or creates one. */
   static async open(path: string, identity: Identity): Promise<Journal> {
-    const there = await attempt(path, () =>
+    const handle = await attempt(path, () =>
       open(path, 'r+').catch((error: NodeJS.ErrnoException) =>
         error.code === 'ENOENT' ? undefined : Promise.reject(error),
       ),
     )
-    if (there === undefined) return Journal.begin(path, identity)
+    if (handle === undefined) return Journal.begin(path, identity)
     try {
       const journal = new Journal(
         path,
-        there,
-        await attempt(path, () => checkFirstLine(path, there, identity)),
+        handle,
+        await attempt(path, () => checkFirstLine(path, handle, identity)),
       )
       await attempt(path, () => journal.#load())
       return journal
     } catch (error) {
-      await there.close()
+      await handle.close()
       throw error
     }
   }
 
-  /** Whatever was there is gone. */
+  /** Creates a journal and overwrites an existing one. */
   static async begin(path: string, identity: Identity): Promise<Journal> {
     const first = `${JSON.stringify({ format: FORMAT, ...identity })}\n`
     await writeFileAtomic(path, [first])
     return new Journal(path, await attempt(path, () => open(path, 'r+')), Buffer.byteLength(first))
   }
 
-  /** Of all requests that were captured; undefined before the first. */
+  /** Shape of all captured requests; undefined before the first. */
   get shape(): ModelShape | undefined {
     return this.#shape
   }
@@ -87,13 +87,13 @@ export class Journal {
     return this.#heads.has(request)
   }
 
-  /** Throws ELDR_CAPTURE_CHANGED for a shape that is not that of the others. */
+  /** Throws ELDR_CAPTURE_CHANGED if the shape differs from that of earlier requests. */
   async add(request: number, result: Captured | Skip): Promise<void> {
     const isSkip = typeof result === 'string'
     if (!isSkip) this.#checkShape(result)
     const record = isSkip ? encodeSkipped(request, result) : encodeCaptured(request, result)
     const head = readHead(record.subarray(FRAME_BYTES), record.readUInt32LE(4))!
-    // One after the other, each at the end of the last that was written whole.
+    // Writes run one after the other, each after the last complete record.
     const written = this.#writing.then(async () => {
       await attempt(this.path, () => writeAll(this.#handle, record, this.#end))
       this.#keep(head, this.#end + FRAME_BYTES)
@@ -120,10 +120,10 @@ export class Journal {
     return this.#read(request, idsAt, end)
   }
 
-  /** After what is being written; on disk when this returns. */
+  /** Waits for pending writes and syncs them to disk. */
   async close(): Promise<void> {
     await this.#writing
-    await this.#handle.sync().catch(() => undefined) // a disk that is full was told of already
+    await this.#handle.sync().catch(() => undefined) // a full disk has been reported already
     await this.#handle.close()
   }
 
@@ -138,7 +138,7 @@ export class Journal {
     while (this.#end + FRAME_BYTES <= size) {
       await readAll(this.#handle, frame, this.#end)
       const length = frame.readUInt32LE(0)
-      if (length > MOST_PAYLOAD || this.#end + FRAME_BYTES + length > size) break
+      if (length > MAX_PAYLOAD || this.#end + FRAME_BYTES + length > size) break
       const payload = Buffer.allocUnsafe(length)
       await readAll(this.#handle, payload, this.#end + FRAME_BYTES)
       const head = readHead(payload, frame.readUInt32LE(4))
@@ -162,7 +162,7 @@ export class Journal {
     throw new EldrError('ELDR_CAPTURE_CHANGED', {
       file: this.path,
       found: shapeWords(shape),
-      expected: `${shapeWords(this.#shape)}, as before`,
+      expected: `${shapeWords(this.#shape)}, as in earlier requests`,
     })
   }
 
@@ -181,25 +181,28 @@ export class Journal {
   }
 }
 
-/** The place behind the first line. */
+/** Returns the position after the first line. */
 async function checkFirstLine(path: string, handle: FileHandle, identity: Identity): Promise<number> {
-  const start = Buffer.alloc(Math.min(MOST_FIRST_LINE, (await handle.stat()).size))
+  const start = Buffer.alloc(Math.min(MAX_FIRST_LINE, (await handle.stat()).size))
   await readAll(handle, start, 0)
   const end = start.indexOf(10)
   const wrong = (found: string, expected: string) =>
     new EldrError('ELDR_JOURNAL_MISMATCH', { file: path, found, expected })
-  let there: Record<string, unknown>
+  let stored: Record<string, unknown>
   try {
-    there = Object(JSON.parse(start.toString('utf8', 0, end))) as typeof there
+    stored = Object(JSON.parse(start.toString('utf8', 0, end))) as typeof stored
   } catch {
-    throw wrong('something that is no journal', 'the journal of a calibration')
+    throw wrong('a file that is not a journal', 'the journal of a calibration')
   }
-  if (there['format'] !== FORMAT) throw wrong(`format ${JSON.stringify(there['format'])}`, FORMAT)
-  const other = Object.keys({ ...there, ...identity }).find(
-    key => key !== 'format' && there[key] !== identity[key],
+  if (stored['format'] !== FORMAT) throw wrong(`format ${JSON.stringify(stored['format'])}`, FORMAT)
+  const differing = Object.keys({ ...stored, ...identity }).find(
+    key => key !== 'format' && stored[key] !== identity[key],
   )
-  if (other !== undefined)
-    throw wrong(`${other} ${shown(there[other])} in the journal`, `${shown(identity[other])} of this command`)
+  if (differing !== undefined)
+    throw wrong(
+      `${differing} ${shown(stored[differing])} in the journal`,
+      `${shown(identity[differing])}, from this command`,
+    )
   return end + 1
 }
 
@@ -213,7 +216,7 @@ async function writeAll(handle: FileHandle, bytes: Uint8Array, at: number): Prom
 async function readAll(handle: FileHandle, into: Uint8Array, at: number): Promise<void> {
   for (let done = 0; done < into.length;) {
     const { bytesRead } = await handle.read(into, done, into.length - done, at + done)
-    if (bytesRead === 0) throw new Error('it ends before its records do')
+    if (bytesRead === 0) throw new Error('the file ends within a record')
     done += bytesRead
   }
 }

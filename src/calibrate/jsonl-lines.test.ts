@@ -9,20 +9,20 @@ import { jsonlLines, openLines, sha256 } from './jsonl-lines.ts'
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-async function linesOf(text: string, mostBytes = 1 << 24) {
+async function linesOf(text: string, maxBytes = 1 << 24) {
   const path = join(folder.path, 'lines')
   writeFileSync(path, text)
   const handle = await open(path, 'r')
   const hash = sha256()
   const lines = []
-  for await (const { number, at, bytes } of jsonlLines(handle, { path, mostBytes }, hash))
+  for await (const { number, at, bytes } of jsonlLines(handle, { path, maxBytes }, hash))
     lines.push({ number, at, text: bytes.toString('utf8') })
   await handle.close()
   return { lines, hash: hash.digest('hex') }
 }
 
-describe('lines of a file', () => {
-  it('come with number and place, blank ones left out and counted, with a last new line or without', async () => {
+describe('jsonlLines', () => {
+  it('yields lines with number and position; blank lines count but are left out, with or without a final newline', async () => {
     const expected = [
       { number: 1, at: 0, text: 'a' },
       { number: 4, at: 6, text: 'é\r' },
@@ -34,7 +34,7 @@ describe('lines of a file', () => {
     expect((await linesOf('\n \n')).lines).toEqual([])
   })
 
-  it('may be longer than what is read at once, wherever reading stops', async () => {
+  it('yields lines longer than a chunk, wherever chunks end', async () => {
     const texts = ['x'.repeat((1 << 20) - 1), 'y'.repeat(3 << 20), 'ü'.repeat(1 << 19), 'z']
     const { lines, hash } = await linesOf(texts.join('\n'))
     expect(lines.map(({ text }) => text.length)).toEqual(texts.map(({ length }) => length))
@@ -43,7 +43,7 @@ describe('lines of a file', () => {
     expect(hash).toBe(sha256().update(texts.join('\n')).digest('hex'))
   })
 
-  it('come without a byte order mark, at their place behind it', async () => {
+  it('leaves out a byte order mark', async () => {
     expect((await linesOf('\ufeffa\nb')).lines).toEqual([
       { number: 1, at: 3, text: 'a' },
       { number: 2, at: 5, text: 'b' },
@@ -51,23 +51,23 @@ describe('lines of a file', () => {
     expect((await linesOf('\ufeff\nb')).lines).toEqual([{ number: 2, at: 4, text: 'b' }])
   })
 
-  it('that are too long are named', async () => {
+  it('rejects lines that are too long, with their number', async () => {
     expect((await linesOf('a\n1234\n', 4)).lines).toHaveLength(2)
     await expect(linesOf('a\n12345\nb', 4)).rejects.toThrow(
-      /line 2 of more than 4 bytes.*ELDR_FILE_WRONG_KIND/,
+      /more than 4 bytes in line 2.*ELDR_FILE_WRONG_KIND/,
     )
     await expect(linesOf(`a\n${'x'.repeat(3 << 20)}`, 2 << 20)).rejects.toThrow(
-      /line 2 of more than 2097152 bytes/,
+      /more than 2097152 bytes in line 2/,
     )
   })
 
-  it('of a pipe that nobody writes to are refused, not waited for', async () => {
+  it('rejects a pipe instead of waiting for its writer', async () => {
     const pipe = join(folder.path, 'pipe')
     execFileSync('mkfifo', [pipe])
     await expect(openLines(pipe)).rejects.toThrow(/ELDR_FILE_UNREADABLE/)
   })
 
-  it('of what is no file are refused', async () => {
+  it('rejects paths that are not regular files', async () => {
     await expect(openLines(folder.path)).rejects.toThrow(/ELDR_FILE_UNREADABLE/)
     await expect(openLines(join(folder.path, 'nowhere'))).rejects.toThrow(/ELDR_FILE_UNREADABLE/)
   })

@@ -1,13 +1,16 @@
-/** Lines of a file of any length with their places, so that one can be read again without the others. Memory for one line at a time. */
+/**
+ * Reads the lines of a file with their positions, so that single lines can be read again. Memory holds one
+ * line at a time.
+ */
 import { createHash, type Hash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { EldrError } from '../errors.ts'
 
 export interface JsonlLine {
-  /** From 1, blank lines counted. */
+  /** From 1; blank lines count. */
   readonly number: number
-  /** Bytes from the start of the file. */
+  /** Offset in the file, in bytes. */
   readonly at: number
   readonly bytes: Buffer
 }
@@ -16,22 +19,22 @@ const CHUNK = 1 << 20
 const NEW_LINE = 10
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
 
-/** What a line may be at most, and the file for the message. */
-export interface LongestLine {
+/** Maximum length of a line, and the file for error messages. */
+export interface LineLimit {
   readonly path: string
-  readonly mostBytes: number
+  readonly maxBytes: number
 }
 
-/** Every line that is not blank, without a byte order mark. `hash` is fed with the whole file. */
+/** Yields every non-blank line, without a byte order mark. `hash` gets the whole file. */
 export async function* jsonlLines(
   handle: FileHandle,
-  longest: LongestLine,
+  limit: LineLimit,
   hash?: Hash,
 ): AsyncGenerator<JsonlLine, void, undefined> {
-  let pieces: Buffer[] = [] // of a line that goes on
+  let pieces: Buffer[] = [] // of an unfinished line
   let [at, end, number] = [0, 0, 1]
   const check = (bytes: number): void => {
-    if (bytes > longest.mostBytes) throw tooLong(longest, number)
+    if (bytes > limit.maxBytes) throw tooLong(limit, number)
   }
   const line = (last: Buffer): JsonlLine | undefined => {
     const all = pieces.length === 0 ? last : Buffer.concat([...pieces, last])
@@ -55,37 +58,37 @@ export async function* jsonlLines(
       if (found !== undefined) yield found
     }
     if (from < chunk.length) pieces.push(chunk.subarray(from))
-    // Before the rest of it is read: a file without a new line would fill the memory.
+    // Check before reading more: a file without a newline would fill the memory.
     check(end - at)
   }
   const last = pieces.length === 0 ? undefined : line(Buffer.alloc(0))
   if (last !== undefined) yield last
 }
 
-function tooLong({ path, mostBytes }: LongestLine, number: number): EldrError {
-  const todo = 'Give one JSON value a line, and shorten or remove the line.'
+function tooLong({ path, maxBytes }: LineLimit, number: number): EldrError {
+  const todo = 'Write one JSON value per line, and shorten or remove this line.'
   return new EldrError('ELDR_FILE_WRONG_KIND', {
     file: path,
-    found: `line ${number} of more than ${mostBytes} bytes`,
-    expected: 'less',
+    found: `more than ${maxBytes} bytes in line ${number}`,
+    expected: 'a shorter line',
     todo,
   })
 }
 
-/** Space, tabulator, carriage return. */
+/** Only spaces, tabs and carriage returns. */
 function isBlank(bytes: Buffer): boolean {
   return bytes.every(byte => byte === 32 || byte === 9 || byte === 13)
 }
 
-/** A failure to open or to read is ELDR_FILE_UNREADABLE. */
+/** Throws ELDR_FILE_UNREADABLE if the file cannot be opened. */
 export async function openLines(path: string): Promise<FileHandle> {
   try {
-    // Nobody may ever write to a pipe, and opening it would wait for them in a thread that cannot be stopped.
-    if (!(await stat(path)).isFile()) throw new Error('it is no regular file')
+    // Opening a pipe would wait for a writer in a thread that cannot be stopped.
+    if (!(await stat(path)).isFile()) throw new Error('not a regular file')
     const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
     if ((await handle.stat()).isFile()) return handle
     await handle.close()
-    throw new Error('it is no regular file')
+    throw new Error('not a regular file')
   } catch (cause) {
     throw new EldrError('ELDR_FILE_UNREADABLE', { file: path, cause })
   }

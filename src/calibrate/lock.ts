@@ -1,20 +1,23 @@
-/** Keeps two processes from one journal: a file with the process that holds it. One whose process is gone is taken over. */
+/**
+ * Keeps two processes from using one journal, with a file that holds the process id. The lock of a dead
+ * process is taken over.
+ */
 import { randomBytes } from 'node:crypto'
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { EldrError } from '../errors.ts'
 
-/** What file systems without hard links answer. */
+/** Errors of file systems without hard links. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
 
 export const lockOf = (path: string): string => `${path}.lock`
 
-/** Gives what gives it back. */
+/** Returns a release function. */
 export function lock(path: string): () => void {
   const file = lockOf(path)
-  for (let again = true; ; again = false) {
+  for (let mayRetry = true; ; mayRetry = false) {
     try {
       create(file)
-      // Whoever took the same stale lock over may have moved this one away.
+      // Another process that takes over the same stale lock may have moved this one.
       if (holderOf(file) === process.pid)
         return () => (holderOf(file) === process.pid ? rmSync(file, { force: true }) : undefined)
     } catch (cause) {
@@ -22,14 +25,14 @@ export function lock(path: string): () => void {
         throw new EldrError('ELDR_FILE_UNWRITABLE', { file, found: (cause as Error).message, cause })
     }
     const holder = holderOf(file)
-    if (!again || isHeld(holder)) throw held(path, holder)
-    takeAway(file, path)
+    if (!mayRetry || isHeld(holder)) throw heldError(path, holder)
+    removeStale(file, path)
   }
 }
 
-/** With its content from the start: nobody sees an empty one, which would count as left behind. */
+/** Creates the file with its content in one step: an empty lock would look stale. */
 function create(file: string): void {
-  const temporary = besides(file)
+  const temporary = temporaryName(file)
   writeFileSync(temporary, String(process.pid), { flag: 'wx' })
   try {
     linkSync(temporary, file)
@@ -41,9 +44,11 @@ function create(file: string): void {
   }
 }
 
-/** Moved and looked at before it goes: between two looks somebody else may have taken it over. */
-function takeAway(file: string, path: string): void {
-  const moved = besides(file)
+/**
+ * Moves the lock and checks it again before deleting it: another process may have taken it over meanwhile.
+ */
+function removeStale(file: string, path: string): void {
+  const moved = temporaryName(file)
   try {
     renameSync(file, moved)
   } catch (error) {
@@ -57,18 +62,18 @@ function takeAway(file: string, path: string): void {
   } catch {
     rmSync(moved, { force: true })
   }
-  throw held(path, holder)
+  throw heldError(path, holder)
 }
 
-const besides = (file: string): string => `${file}.${process.pid}-${randomBytes(6).toString('hex')}`
+const temporaryName = (file: string): string => `${file}.${process.pid}-${randomBytes(6).toString('hex')}`
 
 const isHeld = (holder: number | undefined): boolean => holder !== undefined && isAlive(holder)
 
-const held = (path: string, holder: number | undefined): EldrError =>
+const heldError = (path: string, holder: number | undefined): EldrError =>
   new EldrError('ELDR_JOURNAL_MISMATCH', {
     file: path,
-    found: `${holder === undefined ? 'another process' : `process ${holder}`} at work on it`,
-    todo: `Wait for it, or stop it; if there is no such process, delete ${lockOf(path)}.`,
+    found: `a lock held by ${holder === undefined ? 'another process' : `process ${holder}`}`,
+    todo: `Wait for that process, or stop it; if it does not exist, delete ${lockOf(path)}.`,
   })
 
 function holderOf(file: string): number | undefined {
@@ -86,7 +91,7 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0)
     return true
   } catch (error) {
-    // Somebody else's, and so alive.
+    // A process of another user: alive.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

@@ -1,4 +1,7 @@
-/** Prompts to calibrate with: every line is read and checked before the first is asked, then kept as its place in the file. */
+/**
+ * Prompts of a calibration. Every line is read and checked before the first is sent; memory keeps only its
+ * position in the file.
+ */
 import type { FileHandle } from 'node:fs/promises'
 import { EldrError } from '../errors.ts'
 import type { Api } from '../load/endpoint.ts'
@@ -9,23 +12,23 @@ import { Domains } from './domains.ts'
 import { jsonlLines, openLines, sha256 } from './jsonl-lines.ts'
 
 export interface Prompts {
-  /** Of the whole file. */
+  /** Hash of the whole file. */
   readonly sha256: string
-  /** One a request. */
+  /** Line number of each request. */
   readonly lines: readonly number[]
   readonly keys: readonly string[]
-  /** As `Domains` gives them. */
+  /** Results of `Domains.indexOf`. */
   readonly domainOf: readonly number[]
   readonly domains: Domains
-  /** Reads a prompt again. */
+  /** Reads a prompt from the file. */
   read(request: number): Promise<Prompt>
   close(): Promise<void>
 }
 
-/** Far above what any model reads at once. */
-const MOST_LINE_BYTES = 16 << 20
+/** Far above the context length of any model. */
+const MAX_LINE_BYTES = 16 << 20
 
-/** Which API a prompt is asked by; `auto`: messages by chat, the rest by completions. */
+/** API for a prompt; `auto`: chat for messages, completions for the rest. */
 export type ApiChoice = Api | 'auto'
 
 export const apiOf = (prompt: Prompt, choice: ApiChoice): Api =>
@@ -35,7 +38,7 @@ export const apiOf = (prompt: Prompt, choice: ApiChoice): Api =>
 export async function openPrompts(path: string, api: ApiChoice, limit = Infinity): Promise<Prompts> {
   const handle = await openLines(path)
   try {
-    return await scanned(path, handle, api, limit)
+    return await scan(path, handle, api, limit)
   } catch (error) {
     await handle.close()
     if (error instanceof EldrError) throw error
@@ -43,7 +46,7 @@ export async function openPrompts(path: string, api: ApiChoice, limit = Infinity
   }
 }
 
-async function scanned(path: string, handle: FileHandle, api: ApiChoice, limit: number): Promise<Prompts> {
+async function scan(path: string, handle: FileHandle, api: ApiChoice, limit: number): Promise<Prompts> {
   const hash = sha256()
   const domains = new Domains(path)
   const [lines, places, lengths, keys, domainOf]: [number[], number[], number[], string[], number[]] = [
@@ -53,8 +56,8 @@ async function scanned(path: string, handle: FileHandle, api: ApiChoice, limit: 
     [],
     [],
   ]
-  for await (const { number, at, bytes } of jsonlLines(handle, { path, mostBytes: MOST_LINE_BYTES }, hash)) {
-    // Read to the end for the hash; what is beyond the limit need not be right.
+  for await (const { number, at, bytes } of jsonlLines(handle, { path, maxBytes: MAX_LINE_BYTES }, hash)) {
+    // The hash needs the whole file; lines beyond the limit are not checked.
     if (lines.length >= limit) continue
     const line = lineOf(path, number, bytes, api)
     lines.push(number)
@@ -77,11 +80,11 @@ async function scanned(path: string, handle: FileHandle, api: ApiChoice, limit: 
       })
       const { prompt } = lineOf(path, lines[request]!, bytes, api)
       if (keyOf(prompt) === keys[request]) return prompt
-      const found = `another prompt in line ${lines[request]} than at the start`
+      const found = `line ${lines[request]} changed during the run`
       throw new EldrError('ELDR_FILE_UNREADABLE', {
         file: path,
         found,
-        todo: 'Leave the file as it is while it is read.',
+        todo: 'Do not change the file while the command runs.',
       })
     },
     close: () => handle.close(),
@@ -99,17 +102,17 @@ function lineOf(path: string, number: number, bytes: Buffer, api: ApiChoice): Pr
   return line
 }
 
-/** A value nested so deep that it cannot be written can be parsed all the same. */
+/** JSON.parse accepts values that are nested too deeply for JSON.stringify. */
 function keyIn(path: string, number: number, prompt: Prompt): string {
   try {
     return keyOf(prompt)
   } catch (error) {
-    if (error instanceof RangeError) throw wrongLine(path, number)('values nested too deep')
+    if (error instanceof RangeError) throw wrongLine(path, number)('values nested too deeply')
     throw error
   }
 }
 
-/** The same for the same prompt, and nothing of its text. */
+/** A hash of the prompt, which reveals nothing of its text. */
 function keyOf(prompt: Prompt): string {
   return sha256().update(JSON.stringify(prompt)).digest('hex').slice(0, 32)
 }

@@ -16,8 +16,8 @@ const PROMPTS = fc.array(
 )
 const SHARE = fc.integer({ min: 0, max: 100 }).map(percent => percent / 100)
 
-describe('a hold-out', () => {
-  it('never parts prompts that are the same, whatever their domains', () => {
+describe('holdOut', () => {
+  it('keeps equal prompts together, even across domains', () => {
     fc.assert(
       fc.property(PROMPTS, SHARE, fc.nat(5), (prompts, share, seed) => {
         const held = holdOut(input(prompts), share, seed)
@@ -30,7 +30,7 @@ describe('a hold-out', () => {
     )
   })
 
-  it('takes the share that was asked for of all prompts, and of each domain up to one, where none occurs twice', () => {
+  it('takes the given share of all prompts, and of each domain within one, if no prompt occurs twice', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(fc.nat(10_000), { minLength: 1, maxLength: 60 }),
@@ -49,7 +49,7 @@ describe('a hold-out', () => {
     )
   })
 
-  it('is the same wherever in its domain a prompt stands, and another one for another seed', () => {
+  it('does not depend on the position of prompts in their domain, but on the seed', () => {
     const prompts = Array.from({ length: 40 }, (_, i) => [`p${i}`, 0] as const)
     const names = (list: typeof prompts, seed: number) => {
       const held = holdOut(input(list), 0.3, seed)
@@ -63,7 +63,7 @@ describe('a hold-out', () => {
     expect(names(prompts, 0)).toHaveLength(12)
   })
 
-  it('gives some of small domains too', () => {
+  it('takes prompts from small domains too', () => {
     const prompts = Array.from({ length: 20 }, (_, i) => [`p${i}`, Math.floor(i / 2)] as const)
     expect(taken(holdOut(input(prompts), 0.25, 0))).toBe(5)
   })

@@ -1,29 +1,30 @@
 /**
- * Which requests are held out for evaluation. Prompts of a domain are ranked by their seeded hash and the first ones taken, so that the
- * place in the file does not matter and every domain gives its share. Prompts that occur twice stay together: what is evaluated was not learnt.
+ * Chooses the requests that are held out for evaluation. Prompts of a domain are ranked by a seeded hash and
+ * the first ones taken, so that their position in the file does not matter and every domain contributes its
+ * share. Equal prompts stay together, so that no evaluated prompt is also in the calibration.
  */
 import { createHash } from 'node:crypto'
 
 export interface SplitInput {
-  /** A request's prompt, by a hash that the same prompts share. */
+  /** Hash of each request's prompt; equal for equal prompts. */
   readonly keys: readonly string[]
-  /** Index of its domain, or −1. */
+  /** Domain index of each request, or −1. */
   readonly domains: ArrayLike<number>
 }
 
-/** 1 for each request that is held out. */
+/** Returns 1 for each held-out request. */
 export function holdOut({ keys, domains }: SplitInput, share: number, seed: number): Uint8Array {
   const held = new Uint8Array(keys.length)
   let [seen, taken] = [0, 0]
   for (const groups of groupsByDomain(keys, domains)) {
-    // What rounding leaves of one domain goes over to the next, so that domains of two requests give some too.
+    // Carry the rounding error over to the next domain, so that domains of two requests contribute too.
     seen += groups.reduce((sum, { requests }) => sum + requests.length, 0)
     const wanted = Math.round(share * seen)
     const ranked = groups
       .map(group => ({ ...group, rank: rankOf(group.key, seed) }))
       .sort((a, b) => (a.rank < b.rank ? -1 : 1))
     for (const { requests } of ranked) {
-      // A group that goes beyond is taken when that is nearer to what is wanted than to stop before it.
+      // Take a group that exceeds the target if that is closer to the target than leaving it out.
       if (taken + requests.length / 2 > wanted) continue
       for (const request of requests) held[request] = 1
       taken += requests.length

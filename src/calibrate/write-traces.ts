@@ -1,4 +1,7 @@
-/** Traces of what a journal has: one pass over its records for each tensor, so that only one request is in memory at a time. */
+/**
+ * Writes traces from a journal, with one pass over its records per tensor, so that only one request is in
+ * memory at a time.
+ */
 import { EldrError } from '../errors.ts'
 import { type TensorToWrite, writeSafetensors } from '../trace/safetensors-write.ts'
 import { TRACE_FORMAT } from '../trace/trace-layout.ts'
@@ -8,21 +11,24 @@ import type { CapturedHead } from './journal-record.ts'
 
 export interface TraceAbout {
   readonly model: string
-  /** All of the requests; empty for none. */
+  /** Names of all domains; empty for none. */
   readonly domains: readonly string[]
   /** A request's index into `domains`. */
   readonly domainOf: (request: number) => number
   readonly workload?: string
-  /** Kept in the metadata as they are: where the trace comes from. */
+  /** Origin of the trace, copied to its metadata. */
   readonly provenance: Readonly<Record<string, string>>
 }
 
 export type Split = 'calibration' | 'evaluation'
 
-/** Decode steps are counted in u16. */
-export const MOST_STEPS = 65_535
+/** Decode steps are stored as u16. */
+export const MAX_STEPS = 65_535
 
-/** Requests in the order given; a calibration has decode counts, an evaluation each step's experts too. */
+/**
+ * Writes requests in the given order. A calibration has decode counts; an evaluation also has the experts of
+ * each step.
+ */
 export async function writeTrace(
   path: string,
   split: Split,
@@ -33,7 +39,7 @@ export async function writeTrace(
   const { shape } = journal
   if (shape === undefined || requests.length === 0) {
     const found = `no request for the ${split} trace`
-    throw new EldrError('ELDR_TRACE_TOO_SMALL', { file: path, found, expected: 'one at least' })
+    throw new EldrError('ELDR_TRACE_TOO_SMALL', { file: path, found, expected: 'at least one' })
   }
   const { layers, experts, topK, halfLife } = shape
   const metadata = {
@@ -63,7 +69,7 @@ function tensorsOf(
   const heads = requests.map(request => journal.head(request) as CapturedHead)
   const tokens = heads.map(head => head.tokens)
   const steps = heads.map(head => head.steps)
-  const room = steps.reduce((most, count) => Math.max(most, count), 0)
+  const stepRows = steps.reduce((max, count) => Math.max(max, count), 0)
   const cells = [rows, layers, experts]
   const each = async function* <T>(make: (request: number, row: number) => Promise<T>) {
     for (let row = 0; row < rows; row++) yield await make(requests[row]!, row)
@@ -87,9 +93,9 @@ function tensorsOf(
     ...(split === 'evaluation' && {
       decode_expert_ids: {
         dtype: idBytes(experts) === 1 ? ('U8' as const) : ('U16' as const),
-        shape: [rows, room, layers, topK],
+        shape: [rows, stepRows, layers, topK],
         data: each(async request =>
-          padded(await journal.ids(request), room * layers * topK * idBytes(experts)),
+          padded(await journal.ids(request), stepRows * layers * topK * idBytes(experts)),
         ),
       },
     }),
@@ -111,7 +117,7 @@ function lengths(values: readonly number[]): TensorToWrite {
 const idsOf = (bytes: ArrayBuffer, experts: number): Uint8Array | Uint16Array =>
   idBytes(experts) === 1 ? new Uint8Array(bytes) : new Uint16Array(bytes)
 
-/** Steps in which each expert fired. */
+/** Number of steps in which each expert was used. */
 function countSteps(ids: Uint8Array | Uint16Array, { layers, experts, topK }: ModelShape): Uint16Array {
   const counts = new Uint16Array(layers * experts)
   for (let i = 0; i < ids.length; i++) counts[(Math.floor(i / topK) % layers) * experts + ids[i]!]!++

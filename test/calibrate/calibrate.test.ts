@@ -1,4 +1,4 @@
-/** What a calibration asks and writes, in this process against a real server. */
+/** What a calibration sends and writes, in this process against a real server. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
@@ -21,8 +21,8 @@ const { folder, given, serve, end } = workshop()
 afterEach(() => end())
 afterAll(() => end(true))
 
-describe('a calibration', () => {
-  it('asks for each prompt as its line says and writes what came, in the order of the file', async () => {
+describe('calibrate', () => {
+  it('sends each prompt as its line says and writes the results in the order of the file', async () => {
     const server = await serve(undefined, { ...SHAPE, halfLife: 64 })
     const texts = ['first', 'second one', '5,6,7']
     const paths = given([
@@ -33,7 +33,7 @@ describe('a calibration', () => {
     ])
     const result = await run(server.url, paths, { headers: ['x-team', 'search'] })
     expect(result).toEqual({
-      model: 'made-up',
+      model: 'synthetic',
       ...SHAPE,
       halfLife: 64,
       prompts: 3,
@@ -44,7 +44,7 @@ describe('a calibration', () => {
       files: { calibration: paths.out },
     })
     expect(server.asked.find(body => textOf(body) === 'first')).toEqual({
-      model: 'made-up',
+      model: 'synthetic',
       prompt: 'first',
       max_tokens: 6,
       ignore_eos: true,
@@ -55,7 +55,7 @@ describe('a calibration', () => {
     expect(server.headers.every(({ 'x-team': team }) => team === 'search')).toBe(true)
     await withTrace(paths.out, async trace => {
       expect(trace).toMatchObject({
-        model: 'made-up',
+        model: 'synthetic',
         ...SHAPE,
         requests: 3,
         domains: ['law', 'none'],
@@ -82,7 +82,7 @@ describe('a calibration', () => {
     })
   })
 
-  it('holds out a share by domain, with the experts of every step, and no prompt is on both sides', async () => {
+  it('holds out a share per domain, with the experts of every step, and no prompt in both traces', async () => {
     const server = await serve()
     const paths = given([...PROMPTS, ...PROMPTS.slice(0, 4)])
     const result = await run(server.url, paths, {
@@ -118,7 +118,7 @@ describe('a calibration', () => {
     )
   })
 
-  it('has two bytes an id beyond 256 experts, and rows as long as the longest', async () => {
+  it('uses two bytes per id above 256 experts, and rows as long as the longest', async () => {
     const shape = { layers: 2, experts: 300, topK: 3 }
     const server = await serve((body, response) =>
       respond(response, 200, { kv_transfer_params: { eldr: eldrOf(body, shape, textOf(body).length % 5) } }),
@@ -141,8 +141,8 @@ describe('a calibration', () => {
     expect(server.asked[0]).not.toHaveProperty('ignore_eos')
   })
 
-  it('gives the same bytes whatever the concurrency, and keeps as many in flight as it is told', async () => {
-    // Nothing is answered before five wait, and then the last that came is answered first.
+  it('writes the same bytes at any concurrency, and keeps that many requests in flight', async () => {
+    // The server responds only when five requests wait, and to the last one first.
     const waiting: (() => void)[] = []
     const server = await serve()
     const other = await serve(async (_, __, number) => {
@@ -155,12 +155,12 @@ describe('a calibration', () => {
     const [a, b] = [given(PROMPTS), given(PROMPTS)]
     await run(server.url, a, { concurrency: 1, holdout: 0.3, holdoutOut: a.evaluation })
     await run(other.url, b, { concurrency: 5, holdout: 0.3, holdoutOut: b.evaluation })
-    expect([server.mostAtOnce(), other.mostAtOnce()]).toEqual([1, 5])
+    expect([server.maxInFlight(), other.maxInFlight()]).toEqual([1, 5])
     expect(readFileSync(b.out)).toEqual(readFileSync(a.out))
     expect(readFileSync(b.evaluation)).toEqual(readFileSync(a.evaluation))
   })
 
-  it('samples each request with a seed of its own that nothing else changes', async () => {
+  it('samples each request with its own seed, which depends on nothing else', async () => {
     const [server, other] = [await serve(), await serve()]
     await run(server.url, given(PROMPTS), { temperature: 0.8, concurrency: 1 })
     await run(other.url, given(PROMPTS), { temperature: 0.8, concurrency: 6 })
@@ -170,7 +170,7 @@ describe('a calibration', () => {
     expect(server.asked[0]).toMatchObject({ temperature: 0.8 })
   })
 
-  it('leaves no text in its files, at no time', async () => {
+  it('never writes text to its files', async () => {
     const found: string[] = []
     const paths = given(PROMPTS.map(({ prompt, domain }) => ({ prompt: `sesame ${prompt}`, domain })))
     const look = () =>

@@ -1,4 +1,7 @@
-/** From prompts to a simulation with the program itself, as processes: worker, calibrate, fit, simulate; stopped and gone on with. */
+/**
+ * From prompts to a simulation with the real program: worker, calibrate, fit, simulate; also interrupted and
+ * resumed.
+ */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -44,14 +47,19 @@ const WORDS =
   'the of and to in that for was with be by on not he but at are this have from or had an they which one you were all she'.split(
     ' ',
   )
-/** Sixteen first tokens choose the row that is replayed: others for each prompt. Some are longer than a step of the worker reads. */
+/**
+ * The first sixteen tokens select the replayed row and differ between prompts. Some prompts are longer than a
+ * step of the worker.
+ */
 const wordy = (i: number) =>
   Array.from(
     { length: 20 + ((i * 37) % 90) },
     (_, w) => WORDS[(i * 7 + w * (1 + (i % 5)) + ((i * w) >> 3)) % WORDS.length],
   ).join(' ')
 
-/** What the worker has to say of a prompt, from the trace that it replays and by none of its code that serves, batches, caches or encodes. */
+/**
+ * The experts that the worker must report for a prompt, computed from the trace without the worker's code.
+ */
 async function replayed(trace: Trace, ids: Int32Array, steps: number) {
   const { layers, experts, topK } = trace
   const name = [trace.model, trace.workload, trace.split, trace.requests, layers, experts, topK].join(' ')
@@ -73,7 +81,7 @@ async function replayed(trace: Trace, ids: Int32Array, steps: number) {
 }
 
 it.each(['3000000', '86400.1', '0.0001'])(
-  'a timeout of %s s, which no timer counts, is refused',
+  'rejects a timeout of %s s, which no timer supports',
   async timeout => {
     const { code, err } = await eldr(
       'calibrate',
@@ -90,8 +98,8 @@ it.each(['3000000', '86400.1', '0.0001'])(
   },
 )
 
-describe('a calibration of an embedded worker', () => {
-  it('has exactly the experts that the worker replays, and goes through fit and simulate', async () => {
+describe('calibration of an embedded worker', () => {
+  it('captures exactly the experts that the worker replays, and works with fit and simulate', async () => {
     const source = shipped('tiny6-long-task.evaluation')
     const worker = await startWorkerProcess(
       '--trace',
@@ -203,7 +211,7 @@ describe('a calibration of an embedded worker', () => {
     expect(sim.out).toContain('"eldr"')
   })
 
-  it('is refused by a decode worker, and by a gateway that hands no counts on, in words', async () => {
+  it('fails with a clear message on a decode worker and on a gateway, which forwards no counts', async () => {
     const worker = await startWorkerProcess('--role', 'decode', '--speed', 'max')
     const paths = given(PROMPTS)
     const { code, err } = await eldr(
@@ -223,7 +231,7 @@ describe('a calibration of an embedded worker', () => {
     expect(second.err.replace(/\s+/g, ' ')).toMatch(/no gateway in front of it.*\[ELDR_CAPTURE_MISSING\]/)
   })
 
-  it('skips what is longer than its context', async () => {
+  it('skips prompts longer than the context', async () => {
     const worker = await startWorkerProcess('--speed', 'max', '--max-model-len', '64')
     const paths = given([{ prompt: wordy(1) }, { prompt: WORDS.slice(0, 8).join(' ') }, { prompt: wordy(2) }])
     const { code, out } = await eldr(
@@ -242,7 +250,7 @@ describe('a calibration of an embedded worker', () => {
   })
 })
 
-describe('a calibration that is stopped', () => {
+describe('interrupted calibration', () => {
   const args = (server: CapturingServer, paths: ReturnType<typeof given>) => [
     'calibrate',
     '--url',
@@ -267,10 +275,10 @@ describe('a calibration that is stopped', () => {
   }
 
   it.each(['SIGINT', 'SIGTERM', 'SIGKILL'] as const)(
-    'by %s goes on with the same command line, asks for nothing twice and writes the same bytes',
+    'by %s resumes with the same command, sends nothing twice and writes the same bytes',
     async signal => {
       const whole = await reference()
-      // With two at a time, five are in the journal when two more wait.
+      // At a concurrency of two, five are in the journal when two more wait.
       const held: (() => void)[] = []
       let both: () => void
       const waiting = new Promise<void>(resolve => (both = resolve))
@@ -288,15 +296,15 @@ describe('a calibration that is stopped', () => {
       child.kill(signal)
       const stopped = await ended
       expect([stopped.code, stopped.signal]).toEqual([null, signal])
-      // Who is killed says nothing.
-      expect(stopped.err.includes('The same command line goes on from there.')).toBe(signal !== 'SIGKILL')
+      // A killed process prints nothing.
+      expect(stopped.err.includes('Run the same command again to resume.')).toBe(signal !== 'SIGKILL')
       expect([existsSync(paths.out), existsSync(`${paths.out}.journal`)]).toEqual([false, true])
-      // Killed while it wrote: half a record more.
+      // As if killed while writing: append half a record.
       if (signal === 'SIGKILL')
         writeFileSync(`${paths.out}.journal`, Buffer.from([200, 0, 0, 0, 1, 2, 3]), { flag: 'a' })
       const back = await serve()
       const { code, out } = await eldr(...args(back, paths).map(arg => (arg === server.url ? back.url : arg)))
-      expect([code, /7 prompts in .*, 5 before/.test(out)]).toEqual([0, true])
+      expect([code, /7 prompts in .*, 5 resumed/.test(out)]).toEqual([0, true])
       expect(
         back.asked.map(textOf).filter(text => server.asked.slice(0, 5).map(textOf).includes(text)),
       ).toEqual([])
@@ -307,11 +315,11 @@ describe('a calibration that is stopped', () => {
   )
 
   it.skipIf(process.platform === 'win32')(
-    'by a full disk keeps what was written whole, and goes on when there is room',
+    'by a full disk keeps complete records, and resumes when there is space',
     async () => {
       const whole = await reference()
       const [server, paths] = [await serve(), given(PROMPTS)]
-      // Files of 1 KiB at most: a write is cut in the middle of a record, and the next one fails.
+      // Files may have at most 1 KiB: one write is truncated within a record, and the next one fails.
       const full = await start(args(server, paths), ['bash', '-c', 'ulimit -f 1; exec "$@"', 'bash']).ended
       expect([
         full.code,
@@ -321,14 +329,14 @@ describe('a calibration that is stopped', () => {
       expect(statSync(`${paths.out}.journal`).size).toBeLessThanOrEqual(1024)
       const asked = server.asked.length
       const { code, out } = await eldr(...args(server, paths))
-      expect([code, / [1-9]\d* before/.test(out)]).toEqual([0, true])
+      expect([code, / [1-9]\d* resumed/.test(out)]).toEqual([0, true])
       expect(server.asked.length - asked).toBeLessThan(12)
       for (const name of ['out', 'evaluation'] as const)
         expect(readFileSync(paths[name])).toEqual(readFileSync(whole[name]))
     },
   )
 
-  it('is not joined by a second one', async () => {
+  it('rejects a second process on the same journal', async () => {
     let arrived: () => void
     const first = new Promise<void>(resolve => (arrived = resolve))
     const server = await serve((_, response) => {
@@ -339,7 +347,7 @@ describe('a calibration that is stopped', () => {
     const { child, ended } = start(args(server, paths))
     await first
     const second = await eldr(...args(server, paths))
-    expect([second.code, /process \d+ at work on it/.test(second.err.replace(/\s+/g, ' '))]).toEqual([
+    expect([second.code, /a lock held by process \d+/.test(second.err.replace(/\s+/g, ' '))]).toEqual([
       1,
       true,
     ])
@@ -356,7 +364,7 @@ describe('eldr calibrate', () => {
     [['--steps', '0'], /whole number from 1/],
     [['--api', 'soap'], /auto, completions, chat/],
     [['--url', 'ftp://x'], /http or https/],
-  ])('answers wrong usage with exit code 2: %j', async (more, message) => {
+  ])('rejects wrong usage with exit code 2: %j', async (more, message) => {
     const paths = given(PROMPTS)
     const { code, err } = await eldr(
       'calibrate',
@@ -371,7 +379,7 @@ describe('eldr calibrate', () => {
     expect([code, err]).toEqual([2, expect.stringMatching(message)])
   })
 
-  it('does not write over its prompts', async () => {
+  it('does not overwrite its prompts', async () => {
     const paths = given(PROMPTS)
     const { code, err } = await eldr(
       'calibrate',

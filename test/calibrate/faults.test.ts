@@ -1,4 +1,6 @@
-/** Every way in which a calibration can fail, and what is left of it, in this process against a real server. */
+/**
+ * Every way in which a calibration can fail and what it leaves behind, in this process against a real server.
+ */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -8,7 +10,7 @@ import { firstModel, openEndpoint } from '../../src/load/endpoint.ts'
 import { withTrace } from '../../src/trace/trace.ts'
 import { failure } from '../trace-support.ts'
 import {
-  type AskedBody,
+  type RequestBody,
   capturing,
   eldrOf,
   PROMPTS,
@@ -24,8 +26,8 @@ afterEach(() => end())
 afterAll(() => end(true))
 const one = (text: string) => given([{ prompt: text }])
 
-describe('a calibration that cannot go on says why', () => {
-  const answers = (eldr: unknown) => (_: AskedBody, response: Parameters<typeof respond>[0]) =>
+describe('calibration reports why it cannot continue', () => {
+  const answers = (eldr: unknown) => (_: RequestBody, response: Parameters<typeof respond>[0]) =>
     respond(response, 200, { choices: [], kv_transfer_params: eldr === undefined ? null : { eldr } })
 
   it.each([
@@ -40,7 +42,7 @@ describe('a calibration that cannot go on says why', () => {
     [
       'no decode ids',
       {
-        ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody),
+        ...eldrOf({ prompt: 'ab', max_tokens: 6 } as RequestBody),
         decode: undefined,
         decode_off: 'set "record": true',
       },
@@ -49,26 +51,26 @@ describe('a calibration that cannot go on says why', () => {
     ],
     [
       'another version',
-      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), v: 2 },
+      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as RequestBody), v: 2 },
       /wrong_version/,
       'ELDR_ENDPOINT_FAILED',
     ],
     [
-      'no shape',
-      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), layers: 0 },
-      /no shape of a model/,
+      'invalid shape',
+      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as RequestBody), layers: 0 },
+      /an invalid model shape/,
       'ELDR_ENDPOINT_FAILED',
     ],
     [
-      'sums that cannot be',
-      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as AskedBody), covered: 1 },
+      'invalid sums',
+      { ...eldrOf({ prompt: 'ab', max_tokens: 6 } as RequestBody), covered: 1 },
       /bad_sums/,
       'ELDR_ENDPOINT_FAILED',
     ],
     [
-      'more steps than asked for',
-      eldrOf({ prompt: 'ab', max_tokens: 9 } as AskedBody),
-      /decode ids that cannot be/,
+      'more steps than requested',
+      eldrOf({ prompt: 'ab', max_tokens: 9 } as RequestBody),
+      /invalid decode ids/,
       'ELDR_ENDPOINT_FAILED',
     ],
   ])('%s', async (_, eldr, message, code) => {
@@ -77,13 +79,13 @@ describe('a calibration that cannot go on says why', () => {
     const error = await failure('', () => run(server.url, paths))
     expect(error.message).toMatch(message)
     expect(error.code).toBe(code)
-    // The first prompt tells: the others are not sent.
+    // The first prompt shows it: the others are not sent.
     expect(server.asked).toHaveLength(1)
-    // Nor is anything left: not even a journal, since nothing is in it.
+    // Nothing is left, not even an empty journal.
     expect([paths.out, journalOf(paths.out)].filter(existsSync)).toEqual([])
   })
 
-  it('what ends one request ends those that wait, at once', async () => {
+  it('an error of one request immediately ends those that wait', async () => {
     const closed: number[] = []
     const server = await serve((_, response, number) => {
       if (number === 4) return respond(response, 401, { error: { message: 'the key has run out' } })
@@ -103,7 +105,7 @@ describe('a calibration that cannot go on says why', () => {
     expect(server.asked).toHaveLength(5)
   })
 
-  it('layers that change midway, with the journal kept', async () => {
+  it('layers that change during the run; the journal is kept', async () => {
     const server = await serve((body, response, number) =>
       number < 6
         ? false
@@ -120,14 +122,14 @@ describe('a calibration that cannot go on says why', () => {
 
   it.each([
     [401, { error: { message: 'no key' } }, /status 401 for line 1.*no key.*--api-key/],
-    [404, { error: { message: 'The model `made-up` does not exist.' } }, /status 404.*does not exist/],
+    [404, { error: { message: 'The model `synthetic` does not exist.' } }, /status 404.*does not exist/],
     [501, { error: { message: 'This worker has the role decode' } }, /status 501.*role decode/],
     [
       400,
       { error: { message: 'roles must alternate' } },
       /status 400 for line 1.*roles must alternate.*--skip-refused/,
     ],
-    [200, '<html>', /no JSON/],
+    [200, '<html>', /that is not JSON/],
   ])('status %i', async (status, body, message) => {
     const server = await serve((_, response) => respond(response, status, body))
     const error = await failure('', () => run(server.url, given(PROMPTS), { retries: 3 }))
@@ -135,7 +137,7 @@ describe('a calibration that cannot go on says why', () => {
     expect(error.message).toMatch(message)
   })
 
-  it('a server that is not there', async () => {
+  it('an unreachable server', async () => {
     const server = await capturing()
     await server.stop()
     expect((await failure('', () => run(server.url, one('a')))).code).toBe('ELDR_ENDPOINT_UNREACHABLE')
@@ -146,24 +148,24 @@ describe('a calibration that cannot go on says why', () => {
     ['{"prompt": "a"}\n\n{"text": "b"}', /the key "text" in line 3/],
     ['{"prompt": "a", "domain": "a,b"}', /the domain "a,b" in line 1, expected a name without commas/],
     ['{"prompt": "a", "domain": 3}', /the domain 3 in line 1/],
-    ['', /no line/],
-    ['\n \n', /no line/],
+    ['', /an empty file/],
+    ['\n \n', /an empty file/],
     [
       `{"prompt": "a"}\n{"prompt": "b", "domain": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
       /the domain a list too deep.* in line 2/,
     ],
     [
       `{"messages": [{"role": "user", "content": ${'['.repeat(100_000)}${']'.repeat(100_000)}}]}`,
-      /nested too deep in line 1/,
+      /nested too deeply in line 1/,
     ],
-  ])('prompts that are none, before anything is asked (%#)', async (text, message) => {
+  ])('invalid prompts, before anything is sent (%#)', async (text, message) => {
     const server = await serve()
     const error = await failure('', () => run(server.url, given([text])))
     expect(error.message).toMatch(message)
     expect([error.code, server.asked.length]).toEqual(['ELDR_FILE_WRONG_KIND', 0])
   })
 
-  it('messages for --api completions, and more domains than a byte counts', async () => {
+  it('messages with --api completions, and more domains than fit into a byte', async () => {
     const server = await serve()
     const chat = given([{ messages: [{ role: 'user', content: 'a' }] }])
     expect((await failure('', () => run(server.url, chat, { api: 'completions' }))).message).toMatch(
@@ -175,7 +177,7 @@ describe('a calibration that cannot go on says why', () => {
     expect(server.asked).toHaveLength(255)
   })
 
-  it('a trace that somebody else wrote meanwhile, which is left alone, and nothing is asked twice', async () => {
+  it('a trace that appeared during the run, which is not overwritten, and no prompt is sent twice', async () => {
     const paths = given(PROMPTS)
     const server = await serve((_, __, number) =>
       number === 5 ? writeFileSync(paths.out, 'mine') : undefined,
@@ -186,7 +188,7 @@ describe('a calibration that cannot go on says why', () => {
     expect(server.asked).toHaveLength(12)
   })
 
-  it('a trace that is there already, unless told to replace it', async () => {
+  it('an existing trace, except with --force', async () => {
     const server = await serve()
     const paths = given(PROMPTS)
     const more = { holdout: 0.5, holdoutOut: paths.evaluation }
@@ -212,8 +214,8 @@ describe('a calibration that cannot go on says why', () => {
   })
 })
 
-describe('prompts that a trace cannot have', () => {
-  it('are skipped, counted and named by line: too long, too little covered, refused where asked for', async () => {
+describe('skipped prompts', () => {
+  it('are counted and listed by line: too long, not covered, and rejected ones with --skip-refused', async () => {
     const too =
       "This model's maximum context length is 64 tokens. However, you requested 6 output tokens and your prompt contains 70 input tokens"
     const server = await serve((body, response) => {
@@ -237,14 +239,14 @@ describe('prompts that a trace cannot have', () => {
       { reason: 'refused', lines: [8] },
     ])
     expect(said.toSorted()).toEqual(
-      ['10 experts of', "4 This model'", "5 This model'", '7 Payload Too', '8 a strange w'].toSorted(),
+      ['10 experts kno', "4 This model'", "5 This model'", '7 Payload Too', '8 a strange w'].toSorted(),
     )
     expect(result.captured.calibration).toBe(7)
     const kept = given(PROMPTS)
     expect((await run(server.url, kept, { skipRefused: true, minCovered: 0.4 })).captured.calibration).toBe(8)
   })
 
-  it('leave no trace when they are all', async () => {
+  it('leave no trace if all are skipped', async () => {
     const server = await serve((_, response) =>
       respond(response, 400, {
         error: { message: 'The decoder prompt (length 90) is longer than the maximum model length of 64.' },
@@ -252,12 +254,12 @@ describe('prompts that a trace cannot have', () => {
     )
     const paths = given(PROMPTS)
     expect((await failure(paths.out, () => run(server.url, paths))).code).toBe('ELDR_TRACE_TOO_SMALL')
-    // Nor a journal of nothing but skips, which would refuse the corrected command.
+    // There is also no journal of skipped prompts only, which would block the corrected command.
     expect([paths.out, journalOf(paths.out)].filter(existsSync)).toEqual([])
   })
 })
 
-describe('steps that no prompt leaves room for', () => {
+describe('too many steps for any prompt', () => {
   it.each([
     'max_tokens=9001 cannot be greater than max_model_len=max_total_tokens=64. Please request fewer output tokens.',
     "'max_tokens' or 'max_completion_tokens' is too large: 9001. This model's maximum context length is 64 tokens and your request has 5 input tokens (9001 > 64 - 5).",
@@ -267,32 +269,32 @@ describe('steps that no prompt leaves room for', () => {
     const paths = given(PROMPTS)
     const error = await failure('', () => run(server.url, paths, { steps: 9000, skipRefused: true }))
     expect([error.code, server.asked.length]).toEqual(['ELDR_ENDPOINT_FAILED', 1])
-    expect(error.message).toMatch(/whatever the prompt.*fewer --steps/)
+    expect(error.message).toMatch(/which any prompt would get.*fewer --steps/)
     expect(existsSync(journalOf(paths.out))).toBe(false)
   })
 })
 
-describe('a server that goes away', () => {
-  it('and one that is busy are told apart, and no journal is named that is not there', async () => {
+describe('unavailable server', () => {
+  it('is distinguished from a busy one, and the message names no missing journal', async () => {
     const busy = await serve((_, response) => respond(response, 429, { error: { message: 'queue full' } }))
     const paths = given(PROMPTS)
     const error = await failure('', () => run(busy.url, paths))
     expect(error.message).toMatch(
-      /a server that answers, but takes no requests now \(line 1 asked once: status 429: queue full\).*Nothing was captured yet/,
+      /a server that accepts no requests at the moment \(line 1 sent once: status 429: queue full\).*Nothing has been captured yet/,
     )
     expect(error.message).not.toMatch(/journal/)
     const gone = await serve((_, response) => (response.destroy(), true))
-    expect((await failure('', () => run(gone.url, paths))).message).toMatch(/no answer from the server/)
+    expect((await failure('', () => run(gone.url, paths))).message).toMatch(/no response from the server/)
     expect(existsSync(journalOf(paths.out))).toBe(false)
   })
 
-  it('before it has named its model is asked for it again', async () => {
+  it('is asked again for its model', async () => {
     let looks = 0
     const server = createServer((_, response) => {
       looks++
       if (looks === 1) return void response.destroy()
       if (looks === 2) return void respond(response, 503, { error: { message: 'starting' } })
-      response.end(looks === 3 ? '{"data":[{"id":"made-up"}]}' : 'x'.repeat((1 << 20) + 1))
+      response.end(looks === 3 ? '{"data":[{"id":"synthetic"}]}' : 'x'.repeat((1 << 20) + 1))
     })
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
     const endpoint = openEndpoint({
@@ -301,7 +303,7 @@ describe('a server that goes away', () => {
     })
     try {
       const failures: number[] = []
-      expect(await firstModel(endpoint, async count => failures.push(count) > 0)).toBe('made-up')
+      expect(await firstModel(endpoint, async count => failures.push(count) > 0)).toBe('synthetic')
       expect(failures).toEqual([0, 1])
       await expect(firstModel(endpoint)).rejects.toThrow(/more than 1048576 bytes/)
     } finally {
@@ -311,7 +313,7 @@ describe('a server that goes away', () => {
     }
   })
 
-  it('is asked again, and nothing is lost', async () => {
+  it('gets retries, and nothing is lost', async () => {
     const server = await serve((_, response, number) => {
       if (number === 2) return respond(response, 503, { error: { message: 'starting' } })
       if (number === 4) return (response.destroy(), true)
@@ -326,7 +328,7 @@ describe('a server that goes away', () => {
     await withTrace(paths.out, async ({ requests }) => expect(requests).toBe(12))
   })
 
-  it('for good stops the run with what it has, and the same command goes on from there: the same bytes, nothing asked twice', async () => {
+  it('stops the run after the retries, and the same command resumes: same bytes, nothing sent twice', async () => {
     const [whole, paths] = [given(PROMPTS), given(PROMPTS)]
     const good = await serve()
     await run(good.url, whole, { holdout: 0.3, holdoutOut: whole.evaluation })
@@ -336,8 +338,8 @@ describe('a server that goes away', () => {
       run(bad.url, paths, { ...more, concurrency: 1, retries: 1 }),
     )
     expect(error.code).toBe('ELDR_CALIBRATION_STOPPED')
-    expect(error.message).toMatch(/line 8 asked 2 times.*7 of 12 prompts are in.*run the same command again/)
-    // As a stop between the writing of the two traces leaves it.
+    expect(error.message).toMatch(/line 8 sent 2 times.*7 of 12 prompts are in.*run the same command again/)
+    // As if stopped between writing the two traces.
     writeFileSync(paths.evaluation, 'the first of two')
     const back = await serve()
     const result = await run(back.url, paths, more)
@@ -347,14 +349,14 @@ describe('a server that goes away', () => {
     expect(existsSync(journalOf(paths.out))).toBe(false)
   })
 
-  it('is not gone on with by another command: other prompts, other options, another model', async () => {
+  it('cannot be resumed by another command: other prompts, other options, another model', async () => {
     const bad = await serve((_, response, number) => (number < 3 ? false : (response.destroy(), true)))
     const paths = given(PROMPTS)
     await failure('', () => run(bad.url, paths, { concurrency: 1 }))
     const good = await serve()
     for (const [more, message] of [
       [{ steps: 6 }, /steps 5 in the journal/],
-      [{ model: 'x' }, /model "made-up"/],
+      [{ model: 'x' }, /model "synthetic"/],
       [{ seed: 4 }, /seed 0/],
       [{ temperature: 1 }, /temperature 0/],
     ] as const) {
@@ -369,25 +371,25 @@ describe('a server that goes away', () => {
     expect((await run(good.url, paths)).resumed).toBe(3)
   })
 
-  it('too slow is given up after its time', async () => {
+  it('that is too slow fails after the timeout', async () => {
     const server = await serve(() => new Promise(() => undefined))
     const error = await failure('', () => run(server.url, one('a'), { timeoutMs: 50 }))
-    expect([error.code, /no answer within 0.05 s/.test(error.message)]).toEqual([
+    expect([error.code, /no response within 0.05 s/.test(error.message)]).toEqual([
       'ELDR_CALIBRATION_STOPPED',
       true,
     ])
   })
 })
 
-describe('a file of prompts that changes while it is read', () => {
-  it('is noticed', async () => {
+describe('prompt file that changes during the run', () => {
+  it('is detected', async () => {
     const paths = given(PROMPTS)
     const server = await serve((_, __, number) => {
       if (number === 2)
         writeFileSync(paths.prompts, readFileSync(paths.prompts, 'utf8').replaceAll('number', 'NUMBER'))
     })
     expect((await failure(paths.prompts, () => run(server.url, paths, { concurrency: 1 }))).message).toMatch(
-      /another prompt in line \d+ than at the start/,
+      /line \d+ changed during the run/,
     )
   })
 })

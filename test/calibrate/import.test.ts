@@ -1,4 +1,7 @@
-/** Saved answers of vLLM and SGLang as traces: the forms that they come in, what is refused, and that a calibration would have made the same. */
+/**
+ * Imports saved responses of vLLM and SGLang: all their forms, what is rejected, and equality with a
+ * calibration.
+ */
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,11 +16,14 @@ import { expertsOf, PROMPTS, run, SHAPE, workshop } from './support.ts'
 const { folder, given, serve, end } = workshop()
 afterAll(() => end(true))
 const STEPS = 5
-/** Layers of the rows; 0 and 3 are dense, so that 1, 2 and 4 are those of SHAPE. */
+/** Layers of the rows; 0 and 3 are dense, so 1, 2 and 4 are those of SHAPE. */
 const [ROW_LAYERS, ROUTES] = [5, [1, 2, 4]]
 const { topK, experts } = SHAPE
 
-/** Rows of prompt and generated tokens, the last of which is never fed; `fill` where a dense layer writes nothing. */
+/**
+ * Rows of prompt and generated tokens without the last, which is never fed back; `fill`: value of dense
+ * layers.
+ */
 function rowsOf(text: string, fill: number, steps = STEPS): number[] {
   const ids = expertsOf(text, text.length + steps, SHAPE)
   return Array.from({ length: text.length + steps }, (_, row) =>
@@ -52,7 +58,7 @@ const FORMS: readonly (readonly [string, 'vllm' | 'sglang', Line])[] = [
     'vLLM, a completion',
     'vllm',
     text => ({
-      model: 'made-up',
+      model: 'synthetic',
       choices: [{ text: 'secret', routed_experts: npy(rowsOf(text, 0), 1) }],
       usage: usageOf(text),
     }),
@@ -61,7 +67,7 @@ const FORMS: readonly (readonly [string, 'vllm' | 'sglang', Line])[] = [
     'vLLM, two bytes an id, prompt ids in place of usage',
     'vllm',
     text => ({
-      model: 'made-up',
+      model: 'synthetic',
       prompt_token_ids: [...Buffer.from(text)],
       choices: [{ routed_experts: npy(rowsOf(text, 0), 2), token_ids: [1, 2, 3, 4, 5, 6] }],
     }),
@@ -75,7 +81,7 @@ const FORMS: readonly (readonly [string, 'vllm' | 'sglang', Line])[] = [
       response: {
         status_code: 200,
         body: {
-          model: 'made-up',
+          model: 'synthetic',
           choices: [{ routed_experts: npy(rowsOf(text, 0), 1) }],
           usage: usageOf(text),
         },
@@ -87,7 +93,7 @@ const FORMS: readonly (readonly [string, 'vllm' | 'sglang', Line])[] = [
     'vLLM, prompt and rest apart as lists',
     'vllm',
     text => ({
-      model: 'made-up',
+      model: 'synthetic',
       prompt_routed_experts: nested(rowsOf(text, 0)).slice(0, text.length),
       choices: [{ routed_experts: nested(rowsOf(text, 0)).slice(text.length) }],
       usage: usageOf(text),
@@ -109,7 +115,7 @@ const FORMS: readonly (readonly [string, 'vllm' | 'sglang', Line])[] = [
     'SGLang, OpenAI’s API',
     'sglang',
     text => ({
-      model: 'made-up',
+      model: 'synthetic',
       choices: [{ text: 'x' }],
       usage: usageOf(text),
       sglext: { routed_experts: raw(rowsOf(text, 0)) },
@@ -133,7 +139,7 @@ const planOf = (
     seed: 0,
     experts,
     moeLayers: 'auto',
-    model: 'made-up',
+    model: 'synthetic',
     promptStart: 0,
     halfLife: 0,
     minCovered: 1,
@@ -160,8 +166,8 @@ async function tensorsOf(path: string): Promise<Record<string, string>> {
   )
 }
 
-describe('saved answers', () => {
-  it.each(FORMS)('make the trace that a calibration would have made: %s', async (_, format, line) => {
+describe('saved responses', () => {
+  it.each(FORMS)('give the same trace as a calibration: %s', async (_, format, line) => {
     const server = await serve()
     const paths = given(PROMPTS)
     await run(server.url, paths)
@@ -177,12 +183,12 @@ describe('saved answers', () => {
     })
     expect(await tensorsOf(plan.out)).toEqual(await tensorsOf(paths.out))
     await withTrace(plan.out, async trace =>
-      expect(trace).toMatchObject({ model: 'made-up', domains: ['law', 'code'], split: 'calibration' }),
+      expect(trace).toMatchObject({ model: 'synthetic', domains: ['law', 'code'], split: 'calibration' }),
     )
     expect(readFileSync(plan.out).includes('secret')).toBe(false)
   })
 
-  it('are held out by their prompts, the same on one side, with token ids or without', async () => {
+  it('are held out by prompt; equal prompts stay together, with or without token ids', async () => {
     for (const [, format, line] of [FORMS[0]!, FORMS[1]!, FORMS[4]!]) {
       const plan = planOf(format, [...linesOf(line), ...linesOf(line).slice(0, 6)])
       const { imported } = await importTrace(plan)
@@ -205,7 +211,7 @@ describe('saved answers', () => {
     expect(readdirSync(folder).filter(name => /\.import/.test(name))).toEqual([])
   })
 
-  it('give recent counts of any half-life, weighed from the end of the prompt, and as many steps as wanted', async () => {
+  it('give recent counts with any half-life, weighted from the end of the prompt, and at most the given steps', async () => {
     const plan = planOf('vllm', linesOf(vllm), { halfLife: 3, steps: 2, holdout: 0.5 })
     await importTrace(plan)
     await withTrace(plan.holdoutOut, async trace => {
@@ -226,7 +232,7 @@ describe('saved answers', () => {
     })
   })
 
-  it('without some prompt rows are not covered, and kept where that is allowed; decode ends at the first row that is missing', async () => {
+  it('without some prompt rows are skipped unless --min-covered allows them; decode ends at the first missing row', async () => {
     const text = PROMPTS[3]!.prompt
     const holed = (at: number) => {
       const ids = rowsOf(text, 0)
@@ -239,7 +245,7 @@ describe('saved answers', () => {
     )
     expect([strict.imported.calibration, strict.skipped]).toEqual([
       2,
-      [{ line: 1, why: `experts of ${text.length - 1} of ${text.length} prompt tokens known` }],
+      [{ line: 1, why: `experts known for ${text.length - 1} of ${text.length} prompt tokens` }],
     ])
     const plan = planOf('vllm', lines, {
       holdout: 0,
@@ -252,7 +258,7 @@ describe('saved answers', () => {
     )
   })
 
-  it('may begin later in the prompt, if that is said', async () => {
+  it('may begin later in the prompt with --prompt-start', async () => {
     const cut = (text: string) => ({
       ...vllm(text),
       choices: [{ routed_experts: npy(rowsOf(text, 0).slice(40), 1) }],
@@ -268,29 +274,29 @@ describe('saved answers', () => {
         (tokens - 4) * 6,
         STEPS,
       ])
-      // Nearly 2 tokens of weight, the last of which weighs 1, whatever came before.
+      // The weights add up to nearly 2 tokens; the last token has weight 1.
       const weight = (await trace.prefillRecent(0, 1)).reduce((sum, value) => sum + value, 0)
       expect(Math.abs(weight - 12)).toBeLessThan(0.1)
     })
   })
 })
 
-describe('answers that make no trace', () => {
+describe('unusable responses', () => {
   const good = vllm(PROMPTS[0]!.prompt) as { choices: object[]; usage: object }
   it.each([
-    ['vllm', '{', /no JSON.*in line 2/],
-    ['vllm', [1], /one JSON object a line/],
+    ['vllm', '{', /invalid JSON.*in line 2/],
+    ['vllm', [1], /one JSON object per line/],
     ['vllm', { error: { message: 'out of memory' } }, /an error \("out of memory"\)/],
     ['vllm', { ...good, choices: [] }, /0 choices/],
     [
       'vllm',
       { ...good, choices: [...good.choices, ...good.choices] },
-      /2 choices: one prompt and one choice/,
+      /2 choices: expected one prompt and one choice/,
     ],
     ['vllm', { ...good, choices: [{ text: 'a' }] }, /--enable-return-routed-experts/],
     ['vllm', { ...good, choices: [{ routed_experts: 'AAAA' }] }, /not base64 of a .npy file/],
     ['vllm', { ...good, usage: undefined }, /no number of prompt tokens/],
-    ['vllm', { ...good, domain: 'a,b' }, /the domain "a,b"/],
+    ['vllm', { ...good, domain: 'a,b' }, /invalid domain "a,b"/],
     [
       'vllm',
       { ...good, usage: { prompt_tokens: 3, completion_tokens: 2 } },
@@ -301,34 +307,37 @@ describe('answers that make no trace', () => {
     [
       'sglang',
       { meta_info: { prompt_tokens: 3, routed_experts: raw([1, 2, 3]) } },
-      /3 expert ids, which are no rows of 5 layers/,
+      /3 expert ids, not a multiple of 5 layers/,
     ],
-  ] as const)('are refused with their line, or skipped where told: %s %j', async (format, line, message) => {
-    const lines = [format === 'vllm' ? good : FORMS[4]![2](PROMPTS[0]!.prompt), line]
-    const more = { holdout: 0, holdoutOut: undefined } as Partial<ImportPlan>
-    const plan = planOf(format, lines, more)
-    const error = await failure(plan.input, () => importTrace(plan))
-    expect([error.code, message.test(error.message), existsSync(plan.out)]).toEqual([
-      'ELDR_FILE_WRONG_KIND',
-      true,
-      false,
-    ])
-    const skipping = await importTrace({ ...plan, skipBad: true })
-    expect([
-      skipping.imported.calibration,
-      skipping.skipped.map(({ line: number }) => number),
-      skipping.answers,
-    ]).toEqual([1, [2], 2])
-  })
+  ] as const)(
+    'are rejected with their line, or skipped with --skip-bad: %s %j',
+    async (format, line, message) => {
+      const lines = [format === 'vllm' ? good : FORMS[4]![2](PROMPTS[0]!.prompt), line]
+      const more = { holdout: 0, holdoutOut: undefined } as Partial<ImportPlan>
+      const plan = planOf(format, lines, more)
+      const error = await failure(plan.input, () => importTrace(plan))
+      expect([error.code, message.test(error.message), existsSync(plan.out)]).toEqual([
+        'ELDR_FILE_WRONG_KIND',
+        true,
+        false,
+      ])
+      const skipping = await importTrace({ ...plan, skipBad: true })
+      expect([
+        skipping.imported.calibration,
+        skipping.skipped.map(({ line: number }) => number),
+        skipping.answers,
+      ]).toEqual([1, [2], 2])
+    },
+  )
 
-  it('are refused for an option that does not fit', async () => {
+  it('are rejected if an option does not match', async () => {
     const lines = linesOf(vllm)
     const found = async (more: Partial<ImportPlan>) =>
       (await failure('', () => importTrace(planOf('vllm', lines, more)))).message
     expect(await found({ experts: 7 })).toMatch(/expert 7 in line \d+, expected experts below 7.*ELDR_USAGE/)
     expect(await found({ moeLayers: [1, 9] })).toMatch(/layer 9, expected layers from 0 to 4/)
-    expect(await found({ layers: 4 })).toMatch(/5 layers and top 2, not those of --layers/)
-    // A dense layer's zeros are nobody's experts: with them no token is covered.
+    expect(await found({ layers: 4 })).toMatch(/5 layers and top 2, which differ from --layers/)
+    // The zeros of a dense layer are not valid experts: with them no token is covered.
     expect(await found({ moeLayers: 'all' })).toMatch(/ELDR_TRACE_TOO_SMALL/)
     expect(
       (
@@ -355,8 +364,8 @@ describe('eldr trace import', () => {
       )
     })
 
-  it('says what it made, which a fit takes', async () => {
-    const input = join(folder, 'answers.jsonl')
+  it('prints a summary and writes a trace that `eldr fit` accepts', async () => {
+    const input = join(folder, 'responses.jsonl')
     writeFileSync(input, [...linesOf(vllm), 'x'].map(line => JSON.stringify(line)).join('\n'))
     const out = join(folder, 'imported.calibration.safetensors')
     const args = [
@@ -378,7 +387,7 @@ describe('eldr trace import', () => {
     expect([code, said]).toEqual([
       0,
       expect.stringMatching(
-        /made-up: 3 layers × 8 experts, top 2; layers 1, 2, 4 of the rows\ncalibration .*9 requests\nevaluation .*imported\.evaluation\.safetensors +3 requests\nskipped line 13: no answer/,
+        /synthetic: 3 layers × 8 experts, top 2; MoE layers 1, 2, 4\ncalibration .*9 requests\nevaluation .*imported\.evaluation\.safetensors +3 requests\nskipped line 13: not a response/,
       ),
     ])
     expect((await eldr(...args, '--skip-bad')).err).toContain('[ELDR_FILE_EXISTS]')
@@ -399,7 +408,7 @@ describe('eldr trace import', () => {
       ['trace', 'import', '--format', 'sglang', '-i', 'a', '-o', 'b', '--experts', '8'],
       /--layers and --top-k/,
     ],
-  ])('answers wrong usage with exit code 2: %j', async (args, message) => {
+  ])('rejects wrong usage with exit code 2: %j', async (args, message) => {
     const { code, err } = await eldr(...args)
     expect([code, err]).toEqual([2, expect.stringMatching(message)])
   })

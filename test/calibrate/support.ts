@@ -1,4 +1,7 @@
-/** A server that captures, on a real socket, in this process: experts are made of the prompt, so that a test can say what must come back. */
+/**
+ * A capturing server on a real socket in this process. Experts are derived from the prompt, so that tests
+ * know the expected ones.
+ */
 import { createHash } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -10,7 +13,7 @@ import { encodeCounts } from '../../src/wire/counts.ts'
 import { encodeDecodeExperts } from '../../src/wire/decode-experts.ts'
 import { temporaryFolder } from '../trace-support.ts'
 
-export interface AskedBody {
+export interface RequestBody {
   readonly model: string
   readonly prompt?: string | number[]
   readonly messages?: { readonly role: string; readonly content: string }[]
@@ -30,7 +33,7 @@ export interface Shape {
 }
 export const SHAPE: Shape = { layers: 3, experts: 8, topK: 2 }
 
-/** Experts of each token of a text, a byte a token: [tokens][layers][topK], different in a layer. */
+/** Experts of a text at one token per byte: [tokens][layers][topK], different within a layer. */
 export function expertsOf(text: string, tokens: number, { layers, experts, topK }: Shape): number[] {
   return Array.from({ length: tokens }, (_, token) => {
     const bytes = createHash('sha256')
@@ -50,16 +53,16 @@ export function countsOf(text: string, shape: Shape): Uint32Array {
   return counts
 }
 
-export const textOf = ({ prompt, messages }: AskedBody): string =>
+export const textOf = ({ prompt, messages }: RequestBody): string =>
   messages === undefined
     ? typeof prompt === 'string'
       ? prompt
       : prompt!.join()
     : messages.map(({ content }) => content).join()
 
-/** What a right server says of one request; `steps`: fewer than asked for. */
+/** A valid response to one request; `steps`: fewer than requested. */
 export function eldrOf(
-  body: AskedBody,
+  body: RequestBody,
   shape: Shape = SHAPE,
   steps = body.max_tokens - 1,
 ): Record<string, unknown> {
@@ -86,24 +89,24 @@ export function eldrOf(
 
 export interface CapturingServer {
   readonly url: string
-  /** Every request's body, in the order of arrival. */
-  readonly asked: AskedBody[]
-  /** Of those and of the question for the model's name. */
+  /** Bodies of all requests, in order of arrival. */
+  readonly asked: RequestBody[]
+  /** Headers of these requests and of those for the list of models. */
   readonly headers: IncomingMessage['headers'][]
-  readonly mostAtOnce: () => number
+  readonly maxInFlight: () => number
   stop(): Promise<void>
 }
 
-/** `answer` may send something else, and says so by returning true. `number` counts from 0. */
+/** `answer` may send another response and then returns true. `number` counts from 0. */
 export async function capturing(
   answer: (
-    body: AskedBody,
+    body: RequestBody,
     response: ServerResponse,
     number: number,
   ) => boolean | void | Promise<boolean | void> = () => false,
   shape: Shape = SHAPE,
 ): Promise<CapturingServer> {
-  const asked: AskedBody[] = []
+  const asked: RequestBody[] = []
   const headers: IncomingMessage['headers'][] = []
   let [now, most] = [0, 0]
   const server = createServer((request, response) => {
@@ -111,8 +114,8 @@ export async function capturing(
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
     request.on('end', () => {
       headers.push(request.headers)
-      if (request.url === '/v1/models') return void response.end('{"data":[{"id":"made-up"}]}')
-      const body = JSON.parse(Buffer.concat(chunks).toString()) as AskedBody
+      if (request.url === '/v1/models') return void response.end('{"data":[{"id":"synthetic"}]}')
+      const body = JSON.parse(Buffer.concat(chunks).toString()) as RequestBody
       const number = asked.push(body) - 1
       most = Math.max(most, ++now)
       response.on('close', () => now--)
@@ -127,7 +130,7 @@ export async function capturing(
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     asked,
     headers,
-    mostAtOnce: () => most,
+    maxInFlight: () => most,
     stop() {
       server.closeAllConnections()
       return new Promise(resolve => server.close(() => resolve()))
@@ -142,7 +145,7 @@ export function respond(response: ServerResponse, status: number, body: unknown)
   return true
 }
 
-/** A calibration in this process. */
+/** Runs a calibration in this process. */
 export async function run(
   url: string,
   files: Pick<CalibrationPlan, 'prompts' | 'out'>,
@@ -192,7 +195,7 @@ export function workshop() {
       servers.push(server)
       return server
     },
-    /** A file of prompts, and names for what is made of it. */
+    /** Writes a prompt file and returns paths for the outputs. */
     given(lines: readonly unknown[]) {
       const name = `c${files++}`
       const prompts = join(folder.path, `${name}.jsonl`)

@@ -1,6 +1,7 @@
 /**
- * docs/guides/tiny.md's sequence on a few prompts: a worker that computes a model, `eldr calibrate` on prompts to learn from and on prompts that
- * were held out, `eldr fit`, `eldr simulate`. What is captured is what the model computes, to the bit: the traces that ship have it too.
+ * The steps of docs/guides/tiny.md on a few prompts: a worker that computes a model, `eldr calibrate` on
+ * calibration and on held-out prompts, `eldr fit`, `eldr simulate`. The capture equals what the model
+ * computes, bit for bit, and so do the shipped traces.
  */
 import { execFile } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -60,7 +61,7 @@ const calibrate = async (file: string, out: string, ...more: string[]) =>
     ),
   ) as { captured: object; files: object }
 
-/** Rows of the two traces that the first few prompts gave. */
+/** Rows of the two traces for the first few prompts. */
 async function sameRows(
   made: string,
   whole: string,
@@ -74,8 +75,8 @@ async function sameRows(
   )
 }
 
-describe('a calibration of a worker with a model', () => {
-  it('has, for the prompts that ship, the experts of the traces that ship, and says what routing gains on held-out prompts', async () => {
+describe('calibration of a worker with a model', () => {
+  it('captures the experts of the shipped traces for the shipped prompts, and shows the gain of routing on held-out prompts', async () => {
     expect(await calibrate(first('calibration', 14), learnt)).toMatchObject({
       captured: { calibration: 14, evaluation: 0 },
       files: { calibration: learnt },
@@ -121,7 +122,7 @@ describe('a calibration of a worker with a model', () => {
     expect(points.map(({ runs }) => runs[0]!.tpotMs.p50 > 0)).toEqual([true, true])
   }, 120_000)
 
-  it('holds nothing out of prompts that are held out already', async () => {
+  it('rejects --holdout for prompts that are already held out', async () => {
     const run = eldr(
       'calibrate',
       '--url',

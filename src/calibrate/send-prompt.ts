@@ -1,30 +1,31 @@
-/** One calibration request: what is sent, and what its answer means for the run. */
+/** Sends one calibration request and decides what its response means for the run. */
 import { EldrError } from '../errors.ts'
 import { type Endpoint } from '../load/endpoint.ts'
 import { bodyErrorText } from '../load/exchange.ts'
 import { type Prompt, seedOf } from '../load/request-source.ts'
 import type { Captured, Skip } from './captured.ts'
 import { type ApiChoice, apiOf } from './prompts.ts'
-import { readAnswer } from './read-answer.ts'
+import { readResponse } from './read-response.ts'
 
-export interface AskSettings {
+export interface SendSettings {
   readonly endpoint: Endpoint
   readonly model: string
   readonly api: ApiChoice
-  /** Decode steps that are wanted; a token more is generated, which is never fed back. */
+  /** Decode steps to record; one token more is generated, which is never fed back. */
   readonly steps: number
   readonly ignoreEos: boolean
   readonly temperature: number
   readonly seed: number
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   readonly headers: readonly string[]
   readonly timeoutMs: number
-  /** Share of the prompt's tokens; requests below are skipped. */
+  /** Minimum share of prompt tokens with known experts; requests below it are skipped. */
   readonly minCovered: number
   readonly skipRefused: boolean
 }
 
-export interface Question {
+/** One prompt of the file, to be sent. */
+export interface PromptLineRequest {
   readonly request: number
   readonly line: number
   readonly prompt: Prompt
@@ -33,24 +34,24 @@ export interface Question {
 export type Outcome =
   | { readonly kind: 'captured'; readonly captured: Captured }
   | { readonly kind: 'skipped'; readonly skip: Skip; readonly why: string }
-  /** The server is away or too busy: the same request may be answered later. */
-  | { readonly kind: 'again'; readonly why: string; readonly status?: number; readonly afterMs?: number }
+  /** The server is unreachable or busy: retry the same request later. */
+  | { readonly kind: 'retry'; readonly why: string; readonly status?: number; readonly afterMs?: number }
 
-/** Far above any answer, far below what a text can hold. */
-const MOST_ANSWER_BYTES = 256 << 20
+/** Far above any response, far below the maximum length of a string. */
+const MAX_RESPONSE_BYTES = 256 << 20
 const TOO_LONG =
   /maximum (context|model|sequence) length|context (length|window)|max_model_len|longer than the maximum|too many (input )?tokens/i
-/** The length of the model, as engines name it beside a request that is too long. */
+/** The model's context length in the error message of a request that is too long. */
 const MODEL_LENGTH =
   /(?:maximum (?:context|model|sequence) length|context (?:length|window)|max_model_len)[^0-9.]{0,40}(\d+)/i
 const TOO_MANY_STEPS =
   /max_(completion_)?tokens\b[^.]{0,60}(cannot be greater than|must not be greater than|must be (at most|less than))/i
-const WHILE_BUSY = new Set([408, 409, 425, 429])
+const BUSY_STATUSES = new Set([408, 409, 425, 429])
 
-/** Throws what ends the run: an answer that no other request would change. */
-export async function ask(
-  settings: AskSettings,
-  { request, line, prompt }: Question,
+/** Throws if no other request could succeed either; that ends the run. */
+export async function sendPrompt(
+  settings: SendSettings,
+  { request, line, prompt }: PromptLineRequest,
   stop: AbortSignal,
 ): Promise<Outcome> {
   const { endpoint, api, timeoutMs, headers } = settings
@@ -60,98 +61,99 @@ export async function ask(
   let text: string
   let retryAfter: unknown
   try {
-    const answer = await endpoint.pool.request({
+    const response = await endpoint.pool.request({
       method: 'POST',
       path,
       headers: ['content-type', 'application/json', 'accept', 'application/json', ...headers],
       body: bodyOf(settings, request, prompt),
       signal: AbortSignal.any([stop, timeout]),
     })
-    status = answer.statusCode
-    retryAfter = answer.headers['retry-after']
-    text = await textOf(answer.body, line)
+    status = response.statusCode
+    retryAfter = response.headers['retry-after']
+    text = await textOf(response.body, line)
   } catch (error) {
     if (error instanceof EldrError) throw error
     stop.throwIfAborted()
     const why = timeout.aborted
-      ? `no answer within ${timeoutMs / 1000} s`
+      ? `no response within ${timeoutMs / 1000} s`
       : (error as Error).message || String((error as NodeJS.ErrnoException).code)
-    return { kind: 'again', why }
+    return { kind: 'retry', why }
   }
   if (status === 200) return captured(text, settings, line)
-  return refused(settings, line, status, bodyErrorText(text), retryAfter)
+  return rejected(settings, line, status, bodyErrorText(text), retryAfter)
 }
 
-function captured(text: string, { steps, minCovered }: AskSettings, line: number): Outcome {
+function captured(text: string, { steps, minCovered }: SendSettings, line: number): Outcome {
   let body: unknown
   try {
     body = JSON.parse(text)
   } catch (cause) {
     throw new EldrError('ELDR_ENDPOINT_FAILED', {
-      found: `an answer to line ${line} that is no JSON`,
+      found: `a response to line ${line} that is not JSON`,
       expected: 'a completion',
       cause,
     })
   }
-  const found = readAnswer(body, steps, `line ${line}`)
+  const found = readResponse(body, steps, `line ${line}`)
   if (found.covered >= minCovered * found.tokens) return { kind: 'captured', captured: found }
   return {
     kind: 'skipped',
     skip: 'not_covered',
-    why: `experts of ${found.covered} of ${found.tokens} prompt tokens known`,
+    why: `experts known for ${found.covered} of ${found.tokens} prompt tokens`,
   }
 }
 
-function refused(
-  settings: AskSettings,
+function rejected(
+  settings: SendSettings,
   line: number,
   status: number,
-  said: string,
+  message: string,
   retryAfter: unknown,
 ): Outcome {
   const { skipRefused, endpoint, steps } = settings
-  if (status === 400 && areTooMany(steps, said))
+  if (status === 400 && exceedsContext(steps, message))
     throw new EldrError('ELDR_ENDPOINT_FAILED', {
-      found: `status ${status} for line ${line} from ${endpoint.origin}, whatever the prompt (${said})`,
+      found: `status ${status} for line ${line} from ${endpoint.origin}, which any prompt would get (${message})`,
       expected: `a model with room for ${steps + 1} tokens after a prompt`,
-      todo: 'Ask for fewer --steps.',
+      todo: 'Use fewer --steps.',
     })
-  if (status === 413 || (status === 400 && TOO_LONG.test(said)))
-    return { kind: 'skipped', skip: 'too_long', why: said }
-  if (WHILE_BUSY.has(status) || (status >= 500 && status !== 501)) {
+  if (status === 413 || (status === 400 && TOO_LONG.test(message)))
+    return { kind: 'skipped', skip: 'too_long', why: message }
+  if (BUSY_STATUSES.has(status) || (status >= 500 && status !== 501)) {
     const seconds = Number(retryAfter)
     return {
-      kind: 'again',
-      why: `status ${status}: ${said}`,
+      kind: 'retry',
+      why: `status ${status}: ${message}`,
       status,
-      ...(seconds > 0 && { afterMs: 1000 * Math.min(60, seconds) }),
+      afterMs: seconds > 0 ? 1000 * Math.min(60, seconds) : undefined,
     }
   }
-  const isOfThePrompt = status === 400 || status === 422
-  if (isOfThePrompt && skipRefused) return { kind: 'skipped', skip: 'refused', why: said }
+  const isPromptError = status === 400 || status === 422
+  if (isPromptError && skipRefused) return { kind: 'skipped', skip: 'refused', why: message }
   throw new EldrError('ELDR_ENDPOINT_FAILED', {
-    found: `status ${status} for line ${line} from ${endpoint.origin} (${said})`,
-    expected: 'an answer',
-    ...(isOfThePrompt && {
-      todo: 'Change the line or the options; --skip-refused leaves out prompts that the server refuses.',
-    }),
-    ...((status === 401 || status === 403) && { todo: 'Give the key with --api-key or OPENAI_API_KEY.' }),
+    found: `status ${status} for line ${line} from ${endpoint.origin} (${message})`,
+    expected: 'status 200',
+    todo: isPromptError
+      ? 'Change the line or the options; --skip-refused skips prompts that the server rejects.'
+      : status === 401 || status === 403
+        ? 'Pass the key with --api-key or OPENAI_API_KEY.'
+        : undefined,
   })
 }
 
-/** Whether no prompt at all would fit before so many steps and their last token. */
-function areTooMany(steps: number, said: string): boolean {
-  const length = MODEL_LENGTH.exec(said)?.[1]
-  return length === undefined ? TOO_MANY_STEPS.test(said) : steps + 1 >= Number(length)
+/** True if the steps leave no room for any prompt. */
+function exceedsContext(steps: number, message: string): boolean {
+  const length = MODEL_LENGTH.exec(message)?.[1]
+  return length === undefined ? TOO_MANY_STEPS.test(message) : steps + 1 >= Number(length)
 }
 
 function bodyOf(
-  { model, api, steps, ignoreEos, temperature, seed }: AskSettings,
+  { model, api, steps, ignoreEos, temperature, seed }: SendSettings,
   request: number,
   prompt: Prompt,
 ): string {
   const isChat = apiOf(prompt, api) === 'chat'
-  const asked =
+  const input =
     typeof prompt === 'object' && 'messages' in prompt
       ? prompt
       : isChat
@@ -159,7 +161,7 @@ function bodyOf(
         : { prompt }
   return JSON.stringify({
     model,
-    ...asked,
+    ...input,
     max_tokens: steps + 1,
     ...(ignoreEos && { ignore_eos: true }),
     temperature,
@@ -175,11 +177,11 @@ async function textOf(body: AsyncIterable<Uint8Array>, line: number): Promise<st
   for await (const chunk of body) {
     chunks.push(chunk)
     bytes += chunk.length
-    if (bytes > MOST_ANSWER_BYTES)
+    if (bytes > MAX_RESPONSE_BYTES)
       throw new EldrError('ELDR_ENDPOINT_FAILED', {
-        found: `an answer of more than ${MOST_ANSWER_BYTES} bytes to line ${line}`,
-        expected: 'less',
-        todo: 'Ask for fewer --steps.',
+        found: `a response of more than ${MAX_RESPONSE_BYTES} bytes to line ${line}`,
+        expected: 'a smaller response',
+        todo: 'Use fewer --steps.',
       })
   }
   return Buffer.concat(chunks).toString('utf8')
