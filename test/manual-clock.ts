@@ -106,7 +106,7 @@ export class ManualClock {
   }
 
   #add(run: () => void, ms: number, everyMs?: number): Handle {
-    const timer = { atMs: this.#nowMs + Math.max(0, Number(ms) || 0), everyMs, run }
+    const timer = { atMs: this.#nowMs + Math.max(1, ms), everyMs, run } // at least 1 ms, as in Node
     this.#timers.add(timer)
     return new Handle(timer)
   }

@@ -1,9 +1,10 @@
 /**
- * Every fault of a worker, on every leg, for streams and for answers that are not: what the client sees when the worker is the only one,
- * and when there is another. Whatever happens, nothing is left over.
+ * Every fault of a worker, on each leg, for streams and for whole responses: what the client gets if the worker is
+ * the only one, and if there is another. Nothing is left over in any case.
  */
 import { afterAll, describe, expect, it } from 'vitest'
 import type { FakeWorker, Fault } from '../fake-worker/index.ts'
+import { ManualClock } from '../manual-clock.ts'
 import { type Cluster, eventsOf, startCluster } from './cluster.ts'
 import { PooledClusters, SEVERAL_PROCESSES } from './pooled-clusters.ts'
 import {
@@ -15,14 +16,17 @@ import {
   watchTickets,
 } from './watching.ts'
 
-/** Time-outs that a healthy fake worker keeps by far, also on a busy machine. */
-const PATIENCE_MS = SEVERAL_PROCESSES ? 800 : 400
+/** Much longer than a healthy fake worker takes. In one process it passes on a clock that the test moves. */
+const TIMEOUT_MS = SEVERAL_PROCESSES ? 3_000 : 5_000
+const STEP_MS = 50
 const TIMEOUTS = {
-  prefillMs: PATIENCE_MS,
-  firstTokenMs: PATIENCE_MS,
-  betweenTokensMs: PATIENCE_MS,
-  connectMs: 2_000,
+  prefillMs: TIMEOUT_MS,
+  firstTokenMs: TIMEOUT_MS,
+  betweenTokensMs: TIMEOUT_MS,
+  connectMs: TIMEOUT_MS,
 }
+/** In one process tests share its clock, so they run one after the other. */
+const CONCURRENT = { concurrent: SEVERAL_PROCESSES }
 const TOKENS = { stream: 8, whole: 2 }
 
 type Leg = 'prefill' | 'decode'
@@ -33,14 +37,16 @@ type Run = ReturnType<typeof runOf>
 const pool = new PooledClusters()
 afterAll(() => pool.close())
 
-/** A cluster of a test's own: tests run beside each other, since most of them wait for a time-out. */
-async function withWorkers(workers: number, test: (run: Run) => Promise<void>): Promise<void> {
+/** Runs a test with a cluster of its own. */
+async function withWorkers(workers: number, body: (run: Run) => Promise<void>): Promise<void> {
   const routing = { policy: 'round_robin', prefillPolicy: 'round_robin' }
-  const config = { timeouts: TIMEOUTS, routing }
   if (SEVERAL_PROCESSES)
-    return pool.borrow(workers, { config }, ({ cluster, tries, counted }) =>
-      test(runOf(cluster, watchTicketMetrics(cluster), tries, counted)),
+    return pool.borrow(workers, { config: { timeouts: TIMEOUTS, routing } }, ({ cluster, tries, counted }) =>
+      body(runOf(cluster, watchTicketMetrics(cluster), tries, counted)),
     )
+  const clock = ManualClock.install()
+  const health = { intervalMs: 600_000, timeoutMs: 600_000 }
+  const config = { timeouts: TIMEOUTS, routing, health }
   const cluster = await startCluster({ prefill: workers, decode: workers, config })
   const run = runOf(
     cluster,
@@ -48,11 +54,16 @@ async function withWorkers(workers: number, test: (run: Run) => Promise<void>): 
     ({ counters }, leg) => counters[leg],
     (name, labels) => metric(cluster, name, labels),
   )
-  return test(run).finally(() => stopCluster(cluster))
+  try {
+    await clock.during(body(run), STEP_MS)
+  } finally {
+    clock.uninstall()
+    await stopCluster(cluster)
+  }
 }
 
 type Tickets = Pick<TicketWatch, 'settled'> & Partial<TicketWatch>
-/** What can be seen of each dispatch where the gateway can be looked into. */
+/** Checks the dispatches, if the gateway runs in this process. */
 function inside({ dispatches }: Tickets, look: (dispatches: TicketWatch['dispatches']) => void): void {
   if (dispatches !== undefined) look(dispatches)
 }
@@ -79,7 +90,7 @@ function runOf(
         stream: way === 'stream',
         ...more,
       }),
-    /** The first request to any of these workers meets it. */
+    /** Only the first request to any of these workers gets the fault. */
     strikeOnce(leg: Leg, fault: Fault): void {
       let struck = false
       for (const worker of workersOf(leg))
@@ -91,9 +102,9 @@ function runOf(
 interface Case {
   readonly name: string
   readonly fault: Fault
-  /** What the client is told when nobody else is there: status and code; 'served' when it is no failure at all. */
+  /** Status and code that the client gets if there is no other worker; 'served' if it is no failure. */
   readonly alone: readonly [status: number, code: string] | 'served'
-  /** Requests to the worker that fails, when it is the only one. One, unless told. */
+  /** Requests that the failing worker gets if it is the only one (default: 1). */
   readonly tries?: number
 }
 
@@ -106,20 +117,24 @@ const OVERLOADED = [429, 'ELDR_OVERLOADED'] as const
 
 const PREFILL: Case[] = [
   {
-    name: 'resets the connection at once',
+    name: 'resets the connection immediately',
     fault: { kind: 'reset', after: 'request' },
     alone: PREFILL_FAILED,
   },
-  { name: 'resets it after the head', fault: { kind: 'reset', after: 'headers' }, alone: PREFILL_FAILED },
-  { name: 'answers 500', fault: { kind: 'status', status: 500 }, alone: PREFILL_FAILED },
-  { name: 'answers 503', fault: { kind: 'status', status: 503 }, alone: PREFILL_FAILED },
-  { name: 'has no room', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
-  { name: 'hangs', fault: { kind: 'hang', after: 'request' }, alone: PREFILL_TIMEOUT },
-  { name: 'hangs after the head', fault: { kind: 'hang', after: 'headers' }, alone: PREFILL_TIMEOUT },
-  { name: 'sends garbage', fault: { kind: 'garbage' }, alone: PREFILL_FAILED },
-  { name: 'sends half of an answer', fault: { kind: 'truncate' }, alone: PREFILL_FAILED },
   {
-    name: 'sends a page',
+    name: 'resets the connection after the headers',
+    fault: { kind: 'reset', after: 'headers' },
+    alone: PREFILL_FAILED,
+  },
+  { name: 'responds with 500', fault: { kind: 'status', status: 500 }, alone: PREFILL_FAILED },
+  { name: 'responds with 503', fault: { kind: 'status', status: 503 }, alone: PREFILL_FAILED },
+  { name: 'is at capacity', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
+  { name: 'hangs', fault: { kind: 'hang', after: 'request' }, alone: PREFILL_TIMEOUT },
+  { name: 'hangs after the headers', fault: { kind: 'hang', after: 'headers' }, alone: PREFILL_TIMEOUT },
+  { name: 'sends garbage', fault: { kind: 'garbage' }, alone: PREFILL_FAILED },
+  { name: 'sends half of a response', fault: { kind: 'truncate' }, alone: PREFILL_FAILED },
+  {
+    name: 'sends an HTML page',
     fault: { kind: 'answer', contentType: 'text/html', body: '<p>' },
     alone: HANDOFF_BAD,
   },
@@ -129,42 +144,53 @@ const PREFILL: Case[] = [
     alone: HANDOFF_BAD,
   },
   { name: 'is slow', fault: { kind: 'slow', bytes: 300 }, alone: 'served' },
-  { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: 5 }, alone: PREFILL_TIMEOUT },
+  { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: STEP_MS }, alone: PREFILL_TIMEOUT },
 ]
 
-/** Before the first byte, or of an answer that is not streamed before the last. A worker that answers 500 may have missed its hand-off. */
+/**
+ * Before the first byte of a stream, or the last of a whole response. A worker that responds with 500 may have
+ * lost its hand-off.
+ */
 const DECODE: Case[] = [
-  { name: 'resets the connection at once', fault: { kind: 'reset', after: 'request' }, alone: DECODE_FAILED },
-  { name: 'resets it after the head', fault: { kind: 'reset', after: 'headers' }, alone: DECODE_FAILED },
-  { name: 'answers 500', fault: { kind: 'status', status: 500 }, alone: DECODE_FAILED, tries: 3 },
-  { name: 'answers 503', fault: { kind: 'status', status: 503 }, alone: DECODE_FAILED },
-  { name: 'has no room', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
+  {
+    name: 'resets the connection immediately',
+    fault: { kind: 'reset', after: 'request' },
+    alone: DECODE_FAILED,
+  },
+  {
+    name: 'resets the connection after the headers',
+    fault: { kind: 'reset', after: 'headers' },
+    alone: DECODE_FAILED,
+  },
+  { name: 'responds with 500', fault: { kind: 'status', status: 500 }, alone: DECODE_FAILED, tries: 3 },
+  { name: 'responds with 503', fault: { kind: 'status', status: 503 }, alone: DECODE_FAILED },
+  { name: 'is at capacity', fault: { kind: 'status', status: 429 }, alone: OVERLOADED },
   { name: 'hangs', fault: { kind: 'hang', after: 'request' }, alone: DECODE_TIMEOUT },
-  { name: 'hangs after the head', fault: { kind: 'hang', after: 'headers' }, alone: DECODE_TIMEOUT },
+  { name: 'hangs after the headers', fault: { kind: 'hang', after: 'headers' }, alone: DECODE_TIMEOUT },
   { name: 'sends garbage', fault: { kind: 'garbage' }, alone: DECODE_FAILED },
-  { name: 'sends half of an answer', fault: { kind: 'truncate', tokens: 0 }, alone: DECODE_FAILED },
+  { name: 'sends half of a response', fault: { kind: 'truncate', tokens: 0 }, alone: DECODE_FAILED },
   { name: 'ends without a token', fault: { kind: 'close', tokens: 0 }, alone: DECODE_FAILED },
   {
-    name: 'sends a page',
+    name: 'sends an HTML page',
     fault: { kind: 'answer', contentType: 'text/html', body: '<p>' },
     alone: DECODE_FAILED,
   },
   {
-    name: 'calls its answer plain text',
+    name: 'labels its response as plain text',
     fault: { kind: 'answer', contentType: 'text/plain' },
     alone: DECODE_FAILED,
   },
   {
-    name: 'calls something else JSON',
+    name: 'labels something else as JSON',
     fault: { kind: 'answer', body: 'out of memory' },
     alone: DECODE_FAILED,
   },
   { name: 'is slow', fault: { kind: 'slow', bytes: 300 }, alone: 'served' },
-  { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: 10 }, alone: DECODE_TIMEOUT },
+  { name: 'is too slow', fault: { kind: 'slow', bytes: 1, everyMs: STEP_MS }, alone: DECODE_TIMEOUT },
 ]
 const DECODE_STREAM: Case[] = [
   {
-    name: 'has an error in the place of a token',
+    name: 'sends an error event instead of a token',
     fault: { kind: 'error_event', tokens: 0 },
     alone: DECODE_FAILED,
   },
@@ -180,8 +206,8 @@ describe.each<[Leg, Way, Case[]]>([
   ['prefill', 'whole', PREFILL],
   ['decode', 'stream', [...DECODE, ...DECODE_STREAM]],
   ['decode', 'whole', DECODE],
-])('a %s worker, asked for a %s answer,', (leg, way, cases) => {
-  it.concurrent.each(cases)('that $name, alone', ({ fault, alone, tries = 1 }) =>
+])('a %s worker, asked for a %s response,', CONCURRENT, (leg, way, cases) => {
+  it.each(cases)('that $name and is the only one', ({ fault, alone, tries = 1 }) =>
     withWorkers(1, async ({ tickets, workersOf, triesOf, counted, ask }) => {
       const [worker] = workersOf(leg)
       worker!.fail(fault)
@@ -194,7 +220,7 @@ describe.each<[Leg, Way, Case[]]>([
       const outcome =
         alone === 'served' ? 'ok' : alone[0] === 504 ? 'timeout' : alone[0] === 429 ? 'refused' : 'failed'
       expect(await counted('eldr_requests_total', { route: 'completions', outcome })).toBe(1)
-      // A prompt is read again only when there is somebody to take it over; a worker without room is not one that fails.
+      // The prompt is prefilled again only if another worker can take it; a worker at capacity has not failed.
       expect(triesOf('prefill')).toBe(leg === 'prefill' ? 1 : tries)
       inside(tickets, dispatches => {
         const blamed = dispatches.filter(({ ends }) => ends[0] === 'failed')
@@ -204,7 +230,7 @@ describe.each<[Leg, Way, Case[]]>([
     }),
   )
 
-  it.concurrent.each(cases)('that $name, with another', ({ fault, alone }) =>
+  it.each(cases)('that $name, and there is another', ({ fault, alone }) =>
     withWorkers(2, async ({ tickets, workersOf, triesBy, triesOf, counted, ask, strikeOnce }) => {
       strikeOnce(leg, fault)
       await expectServed(await ask(way), way)
@@ -217,7 +243,7 @@ describe.each<[Leg, Way, Case[]]>([
     }),
   )
 
-  it.concurrent('that refuses connections, alone', () =>
+  it('that refuses connections and is the only one', () =>
     withWorkers(1, async ({ tickets, workersOf, counted, ask }) => {
       await workersOf(leg)[0]!.refuse()
       await expectRefused(await ask(way), leg === 'prefill' ? PREFILL_FAILED : DECODE_FAILED)
@@ -225,21 +251,21 @@ describe.each<[Leg, Way, Case[]]>([
       expect(await counted('eldr_leg_failures_total', { leg, kind: 'connect' })).toBe(1)
     }))
 
-  it.concurrent('that refuses connections, with another', () =>
+  it('that refuses connections, and there is another', () =>
     withWorkers(2, async ({ tickets, workersOf, triesOf, counted, ask }) => {
       await workersOf(leg)[1]!.refuse()
-      // Two, so that each worker has its turn.
+      // Two requests, one for each worker.
       for (let request = 0; request < 2; request++) await expectServed(await ask(way), way)
       await tickets.settled()
-      // A hand-off that nobody has heard of is good for the next.
+      // A hand-off that no worker has received can go to the next.
       expect(triesOf('prefill')).toBe(2)
-      // A cluster that was used before may begin with the one that refuses, and come to it again before that is known.
+      // A cluster that was used before may start with the worker that refuses, and use it again before that is known.
       expect(SEVERAL_PROCESSES ? [1, 2] : [1]).toContain(
         await counted('eldr_retries_total', { leg, cause: 'connect' }),
       )
     }))
 
-  it.concurrent('that answers 400 is believed, and nobody else is asked', () =>
+  it('that responds with 400 is believed: no other worker is tried', () =>
     withWorkers(2, async ({ tickets, workersOf, triesOf, counted, ask }) => {
       for (const worker of workersOf(leg)) worker.fail({ kind: 'status', status: 400, message: 'too long' })
       const response = await ask(way)
@@ -261,7 +287,7 @@ describe.each<[Leg, Way, Case[]]>([
 
 const BROKEN = 'ELDR_STREAM_BROKEN'
 const AMID = `data: {"choices":[{"text":"a"}]}\n\n`
-it('a stream that was told to its end is whole, though its answer is cut there', () =>
+it('a stream with its last event is complete, even if the response is cut after it', () =>
   withWorkers(1, async ({ tickets, workersOf, ask, counted }) => {
     workersOf('decode')[0]!.fail({ kind: 'garbage', bytes: streamBytes(AMID, AMID, 'data: [DONE]\n\n') })
     expect(await eventsOf(await ask('stream'))).toHaveLength(3)
@@ -269,85 +295,89 @@ it('a stream that was told to its end is whole, though its answer is cut there',
     expect(await counted('eldr_requests_total', { route: 'completions', outcome: 'ok' })).toBe(1)
   }))
 
-describe.each([1, 2])('of %i workers a decode worker that has sent tokens and then', workers => {
-  it.concurrent.each<[string, Fault, events: number, code: string]>([
-    ['resets the connection', { kind: 'reset', after: 'tokens', tokens: 3 }, 3, BROKEN],
-    ['hangs', { kind: 'hang', after: 'tokens', tokens: 3 }, 3, 'ELDR_STREAM_STALLED'],
-    ['is cut amid an event', { kind: 'truncate', tokens: 3 }, 3, BROKEN],
-    ['is cut after its last token', { kind: 'truncate', tokens: 8 }, 8, BROKEN],
-    ['ends as if it were done', { kind: 'close', tokens: 3 }, 3, BROKEN],
-    ['ends without [DONE] after its last token', { kind: 'close', tokens: 8 }, 8, BROKEN],
-    ['has an error', { kind: 'error_event', tokens: 3, message: 'EngineCore died' }, 3, BROKEN],
-    ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(AMID, AMID)}no chunk` }, 2, BROKEN],
-    [
-      'sends half of an event and the end',
-      { kind: 'garbage', bytes: `${streamBytes(AMID, 'data: {"choices"')}0\r\n\r\n` },
-      1,
-      BROKEN,
-    ],
-    [
-      'sends half of a very large event',
-      { kind: 'garbage', bytes: streamBytes(AMID, `data: ${'a'.repeat(100_000)}`) },
-      2,
-      BROKEN,
-    ],
-  ])('%s', (_, fault, events, code) =>
-    withWorkers(workers, async ({ tickets, workersOf, triesOf, counted, ask }) => {
-      for (const worker of workersOf('decode')) worker.fail(fault)
-      const response = await ask('stream')
-      expect(response.status).toBe(200)
-      const seen = await eventsOf(response)
-      expect(seen).not.toContain('[DONE]')
-      expect(seen).toHaveLength(events + 1)
-      const { error } = JSON.parse(seen.at(-1)!) as {
-        error: { message: string; type: string; code: unknown }
-      }
-      expect(error).toMatchObject({ code, message: expect.any(String), type: expect.any(String) })
-      expect(Object.keys(error)).toContain('param')
-      await tickets.settled()
-      // Never again after the first byte, and the worker is to blame.
-      expect(triesOf('decode')).toBe(1)
-      inside(tickets, dispatches =>
-        expect(dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
-          ['prefill', 'succeeded'],
-          ['decode', 'failed'],
-        ]),
-      )
-      expect(await counted('eldr_requests_total', { outcome: 'broken' })).toBe(1)
-      expect(await counted('eldr_retries_total')).toBe(0)
-    }),
-  )
+describe.each([1, 2])(
+  'with %i workers, a decode worker that has sent tokens and then',
+  CONCURRENT,
+  workers => {
+    it.each<[string, Fault, events: number, code: string]>([
+      ['resets the connection', { kind: 'reset', after: 'tokens', tokens: 3 }, 3, BROKEN],
+      ['hangs', { kind: 'hang', after: 'tokens', tokens: 3 }, 3, 'ELDR_STREAM_STALLED'],
+      ['is cut within an event', { kind: 'truncate', tokens: 3 }, 3, BROKEN],
+      ['is cut after its last token', { kind: 'truncate', tokens: 8 }, 8, BROKEN],
+      ['ends without an error', { kind: 'close', tokens: 3 }, 3, BROKEN],
+      ['ends without [DONE] after its last token', { kind: 'close', tokens: 8 }, 8, BROKEN],
+      ['sends an error event', { kind: 'error_event', tokens: 3, message: 'EngineCore died' }, 3, BROKEN],
+      ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(AMID, AMID)}no chunk` }, 2, BROKEN],
+      [
+        'sends half of an event and the end',
+        { kind: 'garbage', bytes: `${streamBytes(AMID, 'data: {"choices"')}0\r\n\r\n` },
+        1,
+        BROKEN,
+      ],
+      [
+        'sends half of a very large event',
+        { kind: 'garbage', bytes: streamBytes(AMID, `data: ${'a'.repeat(100_000)}`) },
+        2,
+        BROKEN,
+      ],
+    ])('%s', (_, fault, events, code) =>
+      withWorkers(workers, async ({ tickets, workersOf, triesOf, counted, ask }) => {
+        for (const worker of workersOf('decode')) worker.fail(fault)
+        const response = await ask('stream')
+        expect(response.status).toBe(200)
+        const seen = await eventsOf(response)
+        expect(seen).not.toContain('[DONE]')
+        expect(seen).toHaveLength(events + 1)
+        const { error } = JSON.parse(seen.at(-1)!) as {
+          error: { message: string; type: string; code: unknown }
+        }
+        expect(error).toMatchObject({ code, message: expect.any(String), type: expect.any(String) })
+        expect(Object.keys(error)).toContain('param')
+        await tickets.settled()
+        // Never retried after the first byte, and the worker gets the blame.
+        expect(triesOf('decode')).toBe(1)
+        inside(tickets, dispatches =>
+          expect(dispatches.map(({ leg, ends }) => [leg, ...ends])).toEqual([
+            ['prefill', 'succeeded'],
+            ['decode', 'failed'],
+          ]),
+        )
+        expect(await counted('eldr_requests_total', { outcome: 'broken' })).toBe(1)
+        expect(await counted('eldr_retries_total')).toBe(0)
+      }),
+    )
 
-  it.concurrent('has said [DONE] has done its work, however its connection ends', () =>
-    withWorkers(workers, async ({ tickets, workersOf, ask }) => {
-      for (const worker of workersOf('decode'))
-        worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
-      expect(await eventsOf(await ask('stream'))).toEqual([AMID.slice(6, -2), '[DONE]'])
-      await tickets.settled()
-      inside(tickets, dispatches => expect(dispatches.at(-1)!.ends).toEqual(['succeeded']))
-    }))
-})
+    it('sends [DONE] has succeeded, however its connection ends', () =>
+      withWorkers(workers, async ({ tickets, workersOf, ask }) => {
+        for (const worker of workersOf('decode'))
+          worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
+        expect(await eventsOf(await ask('stream'))).toEqual([AMID.slice(6, -2), '[DONE]'])
+        await tickets.settled()
+        inside(tickets, dispatches => expect(dispatches.at(-1)!.ends).toEqual(['succeeded']))
+      }))
+  },
+)
 
-describe('a request for three choices of which one', () => {
+describe('a request for three choices, one of which', CONCURRENT, () => {
   const CHOICES = { n: 3, max_tokens: 6 }
-  /** The first decode meets the fault, the others go on or wait for their client. */
+  /** The first decode request gets the fault; the others continue or hang. */
   function strike({ workersOf }: Run, fault: Fault, others: 'go on' | 'wait'): void {
     workersOf('decode')[0]!.fail(fault, { times: 1 })
     if (others === 'wait') workersOf('decode')[0]!.fail({ kind: 'hang', after: 'request' })
   }
 
-  it.concurrent.each<[string, Fault, 'go on' | 'wait', code: string]>([
-    ['breaks off', { kind: 'reset', after: 'tokens', tokens: 2 }, 'wait', BROKEN],
+  it.each<[string, Fault, 'go on' | 'wait', code: string]>([
+    ['breaks', { kind: 'reset', after: 'tokens', tokens: 2 }, 'wait', BROKEN],
     ['ends early', { kind: 'close', tokens: 2 }, 'wait', BROKEN],
-    ['has an error', { kind: 'error_event', tokens: 2, message: 'EngineCore died' }, 'wait', BROKEN],
+    ['sends an error event', { kind: 'error_event', tokens: 2, message: 'EngineCore died' }, 'wait', BROKEN],
     ['hangs', { kind: 'hang', after: 'tokens', tokens: 2 }, 'go on', 'ELDR_STREAM_STALLED'],
     [
-      'says what is no JSON',
+      'is not JSON',
       { kind: 'garbage', bytes: streamBytes(AMID, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') },
       'go on',
       BROKEN,
     ],
-  ])('%s amid its stream ends in one error event', (_, fault, others, code) =>
+  ])('%s within its stream ends the response with one error event', (_, fault, others, code) =>
     withWorkers(1, async run => {
       const { tickets, counted, ask } = run
       strike(run, fault, others)
@@ -360,14 +390,14 @@ describe('a request for three choices of which one', () => {
     }),
   )
 
-  it.concurrent.each<[Way, string, Fault, number, string | number]>([
+  it.each<[Way, string, Fault, number, string | number]>([
     ['stream', 'is refused', { kind: 'status', status: 400 }, 400, 400],
     ['whole', 'is refused', { kind: 'status', status: 400 }, 400, 400],
     ['stream', 'resets its connection', { kind: 'reset', after: 'request' }, ...DECODE_FAILED],
     ['whole', 'resets its connection', { kind: 'reset', after: 'request' }, ...DECODE_FAILED],
     ['whole', 'is not JSON', { kind: 'answer', body: 'no' }, ...DECODE_FAILED],
     ['whole', 'is not JSON inside', { kind: 'answer', body: '{"choices":[nonsense]}' }, ...DECODE_FAILED],
-  ])('(%s) %s before anything was sent is answered with a status', (way, name, fault, status, code) =>
+  ])('(%s) %s before anything was sent gives an error status', (way, name, fault, status, code) =>
     withWorkers(1, async run => {
       const { tickets, ask } = run
       strike(run, fault, name === 'is not JSON inside' ? 'go on' : 'wait')
@@ -378,23 +408,21 @@ describe('a request for three choices of which one', () => {
     }),
   )
 
-  it.concurrent.each<Way>(['stream', 'whole'])(
-    '(%s) fails where there is another worker is served all the same',
-    way =>
-      withWorkers(2, async ({ tickets, counted, ask, strikeOnce }) => {
-        strikeOnce('decode', { kind: 'reset', after: 'request' })
-        const response = await ask(way, CHOICES)
-        expect(response.status).toBe(200)
-        const text = await response.text()
-        for (const index of [0, 1, 2])
-          expect(text.match(new RegExp(`"index":${index}`, 'g'))).toHaveLength(way === 'stream' ? 6 : 1)
-        await tickets.settled()
-        expect(await counted('eldr_retries_total', { leg: 'decode' })).toBe(1)
-      }),
+  it.each<Way>(['stream', 'whole'])('(%s) fails is retried if there is another worker', way =>
+    withWorkers(2, async ({ tickets, counted, ask, strikeOnce }) => {
+      strikeOnce('decode', { kind: 'reset', after: 'request' })
+      const response = await ask(way, CHOICES)
+      expect(response.status).toBe(200)
+      const text = await response.text()
+      for (const index of [0, 1, 2])
+        expect(text.match(new RegExp(`"index":${index}`, 'g'))).toHaveLength(way === 'stream' ? 6 : 1)
+      await tickets.settled()
+      expect(await counted('eldr_retries_total', { leg: 'decode' })).toBe(1)
+    }),
   )
 })
 
-/** A stream of these chunks, not ended. */
+/** A stream of these chunks, without its end. */
 function streamBytes(...chunks: readonly string[]): string {
   const head = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
   return head + chunks.map(chunk => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join('')

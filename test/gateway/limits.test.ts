@@ -1,15 +1,19 @@
-/** Workers that come and go while streams run, the end of the gateway, overload and deadlines. */
+/** Workers added and removed while streams run, shutdown of the gateway, overload and deadlines. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { Upstreams } from '../../src/gateway/upstream/upstreams.ts'
 import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
+import { ManualClock } from '../manual-clock.ts'
 import { RawClient, postBytes } from './raw-socket.ts'
 import { type TicketWatch, eventually, gate, metric, stopCluster, watchTickets } from './watching.ts'
 
 let cluster: Cluster
 let tickets: TicketWatch
+let clock: ManualClock | undefined
 const clients: RawClient[] = []
 afterEach(async () => {
+  clock?.uninstall()
+  clock = undefined
   for (const client of clients.splice(0)) client.leave()
   await stopCluster(cluster)
 })
@@ -17,6 +21,13 @@ afterEach(async () => {
 async function start(options: ClusterOptions = {}): Promise<void> {
   cluster = await startCluster({ prefill: 1, decode: 1, ...options })
   tickets = watchTickets(cluster)
+}
+
+/** A cluster whose deadlines pass only when the test moves the clock. */
+async function startWithClock(options: ClusterOptions = {}): Promise<ManualClock> {
+  clock = ManualClock.install()
+  await start(options)
+  return clock
 }
 
 const BODY = { prompt: 'Once upon a time', max_tokens: 8, stream: true }
@@ -58,7 +69,7 @@ describe('while streams run', () => {
     return { registry: cluster.gateway.context.registry, ended }
   }
 
-  it('a worker that is drained takes no more and ends what it has', async () => {
+  it('a drained worker gets no new requests and finishes its streams', async () => {
     const { registry, ended } = await heldStreams()
     const [first, second] = cluster.decodes as [FakeWorker, FakeWorker]
     const id = idOf(first)
@@ -71,7 +82,7 @@ describe('while streams run', () => {
     expect(first.counters.decode).toBeGreaterThan(1)
   })
 
-  it('a worker that is removed ends what it has and is forgotten', async () => {
+  it('a removed worker finishes its streams and disappears from the registry', async () => {
     const { registry, ended } = await heldStreams()
     const [first] = cluster.decodes
     registry.remove(idOf(first!))
@@ -82,7 +93,7 @@ describe('while streams run', () => {
     expect(first!.counters.decode).toBe(1)
   })
 
-  it('a worker that is removed and added again has its load back', async () => {
+  it('a worker that is removed and added again keeps its load', async () => {
     const { registry, ended } = await heldStreams()
     const [first] = cluster.decodes
     const { spec } = stateOf(first!)!
@@ -95,7 +106,7 @@ describe('while streams run', () => {
     await ended()
   })
 
-  it('a worker that is added takes requests as soon as it is well', async () => {
+  it('a worker that is added gets requests as soon as it is healthy', async () => {
     const { registry, ended } = await heldStreams()
     spare = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })
     expect(registry.add({ id: 'spare', role: 'decode', url: spare.url })).toBe('added')
@@ -108,8 +119,8 @@ describe('while streams run', () => {
   })
 })
 
-describe('a gateway that is stopped', () => {
-  it('lets streams end, and refuses what comes meanwhile', async () => {
+describe('a gateway that stops', () => {
+  it('finishes its streams and refuses new requests meanwhile', async () => {
     await start()
     const held = gate()
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 2, until: held.opened })
@@ -131,7 +142,7 @@ describe('a gateway that is stopped', () => {
     expect(tickets.dispatches.every(({ ends }) => ends.length === 1)).toBe(true)
   })
 
-  it('tells streams that outlast the grace, and requests that have not begun, and ends', async () => {
+  it('ends streams that outlast the grace period, and requests without a response, with ELDR_DRAINING', async () => {
     await start({
       decode: 2,
       config: { server: { shutdownGraceMs: 300 }, routing: { policy: 'round_robin' } },
@@ -142,7 +153,9 @@ describe('a gateway that is stopped', () => {
       connect(postBytes(JSON.stringify(BODY))),
       connect(postBytes(JSON.stringify(BODY))),
     ]
-    await Promise.all(cluster.decodes.map(decode => decode.waitForActive(1)))
+    await cluster.decodes[1]!.waitForActive(1)
+    // One of the two has its first tokens before the grace period starts.
+    await Promise.race([first, second].map(client => client.until(text => text.includes('"text"'))))
     await cluster.gateway.stop()
     const answers = [...(await first.toEnd()), ...(await second.toEnd())].toSorted(
       (a, b) => a.status - b.status,
@@ -155,7 +168,7 @@ describe('a gateway that is stopped', () => {
     expect(tickets.dispatches.every(({ ends }) => ends.length === 1)).toBe(true)
   })
 
-  it('does not wait for a request to a pool that is closed', async () => {
+  it('fails a request to a connection pool that is closed', async () => {
     await start()
     const upstreams = new Upstreams({ connectMs: 1_000, idleConnectionMs: 1_000 })
     const { url } = cluster.decodes[0]!
@@ -167,12 +180,12 @@ describe('a gateway that is stopped', () => {
   })
 })
 
-describe('a gateway that is full', () => {
+describe('a gateway at capacity', () => {
   const LIMITS = { maxConcurrentRequests: 1, queueSize: 1 }
 
-  it('is not filled by clients that do not send their bodies', async () => {
+  it('does not count clients that have not sent their bodies', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 0 } } })
-    // The gateway says that it waits for them.
+    // 100 Continue shows that the gateway waits for the bodies.
     const head =
       'POST /v1/completions HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n'
     await Promise.all(
@@ -181,7 +194,7 @@ describe('a gateway that is full', () => {
     expect((await ask()).status).toBe(200)
   })
 
-  it('queues, and refuses what is too much with a time to come back', async () => {
+  it('queues requests, and refuses those beyond the queue with a Retry-After', async () => {
     await start({ config: { limits: LIMITS } })
     const held = gate()
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: held.opened })
@@ -199,13 +212,20 @@ describe('a gateway that is full', () => {
     await tickets.settled()
   })
 
-  it('lets nobody wait longer than is allowed, nor than the client allows', async () => {
-    await start({ config: { limits: { ...LIMITS, queueSize: 8, queueTimeoutMs: 300 } } })
+  it('ends the wait of a queued request at the queue timeout, or at its own deadline if that is sooner', async () => {
+    const clock = await startWithClock({
+      config: { limits: { ...LIMITS, queueSize: 8, queueTimeoutMs: 300 } },
+    })
     const held = gate()
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request', until: held.opened })
     const first = ask()
     await cluster.decodes[0]!.waitForActive(1)
-    const [late, sooner] = await Promise.all([ask(), ask({}, { 'x-request-timeout-ms': '100' })])
+    const waiting = [ask(), ask({}, { 'x-request-timeout-ms': '100' })] as const
+    await eventually(async () => (await metric(cluster, 'eldr_queue_length')) === 2)
+    clock.advance(100)
+    const sooner = await waiting[1]
+    clock.advance(200)
+    const late = await waiting[0]
     expect([late.status, errorOf(await late.text()).code]).toEqual([503, 'ELDR_QUEUE_TIMEOUT'])
     expect(Number(late.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
     expect([sooner.status, errorOf(await sooner.text()).code]).toEqual([504, 'ELDR_DEADLINE'])
@@ -221,11 +241,14 @@ describe('a deadline', () => {
     ['prefill', { kind: 'hang', after: 'request' }],
     ['decode', { kind: 'hang', after: 'request' }],
     ['decode', { kind: 'hang', after: 'headers' }],
-  ] as const)('that passes while %s has not begun is told as such', async (leg, fault) => {
-    await start()
+  ] as const)('that passes before %s responds gives 504 ELDR_DEADLINE', async (leg, fault) => {
+    const clock = await startWithClock()
     const worker = (leg === 'prefill' ? cluster.prefills : cluster.decodes)[0]!
     worker.fail(fault)
-    const response = await ask({}, { 'x-request-timeout-ms': '300' })
+    const asked = ask({}, { 'x-request-timeout-ms': '300' })
+    await worker.waitFor(({ held }) => held === 1)
+    clock.advance(300)
+    const response = await asked
     expect([response.status, errorOf(await response.text()).code]).toEqual([504, 'ELDR_DEADLINE'])
     await worker.waitForAborts(1)
     await tickets.settled()
@@ -233,37 +256,47 @@ describe('a deadline', () => {
     expect(await metric(cluster, 'eldr_requests_total', { outcome: 'timeout' })).toBe(1)
   })
 
-  it('that passes amid a stream is its last event', async () => {
-    await start()
+  it('that passes within a stream is its last event', async () => {
+    const clock = await startWithClock()
     cluster.decodes[0]!.fail({ kind: 'hang', after: 'tokens', tokens: 2 })
-    const events = await eventsOf(await ask({}, { 'x-request-timeout-ms': '300' }))
+    const client = connect(postBytes(JSON.stringify(BODY), 'X-Request-Timeout-Ms: 300\r\n'))
+    await client.until(text => text.split('"text"').length === 3)
+    clock.advance(300)
+    await client.until(text => text.includes('"error"'))
+    const events = client.text.match(/data: .*/g)!.map(line => line.slice(6))
     expect([events.length, errorOf(events.at(-1)).code]).toEqual([3, 'ELDR_DEADLINE'])
     await tickets.settled()
   })
 
   it('ends retries too', async () => {
-    await start({ decode: 2, config: { retries: { backoffMs: 60_000 } } })
+    const clock = await startWithClock({ decode: 2, config: { retries: { backoffMs: 60_000 } } })
     for (const decode of cluster.decodes) decode.fail({ kind: 'status', status: 500 })
-    const response = await ask({}, { 'x-request-timeout-ms': '300' })
+    const asked = ask({}, { 'x-request-timeout-ms': '300' })
+    await eventually(() => sum(cluster.decodes, 'decode') === 1)
+    clock.advance(300)
+    const response = await asked
     expect([response.status, errorOf(await response.text()).code]).toEqual([504, 'ELDR_DEADLINE'])
     await tickets.settled()
     expect(sum(cluster.decodes, 'decode')).toBe(1)
   })
 
-  it('that is longer than a request may take, or is none, changes nothing', async () => {
-    await start({ config: { timeouts: { requestMs: 300 } } })
-    cluster.decodes[0]!.fail({ kind: 'hang', after: 'request' })
+  it('that is longer than the request timeout, or invalid, has no effect', async () => {
+    const clock = await startWithClock({ config: { timeouts: { requestMs: 300 } } })
+    const [decode] = cluster.decodes
+    decode!.fail({ kind: 'hang', after: 'request' })
     for (const value of ['60000', 'soon', '-1']) {
-      expect(errorOf(await (await ask({}, { 'x-request-timeout-ms': value })).text()).code).toBe(
-        'ELDR_REQUEST_TIMEOUT',
-      )
+      const { held: before } = decode!.counters
+      const asked = ask({}, { 'x-request-timeout-ms': value })
+      await decode!.waitFor(({ held }) => held > before)
+      clock.advance(300)
+      expect(errorOf(await (await asked).text()).code).toBe('ELDR_REQUEST_TIMEOUT')
     }
     await tickets.settled()
   })
 })
 
-describe('bodies that never end', () => {
-  it('take so much memory together, and others are told to come back', async () => {
+describe('request bodies that never end', () => {
+  it('share one memory limit, and requests beyond it get a Retry-After', async () => {
     await start()
     const part = Buffer.alloc(31 << 20, ' ')
     const head = `POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: ${32 << 20}\r\n\r\n`
