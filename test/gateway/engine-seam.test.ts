@@ -44,7 +44,7 @@ describe('an engine that pushes its KV cache to the decode worker', () => {
   it('cannot be told by a client where to push or what to read', async () => {
     await start(1, 1)
     await (await ask({ push_kv: { to: 'http://elsewhere' }, pushed_kv: 'of another client' })).text()
-    const [request] = cluster.prefills[0]!.requests.filter(({ leg }) => leg === 'prefill')
+    const request = cluster.prefills[0]!.requests.find(({ leg }) => leg === 'prefill')
     expect([request!.json.push_kv.to, request!.json.pushed_kv]).toEqual([cluster.decodes[0]!.url, undefined])
   })
 
