@@ -1,5 +1,6 @@
 // HEALTHCHECK of the container: exit code 0 if /health returns 200, otherwise 1 with the reason on one line.
-// ELDR_HEALTH_URL overrides the default address (ELDR_PORT on this machine), for example https://127.0.0.1:8443/health.
+// ELDR_HEALTH_URL overrides the default address (ELDR_PORT on this machine), for example
+// https://127.0.0.1:8443/health.
 import { get } from 'node:http'
 import { get as getSecurely } from 'node:https'
 
