@@ -1,15 +1,16 @@
-/** A JSON object's bytes with some members replaced, added or taken out, and all others as they were. */
+/** Edits members of a JSON object in its raw bytes and keeps all other bytes. */
 import type { Member } from './scan.ts'
 
-/** By name: JSON text to set, undefined to take the member out. A name that comes twice in the object is taken out twice and set once. */
+/**
+ * By name: JSON text to set, or undefined to remove the member. A duplicate member is removed and set once.
+ */
 export type Changes = Readonly<Record<string, string | Buffer | undefined>>
 
 /**
- * `members` are those of an object in `bytes` (`scanObject`). What is set comes first, what is kept follows in its
- * order, byte for byte.
+ * `members`: members of the object in `bytes`, from `scanObject`. Members that are set come first; the others
+ * follow in their order, byte for byte.
  */
 export function editObject(bytes: Buffer, members: readonly Member[], changes: Changes): Buffer {
-  /** Text, or a range of `bytes` or of a value. */
   const parts: (string | Buffer)[] = []
   let text = '{'
   for (const name in changes) {
@@ -22,7 +23,7 @@ export function editObject(bytes: Buffer, members: readonly Member[], changes: C
       text = ''
     }
   }
-  // Neighbours that are kept are one slice.
+  // Adjacent members that are kept form one slice.
   for (let at = 0; at < members.length; at++) {
     if (Object.hasOwn(changes, members[at]!.name)) continue
     const start = members[at]!.start
@@ -34,11 +35,11 @@ export function editObject(bytes: Buffer, members: readonly Member[], changes: C
     text = ''
   }
   parts.push(`${text}}`)
-  return written(parts)
+  return concat(parts)
 }
 
-/** In one piece, made once. */
-function written(parts: readonly (string | Buffer)[]): Buffer {
+/** Concatenates with a single allocation. */
+function concat(parts: readonly (string | Buffer)[]): Buffer {
   let length = 0
   for (const part of parts) length += typeof part === 'string' ? Buffer.byteLength(part) : part.length
   const bytes = Buffer.allocUnsafe(length)

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { type Changes, editObject } from './edit.ts'
 import { scanList, scanObject } from './scan.ts'
 
-/** JSON text of a value with white space, escapes and duplicate names that JSON.stringify would not write. */
+/** JSON text of a value with white space and escapes that JSON.stringify would not write. */
 const spelled = (value: unknown): fc.Arbitrary<string> =>
   fc.array(fc.constantFrom('', ' ', '\n', '\t ', '\r\n'), { minLength: 8, maxLength: 8 }).map(spaces => {
     let next = 0
@@ -30,7 +30,7 @@ const object = fc.dictionary(
 const parse = (bytes: Buffer) => JSON.parse(bytes.toString('utf8')) as Record<string, unknown>
 
 describe('scanning JSON bytes', () => {
-  it('finds the members that a parser finds, however they are spelled', () => {
+  it('finds the same members as a parser, with any white space and escapes', () => {
     fc.assert(
       fc.property(
         object.chain(value => spelled(value).map(text => ({ value, text }))),
@@ -62,7 +62,7 @@ describe('scanning JSON bytes', () => {
     )
   })
 
-  it('never takes for an object what is cut off or has something after it', () => {
+  it('refuses objects that are truncated or have trailing bytes', () => {
     const text = '{"a": [1, {"b": "}\\""}], "c": "x", "d": -1.5e3}'
     for (let cut = 0; cut < text.length; cut++)
       expect(scanObject(Buffer.from(text.slice(0, cut)))).toBeUndefined()
@@ -87,7 +87,7 @@ describe('scanning JSON bytes', () => {
     expect(scanObject(Buffer.from(`${'{"a":'.repeat(600)}1${'}'.repeat(600)}`))).toBeUndefined()
   })
 
-  it('survives any bytes, and takes for an object whatever a parser takes for one', () => {
+  it('accepts any bytes without an error, and every object that a parser accepts', () => {
     const characters = fc.constantFrom('{', '}', '[', ']', '"', '\\', ',', ':', '1', 'a', ' ', 'é')
     const texts = fc.array(characters, { maxLength: 40 }).map(list => Buffer.from(list.join('')))
     const bytes = fc.oneof(
@@ -95,9 +95,9 @@ describe('scanning JSON bytes', () => {
       fc.uint8Array({ maxLength: 60 }).map(raw => Buffer.from(raw)),
     )
     fc.assert(
-      fc.property(bytes, given => {
-        const found = scanObject(given) !== undefined
-        expect(found || !isObject(given)).toBe(true)
+      fc.property(bytes, input => {
+        const found = scanObject(input) !== undefined
+        expect(found || !isObject(input)).toBe(true)
       }),
       { numRuns: 2000 },
     )
@@ -114,7 +114,7 @@ function isObject(bytes: Buffer): boolean {
 }
 
 describe('editing JSON bytes', () => {
-  it('gives what parsing, changing and printing gives', () => {
+  it('gives the same as parsing, changing and serialising', () => {
     const changes = fc.dictionary(
       fc.constantFrom('stream', 'n', 'prompt', 'max_tokens', 'x'),
       fc.option(fc.jsonValue({ maxDepth: 2 }), { nil: undefined }),
@@ -139,7 +139,7 @@ describe('editing JSON bytes', () => {
     )
   })
 
-  it('sets a name once that the client wrote twice, with or without escapes', () => {
+  it('sets a duplicate name once, with or without escapes', () => {
     const bytes = Buffer.from('{"n":1,"stream":true,"n":2,"str\\u0065am":false,"prompt":"hé"}')
     expect(editObject(bytes, scanObject(bytes)!, { stream: 'false', n: undefined }).toString()).toBe(
       '{"stream":false,"prompt":"hé"}',

@@ -1,11 +1,12 @@
 /**
- * Finds the members of a JSON object in its raw bytes, without parsing their values: a prompt of 32 KB is one value that is stepped over.
- * The bytes outside of the members that are looked at are never read as anything but brackets and strings, so what a worker gets is what
- * the client sent. UTF-8 bytes of a multi-byte character are never ASCII, so strings can be searched byte by byte.
+ * Finds the members of a JSON object in its raw bytes without parsing their values: a prompt of 32 KB is
+ * skipped as one value. Nested values are scanned for brackets and strings only, so that a worker gets
+ * exactly what the client sent. Bytes of multi-byte UTF-8 characters are never ASCII, so strings can be
+ * searched byte by byte.
  */
 export interface Member {
   readonly name: string
-  /** From the opening quote of the name to the end of the value. */
+  /** Offset of the opening quote of the name. */
   readonly start: number
   readonly valueStart: number
   readonly end: number
@@ -20,10 +21,10 @@ const CLOSE_LIST = 0x5d
 const COMMA = 0x2c
 const COLON = 0x3a
 
-/** Deeper nesting than this is no request; Python's own parser gives up at about 1,000. */
-const DEEPEST = 512
+/** Deeper nesting is refused; Python's parser fails at about 1,000. */
+const MAX_DEPTH = 512
 
-/** Members of the object that is the whole of `bytes`, in their order, names with escapes resolved; undefined when it is not one. */
+/** Members in order, with escapes in names resolved; undefined if the range is not one JSON object. */
 export function scanObject(bytes: Buffer, from = 0, to = bytes.length): Member[] | undefined {
   let at = skipSpace(bytes, from, to)
   if (bytes[at] !== OPEN) return undefined
@@ -50,19 +51,19 @@ export function scanObject(bytes: Buffer, from = 0, to = bytes.length): Member[]
   }
 }
 
-/** Elements of the list that is the whole of the range, as ranges; undefined when it is not one. `most` stops early. */
+/** Ranges of the elements, at most `max` of them; undefined if the range is not one JSON array. */
 export function scanList(
   bytes: Buffer,
   from: number,
   to: number,
-  most = Infinity,
+  max = Infinity,
 ): { start: number; end: number }[] | undefined {
   let at = skipSpace(bytes, from, to)
   if (bytes[at] !== OPEN_LIST) return undefined
   const elements: { start: number; end: number }[] = []
   at = skipSpace(bytes, at + 1, to)
   if (bytes[at] === CLOSE_LIST) return elements
-  while (elements.length < most) {
+  while (elements.length < max) {
     const end = endOfValue(bytes, at, to)
     if (end < 0) return undefined
     elements.push({ start: at, end })
@@ -74,7 +75,10 @@ export function scanList(
   return elements
 }
 
-/** After the last byte of the value that begins at `at`; −1 when there is none. Whether a list or an object is sound inside is not asked. */
+/**
+ * Offset after the value that begins at `at`; −1 if there is none. Does not validate the inside of arrays and
+ * objects.
+ */
 function endOfValue(bytes: Buffer, at: number, to: number): number {
   if (at >= to) return -1
   const first = bytes[at]!
@@ -91,7 +95,7 @@ function endOfNested(bytes: Buffer, at: number, to: number): number {
       i = endOfString(bytes, i, to) - 1
       if (i < 0) return -1
     } else if (byte === OPEN || byte === OPEN_LIST) {
-      if (++depth > DEEPEST) return -1
+      if (++depth > MAX_DEPTH) return -1
     } else if ((byte === CLOSE || byte === CLOSE_LIST) && --depth === 0) return i + 1
   }
   return -1
@@ -102,14 +106,14 @@ function endOfScalar(bytes: Buffer, at: number, to: number): number {
   let end = at
   while (end < to && !isEnd(bytes[end]!)) end++
   if (end === at || end - at > 64) return -1
-  // A digit, and most scalars are one.
+  // Fast path: most scalars are a single digit.
   if (end - at === 1) return bytes[at]! >= 0x30 && bytes[at]! <= 0x39 ? end : -1
   return SCALAR.test(bytes.toString('latin1', at, end)) ? end : -1
 }
 
 const SCALAR = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/
 
-/** `at` is the opening quote; gives the place after the closing one, or −1. */
+/** `at`: the opening quote. Returns the offset after the closing one, or −1. */
 function endOfString(bytes: Buffer, at: number, to: number): number {
   for (
     let quote = bytes.indexOf(QUOTE, at + 1);

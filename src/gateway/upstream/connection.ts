@@ -103,7 +103,10 @@ export class WorkerConnection implements ReplyTarget {
     this.#socket.destroy()
   }
 
-  /** Closes the sending side only, which is how a worker learns that the client left. False if it is closed already. */
+  /**
+   * Closes the sending side only, which is how a worker learns that the client left. False if it is closed
+   * already.
+   */
   hangUp(): boolean {
     if (!this.#socket.writable) return false
     // Must not be sent again on another connection.
@@ -180,7 +183,8 @@ export class WorkerConnection implements ReplyTarget {
     this.#idleSinceMs = performance.now()
     // TLS delivers what it has already read even while paused, which may include the end.
     if (this.#paused) this.resume()
-    // If the worker responded before it read the whole request, the rest of it would precede the next request.
+    // If the worker responded before it read the whole request, the rest of it would precede the next
+    // request.
     if (isReusable && this.#keepAlive && this.#socket.writable && this.#socket.writableLength === 0)
       this.#plan.onIdle(this)
     else this.drop()

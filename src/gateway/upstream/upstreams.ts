@@ -29,8 +29,8 @@ export interface AskLimits {
   readonly timeoutMs: number
   readonly maxBytes: number
   /**
-   * Receives a response that the worker sent before it learned that the caller gave up. With it the connection is read for a while after
-   * a stop or a timeout; without it the connection is dropped at once.
+   * Receives a response that the worker sent before it learned that the caller gave up. With it the
+   * connection is read for a while after a stop or a timeout; without it the connection is dropped at once.
    */
   readonly onLate?: (answer: UpstreamAnswer) => void
 }

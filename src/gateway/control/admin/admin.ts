@@ -1,4 +1,4 @@
-/** The gateway's own routes: is it well, what does it count, and the admin API under /eldr. */
+/** The gateway's own routes: health, metrics, the dashboard page and the admin API under /eldr. */
 import type { IncomingMessage } from 'node:http'
 import { VERSION } from '../../../version.ts'
 import { Refusal } from '../../http/refusal.ts'
@@ -12,7 +12,7 @@ import type { LiveFeed } from '../dashboard/live-feed.ts'
 import { PageFiles } from '../dashboard/page-files.ts'
 import { dashboardRoutes, isOpenPath, PULSE_PATH } from '../dashboard/routes.ts'
 import type { SignaturePlane } from '../dashboard/signature-plane.ts'
-import { ExpertsLook } from '../dashboard/worker-experts.ts'
+import { WorkerExpertsReader } from '../dashboard/worker-experts.ts'
 import { createGuard } from '../../http/admin-guard.ts'
 import { logRoutes } from './log-routes.ts'
 import { lookRoutes } from './look-routes.ts'
@@ -24,8 +24,8 @@ import { workerRoutes } from './worker-routes.ts'
 const EVENTS = { method: 'GET', path: '/eldr/events', stream: 'events' } as const
 const PULSE = { method: 'GET', path: PULSE_PATH, stream: 'pulse' } as const
 
-/** What the dashboard is made of. */
-export interface Watching {
+/** Data of the dashboard. */
+export interface DashboardData {
   readonly feed: LiveFeed
   readonly plane: SignaturePlane
 }
@@ -38,14 +38,14 @@ export class Admin {
   readonly #guard: (request: IncomingMessage) => void
   #document: object | undefined
 
-  constructor(parts: AdminParts, events: Events, { feed, plane }: Watching) {
+  constructor(parts: AdminParts, events: Events, { feed, plane }: DashboardData) {
     const { server, observe } = parts.ctx.settings
     this.#parts = parts
     this.#streams = { events: new EventStreams(events), pulse: new EventStreams(feed, () => feed.hello()) }
     this.#guard = createGuard(server.adminToken)
-    const experts = new ExpertsLook(parts.ctx, parts.withRank)
+    const experts = new WorkerExpertsReader(parts.ctx, parts.withRank)
     const { dashboard } = observe
-    const watching = dashboardRoutes({
+    const dashboardData = dashboardRoutes({
       dashboard,
       tokenSet: server.adminToken !== undefined,
       plane,
@@ -58,18 +58,18 @@ export class Admin {
       ...lookRoutes(parts),
       ...logRoutes(parts),
       EVENTS,
-      ...(dashboard === 'off' ? [] : [...watching, PULSE]),
+      ...(dashboard === 'off' ? [] : [...dashboardData, PULSE]),
     ]
   }
 
-  /** Methods and paths, for those who describe them. */
+  /** Methods and paths, for checking the OpenAPI document. */
   get routes(): readonly Pick<AdminRoute, 'method' | 'path'>[] {
     return this.#routes
   }
 
   /**
-   * Every route changes something or shows names of workers, which may be their addresses: who may use one may use all, but for those of
-   * a dashboard that the settings open to anybody.
+   * All routes need the same access, since each one changes something or shows names of workers, which may be
+   * addresses. Exception: the routes of an open dashboard.
    */
   async serve(exchange: Exchange, path: string, proceed: () => void): Promise<Outcome> {
     const { request } = exchange
@@ -80,8 +80,8 @@ export class Admin {
       throw new Refusal('ELDR_METHOD')
     }
     const { route, id } = found
-    if (route.method !== 'GET') this.#guard(request) // what is open is open to read
-    // Readers who need no leave must not take the places of those who have it.
+    if (route.method !== 'GET') this.#guard(request) // open routes are open for reading only
+    // Unauthenticated readers may use only half of the slots, so that they cannot lock out operators.
     if (!('run' in route))
       return this.#streams[route.stream].serve(
         exchange,
@@ -110,22 +110,25 @@ export class Admin {
       const ready = !draining && prefill > 0 && decode > 0
       const status = draining ? 'draining' : ready ? 'ready' : 'waiting for workers'
       const { discovery, replicas } = this.#parts
-      const more = {
-        ...(discovery && { discovery: discovery.summary() }),
-        ...(replicas && { replicas: replicas.status() }),
+      const body = {
+        status,
+        prefill,
+        decode,
+        discovery: discovery?.summary(),
+        replicas: replicas?.status(),
       }
-      json(exchange, ready ? 200 : 503, { status, prefill, decode, ...more })
+      json(exchange, ready ? 200 : 503, body)
     }
     return 'ok'
   }
 
-  /** The dashboard's page, which shows nothing by itself. */
+  /** Serves the dashboard's files, which contain no data and need no authentication. */
   servePage(exchange: Exchange, path: string): Promise<Outcome> {
     if (this.#parts.ctx.settings.observe.dashboard === 'off') throw new Refusal('ELDR_NOT_FOUND')
     return this.#page.serve(exchange, path)
   }
 
-  /** Ends what would not end by itself. */
+  /** Ends all event streams. */
   close(): void {
     this.#streams.events.close()
     this.#streams.pulse.close()

@@ -1,17 +1,17 @@
 /**
- * GET /eldr/events: server-sent events. A reader that is slower than the gateway loses events, and is told how many when it has caught up;
- * what waits for it in memory is bounded.
+ * Streams server-sent events (GET /eldr/events, GET /eldr/pulse). A slow reader loses events, and a `lost`
+ * event tells it how many; the memory per reader is limited.
  */
 import type { Exchange } from '../../http/exchange.ts'
 import type { Outcome } from '../../observe/request-observer.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { type Follower, MAX_FOLLOWERS } from '../../observe/events.ts'
 
-/** Bytes that may wait for one reader. */
+/** Max bytes buffered per reader. */
 const MAX_WAITING_BYTES = 256 << 10
-/** Proxies close what is silent for a minute. */
+/** Proxies close connections that are silent for a minute. */
 const KEEP_ALIVE_MS = 15_000
-/** A reader that takes nothing for so long makes room for others. */
+/** A reader that reads nothing for this long is disconnected. */
 const STALLED_MS = 60_000
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
@@ -19,9 +19,9 @@ const HEADERS = {
   'x-accel-buffering': 'no',
 }
 
-/** What readers follow. */
+/** Source of events. Returns undefined if it already has `limit` followers. */
 export interface EventSource {
-  follow(follower: Follower, most: number): (() => void) | undefined
+  follow(follower: Follower, limit: number): (() => void) | undefined
 }
 
 export class EventStreams {
@@ -30,14 +30,14 @@ export class EventStreams {
   readonly #open = new Set<() => void>()
   #closed = false
 
-  /** `greeting`: the first that a reader gets. */
+  /** `greeting`: the first event of each stream. */
   constructor(events: EventSource, greeting: () => string = () => ': events of the gateway from now on\n\n') {
     this.#events = events
     this.#greeting = greeting
   }
 
-  /** Resolves when the reader has left, or the gateway stops. `most`: readers among which there is a place for this one. */
-  serve(exchange: Exchange, most = MAX_FOLLOWERS): Promise<Outcome> {
+  /** Resolves when the client disconnects or the gateway stops. `limit`: max number of readers. */
+  serve(exchange: Exchange, limit = MAX_FOLLOWERS): Promise<Outcome> {
     const { response } = exchange
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(new Refusal('ELDR_DRAINING', { retryAfterSeconds: 1 }))
@@ -48,18 +48,21 @@ export class EventStreams {
       }
       let lost = 0
       const send = (event: string) => {
-        // Once one is lost all are, until the reader is told: the gap must not lie behind what it missed.
+        // After one lost event, drop all until the reader has been told, so that the order stays correct.
         if (lost > 0 || response.writableLength > MAX_WAITING_BYTES) lost++
         else response.write(event)
       }
       exchange.takeAnyTime()
-      const unfollow = this.#events.follow(send, most)
+      const unfollow = this.#events.follow(send, limit)
       if (unfollow === undefined)
         return reject(
-          new Refusal('ELDR_OVERLOADED', { words: `${most} readers follow already.`, retryAfterSeconds: 5 }),
+          new Refusal('ELDR_OVERLOADED', {
+            words: `Limit of ${limit} readers reached.`,
+            retryAfterSeconds: 5,
+          }),
         )
       response.writeHead(200, { 'x-request-id': exchange.id, ...HEADERS })
-      // Browsers come back by themselves; what happened meanwhile they read from the other routes.
+      // Browsers reconnect by themselves and read the current state from other routes.
       response.write(`retry: 2000\n${this.#greeting()}`)
       let movedMs = performance.now()
       response.on('drain', () => {
@@ -88,7 +91,7 @@ export class EventStreams {
     })
   }
 
-  /** They would keep a gateway that stops waiting until its grace is over. */
+  /** Open streams would delay shutdown until the grace period ends. */
   close(): void {
     this.#closed = true
     for (const end of this.#open) end()

@@ -1,10 +1,10 @@
-/** How much the gateway logs, while it runs. */
+/** Reads and changes the log level at runtime. */
 import { LOG_LEVELS } from '../../config/settings.ts'
 import { bad, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminParts } from './admin-context.ts'
 import type { AdminRoute } from './routes.ts'
 
-/** A day. */
+/** One day. */
 export const MAX_LEVEL_MS = 86_400_000
 
 export function logRoutes({ ctx: { logLevel } }: AdminParts): AdminRoute[] {
@@ -17,7 +17,8 @@ export function logRoutes({ ctx: { logLevel } }: AdminParts): AdminRoute[] {
         const fields = await readFields(exchange, proceed, ['level', 'forMs'])
         const level = nameOf(fields, 'level', LOG_LEVELS)
         const forMs = wholeOf(fields, 'forMs', 1, MAX_LEVEL_MS)
-        if (level === undefined) throw bad(`level is missing: one of ${LOG_LEVELS.join(', ')}.`, 'level')
+        if (level === undefined)
+          throw bad(`level is missing: expected one of ${LOG_LEVELS.join(', ')}.`, 'level')
         return { status: 200, body: logLevel.set(level, forMs) }
       },
     },

@@ -1,4 +1,4 @@
-/** What anybody who may look can see: the last decisions, one request, the configuration. */
+/** Read-only routes: recent decisions, one request, the configuration. */
 import { VERSION } from '../../../version.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { masked } from '../../config/mask.ts'
@@ -11,22 +11,22 @@ import type { AdminRoute } from './routes.ts'
 
 const DECISIONS_SHOWN = 50
 
-/** What this process knows of a request: clients choose ids, so that several may have the same. */
+/** What this process knows about a request. Clients choose ids, so several requests may have the same one. */
 export function seenHere(
   id: string,
   live: Iterable<Exchange>,
   stories: Pick<Stories, 'find' | 'of'>,
-): SeenRequest & { readonly told?: Story } {
-  const underWay = [...live].filter(
+): SeenRequest & { readonly history?: Story } {
+  const running = [...live].filter(
     exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'),
   )
-  const latest = underWay.at(-1)
-  const told = (latest && stories.of(latest)) ?? stories.find(id)
-  const shown = underWay.map(({ request, startedMs }) => ({
+  const latest = running.at(-1)
+  const history = (latest && stories.of(latest)) ?? stories.find(id)
+  const shown = running.map(({ request, startedMs }) => ({
     path: request.url?.split('?', 1)[0],
     seconds: Number(((performance.now() - startedMs) / 1000).toFixed(3)),
   }))
-  return { live: shown, ...(told && { told, story: told.view() }) }
+  return { live: shown, history, story: history?.view() }
 }
 
 export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): AdminRoute[] {
@@ -37,7 +37,8 @@ export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): Admin
       path: '/eldr/decisions',
       run({ query }) {
         const limit = query.get('limit') ?? String(DECISIONS_SHOWN)
-        if (!/^[1-9]\d{0,5}$/.test(limit)) throw bad('limit must be a whole number above 0.', 'limit')
+        if (!/^[1-9]\d{0,5}$/.test(limit))
+          throw bad('limit must be a whole number from 1 to 999999.', 'limit')
         return { status: 200, body: { decisions: router.decisions(Number(limit)) } }
       },
     },
@@ -48,21 +49,21 @@ export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): Admin
         const here = seenHere(id, live(), insight.stories)
         const others = (await elsewhere?.request(id)) ?? []
         const logged = router.decisionsOf(id)
-        // Of requests that watchers were shown more is known than of the others.
-        const decisions = logged.length === 0 ? (here.told?.decisions.toReversed() ?? []) : logged
-        const underWay = [here, ...others].flatMap(seen => seen.live)
+        // The story of a request may have decisions that are no longer in the log.
+        const decisions = logged.length === 0 ? (here.history?.decisions.toReversed() ?? []) : logged
+        const running = [here, ...others].flatMap(seen => seen.live)
         const story =
           here.story ??
           others.find(seen => seen.live.length > 0)?.story ??
           others.find(seen => seen.story)?.story
-        if (underWay.length === 0 && decisions.length === 0 && story === undefined)
+        if (running.length === 0 && decisions.length === 0 && story === undefined)
           throw new Refusal('ELDR_REQUEST_UNKNOWN')
         const body = {
           request: id,
-          live: underWay,
+          live: running,
           decodeWorkers: router.decodeWorkersOf(id),
           decisions,
-          ...(story && { story }),
+          story,
         }
         return { status: 200, body }
       },

@@ -1,4 +1,7 @@
-/** Bodies of the admin API: small JSON objects whose every key is known, so that a misspelt one is not passed over. */
+/**
+ * Reads request bodies of the admin API: small JSON objects. Unknown keys are refused, so that a misspelt one
+ * is noticed.
+ */
 import { Refusal } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { readBody } from '../../http/read-body.ts'
@@ -7,7 +10,7 @@ const MAX_BYTES = 64 << 10
 
 export type Fields = Readonly<Record<string, unknown>>
 
-/** An empty body is an object without keys. */
+/** An empty body counts as an empty object. */
 export async function readFields(
   exchange: Exchange,
   proceed: () => void,
@@ -21,24 +24,24 @@ export function fieldsOf(body: Buffer, known: readonly string[]): Fields {
   try {
     value = body.length === 0 ? {} : JSON.parse(body.toString('utf8'))
   } catch {
-    throw bad('The body is not JSON.')
+    throw bad('The body is not valid JSON.')
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw bad('The body is not a JSON object.')
   const unknown = Object.keys(value).find(key => !known.includes(key))
   if (unknown !== undefined)
     throw bad(
-      `${JSON.stringify(unknown.slice(0, 64))} is not known here; known are ${known.join(', ')}.`,
+      `Unknown key ${JSON.stringify(unknown.slice(0, 64))}; ${known.length === 0 ? 'expected none' : `expected ${known.join(', ')}`}.`,
       unknown,
     )
   return value as Fields
 }
 
 export function bad(words: string, param?: string): Refusal {
-  return new Refusal('ELDR_BAD_REQUEST', { words, ...(param !== undefined && { param: param.slice(0, 64) }) })
+  return new Refusal('ELDR_BAD_REQUEST', { words, param: param?.slice(0, 64) })
 }
 
-/** A whole number within bounds, or undefined when it is not there. */
+/** A whole number from `min` to `max`; undefined if absent. */
 export function wholeOf(fields: Fields, name: string, min: number, max: number): number | undefined {
   const value = fields[name]
   if (value === undefined) return undefined
@@ -47,7 +50,7 @@ export function wholeOf(fields: Fields, name: string, min: number, max: number):
   return value as number
 }
 
-/** One of some names, with _ or - between words, or undefined when it is not there. */
+/** One of `names`, written with _ or -; undefined if absent. */
 export function nameOf<Name extends string>(
   fields: Fields,
   key: string,

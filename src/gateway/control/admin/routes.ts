@@ -27,8 +27,8 @@ export interface AdminRoute {
 export const ID = WORKER_ID
 
 /**
- * Returns the matching route, or the methods that the path allows. `http/routes.ts` has already rejected paths
- * with dot segments or double slashes.
+ * Returns the matching route, or the methods that the path allows. `http/routes.ts` has already rejected
+ * paths with dot segments or double slashes.
  */
 export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
   routes: readonly Route[],

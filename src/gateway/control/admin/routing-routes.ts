@@ -1,4 +1,7 @@
-/** Policy, artifact and clusters while the gateway runs. Each change is made whole or not at all; requests in flight stay where they are. */
+/**
+ * Changes policy, artifact and clusters at runtime. Each change is atomic; in-flight requests stay on their
+ * workers.
+ */
 import { isUtf8 } from 'node:buffer'
 import { EldrError } from '../../../errors.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
@@ -12,7 +15,6 @@ import type { AdminParts } from './admin-context.ts'
 import type { AdminCall, AdminRoute } from './routes.ts'
 
 export const MAX_CLUSTERS = 65_535
-/** A path and what is around it. */
 const MAX_JSON_BYTES = 64 << 10
 const BRACE = 0x7b
 const isText = (body: Buffer) => !body.includes(0) && isUtf8(body)
@@ -31,14 +33,10 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MAX_TAU))
           throw bad(`tau must be a number from 0 to ${MAX_TAU}.`, 'tau')
         if (Object.keys(fields).length === 0)
-          throw bad('Nothing to change: give policy, tau or prefillPolicy.')
-        const wanted = {
-          ...(policy && { policy }),
-          ...(prefillPolicy && { prefillPolicy }),
-          ...(tau !== undefined && { tau }),
-        }
-        const view = control.setPolicy(wanted)
-        replicas?.changedPolicy(wanted)
+          throw bad('Nothing to change: set policy, tau or prefillPolicy.')
+        const change = { policy, tau, prefillPolicy }
+        const view = control.setPolicy(change)
+        replicas?.changedPolicy(change)
         return { status: 200, body: view }
       },
     },
@@ -55,14 +53,14 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
           proceed,
           exchange,
         )
-        // As `curl -d` sends it.
+        // `curl -d` sends JSON as a form.
         if (!isJson && !isBytes && body[0] === BRACE && body.length <= MAX_JSON_BYTES && isText(body))
-          throw bad('This is JSON: send it with content-type: application/json.', 'path')
-        if (!isJson) return { status: 200, body: await sent(body) }
+          throw bad('The body is JSON: send it with content-type: application/json.', 'path')
+        if (!isJson) return { status: 200, body: await loadUploaded(body) }
         const { path } = fieldsOf(body, ['path'])
         if (typeof path !== 'string' || path === '' || path.includes('\0'))
-          throw bad('path must be that of an artifact on the gateway’s machine.', 'path')
-        const view = await control.load(path).catch(told('ELDR_ARTIFACT_BAD'))
+          throw bad('path must be the path of an artifact on the gateway’s machine.', 'path')
+        const view = await control.load(path).catch(refuseAs('ELDR_ARTIFACT_BAD'))
         replicas?.loadedArtifact(view, path)
         return { status: 200, body: view }
       },
@@ -72,20 +70,24 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
 
   async function refit({ exchange, proceed }: AdminCall) {
     const clusters = wholeOf(await readFields(exchange, proceed, ['workers']), 'workers', 1, MAX_CLUSTERS)
-    const view = await control.refit(clusters).catch(told('ELDR_REFIT_REFUSED'))
+    const view = await control.refit(clusters).catch(refuseAs('ELDR_REFIT_REFUSED'))
     replicas?.refitted(view)
     return { status: 200, body: view }
   }
 
-  async function sent(body: Buffer) {
-    const view = await asFile(body, path => control.load(path, SENT).catch(told('ELDR_ARTIFACT_BAD', SENT)))
+  async function loadUploaded(body: Buffer) {
+    const view = await asFile(body, path =>
+      control.load(path, SENT).catch(refuseAs('ELDR_ARTIFACT_BAD', SENT)),
+    )
     replicas?.loadedArtifact(view, '', body)
     return view
   }
 }
 
-/** What is wrong with a file is said as the command line would say it; `file` in place of a name that means nothing to the client. */
-function told(code: RefusalCode, file?: string): (error: unknown) => never {
+/**
+ * Passes on the message of a file error. `file` replaces a temporary name that means nothing to the client.
+ */
+function refuseAs(code: RefusalCode, file?: string): (error: unknown) => never {
   return error => {
     if (!(error instanceof EldrError)) throw error
     const { message } = file === undefined ? error : new EldrError(error.code, { ...error.detail, file })

@@ -1,4 +1,4 @@
-/** Workers come, rest and go while the gateway runs. What a worker has begun it may end: nothing here stops a stream. */
+/** Adds, drains and removes workers at runtime. Running requests may always finish. */
 import type { WorkerView } from '../../../cluster/registry.ts'
 import { isSamePlace, placeText, type Role, type WorkerSpec } from '../../../cluster/worker.ts'
 import { Refusal } from '../../http/refusal.ts'
@@ -9,7 +9,7 @@ import type { AdminParts } from './admin-context.ts'
 import { type AdminRoute, ID } from './routes.ts'
 
 export const ROLES = ['prefill', 'decode'] as const satisfies readonly Role[]
-/** Every worker has its checks, connections and series of metrics; a loop that adds them must end somewhere. */
+/** Each worker has health checks, connections and metric series, so their number is limited. */
 export const MAX_WORKERS = 1_024
 
 export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts): AdminRoute[] {
@@ -31,15 +31,15 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
       id,
       role,
       url,
-      ...(dpRank !== undefined && { dpRank }),
+      dpRank,
       state: leaving ? 'leaving' : state,
       breaker,
       inflight,
-      ...(replicas && { inflightElsewhere }),
+      inflightElsewhere: replicas && inflightElsewhere,
       tokens,
       index,
-      ...(cluster !== undefined && { cluster }),
-      ...(source !== undefined && { source }),
+      cluster,
+      source,
     }
   }
   const sharedDrain = (id: string, drained: boolean) => {
@@ -49,12 +49,12 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
   }
   const show = (id: string) => shown(views().find(({ spec }) => spec.id === id)!)
 
-  /** Leaves or comes back to rotation, or goes: `change` says whether there is such a worker. */
+  /** A route that changes one worker. `change` returns false if there is no such worker. */
   const changing = (
     method: AdminRoute['method'],
     path: string,
     change: (id: string) => boolean,
-    words: string,
+    message: string,
   ): AdminRoute => ({
     method,
     path,
@@ -62,7 +62,7 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
       await readFields(exchange, proceed, [])
       const before = views().find(({ spec, leaving }) => spec.id === id && !leaving)
       if (before === undefined || !change(id)) throw new Refusal('ELDR_WORKER_UNKNOWN')
-      log.info({ worker: id }, words)
+      log.info({ worker: id }, message)
       const after = views().find(({ spec }) => spec.id === id)
       return { status: 200, body: after === undefined ? { ...shown(before), state: 'gone' } : shown(after) }
     },
@@ -74,7 +74,7 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
       path: '/eldr/workers',
       run: () => ({
         status: 200,
-        body: { workers: views().map(shown), ...(discovery && { discovery: discovery.statuses() }) },
+        body: { workers: views().map(shown), discovery: discovery?.statuses() },
       }),
     },
     {
@@ -84,22 +84,22 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
         const spec = specOf(await readFields(exchange, proceed, ['url', 'role', 'id', 'dpRank', 'cluster']))
         const others = views().filter(({ leaving, spec: other }) => !leaving && other.id !== spec.id)
         if (others.length >= MAX_WORKERS)
-          throw new Refusal('ELDR_WORKER_CONFLICT', { words: `There are ${MAX_WORKERS} workers already.` })
+          throw new Refusal('ELDR_WORKER_CONFLICT', { words: `Limit of ${MAX_WORKERS} workers reached.` })
         const there = others.find(({ spec: other }) => isSamePlace(other, spec))
         if (there !== undefined)
           throw new Refusal('ELDR_WORKER_CONFLICT', {
-            words: `${there.spec.id} has this address, ${placeText(there.spec)}.`,
+            words: `${there.spec.id} already has this address, ${placeText(there.spec)}.`,
             param: 'url',
           })
         const outcome = registry.add(spec)
         if (outcome === 'id_taken')
           throw new Refusal('ELDR_WORKER_CONFLICT', {
-            words: `Another worker is named ${spec.id}.`,
+            words: `Another worker has the id ${spec.id}.`,
             param: 'id',
           })
         if (outcome === 'cluster_taken')
           throw new Refusal('ELDR_WORKER_CONFLICT', {
-            words: `Another worker has the cluster ${spec.cluster}.`,
+            words: `Another worker has cluster ${spec.cluster}.`,
             param: 'cluster',
           })
         if (outcome === 'added') log.info({ worker: spec.id, role: spec.role }, 'worker added')
@@ -112,13 +112,13 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
   ]
 }
 
-/** As a worker of the configuration is checked. */
+/** Validates a worker like the configuration does. */
 function specOf(fields: Fields): WorkerSpec {
   const role = nameOf(fields, 'role', ROLES)
-  if (role === undefined) throw bad('role is missing: prefill or decode.', 'role')
+  if (role === undefined) throw bad('role is missing: expected prefill or decode.', 'role')
   const { url, id } = fields
-  const wrong = typeof url === 'string' ? workerUrlProblem(url) : 'expected a URL'
-  if (typeof url !== 'string' || wrong !== undefined) throw bad(`url: ${wrong}.`, 'url')
+  const problem = typeof url === 'string' ? workerUrlProblem(url) : 'expected a URL'
+  if (typeof url !== 'string' || problem !== undefined) throw bad(`url: ${problem}.`, 'url')
   if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
     throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
   const cluster = wholeOf(fields, 'cluster', 0, MAX_WORKERS - 1)
@@ -126,14 +126,14 @@ function specOf(fields: Fields): WorkerSpec {
   const given = wholeOf(fields, 'dpRank', 0, MAX_RANKS - 1)
   const { url: origin, dpRank = given } = workerUrlOf(url)
   if (given !== undefined && dpRank !== given)
-    throw bad('url has another rank than dpRank: set only one of them.', 'dpRank')
+    throw bad('The rank in url differs from dpRank: set only one of them.', 'dpRank')
   const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
   return {
     id: id ?? name,
     role,
     url: origin,
-    ...(dpRank !== undefined && { dpRank }),
-    ...(cluster !== undefined && { cluster }),
+    dpRank,
+    cluster,
     source: 'admin',
   }
 }

@@ -1,4 +1,4 @@
-/** The last things that happened to workers and to routing: few, and worth telling to one who comes later. */
+/** Recent events of workers and routing, kept for dashboards that connect later. */
 import type { ClusterEvent } from '../../observe/insight/wire.ts'
 
 const KEPT = 100
@@ -12,7 +12,7 @@ export class EventLog {
     this.#added = added
   }
 
-  /** Of the last one. */
+  /** Number of the last event. */
   get number(): number {
     return this.#number
   }
@@ -23,7 +23,7 @@ export class EventLog {
     this.#added()
   }
 
-  /** The oldest first. */
+  /** Oldest first. */
   last(): readonly ClusterEvent[] {
     return [...this.#kept]
   }

@@ -1,4 +1,4 @@
-/** Where pulses get what they tell. */
+/** Collects the data of pulses. */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { Admission } from '../../http/admission.ts'
 import type { RoutingControl } from '../../routing/routing-control.ts'
@@ -9,7 +9,7 @@ import { SLICE_MS } from '../../observe/insight/pace.ts'
 import type { SignaturePlane } from './signature-plane.ts'
 import type { LiveWorker } from '../../observe/insight/wire.ts'
 
-export interface Watched {
+export interface FeedParts {
   readonly registry: Registry
   readonly admission: Pick<Admission, 'running' | 'queued'>
   readonly insight: Insight
@@ -18,7 +18,14 @@ export interface Watched {
   router(): Router
 }
 
-export function feedSources({ registry, admission, insight, plane, control, router }: Watched): FeedSources {
+export function feedSources({
+  registry,
+  admission,
+  insight,
+  plane,
+  control,
+  router,
+}: FeedParts): FeedSources {
   const { pace, fit, stories } = insight
   return {
     routing: () => control().view(),
@@ -31,14 +38,14 @@ export function feedSources({ registry, admission, insight, plane, control, rout
             const shown = {
               id,
               role,
-              ...(dpRank !== undefined && { dpRank }),
+              dpRank,
               state: leaving ? 'leaving' : state,
               breaker,
               inflight,
               tokens,
               ...pace.recent(id),
             }
-            return cluster === undefined ? shown : { ...shown, cluster }
+            return { ...shown, cluster }
           },
         ),
     load: () => ({ running: admission.running, queued: admission.queued }),

@@ -40,7 +40,7 @@ const SOURCES = {
 const dataOf = (event: string): unknown => JSON.parse(/^data: (.*)$/m.exec(event)![1]!)
 
 describe('the feed', () => {
-  it('shows all of a few decisions, in their order, and some of many, each with the same chance', () => {
+  it('shows all of a few decisions in order, and a uniform sample of many', () => {
     vi.useFakeTimers()
     try {
       const feed = new LiveFeed(SOURCES)
@@ -62,7 +62,7 @@ describe('the feed', () => {
         expect([sample.length, seen]).toEqual([SAMPLE, 250])
         for (const { timeMs } of sample) times[timeMs]!++
       }
-      // 16 of each on average: the first ones and the last ones alike.
+      // 16 of each on average, for early and late decisions alike.
       const mean = (from: number) => times.slice(from, from + 50).reduce((sum, one) => sum + one, 0) / 50
       for (const from of [0, 100, 200]) expect(Math.abs(mean(from) - 16)).toBeLessThan(3)
       stop()
@@ -74,7 +74,7 @@ describe('the feed', () => {
     }
   })
 
-  it('tells what has happened at once, and once; one who comes later hears of it in the greeting', () => {
+  it('sends events early and once; a later watcher gets them in the greeting', () => {
     vi.useFakeTimers()
     try {
       const feed = new LiveFeed(SOURCES)
@@ -98,7 +98,7 @@ describe('the feed', () => {
 })
 
 describe('stories', () => {
-  it('of the last requests are kept, and of those that were shown for longer', () => {
+  it('are kept for the last requests, and longer for requests that were shown', () => {
     const stories = new Stories(2)
     const told = Array.from({ length: 5 }, (_, n) => ({
       story: new Story(`r${n}`, 'chat', 0),

@@ -1,6 +1,6 @@
 /**
- * What watchers are told, twice a second, however many decisions there are: all of them are counted, and some of them, each with the same
- * chance, are shown. It is put together once for all watchers, and not at all for nobody.
+ * Sends the dashboard a pulse twice a second, independent of the number of decisions: it counts all of them
+ * and shows a uniform random sample. Each pulse is built once for all watchers, and only if there are any.
  */
 import type { RoutableRequest } from '../../../policy/decode-policy.ts'
 import type { DecisionRecord } from '../../observe/decision-log.ts'
@@ -17,11 +17,11 @@ import type {
 } from '../../observe/insight/wire.ts'
 
 export const PULSE_MS = 500
-/** Shown of those between two pulses: more nobody can read. */
+/** Decisions shown per pulse: more are not readable. */
 export const SAMPLE = 10
-/** Slices of time that may still change. */
+/** Time slices this recent may still change. */
 const FILLING_MS = 10_000
-/** What has changed is told sooner, with what changes right after it. */
+/** After an event the pulse is sent early, together with events that follow it closely. */
 const SOON_MS = 30
 const MAX_WATCHERS = 32
 
@@ -32,11 +32,11 @@ export interface FeedSources {
   health(): FitHealth
   pace(nowMs: number, ms?: number): PacePoint[]
   readonly sliceMs: number
-  /** The last decisions, for one who comes. */
+  /** Recent decisions, for a new watcher. */
   decisions(limit: number): readonly DecisionRecord[]
-  /** Where a signature lies in the plane, where there is one. */
+  /** Position of a request's signature in the plane. */
   place(routable: RoutableRequest): readonly [number, number] | undefined
-  /** Hears which decisions are shown. */
+  /** Called for each decision that is shown. */
   shown(record: DecisionRecord): void
 }
 
@@ -46,14 +46,14 @@ interface Sampled {
 }
 
 export class LiveFeed {
-  readonly events = new EventLog(() => this.#soon())
+  readonly events = new EventLog(() => this.#pulseSoon())
   readonly #sources: FeedSources
   readonly #random: () => number
   readonly #watchers = new Set<Follower>()
   #sample: Sampled[] = []
   #seen = 0
   #lastMs = 0
-  #told = 0
+  #lastEvent = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(sources: FeedSources, random: () => number = Math.random) {
@@ -70,9 +70,9 @@ export class LiveFeed {
     if (at < SAMPLE) this.#sample[at] = { record, routable }
   }
 
-  /** Undefined when there are too many. Otherwise the way to stop. */
-  follow(follower: Follower, most = MAX_WATCHERS): (() => void) | undefined {
-    if (this.#watchers.size >= most) return undefined
+  /** Returns a function that stops following; undefined if there are too many watchers. */
+  follow(follower: Follower, limit = MAX_WATCHERS): (() => void) | undefined {
+    if (this.#watchers.size >= limit) return undefined
     if (!this.any) this.#begin()
     this.#watchers.add(follower)
     return () => {
@@ -81,7 +81,7 @@ export class LiveFeed {
     }
   }
 
-  /** The first event of a watcher. */
+  /** The first event for a watcher. */
   hello(): string {
     const nowMs = Date.now()
     const { sliceMs, pace, decisions } = this.#sources
@@ -107,11 +107,11 @@ export class LiveFeed {
     this.#sample = []
     this.#seen = 0
     this.#lastMs = Date.now()
-    this.#told = this.events.number
+    this.#lastEvent = this.events.number
     this.#wait(PULSE_MS)
   }
 
-  #soon(): void {
+  #pulseSoon(): void {
     if (!this.any) return
     clearTimeout(this.#timer)
     this.#wait(SOON_MS)
@@ -119,12 +119,12 @@ export class LiveFeed {
 
   #wait(ms: number): void {
     this.#timer = setTimeout(() => {
-      this.#beat()
+      this.#sendPulse()
       this.#wait(PULSE_MS)
     }, ms).unref()
   }
 
-  #beat(): void {
+  #sendPulse(): void {
     const nowMs = Date.now()
     const [sample, seen, sinceMs] = [this.#sample, this.#seen, nowMs - this.#lastMs]
     this.#sample = []
@@ -137,7 +137,7 @@ export class LiveFeed {
     })
     decisions.sort((a, b) => a.timeMs - b.timeMs)
     const event = `event: pulse\ndata: ${JSON.stringify(this.#pulse(nowMs, decisions, seen, sinceMs))}\n\n`
-    this.#told = this.events.number
+    this.#lastEvent = this.events.number
     for (const watcher of this.#watchers) watcher(event)
   }
 
@@ -153,7 +153,7 @@ export class LiveFeed {
       sample,
       pace: pace(nowMs, FILLING_MS).map(roundedPace),
       health: health(),
-      happenings: this.events.since(this.#told),
+      happenings: this.events.since(this.#lastEvent),
       watchers: this.#watchers.size,
     }
   }
@@ -165,9 +165,10 @@ function shownAs({ candidates, ...record }: DecisionRecord, at?: readonly [numbe
     candidates: candidates.map(({ id, inflight, similarity }) => ({
       id,
       inflight,
-      ...(similarity !== undefined && { similarity: Number.isNaN(similarity) ? null : rounded(similarity) }),
+      similarity:
+        similarity === undefined ? undefined : Number.isNaN(similarity) ? null : rounded(similarity),
     })),
-    ...(at && { at: [rounded(at[0]), rounded(at[1])] as const }),
+    at: at && ([rounded(at[0]), rounded(at[1])] as const),
   }
 }
 
@@ -178,10 +179,10 @@ function roundedPace({ fromMs, policy, ttft, tpot }: PacePoint): PacePoint {
     p50: rounded(p50),
     p95: rounded(p95),
   })
-  return { fromMs, policy, ...(ttft && { ttft: short(ttft) }), ...(tpot && { tpot: short(tpot) }) }
+  return { fromMs, policy, ttft: ttft && short(ttft), tpot: tpot && short(tpot) }
 }
 
-/** What is drawn needs no more digits. */
+/** Enough digits for drawing. */
 function rounded(value: number): number {
   return Math.round(value * 1e4) / 1e4
 }

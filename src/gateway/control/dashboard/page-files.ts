@@ -1,6 +1,7 @@
 /**
- * The dashboard's page and what belongs to it, read once and kept. Anybody may have them: they hold nothing of the cluster, which the page
- * asks the admin API for. A browser that shows them runs nothing but what they are, and speaks to nobody but this gateway.
+ * Serves the dashboard's static files from memory. They need no authentication, since they contain no data:
+ * the page reads it from the admin API. The content security policy allows only these files and connections
+ * to this gateway.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
@@ -10,7 +11,7 @@ import { Refusal } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { Outcome } from '../../observe/request-observer.ts'
 
-/** Built beside the sources' JavaScript; tests that run the sources take it from there. */
+/** The build output; tests that run the TypeScript sources use it too. */
 const FOLDER = new URL(
   import.meta.url.endsWith('.js') ? '../../../dashboard/' : '../../../../dist/dashboard/',
   import.meta.url,
@@ -32,7 +33,7 @@ const HEADERS = {
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
-  // A gateway of another release may have another page: browsers ask, and mostly hear that nothing has changed.
+  // Another release may have another page, so browsers must revalidate.
   'cache-control': 'no-cache',
   vary: 'accept-encoding',
 }
@@ -66,7 +67,7 @@ export class PageFiles {
     }
     exchange.answer(
       200,
-      { ...common, ...(isPacked && { 'content-encoding': 'gzip' }) },
+      isPacked ? { ...common, 'content-encoding': 'gzip' } : common,
       isPacked ? packed : body,
     )
     return 'ok'
@@ -85,7 +86,7 @@ export class PageFiles {
 async function read(file: string): Promise<PageFile> {
   const body = await readFile(new URL(file, FOLDER)).catch((cause: unknown) => {
     throw new Refusal('ELDR_NOT_FOUND', {
-      words: 'The dashboard is not in this build: npm run build makes it.',
+      words: 'The dashboard is not built: run npm run build.',
       cause,
     })
   })

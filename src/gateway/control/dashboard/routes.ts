@@ -1,4 +1,4 @@
-/** What the dashboard's page asks for, and who may: readers need not be those who may change things. */
+/** Data routes of the dashboard, and which of them need no authentication. */
 import type { IncomingMessage } from 'node:http'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
@@ -8,17 +8,17 @@ import type { AdminRoute } from '../admin/routes.ts'
 import type { ObserveSettings } from '../../config/settings.ts'
 import type { SignaturePlane } from './signature-plane.ts'
 import type { Welcome } from '../../observe/insight/wire.ts'
-import type { ExpertsLook } from './worker-experts.ts'
+import type { WorkerExpertsReader } from './worker-experts.ts'
 
-/** Server-sent pulses; served as a stream, beside the table of routes. */
+/** Stream of pulses; not in the table of routes. */
 export const PULSE_PATH = '/eldr/pulse'
 
-/** How the page learns what it may do: whoever asks is told that, and no more. */
+/** Tells the page what the client may do. Needs no authentication. */
 const WELCOME_PATH = '/eldr/dashboard'
-/** With `observe.dashboard: open` anybody may read these, and nothing else of the admin API. They hold no URL and no setting. */
+/** Readable without authentication if `observe.dashboard` is open. They contain no URLs and no settings. */
 const OPEN = /^\/eldr\/(pulse|experts|plane|requests\/[^/]+)$/
 
-/** Whether reading needs no leave. */
+/** True if reading needs no authentication. */
 export function isOpenPath(path: string, dashboard: Dashboard): boolean {
   if (dashboard === 'off') return false
   return path === WELCOME_PATH || (dashboard === 'open' && OPEN.test(path))
@@ -30,7 +30,7 @@ export interface DashboardParts {
   readonly dashboard: Dashboard
   readonly tokenSet: boolean
   readonly plane: SignaturePlane
-  readonly experts: ExpertsLook
+  readonly experts: WorkerExpertsReader
   mayChange(request: IncomingMessage): boolean
 }
 

@@ -1,4 +1,7 @@
-/** The artifact's calibration requests in a plane, and where live requests lie in it. Computed beside the event loop when somebody asks. */
+/**
+ * Projects the artifact's calibration requests and live requests to a plane. Computed on demand, off the main
+ * thread.
+ */
 import type { Artifact } from '../../../fit/artifact.ts'
 import type { RoutableRequest } from '../../../policy/decode-policy.ts'
 import { dimensionsOf } from '../../../signature/signature.ts'
@@ -11,9 +14,9 @@ import type { PlaneView } from '../../observe/insight/wire.ts'
 export class SignaturePlane {
   readonly #offThread: OffThread
   readonly #loaded: () => LoadedArtifact | undefined
-  /** Of the signatures that it was made from: a re-fit has the same ones, and other centroids. */
-  #made: { readonly of: Int16Array; readonly plane: PlaneResult } | undefined
-  #making: { readonly of: Int16Array; readonly result: Promise<PlaneResult> } | undefined
+  /** Keyed by the signatures: a refit keeps them and changes the centroids. */
+  #cached: { readonly signatures: Int16Array; readonly plane: PlaneResult } | undefined
+  #pending: { readonly signatures: Int16Array; readonly result: Promise<PlaneResult> } | undefined
 
   constructor(offThread: OffThread, loaded: () => LoadedArtifact | undefined) {
     this.#offThread = offThread
@@ -45,28 +48,28 @@ export class SignaturePlane {
     }
   }
 
-  /** Where a live request lies; undefined until somebody has asked for the plane. */
+  /** Position of a live request; undefined until the plane has been requested. */
   place(request: RoutableRequest): readonly [number, number] | undefined {
     const { signature } = request
     const primary = this.#loaded()?.artifact.primary
-    if (signature === undefined || primary === undefined || this.#made?.of !== primary.signatures)
+    if (signature === undefined || primary === undefined || this.#cached?.signatures !== primary.signatures)
       return undefined
     return signature.length === dimensionsOf(primary.model) && !isThroughFallback(request)
-      ? project(this.#made.plane, signature)
+      ? project(this.#cached.plane, signature)
       : undefined
   }
 
   async #planeOf({ artifact }: LoadedArtifact): Promise<PlaneResult> {
-    const of = artifact.primary.signatures
-    if (this.#made?.of === of) return this.#made.plane
-    if (this.#making?.of !== of)
-      this.#making = { of, result: this.#offThread.run('plane', planeInput(artifact)) }
-    const making = this.#making
+    const { signatures } = artifact.primary
+    if (this.#cached?.signatures === signatures) return this.#cached.plane
+    if (this.#pending?.signatures !== signatures)
+      this.#pending = { signatures, result: this.#offThread.run('plane', planeInput(artifact)) }
+    const pending = this.#pending
     const forget = () => {
-      if (this.#making === making) this.#making = undefined
+      if (this.#pending === pending) this.#pending = undefined
     }
-    const plane = await making.result.finally(forget)
-    this.#made = { of, plane }
+    const plane = await pending.result.finally(forget)
+    this.#cached = { signatures, plane }
     return plane
   }
 }

@@ -1,6 +1,7 @@
 /**
- * Which experts each decode worker runs now: embedded workers say it, vLLM's plugin gives numbers by layer, and the policy `union` has an
- * estimate for any engine. Workers are asked when somebody wants to know, and not again within a moment, however many want to.
+ * Active experts of each decode worker. Embedded workers report them, vLLM's plugin reports counts per layer,
+ * and the policy `union` has an estimate for any engine. Workers are queried on demand, and responses are
+ * cached for a moment.
  */
 import { ofEngine, readSamples, type Sample } from '../../../cluster/metrics-text.ts'
 import type { WorkerSpec } from '../../../cluster/worker.ts'
@@ -10,32 +11,32 @@ import type { ExpertsView, WorkerExperts } from '../../observe/insight/wire.ts'
 
 const TIMEOUT_MS = 1_000
 const MAX_BYTES = 8 << 20
-/** An answer serves all who ask within this time. A page of metrics is long, and workers without the other route have many. */
+/** How long a response is cached. Metrics pages are large, so they are read less often. */
 const FRESH_MS = 300
 const METRICS_FRESH_MS = 5_000
-/** So long a worker that has no such route is not asked for it again. */
-const ASK_AGAIN_MS = 60_000
+/** How long to use /metrics before trying /eldr/union on a worker again. */
+const RETRY_UNION_MS = 60_000
 const NAMES: ReadonlySet<string> = new Set([
   'eldr_active_experts',
   'eldr_decode_batch',
   'vllm:num_requests_running',
 ])
 
-type Said = Pick<WorkerExperts, 'answered' | 'batch' | 'active' | 'union'> & { readonly shape?: Shape }
+type Report = Pick<WorkerExperts, 'answered' | 'batch' | 'active' | 'union'> & { readonly shape?: Shape }
 type Shape = Pick<ExpertsView, 'layers' | 'experts' | 'topK'>
 
 type ExpertsContext = Pick<AdminContext, 'settings' | 'registry' | 'router' | 'upstreams' | 'health'>
 
-interface Look {
+interface CachedReport {
   readonly atMs: number
-  readonly said: Promise<Said>
+  readonly report: Promise<Report>
 }
 
-export class ExpertsLook {
+export class WorkerExpertsReader {
   readonly #ctx: ExpertsContext
   readonly #withRank: AdminParts['withRank']
-  readonly #looks = new Map<string, Look>()
-  /** By URL: ranks of a server read one page. */
+  readonly #reports = new Map<string, CachedReport>()
+  /** By URL: the ranks of a server share one page. */
   readonly #pages = new Map<
     string,
     { readonly atMs: number; readonly samples: Promise<readonly Sample[] | undefined> }
@@ -51,57 +52,58 @@ export class ExpertsLook {
     const { registry, router } = this.#ctx
     const nowMs = performance.now()
     const decoders = registry.views(nowMs).filter(({ spec }) => spec.role === 'decode')
-    for (const id of this.#looks.keys()) if (!decoders.some(({ spec }) => spec.id === id)) this.#forget(id)
+    for (const id of this.#reports.keys()) if (!decoders.some(({ spec }) => spec.id === id)) this.#forget(id)
     for (const url of this.#pages.keys())
       if (!decoders.some(({ spec }) => spec.url === url)) this.#pages.delete(url)
-    const all = await Promise.all(decoders.map(({ spec }) => this.#look(spec, nowMs)))
-    const { policy, shape = all.find(said => said.shape !== undefined)?.shape } = router.table
+    const all = await Promise.all(decoders.map(({ spec }) => this.#report(spec, nowMs)))
+    const { policy, shape = all.find(report => report.shape !== undefined)?.shape } = router.table
     const workers = decoders.map(({ spec, index }, at): WorkerExperts => {
-      const { shape: own, union, ...said } = all[at]!
+      const { shape: own, union, ...report } = all[at]!
       const expected = withExpected ? policy.expectedExperts?.(index) : undefined
-      // Bits of another model would be drawn askew.
+      // Skip bits of a different model shape.
       const fits = own !== undefined && own.layers === shape?.layers && own.experts === shape.experts
       return {
         id: spec.id,
-        ...said,
-        ...(fits && { union: union! }),
-        ...(expected && { expected: in255ths(expected) }),
+        ...report,
+        union: fits ? union : undefined,
+        expected: expected && in255ths(expected),
       }
     })
     return { ...(shape ?? { layers: 0, experts: 0, topK: 0 }), workers }
   }
 
   #forget(id: string): void {
-    this.#looks.delete(id)
+    this.#reports.delete(id)
     this.#metricsUntilMs.delete(id)
   }
 
-  #look(worker: WorkerSpec, nowMs: number): Promise<Said> {
+  #report(worker: WorkerSpec, nowMs: number): Promise<Report> {
     const { id } = worker
     const byMetrics = (this.#metricsUntilMs.get(id) ?? 0) > nowMs
-    const last = this.#looks.get(id)
-    if (last !== undefined && nowMs - last.atMs < (byMetrics ? METRICS_FRESH_MS : FRESH_MS)) return last.said
-    const said = (byMetrics ? this.#metrics(worker) : this.#union(worker)).catch((error: unknown) => {
+    const last = this.#reports.get(id)
+    if (last !== undefined && nowMs - last.atMs < (byMetrics ? METRICS_FRESH_MS : FRESH_MS))
+      return last.report
+    const report = (byMetrics ? this.#metrics(worker) : this.#union(worker)).catch((error: unknown) => {
       if (!(error instanceof UpstreamFailure)) throw error
-      // Somebody looks, so that it is known sooner than by the next check.
+      // Report it now, before the next health check.
       if (error.kind === 'connect' || error.kind === 'reset') this.#ctx.health.passiveFailure(id)
-      this.#looks.delete(id)
+      this.#reports.delete(id)
       this.#pages.delete(worker.url)
       return { answered: false }
     })
-    this.#looks.set(id, { atMs: nowMs, said })
-    return said
+    this.#reports.set(id, { atMs: nowMs, report })
+    return report
   }
 
-  async #union(worker: WorkerSpec): Promise<Said> {
+  async #union(worker: WorkerSpec): Promise<Report> {
     const { status, body } = await this.#get(worker, '/eldr/union')
-    const said = status === 200 ? unionIn(body) : undefined
-    if (said !== undefined) return said
-    this.#metricsUntilMs.set(worker.id, performance.now() + ASK_AGAIN_MS)
+    const report = status === 200 ? unionIn(body) : undefined
+    if (report !== undefined) return report
+    this.#metricsUntilMs.set(worker.id, performance.now() + RETRY_UNION_MS)
     return this.#metrics(worker)
   }
 
-  async #metrics(worker: WorkerSpec): Promise<Said> {
+  async #metrics(worker: WorkerSpec): Promise<Report> {
     const page = await this.#page(worker)
     if (page === undefined) return { answered: true }
     const samples = ofEngine(page, worker.dpRank)
@@ -111,12 +113,12 @@ export class ExpertsLook {
       samples.find(({ name }) => name.startsWith('vllm:'))
     return {
       answered: true,
-      ...(batch && { batch: batch.value }),
-      ...(active.length > 0 && { active }),
+      batch: batch?.value,
+      active: active.length > 0 ? active : undefined,
     }
   }
 
-  /** Undefined where the server has none. */
+  /** Undefined if the server has no metrics. */
   #page({ url }: WorkerSpec): Promise<readonly Sample[] | undefined> {
     const last = this.#pages.get(url)
     const nowMs = performance.now()
@@ -142,15 +144,15 @@ export class ExpertsLook {
   }
 }
 
-/** What `GET /eldr/union` of a worker says, where it is as it should be. */
-function unionIn(body: Buffer): Said | undefined {
-  let said: Record<string, unknown>
+/** Parses the response of `GET /eldr/union`; undefined if it is invalid. */
+function unionIn(body: Buffer): Report | undefined {
+  let report: Record<string, unknown>
   try {
-    said = JSON.parse(body.toString('utf8')) as Record<string, unknown>
+    report = JSON.parse(body.toString('utf8')) as Record<string, unknown>
   } catch {
     return undefined
   }
-  const { layers, experts, top_k: topK, batch, active, union } = said ?? {}
+  const { layers, experts, top_k: topK, batch, active, union } = report ?? {}
   if (!isCount(layers) || !isCount(experts) || !isCount(topK) || !isCount(batch) || typeof union !== 'string')
     return undefined
   const cells = Buffer.from(union, 'base64')
@@ -170,7 +172,7 @@ function unionIn(body: Buffer): Said | undefined {
   }
 }
 
-/** Of one server that has several engines the mean of them. */
+/** Mean over the ranks of a server, per layer. */
 function meanByLayer(samples: readonly Sample[]): number[] {
   const byLayer = new Map<number, number[]>()
   for (const { labels, value } of samples) {
@@ -185,7 +187,7 @@ function isCount(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 65_536
 }
 
-/** An eighth of the bytes: there may be many workers and many who look. */
+/** Packs bytes to bits, since there may be many workers and viewers. */
 function bits(cells: Uint8Array): string {
   const packed = Buffer.alloc(Math.ceil(cells.length / 8))
   for (let cell = 0; cell < cells.length; cell++) if (cells[cell] !== 0) packed[cell >> 3]! |= 1 << (cell & 7)

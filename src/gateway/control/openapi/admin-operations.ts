@@ -1,10 +1,12 @@
-/** The admin API. Where a token is set it is needed, elsewhere it answers on the machine itself only. */
+/**
+ * Operations of the admin API. They need the admin token; without one they serve loopback connections only.
+ */
 import { ID } from '../admin/routes.ts'
 import { ORIGIN_EXAMPLE } from '../../config/origin.ts'
 import { json, type JsonObject, type Operation, type Parameter } from './operation.ts'
 
 const EVENTS = 'text/event-stream'
-/** A body is read within the time that a request may take. */
+/** Errors while reading a request body. */
 const READ = ['ELDR_BODY_TOO_LARGE', 'ELDR_REQUEST_TIMEOUT', 'ELDR_DEADLINE', 'ELDR_DRAINING'] as const
 
 const id = (of: string, example: string): Parameter => ({
@@ -33,8 +35,8 @@ const withId = (operationId: string, description: string): JsonObject => ({
   description,
 })
 const WORKER_LINKS: JsonObject = {
-  drain: withId('drainWorker', 'Take it out of rotation.'),
-  undrain: withId('undrainWorker', 'Take it back.'),
+  drain: withId('drainWorker', 'Drain it.'),
+  undrain: withId('undrainWorker', 'Undrain it.'),
   remove: withId('removeWorker', 'Remove it.'),
 }
 
@@ -52,7 +54,7 @@ const changed = (
   access: 'admin',
   parameters: [WORKER_ID],
   ...(method === 'post' && { body: { required: false, content: json('Nothing', {}) } }),
-  answers: { 200: { words: 'The worker as it is then.', content: json('Worker', WORKER) } },
+  responses: { 200: { text: 'State of the worker after the change.', content: json('Worker', WORKER) } },
   refuses: ['ELDR_WORKER_UNKNOWN', 'ELDR_NOT_FOUND', ...READ],
 })
 
@@ -61,7 +63,7 @@ const changesRouting = (
 ): Operation => ({
   tag: 'routing',
   access: 'admin',
-  answers: { 200: { words: 'How requests are routed from now on.', content: json('Routing', ROUTING) } },
+  responses: { 200: { text: 'The new routing configuration.', content: json('Routing', ROUTING) } },
   ...operation,
 })
 
@@ -72,7 +74,7 @@ const look = (path: string, operationId: string, summary: string, schema: string
   tag: 'look',
   summary,
   access: 'admin',
-  answers: { 200: { words: 'As it is now.', content: json(schema) } },
+  responses: { 200: { text: 'The current state.', content: json(schema) } },
   refuses: [],
 })
 
@@ -83,10 +85,10 @@ const follow = (
   events: Readonly<Record<string, string>>,
 ): Operation => ({
   ...look(path, operationId, summary, ''),
-  description: 'The stream goes on until the client leaves or the gateway stops.',
-  answers: {
+  description: 'The stream continues until the client disconnects or the gateway stops.',
+  responses: {
     200: {
-      words: 'Server-sent events; `lost` where the reader was too slow.',
+      text: 'Server-sent events. A `lost` event reports events that a slow reader missed.',
       content: { [EVENTS]: { events } },
     },
   },
@@ -101,22 +103,22 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     id: 'addWorker',
     tag: 'workers',
     summary: 'Add a worker',
-    description: 'It takes requests after its first good health check.',
+    description: 'The worker gets requests after its first successful health check.',
     access: 'admin',
     body: { required: true, content: json('NewWorker', { url: ORIGIN_EXAMPLE, role: 'decode', id: 'd2' }) },
-    answers: {
+    responses: {
       200: {
-        words: 'It was there already, as it is asked for.',
+        text: 'The same worker already exists.',
         content: json('Worker', WORKER),
         links: WORKER_LINKS,
       },
-      201: { words: 'It is added.', content: json('Worker', WORKER), links: WORKER_LINKS },
+      201: { text: 'The worker was added.', content: json('Worker', WORKER), links: WORKER_LINKS },
     },
     refuses: ['ELDR_WORKER_CONFLICT', ...READ],
   },
-  changed('delete', '/eldr/workers/{id}', 'removeWorker', 'Remove a worker; what it has begun it may end'),
-  changed('post', '/eldr/workers/{id}/drain', 'drainWorker', 'Take a worker out of rotation'),
-  changed('post', '/eldr/workers/{id}/undrain', 'undrainWorker', 'Take a worker back into rotation'),
+  changed('delete', '/eldr/workers/{id}', 'removeWorker', 'Remove a worker. Running requests may finish'),
+  changed('post', '/eldr/workers/{id}/drain', 'drainWorker', 'Drain a worker: no new requests'),
+  changed('post', '/eldr/workers/{id}/undrain', 'undrainWorker', 'Undrain a worker'),
   changesRouting({
     method: 'put',
     path: '/eldr/policy',
@@ -129,7 +131,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     method: 'post',
     path: '/eldr/artifact',
     id: 'loadArtifact',
-    summary: 'Route by another artifact',
+    summary: 'Load another artifact',
     body: {
       required: true,
       content: {
@@ -143,46 +145,46 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
     method: 'post',
     path: '/eldr/refit',
     id: 'refit',
-    summary: 'Fit the clusters anew',
+    summary: 'Refit the clusters',
     body: { required: false, content: json('RefitOrder', { workers: 4 }) },
     refuses: ['ELDR_REFIT_REFUSED', ...READ],
   }),
-  look('/eldr/log-level', 'getLogLevel', 'How much is logged', 'LogLevel'),
+  look('/eldr/log-level', 'getLogLevel', 'Get the log level', 'LogLevel'),
   {
     method: 'put',
     path: '/eldr/log-level',
     id: 'changeLogLevel',
     tag: 'look',
-    summary: 'Log more or less, for good or for a while',
+    summary: 'Change the log level, permanently or for a limited time',
     access: 'admin',
     body: { required: true, content: json('LogLevelChange', { level: 'debug', forMs: 60_000 }) },
-    answers: {
+    responses: {
       200: {
-        words: 'How much is logged from now on.',
+        text: 'The new log level.',
         content: json('LogLevel', { level: 'debug', configured: 'info' }),
       },
     },
     refuses: [...READ],
   },
   {
-    ...look('/eldr/decisions', 'listDecisions', 'The last decisions', 'Decisions'),
+    ...look('/eldr/decisions', 'listDecisions', 'Recent routing decisions', 'Decisions'),
     parameters: [
       {
         name: 'limit',
         in: 'query',
-        description: 'How many at most.',
+        description: 'Max number of decisions.',
         schema: { type: 'integer', minimum: 1, maximum: 999_999, default: 50 },
       },
     ],
   },
   {
-    ...look('/eldr/requests/{id}', 'getRequest', 'What became of a request', 'RequestView'),
-    access: 'watcher',
+    ...look('/eldr/requests/{id}', 'getRequest', 'State and history of a request', 'RequestView'),
+    access: 'viewer',
     parameters: [id('request', 'mine-1')],
     refuses: ['ELDR_REQUEST_UNKNOWN', 'ELDR_NOT_FOUND'],
   },
-  look('/eldr/config', 'getConfig', 'The settings in force, secrets masked', 'ConfigView'),
-  follow('/eldr/events', 'followEvents', 'Decisions and changes as they happen', {
+  look('/eldr/config', 'getConfig', 'Current settings, with secrets masked', 'ConfigView'),
+  follow('/eldr/events', 'followEvents', 'Stream of decisions and changes', {
     decision: 'Decision',
     worker: 'WorkerChange',
     routing: 'RoutingChange',
@@ -190,38 +192,43 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
   }),
 ]
 
-/** Not there where observe.dashboard is off. */
+/** Disabled if observe.dashboard is off. */
 export const DASHBOARD_OPERATIONS: readonly Operation[] = [
   {
     ...look('/eldr/dashboard', 'welcome', 'What the caller may do', 'Welcome'),
     tag: 'dashboard',
-    access: 'anybody',
+    access: 'public',
   },
   {
-    ...look('/eldr/experts', 'getExperts', 'The experts of each decode worker now', 'Experts'),
+    ...look('/eldr/experts', 'getExperts', 'Active experts of each decode worker', 'Experts'),
     tag: 'dashboard',
-    access: 'watcher',
+    access: 'viewer',
     parameters: [
       {
         name: 'expected',
         in: 'query',
-        description: '1: with what the policy union expects.',
+        description: '1: include the experts that the policy union expects.',
         schema: { type: 'string', enum: ['0', '1'] },
       },
     ],
   },
   {
-    ...look('/eldr/plane', 'getPlane', 'Calibration requests and centroids in a plane', 'Plane'),
+    ...look(
+      '/eldr/plane',
+      'getPlane',
+      'Calibration requests and centroids, projected to two dimensions',
+      'Plane',
+    ),
     tag: 'dashboard',
-    access: 'watcher',
+    access: 'viewer',
   },
   {
-    ...follow('/eldr/pulse', 'followPulse', 'What the dashboard shows, twice a second', {
+    ...follow('/eldr/pulse', 'followPulse', 'Stream of dashboard updates, two per second', {
       hello: 'Hello',
       pulse: 'Pulse',
       lost: 'LostEvents',
     }),
     tag: 'dashboard',
-    access: 'watcher',
+    access: 'viewer',
   },
 ]

@@ -1,4 +1,4 @@
-/** Bodies and answers of the admin API that change something, and what the settings look like. */
+/** Request and response schemas of the admin API. */
 import * as z from 'zod'
 import type { WorkerSource } from '../../../cluster/worker.ts'
 import { POLICIES } from '../../../policy/decode-policy.ts'
@@ -32,70 +32,68 @@ export const worker = z
     id: z.string().regex(ID),
     role: z.enum(ROLES),
     url: z.string().meta({ format: 'uri' }),
-    dpRank: count()
-      .optional()
-      .describe('Which of the data-parallel engines behind the URL it is, where it is one of several.'),
+    dpRank: count().optional().describe('Data-parallel rank, if the server has several.'),
     state: z
       .enum(WORKER_STATES)
-      .describe('leaving: removed, with requests that still run. gone: removed with this request.'),
+      .describe('leaving: removed, but requests are still running. gone: removed by this request.'),
     breaker: z.enum(BREAKER_STATES),
-    inflight: count().describe('Requests of this gateway on it.'),
+    inflight: count().describe('In-flight requests of this gateway.'),
     inflightElsewhere: count()
       .optional()
-      .describe('Requests of other replicas on it, as they last said, where there are replicas.'),
-    tokens: count().describe('Prompt tokens of those.'),
+      .describe('In-flight requests of other replicas, as last reported. Only with replicas.'),
+    tokens: count().describe('Prompt tokens of the in-flight requests of this gateway.'),
     index: count(),
-    cluster: count().optional().describe('Its cluster of the artifact, where it has one.'),
-    source: z.enum(WORKER_SOURCES).optional().describe('Who told of it.'),
+    cluster: count().optional().describe('Cluster of the artifact, if it has one.'),
+    source: z.enum(WORKER_SOURCES).optional().describe('Where the worker comes from.'),
   })
-  .describe('A worker as it is now.')
+  .describe('A worker and its current state.')
 
-const looked = {
+const sourceSummary = {
   source: z.enum(['file', 'dns', 'kubernetes']),
-  up: z.boolean().describe('Whether the last look succeeded; else keeping the workers found before.'),
+  up: z.boolean().describe('Whether the last lookup succeeded. If not, the workers found before are kept.'),
   workers: count(),
   lastSuccess: z.string().meta({ format: 'date-time' }).optional(),
   reason: z.enum(['unreadable', 'broken', 'empty', 'unreachable', 'refused', 'failed']).optional(),
 }
 const sourceStatus = schemaFor<SourceStatus>()(
   z.strictObject({
-    ...looked,
+    ...sourceSummary,
     problem: z.string().optional(),
-    notes: z.array(z.string()).optional().describe('Workers that were left out, and why.'),
+    notes: z.array(z.string()).optional().describe('Workers that were skipped, and why.'),
   }),
 )
 
 export const workers = z.strictObject({
   workers: z.array(worker),
-  discovery: z
-    .array(sourceStatus)
-    .optional()
-    .describe('Sources that workers are discovered by, where there are any.'),
+  discovery: z.array(sourceStatus).optional().describe('Discovery sources, if any are configured.'),
 })
 
 export const readiness = z.strictObject({
   status: z.enum(['ready', 'waiting for workers', 'draining']),
-  prefill: count().describe('Prefill workers that take requests.'),
-  decode: count().describe('Decode workers that take requests.'),
+  prefill: count().describe('Number of available prefill workers.'),
+  decode: count().describe('Number of available decode workers.'),
   discovery: z
-    .array(z.strictObject(looked))
+    .array(z.strictObject(sourceSummary))
     .optional()
-    .describe('Sources that workers are discovered by, where there are any.'),
+    .describe('Discovery sources, if any are configured.'),
   replicas: schemaFor<ReplicaStatus>()(
     z.strictObject({
       store: z
         .enum(['up', 'down'])
-        .describe('Down: each gateway goes by its own requests; it is no reason not to be ready.'),
-      reason: z.string().optional().describe('Why it is down: refused, silent, unreachable or starting.'),
-      replicas: count().describe('Gateways that know of each other, this one included.'),
-      viewAgeSeconds: z.number().min(0).describe('Since the one was heard that has been silent longest.'),
-      version: count().describe('Of the changes that they share.'),
-      waiting: count().describe('Changes made here that the others do not know of yet.'),
-      behind: z.array(z.string()).describe('What others changed and could not be done here.'),
+        .describe('down: each gateway knows only its own requests. It does not affect readiness.'),
+      reason: z
+        .string()
+        .optional()
+        .describe('Why the store is down: refused, silent, unreachable or starting.'),
+      replicas: count().describe('Number of connected gateways, including this one.'),
+      viewAgeSeconds: z.number().min(0).describe('Age of the oldest state received from another replica.'),
+      version: count().describe('Version of the shared changes.'),
+      waiting: count().describe('Changes made here that are not published yet.'),
+      behind: z.array(z.string()).describe('Changes of other replicas that could not be applied here.'),
     }),
   )
     .optional()
-    .describe('Other gateways before the same workers, where replicas.url is set.'),
+    .describe('State of the gateway replicas. Only if replicas.url is set.'),
 })
 
 const named = {
@@ -104,19 +102,19 @@ const named = {
     .regex(/^[hH][tT][tT][pP][sS]?:\/\//)
     .meta({ format: 'uri' })
     .describe(
-      `Origin of the worker, such as ${ORIGIN_EXAMPLE}: no path, no user, no password. With @RANK behind it, one data-parallel rank.`,
+      `Origin of the worker, such as ${ORIGIN_EXAMPLE}, without path, user or password. Append @RANK for one data-parallel rank.`,
     ),
   dpRank: z
     .int()
     .min(0)
     .max(MAX_RANKS - 1)
     .optional()
-    .describe('Data-parallel rank that its requests are sent to.'),
+    .describe('Data-parallel rank that gets the requests.'),
   id: z
     .string()
     .regex(ID)
     .optional()
-    .describe('Unique over all workers; host and port unless told, with @RANK behind them for a rank.'),
+    .describe('Unique worker id. Default: host and port, followed by @RANK for a rank.'),
 }
 export const newWorker = z
   .union([
@@ -129,13 +127,13 @@ export const newWorker = z
         .min(0)
         .max(MAX_WORKERS - 1)
         .optional()
-        .describe('Its cluster of the artifact; a free one unless told.'),
+        .describe('Cluster of the artifact. Default: a free one.'),
     }),
   ])
   .describe('A worker to add.')
 
-/** Routes that have nothing to be told take an empty object, or no body at all. */
-export const nothing = z.strictObject({}).describe('Nothing: the body may be left out.')
+/** For routes without parameters: an empty object, or no body. */
+export const nothing = z.strictObject({}).describe('Empty. The body may be omitted.')
 
 export const policyChange = z
   .strictObject({
@@ -144,13 +142,17 @@ export const policyChange = z
     prefillPolicy: spellings(PREFILL_POLICIES).optional().describe('Prefill policy.'),
   })
   .meta({ minProperties: 1 })
-  .describe('What is to change; the rest stays as it is.')
+  .describe('The settings to change. Others keep their values.')
 
 export const artifactPath = z
   .strictObject({
-    path: z.string().min(1).meta({ pattern: '^[^\\x00]+$' }).describe('Of a file on the gateway’s machine.'),
+    path: z
+      .string()
+      .min(1)
+      .meta({ pattern: '^[^\\x00]+$' })
+      .describe('Path of a file on the gateway’s machine.'),
   })
-  .describe('An artifact by its path.')
+  .describe('Path of an artifact.')
 
 export const refitOrder = z
   .strictObject({
@@ -159,9 +161,9 @@ export const refitOrder = z
       .min(1)
       .max(MAX_CLUSTERS)
       .optional()
-      .describe('Clusters; as many as decode workers unless told.'),
+      .describe('Number of clusters. Default: the number of decode workers.'),
   })
-  .describe('How many clusters to fit.')
+  .describe('Number of clusters to fit.')
 
 export const routingView = schemaFor<RoutingView>()(
   z.strictObject({
@@ -176,11 +178,14 @@ export const routingView = schemaFor<RoutingView>()(
         clusters: count(),
       })
       .optional()
-      .describe('File and hash stay those of what was read after a re-fit.'),
+      .describe('The loaded artifact. A refit does not change file and hash.'),
     decodeWorkers: count(),
-    note: z.string().optional().describe('Why the clusters do not fit the workers, and why they stay so.'),
+    note: z
+      .string()
+      .optional()
+      .describe('Why the number of clusters differs from the number of workers, and why there was no refit.'),
   }),
-).describe('How requests are routed now.')
+).describe('Current routing configuration.')
 
 export const logLevelChange = z
   .strictObject({
@@ -190,14 +195,16 @@ export const logLevelChange = z
       .min(1)
       .max(MAX_LEVEL_MS)
       .optional()
-      .describe('After which it is as configured again; for good unless told.'),
+      .describe('How long the change lasts. Default: permanent.'),
   })
-  .describe('How much is to be logged.')
+  .describe('The new log level.')
 
 export const logLevelView = schemaFor<LogLevelView>()(
   z.strictObject({
     level: z.enum(LOG_LEVELS),
     configured: z.enum(LOG_LEVELS),
-    leftMs: count().optional().describe('Until it is as configured again, where that comes by itself.'),
+    leftMs: count()
+      .optional()
+      .describe('Time until the configured level applies again, after a temporary change.'),
   }),
-).describe('How much is logged.')
+).describe('The current log level.')

@@ -1,4 +1,4 @@
-/** docs/openapi.json and docs/reference/api.md, made from the document. */
+/** Generates docs/openapi.json and docs/reference/api.md. */
 import { REFUSALS } from '../../http/refusal.ts'
 import { openApiDocument, operationsOf, WHOLE } from './document.ts'
 import { type Operation, TAGS } from './operation.ts'
@@ -7,11 +7,11 @@ export function documentText(): string {
   return `${JSON.stringify(openApiDocument(WHOLE))}\n`
 }
 
-const WHO = {
+const ACCESS_TEXT = {
   client: 'API key',
   admin: 'admin token',
-  watcher: 'admin token, or anybody with `observe.dashboard: open`',
-  anybody: '',
+  viewer: 'admin token; none with `observe.dashboard: open`',
+  public: '',
 }
 
 export function apiPage(): string {
@@ -19,25 +19,25 @@ export function apiPage(): string {
   return [
     '# The gateway’s API',
     '',
-    'Every gateway serves its own description as OpenAPI 3.1 at `GET /openapi.json`: routes that its settings switch off are left out, and security is what it asks for. [openapi.json](../openapi.json) is that of a gateway with keys, an admin token and a dashboard. Clients can be generated from it; those of OpenAI work as they are.',
+    'Every gateway serves its own OpenAPI 3.1 document at `GET /openapi.json`, without routes that its settings disable and with the authentication it requires. [openapi.json](../openapi.json) describes a gateway with API keys, an admin token and the dashboard. You can generate clients from it; OpenAI clients work unchanged.',
     '',
-    'Every `GET` may be a `HEAD`. Another method is answered with 405 and `Allow`, another path with 404. Errors have OpenAI’s shape and a stable code ([errors.md](errors.md)); what a worker refuses with 4xx is passed on as it is. Any request may also be answered with 400, 408, 417 or 431 when it cannot be read, and with 500 when the gateway fails.',
+    'Every `GET` route also supports `HEAD`. Other methods get 405 with `Allow`, unknown paths 404. Errors have OpenAI’s format and a stable code ([errors.md](errors.md)). A 4xx response of a worker is passed on unchanged. Any request may also get 400, 408, 417 or 431 if it cannot be read, and 500 on an internal error.',
     '',
     ...Object.entries(TAGS).flatMap(([tag, words]) => [
       `## ${words.replace(/\.$/, '')}`,
       '',
-      '| request | what it is | answers | refusals | for |',
+      '| request | purpose | responses | errors | authentication |',
       '|---|---|---|---|---|',
       ...operations.filter(operation => operation.tag === tag).map(row),
       '',
     ]),
-    'This page is made by `npm run docs` from `src/gateway/openapi/`.',
+    '`npm run docs` generates this page from `src/gateway/control/openapi/`.',
     '',
   ].join('\n')
 }
 
-function row({ method, path, id, summary, answers, refuses, access, passesRefusals }: Operation): string {
-  const good = Object.entries(answers).map(([status, { content }]) => {
+function row({ method, path, id, summary, responses, refuses, access, passesRefusals }: Operation): string {
+  const good = Object.entries(responses).map(([status, { content }]) => {
     const types = Object.keys(content ?? {}).filter(type => type !== 'application/json')
     return types.length === 0 ? status : `${status} (${types.join(', ')})`
   })
@@ -45,5 +45,5 @@ function row({ method, path, id, summary, answers, refuses, access, passesRefusa
     ...new Set(refuses.filter(code => code !== 'ELDR_UNAUTHORIZED').map(code => REFUSALS[code].status)),
   ].sort((a, b) => a - b)
   const statuses = [...bad.map(String), ...(passesRefusals === true ? ['a worker’s 4xx'] : [])]
-  return `| \`${method.toUpperCase()} ${path}\` | ${summary} (\`${id}\`) | ${good.join(', ')} | ${statuses.join(', ')} | ${WHO[access]} |`
+  return `| \`${method.toUpperCase()} ${path}\` | ${summary} (\`${id}\`) | ${good.join(', ')} | ${statuses.join(', ')} | ${ACCESS_TEXT[access]} |`
 }

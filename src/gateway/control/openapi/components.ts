@@ -1,4 +1,4 @@
-/** Everything that operations refer to by name: schemas, headers, and who may ask. */
+/** Named components of the document: schemas, headers and security schemes. */
 import * as z from 'zod'
 import * as admin from './admin-schemas.ts'
 import * as live from './live-schemas.ts'
@@ -19,7 +19,7 @@ const SCHEMAS = {
   Tokens: openai.tokens,
   DetokenizeRequest: openai.detokenizeRequest,
   DetokenizedText: openai.text,
-  Error: openai.errorAnswer,
+  Error: openai.gatewayError,
   WorkerError: openai.workerError,
   Worker: admin.worker,
   Workers: admin.workers,
@@ -50,69 +50,69 @@ const SCHEMAS = {
 export const HEADERS: JsonObject = {
   RequestId: {
     description:
-      'The client’s own X-Request-Id where it can stand in a log (1 to 128 of A–Z a–z 0–9 _ . : -), or a new one.',
+      'The client’s X-Request-Id if it is valid (1 to 128 of A–Z a–z 0–9 _ . : -), else a new one.',
     required: true,
     schema: { type: 'string', pattern: '^[A-Za-z0-9_.:-]{1,128}$' },
   },
   ErrorCode: { description: 'error.code of the body.', schema: { type: 'string', enum: openai.CODES } },
   RetryAfter: {
-    description: 'Seconds after which it may be worth trying again.',
+    description: 'Seconds to wait before a retry.',
     schema: { type: 'integer', minimum: 1 },
   },
   Authenticate: {
-    description: 'A bearer token is wanted.',
+    description: 'A bearer token is required.',
     required: true,
     schema: { type: 'string', const: 'Bearer' },
   },
-  Allow: { description: 'Methods that the route takes.', schema: { type: 'string' } },
+  Allow: { description: 'Methods that the route supports.', schema: { type: 'string' } },
   PrefillWorker: {
-    description: 'Which worker read the prompt. For those who may see it (X-Eldr-Debug).',
+    description: 'Prefill worker of the request. Only with X-Eldr-Debug or observe.debugHeaders.',
     schema: { type: 'string' },
   },
   DecodeWorker: {
-    description: 'Which worker generated. For those who may see it (X-Eldr-Debug).',
+    description: 'Decode worker of the request. Only with X-Eldr-Debug or observe.debugHeaders.',
     schema: { type: 'string' },
   },
   Reason: {
-    description: 'Why that worker. For those who may see it (X-Eldr-Debug).',
+    description: 'Why the decode worker was chosen. Only with X-Eldr-Debug or observe.debugHeaders.',
     schema: { type: 'string' },
   },
-  Etag: { description: 'Of the file’s bytes.', schema: { type: 'string' } },
-  Location: { description: 'Where it is.', schema: { type: 'string' } },
+  Etag: { description: 'Hash of the file.', schema: { type: 'string' } },
+  Location: { description: 'The new location.', schema: { type: 'string' } },
 }
 
 export const SECURITY_SCHEMES: JsonObject = {
   clientKey: {
     type: 'http',
     scheme: 'bearer',
-    description: 'One of server.apiKeys. It may be brought as X-Api-Key too.',
+    description: 'One of server.apiKeys. May also be sent as X-Api-Key.',
   },
   adminToken: {
     type: 'http',
     scheme: 'bearer',
-    description: 'server.adminToken. It may be brought as X-Api-Key too.',
+    description: 'server.adminToken. May also be sent as X-Api-Key.',
   },
 }
 
 export function schemas(): JsonObject {
   const registry = z.registry<{ id: string }>()
   for (const [id, schema] of Object.entries(SCHEMAS)) registry.add(schema as z.ZodType, { id })
-  const made = z.toJSONSchema(registry, {
+  const converted = z.toJSONSchema(registry, {
     io: 'input',
     uri: id => `#/components/schemas/${id}`,
     override: ({ jsonSchema }) => {
-      // A pair of numbers is an array of two: more readers know that than prefixItems.
+      // Write tuples as arrays: more tools support that than prefixItems.
       const { prefixItems } = jsonSchema
       if (prefixItems !== undefined) {
         jsonSchema.items = prefixItems[0]!
         delete jsonSchema.prefixItems
       }
-      // zod bounds whole numbers by what JavaScript counts exactly; that is no promise of ours.
+      // zod limits integers to the safe integers of JavaScript; the API does not promise that.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
     },
   })
-  const plain = Object.entries(made.schemas).map(
+  const plain = Object.entries(converted.schemas).map(
     ([id, { $schema: _dialect, $id: _uri, id: _id, ...schema }]) => [id, schema as Json],
   )
   return { ...(Object.fromEntries(plain) as JsonObject), Settings: settingsSchema(), ConfigView: CONFIG_VIEW }

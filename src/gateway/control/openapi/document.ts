@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document: operations with what every route has in common put in. It is made for a gateway with its settings, so that it says
- * what this one serves and asks for; `test/gateway/openapi*.test.ts` hold it against the routes and against what a gateway answers.
+ * Builds the OpenAPI document of a gateway from its settings: the routes it serves and the authentication it
+ * requires. `test/gateway/openapi*.test.ts` compare it with the routes and with real responses.
  */
 import { VERSION } from '../../../version.ts'
 import type { RefusalCode } from '../../http/refusal.ts'
@@ -10,27 +10,27 @@ import { HEADERS, schemas, SECURITY_SCHEMES } from './components.ts'
 import { GENERATE_OPERATIONS, PASSED_OPERATIONS } from './openai-operations.ts'
 import {
   type Access,
-  type Answer,
   type Json,
   type JsonObject,
   type Media,
   type Operation,
+  type ResponseSpec,
   TAGS,
 } from './operation.ts'
 import { OWN_OPERATIONS, PAGE_OPERATIONS } from './own-operations.ts'
 import { ref, refusalComponents, refusalsFor } from './refusals.ts'
 
-/** What of the settings shows in the document. */
+/** The settings that affect the document. */
 export interface Shape {
   readonly clientKeys: boolean
   readonly adminToken: boolean
   readonly dashboard: Settings['observe']['dashboard']
   readonly metrics: boolean
-  /** Another process decides, and may be away. */
+  /** Decisions are made by another process, which may be unavailable. */
   readonly processes: boolean
 }
 
-/** A gateway with keys and token, and with all routes: docs/openapi.json. */
+/** A gateway with API keys, admin token and all routes, for docs/openapi.json. */
 export const WHOLE: Shape = {
   clientKeys: true,
   adminToken: true,
@@ -50,8 +50,8 @@ export function shapeOf({ server, observe }: Settings): Shape {
   }
 }
 
-/** These need nobody else. */
-const ANSWERED_BY_RELAYS = new Set(['/health', '/ready', '/version'])
+/** Routes that a relay process serves by itself. */
+const SERVED_BY_RELAYS = new Set(['/health', '/ready', '/version'])
 
 export function operationsOf({ dashboard, metrics, processes }: Shape): readonly Operation[] {
   const all = [
@@ -63,7 +63,7 @@ export function operationsOf({ dashboard, metrics, processes }: Shape): readonly
   ]
   if (!processes) return all
   return all.map(operation =>
-    ANSWERED_BY_RELAYS.has(operation.path)
+    SERVED_BY_RELAYS.has(operation.path)
       ? operation
       : { ...operation, refuses: [...operation.refuses, 'ELDR_OWNER_AWAY'] },
   )
@@ -80,7 +80,7 @@ export function openApiDocument(shape: Shape): JsonObject {
       title: 'ELDR gateway',
       version: VERSION,
       description:
-        'Decode router for prefill–decode disaggregated mixture-of-experts serving. Every GET may be a HEAD. Another method than those of a route is answered with 405 and Allow, another path with 404, both with an Error. An X-Request-Id of the client is kept where it can be.',
+        'Decode router for prefill–decode disaggregated mixture-of-experts serving. Every GET route also supports HEAD. Other methods get 405 with Allow, unknown paths 404, both with an Error body. A valid X-Request-Id of the client is kept.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
@@ -116,10 +116,10 @@ function operationObject(operation: Operation, shape: Shape): JsonObject {
   }
 }
 
-/** The name of the scheme that a request must bring, where it must. */
+/** The security scheme that a request needs, if any. */
 function schemeFor(access: Access, { clientKeys, adminToken, dashboard }: Shape): string | undefined {
   if (access === 'client') return clientKeys ? 'clientKey' : undefined
-  if (access === 'anybody' || (access === 'watcher' && dashboard === 'open')) return undefined
+  if (access === 'public' || (access === 'viewer' && dashboard === 'open')) return undefined
   return adminToken ? 'adminToken' : undefined
 }
 
@@ -128,29 +128,29 @@ function securityOf(access: Access, shape: Shape): Json {
   return scheme === undefined ? [] : [{ [scheme]: [] }]
 }
 
-/** Without a token the admin API is for the machine itself: others hear 403. */
+/** Without a token the admin API serves loopback connections only; others get 403. */
 function codesOf(access: Access, refuses: readonly RefusalCode[], shape: Shape): readonly RefusalCode[] {
   const needed = schemeFor(access, shape) !== undefined
-  const local = access === 'admin' || (access === 'watcher' && shape.dashboard !== 'open')
+  const local = access === 'admin' || (access === 'viewer' && shape.dashboard !== 'open')
   const guards = needed ? (['ELDR_UNAUTHORIZED'] as const) : local ? (['ELDR_FORBIDDEN'] as const) : []
   return [...guards, ...refuses.filter(code => code !== 'ELDR_UNAUTHORIZED')]
 }
 
 function responsesOf(
-  { answers, passesRefusals = false }: Operation,
+  { responses, passesRefusals = false }: Operation,
   codes: readonly RefusalCode[],
 ): JsonObject {
-  const good = Object.entries(answers).map(([status, answer]) => [status, answerObject(answer)])
+  const good = Object.entries(responses).map(([status, response]) => [status, responseObject(response)])
   return { ...(Object.fromEntries(good) as JsonObject), ...refusalsFor(codes, passesRefusals) }
 }
 
-function answerObject({ words, content, headers = {}, links }: Answer): JsonObject {
+function responseObject({ text, content, headers = {}, links }: ResponseSpec): JsonObject {
   const named = Object.entries({ 'X-Request-Id': 'RequestId', ...headers }).map(([name, component]) => [
     name,
     ref('headers', component),
   ])
   return {
-    description: words,
+    description: text,
     headers: Object.fromEntries(named) as JsonObject,
     ...(content && { content: contentOf(content) }),
     ...(links && { links }),

@@ -1,4 +1,4 @@
-/** What the gateway tells of its requests and its workers: the types of `dashboard/wire.ts` as schemas. */
+/** Schemas of decisions, requests and dashboard data: the types of `observe/insight/wire.ts`. */
 import * as z from 'zod'
 import { REASONS } from '../../../policy/decode-policy.ts'
 import { ROLES } from '../admin/worker-routes.ts'
@@ -8,48 +8,51 @@ import type { RoutingChange } from '../../routing/routing-control.ts'
 import { routingView } from './admin-schemas.ts'
 import { count, milliseconds, schemaFor } from './typed-schema.ts'
 
-const since1970 = () => z.number().min(0).describe('Milliseconds since 1970.')
+const unixMs = () => z.number().min(0).describe('Unix time in milliseconds.')
 
 export const welcome = schemaFor<wire.Welcome>()(
   z.strictObject({
     version: z.string(),
-    access: z.enum(['none', 'read', 'change']).describe('What this caller may do.'),
+    access: z.enum(['none', 'read', 'change']).describe('What the client may do.'),
     tokenSet: z.boolean().describe('Whether the gateway has an admin token.'),
-    startedMs: since1970().optional(),
+    startedMs: unixMs().optional(),
     policies: z.array(z.string()).optional(),
     prefillPolicies: z.array(z.string()).optional(),
   }),
-).describe('What the caller may do. All but the first three is for those who may read.')
+).describe('What the client may do. All members but the first three need read access.')
 
 export const decision = schemaFor<wire.LiveDecision>()(
   z.strictObject({
     request: z.string(),
-    timeMs: since1970(),
+    timeMs: unixMs(),
     policy: z.string(),
-    worker: z.string().describe('Which was picked.'),
+    worker: z.string().describe('The chosen decode worker.'),
     reason: z.enum(REASONS),
-    band: count().optional().describe('Candidates in the locality band.'),
-    reject: z.string().optional().describe('Why the hand-off’s counts were not used.'),
-    covered: z.number().min(0).max(1).optional().describe('Share of the prompt whose experts are known.'),
+    band: count().optional().describe('Number of candidates in the locality band.'),
+    reject: z.string().optional().describe('Why the expert counts of the hand-off were not used.'),
+    covered: z.number().min(0).max(1).optional().describe('Share of the prompt covered by expert counts.'),
     candidates: z.array(
       z.strictObject({
         id: z.string(),
         inflight: count(),
-        similarity: z.number().nullish().describe('Null: it has no centroid.'),
+        similarity: z.number().nullish().describe('Null if the worker has no centroid.'),
       }),
     ),
-    at: z.tuple([z.number(), z.number()]).optional().describe('Where its signature lies in the plane.'),
+    at: z
+      .tuple([z.number(), z.number()])
+      .optional()
+      .describe('Position of the signature in the plane of /eldr/plane.'),
   }),
-).describe('One decision, with the candidates as they were.')
+).describe('A routing decision, with the state of the candidates at that time.')
 
-export const decisions = z.strictObject({ decisions: z.array(decision).describe('The last first.') })
+export const decisions = z.strictObject({ decisions: z.array(decision).describe('Newest first.') })
 
 const leg = schemaFor<wire.LegView>()(
   z.strictObject({
     leg: z.enum(ROLES),
     worker: z.string(),
     attempt: count(),
-    part: z.string().optional().describe('Of a request that was split: the part’s id.'),
+    part: z.string().optional().describe('Id of the part, if the request was split.'),
     fromMs: milliseconds(),
     firstMs: milliseconds().optional(),
     toMs: milliseconds().optional(),
@@ -63,7 +66,7 @@ const story = schemaFor<wire.StoryView>()(
   z.strictObject({
     request: z.string(),
     route: z.string(),
-    startedMs: since1970(),
+    startedMs: unixMs(),
     promptTokens: count().optional(),
     stream: z.boolean().optional(),
     maxTokens: count().optional(),
@@ -73,14 +76,14 @@ const story = schemaFor<wire.StoryView>()(
     outcome: z.enum(OUTCOMES).optional(),
     status: z.int().optional(),
   }),
-).describe('What became of a request; times are since it came.')
+).describe('History of a request. Times are in milliseconds since its arrival.')
 
 export const requestView = schemaFor<wire.RequestView>()(
   z.strictObject({
     request: z.string(),
     live: z
       .array(z.strictObject({ path: z.string(), seconds: z.number().min(0) }))
-      .describe('Under way under this id.'),
+      .describe('Running requests with this id.'),
     decodeWorkers: z.array(z.string()),
     decisions: z.array(decision),
     story: story.optional(),
@@ -97,21 +100,24 @@ export const experts = schemaFor<wire.ExpertsView>()(
         z.strictObject({
           id: z.string(),
           answered: z.boolean(),
-          batch: z.number().optional().describe('Sequences of the last decode step.'),
+          batch: z.number().optional().describe('Number of sequences in the last decode step.'),
           active: z
             .array(z.number())
             .optional()
-            .describe('Distinct experts of the last decode step in each layer.'),
+            .describe('Number of distinct experts in the last decode step, per layer.'),
           union: z
             .string()
             .optional()
-            .describe('Base64 of bits [layer][expert], the lowest bit of a byte first.'),
-          expected: z.string().optional().describe('Base64 of bytes [layer][expert]: chance in 255ths.'),
+            .describe('Active experts: bits [layer][expert], lowest bit first, base64.'),
+          expected: z
+            .string()
+            .optional()
+            .describe('Probabilities of experts: bytes [layer][expert], in 1/255, base64.'),
         }),
       ),
     ),
   }),
-).describe('The experts of each decode worker now.')
+).describe('Active experts of each decode worker.')
 
 const point = () => z.tuple([z.number(), z.number()])
 export const plane = z.strictObject({
@@ -123,7 +129,7 @@ export const plane = z.strictObject({
         .array(z.tuple([z.number(), z.number(), z.number(), z.number()]))
         .describe('x, y, cluster, domain (−1: unknown).'),
       centroids: z.array(point()),
-      explained: point().describe('Share of the variance of either axis.'),
+      explained: point().describe('Share of variance explained by each axis.'),
     }),
   )
     .nullable()
@@ -138,5 +144,5 @@ export const routingChange = schemaFor<RoutingChange>()(
 )
 export const workerChange = z.strictObject({ change: z.string(), worker: z.string(), leg: z.enum(ROLES) })
 export const lost = z.strictObject({
-  events: z.int().min(1).describe('How many this reader missed: it was too slow.'),
+  events: z.int().min(1).describe('Number of events that this reader missed because it was too slow.'),
 })

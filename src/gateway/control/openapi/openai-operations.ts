@@ -1,7 +1,7 @@
-/** Text generation, and what is passed to one worker as it is. */
+/** Text generation, and routes that are passed to one decode worker. */
 import type { RefusalCode } from '../../http/refusal.ts'
 import {
-  type Answer,
+  type ResponseSpec,
   json,
   type JsonObject,
   type Media,
@@ -20,7 +20,7 @@ const HEADERS: readonly Parameter[] = [
   {
     name: 'X-Request-Timeout-Ms',
     in: 'header',
-    description: 'The client’s own deadline: a whole number of milliseconds. What is none is passed over.',
+    description: 'Deadline set by the client, in whole milliseconds. Invalid values are ignored.',
     schema: TEXT,
     example: '60000',
   },
@@ -28,7 +28,7 @@ const HEADERS: readonly Parameter[] = [
     name: 'X-Eldr-Debug',
     in: 'header',
     description:
-      'The admin token, or 1 on the machine itself where none is set: the answer then names its workers.',
+      'The admin token, or 1 on loopback if no token is set. The response headers then name the workers.',
     schema: TEXT,
     example: '1',
   },
@@ -54,42 +54,41 @@ const PREFILL = [
   'ELDR_PREFILL_TIMEOUT',
   'ELDR_HANDOFF_BAD',
 ] as const
-/** Of a stream that has begun these come as an event; of a whole answer, or of one that is put together from parts, as the answer. */
+/** In a stream that has started, these are sent as an event; otherwise as the response. */
 const BROKEN = ['ELDR_STREAM_BROKEN', 'ELDR_STREAM_STALLED'] as const
 const GENERATE: readonly RefusalCode[] = ['ELDR_TOO_MANY_CHOICES', ...BUSY, ...PREFILL, ...DECODE, ...BROKEN]
 
-/** What a request can be looked up by while it runs and after. */
+/** Link to the state of the request. */
 const LOOK_UP: JsonObject = {
   lookUp: {
     operationId: 'getRequest',
     parameters: { id: '$response.header.X-Request-Id' },
-    description: 'What became of this request.',
+    description: 'State and history of this request.',
   },
 }
 
-const generated = (whole: string, chunk: string): Answer => ({
-  words:
-    'The answer, whole or as server-sent events. An error that comes later is an event with an `error` in place of [DONE].',
+const generated = (whole: string, chunk: string): ResponseSpec => ({
+  text: 'The complete response, or a stream of server-sent events. An error in a stream is sent as an event with `error` in place of [DONE].',
   content: { ...json(whole), 'text/event-stream': { events: { message: chunk } } },
   headers: DEBUGGED,
   links: LOOK_UP,
 })
 
-/** Routes with two legs. */
+/** Routes with a prefill and a decode leg. */
 export const GENERATE_OPERATIONS: readonly Operation[] = [
   {
     method: 'post',
     path: '/v1/completions',
     id: 'createCompletion',
     tag: 'generation',
-    summary: 'Continue a text',
+    summary: 'Create a completion',
     access: 'client',
     parameters: HEADERS,
     body: {
       required: true,
       content: json('CompletionRequest', { prompt: 'Once upon a time', max_tokens: 4 }),
     },
-    answers: { 200: generated('Completion', 'CompletionChunk') },
+    responses: { 200: generated('Completion', 'CompletionChunk') },
     refuses: GENERATE,
     passesRefusals: true,
   },
@@ -98,7 +97,7 @@ export const GENERATE_OPERATIONS: readonly Operation[] = [
     path: '/v1/chat/completions',
     id: 'createChatCompletion',
     tag: 'generation',
-    summary: 'Answer a chat',
+    summary: 'Create a chat completion',
     access: 'client',
     parameters: HEADERS,
     body: {
@@ -108,7 +107,7 @@ export const GENERATE_OPERATIONS: readonly Operation[] = [
         max_tokens: 4,
       }),
     },
-    answers: { 200: generated('ChatCompletion', 'ChatCompletionChunk') },
+    responses: { 200: generated('ChatCompletion', 'ChatCompletionChunk') },
     refuses: GENERATE,
     passesRefusals: true,
   },
@@ -120,7 +119,7 @@ const passed = (operation: Passed, content: Readonly<Record<string, Media>>): Op
   access: 'client',
   ...operation,
   parameters: [...HEADERS.slice(0, 1), ...(operation.parameters ?? [])],
-  answers: { 200: { words: 'What one decode worker answers, as it is.', content } },
+  responses: { 200: { text: 'Response of one decode worker, unchanged.', content } },
   refuses: [...BUSY, ...DECODE],
   passesRefusals: true,
 })
@@ -128,19 +127,19 @@ const passed = (operation: Passed, content: Readonly<Record<string, Media>>): Op
 const PATH: Parameter = {
   name: 'path',
   in: 'path',
-  description: 'One segment or several: responses, messages, models/NAME and whatever else the engine has.',
+  description: 'One or more segments: responses, messages, models/NAME or any other route of the engine.',
   schema: { type: 'string', pattern: '^[A-Za-z0-9_-]+$' },
   example: 'responses',
 }
 const ANYTHING =
-  'Embeddings, scores, audio, images, files, batches and LoRA adapters are refused with 404 ELDR_NOT_GENERATION.'
+  'Embeddings, scores, audio, images, files, batches and LoRA adapters get 404 ELDR_NOT_GENERATION.'
 const ANY: Readonly<Record<string, Media>> = { 'application/json': { schema: {} }, 'text/event-stream': {} }
 const OTHER: readonly RefusalCode[] = [...BUSY, ...DECODE, 'ELDR_NOT_GENERATION', 'ELDR_NOT_FOUND']
 
-/** Routes that one decode worker answers. */
+/** Routes that are passed to one decode worker. */
 export const PASSED_OPERATIONS: readonly Operation[] = [
   passed(
-    { method: 'get', path: '/v1/models', id: 'listModels', summary: 'Models that the workers serve' },
+    { method: 'get', path: '/v1/models', id: 'listModels', summary: 'List the models of the workers' },
     json('Models'),
   ),
   passed(
@@ -148,7 +147,7 @@ export const PASSED_OPERATIONS: readonly Operation[] = [
       method: 'post',
       path: '/tokenize',
       id: 'tokenize',
-      summary: 'Token ids of a text or a chat',
+      summary: 'Tokenize a text or a chat',
       body: { required: true, content: json('TokenizeRequest', { prompt: 'Hello' }) },
     },
     json('Tokens'),
@@ -158,7 +157,7 @@ export const PASSED_OPERATIONS: readonly Operation[] = [
       method: 'post',
       path: '/detokenize',
       id: 'detokenize',
-      summary: 'The text of token ids',
+      summary: 'Convert token ids to text',
       body: { required: true, content: json('DetokenizeRequest', { tokens: [1, 2, 3] }) },
     },
     json('DetokenizedText'),
@@ -169,7 +168,7 @@ export const PASSED_OPERATIONS: readonly Operation[] = [
         method: 'get',
         path: '/v1/{path}',
         id: 'getOther',
-        summary: 'Any other GET of the engine',
+        summary: 'Any other GET route of the engine',
         description: ANYTHING,
         parameters: [PATH],
       },
@@ -183,7 +182,7 @@ export const PASSED_OPERATIONS: readonly Operation[] = [
         method: 'post',
         path: '/v1/{path}',
         id: 'postOther',
-        summary: 'Any other POST of the engine',
+        summary: 'Any other POST route of the engine',
         description: ANYTHING,
         parameters: [PATH],
         body: { required: false, content: json({ type: 'object' }) },

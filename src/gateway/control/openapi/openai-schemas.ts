@@ -1,6 +1,6 @@
 /**
- * Requests and answers of text generation. Engines take more than is named here, and say more: everything else is passed on as it is, so
- * that these schemas are open.
+ * Request and response schemas of text generation. They allow other members, which are passed on unchanged:
+ * engines support more than is listed here.
  */
 import * as z from 'zod'
 import { REFUSALS, type RefusalCode } from '../../http/refusal.ts'
@@ -9,22 +9,24 @@ const tokenIds = () => z.array(z.int().min(0)).min(1)
 const limit = () => z.int().min(1).nullish()
 
 const shared = {
-  model: z.string().nullish().describe('As GET /v1/models names it.'),
-  max_tokens: limit().describe('Longest answer.'),
-  stream: z.boolean().nullish().describe('Server-sent events, ended by [DONE].'),
+  model: z.string().nullish().describe('Model name, as in GET /v1/models.'),
+  max_tokens: limit().describe('Max number of generated tokens.'),
+  stream: z.boolean().nullish().describe('Stream server-sent events, terminated by [DONE].'),
   stream_options: z
-    .looseObject({ include_usage: z.boolean().nullish().describe('A last event with the usage.') })
+    .looseObject({
+      include_usage: z.boolean().nullish().describe('Send a final event with the token usage.'),
+    })
     .nullish()
-    .describe('Of a stream only.'),
+    .describe('For streams only.'),
   n: z
     .int()
     .min(1)
     .max(10_000)
     .nullish()
-    .describe('Choices of each prompt; limits.maxChoices of all together.'),
+    .describe('Choices per prompt. Total over all prompts: at most limits.maxChoices.'),
   temperature: z.number().min(0).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
-  seed: z.int().nullish().describe('Choice c gets seed + c.'),
+  seed: z.int().nullish().describe('Choice c uses seed + c.'),
   stop: z.union([z.string().min(1), z.array(z.string().min(1))]).nullish(),
 }
 
@@ -35,18 +37,18 @@ export const completionRequest = z
       .union([z.string().min(1), tokenIds(), z.array(z.string().min(1)).min(1), z.array(tokenIds()).min(1)])
       .describe('Text or token ids, or a list of either.'),
   })
-  .describe('Every other member is passed to the workers as it is, but for kv_transfer_params.')
+  .describe('All other members are passed to the workers unchanged, except kv_transfer_params.')
 
 const part = z.union([z.string(), z.looseObject({ type: z.string(), text: z.string().nullish() })])
 export const chatRequest = z
   .looseObject({
     ...shared,
-    max_completion_tokens: limit().describe('Takes the place of max_tokens.'),
+    max_completion_tokens: limit().describe('Replaces max_tokens.'),
     messages: z
       .array(z.looseObject({ role: z.string(), content: z.union([z.string(), z.array(part)]).nullish() }))
       .min(1),
   })
-  .describe('Every other member is passed to the workers as it is, but for kv_transfer_params.')
+  .describe('All other members are passed to the workers unchanged, except kv_transfer_params.')
 
 const usage = z.looseObject({
   prompt_tokens: z.int().min(0),
@@ -54,7 +56,10 @@ const usage = z.looseObject({
   total_tokens: z.int().min(0),
 })
 const head = { id: z.string(), created: z.int(), model: z.string() }
-const finish = z.string().nullish().describe('stop, length, tool_calls; null while it goes on.')
+const finish = z
+  .string()
+  .nullish()
+  .describe('stop, length or tool_calls; null while the choice is not finished.')
 
 export const completion = z.looseObject({
   ...head,
@@ -76,7 +81,7 @@ export const chatCompletion = z.looseObject({
   usage: usage.nullish(),
 })
 
-export const completionChunk = completion.describe('The data of one event of a stream.')
+export const completionChunk = completion.describe('Data of one stream event.')
 
 export const chatChunk = z
   .looseObject({
@@ -91,7 +96,7 @@ export const chatChunk = z
     ),
     usage: usage.nullish(),
   })
-  .describe('The data of one event of a stream.')
+  .describe('Data of one stream event.')
 
 export const models = z.looseObject({
   object: z.literal('list'),
@@ -104,7 +109,7 @@ export const tokenizeRequest = z
     z.looseObject({ ...named, prompt: completionRequest.shape.prompt }),
     z.looseObject({ ...named, messages: chatRequest.shape.messages }),
   ])
-  .describe('A text, or a chat as the model’s template makes one of it.')
+  .describe('A text, or a chat that is formatted with the model’s chat template.')
 export const tokens = z.looseObject({
   count: z.int().min(0),
   max_model_len: z.int(),
@@ -115,19 +120,17 @@ export const text = z.looseObject({ prompt: z.string() })
 
 export const CODES = Object.keys(REFUSALS) as [RefusalCode, ...RefusalCode[]]
 
-export const errorAnswer = z
+export const gatewayError = z
   .strictObject({
     error: z.strictObject({
       message: z.string(),
       type: z.enum(['invalid_request_error', 'server_error']),
-      param: z.string().nullable().describe('The member of the body that is wrong.'),
-      code: z.enum(CODES).describe('Stable; docs/reference/errors.md has them all.'),
+      param: z.string().nullable().describe('The invalid member of the request body.'),
+      code: z.enum(CODES).describe('Stable error code; see docs/reference/errors.md.'),
     }),
   })
-  .describe('What the gateway itself says when it cannot serve a request, in OpenAI’s shape.')
+  .describe('Error of the gateway, in OpenAI’s format.')
 
 export const workerError = z
   .looseObject({ error: z.looseObject({ message: z.string() }).optional() })
-  .describe(
-    'What a worker says of a request that it does not take, passed on as it is. vLLM puts the status into error.code.',
-  )
+  .describe('Error of a worker, passed on unchanged. In vLLM, error.code is the status.')

@@ -1,35 +1,41 @@
-/** One operation of the document, in the words of the gateway: `document.ts` makes OpenAPI of it. */
+/** One operation of the API. `document.ts` converts it to OpenAPI. */
 import type { RefusalCode } from '../../http/refusal.ts'
 
 export type Method = 'get' | 'post' | 'put' | 'delete'
 
 export const TAGS = {
-  generation: 'Text generation, as OpenAI’s clients ask for it.',
-  workers: 'Workers come, rest and go while the gateway runs.',
-  routing: 'Policy, artifact and clusters while the gateway runs.',
-  look: 'What the gateway did and does.',
-  dashboard: 'The page for people.',
-  gateway: 'How the gateway is.',
+  generation: 'OpenAI-compatible text generation.',
+  workers: 'Add, drain and remove workers at runtime.',
+  routing: 'Change policy, artifact and clusters at runtime.',
+  look: 'Decisions, requests, settings and log level.',
+  dashboard: 'Dashboard page and its data.',
+  gateway: 'Health, metrics and version of the gateway.',
 } as const
 
-/** Who may ask: whoever has a key for /v1, the admin token, either of those who may look at an open dashboard, or anybody. */
-export type Access = 'client' | 'admin' | 'watcher' | 'anybody'
+/**
+ * Required authentication. client: API key. admin: admin token. viewer: admin token, or none with an open
+ * dashboard. public: none.
+ */
+export type Access = 'client' | 'admin' | 'viewer' | 'public'
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 export type JsonObject = { readonly [key: string]: Json }
 
 export interface Media {
-  /** Name under components/schemas, or a schema. A stream of events has none: OpenAPI 3.1 cannot say what its parts are. */
+  /**
+   * Name in components/schemas, or a schema. Undefined for a stream of events, which OpenAPI 3.1 cannot
+   * describe.
+   */
   readonly schema?: string | JsonObject
   readonly example?: Json
-  /** Of server-sent events: the schema of the data of each kind. */
+  /** Schema of the data of each type of server-sent event. */
   readonly events?: Readonly<Record<string, string>>
 }
 
-export interface Answer {
-  readonly words: string
+export interface ResponseSpec {
+  readonly text: string
   readonly content?: Readonly<Record<string, Media>>
-  /** Names under components/headers, beside that of the request's id. */
+  /** Names in components/headers, in addition to X-Request-Id. */
   readonly headers?: Readonly<Record<string, string>>
   readonly links?: JsonObject
 }
@@ -52,10 +58,10 @@ export interface Operation {
   readonly access: Access
   readonly parameters?: readonly Parameter[]
   readonly body?: { readonly required: boolean; readonly content: Readonly<Record<string, Media>> }
-  readonly answers: Readonly<Record<string, Answer>>
-  /** What the gateway refuses it with, beside what any request may be refused with. */
+  readonly responses: Readonly<Record<string, ResponseSpec>>
+  /** Errors of this operation, in addition to those of any request. */
   readonly refuses: readonly RefusalCode[]
-  /** What a worker refuses is passed on as it is. */
+  /** 4xx responses of workers are passed on unchanged. */
   readonly passesRefusals?: boolean
 }
 

@@ -1,4 +1,4 @@
-/** The two events of /eldr/pulse, held against the types that the dashboard's page is compiled with. */
+/** Schemas of the two events of /eldr/pulse. */
 import * as z from 'zod'
 import { ROLES } from '../admin/worker-routes.ts'
 import type * as wire from '../../observe/insight/wire.ts'
@@ -67,15 +67,15 @@ export const pulse = schemaFor<wire.Pulse>()(
     workers: z.array(liveWorker),
     running: count(),
     queued: count(),
-    seen: count().describe('Decisions since the last pulse.'),
+    seen: count().describe('Number of decisions since the last pulse.'),
     sinceMs: milliseconds(),
-    sample: z.array(decision).describe('Those of them that are shown.'),
+    sample: z.array(decision).describe('A random sample of them.'),
     pace: z.array(pacePoint),
     health,
-    happenings: z.array(clusterEvent).describe('New ones.'),
+    happenings: z.array(clusterEvent).describe('New events.'),
     watchers: count(),
   }),
-).describe('What happened since the last pulse.')
+).describe('Changes since the last pulse.')
 
 export const hello = schemaFor<wire.Hello>()(
   z.strictObject({
@@ -87,4 +87,4 @@ export const hello = schemaFor<wire.Hello>()(
     decisions: z.array(decision),
     pulse,
   }),
-).describe('The first event of a stream: what was before.')
+).describe('First event of a stream: the current state and recent history.')

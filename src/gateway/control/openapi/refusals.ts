@@ -1,8 +1,8 @@
-/** What a request is refused with, as responses that operations share: those with the same codes are one component. */
+/** Error responses of operations. Responses with the same codes share a component. */
 import { REFUSALS, type RefusalCode } from '../../http/refusal.ts'
 import type { JsonObject } from './operation.ts'
 
-/** What any request may be refused with: it cannot be read, does not come in time, or meets a fault of ours. */
+/** Errors of any request: it is malformed, arrives too slowly, or causes an internal error. */
 const ANY_REQUEST = [
   'ELDR_BAD_REQUEST',
   'ELDR_CLIENT_SLOW',
@@ -31,14 +31,14 @@ function refusedWith(given: readonly RefusalCode[], fromWorkers: boolean): reado
   return [...own, ...RAW, ...(fromWorkers ? [WORKERS] : [])]
 }
 
-/** By status. */
+/** Error responses by status. */
 export function refusalsFor(codes: readonly RefusalCode[], fromWorkers: boolean): JsonObject {
   return Object.fromEntries(
     refusedWith(codes, fromWorkers).map(({ status, name }) => [status, ref('responses', name)]),
   )
 }
 
-/** Of all operations together. */
+/** Components for all operations. */
 export function refusalComponents(
   operations: readonly (readonly [codes: readonly RefusalCode[], fromWorkers: boolean])[],
 ): JsonObject {
@@ -51,7 +51,7 @@ export function ref(kind: 'schemas' | 'headers' | 'responses', name: string): Js
   return { $ref: `#/components/${kind}/${name}` }
 }
 
-/** ELDR_BAD_REQUEST is BadRequest. */
+/** ELDR_BAD_REQUEST → BadRequest. */
 function nameOf(codes: readonly RefusalCode[], mayBeWorkers: boolean): string {
   const words = codes.map(code =>
     code
@@ -66,7 +66,7 @@ function refusal(status: number, codes: readonly RefusalCode[], mayBeWorkers: bo
   return {
     description: codes.map(code => `${code}: ${REFUSALS[code].message}`).join(' '),
     headers: {
-      // A request that could not be read has none.
+      // A malformed request has no id.
       ...(status !== 408 && status !== 400 && { 'X-Request-Id': ref('headers', 'RequestId') }),
       'X-Eldr-Error-Code': ref('headers', 'ErrorCode'),
       ...(RETRY.has(status) && { 'Retry-After': ref('headers', 'RetryAfter') }),
@@ -92,9 +92,9 @@ const raw = (status: string, name: string, description: string): Refused => ({
   name,
   response: { description, content: { 'application/json': { schema: ref('schemas', 'Error') } } },
 })
-/** Heads that Node's parser takes, or does not take, in its own way. */
+/** Errors that Node's HTTP parser sends by itself. */
 const RAW = [
-  raw('417', 'ExpectationFailed', 'Expect may be 100-continue and nothing else.'),
+  raw('417', 'ExpectationFailed', 'The only supported Expect value is 100-continue.'),
   raw('431', 'HeadersTooLarge', 'The headers are too large.'),
 ]
 
@@ -102,7 +102,7 @@ const WORKERS: Refused = {
   status: '4XX',
   name: 'WorkersRefusal',
   response: {
-    description: 'What a worker refuses, as it says it.',
+    description: '4xx response of a worker, unchanged.',
     headers: { 'X-Request-Id': ref('headers', 'RequestId'), Allow: ref('headers', 'Allow') },
     content: { 'application/json': { schema: ref('schemas', 'WorkerError') } },
   },

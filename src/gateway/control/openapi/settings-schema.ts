@@ -1,4 +1,4 @@
-/** The settings in force as GET /eldr/config shows them: the schema of the file, with what `settle.ts` and `mask.ts` make of it. */
+/** Schema of the settings in GET /eldr/config: that of the file, after `settle.ts` and `mask.ts`. */
 import * as z from 'zod'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
@@ -28,7 +28,7 @@ export function settingsSchema(): JsonObject {
   const schema = z.toJSONSchema(fileSchema, {
     io: 'output',
     override: ({ jsonSchema }) => {
-      // A secret is shown, masked; and every default has been filled in.
+      // Secrets are shown masked, and all defaults are set.
       delete jsonSchema.writeOnly
       delete jsonSchema.default
     },
@@ -41,5 +41,5 @@ export function settingsSchema(): JsonObject {
   const one = (names: readonly string[]) => ({ type: 'string', enum: [...names] })
   Object.assign(routing.properties!, { policy: one(POLICIES), prefillPolicy: one(PREFILL_POLICIES) })
   routing.required!.push('policy')
-  return { ...(settings as Record<string, Json>), description: 'The settings in force; secrets are masked.' }
+  return { ...(settings as Record<string, Json>), description: 'Current settings, with secrets masked.' }
 }

@@ -1,4 +1,6 @@
-/** Schemas that are held against a type: they stop compiling when one of the two has a member that the other has not. */
+/**
+ * Schemas checked against a type: they do not compile if one of the two has a member that the other lacks.
+ */
 import * as z from 'zod'
 
 type Without<A, B> = Exclude<keyof A, keyof B>
