@@ -24,7 +24,8 @@ const RULES = [
     say: 'the plain technical word',
   },
   { find: /\bmade[- ]up\b/i, say: '“synthetic”, “random” or “generated”' },
-  { find: /\bhappenings?\b/i, say: '“event”' },
+  // The JSON field of pulses keeps its name: happenings.
+  { find: /\b(happening|Happenings?)\b/, say: '“event”' },
   { find: /\b(is|are|was|were) not right\b/i, say: '“invalid”' },
   { find: /\bMOST_[A-Z]/, say: 'MAX_' },
   {
