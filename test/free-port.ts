@@ -1,4 +1,4 @@
-/** A port that nobody has now, for what must know its own before it starts. */
+/** A free port, for a server that must know its port before it starts. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 

@@ -1,6 +1,6 @@
 import type { Reporter, TestModule } from 'vitest/node'
 
-/** Ends CI's output with one line that any log reader understands: N passed, N failed, N skipped. */
+/** Ends CI's output with one line that is easy to parse: N passed, N failed, N skipped. */
 export default class PlainSummary implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const states = modules.flatMap(module =>

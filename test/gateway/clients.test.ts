@@ -1,17 +1,21 @@
-/** Clients that leave, take nothing, or take little: both legs hear of it at once, nothing is left over, and nothing piles up. */
+/** Clients that leave, do not read or read slowly: both legs end at once, nothing is left over or buffered. */
 import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Exchange } from '../../src/gateway/http/exchange.ts'
 import type { Fault } from '../fake-worker/index.ts'
 import { type Cluster, type ClusterOptions, eventsOf, startCluster } from './cluster.ts'
+import { ManualClock } from '../manual-clock.ts'
 import { RawClient, postBytes } from './raw-socket.ts'
 import { type TicketWatch, eventually, metric, stopCluster, watchTickets } from './watching.ts'
 
 let cluster: Cluster
 let tickets: TicketWatch
+let clock: ManualClock | undefined
 const clients: { destroy(): void }[] = []
 afterEach(async () => {
+  clock?.uninstall()
+  clock = undefined
   for (const client of clients.splice(0)) client.destroy()
   await stopCluster(cluster)
 })
@@ -35,7 +39,7 @@ function send(more: object = {}): RawClient {
 const LEAVE = {
   'closes its connection': (client: RawClient) => client.socket.destroy(),
   'resets its connection': (client: RawClient) => client.socket.resetAndDestroy(),
-  'says that it will send no more': (client: RawClient) => client.socket.end(),
+  'half-closes its connection': (client: RawClient) => client.socket.end(),
 }
 
 describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
@@ -52,11 +56,11 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
   })
 
   it.each<[string, boolean, Fault]>([
-    ['before the head of decode’s stream', true, { kind: 'hang', after: 'request' }],
+    ['before the headers of the decode stream', true, { kind: 'hang', after: 'request' }],
     ['before its first token', true, { kind: 'hang', after: 'headers' }],
-    ['before the answer', false, { kind: 'hang', after: 'request' }],
-    ['amid the answer', false, { kind: 'hang', after: 'headers' }],
-    ['amid a stream that stalls', true, { kind: 'hang', after: 'tokens', tokens: 3 }],
+    ['before the response', false, { kind: 'hang', after: 'request' }],
+    ['within the response', false, { kind: 'hang', after: 'headers' }],
+    ['within a stream that stalls', true, { kind: 'hang', after: 'tokens', tokens: 3 }],
   ])('%s leaves nothing behind', async (_name, stream, fault) => {
     await start()
     const decode = cluster.decodes[0]!
@@ -74,7 +78,7 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
     expect([await outcomes('client_gone'), await metric(cluster, 'eldr_retries_total')]).toEqual([1, 0])
   })
 
-  it('amid a stream that flows ends it at the worker', async () => {
+  it('within a running stream ends it at the worker', async () => {
     await start({ decodeOptions: { gapMs: 2 } })
     const client = send({ max_tokens: 100_000 })
     await client.until(text => tokensIn(text) > 5)
@@ -84,7 +88,7 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
     expect(await outcomes('client_gone')).toBe(1)
   })
 
-  it('and asked for several choices ends all of them', async () => {
+  it('after asking for several choices ends all of them', async () => {
     await start({ prefill: 2, decode: 2 })
     for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
     const client = send({ prompt: ['a', 'b'], n: 3 })
@@ -98,7 +102,7 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
     expect(await outcomes('client_gone')).toBe(1)
   })
 
-  it('while it waits for its turn is never dispatched', async () => {
+  it('while it is queued is never dispatched', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1 } } })
     let goOn = () => {}
     cluster.decodes[0]!.failNext({
@@ -109,8 +113,7 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
     const first = send()
     await cluster.decodes[0]!.waitForActive(1)
     const second = send({ prompt: 'never' })
-    // Once a third is refused or served after it the second has been read; its own answer to /health comes after it was queued.
-    await (await fetch(`${cluster.url}/health`)).text()
+    await eventually(async () => (await metric(cluster, 'eldr_queue_length')) === 1)
     leave(second)
     goOn()
     await first.until(text => text.includes('[DONE]'))
@@ -121,7 +124,7 @@ describe.each(Object.entries(LEAVE))('a client that %s', (_, leave) => {
 })
 
 describe('a client that leaves between the legs', () => {
-  /** The exchange of the request whose prefill is asked for next. */
+  /** The exchange of the next request that starts its prefill. */
   function nextExchange(): Promise<Exchange> {
     const { upstreams } = cluster.gateway.context
     const ask = upstreams.ask.bind(upstreams)
@@ -133,7 +136,7 @@ describe('a client that leaves between the legs', () => {
     })
   }
 
-  /** How often the one hand-off was read, and how many were given back. */
+  /** How often each hand-off was read, and how many were released. */
   async function released(): Promise<{ reads: number[]; count: number }> {
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
     await decode.waitFor(({ handoffsRead }) => handoffsRead === 1)
@@ -147,7 +150,7 @@ describe('a client that leaves between the legs', () => {
     }
   }
 
-  /** The next one leaves as soon as prefill has answered. */
+  /** The next client leaves as soon as prefill has responded. */
   function leaveAfterPrefill(): void {
     const { restarts } = cluster.gateway.context
     const exchange = nextExchange()
@@ -161,7 +164,7 @@ describe('a client that leaves between the legs', () => {
   }
 
   it.each([true, false])(
-    'has its blocks given back by a decode request of one token (stream: %s)',
+    'has its blocks released by a decode request of one token (stream: %s)',
     async stream => {
       await start({ decodeOptions: { gapMs: 5 } })
       leaveAfterPrefill()
@@ -189,7 +192,7 @@ describe('a client that leaves between the legs', () => {
     expect(await outcomes('client_gone')).toBe(1)
   })
 
-  it('by one that is called off where the worker has no time for it', async () => {
+  it('has the release called off if the worker does not respond to it in time', async () => {
     await start()
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'request' })
     leaveAfterPrefill()
@@ -199,7 +202,7 @@ describe('a client that leaves between the legs', () => {
     expect(tickets.dispatches.at(-1)).toMatchObject({ leg: 'decode', ends: ['ignored'] })
   })
 
-  it('by another worker where the first cannot be reached', async () => {
+  it('has its blocks released by another worker if the first cannot be reached', async () => {
     await start({ decode: 2 })
     const [gone, other] = cluster.decodes
     await gone!.close()
@@ -211,7 +214,7 @@ describe('a client that leaves between the legs', () => {
     expect(await metric(cluster, 'eldr_handoffs_released_total')).toBe(1)
   })
 
-  it('also when decode has been chosen and waits for its connection', async () => {
+  it('has its blocks released while the decode request waits for its connection', async () => {
     await start()
     const { upstreams } = cluster.gateway.context
     upstreams.forget(cluster.decodes[0]!.url)
@@ -252,7 +255,7 @@ describe('a request with several prompts of which one is refused', () => {
   })
 })
 
-/** A client that reads only when it is told to. */
+/** A client that does not read until `read` is called. */
 function sendUnread(more: object): {
   readonly socket: Socket
   read(): Promise<{ events: number; end: string }>
@@ -278,7 +281,7 @@ function sendUnread(more: object): {
   }
 }
 
-/** Resolves when a worker has sent so much that whoever reads it must have stopped, and no more comes for some turns of the event loop. */
+/** Resolves when the gateway has stopped reading from the worker: no token was sent for many turns of the event loop. */
 async function stuck(): Promise<number> {
   const [decode] = cluster.decodes
   await decode!.waitFor(({ tokensSent }) => tokensSent > 2_000)
@@ -293,28 +296,29 @@ async function stuck(): Promise<number> {
   return decode!.counters.tokensSent
 }
 
-/** 220 MB: more than all buffers of the kernel on the way. */
+/** 220 MB: more than all kernel buffers on the path. */
 const ENDLESS = 1_000_000
-/** Kernels keep a few MB on each of two connections. */
-const MOST_ON_THE_WAY = 200_000
+/** Tokens that fit into the kernel buffers of two connections, a few MB each. */
+const MAX_BUFFERED_TOKENS = 200_000
 
 describe('a client that does not read', () => {
-  it('stops the worker, whatever the answer’s length, and is let go when it takes nothing for too long', async () => {
+  it('stops the worker, and is disconnected after the stall timeout', async () => {
     await start({ config: { server: { clientStallMs: 500 } } })
     const before = process.memoryUsage().arrayBuffers
     sendUnread({ max_tokens: ENDLESS })
     await cluster.decodes[0]!.waitForActive(1)
     const sent = await stuck()
-    expect(sent).toBeLessThan(MOST_ON_THE_WAY)
+    expect(sent).toBeLessThan(MAX_BUFFERED_TOKENS)
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(32 << 20)
     await cluster.decodes[0]!.waitForAborts(1)
     await tickets.settled()
-    expect(cluster.decodes[0]!.counters.tokensSent).toBeLessThan(MOST_ON_THE_WAY)
+    expect(cluster.decodes[0]!.counters.tokensSent).toBeLessThan(MAX_BUFFERED_TOKENS)
     expect(tickets.dispatches.at(-1)!.ends).toEqual(['ignored'])
     expect(await outcomes('client_stalled')).toBe(1)
   })
 
-  it('and then does has missed nothing, and the worker is not blamed for the pause', async () => {
+  it('and then does gets every event, and the worker is not blamed for the pause', async () => {
+    clock = ManualClock.install()
     await start({ config: { timeouts: { betweenTokensMs: 300 } } })
     cluster.decodes[0]!.failNext({
       kind: 'garbage',
@@ -322,21 +326,20 @@ describe('a client that does not read', () => {
     })
     const client = sendUnread({})
     await cluster.decodes[0]!.waitFor(({ faulted }) => faulted === 1)
-    // Another stream hangs at the worker for longer than the time between tokens, so that much has passed for the first one too.
+    // Another stream stalls for longer than the limit between tokens, so that time passes for the first one too.
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1 })
-    expect((await eventsOf(await cluster.post('/v1/completions', body()))).at(-1)).toContain(
-      'ELDR_STREAM_STALLED',
-    )
+    const stalled = await cluster.post('/v1/completions', body())
+    expect((await clock.during(eventsOf(stalled), 50)).at(-1)).toContain('ELDR_STREAM_STALLED')
     expect(await metric(cluster, 'eldr_requests_total', { outcome: 'ok', route: 'completions' })).toBe(0)
     const { events, end } = await client.read()
     expect(end).toContain('data: [DONE]\n\n')
-    // Some are cut by the pieces in which they are read.
+    // An event that is split between two reads is not counted.
     expect(events).toBeGreaterThan(0.95 * 4_000)
     await tickets.settled()
     expect(await outcomes('ok')).toBe(1)
   })
 
-  it('and leaves ends the request at the worker', async () => {
+  it('and then leaves ends the request at the worker', async () => {
     await start()
     const client = sendUnread({ max_tokens: ENDLESS })
     await stuck()
@@ -346,7 +349,7 @@ describe('a client that does not read', () => {
     expect(await outcomes('client_gone')).toBe(1)
   })
 
-  it('is told when it reads that the worker has gone in the meantime', async () => {
+  it('gets an error event if the worker restarted meanwhile', async () => {
     await start()
     const client = sendUnread({ max_tokens: ENDLESS })
     await stuck()
@@ -358,7 +361,7 @@ describe('a client that does not read', () => {
     expect(await outcomes('broken')).toBe(1)
   })
 
-  it('is told when it reads that its time has passed', async () => {
+  it('gets an error event if the request timed out meanwhile', async () => {
     await start({ config: { timeouts: { requestMs: 1_000 } } })
     const client = sendUnread({ max_tokens: ENDLESS })
     await cluster.decodes[0]!.waitForAborts(1)
@@ -369,7 +372,7 @@ describe('a client that does not read', () => {
     expect(await outcomes('timeout')).toBe(1)
   })
 
-  it('several choices at once stops all of them, without a warning of listeners', async () => {
+  it('and asked for several choices stops all of them, without a warning about listeners', async () => {
     const warnings: string[] = []
     const warned = (warning: Error) => warnings.push(warning.name)
     process.on('warning', warned)
@@ -378,20 +381,20 @@ describe('a client that does not read', () => {
     await stuck()
     await cluster.decodes[0]!.waitForAborts(16)
     await tickets.settled()
-    expect(cluster.decodes[0]!.counters.tokensSent).toBeLessThan(16 * MOST_ON_THE_WAY)
+    expect(cluster.decodes[0]!.counters.tokensSent).toBeLessThan(16 * MAX_BUFFERED_TOKENS)
     expect(await outcomes('client_stalled')).toBe(1)
     expect(warnings).toEqual([])
     process.off('warning', warned)
   })
 
-  it('an answer that is whole at the gateway is let go as well', async () => {
+  it('is disconnected also from a response that the gateway has received in full', async () => {
     await start({ config: { server: { clientStallMs: 300 } } })
     const large = JSON.stringify({ choices: [], text: 'a'.repeat(32 << 20) })
     cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
     const client = sendUnread({ stream: false })
     await eventually(async () => (await outcomes('ok')) === 1)
     await tickets.settled()
-    // Two streams that stall one after the other, so that there was time enough for the first answer too.
+    // Two streams stall one after the other, so that the stall timeout has passed for the first response too.
     for (let stalled = 1; stalled <= 2; stalled++) {
       cluster.decodes[0]!.failNext({ kind: 'garbage', bytes: largeStream(4_000) })
       sendUnread({})
@@ -400,7 +403,7 @@ describe('a client that does not read', () => {
     expect((await client.read()).end).not.toMatch(/"\}$/)
   })
 
-  it('gets all of an answer that was there before the gateway was stopped', async () => {
+  it('gets all of a response that was complete before the gateway stopped', async () => {
     await start()
     const large = JSON.stringify({ choices: [], text: 'a'.repeat(32 << 20) })
     cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
@@ -411,7 +414,7 @@ describe('a client that does not read', () => {
     await stopped
   })
 
-  it('holds up a worker that will close its connection as well, and misses nothing', async () => {
+  it('and then does gets every event of a worker that closes its connection', async () => {
     await start()
     const bytes = `${largeStream(4_000, 'connection: close\r\n')}e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n`
     cluster.decodes[0]!.failNext({ kind: 'garbage', bytes })
@@ -424,14 +427,14 @@ describe('a client that does not read', () => {
 })
 
 describe('a client that reads slowly', () => {
-  it('but goes on is not let go, however long it takes', async () => {
-    await start({ config: { server: { clientStallMs: 500 } } })
+  it('stays connected, however long it takes', async () => {
+    await start({ config: { server: { clientStallMs: 1_500 } } })
     const large = JSON.stringify({ choices: [], text: 'a'.repeat(16 << 20) })
     cluster.decodes[0]!.failNext({ kind: 'answer', body: large })
     const { socket } = sendUnread({ stream: false })
     let bytes = 0
-    // A piece of 64 KB at most in each step: seconds in all, and the gateway had all of it in the first of them.
-    const step = setInterval(() => (bytes += (socket.read() as Buffer | null)?.length ?? 0), 3)
+    // At most 64 KB per step, so that the whole takes longer than the stall timeout.
+    const step = setInterval(() => (bytes += (socket.read() as Buffer | null)?.length ?? 0), 8)
     await once(socket, 'end')
     clearInterval(step)
     expect(bytes).toBeGreaterThan(large.length)
@@ -440,7 +443,7 @@ describe('a client that reads slowly', () => {
   })
 })
 
-/** So many events of 10 KB, and no end. */
+/** A stream of events of 10 KB each, without its end. */
 function largeStream(events: number, headers = ''): string {
   const event = `data: ${JSON.stringify({ choices: [{ text: 'a'.repeat(10_000) }] })}\n\n`
   const head = `HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n${headers}\r\n`

@@ -1,17 +1,21 @@
-/** A collector that is gone, slow, full or wrong costs spans, which are counted, and never a request. */
+/** A collector that is down, slow, full or broken loses spans, which are counted, and never a request. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { ManualClock } from '../manual-clock.ts'
 import { type Cluster, type ClusterOptions, startCluster } from './cluster.ts'
 import { type OtlpReceiver, startReceiver } from './otlp-receiver.ts'
 import { eventually, gate, metric, stopCluster } from './watching.ts'
 
 let receiver: OtlpReceiver
 let cluster: Cluster
+let clock: ManualClock | undefined
 let stopped = false
 beforeEach(async () => {
   receiver = await startReceiver()
   stopped = false
 })
 afterEach(async () => {
+  clock?.uninstall()
+  clock = undefined
   if (!stopped) await stop()
   await receiver.close()
 })
@@ -20,6 +24,7 @@ const start = async (traces: object = {}, options: ClusterOptions = {}) =>
     ...options,
     config: { observe: { traces: { endpoint: receiver.url, everyMs: 5, flushMs: 200, ...traces } } },
   }))
+/** Stops the gateway. Returns how long that took. */
 const stop = async () => {
   stopped = true
   const fromMs = performance.now()
@@ -27,7 +32,7 @@ const stop = async () => {
   return performance.now() - fromMs
 }
 
-/** A request has four spans: its own, two legs, a decision. */
+/** A request has four spans: its own, two legs and the decision. */
 const SPANS = 4
 const ask = async (times = 1) => {
   for (let at = 0; at < times; at++) {
@@ -43,15 +48,15 @@ const ask = async (times = 1) => {
 const sent = () => metric(cluster, 'eldr_trace_spans_total')
 const dropped = (reason?: string) =>
   metric(cluster, 'eldr_trace_spans_dropped_total', reason === undefined ? {} : { reason })
-/** As whoever scrapes last would see them: the gateway may not listen any more. */
+/** From the registry itself, since a stopped gateway does not listen. */
 const lastSent = async () => (await cluster.gateway.context.metrics.traceSpans.get()).values[0]!.value
 const lastDropped = async () => {
   const { values } = await cluster.gateway.context.metrics.traceSpansDropped.get()
   return Object.fromEntries(values.map(({ labels, value }) => [labels['reason'], value]))
 }
 
-describe('a collector that is well', () => {
-  it('gets every span once, in batches of whole traces, with the headers of the settings', async () => {
+describe('a healthy collector', () => {
+  it('gets every span once, in batches of whole traces, with the configured headers', async () => {
     await start({ batchSpans: 10, everyMs: 60_000, headers: ['authorization=Bearer sesame', 'X-Scope=a=b'] })
     await ask(5)
     await receiver.until(() => receiver.spans.length >= 3 * SPANS)
@@ -70,14 +75,14 @@ describe('a collector that is well', () => {
     expect([await lastSent(), await lastDropped()]).toEqual([5 * SPANS, {}])
   })
 
-  it('may have a path of its own', async () => {
+  it('may have a path', async () => {
     await start({ endpoint: `${receiver.url}/otlp/` })
     await ask()
     await receiver.until(() => receiver.spans.length === SPANS)
     expect(receiver.requests[0]!.path).toBe('/otlp/v1/traces')
   })
 
-  it('gets what is left when the gateway stops', async () => {
+  it('gets the remaining spans when the gateway stops', async () => {
     await start({ everyMs: 60_000 })
     await ask(3)
     expect(receiver.spans).toEqual([])
@@ -88,45 +93,50 @@ describe('a collector that is well', () => {
 })
 
 describe('a collector that', () => {
-  it('is not there costs no request, and the gateway stops all the same', async () => {
+  it('cannot be reached fails no request and does not prevent the gateway from stopping', async () => {
+    clock = ManualClock.install()
     await start({ queueSpans: 5 * SPANS, batchSpans: SPANS })
     await receiver.close()
     await ask(20)
-    // What is there waits; the rest found no place.
+    // Five traces are queued; the rest did not fit.
     expect(await dropped('queue_full')).toBe(15 * SPANS)
     expect(await sent()).toBe(0)
-    const ms = await stop()
+    const ms = await clock.during(stop(), 1)
     expect(ms).toBeLessThan(5_000)
     expect(await lastDropped()).toEqual({ queue_full: 15 * SPANS, shutdown: 5 * SPANS })
     receiver = await startReceiver()
   })
 
-  it('never answers holds nothing up but its own batch, and not the end for longer than it may', async () => {
+  it('never responds delays only its own batch, and shutdown by the flush timeout', async () => {
+    clock = ManualClock.install()
     await start({ batchSpans: SPANS, queueSpans: 3 * SPANS })
     const asked = gate()
     receiver.answer = () => asked.open()
     await ask(6)
     await asked.opened
     expect(await dropped('queue_full')).toBe(3 * SPANS)
-    const ms = await stop()
-    expect(ms).toBeGreaterThanOrEqual(195)
+    const ms = await clock.during(stop(), 1)
+    expect(ms).toBeGreaterThanOrEqual(200)
     expect(ms).toBeLessThan(5_000)
     expect(await lastDropped()).toEqual({ queue_full: 3 * SPANS, shutdown: 3 * SPANS })
   })
 
-  it('takes too long is asked again', async () => {
-    await start({ timeoutMs: 50 })
+  it('does not respond in time is asked again', async () => {
+    clock = ManualClock.install()
+    await start({ timeoutMs: 5_000, batchSpans: SPANS })
     const usual = receiver.answer
     receiver.answer = () => {
       receiver.answer = usual
     }
     await ask()
+    await receiver.until(() => receiver.requests.length === 1)
+    clock.advance(5_000)
     await receiver.until(() => receiver.requests.length === 2)
     await eventually(async () => (await sent()) === SPANS)
     expect(await dropped()).toBe(0)
   })
 
-  it.each([500, 400, 404, 301])('answers %i is not asked again with the same', async status => {
+  it.each([500, 400, 404, 301])('responds with %i does not get the same spans again', async status => {
     await start()
     receiver.answer = response => response.writeHead(status).end('no')
     await ask()
@@ -138,7 +148,7 @@ describe('a collector that', () => {
     expect(receiver.requests.length).toBe(2)
   })
 
-  it.each([429, 502, 503, 504])('answers %i is asked again, and nothing is lost', async status => {
+  it.each([429, 502, 503, 504])('responds with %i is asked again, and nothing is lost', async status => {
     await start()
     const usual = receiver.answer
     receiver.answer = response => {
@@ -161,7 +171,7 @@ describe('a collector that', () => {
     ['not JSON', 0],
     ['null', 0],
     [`"${'x'.repeat(200_000)}"`, 0],
-  ])('takes all but what it says: case %#', async (body, rejected) => {
+  ])('rejects a part of the spans: case %#', async (body, rejected) => {
     await start()
     receiver.answer = response => response.writeHead(200, { 'content-type': 'application/json' }).end(body)
     await ask()
@@ -170,7 +180,7 @@ describe('a collector that', () => {
     expect(receiver.requests.length).toBe(1)
   })
 
-  it('breaks off is asked again', async () => {
+  it('breaks the connection is asked again', async () => {
     await start()
     const usual = receiver.answer
     receiver.answer = response => {
@@ -182,7 +192,7 @@ describe('a collector that', () => {
     expect(receiver.requests.length).toBe(2)
   })
 
-  it('is well again after a while gets what has waited', async () => {
+  it('recovers gets the spans that were queued', async () => {
     await start({ batchSpans: SPANS })
     let failures = 2
     receiver.answer = response => response.writeHead(failures-- > 0 ? 503 : 200).end()
@@ -193,8 +203,8 @@ describe('a collector that', () => {
   })
 })
 
-describe('one request with very many legs', () => {
-  it('is told in part, and what is left out is counted', async () => {
+describe('a request with very many legs', () => {
+  it('is traced in part, and the spans left out are counted', async () => {
     await start(
       { queueSpans: 100_000 },
       { decodeOptions: { recordLimit: 10_000 }, prefillOptions: { recordLimit: 10_000 } },
@@ -209,13 +219,13 @@ describe('one request with very many legs', () => {
     const tree = await receiver.traceOf('many')
     expect(tree.all.length).toBe(256)
     await eventually(async () => (await dropped('too_many')) === 1 + 3 * 120 - 256)
-    // Legs without a span of their own go by the request's.
-    const told = [...cluster.prefills, ...cluster.decodes]
+    // Legs without a span carry the id of the request's span.
+    const legs = [...cluster.prefills, ...cluster.decodes]
       .flatMap(({ requests }) => requests)
       .filter(({ isGeneration }) => isGeneration)
     const ids = new Set(tree.all.map(({ spanId }) => spanId))
-    expect(told.length).toBe(240)
-    for (const { headers } of told) {
+    expect(legs.length).toBe(240)
+    for (const { headers } of legs) {
       expect(headers['traceparent']!.slice(3, 35)).toBe(tree.root.traceId)
       expect(ids.has(headers['traceparent']!.slice(36, 52))).toBe(true)
     }

@@ -1,4 +1,4 @@
-/** TLS at both ends of the gateway: towards clients by its own certificate, towards workers by theirs. */
+/** TLS on both sides of the gateway: to clients with its own certificate, to workers with theirs. */
 import { readFileSync } from 'node:fs'
 import { once } from 'node:events'
 import { request } from 'node:https'
@@ -12,19 +12,20 @@ import { Upstreams } from '../../src/gateway/upstream/upstreams.ts'
 import { type Cluster, SHAPE, startCluster } from './cluster.ts'
 import { RawClient } from './raw-socket.ts'
 import { HAS_OPENSSL, makeCertificates } from './tls-files.ts'
+import { eventually } from './watching.ts'
 
-if (!HAS_OPENSSL) console.warn('no openssl: the tests of TLS are left out')
+if (!HAS_OPENSSL) console.warn('no openssl: the TLS tests are skipped')
 
 describe.runIf(HAS_OPENSSL)('TLS', () => {
   let pairs: ReturnType<typeof makeCertificates<'gateway' | 'client' | 'worker' | 'elsewhere'>>
   beforeAll(() => void (pairs = makeCertificates('gateway', 'client', 'worker', 'elsewhere')))
   afterAll(() => pairs.remove())
 
-  describe('towards clients', () => {
+  describe('to clients', () => {
     let cluster: Cluster
     afterAll(() => cluster.stop())
 
-    it('is spoken with the certificate of the settings', async () => {
+    it('uses the configured certificate', async () => {
       cluster = await startCluster({ prefill: 1, decode: 1, config: { server: { tls: pairs.gateway } } })
       expect(cluster.url).toMatch(/^https:/)
       expect(await post(cluster.url, pairs.gateway.certFile)).toMatchObject({ status: 200 })
@@ -33,13 +34,13 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       })
     })
 
-    it('is the only thing spoken: plain HTTP gets no answer, and others go on', async () => {
+    it('is required: plain HTTP gets no response and does not disturb other clients', async () => {
       const raw = new RawClient(cluster.url).send('GET /health HTTP/1.1\r\nHost: a\r\n\r\n')
       expect(await raw.toEnd().catch(() => [])).toEqual([])
       expect(await post(cluster.url, pairs.gateway.certFile)).toMatchObject({ status: 200 })
     })
 
-    it('takes only clients with a certificate of the authority, where there is one', async () => {
+    it('accepts only clients with a certificate of the configured authority', async () => {
       const strict = await startCluster({
         prefill: 1,
         decode: 1,
@@ -51,7 +52,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       await strict.stop()
     })
 
-    it('does not begin with files that are not what they should be', () => {
+    it('fails at startup if a certificate or key file is invalid', () => {
       const settings = (certFile: string, keyFile: string) =>
         ({ headersTimeoutMs: 1000, tls: { certFile, keyFile } }) as ServerSettings
       const { gateway, client } = pairs
@@ -67,7 +68,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
     })
   })
 
-  describe('towards workers', () => {
+  describe('to workers', () => {
     const workers: FakeWorker[] = []
     const servers: Server[] = []
     afterAll(async () => {
@@ -75,7 +76,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       await Promise.all(workers.map(worker => worker.close()))
     })
 
-    /** A gateway whose workers speak TLS; it is ready when it takes them for well. */
+    /** A gateway whose workers use TLS. */
     async function startWith(tls: Record<string, unknown>, options: TlsOptions = {}): Promise<Cluster> {
       const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
       const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
@@ -103,31 +104,27 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       return `https://127.0.0.1:${(server.address() as AddressInfo).port}`
     }
 
-    /** How it answers once it has made up its mind about its workers. */
+    /** The outcome of a request after the first health check of every worker. */
     async function outcome(cluster: Cluster): Promise<string> {
-      const ask = async () => (await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 })).status
-      for (let left = 20; left > 0; left--) {
-        const status = await ask()
-        if (status === 200) return 'served'
-        if (status !== 503) return String(status)
-        await new Promise(resolve => setTimeout(resolve, 50))
-      }
-      return 'no worker'
+      const { registry } = cluster.gateway.context
+      await eventually(() => registry.views(performance.now()).every(({ state }) => state !== 'unknown'))
+      const { status } = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 })
+      return status === 200 ? 'served' : status === 503 ? 'no worker' : String(status)
     }
 
     it.each([
-      ['with their authority', () => ({ caFile: pairs.worker.certFile }), {}, 'served'],
-      ['with another authority', () => ({ caFile: pairs.client.certFile }), {}, 'no worker'],
-      ['with none', () => undefined, {}, 'no worker'],
-      ['with none, and told not to look', () => ({ insecure: true }), {}, 'served'],
+      ['with the CA of the workers', () => ({ caFile: pairs.worker.certFile }), {}, 'served'],
+      ['with another CA', () => ({ caFile: pairs.client.certFile }), {}, 'no worker'],
+      ['without a CA', () => undefined, {}, 'no worker'],
+      ['without a CA and with insecure: true', () => ({ insecure: true }), {}, 'served'],
       [
-        'with a certificate of ours that they ask for',
+        'with the client certificate that the workers require',
         () => ({ caFile: pairs.worker.certFile, ...pairs.client }),
         { requestCert: true },
         'served',
       ],
       [
-        'without the certificate that they ask for',
+        'without the client certificate that the workers require',
         () => ({ caFile: pairs.worker.certFile }),
         { requestCert: true },
         'no worker',
@@ -141,7 +138,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       await cluster.stop()
     })
 
-    it('that was held up amid the last bytes of an answer can be used again', async () => {
+    it('keeps a connection usable that was paused within the last bytes of a response', async () => {
       const body = 'a'.repeat(200_000)
       const server = createServer(keysOf(pairs.worker), socket => {
         socket.on('error', () => {})
@@ -164,7 +161,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
           { method: 'GET', path: '/', headers: {} },
           {
             onStart: () => {},
-            // TLS hands over what it has decrypted although it is paused: the end may come before anybody goes on.
+            // TLS delivers what it has decrypted even while paused, so the end may come before the resume.
             onData: () => {
               call.pause()
               setImmediate(() => call.resume())
@@ -183,7 +180,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       upstreams.close()
     })
 
-    it('with files that cannot be read is refused before anything is begun', async () => {
+    it('fails at startup if a file cannot be read', async () => {
       const config = (tls: object) => ({ prefill: 0, decode: 0, config: { workers: { tls } } })
       await expect(startCluster(config({ caFile: 'no-such-file' }))).rejects.toMatchObject({
         code: 'ELDR_FILE_UNREADABLE',
@@ -192,7 +189,7 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
       await expect(startCluster(config(wrong))).rejects.toMatchObject({ code: 'ELDR_CONFIG_INVALID' })
     })
 
-    it('with the certificate of another host is no TLS with them', async () => {
+    it('does not accept the certificate of another host', async () => {
       const cluster = await startWith({ caFile: pairs.elsewhere.certFile }, keysOf(pairs.elsewhere))
       expect(await outcome(cluster)).toBe('no worker')
       await cluster.stop()
@@ -214,7 +211,7 @@ function post(
       method: 'POST',
       ca: readFileSync(caFile),
       agent: false,
-      ...(pair && keysOf(pair)),
+      ...(pair === undefined ? {} : keysOf(pair)),
     } as const
     const call = request(`${url}/v1/completions`, options, response =>
       response.resume().on('end', () => resolve({ status: response.statusCode! })),

@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
-/** A real model in real clusters: that outputs do not depend on the policy, and more that takes minutes. Apart from the unit tests. */
+/** A real model in real clusters: outputs do not depend on the policy. Takes minutes, so apart from the unit tests. */
 export default defineConfig({
   test: {
     include: ['test/identity/**/*.identity.ts', 'test/worker/gateway.test.ts'],
@@ -9,7 +9,5 @@ export default defineConfig({
     testTimeout: 900_000,
     hookTimeout: 120_000,
     fileParallelism: false,
-    // A proof that holds at the second try does not hold.
-    retry: 0,
   },
 })

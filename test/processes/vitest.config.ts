@@ -1,7 +1,10 @@
 import { configDefaults, defineConfig } from 'vitest/config'
 import base from '../../vitest.config.ts'
 
-/** What befalls several processes, and the suites of the gateway that look at it from outside, with two relays and an owner in its place. */
+/**
+ * Tests of a gateway of several processes, and the gateway's suites that need no access to its internals, run
+ * against an owner and two relays.
+ */
 const SUITES = [
   'admin-access',
   'admin-look',
@@ -25,9 +28,9 @@ export default defineConfig({
     include: ['test/processes/*.test.ts', ...SUITES.map(name => `test/gateway/${name}.test.ts`)],
     exclude: configDefaults.exclude,
     env: { ELDR_TEST_PROCESSES: '2' },
-    // Most of them wait more than they compute.
+    // They wait more than they compute.
     maxWorkers: 2,
-    // Of those that run at once each has a gateway of four processes.
+    // Each concurrent test has a gateway of four processes.
     maxConcurrency: 3,
   },
 })
