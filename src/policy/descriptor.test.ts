@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { eldrObject, makeCounts } from '../../test/fake-worker/index.ts'
-import { createRoutingTable, type RoutingTable } from '../gateway/routing/routing-table.ts'
+import { createRoutingTable } from '../gateway/routing/routing-table.ts'
 import { loadProfile } from '../cost/profile-file.ts'
 import { createRandom } from '../math/random.ts'
 import type { Replicas } from '../sim/replicas.ts'
@@ -150,7 +150,9 @@ describe('a policy from outside the table', () => {
     }
     const candidates = [0, 1, 2, 3].map(worker => ({ worker, inflight: worker }))
     const decide = (policy: PolicyDescriptor, known: Partial<{ shape: typeof shape }>) => {
-      const table = createRoutingTable({ policy, workers: 4, minCovered: 0.5, ...known }) as RoutingTable
+      const result = createRoutingTable({ policy, workers: 4, minCovered: 0.5, ...known })
+      if (result.kind === 'missing') throw new Error(result.missing)
+      const { table } = result
       return table.policy.pick(table.read('r', handoff).routable, candidates, { random: () => 0 })
     }
     const first = Array.from(counts.subarray(0, experts))

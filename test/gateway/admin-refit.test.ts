@@ -46,7 +46,7 @@ describe('a re-fit', () => {
     const before = cluster.gateway.control.loaded!.artifact.primary.centroids.slice()
     const events = await follow(cluster)
     const added = await addDecode()
-    expect((await routing()).note).toBe('3 decode workers and 2 clusters in the artifact')
+    expect((await routing()).note).toBe('2 clusters for 3 decode workers')
     const { data } = await events.find(({ event, data }) => event === 'routing' && data.cause === 'refit')
     events.leave()
     expect(data.routing).toMatchObject({ decodeWorkers: 3, artifact: { clusters: 3, file: two } })
@@ -126,7 +126,7 @@ describe('a re-fit', () => {
   it('is left out when the settings say so, and that is stated', async () => {
     await start({ decode: 3, config: { routing: { artifact: two, refit: 'off' } } })
     expect(await routing()).toMatchObject({
-      note: '3 decode workers and 2 clusters in the artifact',
+      note: '2 clusters for 3 decode workers',
       artifact: { clusters: 2 },
     })
     expect((await call(cluster, 'POST', '/eldr/refit')).json).toMatchObject({ artifact: { clusters: 3 } })
@@ -157,10 +157,8 @@ describe('a re-fit', () => {
     })
     const refused = await call(cluster, 'POST', '/eldr/refit')
     expect(errorOf(refused)).toBe('409 ELDR_REFIT_REFUSED')
-    expect(refused.json.error.message).toBe(
-      'last keeps its cluster 2, which a fit of 1 cluster does not have.',
-    )
-    expect((await routing()).note).toContain('not fitted anew: last keeps its cluster 2')
+    expect(refused.json.error.message).toBe('last has the fixed cluster 2, but the fit has 1 cluster.')
+    expect((await routing()).note).toContain('not refitted: last has the fixed cluster 2')
     await cluster.stop()
     await start()
     expect(errorOf(await call(cluster, 'POST', '/eldr/refit'))).toBe('409 ELDR_REFIT_REFUSED')

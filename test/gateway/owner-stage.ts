@@ -15,7 +15,7 @@ import { remotePlacementClient } from '../../src/gateway/scale/processes/remote-
 import { Decisions } from '../../src/gateway/observe/decisions.ts'
 import { RetryBudget } from '../../src/gateway/routing/retry-budget.ts'
 import { Router } from '../../src/gateway/routing/router.ts'
-import { createRoutingTable, type RoutingTable } from '../../src/gateway/routing/routing-table.ts'
+import { createRoutingTable } from '../../src/gateway/routing/routing-table.ts'
 import { createRandom } from '../../src/math/random.ts'
 import type { PolicyName } from '../../src/policy/decode-policy.ts'
 import { createPrefillPolicy } from '../../src/policy/prefill-policy.ts'
@@ -48,15 +48,16 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
       registry.setHealth(id, true)
     }
   const random = createRandom(11)
-  const table = createRoutingTable({
+  const result = createRoutingTable({
     policy,
     tau: 0.1,
     workers: WORKERS,
     minCovered: 0.5,
     shape: SHAPE,
-    ...(artifact && { artifact }),
+    artifact,
   })
-  if (typeof table === 'string') throw new Error(table)
+  if (result.kind === 'missing') throw new Error(result.missing)
+  const { table } = result
   const router = new Router({
     registry,
     decisions: new Decisions({ metrics: new Metrics(), kept: 0 }),
@@ -69,7 +70,7 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
     desk,
     registry,
     router,
-    table: table as RoutingTable,
+    table,
     budget,
     admission: new Admission(limits),
     placement: localPlacementClient({ registry, router, budget }),

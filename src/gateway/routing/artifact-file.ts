@@ -1,9 +1,9 @@
-/** An artifact that came as bytes, in a file of its own while it is read: artifacts are read by parts, and proven before they are held. */
+/** A temporary file for an artifact that was received as bytes: artifacts are read in parts, from files. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** How people read of one that has no path. */
+/** Name for people of an artifact that has no path. */
 export const SENT = 'the artifact that was sent'
 
 export async function asFile<T>(artifact: Uint8Array, use: (path: string) => Promise<T>): Promise<T> {

@@ -1,90 +1,112 @@
 /**
- * Which cluster of the artifact each decode worker has. Indexes of workers are theirs for as long as they are registered, and may have
- * gaps when some have left; clusters have none. After a fit of the configured workers both are the same.
+ * Which cluster of the artifact each decode worker has. A worker keeps its index while it is registered, so
+ * indexes have gaps after a worker has left; cluster numbers have none. After a fit of the configured workers
+ * both are equal.
  */
 /** Index of a worker → its cluster. */
-export type Seats = ReadonlyMap<number, number>
+export type ClusterAssignment = ReadonlyMap<number, number>
 
-export interface SeatedWorker {
+export interface AssignableWorker {
   readonly id: string
   readonly index: number
-  /** It was told its cluster, and its experts may be placed for it. */
+  /** The operator set its cluster. Experts may be placed for it. */
   readonly fixed: boolean
 }
 
-/** As a file is read: centroid k belongs to the k-th decode worker. */
-export function seatsInOrder(clusters: number): Seats {
+export type AssignmentResult =
+  | { readonly kind: 'ok'; readonly assignment: ClusterAssignment }
+  | { readonly kind: 'impossible'; readonly why: string }
+
+/** As in a file: centroid k belongs to the k-th decode worker. */
+export function identityAssignment(clusters: number): ClusterAssignment {
   return new Map(Array.from({ length: clusters }, (_, k) => [k, k]))
 }
 
-/** What does not fit, as a sentence; undefined when every worker has a cluster and every cluster a worker. */
-export function misfit(workers: readonly SeatedWorker[], clusters: number, seats: Seats): string | undefined {
-  if (workers.length === 0) return undefined // nothing can be fitted for nobody, and the next worker finds its region as it was
+/**
+ * Why clusters and workers do not match; undefined if every worker has a cluster and every cluster a worker.
+ */
+export function misfit(
+  workers: readonly AssignableWorker[],
+  clusters: number,
+  assignment: ClusterAssignment,
+): string | undefined {
+  // Without workers there is nothing to refit for, and the next worker finds its region unchanged.
+  if (workers.length === 0) return undefined
   if (workers.length !== clusters)
-    return `${count(workers.length, 'decode worker')} and ${count(clusters, 'cluster')} in the artifact`
-  const without = workers.filter(({ index }) => !seats.has(index)).map(({ id }) => id)
+    return `${count(clusters, 'cluster')} for ${count(workers.length, 'decode worker')}`
+  const without = workers.filter(({ index }) => !assignment.has(index)).map(({ id }) => id)
   return without.length === 0 ? undefined : `no cluster for ${without.join(', ')}`
 }
 
 /**
- * Seats at another number of clusters. A worker with a fixed cluster has that one or there is no re-fit, and a sentence says why; others
- * keep their number where it still exists, so that numbers change as little as regions do. With fewer clusters than workers some have none;
- * with more, those that are left are for workers to come.
+ * Assigns another number of clusters. A worker with a fixed cluster gets it, or the result is `impossible`.
+ * Other workers keep their number if it still exists, so that few numbers change. With fewer clusters than
+ * workers some workers have none; with more, the rest is reserved for workers that join later.
  */
-export function arrangeSeats(workers: readonly SeatedWorker[], clusters: number): Seats | string {
-  const seats = new Map<number, number>()
+export function assignClusters(workers: readonly AssignableWorker[], clusters: number): AssignmentResult {
+  const assignment = new Map<number, number>()
   const free = new Set(Array.from({ length: clusters }, (_, k) => k))
   const take = (index: number, cluster: number) => {
-    seats.set(index, cluster)
+    assignment.set(index, cluster)
     free.delete(cluster)
   }
   const beyond = workers.find(({ fixed, index }) => fixed && index >= clusters)
-  if (beyond !== undefined)
-    return `${beyond.id} keeps its cluster ${beyond.index}, which a fit of ${count(clusters, 'cluster')} does not have`
+  if (beyond !== undefined) {
+    const { id, index } = beyond
+    return {
+      kind: 'impossible',
+      why: `${id} has the fixed cluster ${index}, but the fit has ${count(clusters, 'cluster')}`,
+    }
+  }
   for (const fixedFirst of [true, false])
     for (const { index, fixed } of workers) if (fixed === fixedFirst && free.has(index)) take(index, index)
   for (const { index } of workers) {
     const [next] = free
-    if (!seats.has(index) && next !== undefined) take(index, next)
+    if (!assignment.has(index) && next !== undefined) take(index, next)
   }
-  // The next worker gets the lowest index that is free, and with it a cluster that waits for one.
+  // The next worker gets the lowest free index, and with it one of the remaining clusters.
   for (let index = 0; free.size > 0; index++) {
     const [next] = free
-    if (!seats.has(index)) take(index, next!)
+    if (!assignment.has(index)) take(index, next!)
   }
-  return seats
+  return { kind: 'ok', assignment }
 }
 
-/** A worker with a fixed cluster gets the region nearest to its own before anybody else does. */
+/** Makes a worker with a fixed cluster win the region nearest to its own over all other workers. */
 const FIXED_WEIGHT = 1_000
 
 /**
- * What each new cluster should be like [clusters × width]: the centroid that its worker has now, zeros where there is none. `refit` takes
- * it for the old centroids, and the optimal assignment of new ones to them keeps every worker's region.
+ * Target of each new cluster [clusters × width]: the centroid that its worker has now, zeros if it has none.
+ * `refit` takes these as the old centroids and assigns the new ones to them optimally, so every worker keeps
+ * its region.
  */
-export function wantedCentroids(
-  workers: readonly SeatedWorker[],
-  now: { readonly centroids: Float32Array; readonly seats: Seats },
-  next: Seats,
+export function targetCentroids(
+  workers: readonly AssignableWorker[],
+  now: { readonly centroids: Float32Array; readonly assignment: ClusterAssignment },
+  next: ClusterAssignment,
   clusters: number,
   width: number,
 ): Float32Array<ArrayBuffer> {
-  const wanted = new Float32Array(clusters * width)
+  const targets = new Float32Array(clusters * width)
   for (const { index, fixed } of workers) {
-    const [from, to] = [now.seats.get(index), next.get(index)]
+    const [from, to] = [now.assignment.get(index), next.get(index)]
     if (from === undefined || to === undefined) continue
     const weight = fixed ? FIXED_WEIGHT : 1
-    for (let d = 0; d < width; d++) wanted[to * width + d] = weight * now.centroids[from * width + d]!
+    for (let d = 0; d < width; d++) targets[to * width + d] = weight * now.centroids[from * width + d]!
   }
-  return wanted
+  return targets
 }
 
-/** Centroids by index of their worker; rows without a worker are no numbers, so that they are like nothing. */
-export function inSeats(centroids: Float32Array, width: number, seats: Seats): Float32Array {
-  if ([...seats].every(([index, cluster]) => index === cluster)) return centroids
-  const rows = Math.max(...seats.keys()) + 1
+/** Centroids by worker index. Rows without a worker are NaN, so that no signature is similar to them. */
+export function centroidsByWorker(
+  centroids: Float32Array,
+  width: number,
+  assignment: ClusterAssignment,
+): Float32Array {
+  if ([...assignment].every(([index, cluster]) => index === cluster)) return centroids
+  const rows = Math.max(...assignment.keys()) + 1
   const placed = new Float32Array(rows * width).fill(NaN)
-  for (const [index, cluster] of seats)
+  for (const [index, cluster] of assignment)
     placed.set(centroids.subarray(cluster * width, (cluster + 1) * width), index * width)
   return placed
 }

@@ -1,6 +1,6 @@
 /**
- * Work on artifacts that would hold up the event loop: reading one and proving it sound touches every value, a re-fit takes seconds. Plain
- * functions of values that travel between threads; `off-thread.ts` says where they run.
+ * Work on artifacts that would block the event loop: reading and checking one touches every value, and a
+ * refit takes seconds. Pure functions of values that can be sent between threads; `off-thread.ts` runs them.
  */
 import type { Artifact, ArtifactAbout, FittedSignature } from '../../fit/artifact.ts'
 import { artifactOf } from '../../fit/artifact-read.ts'
@@ -13,18 +13,18 @@ import { withSafetensors } from '../../trace/safetensors-file.ts'
 
 export interface ReadArtifact {
   readonly artifact: Artifact
-  /** Of the file, in hexadecimal. */
+  /** Hash of the file, in hexadecimal. */
   readonly sha256: string
 }
 
 export interface RefitInput {
   readonly file: string
-  /** With the centroids that the new ones are matched to; patterns and domains stay at home. */
+  /** Its centroids are the targets that the new ones are matched to. It has no patterns and no domains. */
   readonly artifact: Artifact
   readonly clusters: number
 }
 
-/** What a re-fit changes of an artifact. */
+/** The parts of an artifact that a refit changes. */
 export interface RefitResult {
   readonly about: ArtifactAbout
   readonly clusterOf: Uint16Array
@@ -38,19 +38,19 @@ export interface PlaneInput {
   readonly width: number
 }
 
-/** Some of the calibration requests in the plane of their first two principal components. */
+/** A sample of the calibration requests in the plane of their first two principal components. */
 export interface PlaneResult {
-  /** Which of them. */
+  /** Indexes of the sampled requests. */
   readonly rows: Uint32Array
   /** [rows × 2] */
   readonly coordinates: Float64Array
   readonly explained: readonly [number, number]
-  /** [2 × width], and what is taken away of each product. */
+  /** [2 × width]; `offsets` are subtracted from the products. */
   readonly axes: Float64Array
   readonly offsets: readonly [number, number]
 }
 
-/** As many as can be told apart on a screen. */
+/** More points cannot be told apart on a screen. */
 const PLANE_ROWS = 800
 
 export const JOBS = {
@@ -68,7 +68,7 @@ export const JOBS = {
         about: fresh.about,
         clusterOf: fresh.calibration.clusterOf,
         centroids: fresh.primary.centroids,
-        ...(fresh.fallback && { fallbackCentroids: fresh.fallback.centroids }),
+        fallbackCentroids: fresh.fallback?.centroids,
       }
     }),
 
@@ -84,7 +84,7 @@ export type JobName = keyof Jobs
 export type JobInput<Name extends JobName> = Parameters<Jobs[Name]>[0]
 export type JobResult<Name extends JobName> = Awaited<ReturnType<Jobs[Name]>>
 
-/** An artifact after a re-fit of it. */
+/** The artifact with the result of a refit. */
 export function withRefit(
   old: Artifact,
   { about, clusterOf, centroids, fallbackCentroids }: RefitResult,
@@ -92,26 +92,26 @@ export function withRefit(
   return {
     about,
     primary: { ...old.primary, centroids },
-    ...(old.fallback && fallbackCentroids && { fallback: { ...old.fallback, centroids: fallbackCentroids } }),
+    fallback: old.fallback && fallbackCentroids && { ...old.fallback, centroids: fallbackCentroids },
     calibration: { ...old.calibration, clusterOf },
   }
 }
 
-/** Without what a re-fit does not look at, so that it need not travel. */
+/** The artifact without the parts that a refit does not read, so that they are not copied. */
 export function forRefit(
   { about, primary, fallback, calibration }: Artifact,
-  wanted: Float32Array,
+  targets: Float32Array,
 ): Artifact {
   const { requests, clusterOf } = calibration
   return {
     about,
-    primary: { ...primary, centroids: wanted },
-    ...(fallback && { fallback }),
+    primary: { ...primary, centroids: targets },
+    fallback,
     calibration: { requests, clusterOf },
   }
 }
 
-/** Signatures are the bulk of what a re-fit reads: in shared memory they are there already when it begins. */
+/** Signatures are most of what a refit reads: in shared memory they need no copy. */
 function shared(artifact: Artifact): Artifact {
   const { primary, fallback } = artifact
   const share = (fitted: FittedSignature): FittedSignature => {
@@ -119,5 +119,5 @@ function shared(artifact: Artifact): Artifact {
     signatures.set(fitted.signatures)
     return { ...fitted, signatures }
   }
-  return { ...artifact, primary: share(primary), ...(fallback && { fallback: share(fallback) }) }
+  return { ...artifact, primary: share(primary), fallback: fallback && share(fallback) }
 }

@@ -1,21 +1,22 @@
-/** A thread of `off-thread.ts`: does one job and ends. */
+/** A thread of `off-thread.ts`: runs one job and ends. */
 import { setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
-import { buffersIn, type Letter, letterOf } from './thread-result.ts'
+import { failureResult, type ThreadResult, transferableBuffers } from './thread-result.ts'
 import { type JobInput, type JobName, JOBS } from './fit-jobs.ts'
 
-// On Linux a priority is a thread's own: where cores are few, requests come before a re-fit. Elsewhere it would be the whole process's.
+// On Linux each thread has its own priority, so requests run before a refit if cores are few. On other
+// systems this would change the priority of the whole process.
 if (process.platform === 'linux') setPriority(10)
 
 const { name, input } = workerData as { readonly name: JobName; readonly input: unknown }
 
-function send(letter: Letter): void {
-  parentPort!.postMessage(letter, buffersIn(letter))
+function send(result: ThreadResult): void {
+  parentPort!.postMessage(result, transferableBuffers(result))
 }
 
 try {
   const job = JOBS[name] as (input: unknown) => Promise<unknown>
   send({ result: await job(input as JobInput<JobName>) })
 } catch (error) {
-  send(letterOf(error))
+  send(failureResult(error))
 }

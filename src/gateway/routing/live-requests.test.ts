@@ -3,7 +3,7 @@ import type { RoutableRequest } from '../../policy/decode-policy.ts'
 import { LiveRequests } from './live-requests.ts'
 import type { RoutingTable } from './routing-table.ts'
 
-/** A table whose policy writes down whom it knows, and takes its time for each. */
+/** A table whose policy records the requests it counts, and needs `takesMs` for each. */
 function tableOf(model?: object, takesMs = 0) {
   const known = new Set<RoutableRequest>()
   const policy = {
@@ -23,7 +23,7 @@ const requests = (count: number): RoutableRequest[] =>
 const turn = () => new Promise(setImmediate)
 
 describe('requests in flight', () => {
-  it('are known to the policy in force and to no other, whenever they end', () => {
+  it('are counted by the policy in force and by no other, whenever they end', () => {
     const model = {}
     const [first, second] = [tableOf(model), tableOf(model)]
     const live = new LiveRequests(first.table)
@@ -42,7 +42,7 @@ describe('requests in flight', () => {
     expect(live.workersOf('r')).toEqual([])
   })
 
-  it('have no signature in the eyes of another artifact', () => {
+  it('lose their signature when the artifact changes', () => {
     const [first, second, third] = [tableOf({ a: 1 }), tableOf({ b: 1 }), tableOf()]
     const live = new LiveRequests(first.table)
     const [request] = requests(1) as [RoutableRequest]
@@ -54,7 +54,7 @@ describe('requests in flight', () => {
     expect(third.known.size).toBe(0)
   })
 
-  it('are moved a few at a turn of the event loop when there are many, and end meanwhile wherever they are', async () => {
+  it('are moved over several turns of the event loop, and may end during the move', async () => {
     const [first, second, third] = [tableOf(), tableOf(undefined, 0.5), tableOf(undefined, 0.5)]
     const live = new LiveRequests(first.table)
     const all = requests(40)

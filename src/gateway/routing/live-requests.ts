@@ -1,27 +1,28 @@
 /**
- * Requests that are on a decode worker, and the policy that counts each. When the table changes they stay where they are, and the new
- * policy is told of them: it would else think workers idle. To predict the experts of one request takes some 50 µs, so thousands of them
- * are told over several turns of the event loop; a request that ends meanwhile ends with the policy that knows it.
+ * Requests on decode workers, and the policy that counts each of them. When the table changes they stay on
+ * their workers and are moved to the new policy, which would otherwise see idle workers. Predicting the
+ * experts of a request takes about 50 µs, so thousands of them are moved over several turns of the event
+ * loop; a request that ends meanwhile is released by the policy that counts it.
  */
 import type { RoutableRequest } from '../../policy/decode-policy.ts'
 import { isOf } from '../observe/decision-log.ts'
 import type { RoutingTable } from './routing-table.ts'
 
-interface Place {
+interface LivePlacement {
   table: RoutingTable
   readonly worker: number
   readonly workerId: string
-  /** The request as the policy knows it. */
-  known: RoutableRequest
+  /** The request as the policy counts it. */
+  counted: RoutableRequest
 }
 
-/** How much of a turn of the event loop the move may take. */
+/** Time that the move may take in a turn of the event loop. */
 const TURN_MS = 1
 
 export class LiveRequests {
-  readonly #places = new Map<RoutableRequest, Place>()
+  readonly #placements = new Map<RoutableRequest, LivePlacement>()
   #table: RoutingTable
-  #moving: MapIterator<[RoutableRequest, Place]> | undefined
+  #moving: MapIterator<[RoutableRequest, LivePlacement]> | undefined
 
   constructor(table: RoutingTable) {
     this.#table = table
@@ -29,39 +30,44 @@ export class LiveRequests {
 
   take(request: RoutableRequest, worker: number, workerId: string): void {
     this.#table.policy.dispatched?.(request, worker)
-    this.#places.set(request, { table: this.#table, worker, workerId, known: request })
+    this.#placements.set(request, { table: this.#table, worker, workerId, counted: request })
   }
 
   leave(request: RoutableRequest): void {
-    const place = this.#places.get(request)
-    if (place === undefined) return
-    this.#places.delete(request)
-    place.table.policy.released?.(place.known, place.worker)
+    const placement = this.#placements.get(request)
+    if (placement === undefined) return
+    this.#placements.delete(request)
+    placement.table.policy.released?.(placement.counted, placement.worker)
   }
 
   /** Workers that a request, or parts of it, are on. */
   workersOf(id: string): string[] {
-    return [...this.#places].filter(([request]) => isOf(request.id, id)).map(([, { workerId }]) => workerId)
+    return [...this.#placements]
+      .filter(([request]) => isOf(request.id, id))
+      .map(([, { workerId }]) => workerId)
   }
 
-  /** Of two tables that come one upon the other the last counts: whoever has not been moved yet goes to it at once. */
+  /**
+   * If the table changes again during a move, requests that have not been moved go directly to the last
+   * table.
+   */
   moveTo(table: RoutingTable): void {
     this.#table = table
-    const underWay = this.#moving !== undefined
-    this.#moving = this.#places.entries()
-    if (!underWay) this.#move()
+    const isMoving = this.#moving !== undefined
+    this.#moving = this.#placements.entries()
+    if (!isMoving) this.#move()
   }
 
   #move(): void {
     const untilMs = performance.now() + TURN_MS
     for (let next = this.#moving!.next(); next.done !== true; next = this.#moving!.next()) {
-      const [, place] = next.value
-      if (place.table === this.#table) continue
-      // Another artifact's signature is no signature to this one.
-      const signed = place.table.artifact?.primary.model === this.#table.artifact?.primary.model
-      if (!signed) place.known = withoutSignature(place.known)
-      place.table = this.#table
-      place.table.policy.dispatched?.(place.known, place.worker)
+      const [, placement] = next.value
+      if (placement.table === this.#table) continue
+      // Signatures of different artifacts cannot be compared.
+      const comparable = placement.table.artifact?.primary.model === this.#table.artifact?.primary.model
+      if (!comparable) placement.counted = withoutSignature(placement.counted)
+      placement.table = this.#table
+      placement.table.policy.dispatched?.(placement.counted, placement.worker)
       if (performance.now() < untilMs) continue
       setImmediate(() => this.#move())
       return
@@ -71,5 +77,5 @@ export class LiveRequests {
 }
 
 function withoutSignature({ id, counts }: RoutableRequest): RoutableRequest {
-  return { id, ...(counts && { counts }) }
+  return { id, counts }
 }

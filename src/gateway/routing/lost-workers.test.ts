@@ -12,7 +12,7 @@ const LIMITS = {
 }
 const RANKS = ['a@0', 'a@1', 'a@2']
 
-/** Three ranks of one server beside another worker, with requests that wait. */
+/** Three ranks of one server and one other worker, with requests that wait for the ranks. */
 function start(left: number, waiting: number) {
   const registry = new Registry(new LoadTracker(), LIMITS)
   for (const [dpRank, id] of RANKS.entries()) registry.add({ id, role: 'decode', url: 'http://a:1', dpRank })
@@ -26,19 +26,19 @@ function start(left: number, waiting: number) {
   return { registry, lost, stops }
 }
 
-describe('requests that wait for ranks of a server that is lost', () => {
-  it('are tried elsewhere as far as tries are left for all of them together', async () => {
+describe('requests that wait for the ranks of a lost server', () => {
+  it('are retried elsewhere within the retry budget that the ranks share', async () => {
     const { registry, lost } = start(4, 3)
     registry.setHealth(RANKS, false)
     expect(lost).toEqual(['a@0', 'a@0', 'a@0', 'a@1'])
-    // Later there may be leave again.
+    // The limit applies to one turn of the event loop.
     await new Promise(setImmediate)
     registry.setHealth(RANKS, true)
     registry.setHealth(['a@2'], false)
     expect(lost.slice(4)).toEqual(['a@2', 'a@2', 'a@2'])
   })
 
-  it('go on waiting where there is no other worker', () => {
+  it('keep waiting if there is no other worker', () => {
     const { registry, lost } = start(4, 1)
     registry.remove('b')
     registry.setHealth(RANKS, false)

@@ -1,20 +1,24 @@
 /**
- * Requests that wait for a worker which turns out not to answer its health checks. Those that have had nothing of it yet fail, and are
- * tried elsewhere: an answer that is not streamed may take half an hour, and nobody would wait that long for a worker that hangs.
+ * Requests that wait for a worker which fails its health checks. Those that have received nothing yet fail
+ * and are retried elsewhere: a non-streamed response may take half an hour, which is too long to wait for a
+ * worker that hangs.
  */
 import type { Registry } from '../../cluster/registry.ts'
 import type { RetryBudget } from './retry-budget.ts'
 import { type StopSignal, UpstreamFailure } from '../upstream/upstreams.ts'
 
-/** For a request that could not be tried again. */
+/** For a request that cannot be retried. */
 export const NEVER: StopSignal = { onStop: () => () => {} }
 
 export class LostWorkers {
   readonly #waiting = new Map<string, Set<(reason: UpstreamFailure) => void>>()
-  /** In this turn of the event loop. */
+  /** Requests failed in this turn of the event loop. */
   #lostNow = 0
 
-  /** As many as can be tried again; the others go on waiting, for the worker may only be slow. */
+  /**
+   * Fails no more requests than the budget can retry; the others keep waiting, since the worker may only be
+   * slow.
+   */
   constructor(
     registry?: Pick<Registry, 'subscribe' | 'hasCandidates'>,
     budget: Pick<RetryBudget, 'left'> = { left: 0 },
@@ -25,7 +29,7 @@ export class LostWorkers {
     })
   }
 
-  /** Happens when the worker is lost. */
+  /** A signal that stops a request when this worker is lost. */
   of(id: string): StopSignal {
     return {
       onStop: listener => {
@@ -39,18 +43,20 @@ export class LostWorkers {
     }
   }
 
-  /** Ranks of one server are lost at once, before any request has taken leave to be tried again: what is left is for all of them. */
+  /**
+   * All ranks of a server are lost at once, before any request has taken its retry: they share what is left.
+   */
   #loseWithin(id: string, left: number): void {
     if (this.#lostNow === 0) setImmediate(() => (this.#lostNow = 0))
-    const most = Math.max(0, left - this.#lostNow)
-    this.#lostNow += Math.min(most, this.#waiting.get(id)?.size ?? 0)
-    this.lose(id, most)
+    const limit = Math.max(0, left - this.#lostNow)
+    this.#lostNow += Math.min(limit, this.#waiting.get(id)?.size ?? 0)
+    this.lose(id, limit)
   }
 
-  /** So many of those that wait for it. */
-  lose(id: string, most: number): void {
-    for (const listener of [...(this.#waiting.get(id) ?? [])].slice(0, most)) {
-      listener(new UpstreamFailure('timeout', 'the worker does not answer its health check'))
+  /** Fails at most `limit` of the requests that wait for this worker. */
+  lose(id: string, limit: number): void {
+    for (const listener of [...(this.#waiting.get(id) ?? [])].slice(0, limit)) {
+      listener(new UpstreamFailure('timeout', 'the worker fails its health check'))
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Chooses the workers of a request and gives them back. In a single process this is the router; in a relay it is the owner process,
- * which responds later. The flow of a request is the same for both.
+ * Chooses the workers of a request and gives them back. In a single process this is the router; in a relay it
+ * is the owner process, which responds later. The flow of a request is the same for both.
  */
 import type { Registry } from '../../cluster/registry.ts'
 import type { Role } from '../../cluster/worker.ts'

@@ -12,8 +12,8 @@ export interface Placement {
   readonly worker: WorkerSpec
   readonly index: number
   /**
-   * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing. `unreachable`: the worker did not
-   * respond, which counts as a failed health check.
+   * Gives the request back: load, breaker and policy state follow from it. Later calls do nothing.
+   * `unreachable`: the worker did not respond, which counts as a failed health check.
    */
   end(how: PlacementEnd, unreachable?: boolean): void
 }

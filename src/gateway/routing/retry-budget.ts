@@ -1,6 +1,6 @@
 /**
- * Retries as a share of requests. While workers fail now and then there is always a retry to spare; in an outage retries end instead of
- * multiplying the load on the remaining workers.
+ * Retries as a share of requests. While workers fail now and then there is always a retry to spare; in an
+ * outage retries end instead of multiplying the load on the remaining workers.
  */
 const MAX_SAVED = 20
 

@@ -1,7 +1,7 @@
 /**
- * What decisions are made by, and every change of it: policy, artifact, clusters for another number of workers. A change is checked and
- * made ready beside the table in force, and put in its place at once and whole, or not at all. Changes that take time come one after the
- * other, so that of two the last wins and none is lost half-way.
+ * The routing in force, and every change to it: policy, artifact, refits for another number of workers. A
+ * change is checked and prepared beside the table in force, then replaces it atomically or not at all. Slow
+ * changes run one after the other, so the last one wins and none is applied by halves.
  */
 import type { Registry, RegistryEvent } from '../../cluster/registry.ts'
 import { EldrError } from '../../errors.ts'
@@ -22,22 +22,22 @@ import {
   type LoadedArtifact,
   misfitOf,
   type Plan,
-  refitted,
-  roomFor,
-  tableOf,
+  refitPlan,
+  tableFromPlan,
+  tableSize,
   withArtifact,
 } from './routing-plan.ts'
-import type { RoutingTable } from './routing-table.ts'
-import type { SeatedWorker } from './cluster-assignment.ts'
+import type { RoutingTable, TableResult } from './routing-table.ts'
+import type { AssignableWorker } from './cluster-assignment.ts'
 
 export interface ControlOptions extends Pick<PolicyOptions, 'cost' | 'unseen'> {
   readonly routing: RoutingSettings
   readonly registry: Pick<Registry, 'views' | 'subscribe'>
   readonly log: Log
   readonly artifact?: LoadedArtifact
-  /** Hears of every artifact that was loaded while its file is there, and is waited for. */
+  /** Called after every artifact load, and awaited while the file exists. */
   readonly artifactLoaded?: (path: string, shownAs: string) => Promise<void>
-  /** Hears of every change that was made, and of re-fits that were not. */
+  /** Called after every change, and after a refit that was refused. */
   readonly changed?: (change: RoutingChange) => void
 }
 
@@ -46,7 +46,7 @@ export interface RoutingChange {
   readonly routing: RoutingView
 }
 
-/** What /eldr/config and events show of it. */
+/** What /eldr/config and events show. */
 export interface RoutingView {
   readonly policy: PolicyName
   readonly tau: number
@@ -58,11 +58,11 @@ export interface RoutingView {
     readonly clusters: number
   }
   readonly decodeWorkers: number
-  /** Why the artifact's clusters do not fit the workers, and why they stay so. */
+  /** Why the artifact's clusters do not match the workers, and why they were not refitted. */
   readonly note?: string
 }
 
-/** Workers come and go in groups: a re-fit waits until nothing has changed for so long. */
+/** Workers join and leave in groups: a refit waits until nothing has changed for this long. */
 const REFIT_DELAY_MS = 500
 
 export class RoutingControl {
@@ -73,11 +73,11 @@ export class RoutingControl {
   #prefillPolicyName: PrefillPolicyName
   #prefillPolicy: PrefillPolicy
   #router: Router | undefined
-  /** Workers that the table in force has room for. */
-  #room = 0
-  #turn: Promise<unknown> = Promise.resolve()
-  #soon: NodeJS.Timeout | undefined
-  #whyNotFitted = ''
+  /** Worker indexes that the table in force covers. */
+  #tableSize = 0
+  #queue: Promise<unknown> = Promise.resolve()
+  #refitTimer: NodeJS.Timeout | undefined
+  #whyNotRefitted = ''
 
   constructor(options: ControlOptions) {
     this.#options = options
@@ -91,7 +91,7 @@ export class RoutingControl {
     return this.#prefillPolicy
   }
 
-  /** The decode policy as it was asked for, which may still wait for what it needs. */
+  /** The configured decode policy. It may still route by load until it has what it needs. */
   get policy(): PolicyName {
     return this.#plan.policy
   }
@@ -100,35 +100,38 @@ export class RoutingControl {
     return this.#plan.loaded
   }
 
-  /** Cluster of a decode worker, where it has one. */
+  /** Cluster of a decode worker, if it has one. */
   clusterOf(index: number): number | undefined {
-    return this.#plan.seats.get(index)
+    return this.#plan.assignment.get(index)
   }
 
-  /** Of the settings, before there is a router to put it into. */
+  /** The table for the settings, before there is a router. */
   firstTable(): RoutingTable {
-    const table = this.#tableOf(this.#plan)
-    if (typeof table !== 'string') return this.#taken(table)
+    const result = this.#createTable(this.#plan)
+    if (result.kind === 'ok') return this.#inForce(result.table)
     throw new EldrError('ELDR_USAGE', {
       found: `policy ${this.policy}`,
-      expected: table,
+      expected: result.missing,
       todo: 'Give one with --artifact.',
     })
   }
 
-  /** Tables are put into this router from now on. When the artifact's clusters are not as many as the workers, a re-fit begins. */
+  /**
+   * Sets the router that gets new tables. Starts a refit if the artifact's clusters do not match the workers.
+   */
   drive(router: Router): void {
     this.#router = router
-    void this.#fitToWorkers()
+    void this.#refitToWorkers()
   }
 
-  /** The model has shown its shape in a hand-off. */
+  /** The table for a shape that the first hand-off has shown. */
   tableFor(shape: Shape): RoutingTable {
-    const table = this.#tableOf({ ...this.#plan, shape })
-    if (typeof table === 'string') throw new Error(table)
-    this.#plan = { ...this.#plan, shape }
-    this.#tell('model')
-    return this.#taken(table)
+    const plan = { ...this.#plan, shape }
+    const result = this.#createTable(plan)
+    if (result.kind === 'missing') throw new Error(`the policy ${this.policy} needs ${result.missing}`)
+    this.#plan = plan
+    this.#publish('model')
+    return this.#inForce(result.table)
   }
 
   setPolicy({
@@ -142,41 +145,44 @@ export class RoutingControl {
   }): RoutingView {
     const { policy: before } = this.#plan
     if (policy !== undefined || tau !== undefined)
-      this.#put({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
+      this.#apply({ ...this.#plan, policy: policy ?? before, tau: tau ?? this.#plan.tau })
     if (prefillPolicy !== undefined && prefillPolicy !== this.#prefillPolicyName) {
       this.#prefillPolicyName = prefillPolicy
       this.#prefillPolicy = this.#createPrefillPolicy()
       if (this.#router) this.#router.prefillPolicy = this.#prefillPolicy
     }
-    if (this.policy !== before) this.#fitSoon()
-    return this.#tell('policy')
+    if (this.policy !== before) this.#refitSoon()
+    return this.#publish('policy')
   }
 
-  /** `shownAs`: the name that the artifact goes by. Rejects with what is wrong with it; then nothing has changed. */
+  /**
+   * `shownAs`: name of the artifact for people. Rejects if the artifact is invalid; then nothing has changed.
+   */
   load(path: string, shownAs = path): Promise<RoutingView> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       const loaded: LoadedArtifact = { ...(await this.#offThread.run('read', { path })), file: shownAs }
       const asRead = withArtifact(this.#plan, loaded)
       const ready = this.#isDue(asRead)
-        ? await this.#refitted(asRead).catch((error: unknown) => this.#notFitted(error, asRead))
+        ? await this.#refit(asRead).catch((error: unknown) => this.#notRefitted(error, asRead))
         : asRead
-      this.#put({ ...this.#plan, loaded: ready.loaded!, seats: ready.seats }) // policy and τ may be others than when this began
+      // Policy and τ may have changed meanwhile: take those in force.
+      this.#apply({ ...this.#plan, loaded: ready.loaded!, assignment: ready.assignment })
       await this.#options.artifactLoaded?.(path, shownAs)
-      return this.#tell('artifact')
+      return this.#publish('artifact')
     })
   }
 
-  /** With as many clusters as there are decode workers, unless told. */
+  /** `clusters` (default: one per decode worker). */
   refit(clusters?: number): Promise<RoutingView> {
-    return this.#inTurn(() => this.#refitNow(clusters))
+    return this.#enqueue(() => this.#refitNow(clusters))
   }
 
-  /** As many clusters as another gateway had in whose place this one is. */
+  /** Refits to the number of clusters that the gateway before this one had. */
   async restoreClusters(clusters: number): Promise<void> {
-    const isOther = () =>
+    const differs = () =>
       this.#plan.loaded !== undefined && this.#plan.loaded.artifact.about.workers !== clusters
-    await this.#inTurn(async () => (isOther() ? this.#refitNow(clusters) : undefined)).catch(
-      (error: unknown) => this.#notFitted(error),
+    await this.#enqueue(async () => (differs() ? this.#refitNow(clusters) : undefined)).catch(
+      (error: unknown) => this.#notRefitted(error),
     )
   }
 
@@ -188,24 +194,23 @@ export class RoutingControl {
       policy,
       tau,
       prefillPolicy: this.#prefillPolicyName,
-      ...(loaded && {
-        artifact: {
-          file: loaded.file,
-          sha256: loaded.sha256,
-          model: loaded.artifact.about.model,
-          clusters: loaded.artifact.about.workers,
-        },
-      }),
+      artifact: loaded && {
+        file: loaded.file,
+        sha256: loaded.sha256,
+        model: loaded.artifact.about.model,
+        clusters: loaded.artifact.about.workers,
+      },
       decodeWorkers: workers.length,
-      ...(misfit !== undefined && {
-        note: this.#whyNotFitted === '' ? misfit : `${misfit}; not fitted anew: ${this.#whyNotFitted}`,
-      }),
+      note:
+        misfit === undefined || this.#whyNotRefitted === ''
+          ? misfit
+          : `${misfit}; not refitted: ${this.#whyNotRefitted}`,
     }
   }
 
   close(): void {
     this.#unsubscribe()
-    clearTimeout(this.#soon)
+    clearTimeout(this.#refitTimer)
     this.#offThread.close()
   }
 
@@ -213,56 +218,56 @@ export class RoutingControl {
     return createPrefillPolicy(this.#prefillPolicyName, { overload: this.#options.routing.prefixLoadFactor })
   }
 
-  #workers(): SeatedWorker[] {
+  #workers(): AssignableWorker[] {
     return this.#options.registry
       .views(performance.now())
       .filter(({ spec, leaving }) => spec.role === 'decode' && !leaving)
       .map(({ spec, index }) => ({ id: spec.id, index, fixed: spec.cluster !== undefined }))
   }
 
-  /** Health comes and goes without any of this: a worker that is away for a while finds its region as it was. */
+  /** Health changes are ignored: a worker that is unavailable for a while keeps its region. */
   #workersChanged({ kind, worker, index }: RegistryEvent): void {
     if (worker.role !== 'decode' || (kind !== 'added' && kind !== 'removed') || this.#router === undefined)
       return
-    if (kind === 'added' && index >= this.#room) {
-      this.#put(this.#plan)
-      this.#tell('workers')
+    if (kind === 'added' && index >= this.#tableSize) {
+      this.#apply(this.#plan)
+      this.#publish('workers')
     }
-    this.#fitSoon()
+    this.#refitSoon()
   }
 
-  #tableOf(plan: Plan): RoutingTable | string {
+  #createTable(plan: Plan): TableResult {
     const { routing, cost, unseen } = this.#options
-    return tableOf(plan, this.#workers(), { minCovered: routing.minCovered, cost, unseen })
+    return tableFromPlan(plan, this.#workers(), { minCovered: routing.minCovered, cost, unseen })
   }
 
-  #put(plan: Plan): void {
-    const table = this.#tableOf(plan)
-    if (typeof table === 'string')
-      throw new Refusal('ELDR_POLICY_LACKS', { words: `The policy ${plan.policy} needs ${table}.` })
+  #apply(plan: Plan): void {
+    const result = this.#createTable(plan)
+    if (result.kind === 'missing')
+      throw new Refusal('ELDR_POLICY_LACKS', { words: `The policy ${plan.policy} needs ${result.missing}.` })
     this.#plan = plan
-    this.#router?.swap(this.#taken(table))
+    this.#router?.swap(this.#inForce(result.table))
   }
 
-  #taken(table: RoutingTable): RoutingTable {
-    this.#room = roomFor(this.#workers())
+  #inForce(table: RoutingTable): RoutingTable {
+    this.#tableSize = tableSize(this.#workers())
     return table
   }
 
-  #fitSoon(): void {
-    clearTimeout(this.#soon)
-    this.#soon = setTimeout(() => void this.#fitToWorkers(), REFIT_DELAY_MS).unref()
+  #refitSoon(): void {
+    clearTimeout(this.#refitTimer)
+    this.#refitTimer = setTimeout(() => void this.#refitToWorkers(), REFIT_DELAY_MS).unref()
   }
 
-  async #fitToWorkers(): Promise<void> {
+  async #refitToWorkers(): Promise<void> {
     const misfit = misfitOf(this.#plan, this.#workers())
     if (misfit === undefined) return
     const { routing, log } = this.#options
-    if (routing.refit === 'off') log.warn(`${misfit}: some of them are left out, since routing.refit is off`)
-    // Another change may have made it needless by the time it is its turn.
+    if (routing.refit === 'off') log.warn(`${misfit}: not refitting, because routing.refit is off`)
+    // A change that is queued before it may have made it unnecessary.
     else
-      await this.#inTurn(async () => (this.#isDue(this.#plan) ? this.#refitNow() : undefined)).catch(
-        (error: unknown) => this.#notFitted(error),
+      await this.#enqueue(async () => (this.#isDue(this.#plan) ? this.#refitNow() : undefined)).catch(
+        (error: unknown) => this.#notRefitted(error),
       )
   }
 
@@ -271,51 +276,51 @@ export class RoutingControl {
   }
 
   async #refitNow(clusters?: number): Promise<RoutingView> {
-    const { loaded, seats } = await this.#refitted(this.#plan, clusters)
-    this.#put({ ...this.#plan, loaded, seats })
-    return this.#tell('refit')
+    const { loaded, assignment } = await this.#refit(this.#plan, clusters)
+    this.#apply({ ...this.#plan, loaded, assignment })
+    return this.#publish('refit')
   }
 
-  async #refitted(plan: Plan, clusters?: number): Promise<Plan & { readonly loaded: LoadedArtifact }> {
+  async #refit(plan: Plan, clusters?: number): Promise<Plan & { readonly loaded: LoadedArtifact }> {
     const { log } = this.#options
     const startMs = performance.now()
-    log.info(`${misfitOf(plan, this.#workers()) ?? 'asked for'}: fitting anew`)
-    const fitted = await refitted(plan, this.#workers(), this.#offThread, clusters)
-    this.#whyNotFitted = ''
+    log.info(`${misfitOf(plan, this.#workers()) ?? 'refit requested'}: refitting`)
+    const fitted = await refitPlan(plan, this.#workers(), this.#offThread, clusters)
+    this.#whyNotRefitted = ''
     log.info(
       {
         clusters: fitted.loaded.artifact.about.workers,
         seconds: Math.round(performance.now() - startMs) / 1000,
       },
-      'fitted anew',
+      'refitted',
     )
     return fitted
   }
 
   /** The clusters stay as they are: workers without one get requests by load alone. */
-  #notFitted(error: unknown, plan = this.#plan): Plan {
-    if (error instanceof Refusal && error.code === 'ELDR_DRAINING') return plan // nobody is left to be told
-    this.#whyNotFitted =
+  #notRefitted(error: unknown, plan = this.#plan): Plan {
+    if (error instanceof Refusal && error.code === 'ELDR_DRAINING') return plan // the gateway stops
+    this.#whyNotRefitted =
       error instanceof Refusal
         ? (error.words ?? error.code)
         : error instanceof EldrError
           ? error.message
           : 'it failed'
-    this.#options.log.warn({ err: error }, 'not fitted anew')
-    this.#tell('refit_refused')
+    this.#options.log.warn({ err: error }, 'not refitted')
+    this.#publish('refit_refused')
     return plan
   }
 
-  #tell(cause: RoutingChange['cause']): RoutingView {
+  #publish(cause: RoutingChange['cause']): RoutingView {
     const routing = this.view()
     this.#options.log.info({ cause, ...routing }, 'routing')
     this.#options.changed?.({ cause, routing })
     return routing
   }
 
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(work)
-    this.#turn = result.catch(() => undefined)
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#queue.then(work)
+    this.#queue = result.catch(() => undefined)
     return result
   }
 }

@@ -1,4 +1,7 @@
-/** What a routing table is made from, and how it becomes one. A plan never changes; a change of anything makes another. */
+/**
+ * The inputs of a routing table, and how it is built from them. Plans are immutable: every change makes a new
+ * one.
+ */
 import type { Artifact } from '../../fit/artifact.ts'
 import { descriptorOf, type PolicyName } from '../../policy/decode-policy.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
@@ -7,14 +10,14 @@ import type { RoutingSettings } from '../config/settings.ts'
 import { forRefit, withRefit } from './fit-jobs.ts'
 import type { OffThread } from './off-thread.ts'
 import type { Shape } from './read-experts.ts'
-import { createRoutingTable, type RoutingTable, type TableOptions } from './routing-table.ts'
+import { createRoutingTable, type TableOptions, type TableResult } from './routing-table.ts'
 import {
-  arrangeSeats,
+  type AssignableWorker,
+  assignClusters,
+  type ClusterAssignment,
+  identityAssignment,
   misfit,
-  type SeatedWorker,
-  type Seats,
-  seatsInOrder,
-  wantedCentroids,
+  targetCentroids,
 } from './cluster-assignment.ts'
 
 export interface Plan {
@@ -22,12 +25,12 @@ export interface Plan {
   readonly tau: number
   readonly loaded?: LoadedArtifact
   /** Empty without an artifact. */
-  readonly seats: Seats
-  /** Of the model, where no artifact tells it. */
+  readonly assignment: ClusterAssignment
+  /** Shape of the model, if it is known without an artifact. */
   readonly shape?: Shape
 }
 
-/** An artifact and what it goes by. After a re-fit file and hash are still those of what was read. */
+/** An artifact with its name. A refit keeps the file name and hash of the file that was read. */
 export interface LoadedArtifact {
   readonly artifact: Artifact
   readonly sha256: string
@@ -35,73 +38,76 @@ export interface LoadedArtifact {
 }
 
 export function firstPlan({ policy, tau }: RoutingSettings, loaded: LoadedArtifact | undefined): Plan {
-  return withArtifact({ policy, tau, seats: new Map() }, loaded)
+  return withArtifact({ policy, tau, assignment: new Map() }, loaded)
 }
 
-/** As a file has it: the k-th cluster is the k-th decode worker's. */
+/** As read from a file: the k-th decode worker has cluster k. */
 export function withArtifact(plan: Plan, loaded: LoadedArtifact | undefined): Plan {
-  return loaded === undefined ? plan : { ...plan, loaded, seats: seatsInOrder(loaded.artifact.about.workers) }
+  if (loaded === undefined) return plan
+  return { ...plan, loaded, assignment: identityAssignment(loaded.artifact.about.workers) }
 }
 
 export type TableSettings = Pick<TableOptions, 'minCovered' | 'cost' | 'unseen'>
 
-/** A sentence in place of a table says what is missing. */
-export function tableOf(
-  { policy, tau, loaded, seats, shape }: Plan,
-  workers: readonly SeatedWorker[],
+export function tableFromPlan(
+  { policy, tau, loaded, assignment, shape }: Plan,
+  workers: readonly AssignableWorker[],
   settings: TableSettings,
-): RoutingTable | string {
+): TableResult {
   return createRoutingTable({
     policy,
     tau,
-    workers: roomFor(workers),
+    workers: tableSize(workers),
     ...settings,
     artifact: loaded?.artifact,
-    seats: loaded && seats,
+    assignment: loaded && assignment,
     shape,
   })
 }
 
-/** Policies keep what they know of workers by index. */
-export function roomFor(workers: readonly SeatedWorker[]): number {
-  return workers.reduce((most, { index }) => Math.max(most, index + 1), 1)
+/** Policies keep their state by worker index: this many entries are needed. */
+export function tableSize(workers: readonly AssignableWorker[]): number {
+  return workers.reduce((size, { index }) => Math.max(size, index + 1), 1)
 }
 
-/** Why the artifact's clusters do not fit the workers. Undefined for policies that do not go by clusters. */
+/** Why the artifact's clusters do not match the workers. Undefined for policies that do not use clusters. */
 export function misfitOf(
-  { policy, loaded, seats }: Plan,
-  workers: readonly SeatedWorker[],
+  { policy, loaded, assignment }: Plan,
+  workers: readonly AssignableWorker[],
 ): string | undefined {
   return loaded === undefined || !descriptorOf(policy).needs.includes('clusters')
     ? undefined
-    : misfit(workers, loaded.artifact.about.workers, seats)
+    : misfit(workers, loaded.artifact.about.workers, assignment)
 }
 
-/** The plan with clusters for the workers there are, or for as many as told. Rejects with the reason where it cannot be. */
-export async function refitted(
+/**
+ * Refits the plan's clusters (default: one per decode worker). Rejects with a Refusal that states the reason.
+ */
+export async function refitPlan(
   plan: Plan,
-  workers: readonly SeatedWorker[],
+  workers: readonly AssignableWorker[],
   offThread: OffThread,
   clusters = workers.length,
 ): Promise<Plan & { readonly loaded: LoadedArtifact }> {
   const { loaded } = plan
   if (loaded === undefined) throw refused('There is no artifact.')
   if (clusters === 0) throw refused('There is no decode worker.')
-  const seats = arrangeSeats(workers, clusters)
-  if (typeof seats === 'string') throw refused(`${seats}.`)
+  const assigned = assignClusters(workers, clusters)
+  if (assigned.kind === 'impossible') throw refused(`${assigned.why}.`)
+  const { assignment } = assigned
   const { artifact, file } = loaded
   const width = dimensionsOf(artifact.primary.model)
-  const wanted = wantedCentroids(
+  const targets = targetCentroids(
     workers,
-    { centroids: artifact.primary.centroids, seats: plan.seats },
-    seats,
+    { centroids: artifact.primary.centroids, assignment: plan.assignment },
+    assignment,
     clusters,
     width,
   )
-  const result = await offThread.run('refit', { file, artifact: forRefit(artifact, wanted), clusters }, [
-    wanted.buffer,
+  const result = await offThread.run('refit', { file, artifact: forRefit(artifact, targets), clusters }, [
+    targets.buffer,
   ])
-  return { ...plan, loaded: { ...loaded, artifact: withRefit(artifact, result) }, seats }
+  return { ...plan, loaded: { ...loaded, artifact: withRefit(artifact, result) }, assignment }
 }
 
 const refused = (words: string) => new Refusal('ELDR_REFIT_REFUSED', { words })

@@ -13,16 +13,20 @@ let artifact: Artifact
 beforeAll(async () => void (artifact = (await smallArtifact(folder.path, 2)).artifact))
 afterAll(() => folder.remove())
 
-const tableOf = (options: Partial<TableOptions>) =>
-  createRoutingTable({ policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5, ...options }) as RoutingTable
+const OPTIONS: TableOptions = { policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5 }
+function tableOf(options: Partial<TableOptions>): RoutingTable {
+  const result = createRoutingTable({ ...OPTIONS, ...options })
+  if (result.kind === 'missing') throw new Error(result.missing)
+  return result.table
+}
 const ctx = { random: () => 0 }
 
-/** A hand-off of the plugin, and the same experts token by token as an engine would list them. */
+/** A hand-off of the plugin, and one with the same experts as an engine's list per token. */
 function handoffs(variant: number): { counted: HandoffExperts; listed: HandoffExperts } {
   const counts = makeCounts({ ...SHAPE, tokens: TOKENS }, 1000 + variant)
   const ids = new Uint8Array(TOKENS * SHAPE.layers * SHAPE.topK)
   for (let layer = 0; layer < SHAPE.layers; layer++) {
-    // Dealt out expert by expert: no expert has more than a choice a token, so no token gets one twice.
+    // Dealt out expert by expert: no expert has more than one choice per token, so no token gets one twice.
     let at = 0
     for (let e = 0; e < SHAPE.experts; e++)
       for (let n = 0; n < counts[layer * SHAPE.experts + e]!; n++, at++)
@@ -43,7 +47,7 @@ function handoffs(variant: number): { counted: HandoffExperts; listed: HandoffEx
 }
 
 describe('a hand-off', () => {
-  it('says the same by the plugin’s counts and by the engine’s routed experts', () => {
+  it('gives the same reading from the plugin’s counts and from the engine’s routed experts', () => {
     const table = tableOf({ artifact })
     for (let variant = 0; variant < 8; variant++) {
       const { counted, listed } = handoffs(variant)
@@ -54,7 +58,7 @@ describe('a hand-off', () => {
     }
   })
 
-  it('with wrong counts is not made good by the other source, and an empty object is', () => {
+  it('with invalid counts does not fall back to routed experts, and one with an empty object does', () => {
     const table = tableOf({ artifact })
     const { listed } = handoffs(0)
     expect(table.read('a', { ...listed, counts: { v: 7 } })).toEqual({
@@ -66,7 +70,7 @@ describe('a hand-off', () => {
     expect(table.read('a', { ...listed, routedExperts: 'AAAA' }).reject).toBe('bad_value')
   })
 
-  it('without experts is rejected, and where there was none at all nothing is amiss', () => {
+  it('without experts is rejected, and no hand-off at all is not', () => {
     const table = tableOf({ artifact })
     expect(table.read('a', { counts: undefined, routedExperts: undefined, promptTokens: 3 })).toEqual({
       routable: { id: 'a' },
@@ -77,16 +81,15 @@ describe('a hand-off', () => {
 })
 
 describe('a table', () => {
-  it('says what its policy lacks', () => {
-    expect(createRoutingTable({ policy: 'eldr', tau: 0.1, workers: 2, minCovered: 0.5 })).toBe(
-      'an artifact with centroids',
-    )
-    expect(
-      createRoutingTable({ policy: 'domain', tau: 0.1, workers: 2, minCovered: 0.5, artifact }),
-    ).toContain('domains')
+  it('is not created if its policy lacks something, and the result says what', () => {
+    expect(createRoutingTable(OPTIONS)).toEqual({ kind: 'missing', missing: 'an artifact with centroids' })
+    expect(createRoutingTable({ ...OPTIONS, policy: 'domain', artifact })).toEqual({
+      kind: 'missing',
+      missing: expect.stringContaining('domains'),
+    })
   })
 
-  it('of union needs no artifact: it goes by load until the model’s shape is known', () => {
+  it('of union needs no artifact: it routes by load until the shape of the model is known', () => {
     const waiting = tableOf({ policy: 'union' })
     expect([waiting.policy.name, waiting.shape]).toEqual(['jsq', undefined])
     const table = tableOf({ policy: 'union', shape: SHAPE })
@@ -97,25 +100,27 @@ describe('a table', () => {
     })
   })
 
-  it('of union weighs by the costs that it is given', () => {
+  it('of union uses the given costs', () => {
     const candidates = [
       { worker: 0, inflight: 1 },
       { worker: 1, inflight: 0 },
     ]
     const pick = (cost: TableOptions['cost']) => {
-      const table = tableOf({ policy: 'union', shape: SHAPE, ...(cost && { cost }) })
-      const [there, comes] = ['there', 'comes'].map(id => table.read(id, handoffs(0).counted).routable)
-      table.policy.dispatched!(there!, 0)
-      return table.policy.pick(comes!, candidates, ctx).worker
+      const table = tableOf({ policy: 'union', shape: SHAPE, cost })
+      const [running, next] = ['running', 'next'].map(id => table.read(id, handoffs(0).counted).routable)
+      table.policy.dispatched!(running!, 0)
+      return table.policy.pick(next!, candidates, ctx).worker
     }
-    expect(pick({ base: 1e6, perExpert: 1, perRequest: 0 })).toBe(0) // experts are all that counts: to its like
-    expect(pick({ base: 1e6, perExpert: 0, perRequest: 1 })).toBe(1) // they cost nothing: to the idle one
+    // If only experts cost, it joins the request with the same experts; if they cost nothing, it goes to the
+    // idle worker.
+    expect(pick({ base: 1e6, perExpert: 1, perRequest: 0 })).toBe(0)
+    expect(pick({ base: 1e6, perExpert: 0, perRequest: 1 })).toBe(1)
   })
 
-  it('gives each worker the centroid of its seat, and none to one without', () => {
+  it('gives each worker the centroid of its cluster, and none to a worker without a cluster', () => {
     const table = tableOf({
       artifact,
-      seats: new Map([
+      assignment: new Map([
         [0, 1],
         [4, 0],
       ]),
@@ -131,7 +136,7 @@ describe('a table', () => {
 })
 
 describe('the shape of a model', () => {
-  it('is taken from counts that can be read, and what cannot be is named', () => {
+  it('is taken from valid counts, and invalid counts are rejected with their reason', () => {
     const table = tableOf({ policy: 'union' })
     const { counts } = handoffs(0).counted as { counts: Record<string, unknown> }
     const read = (changes: object) => {

@@ -49,15 +49,15 @@ async function start(routing: object) {
 }
 
 describe('routing from settings', () => {
-  it('takes the costs of union from the profile that they name', async () => {
+  it('takes the costs of union from the configured profile', async () => {
     expect(await readRoutingFiles(settingsOf({}))).toEqual({})
     const { cost } = await readRoutingFiles(settingsOf({ policy: 'union', profile: 'h200-first' }))
     expect(cost).toEqual(stepParts(await loadProfile('h200-first')))
-    const unknown = await failure('', () => readRoutingFiles(settingsOf({ profile: 'nobody' })))
+    const unknown = await failure('', () => readRoutingFiles(settingsOf({ profile: 'unknown' })))
     expect(unknown.message).toContain('h200-first')
   })
 
-  it('fails with the reason when the artifact is none, or the policy needs one', async () => {
+  it('fails with the reason if the file is not an artifact, or the policy needs one', async () => {
     const file = join(folder.path, 'text')
     writeFileSync(file, 'this is a text')
     expect((await failure(file, () => readRoutingFiles(settingsOf({ artifact: file })))).code).toBe(
@@ -70,7 +70,7 @@ describe('routing from settings', () => {
     expect((await failure('--artifact', () => start({ policy: 'eldr' }))).code).toBe('ELDR_USAGE')
   })
 
-  it('says once a minute, and not for every request, that counts cannot be used', async () => {
+  it('logs rejected counts once per minute and reason, not for every request', async () => {
     const { router, control, lines, metrics } = await start({ policy: 'union' })
     const bad = {
       counts: { v: 2, layers: 2, experts: 8, top_k: 2 },
@@ -80,8 +80,8 @@ describe('routing from settings', () => {
     for (let n = 0; n < 20; n++) router.toDecode(`r${n}`, bad, 1, new Set())
     router.toDecode('none', { ...bad, counts: undefined }, 1, new Set())
     router.toDecode('direct', undefined, 1, new Set())
-    const said = lines.filter(({ reason }) => reason !== undefined)
-    expect(said.map(({ reason, reqId }) => [reason, reqId])).toEqual([
+    const logged = lines.filter(({ reason }) => reason !== undefined)
+    expect(logged.map(({ reason, reqId }) => [reason, reqId])).toEqual([
       ['wrong_version', 'r0'],
       ['missing', 'none'],
     ])

@@ -1,4 +1,4 @@
-/** Control and router from the settings, and who hears of what they do. */
+/** Creates the routing control and the router from the settings. */
 import type { Registry } from '../../cluster/registry.ts'
 import { stepParts } from '../../cost/profile.ts'
 import { loadProfile } from '../../cost/profile-file.ts'
@@ -15,17 +15,18 @@ export interface RoutingFiles extends Pick<PolicyOptions, 'cost'> {
   readonly artifact?: LoadedArtifact
 }
 
-/** Rejects with what is wrong with one of them. `shownAs`: the name that the artifact goes by, where its file has another. */
+/** Rejects if a file is invalid. `shownAs`: name of the artifact for people (default: its path). */
 export async function readRoutingFiles({ routing }: Settings, shownAs?: string): Promise<RoutingFiles> {
   const { artifact: file, profile } = routing
   return {
-    ...(file !== undefined && { artifact: { ...(await JOBS.read({ path: file })), file: shownAs ?? file } }),
-    ...(profile !== undefined && { cost: stepParts(await loadProfile(profile)) }),
+    artifact:
+      file === undefined ? undefined : { ...(await JOBS.read({ path: file })), file: shownAs ?? file },
+    cost: profile === undefined ? undefined : stepParts(await loadProfile(profile)),
   }
 }
 
 export interface RoutingParts {
-  /** With the configured workers in it. */
+  /** Contains the configured workers. */
   readonly registry: Registry
   readonly decisions: Decisions
   readonly log: Log

@@ -1,4 +1,7 @@
-/** The policy of a routing table, made of an artifact as it is seen from the decode workers. */
+/**
+ * The policy of a routing table, built from an artifact whose centroids are in the order of the decode
+ * workers.
+ */
 import type { Artifact } from '../../fit/artifact.ts'
 import { createDecodePolicy, predictorOf } from '../../policy/create-policy.ts'
 import {
@@ -11,45 +14,52 @@ import {
 } from '../../policy/decode-policy.ts'
 import type { Predictor } from '../../policy/predictor.ts'
 import { dimensionsOf } from '../../signature/signature.ts'
-import { inSeats, type Seats } from './cluster-assignment.ts'
+import { centroidsByWorker, type ClusterAssignment } from './cluster-assignment.ts'
 
-/** `workers`: one more than the highest index of a decode worker. */
+/** `workers`: the highest index of a decode worker, plus one. */
 export interface TablePolicyOptions extends PolicyOptions {
   readonly policy: PolicyName | PolicyDescriptor
   /** Cluster of each decode worker (default: the k-th has cluster k). */
-  readonly seats?: Seats
-}
-
-/** Requests whose hand-off had no recent counts were signed by the artifact's second signature, and are seen through it. */
-const throughFallback = new WeakSet<RoutableRequest>()
-
-export function seenThroughFallback(request: RoutableRequest): void {
-  throughFallback.add(request)
-}
-
-export function isThroughFallback(request: RoutableRequest): boolean {
-  return throughFallback.has(request)
+  readonly assignment?: ClusterAssignment
 }
 
 /**
- * Neighbours are megabytes of copies, which would hold up the event loop: a change of policy makes none, nor does a re-fit, for its clusters
- * only say where to look first among the same calibration requests. Predictors hold nothing of the requests that they were asked for.
+ * Requests whose hand-off had no recent counts: they are signed and routed with the artifact's second
+ * signature.
+ */
+const withFallback = new WeakSet<RoutableRequest>()
+
+export function useFallback(request: RoutableRequest): void {
+  withFallback.add(request)
+}
+
+export function usesFallback(request: RoutableRequest): boolean {
+  return withFallback.has(request)
+}
+
+/**
+ * A predictor copies megabytes of neighbours, which would block the event loop. It is reused after a policy
+ * change and after a refit, whose clusters only say where to search first among the same calibration
+ * requests. Predictors keep no state of requests.
  */
 const predictors = new WeakMap<Artifact['primary']['signatures'], Predictor>()
 
-/** Nothing that the policy needs may be missing. If the artifact has two signatures, each request is routed by the one it was signed with. */
+/**
+ * Requires that nothing the policy needs is missing. If the artifact has two signatures, each request is
+ * routed by the one it was signed with.
+ */
 export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
-  const { policy, artifact, seats } = options
+  const { policy, artifact, assignment } = options
   const { needs } = descriptorOf(policy)
   if (artifact === undefined) return createDecodePolicy(policy, options)!
   const predictor = needs.includes('counts') ? cachedPredictor(artifact) : undefined
   const create = (view: Artifact) => createDecodePolicy(policy, { ...options, predictor, artifact: view })!
   if (!needs.includes('signature')) return create(artifact)
-  const [first, second] = viewsOf(artifact).map(view => create(seated(view, seats)))
+  const [first, second] = viewsOf(artifact).map(view => create(orderedByWorker(view, assignment)))
   if (second === undefined) return first!
   return {
     ...first!,
-    pick: (request, ...rest) => (throughFallback.has(request) ? second : first!).pick(request, ...rest),
+    pick: (request, ...rest) => (withFallback.has(request) ? second : first!).pick(request, ...rest),
     dispatched(request, worker) {
       for (const each of [first!, second]) each.dispatched?.(request, worker)
     },
@@ -59,7 +69,7 @@ export function tablePolicy(options: TablePolicyOptions): DecodePolicy {
   }
 }
 
-/** The artifact, and where it has a second signature the artifact as that one sees it. */
+/** The artifact, and if it has a second signature, the artifact with that one as its primary signature. */
 export function viewsOf(artifact: Artifact): Artifact[] {
   return [artifact, ...(artifact.fallback === undefined ? [] : [{ ...artifact, primary: artifact.fallback }])]
 }
@@ -76,15 +86,13 @@ function joinedPredictor(artifact: Artifact): Predictor {
   if (second === undefined) return first!
   return {
     cells: first!.cells,
-    chances: request => (throughFallback.has(request) ? second : first!).chances(request),
+    chances: request => (withFallback.has(request) ? second : first!).chances(request),
   }
 }
 
-function seated(view: Artifact, seats: Seats | undefined): Artifact {
-  if (seats === undefined) return view
+function orderedByWorker(view: Artifact, assignment: ClusterAssignment | undefined): Artifact {
+  if (assignment === undefined) return view
   const { primary } = view
-  return {
-    ...view,
-    primary: { ...primary, centroids: inSeats(primary.centroids, dimensionsOf(primary.model), seats) },
-  }
+  const centroids = centroidsByWorker(primary.centroids, dimensionsOf(primary.model), assignment)
+  return { ...view, primary: { ...primary, centroids } }
 }

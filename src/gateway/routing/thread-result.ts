@@ -1,7 +1,9 @@
-/** What travels from a thread to the event loop: a result, or what is left of an error, which loses its class on the way. */
+/**
+ * The result of a thread or child process. Errors lose their class on the way, so they travel as plain data.
+ */
 import { EldrError, type ErrorCode, type ErrorDetail } from '../../errors.ts'
 
-export type Letter = { readonly result: unknown } | { readonly failure: Failure }
+export type ThreadResult = { readonly result: unknown } | { readonly failure: Failure }
 
 interface Failure {
   readonly message: string
@@ -9,27 +11,28 @@ interface Failure {
   readonly detail?: ErrorDetail
 }
 
-export function letterOf(error: unknown): Letter {
+export function failureResult(error: unknown): ThreadResult {
   if (!(error instanceof EldrError))
     return { failure: { message: error instanceof Error ? (error.stack ?? error.message) : String(error) } }
-  const { cause: _, ...detail } = error.detail // may be of any kind, and not every kind travels
+  const { cause: _, ...detail } = error.detail // a cause may be a value that cannot be cloned
   return { failure: { message: error.message, code: error.code, detail } }
 }
 
-export function openLetter(letter: Letter): unknown {
-  if ('result' in letter) return letter.result
-  const { message, code, detail } = letter.failure
+/** Returns the result, or throws the error again. */
+export function unwrapResult(received: ThreadResult): unknown {
+  if ('result' in received) return received.result
+  const { message, code, detail } = received.failure
   throw code === undefined ? new Error(message) : new EldrError(code, detail)
 }
 
-/** Memory that changes hands in place of being copied; what is shared stays shared. */
-export function buffersIn(value: unknown): ArrayBuffer[] {
+/** Buffers to transfer instead of copying. Shared memory stays shared. */
+export function transferableBuffers(value: unknown): ArrayBuffer[] {
   const found = new Set<ArrayBuffer>()
-  const look = (part: unknown): void => {
+  const visit = (part: unknown): void => {
     if (ArrayBuffer.isView(part)) {
       if (part.buffer instanceof ArrayBuffer) found.add(part.buffer)
-    } else if (typeof part === 'object' && part !== null) Object.values(part).forEach(look)
+    } else if (typeof part === 'object' && part !== null) Object.values(part).forEach(visit)
   }
-  look(value)
+  visit(value)
   return [...found]
 }

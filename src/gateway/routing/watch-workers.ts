@@ -1,4 +1,7 @@
-/** Keeps the registry's picture of the workers true: checks, restarts, connections of those that are gone. */
+/**
+ * Keeps the registry up to date: health checks, detection of restarts, closing the connections of removed
+ * workers.
+ */
 import { HealthLoop, NODE_TIMERS } from '../../cluster/health.ts'
 import { ofEngine, readSamples, sumByName } from '../../cluster/metrics-text.ts'
 import type { Registry } from '../../cluster/registry.ts'
@@ -15,7 +18,7 @@ export interface WorkerWatch {
   stop(): void
 }
 
-const MOST_METRICS_BYTES = 8 << 20
+const MAX_METRICS_BYTES = 8 << 20
 
 export function watchWorkers(
   settings: Settings,
@@ -24,14 +27,17 @@ export function watchWorkers(
   metrics: Metrics,
   log: Log,
 ): WorkerWatch {
-  /** Those that are leaving too: their requests still run. */
+  /** Includes workers that are leaving, whose requests still run. */
   const specs = new Map<string, WorkerSpec>()
-  /** By URL, which is what is checked: all ranks of a server answer or none. Those that are not leaving, and what is known of them. */
+  /**
+   * By URL, which is what is checked: all ranks of a server have the same health. Without workers that are
+   * leaving.
+   */
   const servers = new Map<string, { readonly workers: Map<string, WorkerSpec>; healthy?: boolean }>()
   const workersAt = (url: string) => [...(servers.get(url)?.workers.values() ?? [])]
   const restarts = new RestartWatch(worker => {
     metrics.restarts.inc({ worker })
-    log.warn({ worker }, 'a worker has been started anew')
+    log.warn({ worker }, 'worker restarted')
   })
   const authorization =
     settings.workers.apiKey === undefined ? undefined : { authorization: `Bearer ${settings.workers.apiKey}` }
@@ -50,38 +56,38 @@ export function watchWorkers(
     return true
   }
 
-  async function counted(url: string, signal: AbortSignal): Promise<boolean> {
+  async function countedProbe(url: string, signal: AbortSignal): Promise<boolean> {
     const server = servers.get(url)
-    const well = await probe(url, signal).catch(() => false)
-    // A check that was called off says nothing of a worker, unless it was for its slowness; and of one that is gone nothing is counted.
+    const healthy = await probe(url, signal).catch(() => false)
+    // Not counted if the check was cancelled because the worker is gone.
     if (server === servers.get(url) && health.watches(url))
       for (const { id } of workersAt(url))
-        metrics.healthChecks.inc({ worker: id, result: well ? 'ok' : 'failed' })
-    return well
+        metrics.healthChecks.inc({ worker: id, result: healthy ? 'ok' : 'failed' })
+    return healthy
   }
 
-  /** Beside the check, not in it: a worker without metrics, or whose metrics hang, is well all the same. */
+  /** Not part of the check: a worker without metrics, or with metrics that hang, is healthy all the same. */
   async function readCounters(url: string): Promise<void> {
     const server = servers.get(url)
-    const answer = await get(url, '/metrics', MOST_METRICS_BYTES).catch(() => undefined)
-    if (answer?.status !== 200 || server !== servers.get(url)) return
-    const samples = readSamples(answer.body.toString('utf8'), RESTART_SAMPLES)
+    const response = await get(url, '/metrics', MAX_METRICS_BYTES).catch(() => undefined)
+    if (response?.status !== 200 || server !== servers.get(url)) return
+    const samples = readSamples(response.body.toString('utf8'), RESTART_SAMPLES)
     for (const { id, role, dpRank } of workersAt(url))
       if (role === 'decode') restarts.sawCounters(id, sumByName(ofEngine(samples, dpRank)))
   }
 
   const health = new HealthLoop({
     limits: settings.health,
-    probe: counted,
+    probe: countedProbe,
     changed: (url, healthy) => {
       const server = servers.get(url)
       if (server !== undefined) server.healthy = healthy
-      judged(workersAt(url), healthy)
+      setHealth(workersAt(url), healthy)
     },
     random: Math.random,
     timers: NODE_TIMERS,
   })
-  function judged(workers: readonly WorkerSpec[], healthy: boolean): void {
+  function setHealth(workers: readonly WorkerSpec[], healthy: boolean): void {
     registry.setHealth(
       workers.map(({ id }) => id),
       healthy,
@@ -89,25 +95,25 @@ export function watchWorkers(
     for (const { id } of workers)
       log[healthy ? 'info' : 'warn'](
         { worker: id },
-        healthy ? 'worker is ready' : 'worker does not answer its health check',
+        healthy ? 'worker is ready' : 'worker fails its health check',
       )
   }
 
-  function came(worker: WorkerSpec): void {
+  function added(worker: WorkerSpec): void {
     const { id, url } = worker
     const server = servers.get(url) ?? { workers: new Map<string, WorkerSpec>() }
     servers.set(url, server)
     server.workers.set(id, worker)
     health.watch(url)
-    // Another rank of a server that is known. Not before everybody has heard that it is there.
+    // Another rank of a known server. Deferred until all listeners have seen that it was added.
     if (server.healthy !== undefined)
       queueMicrotask(() => {
         if (server.workers.get(id) === worker && server.healthy !== undefined)
-          judged([worker], server.healthy)
+          setHealth([worker], server.healthy)
       })
   }
 
-  function went({ id, url }: WorkerSpec): void {
+  function removed({ id, url }: WorkerSpec): void {
     const server = servers.get(url)
     server?.workers.delete(id)
     if (server?.workers.size !== 0) return
@@ -119,8 +125,8 @@ export function watchWorkers(
     if (kind === 'added') {
       metrics.meetWorker(worker.id, worker.role)
       specs.set(worker.id, worker)
-      came(worker)
-    } else if (kind === 'removed') went(worker)
+      added(worker)
+    } else if (kind === 'removed') removed(worker)
     else if (kind === 'forgotten') {
       specs.delete(worker.id)
       restarts.forget(worker.id)
@@ -148,7 +154,7 @@ export function watchWorkers(
 function fromSignal(signal: AbortSignal): StopSignal {
   return {
     onStop(listener) {
-      const tell = () => listener(new UpstreamFailure('aborted', 'the check was called off'))
+      const tell = () => listener(new UpstreamFailure('aborted', 'the check was cancelled'))
       if (signal.aborted) queueMicrotask(tell)
       else signal.addEventListener('abort', tell, { once: true })
       return () => signal.removeEventListener('abort', tell)

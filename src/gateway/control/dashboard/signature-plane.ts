@@ -8,7 +8,7 @@ import { dimensionsOf } from '../../../signature/signature.ts'
 import type { PlaneResult } from '../../routing/fit-jobs.ts'
 import type { OffThread } from '../../routing/off-thread.ts'
 import type { LoadedArtifact } from '../../routing/routing-plan.ts'
-import { isThroughFallback } from '../../routing/table-policy.ts'
+import { usesFallback } from '../../routing/table-policy.ts'
 import type { PlaneView } from '../../observe/insight/wire.ts'
 
 export class SignaturePlane {
@@ -54,7 +54,7 @@ export class SignaturePlane {
     const primary = this.#loaded()?.artifact.primary
     if (signature === undefined || primary === undefined || this.#cached?.signatures !== primary.signatures)
       return undefined
-    return signature.length === dimensionsOf(primary.model) && !isThroughFallback(request)
+    return signature.length === dimensionsOf(primary.model) && !usesFallback(request)
       ? project(this.#cached.plane, signature)
       : undefined
   }

@@ -3,7 +3,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import type { Socket } from 'node:net'
 import type { Log } from '../../observe/log/log.ts'
 import { logOutput } from '../../observe/log/log-output.ts'
-import { type Letter, openLetter } from '../../routing/thread-result.ts'
+import { type ThreadResult, unwrapResult } from '../../routing/thread-result.ts'
 import type { FromChild, ToOwner, ToRelay } from './supervisor-messages.ts'
 
 export interface MemberSpec {
@@ -132,7 +132,7 @@ export class Member {
   #run(ready: () => void, failed: (error: unknown) => void): void {
     const { name, program, log, begin, heard, answered, died } = this.#spec
     const sinceMs = performance.now()
-    let letter: Letter | undefined
+    let failure: ThreadResult | undefined
     let over = false
     let wasReady = false
     const ended = (how: string) => {
@@ -142,7 +142,7 @@ export class Member {
       this.#pongs = this.#pings
       this.#silent = 0
       died?.()
-      if (!wasReady) failed(reasonOf(letter, name, how))
+      if (!wasReady) failed(startError(failure, name, how))
       if (this.#stopping || !this.#began) return
       if (performance.now() - sinceMs > HELD_MS) this.#tries = 0
       this.#again(how)
@@ -167,7 +167,7 @@ export class Member {
     if (child.pid === undefined) return
     passLines(child)
     child.on('message', (message: FromChild) => {
-      if (message.kind === 'failed') letter = message.letter
+      if (message.kind === 'failed') failure = message.failure
       if (message.kind === 'pong') {
         this.#pongs = message.ping
         this.#silent = 0
@@ -209,9 +209,9 @@ function notStarted(error: unknown): string {
   return `it cannot be started: ${error instanceof Error ? error.message : String(error)}`
 }
 
-function reasonOf(letter: Letter | undefined, name: string, how: string): unknown {
+function startError(failure: ThreadResult | undefined, name: string, how: string): unknown {
   try {
-    if (letter !== undefined) openLetter(letter)
+    if (failure !== undefined) unwrapResult(failure)
   } catch (error) {
     return error
   }

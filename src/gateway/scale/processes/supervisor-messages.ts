@@ -1,7 +1,7 @@
 /** What the supervisor and its processes say to each other, by Node's own channel. Connections of clients travel beside `connection`. */
 import { join } from 'node:path'
 import type { Settings } from '../../config/settings.ts'
-import { type Letter, letterOf } from '../../routing/thread-result.ts'
+import { failureResult, type ThreadResult } from '../../routing/thread-result.ts'
 import type { SavedState } from './saved-state.ts'
 
 export interface OwnerStart {
@@ -44,7 +44,7 @@ export type FromChild =
   /** It wants no more connections, and is answered `left`. */
   | { readonly kind: 'leaving' }
   | { readonly kind: 'taken'; readonly connection: number }
-  | { readonly kind: 'failed'; readonly letter: Letter }
+  | { readonly kind: 'failed'; readonly failure: ThreadResult }
   | { readonly kind: 'saved'; readonly saved: SavedState }
 
 export const deskPath = (folder: string): string => join(folder, 'desk')
@@ -62,7 +62,7 @@ export async function runAsMember<Start>(run: (start: Start) => Promise<void>): 
     await run(start)
     tellSupervisor({ kind: 'ready' })
   } catch (error) {
-    tellSupervisor({ kind: 'failed', letter: letterOf(error) })
+    tellSupervisor({ kind: 'failed', failure: failureResult(error) })
     process.disconnect()
   }
 }
