@@ -1,4 +1,6 @@
-/** Models for tests of the tiny back end: the one that ships, loaded once, and small ones made up of random weights. */
+/**
+ * Models for tests of the tiny back end: the bundled one, loaded once, and small ones with random weights.
+ */
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -26,12 +28,12 @@ export function engineOf(
   const backEnd = createTiny({
     model,
     pace: 'real',
-    ...(kind && { kernel: bytes => createTinyKernel(bytes, kind) }),
+    kernel: kind && (bytes => createTinyKernel(bytes, kind)),
   })
   return createEngine(backEnd, { ...SETTINGS, ...settings }, jumpingClock())
 }
 
-/** Its tokenizer is tiny6's, and so is its vocabulary: what is small is all else. */
+/** Uses tiny6’s tokenizer and vocabulary; everything else is small. */
 export const SMALL_CONFIG = {
   architectures: ['Qwen3MoeForCausalLM'],
   vocab_size: 8_192,
@@ -57,7 +59,7 @@ export type SmallConfig = typeof SMALL_CONFIG
 export function smallTensors(config: SmallConfig = SMALL_CONFIG, seed = 1): Record<string, TensorToWrite> {
   const random = createRandom(seed)
   const tensors: Record<string, TensorToWrite> = {}
-  /** Rows of about unit length give activations that neither vanish nor grow. */
+  /** Rows of about unit length keep activations from vanishing or growing. */
   const add = (name: string, ...shape: number[]) => {
     const size = shape.reduce((a, b) => a * b)
     const spread = shape.length === 1 ? 1 : 3.4 / Math.sqrt(shape[1]!)
@@ -108,7 +110,7 @@ export async function writeSmallModel(
   return folder
 }
 
-/** The nearest towards zero. */
+/** Rounded towards zero. */
 function bfloat16(value: number): number {
   return new Uint32Array(Float32Array.of(value).buffer)[0]! >>> 16
 }

@@ -1,4 +1,4 @@
-/** An engine on a made-up trace, in time of its own, and requests to it that can be awaited. */
+/** An engine on a synthetic trace with simulated time, and requests to it that can be awaited. */
 import { join } from 'node:path'
 import { loadProfile } from '../src/cost/profile-file.ts'
 import { openTrace } from '../src/trace/trace.ts'
@@ -17,7 +17,7 @@ import { type MadeUpModel, writeMadeUpTrace } from './synthetic-traces.ts'
 
 export const SMALL_MODEL: MadeUpModel = { layers: 3, experts: 12, topK: 3, domains: 3, preference: 6 }
 export const SMALL_ROWS = 24
-/** Of every row of a made-up trace. */
+/** The same for every row of a synthetic trace. */
 export const SMALL_STEPS = 24
 
 export const SETTINGS: EngineSettings = {
@@ -30,7 +30,7 @@ export const SETTINGS: EngineSettings = {
   halfLife: 5,
 }
 
-/** Time that jumps to what is waited for; events of the process come in between. */
+/** A clock that jumps to the next deadline, with event loop turns in between. */
 export function jumpingClock(): StepClock {
   let nowMs = 0
   let pending: NodeJS.Immediate | undefined
@@ -106,7 +106,7 @@ export interface Watched {
   end: GenerationEnd | undefined
 }
 
-/** `onToken` is told how many there are. */
+/** `onToken` receives the number of tokens so far. */
 export function start(
   engine: WorkerEngine,
   request: Generation,

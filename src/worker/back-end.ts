@@ -1,75 +1,88 @@
-/** What the engine says to a back end, and what a back end is. */
+/** The interface between the engine and a back end. */
 import type { Generation, KvPayload, ModelShape, Tokenizer } from './types.ts'
 
-/** What a back end keeps of a request between steps. Only the back end looks inside. */
+/** Per-request state of a back end, kept between steps. Opaque to the engine. */
 export interface BackEndSequence {
-  /** Goes into the hash of the first block: sequences of other salts share no blocks. */
+  /** Part of the first block’s hash: sequences with different salts share no blocks. */
   readonly salt: string
 }
 
-/** One sequence of a step: tokens `from` up to `to` are computed, into their slots: token t lies in block blocks[⌊t / blockTokens⌋]. */
+/**
+ * One sequence of a step. Computes tokens `from` (inclusive) to `to` (exclusive) into their slots: token t is
+ * in block blocks[⌊t / blockTokens⌋].
+ */
 export interface StepItem<S extends BackEndSequence = BackEndSequence> {
   readonly sequence: S
   readonly request: Generation
-  /** Prompt and what was generated; longer than `length` where the array has room to grow. */
+  /** Prompt and generated tokens. The array may be longer than `length`. */
   readonly ids: Int32Array
   readonly length: number
   readonly from: number
   readonly to: number
   readonly blocks: Int32Array
-  /** One token of a sequence whose other tokens are there: what a decode step does. All else is prefill. */
+  /** A decode step: one token of a sequence whose other tokens are computed. Everything else is prefill. */
   readonly decode: boolean
-  /** Where to put the experts of the generated tokens among them, [tokens][layers][topK]; undefined when nobody asked, or there are none. */
+  /**
+   * Destination for the experts of generated tokens, [tokens][layers][topK]; undefined if they were not
+   * requested or there are none.
+   */
   readonly record: Uint16Array | undefined
 }
 
-/** Where a back end leaves the experts of a token as it computes it. */
+/** Receives the experts of each token as it is computed. */
 export interface ExpertSink {
-  /** `experts`: [layers][topK] from `at` on. A token that is computed again overwrites itself. */
+  /**
+   * `experts`: [layers][topK], starting at index `at`. A token that is computed again overwrites its entry.
+   */
   put(block: number, slot: number, experts: Uint8Array | Uint16Array, at: number): void
 }
 
 export interface StepResult {
-  /** [items] next token of items whose `to` is their length; others are not looked at. */
+  /** [items] next token; valid only for items whose `to` equals their length. */
   readonly next: Int32Array
-  /** Items that went wrong by themselves, by their place: their requests fail, and the others go on. */
+  /** Errors by item index: only the requests of these items fail. */
   readonly faults?: ReadonlyMap<number, Error>
-  /** How long the step takes; 0: as long as computing it did. */
+  /** Duration of the step; 0: as long as the computation took. */
   readonly ms: number
-  /** Of the step's decode items; as in EngineStats. Overwritten by the next step. */
+  /** For the decode items of the step, as in EngineStats. Overwritten by the next step. */
   readonly activePerLayer: Uint16Array
   readonly active: number
 }
 
+/** Destination of received KV: the first `tokens` of `ids`, of which those before `from` are already in `blocks`. */
+export interface KvTarget {
+  readonly ids: Int32Array
+  readonly from: number
+  readonly tokens: number
+  readonly blocks: ArrayLike<number>
+}
+
 /**
- * What steps compute, and how long they take. It owns the KV: slots of blocks whose ids the engine gives it. `replay` takes experts from
- * a trace and time from a cost profile; a real model computes over the paged KV. Steps are synchronous: when `step` returns, KV and
- * experts are written, so that a request may be aborted, and its blocks reused, at any time between steps.
+ * Computes steps and determines how long they take. It owns the KV: slots of blocks whose ids the engine
+ * assigns. `replay` takes experts from a trace and times from a cost profile; a real model computes over the
+ * paged KV. Steps are synchronous: when `step` returns, KV and experts are written, so a request may be
+ * aborted and its blocks reused at any time between steps.
  */
 export interface BackEnd<S extends BackEndSequence = BackEndSequence> {
   readonly model: ModelShape
   readonly tokenizer: Tokenizer
-  /** Of KV, as it is exported. */
+  /** Bytes of KV per token, as exported. */
   readonly bytesPerToken: number
-  /** Once, before all else. */
+  /** Called once, before anything else. */
   allocate(blocks: number, blockTokens: number): void
-  /** Gets a request ready; may read files. A rejection fails the request, with `status` of the error where it has one. */
+  /**
+   * Prepares a request; may read files. A rejection fails the request, with the error’s `status` if it has
+   * one.
+   */
   prepare(request: Generation): Promise<S>
-  /** `sink`: undefined when nobody wants experts of prompts. */
+  /** `sink`: undefined if experts of prompts are not captured. */
   step(items: readonly StepItem<S>[], sink: ExpertSink | undefined): StepResult
-  /** Writes the experts of the last step's decode items: [layers][experts] ones and zeros. */
+  /** Writes the experts of the last step’s decode items: [layers][experts], 1 if active, else 0. */
   union(out: Uint8Array): void
   exportKv(sequence: S, blocks: ArrayLike<number>, tokens: number): Uint8Array
-  /** KV of the first `tokens` tokens, of which those before `from` are in place already. Throws, having written nothing, when it is not that of these ids. */
-  importKv(
-    sequence: S,
-    payload: KvPayload,
-    ids: Int32Array,
-    from: number,
-    tokens: number,
-    blocks: ArrayLike<number>,
-  ): void
-  /** What moving so many tokens takes at least. */
+  /** Throws without writing anything if the KV does not belong to these ids. */
+  importKv(sequence: S, payload: KvPayload, target: KvTarget): void
+  /** Minimum time to transfer this many tokens. */
   transferMs(tokens: number): number
   close(): Promise<void>
 }

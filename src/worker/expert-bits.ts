@@ -1,10 +1,13 @@
-/** The distinct experts of a step's decode items, a bit each: what their union is, how many each layer has, and what they come to on average. */
+/**
+ * Distinct experts of a step’s decode items as bit sets: their union, the count per layer, and the weighted
+ * mean.
+ */
 import { activeExperts, bitCount } from '../cost/union.ts'
 import type { ModelShape } from './types.ts'
 
 export class ExpertBits {
   readonly perLayer: Uint16Array
-  /** Mean over the cost model's layers. */
+  /** Mean over the cost model’s layers. */
   active = 0
   readonly #model: ModelShape
   readonly #weights: Float64Array
@@ -12,7 +15,7 @@ export class ExpertBits {
   /** [layers][words] */
   readonly #bits: Int32Array
 
-  /** `weights`: the share of the cost model's layers that each layer stands for. */
+  /** `weights`: the share of the cost model’s layers that each layer represents. */
   constructor(model: ModelShape, weights: Float64Array) {
     this.#model = model
     this.#weights = weights
@@ -25,7 +28,7 @@ export class ExpertBits {
     this.#bits.fill(0)
   }
 
-  /** `experts`: [layers][topK] of a token from `at` on. */
+  /** `experts`: [layers][topK] of a token, starting at index `at`. */
   add(experts: Uint8Array | Uint16Array, at: number): void {
     const { layers, topK } = this.#model
     const bits = this.#bits
@@ -46,7 +49,7 @@ export class ExpertBits {
     this.active = activeExperts(this.#bits, this.#weights)
   }
 
-  /** [layers][experts] ones and zeros. */
+  /** [layers][experts], 1 if active, else 0. */
   write(out: Uint8Array): void {
     const { layers, experts } = this.#model
     for (let layer = 0; layer < layers; layer++) {

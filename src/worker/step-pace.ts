@@ -1,4 +1,7 @@
-/** How long a step takes by a cost profile: from its items, and from the experts that its decode items fire. */
+/**
+ * Duration of a step according to a cost profile: from its items and the experts that its decode items
+ * activate.
+ */
 import { type CostProfile, prefillUs, stepUs, transferUs } from '../cost/profile.ts'
 import type { StepItem } from './back-end.ts'
 
@@ -7,14 +10,14 @@ export class StepPace {
   readonly #usPerMs: number
   readonly #windowed: Float64Array
 
-  /** `speed`: times are divided by it; Infinity: steps take no time. */
+  /** Times are divided by `speed`; Infinity: steps take no time. */
   constructor(profile: CostProfile, speed: number) {
     this.#profile = profile
     this.#usPerMs = 1_000 * speed
     this.#windowed = new Float64Array(profile.decode.windows?.length ?? 0)
   }
 
-  /** `active`: experts of the decode items, mean over the profile's layers. */
+  /** `active`: experts of the decode items, mean over the profile’s layers. */
   stepMs(items: readonly Pick<StepItem, 'from' | 'to' | 'decode'>[], active: number): number {
     const { decode, prefill } = this.#profile
     let [batch, context, prefilled] = [0, 0, 0]

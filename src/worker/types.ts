@@ -1,10 +1,10 @@
 /**
- * What the parts of the embedded worker say to each other: the server asks an engine for generations, the engine schedules them over KV
- * blocks and asks a back end to compute steps. Nothing here knows HTTP, and nothing here knows what a model is.
+ * Interfaces between the parts of the embedded worker: the server asks an engine for generations; the engine
+ * schedules them over KV blocks and asks a back end to compute steps. Independent of HTTP and of the model.
  */
 export type * from './back-end.ts'
 
-/** What the server asks of the engine. Checked already: the engine refuses only what its blocks can never hold. */
+/** A validated request to the engine, which refuses only what its blocks can never hold. */
 export interface Generation {
   readonly id: string
   readonly promptIds: Int32Array
@@ -12,40 +12,49 @@ export interface Generation {
   readonly maxTokens: number
   readonly minTokens: number
   readonly ignoreEos: boolean
-  /** Not generated before `minTokens`, as ends of the text are not; where generation stops is the server's to say. Within the vocabulary. */
+  /**
+   * Not generated before `minTokens`, like end-of-text tokens. The server decides where generation stops.
+   * Within the vocabulary.
+   */
   readonly stopTokenIds: ReadonlySet<number>
   readonly temperature: number
-  /** The most likely tokens that are drawn from; 0: all. */
+  /** Sample from this many most likely tokens; 0: all. */
   readonly topK: number
   readonly topP: number
   readonly seed: number | undefined
-  /** Replay: row of the trace that this request follows; undefined: chosen by the hash of the first block. */
+  /** Replay: the trace row that this request follows; undefined: chosen by the hash of the first block. */
   readonly row: number | undefined
-  /** Prefill leg: when it ends for its length, its blocks stay under a lease. */
+  /** Prefill leg: if it ends because of its length, its blocks stay under a lease. */
   readonly keepForDecode: boolean
-  /** Decode leg: these blocks are fetched before the first step. */
+  /** Decode leg: KV to fetch before the first step. */
   readonly remote: RemoteKv | undefined
-  /** Calibration: the experts of each generated token are recorded. */
+  /** Calibration: record the experts of each generated token. */
   readonly recordDecode: boolean
 }
 
 export interface RemoteKv {
-  /** Leading tokens of the prompt whose KV the other worker holds, 1 up to all. */
+  /** Leading prompt tokens whose KV the other worker holds, from 1 to all. */
   readonly tokens: number
-  /** Called once, when blocks are there to take it. A rejection fails the request: nothing is ever recomputed silently. */
+  /**
+   * Called once, when blocks have been allocated for it. A rejection fails the request: KV is never silently
+   * recomputed.
+   */
   fetch(stop: AbortSignal): Promise<KvPayload>
 }
 
-/** The KV of whole and part blocks as bytes; what is in it is the back end's business. */
+/** The KV of full and partial blocks as bytes, in the back end’s format. */
 export interface KvPayload {
   readonly bytes: Uint8Array
   readonly tokens: number
 }
 
 export interface GenerationEvents {
-  /** Each token as its step ends; the end-of-text token too, with no text. `abort` may be called from here. */
+  /**
+   * Called for each token when its step ends, including the end-of-text token, which has no text. May call
+   * `abort`.
+   */
   onToken(id: number, text: string): void
-  /** Once, whatever happened; never from inside `generate`. */
+  /** Called exactly once, never from inside `generate`. */
   onEnd(end: GenerationEnd): void
 }
 
@@ -56,53 +65,53 @@ export interface FinishedGeneration {
   /** `stop`: end of text, or aborted with that reason. */
   readonly reason: 'stop' | 'length'
   readonly promptTokens: number
-  /** Prompt tokens that were not computed here because the prefix cache had them; fetched ones are not among them. */
+  /** Prompt tokens found in the prefix cache. Excludes fetched tokens. */
   readonly cachedTokens: number
-  /** Generated, the end of text included. */
+  /** Generated tokens, including the end-of-text token. */
   readonly completionTokens: number
-  /** Text that was held back and will not be completed (half a character); empty otherwise. */
+  /** Text that was held back and will not be completed (part of a character); usually empty. */
   readonly tail: string
-  /** Of a prefill leg and of a recorded generation, where the engine captures experts. */
+  /** For prefill legs and recorded generations, if the engine captures experts. */
   readonly counts?: CountsSnapshot
-  /** Of a prefill leg that ended for its length. The server owns it, and must release it once. */
+  /** For a prefill leg that ended because of its length. The server owns it and must release it once. */
   readonly lease?: KeptBlocks
   readonly decode?: RecordedDecode
 }
 
 export interface FailedGeneration {
   readonly kind: 'failed'
-  /** As HTTP has it: 400 for what can never run, 500 for what went wrong. */
+  /** HTTP status: 400 for a request that can never run, 500 for a failure. */
   readonly status: number
   readonly message: string
 }
 
-/** Experts of a prompt: what the `eldr` field of a hand-off says. */
+/** Experts of a prompt: the contents of the `eldr` field of a hand-off. */
 export interface CountsSnapshot {
   readonly layers: number
   readonly experts: number
   readonly topK: number
-  /** Of the prompt, and those of them whose experts are known here. */
+  /** Tokens of the prompt, and how many of them have known experts. */
   readonly tokens: number
   readonly covered: number
   /** [layers][experts] */
   readonly counts: Uint32Array
-  /** [layers][experts], each token weighing 2^(−distance from the last one / halfLife). */
+  /** [layers][experts], each token weighted by 2^(−distance from the last token / halfLife). */
   readonly recent?: Float64Array
   readonly halfLife?: number
 }
 
-/** Blocks of a prefill leg that wait for a decode worker to read them. */
+/** Blocks of a prefill leg, held until a decode worker reads them. */
 export interface KeptBlocks {
   readonly id: string
   readonly blockIds: readonly number[]
   readonly tokens: number
-  /** Throws once released: the blocks may hold something else by then. */
+  /** Throws after the release: the blocks may hold other content by then. */
   export(): KvPayload
-  /** Any number of times; the first frees the blocks. */
+  /** Frees the blocks on the first call; later calls do nothing. */
   release(): void
 }
 
-/** Experts of the generated tokens that were computed: all but the last, which nothing follows. */
+/** Experts of the generated tokens that were computed: all except the last. */
 export interface RecordedDecode {
   readonly steps: number
   /** [steps][layers][topK] */
@@ -110,7 +119,10 @@ export interface RecordedDecode {
 }
 
 export interface RunningGeneration {
-  /** `stop`: it ends as finished, with what it has; `gone` (unless told): aborted. Frees everything at once; no effect after the end. */
+  /**
+   * `stop`: ends as finished with the tokens so far; `gone` (default): aborted. Frees everything at once; no
+   * effect after the end.
+   */
   abort(reason?: 'stop' | 'gone'): void
 }
 
@@ -120,89 +132,95 @@ export interface WorkerEngine {
   readonly settings: EngineSettings
   generate(request: Generation, events: GenerationEvents): RunningGeneration
   stats(): EngineStats
-  /** Experts of the last decode step; none when the worker is idle. */
+  /** Experts of the last decode step; all zero when the worker is idle. */
   union(): ExpertUnion
-  /** False, and nothing done, while any block is in use. */
+  /** Returns false and does nothing while any block is in use. */
   resetPrefixCache(): boolean
-  /** Aborts what runs and closes the back end. */
+  /** Aborts running requests and closes the back end. */
   close(): Promise<void>
 }
 
 export interface ExpertUnion {
   readonly layers: number
   readonly experts: number
-  /** [layers][experts] 1 where it fires. */
+  /** [layers][experts], 1 if active. */
   readonly active: Uint8Array
 }
 
 export interface EngineSettings {
-  /** KV blocks, and tokens of each. */
+  /** Number of KV blocks, and tokens per block. */
   readonly blocks: number
   readonly blockTokens: number
-  /** Tokens computed in one step at most (vLLM's max_num_batched_tokens), and sequences (max_num_seqs). */
+  /** Limits per step: tokens (vLLM’s max_num_batched_tokens) and sequences (max_num_seqs). */
   readonly maxBatchedTokens: number
   readonly maxSeqs: number
   readonly prefixCaching: boolean
-  /** Whether experts of prompts are kept with the blocks. A worker that only decodes is never asked for them. */
+  /** Keep the experts of prompts with their blocks. Not needed on a decode-only worker. */
   readonly capture: boolean
-  /** Of recent counts, in tokens; undefined: none are made. */
+  /** Half-life of recent counts in tokens; undefined: no recent counts. */
   readonly halfLife: number | undefined
 }
 
 export interface EngineStats {
   readonly running: number
-  /** Queued, preempted, or waiting for remote KV: vLLM counts them all as waiting. */
+  /** Queued, preempted, or waiting for remote KV. vLLM counts all of these as waiting. */
   readonly waiting: number
-  /** Of those, waiting for remote KV. */
+  /** Those waiting for remote KV. */
   readonly fetching: number
   readonly blocks: number
-  /** Those that nobody refers to, cached ones among them. */
+  /** Unreferenced blocks, including cached ones. */
   readonly blocksFree: number
-  /** Found by their hash, referred to or not. */
+  /** Blocks in the prefix cache, referenced or not. */
   readonly blocksCached: number
-  /** Held by leases of prefill legs, each lease's counted. */
+  /** Blocks held by leases of prefill legs. A shared block counts once per lease. */
   readonly blocksKept: number
   readonly leases: number
   /** Share of blocks in use. */
   readonly kvUsage: number
-  /** Rows of the signature cache that are not zero. */
+  /** Non-zero rows of the signature cache. */
   readonly signatureRows: number
   readonly signatureBytes: number
-  /** Tokens, as vLLM counts them. */
+  /** In tokens, as in vLLM. */
   readonly prefixQueries: number
   readonly prefixHits: number
   readonly preemptions: number
   readonly promptTokens: number
   readonly generationTokens: number
-  /** Requests that have ended, by how. */
+  /** Ended requests by kind of end. */
   readonly finished: Readonly<Record<'stop' | 'length' | 'aborted' | 'failed', number>>
   readonly steps: number
   readonly decodeSteps: number
-  /** Sums over decode steps, one term a sequence: 1, and the step's active experts. Their ratio is what a token meets on average. */
+  /**
+   * Sums over decode steps with one term per sequence: 1, and the step’s active experts. Their ratio is the
+   * mean number of active experts per token.
+   */
   readonly decodeTokens: number
   readonly activeTokens: number
-  /** Of the last decode step, 0 when idle: sequences, distinct experts [layers], and their mean over the cost model's layers. */
+  /**
+   * Of the last decode step, 0 when idle: sequences, distinct experts [layers], and their mean over the cost
+   * model’s layers.
+   */
   readonly batch: number
   readonly activePerLayer: Uint16Array
   readonly active: number
   readonly timing: StepTiming
 }
 
-/** How well steps keep the time that the back end gives them. Of steps that followed another without a pause. */
+/** How closely steps keep to the modelled time. Counts only steps that followed another without a pause. */
 export interface StepTiming {
   readonly steps: number
-  /** Sums over those steps: what they should have taken, and what they took. */
+  /** Sums over those steps: modelled and actual time. */
   readonly modelledMs: number
   readonly takenMs: number
-  /** Of |taken − modelled| / modelled. */
+  /** Of |actual − modelled| / modelled. */
   readonly errorP50: number
   readonly errorP99: number
-  /** What computing took of it, mean. */
+  /** Mean computation time per step. */
   readonly computeMs: number
 }
 
 export interface ModelShape {
-  /** MoE layers, experts of each, and experts that a token goes to. */
+  /** MoE layers, experts per layer, and experts per token. */
   readonly layers: number
   readonly experts: number
   readonly topK: number
@@ -215,25 +233,31 @@ export interface ChatMessage {
 
 export interface Tokenizer {
   readonly size: number
-  /** The end of a text, as the model's own tokenizer has it. */
+  /** The end-of-text token of the model’s tokenizer. */
   readonly eosId: number
-  /** Whether a text ends with this token: `eosId`, and others where a model has several. */
+  /** True if this token ends a text: `eosId`, or another one for models with several. */
   endsText(id: number): boolean
-  /** Tokens that a prompt has at least, told from its length alone: encoding one that is far too long would take the worker's time. */
+  /**
+   * Lower bound on a prompt’s tokens, from its length alone: encoding a prompt that is far too long would
+   * block the worker.
+   */
   leastTokens(prompt: string | readonly ChatMessage[]): number
   encode(text: string): Int32Array
-  /** Special tokens included, where they have a text. decode(encode(text)) is text, for any text that UTF-8 can hold. */
+  /** Includes special tokens that have a text. decode(encode(text)) equals text for any valid UTF-8. */
   decode(ids: ArrayLike<number>): string
-  /** One token as the model's files write it. */
+  /** One token as the model’s files write it. */
   tokenString(id: number): string
-  /** Generated text, token by token: special tokens say nothing, and what is half a character is held back until it is whole. */
+  /**
+   * Decodes generated tokens one by one: special tokens give no text, and incomplete characters are held
+   * back.
+   */
   stream(): TextStream
-  /** The chat template, ready for the assistant's turn. */
+  /** Applies the chat template, ready for the assistant’s turn. */
   chat(messages: readonly ChatMessage[]): Int32Array
 }
 
 export interface TextStream {
   push(id: number): string
-  /** What was held back, as replacement characters. */
+  /** Returns held-back bytes as replacement characters. */
   end(): string
 }

@@ -74,7 +74,7 @@ async function replayed(trace: Trace, ids: Int32Array, steps: number) {
   ]
   for (const id of ids) {
     follow(state, 0, id, state, 0)
-    chooseExperts(chances, layers, topK, state[0]!, state[1]!, chosen)
+    chooseExperts(chances, state[0]!, state[1]!, chosen)
     chosen.forEach((expert, i) => counts[Math.floor(i / topK) * experts + expert]!++)
   }
   return { counts, decode: [...(await trace.decodeExpertIds(row, row + 1))].slice(0, steps * layers * topK) }

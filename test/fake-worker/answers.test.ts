@@ -15,7 +15,7 @@ afterEach(() => Promise.all([prefill.close(), decode.close()]))
 const prefillBody = { ...chat, max_tokens: 1, kv_transfer_params: toPrefill }
 
 describe('a prefill worker', () => {
-  it('hands off as vLLM’s NixlConnector does', async () => {
+  it('hands off like vLLM’s NixlConnector', async () => {
     const { status, json } = await post(prefill, prefillBody)
     expect(status).toBe(200)
     expect(json).toMatchObject({
@@ -37,7 +37,7 @@ describe('a prefill worker', () => {
     expect([...prefill.handoffs]).toEqual([[json.kv_transfer_params.remote_request_id, 0]])
   })
 
-  it('adds counts whose every layer sums to top_k × tokens, and takes turns over variants', async () => {
+  it('adds counts that sum to top_k × tokens in every layer, and cycles through variants', async () => {
     const seen = new Set<string>()
     for (let n = 0; n < 9; n++) {
       const { eldr } = (await post(prefill, prefillBody)).json.kv_transfer_params
@@ -62,27 +62,27 @@ describe('a prefill worker', () => {
     expect(seen.size).toBe(8)
   })
 
-  it('adds whatever a test wants in their place', async () => {
+  it('adds custom counts', async () => {
     const odd = await startFakeWorker({ counts: ({ json }) => (json.user === 'odd' ? { v: 2 } : undefined) })
     expect((await post(odd, { ...prefillBody, user: 'odd' })).json.kv_transfer_params.eldr).toEqual({ v: 2 })
     expect((await post(odd, prefillBody)).json.kv_transfer_params).not.toHaveProperty('eldr')
     await odd.close()
   })
 
-  it('gives the prompt’s token ids when asked', async () => {
+  it('returns the prompt’s token ids on request', async () => {
     const { json } = await post(prefill, { ...prefillBody, return_token_ids: true })
     expect(json.prompt_token_ids).toHaveLength(7)
     expect((await post(prefill, prefillBody)).json.prompt_token_ids).toBe(null)
   })
 
-  it('gives no hand-off in a stream, as vLLM', async () => {
+  it('returns no hand-off in a stream, like vLLM', async () => {
     expect((await events(prefill, prefillBody)).join()).not.toContain('kv_transfer_params')
     expect(prefill.counters.handoffsGiven).toBe(0)
   })
 })
 
 describe('a decode worker', () => {
-  it('streams as many events as tokens were asked for, each of about 220 bytes', async () => {
+  it('streams one event of about 220 bytes per requested token', async () => {
     const got = await events(decode, { ...chat, max_tokens: 5 })
     expect(got).toHaveLength(7)
     const parsed = got.slice(0, -1).map(event => JSON.parse(event.slice('data: '.length)))
@@ -107,7 +107,7 @@ describe('a decode worker', () => {
     for (const event of got.slice(1, -2)) expect(Math.abs(event.length - 220)).toBeLessThan(30)
   })
 
-  it('streams completions too, and usage last when asked', async () => {
+  it('streams completions, with usage last on request', async () => {
     const body = { model: 'fake', prompt: [1, 2, 3], max_tokens: 2, stream_options: { include_usage: true } }
     const got = await events(decode, body, '/v1/completions')
     const parsed = got.slice(0, -1).map(event => JSON.parse(event.slice('data: '.length)))
@@ -115,7 +115,7 @@ describe('a decode worker', () => {
     expect(parsed.at(-1).usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 })
   })
 
-  it('answers as a whole when not asked to stream; 16 tokens unless told', async () => {
+  it('sends a whole response without stream; default: 16 tokens', async () => {
     const { json } = await post(decode, chat)
     expect(json.choices[0].message.content.trim().split(' ')).toHaveLength(16)
     expect(json).toMatchObject({ usage: { completion_tokens: 16 }, kv_transfer_params: null })
@@ -131,7 +131,7 @@ describe('a decode worker', () => {
     await slow.close()
   })
 
-  it('reads a hand-off, counts what lacks one or still has counts, and refuses one that nobody holds', async () => {
+  it('reads a hand-off, counts requests without one or with counts left, and refuses an unknown one', async () => {
     const { kv_transfer_params: kv } = (await post(prefill, prefillBody)).json
     const { eldr, ...stripped } = kv
     await post(decode, { ...chat, kv_transfer_params: stripped })
@@ -153,7 +153,7 @@ describe('a decode worker', () => {
     expect(decode.counters.handoffsUnknown).toBe(1)
   })
 
-  it('counts a leg that belongs to the other role', async () => {
+  it('counts legs of the other role', async () => {
     await post(decode, prefillBody)
     await post(prefill, chat)
     expect([decode.counters.misdirected, prefill.counters.misdirected]).toEqual([1, 1])
@@ -168,13 +168,13 @@ describe('both', () => {
     [400, { model: 'fake' }],
     [400, 'text'],
     [404, { ...chat, model: 'other' }],
-  ])('refuse with %i what vLLM refuses: %j', async (expected, body) => {
+  ])('refuse with %i like vLLM: %j', async (expected, body) => {
     const { status, json } = await post(decode, body)
     expect([status, json.error.code]).toEqual([expected, expected])
     expect(decode.counters.rejected).toBe(1)
   })
 
-  it('have the routes that a router polls', async () => {
+  it('serve the routes that a router polls', async () => {
     const get = async (path: string) => {
       const { statusCode, body } = await request(`${decode.url}${path}`)
       return [statusCode, await body.text()] as const

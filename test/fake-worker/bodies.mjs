@@ -1,8 +1,8 @@
-// Bodies that vLLM 0.32 answers with, as text. Completions are put together from strings, not objects: this is a benchmark's hot path.
+// Response bodies of vLLM 0.32 as text. Completions are concatenated from strings, because this is a benchmark's hot path.
 import { promptTokenIds } from './tokens.mjs'
 
 export const MAX_MODEL_LEN = 131_072
-const CREATED = 1_790_000_000 // always the same: bodies can be compared
+const CREATED = 1_790_000_000 // constant, so that bodies can be compared
 
 /** @param {unknown} value */
 export const json = value => JSON.stringify(value)
@@ -44,8 +44,8 @@ export function tokenizeBody(body) {
 }
 
 /**
- * What is wrong with a request in vLLM's eyes: [status, message], or undefined. A prefill leg made carelessly from a client's request
- * breaks one of these.
+ * vLLM's validation error of a request: [status, message], or undefined. A prefill leg that is built carelessly
+ * from a client's request violates one of these rules.
  * @param {any} body
  * @param {{isChat: boolean, model: string}} expected
  * @returns {[number, string] | undefined}
@@ -66,7 +66,7 @@ export function complaint(body, { isChat, model }) {
   return undefined
 }
 
-/** Tokens asked for; for a chat max_completion_tokens wins, as in vLLM. @param {any} body @returns {number | undefined} */
+/** Requested tokens; in a chat max_completion_tokens takes precedence, as in vLLM. @param {any} body @returns {number | undefined} */
 export function tokensWanted(body) {
   return (
     (body.messages !== undefined ? body.max_completion_tokens : undefined) ?? body.max_tokens ?? undefined
@@ -85,7 +85,7 @@ export function tokenText(n) {
 const TOKENS = Array.from({ length: 10_000 }, (_, n) => ` ${String(n).padStart(4, '0')}`)
 
 /**
- * A whole answer, not streamed. `kv` is JSON, 'null' from a decode worker.
+ * A response that is not streamed. `kv` is JSON, 'null' from a decode worker.
  * @param {{id: string, model: string, isChat: boolean, prompt: number, tokens: number, kv: string, more?: string, promptTokenIds?: number[]}} answer
  */
 export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '', promptTokenIds }) {
@@ -102,7 +102,7 @@ export function completionBody({ id, model, isChat, prompt, tokens, kv, more = '
 }
 
 /**
- * The events of a stream: token events in two halves around a token's text, of about 220 bytes.
+ * The events of a stream: token events of about 220 bytes, in two halves around the token's text.
  * @param {{id: string, model: string, isChat: boolean}} answer
  */
 export function streamTexts({ id, model, isChat }) {
@@ -113,7 +113,7 @@ export function streamTexts({ id, model, isChat }) {
   const end = reason => `${after},"logprobs":null,"finish_reason":${reason},"token_ids":null}]}\n\n`
   const role = `${start}{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n`
   return {
-    /** A chat stream opens with an event that has no token. */
+    /** A chat stream starts with an event without a token. */
     opening: isChat ? role : '',
     before: start + before,
     after: end('null'),

@@ -1,4 +1,4 @@
-/** What the tests of the fake worker send with: bytes as they are, and requests by undici. */
+/** Clients for the tests of the fake worker: raw bytes, and requests by undici. */
 import { connect } from 'node:net'
 import { request } from 'undici'
 import type { FakeWorker } from './index.ts'
@@ -18,7 +18,7 @@ export function bytesOf(body: unknown, path = '/v1/chat/completions', headers = 
   return `POST ${path} HTTP/1.1\r\n${all}\r\n\r\n${text}`
 }
 
-/** Sends bytes, piece by piece, and gives all that comes back until the connection ends; `error` when it was reset. */
+/** Sends bytes piece by piece and returns everything received until the connection ends; `error` if it was reset. */
 export async function exchange(
   worker: FakeWorker,
   ...pieces: readonly (string | Buffer)[]
@@ -31,7 +31,7 @@ export async function exchange(
   const closed = new Promise(done => socket.once('close', done))
   for (const piece of pieces) {
     if (socket.destroyed) break
-    await new Promise<void>(done => socket.write(piece, () => setImmediate(done))) // each piece is a segment of its own
+    await new Promise<void>(done => socket.write(piece, () => setImmediate(done))) // each piece is a separate segment
   }
   await closed
   return { text: Buffer.concat(parts).toString('latin1'), ...(error === undefined ? {} : { error }) }
@@ -45,7 +45,7 @@ export async function post(worker: FakeWorker, body: unknown, path = '/v1/chat/c
   return { status: answer.statusCode, json: await answer.body.json() }
 }
 
-/** The events of a stream, whole. */
+/** All events of a stream. */
 export async function events(
   worker: FakeWorker,
   body: object,
@@ -59,7 +59,7 @@ export async function events(
   return text.split('\n\n').slice(0, -1)
 }
 
-/** A client of a stream that does not wait for its end. `leave` is what a client does that goes away. */
+/** A streaming client that does not wait for the end. `leave` disconnects it. */
 export function begin(worker: FakeWorker, body: object): { leave(): void } {
   const socket = connect({ port: worker.port, host: '127.0.0.1' })
   socket.on('error', () => undefined)

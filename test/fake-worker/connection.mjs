@@ -1,4 +1,4 @@
-// One connection of a peer: its requests one after another, and the moment it leaves.
+// One connection of a peer: serves its requests one after another and notices when it leaves.
 import { errorBody } from './bodies.mjs'
 import { Exchange } from './exchange.mjs'
 import { reset } from './faults.mjs'
@@ -6,7 +6,7 @@ import { RequestReader } from './http-reader.mjs'
 import { answer } from './routes.mjs'
 
 /**
- * Serves until the peer or a fault ends it. `busy` tells whether an answer is under way.
+ * Serves until the peer or a fault closes it. `busy`: a response is in progress.
  * @param {import('./fake-worker.mjs').FakeWorker} worker
  * @param {import('node:net').Socket} socket
  */
@@ -17,7 +17,7 @@ export function serve(worker, socket) {
   let exchange
   let reading = false
 
-  /** Answers what has come, one request at a time; an answer that ends at once does not deepen the stack. */
+  /** Serves buffered requests one at a time; a response that ends at once does not deepen the stack. */
   function next() {
     if (reading) return
     reading = true

@@ -1,7 +1,7 @@
-// Counts as the plugin hands them off, made once and kept as text: what a worker then adds to an answer is one string.
-// Variant v of a shape prefers experts of its own in every layer, so that a policy that looks at counts can tell variants apart.
+// Counts in the plugin's format, created once and cached as text, so that a worker adds one string to a response.
+// Each variant of a shape prefers its own experts in every layer, so that policies can tell variants apart.
 
-/** Kept texts; a benchmark has a few prompt lengths, tests have few requests. */
+/** Cached texts: a benchmark has few prompt lengths, tests have few requests. */
 const KEPT = 256
 
 /**
@@ -60,7 +60,7 @@ export function makeCounts({ layers, experts, topK, tokens }, seed) {
     const first = random() % experts
     for (let n = 0; left > 0; n++) {
       const e = at + ((first + n) % experts)
-      // Falls off from the layer's first expert; the second time round whatever is left finds room.
+      // Decreases from the layer's first expert; the second pass places the remainder.
       const wanted = n < experts ? Math.ceil(left / (4 + (random() % 8))) : left
       const taken = Math.min(wanted, tokens - counts[e])
       counts[e] += taken
@@ -70,7 +70,7 @@ export function makeCounts({ layers, experts, topK, tokens }, seed) {
   return counts
 }
 
-/** 31-bit integers; seeds that are near each other start apart. @param {number} seed */
+/** 31-bit integers; similar seeds give different sequences. @param {number} seed */
 function xorshift(seed) {
   let state = Math.imul(seed + 1, 0x9e3779b1) | 1
   return () => {

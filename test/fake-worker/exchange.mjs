@@ -1,5 +1,5 @@
-// One request and its answer on one connection. An exchange ends once: completed, rejected, ended by a fault, or left by the peer.
-import { setTimeout } from 'node:timers' // real time, also where a test has a clock of its own
+// One request and its response. An exchange ends once: completed, rejected, faulted or aborted by the peer.
+import { setTimeout } from 'node:timers' // real time, even if a test fakes the clock
 import { gzipSync } from 'node:zlib'
 import { errorBody } from './bodies.mjs'
 import { dribble, plainSink, reset } from './faults.mjs'
@@ -21,10 +21,10 @@ const GARBAGE = '\u0000\u0016\u0003\u0001 this is not HTTP\r\n\r\n'
 /** @typedef {'completed' | 'rejected' | 'faulted' | 'aborted'} Outcome */
 
 export class Exchange {
-  /** Faults that strike within the answer; those that replace it are done with before. @type {import('./types.ts').Fault | undefined} */
+  /** A fault within the response; faults that replace the response are handled before. @type {import('./types.ts').Fault | undefined} */
   fault
   open = true
-  /** The connection goes with this exchange: nothing more is read from it. */
+  /** The connection closes with this exchange: nothing more is read from it. */
   last = false
   /** Responds even if the peer has closed its side of the connection. */
   unaware = false
@@ -53,7 +53,7 @@ export class Exchange {
   }
 
   /**
-   * Meets a fault: it takes the place of the answer, or the answer goes on and meets it later.
+   * Applies a fault: it replaces the response, or takes effect later in the response.
    * @param {import('./types.ts').Fault} fault
    * @param {() => void} goOn
    */
@@ -62,7 +62,7 @@ export class Exchange {
     if (fault.kind === 'hang' && fault.after === 'request') return this.hold(fault, goOn)
     if (fault.kind === 'garbage') return this.cut(fault.bytes ?? GARBAGE)
     if (fault.kind === 'status') {
-      const body = errorBody(fault.status, fault.message ?? 'a fault that a test asked for')
+      const body = errorBody(fault.status, fault.message ?? 'injected fault')
       return this.send(fault.status, body, { outcome: 'faulted', headers: fault.headers })
     }
     if (fault.kind === 'answer' && fault.body !== undefined) {
@@ -76,7 +76,7 @@ export class Exchange {
     return goOn()
   }
 
-  /** RST, once the peer has had time to read what was written: libuv takes bytes and RST together for an orderly end. */
+  /** RST, after the peer had time to read what was written: libuv reads bytes and RST together as an orderly end. */
   reset() {
     this.last = true
     this.end('faulted')
@@ -85,7 +85,7 @@ export class Exchange {
     this.socket.write('', () => setTimeout(() => setImmediate(() => reset(this.socket)), READ_MS))
   }
 
-  /** The last bytes, then the end of the connection. @param {string} bytes */
+  /** Sends the last bytes and closes the connection. @param {string} bytes */
   cut(bytes) {
     this.last = true
     this.end('faulted')
@@ -93,7 +93,7 @@ export class Exchange {
   }
 
   /**
-   * Silence. The fault is over when its promise is kept.
+   * Sends nothing until the promise resolves.
    * @param {{until?: Promise<unknown> | undefined, unaware?: boolean | undefined}} fault
    * @param {() => void} goOn
    */
@@ -107,7 +107,7 @@ export class Exchange {
   }
 
   /**
-   * A whole answer with its length.
+   * A whole response with its content-length.
    * @param {number} status
    * @param {string} text
    * @param {{contentType?: string, headers?: Readonly<Record<string, string>> | undefined, outcome?: Outcome}} [how]
@@ -178,7 +178,7 @@ function headOf(status, contentType, length, headers = {}) {
 let dateText = ''
 let dateSecond = 0
 
-/** Renewed each second: formatting a date costs more than the rest of a head. */
+/** Cached for a second: formatting a date costs more than the rest of a head. */
 function date() {
   const second = Math.floor(Date.now() / 1000)
   if (second !== dateSecond) {

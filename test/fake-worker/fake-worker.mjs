@@ -1,4 +1,4 @@
-// A fake vLLM worker on raw sockets: it speaks the PD protocol, remembers what it was sent, and fails in every way that it is told to.
+// A fake vLLM worker on raw sockets: implements the PD protocol, records requests, and injects faults.
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
@@ -108,7 +108,7 @@ export class FakeWorker extends Watched {
     this.#server?.close()
     this.#server = undefined
     for (const { socket, busy } of this.#connections) if (!busy) socket.end()
-    await new Promise(done => setImmediate(done)) // the listening socket is closed when the event loop has turned
+    await new Promise(done => setImmediate(done)) // the listening socket is closed after a turn of the event loop
   }
 
   async restart() {
@@ -129,7 +129,7 @@ export class FakeWorker extends Watched {
     await Promise.all(closed)
   }
 
-  // What connections and routes tell the worker; not for tests.
+  // Called by connections and routes; not for tests.
 
   /** @param {import('./received-request.mjs').ReceivedRequest} request */
   began(request) {
@@ -153,7 +153,7 @@ export class FakeWorker extends Watched {
   }
 
   /**
-   * What a server with several engines says of a rank; undefined when nothing is wrong with it.
+   * The error of a server with several engines for an invalid rank; undefined if the rank is valid.
    * @param {import('./received-request.mjs').ReceivedRequest} request
    */
   wrongRank({ dpRank }) {
@@ -162,7 +162,7 @@ export class FakeWorker extends Watched {
       : `data_parallel_rank ${dpRank} is out of range [0, ${this.settings.ranks}).`
   }
 
-  /** As vLLM names the engines of one server. @param {import('./received-request.mjs').ReceivedRequest} request */
+  /** vLLM's naming of the engines of one server. @param {import('./received-request.mjs').ReceivedRequest} request */
   engineIdOf({ dpRank }) {
     return this.settings.ranks === 1 ? this.engineId : `${this.engineId}_dp${dpRank ?? 0}`
   }
@@ -205,7 +205,7 @@ export class FakeWorker extends Watched {
   }
 
   /**
-   * False when the hand-off is none of those that the prefill workers hold.
+   * False if no prefill worker holds the hand-off.
    * @param {import('./received-request.mjs').ReceivedRequest} request
    */
   readHandoff({ kv, json }) {

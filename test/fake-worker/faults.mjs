@@ -1,6 +1,6 @@
-// The faults a worker is told to show, and the ways of sending bytes that some of them need.
+// Injected faults, and the ways of sending bytes that some of them need.
 
-/** Faults in the order they were asked for; the first that matches strikes. */
+/** Faults in order of injection; the first match applies. */
 export class FaultList {
   /** @type {{fault: import('./types.ts').Fault, left: number, match: (request: any) => boolean}[]} */
   #list = []
@@ -17,14 +17,14 @@ export class FaultList {
     this.#list = []
   }
 
-  /** The fault that this request meets, if any. @param {import('./received-request.mjs').ReceivedRequest} request */
+  /** The fault for this request, if any. @param {import('./received-request.mjs').ReceivedRequest} request */
   take(request) {
     return this.#take(
       ({ fault, match }) => !(fault.kind === 'reset' && fault.after === 'accept') && match(request),
     )
   }
 
-  /** Is this new connection to be reset? */
+  /** True if this new connection should be reset. */
   takeAtAccept() {
     return this.#take(({ fault }) => fault.kind === 'reset' && fault.after === 'accept') !== undefined
   }
@@ -40,7 +40,7 @@ export class FaultList {
 }
 
 /**
- * Where an answer's bytes go. `flushed` calls back when all of them have left, which for a socket is the order it keeps anyway.
+ * Destination of a response's bytes. `flushed` calls back when all of them were sent; a socket keeps the order anyway.
  * @typedef {{write(data: string | Buffer, encoding?: BufferEncoding): boolean, flushed(done: () => void): void}} Sink
  */
 
@@ -49,7 +49,7 @@ export function plainSink(socket) {
   return { write: (data, encoding) => socket.write(data, encoding), flushed: done => done() }
 }
 
-/** RST to the peer; a connection that is ending already can only be dropped. @param {import('node:net').Socket} socket */
+/** Sends RST; a connection that is already closing can only be destroyed. @param {import('node:net').Socket} socket */
 export function reset(socket) {
   if (socket.writable) socket.resetAndDestroy()
   else socket.destroy()

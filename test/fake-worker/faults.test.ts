@@ -13,11 +13,11 @@ afterEach(() => worker.close())
 const whole = { ...chat, max_tokens: 8 }
 const streamed = { ...whole, stream: true }
 const tokensIn = (text: string) => text.match(/"content":" \d{4}"/g)?.length ?? 0
-/** One answer as bytes, the connection closed by whoever closes it first. */
+/** One response as bytes; either side may close the connection. */
 const once = (body: object) => exchange(worker, bytesOf(body, undefined, 'connection: close\r\n'))
 
 describe('faults', () => {
-  it('strike as often as they are told, then it is over', async () => {
+  it('apply the given number of times', async () => {
     worker.fail({ kind: 'status', status: 503 }, { times: 2 })
     const statuses = [await post(worker, whole), await post(worker, whole), await post(worker, whole)].map(
       ({ status }) => status,
@@ -26,7 +26,7 @@ describe('faults', () => {
     expect(worker.counters).toMatchObject({ faulted: 2, completed: 1 })
   })
 
-  it('strike all until they are cleared, and of several the first', async () => {
+  it('apply to all requests until cleared; the first of several applies', async () => {
     worker.fail({ kind: 'status', status: 429 })
     worker.fail({ kind: 'status', status: 500 })
     for (let n = 0; n < 3; n++) expect((await post(worker, whole)).status).toBe(429)
@@ -34,7 +34,7 @@ describe('faults', () => {
     expect((await post(worker, whole)).status).toBe(200)
   })
 
-  it('strike only what they match: completions and chats unless told', async () => {
+  it('apply only to matching requests; default: completions and chats', async () => {
     worker.fail({ kind: 'status', status: 500 }, { match: ({ leg }) => leg === 'prefill' })
     worker.fail({ kind: 'status', status: 503 }, { match: ({ path }) => path === '/health' })
     expect((await post(worker, whole)).status).toBe(200)
@@ -61,7 +61,7 @@ describe('errors', () => {
 })
 
 describe('a reset', () => {
-  it('comes on a new connection', async () => {
+  it('applies to a new connection', async () => {
     worker.failNext({ kind: 'reset', after: 'accept' })
     expect(await once(whole)).toEqual({ text: '', error: 'ECONNRESET' })
     expect((await once(whole)).error).toBeUndefined()
@@ -123,7 +123,7 @@ describe('silence', () => {
     ['headers', whole],
     ['headers', streamed],
     ['tokens', streamed],
-  ])('ends when its promise is kept: %s of %j', async (after, body) => {
+  ])('ends when its promise resolves: %s of %j', async (after, body) => {
     let release: (value?: unknown) => void = () => undefined
     const until = new Promise(done => (release = done))
     worker.failNext({ kind: 'hang', after: after as 'request' | 'headers' | 'tokens', tokens: 2, until })
@@ -136,8 +136,8 @@ describe('silence', () => {
   })
 })
 
-describe('a broken answer', () => {
-  it('may be no HTTP at all', async () => {
+describe('a broken response', () => {
+  it('may not be HTTP', async () => {
     worker.failNext({ kind: 'garbage' })
     await expect(
       request(`${worker.url}/v1/chat/completions`, { method: 'POST', body: JSON.stringify(whole) }),
@@ -146,7 +146,7 @@ describe('a broken answer', () => {
     expect((await once(whole)).text).toBe('SSH-2.0\r\n')
   })
 
-  it('may be shorter than it says', async () => {
+  it('may be shorter than its content-length', async () => {
     worker.failNext({ kind: 'truncate' })
     const { text } = await once(whole)
     const said = Number(/content-length: (\d+)/.exec(text)![1])
@@ -155,7 +155,7 @@ describe('a broken answer', () => {
     await expect(post(worker, whole)).rejects.toThrow('closed')
   })
 
-  it('may be cut amid a chunk', async () => {
+  it('may be truncated inside a chunk', async () => {
     worker.failNext({ kind: 'truncate', tokens: 3 })
     const { text } = await once(streamed)
     expect([tokensIn(text), text.endsWith('"content":"')]).toEqual([3, true])
@@ -163,7 +163,7 @@ describe('a broken answer', () => {
     await expect(events(worker, whole)).rejects.toThrow('closed')
   })
 
-  it('may have another type, or be another body', async () => {
+  it('may have another content type or body', async () => {
     worker.failNext({ kind: 'answer', contentType: 'text/html' })
     expect((await once(streamed)).text).toMatch(/content-type: text\/html\r\n[^]*\[DONE\]/)
     worker.failNext({ kind: 'answer', contentType: 'text/html', body: '<p>not here</p>' })
@@ -172,14 +172,14 @@ describe('a broken answer', () => {
     )
   })
 
-  it('may be right and slow', async () => {
+  it('may be correct and slow', async () => {
     worker.fail({ kind: 'slow', bytes: 300, everyMs: 1 })
     expect(tokensIn((await events(worker, whole)).join())).toBe(8)
     expect((await post(worker, whole)).json.usage.completion_tokens).toBe(8)
     expect(worker.counters).toMatchObject({ completed: 2, active: 0 })
   })
 
-  it('may be compressed, for those who accept that', async () => {
+  it('may be compressed if the client accepts it', async () => {
     worker.fail({ kind: 'gzip' })
     for (const stream of [false, true]) {
       const send = async (encoding: string) => {
@@ -197,7 +197,7 @@ describe('a broken answer', () => {
 })
 
 describe('a stream', () => {
-  it('may end without [DONE], and its connection lives on', async () => {
+  it('may end without [DONE] and keep its connection', async () => {
     worker.failNext({ kind: 'close', tokens: 5 })
     const { text } = await exchange(
       worker,
@@ -213,7 +213,7 @@ describe('a stream', () => {
     expect(next).toContain('"completion_tokens":8')
   })
 
-  it('may bring vLLM’s error event', async () => {
+  it('may contain vLLM’s error event', async () => {
     worker.failNext({ kind: 'error_event', tokens: 2 })
     const got = await events(worker, whole)
     expect(got).toHaveLength(1 + 2 + 2)

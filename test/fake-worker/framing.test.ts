@@ -13,7 +13,7 @@ beforeEach(async () => {
 })
 afterEach(() => worker.close())
 
-/** One request by node:http: the raw headers say how the answer was framed. */
+/** One request by node:http; the raw headers show the framing of the response. */
 function byHttp(
   agent: Agent,
   body: object,
@@ -33,7 +33,7 @@ function byHttp(
   })
 }
 
-describe('answers', () => {
+describe('responses', () => {
   it('are understood by node:http, streamed and whole, many on one connection', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     for (let n = 0; n < 5; n++) {
@@ -43,7 +43,7 @@ describe('answers', () => {
       const streamed = await byHttp(agent, { ...chat, stream: true, max_tokens: 40 })
       expect(streamed.framing).toBe('chunked')
       expect(streamed.text.endsWith('data: [DONE]\n\n')).toBe(true)
-      expect(streamed.text.split('\n\n')).toHaveLength(40 + 3) // the role, 40 tokens, [DONE], and what follows it
+      expect(streamed.text.split('\n\n')).toHaveLength(40 + 3) // the role, 40 tokens, [DONE], and the empty rest
     }
     agent.destroy()
     expect(worker.counters).toMatchObject({ connections: 1, completed: 10, decode: 10, badFraming: 0 })
@@ -92,18 +92,18 @@ describe('requests', () => {
     expect(worker.requests[0]!.json).toEqual({ model: 'fake', prompt })
   })
 
-  it('may be pipelined: they are answered one after another, in their order', async () => {
+  it('may be pipelined: the responses are in order', async () => {
     const pipelined = [3, 5, 2].map(max_tokens => bytesOf({ ...chat, stream: true, max_tokens }))
     const { text } = await exchange(
       worker,
       pipelined.join('') + bytesOf({ ...chat, max_tokens: 7 }, undefined, 'connection: close\r\n'),
     )
     const answers = text.split('HTTP/1.1 200 OK').slice(1)
-    expect(answers.map(answer => answer.match(/ \d{4}/g)!.length - 1)).toEqual([3, 5, 2, 7]) // the year of the date is one more
+    expect(answers.map(answer => answer.match(/ \d{4}/g)!.length - 1)).toEqual([3, 5, 2, 7]) // the year in the date header is one more
     expect(worker.counters).toMatchObject({ connections: 1, completed: 4 })
   })
 
-  it('are the same however their bytes are cut', async () => {
+  it('are the same however their bytes are split', async () => {
     const body = { ...chat, max_tokens: 2, note: 'ünïcödé '.repeat(50) }
     const payload = Buffer.from(JSON.stringify(body))
     const chunked = Buffer.concat([
@@ -139,7 +139,7 @@ describe('requests', () => {
     )
   })
 
-  it('get leave to send their body when they ask for it', async () => {
+  it('get 100 Continue on request', async () => {
     const socket = connect({ port: worker.port, host: '127.0.0.1' })
     const bytes = bytesOf(
       { ...chat, max_tokens: 1 },
@@ -161,22 +161,22 @@ describe('requests', () => {
     ['not HTTP', 'hello\r\n\r\n'],
     ['two lengths', 'POST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\n{}'],
     [
-      'a length beside chunks',
+      'a length with chunks',
       'POST /v1/completions HTTP/1.1\r\ncontent-length: 7\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
     ],
-    ['a length that is no number', 'POST /v1/completions HTTP/1.1\r\ncontent-length: 2x\r\n\r\n{}'],
+    ['a length that is not a number', 'POST /v1/completions HTTP/1.1\r\ncontent-length: 2x\r\n\r\n{}'],
     [
-      'a chunk that is longer than it says',
+      'a chunk that is longer than its size',
       'POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n',
     ],
-    ['a head without end', `GET / HTTP/1.1\r\n${'x: y\r\n'.repeat(20_000)}`],
-  ])('are refused when they are not framed as they must be: %s', async (_, bytes) => {
+    ['an endless head', `GET / HTTP/1.1\r\n${'x: y\r\n'.repeat(20_000)}`],
+  ])('are refused for invalid framing: %s', async (_, bytes) => {
     const { text } = await exchange(worker, bytes)
     expect(text.startsWith('HTTP/1.1 400 Bad Request\r\n')).toBe(true)
     expect(worker.counters).toMatchObject({ badFraming: 1, active: 0, completed: 0 })
   })
 
-  it('lose an idle connection after the keep-alive time', async () => {
+  it('lose an idle connection after the keep-alive timeout', async () => {
     const hasty = await startFakeWorker({ keepAliveMs: 20 })
     const { text, error } = await exchange(hasty, bytesOf(chat))
     expect(text.startsWith('HTTP/1.1 200 OK')).toBe(true)

@@ -1,7 +1,7 @@
-// Hand-offs of one worker: those it gave when it prefills, those it read when it decodes.
+// Hand-offs of one worker: given by a prefill worker, read by a decode worker.
 
 export class HandoffLedger {
-  /** By remote_request_id: how often it was read. @type {Map<string, number>} */
+  /** Reads by remote_request_id. @type {Map<string, number>} */
   reads = new Map()
   #given = 0
   #limit
@@ -11,12 +11,12 @@ export class HandoffLedger {
     this.#limit = limit
   }
 
-  /** Given so far: also the turn of the next counts. */
+  /** Number given so far; also selects the variant of the next counts. */
   get given() {
     return this.#given
   }
 
-  /** A new id for a request, as vLLM makes them: its own id and eight hex digits. @param {string} id */
+  /** A new id in vLLM's form: the request's own id and eight hex digits. @param {string} id */
   give(id) {
     const remoteId = `${id}-${(this.#given++).toString(16).padStart(8, '0')}`
     this.#note(remoteId, 0)

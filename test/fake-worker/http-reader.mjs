@@ -1,13 +1,14 @@
-// Requests out of the bytes of one connection, HTTP/1.1 by hand: a worker that a benchmark leans on must cost less than what it measures,
-// and node:http costs more than most routers. Bytes are pushed as they come and requests pulled when the last one is answered, so that
-// pipelined requests wait here. Framing that a gateway must never send (two lengths, a length beside chunks) is refused.
+// A minimal HTTP/1.1 request parser: a worker in a benchmark must cost less than what it measures, and node:http
+// costs more than most routers. Bytes are pushed as they arrive and requests are pulled after the previous response,
+// so pipelined requests wait here. Framing that a gateway must never send (two lengths, a length with chunks) is
+// refused.
 import { ReceivedRequest } from './received-request.mjs'
 
 const HEAD_END = Buffer.from('\r\n\r\n')
 const MAX_HEAD_BYTES = 64 * 1024
 const NOTHING = Buffer.alloc(0)
 
-/** What a peer sent is not HTTP/1.1 as RFC 9112 has it. */
+/** The peer violated HTTP/1.1 (RFC 9112). */
 export class BadFraming extends Error {}
 
 export class RequestReader {
@@ -32,7 +33,7 @@ export class RequestReader {
       return
     }
     if (!this.#owned || this.#to + chunk.length > this.#bytes.length) {
-      const grown = Buffer.allocUnsafe(2 * (unread + chunk.length)) // doubled, so that a long body is copied a few times only
+      const grown = Buffer.allocUnsafe(2 * (unread + chunk.length)) // doubled, so that a long body is copied only a few times
       this.#bytes.copy(grown, 0, this.#from, this.#to)
       this.#bytes = grown
       this.#from = 0
@@ -43,14 +44,14 @@ export class RequestReader {
     this.#to += chunk.length
   }
 
-  /** Has the head of a request come that asks for `100 Continue` before it sends its body? True once a request. */
+  /** True once per request that expects `100 Continue` before it sends its body. */
   takeExpectation() {
     if (this.#head === undefined || !this.#head.expectsContinue) return false
     this.#head.expectsContinue = false
     return true
   }
 
-  /** The next whole request, or undefined until more bytes come. @returns {ReceivedRequest | undefined} */
+  /** The next complete request, or undefined if more bytes are needed. @returns {ReceivedRequest | undefined} */
   read() {
     this.#head ??= this.#readHead()
     const head = this.#head
@@ -98,7 +99,7 @@ export class RequestReader {
     }
   }
 
-  /** Trailers are read over. @param {number} at the byte after the size line of the last chunk */
+  /** Trailers are skipped. @param {number} at the byte after the size line of the last chunk */
   #endOfChunks(at) {
     let end = at
     if (this.#bytes[at] !== 13 || this.#bytes[at + 1] !== 10) {
@@ -113,7 +114,7 @@ export class RequestReader {
     return body
   }
 
-  /** The next bytes, copied when later bytes would overwrite them. @param {number} length */
+  /** The next bytes, copied if later bytes would overwrite them. @param {number} length */
   #take(length) {
     const part = this.#bytes.subarray(this.#from, this.#from + length)
     this.#from += length
@@ -133,8 +134,7 @@ function readHead(text) {
   if (line === null) throw new BadFraming(`request line ${JSON.stringify(text.slice(0, 60))}`)
   const lengths = text.match(/\r\ncontent-length:[^\r]*/gi)
   const chunked = /\r\ntransfer-encoding:[^\r]*\bchunked[ \t]*(?:\r|$)/i.test(text)
-  if (lengths !== null && (lengths.length > 1 || chunked))
-    throw new BadFraming('more than one way to tell the length of the body')
+  if (lengths !== null && (lengths.length > 1 || chunked)) throw new BadFraming('conflicting body lengths')
   const length = lengths === null ? 0 : Number(lengths[0].slice(17).trim())
   if (!Number.isSafeInteger(length) || length < 0) throw new BadFraming(`${lengths?.[0].trim()}`)
   return {

@@ -13,8 +13,8 @@ beforeEach(async () => {
 })
 afterEach(() => worker.close())
 
-describe('what a worker tells', () => {
-  it('is each request as it came, its body parsed on demand', async () => {
+describe('the observations of a worker', () => {
+  it('include each request as received, with its body parsed on demand', async () => {
     const asked = worker.once('request')
     await exchange(
       worker,
@@ -33,7 +33,7 @@ describe('what a worker tells', () => {
     expect(got.headers).toMatchObject({ 'x-request-id': 'abc', 'x-twice': '1, 2' })
   })
 
-  it('is how many are active, and who left', async () => {
+  it('include the number of active requests, and aborts', async () => {
     worker.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
     const clients = [begin(worker, chat), begin(worker, chat), begin(worker, chat)]
     await worker.waitForActive(3)
@@ -45,7 +45,7 @@ describe('what a worker tells', () => {
     expect(worker.counters).toMatchObject({ active: 0, aborted: 3, completed: 0, decode: 3 })
   })
 
-  it('is at most what it was told to keep', async () => {
+  it('are limited to the record limit', async () => {
     const brief = await startFakeWorker({ recordLimit: 2 })
     for (let n = 1; n <= 4; n++) await post(brief, { ...chat, max_tokens: n, kv_transfer_params: toPrefill })
     expect(brief.requests.map(({ json }) => json.max_tokens)).toEqual([3, 4])
@@ -54,15 +54,15 @@ describe('what a worker tells', () => {
     await brief.close()
   })
 
-  it('is, when one waits in vain, what the counters were', async () => {
+  it('include the counters when a wait times out', async () => {
     await expect(worker.waitFor(({ decode }) => decode > 0, 5)).rejects.toThrow(
-      /5 ms in vain for .*decode > 0.*"active":0/,
+      /5 ms: .*decode > 0.*"active":0/,
     )
   })
 })
 
 describe('a worker', () => {
-  it('refuses connections and comes back on its port; what is under way goes on', async () => {
+  it('refuses connections and returns on its port; requests in flight continue', async () => {
     const { port } = worker
     let release: (value?: unknown) => void = () => undefined
     worker.failNext({
@@ -71,18 +71,18 @@ describe('a worker', () => {
       tokens: 3,
       until: new Promise(done => (release = done)),
     })
-    const under = exchange(worker, bytesOf({ ...chat, stream: true })) // kept alive by the client
+    const under = exchange(worker, bytesOf({ ...chat, stream: true })) // keep-alive
     await worker.waitForActive(1)
     await worker.refuse()
     expect(await exchange(worker, bytesOf(chat))).toEqual({ text: '', error: 'ECONNREFUSED' })
     release()
-    expect((await under).text).toContain('[DONE]') // and its connection was closed, for the exchange has ended
+    expect((await under).text).toContain('[DONE]') // its connection was closed with the exchange
     await worker.accept()
     expect(worker.port).toBe(port)
     expect((await post(worker, chat)).status).toBe(200)
   })
 
-  it('restarts: connections are reset, the engine is another, the counters start again', async () => {
+  it('restarts: connections are reset, the engine id changes, the counters are zero', async () => {
     const { engineId, port } = worker
     await post(worker, { ...chat, kv_transfer_params: toPrefill })
     worker.failNext({ kind: 'hang', after: 'request' })
@@ -98,15 +98,15 @@ describe('a worker', () => {
     expect(await events(worker, { ...chat, max_tokens: 1 })).toHaveLength(3)
   })
 
-  it('waits for a peer that reads slowly, in place of buffering its stream', async () => {
-    const tokens = 40_000 // about 9 MB, far beyond what sockets hold
+  it('waits for a slow reader instead of buffering its stream', async () => {
+    const tokens = 40_000 // about 9 MB, far beyond socket buffers
     const body = JSON.stringify({ ...chat, stream: true, max_tokens: tokens })
     const answer = await request(`${worker.url}/v1/chat/completions`, { method: 'POST', body })
     let sent = -1
     for (let still = 0; still < 100; still++) {
       if (worker.counters.tokensSent !== sent) still = 0
       sent = worker.counters.tokensSent
-      await new Promise(done => setImmediate(done)) // both ends live in this event loop
+      await new Promise(done => setImmediate(done)) // both ends are in this event loop
     }
     expect(sent).toBeLessThan(tokens)
     expect((await answer.body.text()).match(/"content":" \d{4}"/g)).toHaveLength(tokens)
@@ -114,7 +114,7 @@ describe('a worker', () => {
 })
 
 describe('the process', () => {
-  it('says where it listens, answers, and ends with its standard input', async () => {
+  it('prints its address, serves, and exits with its standard input', async () => {
     const main = fileURLToPath(new URL('main.mjs', import.meta.url))
     const args = [main, '--role', 'prefill', '--counts', '2x4x2', '--until-stdin-ends']
     const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })

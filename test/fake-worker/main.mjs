@@ -1,9 +1,9 @@
-// A fake worker as a process of its own, for benchmarks: prints one line of JSON when it listens.
+// A fake worker as a process, for benchmarks: prints one line of JSON when it listens.
 //
 //   node test/fake-worker/main.mjs --role prefill --port 0 [--counts 48x128x8 [--variants 8]]
 //   node test/fake-worker/main.mjs --role decode --port 0 [--gap-ms 5]
 //
-// --until-stdin-ends: it must not outlive the benchmark that holds its standard input, however that ends.
+// --until-stdin-ends: exits when the benchmark that holds its standard input exits.
 import { parseArgs } from 'node:util'
 import { startFakeWorker } from './worker.mjs'
 

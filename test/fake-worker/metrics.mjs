@@ -29,7 +29,7 @@ export function metricsText({ counters, tokens, settings, ranks }) {
     ]
     return [`# TYPE vllm:${name} histogram`, ...lines.map(line => `vllm:${name}${line}`)].join('\n')
   })
-  // Of engines beyond the first this alone: the first has what is counted of the server.
+  // Further engines have only this metric; counters of the server are reported for the first engine.
   if (ranks.length > 1)
     rows[0] = [
       '# TYPE vllm:num_requests_running gauge',

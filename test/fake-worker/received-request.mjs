@@ -1,4 +1,4 @@
-// One request as a worker got it. Headers and body are parsed when somebody looks at them.
+// A received request. Headers and body are parsed on demand.
 
 const GENERATION = new Set(['/v1/completions', '/v1/chat/completions'])
 
@@ -23,7 +23,7 @@ export class ReceivedRequest {
     this.lines = head.lines
   }
 
-  /** By name in lower case; values of a repeated name are joined by a comma. */
+  /** By lower-case name; repeated headers are joined with a comma. */
   get headers() {
     if (this.#headers !== undefined) return this.#headers
     /** @type {Record<string, string>} */
@@ -38,7 +38,7 @@ export class ReceivedRequest {
     return headers
   }
 
-  /** The body as JSON; undefined when it is none. */
+  /** The parsed body; undefined if it is not JSON. */
   get json() {
     if (!this.#parsed) {
       this.#parsed = true
@@ -51,12 +51,12 @@ export class ReceivedRequest {
     return this.#json
   }
 
-  /** A completion or a chat completion, right or wrong. */
+  /** True for completions and chat completions, valid or not. */
   get isGeneration() {
     return this.method === 'POST' && GENERATION.has(this.path)
   }
 
-  /** X-data-parallel-rank. What is no number is passed over, as by vLLM. */
+  /** X-data-parallel-rank. Values that are not numbers are ignored, as in vLLM. */
   get dpRank() {
     const given = this.headers['x-data-parallel-rank']
     return given !== undefined && /^[+-]?\d+$/.test(given) ? Number(given) : undefined
@@ -72,7 +72,7 @@ export class ReceivedRequest {
     return typeof kv === 'object' && kv !== null ? kv : undefined
   }
 
-  /** Which half of a PD request this is; a request without a hand-off is a decode, as it is for vLLM. */
+  /** The leg of a PD request; a request without a hand-off is a decode, as in vLLM. */
   get leg() {
     if (!this.isGeneration) return 'other'
     const isPrefill = this.kv?.do_remote_decode === true || this.json?.push_kv !== undefined

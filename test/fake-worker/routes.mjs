@@ -1,4 +1,4 @@
-// What a worker answers to whom: both legs of a PD request as vLLM's NixlConnector has them, and the routes that a router polls.
+// Routes: both legs of a PD request as in vLLM's NixlConnector, and the routes that a router polls.
 import { randomUUID } from 'node:crypto'
 import {
   complaint,
@@ -29,7 +29,7 @@ const ROUTES = {
     exchange.send(200, metricsText(worker), { contentType: 'text/plain; version=0.0.4; charset=utf-8' }),
   'GET /version': (_worker, exchange) => exchange.send(200, json({ version: '0.32.0' })),
   'POST /tokenize': (_worker, exchange) => exchange.send(200, tokenizeBody(exchange.request.json)),
-  // Not vLLM's: how a benchmark asks a worker in another process whether all went as it should, and sets its pace.
+  // Not in vLLM: lets a benchmark read the counters of a worker process and set its speed.
   'GET /fake/counters': (worker, exchange) => exchange.send(200, json(worker.counters)),
   'POST /fake/pace': (worker, exchange) => {
     worker.settings.gapMs = Number(exchange.request.json?.gapMs ?? 0)

@@ -1,5 +1,6 @@
-// Streams of one worker. Like an engine, it steps all of them together: in a step every stream that is due gets one token, each token its
-// own write. Without a gap steps follow each other as fast as the event loop turns; a stream whose peer does not read waits for it.
+// Streams of one worker, stepped together like in an engine: in a step every stream that is due gets one token, with
+// one write per token. Without a gap there is one step per turn of the event loop. A stream whose peer does not read
+// waits for it.
 import { gzipSync } from 'node:zlib'
 import { errorBody, tokenText } from './bodies.mjs'
 
@@ -30,7 +31,7 @@ export class Stream {
   /**
    * @param {import('./exchange.mjs').Exchange} exchange
    * @param {{texts: Texts, total: number, gapMs: number, dueMs: number, usage: string}} plan
-   * usage: the event that ends a stream which asked for it, else ''
+   * usage: the final usage event if requested, else ''
    */
   constructor(exchange, { texts, total, gapMs, dueMs, usage }) {
     this.exchange = exchange
@@ -112,7 +113,7 @@ export class Stream {
 }
 
 /**
- * Tokens after which a fault strikes; −1 for those that do not.
+ * Number of tokens after which a fault applies; −1 for other faults.
  * @param {import('./types.ts').Fault | undefined} fault
  * @param {number} total
  */

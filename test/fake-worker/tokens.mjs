@@ -1,4 +1,4 @@
-// A tokenizer in name only: four characters are one token. Enough for lengths to follow prompts and for ids to repeat with the text.
+// A trivial tokenizer: four characters are one token. Lengths follow prompts, and equal texts give equal ids.
 
 const CHARACTERS = 4
 const VOCABULARY = 32_000

@@ -1,40 +1,51 @@
-/** What a fake worker is told and what it tells. The worker itself is plain JavaScript, so that it also runs as a process of its own. */
+/**
+ * Options and observations of a fake worker. The worker itself is plain JavaScript, so that it also runs as a
+ * process.
+ */
 
-/** Routed-expert counts that a prefill answer carries; without them a hand-off has no `eldr` key. */
+/** Routed-expert counts in a prefill response; without them a hand-off has no `eldr` key. */
 export interface CountsShape {
   readonly layers: number
   readonly experts: number
   readonly topK: number
-  /** Prompt tokens that the counts are of; those of the prompt unless told. */
+  /** Prompt tokens that the counts cover; default: those of the prompt. */
   readonly tokens?: number
-  /** Requests take turns over so many different counts. */
+  /** Requests cycle through this many different counts. */
   readonly variants?: number
   readonly seed?: number
 }
 
 export interface FakeWorkerOptions {
-  /** Requests of the other leg are answered too and counted as `misdirected`. */
+  /** Requests of the other leg are served and counted as `misdirected`. */
   readonly role?: 'prefill' | 'decode' | 'both'
   /** Hand-off as vLLM has it (the default), or as test/gateway/push-engine.ts does. */
   readonly protocol?: 'vllm' | 'push'
   readonly host?: string
   readonly port?: number
   readonly model?: string
-  /** Time of a prefill, before the first token of a decode, and between its tokens. 0: as fast as possible. */
+  /**
+   * Time of a prefill, before the first token of a decode, and between its tokens. 0: as fast as possible.
+   */
   readonly prefillMs?: number
   readonly firstTokenMs?: number
   readonly gapMs?: number
-  /** Tokens of an answer whose request names no limit. */
+  /** Tokens of a response whose request sets no limit. */
   readonly tokens?: number
-  /** A shape, or a function that gives the `eldr` object of a request: right, wrong or undefined. */
+  /** A shape, or a function that returns the `eldr` object of a request: valid, invalid or undefined. */
   readonly counts?: CountsShape | ((request: ReceivedRequest) => unknown)
-  /** Of a decode worker: where hand-offs come from. One that none of them holds is answered with 500, as by vLLM after a restart. */
+  /**
+   * For a decode worker: the prefill workers. A hand-off that none of them holds is refused with 500, as by
+   * vLLM after a restart.
+   */
   readonly prefills?: readonly FakeWorker[]
-  /** Data-parallel engines behind its URL, each with an id and counters of its own; 1 unless told. A rank that is none is answered with 400. */
+  /**
+   * Data-parallel engines behind its URL, each with its own id and counters; default: 1. An invalid rank is
+   * refused with 400.
+   */
   readonly ranks?: number
-  /** An idle connection is closed after so long (uvicorn: 5 s); never unless told. */
+  /** Idle timeout of connections (uvicorn: 5 s); default: none. */
   readonly keepAliveMs?: number
-  /** Requests and hand-offs kept for assertions, the newest. */
+  /** Number of newest requests and hand-offs kept for assertions. */
   readonly recordLimit?: number
 }
 
@@ -42,7 +53,7 @@ export interface ReceivedRequest {
   readonly method: string
   readonly path: string
   readonly query: string
-  /** By name in lower case. */
+  /** By lower-case name. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer
   // oxlint-disable-next-line typescript/no-explicit-any -- bodies are what a test says they are
@@ -50,7 +61,7 @@ export interface ReceivedRequest {
   readonly leg: 'prefill' | 'decode' | 'other'
   /** `kv_transfer_params` of the body. */
   readonly kv: Readonly<Record<string, unknown>> | undefined
-  /** X-data-parallel-rank, where it is a number: vLLM passes over any other. */
+  /** X-data-parallel-rank, if it is a number: vLLM ignores other values. */
   readonly dpRank: number | undefined
   readonly isGeneration: boolean
   readonly isChat: boolean
@@ -59,23 +70,23 @@ export interface ReceivedRequest {
 
 export interface Counters {
   connections: number
-  /** Completions and chats that are being answered now. */
+  /** Completions and chats in flight. */
   active: number
-  /** All that came: `prefill` and `decode` by leg, `other` for health, models and the like. */
+  /** All received requests: `prefill` and `decode` by leg, `other` for health, models and the like. */
   prefill: number
   decode: number
   other: number
-  /** Answered to the end. */
+  /** Served to the end. */
   completed: number
   /** The peer left before the end. */
   aborted: number
   /** Ended by a fault. */
   faulted: number
-  /** Hangs that have begun; those that are over count as well. */
+  /** Started hangs, including those that are over. */
   held: number
-  /** Answered with 4xx because of what they were. */
+  /** Refused with 4xx by validation. */
   rejected: number
-  /** Bytes that were not HTTP/1.1, or not as it should be. */
+  /** Bytes that were not valid HTTP/1.1. */
   badFraming: number
   /** Legs of the other role. */
   misdirected: number
@@ -90,7 +101,7 @@ export interface Counters {
   tokensSent: number
 }
 
-/** Of completions and chats that named this rank. */
+/** Completions and chats for this rank. */
 export interface RankCounters {
   prefill: number
   decode: number
@@ -98,13 +109,16 @@ export interface RankCounters {
   active: number
 }
 
-/** Where in an answer a fault strikes. `tokens`: that many tokens have been sent. */
+/** Where in a response a fault applies. `tokens`: after that many tokens. */
 export type FaultPoint = 'request' | 'headers' | 'tokens'
 
 export type Fault =
-  /** RST: of a new connection, or once the request has been read, the head has been sent, or so many tokens have. */
+  /**
+   * RST: of a new connection, or after the request was read, the head was sent, or this many tokens were
+   * sent.
+   */
   | { readonly kind: 'reset'; readonly after: 'accept' | FaultPoint; readonly tokens?: number }
-  /** Silence, for good or until a promise is kept, after which the answer goes on as if nothing had been. */
+  /** Silence, forever or until a promise resolves; the response then continues normally. */
   | {
       readonly kind: 'hang'
       readonly after: FaultPoint
@@ -113,7 +127,7 @@ export type Fault =
       /** The worker does not notice that the peer has left, as when both happen at the same time. */
       readonly unaware?: boolean
     }
-  /** An error in vLLM's form. */
+  /** An error in vLLM’s format. */
   | {
       readonly kind: 'status'
       readonly status: number
@@ -122,31 +136,34 @@ export type Fault =
     }
   /** Bytes that are not HTTP, then the end of the connection. */
   | { readonly kind: 'garbage'; readonly bytes?: string }
-  /** The connection ends before the body that was announced: half of a content-length, or amid a chunk after so many tokens. */
+  /**
+   * The connection ends before the announced body: after half of a content-length, or inside a chunk after
+   * this many tokens.
+   */
   | { readonly kind: 'truncate'; readonly tokens?: number }
-  /** The right answer, a few bytes at a time. */
+  /** The correct response, a few bytes at a time. */
   | { readonly kind: 'slow'; readonly bytes?: number; readonly everyMs?: number }
-  /** Another content type, or another body with it, in place of the right ones. */
+  /** Another content type, or another body with it. */
   | { readonly kind: 'answer'; readonly contentType?: string; readonly body?: string }
-  /** The stream ends as HTTP would have it after so many tokens, without a finish reason and without [DONE]. */
+  /** The stream ends after this many tokens, without a finish reason and without [DONE]. */
   | { readonly kind: 'close'; readonly tokens?: number }
-  /** vLLM's error event after so many tokens, then [DONE]. */
+  /** vLLM’s error event after this many tokens, then [DONE]. */
   | { readonly kind: 'error_event'; readonly tokens?: number; readonly message?: string }
-  /** The answer is compressed if the request says that it may be. */
+  /** The response is compressed if the request accepts it. */
   | { readonly kind: 'gzip' }
 
 export interface FaultScope {
-  /** Requests (or connections) that it strikes; all until cleared, unless told. */
+  /** Number of requests (or connections) it applies to; default: all until cleared. */
   readonly times?: number
-  /** Which requests; completions and chats unless told. */
+  /** Which requests it applies to; default: completions and chats. */
   readonly match?: (request: ReceivedRequest) => boolean
 }
 
 export interface FakeWorkerEvents {
   connection: undefined
-  /** A request has come as a whole, before anything is answered. */
+  /** A request was received completely, before any response. */
   request: ReceivedRequest
-  /** An answer has ended: as it should, by the peer or by a fault. */
+  /** A response has ended: normally, by the peer or by a fault. */
   end: ReceivedRequest
   abort: ReceivedRequest
 }
@@ -156,28 +173,31 @@ export interface FakeWorker {
   readonly port: number
   /** Changes with every restart. */
   readonly engineId: string
-  /** Live; spread it to keep a moment. */
+  /** Live; spread it to take a snapshot. */
   readonly counters: Readonly<Counters>
   /** By rank. */
   readonly ranks: readonly Readonly<RankCounters>[]
   /** Oldest first. */
   readonly requests: readonly ReceivedRequest[]
-  /** By `remote_request_id`: how often each hand-off was read. At a prefill worker those given, at a decode worker those read. */
+  /**
+   * Reads of each hand-off by `remote_request_id`: those given by a prefill worker, those read by a decode
+   * worker.
+   */
   readonly handoffs: ReadonlyMap<string, number>
 
   fail(fault: Fault, scope?: FaultScope): void
   failNext(fault: Fault, scope?: Omit<FaultScope, 'times'>): void
   clearFaults(): void
-  /** Stops listening and closes idle connections; answers under way go on. */
+  /** Stops listening and closes idle connections; responses in progress continue. */
   refuse(): Promise<void>
   /** Listens again, on the same port. */
   accept(): Promise<void>
-  /** As a killed process that comes back: connections are reset, the engine has a new id and knows nothing of before. */
+  /** Like a killed process that restarts: connections are reset, the engine has a new id and no memory. */
   restart(): Promise<void>
   close(): Promise<void>
 
   once<E extends keyof FakeWorkerEvents>(event: E): Promise<FakeWorkerEvents[E]>
-  /** Resolves when the counters are as wanted; fails after `timeoutMs`, naming them. */
+  /** Resolves when the counters are as wanted; fails after `timeoutMs` with the counters. */
   waitFor(wanted: (counters: Readonly<Counters>) => boolean, timeoutMs?: number): Promise<void>
   waitForActive(count: number): Promise<void>
   waitForRequests(count: number): Promise<void>

@@ -1,4 +1,4 @@
-// Counters and events of a worker, and ways to wait for them: tests wait for what happens, never for a time.
+// Counters and events of a worker, and ways to wait for them, so that tests never wait for a fixed time.
 import { EventEmitter, once } from 'node:events'
 
 const WAIT_MS = 30_000
@@ -40,7 +40,7 @@ export class Watched {
   }
 
   /**
-   * Looks at every change as it happens, so that a moment which has passed when a promise would be kept is not missed.
+   * Checks on every change, so that short-lived states are not missed.
    * @param {(counters: import('./types.ts').Counters) => boolean} wanted
    * @returns {Promise<void>}
    */
@@ -57,11 +57,7 @@ export class Watched {
       }
       const timer = setTimeout(() => {
         stop()
-        fail(
-          new Error(
-            `waited ${timeoutMs} ms in vain for ${wanted}; the counters are ${JSON.stringify(this.counters)}`,
-          ),
-        )
+        fail(new Error(`not within ${timeoutMs} ms: ${wanted}; counters: ${JSON.stringify(this.counters)}`))
       }, timeoutMs)
       this.events.on('change', look)
       look()

@@ -1,4 +1,4 @@
-// The door to the fake worker: tests come in through index.ts, which has types, and benchmarks through main.mjs.
+// Entry point of the fake worker: tests use index.ts, which has types, and benchmarks main.mjs.
 import { FakeWorker } from './fake-worker.mjs'
 
 /**

@@ -1,6 +1,7 @@
 /**
- * The same requests under every decode policy of one live cluster, and on one worker alone: every answer to a request must have the same
- * tokens. The cluster is `eldr up --backend tiny`: processes, a gateway, KV that moves between them. Policies are changed while it runs.
+ * Sends the same requests under every decode policy of one live cluster, and to a single worker: all responses to a
+ * request must have the same tokens. The cluster is `eldr up --backend tiny`: processes, a gateway, KV transfers.
+ * Policies are changed while it runs.
  */
 import { readFileSync } from 'node:fs'
 import { POLICIES } from '../../src/policy/decode-policy.ts'
@@ -9,7 +10,7 @@ import { UpProcess } from '../up/up-process.ts'
 import { startWorkerProcess } from '../worker/processes.ts'
 
 export interface Request {
-  /** For people: the prompt's id and how tokens are drawn. */
+  /** For people: the prompt’s id and how tokens are sampled. */
   readonly name: string
   readonly prompt: string
   readonly temperature: number
@@ -20,16 +21,16 @@ export interface Request {
 export interface IdentityPlan {
   readonly requests: readonly Request[]
   readonly tokens: number
-  /** Requests under way at any moment. */
+  /** Concurrent requests. */
   readonly concurrency: number
   readonly prefill: number
   readonly decode: number
-  /** Whether prefixes are forgotten before each policy, so that prompts are computed anew. */
+  /** Clear the prefix caches before each policy, so that prompts are computed again. */
   readonly coldCaches: boolean
 }
 
 export interface Identity {
-  /** Answers of one worker without a prefix cache. */
+  /** Responses of one worker without a prefix cache. */
   readonly alone: readonly string[]
   readonly underPolicy: ReadonlyMap<string, readonly string[]>
   /** Over the whole run. */
@@ -42,7 +43,7 @@ interface Line {
   readonly prompt: string
 }
 
-/** The shortest prompts of each of the ten domains: reading prompts takes most of the time, and proves least. */
+/** The shortest prompts of each of the ten domains: prefill takes most of the time and proves the least. */
 export function promptsOf(perDomain: number): Line[] {
   const text = readFileSync(new URL('../../data/prompts/calibration.jsonl', import.meta.url), 'utf8')
   const lines = text
@@ -52,11 +53,11 @@ export function promptsOf(perDomain: number): Line[] {
   const domains = [...new Set(lines.map(({ domain }) => domain))]
   const shortest = lines.toSorted((a, b) => a.prompt.length - b.prompt.length)
   const own = domains.map(domain => shortest.filter(line => line.domain === domain).slice(0, perDomain))
-  // One of each domain after the other, so that batches mix.
+  // One of each domain in turn, so that batches are mixed.
   return Array.from({ length: perDomain }, (_, i) => own.map(prompts => prompts[i]!)).flat()
 }
 
-/** Greedy once, since a seed is nothing to it, and sampled with each seed. */
+/** Once greedy, which ignores the seed, and sampled with each seed. */
 export function requestsOf(prompts: readonly Line[], seeds: readonly number[]): Request[] {
   return prompts.flatMap(({ id, prompt }) => [
     { name: `${id} greedy`, prompt, temperature: 0 },
@@ -82,7 +83,7 @@ export async function collectAnswers(folder: string, plan: IdentityPlan): Promis
   const single = await startWorkerProcess('--backend', 'tiny', '--no-prefix-caching')
   const { url } = await up.event<{ event: string; url: string }>('ready')
   const workers = await workersOf(url)
-  // Both at once: one worker alone keeps one core busy.
+  // Both at once: a single worker uses one core.
   const [alone, underPolicy] = await Promise.all([
     answersOf(
       single.url,
@@ -96,7 +97,7 @@ export async function collectAnswers(folder: string, plan: IdentityPlan): Promis
     workers.map(async worker => ({ ...worker, ...(await stateOf(worker.url)) })),
   )
   up.child.kill('SIGTERM')
-  if ((await up.exited) !== 0 || up.said !== '') throw new Error(`eldr up ended badly: ${up.said}`)
+  if ((await up.exited) !== 0 || up.said !== '') throw new Error(`eldr up failed: ${up.said}`)
   const decodeWorkers = states
     .filter(({ role }) => role === 'decode')
     .map(({ stats }) => ({ tokens: stats.decodeTokens, steps: stats.decodeSteps }))
@@ -111,14 +112,14 @@ async function answersUnderPolicies(
   const underPolicy = new Map<string, readonly string[]>()
   for (const [at, policy] of POLICIES.entries()) {
     const changed = await fetch(`${url}/eldr/policy`, { method: 'PUT', body: JSON.stringify({ policy }) })
-    if (changed.status !== 200) throw new Error(`the policy cannot be ${policy}: ${await changed.text()}`)
+    if (changed.status !== 200) throw new Error(`cannot set policy ${policy}: ${await changed.text()}`)
     if (plan.coldCaches) await clearCaches(workers)
     underPolicy.set(policy, await answersOf(url, plan, shuffled(plan.requests.length, at)))
   }
   return underPolicy
 }
 
-/** Requests whose answers are not those of the other run: names, and both answers. */
+/** Requests whose responses differ from the other run: names, and both responses. */
 export function differences(
   requests: readonly Request[],
   a: readonly string[],
@@ -129,7 +130,7 @@ export function differences(
   )
 }
 
-/** Sends them in the order of `order`; answers stand in the order of the plan. */
+/** Sends them in the order of `order`; responses are in the order of the plan. */
 async function answersOf(
   url: string,
   { requests, tokens, concurrency }: IdentityPlan,
@@ -161,7 +162,7 @@ async function answerTo(url: string, { name, ...asked }: Request, tokens: number
   return JSON.stringify([choice.text, choice.token_ids, choice.finish_reason])
 }
 
-/** Another order for each policy: a request then meets others in its batches. */
+/** A different order for each policy, so that a request is batched with others. */
 function shuffled(count: number, seed: number): number[] {
   const random = createRandom(seed)
   const keys = Array.from({ length: count }, (_, index) => ({ index, key: random.uniform() }))
@@ -181,11 +182,11 @@ async function stateOf(url: string): Promise<{ stats: { decodeTokens: number; de
   return (await fetch(`${url}/eldr/state`)).json() as ReturnType<typeof stateOf>
 }
 
-/** A worker refuses while the last blocks of the run before are in use, for a moment. */
+/** A worker refuses briefly while the last blocks of the previous run are in use. */
 async function clearCaches(workers: readonly SeenWorker[]): Promise<void> {
   for (const { url } of workers) {
     const untilMs = performance.now() + 20_000
     while ((await fetch(`${url}/reset_prefix_cache`, { method: 'POST' })).status !== 200)
-      if (performance.now() > untilMs) throw new Error(`${url} does not let go of its blocks`)
+      if (performance.now() > untilMs) throw new Error(`${url} does not free its blocks`)
   }
 }

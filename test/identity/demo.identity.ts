@@ -1,4 +1,4 @@
-/** `eldr demo --backend tiny`, shortened: what it prints, not how good this machine is. */
+/** `eldr demo --backend tiny`, shortened: checks the output, not the performance of this machine. */
 import { execFile } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { PROGRAM } from '../worker/processes.ts'
@@ -14,7 +14,7 @@ function eldr(...args: string[]): Promise<{ code: number; out: string; err: stri
 const POLICIES = ['round_robin', 'eldr', 'union']
 
 describe('eldr demo --backend tiny', () => {
-  it('computes the prompts of its trace, with the same output under every policy and the simulator beside it', async () => {
+  it('computes the prompts of its trace with the same output under every policy, next to the simulator', async () => {
     const { code, out, err } = await eldr(
       'demo',
       '--backend',
@@ -57,7 +57,7 @@ describe('eldr demo --backend tiny', () => {
       expect(activeExperts).toBeGreaterThan(8)
       expect(activeExperts).toBeLessThan(64)
       expect(simulated.activeExperts).toBeGreaterThan(8)
-      // Steps are stretched to the profile's time, never shortened; how late they are is this machine's affair.
+      // Steps are stretched to the profile’s time, never shortened; how late they are depends on the machine.
       expect(late).toBeGreaterThan(-0.05)
     }
     expect(code).toBe(0)

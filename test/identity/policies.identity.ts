@@ -1,4 +1,7 @@
-/** 200 prompts in ten domains, greedy and with two seeds, under every decode policy: the tokens are those of one worker alone. */
+/**
+ * 200 prompts in ten domains, greedy and with two seeds, under every decode policy: the tokens equal those of
+ * a single worker.
+ */
 import { afterAll, describe, expect, it } from 'vitest'
 import { POLICIES } from '../../src/policy/decode-policy.ts'
 import { temporaryFolder } from '../trace-support.ts'
@@ -14,7 +17,7 @@ afterAll(async () => {
 })
 
 describe('200 prompts, greedy and sampled with two seeds, 32 tokens each', () => {
-  it('have the same tokens under every policy, and on one worker alone', async () => {
+  it('have the same tokens under every policy and on a single worker', async () => {
     const beganMs = performance.now()
     const requests = requestsOf(promptsOf(20), [1, 2])
     expect(requests).toHaveLength(600)
@@ -26,14 +29,14 @@ describe('200 prompts, greedy and sampled with two seeds, 32 tokens each', () =>
       decode: 3,
       coldCaches: true,
     })
-    // How long it takes is the machine's matter, and no reason to fail; but whoever reads the log should see it grow.
+    // The duration depends on the machine and is no reason to fail, but the log should show it.
     console.log(
-      `${requests.length * (1 + underPolicy.size)} answers in ${((performance.now() - beganMs) / 1000).toFixed(0)} s`,
+      `${requests.length * (1 + underPolicy.size)} responses in ${((performance.now() - beganMs) / 1000).toFixed(0)} s`,
     )
     expect([...underPolicy.keys()]).toEqual([...POLICIES])
     for (const [policy, answers] of underPolicy)
       expect([policy, differences(requests, alone, answers)]).toEqual([policy, []])
-    // Sampled texts of two seeds are not one text, and batches were batches.
+    // Texts of two seeds differ, and requests were batched.
     expect(new Set(alone).size).toBeGreaterThan(590)
     for (const { tokens, steps } of decodeWorkers) expect(tokens / steps).toBeGreaterThan(1.5)
   }, 900_000)

@@ -1,4 +1,7 @@
-/** `eldr up --backend tiny`: a cluster whose workers compute a model, with texts that do not depend on where they were decoded. */
+/**
+ * `eldr up --backend tiny`: a cluster whose workers compute a model, with texts that do not depend on the
+ * decode worker.
+ */
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -27,7 +30,7 @@ const PROMPTS = [
 ]
 
 describe('eldr up --backend tiny', () => {
-  it('routes by what the gate chose, and every policy gives the same texts', async () => {
+  it('routes by the experts of the gate, and every policy gives the same texts', async () => {
     const up = new UpProcess(
       folder.path,
       'up',
@@ -80,7 +83,7 @@ describe('eldr up --backend tiny', () => {
     await allGone(Object.values(pids))
   }, 90_000)
 
-  it('sends itself the prompts that its trace was captured of, and is asked for no others', async () => {
+  it('sends itself the prompts from which its trace was captured, and no others', async () => {
     const up = new UpProcess(
       folder.path,
       'up',
@@ -112,13 +115,13 @@ describe('eldr up --backend tiny', () => {
 
   it.each<[string, (model: string) => string[], RegExp]>([
     [
-      'a trace that was not captured of its prompts',
+      'a trace that was captured from other prompts',
       () => ['--load', '5', '--trace', shipped('tiny6-long-task.evaluation')],
       /not captured of these prompts.*ELDR_TRACE_OF_OTHER_PROMPTS/s,
     ],
     ['other prompts', () => ['--load', '5', '--prompts', PROMPTS_FILE], /ELDR_TRACE_OF_OTHER_PROMPTS/],
     [
-      'a model of another shape than its trace',
+      'a model with another shape than its trace',
       model => ['--model', model],
       /2 layers × 32 experts, top 4.*tiny6-prompts.*6 layers × 64 experts, top 8.*ELDR_USAGE/s,
     ],

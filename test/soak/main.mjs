@@ -1,8 +1,8 @@
-// A gateway under load for a while, with clients that leave and workers that die and hang: at the end nothing may be left over.
+// A gateway under sustained load, with clients that leave and workers that die and hang: at the end nothing may be left over.
 //
 //   npm run test:soak -- --minutes 10 [--json] [--seed 1] [--rate REQUESTS_PER_SECOND]
 //
-// The rate is 70 % of what the clients themselves reach in a closed loop before, unless told. Needs dist/ (npm run build).
+// Default rate: 70 % of what the clients reach in a closed loop before. Needs dist/ (npm run build).
 import { parseArgs } from 'node:util'
 import { createRandom, Mix } from './mix.mjs'
 import { Gateway, Worker } from './processes.mjs'
@@ -20,10 +20,10 @@ const totalMs = Number(options.minutes) * 60_000
 if (!(totalMs > 0)) throw new Error(`--minutes ${options.minutes}: expected a number above 0`)
 const SHARE_OF_PEAK = 0.7
 const [WARM_UP_MS, PEAK_MS, PEAK_CLIENTS] = [10_000, 5_000, 64]
-/** A worker is away for so long. */
+/** How long a worker is away. */
 const AWAY_MS = 10_000
 const [KILL_AT_MS, HANG_AT_MS] = [15_000, 35_000]
-/** Longer than any request may take: the gateway ends those that hang. */
+/** Longer than any request may take: the gateway times out hanging ones. */
 const LAST_ENDS_MS = 30_000
 
 const random = createRandom(Number(options.seed))
@@ -55,12 +55,12 @@ await ready()
 const peak = options.rate === undefined ? await measurePeak() : undefined
 const rate = peak === undefined ? Number(options.rate) : peak * SHARE_OF_PEAK
 say(
-  `${peak === undefined ? '' : `${peak.toFixed(0)} requests/s at most; `}${rate.toFixed(0)} requests/s for ${options.minutes} min`,
+  `${peak === undefined ? '' : `${peak.toFixed(0)} requests/s peak; `}${rate.toFixed(0)} requests/s for ${options.minutes} min`,
 )
 
 const minutes = []
 const resident = []
-/** What garbage collection has left, at the least: heap and buffers. */
+/** Lowest memory after garbage collection: heap and buffers. */
 const kept = []
 const startMs = performance.now()
 const now = () => minutes[Math.min(minutes.length - 1, Math.floor((performance.now() - startMs) / 60_000))]
@@ -69,10 +69,10 @@ const watch = setInterval(() => void look().catch(() => {}), 1_000)
 await Promise.all([load(), trouble()])
 clearInterval(watch)
 const ended = await until(() => mix.pending.size === 0, LAST_ENDS_MS)
-if (!ended) say(`${mix.pending.size} requests have not ended`)
+if (!ended) say(`${mix.pending.size} requests did not end`)
 await finish()
 
-/** Waits until the gateway takes all workers for well. */
+/** Waits until all workers are ready at the gateway. */
 async function ready() {
   const all = async () => {
     const { prefill, decode } = await (await fetch(`${gateway.url}/ready`)).json()
@@ -87,7 +87,7 @@ async function until(holds, mostMs) {
   return holds()
 }
 
-/** Requests a second in a closed loop, after a warm-up that is one. */
+/** Requests per second in a closed loop, after a warm-up. */
 async function measurePeak() {
   const beganMs = performance.now()
   let count = 0
@@ -101,7 +101,7 @@ async function measurePeak() {
   return (count / (performance.now() - beganMs - WARM_UP_MS)) * 1000
 }
 
-/** Arrivals at random moments, whatever has become of those before. */
+/** Open loop: arrivals at random times, independent of earlier requests. */
 async function load() {
   for (
     let atMs = 0;
@@ -115,12 +115,12 @@ async function load() {
   }
 }
 
-/** Waits until so long after the beginning. */
+/** Waits until this long after the start. */
 function waitFor(ms) {
   return wait(Math.max(0, ms - (performance.now() - startMs)))
 }
 
-/** Every minute one worker is killed and one hangs, in turn, and both come back. */
+/** Every minute one worker is killed and one is suspended, in turn; both return. */
 async function trouble() {
   for (let minute = 0; minute * 60_000 < totalMs; minute++) {
     await waitFor(minute * 60_000 + KILL_AT_MS)
@@ -160,8 +160,8 @@ async function finish() {
   const metrics = died ? new Map() : await gateway.metrics()
   const counters = await Promise.all(workers.map(worker => worker.counters()))
   await gateway.stop()
-  // A process that has just begun grows to what its load needs: the first third of a minute is not compared. Of what is kept the lowest
-  // values are, since between two collections there is garbage in it, the more of it the busier the machine is.
+  // A new process grows to what its load needs, so the first 20 seconds are not compared. The lowest values are
+  // compared, because between two collections memory contains garbage, more so on a busy machine.
   const warm = kept.slice(Math.min(20, Math.floor(kept.length / 3)))
   const seconds = Math.min(60, Math.floor(warm.length / 2))
   const checks = checksOf({
@@ -191,5 +191,5 @@ async function finish() {
     )
     process.stdout.write(`${table(minutes)}\n\n${lines.join('\n')}\n\n${retries} retries\n`)
   }
-  process.exit(passed ? 0 : 1) // workers end with us: we hold their standard input
+  process.exit(passed ? 0 : 1) // workers exit with this process, which holds their standard input
 }

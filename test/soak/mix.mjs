@@ -1,10 +1,10 @@
-// Clients of every kind, drawn at random: chats and completions, streamed or whole, one choice or several; some leave at any moment, some
-// send what is no request. Every one of them must come to an end, and the gateway must say which.
+// Random clients: chats and completions, streamed or whole, one choice or several; some leave at any moment, some send
+// invalid requests. Each must end with a defined outcome.
 import { Agent, request } from 'node:http'
 
 /**
- * How a request ended: `ok`; `refused` (4xx); `failed` (5xx); `broken` (a stream that ended with word of why); `cut` (one that ended
- * without); `lost` (no answer at all); `left` (the client went away, as it meant to).
+ * How a request ended: `ok`; `refused` (4xx); `failed` (5xx); `broken` (a stream that ended with an error event); `cut`
+ * (a stream that ended without one); `lost` (no response); `left` (the client left on purpose).
  * @typedef {'ok' | 'refused' | 'failed' | 'broken' | 'cut' | 'lost' | 'left'} End
  */
 export const ENDS = /** @type {const} */ (['ok', 'refused', 'failed', 'broken', 'cut', 'lost', 'left'])
@@ -13,7 +13,7 @@ const CANCELLED = 0.1
 const BAD = 0.01
 const TEXT = 'Which worker will read this, and which will answer? '.repeat(200)
 
-/** Numbers from 0 to 1 that a seed repeats (mulberry32). @param {number} seed */
+/** Seeded random numbers in [0, 1) (mulberry32). @param {number} seed */
 export function createRandom(seed) {
   let state = seed
   return () => {
@@ -25,13 +25,13 @@ export function createRandom(seed) {
 }
 
 export class Mix {
-  /** Under way now, each with what it is, for those that never end. @type {Map<number, string>} */
+  /** Requests in flight with their description, to report those that never end. @type {Map<number, string>} */
   pending = new Map()
-  /** What is known of those that got no answer. @type {object[]} */
+  /** Details of requests without a response. @type {object[]} */
   lost = []
   #url
   #random
-  // Idle connections are let go before the gateway does it: a request that is sent just then is lost without anybody's fault.
+  // Idle connections are closed before the gateway closes them: a request sent at that moment would be lost.
   #agent = new Agent({ keepAlive: true, maxSockets: Infinity, timeout: 4_000 })
   #number = 0
 
@@ -41,7 +41,7 @@ export class Mix {
     this.#random = random
   }
 
-  /** One request from its beginning to its end. @returns {Promise<{end: End, wanted: boolean, firstMs: number | undefined}>} */
+  /** One request from start to end. @returns {Promise<{end: End, wanted: boolean, firstMs: number | undefined}>} */
   async send() {
     const number = this.#number++
     const plan = this.#random() < BAD ? this.#bad() : this.#good()
@@ -76,7 +76,7 @@ export class Mix {
     return { path: chat ? '/v1/chat/completions' : '/v1/completions', body: JSON.stringify(body), cancel }
   }
 
-  /** When a client leaves: before anything has come, or after so many bytes. @param {number} tokens */
+  /** When a client leaves: before the first byte, or after this many bytes. @param {number} tokens */
   #moment(tokens) {
     return this.#random() < 0.5
       ? { afterMs: this.#random() ** 2 * 300 }

@@ -1,4 +1,4 @@
-// The processes of a soak: a gateway from dist/ and fake workers, and the ways in which workers go and come back.
+// Processes of a soak: a gateway from dist/ and fake workers that can be killed, suspended and restarted.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const WORKER = join(root, 'test', 'fake-worker', 'main.mjs')
 const GATEWAY = join(root, 'dist', 'cli', 'main.js')
 
-/** A worker that can be killed, stopped in the middle of everything, and brought back at the same address. */
+/** A worker that can be killed, suspended, and restarted at the same address. */
 export class Worker {
   port = 0
   #role
@@ -19,7 +19,7 @@ export class Worker {
   /** @type {import('node:child_process').ChildProcess | undefined} */
   #child
 
-  /** @param {'prefill' | 'decode'} role @param {string[]} pace flags that say how fast it is */
+  /** @param {'prefill' | 'decode'} role @param {string[]} pace flags that set its speed */
   constructor(role, pace) {
     this.#role = role
     this.#pace = pace
@@ -56,7 +56,7 @@ export class Worker {
   }
 }
 
-/** `eldr serve` as anybody would start it. What it logs is counted by level, and kept where it is an error. */
+/** `eldr serve` with its log lines counted by level; errors are kept. */
 export class Gateway {
   url = ''
   /** @type {number | null | undefined} undefined while it runs */
@@ -74,7 +74,7 @@ export class Gateway {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     this.#child.on('exit', (code, signal) => (this.exitCode = code ?? signal))
-    process.on('exit', () => this.#child.kill('SIGKILL')) // it must not outlive us, however we end
+    process.on('exit', () => this.#child.kill('SIGKILL')) // it must not outlive this process
     await new Promise((resolve, reject) => {
       this.#child.once('exit', () =>
         reject(new Error(`the gateway did not start: ${this.errors.join('\n')}`)),
@@ -89,7 +89,7 @@ export class Gateway {
     try {
       entry = JSON.parse(line)
     } catch {
-      this.errors.push(line) // Node's own words: a warning, or why it ended
+      this.errors.push(line) // output of Node itself: a warning, or why it exited
       return
     }
     if (entry.level >= 50) this.errors.push(line)
@@ -100,7 +100,7 @@ export class Gateway {
     listening()
   }
 
-  /** Samples by name, those of the same name added up. */
+  /** Samples summed by name. */
   async metrics() {
     const text = await (await fetch(`${this.url}/metrics`)).text()
     const sums = new Map()

@@ -1,7 +1,7 @@
-// What a soak has counted, minute by minute, and what must hold at its end.
+// Counts of a soak per minute, and the checks at its end.
 import { ENDS } from './mix.mjs'
 
-/** Ends and first-byte times of a while. */
+/** Outcomes and first-byte times of an interval. */
 export class Tally {
   ends = Object.fromEntries(ENDS.map(end => [end, 0]))
   unwanted = 0
@@ -44,22 +44,22 @@ export function quantile(values, share) {
 export const median = values => quantile(values, 0.5) ?? 0
 export const megabytes = bytes => Number((bytes / 1e6).toFixed(1))
 
-/** Each check: what, what was found, and whether that is well. */
+/** Each check: its name, the value found, and whether it passed. */
 export function checksOf({ minutes, pending, lost, gauges, workers, metrics, kept, gateway, exitCode }) {
   const sum = name => minutes.reduce((total, { ends }) => total + ends[name], 0)
   const counted = name => workers.reduce((total, counters) => total + counters[name], 0)
-  const zero = (what, found, more) => ({ what, found, ok: found === 0, ...(more && { more }) })
+  const zero = (what, found, more) => ({ what, found, ok: found === 0, more })
   const growth = (kept.last - kept.first) / kept.resident
   return [
-    zero('requests without an end', pending.length, pending.slice(0, 5)),
-    zero('requests without an answer', sum('lost'), lost.slice(0, 5)),
-    zero('streams cut off without a word', sum('cut')),
+    zero('requests that never ended', pending.length, pending.slice(0, 5)),
+    zero('requests without a response', sum('lost'), lost.slice(0, 5)),
+    zero('streams cut off without an error event', sum('cut')),
     zero(
-      'answers of another status than they should have',
+      'responses with an unexpected status',
       minutes.reduce((total, { unwanted }) => total + unwanted, 0),
     ),
     ...Object.entries(gauges).map(([name, value]) => zero(`${name} when idle`, value)),
-    zero('answers under way at workers when idle', counted('active')),
+    zero('responses in progress at workers when idle', counted('active')),
     zero('bad framing seen by workers', counted('badFraming')),
     zero(
       'prefills sent to decode workers',
@@ -67,12 +67,12 @@ export function checksOf({ minutes, pending, lost, gauges, workers, metrics, kep
     ),
     zero('tickets leaked', metrics.get('eldr_ticket_leaks_total') ?? 0),
     zero(
-      'errors, warnings of Node and unhandled rejections in the log',
+      'errors, Node warnings and unhandled rejections in the log',
       gateway.errors.length,
       gateway.errors.slice(0, 5),
     ),
     {
-      what: `memory that is kept, last ${kept.seconds} s against the first after warming up, of what is resident`,
+      what: `retained memory, last ${kept.seconds} s compared with the first after warm-up, as a share of resident memory`,
       found: `${(growth * 100).toFixed(1)} %`,
       ok: growth <= 0.1,
       more: {

@@ -1,5 +1,5 @@
-"""Small models of several architectures with random weights, and which experts each of their tokens uses by `transformers` in float32: a
-hook on the module that holds the experts sees what it is asked for."""
+"""Small models of several architectures with random weights, and the experts of each token according to `transformers` in float32,
+captured by a hook on the expert module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMON: dict[str, Any] = {
     "intermediate_size": 128,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "head_dim": 32,  # the least that vLLM's CPU attention takes
+    "head_dim": 32,  # the minimum of vLLM's CPU attention
     "max_position_embeddings": 1024,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -132,19 +132,19 @@ def model_of(name: str) -> Any:
     config = CONFIG_MAPPING[kind](**(_COMMON | more))
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
-        # Wide enough that every layer changes what the next one sees, and experts are chosen by clear margins.
+        # Large enough that every layer affects the next, and experts are chosen by clear margins.
         for parameter in (weight for weight in model.parameters() if weight.ndim > 1):
             parameter.normal_(0, 0.15)
         model.get_input_embeddings().weight.normal_(0, 1)
         for key, bias in model.named_buffers():
-            if key.endswith("bias"):  # of a router; it begins at 0
+            if key.endswith("bias"):  # of a router; initially 0
                 bias.normal_(0, 0.3)
     return model
 
 
 @cache
 def written(name: str, folder: Path) -> Path:
-    """The model as a folder that vLLM takes. It has no tokenizer: prompts are ids."""
+    """The model as a folder for vLLM. It has no tokenizer: prompts are ids."""
     path = folder / name
     model_of(name).save_pretrained(path)
     return path

@@ -17,7 +17,7 @@ def pytest_configure() -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(f"signal {number}")
 
-    # As Ctrl-C: what was started is stopped on the way out.
+    # Like Ctrl-C, so that started processes are stopped.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
 

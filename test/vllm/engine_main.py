@@ -1,5 +1,5 @@
-"""Runs engines of vLLM one after the other in one process, which saves each the imports: `engine_main.py RUNS RESULTS`, both JSON. What is
-changed in vLLM or broken in the plugin for a test is changed here, in this process, and nowhere else."""
+"""Runs vLLM engines one after the other in one process, which saves imports: `engine_main.py RUNS RESULTS`, both JSON. Changes to vLLM
+and faults in the plugin are made in this process only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Injected(Exception):
 
 
 def _asynchronous() -> Any:
-    """The CPU's platform says that it needs no asynchronous scheduling, and switches it off. The engine can do it all the same."""
+    """vLLM's CPU platform disables asynchronous scheduling, but the engine supports it."""
     check = CpuPlatform.check_and_update_config.__func__
 
     def keep(cls: Any, vllm_config: Any) -> None:
@@ -41,7 +41,7 @@ def _asynchronous() -> Any:
 
 
 def _routes_by_itself() -> Any:
-    """A monolithic kernel: it gets the router's logits and tells nobody what it chose."""
+    """A monolithic kernel: it gets the router's logits and does not report its choice."""
 
     def apply_monolithic(self: Any, layer: Any, x: Any, router_logits: Any, input_ids: Any = None) -> Any:
         weights, ids = torch.softmax(router_logits.float(), dim=-1).topk(layer.top_k)
@@ -51,7 +51,7 @@ def _routes_by_itself() -> Any:
 
 
 def _fails(owner: Any, name: str, after: int) -> Any:
-    """That method does its work so many times, and raises from then on."""
+    """Makes the method raise after this many calls."""
     method, calls = getattr(owner, name), iter(range(after))
 
     def failing(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -75,7 +75,7 @@ CHANGES: dict[str, Callable[[int], Any]] = {
 
 @contextmanager
 def _logged() -> Iterator[list[str]]:
-    """Not by a handler: vLLM sets its loggers up anew when an engine starts, and takes handlers away."""
+    """Not with a handler: vLLM reconfigures its loggers when an engine starts and removes handlers."""
     lines: list[str] = []
     logger = logging.getLogger("vllm.eldr")
     handle = logger.handle
@@ -90,7 +90,7 @@ def _logged() -> Iterator[list[str]]:
 
 @contextmanager
 def _watched(seen: dict[str, int]) -> Iterator[None]:
-    """How many prompts ended in one step at most, and blocks that were given out anew."""
+    """Most prompts that ended in one step, and blocks that were reallocated."""
     step = HandOffs.step
 
     def watching(self: HandOffs, out: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Engines of vLLM without a server in front of them, several in one process: what they are asked, and what they answered."""
+"""vLLM engines without a server, several in one process: their requests and responses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 from servers import MODEL, READY_SECONDS, inherited
 
 Tokens = tuple[int, ...]
-# Small, so that prompts are computed in chunks, and blocks are evicted.
+# Small, so that prompts are computed in chunks and blocks are evicted.
 SMALL: dict[str, Any] = {"block_size": 32, "num_gpu_blocks_override": 64, "max_num_batched_tokens": 64, "max_num_seqs": 8}
 
 
 @dataclass(frozen=True)
 class Run:
-    """batches: what is asked at once, one batch after the other. changes: what is changed in vLLM or broken in the plugin, after how many
-    calls (engine_main.py)."""
+    """batches: requests sent at once, one batch after the other. changes: what is changed in vLLM or broken in the plugin, and after how
+    many calls (engine_main.py)."""
 
     batches: Sequence[Sequence[Tokens]]
     max_tokens: int = 9
@@ -117,7 +117,7 @@ def run_engines(folder: Path, name: str, runs: dict[str, Run], **variables: str)
 
 
 def check(answer: Answer, experts: Callable[[Tokens], Any], total: int, half_life: float | None = None) -> None:
-    """experts: of each of these tokens, [tokens, layers, top_k], by somebody else than vLLM; total: how many a layer has."""
+    """experts: of each of these tokens, [tokens, layers, top_k], computed without vLLM; total: experts per layer."""
     prompt = answer.prompt
     ids = experts(prompt + answer.tokens[:-1])
     assert answer.sent is not None

@@ -1,4 +1,4 @@
-"""The model that ships with the repository, unpacked where servers can load it."""
+"""The bundled model, unpacked where servers can load it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _sha256(path: Path) -> str:
 
 
 def interleaved(planes: bytes) -> bytes:
-    """Bytes at even places come first, then those at odd places."""
+    """Bytes at even offsets come first, then those at odd offsets."""
     odd, out = (len(planes) + 1) // 2, bytearray(len(planes))
     out[0::2], out[1::2] = planes[:odd], planes[odd:]
     return bytes(out)
@@ -30,14 +30,14 @@ def interleaved(planes: bytes) -> bytes:
 
 @cache
 def unpacked() -> Path:
-    """A folder outside of the checkout, made once. Its name has the hash of what it was made from; its weights are checked each time."""
+    """A folder outside of the checkout, created once. Its name contains the hash of its source; its weights are checked each time."""
     source = hashlib.sha256("".join(_sha256(path) for path in sorted(PACKED.iterdir())).encode()).hexdigest()[:16]
     parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eldr"
     folder = parent / f"tiny6-{source}"
     if (folder / WEIGHTS).exists() and _sha256(folder / WEIGHTS) == SHA256:
         return folder
     parent.mkdir(parents=True, exist_ok=True)
-    # A run that was stopped amid this, or another one that does the same now, leaves no half of a folder behind.
+    # An interrupted or a concurrent run leaves no partial folder behind.
     making = Path(tempfile.mkdtemp(prefix="tiny6-", dir=parent))
     try:
         shutil.copytree(PACKED, making, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gz"))

@@ -1,4 +1,4 @@
-"""The same model in transformers, float32, eager: which experts each token uses, without anything of vLLM's."""
+"""The same model in transformers, float32, eager: the experts of each token, computed without vLLM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def experts_of(tokens: tuple[int, ...]) -> Any:
 
 
 def counts_of(tokens: tuple[int, ...], half_life: float | None = None) -> Any:
-    """[layers, experts]; with a half-life the recent ones, in tokens."""
+    """[layers, experts]; with a half-life in tokens, the recent counts."""
     ids = experts_of(tokens)
     out = np.zeros((ids.shape[1], _loaded()[0].config.num_experts))
     for position, rows in enumerate(ids):
@@ -63,7 +63,7 @@ TEXTS = [
 
 @cache
 def prompts() -> tuple[tuple[int, ...], ...]:
-    """1 to 700 tokens: texts, with shared prefixes and a repeat, and multiples of blocks, exact and one more."""
+    """1 to 700 tokens: texts with shared prefixes and a repeat, and lengths of whole blocks and one more."""
     texts = [tuple(tokens_of(text))[:700] for text in TEXTS]
     long = texts[-1] * 2
     return (*texts, long[:128], long[:128], long[:256], long[:257], long[3:131], long[3:700])

@@ -1,4 +1,4 @@
-"""Starts and stops real servers: vLLM on the CPU, with the recipe that two cores bear, and the gateway."""
+"""Starts and stops real servers: vLLM on the CPU, configured for two cores, and the gateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELDR = ["node", str(ROOT / "dist" / "cli" / "main.js")]
 READY_SECONDS = float(os.environ.get("ELDR_READY_SECONDS", "600"))
 ANSWER_SECONDS = 300
 NOISE = (" Route: /", '"GET /health HTTP', '"GET /metrics HTTP')
-# Every server that runs, so that a failure can show their logs and none outlives the tests.
+# All running servers, so that a failure can show their logs and none outlives the tests.
 ALIVE: list[Server] = []
 
 
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A process with a port. What it writes goes to a file, of which the end is shown when it does not do as it should."""
+    """A process with a port. Its output goes to a file; the end of it is shown on failure."""
 
     def __init__(self, name: str, command: list[str], port: int, env: dict[str, str], folder: Path, ready_path: str = "/health") -> None:
         self.name, self.url, self.log = name, f"http://127.0.0.1:{port}", folder / f"{name}.log"
@@ -74,7 +74,7 @@ class Server:
             return str(answer.read().decode())
 
     def metrics(self) -> dict[str, float]:
-        """Value of every line of /metrics."""
+        """The value of every line of /metrics."""
         values: dict[str, float] = {}
         for line in self.get("/metrics").splitlines():
             if line and not line.startswith("#"):
@@ -83,7 +83,7 @@ class Server:
         return values
 
     def values(self, name: str, *labels: str) -> list[float]:
-        """Of a metric, those whose labels hold all that is named, such as 'leg="decode"'."""
+        """Values of a metric whose labels contain all the given ones, such as 'leg="decode"'."""
         found = {key: value for key, value in self.metrics().items() if key == name or key.startswith(name + "{")}
         return [value for key, value in found.items() if all(label in key for label in labels)]
 
@@ -91,12 +91,12 @@ class Server:
         return text in self.log.read_text(errors="replace")
 
     def tail(self, lines: int = 60) -> str:
-        """The end of its log, without what is always there."""
+        """The end of its log, without lines that are always there."""
         kept = [line for line in self.log.read_text(errors="replace").splitlines() if not any(noise in line for noise in NOISE)]
         return "\n".join(kept[-lines:])
 
     def signal_all(self, number: int) -> None:
-        """To the server and every process that it has started: they are a session of their own."""
+        """Signals the server and every process that it started: they are one session."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
@@ -121,14 +121,14 @@ def _kill_all() -> None:
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    """What is waited for has no event of its own: it is asked for again and again."""
+    """Polls, because there is no event to wait for."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
         time.sleep(0.1)
 
 
-# On prefill: blocks that nobody reads are kept for so long. Half of vLLM's own, so that tests of it take half as long.
+# Lease of unread blocks on prefill: half of vLLM's default, so that tests of it take half as long.
 LEASE_SECONDS = 15
 
 
@@ -142,7 +142,7 @@ def eldr(role: str, **settings: Any) -> dict[str, Any]:
 
 
 def both(role: str, **settings: Any) -> dict[str, Any]:
-    """NIXL and the plugin beside it."""
+    """NIXL together with the plugin."""
     return {
         "kv_connector": "MultiConnector",
         "kv_role": role,
@@ -150,7 +150,7 @@ def both(role: str, **settings: Any) -> dict[str, Any]:
     }
 
 
-# One thread each, and none that spins: several engines share two cores.
+# One thread each without spinning: several engines share two cores.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -162,7 +162,7 @@ ENVIRONMENT = {
 
 
 def inherited() -> dict[str, str]:
-    """Bytecode is kept: imports take seconds without."""
+    """Keeps bytecode: imports take seconds without it."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | ENVIRONMENT
 
 
@@ -182,7 +182,7 @@ def vllm(name: str, folder: Path, transfer: dict[str, Any] | None, *flags: str, 
 
 
 def gateway(folder: Path, prefill: list[str], decode: list[str], *flags: str, name: str = "gateway", **settings: Any) -> Server:
-    """In front of workers p0, p1, … and d0, d1, …, given by their URLs. `settings` are those of its file."""
+    """A gateway in front of workers p0, p1, … and d0, d1, …, given by URL. `settings` go into its configuration file."""
     port = free_port()
     file = folder / f"{name}.json"
     workers = {
@@ -196,7 +196,7 @@ def gateway(folder: Path, prefill: list[str], decode: list[str], *flags: str, na
 
 @contextmanager
 def running(*servers: Server) -> Iterator[tuple[Server, ...]]:
-    """They start side by side; all are stopped, also when one does not come up."""
+    """Starts them in parallel; stops all, even if one does not come up."""
     with ExitStack() as stack:
         for server in servers:
             stack.callback(server.stop)

@@ -1,4 +1,4 @@
-"""Figures that a test has seen, shown at the end of the run."""
+"""Figures of a test, shown at the end of the run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Counts, recent counts and decode ids of small random models equal a `transformers` forward pass, whatever kinds of KV they keep: sliding
-windows beside full attention, state space models and short convolutions beside full attention, latent attention, more than 256 experts."""
+"""Counts, recent counts and decode ids of small random models equal a `transformers` forward pass for all kinds of KV: sliding windows,
+state space models and short convolutions combined with full attention, latent attention, more than 256 experts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engines import SMALL, Result, Run, Tokens, check, run_engines
 HALF_LIFE = 64
 # With the CPU build's own rotary kernel these differ from transformers, with and without the plugin; with torch's they agree.
 ROTARY_OF_TORCH = {"compilation_config": {"custom_ops": ["-rotary_embedding"]}}
-# Its latent attention knows blocks of 16, no chunks and no prefix caching: 64 blocks would not hold one longest prompt.
+# Its latent attention supports blocks of 16 without chunks and prefix caching: 64 blocks would not hold the longest prompt.
 LATENT = ROTARY_OF_TORCH | {"num_gpu_blocks_override": 80, "max_num_batched_tokens": 1024}
 FULL, SLIDING, STATE, LATENT_KV = "FullAttentionSpec", "SlidingWindowSpec", "MambaSpec", "MLAAttentionSpec"
 MODELS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
@@ -23,7 +23,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "windows beside full attention, AFMoE, a dense and a shared layer": ("afmoe", {}, {FULL, SLIDING}),
     "the same in one group, hybrid groups off": ("gpt_oss", {"disable_hybrid_kv_cache_manager": True}, {FULL}),
     "a window as long as the longest prompt": ("mixtral_wide", {}, {SLIDING}),
-    # Blocks of 64 there, whatever is asked for: fewer of them hold as much.
+    # Always blocks of 64: fewer of them hold as much.
     "state spaces beside full attention": ("granitemoehybrid", {"num_gpu_blocks_override": 48}, {FULL, STATE}),
     "short convolutions beside full attention": ("lfm2_moe", ROTARY_OF_TORCH, {FULL, STATE}),
     "latent attention, grouped top-k, DeepSeek-V2": ("deepseek_v2", LATENT, {LATENT_KV}),
@@ -34,7 +34,7 @@ ALONE = "a window alone"
 
 
 def _prompts() -> tuple[Tokens, ...]:
-    """Shared prefixes, a repeat, multiples of blocks and one more, lengths of several windows, and in all more than the blocks hold."""
+    """Shared prefixes, a repeat, lengths of whole blocks and one more, lengths of several windows; in total more than the blocks hold."""
     rng = random.Random(3)
     shared, other, *more = (tuple(rng.randrange(3, VOCABULARY) for _ in range(length)) for length in (150, 300, 400, 450, 500))
     return (
@@ -74,21 +74,21 @@ def test_counts_equal_a_forward_pass(results: dict[str, Result], name: str) -> N
     assert "capture is off" not in result.log
     for answer in result.answers:
         check(answer, partial(experts_of, model), experts_in(model), HALF_LIFE)
-    # The cases did occur: blocks that were found in the cache, more blocks given out than there are, prompts that ended in one step.
+    # The cases did occur: cache hits, more blocks allocated than exist, prompts that ended in one step.
     if kinds != {LATENT_KV}:
         assert sum(answer.cached for answer in result.answers) > 500
     assert result.seen["fresh"] > (SMALL | arguments)["num_gpu_blocks_override"]
     assert result.seen["ends"] > 1
 
 
-def test_ids_beyond_a_byte_are_sent_in_two(results: dict[str, Result]) -> None:
+def test_ids_beyond_a_byte_use_two_bytes(results: dict[str, Result]) -> None:
     answers = results["288 experts"].answers
     assert {answer.sent["decode"]["dtype"] for answer in answers} == {"u16"}
     assert max(answer.decode.max() for answer in answers) > 255
 
 
 def test_windows_change_what_is_counted() -> None:
-    """So the comparison above can tell whether a window was heeded."""
+    """Shows that the comparison above detects an ignored window."""
     prompt = PROMPTS[7]
     narrow, wide = (experts_of(name, prompt) for name in ("mixtral_window", "mixtral_wide"))
     assert narrow[:64].tolist() == wide[:64].tolist()
@@ -96,7 +96,7 @@ def test_windows_change_what_is_counted() -> None:
 
 
 def test_a_model_of_windows_alone_is_served_without_counts(results: dict[str, Result]) -> None:
-    """Its blocks are given to others while its prompt is still computed."""
+    """Its blocks are reallocated while its prompt is still computed."""
     result = results[ALONE]
     assert {kind for kind, _ in result.seen["groups"]} == {SLIDING}
     assert [len(answer.tokens) for answer in result.answers] == [9] * len(PROMPTS)

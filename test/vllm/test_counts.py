@@ -1,4 +1,4 @@
-"""Counts of a prefill worker equal an independent forward pass, for every prompt and in every way of getting there."""
+"""Counts of a prefill worker equal an independent forward pass, for every prompt and configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module")
 def servers(folder: Path) -> Iterator[tuple[Server, ...]]:
-    """All at once: a start is mostly imports, which take one core."""
+    """All at once: a start is mostly imports, which use one core."""
     ways = enumerate(WAYS.values())
     with running(*(vllm(f"counts{n}", folder, eldr("kv_producer", **settings), *flags) for n, (settings, flags) in ways)) as all_of_them:
         yield all_of_them
@@ -72,7 +72,7 @@ def test_many_at_once(served: Any) -> None:
 
 def test_generated_tokens_are_not_counted_also_when_requests_are_preempted(served: Any) -> None:
     server, settings = served
-    # No two begin alike, so that eight of them need more blocks than there are when they have generated for a while.
+    # No shared prefixes, so that eight of them need more blocks than available after generating for a while.
     several = [(number + 5, *prompt[:149]) for number, prompt in enumerate(prompts()) if len(prompt) > 149]
     with ThreadPoolExecutor(len(several)) as pool:
         for prompt, sent in zip(several, pool.map(lambda p: asked(server, p, 200), several), strict=True):
@@ -81,7 +81,7 @@ def test_generated_tokens_are_not_counted_also_when_requests_are_preempted(serve
         assert sum(server.values("vllm:num_preemptions_total")) > 0
 
 
-def test_says_what_it_does(served: Any) -> None:
+def test_logs_what_it_captures(served: Any) -> None:
     server, _ = served
     assert server.logged("eldr: capturing 6 MoE layers, 64 experts, top 8;")
     assert not server.logged("capture is off")

@@ -1,5 +1,5 @@
-"""Counts and decode ids stay those of a forward pass however the engine gets there, and each of these ways did occur: two steps in flight,
-prefix hits of whole prompts, eviction, preemption, many prompts that end in one step, large blocks of one token."""
+"""Counts and decode ids equal a forward pass in every engine mode, and each mode did occur: two steps in flight, prefix hits of whole
+prompts, eviction, preemption, many prompts that end in one step, large blocks of one token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE_TOKEN: Tokens = (300,) * 900
 
 
 def _starting_apart(tokens: int) -> list[Tokens]:
-    """No two begin alike, so none shares a block."""
+    """No shared prefixes, so none shares a block."""
     long = prompts()[-1]
     return [(number + 5, *long[number : number + tokens - 1]) for number in range(8)]
 
@@ -65,7 +65,7 @@ def test_requests_were_preempted_and_blocks_reused(results: dict[str, Result], n
 
 
 @pytest.mark.parametrize("name", ["full hits, ids per slot", "full hits, counts per block"])
-def test_of_a_prompt_that_is_all_in_the_cache_the_last_block_is_computed_again(results: dict[str, Result], name: str) -> None:
+def test_the_last_block_of_a_fully_cached_prompt_is_recomputed(results: dict[str, Result], name: str) -> None:
     cached = [[answer.cached for answer in batch] for batch in results[name].batches]
     assert cached == [[0], [96], [96, 96], [128], [128], [128]]
 
@@ -76,7 +76,7 @@ def test_eight_prompts_ended_in_one_step(results: dict[str, Result]) -> None:
 
 @pytest.mark.parametrize("size", [128, 256, 512])
 def test_one_expert_took_every_token_of_a_block(results: dict[str, Result], size: int) -> None:
-    """A count of the block's size must fit."""
+    """A count as large as the block must fit."""
     result = results[f"blocks of {size}"]
     assert f"counts per block for {{}} blocks of {size}".format(_blocks(result.log)) in result.log
     ids = experts_of(ONE_TOKEN)

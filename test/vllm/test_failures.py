@@ -1,5 +1,5 @@
-"""Whatever breaks in the plugin, requests are served on, with the same tokens. Capture is then off for good, logged once, and every later
-hand-off says why."""
+"""Whatever breaks in the plugin, requests are still served with the same tokens. Capture is then permanently off, logged once, and
+every later hand-off contains the reason."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from test_counts import check as check_sent
 
 EXPERTS, HALF_LIFE = 64, 64
 SETTINGS = {"record": True, "half_life": HALF_LIFE}
-# One by one, and several at once; before the failure, in its step, and after it.
+# One by one and several at once; before the failure, in its step, and after it.
 BATCHES = [[prompts()[0]], [prompts()[3]], list(prompts()[1:7]), [prompts()[4]], list(prompts()[1:4])]
-# After how many calls it fails, so that the first requests still get their counts.
+# Number of calls before it fails, so that the first requests still get their counts.
 FAILURES = {
     "store.scatter": 20,
     "store.sums": 3,
@@ -29,7 +29,7 @@ FAILURES = {
     "scheduler.finished": 2,
     "scheduler.received": 20,
 }
-# A package of somebody else that breaks ours from the fifth step on: vLLM loads its plugin in every process of a server.
+# A foreign package that breaks the plugin from the fifth step on: vLLM loads it in every process of a server.
 FAULT = """
 def register():
     from eldr_vllm.torch_store import TorchStore
@@ -80,7 +80,7 @@ def test_a_kernel_that_routes_by_itself_is_named_and_served_without_counts(resul
     assert all(answer.sent["off"].startswith(reason) for answer in result.answers)
 
 
-def test_a_server_serves_on(folder: Path) -> None:
+def test_a_server_continues_to_serve(folder: Path) -> None:
     (folder / "fault" / "fault-1.dist-info").mkdir(parents=True)
     (folder / "fault" / "fault.py").write_text(FAULT)
     (folder / "fault" / "fault-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fault\nVersion: 1\n")

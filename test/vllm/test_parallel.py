@@ -1,4 +1,4 @@
-"""Two tensor-parallel ranks: one reports; a placement that cannot take effect is refused."""
+"""Two tensor-parallel ranks: one reports; a placement without effect is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from servers import Server, eldr, running, vllm
 from test_counts import asked, check
 
 LAYERS, EXPERTS = 6, 64
-# Two ranks are two processes: the executor that keeps the worker in the engine's own does not do.
+# Two ranks are two processes, so the in-process executor cannot be used.
 TWO = ("--tensor-parallel-size", "2")
 ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
 
@@ -56,14 +56,14 @@ def test_one_rank_reports(folder: Path) -> None:
 # Files for another engine are refused in python/tests/test_placement.py.
 REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {
     "not-spread": ({}, (), "experts are not spread over ranks"),
-    # The CPU build's kernel takes experts for linear. So the placement itself is tried one level below, in test_placement.py.
+    # The CPU build's kernel assumes a linear placement, so the placement itself is tested one level below, in test_placement.py.
     "kernel": (ENVIRONMENT, (*TWO, "--enable-expert-parallel"), "takes no expert map; choose another --moe-backend"),
 }
 
 
 @pytest.fixture(scope="module")
 def refused(folder: Path) -> Iterator[dict[str, Server]]:
-    """All at once: they end by themselves before they take much memory."""
+    """All at once: they exit before they use much memory."""
     started: dict[str, Server] = {}
     with ExitStack() as stack:
         for name, (environment, flags, _) in REFUSED.items():

@@ -1,5 +1,5 @@
-"""A placement one level below a server: the CPU build's kernel takes experts for linear whatever its map says, so what is tried here is
-vLLM's own layer class with the plugin in it: each rank's map, which weights it takes, and that the ranks' outputs add up to the whole."""
+"""A placement one level below a server: the CPU build's kernel assumes a linear placement regardless of its map, so this tests vLLM's
+layer class with the plugin: each rank's map, the weights it loads, and that the ranks' outputs add up to the whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANKS, TOP_K, WIDTH = 4, 8, 16
 
 
 def built(rank: int, layer: int) -> Any:
-    """The layer as vLLM builds it, up to the point where weights are made."""
+    """The layer as vLLM builds it, before weights are created."""
     parallel = FusedMoEParallelConfig(RANKS, 1, 1, RANKS, rank, 0, 0, rank, 1, True, "allgather_reducescatter", False)
     experts = RoutedExperts.__new__(RoutedExperts)
     torch.nn.Module.__init__(experts)
@@ -67,10 +67,10 @@ def test_the_ranks_outputs_add_up_to_the_whole(placement: Any) -> None:
     for rank in range(RANKS):
         experts = built(rank, 3)
         local = torch.empty(EXPERTS // RANKS, WIDTH, WIDTH, dtype=torch.float64)
-        for expert in range(EXPERTS):  # as the weight loader does
+        for expert in range(EXPERTS):  # like the weight loader
             at = experts._map_global_expert_id_to_local_expert_id(expert)
             if at != -1:
                 local[at] = weights[expert]
-        place = experts._expert_map.long()[ids]  # as a kernel does
+        place = experts._expert_map.long()[ids]  # like a kernel
         total += torch.einsum("tk,tkij,tj->ti", gates * (place >= 0), local[place.clamp_min(0)], hidden)
     torch.testing.assert_close(total, whole)

@@ -1,4 +1,7 @@
-/** Every kind of body that is refused, with vLLM's status and shape; none of them reaches the engine, and none hurts the next request. */
+/**
+ * Every kind of refused body, with vLLM’s status and shape. None reaches the engine, and none affects the
+ * next request.
+ */
 import { request as httpRequest } from 'node:http'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -28,16 +31,16 @@ async function refused(path: string, body: unknown) {
 
 describe('a completion is refused', () => {
   it.each<[string, unknown, number, string, string | null, string]>([
-    ['no JSON', '{"prompt":', 400, 'Bad Request', null, 'JSON decode error'],
-    ['nothing', '', 400, 'Bad Request', null, 'JSON decode error'],
+    ['invalid JSON', '{"prompt":', 400, 'Bad Request', null, 'JSON decode error'],
+    ['an empty body', '', 400, 'Bad Request', null, 'JSON decode error'],
     ['a list', [], 400, 'Bad Request', null, 'valid dictionary'],
     ['null', 'null', 400, 'Bad Request', null, 'valid dictionary'],
     ['no prompt', {}, 400, 'BadRequestError', 'prompt', 'must be provided and non-empty'],
     ['an empty prompt', { prompt: '' }, 400, 'BadRequestError', 'prompt', 'must be provided and non-empty'],
     ['an empty list', { prompt: [] }, 400, 'BadRequestError', 'prompt', 'must be provided and non-empty'],
     ['a prompt of another type', { prompt: { a: 1 } }, 400, 'Bad Request', 'prompt', 'valid string'],
-    ['several prompts', { prompt: ['a', 'b'] }, 400, 'BadRequestError', 'prompt', 'one prompt a request'],
-    ['ids that are none', { prompt: [1, 'a'] }, 400, 'Bad Request', 'prompt', 'valid integer'],
+    ['several prompts', { prompt: ['a', 'b'] }, 400, 'BadRequestError', 'prompt', 'one prompt per request'],
+    ['ids that are not integers', { prompt: [1, 'a'] }, 400, 'Bad Request', 'prompt', 'valid integer'],
     ['ids below 0', { prompt: [1, -1] }, 400, 'Bad Request', 'prompt', 'greater than or equal to 0'],
     [
       'ids beyond the vocabulary',
@@ -47,7 +50,7 @@ describe('a completion is refused', () => {
       'prompt',
       'Token id 5000 is out of vocabulary',
     ],
-    ['ids beyond any', { prompt: [2 ** 40] }, 400, 'BadRequestError', 'prompt', 'out of vocabulary'],
+    ['ids beyond 31 bits', { prompt: [2 ** 40] }, 400, 'BadRequestError', 'prompt', 'out of vocabulary'],
     [
       'an unknown model',
       { ...OK, model: 'other' },
@@ -74,7 +77,7 @@ describe('a completion is refused', () => {
       'valid integer',
     ],
     [
-      'max_tokens that is not whole',
+      'a fractional max_tokens',
       { ...OK, max_tokens: 1.5 },
       400,
       'Bad Request',
@@ -106,7 +109,7 @@ describe('a completion is refused', () => {
       'maximum context length is 200 tokens. However, you requested 11 output tokens and your prompt contains 190 input tokens',
     ],
     [
-      'a text that no tokenizer could make fit',
+      'a text that is too long for any tokenization',
       { prompt: 'a'.repeat(201) },
       400,
       'BadRequestError',
@@ -114,7 +117,7 @@ describe('a completion is refused', () => {
       'maximum context length is 200 tokens. However, your prompt contains at least 201 input tokens',
     ],
     [
-      'more ids than fit, whatever they are',
+      'more ids than fit',
       { prompt: Array.from({ length: 201 }, (_, i) => (i === 0 ? 1 : 'x')) },
       400,
       'BadRequestError',
@@ -129,7 +132,7 @@ describe('a completion is refused', () => {
       'stop_token_ids',
       'token_id(s) [1001] in stop_token_ids contain out-of-vocab token ids. Vocabulary size: 1001',
     ],
-    ['n above 1', { ...OK, n: 2 }, 400, 'BadRequestError', 'n', 'one choice a request'],
+    ['n above 1', { ...OK, n: 2 }, 400, 'BadRequestError', 'n', 'one choice per request'],
     ['n below 1', { ...OK, n: 0 }, 400, 'BadRequestError', 'n', 'n must be at least 1, got 0.'],
     ['stream of another type', { ...OK, stream: 'yes' }, 400, 'Bad Request', 'stream', 'valid boolean'],
     [
@@ -189,9 +192,16 @@ describe('a completion is refused', () => {
       400,
       'BadRequestError',
       'logprobs',
-      'does not serve logprobs',
+      'does not support logprobs',
     ],
-    ['beams', { ...OK, use_beam_search: true }, 400, 'BadRequestError', 'use_beam_search', 'does not serve'],
+    [
+      'beam search',
+      { ...OK, use_beam_search: true },
+      400,
+      'BadRequestError',
+      'use_beam_search',
+      'does not support',
+    ],
     [
       'a row beyond the trace',
       { ...OK, eldr_row: 10 },
@@ -208,7 +218,14 @@ describe('a completion is refused', () => {
       'eldr_row',
       'greater than or equal to 0',
     ],
-    ['a row that is none', { ...OK, eldr_row: 'first' }, 400, 'Bad Request', 'eldr_row', 'valid integer'],
+    [
+      'a row that is not an integer',
+      { ...OK, eldr_row: 'first' },
+      400,
+      'Bad Request',
+      'eldr_row',
+      'valid integer',
+    ],
     [
       'kv_transfer_params of another type',
       { ...OK, kv_transfer_params: 'x' },
@@ -233,16 +250,16 @@ describe('a completion is refused', () => {
       null,
       'larger than 100000 bytes',
     ],
-  ])('for %s', async (_, body, status, type, param, words) => {
+  ])('for %s', async (_, body, ...[status, type, param, words]) => {
     const [foundStatus, foundType, foundParam, message] = await refused('/v1/completions', body)
     expect([foundStatus, foundType, foundParam]).toEqual([status, type, param])
     expect(message).toContain(words)
   })
 })
 
-describe('a field that vLLM would follow', () => {
+describe('a field that vLLM supports and this worker does not', () => {
   const fields: [string, unknown, unknown][] = [
-    // name, a value that changes the answer, one that does not
+    // name, a value that changes the response, one that does not
     ['skip_special_tokens', false, true],
     ['logit_bias', { 5: 1 }, {}],
     ['bad_words', ['no'], []],
@@ -268,11 +285,11 @@ describe('a field that vLLM would follow', () => {
     ...chat.map(field => ['/tokenize', CHAT, ...field] as const),
   ]
   it.each(routes)(
-    '%s %j: %s is refused by its name, and taken where it says nothing',
+    '%s %j: %s is refused by name, and accepted with a neutral value',
     async (path, body, name, telling, neutral) => {
       const [status, , param, message] = await refused(path, { ...body, [name]: telling })
       expect([status, param]).toEqual([400, name])
-      expect(message).toContain(`does not serve ${name}`)
+      expect(message).toContain(`does not support ${name}`)
       const answer = served.post(path, { ...body, [name]: neutral })
       if (path !== '/tokenize') {
         await served.engine.until(() => served.engine.requests.length > 0)
@@ -282,7 +299,7 @@ describe('a field that vLLM would follow', () => {
     },
   )
 
-  it('is refused for its type too', async () => {
+  it('is also refused for its type', async () => {
     for (const [name, value] of Object.entries({
       logit_bias: 'x',
       bad_words: 'x',
@@ -296,7 +313,7 @@ describe('a field that vLLM would follow', () => {
 })
 
 describe('a prompt that is far too long', () => {
-  it('is refused before anything is made of it, on every route', async () => {
+  it('is refused before it is tokenized, on every route', async () => {
     const { tokenizer } = served.engine
     const spies = [vi.spyOn(tokenizer, 'encode'), vi.spyOn(tokenizer, 'chat')]
     tokenizer.leastTokens = () => 5_000
@@ -328,7 +345,7 @@ describe('a prompt that is far too long', () => {
 describe('a chat is refused', () => {
   it.each<[string, unknown, string, string]>([
     ['no messages', {}, 'messages', 'Field required'],
-    ['no message', { messages: [] }, 'messages', 'at least one message'],
+    ['an empty list of messages', { messages: [] }, 'messages', 'at least one message'],
     ['messages of another type', { messages: 'hi' }, 'messages', 'valid list'],
     ['a message of another type', { messages: ['hi'] }, 'messages', 'valid dictionary'],
     ['a message without a role', { messages: [{ content: 'a' }] }, 'messages', 'Field required'],
@@ -343,9 +360,14 @@ describe('a chat is refused', () => {
       'tools',
       { ...CHAT, tools: [{ type: 'function', function: { name: 'f' } }] },
       'tools',
-      'does not serve tools',
+      'does not support tools',
     ],
-    ['a format', { ...CHAT, response_format: { type: 'json_object' } }, 'response_format', 'does not serve'],
+    [
+      'a response format',
+      { ...CHAT, response_format: { type: 'json_object' } },
+      'response_format',
+      'does not support',
+    ],
     [
       'max_completion_tokens below 1',
       { ...CHAT, max_completion_tokens: -5 },
@@ -359,8 +381,8 @@ describe('a chat is refused', () => {
   })
 })
 
-describe('whatever is sent', () => {
-  it('is answered, by a refusal or by a request that is taken, and never by a fault', async () => {
+describe('a random body', () => {
+  it('is refused or accepted, and never causes an internal error', async () => {
     const names = [
       'prompt',
       'messages',
@@ -400,7 +422,7 @@ describe('whatever is sent', () => {
     )
   })
 
-  it('does no harm when it breaks off in its body', async () => {
+  it('does no harm if it ends early', async () => {
     const sent = httpRequest(`${served.url}/v1/completions`, {
       method: 'POST',
       headers: { 'content-length': 100 },
@@ -414,7 +436,7 @@ describe('whatever is sent', () => {
 })
 
 describe('a worker of one role', () => {
-  it('does not do the other’s part', async () => {
+  it('refuses the legs of the other role', async () => {
     const [prefill, decode] = [
       await serveScripted({ role: 'prefill' }),
       await serveScripted({ role: 'decode' }),

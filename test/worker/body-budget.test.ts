@@ -1,4 +1,7 @@
-/** Clients that send much of a body and stop: what they hold has a bound, others are told when to come back, and all of it is given back. */
+/**
+ * Clients that send part of a body and stop: the memory they hold is limited, others get a retry-after, and
+ * everything is released.
+ */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
@@ -19,7 +22,7 @@ async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await new Promise(resolve => setImmediate(resolve))
 }
 
-/** Sends a part of a body, and gives what is answered to it. */
+/** Sends part of a body and returns the response. */
 function begin(framing: string, part: string | Buffer): { socket: Socket; answer: Promise<string> } {
   const { hostname, port } = new URL(served.url)
   const socket = connect({ host: hostname, port: Number(port) })
@@ -38,13 +41,13 @@ async function isServed(): Promise<void> {
   expect((await answer).status).toBe(200)
 }
 
-it('bounds what unfinished bodies hold, and forgets it when their clients leave', async () => {
+it('limits the memory of unfinished bodies and releases it when their clients leave', async () => {
   served = await serveScripted({ maxBodyBytes: 100_000, bodyBudgetBytes: BUDGET })
   const part = Buffer.alloc(SENT, ' ')
   const clients = Array.from({ length: 40 }, () => begin('content-length: 90000', part))
   const answers: string[] = []
   for (const { answer } of clients) void answer.then(text => answers.push(text))
-  // Sixteen fit; of the others each is refused as soon as it is one too many.
+  // Sixteen fit; each further one is refused immediately.
   const most = Math.floor(BUDGET / SENT)
   await until(() => answers.length >= 40 - most && taken() >= (most - 1) * SENT)
   expect(taken()).toBeLessThanOrEqual(BUDGET)
@@ -59,7 +62,7 @@ it('bounds what unfinished bodies hold, and forgets it when their clients leave'
   expect(taken()).toBe(0)
 })
 
-it('counts what a body in single bytes really takes', async () => {
+it('counts the real memory of a body sent in single bytes', async () => {
   served = await serveScripted({ maxBodyBytes: 100_000, bodyBudgetBytes: BUDGET })
   const { answer } = begin('transfer-encoding: chunked', '1\r\n \r\n'.repeat(10_000))
   expect(await answer).toMatch(/^HTTP\/1\.1 503 /)
@@ -67,7 +70,7 @@ it('counts what a body in single bytes really takes', async () => {
   await isServed()
 })
 
-it('gives back the bytes of bodies that are refused, too large, or no JSON', async () => {
+it('releases the bytes of bodies that are refused, too large or invalid JSON', async () => {
   served = await serveScripted({ maxBodyBytes: 100_000, bodyBudgetBytes: BUDGET })
   for (const body of [
     '{',

@@ -1,4 +1,4 @@
-/** Clients that leave, stall, or come through OpenAI's own package; and a worker that is told to stop. */
+/** Clients that leave, stall, or use OpenAI’s own package; and the shutdown of a worker. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai'
@@ -16,7 +16,7 @@ afterEach(async () => {
   served.checkIdle()
 })
 
-/** A client that reads when it is told to. */
+/** A client that reads only when told to. */
 async function rawClient(body: object): Promise<Socket> {
   const { port } = served.worker
   const socket = connect(port, '127.0.0.1')
@@ -33,8 +33,8 @@ async function rawClient(body: object): Promise<Socket> {
 describe('a client that leaves', () => {
   it.each([
     ['before the first token', ''],
-    ['amid the stream', 'xyz'],
-  ])('%s ends its request in the engine at once', async (_, said) => {
+    ['during the stream', 'xyz'],
+  ])('%s aborts its request in the engine at once', async (_, said) => {
     const gone = new AbortController()
     const answer = served.post(
       '/v1/completions',
@@ -50,7 +50,7 @@ describe('a client that leaves', () => {
     expect(await (await fetch(`${served.url}/metrics`)).text()).toMatch(/^eldr_clients_gone_total\{.*\} 1$/m)
   })
 
-  it('that waits for a whole answer does too, whether it resets or closes its side', async () => {
+  it('that waits for a whole response does too, whether it resets or closes its side', async () => {
     for (const leave of [(socket: Socket) => socket.resetAndDestroy(), (socket: Socket) => socket.end()]) {
       const count = served.engine.requests.length
       const socket = await rawClient({ prompt: 'a' })
@@ -66,7 +66,7 @@ describe('a client that leaves', () => {
 describe('a client that does not read', () => {
   const text = 'word '.repeat(200_000)
 
-  it('does not hold up others, and gets all of its text when it reads again', async () => {
+  it('does not delay others, and gets all of its text when it reads again', async () => {
     const slow = await rawClient({ prompt: 'a', stream: true, max_tokens: 900_000, return_token_ids: false })
     const first = await served.engine.request(0)
     for (let i = 0; i < 20_000; i++) first.token(97, 'word'.repeat(20))
@@ -81,12 +81,12 @@ describe('a client that does not read', () => {
     const body = Buffer.concat(chunks).toString('latin1')
     const said = [...body.matchAll(/"text":"(\w*)"/g)].map(([, piece]) => piece!)
     expect(said.join('').length).toBe(20_000 * 80)
-    // What it did not take in time came as one event; memory held tokens, not events.
+    // Unread tokens arrived as one event; memory held tokens, not events.
     expect(said.length).toBeLessThan(20_000)
     slow.destroy()
   })
 
-  it('for too long is taken for gone', async () => {
+  it('for too long is disconnected', async () => {
     await served.worker.stop()
     served = await serveScripted({ maxModelLen: 1_000_000, clientStallMs: 50 })
     const slow = await rawClient({ prompt: 'a', stream: true, max_tokens: 900_000 })
@@ -142,7 +142,7 @@ describe('OpenAI’s client', () => {
     expect((await helped).choices[0]!.message.content).toBe('ab')
   })
 
-  it('sees errors as its own kinds', async () => {
+  it('maps errors to its own classes', async () => {
     await expect(client().chat.completions.create({ ...CHAT, n: 3 })).rejects.toBeInstanceOf(BadRequestError)
     await expect(client().chat.completions.create({ ...CHAT, model: 'other' })).rejects.toBeInstanceOf(
       NotFoundError,
@@ -162,7 +162,7 @@ describe('OpenAI’s client', () => {
     expect((error as APIError).message).toContain('it broke')
   })
 
-  it('that calls a request off ends it in the engine', async () => {
+  it('that aborts a request ends it in the engine', async () => {
     const stream = await client().chat.completions.create({ ...CHAT, stream: true })
     const scripted = await served.engine.request(0)
     stream.controller.abort()
@@ -171,8 +171,8 @@ describe('OpenAI’s client', () => {
   })
 })
 
-describe('a worker that is told to stop', () => {
-  it('lets a request end that ends in time, and closes the engine', async () => {
+describe('a worker during shutdown', () => {
+  it('completes a request that ends in time, and closes the engine', async () => {
     const engine = new ScriptedEngine()
     const { settings, log } = served.worker.context
     const worker = await startWorker({
@@ -198,7 +198,7 @@ describe('a worker that is told to stop', () => {
     await expect(fetch(`${worker.url}/health`)).rejects.toThrow('fetch failed')
   })
 
-  it('says so when its port is taken, with a code', async () => {
+  it('reports a port in use with an error code', async () => {
     const { settings, log } = served.worker.context
     const started = startWorker({
       host: '127.0.0.1',

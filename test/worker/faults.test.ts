@@ -1,16 +1,19 @@
-/** What goes wrong at each stage of a request, with real processes: clients that leave, workers that die, leases that end, KV that is full. */
+/**
+ * Failures at each stage of a request, with real processes: clients that leave, workers that die, leases that
+ * expire, a full KV cache.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { SMALL_CONFIG, smallTensors, writeSmallModel } from '../tiny-support.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { killAll, leftovers, startWorkerProcess, type WorkerProcess } from './processes.ts'
 
 const ASK = { do_remote_decode: true, do_remote_prefill: false }
-/** Steps of seconds: there is time to do something in them. */
+/** Steps of seconds leave time to act during them. */
 const SLOW = ['--speed', '0.005']
 /** A step of about a tenth of a second: many of them take long. */
 const STEADY = ['--speed', '0.05']
 
-/** What every worker has in common: the same happens to one that replays a trace and to one that computes a model, in the profile's time. */
+/** The same faults for a worker that replays a trace and one that computes a model, in the profile’s time. */
 let common: readonly string[] = []
 const folder = temporaryFolder()
 const BACK_ENDS: readonly (readonly [string, () => Promise<readonly string[]>])[] = [
@@ -44,7 +47,7 @@ async function handoffOf(prefill: WorkerProcess, body: object): Promise<object> 
   return params
 }
 
-/** A request whose client can leave. `text` is all that it got, or how it failed. */
+/** A request whose client can leave. `text` is what it received, or how it failed. */
 function leavable(worker: WorkerProcess, body: object) {
   const gone = new AbortController()
   const answer = worker.post('/v1/completions', body, { signal: gone.signal })
@@ -73,7 +76,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
   beforeAll(async () => void (common = await flags()))
 
   describe('a client that leaves', () => {
-    it('while it is queued frees its place at once, and the one before it goes on', async () => {
+    it('while queued frees its place at once, and the one before it continues', async () => {
       const worker = await start('--max-num-seqs', '1', ...STEADY)
       const first = leavable(worker, { prompt: words(20), max_tokens: 500 })
       await worker.until(({ stats }) => stats.running === 1)
@@ -85,7 +88,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(worker)).toEqual([])
     })
 
-    it('while its prompt is read frees its blocks', async () => {
+    it('during prefill frees its blocks', async () => {
       const worker = await start('--role', 'prefill', '--max-num-batched-tokens', '64', ...SLOW)
       const request = leavable(worker, { prompt: words(2_000), max_tokens: 1, kv_transfer_params: ASK })
       await worker.until(({ stats }) => stats.running === 1 && stats.blocksFree < stats.blocks)
@@ -93,7 +96,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(worker)).toEqual([])
     })
 
-    it('between the legs has its blocks freed by a second leg that is called off before it reads', async () => {
+    it('between the legs has its blocks freed by a decode leg that is aborted before it reads', async () => {
       const [prefill, decode] = await pair(['--speed', '4'], ['--max-num-seqs', '1', ...STEADY])
       const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500, stream: true })
       await decode.until(({ stats }) => stats.running === 1)
@@ -108,7 +111,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(prefill, decode)).toEqual([])
     })
 
-    it('while it is generated frees everything, on both workers', async () => {
+    it('during decode frees everything on both workers', async () => {
       const [prefill, decode] = await pair(['--speed', '4'], STEADY)
       const body = { prompt: words(60), max_tokens: 500, stream: true }
       const request = leavable(decode, {
@@ -123,7 +126,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
   })
 
   describe('a worker that dies', () => {
-    it('between the legs, with the blocks, makes the second leg fail clearly', async () => {
+    it('between the legs, with the blocks, makes the decode leg fail with a clear error', async () => {
       const [prefill, decode] = await pair([], [])
       const body = { prompt: words(60), max_tokens: 10 }
       const params = await handoffOf(prefill, body)
@@ -137,7 +140,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await decode.metric('vllm:nixl_num_failed_transfers_total')).toBe(1)
     })
 
-    it('and is started anew under the same ports has nothing for hand-offs of its former life', async () => {
+    it('and restarts on the same ports has no blocks for earlier hand-offs', async () => {
       const [prefill, decode] = await pair([], [])
       const body = { prompt: words(60), max_tokens: 10 }
       const params = (await handoffOf(prefill, body)) as { remote_port: number }
@@ -146,11 +149,11 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       const [status, error] = await errorOf(
         decode.post('/v1/completions', { ...body, kv_transfer_params: params }),
       )
-      expect([status, error.message]).toEqual([500, expect.stringContaining('started anew')])
+      expect([status, error.message]).toEqual([500, expect.stringContaining('it was restarted')])
       expect(await leftovers(again, decode)).toEqual([])
     })
 
-    it('while it reads a prompt takes the request with it, and nothing else', async () => {
+    it('during prefill fails that request and nothing else', async () => {
       const [prefill, decode] = await pair(SLOW, [])
       const request = leavable(prefill, { prompt: words(2_000), max_tokens: 1, kv_transfer_params: ASK })
       await prefill.until(({ stats }) => stats.running === 1)
@@ -159,7 +162,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(decode)).toEqual([])
     })
 
-    it('while a request waits there for its turn leaves the blocks to their lease', async () => {
+    it('while a request is queued there leaves the blocks to their lease', async () => {
       const [prefill, decode] = await pair(['--lease-ms', '1000'], ['--max-num-seqs', '1', ...STEADY])
       const busy = leavable(decode, { prompt: words(20, 8), max_tokens: 500 })
       await decode.until(({ stats }) => stats.running === 1)
@@ -173,7 +176,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await prefill.metric('vllm:nixl_num_kv_expired_reqs_total')).toBe(1)
     })
 
-    it('while it generates breaks the stream off and leaves nothing at the other', async () => {
+    it('during decode breaks the stream and leaves nothing on the other worker', async () => {
       const [prefill, decode] = await pair([], STEADY)
       const body = { prompt: words(60), max_tokens: 500, stream: true }
       const request = leavable(decode, {
@@ -188,18 +191,18 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
   })
 
   describe('a lease', () => {
-    it('that has ended gives a failure, never text', async () => {
+    it('that has expired gives an error, never text', async () => {
       const [prefill, decode] = await pair(['--lease-ms', '50'], [])
       const body = { prompt: words(60), max_tokens: 10 }
       const params = await handoffOf(prefill, body)
       await prefill.until(({ leases, stats }) => leases === 0 && stats.blocksKept === 0)
-      // The blocks are used again before anybody asks for them.
+      // The blocks are reused before they are requested.
       for (let i = 0; i < 5; i++)
         await prefill.post('/v1/completions', { prompt: words(60, i + 20), max_tokens: 2 })
       const [status, error] = await errorOf(
         decode.post('/v1/completions', { ...body, kv_transfer_params: params }),
       )
-      expect([status, error.message]).toEqual([500, expect.stringContaining('the lease has ended')])
+      expect([status, error.message]).toEqual([500, expect.stringContaining('the lease has expired')])
       const stream = await (
         await decode.post('/v1/completions', { ...body, stream: true, kv_transfer_params: params })
       ).text()
@@ -208,11 +211,12 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(prefill, decode)).toEqual([])
     })
 
-    it('lasts while its request waits for its turn, as long as that takes', async () => {
+    it('lasts as long as its request is queued', async () => {
       const [prefill, decode] = await pair(['--lease-ms', '800'], ['--max-num-seqs', '1', ...STEADY])
       const body = { prompt: words(60), max_tokens: 2, temperature: 0 }
       const alone = (await (await prefill.post('/v1/completions', body)).json()) as { choices: unknown }
-      // About thirty steps of a tenth of a second: several leases, each long enough for a machine that others load.
+      // About thirty steps of a tenth of a second: several lease durations, each long enough for a loaded
+      // machine.
       const busy = decode.post('/v1/completions', { prompt: words(20, 8), max_tokens: 30, ignore_eos: true })
       await decode.until(({ stats }) => stats.running === 1)
       const beganMs = performance.now()
@@ -227,8 +231,8 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
     })
   })
 
-  describe('KV that is full', () => {
-    it('makes requests wait or begin again, and changes no text', async () => {
+  describe('a full KV cache', () => {
+    it('makes requests wait or restart, without changing their text', async () => {
       const [small, large] = await Promise.all([
         start('--blocks', '12', '--speed', '8'),
         start('--speed', '8'),
@@ -239,7 +243,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
         ignore_eos: true,
         temperature: i % 2,
         seed: i,
-        ...(backEnd === 'replay' && { eldr_row: i }),
+        eldr_row: backEnd === 'replay' ? i : undefined,
       }))
       const textsOf = async (worker: WorkerProcess) =>
         Promise.all(
@@ -255,7 +259,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(small, large)).toEqual([])
     })
 
-    it('of hand-offs that nobody reads holds others up until their leases end, and no longer', async () => {
+    it('of unread hand-offs delays others only until the leases expire', async () => {
       const prefill = await start('--role', 'prefill', '--blocks', '12', '--lease-ms', '700', '--speed', '8')
       for (let i = 0; i < 2; i++) await handoffOf(prefill, { prompt: words(80, i) })
       expect((await prefill.state()).leases).toBe(2)
@@ -263,7 +267,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
       expect(await leftovers(prefill)).toEqual([])
     })
 
-    it('refuses what it can never hold', async () => {
+    it('refuses requests that can never fit', async () => {
       const worker = await start('--blocks', '12')
       const [status, error] = await errorOf(
         worker.post('/v1/completions', { prompt: words(190), max_tokens: 10 }),
@@ -278,7 +282,7 @@ describe.each(BACK_ENDS)('%s:', (backEnd, flags) => {
 })
 
 describe('the command', () => {
-  it('stops on SIGTERM: a stream that runs ends with an error, the exit code is 0', async () => {
+  it('stops on SIGTERM: a running stream ends with an error, the exit code is 0', async () => {
     const worker = await startWorkerProcess(...STEADY, '--grace-ms', '50')
     const request = leavable(worker, { prompt: words(20), max_tokens: 500, stream: true })
     await worker.until(({ stats }) => stats.generationTokens >= 1)
@@ -287,7 +291,7 @@ describe('the command', () => {
     expect(await request.text).toMatch(/"message":"The worker is stopping\.".*\n\ndata: \[DONE\]\n\n$/)
   })
 
-  it('says which port is taken, and what to do', async () => {
+  it('names the port in use, and what to do', async () => {
     const worker = await startWorkerProcess()
     const { port } = new URL(worker.url)
     await expect(startWorkerProcess('--port', port)).rejects.toThrow(

@@ -1,4 +1,7 @@
-/** The whole path: client, `eldr serve`, prefill worker, decode worker, all of them processes. Outputs do not depend on the policy. */
+/**
+ * The whole path as processes: client, `eldr serve`, prefill worker, decode worker. Outputs do not depend on
+ * the policy.
+ */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -25,7 +28,7 @@ let prefills: WorkerProcess[]
 let decodes: WorkerProcess[]
 const workers = () => [...prefills, ...decodes]
 
-/** The same suite for experts that are replayed and for a model that is computed, which `npm run test:identity` asks for. */
+/** The same suite for replayed experts and for a computed model (`npm run test:identity`). */
 const BACK_ENDS = [
   { name: 'replay', model: 'lab16', trace: 'lab16-task', flags: ['--speed', '4'], slow: ['--speed', '0.02'] },
   {
@@ -43,7 +46,8 @@ async function startAll({ trace, flags }: (typeof BACK_ENDS)[number]): Promise<v
   const calibration = join(import.meta.dirname, `../../data/${trace}.calibration.safetensors`)
   const options = ['--workers', '3', '--out', artifact, '--layers', '0-3', '--transform', 'count']
   await promisify(execFile)(process.execPath, [PROGRAM, 'fit', calibration, ...options])
-  // A lease ends within the test's patience: where a decode worker dies before it has read, nothing else frees the blocks.
+  // Leases expire within the test’s timeout: if a decode worker dies before it reads, nothing else frees the
+  // blocks.
   const many = (count: number, role: string) =>
     Promise.all(
       Array.from({ length: count }, () => startWorkerProcess('--role', role, ...flags, '--lease-ms', '5000')),
@@ -64,10 +68,10 @@ function gatewayWith(...flags: string[]): Promise<RunningProcess> {
   return startGatewayProcess([...urls, '--log-level', 'info', ...flags])
 }
 
-/** The gateway sends nothing to a worker that it has not asked yet. */
+/** The gateway sends nothing to a worker before its first health check. */
 async function ready(gateway: RunningProcess, count: number): Promise<void> {
   const views = async () => (await fetch(`${gateway.url}/eldr/workers`)).text()
-  await polled(views, text => text.split('"state":"ready"').length > count, `${count} workers that are ready`)
+  await polled(views, text => text.split('"state":"ready"').length > count, `${count} ready workers`)
 }
 
 /** Greedy and sampled; a replay follows rows of its trace. */
@@ -104,7 +108,7 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
   beforeAll(() => startAll(backEnd), 120_000)
   afterAll(stopAll)
 
-  it('gives every request the same bytes under every policy, by its experts where the policy asks for them', async () => {
+  it('gives every request the same bytes under every policy, routed by its experts where the policy uses them', async () => {
     const texts = new Map<string, string[]>()
     for (const policy of ['round_robin', 'jsq', 'eldr', 'union']) {
       const gateway = await gatewayWith(
@@ -114,7 +118,7 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
       )
       await ready(gateway, 5)
       texts.set(policy, await Promise.all(bodies.map(body => textOf(gateway, body))))
-      // Counts of every hand-off were read: none was routed by load for the lack of them.
+      // The counts of every hand-off were read: none was routed by load for lack of counts.
       expect(
         (await sample(gateway, 'eldr_signature_rejects_total')).filter(({ value }) => value > 0),
       ).toEqual([])
@@ -164,7 +168,7 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
     expect(await leftovers(...workers())).toEqual([])
   })
 
-  it('has nothing left of clients that leave at any moment, before, between and amid the legs', async () => {
+  it('leaves nothing behind when clients leave at any moment, before, between and during the legs', async () => {
     const gateway = await gatewayWith('--policy', 'union')
     await ready(gateway, 5)
     const outcomes = await Promise.all(
@@ -174,7 +178,7 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
         const answer = gateway
           .post('/v1/completions', body, { signal: gone.signal })
           .then(async response => response.text())
-        // Turns of the event loop, not milliseconds: what happens in them is different every time.
+        // Event loop turns, not milliseconds: they cover different stages every time.
         for (let turn = 0; turn < 40 * i; turn++) await new Promise(setImmediate)
         gone.abort()
         return answer.then(
@@ -191,7 +195,7 @@ describe.each(BACK_ENDS)('a cluster of processes, $name', backEnd => {
     expect(await leftovers(...workers())).toEqual([])
   })
 
-  it('survives a decode worker that dies amid everything: what had not begun is done elsewhere, nothing stays behind', async () => {
+  it('survives a decode worker that dies under load: requests without output are retried elsewhere, nothing is left behind', async () => {
     const victim = await startWorkerProcess('--role', 'decode', ...backEnd.slow)
     const urls = [
       ...prefills.flatMap(({ url }) => ['--prefill', url]),

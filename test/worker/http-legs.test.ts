@@ -1,4 +1,4 @@
-/** Legs of hand-offs, calibrations and the routes beside generation: a worker's server on an engine that does as it is told. */
+/** Hand-off legs, calibration and the other routes: a worker’s server on a scripted engine. */
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -27,7 +27,7 @@ const COUNTS = {
   counts: Uint32Array.of(3, 3, 0, 0, 0, 2, 2, 2),
 }
 
-describe('the first leg', () => {
+describe('the prefill leg', () => {
   const LEG = {
     prompt: 'abc',
     max_tokens: 1,
@@ -42,7 +42,7 @@ describe('the first leg', () => {
     },
   }
 
-  it('is answered with where the blocks are, and with the experts', async () => {
+  it('returns the address of the blocks, and the experts', async () => {
     const answer = post('/v1/completions', LEG, { headers: { 'x-request-id': 'mine' } })
     const scripted = await next()
     expect(scripted.request).toMatchObject({ keepForDecode: true, ignoreEos: true })
@@ -91,7 +91,7 @@ describe('the first leg', () => {
     expect(released).toBe(1)
   })
 
-  it('of a client that has left gives its blocks back at once', async () => {
+  it('of a client that has left frees its blocks at once', async () => {
     const gone = new AbortController()
     const answer = post('/v1/completions', LEG, { signal: gone.signal }).catch(() => undefined)
     const scripted = await next()
@@ -101,7 +101,7 @@ describe('the first leg', () => {
     expect(scripted.aborted).toBe('gone')
   })
 
-  it('has nowhere to say where blocks are when it is streamed, and keeps none', async () => {
+  it('keeps no blocks if it is streamed, because a stream cannot carry their address', async () => {
     const answer = post('/v1/completions', { ...LEG, stream: true })
     const scripted = await next()
     expect(scripted.request.keepForDecode).toBe(false)
@@ -110,7 +110,7 @@ describe('the first leg', () => {
   })
 })
 
-describe('the second leg', () => {
+describe('the decode leg', () => {
   const handoff = (more: object = {}) => ({
     do_remote_prefill: true,
     do_remote_decode: false,
@@ -124,7 +124,7 @@ describe('the second leg', () => {
     ...more,
   })
 
-  it('asks the engine for remote blocks, and a chat takes ids that the first leg made', async () => {
+  it('asks the engine for remote blocks, and a chat uses the token ids of the prefill leg', async () => {
     const answer = post('/v1/chat/completions', {
       messages: [{ role: 'user', content: 'abc' }],
       max_tokens: 1,
@@ -151,7 +151,7 @@ describe('the second leg', () => {
     await served.worker.context.live.whenIdle()
   })
 
-  it('that is refused for another reason has its blocks freed', async () => {
+  it('that is refused for another reason frees its blocks', async () => {
     const listener = createServer().listen(0, '127.0.0.1')
     await once(listener, 'listening')
     const { port } = listener.address() as { port: number }
@@ -172,7 +172,7 @@ describe('the second leg', () => {
 })
 
 describe('a calibration', () => {
-  it('is answered with the experts of prompt and answer', async () => {
+  it('returns the experts of prompt and response', async () => {
     const answer = post('/v1/completions', {
       prompt: 'abc',
       max_tokens: 3,
@@ -188,7 +188,7 @@ describe('a calibration', () => {
     expect(readDecodeExperts(eldr.decode, COUNTS)).toMatchObject({ steps: 2, ids })
   })
 
-  it('is not streamed', async () => {
+  it('cannot be streamed', async () => {
     const answer = await post('/v1/completions', {
       prompt: 'abc',
       stream: true,
@@ -199,7 +199,7 @@ describe('a calibration', () => {
 })
 
 describe('other routes', () => {
-  it('list the model, tokenize and back, and say what runs', async () => {
+  it('list the model, tokenize, detokenize and report the state', async () => {
     const get = async (path: string) => (await fetch(`${served.url}${path}`)).json() as Promise<unknown>
     expect(await get('/v1/models')).toMatchObject({
       object: 'list',
@@ -238,7 +238,7 @@ describe('other routes', () => {
     })
   })
 
-  it('have metrics under vLLM’s names', async () => {
+  it('expose metrics with vLLM’s names', async () => {
     const text = await (await fetch(`${served.url}/metrics`)).text()
     const labels = 'model_name="m",engine="0"'
     for (const line of [
@@ -265,7 +265,7 @@ describe('other routes', () => {
     expect(text).toMatch(/^vllm:prompt_tokens_total\{.*\} [1-9]\d*$/m)
   })
 
-  it('that are none are refused, and so are other methods', async () => {
+  it('that do not exist are refused, and so are other methods', async () => {
     const error = (message: string, code: number) => ({
       error: { message, type: message, param: null, code },
     })

@@ -1,4 +1,4 @@
-/** vLLM's HTTP surface, byte for byte where clients read it: a worker's server on an engine that does as it is told. */
+/** vLLM’s HTTP API, byte for byte where clients read it: a worker’s server on a scripted engine. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { EOS } from './scripted-engine.ts'
 import { eventsOf, type Served, serveScripted } from './served.ts'
@@ -16,7 +16,7 @@ const next = () => served.engine.request(0)
 const json = async (answer: Promise<Response>) => (await (await answer).json()) as Record<string, unknown>
 
 describe('a completion', () => {
-  it('is answered whole, member by member as vLLM does', async () => {
+  it('returns a whole response with vLLM’s members', async () => {
     const answer = post(
       '/v1/completions',
       { model: 'm', prompt: 'abc', max_tokens: 2 },
@@ -51,7 +51,7 @@ describe('a completion', () => {
     expect(Math.abs(body.created - Date.now() / 1000)).toBeLessThan(60)
   })
 
-  it('takes vLLM’s fields to the engine', async () => {
+  it('passes vLLM’s fields to the engine', async () => {
     const answer = post('/v1/completions', {
       prompt: [[5, 6, 7]],
       max_tokens: 9,
@@ -64,7 +64,7 @@ describe('a completion', () => {
       n: 1,
       stream: null,
       stop: null,
-      user: 'somebody',
+      user: 'user-1',
       unknown_field: { a: 1 },
     })
     const scripted = await next()
@@ -101,7 +101,7 @@ describe('a completion', () => {
     expect(await json(answer)).toMatchObject({ id: expect.stringMatching(/^cmpl-[\da-f]{32}$/) as string })
   })
 
-  it('returns token ids where they are asked for', async () => {
+  it('returns token ids on request', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 2, return_token_ids: true })
     ;(await next()).say('xy').finish()
     expect((await json(answer))['choices']).toMatchObject([
@@ -109,7 +109,7 @@ describe('a completion', () => {
     ])
   })
 
-  it('is streamed an event a token, the last with its reason, and [DONE]', async () => {
+  it('is streamed with one event per token, the last with its finish reason, and [DONE]', async () => {
     const answer = post(
       '/v1/completions',
       { prompt: 'abc', max_tokens: 2, stream: true },
@@ -129,7 +129,7 @@ describe('a completion', () => {
     ])
   })
 
-  it('is streamed with usage at its end, or in every event, and with ids where asked for', async () => {
+  it('is streamed with usage at the end or in every event, and with ids on request', async () => {
     const answer = post('/v1/completions', {
       prompt: 'ab',
       max_tokens: 2,
@@ -153,7 +153,7 @@ describe('a completion', () => {
     ])
   })
 
-  it('ends with the end of text, whose token has no text', async () => {
+  it('ends with the end-of-text token, which has no text', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 9, stream: true })
     ;(await next()).say('x').token(EOS, '').finish('stop')
     const events = (await eventsOf(await answer))
@@ -170,9 +170,14 @@ describe('stop', () => {
   it.each([
     ['a string', { stop: 'lo' }, 'hel', 'lo'],
     ['one of a list', { stop: ['zz', 'o w'] }, 'hell', 'o w'],
-    ['a string that is wanted in the text', { stop: 'lo', include_stop_str_in_output: true }, 'hello', 'lo'],
+    [
+      'a string that is included in the output',
+      { stop: 'lo', include_stop_str_in_output: true },
+      'hello',
+      'lo',
+    ],
     ['a token id', { stop_token_ids: [119] }, 'hello w', 119],
-    ['a string, not looked for too early', { stop: ['l'], min_tokens: 3 }, 'hel', 'l'],
+    ['a string, not before min_tokens', { stop: ['l'], min_tokens: 3 }, 'hel', 'l'],
   ])('ends at %s, across tokens', async (_, fields, text, reason) => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 50, ...fields })
     const scripted = await next()
@@ -183,7 +188,7 @@ describe('stop', () => {
     ])
   })
 
-  it('is the same in a stream: an event for every token, and the text of none of it beyond', async () => {
+  it('works in a stream: one event per token, and no text beyond the stop', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 50, stop: 'lo', stream: true })
     ;(await next()).say('hello world')
     const events = (await eventsOf(await answer))
@@ -198,7 +203,7 @@ describe('stop', () => {
     ])
   })
 
-  it('lets go of what only looked like it when the text ends', async () => {
+  it('emits held-back text that was not a stop string when the text ends', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', max_tokens: 2, stop: 'xyz' })
     ;(await next()).say('xy').finish('length', { tail: '\ufffd' })
     expect((await json(answer))['choices']).toMatchObject([
@@ -221,7 +226,7 @@ describe('a chat', () => {
     ],
   }
 
-  it('is answered whole', async () => {
+  it('returns a whole response', async () => {
     const answer = post(
       '/v1/chat/completions',
       { ...CHAT, max_tokens: 99, max_completion_tokens: 2 },
@@ -283,7 +288,7 @@ describe('a chat', () => {
     ])
   })
 
-  it('goes on to the end of the context unless told', async () => {
+  it('continues to the end of the context by default', async () => {
     const answer = post('/v1/chat/completions', CHAT)
     const scripted = await next()
     expect(scripted.request.maxTokens).toBe(200 - 18)
@@ -293,7 +298,7 @@ describe('a chat', () => {
 })
 
 describe('a request that fails', () => {
-  it('in the engine has its status', async () => {
+  it('in the engine returns its status', async () => {
     const answer = post('/v1/completions', { prompt: 'ab' })
     ;(await next()).fail(500, 'it broke')
     expect([(await answer).status, await json(answer)]).toEqual([
@@ -302,7 +307,7 @@ describe('a request that fails', () => {
     ])
   })
 
-  it('amid a stream ends it with an error event', async () => {
+  it('during a stream ends it with an error event', async () => {
     const answer = post('/v1/completions', { prompt: 'ab', stream: true })
     ;(await next()).say('x').fail(500, 'it broke')
     const events = await eventsOf(await answer)

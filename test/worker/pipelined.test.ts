@@ -1,4 +1,4 @@
-/** Clients that send the next request before they have the answer to the last one, and clients of HTTP/1.0. */
+/** Clients that pipeline requests, and clients of HTTP/1.0. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -33,8 +33,8 @@ function send(...requests: string[]) {
 const STREAM = { prompt: 'a', stream: true, max_tokens: 100_000 }
 const HAND_OFF = { prompt: 'abc', max_tokens: 1, kv_transfer_params: { do_remote_decode: true } }
 
-describe('a request that came behind another on its connection', () => {
-  it('is answered in its turn, though it is a hand-off that was ready before', async () => {
+describe('a pipelined request', () => {
+  it('gets its response in order, even a hand-off that was ready earlier', async () => {
     served = await serveScripted()
     const { until } = send(post({ ...STREAM, max_tokens: 3 }), post(HAND_OFF))
     const [stream, leg] = [await served.engine.request(0), await served.engine.request(1)]
@@ -54,7 +54,7 @@ describe('a request that came behind another on its connection', () => {
     leases.close()
   })
 
-  it('ends with all others when the client leaves', async () => {
+  it('is aborted with all others when the client leaves', async () => {
     served = await serveScripted({ maxModelLen: 1_000_000 })
     const { socket } = send(post(STREAM), post(STREAM), post({ ...STREAM, stream: false }))
     const all = [
@@ -67,13 +67,13 @@ describe('a request that came behind another on its connection', () => {
     expect(all.map(({ aborted }) => aborted)).toEqual(['gone', 'gone', 'gone'])
   })
 
-  it('is not taken for stalled while it waits, and comes whole', async () => {
+  it('does not count as stalled while it waits, and is complete', async () => {
     served = await serveScripted({ maxModelLen: 1_000_000, clientStallMs: 50 })
     const { until } = send(post(STREAM), post(STREAM))
     const [first, second] = [await served.engine.request(0), await served.engine.request(1)]
     for (let n = 0; n < 2_000; n++) second.token(97, 'word'.repeat(10))
     second.finish()
-    await new Promise(resolve => setTimeout(resolve, 150)) // three times as long as a client may stall
+    await new Promise(resolve => setTimeout(resolve, 150)) // three times the stall timeout
     first.say('xyz').finish()
     const text = await until(seen => seen.split('[DONE]').length === 3)
     expect(text.match(/word/g)).toHaveLength(20_000)

@@ -1,4 +1,4 @@
-/** Workers and gateways as a person starts them: processes of dist/, on ports of their own, watched until they stand. */
+/** Workers and gateways as an operator starts them: processes of dist/ on free ports, awaited until ready. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -9,7 +9,7 @@ import { postTo } from './served.ts'
 
 export const PROGRAM =
   process.env['ELDR_TEST_PROGRAM'] ?? fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
-const PATIENCE_MS = 20_000
+const TIMEOUT_MS = 20_000
 
 const running = new Set<ChildProcess>()
 
@@ -17,7 +17,7 @@ export interface RunningProcess {
   readonly child: ChildProcess
   readonly url: string
   post(path: string, body: unknown, init?: RequestInit): Promise<Response>
-  /** What it has written to standard error so far. */
+  /** Its standard error so far. */
   said(): string
   /** SIGTERM; resolves with the exit code. */
   stop(): Promise<number | null>
@@ -29,7 +29,10 @@ export interface WorkerProcess extends RunningProcess {
   metric(name: string): Promise<number>
   /** Resolves when the state is as wanted. */
   until(wanted: (state: WorkerState) => boolean, what?: string): Promise<WorkerState>
-  /** What is not as when the process stood, once nothing is under way and the prefix cache is emptied: 'name: value', none if all is well. */
+  /**
+   * Differences from the initial state once the worker is idle and its prefix cache is cleared, as ‘name:
+   * value’; empty if there are none.
+   */
   leftovers(): Promise<string[]>
 }
 
@@ -55,15 +58,15 @@ export async function startWorkerProcess(...flags: string[]): Promise<WorkerProc
       return sumByName(readSamples(await (await get('/metrics')).text(), new Set([name]))).get(name) ?? NaN
     },
     async leftovers() {
-      await until(isQuiet, 'nothing under way')
+      await until(isQuiet, 'idle')
       const reset = await started.post('/reset_prefix_cache', '')
-      if (reset.status !== 200) throw new Error(`the prefix cache cannot be emptied: ${await reset.text()}`)
+      if (reset.status !== 200) throw new Error(`the prefix cache cannot be reset: ${await reset.text()}`)
       const left = async () =>
         Object.entries(countsOf(await state()))
           .filter(([name, value]) => atStart[name] !== value)
           .map(([name, value]) => `${name}: ${value}`)
-      // The connection that asked for the reset may be seen closing.
-      return polled(left, names => names.length === 0, 'everything at its start')
+      // The connection of the reset request may still be closing.
+      return polled(left, names => names.length === 0, 'initial state')
     },
   }
 }
@@ -82,7 +85,7 @@ function isQuiet({ requests, notices, body_bytes, leases, connections, stats }: 
   )
 }
 
-/** What must come back to where it was. One connection is the one that asks. */
+/** Counts that must return to their initial values. One connection is this request’s own. */
 function countsOf({
   requests,
   notices,
@@ -121,7 +124,6 @@ function countsOf({
   }
 }
 
-/** Of several workers. */
 export async function leftovers(...workers: readonly WorkerProcess[]): Promise<string[]> {
   return (await Promise.all(workers.map(worker => worker.leftovers()))).flat()
 }
@@ -171,7 +173,7 @@ async function start(
   }
 }
 
-/** Whatever a test left running. */
+/** Kills whatever a test left running. */
 export async function killAll(): Promise<void> {
   await Promise.all(
     [...running].map(async child => {
@@ -182,17 +184,17 @@ export async function killAll(): Promise<void> {
   )
 }
 
-/** Asks again and again: the answer is the event. Gives up loudly. */
+/** Polls until the value is as wanted; throws after a timeout. */
 export async function polled<T>(
   ask: () => Promise<T>,
   wanted: (value: T) => boolean,
   what: string,
 ): Promise<T> {
-  const untilMs = performance.now() + PATIENCE_MS
+  const untilMs = performance.now() + TIMEOUT_MS
   for (;;) {
     const value = await ask()
     if (wanted(value)) return value
     if (performance.now() > untilMs)
-      throw new Error(`waited ${PATIENCE_MS} ms in vain for ${what}: ${JSON.stringify(value)}`)
+      throw new Error(`${what}: not within ${TIMEOUT_MS} ms: ${JSON.stringify(value)}`)
   }
 }

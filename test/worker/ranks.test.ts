@@ -1,4 +1,7 @@
-/** Several engines behind one URL, as `eldr worker --data-parallel-size` has them: by themselves, and with a gateway to which each is a worker. */
+/**
+ * Several engines behind one URL (`eldr worker --data-parallel-size`): alone, and behind a gateway to which
+ * each is a worker.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ofEngine, readSamples, sumByName } from '../../src/cluster/metrics-text.ts'
 import {
@@ -34,11 +37,11 @@ afterAll(async () => {
 const on = (dpRank: number | string) => ({
   headers: { connection: 'close', 'x-data-parallel-rank': String(dpRank) },
 })
-/** Connections that are kept would be seen by `leftovers`. */
+/** `leftovers` would count connections that are kept alive. */
 const CLOSE = { headers: { connection: 'close' } }
 const generate = (worker: RunningProcess, body: object, init?: RequestInit) =>
   worker.post('/v1/completions', { prompt: PROMPT, max_tokens: 4, ...body }, init)
-/** Of each rank. */
+/** Per rank. */
 async function counted(worker: RunningProcess, name: string, ranks: number): Promise<number[]> {
   const text = await (await fetch(`${worker.url}/metrics`, CLOSE)).text()
   const samples = readSamples(text, new Set([name]))
@@ -49,7 +52,7 @@ async function counted(worker: RunningProcess, name: string, ranks: number): Pro
 }
 
 describe('engines behind one URL', () => {
-  it('have blocks and a prefix cache each: what one has read another has not', async () => {
+  it('have separate blocks and prefix caches', async () => {
     const cached = async (rank: number) => {
       const body = (await (await generate(decode, { prompt: `of its own, ${PROMPT}` }, on(rank))).json()) as {
         usage: { prompt_tokens_details?: { cached_tokens: number } }
@@ -73,7 +76,7 @@ describe('engines behind one URL', () => {
     expect(await decode.leftovers()).toEqual([])
   })
 
-  it('are named by a header; a rank that is none is refused, and what is no number is passed over', async () => {
+  it('are selected by a header; an unknown rank is refused, and a value that is not a number is ignored', async () => {
     for (const rank of ['3', '-1', '1000000000']) {
       const refused = await generate(decode, {}, on(rank))
       expect(refused.status).toBe(400)
@@ -86,7 +89,7 @@ describe('engines behind one URL', () => {
     expect(await decode.leftovers()).toEqual([])
   })
 
-  it('hand blocks over, each its own, and a second leg that is refused gives them back', async () => {
+  it('hand off their own blocks, and a refused decode leg frees them', async () => {
     const handoff = async (rank: number) => {
       const kv = {
         do_remote_decode: true,
@@ -117,19 +120,19 @@ describe('engines behind one URL', () => {
     )
     expect(texts[0]).toBe(texts[1])
     expect((await generate(decode, { kv_transfer_params: await handoff(1) }, on(7))).status).toBe(400)
-    // The decode worker tells the prefill worker after it has answered.
+    // The decode worker notifies the prefill worker after its response.
     const leases = async () =>
       ((await (await fetch(`${prefill.url}/eldr/state`, on(1))).json()) as { leases: number }).leases
     await polled(leases, count => count === 0, 'the lease to end')
     expect(await prefill.leftovers()).toEqual([])
   })
 
-  it('have a page of metrics together, which has each metric once', async () => {
+  it('share one metrics page with each metric once', async () => {
     const page = await (await fetch(`${prefill.url}/metrics`, CLOSE)).text()
     const helps = page.split('\n').filter(line => line.startsWith('# HELP'))
     expect(new Set(helps).size).toBe(helps.length)
     expect(page.match(/^process_start_time_seconds/gm)).toHaveLength(1)
-    // Every rank has started when the process has.
+    // Every rank has the start time of the process.
     for (const rank of [0, 1])
       expect(
         ofEngine(readSamples(page, new Set(['process_start_time_seconds'])), rank)[0]?.labels,
@@ -138,8 +141,8 @@ describe('engines behind one URL', () => {
   })
 })
 
-describe('a gateway before them', () => {
-  it('sends requests to every rank of both legs, and takes none for a restart', async () => {
+describe('a gateway in front of them', () => {
+  it('sends requests to every rank of both legs, and does not mistake a rank for a restart', async () => {
     const flags = [
       '--prefill',
       prefill.url,

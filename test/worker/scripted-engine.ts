@@ -1,4 +1,4 @@
-/** An engine that does what a test says: requests are listed, and the test gives each its tokens and its end. */
+/** An engine that a test controls: it lists requests, and the test provides their tokens and ends. */
 import type {
   EngineSettings,
   EngineStats,
@@ -12,7 +12,7 @@ import type {
 
 export const EOS = 1_000
 
-/** One token a character, below 1,000. */
+/** One token per character, below 1,000. */
 const tokenizer: Tokenizer = {
   size: 1_001,
   eosId: EOS,
@@ -39,7 +39,7 @@ export class ScriptedRequest {
     this.#ended = ended
   }
 
-  /** One token a character. */
+  /** One token per character. */
   say(text: string): this {
     for (const character of text) this.token(character.charCodeAt(0), character)
     return this
@@ -108,7 +108,7 @@ export class ScriptedEngine implements WorkerEngine {
     }
   }
 
-  /** The n-th request, when it has come. */
+  /** The n-th request, once it has arrived. */
   async request(n: number): Promise<ScriptedRequest> {
     await this.until(() => this.requests.length > n)
     return this.requests[n]!

@@ -9,7 +9,7 @@ export interface Served {
   readonly worker: Worker
   readonly url: string
   post(path: string, body: unknown, init?: RequestInit): Promise<Response>
-  /** Throws when a request is under way; forgets those that were. */
+  /** Throws if a request is in flight; forgets finished ones. */
   checkIdle(): void
 }
 
@@ -59,7 +59,7 @@ export function postTo(url: string): Served['post'] {
     })
 }
 
-/** Data of the events of a stream, [DONE] too. */
+/** Data of the events of a stream, including [DONE]. */
 export async function eventsOf(response: Response): Promise<string[]> {
   return (await response.text())
     .split('\n\n')

@@ -1,4 +1,6 @@
-/** Workers that run the model that ships, as processes: the surface of any worker, two legs with real tensors, bad input. */
+/**
+ * Workers with the bundled model, as processes: the API of any worker, two legs with real tensors, bad input.
+ */
 import OpenAI from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { readHandoffCounts } from '../../src/wire/counts.ts'
@@ -57,8 +59,8 @@ async function bothLegs(body: object): Promise<Answer> {
   return answerOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))
 }
 
-describe('a request in two legs through processes that compute', () => {
-  it('has the text and the tokens that one worker gives it, greedy and sampled, all at once', async () => {
+describe('a request in two legs through processes with a model', () => {
+  it('has the same text and tokens as on one worker, greedy and sampled, concurrently', async () => {
     const bodies = TEXTS.flatMap((prompt, seed) => [
       { prompt, temperature: 0 },
       { prompt, temperature: 0.9, top_p: 0.95, seed },
@@ -72,7 +74,7 @@ describe('a request in two legs through processes that compute', () => {
     expect(new Set(one.map(({ choices: [choice] }) => choice!.text)).size).toBeGreaterThan(8)
   }, 60_000)
 
-  it('is what the model computes: the text of the engine in this process', async () => {
+  it('has the text of the engine in this process', async () => {
     const { tokenizer } = await tiny6()
     const { choices } = await bothLegs({
       prompt: TEXTS[0],
@@ -88,7 +90,7 @@ describe('a request in two legs through processes that compute', () => {
 })
 
 describe('a worker with a model', () => {
-  it('chats through the model’s template, streams whole characters, and says which end it met', async () => {
+  it('applies the model’s chat template, streams whole characters, and reports the stop reason', async () => {
     const client = new OpenAI({ baseURL: `${alone.url}/v1`, apiKey: 'none', maxRetries: 0 })
     const messages = [{ role: 'user' as const, content: '你好，请问什么是合同？' }]
     const options = { model: 'small', messages, max_tokens: 200, temperature: 0.8, seed: 3 }
@@ -104,7 +106,7 @@ describe('a worker with a model', () => {
     )
   }, 30_000)
 
-  it('samples as generation_config.json says where a request does not', async () => {
+  it('uses the sampling defaults of generation_config.json', async () => {
     const body = { prompt: TEXTS[1], max_tokens: 12, seed: 11 }
     const said = await answerOf(alone.post('/v1/completions', body))
     const told = await answerOf(alone.post('/v1/completions', { ...body, temperature: 0.8, top_k: 50 }))
@@ -113,7 +115,7 @@ describe('a worker with a model', () => {
     expect(said.choices).not.toEqual(plain.choices)
   })
 
-  it('gives special tokens back where they are asked about, as vLLM does, and writes tokens as the files do', async () => {
+  it('detokenizes special tokens as vLLM does, and writes tokens as the files do', async () => {
     const prompt = '<|user|>Was ist das? 的<|end|>'
     const split = (await (await alone.post('/tokenize', { prompt, return_token_strs: true })).json()) as {
       tokens: number[]
@@ -124,7 +126,7 @@ describe('a worker with a model', () => {
     expect(await (await alone.post('/detokenize', { tokens: split.tokens })).json()).toEqual({ prompt })
   })
 
-  it('is not held up by a prompt that is far too long', async () => {
+  it('is not blocked by a prompt that is far too long', async () => {
     const [long, messages] = [
       ' '.repeat(40 << 20),
       Array.from({ length: 500_000 }, () => ({ role: 'user', content: 'a' })),
@@ -143,7 +145,7 @@ describe('a worker with a model', () => {
     }
   }, 30_000)
 
-  it('refuses what it cannot do, and goes on', async () => {
+  it('refuses unsupported requests and continues', async () => {
     const { tokenizer } = await tiny6()
     const long = Array.from(tokenizer.encode('word '.repeat(2_100)))
     const bad: [object, string][] = [
@@ -155,9 +157,9 @@ describe('a worker with a model', () => {
       [{ prompt: 'a', top_p: 0 }, 'top_p'],
       [{ prompt: 'a', top_k: -7 }, 'top_k'],
       [{ prompt: 'a', top_k: 1.5 }, 'valid integer'],
-      [{ prompt: 'a', repetition_penalty: 1.2 }, 'does not serve repetition_penalty'],
-      [{ prompt: 'a', logit_bias: { 5: 3 } }, 'does not serve logit_bias'],
-      [{ prompt: 'a', min_p: 0.1 }, 'does not serve min_p'],
+      [{ prompt: 'a', repetition_penalty: 1.2 }, 'does not support repetition_penalty'],
+      [{ prompt: 'a', logit_bias: { 5: 3 } }, 'does not support logit_bias'],
+      [{ prompt: 'a', min_p: 0.1 }, 'does not support min_p'],
       [{ prompt: 'a', eldr_row: 1 }, 'eldr_row'],
       [{ prompt: 'a', seed: 1e30 }, '64 bits'],
     ]
@@ -172,7 +174,7 @@ describe('a worker with a model', () => {
     expect(choices[0]!.finish_reason).toMatch(/length|stop/)
   })
 
-  it('does not start on what it cannot serve, and says why', async () => {
+  it('does not start with a model it cannot serve, and reports why', async () => {
     await expect(startWorkerProcess('--backend', 'tiny', '--model', '/nowhere')).rejects.toThrow(
       'ELDR_FILE_UNREADABLE',
     )
@@ -193,14 +195,14 @@ describe('a worker with a model', () => {
     await expect(startWorkerProcess('--backend', 'tiny', '--speed', '2')).rejects.toThrow('leave --speed out')
   }, 30_000)
 
-  it('keeps a profile’s time for the experts that really fire', async () => {
+  it('keeps the profile’s time for the experts that are active', async () => {
     const paced = await startWorkerProcess('--backend', 'tiny', '--pace', 'h200-first', '--speed', '0.25')
     const body = { prompt: TEXTS[0], temperature: 0, max_tokens: 40, ignore_eos: true }
     const answer = await answerOf(paced.post('/v1/completions', body))
     expect(answer.choices).toEqual((await answerOf(alone.post('/v1/completions', body))).choices)
     const { timing } = (await paced.state()).stats
     expect(timing.modelledMs).toBeGreaterThan(0)
-    // Never faster than modelled, but for what the first step of a run may catch up.
+    // Never faster than modelled, except for what the first step of a run may catch up.
     expect(timing.takenMs).toBeGreaterThan(0.95 * timing.modelledMs)
     await paced.stop()
   }, 30_000)

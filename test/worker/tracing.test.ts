@@ -1,4 +1,4 @@
-/** Traces of a gateway and embedded workers that are processes of their own, and signals to that gateway. */
+/** Traces of a gateway and embedded workers as processes, and signals to that gateway. */
 import { Writable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createLog } from '../../src/gateway/observe/log/log.ts'
@@ -48,12 +48,12 @@ const chat = (to: RunningProcess, id: string, body: object = {}) =>
     { headers: { 'x-request-id': id } },
   )
 
-/** Looks again after a turn of the event loop, which is when more can have been said. */
+/** Checks again after a turn of the event loop. */
 const saidBy = (running: RunningProcess) => () =>
   new Promise<string>(resolve => setImmediate(() => resolve(running.said())))
 
 describe('a gateway with --otlp-endpoint', () => {
-  it('traces requests on real workers, and sends the last ones when it is told to stop', async () => {
+  it('traces requests on real workers, and sends the last spans at shutdown', async () => {
     const running = await start('--otlp-endpoint', receiver.url)
     expect((await eventsOf(await chat(running, 'whole', { stream: true }))).at(-1)).toBe('[DONE]')
     await (await chat(running, 'split', { n: 2 })).text()
@@ -67,7 +67,7 @@ describe('a gateway with --otlp-endpoint', () => {
       'route',
       'decode',
     ])
-    // Events of a stream count as tokens, and the first of a chat has the role alone.
+    // Events of a stream count as tokens; the first event of a chat has only the role.
     expect(whole.root.attributes).toMatchObject({
       'eldr.outcome': 'ok',
       'eldr.output_tokens': 9,
@@ -89,7 +89,7 @@ describe('a gateway with --otlp-endpoint', () => {
     ])
   })
 
-  it('whose collector is not there serves and stops as ever, and says what is wrong', async () => {
+  it('whose collector is unreachable serves and stops normally, and reports the error', async () => {
     const gone = await startReceiver()
     await gone.close()
     const running = await start('--otlp-endpoint', gone.url)
@@ -119,7 +119,7 @@ describe('SIGUSR2', () => {
 })
 
 describe('a worker', () => {
-  it('names trace and request where it says that one failed', async () => {
+  it('logs trace and request id of a failed request', async () => {
     const lines: string[] = []
     const out = new Writable({
       write: (chunk: Buffer, _, done) => void (lines.push(chunk.toString()), done()),

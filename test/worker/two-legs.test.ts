@@ -1,4 +1,7 @@
-/** Both legs through two processes: the same text as from one worker, the same counts as from a cold one, nothing left behind. */
+/**
+ * Both legs through two processes: the same text as on one worker, the same counts as on a cold one, nothing
+ * left behind.
+ */
 import OpenAI, { BadRequestError } from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { readDecodeExperts } from '../../src/wire/decode-experts.ts'
@@ -58,13 +61,13 @@ async function bothLegs(body: object): Promise<Answer> {
 }
 
 describe('a request in two legs', () => {
-  it('has the text that one worker would give it, whatever its prompt', async () => {
+  it('has the same text as on one worker, for any prompt', async () => {
     for (const [i, count] of [1, 2, 15, 16, 17, 100, 700].entries()) {
       const body = {
         prompt: words(count, i),
         max_tokens: 20,
         return_token_ids: true,
-        ...(i % 2 === 1 && { eldr_row: i }),
+        eldr_row: i % 2 === 1 ? i : undefined,
       }
       const alone = await answerOf(prefill.post('/v1/completions', body))
       const apart = await bothLegs(body)
@@ -74,7 +77,7 @@ describe('a request in two legs', () => {
     }
   })
 
-  it('is streamed from the second, and a seed, a stop and the end of text count there', async () => {
+  it('is streamed by the decode worker, which applies seed, stop and end of text', async () => {
     const body = { prompt: words(50), max_tokens: 30, seed: 7 }
     const whole = (await bothLegs(body)).choices[0]!.text
     const stop = whole.split(' ').slice(4, 6).join(' ')
@@ -95,7 +98,7 @@ describe('a request in two legs', () => {
     expect((await bothLegs({ ...body, seed: 8 })).choices[0]!.text).not.toBe(whole)
   })
 
-  it('hands off counts that are exact, cold or cached, and says how much was cached', async () => {
+  it('hands off exact counts, cold or cached, and reports the cached tokens', async () => {
     const body = { prompt: words(333, 5), max_tokens: 4 }
     const cold = await firstLeg(body)
     const warm = await firstLeg(body)
@@ -109,7 +112,7 @@ describe('a request in two legs', () => {
     expect([a!.covered, b!.covered, c!.covered]).toEqual([333, 333, 397])
     expect(b).toEqual(a)
     expect(a!.counts.subarray(0, 128).reduce((sum, count) => sum + count, 0)).toBe(8 * 333)
-    // Given back: each by the second leg that reads it.
+    // Freed by the decode legs that read them.
     for (const { eldr: _, ...params } of [cold, warm])
       expect(
         (await answerOf(decode.post('/v1/completions', { ...body, kv_transfer_params: params }))).choices,
@@ -125,7 +128,7 @@ describe('a request in two legs', () => {
     expect(answer.usage.prompt_tokens_details).toEqual({ cached_tokens: 320 })
   })
 
-  it('runs among many others, each with its own text', async () => {
+  it('runs concurrently with many others, each with its own text', async () => {
     const bodies = Array.from({ length: 40 }, (_, i) => ({
       prompt: words(20 + 13 * (i % 7), i),
       max_tokens: 5 + (i % 20),
@@ -158,8 +161,8 @@ describe('a request in two legs', () => {
   })
 })
 
-describe('OpenAI’s client against a worker that runs', () => {
-  it('gets answers, streams and errors', async () => {
+describe('OpenAI’s client against a running worker', () => {
+  it('gets responses, streams and errors', async () => {
     const client = new OpenAI({
       baseURL: `${decode.url}/v1`,
       apiKey: 'none',

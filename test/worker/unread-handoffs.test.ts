@@ -1,4 +1,4 @@
-/** Hand-offs whose answer may never have been read: blocks that nobody knows of do not wait for their lease. */
+/** Hand-offs whose response may never have been read: their blocks do not wait for the lease. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -13,7 +13,7 @@ afterAll(() => served.worker.stop())
 afterEach(() => served.checkIdle())
 const next = () => served.engine.request(0)
 
-describe('an answer that hands blocks off', () => {
+describe('a response with a hand-off', () => {
   const whole = JSON.stringify(LEG)
   const leg = `POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: ${whole.length}\r\n\r\n${whole}`
   const lease = () => ({
@@ -25,7 +25,7 @@ describe('an answer that hands blocks off', () => {
   })
   const { leases } = { leases: () => served.worker.context.handoffs!.leases }
 
-  /** A connection on which the answer has come; it is read only as far as `read` says. */
+  /** A connection on which the response has arrived; it is read only if `read`. */
   async function answered(read: boolean): Promise<Socket> {
     const socket = connect(served.worker.port, '127.0.0.1')
     if (!read) socket.pause()
@@ -40,7 +40,7 @@ describe('an answer that hands blocks off', () => {
     while (!holds()) await new Promise(setImmediate)
   }
 
-  it('and is dropped unread gives its blocks back: nobody knows of them', async () => {
+  it('that is dropped unread frees its blocks', async () => {
     const socket = await answered(false)
     await until(() => leases().size === 1)
     socket.resetAndDestroy()
@@ -48,7 +48,7 @@ describe('an answer that hands blocks off', () => {
     expect(leases().size).toBe(0)
   })
 
-  it('and is read keeps them, whether the connection is closed or used again', async () => {
+  it('that is read keeps them, whether the connection is closed or reused', async () => {
     const socket = await answered(true)
     socket.end()
     await once(socket, 'close')
@@ -63,14 +63,14 @@ describe('an answer that hands blocks off', () => {
     leases().close()
   })
 
-  it('is not sent to a client that left unnoticed while a step ran, and the blocks are back', async () => {
+  it('is not sent to a client that left unnoticed during a step, and the blocks are freed', async () => {
     const socket = connect(served.worker.port, '127.0.0.1')
     socket.write(leg)
     const scripted = await next()
     const connections = served.worker.context.connections()
     const released = new Promise<void>(resolve => {
       socket.destroy()
-      // The same turn of the event loop: the worker cannot have heard of it.
+      // In the same turn of the event loop, so the worker cannot have noticed.
       scripted.say('x').finish('length', { lease: { ...lease(), release: resolve } })
     })
     await released

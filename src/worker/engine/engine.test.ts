@@ -30,7 +30,7 @@ async function engineWith(settings: Partial<EngineSettings> = {}): Promise<Worke
   return engine
 }
 
-/** An engine, and every step that its back end was asked for: [from, to, decode] of each item. */
+/** An engine, and every step that its back end computed: [from, to, decode] of each item. */
 async function watchedEngine(settings: Partial<EngineSettings> = {}, fault?: (step: number) => void) {
   const backEnd = await replayOn(trace)
   const steps: { ids: string[]; spans: [number, number, boolean][] }[] = []
@@ -51,7 +51,7 @@ async function watchedEngine(settings: Partial<EngineSettings> = {}, fault?: (st
 const idleStats = { running: 0, waiting: 0, fetching: 0, kvUsage: 0, batch: 0, active: 0, blocksKept: 0 }
 
 describe('an engine', () => {
-  it('generates until the text ends: the row’s decode steps, the token of prefill, the end included', async () => {
+  it('generates until the end of the text: the prefill token, the row’s decode steps and the end token', async () => {
     const engine = await engineWith()
     const { ids, text, end } = await finished(engine, requestOf(range(0, 20), { maxTokens: 100 }))
     expect(end).toMatchObject({
@@ -66,7 +66,7 @@ describe('an engine', () => {
     expect(engine.tokenizer.encode(text)).toEqual(Int32Array.from(ids.slice(0, -1)))
   })
 
-  it('fails the one request that a step went wrong for, and computes the others to their end', async () => {
+  it('fails only the request of a faulty item and completes the others', async () => {
     const backEnd = await replayOn(trace)
     const step = backEnd.step.bind(backEnd)
     let isBroken = ''
@@ -74,7 +74,7 @@ describe('an engine', () => {
       const at = items.findIndex(({ request, decode }) => decode && request.id === isBroken)
       return {
         ...step(items, sink),
-        ...(at >= 0 && { faults: new Map([[at, new Error('no finite numbers')]]) }),
+        faults: at >= 0 ? new Map([[at, new Error('no finite numbers')]]) : undefined,
       }
     }
     const engine = createEngine(backEnd, SETTINGS, jumpingClock())
@@ -89,7 +89,7 @@ describe('an engine', () => {
     expect(engine.stats()).toMatchObject({ ...idleStats, finished: { failed: 1, length: 2 } })
   })
 
-  it('keeps to max_tokens, min_tokens and ignore_eos', async () => {
+  it('respects max_tokens, min_tokens and ignore_eos', async () => {
     const engine = await engineWith()
     const ends = await Promise.all(
       [{ maxTokens: 5 }, { maxTokens: 100, minTokens: 40 }, { maxTokens: 60, ignoreEos: true }].map(
@@ -106,7 +106,7 @@ describe('an engine', () => {
     ])
   })
 
-  it('says the same at temperature 0 whatever the seed, and above it another thing for each', async () => {
+  it('generates the same text at temperature 0 for any seed, and different texts above it', async () => {
     const engine = await engineWith()
     const say = async (temperature: number, seed?: number) =>
       (await finished(engine, requestOf(range(0, 9), { temperature, seed }))).text
@@ -115,7 +115,7 @@ describe('an engine', () => {
     expect(await say(0.7)).toBe(await say(1.2))
   })
 
-  it('computes prompts in chunks within its budget, decodes first, and begins them in order', async () => {
+  it('computes prompts in chunks within its token budget, decode first, and starts them in order', async () => {
     const { engine, steps } = await watchedEngine({ maxBatchedTokens: 10 })
     const [a, b] = [requestOf(range(0, 4), { maxTokens: 4 }), requestOf(range(50, 65), { maxTokens: 2 })]
     await Promise.all([finished(engine, a), finished(engine, b)])
@@ -145,13 +145,13 @@ describe('an engine', () => {
     })
   })
 
-  it('runs no more sequences at once than it may', async () => {
+  it('runs no more sequences at once than max_num_seqs', async () => {
     const { engine, steps } = await watchedEngine({ maxSeqs: 2 })
     await Promise.all(range(0, 5).map(n => finished(engine, requestOf([n, n], { maxTokens: 3 }))))
     expect(Math.max(...steps.map(({ ids }) => ids.length))).toBe(2)
   })
 
-  it('finds a prefix again, and computes a token at least', async () => {
+  it('reuses a cached prefix and computes at least one token', async () => {
     const { engine, steps } = await watchedEngine()
     const prompt = range(0, 48)
     const cold = await finished(engine, requestOf(prompt))
@@ -170,7 +170,7 @@ describe('an engine', () => {
     expect((await finished(engine, requestOf(prompt))).end.cachedTokens).toBe(0)
   })
 
-  it('shares no blocks between rows that were named', async () => {
+  it('shares no blocks between requests with different rows', async () => {
     const engine = await engineWith()
     const texts = await Promise.all(
       [0, 1].map(async row => (await finished(engine, requestOf(range(0, 40), { row }))).text),
@@ -179,7 +179,7 @@ describe('an engine', () => {
     expect((await finished(engine, requestOf(range(0, 40), { row: 1 }))).end.cachedTokens).toBe(32)
   })
 
-  it('preempts the one that began last when blocks run out, and its text stays what it was', async () => {
+  it('preempts the sequence that started last when blocks run out, without changing its text', async () => {
     const alone = await engineWith()
     const { engine } = await watchedEngine({ blocks: 6, prefixCaching: false })
     const requests = range(0, 3).map(n =>
@@ -197,7 +197,7 @@ describe('an engine', () => {
     expect(engine.stats()).toMatchObject({ ...idleStats, signatureRows: 0 })
   })
 
-  it('refuses what its blocks could never hold, and what makes no sense', async () => {
+  it('refuses requests that its blocks could never hold, and invalid ones', async () => {
     const engine = await engineWith({ blocks: 2 })
     const refused = async (length: number, changes = {}) =>
       start(engine, requestOf(range(0, length), changes)).ended
@@ -215,14 +215,14 @@ describe('an engine', () => {
     expect(engine.stats()).toMatchObject({ ...idleStats, finished: { failed: 3, length: 1 } })
   })
 
-  it('fails the requests of a step that cannot be computed, and goes on', async () => {
+  it('fails the requests of a step that throws, and continues', async () => {
     const { engine } = await watchedEngine({}, step => {
-      if (step === 2) throw new Error('the model is ill')
+      if (step === 2) throw new Error('broken model')
     })
     expect(await start(engine, requestOf(range(0, 9))).ended).toEqual({
       kind: 'failed',
       status: 500,
-      message: 'the model is ill',
+      message: 'broken model',
     })
     expect((await start(engine, requestOf(range(0, 9))).ended).kind).toBe('finished')
     expect(engine.stats()).toMatchObject(idleStats)
@@ -244,7 +244,7 @@ describe('an engine', () => {
     expect(engine.union().active.every(bit => bit === 0)).toBe(true)
   })
 
-  it('shows the experts of its last decode step while it runs', async () => {
+  it('reports the experts of its last decode step while it runs', async () => {
     const engine = await engineWith()
     let seen: [number, number, number[]] | undefined
     const look = (made: number) => {
@@ -266,7 +266,7 @@ describe('an abort', () => {
   const gone = { ...idleStats, blocksFree: SETTINGS.blocks }
 
   it.each([
-    ['before it began', 0],
+    ['before it started', 0],
     ['after its first token', 1],
     ['while it decodes', 5],
   ])('frees everything at once: %s', async (_, at) => {
@@ -282,7 +282,7 @@ describe('an abort', () => {
     expect([watched.ids.length, engine.stats()]).toMatchObject([at, gone])
   })
 
-  it('frees everything at once: queued, and in the middle of its prompt', async () => {
+  it('frees everything at once, of a queued request and of one in the middle of its prompt', async () => {
     const engine = await engineWith({ maxSeqs: 1, maxBatchedTokens: 8 })
     const [first, queued] = [start(engine, requestOf(range(0, 80))), start(engine, requestOf(range(0, 9)))]
     while (engine.stats().steps < 3) await new Promise(setImmediate)
@@ -294,7 +294,7 @@ describe('an abort', () => {
     expect(await Promise.all([first.ended, queued.ended])).toEqual([{ kind: 'aborted' }, { kind: 'aborted' }])
   })
 
-  it('with the reason stop ends it as finished', async () => {
+  it('with the reason stop ends the request as finished', async () => {
     const engine = await engineWith()
     const watched = start(
       engine,
@@ -304,7 +304,7 @@ describe('an abort', () => {
     expect(await watched.ended).toMatchObject({ kind: 'finished', reason: 'stop', completionTokens: 3 })
   })
 
-  it('comes to all when the engine closes', async () => {
+  it('reaches all requests when the engine closes', async () => {
     const engine = await engineOn(trace)
     const watched = range(0, 3).map(n => start(engine, requestOf([n])))
     await new Promise(setImmediate)

@@ -1,7 +1,7 @@
 /**
- * The engine of a worker: generations come in, steps run as long as there is something to compute, tokens go out as steps end. A step is
- * planned and computed at its start, then its end is waited for; requests may come, go and be aborted meanwhile. When there is nothing to
- * do, nothing runs.
+ * The worker’s engine. Steps run while there is something to compute; tokens are emitted when a step ends. A
+ * step is planned and computed at its start, then the engine waits for its modelled end; requests may arrive,
+ * end and be aborted in the meantime. An idle engine runs nothing.
  */
 import type {
   BackEnd,
@@ -42,7 +42,7 @@ class Engine implements WorkerEngine {
   readonly #scheduler: Scheduler
   readonly #times = new StepTimes()
   readonly #alive = new Set<Sequence>()
-  /** A step is under way or about to be planned. */
+  /** A step is running or about to be planned. */
   #turning = false
   #closed = false
   #last: Pick<EngineStats, 'batch' | 'activePerLayer' | 'active'> | undefined
@@ -71,7 +71,7 @@ class Engine implements WorkerEngine {
   generate(request: Generation, events: GenerationEvents): RunningGeneration {
     const sequence = new Sequence(request, events, this.#backEnd.tokenizer.stream())
     this.#alive.add(sequence)
-    // Ends are told later even when they are known now: the caller has no handle yet.
+    // Report the end later even if it is already known: the caller has no handle yet.
     queueMicrotask(() => void this.#prepare(sequence))
     return {
       abort: (reason = 'gone') => {
@@ -257,9 +257,9 @@ class Engine implements WorkerEngine {
       cachedTokens: Math.max(0, Math.min(cachedTokens, promptLength)),
       completionTokens: generated,
       tail: sequence.text.end(),
-      ...(counts && { counts }),
-      ...(lease && { lease }),
-      ...(recordDecode && { decode: { steps, ids } }),
+      counts,
+      lease,
+      decode: recordDecode ? { steps, ids } : undefined,
     })
   }
 
@@ -274,7 +274,7 @@ class Engine implements WorkerEngine {
     sequence.stopFetch.abort()
     this.#alive.delete(sequence)
     this.#totals.end(end)
-    // Its blocks may be what another waits for.
+    // Another request may be waiting for its blocks.
     this.#wake()
     sequence.events.onEnd(end)
   }

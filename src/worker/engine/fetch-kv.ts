@@ -1,9 +1,15 @@
-/** KV of a prompt that another worker has computed: fetched, checked, put into the sequence's blocks, in no less than the modelled time. */
+/**
+ * Fetches the KV of a prompt from another worker, checks it, and imports it into the sequence’s blocks, in no
+ * less than the modelled time.
+ */
 import type { BackEnd, RemoteKv } from '../types.ts'
 import type { Sequence } from './sequence.ts'
 import type { StepClock } from './step-clock.ts'
 
-/** Whether the KV is there; false when the sequence ended meanwhile. Rejects when the KV did not come, or is not that of the prompt. */
+/**
+ * True if the KV was imported, false if the sequence ended meanwhile. Rejects if the KV did not arrive or
+ * belongs to another prompt.
+ */
 export async function fetchKv(
   sequence: Sequence,
   remote: RemoteKv,
@@ -13,11 +19,12 @@ export async function fetchKv(
   const beganMs = clock.now()
   const { signal } = sequence.stopFetch
   const payload = await remote.fetch(signal)
-  // Its blocks may be another's by now.
+  // Its blocks may have been reassigned by now.
   if (signal.aborted) return false
   if (payload.tokens !== remote.tokens)
-    throw new Error(`KV of ${payload.tokens} tokens came where ${remote.tokens} were promised`)
-  backEnd.importKv(sequence.inner!, payload, sequence.ids, sequence.computed, remote.tokens, sequence.blocks)
+    throw new Error(`received KV of ${payload.tokens} tokens, expected ${remote.tokens}`)
+  const { ids, computed, blocks } = sequence
+  backEnd.importKv(sequence.inner!, payload, { ids, from: computed, tokens: remote.tokens, blocks })
   const leftMs = backEnd.transferMs(remote.tokens) - (clock.now() - beganMs)
   if (leftMs <= 0) return true
   return new Promise(resolve => {

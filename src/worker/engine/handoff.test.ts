@@ -1,4 +1,6 @@
-/** Prefill on one engine, decode on another: what leaves the first must be what the second needs, or nothing. */
+/**
+ * Prefill on one engine, decode on another: the hand-off must contain exactly what the decode worker needs.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/trace-support.ts'
 import { engineOn, finished, range, requestOf, smallTrace, start } from '../../../test/worker-support.ts'
@@ -37,7 +39,7 @@ const from = (lease: KeptBlocks, change = (payload: KvPayload) => payload): Remo
 const untouched = { running: 0, waiting: 0, fetching: 0, blocksFree: 8, blocksKept: 0, leases: 0 }
 
 describe('a prefill leg', () => {
-  it('ends with its counts and a lease on its blocks, which others may share but nobody may take', async () => {
+  it('ends with its counts and a lease on its blocks, which can be shared but not reallocated', async () => {
     const { end } = await finished(prefill, requestOf(prompt, { maxTokens: 1, keepForDecode: true }))
     expect(end).toMatchObject({
       reason: 'length',
@@ -51,10 +53,10 @@ describe('a prefill leg', () => {
     end.lease!.release()
     end.lease!.release()
     expect(prefill.stats()).toMatchObject(untouched)
-    expect(() => end.lease!.export()).toThrow('not held any more')
+    expect(() => end.lease!.export()).toThrow('were released')
   })
 
-  it('waits for room that leases hold, and begins when one is released', async () => {
+  it('waits for blocks held by leases, and starts when a lease is released', async () => {
     const lease = await leaseOf(range(0, 100))
     const waiting = start(prefill, requestOf(range(200, 230)))
     while (prefill.stats().waiting === 0) await new Promise(setImmediate)
@@ -64,7 +66,7 @@ describe('a prefill leg', () => {
     expect((await waiting.ended).kind).toBe('finished')
   })
 
-  it('that was aborted leaves nothing', async () => {
+  it('that was aborted leaves no blocks behind', async () => {
     const leg = start(prefill, requestOf(prompt, { maxTokens: 1, keepForDecode: true }), (_, { handle }) =>
       handle.abort(),
     )
@@ -74,7 +76,7 @@ describe('a prefill leg', () => {
 })
 
 describe('a decode leg', () => {
-  it('says what one worker alone would have said', async () => {
+  it('generates the same text as a single worker', async () => {
     const alone = await finished(prefill, request)
     const { text, end } = await finished(decode, { ...request, remote: from(await leaseOf()) })
     expect(text).toBe(alone.text)
@@ -88,20 +90,20 @@ describe('a decode leg', () => {
     expect(prefill.stats()).toMatchObject(untouched)
   })
 
-  it('finds again what it received', async () => {
+  it('caches the blocks that it received', async () => {
     await finished(decode, { ...request, remote: from(await leaseOf()) })
     const again = await finished(decode, { ...request, remote: from(await leaseOf()) })
     expect(again.end.cachedTokens).toBe(32)
     expect(again.text).toBe((await finished(prefill, request)).text)
   })
 
-  it('computes what the hand-off does not cover', async () => {
+  it('computes the tokens that the hand-off does not cover', async () => {
     const { text } = await finished(decode, { ...request, remote: from(await leaseOf(range(0, 24))) })
     expect(text).toBe((await finished(prefill, request)).text)
     expect(decode.stats().promptTokens).toBe(16)
   })
 
-  it('computes its tokens anew here when it was preempted', async () => {
+  it('recomputes its tokens locally after a preemption', async () => {
     const legs = await Promise.all(
       [0, 1].map(async n => {
         const ids = range(100 * n, 100 * n + 40)
@@ -116,10 +118,11 @@ describe('a decode leg', () => {
       expect(text).toBe((await finished(prefill, { ...leg, remote: undefined })).text)
   })
 
-  it('counts nothing of what it received: covered says so', async () => {
+  it('reports only tokens that it computed itself as covered', async () => {
     const both = await engineOn(trace)
     const { end } = await finished(both, { ...request, recordDecode: true, remote: from(await leaseOf()) })
-    expect(end.counts).toMatchObject({ tokens: 40, covered: 1 }) // the last token is computed once more, here
+    // the last token is computed again on this worker
+    expect(end.counts).toMatchObject({ tokens: 40, covered: 1 })
     await both.close()
   })
 
@@ -143,13 +146,13 @@ describe('a decode leg', () => {
     expect(decode.stats()).toMatchObject(untouched)
   })
 
-  it('fails when the blocks hold another prompt by now', async () => {
+  it('fails if the blocks hold another prompt', async () => {
     const other = await leaseOf(range(300, 340))
     const end = await start(decode, { ...request, remote: from(other) }).ended
     expect(end).toMatchObject({ kind: 'failed', status: 500 })
   })
 
-  it('fails when the fetch does, with its message, and is never computed here instead', async () => {
+  it('fails with the message of a failed fetch and is never recomputed instead', async () => {
     const remote = {
       tokens: 40,
       fetch: () => Promise.reject(new Error('The blocks are gone: their lease ended.')),
@@ -162,7 +165,7 @@ describe('a decode leg', () => {
     expect(decode.stats()).toMatchObject({ ...untouched, steps: 0 })
   })
 
-  it('does not hold up others while it waits, and is told when nobody wants it any more', async () => {
+  it('does not delay other requests while it waits, and its fetch is stopped when it is aborted', async () => {
     const lease = await leaseOf()
     let stopped = false
     let arrive: (payload: KvPayload) => void = () => {}
@@ -176,7 +179,7 @@ describe('a decode leg', () => {
     await finished(decode, requestOf(range(70, 90)))
     leg.handle.abort()
     expect([stopped, decode.stats()]).toMatchObject([true, untouched])
-    // Late KV goes nowhere: its blocks are others' now.
+    // Late KV is discarded: its blocks belong to others now.
     arrive(lease.export())
     const { text } = await finished(decode, requestOf(range(70, 90)))
     expect(text).toBe((await finished(prefill, requestOf(range(70, 90)))).text)

@@ -1,17 +1,20 @@
-/** Blocks of prefill legs that have ended, held until a decode worker has read them or their time is up; the server says which. */
+/**
+ * Blocks of finished prefill legs, held until the server releases them: after a decode worker has read them
+ * or the lease has expired.
+ */
 import { randomUUID } from 'node:crypto'
 import type { BackEnd, BackEndSequence, KeptBlocks } from '../types.ts'
 import type { KvBlocks } from './kv-blocks.ts'
 
 export class KeptLeases {
-  /** Blocks of all leases; one that several share counts for each. */
+  /** Blocks of all leases. A shared block counts once per lease. */
   blocks = 0
   readonly #held = new Set<KeptBlocks>()
   readonly #pool: KvBlocks
   readonly #backEnd: BackEnd
   readonly #released: () => void
 
-  /** `released`: there is more room. */
+  /** `released` is called when blocks become free. */
   constructor(pool: KvBlocks, backEnd: BackEnd, released: () => void) {
     this.#pool = pool
     this.#backEnd = backEnd
@@ -22,14 +25,14 @@ export class KeptLeases {
     return this.#held.size
   }
 
-  /** Takes over one reference to each of the blocks. */
+  /** Takes over one reference to each block. */
   keep(sequence: BackEndSequence, blocks: Int32Array, tokens: number): KeptBlocks {
     const lease: KeptBlocks = {
       id: randomUUID(),
       blockIds: [...blocks],
       tokens,
       export: () => {
-        if (!this.#held.has(lease)) throw new Error(`The blocks of lease ${lease.id} are not held any more`)
+        if (!this.#held.has(lease)) throw new Error(`the blocks of lease ${lease.id} were released`)
         return { bytes: this.#backEnd.exportKv(sequence, blocks, tokens), tokens }
       },
       release: () => {

@@ -7,14 +7,14 @@ const ids = (...tokens: number[]) => Int32Array.from(tokens)
 const hashOf = (...tokens: number[]) => chainHash(root, ids(...tokens), 0, tokens.length)
 
 describe('a pool of KV blocks', () => {
-  it('gives out every block once, those never used first', () => {
+  it('allocates every block once, never used ones first', () => {
     const pool = new KvBlocks(3, 2)
     expect([pool.take(), pool.take(), pool.take()]).toEqual([0, 1, 2])
     expect(pool.free).toBe(0)
     expect(() => pool.take()).toThrow('no free block')
   })
 
-  it('finds a full block by its chain, also when nobody refers to it', () => {
+  it('finds a full block by its chain hash, even if it is unreferenced', () => {
     const pool = new KvBlocks(2, 2)
     const block = pool.take()
     pool.remember(block, hashOf(5, 6))
@@ -25,7 +25,7 @@ describe('a pool of KV blocks', () => {
     expect([pool.free, pool.references(block)]).toEqual([1, 1])
   })
 
-  it('evicts the least recently used, and takes blocks without content before any', () => {
+  it('evicts the least recently used block, and reuses blocks without content first', () => {
     const emptied: number[] = []
     const pool = new KvBlocks(3, 1, block => emptied.push(block))
     const [a, b, c] = [pool.take(), pool.take(), pool.take()]
@@ -41,7 +41,7 @@ describe('a pool of KV blocks', () => {
     expect(emptied).toEqual([c, b])
   })
 
-  it('keeps the first of two blocks with the same content; the other is its owner’s alone', () => {
+  it('caches only the first of two blocks with the same content', () => {
     const pool = new KvBlocks(2, 1)
     const [first, second] = [pool.take(), pool.take()]
     pool.remember(first, hashOf(1))
@@ -49,7 +49,7 @@ describe('a pool of KV blocks', () => {
     expect([pool.find(hashOf(1)), pool.isCached(second), pool.cached]).toEqual([first, false, 1])
   })
 
-  it('forgets all only when nothing is in use', () => {
+  it('clears the cache only when no block is in use', () => {
     const pool = new KvBlocks(2, 1)
     const block = pool.take()
     pool.remember(block, hashOf(1))
@@ -59,11 +59,11 @@ describe('a pool of KV blocks', () => {
     expect([pool.cached, pool.find(hashOf(1))]).toEqual([0, undefined])
   })
 
-  it('never loses a block, gives one out twice, or finds what was evicted', () => {
+  it('never loses a block, allocates one twice, or finds an evicted one', () => {
     fc.assert(
       fc.property(fc.array(fc.nat({ max: 999 }), { maxLength: 200 }), moves => {
         const pool = new KvBlocks(5, 1)
-        /** A model of it: references by block, content by hash. */
+        /** Reference model: references by block, content by hash. */
         const held: number[] = []
         for (const move of moves) {
           const token = Math.floor(move / 3) % 7

@@ -1,28 +1,34 @@
 /**
- * A fixed pool of KV blocks with reference counts and a prefix cache. A full block is found again by the hash of its chain: SHA-256 of
- * its parent's hash and its own token ids, so that two prompts never share a block by chance. Blocks that nobody refers to wait in a
- * list, the least recently used first; one is evicted when its place is needed. Those without a hash are of no use to anyone and go first.
+ * A fixed pool of KV blocks with reference counts and a prefix cache. A full block is found by its chain
+ * hash, the SHA-256 of its parent’s hash and its own token ids, so two prompts never share a block by chance.
+ * Unreferenced blocks are kept in an LRU list and evicted when their place is needed. Blocks without a hash
+ * cannot be found again and are reused first.
  */
 import { hash } from 'node:crypto'
 
-/** Binary text: 32 characters, a byte each. */
+/** Binary string of 32 characters, one byte each. */
 export type ChainHash = string
 
 export class KvBlocks {
   readonly count: number
   readonly blockTokens: number
-  /** Blocks that nobody refers to. */
+  /** Unreferenced blocks. */
   free: number
 
   readonly #references: Int32Array
   readonly #hashes: (ChainHash | undefined)[]
   readonly #byHash = new Map<ChainHash, number>()
-  /** A ring of the free blocks with a mark between its ends: next[count] is the first, previous[count] the last. */
+  /**
+   * Doubly linked ring of the free blocks with a sentinel: next[count] is the first, previous[count] the
+   * last.
+   */
   readonly #next: Int32Array
   readonly #previous: Int32Array
   readonly #emptied: (block: number) => void
 
-  /** `emptied`: the block has lost its content, because it was evicted or given back without a hash. */
+  /**
+   * `emptied` is called when a block loses its content, because it was evicted or released without a hash.
+   */
   constructor(count: number, blockTokens: number, emptied: (block: number) => void = () => {}) {
     this.count = count
     this.blockTokens = blockTokens
@@ -44,7 +50,7 @@ export class KvBlocks {
     return this.#references[block]!
   }
 
-  /** Whether the block would be found by a hash. */
+  /** True if the block is in the prefix cache. */
   isCached(block: number): boolean {
     return this.#hashes[block] !== undefined
   }
@@ -53,19 +59,19 @@ export class KvBlocks {
     return this.#byHash.get(chain)
   }
 
-  /** Free blocks that are left when `found` are shared: those of them that are free now give no room. */
+  /** Free blocks that remain if `found` are shared; those of them that are free now do not count. */
   freeBeside(found: readonly number[]): number {
     let free = this.free
     for (const block of found) if (this.#references[block] === 0) free--
     return free
   }
 
-  /** One more refers to a block that was found. */
+  /** Adds a reference to a block that was found. */
   share(block: number): void {
     if (this.#references[block]!++ === 0) this.#unlink(block)
   }
 
-  /** A block with nothing in it. The caller has looked at `free`. */
+  /** Takes an empty block. The caller has checked `free`. */
   take(): number {
     const block = this.#next[this.count]!
     if (block === this.count) throw new RangeError('no free block')
@@ -75,7 +81,10 @@ export class KvBlocks {
     return block
   }
 
-  /** One fewer. Give the last block of a sequence back first: it is evicted first, and a prefix stays whole as long as it can. */
+  /**
+   * Removes a reference. Release the last block of a sequence first: it is then evicted first, which keeps
+   * prefixes intact as long as possible.
+   */
   giveBack(block: number): void {
     if (--this.#references[block]! > 0) return
     if (this.#hashes[block] !== undefined) {
@@ -86,14 +95,16 @@ export class KvBlocks {
     this.#link(block, this.count)
   }
 
-  /** A full block, computed, may be found from now on. Of two with the same content the first is; the other stays its owner's. */
+  /**
+   * Adds a full, computed block to the prefix cache. If two have the same content, only the first is added.
+   */
   remember(block: number, chain: ChainHash): void {
     if (this.#hashes[block] !== undefined || this.#byHash.has(chain)) return
     this.#hashes[block] = chain
     this.#byHash.set(chain, block)
   }
 
-  /** Forgets every cached block; false, and nothing done, while any is in use. */
+  /** Clears the prefix cache. Returns false and does nothing while any block is in use. */
   reset(): boolean {
     if (this.free < this.count) return false
     for (const block of this.#byHash.values()) this.#empty(block)
@@ -131,7 +142,9 @@ export function chainHash(parent: ChainHash, ids: Int32Array, from: number, to: 
   return hash('sha256', bytes, 'binary')
 }
 
-/** What the first block of a chain follows: a hash too, so that no salt reads as part of another chain. */
+/**
+ * Parent hash of a chain’s first block: also a hash, so that no salt is mistaken for part of another chain.
+ */
 export function chainRoot(salt: string): ChainHash {
   return hash('sha256', salt, 'binary')
 }

@@ -1,8 +1,8 @@
-/** What is wrong with one request and nothing else. */
+/** An error that concerns only one request. */
 import type { EngineSettings, Generation } from '../types.ts'
 
 export class RequestFault extends Error {
-  /** As HTTP has it. */
+  /** HTTP status. */
   readonly status: number
 
   constructor(status: number, message: string) {
@@ -11,7 +11,7 @@ export class RequestFault extends Error {
   }
 }
 
-/** Why a request could never run, alone and with all blocks its own. The last token that it makes takes no slot. */
+/** Why a request could never run, even alone with all blocks. The last generated token needs no slot. */
 export function faultOf(
   { promptIds, maxTokens, remote }: Generation,
   { blocks, blockTokens }: EngineSettings,

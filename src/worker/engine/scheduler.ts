@@ -1,14 +1,15 @@
 /**
- * Which sequences compute how many tokens in the next step. Sequences that decode come first, then prompts that were begun, then those
- * whose KV has arrived, then new ones in the order of their arrival, all within a budget of tokens. Blocks for all tokens of a sequence
- * are taken when it begins. One that decodes and finds no block for its next token takes those of the sequence that began last, which is
- * queued again, first in line, and computes its tokens anew. Sequences that hold blocks never wait for one that does not: no deadlock.
+ * Plans which sequences compute how many tokens in the next step. Order: decoding sequences, started prompts,
+ * sequences whose KV has arrived, then new ones by arrival, all within a token budget. Blocks for all tokens
+ * of a sequence are allocated when it starts. If a decoding sequence finds no free block for its next token,
+ * the sequence that started last is preempted: it goes to the head of the queue and recomputes its tokens.
+ * Sequences that hold blocks never wait for one that holds none, so there is no deadlock.
  */
 import type { EngineSettings } from '../types.ts'
 import type { KvBlocks } from './kv-blocks.ts'
 import type { Sequence } from './sequence.ts'
 
-/** Tokens `from` up to `to` of a sequence. */
+/** Tokens `from` (inclusive) to `to` (exclusive) of a sequence. */
 export interface PlannedWork {
   readonly sequence: Sequence
   readonly from: number
@@ -18,10 +19,10 @@ export interface PlannedWork {
 
 export class Scheduler {
   preemptions = 0
-  /** Tokens, once a request. */
+  /** In tokens, counted once per request. */
   prefixQueries = 0
   prefixHits = 0
-  /** In the order in which they began. */
+  /** In the order in which they started. */
   readonly running: Sequence[] = []
   readonly waiting: Sequence[] = []
   readonly fetching = new Set<Sequence>()
@@ -30,7 +31,7 @@ export class Scheduler {
   readonly #blocks: KvBlocks
   readonly #fetch: (sequence: Sequence) => void
 
-  /** `fetch`: the sequence has its blocks; `arrived` is to be called when its KV is in them. */
+  /** `fetch` is called when a sequence has its blocks; call `arrived` when its KV is in them. */
   constructor(settings: EngineSettings, blocks: KvBlocks, fetch: (sequence: Sequence) => void) {
     this.#settings = settings
     this.#blocks = blocks
@@ -42,7 +43,10 @@ export class Scheduler {
     this.waiting.push(sequence)
   }
 
-  /** The KV of its first `tokens` tokens is in its blocks. The last token of all is computed here, for it makes the next one. */
+  /**
+   * The KV of its first `tokens` tokens is in its blocks. The last token is always computed here, because it
+   * produces the next one.
+   */
   arrived(sequence: Sequence, tokens: number): void {
     this.fetching.delete(sequence)
     sequence.state = 'ready'
@@ -51,7 +55,7 @@ export class Scheduler {
     sequence.computed = Math.max(sequence.computed, Math.min(tokens, sequence.length - 1))
   }
 
-  /** Out of every list, its blocks given back. */
+  /** Removes it from every list and releases its blocks. */
   remove(sequence: Sequence): void {
     drop(this.running, sequence)
     drop(this.waiting, sequence)
@@ -61,7 +65,7 @@ export class Scheduler {
     sequence.state = 'ended'
   }
 
-  /** The same, but the caller has the blocks of its first `tokens` tokens from now on, and gives them back. */
+  /** The same, but the caller takes over the blocks of its first `tokens` tokens and must release them. */
   removeKeeping(sequence: Sequence, tokens: number): Int32Array {
     const kept = sequence.blocks.slice(0, this.#blocksOf(tokens))
     for (const block of kept) this.#blocks.share(block)
@@ -83,42 +87,42 @@ export class Scheduler {
     for (const sequence of this.running.filter(({ decodes }) => decodes))
       if (this.#grow(sequence)) add(sequence)
     for (const sequence of this.running.filter(({ decodes }) => !decodes)) add(sequence)
-    while (this.ready.length > 0 && this.#hasSeat(budget)) add(this.#seat(this.ready.shift()!))
-    // What was just preempted would come back at once, for the room that it has made.
+    while (this.ready.length > 0 && this.#hasRoom(budget)) add(this.#start(this.ready.shift()!))
+    // A sequence that was just preempted would immediately take back the room that it made.
     if (this.preemptions > preemptionsBefore) return work
-    while (this.waiting.length > 0 && this.#hasSeat(budget) && this.#begin(this.waiting[0]!)) {
+    while (this.waiting.length > 0 && this.#hasRoom(budget) && this.#allocate(this.waiting[0]!)) {
       const sequence = this.waiting.shift()!
-      if (sequence.request.remote === undefined || sequence.fetched) add(this.#seat(sequence))
-      else this.#send(sequence)
+      if (sequence.request.remote === undefined || sequence.fetched) add(this.#start(sequence))
+      else this.#startFetch(sequence)
     }
     return work
   }
 
-  /** The work is done: its KV is in the blocks, and full ones may be found. */
+  /** The work is done: its KV is in the blocks, and full blocks enter the prefix cache. */
   done({ sequence, from, to }: PlannedWork): void {
     sequence.computed = to
     this.#remember(sequence, from, to)
   }
 
-  #hasSeat(budget: number): boolean {
+  #hasRoom(budget: number): boolean {
     return budget > 0 && this.running.length < this.#settings.maxSeqs
   }
 
-  #seat(sequence: Sequence): Sequence {
+  #start(sequence: Sequence): Sequence {
     sequence.state = 'running'
     this.running.push(sequence)
     return sequence
   }
 
-  #send(sequence: Sequence): void {
+  #startFetch(sequence: Sequence): void {
     sequence.state = 'fetching'
     sequence.fetched = true
     this.fetching.add(sequence)
     this.#fetch(sequence)
   }
 
-  /** Blocks for all its tokens, cached ones first; false when there are too few. */
-  #begin(sequence: Sequence): boolean {
+  /** Allocates blocks for all its tokens, cached ones first; false if there are too few. */
+  #allocate(sequence: Sequence): boolean {
     const hits = this.#settings.prefixCaching ? this.#cachedBlocks(sequence) : []
     const fresh = this.#blocksOf(sequence.length) - hits.length
     if (this.#blocks.freeBeside(hits) < fresh) return false
@@ -136,7 +140,7 @@ export class Scheduler {
     return true
   }
 
-  /** Leading full blocks that the cache has; never the last token's, which has to be computed. */
+  /** Leading full blocks in the prefix cache, never the block of the last token, which must be computed. */
   #cachedBlocks(sequence: Sequence): number[] {
     const { blockTokens } = this.#settings
     const blocks: number[] = []
@@ -148,9 +152,11 @@ export class Scheduler {
     return blocks
   }
 
-  /** A slot for its newest token, if need be at the cost of others; false when it had to give way itself. */
+  /**
+   * Allocates a slot for its newest token, preempting others if necessary; false if it was preempted itself.
+   */
   #grow(sequence: Sequence): boolean {
-    if (sequence.state !== 'running') return false // preempted for one before it
+    if (sequence.state !== 'running') return false // preempted for an earlier sequence
     if (this.#blocksOf(sequence.length) === sequence.blockCount) return true
     while (this.#blocks.free === 0) {
       const last = this.running.at(-1)!

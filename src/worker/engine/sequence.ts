@@ -1,10 +1,10 @@
-/** A request inside the engine: its tokens, its blocks, and how far it has come. */
+/** A request inside the engine: its tokens, its blocks and its progress. */
 import type { BackEndSequence, Generation, GenerationEvents, TextStream } from '../types.ts'
 import { type ChainHash, chainHash, chainRoot } from './kv-blocks.ts'
 
 /**
- * preparing: the back end gets it ready. waiting: queued, or preempted. fetching: has blocks, its KV is on the way. ready: the KV is
- * there. running: in the batch. ended: nothing of it is left.
+ * preparing: the back end prepares it. waiting: queued or preempted. fetching: has blocks, its KV is being
+ * fetched. ready: the KV has arrived. running: in the batch. ended: removed.
  */
 export type SequenceState = 'preparing' | 'waiting' | 'fetching' | 'ready' | 'running' | 'ended'
 
@@ -15,21 +15,24 @@ export class Sequence {
   /** Prompt and generated tokens. */
   ids: Int32Array
   length: number
-  /** Tokens whose KV lies in the blocks. */
+  /** Tokens whose KV is in the blocks. */
   computed = 0
   blocks = new Int32Array(8)
   blockCount = 0
-  /** Prompt tokens that the prefix cache had when it first began, −1 before; a preempted one finds its own blocks, which is no hit. */
+  /**
+   * Prompt tokens found in the prefix cache at its first start, −1 before. A preempted sequence finds its own
+   * blocks, which is not a hit.
+   */
   cachedTokens = -1
-  /** Its remote KV has been asked for; when it has to be computed again later, that happens here. */
+  /** Its remote KV has been requested. If it is preempted later, the tokens are recomputed locally. */
   fetched = false
   readonly stopFetch = new AbortController()
-  /** Experts of generated tokens, as RecordedDecode has them; grows. */
+  /** Experts of generated tokens, in the format of RecordedDecode; grows. */
   recorded: Uint16Array | undefined
   readonly request: Generation
   readonly events: GenerationEvents
   readonly text: TextStream
-  /** Chain hashes of its full blocks, as far as they were needed. */
+  /** Chain hashes of its full blocks, computed on demand. */
   readonly #chain: ChainHash[] = []
   #root: ChainHash | undefined
 
@@ -50,7 +53,7 @@ export class Sequence {
     return this.length - this.promptLength
   }
 
-  /** All but the newest token are in the blocks: a step adds one. */
+  /** True if a step adds one token: all but the newest are in the blocks. */
   get decodes(): boolean {
     return this.computed === this.length - 1 && (this.generated > 0 || this.fetched)
   }
@@ -65,7 +68,9 @@ export class Sequence {
     this.blocks[this.blockCount++] = block
   }
 
-  /** Hash of the chain that ends with the full block `index`. Tokens are only ever added, so it never changes. */
+  /**
+   * Hash of the chain that ends with full block `index`. It never changes, because tokens are only appended.
+   */
   chain(index: number, blockTokens: number): ChainHash {
     this.#root ??= chainRoot(this.inner!.salt)
     for (let i = this.#chain.length; i <= index; i++) {
@@ -76,7 +81,7 @@ export class Sequence {
     return this.#chain[index]!
   }
 
-  /** Where the experts of tokens `from` up to `to` go, those of the prompt aside; `width` numbers each. */
+  /** Destination for the experts of generated tokens between `from` and `to`, `width` numbers per token. */
   recordAt(from: number, to: number, width: number): Uint16Array | undefined {
     if (!this.request.recordDecode || to <= this.promptLength) return undefined
     const [first, end] = [Math.max(0, from - this.promptLength), to - this.promptLength]

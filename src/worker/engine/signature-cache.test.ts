@@ -5,7 +5,7 @@ import { SignatureCache, signatureMemory } from './signature-cache.ts'
 
 const model = { layers: 2, experts: 5, topK: 2 }
 
-/** Tokens with random experts, the same in a cache with shuffled blocks and in lists. */
+/** Tokens with random experts, stored both in a cache with shuffled blocks and in lists. */
 function madeUp(blockTokens: number, tokens: number, seed: number, halfLife: number) {
   const random = createRandom(seed)
   const count = Math.ceil(tokens / blockTokens)
@@ -24,7 +24,7 @@ function madeUp(blockTokens: number, tokens: number, seed: number, halfLife: num
 }
 
 describe('a signature cache', () => {
-  it('sums the rows of a sequence to what counting its tokens gives, to any length, for any block size', () => {
+  it('sums the rows of a sequence to the exact counts, for any length and block size', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 40 }),
@@ -52,20 +52,20 @@ describe('a signature cache', () => {
     )
   })
 
-  it('does not count a token twice that is computed again', () => {
+  it('counts a recomputed token once', () => {
     const { cache, blocks, put } = madeUp(4, 6, 1, 7)
     for (const token of [0, 1, 2, 3, 4, 5, 5]) put(token)
     expect(cache.sum(blocks, 6).counts.reduce((a, b) => a + b)).toBe(6 * model.layers * model.topK)
   })
 
-  it('says how many tokens it knows: received blocks have none', () => {
+  it('reports how many tokens are covered: received blocks have none', () => {
     const { cache, blocks, put } = madeUp(4, 10, 1, 7)
     for (const token of [8, 9]) put(token)
     expect(cache.sum(blocks, 10)).toMatchObject({ tokens: 10, covered: 2 })
     expect(cache.sum(blocks, 9)).toMatchObject({ tokens: 9, covered: 1 })
   })
 
-  it('zeroes the row of a block whose content is gone', () => {
+  it('zeroes the row of a block that lost its content', () => {
     const { cache, put } = madeUp(20, 40, 3, 7)
     for (let token = 0; token < 40; token++) put(token)
     expect(cache.used).toBe(2)
@@ -73,7 +73,7 @@ describe('a signature cache', () => {
     expect([cache.used, cache.isZero(0), cache.isZero(1)]).toEqual([1, false, true])
   })
 
-  it('has no recent counts unless told their half-life', () => {
+  it('has no recent counts without a half-life', () => {
     expect(new SignatureCache(model, 1, 4).sum([0], 3)).toEqual({
       ...model,
       tokens: 3,
@@ -82,7 +82,7 @@ describe('a signature cache', () => {
     })
   })
 
-  it('takes less than 1 % of the KV that it shadows, counts and recent counts together', () => {
+  it('takes less than 1 % of the size of the KV, with counts and recent counts', () => {
     const qwen3 = { layers: 48, experts: 128, topK: 8 }
     const { rowBytes, kvBytes, share } = signatureMemory(qwen3, 16, {
       layers: 48,

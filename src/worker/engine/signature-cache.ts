@@ -1,28 +1,30 @@
 /**
- * Experts of prompts, one row a KV block, by the same block id (paper §4.4). A cell of a row, one for each layer and expert, has a bit
- * for each slot of the block: whether the token there went to that expert. Its bits counted are the paper's count; weighed by where they
- * stand they are the block's recent count; and bits of later tokens can be left out, so that a prompt which ends inside a block is exact
- * too, whoever filled the rest. A row is written as its block is computed, kept as long as the block's content is, and zeroed with it.
+ * Experts of prompts, one row per KV block, indexed by the same block id (paper §4.4). A row has a cell per
+ * layer and expert, and a cell has one bit per slot of the block: set if the token in that slot was routed to
+ * that expert. The number of set bits is the paper’s count; weighted by slot they give the recent count. Bits
+ * of later tokens can be masked out, so the counts of a prompt that ends inside a block are exact even if
+ * another request filled the rest. A row is written when its block is computed and zeroed when the block
+ * loses its content.
  */
 import type { CountsSnapshot, ExpertSink, ModelShape } from '../types.ts'
 
-/** Slots of a cell's word. Longer blocks have several words a cell. */
+/** Slots per word of a cell. Longer blocks have several words per cell. */
 const WORD = 16
 
 export class SignatureCache implements ExpertSink {
-  /** Rows that are not zero. */
+  /** Non-zero rows. */
   used = 0
   readonly #model: ModelShape
   readonly #blockTokens: number
   readonly #halfLife: number | undefined
-  /** Words of a cell, and of a row. */
+  /** Words per cell and per row. */
   readonly #cellWords: number
   readonly #rowWords: number
   /** [blocks][words of a cell][layers][experts] */
   readonly #rows: Uint16Array
-  /** [blocks][words of a cell] slots whose token's experts are known. */
+  /** [blocks][words of a cell] slots whose token’s experts are known. */
   readonly #known: Uint16Array
-  /** Of a word: how many bits it has, and Σ 2^(−(15 − bit) / half-life) over them. */
+  /** For each word: its number of set bits, and Σ 2^(−(15 − bit) / half-life) over them. */
   readonly #bits = bitsOfWords()
   readonly #weights: Float64Array | undefined
 
@@ -32,7 +34,7 @@ export class SignatureCache implements ExpertSink {
     this.#halfLife = halfLife
     this.#cellWords = Math.ceil(blockTokens / WORD)
     this.#rowWords = this.#cellWords * model.layers * model.experts
-    // Zero pages that were never written take no memory: a worker that caches little stays small.
+    // Zero pages that were never written take no memory.
     this.#rows = new Uint16Array(blocks * this.#rowWords)
     this.#known = new Uint16Array(blocks * this.#cellWords)
     this.#weights = halfLife === undefined ? undefined : weightsOfWords(halfLife)
@@ -46,7 +48,8 @@ export class SignatureCache implements ExpertSink {
     const { layers, experts: width, topK } = this.#model
     const bit = 1 << (slot % WORD)
     const word = block * this.#cellWords + Math.floor(slot / WORD)
-    // A token that is computed once more, as the last one of a received prompt is, stays as it was first: never counted twice.
+    // A token that is computed twice, like the last one of a received prompt, keeps its first entry and is
+    // never counted twice.
     if ((this.#known[word]! & bit) !== 0) return
     if (!this.#isUsed(block)) this.used++
     this.#known[word]! |= bit
@@ -57,7 +60,7 @@ export class SignatureCache implements ExpertSink {
     }
   }
 
-  /** The block's content is gone. */
+  /** The block lost its content. */
   reset(block: number): void {
     if (!this.#isUsed(block)) return
     this.used--
@@ -65,7 +68,7 @@ export class SignatureCache implements ExpertSink {
     this.#known.fill(0, block * this.#cellWords, (block + 1) * this.#cellWords)
   }
 
-  /** For tests: whether nothing is left in a row. */
+  /** For tests: true if the row is empty. */
   isZero(block: number): boolean {
     return (
       !this.#isUsed(block) &&
@@ -73,7 +76,7 @@ export class SignatureCache implements ExpertSink {
     )
   }
 
-  /** Counts of the first `tokens` tokens of the sequence that lies in `blocks`. */
+  /** Counts over the first `tokens` tokens of the sequence in `blocks`. */
   sum(blocks: ArrayLike<number>, tokens: number): CountsSnapshot {
     const { layers, experts, topK } = this.#model
     const cells = layers * experts
@@ -120,7 +123,7 @@ function bitsOfWords(): Uint8Array {
   return bits
 }
 
-/** Each word is a smaller one with a bit more, its highest. */
+/** Each entry is derived from a smaller word plus its highest bit. */
 function weightsOfWords(halfLife: number): Float64Array {
   const weights = new Float64Array(2 ** WORD)
   for (let bit = 0; bit < WORD; bit++) {
@@ -131,14 +134,14 @@ function weightsOfWords(halfLife: number): Float64Array {
 }
 
 export interface KvShape {
-  /** Layers with attention, KV heads of each, their width, and bytes of a number. */
+  /** Layers with attention, KV heads per layer, head size, and bytes per number. */
   readonly layers: number
   readonly heads: number
   readonly headWidth: number
   readonly bytes: number
 }
 
-/** What a block's row takes beside the keys and values that it shadows. */
+/** Size of a block’s row compared with the keys and values of the block. */
 export function signatureMemory(
   { layers, experts }: ModelShape,
   blockTokens: number,

@@ -1,4 +1,7 @@
-/** The strong test of the signature cache (paper §4.4): whatever the schedule, a request's counts are those of a cold run. */
+/**
+ * Property test of the signature cache (paper §4.4): for any schedule, the counts of a request equal those of
+ * a cold run.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../../test/trace-support.ts'
 import {
@@ -28,7 +31,7 @@ import { SignatureCache } from './signature-cache.ts'
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 let trace = ''
-/** No cache, room for all, one step a prompt: what a prompt is when nothing is shared. */
+/** Reference without a cache: room for all, one step per prompt, nothing shared. */
 let cold: WorkerEngine
 beforeAll(async () => {
   trace = await smallTrace(folder.path)
@@ -43,12 +46,12 @@ interface Schedule {
   readonly engine: WorkerEngine
   readonly remote: boolean
   readonly all: Watched[]
-  /** Prompts, and prompts with what was generated after them: what later prompts begin with. */
+  /** Prompts, and prompts with their generated tokens, used as prefixes of later prompts. */
   readonly stems: number[][]
   readonly seen: { cache: SignatureCache | undefined; preemptions: number; hits: number }
 }
 
-/** A back end that shows the signature cache that it is given. */
+/** A back end that exposes the signature cache it receives. */
 function showing(backEnd: BackEnd, seen: Schedule['seen']): BackEnd {
   return new Proxy(backEnd, {
     get: (target, key: keyof BackEnd) => {
@@ -64,7 +67,7 @@ function showing(backEnd: BackEnd, seen: Schedule['seen']): BackEnd {
   })
 }
 
-/** `remote`: some requests get the KV of their prompt, or of its start, from elsewhere. */
+/** `remote`: some requests receive the KV of all or part of their prompt. */
 async function scheduleOf(seed: number, remote = false): Promise<Schedule> {
   const random = createRandom(seed)
   const blockTokens = [1, 3, 4, 16, 17, 32][random.below(6)]!
@@ -80,7 +83,7 @@ async function scheduleOf(seed: number, remote = false): Promise<Schedule> {
   return { random, engine, remote, all: [], stems: [[]], seen }
 }
 
-/** A prompt that begins as an earlier one did, to somewhere inside it or beyond its end. */
+/** A prompt that shares a prefix with an earlier one, ending inside it or beyond its end. */
 function nextRequest({ random, engine, remote, stems }: Schedule): Generation {
   const stem = stems[random.below(stems.length)]!
   const prompt = stem
@@ -104,7 +107,7 @@ function nextRequest({ random, engine, remote, stems }: Schedule): Generation {
     : asked
 }
 
-/** A row that is not named is chosen by the whole prompt when that is short: such a one is handed off whole. */
+/** Without an explicit row a short prompt selects its row by its whole text, so it is handed off whole. */
 function fromElsewhere({ promptIds, row }: Generation, part: number): RemoteKv {
   const tokens = row === undefined ? promptIds.length : part
   const fetch = async () => {
@@ -149,7 +152,7 @@ async function run(schedule: Schedule): Promise<void> {
   schedule.seen.hits = engine.stats().prefixHits
 }
 
-/** What a request was given, and what it would be given when nothing is shared: text, experts of its steps, counts. */
+/** Actual and expected results of a request: text, experts of its steps, counts. */
 async function besideCold({ request, ids }: Watched, { decode, counts }: FinishedGeneration) {
   const again = {
     ...request,
@@ -170,7 +173,7 @@ async function besideCold({ request, ids }: Watched, { decode, counts }: Finishe
   }
 }
 
-/** Recent counts are sums of the same weights in another order: equal to rounding. */
+/** Recent counts sum the same weights in another order: equal up to rounding. */
 function isNear({ recent: some }: CountsSnapshot, { recent: others }: CountsSnapshot): boolean {
   return some!.every((value, c) => Math.abs(value - others![c]!) < 1e-12)
 }
@@ -196,7 +199,7 @@ describe('the signature cache', () => {
         }
         met.preemptions += schedule.seen.preemptions
         met.hits += schedule.seen.hits
-        // All is given back, and no row outlives its block.
+        // Everything is freed, and no row outlives its block.
         const { engine, seen } = schedule
         expect(engine.stats()).toMatchObject({
           running: 0,
@@ -213,7 +216,7 @@ describe('the signature cache', () => {
         )
         await engine.close()
       }
-      // The schedules do meet what they are for.
+      // The schedules cover the cases they are meant for.
       expect(met.counted).toBeGreaterThan(SCHEDULES)
       expect(met.preemptions).toBeGreaterThan(SCHEDULES / 4)
       expect(met.hits).toBeGreaterThan(10 * SCHEDULES)

@@ -1,28 +1,29 @@
 /**
- * Waiting for the end of a step to a fraction of a millisecond. Timers of Node count whole milliseconds and come up to two late, so a
- * timer is set for a little before, and the thread sleeps the rest in the kernel: no processor time, and sockets wait for a millisecond
- * or so once a step. Spinning instead would take the cores from the other workers on the machine.
+ * Waits for the end of a step with sub-millisecond precision. Node’s timers have a resolution of one
+ * millisecond and fire up to two late, so the timer is set a little early and the thread sleeps the rest in
+ * the kernel. This uses no CPU time; sockets wait about a millisecond per step. Spinning instead would take
+ * cores from the other workers on the machine.
  */
 export interface StepClock {
-  /** Milliseconds, with fractions, that never go back. */
+  /** Monotonic time in milliseconds, with fractions. */
   now(): number
-  /** Runs when the time has come, never before; at once when it has passed. One at a time. */
+  /** Runs at the deadline, never before; immediately if it has passed. One at a time. */
   at(deadlineMs: number, run: () => void): void
-  /** Runs after sockets have been looked at. */
+  /** Runs after pending socket events have been handled. */
   soon(run: () => void): void
-  /** Some milliseconds from now, to the precision of a timer; returns what cancels it. */
+  /** Runs after the given milliseconds with timer precision; returns a function that cancels it. */
   after(delayMs: number, run: () => void): () => void
-  /** What was to run at a deadline does not. */
+  /** Cancels what was scheduled with `at`. */
   cancel(): void
 }
 
-/** Below this the thread sleeps. */
+/** For shorter waits the thread sleeps. */
 const SLEEP_MS = 2
-/** A timer is set for this much before: they fire up to 1.1 ms late on an idle machine. */
+/** Timers are set this much early: they fire up to 1.1 ms late on an idle machine. */
 const EARLY_MS = 1.2
 
 export function preciseClock(): StepClock {
-  const cell = new Int32Array(new SharedArrayBuffer(4)) // nobody ever wakes it
+  const cell = new Int32Array(new SharedArrayBuffer(4)) // never notified
   let timer: NodeJS.Timeout | undefined
   let immediate: NodeJS.Immediate | undefined
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { preciseClock } from './step-clock.ts'
 import { StepTimes } from './step-times.ts'
 
-/** Runs steps of 10 ms that end as late as told; returns when each was to end. */
+/** Runs steps of 10 ms that end late as given; returns when each should have ended. */
 function deadlines(lateMs: readonly number[], times = new StepTimes()): number[] {
   let nowMs = 1_000
   return lateMs.map(late => {
@@ -14,30 +14,30 @@ function deadlines(lateMs: readonly number[], times = new StepTimes()): number[]
 }
 
 describe('the times of steps', () => {
-  it('follow each other without a gap, however late each ends', () => {
+  it('follow each other without a gap, even if each ends late', () => {
     expect(deadlines([0.5, 1, 0, 2, 0])).toEqual([1_010, 1_020, 1_030, 1_040, 1_050])
   })
 
-  it('catch up after a hiccup, none by more than a quarter of a step', () => {
+  it('catch up after a delay, shortening no step by more than a quarter', () => {
     expect(deadlines([8, 0, 0, 0, 0])).toEqual([1_010, 1_025.5, 1_033, 1_040.5, 1_050])
   })
 
-  it('do not try to catch up with a machine that was asleep', () => {
+  it('do not catch up after a suspend', () => {
     expect(deadlines([1_500, 0])).toEqual([1_010, 2_520])
   })
 
-  it('begin anew after a pause', () => {
+  it('restart after a pause', () => {
     const times = new StepTimes()
     deadlines([0], times)
     times.pause()
     expect(times.begin(1_015, 10)).toBe(1_025)
   })
 
-  it('are told with their errors and their sum', () => {
+  it('are reported with their errors and their sum', () => {
     const times = new StepTimes()
     deadlines([...Array.from({ length: 98 }, () => 0), 5, 0], times)
     const { steps, modelledMs, takenMs, errorP50, errorP99, computeMs } = times.timing()
-    expect([steps, modelledMs, takenMs, computeMs]).toEqual([100, 1_000, 1_002.5, 1]) // the last is still behind by what a quarter left
+    expect([steps, modelledMs, takenMs, computeMs]).toEqual([100, 1_000, 1_002.5, 1]) // the last step is still late, because it was shortened by a quarter only
     expect([errorP50, errorP99]).toEqual([0.0005, 0.2505])
     expect(new StepTimes().timing()).toEqual({
       steps: 0,
@@ -51,7 +51,7 @@ describe('the times of steps', () => {
 })
 
 describe('the clock', () => {
-  it('never runs before the deadline, and keeps the mean of many steps', async () => {
+  it('never runs before the deadline, and is exact on average', async () => {
     const clock = preciseClock()
     const times = new StepTimes()
     await new Promise<void>(resolve => {
@@ -66,12 +66,12 @@ describe('the clock', () => {
       }
       turn(100)
     })
-    // How precise it is depends on who else uses the machine; that lateness does not add up does not.
+    // Precision depends on the load of the machine; that delays do not accumulate does not.
     const { takenMs, modelledMs } = times.timing()
     expect(takenMs / modelledMs).toBeGreaterThan(0.99)
   })
 
-  it('runs nothing that was cancelled', async () => {
+  it('runs nothing after a cancel', async () => {
     const clock = preciseClock()
     let ran = 0
     clock.at(clock.now() + 20, () => ran++)

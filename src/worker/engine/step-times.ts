@@ -1,15 +1,17 @@
-/** When steps end, and how well they kept to it. */
+/** Schedules the ends of steps and measures how closely they are kept. */
 import type { StepTiming } from '../types.ts'
 
-/** Of the time a step should take: what is left of it, at the least, when the one before it ended late. */
+/** Minimum share of a step’s modelled time that remains after the previous step ended late. */
 const LEAST = 0.75
-/** Further behind than this the machine was asleep or is too slow, and catching up would help nobody. */
+/** Beyond this delay the machine was suspended or is too slow, and catching up is pointless. */
 const FORGIVE_MS = 1_000
-/** Errors are counted in steps of 0.1 %, those of 200 % and above together. */
+/** Errors are counted in buckets of 0.1 %; 200 % and above share one bucket. */
 const BINS = 2_001
 
 export class StepTimes {
-  /** When the last step ended, and when it should have: steps follow each other without a gap. Undefined after a pause. */
+  /**
+   * Actual and ideal end of the last step; steps follow each other without a gap. Undefined after a pause.
+   */
   #endedMs: number | undefined
   #idealMs = 0
   #beganMs = 0
@@ -21,8 +23,8 @@ export class StepTimes {
   readonly #errors = new Uint32Array(BINS)
 
   /**
-   * A step begins; returns when it is to end. One that ended late shortens those after it until the lateness is gone, so that it does
-   * not add up, but none by more than a quarter, so that a hiccup does not make a burst of tokens.
+   * Starts a step and returns when it should end. After a late step the following ones are shortened until
+   * the delay is recovered, but none by more than a quarter, so that a delay does not cause a burst of tokens.
    */
   begin(nowMs: number, stepMs: number): number {
     const behindMs = nowMs - this.#idealMs
@@ -33,7 +35,7 @@ export class StepTimes {
     return Math.max(this.#idealMs, nowMs + LEAST * stepMs)
   }
 
-  /** `computeMs`: how much of it was spent computing. */
+  /** `computeMs`: the part of the step spent computing. */
   end(nowMs: number, computeMs: number): void {
     this.#endedMs = nowMs
     this.#computeMs += computeMs
@@ -45,7 +47,7 @@ export class StepTimes {
       this.#errors[Math.min(BINS - 1, Math.floor(Math.abs(takenMs / this.#stepMs - 1) * 1_000))]!++
   }
 
-  /** Nothing to do: the next step begins when it begins. */
+  /** No work: the next step does not follow the last one. */
   pause(): void {
     this.#endedMs = undefined
   }

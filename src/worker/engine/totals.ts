@@ -1,4 +1,4 @@
-/** What an engine has done since it began. */
+/** Totals of an engine since its start. */
 import type { EngineStats, GenerationEnd } from '../types.ts'
 import type { PlannedWork } from './scheduler.ts'
 
@@ -20,7 +20,7 @@ export class Totals {
     this.activeTokens += batch * active
   }
 
-  /** Tokens of the prompt among those computed, and a new one if it was the last of them. */
+  /** Counts the prompt tokens among those computed, and a new token if the last one was among them. */
   work({ sequence: { promptLength, length }, from, to }: PlannedWork): void {
     this.promptTokens += Math.max(0, Math.min(to, promptLength) - from)
     if (to === length) this.generationTokens++

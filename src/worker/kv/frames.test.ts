@@ -24,7 +24,7 @@ function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
 }
 
 describe('frames of the KV side channel', () => {
-  it('come out as they went in, wherever the stream is cut', () => {
+  it('are read as they were written, wherever the stream is split', () => {
     fc.assert(
       fc.property(
         fc.array(frame, { maxLength: 8 }),
@@ -34,13 +34,13 @@ describe('frames of the KV side channel', () => {
           const bytes = Buffer.concat(frames.map(({ type, payload }) => frameOf(type, payload)))
           const read: Frame[] = cut(bytes, places).flatMap(chunk => [...reader.push(chunk)])
           expect(read).toEqual(frames)
-          expect(reader.amid).toBe(false)
+          expect(reader.isIncomplete).toBe(false)
         },
       ),
     )
   })
 
-  it('are refused, and never misread, when any single byte of them is another', () => {
+  it('are refused and never misread if any single byte is changed', () => {
     fc.assert(
       fc.property(frame, fc.nat(), fc.integer({ min: 1, max: 255 }), ({ type, payload }, place, by) => {
         const bytes = frameOf(type, payload)
@@ -48,14 +48,15 @@ describe('frames of the KV side channel', () => {
         bytes[at]! ^= by
         const reader = new FrameReader(300)
         const read = () => [...reader.push(bytes)]
-        // A changed type may be another type that exists, the unused bytes mean nothing, and a longer one is waited for.
+        // A changed type may be another valid type, the unused bytes are ignored, and a longer frame is
+        // waited for.
         if (at >= 5 && at <= 11) return
         expect(read).toThrow(FrameError)
       }),
     )
   })
 
-  it('cannot make a reader throw anything else, or keep more than one frame', () => {
+  it('cannot make a reader throw anything else or buffer more than one frame', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 64 }), { maxLength: 10 }), chunks => {
         const reader = new FrameReader(100)
@@ -73,19 +74,19 @@ describe('frames of the KV side channel', () => {
     )
   })
 
-  it('that are too long are refused by their head', () => {
+  it('that are too long are refused when their header arrives', () => {
     const head = headOf('data', Buffer.alloc(101))
     expect(head.length).toBe(HEAD_BYTES)
     expect(() => [...new FrameReader(100).push(head)]).toThrow('a data frame of 101 bytes is too long')
   })
 
-  it('of another version are refused by name', () => {
+  it('of another version are refused with both versions named', () => {
     const bytes = textFrame('read', {})
     bytes[4] = 9
-    expect(() => [...new FrameReader(100).push(bytes)]).toThrow('version 9 is spoken there, 1 here')
+    expect(() => [...new FrameReader(100).push(bytes)]).toThrow('the peer uses version 9, this worker 1')
   })
 
-  it('hold objects where they hold text', () => {
+  it('have JSON objects as text payloads', () => {
     expect(objectIn({ type: 'read', payload: Buffer.from('{"a":1}') })).toEqual({ a: 1 })
     for (const text of ['', '[]', 'null', '5', '{"a":'])
       expect(() => objectIn({ type: 'read', payload: Buffer.from(text) })).toThrow(FrameError)

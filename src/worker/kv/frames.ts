@@ -1,19 +1,23 @@
 /**
- * The language of the KV side channel: frames with a fixed head, in both directions of one TCP connection. A head names the version, so
- * that workers of different releases refuse each other instead of misreading, and carries the length and the checksum of what follows.
+ * Protocol of the KV side channel: frames with a fixed header, in both directions of one TCP connection. The
+ * header contains the version, so workers of different releases refuse each other instead of misreading, and
+ * the length and checksum of the payload.
  *
- *   0  'ELKV'   4  version u8   5  type u8   6  zero u16   8  length u32   12  crc32 of the payload u32      (little-endian)
+ *     0  'ELKV'   4  version u8   5  type u8   6  zero u16   8  length u32   12  crc32 of the payload u32  (little-endian)
  */
 import { crc32 } from 'node:zlib'
 
 export const KV_VERSION = 1
 export const HEAD_BYTES = 16
-/** Of the payloads of data frames; all others are small. */
+/** Payload size of data frames; all others are small. */
 export const DATA_BYTES = 1 << 20
-/** Requests and answers are a few names and numbers; a list of block ids is the longest. */
-export const MOST_TEXT_BYTES = 4 << 20
+/** Requests and responses are a few names and numbers; a list of block ids is the longest. */
+export const MAX_TEXT_BYTES = 4 << 20
 
-/** From decode: read, acknowledge, renew, release. From prefill: what comes, data, done, failure. */
+/**
+ * From the decode worker: read, acknowledge, renew, release. From the prefill worker: coming, data, done,
+ * failure.
+ */
 export const FRAME = {
   read: 1,
   acknowledge: 2,
@@ -47,7 +51,7 @@ export function frameOf(type: FrameName, payload: Uint8Array): Buffer {
   return frame
 }
 
-/** Of a payload that is sent after it, so that large ones are not copied. */
+/** Header of a payload that is sent separately, so that large payloads are not copied. */
 export function headOf(type: FrameName, payload: Uint8Array): Buffer {
   const head = Buffer.allocUnsafe(HEAD_BYTES)
   writeHead(head, type, payload)
@@ -74,29 +78,31 @@ export function objectIn({ type, payload }: Frame): Record<string, unknown> {
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return value as Record<string, unknown>
   } catch {
-    // Said below.
+    // Reported below.
   }
-  throw new FrameError(`the payload of a ${type} frame is no JSON object`)
+  throw new FrameError(`the payload of a ${type} frame is not a JSON object`)
 }
 
-/** Puts frames together from bytes that come in pieces. What is no frame throws FrameError, and nothing can be read after it. */
+/**
+ * Assembles frames from chunks of bytes. Invalid bytes throw FrameError, and nothing can be read after that.
+ */
 export class FrameReader {
-  readonly #mostBytes: number
+  readonly #maxBytes: number
   #kept: Buffer[] = []
   #keptBytes = 0
 
-  /** `mostBytes` of a payload: a larger one is refused by its head, before it is waited for. */
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes
+  /** `maxBytes` of a payload: a larger frame is refused when its header arrives. */
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
   }
 
-  /** Frames that these bytes complete, in their order. */
+  /** Frames completed by these bytes, in order. */
   *push(chunk: Buffer): Generator<Frame> {
     this.#kept.push(chunk)
     this.#keptBytes += chunk.length
     while (this.#keptBytes >= HEAD_BYTES) {
       const head = this.#look(HEAD_BYTES)
-      const { type, length, sum } = readHead(head, this.#mostBytes)
+      const { type, length, sum } = readHead(head, this.#maxBytes)
       if (this.#keptBytes < HEAD_BYTES + length) return
       const payload = this.#look(HEAD_BYTES + length).subarray(HEAD_BYTES, HEAD_BYTES + length)
       if (crc32(payload) !== sum) throw new FrameError(`the checksum of a ${type} frame is wrong`)
@@ -105,12 +111,15 @@ export class FrameReader {
     }
   }
 
-  /** True while a frame has begun and not ended. */
-  get amid(): boolean {
+  /** True while a frame is incomplete. */
+  get isIncomplete(): boolean {
     return this.#keptBytes > 0
   }
 
-  /** At least the first `bytes` of what is kept, in one piece. Pieces are joined once a frame at most, when it is whole. */
+  /**
+   * At least the first `bytes` of the buffered data in one piece. Chunks are joined at most once per frame,
+   * when it is complete.
+   */
   #look(bytes: number): Buffer {
     if (this.#kept[0]!.length < bytes) this.#kept = [Buffer.concat(this.#kept)]
     return this.#kept[0]!
@@ -123,12 +132,13 @@ export class FrameReader {
   }
 }
 
-function readHead(head: Buffer, mostBytes: number): { type: FrameName; length: number; sum: number } {
-  if (head.compare(MAGIC, 0, 4, 0, 4) !== 0) throw new FrameError('these bytes are no frame')
-  if (head[4] !== KV_VERSION) throw new FrameError(`version ${head[4]} is spoken there, ${KV_VERSION} here`)
+function readHead(head: Buffer, maxBytes: number): { type: FrameName; length: number; sum: number } {
+  if (head.compare(MAGIC, 0, 4, 0, 4) !== 0) throw new FrameError('not a frame')
+  if (head[4] !== KV_VERSION)
+    throw new FrameError(`the peer uses version ${head[4]}, this worker ${KV_VERSION}`)
   const type = NAMES.get(head[5]!)
-  if (type === undefined) throw new FrameError(`frames of type ${head[5]} are unknown`)
+  if (type === undefined) throw new FrameError(`unknown frame type ${head[5]}`)
   const length = head.readUInt32LE(8)
-  if (length > mostBytes) throw new FrameError(`a ${type} frame of ${length} bytes is too long`)
+  if (length > maxBytes) throw new FrameError(`a ${type} frame of ${length} bytes is too long`)
   return { type, length, sum: head.readUInt32LE(12) }
 }

@@ -17,7 +17,7 @@ describe('a reader of KV blocks', () => {
     return { host: '127.0.0.1', port: (server.address() as AddressInfo).port, engineId: 'e', requestId: 'r' }
   }
 
-  it('fails clearly when nobody listens', async () => {
+  it('fails with a clear message if the prefill worker is not listening', async () => {
     const place = await peer(() => undefined)
     await closers.pop()!()
     expect(await failureOf(read(place))).toMatchObject({
@@ -27,24 +27,24 @@ describe('a reader of KV blocks', () => {
   })
 
   it.each<[string, (socket: Socket) => void, KvFailure['kind'], string]>([
-    ['that breaks off', socket => socket.destroy(), 'broken', 'broke off'],
+    ['that closes the connection', socket => socket.destroy(), 'broken', 'closed the connection'],
     [
-      'that speaks something else',
+      'that uses another protocol',
       socket => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
       'broken',
-      'no frame',
+      'not a frame',
     ],
     [
       'that announces too much',
       socket => socket.write(textFrame('coming', { tokens: 5, bytes: 2 ** 40 })),
       'broken',
-      '1099511627776 bytes',
+      'announced size 1099511627776',
     ],
     [
-      'that announces nonsense',
+      'that announces an invalid size',
       socket => socket.write(textFrame('coming', { tokens: 5, bytes: 'x' })),
       'broken',
-      'x bytes are announced',
+      'announced size x',
     ],
     [
       'that sends more than it announced',
@@ -56,7 +56,7 @@ describe('a reader of KV blocks', () => {
       'more data',
     ],
     [
-      'that sends data alone',
+      'that sends data without announcing it',
       socket => socket.write(frameOf('data', Buffer.from('ab'))),
       'broken',
       'more data',
@@ -74,7 +74,7 @@ describe('a reader of KV blocks', () => {
       'twice',
     ],
     [
-      'that changes a byte on the way',
+      'that sends a corrupted byte',
       socket => {
         const frame = frameOf('data', Buffer.from('ab'))
         frame[frame.length - 1]! ^= 1
@@ -83,20 +83,20 @@ describe('a reader of KV blocks', () => {
       'broken',
       'checksum',
     ],
-  ])('is not fooled by a peer %s', async (_, talk, kind, words) => {
+  ])('rejects a peer %s', async (_, talk, kind, words) => {
     const failure = await failureOf(read(await peer(talk)))
     expect(failure).toMatchObject({ kind, message: expect.stringContaining(words) as string })
   })
 
-  it('gives up on a peer that sends nothing, within its limits', async () => {
+  it('times out on a peer that sends nothing', async () => {
     const place = await peer(() => undefined)
     const failure = await failureOf(
       readKv(place, { tokens: 1, promptHash: '' }, { ...LIMITS, idleMs: 30 }, forever()),
     )
-    expect(failure).toMatchObject({ kind: 'timeout', message: 'the prefill worker has stopped sending' })
+    expect(failure).toMatchObject({ kind: 'timeout', message: 'the prefill worker stopped sending' })
   })
 
-  it('stops when it is told to, before and amid', async () => {
+  it('stops when aborted, before and during the transfer', async () => {
     const stop = new AbortController()
     const place = await peer(() => stop.abort())
     expect(await failureOf(read(place, 5, stop.signal))).toMatchObject({ kind: 'stopped' })

@@ -1,9 +1,9 @@
-/** The decode worker's end of the side channel: one connection for each thing asked, every wait bounded. */
+/** The decode worker’s end of the side channel: one connection per request, with a timeout on every wait. */
 import { connect, type Socket } from 'node:net'
 import type { KvPayload } from '../types.ts'
 import { DATA_BYTES, type Frame, FrameError, FrameReader, objectIn, textFrame } from './frames.ts'
 
-/** Where blocks are, as a hand-off says it. */
+/** Where blocks are, according to a hand-off. */
 export interface KvPlace {
   readonly host: string
   readonly port: number
@@ -13,17 +13,17 @@ export interface KvPlace {
 
 export interface KvLimits {
   readonly connectMs: number
-  /** Between two pieces of an answer. */
+  /** Between two chunks of a response. */
   readonly idleMs: number
   readonly totalMs: number
-  readonly mostBytes: number
+  readonly maxBytes: number
 }
 
-export const KV_LIMITS: KvLimits = { connectMs: 5_000, idleMs: 10_000, totalMs: 120_000, mostBytes: 1 << 30 }
+export const KV_LIMITS: KvLimits = { connectMs: 5_000, idleMs: 10_000, totalMs: 120_000, maxBytes: 1 << 30 }
 
 export type KvFailureKind = 'unreachable' | 'timeout' | 'broken' | 'refused' | 'stopped'
 
-/** `message` is for the log and for the answer's error; it names no address. */
+/** `message` goes to the log and the error response; it contains no address. */
 export class KvFailure extends Error {
   override name = 'KvFailure'
   readonly kind: KvFailureKind
@@ -34,14 +34,17 @@ export class KvFailure extends Error {
   }
 }
 
-/** Reads the blocks and has them freed there. `tokens` and `promptHash` are what this worker expects. */
+/**
+ * Reads the blocks and frees them at the prefill worker. `tokens` and `promptHash` are what this worker
+ * expects.
+ */
 export function readKv(
   place: KvPlace,
   expected: { readonly tokens: number; readonly promptHash: string },
   limits: KvLimits,
   stop: AbortSignal,
 ): Promise<KvPayload> {
-  // Memory is taken as data comes, not as it is announced.
+  // Memory is allocated as data arrives, not as announced.
   const parts: Buffer[] = []
   let missing: number | undefined
   return converse(
@@ -50,24 +53,24 @@ export function readKv(
     stop,
     (frame, say) => {
       if (frame.type === 'coming') {
-        if (missing !== undefined) throw new FrameError('the blocks are announced twice')
+        if (missing !== undefined) throw new FrameError('blocks announced twice')
         const { tokens, bytes: size } = objectIn(frame)
         if (tokens !== expected.tokens)
           throw new KvFailure(
             'refused',
             `the prefill worker holds ${String(tokens)} tokens, the hand-off says ${expected.tokens}`,
           )
-        if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > limits.mostBytes)
-          throw new FrameError(`${String(size)} bytes are announced`)
+        if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > limits.maxBytes)
+          throw new FrameError(`announced size ${String(size)} is invalid`)
         missing = size as number
       } else if (frame.type === 'data') {
         if (missing === undefined || frame.payload.length > missing)
           throw new FrameError('more data than announced')
         parts.push(frame.payload)
         missing -= frame.payload.length
-      } else throw new FrameError(`a ${frame.type} frame in the place of data`)
+      } else throw new FrameError(`a ${frame.type} frame instead of data`)
       if (missing > 0) return undefined
-      // The blocks are here, every piece of them checked: nobody waits for the answer to this.
+      // All blocks have arrived and passed their checksums. The response to this frame is not awaited.
       say(textFrame('acknowledge', named(place)))
       return { bytes: Buffer.concat(parts), tokens: expected.tokens }
     },
@@ -75,7 +78,7 @@ export function readKv(
   )
 }
 
-/** Lengthens the lease; resolves with its whole length. */
+/** Renews the lease; resolves with its full duration. */
 export async function renewKv(
   place: KvPlace,
   limits: KvLimits,
@@ -92,7 +95,7 @@ export async function renewKv(
   return typeof leaseMs === 'number' && leaseMs > 0 ? leaseMs : undefined
 }
 
-/** The blocks will not be read. */
+/** Tells the prefill worker that the blocks will not be read. */
 export async function releaseKv(place: KvPlace, limits: KvLimits, stop: AbortSignal): Promise<void> {
   await converse(place, limits, stop, () => true, textFrame('release', named(place)))
 }
@@ -101,7 +104,7 @@ function named({ engineId, requestId }: KvPlace) {
   return { engine_id: engineId, request_id: requestId }
 }
 
-/** Sends one request and gives frames to `take` until it has a result. */
+/** Sends one request and passes frames to `take` until it returns a result. */
 function converse<T>(
   { host, port }: KvPlace,
   { connectMs, idleMs, totalMs }: KvLimits,
@@ -110,7 +113,7 @@ function converse<T>(
   request: Buffer,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    if (stop.aborted) return reject(new KvFailure('stopped', 'the request was called off'))
+    if (stop.aborted) return reject(new KvFailure('stopped', 'the request was aborted'))
     const reader = new FrameReader(DATA_BYTES)
     let connected = false
     let settled = false
@@ -126,17 +129,17 @@ function converse<T>(
       settle(() => reject(failure))
       socket.destroy()
     }
-    const onStop = () => fail(new KvFailure('stopped', 'the request was called off'))
+    const onStop = () => fail(new KvFailure('stopped', 'the request was aborted'))
     stop.addEventListener('abort', onStop)
     const timer = setTimeout(
-      () => fail(new KvFailure('timeout', `the prefill worker has not sent everything within ${totalMs} ms`)),
+      () => fail(new KvFailure('timeout', `the prefill worker did not send everything within ${totalMs} ms`)),
       totalMs,
     )
     socket.setTimeout(connectMs, () =>
       fail(
         new KvFailure(
           'timeout',
-          connected ? 'the prefill worker has stopped sending' : 'the prefill worker does not answer',
+          connected ? 'the prefill worker stopped sending' : 'the prefill worker does not respond',
         ),
       ),
     )
@@ -149,11 +152,11 @@ function converse<T>(
       fail(
         new KvFailure(
           connected ? 'broken' : 'unreachable',
-          `${connected ? 'the prefill worker broke off' : 'the prefill worker cannot be reached'} (${error.code ?? 'error'})`,
+          `${connected ? 'the prefill worker closed the connection' : 'the prefill worker cannot be reached'} (${error.code ?? 'error'})`,
         ),
       ),
     )
-    socket.on('close', () => fail(new KvFailure('broken', 'the prefill worker broke off')))
+    socket.on('close', () => fail(new KvFailure('broken', 'the prefill worker closed the connection')))
     socket.on('data', chunk => {
       if (settled) return
       try {
@@ -168,7 +171,7 @@ function converse<T>(
       } catch (error) {
         if (error instanceof KvFailure) fail(error)
         else if (error instanceof FrameError)
-          fail(new KvFailure('broken', `the prefill worker is not understood: ${error.message}`))
+          fail(new KvFailure('broken', `invalid response of the prefill worker: ${error.message}`))
         else throw error
       }
     })

@@ -22,25 +22,20 @@ describe('the KV side channel', () => {
     },
   )
 
-  it('gives nothing twice', async () => {
+  it('sends no blocks twice', async () => {
     const { keep, place, ended } = await serve()
     keep('a', Buffer.from('kv'))
     await read(place('a'))
     await ended(1)
     expect(await failureOf(read(place('a')))).toMatchObject({
       kind: 'refused',
-      message: expect.stringContaining('nothing is kept for a') as string,
+      message: expect.stringContaining('no blocks are leased for a') as string,
     })
   })
 
   it.each([
-    ['a request that it never had', {}, 'nothing is kept for b', 'b'],
-    [
-      'another engine: this one was started anew',
-      { engineId: 'engine-0' },
-      'the engine here is engine-1',
-      'a',
-    ],
+    ['an unknown request', {}, 'no blocks are leased for b', 'b'],
+    ['another engine: this one was restarted', { engineId: 'engine-0' }, 'this is engine engine-1', 'a'],
   ])('refuses %s', async (_, more, words, id) => {
     const { keep, place, leases } = await serve()
     keep('a', Buffer.from('kv'))
@@ -49,7 +44,7 @@ describe('the KV side channel', () => {
     expect(leases.size).toBe(1)
   })
 
-  it('refuses a reader with another prompt, or another number of tokens', async () => {
+  it('refuses a reader with another prompt or another number of tokens', async () => {
     const { keep, place, leases } = await serve()
     keep('a', Buffer.from('kv'))
     const other = readKv(place('a'), { tokens: 5, promptHash: 'other' }, LIMITS, forever())
@@ -63,24 +58,24 @@ describe('the KV side channel', () => {
     expect(leases.size).toBe(1)
   })
 
-  it('says that blocks are gone when their lease has ended', async () => {
+  it('reports expired blocks as gone', async () => {
     const { keep, place, ended } = await serve(5)
     keep('a', Buffer.from('kv'))
     expect(await ended(1)).toEqual([['a', 'expired']])
     expect(await failureOf(read(place('a')))).toMatchObject({
       kind: 'refused',
-      message: expect.stringContaining('lease has ended') as string,
+      message: expect.stringContaining('lease has expired') as string,
     })
   })
 
-  it('renews a lease and says how long it is', async () => {
+  it('renews a lease and reports its duration', async () => {
     const { keep, place } = await serve(12_345)
     keep('a', Buffer.from('kv'))
     expect(await renewKv(place('a'), LIMITS, forever())).toBe(12_345)
     expect(await failureOf(renewKv(place('b'), LIMITS, forever()))).toMatchObject({ kind: 'refused' })
   })
 
-  it('takes blocks back unread, any number of times', async () => {
+  it('accepts repeated releases of unread blocks', async () => {
     const { keep, place, ends } = await serve()
     keep('a', Buffer.from('kv'))
     await releaseKv(place('a'), LIMITS, forever())
@@ -88,7 +83,7 @@ describe('the KV side channel', () => {
     expect(ends).toEqual([['a', 'released']])
   })
 
-  it('keeps blocks of a reader that broke off, for another try', async () => {
+  it('keeps the blocks of a reader that disconnected, for a retry', async () => {
     const { keep, place, leases, server } = await serve()
     keep('a', Buffer.alloc(8 * DATA_BYTES, 1))
     const socket = connect(server.port, '127.0.0.1')
@@ -99,7 +94,7 @@ describe('the KV side channel', () => {
     expect((await read(place('a'))).bytes.length).toBe(8 * DATA_BYTES)
   })
 
-  it('survives whatever is sent to it, and goes on serving', async () => {
+  it('survives arbitrary bytes and keeps serving', async () => {
     const { keep, place, server, bad } = await serve()
     keep('a', Buffer.from('kv'))
     const known = ['read', 'acknowledge', 'renew', 'release', 'coming', 'data', 'done', 'failure'] as const
@@ -129,14 +124,14 @@ describe('the KV side channel', () => {
     expect((await read(place('a'))).bytes.length).toBe(2)
   })
 
-  it('answers a bad frame with its reason and ends that connection', async () => {
+  it('responds to a bad frame with the reason and closes the connection', async () => {
     const { server } = await serve()
     const socket = connect(server.port, '127.0.0.1')
     const reader = new FrameReader(1_000)
     socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n')
     const [chunk] = (await once(socket, 'data')) as [Buffer]
     const [frame] = [...reader.push(chunk)]
-    expect(objectIn(frame!)).toEqual({ code: 'bad_frame', message: 'these bytes are no frame' })
+    expect(objectIn(frame!)).toEqual({ code: 'bad_frame', message: 'not a frame' })
     if (!socket.destroyed) await once(socket, 'close')
   })
 
@@ -150,7 +145,7 @@ describe('the KV side channel', () => {
     socket.on('error', () => undefined).pause()
     socket.write(textFrame('read', { engine_id: 'engine-1', request_id: 'a', prompt_hash: 'hash' }))
     const much = Buffer.concat(Array.from({ length: (64 << 20) / piece.length }, () => piece))
-    // Nothing moves any more, and it is cut off for that.
+    // No progress any more: the idle timeout closes it.
     const taken = await new Promise(resolve =>
       socket.write(much, error => resolve(error === undefined || error === null)),
     )
@@ -158,14 +153,14 @@ describe('the KV side channel', () => {
     expect(bad.length).toBeLessThanOrEqual(1)
   })
 
-  it('cuts off who says nothing', async () => {
+  it('closes idle connections', async () => {
     const { server } = await serve(60_000, { idleMs: 30 })
     const socket = connect(server.port, '127.0.0.1')
-    const [amidError] = (await once(socket, 'close')) as [boolean]
-    expect(amidError).toBe(false)
+    const [hadError] = (await once(socket, 'close')) as [boolean]
+    expect(hadError).toBe(false)
   })
 
-  it('tells who wants a port that is taken, with a code', async () => {
+  it('reports a port in use with an error code', async () => {
     const { server } = await serve()
     const second = new KvServer({
       host: '127.0.0.1',

@@ -1,6 +1,6 @@
 /**
- * The prefill worker's end of the side channel: hands kept blocks to whoever names them rightly, renews leases, takes them back. What a
- * peer sends can end its own connection and nothing else.
+ * The prefill worker’s end of the side channel: sends leased blocks to peers that identify them correctly,
+ * renews leases and frees blocks. Whatever a peer sends affects only its own connection.
  */
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { EldrError } from '../../errors.ts'
@@ -10,33 +10,36 @@ import {
   FrameError,
   FrameReader,
   headOf,
-  MOST_TEXT_BYTES,
+  MAX_TEXT_BYTES,
   objectIn,
   textFrame,
 } from './frames.ts'
 import type { LeaseBook } from './leases.ts'
 
-/** Why a decode worker does not get what it asks for. */
+/** Why a request of a decode worker is refused. */
 export type KvRefusal = 'gone' | 'wrong_engine' | 'wrong_prompt' | 'bad_frame' | 'fault'
 
 export interface KvServerOptions {
   readonly host: string
-  /** 0: any that is free. */
+  /** 0: any free port. */
   readonly port: number
-  /** Changes with every start: a hand-off of an earlier life finds nothing, even under the same name and port. */
+  /**
+   * Changes at every start, so a hand-off from before a restart finds nothing, even with the same name and
+   * port.
+   */
   readonly engineId: string
   readonly leases: LeaseBook
-  /** A peer that sends and takes nothing for so long is cut off. */
+  /** Idle timeout of a connection. */
   readonly idleMs?: number
-  readonly mostConnections?: number
+  readonly maxConnections?: number
   readonly onSent?: (bytes: number) => void
   readonly onBadFrame?: (why: string) => void
-  /** Something of ours threw; the peer is told that it did. */
+  /** Internal error; the peer receives a failure frame. */
   readonly onFault?: (error: unknown) => void
 }
 
 const IDLE_MS = 30_000
-const MOST_CONNECTIONS = 4_096
+const MAX_CONNECTIONS = 4_096
 
 export class KvServer {
   readonly #options: KvServerOptions
@@ -46,7 +49,7 @@ export class KvServer {
   constructor(options: KvServerOptions) {
     this.#options = options
     this.#server = createServer({ noDelay: true }, socket => this.#accept(socket))
-    this.#server.maxConnections = options.mostConnections ?? MOST_CONNECTIONS
+    this.#server.maxConnections = options.maxConnections ?? MAX_CONNECTIONS
   }
 
   get connections(): number {
@@ -65,7 +68,7 @@ export class KvServer {
         reject(
           new EldrError('ELDR_PORT_TAKEN', {
             found,
-            todo: 'Choose another --kv-port or --host; 0 takes any port that is free.',
+            todo: 'Choose another --kv-port or --host; 0 selects any free port.',
             cause,
           }),
         )
@@ -82,11 +85,12 @@ export class KvServer {
 
   #accept(socket: Socket): void {
     this.#sockets.add(socket)
-    const reader = new FrameReader(MOST_TEXT_BYTES)
+    const reader = new FrameReader(MAX_TEXT_BYTES)
     socket.setTimeout(this.#options.idleMs ?? IDLE_MS, () => socket.destroy())
     socket.on('error', () => socket.destroy())
     socket.on('close', () => this.#sockets.delete(socket))
-    // One answer after the other, and nothing more is read until the peer has taken them: what it may keep here is one read.
+    // One response at a time, and nothing more is read until the peer has received it: a peer can occupy one
+    // read buffer.
     socket.on('data', chunk => {
       socket.pause()
       this.#serve(socket, reader.push(chunk)).then(
@@ -96,7 +100,7 @@ export class KvServer {
     })
   }
 
-  /** Rejects when there is no going on with this peer. */
+  /** Rejects if the connection cannot be continued. */
   async #serve(socket: Socket, frames: Iterable<Frame>): Promise<void> {
     for (const frame of frames) {
       await this.#answer(socket, frame)
@@ -112,13 +116,13 @@ export class KvServer {
       return refuse(
         socket,
         'wrong_engine',
-        `the engine here is ${engineId}: it was started anew, or never was the one asked for`,
+        `this is engine ${engineId}: it was restarted, or the address is wrong`,
       )
     switch (frame.type) {
       case 'read':
         return this.#send(socket, id, asked)
       case 'renew': {
-        if (!leases.renew(id)) return refuse(socket, 'gone', `nothing is kept for ${id}`)
+        if (!leases.renew(id)) return refuse(socket, 'gone', `no blocks are leased for ${id}`)
         return void socket.write(textFrame('done', { lease_ms: leases.leaseMs }))
       }
       case 'acknowledge':
@@ -127,7 +131,7 @@ export class KvServer {
         return void socket.write(textFrame('done', { freed: ended }))
       }
       default:
-        throw new FrameError(`a ${frame.type} frame is for decode workers`)
+        throw new FrameError(`unexpected ${frame.type} frame from a decode worker`)
     }
   }
 
@@ -138,11 +142,11 @@ export class KvServer {
       return refuse(
         socket,
         'gone',
-        `nothing is kept for ${id}: the lease has ended, or the blocks were read before`,
+        `no blocks are leased for ${id}: the lease has expired, or the blocks were read before`,
       )
     if (asked['prompt_hash'] !== kept.promptHash)
-      return refuse(socket, 'wrong_prompt', `the blocks of ${id} are of another prompt`)
-    // A copy, taken at once: however long the transfer lasts, blocks that are used again meanwhile cannot get into it.
+      return refuse(socket, 'wrong_prompt', `the blocks of ${id} belong to another prompt`)
+    // Copied immediately, so that blocks reused during a slow transfer cannot leak into it.
     const { bytes, tokens } = kept.blocks.export()
     socket.write(textFrame('coming', { tokens, bytes: bytes.length }))
     for (let at = 0; at < bytes.length; at += DATA_BYTES) {
@@ -160,7 +164,7 @@ export class KvServer {
       refuse(socket, 'bad_frame', error.message)
     } else {
       this.#options.onFault?.(error)
-      refuse(socket, 'fault', 'the prefill worker failed over it')
+      refuse(socket, 'fault', 'internal error of the prefill worker')
     }
     socket.destroySoon()
   }
@@ -170,7 +174,7 @@ function refuse(socket: Socket, code: KvRefusal, message: string): void {
   socket.write(textFrame('failure', { code, message }))
 }
 
-/** False when the peer has gone instead. */
+/** False if the peer closed the connection instead. */
 function drained(socket: Socket): Promise<boolean> {
   return new Promise(resolve => {
     const settle = (taken: boolean) => () => {

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type LeaseEnd, LeaseBook, type LeaseTimers } from './leases.ts'
 
-/** A clock that a test moves, and timers that run when it has passed them. */
+/** A clock that the test advances, with timers that fire when it passes them. */
 function handClock() {
   let nowMs = 0
   const timers = new Set<{ atMs: number; run: () => void }>()
@@ -17,7 +17,7 @@ function handClock() {
   return {
     timers: of,
     nowMs: () => nowMs,
-    /** Timers are not run where `late`: as on a machine that is busy. */
+    /** Timers do not fire if `late`, as on a busy machine. */
     move(ms: number, late = false) {
       nowMs += ms
       if (late) return
@@ -50,7 +50,7 @@ function bookOf(leaseMs = 900) {
 }
 
 describe('leases of KV blocks', () => {
-  it('last as long as they say, and give the blocks back when they end', () => {
+  it('last for their duration and free the blocks on expiry', () => {
     const { clock, book, ends, released, keep } = bookOf(900)
     keep('a')
     clock.move(899)
@@ -59,7 +59,7 @@ describe('leases of KV blocks', () => {
     expect([book.find('a'), released, ends, clock.pending]).toEqual([undefined, ['a'], [['a', 'expired']], 0])
   })
 
-  it('are over on time even where the timer is late', () => {
+  it('expire on time even if the timer is late', () => {
     const { clock, book, released, keep } = bookOf(900)
     keep('a')
     clock.move(900, true)
@@ -68,7 +68,7 @@ describe('leases of KV blocks', () => {
     expect(released).toEqual(['a'])
   })
 
-  it('are lengthened by two thirds from now, never shortened', () => {
+  it('are extended to two thirds of their duration from now, never shortened', () => {
     const { clock, book, released, keep } = bookOf(900)
     keep('a')
     expect(book.renew('a')).toBe(true)
@@ -80,7 +80,7 @@ describe('leases of KV blocks', () => {
     expect(released).toEqual(['a'])
   })
 
-  it('end once, whatever comes together', () => {
+  it('end exactly once, whatever happens at the same time', () => {
     const { clock, book, ends, released, keep } = bookOf()
     keep('a')
     expect([book.end('a', 'read'), book.end('a', 'released'), book.renew('a')]).toEqual([true, false, false])
@@ -89,13 +89,13 @@ describe('leases of KV blocks', () => {
     expect([released, ends]).toEqual([['a'], [['a', 'read']]])
   })
 
-  it('of one name are not kept twice', () => {
+  it('cannot share an id', () => {
     const { keep } = bookOf()
     keep('a')
-    expect(() => keep('a')).toThrow('kept twice')
+    expect(() => keep('a')).toThrow('already has a lease')
   })
 
-  it('give back every block once, in any order of events', () => {
+  it('free every block once, in any order of events', () => {
     const event = fc.record({
       what: fc.constantFrom('keep', 'renew', 'read', 'release', 'move', 'late'),
       id: fc.nat({ max: 5 }),

@@ -1,12 +1,13 @@
 /**
- * KV blocks that a prefill worker keeps for decode workers that are to come. Each has a lease; reading gives the blocks back, a
- * heartbeat renews the lease, and when it ends they are given back unread. A block is given back once, whatever comes together.
+ * KV blocks that a prefill worker holds for decode workers. Each set of blocks has a lease: reading frees the
+ * blocks, a heartbeat renews the lease, and on expiry the blocks are freed unread. Blocks are freed exactly
+ * once.
  */
 import type { KeptBlocks } from '../types.ts'
 
 export interface Kept {
   readonly blocks: KeptBlocks
-  /** Of the prompt's token ids: a reader that has another prompt gets nothing. */
+  /** Hash of the prompt’s token ids: a reader with another prompt is refused. */
   readonly promptHash: string
 }
 
@@ -24,7 +25,7 @@ export interface LeaseBookOptions {
   readonly onEnd?: (id: string, end: LeaseEnd) => void
 }
 
-/** A renewal extends by two thirds of the lease, as vLLM's do. */
+/** A renewal extends the lease by two thirds of its duration, as in vLLM. */
 const RENEWED_SHARE = 2 / 3
 
 const NODE_TIMERS: LeaseTimers = {
@@ -67,23 +68,23 @@ export class LeaseBook {
   }
 
   keep(id: string, kept: Kept): void {
-    if (this.#leases.has(id)) throw new Error(`blocks are kept twice for ${id}`)
+    if (this.#leases.has(id)) throw new Error(`${id} already has a lease`)
     const lease: Lease = { ...kept, untilMs: this.#nowMs() + this.leaseMs, timer: undefined }
     this.#leases.set(id, lease)
     this.#arm(id, lease)
   }
 
-  /** What is kept under this name, while its lease lasts. */
+  /** The blocks leased under this id, unless the lease has expired. */
   find(id: string): Kept | undefined {
     const lease = this.#leases.get(id)
     if (lease === undefined) return undefined
-    // A timer may be late; the lease is not.
+    // The timer may fire late; the lease still ends on time.
     if (this.#nowMs() < lease.untilMs) return lease
     this.#end(id, 'expired')
     return undefined
   }
 
-  /** False when there is nothing to renew any more. */
+  /** False if there is no such lease. */
   renew(id: string): boolean {
     const lease = this.find(id) as Lease | undefined
     if (lease === undefined) return false
@@ -95,7 +96,7 @@ export class LeaseBook {
     return true
   }
 
-  /** Gives the blocks back. False when that was done before. */
+  /** Frees the blocks. False if they were freed before. */
   end(id: string, end: 'read' | 'released'): boolean {
     return this.#end(id, end)
   }

@@ -8,7 +8,7 @@ describe('a hand-off on the decode side', () => {
   const handoffOf = (place: KvPlace, leaseMs: number) =>
     new RemoteHandoff({ ...place, tokens: 5 }, { promptHash: 'hash', leaseMs, limits: LIMITS })
 
-  it('keeps the lease alive while its request waits, far beyond its length', async () => {
+  it('keeps the lease alive while its request waits, far beyond its duration', async () => {
     const { keep, place, leases, ends } = await serve(120)
     let renewed = 0
     const renew = leases.renew.bind(leases)
@@ -26,7 +26,7 @@ describe('a hand-off on the decode side', () => {
     await handoff.close()
   })
 
-  it('has the blocks freed when it ends unread, and leaves them be when it was read', async () => {
+  it('frees the blocks if it ends unread, and sends nothing if they were read', async () => {
     const { keep, place, ended } = await serve()
     keep('a', Buffer.from('kv'))
     keep('b', Buffer.from('kv'))
@@ -40,7 +40,7 @@ describe('a hand-off on the decode side', () => {
     ])
   })
 
-  it('has them freed when it is called off amid reading', async () => {
+  it('frees them if it is aborted during the read', async () => {
     const { keep, place, ended } = await serve()
     keep('a', Buffer.alloc(64 * DATA_BYTES))
     const handoff = handoffOf(place('a'), 60_000)
@@ -52,7 +52,7 @@ describe('a hand-off on the decode side', () => {
     expect(await ended(1)).toEqual([['a', 'released']])
   })
 
-  it('ends quietly where the prefill worker is gone', async () => {
+  it('ends without an error if the prefill worker is gone', async () => {
     const { server, place } = await serve()
     const where = place('a')
     await server.close()

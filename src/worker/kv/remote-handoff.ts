@@ -1,6 +1,7 @@
 /**
- * One hand-off as the decode worker sees it, from the moment its request arrives: the lease is renewed while the request waits, the
- * blocks are read once, and when they were not, for whatever reason, the prefill worker is told that nobody will.
+ * One hand-off from the decode worker’s side, starting when its request arrives: the lease is renewed while
+ * the request waits and the blocks are read once. If they are not read, for whatever reason, the prefill
+ * worker is told so.
  */
 import type { KvPayload, RemoteKv } from '../types.ts'
 import { KV_LIMITS, KvFailure, type KvLimits, type KvPlace, readKv, releaseKv, renewKv } from './kv-client.ts'
@@ -12,14 +13,14 @@ export interface HandoffTarget extends KvPlace {
 
 export interface HandoffOptions {
   readonly promptHash: string
-  /** Of the prefill worker, as far as is known. */
+  /** Lease duration of the prefill worker, as far as known. */
   readonly leaseMs: number
   readonly limits?: KvLimits
   readonly onRead?: (bytes: number, ms: number) => void
   readonly onFailed?: (failure: KvFailure) => void
 }
 
-/** So many heartbeats to a lease, as vLLM sends them. */
+/** Heartbeats per lease duration, as in vLLM. */
 const BEATS = 6
 
 export class RemoteHandoff implements RemoteKv {
@@ -40,7 +41,7 @@ export class RemoteHandoff implements RemoteKv {
   }
 
   async fetch(stop: AbortSignal): Promise<KvPayload> {
-    if (this.#state !== 'waiting') throw new Error(`blocks are fetched when they are ${this.#state}`)
+    if (this.#state !== 'waiting') throw new Error(`cannot fetch blocks in state ${this.#state}`)
     this.#state = 'reading'
     const fromMs = performance.now()
     try {
@@ -63,12 +64,12 @@ export class RemoteHandoff implements RemoteKv {
     }
   }
 
-  /** The request has ended. Resolves when the prefill worker has been told, or could not be. */
+  /** The request has ended. Resolves when the prefill worker has been notified, or could not be. */
   async close(): Promise<void> {
     this.#stopBeats()
     const unread = this.#state === 'waiting' || this.#state === 'reading'
     this.#state = 'closed'
-    // Best effort: where nobody listens any more the lease ends by itself.
+    // Best effort: if the prefill worker cannot be reached, the lease expires by itself.
     if (unread)
       await releaseKv(this.#target, this.#limits, new AbortController().signal).catch(() => undefined)
   }
@@ -82,7 +83,7 @@ export class RemoteHandoff implements RemoteKv {
     try {
       leaseMs = (await renewKv(this.#target, this.#limits, this.#beats.signal)) ?? leaseMs
     } catch (error) {
-      // What is gone stays gone: the read will say so. What could not be reached is tried again.
+      // Blocks that are gone stay gone; the read will report it. An unreachable worker is tried again.
       if (error instanceof KvFailure && (error.kind === 'refused' || error.kind === 'stopped')) return
     }
     if (!this.#beats.signal.aborted) this.#beatIn(leaseMs / BEATS)

@@ -1,25 +1,28 @@
 /**
- * Experts of a prompt's token, drawn so that a long prompt has the counts of the recorded one: each expert is chosen with the chance
- * top_k · count / Σ counts, and top_k different ones every time. The chances are laid end to end, in fixed point, and read at a random
- * place and at every whole unit after it (systematic sampling); since no chance is above one, no expert is met twice.
+ * Draws the experts of a prompt token so that a long prompt has the counts of the recorded one: each expert
+ * is chosen with probability top_k · count / Σ counts, and each draw gives top_k different experts. The
+ * probabilities are laid end to end in fixed point and read at a random offset and at every whole unit after
+ * it (systematic sampling). No probability exceeds one, so no expert is drawn twice.
  */
 import { drawBits } from './fingerprint.ts'
 
-/** A chance of one. */
+/** Probability 1 in fixed point. */
 const UNIT_BITS = 20
 const UNIT = 2 ** UNIT_BITS
-/** The guide has so many places, as a power of two, in a chance of one. */
+/** Log2 of the guide’s entries per probability of 1. */
 const GUIDE_BITS = 4
 
-/** What experts of a row's tokens are drawn from. */
+/** Tables from which the experts of a row’s tokens are drawn. */
 export interface Chances {
-  /** [layers][experts] where each expert's chance ends. */
+  /** [layers][experts] end of each expert’s interval. */
   readonly ends: Uint32Array
-  /** [layers][topK << GUIDE_BITS] the expert at a place of the guide: where looking begins. */
+  /** [layers][topK << GUIDE_BITS] the expert at each guide entry: where the search starts. */
   readonly guide: Uint16Array
+  readonly layers: number
+  readonly topK: number
 }
 
-/** From counts [layers][experts]. Layers without counts get equal chances. */
+/** From counts [layers][experts]. Layers without counts get equal probabilities. */
 export function chancesOf(counts: ArrayLike<number>, layers: number, experts: number, topK: number): Chances {
   const ends = new Uint32Array(layers * experts)
   const places = topK << GUIDE_BITS
@@ -34,10 +37,13 @@ export function chancesOf(counts: ArrayLike<number>, layers: number, experts: nu
       guide[layer * places + place] = e
     }
   }
-  return { ends, guide }
+  return { ends, guide, layers, topK }
 }
 
-/** In proportion, but none above one: what is over goes to the others, to those without counts only when nobody else has room. */
+/**
+ * In proportion, but none above one: the excess is given to the others, and to those without counts only if
+ * no other expert has room.
+ */
 function layerChances(weights: Float64Array, topK: number): Float64Array {
   if (weights.filter(weight => weight > 0).length < topK) {
     const most = Math.max(1, ...weights)
@@ -58,7 +64,10 @@ function layerChances(weights: Float64Array, topK: number): Float64Array {
   }
 }
 
-/** The same in whole units that add up to topK: what rounding leaves goes to those that have some and are not certain. */
+/**
+ * The same in whole units that add up to topK: the rounding remainder goes to experts with a probability
+ * between 0 and 1.
+ */
 function wholeUnits(chances: Float64Array, topK: number): Uint32Array {
   const units = Uint32Array.from(chances, chance => Math.floor(chance * UNIT))
   let left = topK * UNIT - units.reduce((sum, unit) => sum + unit, 0)
@@ -70,11 +79,11 @@ function wholeUnits(chances: Float64Array, topK: number): Uint32Array {
   return units
 }
 
-/** The experts of the token with this fingerprint: [layers][topK] into `out`, rising in each layer. */
+/**
+ * Writes the experts of the token with this fingerprint to `out`, [layers][topK], ascending in each layer.
+ */
 export function chooseExperts(
-  { ends, guide }: Chances,
-  layers: number,
-  topK: number,
+  { ends, guide, layers, topK }: Chances,
   low: number,
   high: number,
   out: Uint16Array,

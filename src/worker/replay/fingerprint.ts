@@ -1,9 +1,13 @@
 /**
- * The replay back end's keys and values: 64 bits a token that depend on every token up to it. What comes next, text and experts, is made
- * of them alone, so that a block with the wrong content would show in the output as it would with a real model.
+ * Keys and values of the replay back end: 64 bits per token that depend on every token up to it. The next
+ * text and experts are derived from them alone, so a block with wrong content shows in the output, as with a
+ * real model.
  */
 
-/** Writes the fingerprint of token `id`, which follows the one that lies at `before` of `from`, to `at` of `out`. Both hold [low, high] pairs. */
+/**
+ * Writes the fingerprint of token `id` to `out` at `at`. It follows the fingerprint in `from` at `before`.
+ * Both arrays hold [low, high] pairs.
+ */
 export function follow(from: Uint32Array, before: number, id: number, out: Uint32Array, at: number): void {
   let low = Math.imul(from[before]! ^ id, 0x9e3779b1)
   let high = from[before + 1]!
@@ -17,14 +21,14 @@ export function follow(from: Uint32Array, before: number, id: number, out: Uint3
   out[at + 1] = high ^ (high >>> 15)
 }
 
-/** What the first token follows. */
+/** The fingerprint before the first token. */
 export function rootOf(text: string): Uint32Array {
   const root = Uint32Array.of(0x6a09e667, 0xbb67ae85)
   for (let i = 0; i < text.length; i++) follow(root, 0, text.charCodeAt(i), root, 0)
   return root
 }
 
-/** 32 bits made of a fingerprint and a label: other labels give independent ones. */
+/** 32 bits derived from a fingerprint and a label; different labels give independent values. */
 export function drawBits(low: number, high: number, label: number): number {
   let bits = Math.imul(label + 1, 0x9e3779b1) ^ low
   bits = Math.imul(bits ^ (bits >>> 16), 0x21f0aaad) ^ high

@@ -1,15 +1,16 @@
 /**
- * The KV of the replay back end: fingerprints by slot, and how they travel. On the wire a token has as many bytes as asked for, its
- * fingerprint and what follows from it, so that a transfer moves real bytes; every one of them is checked against the prompt on arrival.
+ * The KV of the replay back end: fingerprints by slot, and their wire format. On the wire a token has the
+ * configured number of bytes, its fingerprint and values derived from it, so that a transfer moves realistic
+ * amounts of data. Every byte is checked against the prompt on arrival.
  */
-import type { KvPayload } from '../types.ts'
+import type { KvPayload, KvTarget } from '../types.ts'
 import { drawBits, follow } from './fingerprint.ts'
 
 const MAGIC = 0x31564b45 // "EKV1"
 const HEADER_WORDS = 4
 
 export class KvStore {
-  /** Of a token on the wire: a multiple of 8. */
+  /** Bytes per token on the wire: a multiple of 8. */
   readonly bytesPerToken: number
   readonly blockTokens: number
   /** [blocks][slots][low, high] */
@@ -21,7 +22,7 @@ export class KvStore {
     this.slots = new Uint32Array(2 * blocks * blockTokens)
   }
 
-  /** Where in `slots` a token of the sequence lies. */
+  /** Index in `slots` of a token of the sequence. */
   at(blocks: ArrayLike<number>, token: number): number {
     const block = Math.floor(token / this.blockTokens)
     return 2 * (blocks[block]! * this.blockTokens + token - block * this.blockTokens)
@@ -38,21 +39,16 @@ export class KvStore {
     return new Uint8Array(words.buffer)
   }
 
-  /** Throws unless all of it is the KV of these ids; only then are the tokens from `from` on written. */
-  import(
-    row: number,
-    root: Uint32Array,
-    payload: KvPayload,
-    ids: Int32Array,
-    from: number,
-    tokens: number,
-    blocks: ArrayLike<number>,
-  ): void {
+  /**
+   * Writes the tokens from `from` on. Throws, having written nothing, unless all of it is the KV of these
+   * ids.
+   */
+  import(row: number, root: Uint32Array, payload: KvPayload, { ids, from, tokens, blocks }: KvTarget): void {
     const width = this.bytesPerToken / 4
     const words = wordsOf(payload.bytes)
     const wanted = [MAGIC, row, tokens, width]
     if (words.length !== HEADER_WORDS + tokens * width || wanted.some((word, i) => words[i] !== word)) {
-      throw new Error(`The KV that came is not of ${tokens} tokens of row ${row}`)
+      throw new Error(`The received KV is not that of ${tokens} tokens of row ${row}`)
     }
     const expected = new Uint32Array(2 * tokens)
     const token = new Uint32Array(width)
@@ -62,7 +58,7 @@ export class KvStore {
       const at = HEADER_WORDS + t * width
       for (let w = 0; w < width; w++) {
         if (words[at + w] !== token[w])
-          throw new Error(`The KV that came is not that of the prompt, from token ${t} on`)
+          throw new Error(`The received KV differs from that of the prompt at token ${t}`)
       }
     }
     for (let t = from; t < tokens; t++)
@@ -76,7 +72,7 @@ function fill(words: Uint32Array, at: number, width: number, low: number, high: 
   for (let w = 2; w < width; w++) words[at + w] = drawBits(low, high, w)
 }
 
-/** Bytes of a socket may lie anywhere; words must be aligned. */
+/** Socket data may be unaligned; words must be aligned. */
 function wordsOf(bytes: Uint8Array): Uint32Array {
   const copy = bytes.slice(0, bytes.length - (bytes.length % 4))
   return new Uint32Array(copy.buffer, copy.byteOffset, copy.length / 4)

@@ -59,7 +59,7 @@ async function decoding(n: number, row: number, promptTokens: number, made: numb
 }
 
 describe('a decode step of replay', () => {
-  it('fires the experts that were recorded, and takes the time that the profile gives their union', async () => {
+  it('activates the recorded experts, and takes the profile’s time for their union', async () => {
     const steps = (await trace.decodeSteps())[0]!
     const cases: [number, number][] = [
       [3, 1],
@@ -97,7 +97,7 @@ describe('a decode step of replay', () => {
     )
   })
 
-  it('adds what prompts cost that are computed beside it; prompts alone take what prefill does', async () => {
+  it('adds the cost of prompts in the same step; prompts alone take the prefill time', async () => {
     const [one, two] = [await decoding(0, 3, 10, 4), await decoding(1, 4, 40, 0)]
     const alone = backEnd.step([one], undefined).ms
     const prompt = { ...two, from: 0, to: 40, decode: false }
@@ -111,7 +111,7 @@ describe('a decode step of replay', () => {
 })
 
 describe('a replayed request', () => {
-  it('has counts like those of its row, when its prompt is as long', async () => {
+  it('has counts like those of its row if its prompt is as long', async () => {
     const row = 11
     const tokens = (await trace.promptTokens())![row]!
     const engine = await engineOn(lab16, { blocks: 256 })
@@ -132,7 +132,7 @@ describe('a replayed request', () => {
     await engine.close()
   })
 
-  it('records the experts of its decode steps, from the first again when it is longer than its row', async () => {
+  it('records the experts of its decode steps, repeated if it is longer than its row', async () => {
     const engine = await engineOn(lab16)
     const steps = (await trace.decodeSteps())[5]!
     const { end } = await finished(
@@ -146,7 +146,7 @@ describe('a replayed request', () => {
     await engine.close()
   })
 
-  it('follows a row that its first tokens choose, whatever comes after them and however blocks are cut', async () => {
+  it('follows a row selected by its first tokens, independent of later tokens and block size', async () => {
     const small = await smallTrace(folder.path)
     const engines = await Promise.all([16, 5].map(blockTokens => engineOn(small, { blockTokens })))
     const lengths = await Promise.all(
@@ -156,7 +156,7 @@ describe('a replayed request', () => {
     await Promise.all(engines.map(engine => engine.close()))
   })
 
-  it('holds no more than the rows that were used last: all of a trace can be asked for', async () => {
+  it('keeps only recently used rows in memory, so a whole trace can be requested', async () => {
     const engine = await engineOn(lab16)
     const ends = await Promise.all(
       range(0, 400).map(row => start(engine, requestOf([1, 2, 3], { row, maxTokens: 1 })).ended),
@@ -168,7 +168,7 @@ describe('a replayed request', () => {
 })
 
 describe('a trace that cannot be replayed', () => {
-  it('is refused at the start', async () => {
+  it('is refused at startup', async () => {
     const path = join(folder.path, 'no-steps.safetensors')
     const open = async (changes: Parameters<typeof traceWith>[0]) => {
       writeFileSync(path, await bytesOf(traceWith(changes)))

@@ -1,7 +1,8 @@
 /**
- * The replay back end: a request follows a row of a trace. Experts of its prompt are drawn from the row's counts, each token's by its
- * fingerprint alone, so that a cached prefix and a cold run agree whatever the chunks; experts of its decode steps are the recorded ones,
- * from the start again when it is longer. Text is plain words made of fingerprints. A step takes the time that a cost profile gives it.
+ * The replay back end: a request follows a row of a trace. The experts of its prompt are drawn from the row’s
+ * counts, for each token by its fingerprint alone, so a cached prefix and a cold run agree however the prompt
+ * is split. The experts of its decode steps are the recorded ones, repeated if the request is longer. The
+ * text is plain words derived from fingerprints. A cost profile gives the duration of each step.
  */
 import { type CostProfile, layerWeights } from '../../cost/profile.ts'
 import type { Trace } from '../../trace/trace.ts'
@@ -12,6 +13,8 @@ import type {
   BackEndSequence,
   ExpertSink,
   Generation,
+  KvPayload,
+  KvTarget,
   ModelShape,
   StepItem,
   StepResult,
@@ -28,21 +31,21 @@ export interface ReplaySettings {
   readonly profile: CostProfile
   /** Times are divided by it; Infinity: steps take no time. */
   readonly speed: number
-  /** A multiple of 8; 64 unless told. */
+  /** A multiple of 8; default: 64. */
   readonly kvBytesPerToken?: number
 }
 
 export interface ReplaySequence extends BackEndSequence {
   readonly row: ReplayRow
-  /** What the first token's fingerprint follows. */
+  /** The fingerprint before the first token. */
   readonly root: Uint32Array
-  /** Label of the draws of its text. */
+  /** Label for drawing its text. */
   readonly voice: number
 }
 
-/** Tokens at the start of a prompt that choose its row; workers agree on it whatever their block size. */
+/** Leading prompt tokens that select its row; independent of the block size, so that all workers agree. */
 const ROW_TOKENS = 16
-/** Labels of draws: layers count from 0, text has one of its own, mixed with the seed. */
+/** Labels of draws: layers count from 0; text has its own label, mixed with the seed. */
 const TEXT_LABEL = 0x7e870000
 
 export async function createReplay(settings: ReplaySettings): Promise<BackEnd<ReplaySequence>> {
@@ -60,7 +63,7 @@ class Replay implements BackEnd<ReplaySequence> {
   readonly #rows: ReplayRows
   readonly #root: string
   #kv = new KvStore(0, 1, 8)
-  /** Of the last step with a decode. */
+  /** Of the last step with decode items. */
   readonly #union: ExpertBits
   readonly #experts: Uint16Array
 
@@ -71,7 +74,7 @@ class Replay implements BackEnd<ReplaySequence> {
     this.#trace = trace
     this.#pace = new StepPace(profile, speed)
     this.#rows = rows
-    // Workers that replay other traces do not take each other's KV for their own.
+    // Workers that replay other traces must not accept each other’s KV.
     this.#root = [trace.model, trace.workload, trace.split, trace.requests, layers, experts, topK].join(' ')
     this.#union = new ExpertBits(this.model, layerWeights(profile.shape.layers, layers))
     this.#experts = new Uint16Array(layers * topK)
@@ -83,7 +86,8 @@ class Replay implements BackEnd<ReplaySequence> {
 
   async prepare({ promptIds, row: named, temperature, seed = 0 }: Generation): Promise<ReplaySequence> {
     const row = await this.#rows.get(named ?? this.#rowOf(promptIds))
-    // The row decides the experts of every token, so it goes into the first block's hash, whether it was named or not.
+    // The row determines the experts of every token, so it is part of the first block’s hash even if it was
+    // not given explicitly.
     const salt = `${this.#root} ${row.row}`
     return {
       salt,
@@ -114,8 +118,9 @@ class Replay implements BackEnd<ReplaySequence> {
     return this.#kv.export(row.row, blocks, tokens)
   }
 
-  importKv: BackEnd<ReplaySequence>['importKv'] = ({ row, root }, payload, ids, from, tokens, blocks) =>
-    this.#kv.import(row.row, root, payload, ids, from, tokens, blocks)
+  importKv({ row, root }: ReplaySequence, payload: KvPayload, target: KvTarget): void {
+    this.#kv.import(row.row, root, payload, target)
+  }
 
   transferMs(tokens: number): number {
     return this.#pace.transferMs(tokens)
@@ -145,12 +150,12 @@ class Replay implements BackEnd<ReplaySequence> {
       const at = this.#kv.at(blocks, token)
       follow(token === 0 ? root : slots, before, ids[token]!, slots, at)
       before = at
-      // A generated token that is cached becomes part of a later prompt: its row has what prefill would have chosen.
+      // A cached generated token becomes part of a later prompt, so its row holds the experts that prefill
+      // would choose.
       const generated = token - promptTokens
       const recorded = generated >= 0 && row.steps > 0 ? (generated % row.steps) * width : -1
       const isOwn = (decode || (record !== undefined && generated >= 0)) && recorded < 0
-      if (sink !== undefined || isOwn)
-        chooseExperts(row.chances, layers, topK, slots[at]!, slots[at + 1]!, this.#experts)
+      if (sink !== undefined || isOwn) chooseExperts(row.chances, slots[at]!, slots[at + 1]!, this.#experts)
       sink?.put(blocks[Math.floor(token / blockTokens)]!, token % blockTokens, this.#experts, 0)
       const experts = recorded < 0 ? this.#experts : row.decode
       const start = Math.max(0, recorded)
@@ -160,7 +165,7 @@ class Replay implements BackEnd<ReplaySequence> {
     }
   }
 
-  /** The end of the text after the row's steps and one, which prefill makes; plain words before it. */
+  /** End of text after the row’s steps plus the prefill token; plain words before it. */
   #next({ sequence, request, length, blocks }: StepItem<ReplaySequence>): number {
     const made = length - request.promptIds.length
     if (!request.ignoreEos && made >= Math.max(sequence.row.steps, request.minTokens)) return EOS_ID

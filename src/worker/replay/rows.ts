@@ -1,6 +1,6 @@
 /**
- * Rows of a trace as replay needs them, read when a request wants them. The last ones used stay in memory; requests that are under way
- * hold theirs, whatever is dropped here.
+ * Rows of a trace for replay, read on demand. The most recently used rows stay in memory; running requests
+ * keep a reference to theirs.
  */
 import { EldrError } from '../../errors.ts'
 import type { Trace } from '../../trace/trace.ts'
@@ -11,13 +11,13 @@ export interface ReplayRow {
   readonly row: number
   /** Recorded decode steps; may be 0. */
   readonly steps: number
-  /** Of prompt tokens. */
+  /** Counts over the prompt’s tokens. */
   readonly chances: Chances
   /** [steps][layers][topK] */
   readonly decode: Uint8Array | Uint16Array
 }
 
-/** Bytes of rows that are kept. */
+/** Maximum bytes of cached rows. */
 const KEPT_BYTES = 8 << 20
 
 export class ReplayRows {
@@ -48,7 +48,7 @@ export class ReplayRows {
 
   #read(row: number): Promise<ReplayRow> {
     const reading = this.#readRow(row)
-    // A file that could not be read now may be read later.
+    // Do not cache the failure: a later read may succeed.
     reading.catch(() => this.#rows.delete(row))
     return reading
   }
@@ -69,7 +69,7 @@ export class ReplayRows {
     }
   }
 
-  /** That there is a step to replay at all: said at the start, not by the first request. */
+  /** Checks at startup that there is at least one step to replay. */
   async check(): Promise<void> {
     const steps = await this.#trace.decodeSteps()
     if (steps.some(count => count > 0)) return

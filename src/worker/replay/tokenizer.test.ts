@@ -13,7 +13,7 @@ const whole = fc.oneof(
 )
 
 describe('the tokenizer of replay', () => {
-  it('brings any text back as it was, at once and token by token', () => {
+  it('round-trips any text, at once and token by token', () => {
     fc.assert(
       fc.property(whole, text => {
         const ids = encode(text)
@@ -25,7 +25,7 @@ describe('the tokenizer of replay', () => {
     )
   })
 
-  it('has a token for each plain word, with the space before it', () => {
+  it('has a token for each plain word with a leading space', () => {
     expect(new Set(WORDS).size).toBe(WORDS.length)
     expect([...encode('river stone')].length).toBe(2)
     expect(encode('rivers')).toHaveLength(6)
@@ -34,7 +34,7 @@ describe('the tokenizer of replay', () => {
     expect(decode([wordId(0), wordId(WORDS.length + 1)])).toBe(` ${WORDS[0]} ${WORDS[1]}`)
   })
 
-  it('reads generated text back as the tokens that it was made of', () => {
+  it('tokenizes generated text back to the same tokens', () => {
     fc.assert(
       fc.property(fc.array(fc.nat()), choices => {
         const ids = choices.map(wordId)
@@ -43,7 +43,7 @@ describe('the tokenizer of replay', () => {
     )
   })
 
-  it('holds half a character back', () => {
+  it('holds back incomplete characters', () => {
     const parts = stream()
     const [first, ...rest] = encode('é')
     expect(parts.push(first!)).toBe('')
@@ -52,7 +52,7 @@ describe('the tokenizer of replay', () => {
     expect(parts.end()).toBe('\ufffd')
   })
 
-  it('has marks for chats that no content can spell', () => {
+  it('has chat marks that no content can spell', () => {
     const prompt = chat([
       { role: 'user', content: 'stone' },
       { role: 'critic', content: '' },
@@ -63,7 +63,7 @@ describe('the tokenizer of replay', () => {
     expect(prompt).not.toEqual(chat([{ role: 'user', content: 'stonecritic:' }]))
   })
 
-  it('never has fewer tokens than their length lets one expect, in texts and in chats', () => {
+  it('never has fewer tokens than leastTokens, in texts and in chats', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.array(fc.constantFrom(...WORDS)).map(words => ` ${words.join(' ')}`),

@@ -1,6 +1,7 @@
 /**
- * Text and tokens of the replay back end. Known words are a token each, with the space before them or without; everything else is a token
- * a byte of its UTF-8, so that any text comes back as it was. Marks of the chat template are tokens that no text can spell.
+ * Tokenizer of the replay back end. Each known word is one token, with or without a leading space; everything
+ * else is one token per UTF-8 byte, so any text round-trips. The marks of the chat template are tokens that
+ * no text can spell.
  */
 import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
 import { WORDS } from './words.ts'
@@ -10,7 +11,7 @@ const SPACED = 256
 const BARE = SPACED + WORDS.length
 const SPECIAL = BARE + WORDS.length
 export const EOS_ID = SPECIAL
-/** Of the roles; others are spelt after the last of them. */
+/** Marks of the known roles; other roles are spelled after the last one. */
 const ROLES = new Map(['system', 'user', 'assistant', 'tool'].map((role, i) => [role, SPECIAL + 1 + i]))
 const OTHER_ROLE = SPECIAL + 1 + ROLES.size
 const END_OF_TURN = OTHER_ROLE + 1
@@ -28,13 +29,13 @@ const BYTES = Array.from({ length: SPECIAL }, (_, id) =>
 
 const LONGEST = Math.max(...BYTES.map(({ length }) => length))
 
-/** The token of a plain word, space before it. `choice`: any whole number. */
+/** The token of a plain word with a leading space. `choice`: any integer. */
 export function wordId(choice: number): number {
   return SPACED + (choice % WORDS.length)
 }
 
 function encodeInto(text: string, ids: number[]): void {
-  // A word ends where no letter follows, so that generated text is read back as the tokens it was made of.
+  // A word ends where no letter follows, so that generated text is tokenized back to the same tokens.
   for (const [piece] of text.matchAll(/ ?[a-z]+(?![A-Za-z])|[A-Za-z]+|[^A-Za-z ]+| /g)) {
     const id = WORD_IDS.get(piece)
     if (id !== undefined) ids.push(id)
@@ -42,7 +43,7 @@ function encodeInto(text: string, ids: number[]): void {
   }
 }
 
-/** Marks are tokens too, two for each turn. */
+/** Marks are tokens too, two per turn. */
 function leastTokens(prompt: string | readonly ChatMessage[]): number {
   if (typeof prompt === 'string') return Math.ceil(Buffer.byteLength(prompt) / LONGEST)
   const bytes = prompt.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0)
@@ -66,7 +67,7 @@ function bytesOf(id: number): Uint8Array {
 
 function stream(): TextStream {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
-  /** The decoder may hold part of a character. Where it cannot, words need no decoder: they are what is generated. */
+  /** The decoder may hold part of a character. If not, words bypass it: they are what is generated. */
   let isInside = false
   return {
     push: id => {

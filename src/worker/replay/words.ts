@@ -1,4 +1,4 @@
-/** The words that replayed requests say: short, plain, all different. Ids of tokens depend on their order: add at the end only. */
+/** Words of replayed text: short, plain, all different. Token ids depend on their order: append only. */
 const TEXT = `
 about above across after again air all almost along also always among and animal another answer any apple around arrow ask autumn away
 back bag ball bank barn base basket bay bear beautiful because become bed bee before begin behind bell below bench best better between

@@ -1,11 +1,14 @@
-/** Bodies and events of the two generation routes, member by member as vLLM prints them. Events are put together from texts: one a token. */
+/**
+ * Response bodies and stream events of the two generation routes, with the members in vLLM’s order. Events
+ * are concatenated from strings, because there is one per token.
+ */
 import type { Api } from './api-request.ts'
 
 export interface AnswerHead {
   readonly api: Api
-  /** With its prefix. */
+  /** Including its prefix. */
   readonly id: string
-  /** Seconds since 1970. */
+  /** Seconds since the Unix epoch. */
   readonly created: number
   readonly model: string
 }
@@ -22,7 +25,7 @@ export type FinishReason = 'stop' | 'length'
 export interface WholeAnswer extends AnswerHead {
   readonly text: string
   readonly finishReason: FinishReason
-  /** The stop string or token that ended it. */
+  /** The stop string or token that ended the text. */
   readonly stopReason: string | number | null
   readonly usage: Usage
   readonly tokenIds: readonly number[] | null
@@ -73,17 +76,17 @@ export function wholeBody(answer: WholeAnswer): string {
 
 export interface StreamDelta {
   readonly text: string
-  /** Undefined unless they are asked for. */
+  /** Undefined unless requested. */
   readonly tokenIds: readonly number[] | undefined
   readonly end:
     | { readonly finishReason: FinishReason; readonly stopReason: string | number | null }
     | undefined
-  /** In every event, where asked for. */
+  /** In every event, if requested. */
   readonly usage: Usage | undefined
 }
 
 export interface StreamTexts {
-  /** What a chat begins with; its prompt's ids go there. Empty for completions. */
+  /** The first event of a chat, with the prompt’s token ids; empty for completions. */
   opening(promptTokenIds: readonly number[] | undefined, usage: Usage | undefined): string
   delta(delta: StreamDelta, promptTokenIds?: readonly number[]): string
   usage(usage: Usage): string
@@ -119,8 +122,7 @@ export function streamTexts({ api, id, created, model }: AnswerHead): StreamText
       return `${start}${choice}]${withUsage(usage)}}\n\n`
     },
     usage(usage) {
-      const details = detailsOf(usage)
-      return `${start}],"usage":${JSON.stringify({ ...usageOf(usage), ...(details && { prompt_tokens_details: details }) })}}\n\n`
+      return `${start}],"usage":${JSON.stringify({ ...usageOf(usage), prompt_tokens_details: detailsOf(usage) })}}\n\n`
     },
   }
 }

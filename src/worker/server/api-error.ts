@@ -1,11 +1,11 @@
-/** Failures as vLLM's server answers them: a status, and `{"error": {message, type, param, code}}`. */
+/** Errors in vLLM’s format: a status, and `{"error": {message, type, param, code}}`. */
 
 export class ApiError extends Error {
   override name = 'ApiError'
   readonly status: number
   readonly type: string
   readonly param: string | null
-  /** When it may be asked again, where that is of use. */
+  /** When to retry, if that is useful. */
   readonly retryAfterSeconds: number | undefined
 
   constructor(status: number, message: string, { type, param = null, retryAfterSeconds }: ErrorParts = {}) {
@@ -35,12 +35,15 @@ function typeOf(status: number): string {
   return TYPES[status] ?? 'InternalServerError'
 }
 
-/** The request makes no sense for this model or this worker. */
+/** The request is invalid for this model or this worker. */
 export function badRequest(message: string, param?: string): ApiError {
   return new ApiError(400, message, { param: param ?? null })
 }
 
-/** The body is not of the shape that the route takes. vLLM's checks of shapes have another type than its checks of values. */
+/**
+ * The body does not have the shape of the route. vLLM’s shape checks use another error type than its value
+ * checks.
+ */
 export function badShape(kind: string, path: readonly (string | number)[], message: string): ApiError {
   const place = ['body', ...path]
     .map(part => (typeof part === 'number' ? String(part) : `'${part}'`))

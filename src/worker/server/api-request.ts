@@ -1,4 +1,4 @@
-/** What a client asks for, from the JSON of its body: the fields of vLLM's two generation routes that this worker serves, checked. */
+/** Reads and validates the fields of vLLM’s two generation routes that this worker supports. */
 import type { ChatMessage } from '../types.ts'
 import { badRequest, badShape } from './api-error.ts'
 import { readMessages } from './chat-messages.ts'
@@ -20,7 +20,7 @@ export interface ApiRequest {
   readonly includeUsage: boolean
   /** Usage in every event of the stream. */
   readonly continuousUsage: boolean
-  /** Undefined: as far as the context goes. */
+  /** Undefined: up to the context length. */
   readonly maxTokens: number | undefined
   readonly minTokens: number
   readonly ignoreEos: boolean
@@ -33,20 +33,20 @@ export interface ApiRequest {
   readonly stopTokenIds: ReadonlySet<number>
   readonly includeStop: boolean
   readonly returnTokenIds: boolean
-  /** `eldr_row`: the recorded request that this one follows. */
+  /** `eldr_row`: the recorded request to follow. */
   readonly row: number | undefined
-  /** Fields of it that would shape a model's text and that no back end follows. */
+  /** Fields in the request that would change a model’s text and that no back end supports. */
   readonly unfollowed: readonly string[]
   readonly requestId: string | undefined
   readonly kv: Fields | undefined
 }
 
 export interface PromptLimits {
-  /** Tokens of prompt and answer together. */
+  /** Maximum tokens of prompt and response together. */
   readonly maxModelLen: number
 }
 
-/** What a request gets that says nothing of it. */
+/** Sampling defaults for requests that do not set them. */
 export interface SamplingDefaults {
   readonly temperature: number
   /** 0: all tokens. */
@@ -56,10 +56,10 @@ export interface SamplingDefaults {
 
 export const PLAIN_SAMPLING: SamplingDefaults = { temperature: 1, topK: 0, topP: 1 }
 
-/** vLLM's own default for completions; chats go on to the end of the context. */
+/** vLLM’s default for completions; chats continue to the end of the context. */
 const COMPLETION_TOKENS = 16
-/** Each is looked for after every token. */
-const MOST_STOPS = 128
+/** Each stop string is searched for after every token. */
+const MAX_STOPS = 128
 
 export function readApiRequest(
   api: Api,
@@ -101,13 +101,13 @@ export function readApiRequest(
   }
 }
 
-/** Text, ids, or a list with one of either. Ids that cannot fit are not even looked at. */
+/** Text, token ids, or a list with one of either. Ids that exceed the context are not read. */
 export function readPrompt(fields: Fields, maxModelLen: number): ApiPrompt {
   const given = fields.value('prompt')
   const several = Array.isArray(given) && (typeof given[0] === 'string' || Array.isArray(given[0]))
   if (several && given.length > 1)
     throw badRequest(
-      'This worker takes one prompt a request; a gateway in front of it splits lists of prompts.',
+      'This worker accepts one prompt per request; a gateway in front of it splits lists of prompts.',
       'prompt',
     )
   const prompt: unknown = several ? given[0] : given
@@ -121,7 +121,7 @@ export function readPrompt(fields: Fields, maxModelLen: number): ApiPrompt {
   return { ids: idsOf(prompt, ['prompt']) }
 }
 
-/** `tokens`: how many, in words. */
+/** `tokens`: the count as text. */
 export function tooLong(maxModelLen: number, tokens: string): Error {
   const words = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${tokens} input tokens. Please reduce the length of the input prompt.`
   return badRequest(words, 'input_tokens')
@@ -170,8 +170,8 @@ function readStops(fields: Fields): string[] {
     if (typeof stop !== 'string') throw badShape('string_type', ['stop', i], 'Input should be a valid string')
     if (stop === '') throw badRequest('stop cannot contain an empty string.', 'stop')
   })
-  if (stops.length > MOST_STOPS)
-    throw badRequest(`stop must have at most ${MOST_STOPS} strings, got ${stops.length}.`, 'stop')
+  if (stops.length > MAX_STOPS)
+    throw badRequest(`stop must have at most ${MAX_STOPS} strings, got ${stops.length}.`, 'stop')
   return stops as string[]
 }
 

@@ -30,7 +30,10 @@ function textOf(part: unknown, path: readonly (string | number)[]): string {
   const inside = new Fields(part, path)
   const type = inside.text('type')
   if (type !== 'text')
-    throw badRequest(`Parts of type ${String(type)} are not served: this model reads text.`, 'messages')
+    throw badRequest(
+      `Parts of type ${String(type)} are not supported: this model accepts text only.`,
+      'messages',
+    )
   const text = inside.text('text')
   if (text === undefined) throw inside.missing('text')
   return text

@@ -1,4 +1,4 @@
-/** What every request of a worker's server shares. */
+/** What all requests of a worker’s server share. */
 import type { Logger } from 'pino'
 import type { KvLimits } from '../kv/kv-client.ts'
 import type { LeaseBook } from '../kv/leases.ts'
@@ -15,20 +15,20 @@ export type WorkerRole = (typeof ROLES)[number]
 
 export interface ServerSettings {
   readonly role: WorkerRole
-  /** As clients call it. */
+  /** Name of the model in the API. */
   readonly model: string
-  /** Tokens of prompt and answer together. */
+  /** Maximum tokens of prompt and response together. */
   readonly maxModelLen: number
-  /** Of the trace; undefined where there is none, and `eldr_row` is refused. */
+  /** Requests in the trace; undefined without a trace: `eldr_row` is then refused. */
   readonly rows: number | undefined
-  /** What the model's files say of sampling, where a request says nothing. */
+  /** Sampling defaults from the model’s files. */
   readonly sampling: SamplingDefaults
-  /** `cached_tokens` in usage, as vLLM's --enable-prompt-tokens-details. */
+  /** Report `cached_tokens` in usage, like vLLM’s --enable-prompt-tokens-details. */
   readonly promptDetails: boolean
   readonly maxBodyBytes: number
-  /** Of all bodies that are being read. */
+  /** Limit on all bodies being read. */
   readonly bodyBudgetBytes: number
-  /** How long a client may take nothing of its stream. */
+  /** How long a client may read nothing from its stream. */
   readonly clientStallMs: number
   readonly leaseMs: number
   readonly kvLimits: KvLimits
@@ -36,7 +36,7 @@ export interface ServerSettings {
 
 export interface WorkerContext {
   readonly settings: ServerSettings
-  /** All engines of the server by their rank, this one among them. They share requests, bodies and connections. */
+  /** All engines of the server by rank, including this one. They share requests, bodies and connections. */
   readonly ranks: readonly WorkerContext[]
   readonly engine: WorkerEngine
   readonly engineId: string
@@ -44,7 +44,7 @@ export interface WorkerContext {
   readonly log: Logger
   readonly live: LiveRequests
   readonly bodies: BodyLimits
-  /** Of a worker that prefills. */
+  /** Defined on workers that prefill. */
   readonly handoffs:
     | {
         readonly leases: LeaseBook

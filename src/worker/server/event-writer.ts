@@ -1,25 +1,29 @@
 /**
- * A stream to one client, at that client's pace. One write a token while the client keeps up; for one that does not, what comes is kept
- * as tokens, not as events, and goes out as one event when it reads again. So a client that stalls holds at most the text of its own
- * answer, and nobody else waits. One that stalls too long is taken for gone. Chunks are framed here and written to the socket in one
- * piece: Node's response makes four writes of each, which costs more than all else that is done for a token.
+ * A stream to one client at that client’s speed. While the client keeps up there is one write per token;
+ * otherwise pending tokens are merged and sent as one event when the client reads again. A stalled client
+ * therefore holds at most the text of its own response and delays no other client. A client that stalls too
+ * long is disconnected. Chunks are framed here and written to the socket at once: Node’s response makes four
+ * writes of each, which costs more than everything else done per token.
  */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 export interface EventWriterOptions<T> {
   readonly response: ServerResponse
-  /** How long a client may take nothing. */
+  /** How long a client may read nothing. */
   readonly stallMs: number
   readonly onStalled: () => void
-  /** Two pieces as one. */
+  /** Merges two pieces into one. */
   readonly merge: (first: T, second: T) => T
   readonly print: (piece: T) => string
 }
 
 export class EventWriter<T> {
   readonly #options: EventWriterOptions<T>
-  /** Undefined where the response must do it: for HTTP/1.0, and for an answer that waits for another's end. */
+  /**
+   * Undefined if the response must write by itself: for HTTP/1.0, and for a pipelined response that waits for
+   * the previous one.
+   */
   readonly #socket: Socket | undefined
   #full = false
   #kept: T | undefined
@@ -35,7 +39,7 @@ export class EventWriter<T> {
     const drained = () => this.#drained()
     const by = this.#socket ?? response
     by.on('drain', drained)
-    // One that waits for another's end is not behind; from when it has its turn it may be.
+    // A pipelined response is not stalled while it waits for the previous one.
     if (response.socket === null) response.once('socket', () => this.#full && this.#watch())
     response.once('close', () => {
       clearTimeout(this.#timer)
@@ -48,7 +52,7 @@ export class EventWriter<T> {
     else this.#send(this.#options.print(piece))
   }
 
-  /** After everything that was written. */
+  /** Sent after everything written before. */
   end(text: string): void {
     this.#last = text
     if (!this.#full) this.#finish()

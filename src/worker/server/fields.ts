@@ -1,4 +1,4 @@
-/** Members of a JSON body, each checked as it is read. Null stands for absent, and numbers may come as text, as in vLLM. */
+/** Members of a JSON body, validated when read. As in vLLM, null means absent and numbers may be strings. */
 import { badRequest, badShape } from './api-error.ts'
 
 export class Fields {
@@ -43,7 +43,7 @@ export class Fields {
     throw this.#bad(name, 'int_type', 'Input should be a valid integer')
   }
 
-  /** Within both ends, or refused with what is allowed. */
+  /** Refuses values outside the bounds; `words` says what is allowed. */
   between(name: string, least: number, most: number, words: string): number | undefined {
     const value = this.number(name)
     if (value === undefined || (value >= least && value <= most)) return value
@@ -63,7 +63,7 @@ export class Fields {
     throw this.#bad(name, 'list_type', 'Input should be a valid list')
   }
 
-  /** Whole numbers from 0. */
+  /** Integers ≥ 0. */
   ids(name: string): Int32Array | undefined {
     const list = this.list(name)
     return list && idsOf(list, [...this.#path, name])
@@ -105,7 +105,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** NaN for what is none. */
+/** NaN if it is not a number. */
 function asNumber(value: unknown): number | undefined {
   if (value === undefined || typeof value === 'number') return value
   return typeof value === 'string' && value.trim() !== '' ? Number(value) : NaN

@@ -1,4 +1,7 @@
-/** `/v1/completions` and `/v1/chat/completions`: one prompt, one choice, either leg of a hand-off or the whole of a request. */
+/**
+ * `/v1/completions` and `/v1/chat/completions`: one prompt, one choice; either leg of a hand-off or a
+ * complete request.
+ */
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { releaseKv } from '../kv/kv-client.ts'
@@ -27,7 +30,8 @@ export async function generate(
     ctx = rankFor(server, request)
     plan = planOf(ctx.settings, ctx.engine, api, body, wish)
   } catch (error) {
-    // Blocks wait for this request, which will never read them.
+    // The prefill worker holds blocks for this request, which will never read them. As in vLLM, they are
+    // freed.
     if (wish.kind === 'fetch')
       ctx.live.follow(releaseKv(wish.target, ctx.settings.kvLimits, new AbortController().signal))
     throw error
@@ -63,7 +67,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
       )
 
   const generation = new GenerationRun({
-    // Text of a first leg is thrown away: where it stops is the second one's to say.
+    // The text of a prefill leg is discarded; the decode leg decides where it stops.
     asked: isHandoff ? { ...asked, stop: [], stopTokenIds: new Set() } : asked,
     promptTokens: promptIds.length,
     maxTokens,
@@ -76,7 +80,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
       response.off('close', onClose)
       socket.off('close', onClose)
       if (remote !== undefined) live.follow(remote.close())
-      // Nobody has been told where these blocks are.
+      // The client never received the address of these blocks.
       if (end.kind === 'finished' && !taken) end.lease?.release()
     },
   })
@@ -88,7 +92,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
   }
   const forget = live.add({ end: () => generation.callOff() })
   response.on('close', onClose)
-  // An answer that waits for those before it is not told when the connection closes.
+  // A pipelined response that waits for the previous one is not told when the connection closes.
   if (response.socket === null) socket.setMaxListeners(0).on('close', onClose)
   generation.begin(
     engine.generate(
@@ -97,7 +101,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         promptIds,
         maxTokens,
         minTokens: asked.minTokens,
-        // A first token that ends the text is found again by the second leg, which needs the blocks for it.
+        // If the first token ends the text, the decode leg generates it again and needs the blocks.
         ignoreEos: asked.ignoreEos || isHandoff,
         stopTokenIds: asked.stopTokenIds,
         temperature: asked.temperature,
@@ -105,7 +109,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         topP: asked.topP,
         seed: asked.seed,
         row: asked.row,
-        keepForDecode: isHandoff && !asked.stream, // a stream has no place to say where the blocks are
+        keepForDecode: isHandoff && !asked.stream, // a stream cannot carry the address of the blocks
         remote,
         recordDecode: wish.kind === 'record',
       },
@@ -115,19 +119,21 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
   if (response.destroyed || socket.destroyed) generation.leave()
 }
 
-/** That a client has left is heard between steps only: before blocks are handed off its connection is looked at once more. */
+/**
+ * A closed connection is noticed only between steps, so check it once more before the blocks are handed off.
+ */
 function lookFirst(isHandoff: boolean, response: ServerResponse, sink: AnswerSink): AnswerSink {
   if (!isHandoff) return sink
   return {
     ...sink,
     finish(end) {
       const look = () => {
-        // Of the request: an answer that waits for those before it has no socket yet.
+        // The request’s socket: a pipelined response has none yet.
         const { socket } = response.req
         if (response.destroyed || socket.destroyed || socket.readableEnded) end.finished.lease?.release()
         else sink.finish(end)
       }
-      // Between two of these the sockets are read.
+      // Socket events are handled between two of these.
       setImmediate(() => setImmediate(look))
     },
   }
@@ -150,13 +156,13 @@ function remoteOf(
       metrics.transfersFailed.inc()
       log.warn(
         { kind, why: message, from: `${wish.target.host}:${wish.target.port}` },
-        'KV blocks could not be read',
+        'failed to read KV blocks',
       )
     },
   })
 }
 
-/** What the answer says of KV blocks and experts. From here on the lease is the side channel's. */
+/** KV blocks and experts in the response. From here on the side channel owns the lease. */
 function paramsOf(
   ctx: WorkerContext,
   { wish, promptIds }: Plan,
@@ -168,7 +174,7 @@ function paramsOf(
   const { lease } = finished
   if (wish.kind !== 'hand_off' || lease === undefined || ctx.handoffs === undefined) return null
   const { leases, origin, unread } = ctx.handoffs
-  // Clients may use a name for several requests at once.
+  // Clients may use the same request id several times at once.
   let remoteId: string
   do remoteId = `${name}-${randomBytes(4).toString('hex')}`
   while (leases.find(remoteId) !== undefined)
@@ -177,7 +183,7 @@ function paramsOf(
   return handoffParams(origin, remoteId, lease, finished.cachedTokens, finished.counts)
 }
 
-/** The header counts first, as in vLLM; what could not stand in a header of ours is not taken up. */
+/** The header takes precedence, as in vLLM. Ids that are not valid in a header are ignored. */
 function requestIdOf(request: IncomingMessage, given: string | undefined): string {
   const header = request.headers['x-request-id']
   const id = typeof header === 'string' && header !== '' ? header : given

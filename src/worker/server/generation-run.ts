@@ -1,6 +1,7 @@
 /**
- * One request, from the moment it goes to the engine until its client has the end of the answer. Tokens become text, stop strings are
- * looked for, times are measured, and whatever was taken for the request is given back at its end, which comes once.
+ * One request from its submission to the engine until the end of its response: turns tokens into text,
+ * searches for stop strings, measures times, and frees everything it holds at its end, which happens exactly
+ * once.
  */
 import type {
   FinishedGeneration,
@@ -16,14 +17,14 @@ import type { WorkerMetrics } from './metrics.ts'
 import { StopText } from './stop-text.ts'
 
 export interface RunEnd {
-  /** The last token, and text that no token completes; ids are none where all went out before. */
+  /** The last token, and remaining text. `ids` is empty if all tokens were sent before. */
   readonly last: { readonly ids: readonly number[]; readonly text: string }
   readonly finished: FinishedGeneration
   readonly finishReason: FinishReason
   readonly stopReason: string | number | null
 }
 
-/** Where an answer goes: all at once, or as it comes. */
+/** Destination of a response: sent whole, or streamed. */
 export interface AnswerSink {
   token(id: number, text: string): void
   finish(end: RunEnd): void
@@ -38,7 +39,7 @@ export interface RunOptions {
   readonly sink: AnswerSink
   readonly metrics: WorkerMetrics
   readonly arrivedMs: number
-  /** Once, after the sink has heard of the end, or instead of it when the client is gone. */
+  /** Called once, after the sink was told of the end, or instead of that if the client is gone. */
   readonly onEnd: (end: GenerationEnd, taken: boolean) => void
 }
 
@@ -53,7 +54,7 @@ export class GenerationRun implements GenerationEvents {
   #lastMs = 0
   #stopReason: string | number | undefined
   #endReason: number | undefined
-  /** A token that may be the last one waits for the end, which goes out with it. */
+  /** A token that may be the last one is held back and sent together with the end. */
   #held: { readonly id: number; readonly text: string } | undefined
 
   constructor(options: RunOptions) {
@@ -66,14 +67,14 @@ export class GenerationRun implements GenerationEvents {
     if (this.#gone) running.abort('gone')
   }
 
-  /** The client has left, or is taken to have. */
+  /** The client has left or is considered gone. */
   leave(): void {
     if (this.#gone || this.#ended) return
     this.#gone = true
     this.#running?.abort('gone')
   }
 
-  /** The worker stops: whoever waits is told. */
+  /** The worker is stopping; the client gets an error. */
   callOff(): void {
     this.#running?.abort('gone')
   }
@@ -87,7 +88,7 @@ export class GenerationRun implements GenerationEvents {
     const piece = this.#stop.push(text, maySearch)
     const found = piece.stop ?? (maySearch && asked.stopTokenIds.has(id) ? id : undefined)
     const isEnd = !asked.ignoreEos && tokenizer.endsText(id)
-    // As in vLLM: ends of text beside the tokenizer's own are told apart from it.
+    // As in vLLM, end-of-text tokens other than the tokenizer’s own are reported as the stop reason.
     if (isEnd && id !== tokenizer.eosId) this.#endReason = id
     const isLast = found !== undefined || this.#tokens === maxTokens || isEnd
     if (isLast) this.#held = { id, text: piece.text }
@@ -104,7 +105,7 @@ export class GenerationRun implements GenerationEvents {
     const taken = !this.#gone && end.kind !== 'aborted'
     if (taken && end.kind === 'finished') this.#finish(end)
     else if (taken && end.kind === 'failed') sink.fail(new ApiError(end.status, end.message))
-    // Somebody else called it off, while its client waits.
+    // Aborted by the worker while the client is waiting.
     else if (!this.#gone) sink.fail(new ApiError(503, 'The worker is stopping.'))
     onEnd(end, taken)
   }

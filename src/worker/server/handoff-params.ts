@@ -1,4 +1,4 @@
-/** `kv_transfer_params` of both legs, as vLLM's NIXL connector has them in pull mode, with ELDR's own key beside. */
+/** `kv_transfer_params` of both legs, as in vLLM’s NIXL connector in pull mode, plus ELDR’s own key. */
 import { createHash } from 'node:crypto'
 import { type CapturedCounts, encodeCounts, type WireCounts } from '../../wire/counts.ts'
 import { encodeDecodeExperts, type WireDecode } from '../../wire/decode-experts.ts'
@@ -8,7 +8,7 @@ import { badRequest } from './api-error.ts'
 import { type PromptLimits, tooLong } from './api-request.ts'
 import { type Fields, idsOf, isRecord } from './fields.ts'
 
-/** What the first leg's worker is called, and where its blocks can be read. */
+/** Identity of the prefill worker, and the address of its blocks. */
 export interface HandoffOrigin {
   readonly engineId: string
   readonly host: string
@@ -16,7 +16,7 @@ export interface HandoffOrigin {
   readonly leaseMs: number
 }
 
-/** What a request wants of the KV transfer. */
+/** What a request asks of the KV transfer. */
 export type KvWish =
   | { readonly kind: 'none' }
   | { readonly kind: 'hand_off' }
@@ -35,10 +35,10 @@ export function kvWish(kv: Fields | undefined): KvWish {
     throw badRequest('do_remote_prefill and do_remote_decode cannot both be true.', 'kv_transfer_params')
   const record = isRecord(kv.value('eldr')) && kv.object('eldr')!.value('record')
   if (record !== false && record !== undefined && record !== 'decode')
-    throw badRequest('eldr.record can be "decode".', 'kv_transfer_params')
+    throw badRequest('eldr.record must be "decode".', 'kv_transfer_params')
   if (record === 'decode') {
     if (prefill || decode)
-      throw badRequest('A request that is recorded is neither handed off nor fetched.', 'kv_transfer_params')
+      throw badRequest('A recorded request cannot be handed off or fetched.', 'kv_transfer_params')
     return { kind: 'record' }
   }
   if (decode) return { kind: 'hand_off' }
@@ -63,10 +63,11 @@ function fetchWish(kv: Fields): KvWish {
   }).find(([, value]) => value === undefined)
   if (missing !== undefined)
     throw badRequest(
-      `kv_transfer_params has no ${missing[0]}, which do_remote_prefill needs.`,
+      `kv_transfer_params.${missing[0]} is missing; do_remote_prefill requires it.`,
       'kv_transfer_params',
     )
-  if (host === '' || host!.length > 253) throw badRequest('remote_host is no host.', 'kv_transfer_params')
+  if (host === '' || host!.length > 253)
+    throw badRequest('remote_host is not a valid host.', 'kv_transfer_params')
   if (port! < 1 || port! > 65_535)
     throw badRequest(`remote_port must be in [1, 65535], got ${port}.`, 'kv_transfer_params')
   if (tokens! < 1)
@@ -81,7 +82,7 @@ function fetchWish(kv: Fields): KvWish {
   }
 }
 
-/** Ids that a gateway has from the first leg, so that a chat is not put through its template again. */
+/** Token ids that the gateway got from the prefill leg, so that the chat template is not applied again. */
 export function givenPromptIds(
   kv: Fields | undefined,
   { maxModelLen }: PromptLimits,
@@ -103,7 +104,7 @@ export function handoffParams(
   return {
     do_remote_prefill: true,
     do_remote_decode: false,
-    // One list for each group of KV caches; there is one.
+    // One list per KV cache group; there is only one group.
     remote_block_ids: [lease.blockIds],
     remote_engine_id: origin.engineId,
     remote_request_id: remoteId,
@@ -116,9 +117,9 @@ export function handoffParams(
     remote_num_tokens: lease.tokens,
     remote_prefill_cached_tokens: cachedTokens,
     remote_blocks_expiry_time: null,
-    // Ours: how often a heartbeat is due.
+    // ELDR’s own: sets the heartbeat interval.
     remote_lease_ms: origin.leaseMs,
-    ...(counts && { eldr: wireCounts(counts) }),
+    eldr: counts && wireCounts(counts),
   }
 }
 
@@ -139,7 +140,7 @@ function wireCounts({ recent, halfLife, ...counts }: CountsSnapshot): WireCounts
   )
 }
 
-/** Of the tokens whose KV changes hands: both sides compute it from what they know, and compare. */
+/** Hash of the transferred tokens: both workers compute it and compare. */
 export function promptHash(ids: Int32Array, tokens: number): string {
   const part = ids.subarray(0, tokens)
   return createHash('sha256')

@@ -1,6 +1,6 @@
-/** Requests that are under way, so that a worker can wait for them, end them, and say how many there are. */
+/** Requests in flight: counted, awaited and aborted at shutdown. */
 export interface LiveRequest {
-  /** Ends it now, whatever it is doing. */
+  /** Aborts it immediately. */
   end(): void
 }
 
@@ -13,7 +13,7 @@ export class LiveRequests {
     return this.#live.size
   }
 
-  /** Notices to other workers that are still on their way. */
+  /** Notifications to other workers that are still being sent. */
   get notices(): number {
     return this.#pending.size
   }
@@ -26,7 +26,7 @@ export class LiveRequests {
     }
   }
 
-  /** Something that nobody waits for, but that should not be cut off by the end of the process. */
+  /** Background work that must complete before the process exits. */
   follow(notice: Promise<unknown>): void {
     const done = () => {
       this.#pending.delete(notice)
@@ -40,7 +40,7 @@ export class LiveRequests {
     for (const request of this.#live) request.end()
   }
 
-  /** When nothing is under way. */
+  /** Resolves when nothing is in flight. */
   whenIdle(): Promise<void> {
     return new Promise(resolve => {
       this.#idle.push(resolve)

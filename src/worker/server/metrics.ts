@@ -1,12 +1,12 @@
 /**
- * What the worker tells Prometheus, under vLLM's names where vLLM has one, so that dashboards and routers made for vLLM read it as they
- * are. Numbers that the engine keeps are read when somebody asks. Model and engine are labels of the whole registry: series without
- * labels of their own cost the least to count.
+ * Prometheus metrics of the worker, with vLLM’s names where vLLM has one, so that dashboards and routers for
+ * vLLM work unchanged. Numbers that the engine keeps are read at scrape time. Model and engine are default
+ * labels of the registry: series without labels of their own are the cheapest to update.
  */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { EngineStats, WorkerEngine } from '../types.ts'
 
-/** vLLM's buckets begin at 10 ms, which hides what small models and fast replays do: those below are ours. */
+/** vLLM’s buckets start at 10 ms, which hides small models and fast replays. The smaller buckets are ours. */
 const TOKEN_SECONDS = [
   0.001, 0.0025, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
   0.75, 1, 2.5, 5,
@@ -20,7 +20,7 @@ const REQUEST_SECONDS = [
 const TRANSFER_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
 const TOKENS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000]
 
-/** What the side channel knows, where there is one. */
+/** Counts of the side channel, if there is one. */
 export interface KvCounts {
   readonly leases: number
   readonly leasedBlocks: number
@@ -44,37 +44,37 @@ export class WorkerMetrics {
   )
   readonly interTokenSeconds = this.#histogram(
     'vllm:inter_token_latency_seconds',
-    'Time between two tokens in seconds',
+    'Time between consecutive tokens in seconds',
     TOKEN_SECONDS,
   )
   readonly perTokenSeconds = this.#histogram(
     'vllm:request_time_per_output_token_seconds',
-    'Mean time per output token of a request, the first aside',
+    'Mean time per output token of a request, excluding the first, in seconds',
     TOKEN_SECONDS,
   )
   readonly requestSeconds = this.#histogram(
     'vllm:e2e_request_latency_seconds',
-    'Time of a whole request in seconds',
+    'End-to-end request latency in seconds',
     REQUEST_SECONDS,
   )
-  readonly promptTokens = this.#histogram('vllm:request_prompt_tokens', 'Prompt tokens of a request', TOKENS)
+  readonly promptTokens = this.#histogram('vllm:request_prompt_tokens', 'Prompt tokens per request', TOKENS)
   readonly generationTokens = this.#histogram(
     'vllm:request_generation_tokens',
-    'Generated tokens of a request',
+    'Generated tokens per request',
     TOKENS,
   )
   readonly promptTokensTaken = this.#counter(
     'vllm:prompt_tokens_total',
-    'Prompt tokens of requests that were begun, cached and fetched ones too',
+    'Prompt tokens of started requests, including cached and fetched ones',
   )
   readonly transferSeconds = this.#histogram(
     'vllm:nixl_xfer_time_seconds',
-    'Time to read the KV blocks of a hand-off',
+    'Time to read the KV blocks of a hand-off, in seconds',
     TRANSFER_SECONDS,
   )
   readonly transferBytes = this.#counter(
     'vllm:nixl_bytes_transferred_total',
-    'Bytes of KV blocks that were read',
+    'Bytes of KV blocks read from prefill workers',
   )
   readonly transfersFailed = this.#counter(
     'vllm:nixl_num_failed_transfers_total',
@@ -82,16 +82,16 @@ export class WorkerMetrics {
   )
   readonly leasesExpired = this.#counter(
     'vllm:nixl_num_kv_expired_reqs_total',
-    'Hand-offs that nobody read before their lease ended',
+    'Hand-offs whose lease expired before a decode worker read them',
   )
   readonly badFrames = this.#counter(
     'eldr_kv_bad_frames_total',
-    'Connections of the KV side channel that were ended for what they sent',
+    'Connections of the KV side channel closed because of an invalid frame',
   )
   readonly clientsGone = this.#counter('eldr_clients_gone_total', 'Requests whose client left before the end')
   readonly clientsStalled = this.#counter(
     'eldr_clients_stalled_total',
-    'Streams that ended because their client took nothing for too long',
+    'Streams ended because the client did not read for too long',
   )
 
   constructor({ engine, model, rank, kv }: MetricsSource) {
@@ -108,7 +108,7 @@ export class WorkerMetrics {
     )
     this.#gauge(
       'vllm:num_requests_waiting_by_reason',
-      'Requests that wait, by what for',
+      'Waiting requests by reason',
       (_, set) => {
         const { waiting, fetching } = engine.stats()
         set({ reason: 'capacity' }, waiting - fetching)
@@ -118,7 +118,7 @@ export class WorkerMetrics {
     )
     const success: Counter = new Counter({
       name: 'vllm:request_success_total',
-      help: 'Requests that have ended, by how',
+      help: 'Finished requests by reason',
       labelNames: ['finished_reason'],
       registers: [this.registry],
       collect() {
@@ -128,13 +128,15 @@ export class WorkerMetrics {
           success.inc({ finished_reason: reason }, count)
       },
     })
-    this.#gauge('eldr_kv_leases', 'Hand-offs that wait to be read', set => set(kv()?.leases ?? 0))
-    this.#gauge('eldr_kv_leased_blocks', 'KV blocks that they hold', set => set(kv()?.leasedBlocks ?? 0))
+    this.#gauge('eldr_kv_leases', 'Hand-offs waiting to be read', set => set(kv()?.leases ?? 0))
+    this.#gauge('eldr_kv_leased_blocks', 'KV blocks held by hand-offs', set => set(kv()?.leasedBlocks ?? 0))
     this.#gauge('eldr_kv_connections', 'Connections of the KV side channel', set =>
       set(kv()?.connections ?? 0),
     )
-    this.#gauge('process_start_time_seconds', 'Start of the process, in seconds since 1970', set =>
-      set(STARTED_SECONDS),
+    this.#gauge(
+      'process_start_time_seconds',
+      'Start time of the process in seconds since the Unix epoch',
+      set => set(STARTED_SECONDS),
     )
     this.#gauge('process_resident_memory_bytes', 'Resident memory in bytes', set =>
       set(process.memoryUsage.rss()),
@@ -164,7 +166,7 @@ export class WorkerMetrics {
     })
   }
 
-  /** A counter that somebody else keeps. */
+  /** A counter whose value is kept elsewhere. */
   #readCounter(
     name: string,
     help: string,
@@ -195,40 +197,32 @@ type EngineMetric = readonly [name: string, help: string, of: (stats: EngineStat
 
 const ENGINE_GAUGES: readonly EngineMetric[] = [
   ['vllm:num_requests_running', 'Requests in the running batch', ({ running }) => running],
-  ['vllm:num_requests_waiting', 'Requests that wait, for room or for remote KV', ({ waiting }) => waiting],
-  ['vllm:kv_cache_usage_perc', 'KV blocks in use; 1 is all of them', ({ kvUsage }) => kvUsage],
+  ['vllm:num_requests_waiting', 'Requests waiting for capacity or for remote KV', ({ waiting }) => waiting],
+  ['vllm:kv_cache_usage_perc', 'Share of KV blocks in use (1 = all)', ({ kvUsage }) => kvUsage],
   ['eldr_decode_batch', 'Sequences of the last decode step', ({ batch }) => batch],
   [
     'eldr_active_experts_mean',
     'Distinct experts of the last decode step, mean over layers',
     ({ active }) => active,
   ],
-  ['eldr_kv_blocks_free', 'KV blocks that nobody refers to', ({ blocksFree }) => blocksFree],
-  [
-    'eldr_signature_rows',
-    'Rows of the signature cache that are in use',
-    ({ signatureRows }) => signatureRows,
-  ],
+  ['eldr_kv_blocks_free', 'Free KV blocks, including cached ones', ({ blocksFree }) => blocksFree],
+  ['eldr_signature_rows', 'Rows of the signature cache in use', ({ signatureRows }) => signatureRows],
 ]
 
 const ENGINE_COUNTERS: readonly EngineMetric[] = [
   [
     'eldr_prompt_tokens_computed_total',
-    'Prompt tokens that were computed here',
+    'Prompt tokens computed by this worker',
     ({ promptTokens }) => promptTokens,
   ],
-  ['vllm:generation_tokens_total', 'Tokens that were generated', ({ generationTokens }) => generationTokens],
+  ['vllm:generation_tokens_total', 'Generated tokens', ({ generationTokens }) => generationTokens],
   [
     'vllm:prefix_cache_queries_total',
-    'Tokens that were looked for in the prefix cache',
+    'Tokens looked up in the prefix cache',
     ({ prefixQueries }) => prefixQueries,
   ],
-  ['vllm:prefix_cache_hits_total', 'Tokens that were found there', ({ prefixHits }) => prefixHits],
-  [
-    'vllm:num_preemptions_total',
-    'Requests that had to make room and begin again',
-    ({ preemptions }) => preemptions,
-  ],
+  ['vllm:prefix_cache_hits_total', 'Tokens found in the prefix cache', ({ prefixHits }) => prefixHits],
+  ['vllm:num_preemptions_total', 'Preempted requests', ({ preemptions }) => preemptions],
   ['eldr_decode_steps_total', 'Decode steps', ({ decodeSteps }) => decodeSteps],
 ]
 

@@ -1,4 +1,4 @@
-/** From the JSON of a body to what the engine is asked for: everything that can be refused is refused here, before anything begins. */
+/** Turns the JSON of a body into an engine request. All validation happens here, before anything starts. */
 import type { WorkerEngine } from '../types.ts'
 import { ApiError, badRequest } from './api-error.ts'
 import { type Api, type ApiPrompt, type ApiRequest, readApiRequest, tooLong } from './api-request.ts'
@@ -13,7 +13,7 @@ export interface Plan {
   readonly wish: KvWish
 }
 
-/** Read before all else: where blocks wait somewhere for this request, a refusal of any kind has to give them back. */
+/** Read first: if a prefill worker holds blocks for this request, every kind of refusal must free them. */
 export function wishOf(body: unknown): KvWish {
   const kv = isRecord(body) ? body['kv_transfer_params'] : undefined
   return kvWish(isRecord(kv) ? new Fields(kv, ['kv_transfer_params']) : undefined)
@@ -38,7 +38,7 @@ export function planOf(
   if (wish.kind === 'fetch' && wish.target.tokens > promptIds.length) {
     const found = `${wish.target.tokens} tokens, the prompt has ${promptIds.length}`
     throw badRequest(
-      `The hand-off is not of this prompt: remote_num_tokens says ${found}.`,
+      `The hand-off does not match the prompt: remote_num_tokens is ${found}.`,
       'kv_transfer_params',
     )
   }
@@ -50,7 +50,10 @@ export function checkModel({ model }: ServerSettings, asked: string | undefined)
     throw new ApiError(404, `The model \`${asked.slice(0, 200)}\` does not exist.`, { param: 'model' })
 }
 
-/** Ids within the vocabulary. Text that cannot fit, however it is cut into tokens, is refused before it is. */
+/**
+ * Token ids within the vocabulary. Text that cannot fit, however it is tokenized, is refused before it is
+ * encoded.
+ */
 export function promptIdsOf(
   { maxModelLen }: Pick<ServerSettings, 'maxModelLen'>,
   { tokenizer }: Pick<WorkerEngine, 'tokenizer'>,
@@ -66,7 +69,7 @@ export function promptIdsOf(
   return 'messages' in prompt ? tokenizer.chat(prompt.messages) : tokenizer.encode(prompt.text)
 }
 
-/** As in vLLM: they are places in the row of logits, so there must be such places. */
+/** As in vLLM: the ids index the logits, so they must be in the vocabulary. */
 function checkStopIds({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, { stopTokenIds }: ApiRequest): void {
   const outside = [...stopTokenIds].filter(id => id >= tokenizer.size)
   if (outside.length === 0) return
@@ -77,30 +80,31 @@ function checkStopIds({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, { stopToke
   )
 }
 
-/** A worker of the other role was asked: a fault of who sent the request there, not of the client. */
+/** The request was sent to a worker of the wrong role: an error of the sender, not of the client. */
 function checkRole({ role }: ServerSettings, asked: ApiRequest, { kind }: KvWish): void {
   if (kind === 'hand_off' && role === 'decode')
-    throw new ApiError(501, 'This worker has the role decode: it hands no KV blocks to others.')
+    throw new ApiError(501, 'This worker has the role decode: it cannot hand off KV blocks.')
   if (kind === 'record' && role === 'decode')
-    throw new ApiError(501, 'This worker has the role decode: it keeps no experts of prompts.')
+    throw new ApiError(501, 'This worker has the role decode: it does not capture experts of prompts.')
   if (kind === 'fetch' && role === 'prefill')
-    throw new ApiError(501, 'This worker has the role prefill: it fetches no KV blocks.')
-  if (kind === 'record' && asked.stream)
-    throw badRequest('A request that is recorded cannot be streamed.', 'stream')
+    throw new ApiError(501, 'This worker has the role prefill: it cannot fetch KV blocks.')
+  if (kind === 'record' && asked.stream) throw badRequest('A recorded request cannot be streamed.', 'stream')
 }
 
-/** Replay makes its text up, and these fields change nothing of it; a model's text they would change. */
+/** Replay invents its text, so these fields change nothing; for a model they would. */
 function checkFollowed({ rows }: ServerSettings, { unfollowed: [field] }: ApiRequest): void {
   if (rows === undefined && field !== undefined)
-    throw badRequest(`This worker does not serve ${field}.`, field)
+    throw badRequest(`This worker does not support ${field}.`, field)
 }
 
 function checkRow({ rows }: ServerSettings, row: number | undefined): void {
   if (row === undefined) return
-  if (rows === undefined)
-    throw badRequest('eldr_row is for workers that replay a trace; this one does not.', 'eldr_row')
+  if (rows === undefined) throw badRequest('eldr_row is only for workers that replay a trace.', 'eldr_row')
   if (row >= rows)
-    throw badRequest(`eldr_row must be less than ${rows}, the requests of the trace, got ${row}.`, 'eldr_row')
+    throw badRequest(
+      `eldr_row must be less than ${rows}, the number of requests in the trace, got ${row}.`,
+      'eldr_row',
+    )
 }
 
 function limitOf(

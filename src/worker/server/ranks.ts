@@ -1,9 +1,15 @@
-/** Several engines behind one URL, as vLLM's data parallelism has them: who of them answers, and their metrics as one page. */
+/**
+ * Several engines behind one URL, like vLLM’s data parallelism: selects the engine of a request and merges
+ * their metrics.
+ */
 import type { IncomingMessage } from 'node:http'
 import { badRequest } from './api-error.ts'
 import type { WorkerContext } from './context.ts'
 
-/** The engine that a request names. vLLM passes over what is no number, and refuses a rank that it does not have. */
+/**
+ * The engine named by the request’s header. Like vLLM, ignores values that are not numbers and refuses ranks
+ * that do not exist.
+ */
 export function namedRank(
   { ranks }: WorkerContext,
   { headers }: Pick<IncomingMessage, 'headers'>,
@@ -17,7 +23,7 @@ export function namedRank(
   return named
 }
 
-/** The one that is named, or else the one with the fewest requests. */
+/** The named engine, or the one with the fewest requests. */
 export function rankFor(ctx: WorkerContext, request: Pick<IncomingMessage, 'headers'>): WorkerContext {
   const named = namedRank(ctx, request)
   if (named !== undefined || ctx.ranks.length === 1) return named ?? ctx
@@ -25,7 +31,10 @@ export function rankFor(ctx: WorkerContext, request: Pick<IncomingMessage, 'head
   return ctx.ranks[loads.indexOf(Math.min(...loads))]!
 }
 
-/** Pages of Prometheus text as one: each metric once, with the samples of all. What is of the process is there once, and no engine's. */
+/**
+ * Merges pages of Prometheus text: each metric once, with the samples of all engines. Process metrics appear
+ * once, without an engine.
+ */
 export function mergedPages(pages: readonly string[]): string {
   if (pages.length === 1) return pages[0]!
   const samples = new Map<string, string[]>()

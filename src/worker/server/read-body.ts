@@ -3,13 +3,13 @@ import { type BudgetShare, type ByteBudget, PIECE_BYTES } from '../../wire/byte-
 import { ApiError, badShape } from './api-error.ts'
 
 export interface BodyLimits {
-  /** Of one body. */
+  /** Limit per body. */
   readonly maxBytes: number
-  /** Of all that are being read. */
+  /** Limit on all bodies being read. */
   readonly budget: ByteBudget
 }
 
-/** The JSON of a body. */
+/** Reads and parses a JSON body. */
 export async function readJson(request: IncomingMessage, { maxBytes, budget }: BodyLimits): Promise<unknown> {
   const text = new TextDecoder('utf-8', { fatal: true })
   const share = budget.open()
@@ -30,7 +30,7 @@ function readBytes(request: IncomingMessage, maxBytes: number, share: BudgetShar
     const chunks: Buffer[] = []
     let bytes = 0
     let isRefused = false
-    // The rest is read and dropped, so that the answer can be.
+    // The rest is read and discarded, so that the client can read the response.
     const refuse = (error: ApiError) => {
       isRefused = true
       chunks.length = 0
@@ -49,14 +49,14 @@ function readBytes(request: IncomingMessage, maxBytes: number, share: BudgetShar
       else if (share.take(chunk.length + PIECE_BYTES)) chunks.push(chunk)
       else
         refuse(
-          new ApiError(503, 'Too many bodies are being read at once: try again later.', {
+          new ApiError(503, 'Too many request bodies are being read at once; try again later.', {
             retryAfterSeconds: 1,
           }),
         )
     })
     request.on('end', () => resolve(Buffer.concat(chunks)))
-    request.on('close', () => reject(new ApiError(400, 'The request broke off.')))
-    request.on('error', () => reject(new ApiError(400, 'The request broke off.')))
+    request.on('close', () => reject(new ApiError(400, 'The request was incomplete.')))
+    request.on('error', () => reject(new ApiError(400, 'The request was incomplete.')))
     return undefined
   })
 }

@@ -1,4 +1,4 @@
-/** What the worker answers to whom. */
+/** Routes of the worker’s HTTP server. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { VERSION } from '../../version.ts'
 import { readTraceparent } from '../../wire/trace-context.ts'
@@ -69,10 +69,7 @@ export async function answer(
     const known = asApiError(error)
     if (known.status === 500) {
       const traceId = readTraceparent(request.headers['traceparent'])?.traceId
-      ctx.log.error(
-        { err: error, path, reqId: given, ...(traceId !== undefined && { traceId }) },
-        'a request failed',
-      )
+      ctx.log.error({ err: error, path, reqId: given, traceId }, 'request failed')
     }
     sendError(response, known)
   }
@@ -163,8 +160,8 @@ function resetPrefixCache(
     throw new ApiError(
       409,
       ranks.length === 1
-        ? 'Blocks are in use: nothing was reset.'
-        : 'Blocks are in use: not every engine was reset.',
+        ? 'KV blocks are in use; the prefix cache was not reset.'
+        : 'KV blocks are in use; the prefix cache was not reset on every engine.',
       { type: 'Conflict' },
     )
   sendJson(response, 200, '{"success":true}')

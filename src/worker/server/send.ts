@@ -1,4 +1,4 @@
-/** Whole answers. Nothing is sent to who has gone, and nothing twice. */
+/** Whole responses. Sends nothing if the client is gone or a response was already sent. */
 import type { ServerResponse } from 'node:http'
 import { RequestFault } from '../engine/request-fault.ts'
 import { ApiError, errorBody } from './api-error.ts'
@@ -36,7 +36,7 @@ export function sendError(response: ServerResponse, error: ApiError): void {
   )
 }
 
-/** What is not one of ours is a fault of ours. */
+/** Unknown errors become 500. */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
   return error instanceof RequestFault

@@ -1,4 +1,4 @@
-/** The two shapes of an answer: one JSON body at the end, or events as tokens come. */
+/** The two forms of a response: one JSON body at the end, or a stream of events. */
 import type { ServerResponse } from 'node:http'
 import { type AnswerHead, DONE, streamTexts, type Usage, wholeBody } from './answers.ts'
 import { type ApiError, errorBody } from './api-error.ts'
@@ -12,7 +12,7 @@ export interface SinkOptions {
   readonly asked: Pick<ApiRequest, 'returnTokenIds' | 'includeUsage' | 'continuousUsage'>
   readonly promptIds: Int32Array
   readonly response: ServerResponse
-  /** From the prefix cache, of either leg; undefined where they are not reported. */
+  /** From the prefix cache of either leg; undefined if not reported. */
   readonly cachedTokens: (end: RunEnd) => number | undefined
 }
 
@@ -56,7 +56,7 @@ interface Piece {
   end: Pick<RunEnd, 'finishReason' | 'stopReason'> | undefined
 }
 
-/** In place: of a client that is far behind there may be very many. */
+/** In place: a client that is far behind may have very many pending. */
 function joined(first: Piece, { text, ids, end }: Piece): Piece {
   first.text += text
   first.ids.push(...ids)
@@ -76,7 +76,7 @@ export function streamSink(
   const usageNow = (): Usage | undefined =>
     asked.continuousUsage ? { promptTokens, completionTokens: sent, cachedTokens: undefined } : undefined
 
-  /** A chat opens with an event that has no token, in the same write as its first one. */
+  /** A chat starts with an event without a token, sent in the same write as the first token. */
   function print({ text, ids, end }: Piece): string {
     const promptTokenIds = asked.returnTokenIds && !opened ? [...promptIds] : undefined
     const opening = opened ? '' : texts.opening(promptTokenIds, usageNow())
@@ -86,7 +86,8 @@ export function streamSink(
     return opening + texts.delta(delta, promptTokenIds)
   }
 
-  // As vLLM: before the engine has done anything, so that whoever waits knows that the request was taken.
+  // As in vLLM, the head is sent before the engine does anything, so that the client knows that the request
+  // was accepted.
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' })
   response.flushHeaders()
   const writer = new EventWriter<Piece>({ response, stallMs, onStalled, merge: joined, print })

@@ -1,4 +1,7 @@
-/** Puts a worker together: engine, HTTP, side channel. It stops in order: no new requests, those under way end, blocks are given back. */
+/**
+ * Assembles a worker: engine, HTTP server, side channel. Shutdown: refuse new requests, let running ones end,
+ * free the blocks.
+ */
 import { randomUUID } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
@@ -18,11 +21,11 @@ import { UnreadHandoffs } from './unread-handoffs.ts'
 
 export interface WorkerOptions {
   readonly host: string
-  /** 0: any that is free. */
+  /** 0: any free port. */
   readonly port: number
-  /** Engines beyond the first listen on those after it. */
+  /** Further engines listen on the ports after it. */
   readonly kvPort: number
-  /** Where decode workers reach this one. */
+  /** Address at which decode workers reach this worker. */
   readonly kvHost: string
   readonly settings: Omit<
     ServerSettings,
@@ -30,19 +33,19 @@ export interface WorkerOptions {
   > &
     Partial<ServerSettings>
   readonly engine: WorkerEngine
-  /** Of the ranks from 1 on, where there are several behind this URL. */
+  /** Engines of rank 1 and above, if there are several behind this URL. */
   readonly otherEngines?: readonly WorkerEngine[]
   readonly log: Logger
-  /** How long requests may go on after `stop`. */
+  /** How long running requests may continue after `stop`. */
   readonly graceMs: number
 }
 
 export interface Worker {
   readonly url: string
   readonly port: number
-  /** Undefined for a worker that only decodes. */
+  /** Undefined on a decode-only worker. */
   readonly kvPort: number | undefined
-  /** Of rank 0. */
+  /** The context of rank 0. */
   readonly context: WorkerContext
   stop(): Promise<void>
 }
@@ -54,7 +57,9 @@ const DEFAULTS = {
   clientStallMs: 60_000,
   sampling: PLAIN_SAMPLING,
 } as const
-/** Longer than a gateway keeps an idle connection, so that it is never the worker who closes one that is about to be used. */
+/**
+ * Longer than a gateway keeps idle connections, so that the worker never closes one that is about to be used.
+ */
 const KEEP_ALIVE_MS = 75_000
 const FAREWELL_MS = 1_000
 
@@ -76,7 +81,7 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
   const serverId = randomUUID()
   try {
     for (const [rank, each] of [engine, ...otherEngines].entries()) {
-      // As vLLM names the engines of one server.
+      // The same naming as vLLM’s for the engines of one server.
       const engineId = otherEngines.length === 0 ? serverId : `${serverId}_dp${rank}`
       const metrics: WorkerMetrics = new WorkerMetrics({
         engine: each,
@@ -131,9 +136,9 @@ export async function startWorker(options: WorkerOptions): Promise<Worker> {
     await within(graceMs, [live.whenIdle(), ...handoffs.map(each => each.whenRead())])
     live.endAll()
     await Promise.all(ranks.map(each => each.engine.close()))
-    // Those that were called off are told so, if they listen.
+    // Clients of aborted requests get an error.
     await within(FAREWELL_MS, [closed])
-    // Notices of what was just ended are short; a worker that is gone does not answer them.
+    // Notifications about the aborted requests are short; a dead worker does not respond to them.
     await within(settings.kvLimits.connectMs, [live.whenIdle()])
     server.closeAllConnections()
     await closeHandoffs()
@@ -162,7 +167,7 @@ async function openHandoffs(
     onEnd(id, end) {
       if (end === 'expired') {
         metrics.leasesExpired.inc()
-        log.warn({ id }, 'nobody read the KV blocks of a hand-off before its lease ended')
+        log.warn({ id }, 'lease of a hand-off expired before a decode worker read its KV blocks')
       }
       if (leases.size === 0) for (const resolve of read.splice(0)) resolve()
     },
@@ -174,9 +179,9 @@ async function openHandoffs(
     leases,
     onBadFrame(why) {
       metrics.badFrames.inc()
-      log.warn({ why }, 'a connection of the KV side channel was ended')
+      log.warn({ why }, 'invalid frame on the KV side channel, connection closed')
     },
-    onFault: err => log.error({ err }, 'the KV side channel failed'),
+    onFault: err => log.error({ err }, 'internal error in the KV side channel'),
   })
   await server.listen()
   const whenRead = () =>
@@ -192,7 +197,7 @@ async function listen(server: Server, host: string, port: number): Promise<void>
       reject(
         new EldrError('ELDR_PORT_TAKEN', {
           found,
-          todo: 'Choose another --port or --host; 0 takes any port that is free.',
+          todo: 'Choose another --port or --host; 0 selects any free port.',
           cause,
         }),
       )
@@ -201,7 +206,7 @@ async function listen(server: Server, host: string, port: number): Promise<void>
   })
 }
 
-/** Until all have come, or the time is up. */
+/** Waits until all have settled or the time is up. */
 async function within(ms: number, all: readonly Promise<void>[]): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const up = new Promise<void>(resolve => (timer = setTimeout(resolve, ms)))

@@ -1,9 +1,12 @@
-/** What the worker says of itself beyond vLLM's routes: for the cluster's table, for the gateway's estimate of unions, and for tests. */
+/**
+ * State of the worker beyond vLLM’s routes: for the cluster table, for the gateway’s estimate of expert
+ * unions, and for tests.
+ */
 import { VERSION } from '../../version.ts'
 import type { WorkerEngine } from '../types.ts'
 import type { WorkerContext } from './context.ts'
 
-/** `GET /eldr/union`: distinct experts of the last decode step, and which. */
+/** `GET /eldr/union`: the distinct experts of the last decode step. */
 export function unionOf(engine: WorkerEngine) {
   const { layers, experts, active } = engine.union()
   const counts = Array.from({ length: layers }, (_, l) =>
@@ -15,12 +18,15 @@ export function unionOf(engine: WorkerEngine) {
     top_k: engine.model.topK,
     batch: engine.stats().batch,
     active: counts,
-    /** Base64 of u8 [layer][expert], 1 where it fires. */
+    /** Base64 of u8 [layer][expert], 1 if active. */
     union: Buffer.from(active.buffer, active.byteOffset, active.length).toString('base64'),
   }
 }
 
-/** `GET /eldr/state`: everything that must be back at its start when nothing is under way, and what the table shows. */
+/**
+ * `GET /eldr/state`: everything that must return to its initial value when the worker is idle, and the data
+ * of the cluster table.
+ */
 export function stateOf({ settings, engine, engineId, live, bodies, handoffs, connections }: WorkerContext) {
   const stats = engine.stats()
   return {

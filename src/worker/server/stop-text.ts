@@ -1,9 +1,9 @@
 /**
- * Looks for stop strings in text that comes in pieces. What might be the beginning of one is held back until it is known not to be; a
- * stop string is not passed on unless that is asked for, and nothing after it is.
+ * Searches streamed text for stop strings. Text that may be the start of a stop string is held back. The stop
+ * string itself is emitted only if requested, and nothing after it.
  */
 export interface StopPiece {
-  /** Text that may be passed on. */
+  /** Text that may be emitted. */
   readonly text: string
   /** The stop string that was found. */
   readonly stop?: string
@@ -13,7 +13,7 @@ export class StopText {
   readonly #stops: readonly string[]
   readonly #include: boolean
   readonly #longest: number
-  /** Seen and not passed on; always shorter than the longest stop string. */
+  /** Received and not emitted; always shorter than the longest stop string. */
   #held = ''
 
   constructor(stops: readonly string[], include = false) {
@@ -22,7 +22,9 @@ export class StopText {
     this.#longest = stops.reduce((most, { length }) => Math.max(most, length), 0)
   }
 
-  /** `search` is false while so few tokens have come that the request must go on whatever they say; such text is held all the same. */
+  /**
+   * `search` is false while fewer than `min_tokens` tokens were generated; text is held back all the same.
+   */
   push(piece: string, search = true): StopPiece {
     if (this.#longest === 0) return { text: piece }
     const text = this.#held + piece
@@ -39,14 +41,14 @@ export class StopText {
     return { text: text.slice(0, text.length - held) }
   }
 
-  /** What is still held back, when no more comes. */
+  /** The held-back text, when no more follows. */
   rest(): string {
     const held = this.#held
     this.#held = ''
     return held
   }
 
-  /** The one that begins first; of those that begin together the one that was named first. */
+  /** The earliest match; among matches at the same position the first in the list. */
   #first(text: string): { at: number; stop: string } | undefined {
     let first: { at: number; stop: string } | undefined
     for (const stop of this.#stops) {
@@ -56,7 +58,7 @@ export class StopText {
     return first
   }
 
-  /** Length of the longest end of the text that a stop string begins with, not a whole one. */
+  /** Length of the longest suffix of the text that is a proper prefix of a stop string. */
   #heldLength(text: string): number {
     for (let length = Math.min(text.length, this.#longest - 1); length > 0; length--) {
       const end = text.slice(text.length - length)

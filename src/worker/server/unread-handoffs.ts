@@ -1,7 +1,8 @@
 /**
- * Answers that say where blocks are, and that may never have been read: a gateway whose client leaves drops the connection with the answer
- * in it. A peer that has read an answer closes its connection in order; one that drops it unread resets it, and then nobody knows of the
- * blocks. Without this they would wait for the whole of their lease.
+ * Responses with a hand-off that the peer may never have read. A peer that drops its connection with the
+ * response unread resets it; its blocks are freed at once instead of when the lease expires. This is best
+ * effort: a peer that closes its connection before the response arrives looks like one that has read it,
+ * because its FIN is read before the reset. A gateway therefore closes its sending side only and reads on.
  */
 import type { Socket } from 'node:net'
 
@@ -13,12 +14,12 @@ export class UnreadHandoffs {
     this.#release = release
   }
 
-  /** The last thing that went out on this connection. */
+  /** The last response on this connection. */
   sent(socket: Socket, remoteId: string): void {
     this.#last.set(socket, remoteId)
   }
 
-  /** Another request came on it: the answer before has been read. */
+  /** Another request arrived on the connection, so the previous response has been read. */
   heard(socket: Socket): void {
     this.#last.delete(socket)
   }

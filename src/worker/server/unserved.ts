@@ -1,9 +1,11 @@
-/** Fields of vLLM's that would change the answer and that are not followed here: refused by name, never passed over. */
+/**
+ * Fields of vLLM’s API that would change the response and are not supported: refused by name, never ignored.
+ */
 import { badRequest } from './api-error.ts'
 import type { Api } from './api-request.ts'
 import { type Fields, isRecord } from './fields.ts'
 
-/** What would make another prompt of the same text or messages. */
+/** Fields that would turn the same text or messages into another prompt. */
 export function refuseOtherPrompts(fields: Fields): void {
   refuse({
     prompt_embeds: fields.value('prompt_embeds') !== undefined,
@@ -22,7 +24,7 @@ export function refuseWhatIsNotServed(fields: Fields, api: Api): void {
   if (n < 1) throw badRequest(`n must be at least 1, got ${n}.`, 'n')
   if (n > 1)
     throw badRequest(
-      `This worker makes one choice a request (n = 1), got n = ${n}; a gateway in front of it splits requests for several.`,
+      `This worker generates one choice per request (n = 1), got n = ${n}; a gateway in front of it splits such requests.`,
       'n',
     )
   const logprobs = fields.value('logprobs')
@@ -42,7 +44,7 @@ export function refuseWhatIsNotServed(fields: Fields, api: Api): void {
     allowed_token_ids: fields.list('allowed_token_ids') !== undefined,
     logits_processors: (fields.list('logits_processors') ?? []).length > 0,
     watermarking: fields.bool('watermarking'),
-    // Generated text never has special tokens, so how they are spaced is nobody's matter.
+    // Generated text never contains special tokens, so their spacing does not matter.
     skip_special_tokens:
       fields.value('skip_special_tokens') !== undefined && !fields.bool('skip_special_tokens'),
   })
@@ -50,7 +52,7 @@ export function refuseWhatIsNotServed(fields: Fields, api: Api): void {
   if (guided !== undefined) refuse({ [guided]: true })
 }
 
-/** Replay makes its text up, and these change nothing of it; a model's text they would change. */
+/** Replay invents its text, so these fields change nothing; for a model they would. */
 export function unfollowedOf(fields: Fields): string[] {
   const asked = {
     presence_penalty: (fields.between('presence_penalty', -2, 2, 'in [-2, 2]') ?? 0) !== 0,
@@ -72,5 +74,5 @@ function hasMembers(fields: Fields, name: string): boolean {
 
 function refuse(asked: Readonly<Record<string, boolean>>): void {
   for (const [name, is] of Object.entries(asked))
-    if (is) throw badRequest(`This worker does not serve ${name.slice(0, 100)}.`, name.slice(0, 100))
+    if (is) throw badRequest(`This worker does not support ${name.slice(0, 100)}.`, name.slice(0, 100))
 }

@@ -1,16 +1,22 @@
-/** Byte-pair encoding of one word: the pair of lowest rank is joined, the leftmost of equals first, until no pair is in the list. */
+/**
+ * Byte-pair encoding of one word: merges the pair of lowest rank, leftmost first, until no pair is in the
+ * list.
+ */
 
 export interface Merges {
-  /** Joined token and rank of a pair, at `left × size + right`: rank × size + joined; undefined when it is never joined. */
+  /**
+   * Merged token and rank of a pair at `left × size + right`: rank × size + merged; undefined if it is never
+   * merged.
+   */
   readonly pairs: ReadonlyMap<number, number>
-  /** Tokens of the vocabulary. */
+  /** Tokens in the vocabulary. */
   readonly size: number
 }
 
-/** Longer words go through a heap: looking at every pair for every join takes quadratic time. */
+/** Longer words use a heap: scanning every pair for every merge takes quadratic time. */
 const SHORT = 48
 
-/** `tokens` are those of the single bytes at first; how many are left at the end, in place. */
+/** `tokens` starts with one token per byte and is merged in place; returns how many are left. */
 export function joinPairs(tokens: Int32Array, count: number, merges: Merges): number {
   return count <= SHORT ? joinShort(tokens, count, merges) : joinLong(tokens, count, merges)
 }
@@ -31,20 +37,22 @@ export function joinShort(tokens: Int32Array, count: number, { pairs, size }: Me
 }
 
 /**
- * Neighbours are linked; the heap has every pair that can be joined, as rank × count + place, and those that have changed since are passed
- * over. Numbers in typed arrays, since a prompt may be one word.
+ * Neighbours are linked. The heap holds every pair that can be merged as rank × count + position; entries
+ * that have changed since are skipped. Numbers are in typed arrays, because a prompt may be a single word.
  */
 export function joinLong(tokens: Int32Array, count: number, { pairs, size }: Merges): number {
   const next = new Int32Array(count)
   const previous = new Int32Array(count)
-  /** Of the pair that begins at a place: its rank, −1 where it is never joined, and what it makes. */
+  /**
+   * Per position: the rank of the pair that starts there (−1 if it is never merged), and the merged token.
+   */
   const ranks = new Int32Array(count)
   const joined = new Int32Array(count)
   for (let i = 0; i < count; i++) {
     next[i] = i + 1 < count ? i + 1 : -1
     previous[i] = i - 1
   }
-  /** Words that are one character again and again ask for one pair again and again. */
+  /** Words that repeat one character look up the same pair again and again. */
   let [lastPair, lastFound]: [number, number | undefined] = [-1, undefined]
   const look = (left: number): boolean => {
     const right = next[left]!
@@ -59,14 +67,14 @@ export function joinLong(tokens: Int32Array, count: number, { pairs, size }: Mer
     joined[left] = lastFound - rank * size
     return true
   }
-  // One goes in for each pair, and each join takes one out and brings two at most.
+  // One entry per pair; each merge removes one and adds at most two.
   const heap = new KeyHeap(2 * count)
   for (let i = 0; i < count; i++) if (look(i)) heap.push(ranks[i]! * count + i)
   while (heap.length > 0) {
     const key = heap.pop()
     const rank = Math.floor(key / count)
     const at = key - rank * count
-    // Tokens only grow, so a pair of this rank at this place is the one that was meant.
+    // Tokens only grow, so a pair of this rank at this position is still the same pair.
     if (ranks[at] !== rank) continue
     const right = next[at]!
     tokens[at] = joined[at]!
@@ -82,7 +90,7 @@ export function joinLong(tokens: Int32Array, count: number, { pairs, size }: Mer
   return left
 }
 
-/** Numbers, the smallest first. */
+/** A min-heap of numbers. */
 class KeyHeap {
   length = 0
   readonly #keys: Float64Array

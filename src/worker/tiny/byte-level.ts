@@ -1,4 +1,7 @@
-/** How GPT-2's tokenizers write bytes as text: printable ones of Latin-1 as themselves, the others as characters from U+0100 on. */
+/**
+ * GPT-2’s text form of bytes: printable Latin-1 characters as themselves, the others as characters from
+ * U+0100 on.
+ */
 
 const CHARACTERS = charactersOfBytes()
 const BYTES: ReadonlyMap<string, number> = new Map(CHARACTERS.map((character, byte) => [character, byte]))
@@ -16,7 +19,7 @@ export function characterOfByte(byte: number): string {
   return CHARACTERS[byte]!
 }
 
-/** Undefined when a character stands for no byte. */
+/** Undefined if a character represents no byte. */
 export function bytesOfToken(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(text.length)
   for (let i = 0; i < text.length; i++) {
@@ -28,8 +31,9 @@ export function bytesOfToken(text: string): Uint8Array | undefined {
 }
 
 /**
- * GPT-2's words: English endings, a run of letters, of digits or of signs with a space before it, runs of white space less the last one
- * before a word. White space is Unicode's, as in the tokenizers library: JavaScript's \s counts U+FEFF and not U+0085.
+ * GPT-2’s word split: English endings, a run of letters, digits or symbols with an optional leading space,
+ * and runs of white space except the last one before a word. White space is Unicode’s, as in the tokenizers
+ * library: JavaScript’s \s includes U+FEFF but not U+0085.
  */
 export const WORD =
   /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu

@@ -1,6 +1,7 @@
 /**
- * The chat template of a model. Templates are programs (Jinja); the worker runs none, but knows this one by its text and refuses any
- * other, so that a prompt is never built in a way that the model's files do not say.
+ * The chat template of a model. Templates are Jinja programs; the worker does not run Jinja. It recognizes
+ * this template by its text and refuses any other, so that a prompt is never built differently from what the
+ * model’s files say.
  */
 import type { ChatMessage } from '../types.ts'
 import { badModel } from './config.ts'
@@ -10,13 +11,13 @@ const KNOWN =
 
 export type ChatTemplate = (messages: readonly ChatMessage[]) => string
 
-/** `template`: undefined where the model has none. */
+/** `template`: undefined if the model has none. */
 export function chatTemplate(file: string, template: string | undefined): ChatTemplate | undefined {
   if (template === undefined) return undefined
-  // Jinja itself drops one newline at the end, which editors like to add.
+  // Jinja drops one trailing newline, which editors like to add.
   if (template.replace(/\n$/, '') !== KNOWN)
     throw badModel(file, [
-      'a chat_template that this worker does not know: it runs no Jinja, only templates that it knows by their text',
+      'unsupported chat_template: this worker does not run Jinja and recognizes known templates by their text',
     ])
   return messages => `${messages.map(render).join('')}<|assistant|>`
 }

@@ -1,4 +1,7 @@
-/** What config.json and generation_config.json of a model folder say, checked: a model that this engine would compute wrongly is refused. */
+/**
+ * Reads and validates config.json and generation_config.json of a model folder. A model that this engine
+ * would compute incorrectly is refused.
+ */
 import * as z from 'zod'
 import { EldrError } from '../../errors.ts'
 import type { ModelShape } from '../types.ts'
@@ -15,7 +18,7 @@ export interface TinyConfig extends ModelShape {
   readonly positions: number
   readonly eps: number
   readonly ropeTheta: number
-  /** Whether the weights of the chosen experts are made to sum to 1. */
+  /** Normalize the weights of the chosen experts to sum to 1. */
   readonly renormalise: boolean
   readonly tiedHead: boolean
 }
@@ -24,8 +27,8 @@ const size = z
   .int()
   .min(1)
   .max(2 ** 24)
-/** Beyond, angles of late positions are no longer exact (turns.ts). */
-const MOST_POSITIONS = 2 ** 20
+/** Beyond this, angles of late positions are no longer exact (turns.ts). */
+const MAX_POSITIONS = 2 ** 20
 const schema = z.object({
   architectures: z.tuple([z.literal('Qwen3MoeForCausalLM')]),
   vocab_size: size.multipleOf(PANEL),
@@ -41,7 +44,7 @@ const schema = z.object({
   hidden_act: z.literal('silu'),
   rms_norm_eps: z.number().positive(),
   rope_theta: z.number().min(1).nullish(),
-  // Newer releases of transformers write it here, and rope_theta beside it or not.
+  // Newer releases of transformers write it here, with or without rope_theta beside it.
   rope_parameters: z
     .strictObject({
       rope_type: z.literal('default').default('default'),
@@ -50,9 +53,9 @@ const schema = z.object({
     })
     .nullish(),
   partial_rotary_factor: z.literal(1).nullish(),
-  max_position_embeddings: size.max(MOST_POSITIONS),
+  max_position_embeddings: size.max(MAX_POSITIONS),
   tie_word_embeddings: z.boolean().default(false),
-  // What changes the computation and is not done here must be absent, or as if it were.
+  // Fields that change the computation in an unsupported way must be absent or neutral.
   decoder_sparse_step: z.literal(1).default(1),
   mlp_only_layers: z.array(z.int()).length(0).default([]),
   attention_bias: z.literal(false).default(false),
@@ -61,7 +64,7 @@ const schema = z.object({
   quantization_config: z.undefined().optional(),
 })
 
-/** Names of what turns positions that are read above; others would turn them in a way that is not done here. */
+/** Rope parameters that are read above; others would change the rotation in an unsupported way. */
 const KNOWN_ROPE: ReadonlySet<string> = new Set(['rope_theta', 'rope_scaling', 'rope_parameters'])
 
 const or = <T>(schema: z.ZodType<T>, otherwise: T) => schema.nullish().transform(value => value ?? otherwise)
@@ -70,7 +73,7 @@ const generationSchema = z.object({
   temperature: or(z.number().min(0), 1),
   top_k: or(z.int().min(-1), 0),
   top_p: or(z.number().positive().max(1), 1),
-  // vLLM takes these as what a request gets that says nothing of them. They are not done here, so they must be as if absent.
+  // vLLM uses these as sampling defaults. They are not supported here, so they must be absent or neutral.
   repetition_penalty: z.literal(1).nullish(),
   presence_penalty: z.literal(0).nullish(),
   frequency_penalty: z.literal(0).nullish(),
@@ -79,9 +82,9 @@ const generationSchema = z.object({
 })
 
 export interface GenerationConfig {
-  /** Token ids that end a text; the first is the tokenizer's own. */
+  /** Token ids that end a text; the first is the tokenizer’s own. */
   readonly endIds: readonly number[]
-  /** Where a request says nothing. */
+  /** Sampling defaults. */
   readonly sampling: { readonly temperature: number; readonly topK: number; readonly topP: number }
 }
 
@@ -98,16 +101,16 @@ export function parseConfig(file: string, json: unknown): TinyConfig {
     ([name, value]) => name.startsWith('rope_') && !KNOWN_ROPE.has(name) && value !== null,
   )
   const problems = [
-    (theta ?? undefined) === undefined && 'rope_theta: a number, here or in rope_parameters',
+    (theta ?? undefined) === undefined && 'rope_theta must be a number, here or in rope_parameters',
     (raw.rope_theta ?? theta) !== theta &&
-      `rope_theta ${raw.rope_theta} and ${theta} in rope_parameters: the same`,
-    otherRope !== undefined && `${otherRope[0]}: absent, since it is not done here`,
+      `rope_theta ${raw.rope_theta} must equal ${theta} in rope_parameters`,
+    otherRope !== undefined && `${otherRope[0]} is not supported`,
     (heads % kvHeads !== 0 || (heads / kvHeads) % 2 !== 0) &&
-      `${heads} query heads on ${kvHeads} key/value heads: an even number for each`,
+      `${heads} query heads on ${kvHeads} key/value heads: must be an even number per key/value head`,
     ((heads + 2 * kvHeads) * headWidth) % PANEL !== 0 &&
-      `heads of ${headWidth}: queries, keys and values together a multiple of ${PANEL}`,
+      `head size ${headWidth}: queries, keys and values together must be a multiple of ${PANEL}`,
     raw.num_experts_per_tok > experts &&
-      `num_experts_per_tok ${raw.num_experts_per_tok}: at most num_experts, ${experts}`,
+      `num_experts_per_tok ${raw.num_experts_per_tok} must be at most num_experts, ${experts}`,
   ].filter(problem => problem !== false)
   if (problems.length > 0) throw badModel(file, problems)
   return {
@@ -133,7 +136,7 @@ export function parseGeneration(file: string, json: unknown, vocabulary: number)
   const endIds = typeof given === 'number' ? [given] : given
   const outside = endIds.find(id => id >= vocabulary)
   if (outside !== undefined)
-    throw badModel(file, [`eos_token_id ${outside}: below ${vocabulary}, the size of the vocabulary`])
+    throw badModel(file, [`eos_token_id ${outside} must be less than ${vocabulary}, the vocabulary size`])
   return { endIds, sampling: { temperature, topK: Math.max(0, topK), topP } }
 }
 

@@ -1,15 +1,15 @@
 /**
- * The model: tokens of any sequences go through its layers together, over keys and values that lie in the worker's blocks. A token's
- * result depends on its own sequence alone, to the bit: not on who else is in the slice, nor on how a prompt was cut, nor on which blocks
- * it lies in.
+ * The model’s forward pass: tokens of several sequences go through the layers together, over keys and values
+ * in the worker’s blocks. A token’s result depends only on its own sequence, bit for bit: not on the rest of
+ * the slice, on how a prompt was split, or on which blocks it is in.
  */
 import type { TinyConfig } from './config.ts'
-import { chooseExperts, ExpertLists } from './gate.ts'
+import { ExpertLists, Gate } from './gate.ts'
 import type { TinyKernel } from './kernel.ts'
 import { fillMemory, layOutMemory, type MemoryLayout, SLICE } from './memory.ts'
 import type { LayerWeights } from './weights.ts'
 
-/** Tokens `from` up to `to` of a sequence; those before are in its blocks. */
+/** Tokens `from` (inclusive) to `to` (exclusive) of a sequence; those before are in its blocks. */
 export interface Part {
   readonly ids: Int32Array
   readonly from: number
@@ -24,8 +24,8 @@ export class Forward {
   readonly kernel: TinyKernel
   readonly #config: TinyConfig
   readonly #blockTokens: number
+  readonly #gate: Gate
   readonly #lists: ExpertLists
-  readonly #weights: Float32Array
   readonly #f32: Float32Array
   readonly #u32: Uint32Array
   readonly #slots = new Int32Array(SLICE)
@@ -43,18 +43,27 @@ export class Forward {
     this.kernel = fillMemory(config, this.layout, weights, create)
     this.#f32 = new Float32Array(this.kernel.buffer)
     this.#u32 = new Uint32Array(this.kernel.buffer)
-    this.#lists = new ExpertLists(config.experts, config.topK)
-    this.#weights = new Float32Array(SLICE * config.topK)
     this.experts = new Uint16Array(SLICE * config.layers * config.topK)
+    const gate = {
+      probabilities: this.#f32,
+      chosen: this.experts,
+      weights: new Float32Array(SLICE * config.topK),
+    }
+    this.#gate = new Gate(config, gate)
+    const { which, factors } = this.layout
+    this.#lists = new ExpertLists(config, gate, {
+      which: this.#u32.subarray(which / 4),
+      factors: this.#f32.subarray(factors / 4),
+    })
   }
 
-  /** Where a token's keys and values lie, counted in slots. */
+  /** Slot of a token’s keys and values. */
   slotOf(blocks: ArrayLike<number>, token: number): number {
     const block = Math.floor(token / this.#blockTokens)
     return blocks[block]! * this.#blockTokens + token - block * this.#blockTokens
   }
 
-  /** Parts have SLICE tokens at most, together. When it returns their keys and values are in the blocks. */
+  /** All parts together have at most SLICE tokens. On return their keys and values are in the blocks. */
   run(parts: readonly Part[]): void {
     const { kernel, layout } = this
     const { hidden, eps, layers } = this.#config
@@ -69,7 +78,7 @@ export class Forward {
     })
   }
 
-  /** Logits of those tokens of the slice, a row each, until the next call. */
+  /** Logits of these tokens of the slice, one row each, valid until the next call. */
   logits(tokens: readonly number[]): Float32Array[] {
     const { kernel, layout } = this
     const { hidden, eps, vocabulary } = this.#config
@@ -82,7 +91,7 @@ export class Forward {
     )
   }
 
-  /** Embeddings, positions, and where keys and values lie. */
+  /** Sets up embeddings, positions and the addresses of keys and values. */
   #begin(parts: readonly Part[]): number {
     const { kernel, layout } = this
     const u32 = this.#u32
@@ -91,7 +100,7 @@ export class Forward {
       const rows = layout.rows / 4 + p * layout.rowsPerSequence
       const padded = Math.min(layout.rowsPerSequence, Math.ceil(to / 4) * 4)
       for (let t = 0; t < to; t++) u32[rows + t] = this.slotOf(blocks, t) * layout.kvRowBytes
-      // Read with the last ones, and not used.
+      // Padding that is read but not used.
       u32.fill(0, rows + to, rows + padded)
       for (let t = from; t < to; t++, token++) {
         u32[layout.which / 4 + token] = ids[t]!
@@ -158,31 +167,19 @@ export class Forward {
     kernel.matmul(layout.attended, tokens, q, layer.output, hidden, layout.projected)
   }
 
-  /** `at`, `stride`: where the layer's choices go among a token's. */
+  /** `at`, `stride`: position of the layer’s choices among a token’s. */
   #mixExperts(layer: LayerWeights, at: number, stride: number, tokens: number): void {
     const { kernel, layout } = this
-    const { hidden, experts, topK, expertWidth, renormalise } = this.#config
+    const { hidden, experts, topK, expertWidth } = this.#config
     kernel.matmul(layout.normed, tokens, hidden, layer.gate, experts, layout.gates)
     kernel.softmax(layout.gates, tokens, experts, 1)
     for (let t = 0; t < tokens; t++) {
-      const gates = layout.gates / 4 + t * experts
-      chooseExperts(
-        this.#f32,
-        gates,
-        experts,
-        topK,
-        renormalise,
-        this.experts,
-        at + t * stride,
-        this.#weights,
-        t * topK,
-      )
+      this.#gate.choose(layout.gates / 4 + t * experts, at + t * stride, t * topK)
     }
-    const [which, factors] = [this.#u32.subarray(layout.which / 4), this.#f32.subarray(layout.factors / 4)]
-    this.#lists.sort(tokens, this.experts, at, stride, this.#weights, which, factors)
+    this.#lists.sort(tokens, at, stride)
     this.#f32.fill(0, layout.projected / 4, layout.projected / 4 + tokens * hidden)
     const { starts } = this.#lists
-    // From the lowest expert up, so that a token's sum has one order.
+    // In ascending order of experts, so that a token’s sum always has the same order.
     for (let e = 0; e < experts; e++) {
       const [first, count] = [starts[e]!, starts[e + 1]! - starts[e]!]
       if (count === 0) continue

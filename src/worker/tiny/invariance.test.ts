@@ -33,13 +33,13 @@ function opened(
   return engine
 }
 
-/** What must not depend on how it was served. */
+/** Results that must not depend on how the request was served. */
 interface Served {
   readonly ids: readonly number[]
   readonly text: string
   readonly decode: Uint16Array
   readonly counts: Uint32Array
-  /** Hash of the prompt's KV. */
+  /** Hash of the prompt’s KV. */
   readonly kv: string
 }
 
@@ -53,7 +53,7 @@ async function serve(engine: WorkerEngine, request: Generation): Promise<Served>
   return { ids, text, decode: end.decode!.ids, counts: end.counts!.counts, kv }
 }
 
-/** One after the other, each from the start. */
+/** One request after the other, each cold. */
 async function serveAlone(model: TinyModel, requests: readonly Generation[]): Promise<Served[]> {
   const engine = opened(model, { prefixCaching: false })
   const served: Served[] = []
@@ -61,7 +61,7 @@ async function serveAlone(model: TinyModel, requests: readonly Generation[]): Pr
   return served
 }
 
-/** Prefill on one engine, all else on another, which has no experts of the prompt. */
+/** Prefill on one engine, decode on another, which has no experts of the prompt. */
 async function serveInTwoLegs(
   prefill: WorkerEngine,
   decode: WorkerEngine,
@@ -100,13 +100,13 @@ const settings = fc
     maxBatchedTokens: fc.integer({ min: 2, max: 400 }),
     maxSeqs: fc.integer({ min: 1, max: 8 }),
     prefixCaching: fc.boolean(),
-    /** Tokens that fit; one request has 160 at most. */
+    /** Tokens that fit; a request has at most 160. */
     room: fc.integer({ min: 160, max: 600 }),
   })
   .map(({ room, ...rest }) => ({ ...rest, blocks: Math.ceil(room / rest.blockTokens) + 1 }))
 
 describe('requests on the tiny back end', () => {
-  it('are served the same bits alone and under any schedule', async () => {
+  it('give the same bits alone and under any schedule', async () => {
     let [hits, preemptions] = [0, 0]
     await fc.assert(
       fc.asyncProperty(
@@ -118,7 +118,7 @@ describe('requests on the tiny back end', () => {
           const requests = prompts.map(ids => asked(ids, { ...how, maxTokens }))
           const alone = await serveAlone(small, requests)
           const engine = opened(small, settings)
-          // Each is sent when the one before has made a token or two; one more is called off on the way.
+          // Each request is sent after a token or two of the previous one; one more is aborted.
           const running: Promise<Served>[] = []
           const gone = start(
             engine,
@@ -140,11 +140,11 @@ describe('requests on the tiny back end', () => {
       ),
       { numRuns: 40 },
     )
-    // The schedules did go where they should.
+    // The schedules cover the cases they are meant for.
     expect(Math.min(hits, preemptions)).toBeGreaterThan(0)
   }, 120_000)
 
-  it('are decoded from another worker’s KV to the same bits, whatever the blocks of both', async () => {
+  it('give the same bits from another worker’s KV, for any block sizes', async () => {
     await fc.assert(
       fc.asyncProperty(prompts, sampling, settings, settings, async (prompts, how, ofPrefill, ofDecode) => {
         const requests = prompts.map(ids => asked(ids, { ...how, maxTokens: 8 }))
@@ -162,7 +162,7 @@ describe('requests on the tiny back end', () => {
     )
   }, 120_000)
 
-  it('are computed to the same bits by SIMD and by the plain loops', async () => {
+  it('give the same bits with SIMD and with the plain loops', async () => {
     const random = createRandom(3)
     for (const how of [{ temperature: 0 }, { temperature: 0.9, topP: 0.8, seed: 4 }]) {
       const request = asked(
@@ -175,7 +175,7 @@ describe('requests on the tiny back end', () => {
     }
   })
 
-  it('are so with tiny6, in a full batch', async () => {
+  it('give the same bits with tiny6 in a full batch', async () => {
     const model = await tiny6()
     const texts = [
       'import argparse\n\ndef main',
@@ -190,7 +190,7 @@ describe('requests on the tiny back end', () => {
     const requests = texts.map((text, i) =>
       asked(model.tokenizer.encode(text), {
         maxTokens: 24,
-        ...(i % 2 === 1 && { temperature: 0.8, seed: i }),
+        ...(i % 2 === 1 ? { temperature: 0.8, seed: i } : {}),
       }),
     )
     const alone = await serveAlone(model, requests)

@@ -1,15 +1,16 @@
 import type { TinyKernel } from './kernel.ts'
 
 /**
- * The kernel in plain JavaScript: what an engine without WebAssembly SIMD runs, and the oracle of kernel.wat. Every product and sum is
- * rounded to single precision in the order in which the SIMD loops take them, so both give the same bits.
+ * The kernel in plain JavaScript, for runtimes without WebAssembly SIMD and as reference for kernel.wat.
+ * Every product and sum is rounded to single precision in the order of the SIMD loops, so both give the same
+ * bits.
  */
 export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
   const f32 = new Float32Array(buffer)
   const u32 = new Uint32Array(buffer)
   const round = Math.fround
   const lanes = new Float32Array(4)
-  /** Lane l has the sum of elements l, l + 4, … */
+  /** Lane l holds the sum of elements l, l + 4, … */
   const lanesSum = () => round(round(lanes[0]! + lanes[2]!) + round(lanes[1]! + lanes[3]!))
 
   function inverseNorm(x: number, width: number, eps: number): number {
@@ -42,7 +43,7 @@ export function plainTinyKernel(buffer: ArrayBuffer): TinyKernel {
     return lanesSum()
   }
 
-  /** q, k: word positions. */
+  /** q, k: word indices. */
   function dot(q: number, k: number, width: number): number {
     let a = 0,
       b = 0,
@@ -177,10 +178,10 @@ const POLYNOMIAL = Float32Array.of(
   1.6666665459e-1,
   5.0000001201e-1,
 )
-/** Adding it to a number below 2^22 rounds that to whole ones, halves to even. */
+/** Adding it to a number below 2^22 rounds to integers, half to even. */
 const WHOLE = 12_582_912
 
-/** e^x of a single: relative error below 2·10⁻⁷, exactly 0 below −87; what lies above 88 counts as 88. */
+/** e^x in single precision: relative error below 2·10⁻⁷, exactly 0 below −87; inputs above 88 are clamped. */
 export function exp(given: number): number {
   if (given < -87) return 0
   const round = Math.fround

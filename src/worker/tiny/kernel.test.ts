@@ -8,7 +8,10 @@ import { createTinyKernel, PANEL, type TinyKernel, tinyKernelKind } from './kern
 const BYTES = 1 << 20
 const kernels = [createTinyKernel(BYTES, 'simd'), createTinyKernel(BYTES, 'plain')] as const
 
-/** Runs the same on both kernels, on the same numbers; the bits that each leaves in `words` words at `out`. */
+/**
+ * Runs the same on both kernels with the same inputs; returns the bits that each leaves in `words` words at
+ * `out`.
+ */
 function bitsOf(
   seed: number,
   out: number,
@@ -29,7 +32,7 @@ const OUT = 3 << 16
 const seeds = fc.integer({ min: 0, max: 1e6 })
 
 describe('the SIMD kernel of the model', () => {
-  it('is there, and was compiled from kernel.wat as it is now', async () => {
+  it('exists and was compiled from the current kernel.wat', async () => {
     expect(tinyKernelKind()).toBe('simd')
     const { kernelBytesSource } = (await import('../../../scripts/kernel.mjs' as string)) as {
       kernelBytesSource(folder: string): Promise<string>
@@ -39,7 +42,7 @@ describe('the SIMD kernel of the model', () => {
     )
   })
 
-  it('multiplies as the plain one does, to the bit, and each row as if it were alone', () => {
+  it('multiplies bit for bit like the plain one, and each row independently', () => {
     fc.assert(
       fc.property(
         seeds,
@@ -60,7 +63,7 @@ describe('the SIMD kernel of the model', () => {
     expect(PANEL).toBe(32)
   })
 
-  it('multiplies rightly', () => {
+  it('multiplies correctly', () => {
     const [kernel] = kernels
     const f32 = new Float32Array(kernel.buffer)
     const [rows, k, n] = [7, 64, 96]
@@ -76,7 +79,7 @@ describe('the SIMD kernel of the model', () => {
     }
   })
 
-  it('attends as the plain one does, to the bit, whatever the length and wherever rows lie', () => {
+  it('computes attention bit for bit like the plain one, for any length and row addresses', () => {
     fc.assert(
       fc.property(seeds, fc.integer({ min: 1, max: 70 }), fc.constantFrom(16, 64), (seed, length, width) => {
         const order = createRandom(seed)
@@ -87,7 +90,7 @@ describe('the SIMD kernel of the model', () => {
         })
         expect(bits[0]!.some(word => word !== 0)).toBe(true)
         expect(bits[0]).toEqual(bits[1])
-        // Positions that come after the last change nothing.
+        // Positions after the last one have no effect.
         const longer = bitsOf(seed, OUT, 2 * width, (kernel, u32) => {
           u32.set(
             [...places.slice(0, length), ...places.slice(length).map(place => place ^ 512)],
@@ -101,7 +104,7 @@ describe('the SIMD kernel of the model', () => {
     )
   })
 
-  it('does the smaller things as the plain one does, to the bit', () => {
+  it('computes the other functions bit for bit like the plain one', () => {
     fc.assert(
       fc.property(seeds, fc.integer({ min: 1, max: 9 }), (seed, rows) => {
         const list = (u32: Uint32Array) =>
@@ -142,7 +145,7 @@ describe('the SIMD kernel of the model', () => {
     )
   })
 
-  it('has an e^x that is right to seven digits, and 0 where it would vanish', () => {
+  it('computes e^x to seven digits, and 0 on underflow', () => {
     fc.assert(
       fc.property(fc.float({ min: -87, max: 88, noNaN: true }), x => {
         expect(Math.abs(exp(x) / Math.exp(x) - 1)).toBeLessThan(2e-7)

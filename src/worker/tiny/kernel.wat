@@ -1,8 +1,9 @@
-;; The numeric inner loops of the tiny back end, in WebAssembly with SIMD. `npm run kernel` compiles this file into kernel-bytes.ts, and a
-;; test fails when the two differ. kernel-plain.ts is the same in JavaScript, to the bit: there it says what each function does.
+;; The numeric inner loops of the tiny back end, in WebAssembly with SIMD. `npm run kernel` compiles this file into
+;; kernel-bytes.ts, and a test fails if the two differ. kernel-plain.ts is the bit-identical JavaScript version.
 ;; Pointers are byte offsets into the instance's own memory.
-;; No result depends on what else is computed with it: every output has one order of additions, over its own inputs alone. Lanes hold
-;; different outputs where that is possible; where a row is summed, lane l takes elements l, l + 4, … and lanes are added (0 + 2) + (1 + 3).
+;; Results do not depend on what is computed together: every output is a sum over its own inputs in a fixed order. Lanes
+;; hold different outputs where possible; where a row is summed, lane l takes elements l, l + 4, … and lanes are added
+;; (0 + 2) + (1 + 3).
 (module
   (memory (export "memory") 1)
 
@@ -22,7 +23,7 @@
       (i8x16.shuffle 0 1 2 3 8 9 10 11 16 17 18 19 24 25 26 27 (local.get $a) (local.get $c))
       (i8x16.shuffle 4 5 6 7 12 13 14 15 20 21 22 23 28 29 30 31 (local.get $a) (local.get $c))))
 
-  ;; e^x: 2^n times a polynomial in x − n·ln 2, |x − n·ln 2| ≤ ln 2 / 2. Exactly 0 below −87, and what lies above 88 counts as 88.
+  ;; e^x: 2^n times a polynomial in x − n·ln 2, |x − n·ln 2| ≤ ln 2 / 2. Exactly 0 below −87; inputs above 88 are clamped.
   (func $exp (param $x v128) (result v128)
     (local $n v128) (local $p v128) (local $low v128)
     (local.set $low (f32x4.lt (local.get $x) (v128.const f32x4 -87 -87 -87 -87)))
@@ -43,7 +44,7 @@
         (i32x4.shl (i32x4.add (i32x4.trunc_sat_f32x4_s (local.get $n)) (v128.const i32x4 127 127 127 127)) (i32.const 23)))
       (local.get $low)))
 
-  ;; One row of x with a panel of weights, [k][32]: 32 outputs in eight vectors. Two steps a turn.
+  ;; One row of x with a panel of weights, [k][32]: 32 outputs in eight vectors. Two steps per iteration.
   (func $one (param $x i32) (param $k i32) (param $w i32) (param $y i32)
     (local $end i32) (local $v v128)
     (local $a0 v128) (local $a1 v128) (local $a2 v128) (local $a3 v128) (local $a4 v128) (local $a5 v128) (local $a6 v128) (local $a7 v128)
@@ -173,7 +174,7 @@
       (local.set $w (i32.add (local.get $w) (i32.const 32)))
       (br_if $columns (i32.lt_u (local.get $w) (local.get $end)))))
 
-  ;; Panel by panel, so that its weights are read from memory once for all rows.
+  ;; Panel by panel, so that weights are read from memory once for all rows.
   (func (export "matmul") (param $x i32) (param $rows i32) (param $k i32) (param $w i32) (param $n i32) (param $y i32)
     (local $xBytes i32) (local $yBytes i32) (local $panelBytes i32) (local $left i32) (local $xp i32) (local $yp i32) (local $yEnd i32)
     (local.set $xBytes (i32.shl (local.get $k) (i32.const 2)))
@@ -237,7 +238,7 @@
         (local.set $rows (i32.sub (local.get $rows) (i32.const 1)))
         (br $next))))
 
-  ;; Turns the pair (x[i], x[i + half]) by the angle i of the token's position.
+  ;; Rotates the pair (x[i], x[i + half]) by angle i of the token's position.
   (func $turn (param $x i32) (param $halfBytes i32) (param $table i32)
     (local $end i32) (local $other i32) (local $u v128) (local $v v128) (local $cos v128) (local $sin v128)
     (local.set $end (i32.add (local.get $x) (local.get $halfBytes)))
@@ -308,7 +309,7 @@
         (local.set $rows (i32.sub (local.get $rows) (i32.const 1)))
         (br $next))))
 
-  ;; Products of two queries, one after the other in memory, with the keys of four positions at a time.
+  ;; Dot products of two consecutive queries with the keys of four positions at a time.
   (func $scores (param $q i32) (param $rows i32) (param $length i32) (param $keys i32) (param $bytes i32) (param $s i32) (param $t i32)
     (local $end i32) (local $p0 i32) (local $p1 i32) (local $p2 i32) (local $p3 i32) (local $p i32) (local $qEnd i32)
     (local $u v128) (local $v v128) (local $k v128)
@@ -347,7 +348,7 @@
       (local.set $rows (i32.add (local.get $rows) (i32.const 16)))
       (br_if $positions (i32.lt_u (local.get $rows) (local.get $end)))))
 
-  ;; Values weighed by both lists of scores, 16 numbers of them at a time, position after position.
+  ;; Values weighted by both lists of scores, 16 numbers at a time, position by position.
   (func $mix (param $rows i32) (param $length i32) (param $values i32) (param $bytes i32) (param $s i32) (param $t i32) (param $difference i32)
     (param $sSum f32) (param $tSum f32) (param $out i32)
     (local $end i32) (local $row i32) (local $at i32) (local $sp i32) (local $outEnd i32) (local $u v128) (local $v v128) (local $x v128)

@@ -1,27 +1,34 @@
 /**
- * Keys and values as they travel between workers: a head that says of which model and which prompt they are, then float32 planes
- * [planes][tokens][head width], of each layer the keys of its heads and the values of its heads, bit for bit as they were computed.
- * Nothing is written before all of it has been checked.
+ * Wire format of keys and values: a header that identifies the model and the prompt, then float32 planes
+ * [planes][tokens][head width], for each layer the keys of its heads and the values of its heads, bit for bit
+ * as computed. Nothing is written before everything has been checked.
  *
- *   0  'EKVT'   4  version   8  planes   12  bytes of a token and plane   16  tokens   20  crc32 of the data      (uint32, little-endian)
- *   24  sha256 of the model   56  sha256 of the token ids   88  data
+ *     0  'EKVT'   4  version   8  planes   12  bytes per token and plane   16  tokens   20  crc32 of the data
+ *     24  sha256 of the model   56  sha256 of the token ids   88  data      (uint32, little-endian)
  */
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import type { KvTarget } from '../types.ts'
 import type { Forward } from './forward.ts'
 
 const MAGIC = 0x54564b45
 const VERSION = 1
 const HEAD_BYTES = 88
 
+/** A model and its memory. */
+export interface KvModel {
+  readonly forward: Forward
+  readonly layers: number
+  readonly fingerprint: Buffer
+}
+
 export function exportKv(
-  forward: Forward,
-  layers: number,
-  fingerprint: Buffer,
+  model: KvModel,
   ids: Int32Array,
   blocks: ArrayLike<number>,
   tokens: number,
 ): Uint8Array {
+  const { forward, layers } = model
   const { layout } = forward
   const planes = layers * layout.kvPlanes
   const payload = Buffer.alloc(HEAD_BYTES + planes * tokens * layout.kvRowBytes)
@@ -33,47 +40,33 @@ export function exportKv(
       payload.set(memory.subarray(at, at + layout.kvRowBytes), to)
     }
   }
-  headOf(planes, layout.kvRowBytes, tokens, crc32(payload.subarray(HEAD_BYTES)), fingerprint, ids).copy(
-    payload,
-  )
+  headOf(model, tokens, crc32(payload.subarray(HEAD_BYTES)), ids).copy(payload)
   return payload
 }
 
-/** Writes tokens from `from` on. Throws, having written nothing, when it is not the KV of these ids under this model. */
-export function importKv(
-  forward: Forward,
-  layers: number,
-  fingerprint: Buffer,
-  bytes: Uint8Array,
-  ids: Int32Array,
-  from: number,
-  tokens: number,
-  blocks: ArrayLike<number>,
-): void {
+/**
+ * Writes tokens from `from` on. Throws, having written nothing, if it is not the KV of these ids for this
+ * model.
+ */
+export function importKv(model: KvModel, bytes: Uint8Array, { ids, from, tokens, blocks }: KvTarget): void {
+  const { forward, layers } = model
   const { layout } = forward
   const planes = layers * layout.kvPlanes
   const payload = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const length = HEAD_BYTES + planes * tokens * layout.kvRowBytes
   if (payload.length !== length)
-    throw new Error(`The KV that came has ${payload.length} bytes, not the ${length} of ${tokens} tokens`)
-  const head = headOf(
-    planes,
-    layout.kvRowBytes,
-    tokens,
-    crc32(payload.subarray(HEAD_BYTES)),
-    fingerprint,
-    ids,
-  )
+    throw new Error(`The received KV has ${payload.length} bytes, expected ${length} for ${tokens} tokens`)
+  const head = headOf(model, tokens, crc32(payload.subarray(HEAD_BYTES)), ids)
   const parts = {
-    'a KV payload of this release': [0, 8],
-    [`${tokens} tokens of ${layers} layers`]: [8, 20],
-    'whole: its checksum is another': [20, 24],
-    'of this model': [24, 56],
-    'of this prompt': [56, 88],
+    'is not a payload of this release': [0, 8],
+    [`is not that of ${tokens} tokens of ${layers} layers`]: [8, 20],
+    'has a wrong checksum': [20, 24],
+    'belongs to another model': [24, 56],
+    'belongs to another prompt': [56, 88],
   }
   for (const [what, [begin, end]] of Object.entries(parts)) {
     if (!head.subarray(begin, end).equals(payload.subarray(begin, end)))
-      throw new Error(`The KV that came is not ${what}`)
+      throw new Error(`The received KV ${what}`)
   }
   const memory = new Uint8Array(forward.kernel.buffer)
   for (let plane = 0; plane < planes; plane++) {
@@ -84,22 +77,20 @@ export function importKv(
   }
 }
 
-/** Planes are counted over all layers. */
+/** Planes are numbered over all layers. */
 function rowAt(forward: Forward, plane: number, blocks: ArrayLike<number>, token: number): number {
   const { kv, kvPlaneBytes, kvRowBytes } = forward.layout
   return kv + plane * kvPlaneBytes + forward.slotOf(blocks, token) * kvRowBytes
 }
 
 function headOf(
-  planes: number,
-  rowBytes: number,
+  { forward: { layout }, layers, fingerprint }: KvModel,
   tokens: number,
   checksum: number,
-  fingerprint: Buffer,
   ids: Int32Array,
 ): Buffer {
   const head = Buffer.alloc(HEAD_BYTES)
-  const numbers = [MAGIC, VERSION, planes, rowBytes, tokens, checksum]
+  const numbers = [MAGIC, VERSION, layers * layout.kvPlanes, layout.kvRowBytes, tokens, checksum]
   numbers.forEach((number, i) => head.writeUInt32LE(number, 4 * i))
   fingerprint.copy(head, 24)
   const own = ids.subarray(0, tokens)

@@ -1,11 +1,16 @@
-/** One block of memory for the model: weights, tables, what a slice of tokens is computed in, and the KV of all blocks. */
+/**
+ * One block of memory for the model: weights, tables, buffers of a slice of tokens, and the KV of all blocks.
+ */
 import { EldrError } from '../../errors.ts'
 import type { TinyConfig } from './config.ts'
-import { MOST_KERNEL_BYTES, type TinyKernel } from './kernel.ts'
+import { MAX_KERNEL_BYTES, type TinyKernel } from './kernel.ts'
 import { writeTurns } from './turns.ts'
 import { layOutWeights, type WeightsLayout } from './weights.ts'
 
-/** Tokens that go through the layers together. More of them would read weights of experts more seldom, and take more memory. */
+/**
+ * Tokens that go through the layers together. A larger slice reads expert weights less often but needs more
+ * memory.
+ */
 export const SLICE = 256
 
 /** Byte offsets. */
@@ -20,26 +25,29 @@ export interface MemoryLayout {
   readonly attended: number
   readonly projected: number
   readonly gates: number
-  /** Of the tokens of one expert. */
+  /** For the tokens of one expert. */
   readonly gathered: number
   readonly gateUp: number
   readonly inner: number
   readonly down: number
   readonly positions: number
-  /** [tokens × topK], by expert. */
+  /** [tokens × topK], grouped by expert. */
   readonly which: number
   readonly factors: number
   readonly scores: number
-  /** [sequences][positions]: where the KV of each position lies in its layer. */
+  /** [sequences][positions]: address of each position’s KV in its layer. */
   readonly rows: number
   readonly rowsPerSequence: number
   readonly logits: number
-  /** [layers][planes][slots][head width]: keys of each head, then values of each; attention reads one plane after the other, in order. */
+  /**
+   * [layers][planes][slots][head width]: keys of each head, then values of each. Attention reads one plane
+   * after the other.
+   */
   readonly kv: number
-  /** Of a layer. */
+  /** Bytes per layer. */
   readonly kvPlanes: number
   readonly kvPlaneBytes: number
-  /** Of a token in a plane. */
+  /** Bytes per token in a plane. */
   readonly kvRowBytes: number
   readonly bytes: number
 }
@@ -82,7 +90,7 @@ export function layOutMemory(config: TinyConfig, slots: number): MemoryLayout {
   }
 }
 
-/** A kernel whose memory holds the weights and the tables. */
+/** Creates a kernel whose memory holds the weights and tables. */
 export function fillMemory(
   config: TinyConfig,
   layout: MemoryLayout,
@@ -98,8 +106,8 @@ export function fillMemory(
 
 function createOrSay({ bytes }: MemoryLayout, create: (bytes: number) => TinyKernel): TinyKernel {
   const found = `${Math.ceil(bytes / 2 ** 20)} MiB of weights and KV blocks`
-  const todo = 'Take fewer --blocks, or smaller ones.'
-  if (bytes > MOST_KERNEL_BYTES)
+  const todo = 'Use fewer --blocks, or smaller ones.'
+  if (bytes > MAX_KERNEL_BYTES)
     throw new EldrError('ELDR_USAGE', {
       found,
       expected: 'at most the 4,095 that WebAssembly can address',
@@ -108,6 +116,6 @@ function createOrSay({ bytes }: MemoryLayout, create: (bytes: number) => TinyKer
   try {
     return create(bytes)
   } catch (cause) {
-    throw new EldrError('ELDR_USAGE', { found, expected: 'what this machine has to give', todo, cause })
+    throw new EldrError('ELDR_USAGE', { found, expected: 'less than the available memory', todo, cause })
   }
 }

@@ -1,4 +1,4 @@
-/** Model folders that are broken in every way that a copy, an edit or a mix-up can break them. */
+/** Model folders broken in every way that a copy, an edit or a mix-up can break them. */
 import { execFileSync } from 'node:child_process'
 import {
   copyFileSync,
@@ -50,7 +50,7 @@ const withTensors = async (change: (tensors: Record<string, TensorToWrite>) => v
   change(tensors)
   return writeSmallModel(join(folder.path, `tensors${copies++}`), tensors)
 }
-/** Bytes at even places first, then those at odd places, gzipped. */
+/** Bytes at even offsets first, then those at odd offsets, gzipped. */
 const packed = (file: string) => {
   const bytes = readFileSync(file)
   return gzipSync(Buffer.concat([0, 1].map(odd => bytes.filter((_, at) => (at & 1) === odd))))
@@ -58,7 +58,7 @@ const packed = (file: string) => {
 const GATE = 'model.layers.1.mlp.gate.weight'
 
 describe('a model folder', () => {
-  it('is read whole, plain or packed, to the same weights', async () => {
+  it('is read to the same weights, plain or compressed', async () => {
     const plain = await loadTinyModel(whole)
     const zipped = await loadTinyModel(
       copyOf(at => {
@@ -75,7 +75,7 @@ describe('a model folder', () => {
     })
   })
 
-  it('has another fingerprint when a weight or a number of its configuration is another', async () => {
+  it('has another fingerprint if a weight or a configuration value differs', async () => {
     const { fingerprint } = await loadTinyModel(whole)
     const other = await withTensors(tensors => ((tensors[GATE]!.data as Uint16Array)[5]! ^= 1))
     expect((await loadTinyModel(other)).fingerprint).not.toEqual(fingerprint)
@@ -85,30 +85,30 @@ describe('a model folder', () => {
   it.each<[string, object, RegExp]>([
     ['another architecture', { architectures: ['LlamaForCausalLM'] }, /architectures.0.*ELDR_MODEL_UNFIT/],
     ['no layers', { num_hidden_layers: 0 }, /num_hidden_layers/],
-    ['a hidden size of no whole panels', { hidden_size: 40 }, /hidden_size/],
-    ['an odd number of query heads for each key head', { num_key_value_heads: 4 }, /4 query heads on 4/],
+    ['a hidden size that is not a multiple of the panel', { hidden_size: 40 }, /hidden_size/],
+    ['an odd number of query heads per key head', { num_key_value_heads: 4 }, /4 query heads on 4/],
     ['more chosen experts than experts', { num_experts_per_tok: 40 }, /num_experts_per_tok 40/],
     ['another activation', { hidden_act: 'gelu' }, /hidden_act/],
-    ['stretched positions', { rope_scaling: { type: 'yarn', factor: 4 } }, /rope_scaling/],
+    ['scaled positions', { rope_scaling: { type: 'yarn', factor: 4 } }, /rope_scaling/],
     ['quantised weights', { quantization_config: { bits: 4 } }, /quantization_config/],
     [
-      'positions that are stretched in the newer way',
+      'positions that are scaled in the newer format',
       { rope_parameters: { rope_type: 'yarn', rope_theta: 10_000, factor: 4 } },
       /rope_parameters/,
     ],
     [
-      'another base of angles in two places',
+      'two different values of rope_theta',
       { rope_parameters: { rope_type: 'default', rope_theta: 20_000 } },
-      /rope_theta 10000 and 20000/,
+      /rope_theta 10000 must equal 20000/,
     ],
-    ['no base of angles', { rope_theta: undefined }, /rope_theta: a number/],
-    ['heads that are turned in part', { partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
+    ['no rope_theta', { rope_theta: undefined }, /rope_theta must be a number/],
+    ['partial rotation', { partial_rotary_factor: 0.5 }, /partial_rotary_factor/],
     [
-      'heads that are turned in part, in the newer way',
+      'partial rotation in the newer format',
       { rope_parameters: { rope_theta: 10_000, partial_rotary_factor: 0.5 } },
       /rope_parameters.partial_rotary_factor/,
     ],
-    ['what else turns positions', { rope_interleave: true }, /rope_interleave: absent/],
+    ['another rope parameter', { rope_interleave: true }, /rope_interleave is not supported/],
     [
       'positions beyond exact angles',
       { max_position_embeddings: 2 ** 24 },
@@ -120,21 +120,21 @@ describe('a model folder', () => {
       /max_position_embeddings 1048576: \d+ MB.*longest context that you need/,
     ],
     ['dense layers', { mlp_only_layers: [0] }, /mlp_only_layers/],
-    ['a size that is no number', { hidden_size: '32' }, /hidden_size/],
+    ['a size that is not a number', { hidden_size: '32' }, /hidden_size/],
     [
       'weights beyond what can be addressed',
       { num_experts: 65_504, moe_intermediate_size: 4_096 },
       /too large/,
     ],
     ['more layers than the weights have', { num_hidden_layers: 3 }, /model.layers.2.*ELDR_TENSOR_MISSING/],
-    ['fewer layers than the weights have', { num_hidden_layers: 1 }, /no place for.*ELDR_MODEL_UNFIT/],
+    ['fewer layers than the weights have', { num_hidden_layers: 1 }, /does not belong to.*ELDR_MODEL_UNFIT/],
     ['wider experts than the weights have', { moe_intermediate_size: 32 }, /ELDR_TENSOR_BAD_SHAPE/],
-    ['a head of its own that is not there', { tie_word_embeddings: false }, /lm_head.*ELDR_TENSOR_MISSING/],
+    ['a missing output head', { tie_word_embeddings: false }, /lm_head.*ELDR_TENSOR_MISSING/],
   ])('is refused for %s in config.json', async (_, changes, said) => {
     expect(await failureOf(withConfig(changes))).toMatch(said)
   })
 
-  it('may say how positions turn in the newer way', async () => {
+  it('may have rope parameters in the newer format', async () => {
     const { fingerprint } = await loadTinyModel(whole)
     const newer = {
       rope_theta: undefined,
@@ -150,11 +150,11 @@ describe('a model folder', () => {
 
   it.each<[string, object, RegExp]>([
     ['a penalty', { repetition_penalty: 1.05 }, /repetition_penalty/],
-    ['a penalty of presence', { presence_penalty: 0.5 }, /presence_penalty/],
-    ['a penalty of frequency', { frequency_penalty: -1 }, /frequency_penalty/],
+    ['a presence penalty', { presence_penalty: 0.5 }, /presence_penalty/],
+    ['a frequency penalty', { frequency_penalty: -1 }, /frequency_penalty/],
     ['min_p', { min_p: 0.05 }, /min_p/],
-    ['a limit of its own', { max_new_tokens: 2_048 }, /max_new_tokens/],
-  ])('is refused for %s in generation_config.json, which vLLM would follow', async (_, changes, said) => {
+    ['a token limit', { max_new_tokens: 2_048 }, /max_new_tokens/],
+  ])('is refused for %s in generation_config.json, which vLLM would apply', async (_, changes, said) => {
     const withGeneration = (more: object) =>
       copyOf(at => writeFileSync(at('generation_config.json'), JSON.stringify({ eos_token_id: 0, ...more })))
     expect(await failureOf(withGeneration(changes))).toMatch(said)
@@ -174,7 +174,7 @@ describe('a model folder', () => {
     })
   })
 
-  it('is refused for files that are none, or larger than any of the kind', async () => {
+  it('is refused for files that are not regular or too large', async () => {
     for (const name of ['config.json', 'tokenizer.json', 'model.safetensors']) {
       const instead = (make: (path: string) => void) =>
         copyOf(at => {
@@ -187,18 +187,18 @@ describe('a model folder', () => {
         (path: string) => void execFileSync('mkfifo', [path]),
       ])
         expect(await failureOf(instead(make))).toMatch(
-          new RegExp(`${name}.*no regular file.*ELDR_FILE_UNREADABLE`),
+          new RegExp(`${name}.*not a regular file.*ELDR_FILE_UNREADABLE`),
         )
     }
     expect(await failureOf(copyOf(at => truncateSync(at('tokenizer.json'), 64e6 + 1)))).toMatch(
-      /tokenizer.json.*64000001 bytes: at most 64000000.*ELDR_MODEL_UNFIT/,
+      /tokenizer.json.*64000001 bytes, maximum 64000000.*ELDR_MODEL_UNFIT/,
     )
     expect(await failureOf(copyOf(at => truncateSync(at('model.safetensors'), 400e6)))).toMatch(
       /400000000 bytes: at most.*ELDR_MODEL_UNFIT/,
     )
   })
 
-  it('is refused for a link to weights that are not there, not taken from the packed ones', async () => {
+  it('is refused for a dangling link to weights, even if compressed weights exist', async () => {
     const path = copyOf(at => {
       writeFileSync(at('model.safetensors.planes.gz'), packed(at('model.safetensors')))
       rmSync(at('model.safetensors'))
@@ -207,13 +207,13 @@ describe('a model folder', () => {
     expect(await failureOf(path)).toMatch(/model.safetensors.*ENOENT.*ELDR_FILE_UNREADABLE/)
   })
 
-  it('takes the template of its own file', async () => {
+  it('uses the template in chat_template.jinja', async () => {
     expect(await failureOf(copyOf(at => writeFileSync(at('chat_template.jinja'), '{{ messages }}')))).toMatch(
       /chat_template.jinja/,
     )
   })
 
-  it('is refused when a file is missing, no JSON, or another file', async () => {
+  it('is refused if a file is missing, invalid JSON or another file', async () => {
     for (const name of ['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json']) {
       expect(await failureOf(copyOf(at => rmSync(at(name))))).toMatch(
         new RegExp(`${name}.*ELDR_FILE_UNREADABLE`),
@@ -235,7 +235,7 @@ describe('a model folder', () => {
     expect(await failureOf(ends('0'))).toMatch('eos_token_id')
   })
 
-  it('is refused when its weights are cut short, of another type, not numbers, or not all there', async () => {
+  it('is refused if its weights are truncated, of another type, not finite or incomplete', async () => {
     const cut = (bytes: number) => copyOf(at => truncateSync(at('model.safetensors'), bytes))
     expect(await failureOf(cut(4))).toMatch('ELDR_FILE_TRUNCATED')
     expect(await failureOf(cut(5_000))).toMatch('ELDR_FILE_TRUNCATED')
@@ -250,9 +250,9 @@ describe('a model folder', () => {
       })
     expect(await failureOf(zipped(bytes => bytes.subarray(0, 50_000)))).toMatch('ELDR_FILE_TRUNCATED')
     expect(await failureOf(zipped(() => gzipSync(Buffer.alloc(120e6), { level: 1 })))).toMatch(
-      /more than \d+ bytes once it is unpacked.*ELDR_MODEL_UNFIT/,
+      /more than \d+ bytes when decompressed.*ELDR_MODEL_UNFIT/,
     )
-    expect(await failureOf(zipped(() => Buffer.from('not gzip')))).toMatch(/no gzip.*ELDR_MODEL_UNFIT/)
+    expect(await failureOf(zipped(() => Buffer.from('not gzip')))).toMatch(/invalid gzip.*ELDR_MODEL_UNFIT/)
     expect(await failureOf(await withTensors(tensors => delete tensors[GATE]))).toMatch(
       /mlp.gate.*ELDR_TENSOR_MISSING/,
     )
@@ -265,7 +265,7 @@ describe('a model folder', () => {
     )
   })
 
-  it('is not served on more KV blocks than WebAssembly can address', async () => {
+  it('is refused with more KV blocks than WebAssembly can address', async () => {
     const backEnd = createTiny({ model: await loadTinyModel(whole), pace: 'real' })
     expect(() => backEnd.allocate(2 ** 24, 16)).toThrow(/--blocks.*ELDR_USAGE/)
     const none = createTiny({
@@ -275,12 +275,12 @@ describe('a model folder', () => {
         throw new RangeError('no memory')
       },
     })
-    expect(() => none.allocate(16, 16)).toThrow(/this machine.*ELDR_USAGE/)
+    expect(() => none.allocate(16, 16)).toThrow(/available memory.*ELDR_USAGE/)
   })
 })
 
 describe('a request to a model', () => {
-  it('is refused when it has tokens that the model has not, or more of them than it has positions', async () => {
+  it('is refused if it has tokens outside the vocabulary, or more tokens than the model has positions', async () => {
     const backEnd = createTiny({ model: await loadTinyModel(whole), pace: 'real' })
     await expect(backEnd.prepare(requestOf([5, 8_192]))).rejects.toMatchObject({
       status: 400,

@@ -1,4 +1,7 @@
-/** Reads a model folder in the Hugging Face layout: configuration, weights, tokenizer. What is broken is said here, before anything is served. */
+/**
+ * Reads a model folder in the Hugging Face layout: configuration, weights, tokenizer. Errors are reported
+ * here, before the worker serves anything.
+ */
 import { createHash } from 'node:crypto'
 import { lstat, readFile, stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
@@ -8,32 +11,32 @@ import { EldrError } from '../../errors.ts'
 import { parseHeader } from '../../trace/safetensors-header.ts'
 import type { Tokenizer } from '../types.ts'
 import { badModel, type GenerationConfig, parseConfig, parseGeneration, type TinyConfig } from './config.ts'
-import { MOST_KERNEL_BYTES } from './kernel.ts'
+import { MAX_KERNEL_BYTES } from './kernel.ts'
 import { layOutMemory } from './memory.ts'
 import { createBpeTokenizer } from './tokenizer.ts'
 import { layOutWeights, packWeights } from './weights.ts'
 
 export interface TinyModel {
-  /** The folder's name. */
+  /** Name of the folder. */
   readonly name: string
   readonly config: TinyConfig
-  /** As `layOutWeights` has them. */
+  /** In the layout of `layOutWeights`. */
   readonly weights: Float32Array
-  /** Of configuration and weights: workers take KV only from their own model. */
+  /** Hash of configuration and weights: workers accept KV only from the same model. */
   readonly fingerprint: Buffer
   readonly tokenizer: Tokenizer
   readonly generation: GenerationConfig
 }
 
 const PLAIN = 'model.safetensors'
-/** All bytes at even places, then all at odd places, gzipped: exponents beside exponents take less room. */
+/** All bytes at even offsets, then all at odd offsets, gzipped: grouping the exponents compresses better. */
 const ZIPPED = `${PLAIN}.planes.gz`
 
 const TEMPLATE = 'chat_template.jinja'
 /** Vocabularies of a million tokens are smaller. */
-const MOST_JSON_BYTES = 64e6
+const MAX_JSON_BYTES = 64e6
 
-/** What can be known of a model without its weights. */
+/** Reads what is known of a model without its weights. */
 export async function readTinyConfig(folder: string): Promise<Pick<TinyModel, 'name' | 'config'>> {
   const file = join(folder, 'config.json')
   return { name: basename(resolve(folder)), config: parseConfig(file, await readJson(file)) }
@@ -43,9 +46,9 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
   const file = (name: string) => join(folder, name)
   const { name, config } = await readTinyConfig(folder)
   const layout = layOutWeights(config)
-  if (layout.bytes > MOST_KERNEL_BYTES / 2)
+  if (layout.bytes > MAX_KERNEL_BYTES / 2)
     throw badModel(file('config.json'), [
-      `a model of ${Math.round(layout.bytes / 1e6)} MB of weights in float32, too large for this worker`,
+      `${Math.round(layout.bytes / 1e6)} MB of weights in float32: too large for this worker`,
     ])
   checkPositions(file('config.json'), config)
   const generationFile = file('generation_config.json')
@@ -67,15 +70,17 @@ export async function loadTinyModel(folder: string): Promise<TinyModel> {
   return { name, config, weights, fingerprint, tokenizer, generation }
 }
 
-/** Tables for each position come before the first KV block: where they leave no room for one, fewer blocks are no help. */
+/**
+ * Position tables come before the first KV block: if they leave no room for one, fewer blocks do not help.
+ */
 function checkPositions(file: string, config: TinyConfig): void {
   const { bytes } = layOutMemory(config, 1)
-  if (bytes <= MOST_KERNEL_BYTES) return
+  if (bytes <= MAX_KERNEL_BYTES) return
   throw new EldrError('ELDR_MODEL_UNFIT', {
     file,
-    found: `max_position_embeddings ${config.positions}: ${Math.round(bytes / 1e6)} MB of weights and of tables for each position`,
-    expected: `at most the ${Math.floor(MOST_KERNEL_BYTES / 1e6)} MB that WebAssembly can address`,
-    todo: 'Write the longest context that you need as max_position_embeddings.',
+    found: `max_position_embeddings ${config.positions}: ${Math.round(bytes / 1e6)} MB of weights and position tables`,
+    expected: `at most the ${Math.floor(MAX_KERNEL_BYTES / 1e6)} MB that WebAssembly can address`,
+    todo: 'Set max_position_embeddings to the longest context that you need.',
   })
 }
 
@@ -86,22 +91,25 @@ async function readJson(file: string): Promise<unknown> {
   } catch (cause) {
     throw badModel(
       file,
-      [`no JSON (${cause instanceof Error ? cause.message.replaceAll(/\p{Cc}/gu, '?') : 'unknown'})`],
+      [`invalid JSON (${cause instanceof Error ? cause.message.replaceAll(/\p{Cc}/gu, '?') : 'unknown'})`],
       cause,
     )
   }
 }
 
 async function readText(file: string): Promise<string> {
-  return (await readBytes(file, MOST_JSON_BYTES)).toString('utf8')
+  return (await readBytes(file, MAX_JSON_BYTES)).toString('utf8')
 }
 
-/** The plain file, or the packed one where there is no plain one. `layoutBytes`: of the model in float32. */
+/**
+ * The plain file, or the compressed one if there is no plain file. `layoutBytes`: size of the model in
+ * float32.
+ */
 async function readWeights(
   folder: string,
   layoutBytes: number,
 ): Promise<{ path: string; bytes: Uint8Array }> {
-  // More than any checkpoint of the model has, header and alignment included.
+  // More than any checkpoint of the model, including header and alignment.
   const most = 2 * layoutBytes + 100e6
   const plain = join(folder, PLAIN)
   if (await isThere(plain)) return { path: plain, bytes: await readBytes(plain, most) }
@@ -119,10 +127,10 @@ async function readWeights(
     if (code === 'ERR_BUFFER_TOO_LARGE')
       throw badModel(
         zipped,
-        [`more than ${most} bytes once it is unpacked: not the weights of the model in config.json`],
+        [`more than ${most} bytes when decompressed: not the weights of the model in config.json`],
         cause,
       )
-    throw badModel(zipped, [`no gzip (${message})`], cause)
+    throw badModel(zipped, [`invalid gzip (${message})`], cause)
   }
 }
 
@@ -134,7 +142,7 @@ function interleaved(planes: Uint8Array): Uint8Array {
   return out
 }
 
-/** A link that leads nowhere is there: whoever made it meant the file that is missing. */
+/** A dangling link counts as present: its target is what is missing. */
 async function isThere(path: string): Promise<boolean> {
   try {
     await lstat(path)
@@ -145,11 +153,11 @@ async function isThere(path: string): Promise<boolean> {
   }
 }
 
-/** Looked at before it is opened: a pipe would be waited for without end, and a device has none. */
-async function readBytes(file: string, mostBytes: number): Promise<Buffer> {
+/** Checked before opening: reading a pipe or a device might never end. */
+async function readBytes(file: string, maxBytes: number): Promise<Buffer> {
   const about = await stat(file).catch((cause: unknown) => Promise.reject(unreadable(file, cause)))
-  if (!about.isFile()) throw new EldrError('ELDR_FILE_UNREADABLE', { file, found: 'no regular file' })
-  if (about.size > mostBytes) throw badModel(file, [`${about.size} bytes: at most ${mostBytes}`])
+  if (!about.isFile()) throw new EldrError('ELDR_FILE_UNREADABLE', { file, found: 'not a regular file' })
+  if (about.size > maxBytes) throw badModel(file, [`${about.size} bytes, maximum ${maxBytes}`])
   return readFile(file).catch((cause: unknown) => Promise.reject(unreadable(file, cause)))
 }
 

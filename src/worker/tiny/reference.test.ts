@@ -1,4 +1,4 @@
-/** The model as `transformers` computes it: twelve prompts of models/tiny6/reference.json, in float32. */
+/** The model compared with `transformers`: twelve prompts of models/tiny6/reference.json, in float32. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -23,7 +23,7 @@ interface Reference {
 const { prompts } = JSON.parse(readFileSync(join(TINY6, 'reference.json'), 'utf8')) as {
   prompts: Reference[]
 }
-/** Below these margins another order of additions may choose otherwise: of gate probabilities and of logits. */
+/** Below these margins of gate probabilities and logits another order of additions may choose differently. */
 const EXPERT_MARGIN = 1e-5
 const LOGIT_TOLERANCE = 1e-3
 
@@ -35,7 +35,7 @@ beforeAll(async () => {
 function check(kind: TinyKernelKind, references: readonly Reference[]) {
   const { layers, topK } = model.config
   const forward = new Forward(model.config, model.weights, 40, 16, bytes => createTinyKernel(bytes, kind))
-  // Blocks in no order.
+  // Blocks in shuffled order.
   const blocks = Int32Array.from({ length: 40 }, (_, i) => (i * 7 + 3) % 40)
   const found = { expertsAllowed: 0, expertsWrong: 0, tokensAllowed: 0, tokensWrong: 0, worstLogit: 0 }
   for (const reference of references) {
@@ -59,7 +59,7 @@ function check(kind: TinyKernelKind, references: readonly Reference[]) {
     for (const [step, expected] of reference.greedy_token_ids.entries()) {
       const next = mostLikely(logits)
       if (next !== expected) {
-        // From here on it is another text.
+        // From here on the text differs.
         found[reference.greedy_margin[step]! < LOGIT_TOLERANCE ? 'tokensAllowed' : 'tokensWrong']++
         break
       }
@@ -72,13 +72,13 @@ function check(kind: TinyKernelKind, references: readonly Reference[]) {
 }
 
 describe('the tiny back end on the reference prompts', () => {
-  it('reads their text as the reference does', () => {
+  it('tokenizes them like the reference', () => {
     expect(prompts).toHaveLength(12)
     for (const { prompt, prompt_token_ids: ids } of prompts)
       expect([...model.tokenizer.encode(prompt)]).toEqual(ids)
   })
 
-  it('chooses the same experts and writes the same text, with logits within a thousandth', () => {
+  it('chooses the same experts and generates the same text, with logits within 0.001', () => {
     const { worstLogit, ...found } = check('simd', prompts)
     console.log(
       `reference: worst logit ${worstLogit.toExponential(1)} off; differences below the margins: ${found.expertsAllowed} sets of experts, ${found.tokensAllowed} texts`,

@@ -1,26 +1,27 @@
 /**
- * The next token from a row of probabilities. The random number is made of the request's seed and the token's place in the text alone, so
- * that a seed gives the same text in whatever batch, on whichever worker, and after a preemption.
+ * Samples the next token from a row of probabilities. The random number depends only on the request’s seed
+ * and the token’s position, so a seed gives the same text in any batch, on any worker, and after a
+ * preemption.
  */
 import { createRandom } from '../../math/random.ts'
 
-/** Below this a temperature counts as 0, as in vLLM. */
+/** Temperatures below this count as 0, as in vLLM. */
 export const GREEDY_BELOW = 1e-5
-/** Beyond so many, sorting is cheaper than keeping the largest. */
+/** Above this, sorting is cheaper than keeping the k largest. */
 const FEW = 256
 
-/** Uniform in [0, 1). `position`: how many tokens stand before. */
+/** Uniform in [0, 1). `position`: number of preceding tokens. */
 export function drawAt(seed: number, position: number): number {
   return createRandom(seed).fork(position).uniform()
 }
 
-/** Whether all are numbers that can be compared: where sums have overflowed, the most likely token would be any. */
+/** True if all values are comparable numbers: after an overflow any token could be the most likely one. */
 export function areFinite(values: Float32Array): boolean {
   for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i]!)) return false
   return true
 }
 
-/** Of equals the lowest id. */
+/** The lowest id among equals. */
 export function mostLikely(values: Float32Array): number {
   let best = 0
   for (let id = 1; id < values.length; id++) if (values[id]! > values[best]!) best = id
@@ -28,8 +29,8 @@ export function mostLikely(values: Float32Array): number {
 }
 
 /**
- * `probabilities` need not sum to 1. First the topK largest are kept (0: all; equals of the last of them too), then the fewest of the
- * largest that have `topP` of what is left.
+ * `probabilities` need not sum to 1. Keeps the topK largest (0: all; including ties with the last), then the
+ * smallest set of the largest whose share of the rest is at least `topP`.
  */
 export function sampleToken(probabilities: Float32Array, topK: number, topP: number, draw: number): number {
   if (topP >= 1 && (topK === 0 || topK >= probabilities.length)) return pick(probabilities, undefined, draw)
@@ -45,9 +46,9 @@ export function sampleToken(probabilities: Float32Array, topK: number, topP: num
   return pick(probabilities, topP < 1 ? nucleus(probabilities, kept, total, topP) : kept, draw)
 }
 
-/** The largest of `ids` that together have the share `topP` of their total, one at least. */
+/** The largest of `ids` that together have the share `topP` of their total, at least one. */
 function nucleus(probabilities: Float32Array, ids: readonly number[], total: number, topP: number): number[] {
-  // Those below the mean share of what is cut off are cut off, all of them: they need not be sorted.
+  // Values below the mean of the cut-off share are all cut off and need not be sorted.
   const floor = ((1 - topP) * total) / ids.length
   const large = ids
     .filter(id => probabilities[id]! >= floor)
@@ -57,7 +58,7 @@ function nucleus(probabilities: Float32Array, ids: readonly number[], total: num
   return end < 0 ? large : large.slice(0, end + 1)
 }
 
-/** `ids`: all when undefined. */
+/** `ids`: undefined for all. */
 function pick(probabilities: Float32Array, ids: readonly number[] | undefined, draw: number): number {
   const count = ids?.length ?? probabilities.length
   let total = 0
@@ -79,7 +80,7 @@ function pick(probabilities: Float32Array, ids: readonly number[] | undefined, d
 function kthLargest(values: Float32Array, k: number): number {
   if (k >= values.length) return 0
   if (k > FEW) return values.slice().sort()[values.length - k]!
-  /** The k largest so far, the smallest last. */
+  /** The k largest so far, smallest last. */
   const largest = new Float32Array(k).fill(-Infinity)
   for (const value of values) {
     if (value <= largest[k - 1]!) continue

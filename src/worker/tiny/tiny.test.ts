@@ -44,7 +44,7 @@ async function itemOf(
 }
 
 describe('a step of the tiny back end', () => {
-  it('tells the experts of prompts to the sink, and counts those of decode items alone', async () => {
+  it('reports the experts of prompts to the sink, and counts only those of decode items', async () => {
     const backEnd = backEndOf()
     const { layers, experts, topK } = backEnd.model
     const put = new Map<string, number[]>()
@@ -69,7 +69,7 @@ describe('a step of the tiny back end', () => {
     expect([...union.keys()].filter(i => union[i] === 1)).toEqual(expected.toSorted((a, b) => a - b))
   })
 
-  it('takes the time that a profile gives for the experts that fired, and none of its own where there is no profile', async () => {
+  it('takes the profile’s time for the active experts, and no modelled time without a profile', async () => {
     const profile = await loadProfile('h200-first')
     const backEnd = backEndOf(small, { profile, speed: 2 })
     const prompt = await itemOf(backEnd, range(100, 120), {})
@@ -95,7 +95,7 @@ describe('a step of the tiny back end', () => {
     expect(backEndOf().transferMs(1_000)).toBe(0)
   })
 
-  it('computes more tokens than a slice has in one call, as it would in many', async () => {
+  it('computes more tokens than a slice in one call, with the same result as in many', async () => {
     const ids = range(0, 400).map(i => 4 + ((i * 37) % 8_000))
     const blocks = Int32Array.from(range(0, 25))
     const [one, many] = [backEndOf(), backEndOf()]
@@ -113,8 +113,8 @@ describe('a step of the tiny back end', () => {
   })
 })
 
-describe('KV that comes from another worker', () => {
-  it('is taken when it is that of the prompt under this model, and refused whole when it is not', async () => {
+describe('KV from another worker', () => {
+  it('is accepted if it belongs to the prompt and this model, and otherwise refused completely', async () => {
     const backEnd = backEndOf()
     const ids = range(100, 150)
     const item = await itemOf(backEnd, ids, {})
@@ -134,7 +134,11 @@ describe('KV that comes from another worker', () => {
     const take =
       (by: BackEnd<TinySequence>, payload: Uint8Array, prompt = ids, tokens = 50) =>
       () =>
-        by.importKv(item.sequence, { bytes: payload, tokens }, Int32Array.from(prompt), 0, tokens, blocks)
+        by.importKv(
+          item.sequence,
+          { bytes: payload, tokens },
+          { ids: Int32Array.from(prompt), from: 0, tokens, blocks },
+        )
     expect(take(taker, bytes.subarray(0, -4))).toThrow('bytes')
     expect(take(taker, new Uint8Array(0))).toThrow('0 bytes')
     expect(take(taker, bytes, ids, 49)).toThrow('bytes')
@@ -142,8 +146,8 @@ describe('KV that comes from another worker', () => {
     expect(take(taker, changed(5))).toThrow('of this release')
     expect(take(taker, changed(8))).toThrow('50 tokens of 2 layers')
     expect(take(taker, changed(5_000))).toThrow('checksum')
-    expect(take(taker, bytes, ids.with(49, 7))).toThrow('of this prompt')
-    expect(take(other, bytes)).toThrow('of this model')
+    expect(take(taker, bytes, ids.with(49, 7))).toThrow('belongs to another prompt')
+    expect(take(other, bytes)).toThrow('belongs to another model')
     expect(Buffer.from(taker.exportKv(item.sequence, blocks, 50)).equals(empty)).toBe(true)
     take(taker, bytes)()
     expect(Buffer.from(taker.exportKv(item.sequence, blocks, 50)).equals(bytes)).toBe(true)
@@ -151,7 +155,7 @@ describe('KV that comes from another worker', () => {
 })
 
 describe('a model whose sums overflow', () => {
-  it('fails the request that met it, and goes on', async () => {
+  it('fails only the affected request, and continues', async () => {
     const tensors = smallTensors()
     const norm = tensors['model.norm.weight']!.data as Uint16Array
     norm.fill(0x7f7f) // the largest bfloat16
@@ -162,7 +166,7 @@ describe('a model whose sums overflow', () => {
       expect(end).toMatchObject({
         kind: 'failed',
         status: 500,
-        message: expect.stringContaining('no finite numbers') as string,
+        message: expect.stringContaining('non-finite logits') as string,
       })
     }
     expect(engine.stats()).toMatchObject({ running: 0, waiting: 0, finished: { failed: 2 } })
@@ -172,7 +176,7 @@ describe('a model whose sums overflow', () => {
 })
 
 describe('generation with tiny6', () => {
-  it('makes none of the stop tokens that a request names before min_tokens, greedy or not', async () => {
+  it('generates no stop token before min_tokens, greedy or sampled', async () => {
     const model = await tiny6()
     const engine = engineOf(model)
     const prompt = model.tokenizer.encode('The committee decided')
@@ -188,13 +192,13 @@ describe('generation with tiny6', () => {
       const stopTokenIds = new Set(free)
       const masked = await say({ stopTokenIds, minTokens: 8 })
       expect(masked.slice(0, 8).filter(id => stopTokenIds.has(id))).toEqual([])
-      // From then on they may come again, and without min_tokens they always may.
+      // After min_tokens they may occur again, and without min_tokens always.
       expect(await say({ stopTokenIds })).toEqual(free)
     }
     await engine.close()
   })
 
-  it('ends on either end of text, not before min_tokens, and goes on where ends are ignored', async () => {
+  it('ends on either end-of-text token, not before min_tokens, and continues with ignore_eos', async () => {
     const model = await tiny6()
     const engine = engineOf(model)
     const cases: [string, number, number][] = [
@@ -220,7 +224,7 @@ describe('generation with tiny6', () => {
     await engine.close()
   })
 
-  it('draws by seed; without one each request has its own; absurd temperatures do no harm', async () => {
+  it('samples by seed, uses a random seed by default, and accepts extreme temperatures', async () => {
     const model = await tiny6()
     const engine = engineOf(model)
     const prompt = model.tokenizer.encode('The committee decided')

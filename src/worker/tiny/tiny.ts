@@ -1,6 +1,7 @@
 /**
- * The tiny back end: a real mixture-of-experts model, computed on this processor over the worker's KV blocks. Its gate chooses the
- * experts and its weights make the text. Steps take as long as they take, or what a cost profile says for the experts that fired.
+ * The tiny back end: a real mixture-of-experts model, computed on this CPU over the worker’s KV blocks. Its
+ * gate chooses the experts and its weights produce the text. Steps take the time they need, or the time of a
+ * cost profile for the active experts.
  */
 import { randomInt } from 'node:crypto'
 import { type CostProfile, layerWeights } from '../../cost/profile.ts'
@@ -12,6 +13,8 @@ import type {
   BackEndSequence,
   ExpertSink,
   Generation,
+  KvPayload,
+  KvTarget,
   ModelShape,
   StepItem,
   StepResult,
@@ -20,16 +23,19 @@ import type {
 import type { TinyConfig } from './config.ts'
 import { Forward } from './forward.ts'
 import { createTinyKernel, type TinyKernel } from './kernel.ts'
-import { exportKv, importKv } from './kv-payload.ts'
+import { exportKv, importKv, type KvModel } from './kv-payload.ts'
 import { SLICE } from './memory.ts'
 import type { TinyModel } from './model-folder.ts'
 import { areFinite, drawAt, GREEDY_BELOW, mostLikely, sampleToken } from './sampling.ts'
 
 export interface TinySettings {
   readonly model: TinyModel
-  /** `real`: as fast as this processor can. Otherwise steps are stretched to the profile's time divided by the speed, where they are faster. */
+  /**
+   * `real`: as fast as this CPU allows. Otherwise steps that are faster are stretched to the profile’s time
+   * divided by the speed.
+   */
   readonly pace: 'real' | { readonly profile: CostProfile; readonly speed: number }
-  /** SIMD where there is some, unless told. */
+  /** Default: SIMD if available. */
   readonly kernel?: (bytes: number) => TinyKernel
 }
 
@@ -38,13 +44,13 @@ export interface TinySequence extends BackEndSequence {
   readonly promptIds: Int32Array
 }
 
-/** An endless temperature makes all tokens alike; 0 × ∞ would make none of them a number. */
+/** An infinite temperature makes all tokens equally likely; 0 × ∞ would be NaN. */
 const LEAST_SCALE = 1e-30
 
 const OVERFLOW =
-  'The model computed no finite numbers for the next token: its weights, or its configuration, are not what it was trained with.'
+  'The model computed non-finite logits: its weights or configuration do not match its training.'
 
-/** Tokens `from` up to `to` of an item, whose first is the slice's token `at`. */
+/** Tokens `from` (inclusive) to `to` (exclusive) of an item; the first is the slice’s token `at`. */
 interface Piece {
   readonly index: number
   readonly item: StepItem<TinySequence>
@@ -67,7 +73,7 @@ class Tiny implements BackEnd<TinySequence> {
   readonly #union: ExpertBits
   readonly #fingerprint: Buffer
   readonly #endIds: readonly number[]
-  /** Until they are in the kernel's memory. */
+  /** Until they are in the kernel’s memory. */
   #weights: Float32Array | undefined
   #forward: Forward | undefined
   #blockTokens = 0
@@ -103,7 +109,7 @@ class Tiny implements BackEnd<TinySequence> {
     if (tokens > positions)
       throw new RequestFault(
         400,
-        `This model has ${positions} positions; prompt and answer would have ${tokens} tokens.`,
+        `This model has ${positions} positions; prompt and response would have ${tokens} tokens.`,
       )
     return {
       salt: `tiny ${this.#fingerprint.toString('hex')}`,
@@ -120,7 +126,7 @@ class Tiny implements BackEnd<TinySequence> {
     if (decodes) this.#union.clear()
     for (const pieces of slices(items)) {
       forward.run(pieces.map(({ item: { ids, blocks }, from, to }) => ({ ids, from, to, blocks })))
-      for (const piece of pieces) this.#tellExperts(piece, sink)
+      for (const piece of pieces) this.#reportExperts(piece, sink)
       const last = pieces.filter(({ item, to }) => to === item.length)
       if (last.length === 0) continue
       const logits = forward.logits(last.map(({ at, from, to }) => at + to - from - 1))
@@ -139,11 +145,16 @@ class Tiny implements BackEnd<TinySequence> {
   }
 
   exportKv({ promptIds }: TinySequence, blocks: ArrayLike<number>, tokens: number): Uint8Array {
-    return exportKv(this.#forward!, this.model.layers, this.#fingerprint, promptIds, blocks, tokens)
+    return exportKv(this.#kvModel, promptIds, blocks, tokens)
   }
 
-  importKv: BackEnd<TinySequence>['importKv'] = (_, { bytes }, ids, from, tokens, blocks) =>
-    importKv(this.#forward!, this.model.layers, this.#fingerprint, bytes, ids, from, tokens, blocks)
+  importKv(_: TinySequence, { bytes }: KvPayload, target: KvTarget): void {
+    importKv(this.#kvModel, bytes, target)
+  }
+
+  get #kvModel(): KvModel {
+    return { forward: this.#forward!, layers: this.model.layers, fingerprint: this.#fingerprint }
+  }
 
   transferMs(tokens: number): number {
     return this.#pace?.transferMs(tokens) ?? 0
@@ -153,7 +164,7 @@ class Tiny implements BackEnd<TinySequence> {
     this.#forward = undefined
   }
 
-  #tellExperts({ item, from, to, at }: Piece, sink: ExpertSink | undefined): void {
+  #reportExperts({ item, from, to, at }: Piece, sink: ExpertSink | undefined): void {
     const { experts } = this.#forward!
     const { request, blocks, decode, record } = item
     const width = this.model.layers * this.model.topK
@@ -168,7 +179,7 @@ class Tiny implements BackEnd<TinySequence> {
 
   #next({ sequence, request, length }: StepItem<TinySequence>, logits: Float32Array): number {
     const { temperature, topK, topP, minTokens, stopTokenIds } = request
-    // Before the text may end, its ends have no chance, and neither have those that the request names.
+    // Before `minTokens`, end-of-text and stop tokens have probability 0.
     if (length - request.promptIds.length < minTokens) {
       for (const id of this.#endIds) logits[id] = -Infinity
       for (const id of stopTokenIds) logits[id] = -Infinity
@@ -179,7 +190,7 @@ class Tiny implements BackEnd<TinySequence> {
   }
 }
 
-/** All tokens of a step in their order, at most SLICE at a time. */
+/** All tokens of a step in order, at most SLICE at a time. */
 function* slices(items: readonly StepItem<TinySequence>[]): Generator<Piece[]> {
   let pieces: Piece[] = []
   let at = 0

@@ -1,4 +1,6 @@
-/** What tokenizer.json and tokenizer_config.json say, checked: a byte-level BPE as GPT-2's, or a clear refusal. */
+/**
+ * Reads and validates tokenizer.json and tokenizer_config.json: accepts only a byte-level BPE like GPT-2’s.
+ */
 import * as z from 'zod'
 import type { Merges } from './bpe.ts'
 import { bytesOfToken, characterOfByte } from './byte-level.ts'
@@ -6,12 +8,12 @@ import { badModel, checked } from './config.ts'
 
 export interface BpeVocabulary {
   readonly size: number
-  /** Bytes of each token; none of special ones and of ids without a token. */
+  /** Bytes of each token; empty for special tokens and unused ids. */
   readonly bytes: readonly Uint8Array[]
   /** [256] */
   readonly byteIds: Int32Array
   readonly merges: Merges
-  /** Tokens that are found in a text before all else. */
+  /** Special tokens, which are matched first in a text. */
   readonly special: ReadonlyMap<string, number>
 }
 
@@ -26,7 +28,7 @@ const schema = z.object({
       id: z.int().min(0),
       content: z.string().min(1),
       special: z.literal(true),
-      // What is not done here.
+      // Not supported.
       single_word: z.literal(false),
       lstrip: z.literal(false),
       rstrip: z.literal(false),
@@ -39,7 +41,7 @@ const schema = z.object({
     ignore_merges: z.literal(false).default(false),
     continuing_subword_prefix: z.union([z.null(), z.literal('')]).default(null),
     end_of_word_suffix: z.union([z.null(), z.literal('')]).default(null),
-    // Thousands of them: looked at below, one by one.
+    // Thousands of entries: validated one by one below.
     vocab: z.looseObject({}),
     merges: z.array(z.unknown()),
   }),
@@ -50,8 +52,11 @@ const configSchema = z.object({
   add_bos_token: z.literal(false).default(false),
 })
 
-/** Of the model's ids, tokens must have at least so many: rows beyond the tokenizer's are padding, and more of it is another tokenizer. */
-const LEAST_SHARE = 0.9
+/**
+ * Minimum share of the model’s ids that must have a token: rows beyond the tokenizer’s are padding, and more
+ * of it means another tokenizer.
+ */
+const MIN_SHARE = 0.9
 
 export function parseTemplate(file: string, json: unknown): string | undefined {
   return checked(file, configSchema, json).chat_template ?? undefined
@@ -65,41 +70,43 @@ export function parseVocabulary(file: string, json: unknown, size: number): BpeV
   const ids = new Map(Object.entries(model.vocab as Record<string, number>))
   for (const [text, id] of [...ids, ...special]) {
     if (!Number.isInteger(id) || id < 0)
-      problems.push(`token ${JSON.stringify(text)} of id ${JSON.stringify(id)}: a whole number`)
+      problems.push(`token ${JSON.stringify(text)} has id ${JSON.stringify(id)}, which is not an integer`)
     else if (id >= size)
-      problems.push(`token ${JSON.stringify(text)} of id ${id}: below ${size}, the vocabulary of config.json`)
+      problems.push(
+        `token ${JSON.stringify(text)} has id ${id}, which is not less than ${size}, the vocabulary size in config.json`,
+      )
     else if (!special.has(text)) {
       const own = bytesOfToken(text)
-      if (own === undefined) problems.push(`token ${JSON.stringify(text)}: not written in bytes`)
+      if (own === undefined) problems.push(`token ${JSON.stringify(text)} is not in byte-level form`)
       else bytes[id] = own
     }
   }
   problems.push(...sharedIds(ids, added))
   const byteIds = Int32Array.from({ length: 256 }, (_, byte) => ids.get(characterOfByte(byte)) ?? -1)
   if (byteIds.includes(-1))
-    problems.push(`byte ${byteIds.indexOf(-1)}: no token, and so texts that cannot be written`)
+    problems.push(`byte ${byteIds.indexOf(-1)} has no token, so some texts cannot be encoded`)
   const pairs = new Map<number, number>()
   model.merges.forEach((merge, rank) => {
     const pair: unknown[] = typeof merge === 'string' ? merge.split(' ') : Array.isArray(merge) ? merge : []
     const [a, b, joined] = [ids.get(pair[0] as string), ids.get(pair[1] as string), ids.get(pair.join(''))]
     if (pair.length !== 2 || a === undefined || b === undefined || joined === undefined)
-      problems.push(`merge ${rank}, ${JSON.stringify(merge)}: no two tokens that make a third`)
+      problems.push(`merge ${rank}, ${JSON.stringify(merge)}, is not a pair of tokens that make a third`)
     else if (!pairs.has(a * size + b)) pairs.set(a * size + b, rank * size + joined)
   })
-  // What no merge makes is never read, and so of another list of merges.
+  // A token that no merge produces can never be encoded, so the merges belong to another vocabulary.
   const made = new Set([...byteIds, ...special.values(), ...[...pairs.values()].map(found => found % size)])
   for (const [text, id] of ids)
-    if (!made.has(id)) problems.push(`token ${JSON.stringify(text)} of id ${id}: no merge makes it`)
+    if (!made.has(id)) problems.push(`token ${JSON.stringify(text)} with id ${id} is produced by no merge`)
   const known = new Set([...ids.values(), ...special.values()]).size
-  if (known < LEAST_SHARE * size)
+  if (known < MIN_SHARE * size)
     problems.push(
-      `${known} tokens for a model of ${size}: at least ${LEAST_SHARE * 100} % of the vocabulary of config.json`,
+      `${known} tokens for a vocabulary of ${size} in config.json: at least ${MIN_SHARE * 100} % are required`,
     )
   if (problems.length > 0) throw badModel(file, problems)
   return { size, bytes, byteIds, merges: { pairs, size }, special }
 }
 
-/** Special tokens may stand in the vocabulary too, as themselves. */
+/** Special tokens may also be in the vocabulary, as themselves. */
 function sharedIds(
   ids: ReadonlyMap<string, number>,
   added: readonly { readonly content: string; readonly id: number }[],
@@ -109,14 +116,14 @@ function sharedIds(
   for (const [text, id] of [...ids, ...added.map(({ content, id }) => [content, id] as const)]) {
     const other = texts.get(id)
     if (other !== undefined && other !== text)
-      problems.push(`two tokens of one id, ${id}: ${JSON.stringify(other)} and ${JSON.stringify(text)}`)
+      problems.push(`id ${id} has two tokens, ${JSON.stringify(other)} and ${JSON.stringify(text)}`)
     texts.set(id, text)
   }
   const ownIds = new Map(ids)
   for (const { content, id } of added) {
     const own = ownIds.get(content)
     if (own !== undefined && own !== id)
-      problems.push(`token ${JSON.stringify(content)} of two ids, ${own} and ${id}`)
+      problems.push(`token ${JSON.stringify(content)} has two ids, ${own} and ${id}`)
     ownIds.set(content, id)
   }
   return problems

@@ -62,22 +62,22 @@ const withSpecial = fc
 const withoutSpecial = (ids: ArrayLike<number>) => Array.from(ids).filter(id => id >= SPECIAL.length)
 
 describe('the byte-level BPE tokenizer', () => {
-  it('gives the ids that Hugging Face’s tokenizers gives', () => {
+  it('gives the same ids as Hugging Face’s tokenizers', () => {
     expect(golden.encode.length).toBeGreaterThan(150)
     for (const { text, ids } of golden.encode)
       expect([...tokenizer.encode(text)], JSON.stringify(text)).toEqual(ids)
   })
 
-  it('decodes any ids as it does, broken characters included', () => {
-    // Those vectors leave special tokens out.
+  it('decodes any ids like it, including broken characters', () => {
+    // These vectors omit special tokens.
     for (const { ids, text } of golden.decode) expect(tokenizer.decode(withoutSpecial(ids))).toBe(text)
   })
 
-  it('renders chats as the template says, and reads special tokens in their content as special, as it does', () => {
+  it('renders chats like the template, and treats special tokens in their content as special, like it', () => {
     for (const { messages, ids } of golden.chat) expect([...tokenizer.chat(messages)]).toEqual(ids)
   })
 
-  it('brings any text back as it was, special tokens included; token by token all but those', () => {
+  it('round-trips any text including special tokens; token by token all except those', () => {
     fc.assert(
       fc.property(withSpecial, given => {
         const text = given.toWellFormed()
@@ -93,7 +93,7 @@ describe('the byte-level BPE tokenizer', () => {
     expect([...tokenizer.encode('a<|end|>b<eos>')].filter(id => id < 4)).toEqual([3, 0])
   })
 
-  it('never has fewer tokens than their length lets one expect, in texts and in chats', () => {
+  it('never has fewer tokens than leastTokens, in texts and in chats', () => {
     fc.assert(
       fc.property(
         withSpecial,
@@ -112,20 +112,20 @@ describe('the byte-level BPE tokenizer', () => {
     ).toBeGreaterThan(10)
   })
 
-  it('writes single tokens as the file does', () => {
+  it('writes single tokens like the file', () => {
     const { vocab } = json['model'] as { vocab: Record<string, number> }
     for (const [text, id] of Object.entries(vocab)) expect(tokenizer.tokenString(id)).toBe(text)
     expect(tokenizer.tokenString(3)).toBe('<|end|>')
     expect(tokenizer.tokenString(tokenizer.encode(' the')[0]!)).toBe('Ġthe')
   })
 
-  it('never says half a character as it goes, whatever the ids, and the whole is the text', () => {
+  it('never emits part of a character for any ids, and the pieces make up the text', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 8191 }), { maxLength: 20 }), ids => {
         const parts = tokenizer.stream()
         const said = ids.map(id => parts.push(id))
         expect(said.join('') + parts.end()).toBe(tokenizer.decode(withoutSpecial(ids)))
-        // What is said early is never taken back: it is the beginning of the whole.
+        // Emitted text is never revised: it is a prefix of the whole.
         expect(said.every(piece => piece.isWellFormed())).toBe(true)
       }),
       { numRuns: 500 },
@@ -139,7 +139,7 @@ describe('the byte-level BPE tokenizer', () => {
     ])
   })
 
-  it('knows which tokens end a text, and says nothing for special ones as it generates', () => {
+  it('knows the end-of-text tokens, and emits no text for special ones', () => {
     expect([0, 1, 2, 3, 4].map(id => tokenizer.endsText(id))).toEqual([true, false, false, true, false])
     expect(tokenizer.eosId).toBe(0)
     const parts = tokenizer.stream()
@@ -148,7 +148,7 @@ describe('the byte-level BPE tokenizer', () => {
     expect(tokenizer.encode('\ud800')).toEqual(tokenizer.encode('\ufffd'))
   })
 
-  it('joins long words as it joins short ones, and in little time', () => {
+  it('merges long words like short ones, and quickly', () => {
     const { byteIds, merges } = parseVocabulary('tokenizer.json', json, 8192)
     const tokensOf = (text: string) => Int32Array.from(Buffer.from(text), byte => byteIds[byte]!)
     fc.assert(
@@ -198,39 +198,39 @@ describe('tokenizer files that do not fit', () => {
     ['another model', { model: { ...model, type: 'Unigram' } }, {}, 8192, /model\.type/],
     ['no model', { model: undefined }, {}, 8192, /model/],
     ['a byte without token', { model: { ...model, vocab: without('!') } }, {}, 8192, /byte 33/],
-    ['a merge of no tokens', { model: { ...model, merges: [['zz', 'qqq']] } }, {}, 8192, /merge 0/],
-    ['a merge that is none', { model: { ...model, merges: [7] } }, {}, 8192, /merge 0, 7/],
+    ['a merge of unknown tokens', { model: { ...model, merges: [['zz', 'qqq']] } }, {}, 8192, /merge 0/],
+    ['an invalid merge', { model: { ...model, merges: [7] } }, {}, 8192, /merge 0, 7/],
     [
-      'an id that is none',
+      'an invalid id',
       { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 'x' } } },
       {},
       8192,
-      /whole number/,
+      /not an integer/,
     ],
     [
-      'two tokens of one id',
+      'two tokens with one id',
       { model: { ...model, vocab: { ...(model['vocab'] as Json), '!': 5 } } },
       {},
       8192,
       /two tokens/,
     ],
     [
-      'a token that no merge makes',
+      'a token that no merge produces',
       { model: { ...model, merges: merges.slice(0, -1) } },
       {},
       8192,
-      /no merge makes it/,
+      /is produced by no merge/,
     ],
-    ['another tokenizer’s merges', { model: { ...model, merges: [] } }, {}, 8192, /no merge makes it/],
+    ['another tokenizer’s merges', { model: { ...model, merges: [] } }, {}, 8192, /is produced by no merge/],
     [
       'a special token with the id of another',
       { added_tokens: [...added, { ...added[0], content: '<x>', id: 500 }] },
       {},
       8192,
-      /two tokens of one id, 500/,
+      /id 500 has two tokens/,
     ],
     [
-      'a special token of two ids',
+      'a special token with two ids',
       { added_tokens: [...added, { ...added[0], content: '!', id: 8_200 }] },
       {},
       8_224,
@@ -241,17 +241,17 @@ describe('tokenizer files that do not fit', () => {
       { model: first(0.85) },
       {},
       8192,
-      /69\d\d tokens for a model of 8192: at least 90 %/,
+      /69\d\d tokens for a vocabulary of 8192 in config.json: at least 90 %/,
     ],
-    ['a larger vocabulary than the model’s', {}, {}, 8160, /below 8160/],
-    ['a template that is not known', {}, { chat_template: '{{ messages }}' }, 8192, /chat_template/],
+    ['a larger vocabulary than the model’s', {}, {}, 8160, /not less than 8160/],
+    ['an unknown template', {}, { chat_template: '{{ messages }}' }, 8192, /chat_template/],
     ['a token before every prompt', {}, { add_bos_token: true }, 8192, /add_bos_token/],
   ])('are refused for %s', (_, changes, configChanges, vocabulary, said) => {
     expect(() => tokenizerOf(changes, configChanges, vocabulary)).toThrow(said)
     expect(() => tokenizerOf(changes, configChanges, vocabulary)).toThrow('ELDR_MODEL_UNFIT')
   })
 
-  it('may have fewer tokens than the model has rows, which then are padding', () => {
+  it('may have fewer tokens than the model has rows, which are padding', () => {
     const padded = tokenizerOf({ model: first(0.95) })
     expect(padded.decode(padded.encode('Any text, 的 too'))).toBe('Any text, 的 too')
     expect([padded.decode([8_191]), padded.tokenString(8_191)]).toEqual(['', ''])
@@ -269,7 +269,7 @@ describe('tokenizer files that do not fit', () => {
     expect(() => tokenizerOf({}, {}, 8192, '{{ messages }}')).toThrow(/chat_template.jinja.*ELDR_MODEL_UNFIT/)
   })
 
-  it('may lack a chat template, which then is asked for in vain', () => {
+  it('may lack a chat template; chats are then refused', () => {
     const bare = tokenizerOf({}, { chat_template: null })
     expect([...bare.encode('a')]).toEqual([...tokenizer.encode('a')])
     expect(() => bare.chat([{ role: 'user', content: 'a' }])).toThrow('no chat template')

@@ -1,6 +1,7 @@
 /**
- * Text and tokens of a byte-level BPE model. Special tokens are found first, wherever a text spells them, as vLLM and Hugging Face's
- * tokenizers do; the rest is cut into words, and words into tokens. Any text comes back as it was.
+ * Tokenizer of a byte-level BPE model. Special tokens are matched first wherever a text spells them, as in
+ * vLLM and Hugging Face’s tokenizers; the rest is split into words, and words into tokens. Any text
+ * round-trips.
  */
 import { RequestFault } from '../engine/request-fault.ts'
 import type { ChatMessage, TextStream, Tokenizer } from '../types.ts'
@@ -14,14 +15,14 @@ export interface BpeFiles {
   readonly json: unknown
   readonly configFile: string
   readonly config: unknown
-  /** chat_template.jinja, which counts before the configuration's; undefined where there is none. */
+  /** chat_template.jinja, which takes precedence over the configuration’s; undefined if there is none. */
   readonly template: { readonly file: string; readonly text: string } | undefined
   /** Tokens of the model. */
   readonly vocabulary: number
   readonly endIds: readonly number[]
 }
 
-/** Words whose tokens are kept, and the longest of them. */
+/** Size of the word cache, and the longest word in it. */
 const KEPT_WORDS = 20_000
 const KEPT_LENGTH = 64
 
@@ -49,7 +50,7 @@ class BpeTokenizer implements Tokenizer {
   readonly #special: RegExp | undefined
   readonly #specialTexts: ReadonlyMap<number, string>
   readonly #longestBytes: number
-  /** The older half is dropped at once when the younger one is full: as good as an exact order of use, and cheaper. */
+  /** The old half is dropped when the young one is full: as good as exact LRU, and cheaper. */
   #young = new Map<string, Int32Array>()
   #old = new Map<string, Int32Array>()
 
@@ -82,7 +83,7 @@ class BpeTokenizer implements Tokenizer {
   }
 
   encode(given: string): Int32Array {
-    // What UTF-8 cannot hold becomes U+FFFD before words are made of it.
+    // What UTF-8 cannot represent becomes U+FFFD before the split into words.
     const text = given.toWellFormed()
     const ids: number[] = []
     let from = 0
@@ -122,7 +123,7 @@ class BpeTokenizer implements Tokenizer {
     return this.#template(messages)
   }
 
-  /** Of generated text: nothing for special tokens. */
+  /** For generated text: special tokens have no bytes. */
   #bytesOf(id: number): Uint8Array {
     return this.#vocabulary.bytes[id] ?? new Uint8Array(0)
   }

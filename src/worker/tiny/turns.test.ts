@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { createRandom } from '../../math/random.ts'
 import { power, turn, writeTurns } from './turns.ts'
 
-/** The engine's own, whose last bit is its own affair. */
+/** The JavaScript engine’s own functions, whose last bit varies. */
 function ofTheEngine(positions: number, headWidth: number, theta: number): Float32Array {
   const table = new Float32Array(positions * headWidth)
   const half = headWidth / 2
@@ -24,7 +24,7 @@ describe('turns', () => {
     [512, 96, 1_000_000],
     [40_960, 16, 500_000],
   ])(
-    'of %i positions, heads of %i and theta %i are those of the engine to the last bit of a float',
+    'of %i positions, head size %i and theta %i equal those of the JavaScript engine to the last bit of a float',
     (positions, headWidth, ropeTheta) => {
       const table = new Float32Array(positions * headWidth + 3)
       writeTurns({ positions, headWidth, ropeTheta }, table, 3)
@@ -44,7 +44,7 @@ describe('turns', () => {
     )
   })
 
-  it('are cosine and sine to some 1e-15, and powers too', () => {
+  it('compute cosine, sine and powers to about 1e-15', () => {
     const random = createRandom(5)
     for (let i = 0; i < 20_000; i++) {
       const angle = random.uniform() * 10 ** (i % 6)

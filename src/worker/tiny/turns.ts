@@ -1,6 +1,7 @@
 /**
- * Cosines and sines by which positions turn queries and keys, the same on every machine and release of Node: JavaScript leaves the last
- * bits of Math.cos, Math.sin and powers to the engine, while sums, products and square roots are exact to the rounding.
+ * Cosines and sines of the rotary position embedding, identical on every machine and release of Node:
+ * JavaScript leaves the last bits of Math.cos, Math.sin and powers to the engine, while sums, products and
+ * square roots are correctly rounded.
  */
 
 export interface TurnsShape {
@@ -9,13 +10,16 @@ export interface TurnsShape {
   readonly ropeTheta: number
 }
 
-/** π/2 in two parts: the first has 33 bits, so that its products with whole numbers below 2^20 are exact. */
+/** π/2 in two parts: the first has 33 bits, so its products with integers below 2^20 are exact. */
 const QUARTER = 1.57079632673412561417
 const QUARTER_REST = 6.07710050650619224932e-11
 const TERMS = 18
 const round = Math.fround
 
-/** [positions][cosines, sines]. Angles in single precision, as PyTorch computes them: a finer angle would be another one at late positions. */
+/**
+ * [positions][cosines, sines]. Angles are in single precision, as in PyTorch: a more precise angle would
+ * differ at late positions.
+ */
 export function writeTurns(
   { positions, headWidth, ropeTheta }: TurnsShape,
   numbers: Float32Array,
@@ -34,7 +38,7 @@ export function writeTurns(
   }
 }
 
-/** base^exponent for an exponent from 0 up to 1: a square root for each of its binary digits. */
+/** base^exponent for an exponent in [0, 1): one square root per binary digit. */
 export function power(base: number, exponent: number): number {
   let [result, root, rest] = [1, base, exponent]
   while (rest > 0) {
@@ -47,11 +51,12 @@ export function power(base: number, exponent: number): number {
   return result
 }
 
-/** Cosine and sine of an angle from 0 up to a million or so. */
+/** Cosine and sine of an angle from 0 to about a million. */
 export function turn(angle: number): readonly [cosine: number, sine: number] {
   const quarters = Math.round(angle / (QUARTER + QUARTER_REST))
   const x = angle - quarters * QUARTER - quarters * QUARTER_REST
-  // Taylor's series, from the smallest terms: within an eighth of a turn they are below a double's last bit after the eighteenth.
+  // Taylor series, smallest terms first: within an eighth of a turn, terms after the eighteenth are below a
+  // double’s last bit.
   let [cosine, sine] = [1, 1]
   for (let n = TERMS; n > 0; n -= 2) {
     cosine = 1 - (cosine * x * x) / (n * (n - 1))

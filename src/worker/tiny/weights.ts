@@ -1,6 +1,7 @@
 /**
- * Where the weights lie in the kernel's memory, and how they get there from a checkpoint. A matrix [out][in] lies in panels, as
- * `matmul` wants it; queries, keys and values are one matrix, and so are an expert's gate and up projections.
+ * Layout of the weights in the kernel’s memory, and how they are loaded from a checkpoint. A matrix [out][in]
+ * is stored in panels, as `matmul` requires; queries, keys and values form one matrix, as do an expert’s gate
+ * and up projections.
  */
 import { EldrError } from '../../errors.ts'
 import { decodeBfloat16, decodeFloat16 } from '../../math/float16.ts'
@@ -20,7 +21,7 @@ export interface LayerWeights {
   readonly output: number
   readonly expertsNorm: number
   readonly gate: number
-  /** Of expert 0; the others follow at these distances. */
+  /** Of expert 0; the others follow at these strides. */
   readonly gateUp: number
   readonly gateUpBytes: number
   readonly down: number
@@ -28,7 +29,7 @@ export interface LayerWeights {
 }
 
 export interface WeightsLayout {
-  /** Rows, one a token. */
+  /** One row per token. */
   readonly embedding: number
   readonly head: number
   readonly finalNorm: number
@@ -39,7 +40,7 @@ export interface WeightsLayout {
 export function layOutWeights(config: TinyConfig): WeightsLayout {
   const { hidden, heads, kvHeads, headWidth, experts, expertWidth, vocabulary } = config
   let next = 0
-  /** All sizes are multiples of 16 numbers, so everything lies at whole 64 bytes. */
+  /** All sizes are multiples of 16 numbers, so everything is aligned to 64 bytes. */
   const take = (numbers: number) => {
     const at = next
     next += 4 * numbers
@@ -64,7 +65,7 @@ export function layOutWeights(config: TinyConfig): WeightsLayout {
   return { embedding, head, finalNorm, layers, bytes: next }
 }
 
-/** All weights as the layout has them. `bytes`: the whole checkpoint, whose header is proven sound. */
+/** Loads all weights into the layout. `bytes`: the whole checkpoint with a validated header. */
 export function packWeights(
   config: TinyConfig,
   file: string,
@@ -88,7 +89,7 @@ export function packWeights(
     return values
   }
   const rows = (at: number, name: string, ...shape: number[]) => packed.set(read(name, ...shape), at / 4)
-  /** `from`: its first output among those of the matrix at `at`. */
+  /** `from`: index of its first output in the matrix at `at`. */
   const matrix = (at: number, from: number, outputs: number, inputs: number, name: string) =>
     pack(read(name, outputs, inputs), inputs, packed, at / 4, from)
 
@@ -124,21 +125,21 @@ export function packWeights(
   if (left.size > 0)
     throw badModel(
       file,
-      [...left].map(name => `tensor ${quoted(name)} that config.json has no place for`),
+      [...left].map(name => `tensor ${quoted(name)} does not belong to the model in config.json`),
     )
   return packed
 }
 
 const MISFIT =
-  'The weights are of another model than config.json, or some of them are missing: copy both from one place.'
+  'The weights belong to another model than config.json, or some are missing: copy both from one place.'
 
 /**
- * Values of a tensor as float32, until the next one. A tensor may lie at any byte, a typed array may not, so it is copied; always to the
- * same place, for a checkpoint has a thousand of them.
+ * Values of a tensor as float32, valid until the next call. Tensors may be unaligned, so they are copied,
+ * always to the same buffer, because a checkpoint has about a thousand of them.
  */
-function converter(mostBytes: number): (dtype: Dtype, bytes: Uint8Array) => Float32Array {
-  const staged = new ArrayBuffer(Math.ceil(mostBytes / 4) * 4)
-  const numbers = new Float32Array(mostBytes / 2)
+function converter(maxBytes: number): (dtype: Dtype, bytes: Uint8Array) => Float32Array {
+  const staged = new ArrayBuffer(Math.ceil(maxBytes / 4) * 4)
+  const numbers = new Float32Array(maxBytes / 2)
   return (dtype, bytes) => {
     new Uint8Array(staged).set(bytes)
     if (dtype === 'F32') return new Float32Array(staged, 0, bytes.length / 4)
@@ -150,7 +151,10 @@ function converter(mostBytes: number): (dtype: Dtype, bytes: Uint8Array) => Floa
   }
 }
 
-/** values [outputs][inputs] into panels [outputs / PANEL][inputs][PANEL] at `at`, the first output being the matrix's output `from`. */
+/**
+ * Copies values [outputs][inputs] into panels [outputs / PANEL][inputs][PANEL] at `at`; the first output is
+ * the matrix’s output `from`.
+ */
 function pack(values: Float32Array, inputs: number, packed: Float32Array, at: number, from: number): void {
   const outputs = values.length / inputs
   for (let row = 0, count = 0; row < outputs; row += count) {

@@ -1,4 +1,4 @@
-/** An embedded cluster for fuzzing: workers and gateway as processes, one decode worker more than the run needs. */
+/** An embedded cluster for fuzzing: workers and gateway as processes, with one spare decode worker. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
@@ -10,21 +10,23 @@ import {
   type WorkerProcess,
 } from '../../worker/processes.ts'
 
-/** Answers are short, and as fast as the machine can: what is tried here is the API. */
+/** Responses are short and as fast as possible: only the API is tested. */
 const WORKER = ['--speed', 'max', '--max-model-len', '256']
 export const KEY = 'key-of-clients'
 export const TOKEN = 'token-of-operators'
-/** Of the workers that the run needs, and of the one that may go. */
+/** Workers that the run needs, and one that the fuzzer may drain and remove. */
 export const SERVING = ['p0', 'd0', 'd1']
 export const SPARE = 'spare'
 
 export interface FuzzedCluster {
   readonly gateway: RunningProcess
   readonly workers: readonly WorkerProcess[]
-  /** Lines of the gateway's log that are worse than a warning, or are no log at all. */
+  /** Lines of the gateway’s log above warning level, or that are not log lines. */
   troubles(): string[]
   memoryBytes(): Promise<number>
-  /** What has not come back to its start once nothing is under way; none if all is well. */
+  /**
+   * Values that have not returned to their initial state once the cluster is idle; empty if there are none.
+   */
   leftovers(): Promise<string[]>
 }
 
@@ -72,7 +74,7 @@ export async function startFuzzedCluster(
 
 const WARN = 40
 
-/** What is no line of the log, such as a stack, is the worst. */
+/** A line that is not a log line, such as a stack trace, counts as the worst. */
 function levelOf(line: string): number {
   try {
     return (JSON.parse(line) as { level: number }).level

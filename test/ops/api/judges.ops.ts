@@ -1,4 +1,7 @@
-/** What judges of other people's making say of a running gateway: its document, and thousands of requests made up from it. */
+/**
+ * Third-party validators on a running gateway: its OpenAPI document, and thousands of requests generated from
+ * it.
+ */
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,8 +13,8 @@ import { killAll, PROGRAM } from '../../worker/processes.ts'
 import { type FuzzedCluster, KEY, SERVING, SPARE, startFuzzedCluster, TOKEN } from './fuzzed-cluster.ts'
 import { FOLDER, SCHEMATHESIS, SPEC_VALIDATOR } from './tools.ts'
 
-/** The gateway starts at about 100 MB and comes to its working size within some thousand requests. */
-const MOST_BYTES = 400e6
+/** The gateway starts at about 100 MB and reaches its working size within some thousand requests. */
+const MAX_BYTES = 400e6
 const SEED = 20_261
 
 const folder = temporaryFolder()
@@ -51,21 +54,21 @@ async function fuzz(...more: string[]): Promise<{ code: number | null; out: stri
   return { code, out: `${out}${err}` }
 }
 
-/** As before the first request: what a fuzzed gateway must be. */
+/** The state that a gateway must return to after the fuzz. */
 async function isWell(): Promise<void> {
   expect(cluster.gateway.child.exitCode).toBeNull()
   expect(await cluster.leftovers()).toEqual([])
   expect(cluster.troubles()).toEqual([])
-  expect(await cluster.memoryBytes()).toBeLessThan(MOST_BYTES)
+  expect(await cluster.memoryBytes()).toBeLessThan(MAX_BYTES)
   for (const worker of cluster.workers) expect(worker.said()).not.toMatch(/"level":[56]0/)
   expect(await cluster.gateway.stop()).toBe(0)
 }
 
 describe.each([
   ['with keys and a token', true, ['--artifact', artifact]],
-  ['without them, on the machine itself', false, ['--policy', 'union']],
+  ['without them, on loopback', false, ['--policy', 'union']],
 ])('a gateway %s', (_, withSecrets, flags) => {
-  it('serves a document that is OpenAPI, and keeps to it whatever is asked', async () => {
+  it('serves a valid OpenAPI document and conforms to it for any request', async () => {
     cluster = await startFuzzedCluster(folder.path, withSecrets, flags)
     const document = join(folder.path, 'openapi.json')
     await writeFile(document, await (await fetch(`${cluster.gateway.url}/openapi.json`)).text())
@@ -80,7 +83,8 @@ describe.each([
       'examples,coverage,fuzzing,stateful',
     )
     expect(code, out).toBe(0)
-    // It did what it says: every operation but the two that schemathesis.toml leaves out, and hundreds of requests.
+    // Check the scope: every operation except the two that schemathesis.toml excludes, and over a thousand
+    // requests.
     expect(out).toMatch(/Tested: 32\n/)
     expect(Number(/(\d+) generated/.exec(out)![1])).toBeGreaterThan(1_000)
     await isWell()

@@ -1,4 +1,4 @@
-/** Judges of an API that other people wrote, as `scripts/api-tools.sh` installs them. */
+/** Third-party API validators, installed by `scripts/api-tools.sh`. */
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

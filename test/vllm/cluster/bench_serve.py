@@ -1,6 +1,6 @@
-"""`vllm bench serve`, again and again in one process, since its imports take twenty seconds. Reads arguments as a JSON list on each line,
-and writes a line when that run has ended. Not through vLLM's own command, which asks for the version of a package called `vllm`: the CPU
-build has another name."""
+"""Runs `vllm bench serve` repeatedly in one process, because its imports take twenty seconds. Reads arguments as a JSON list per line, and
+writes a line when that run has ended. Does not use vLLM's own command, which needs a package named `vllm`: the CPU build has another
+name."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from servers import LEASE_SECONDS, Server, both, eldr, gateway, until, vllm
 
-# Of the artifacts: a fit takes recent counts where a trace has them and they are better.
+# Of the artifacts: a fit uses recent counts if the trace has them and they are better.
 HALF_LIFE = 64
 
 
@@ -35,13 +35,13 @@ class Cluster:
         return [self.prefill, *self.decode, self.alone]
 
     def revive(self, index: int) -> Server:
-        """A decode worker that was killed, again where it was."""
+        """Restarts a killed decode worker at the same address."""
         port = int(self.decode[index].url.rsplit(":", 1)[1])
         self._started += 1
         self.decode[index] = vllm(f"decode{index}-again{self._started}", self.folder, both("kv_consumer"), port=port)
         return self.decode[index].wait_until_ready()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         for index, server in enumerate(self.decode):
             if server.process.poll() is not None:
                 self.revive(index)
@@ -54,7 +54,7 @@ class Cluster:
         return sum(self.prefill.values("vllm:nixl_num_kv_expired_reqs_total"))
 
     def until_idle(self, front: Server | None = None) -> None:
-        """Neither does prefill keep a block, nor does the gateway count a request as under way."""
+        """Waits until prefill holds no block and the gateway has no request in flight."""
         if front is not None:
             names = ("eldr_worker_inflight", "eldr_worker_inflight_tokens", "eldr_running_requests", "eldr_queue_length")
             until(lambda: sum(sum(front.values(name)) for name in names) == 0, "the gateway counts requests that have ended")

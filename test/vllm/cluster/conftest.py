@@ -1,4 +1,4 @@
-"""1 prefill and 2 decode workers with NIXL between them, and a plain server: started once for all tests of this folder."""
+"""1 prefill and 2 decode workers with NIXL between them, and a plain server: started once for all tests in this folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def started(folder: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(started: Cluster) -> Cluster:
-    """Whole, whatever a test before has done."""
-    started.mend()
+    """The complete cluster, whatever the previous test did."""
+    started.repair()
     return started

@@ -1,4 +1,4 @@
-"""Short prompts of four domains that the model was trained on, made up from templates: the same seed gives the same ones."""
+"""Short prompts of four domains that the model was trained on, generated from templates; deterministic by seed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTS: dict[str, list[str]] = {
 
 
 def made(per_domain: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of domain and prompt, domains in turn."""
+    """Pairs of domain and prompt, alternating domains."""
     rng = random.Random(seed)
     return [(domain, prompt_of(domain, rng)) for _ in range(per_domain) for domain in PARTS]
 

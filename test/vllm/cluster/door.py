@@ -1,5 +1,5 @@
-"""A way to a server that can be shut: new connections are refused then, and open ones end, while the server itself is well. Others may look
-at what goes through it."""
+"""A proxy to a server that can be closed: new connections are then refused and open ones end, while the server keeps running. Subclasses
+may inspect the traffic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Door:
         self.shut()
 
     def shut(self) -> None:
-        # Without the first a thread that waits in accept() keeps the port open.
+        # Without the shutdown a thread in accept() keeps the port open.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -47,10 +47,10 @@ class Door:
                     threading.Thread(target=self._pump, args=(one, other, look), daemon=True).start()
 
     def asked(self, data: bytes) -> None:
-        """Bytes of a client have come."""
+        """Bytes from a client arrived."""
 
     def answered(self, data: bytes) -> None:
-        """Bytes of the server have come."""
+        """Bytes from the server arrived."""
 
     @staticmethod
     def _pump(one: socket.socket, other: socket.socket, look: Callable[[bytes], None]) -> None:

@@ -1,4 +1,4 @@
-"""A client that reads a stream event by event, and can leave amid it."""
+"""A client that reads a stream event by event and can leave during it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from servers import ANSWER_SECONDS, Server
 
 
 class Stream:
-    """Sent when it is made; `begin` waits for the head of the answer."""
+    """Sent on construction; `begin` waits for the head of the response."""
 
     def __init__(self, server: Server, body: dict[str, Any], request_id: str = "") -> None:
         where = urlsplit(server.url)
@@ -31,7 +31,7 @@ class Stream:
         return self
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """As they come. `done` says whether the end was a right one."""
+        """Events as they arrive. `done`: the stream ended correctly."""
         for line in self._answer:
             data = line.strip().removeprefix(b"data: ")
             if data == b"[DONE]":
@@ -48,7 +48,7 @@ class Stream:
         return self
 
     def leave(self) -> None:
-        """As a client whose process ends."""
+        """Like a client whose process exits."""
         if self._connection.sock is not None:
             self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()

@@ -1,4 +1,4 @@
-"""`vllm bench serve` through the gateway, and `eldr bench` beside it: no errors, and the same figures."""
+"""`vllm bench serve` and `eldr bench` through the gateway: no errors, and the same figures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class VllmBench:
 
 @pytest.fixture(scope="module")
 def front(started: Cluster) -> Iterator[Server]:
-    started.mend()
+    started.repair()
     with running(started.gateway("bench", "--policy", "round_robin")) as (gateway,):
         yield gateway
         started.until_idle(gateway)
@@ -68,8 +68,8 @@ def bench(folder: Path) -> Iterator[VllmBench]:
 
 @pytest.fixture(scope="module")
 def files(folder: Path) -> tuple[Path, Path]:
-    """The same prompts as each client wants them. Latin letters only: where a token ends amid a letter vLLM sends an event without text,
-    which only one of the two takes for a token."""
+    """The same prompts in each client's format. Latin letters only: where a token ends inside a letter vLLM sends an event without text,
+    which only one of the two counts as a token."""
     rows = [text for domain, text in domains.made(REQUESTS, seed=3) if domain in ("code", "law")][:REQUESTS]
     paths = folder / "bench-eldr.jsonl", folder / "bench-vllm.jsonl"
     for path, length in zip(paths, ("max_tokens", "output_tokens"), strict=True):
@@ -102,17 +102,17 @@ def test_vllm_bench_serve_has_no_error(started: Cluster, front: Server, bench: V
 
 
 def test_eldr_bench_agrees_with_it(started: Cluster, front: Server, bench: VllmBench, folder: Path, files: tuple[Path, Path]) -> None:
-    """Within 3 % at p50, and what the rounds' own spread leaves open. No two runs on a machine that others use take the same time, so each
-    is held against what went over the wire in that very run, and the two clients against each other in how they see it. One stream at a
-    time: two decode workers that step without pause take both cores, and a client's own work would be part of what it measures. TTFT is
-    shown only: it is 50 ms, of which the way of a request from a client that has just begun to the wire takes several on a busy machine."""
+    """Within 3 % at p50 plus the spread of the rounds. Runs on a shared machine differ, so each is compared with the wire times of the
+    same run, and the two clients by their ratios to them. One stream at a time: two decode workers that step without pause use both
+    cores, and the client's own work would be part of what it measures. TTFT is only shown: of its 50 ms, a client that has just started
+    takes several to put the request on the wire on a busy machine."""
     seen: dict[str, list[tuple[float, float]]] = {f"{client} {name}": [] for client in ("eldr", "vllm") for name in NAMES}
     with Wire(front.url) as wire:
         for _ in range(ROUNDS):
             for client in ("eldr", "vllm"):
                 wire.requests.clear()
                 figures = by_eldr(wire.url, files[0], folder) if client == "eldr" else by_vllm(wire.url, files[1], bench)
-                # vLLM's client asks once before it begins.
+                # vLLM's client sends one request before it starts.
                 passed = wire.p50(REQUESTS, TOKENS)
                 for name in NAMES:
                     seen[f"{client} {name}"].append((figures[name], passed[name]))
@@ -132,7 +132,7 @@ def test_eldr_bench_agrees_with_it(started: Cluster, front: Server, bench: VllmB
 
 
 def compared(ratios: list[float]) -> tuple[float, float]:
-    """Median of the rounds' ratios and its standard error, from their median distance to it: single rounds may be far off."""
+    """Median of the rounds' ratios and its standard error from their median absolute deviation: single rounds may be outliers."""
     middle = median(ratios)
     spread = 1.4826 * median(abs(ratio - middle) for ratio in ratios)
     return middle, 1.2533 * spread / math.sqrt(len(ratios))

@@ -1,4 +1,4 @@
-"""`eldr calibrate` against a real server: its traces have what an independent forward pass gives, and go through a fit."""
+"""`eldr calibrate` against a real server: its traces equal an independent forward pass, and can be fitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain server with the plugin answers a calibration request with the experts of each generated token."""
+"""A plain server with the plugin returns the experts of each generated token for a calibration request."""
 
 from __future__ import annotations
 

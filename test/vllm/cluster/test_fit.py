@@ -1,4 +1,4 @@
-"""A fit on a trace that was captured here routes here: domains land on different workers, which then use fewer experts a step."""
+"""A fit on a trace captured on this cluster separates domains onto different workers, which then use fewer experts per step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def artifact(started: Cluster, folder: Path) -> Path:
 
 @dataclass
 class Work:
-    """What a decode worker has done since it was started."""
+    """Totals of a decode worker since its start."""
 
     steps: float
     requests: float
@@ -61,7 +61,7 @@ class Work:
         return self.experts / self.steps / LAYERS
 
     def experts_at(self, batch: float) -> float:
-        """As if each request of a step used each expert with the same chance: that chance from this batch, and the union at another."""
+        """Scales the union to another batch size, assuming that each request uses each expert with the same probability."""
         missed = (1 - self.experts_a_step / EXPERTS) ** (batch / self.batch)
         return EXPERTS * (1 - missed)
 
@@ -70,13 +70,13 @@ class Work:
 
 
 def mixed(wave: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """In an order of which round robin makes no sense: domains come in turn, and so do workers."""
+    """Shuffled, so that round robin does not align domains with workers."""
     return random.Random(0).sample(wave, len(wave))
 
 
 def under(policy: str, cluster: Cluster, artifact: Path) -> tuple[Counter[tuple[str, str]], list[Work]]:
-    """Requests by domain and worker, and what each worker did for them."""
-    asked = domains.made(ROUTED, seed=2)  # none of them was in the calibration
+    """Requests by domain and worker, and the totals of each worker."""
+    asked = domains.made(ROUTED, seed=2)  # not in the calibration
     with running(cluster.gateway(f"fit-{policy}", "--policy", policy, "--artifact", str(artifact))) as (front,):
         before = [Work.of(worker) for worker in cluster.decode]
 
@@ -87,7 +87,7 @@ def under(policy: str, cluster: Cluster, artifact: Path) -> tuple[Counter[tuple[
 
         went: Counter[tuple[str, str]] = Counter()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            # In waves, so that batches are nearly alike: as many requests of each domain begin together, and end together.
+            # In waves, so that batches are similar: the same number of requests of each domain start and end together.
             for first in range(0, len(asked), AT_ONCE):
                 went.update(pool.map(ask, mixed(asked[first : first + AT_ONCE])))
         cluster.until_idle(front)
@@ -96,7 +96,7 @@ def under(policy: str, cluster: Cluster, artifact: Path) -> tuple[Counter[tuple[
     def done() -> list[Work]:
         return [Work.of(worker).since(start) for worker, start in zip(cluster.decode, before, strict=True)]
 
-    # Each token is one request of one decode step; reports come a moment after the answers.
+    # Each token is one request of one decode step; reports follow shortly after the responses.
     tokens = len(asked) * TOKENS
     until(lambda: sum(work.requests for work in done()) == tokens, f"decode workers report {tokens} tokens: {done()}")
     return went, done()
@@ -119,6 +119,6 @@ def test_domains_land_on_different_workers_and_share_experts_there(cluster: Clus
     assert set(homes.values()) == {"d0", "d1"}
     at_home = sum(went[domain, worker] for domain, worker in homes.items())
     assert at_home >= 0.85 * 4 * ROUTED, went
-    # Batches are not quite alike: what round robin would have used at the size that the fit's batches had.
+    # Batch sizes differ slightly: scale round robin to the batch size of the fit.
     expected = seen["round_robin"][1].experts_at(with_fit.batch)
     assert with_fit.experts_a_step < 0.97 * expected, (expected, rows)

@@ -1,4 +1,4 @@
-"""A decode worker is killed, with all its processes: amid a stream, and before its first token."""
+"""A decode worker is killed with all its processes: during a stream, and before its first token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = 1000
 
 
 def served_by(front: Server, worker: str, prompt: tuple[int, ...], text: str) -> None:
-    """Round robin comes to it within two requests."""
+    """Round robin selects it within two requests."""
     workers = set()
     for _ in range(2):
         stream = Stream(front, body(list(prompt))).begin().read()
@@ -28,12 +28,12 @@ def state_of(front: Server, worker: str, state: str) -> bool:
     return front.values("eldr_worker_state", f'worker="{worker}"', f'state="{state}"') == [1]
 
 
-def test_amid_a_stream_its_client_is_told_and_the_others_go_on(cluster: Cluster) -> None:
+def test_during_a_stream_its_client_gets_an_error_and_the_others_continue(cluster: Cluster) -> None:
     prompt = prompts()[0]
     text = greedy(cluster.alone, prompt)
     long = greedy(cluster.alone, prompt, max_tokens=LONG)
     with running(cluster.gateway("killed", "--policy", "round_robin")) as (front,), ThreadPoolExecutor(2) as pool:
-        # The first transfer to a worker begins with a handshake; what is measured here are streams that run side by side.
+        # The first transfer to a worker starts with a handshake; this test needs concurrent streams.
         assert [greedy(front, prompt) for _ in range(2)] == [text] * 2
         other, doomed = (Stream(front, body(list(prompt), max_tokens=LONG)).begin() for _ in range(2))
         rest = pool.submit(other.read)
@@ -46,7 +46,7 @@ def test_amid_a_stream_its_client_is_told_and_the_others_go_on(cluster: Cluster)
         assert doomed.error is not None
         assert (doomed.error["code"], doomed.done) == ("ELDR_STREAM_BROKEN", False)
         assert long.startswith(doomed.text)
-        # While it is gone, and before the gateway knows: tried elsewhere.
+        # While it is gone and the gateway does not know yet: retried elsewhere.
         assert [greedy(front, prompt) for _ in range(3)] == [text] * 3
         assert other.worker != doomed.worker
         assert (rest.result().text, other.done, other.error) == (long, True, None)
@@ -59,11 +59,11 @@ def test_amid_a_stream_its_client_is_told_and_the_others_go_on(cluster: Cluster)
         cluster.until_idle(front)
 
 
-def test_before_its_first_token_the_request_is_done_elsewhere(cluster: Cluster) -> None:
+def test_before_its_first_token_the_request_is_retried_elsewhere(cluster: Cluster) -> None:
     prompt = prompts()[3]
     text = greedy(cluster.alone, prompt)
     with running(cluster.gateway("killed-early", "--policy", "round_robin")) as (front,), ThreadPoolExecutor(2) as pool:
-        # A worker that is halted has the request and cannot answer: what comes next meets it before its first token for sure.
+        # A suspended worker has the request and cannot respond, so the kill certainly happens before the first token.
         cluster.decode[1].signal_all(signal.SIGSTOP)
         answers = [pool.submit(lambda: Stream(front, body(list(prompt))).begin().read()) for _ in range(2)]
         until(lambda: front.values("eldr_worker_inflight", 'worker="d1"') == [1], "the halted worker has a request")
@@ -72,7 +72,7 @@ def test_before_its_first_token_the_request_is_done_elsewhere(cluster: Cluster) 
             assert (stream.status, stream.worker, stream.text, stream.done, stream.error) == (200, "d0", text, True, None)
         assert sum(front.values("eldr_retries_total", 'leg="decode"')) == 1
         assert front.values("eldr_requests_total", 'route="completions"', 'outcome="ok"') == [2]
-        # The blocks that the killed worker did not read stay until their lease ends.
+        # The blocks that the killed worker did not read stay until their lease expires.
         cluster.until_idle(front)
 
         cluster.revive(1)

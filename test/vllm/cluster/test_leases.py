@@ -1,4 +1,4 @@
-"""Blocks that are read too late or by nobody: prefill frees them, and no client gets a wrong text."""
+"""Blocks that are read too late or never: prefill frees them, and no client gets a wrong text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cluster.cluster import Cluster, body, greedy
 from cluster.door import Door
 from cluster.stream import Stream
 
-# Long enough to do something between the first try and the second; it is drawn between half and all of it.
+# Long enough to act between the first attempt and the retry; the actual delay is between half and all of it.
 PAUSED = {"retries": {"backoffMs": 2000}}
 
 
 def test_a_client_that_leaves_between_the_legs(cluster: Cluster) -> None:
-    """The first worker cannot be reached, and the client leaves before the next is tried: no decode worker has heard of the hand-off."""
+    """The first worker cannot be reached, and the client leaves before the retry: no decode worker received the hand-off."""
     cluster.until_idle()
     expired = cluster.expired()
     with (
@@ -32,11 +32,11 @@ def test_a_client_that_leaves_between_the_legs(cluster: Cluster) -> None:
         until(lambda: sum(front.values("eldr_handoffs_released_total")) == 1, "the hand-off is given back")
         cluster.until_idle(front)
         assert sum(front.values("eldr_requests_total", 'outcome="client_gone"')) == 1
-    # Freed because they were given back, not because the lease ended.
+    # Freed by a release, not because the lease expired.
     assert cluster.expired() == expired
 
 
-def test_clients_that_leave_amid_a_stream(cluster: Cluster) -> None:
+def test_clients_that_leave_during_a_stream(cluster: Cluster) -> None:
     cluster.until_idle()
     expired = cluster.expired()
     with running(cluster.gateway("leave-streams")) as (front,):
@@ -53,7 +53,7 @@ def test_clients_that_leave_amid_a_stream(cluster: Cluster) -> None:
 
 
 def test_a_worker_that_comes_back_after_the_lease(cluster: Cluster) -> None:
-    """It was halted with a request on it. Somebody else has done that by then, after a second prefill."""
+    """It was suspended with a request, which another worker has served by then, after a second prefill."""
     cluster.until_idle()
     expired = cluster.expired()
     prompt = prompts()[6]
@@ -77,7 +77,7 @@ def test_a_worker_that_comes_back_after_the_lease(cluster: Cluster) -> None:
 
 
 def test_a_hand_off_that_has_become_too_old_is_not_used(cluster: Cluster) -> None:
-    """The gateway waits for its second try longer than it takes a hand-off for good."""
+    """The gateway's retry delay is longer than a hand-off is usable."""
     cluster.until_idle()
     prompt = prompts()[7]
     text = greedy(cluster.alone, prompt)

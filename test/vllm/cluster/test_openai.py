@@ -18,7 +18,7 @@ TEXT: dict[str, Any] = {"model": "tiny", "prompt": PROMPT, "max_tokens": 12, "te
 
 @pytest.fixture(scope="module")
 def client(started: Cluster) -> Iterator[openai.OpenAI]:
-    started.mend()
+    started.repair()
     with running(started.gateway("openai")) as (front,):
         yield openai.OpenAI(base_url=f"{front.url}/v1", api_key="none", max_retries=0, timeout=ANSWER_SECONDS)
         started.until_idle(front)

@@ -1,4 +1,4 @@
-"""Texts through the gateway are those of a single server; what comes with the blocks; what a decode worker shows."""
+"""Texts through the gateway equal those of a single server; hand-offs contain counts; a decode worker reports its union."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.cluster import HALF_LIFE, Cluster, body, greedy
 
 @pytest.fixture(scope="module")
 def artifact(folder: Path) -> Path:
-    """Of a trace of the same model, for two workers."""
+    """A fit of a trace of the same model, for two workers."""
     path = folder / "task.artifact.safetensors"
     trace = ROOT / "data" / "tiny6-long-task.calibration.safetensors"
     subprocess.run([*ELDR, "fit", str(trace), "--workers", "2", "--out", str(path)], check=True)
@@ -41,7 +41,7 @@ def test_texts_through_the_gateway_are_those_of_a_single_server(cluster: Cluster
         with ThreadPoolExecutor(len(alone)) as pool:
             assert list(pool.map(lambda prompt: greedy(front, prompt), prompts())) == alone
         assert sum(front.values("eldr_signature_rejects_total")) == 0, front.get("/metrics")
-        # All but the first may go by what the policy says; union has no shape before a hand-off has come.
+        # All but the first follow the policy; union has no shape before the first hand-off.
         assert sum(front.values("eldr_decisions_total", f'policy="{policy}"')) >= 2 * len(alone) - 1, front.get("/metrics")
         cluster.until_idle(front)
 
@@ -54,7 +54,7 @@ def test_lists_of_prompts_and_several_choices_leave_no_blocks_behind(cluster: Cl
         texts = [choice["text"] for choice in sorted(answer["choices"], key=lambda choice: choice["index"])]
         assert texts == [text for text in alone[1:4] for _ in range(2)]
         cluster.until_idle(front)
-        # Each part's blocks were read, and none had to wait for the end of its lease.
+        # Each part's blocks were read, and none waited for its lease to expire.
         assert cluster.expired() == expired
 
 

@@ -1,4 +1,4 @@
-"""When requests and tokens went over the wire, between a client and a server: a clock that neither of them has."""
+"""Wire times of requests and tokens between a client and a server, measured independently of both."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cluster.door import Door
 
 @dataclass
 class Passed:
-    """One request: when it came, and when each piece with a token passed, in milliseconds."""
+    """One request: when it arrived, and when each chunk with a token passed, in milliseconds."""
 
     asked_ms: float
     tokens_ms: list[float] = field(default_factory=list)
 
 
 class Wire(Door):
-    """For clients that ask for one completion at a time, streamed."""
+    """For clients that send one streamed completion at a time."""
 
     def __init__(self, url: str) -> None:
         self.requests: list[Passed] = []
@@ -33,7 +33,7 @@ class Wire(Door):
             self.requests[-1].tokens_ms.append(time.perf_counter() * 1000)
 
     def p50(self, requests: int, tokens: int) -> dict[str, float]:
-        """Of the last so many requests, each of so many tokens."""
+        """Figures of the last requests, each with this many tokens."""
         counted = self.requests[-requests:]
         assert len(counted) == requests
         first = [one.tokens_ms[0] - one.asked_ms for one in counted]
