@@ -194,7 +194,7 @@ describe('a model folder', () => {
       /tokenizer.json.*64000001 bytes, maximum 64000000.*ELDR_MODEL_UNFIT/,
     )
     expect(await failureOf(copyOf(at => truncateSync(at('model.safetensors'), 400e6)))).toMatch(
-      /400000000 bytes: at most.*ELDR_MODEL_UNFIT/,
+      /400000000 bytes, maximum.*ELDR_MODEL_UNFIT/,
     )
   })
 
