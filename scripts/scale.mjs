@@ -1,6 +1,7 @@
-// Makes the figures of docs/guides/scale.md anew and writes them to docs/evidence/results/scale.json: `node scripts/scale.mjs [--only staleness,cells,wire,size]
-// [--seeds 3]`. Parts that are not named stay as they are. Run `npm run build` before. Some ten minutes on two quiet cores; the cost of
-// decisions is measured by `node bench/decision-scale.mjs --json docs/evidence/results/decision-scale.json --out docs/evidence/benchmarks-scale.md`.
+// Simulates the figures of docs/guides/scale.md and writes them to docs/evidence/results/scale.json:
+//   node scripts/scale.mjs [--only staleness,cells,wire,size] [--seeds 3]
+// Parts not named keep their figures. Run `npm run build` first. About ten minutes on two idle cores. The cost of decisions is
+// measured by `node bench/decision-scale.mjs --json docs/evidence/results/decision-scale.json --out docs/evidence/benchmarks-scale.md`.
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -49,7 +50,7 @@ try {
     const made = await makers[part](context)
     const on = `${cpus()[0]?.model.replace(/\s+/g, ' ').trim()}, Node ${process.version}, ${new Date().toISOString().slice(0, 10)}`
     results[part] = { on, ...made }
-    writeFileSync(file, `${JSON.stringify(results)}\n`) // after each part: a run that is stopped keeps what it has
+    writeFileSync(file, `${JSON.stringify(results)}\n`) // after each part, so that an interrupted run keeps its results
   }
 } finally {
   rmSync(folder, { recursive: true })

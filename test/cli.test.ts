@@ -372,7 +372,7 @@ describe('eldr simulate', () => {
     expect(code).toBe(0)
     expect(out).toMatch(/^ +1 {2}exact .* ms +– +[\d.]+ ms +– /m)
     const words = out.replace(/\s+/g, ' ') // lines may wrap anywhere
-    for (const text of ['50 ms old yes', 'own only', 'supposing', '100 requests a second', '2 seeds'])
+    for (const text of ['50 ms old yes', 'own only', 'anticipating', '100 requests per second', '2 seeds'])
       expect(words).toContain(text)
     const lines = out.split('\n').filter(line => !line.includes(EVALUATION))
     expect(Math.max(...lines.map(line => line.length))).toBeLessThanOrEqual(120)

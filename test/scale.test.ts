@@ -17,7 +17,13 @@ describe('docs/guides/scale.md', () => {
   it('is regenerated only between its markers, and a missing marker is an error', () => {
     const page = docs('guides/scale.md').replace('| policy | gateways |', '| was | here |')
     expect(fillScalePage(page, figures)).toBe(docs('guides/scale.md'))
-    expect(() => fillScalePage(page.replace('<!-- /cells -->', ''), figures)).toThrow('no place for cells')
+    expect(() => fillScalePage(page.replace('<!-- /cells -->', ''), figures)).toThrow('no markers for cells')
+  })
+
+  it('has at most 1,500 generated words', () => {
+    const generated = [...docs('guides/scale.md').matchAll(/<!-- ([\w-]+) -->(.*?)<!-- \/\1 -->/gs)]
+    expect(generated).toHaveLength(7)
+    expect(generated.flatMap(([, , text]) => text!.trim().split(/[ \n]+/)).length).toBeLessThanOrEqual(1500)
   })
 
   it('has figures for every part, including one gateway and one cell as a baseline', () => {

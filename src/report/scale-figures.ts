@@ -1,4 +1,4 @@
-/** What `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and docs/guides/scale.md is made of. */
+/** The files that `scripts/scale.mjs` and `bench/decision-scale.mjs` write, and that fill the tables of docs/guides/scale.md. */
 import type { Interval } from '../sim/confidence.ts'
 
 export interface ScaleFigures {
@@ -13,20 +13,20 @@ export interface ScaleFigures {
 
 interface Measured {
   readonly policy: string
-  /** Of TPOT, in milliseconds. */
+  /** TPOT in milliseconds. */
   readonly p50: Interval
   readonly p99: Interval
   readonly imbalance: Interval
   readonly experts: Interval
   readonly batch: Interval
-  /** As a share, against one gateway that sees all, or one cell; absent for those. */
+  /** Relative change against one gateway or one cell; absent for those. */
   readonly p50Change?: Interval
   readonly p99Change?: Interval
 }
 
 export interface StaleFigures extends Measured {
   readonly gateways: number
-  /** null: they tell each other nothing. */
+  /** null: gateways share nothing. */
   readonly viewAgeMs: number | null
   readonly anticipating: boolean
 }
@@ -36,7 +36,7 @@ export interface CellFigures extends Measured {
   readonly by: 'random' | 'load' | 'locality' | null
 }
 
-/** Bytes; `delta`: of what `union` expects of a request, in four encodings, mean over a trace with `cells` cells. */
+/** Bytes. `delta`: the experts that `union` expects of a request in four encodings, mean over a trace with `cells` cells. */
 export interface WireFigures {
   readonly cells: number
   readonly largeCells: number

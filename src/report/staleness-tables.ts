@@ -1,4 +1,4 @@
-/** What old views cost, as a person reads it: a table for each policy, changes against one gateway that sees all. */
+/** Cost of stale views as terminal tables, one per policy, with changes against a single gateway. */
 import { exactPoint, type StalenessAsked, type StalenessPoint } from '../sim/staleness.ts'
 import type { GatewaysData } from '../sim/study.ts'
 import { changeAgainst } from '../sim/sweep.ts'
@@ -19,12 +19,12 @@ import {
 import { type Column, table } from './table.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
-const MOST_COLUMNS = 120
+const MAX_COLUMNS = 120
 
 export const STALENESS_COLUMNS: readonly string[] = [
   'gateways',
   'view',
-  'supposing',
+  'anticipating',
   TPOT.p50.name,
   'change',
   TPOT.p99.name,
@@ -72,22 +72,22 @@ export function stalenessTables(
   terminal: Terminal,
 ): string {
   const { study, rate, seeds } = asked
-  const narrow = { ...terminal, width: Math.min(terminal.width, MOST_COLUMNS) }
-  const words = `Simulated: ${study.topology}, ${rateText(rate)} requests a second, profile ${study.profile}, trace ${study.trace}, ${whole(study.requests)} requests a run, ${many(seeds, 'seed')}. Changes against one gateway that sees all, paired by seed, ± 95 %.`
+  const narrow = { ...terminal, width: Math.min(terminal.width, MAX_COLUMNS) }
+  const conditions = `Simulated: ${study.topology}, ${rateText(rate)} requests per second, profile ${study.profile}, trace ${study.trace}, ${whole(study.requests)} requests per run, ${many(seeds, 'seed')}. Changes against one gateway, paired by seed, ± 95 %.`
   const columns = STALENESS_COLUMNS.map((title, at): Column =>
     at === 1 || at === 2 ? { title } : { title, align: 'right' },
   )
   return [
-    wrapped(terminal.dim(printable(words)), narrow.width),
+    wrapped(terminal.dim(printable(conditions)), narrow.width),
     ...variantsOf(points).map(variant => {
       const rows = points
         .filter(point => point.variant === variant)
         .map(point => stalenessRow(points, point).map(text))
       return `${terminal.bold(variant)}\n${table(columns, rows, narrow)}`
     }),
-    terminal.dim(`made in ${fixed(seconds, 1)} s`),
+    terminal.dim(`took ${fixed(seconds, 1)} s`),
   ].join('\n\n')
 }
 
-/** Whoever searches or cuts what a terminal shows expects plain spaces. */
+/** Plain spaces, so that terminal output can be searched and cut. */
 const text = (cell: Cell) => cellText(cell).replaceAll('\u00a0', ' ')
