@@ -1,6 +1,7 @@
-// Figures of docs/start/concepts.md and docs/guides/policies.md, as SVG for light and dark pages: npm run build && node scripts/figures.mjs
-// With --check nothing is written, and the status says whether a figure is stale. With --tau FILE docs/evidence/results/tau.json is made first, of
-// what the sweep on docs/guides/policies.md prints with --json. Charts are drawn by the code that draws reports, from docs/results.
+// Draws the figures of docs/start/concepts.md and docs/guides/policies.md as SVG for light and dark pages:
+//   npm run build && node scripts/figures.mjs [--check] [--tau FILE]
+// --check writes nothing and exits with 1 if a figure is stale. --tau FILE first makes docs/evidence/results/tau.json from the JSON
+// output of the sweep in docs/guides/policies.md. Charts come from the saved results and the code that draws reports.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { DIAGRAMS } from './figures/diagrams.mjs'
@@ -12,14 +13,14 @@ const json = name => JSON.parse(readFileSync(docs(`evidence/results/${name}.json
 const exhibits = json('whole').sections.flatMap(section => section.exhibits)
 const chartsOf = id => exhibits.find(exhibit => exhibit.id === id).charts
 
-/** A chart of a saved exhibit, with its series named above it. */
+/** A chart of a saved exhibit with a legend above it. */
 function saved(id, index, title, description) {
   const { x, y, series } = chartsOf(id)[index]
   const drawn = series.map(({ label, points, star }, group) => ({
     label,
     group,
     points,
-    ...(star !== undefined && { star: { index: star } }),
+    star: star === undefined ? undefined : { index: star },
   }))
   return figureOf({
     title,
@@ -29,7 +30,7 @@ function saved(id, index, title, description) {
   })
 }
 
-/** Changes against jsq in percent, means over the seeds. */
+/** Changes against jsq in percent, mean over seeds. */
 function keepTau(file) {
   const { points, ...about } = JSON.parse(readFileSync(file, 'utf8'))
   const mean = (runs, of) => runs.reduce((sum, run) => sum + of(run), 0) / runs.length
@@ -61,15 +62,15 @@ function tau() {
   ]
   const series = rates.flatMap(({ rate, bands }, i) =>
     measures.map(([name, key], j) => ({
-      label: `${name}, ${rate} a second`,
+      label: `${name}, ${rate}/s`,
       group: i * 2 + j,
       dashed: key === 'p99',
       points: bands.map(band => ({ x: band.tau, y: band[key] })),
     })),
   )
-  const title = 'TPOT by the width of the band'
+  const title = 'TPOT by band width'
   const description =
-    'Change of TPOT against the shortest queue, by τ: the median is best below 0.2, the tail between 0.1 and 0.3.'
+    'Change of TPOT against jsq by τ: the median is best below 0.2, p99 between 0.1 and 0.3.'
   const body = lineChart({
     id: 'tau',
     title,
@@ -91,19 +92,19 @@ const FIGURES = {
     'fig-2',
     0,
     'Time of one MoE layer by active experts',
-    'Time rises in a straight line with the number of distinct experts, at a batch of 64 on an H200.',
+    'Time grows linearly with the number of active experts, at batch 64 on an H200.',
   ),
   'same-domain.svg': saved(
     'fig-4',
     0,
-    'Experts of batches, mixed and of one domain',
-    'At every batch size a batch of one domain uses fewer distinct experts than a mixed one.',
+    'Active experts of mixed and single-domain batches',
+    'At every batch size a batch of one domain activates fewer experts than a mixed one.',
   ),
   'layers-kept.svg': saved(
     'fig-8',
     0,
     'Quality ρ by layers kept',
-    'ρ rises to a peak after some layers and falls when all are kept.',
+    'ρ peaks with a subset of the layers and falls when all are kept.',
   ),
   'tau.svg': tau(),
 }

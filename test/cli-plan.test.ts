@@ -52,13 +52,13 @@ describe('eldr plan', () => {
     expect(err).toBe('')
     expect(code).toBe(0)
     for (const text of [
-      'Highest rate that 4P8D holds',
+      'Highest rate of 4P8D within the SLO',
       'p99 TPOT ≤ 15 ms',
-      'Fewest decode workers that hold 120 requests a second',
-      'What routing by experts lives on',
+      'Fewest decode workers for 120 requests per second',
+      'Conditions for routing by experts',
       'Routing by experts pays here: with union',
-      '$3.00 an hour, as given with --gpu-hour',
-      'times as long as a request takes',
+      '$3.00 per hour, set by --gpu-hour',
+      'times the duration of a request',
       file('plan.html'),
     ])
       expect(out).toContain(text)

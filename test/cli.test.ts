@@ -273,7 +273,7 @@ describe('eldr simulate', () => {
     const { code, out, err } = await eldr(...args)
     expect(err).toBe('')
     expect(code).toBe(0)
-    for (const text of ['200 requests a second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first'])
+    for (const text of ['200 requests per second', 'jsq', 'eldr', 'union', 'TTFT p50', 'profile h200-first'])
       expect(out).toContain(text)
     expect(out).toMatch(/^ {2}eldr: band_hit \d+ %, band_spill \d+ %$/m)
     expect(out).not.toMatch(/goodput|\$/)

@@ -111,7 +111,7 @@ describe('a plan for requests of different domains', () => {
     expect(found(plan, 'no_structure')).toBeGreaterThan(0.1)
     expect(found(plan, 'weak_signature')).toBeGreaterThan(0.3)
     expect(verdictInWords(plan)).toMatch(
-      /^Routing by experts pays here: with \w+, 4D holds [\d,]+ requests a second/,
+      /^Routing by experts pays here: with \w+, 4D serves [\d,]+ requests per second/,
     )
   })
 
@@ -148,8 +148,8 @@ describe('a plan for requests of different domains', () => {
     const text = planTables(plan, 1, plain)
     expect(text).not.toMatch(/NaN|undefined|null|Infinity/)
     for (const line of text.split('\n')) expect(line.length).toBeLessThanOrEqual(100)
-    expect(text).toMatch(/times as long as a request\s+takes/)
-    expect(text).toContain('as given with --gpu-hour')
+    expect(text).toMatch(/times the duration of a\s+request/)
+    expect(text).toContain('set by --gpu-hour')
   })
 })
 
@@ -160,7 +160,7 @@ describe('a plan says why routing by experts will not help', () => {
     expect(plan.verdict.reasons).toEqual(['no_structure', 'weak_signature'])
     expect(Math.abs(found(plan, 'weak_signature'))).toBeLessThan(0.1)
     expect(verdictInWords(plan)).toMatch(
-      /does not pay here: .* Requests do not differ .* fires .* fewer experts than jsq.* ρ is −?0\.0/,
+      /does not pay here: .* Requests are too alike.* activates .* fewer experts than jsq.* ρ is −?0\.0/,
     )
   })
 
@@ -170,7 +170,7 @@ describe('a plan says why routing by experts will not help', () => {
     expect(plan.verdict.answer).toBe('does_not')
     expect(plan.verdict.reasons).toEqual(['every_expert_fires'])
     expect(found(plan, 'every_expert_fires')).toBeGreaterThan(0.98)
-    expect(verdictInWords(plan)).toMatch(/Batches of \d+ fire 1[56]\.\d of 16 experts/)
+    expect(verdictInWords(plan)).toMatch(/Batches of \d+ activate 1[56]\.\d of 16 experts/)
   })
 
   it('when a step takes its time for something else', async () => {
@@ -191,7 +191,7 @@ describe('a plan says why routing by experts will not help', () => {
     expect(plan.verdict).toMatchObject({ answer: 'does_not', reasons: ['prefill_bound'], gain: 0 })
     expect(plan.results.map(({ highest }) => highest.limits)).toEqual([['ttft'], ['ttft'], ['ttft']])
     expect(plan.results.map(({ fewest }) => fewest!.value)).toEqual([null, null, null])
-    expect(verdictInWords(plan)).toMatch(/Prefill gives way first, above \d+ requests a second \(TTFT\)/)
+    expect(verdictInWords(plan)).toMatch(/Prefill is the bottleneck above \d+ requests per second \(TTFT\)/)
   })
 
   it('when no rate keeps the SLO: a request alone is slower', async () => {

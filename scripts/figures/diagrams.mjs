@@ -1,11 +1,11 @@
-// Diagrams of docs/start/concepts.md without data.
+// Diagrams without data, for docs/start/concepts.md.
 import { escaped, framed } from './frame.mjs'
 
 const text = (x, y, words, { anchor = 'middle', kind = '' } = {}) =>
   `<text x="${x}" y="${y}" text-anchor="${anchor}" class="${kind}">${escaped(words)}</text>`
 
-/** A box with lines of text; the first is its name. */
-function box(x, y, width, height, [name, ...lines], kind = '') {
+/** A box with lines of text; the first line is its name. */
+function box([x, y, width, height], [name, ...lines], kind = '') {
   const from = y + height / 2 - lines.length * 8 + 4
   const words = [
     text(x + width / 2, from, name, { kind: 'strong' }),
@@ -14,7 +14,7 @@ function box(x, y, width, height, [name, ...lines], kind = '') {
   return `<rect x="${x}" y="${y}" width="${width}" height="${height}" rx="7" class="box ${kind}"/>${words.join('')}`
 }
 
-/** An arrow along straight lines. */
+/** Straight segments; the last has the arrowhead. */
 function arrow(...points) {
   const [[x0, y0], [x1, y1]] = points.slice(-2)
   const turn = (Math.atan2(y1 - y0, x1 - x0) * 180) / Math.PI
@@ -23,10 +23,10 @@ function arrow(...points) {
 
 function flow() {
   const content = [
-    box(16, 40, 90, 54, ['client']),
-    box(176, 30, 150, 74, ['gateway', 'picks a prefill worker,', 'then a decode worker'], 'main'),
-    box(430, 16, 190, 62, ['prefill worker', 'reads the prompt,', 'counts its experts']),
-    box(430, 122, 190, 62, ['decode worker', 'fetches the KV blocks,', 'writes the response']),
+    box([16, 40, 90, 54], ['client']),
+    box([176, 30, 150, 74], ['gateway', 'picks a prefill worker,', 'then a decode worker'], 'main'),
+    box([430, 16, 190, 62], ['prefill worker', 'reads the prompt,', 'counts its experts']),
+    box([430, 122, 190, 62], ['decode worker', 'fetches the KV blocks,', 'generates the response']),
     arrow([106, 60], [176, 60]),
     arrow([326, 46], [430, 46]),
     text(378, 38, '1 prompt', { kind: 'quiet' }),
@@ -43,7 +43,7 @@ function flow() {
   return framed({
     title: 'The path of a request',
     description:
-      'The gateway sends the prompt to a prefill worker, gets a hand-off with expert counts, picks a decode worker from them and passes its tokens on; decode fetches the KV blocks from prefill.',
+      'The gateway sends the prompt to a prefill worker, receives a hand-off with expert counts, uses them to pick a decode worker and forwards its tokens. The decode worker fetches the KV blocks from the prefill worker.',
     width: 640,
     height: 204,
     content: content.join('\n'),
@@ -52,24 +52,24 @@ function flow() {
 
 function offline() {
   const names = [
-    ['your prompts', 'some hundred'],
+    ['your prompts', 'a few hundred'],
     ['eldr calibrate', 'asks a server that', 'records experts'],
     ['trace', 'experts of prompts', 'and responses'],
     ['eldr fit', 'signature, layers,', 'clusters'],
-    ['artifact', 'one centroid', 'per decode worker'],
+    ['artifact', 'one centroid per', 'decode worker'],
   ]
-  const content = names.map((lines, i) => box(12 + i * 152, 20, 132, 76, lines, i % 2 === 1 ? 'main' : ''))
+  const content = names.map((lines, i) => box([12 + i * 152, 20, 132, 76], lines, i % 2 === 1 ? 'main' : ''))
   for (let i = 0; i < names.length - 1; i++) content.push(arrow([144 + i * 152, 58], [164 + i * 152, 58]))
   return framed({
     title: 'From prompts to an artifact',
-    description: 'eldr calibrate records a trace of your prompts; eldr fit turns the trace into an artifact.',
+    description: 'eldr calibrate records a trace of your prompts, eldr fit turns the trace into an artifact.',
     width: 764,
     height: 116,
     content: content.join('\n'),
   })
 }
 
-/** Experts of four requests in one step, out of twelve in the layer. */
+/** Experts of four requests in one step, twelve experts in the layer. */
 const ALIKE = [
   [0, 1, 2],
   [0, 2, 3],
@@ -111,7 +111,7 @@ function union() {
   return framed({
     title: 'Distinct experts of a step',
     description:
-      'Four requests of three experts each: a mixed batch uses eleven different experts, a batch of similar requests four. A step loads each expert once.',
+      'Four requests with three experts each use eleven distinct experts if mixed, four if similar. A step loads each expert once.',
     width: 600,
     height: 186,
     content: content.join('\n'),
@@ -147,7 +147,7 @@ function band() {
   return framed({
     title: 'The locality band',
     description:
-      'Three of four workers have a cosine within 0.1 of the best; the one of these with the fewest requests is picked, not the idle worker outside the band.',
+      'Three of four workers have a cosine within 0.1 of the best; of these the one with the fewest requests is picked, not the idle one outside the band.',
     width: 640,
     height: 184,
     content: [
@@ -162,8 +162,8 @@ function blocks() {
   const column = (i, cached) => {
     const x = 110 + i * 104
     return (
-      box(x, 34, 92, 40, [cached ? 'cached' : 'computed', 'KV block'], cached ? '' : 'main') +
-      box(x, 84, 92, 40, ['its experts', `row ${i}`], cached ? '' : 'main') +
+      box([x, 34, 92, 40], [cached ? 'cached' : 'computed', 'KV block'], cached ? '' : 'main') +
+      box([x, 84, 92, 40], ['its experts', `row ${i}`], cached ? '' : 'main') +
       arrow([x + 46, 124], [x + 46, 148])
     )
   }
@@ -176,12 +176,12 @@ function blocks() {
     column(1, true),
     column(2, false),
     column(3, false),
-    box(110, 148, 404, 34, ['sum of the rows: the counts of the whole prompt']),
+    box([110, 148, 404, 34], ['sum of the rows: the counts of the whole prompt']),
   ]
   return framed({
-    title: 'Experts are kept beside KV blocks',
+    title: 'Experts are stored per KV block',
     description:
-      'Every KV block has a row with the experts of its tokens; the sum over the blocks of a prompt is exact, whichever request computed them.',
+      'Every KV block has a row with the experts of its tokens. The sum over the blocks of a prompt is exact, whichever request computed them.',
     width: 540,
     height: 200,
     content: content.join('\n'),

@@ -1,4 +1,4 @@
-// Frame of a standalone figure: styles for light and dark, background, legend and body.
+// Frame of a standalone figure: styles for light and dark pages, background, legend and content.
 import { DARK, groupColour, LIGHT, themeProperties } from '../../dist/report/palette.js'
 
 const FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif'
@@ -27,7 +27,7 @@ text{font-family:${FONT};font-size:12px;fill:var(--ink)}
 `
 const LEGEND_WIDTH = 230
 
-/** `body` is the markup of a chart of src/report, 460 wide. */
+/** `body`: markup of a chart of src/report, 460 units wide. */
 export function figureOf({ title, description, legend, body }) {
   const [, width, height] = /viewBox="0 0 (\d+) (\d+)"/.exec(body.markup).map(Number)
   const rows = Math.ceil(legend.length / 2)

@@ -25,7 +25,7 @@ describe('barChart', () => {
     expect(Number(a!.attributes['x'])).toBeLessThan(Number(b!.attributes['x']))
   })
 
-  it('writes name, value and heading, and has a tooltip on each bar', () => {
+  it('shows name, value and heading, with a tooltip on each bar', () => {
     const texts = draw(bar('eldr', 5, { tooltip: 'eldr: 5 ms over 3 seeds' })).map(({ text }) => text)
     expect(texts).toEqual(
       expect.arrayContaining(['eldr', '5 ms', 'policies', 'TPOT, ms', 'eldr: 5 ms over 3 seeds']),
@@ -39,13 +39,13 @@ describe('barChart', () => {
     expect(classes).toEqual(expect.arrayContaining(['hollow', 'starred', 'star', 'whisker']))
   })
 
-  it('leaves out what is no number, and says so when nothing is left', () => {
+  it('leaves out values that are not finite, and says so when nothing is left', () => {
     expect(rects(draw(bar('a', Number.NaN), bar('b', 1, { low: Number.NaN, high: 2 })))).toHaveLength(1)
     expect(draw(bar('a', Infinity)).at(-1)!.text).toBe('no data: nothing was measured')
     expect(brokenNumbers(draw(bar('a', 1, { low: Number.NaN, high: Infinity })))).toEqual([])
   })
 
-  it('cuts long names and keeps them whole in a tooltip', () => {
+  it('cuts long names and has the full name in a tooltip', () => {
     const name = 'a domain with a name that goes on and on and on and on and on'
     const elements = draw(bar(name, 1))
     expect(elements.some(({ name: tag, text }) => tag === 'text' && text.endsWith('…'))).toBe(true)

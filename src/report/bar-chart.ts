@@ -1,6 +1,6 @@
 /**
- * Lying bars, so that names of any length stand in front of them and there may be as many as there are. Bars start at zero; whiskers
- * show a range or a confidence interval; groups of bars have a heading; a hollow bar is one that is shown for comparison only.
+ * Horizontal bars, with room for long names and any number of bars. Bars start at zero; whiskers show a range or a confidence
+ * interval; groups of bars have a heading; a hollow bar is for comparison only.
  */
 import { element, together, type Markup } from './markup.ts'
 import { groupColour } from './palette.ts'
@@ -24,7 +24,7 @@ import {
 export interface BarChart extends ChartWords {
   readonly axis: Axis
   readonly groups: readonly BarGroup[]
-  /** Said when there is nothing to draw. */
+  /** Shown when there is nothing to draw. */
   readonly nothing?: string
   readonly width?: number
 }
@@ -37,12 +37,12 @@ export interface BarGroup {
 export interface Bar {
   readonly label: string
   readonly value: number
-  /** The value as it is written at the end of the row. */
+  /** The value as printed at the end of the row. */
   readonly shown: string
   /** Ends of the whisker. */
   readonly low?: number
   readonly high?: number
-  /** Colour; 0 unless told. */
+  /** Colour group (default: 0). */
   readonly group?: number
   readonly hollow?: boolean
   /** Marked with a star. */
@@ -118,7 +118,7 @@ export function barChart(chart: BarChart): Markup {
     rows,
   )
 
-  /** Under the axis, but never so far right that a long label would leave the chart. */
+  /** Below the axis, shifted left if a long label would leave the chart. */
   function axisMiddle(): number {
     const half = Math.min(width - 8, textWidth(chart.axis.label)) / 2
     return Math.max(half + 2, Math.min(width - half - 2, (left + right) / 2))

@@ -1,4 +1,4 @@
-/** What pages are built of: sections, figures with a sentence on how to read them, facts, notes, tables. */
+/** Building blocks of pages: sections, figures with captions, facts, notes, tables. */
 import { element, type Child, type Markup } from './markup.ts'
 
 export function section(title: string, intro: Child, ...children: readonly Child[]): Markup {
@@ -11,23 +11,23 @@ export function section(title: string, intro: Child, ...children: readonly Child
   )
 }
 
-/** Cards side by side where there is room, of equal height. */
+/** Cards of equal height, side by side where there is room. */
 export function grid(...cards: readonly Child[]): Markup {
   return element('div', { class: 'grid' }, cards)
 }
 
-/** The same, for cards whose heights have nothing to do with each other. */
+/** The same for cards of independent heights. */
 export function looseGrid(...cards: readonly Child[]): Markup {
   return element('div', { class: 'grid loose' }, cards)
 }
 
 export interface Figure {
   readonly title: string
-  /** The message, in words. */
+  /** The result in a sentence. */
   readonly finding?: Child
   readonly legend?: Markup
   readonly chart: Child
-  /** How to read it, where it stands in the paper, what the numbers come from. */
+  /** How to read it, the paper's figure, the source of the numbers. */
   readonly caption: Child
   readonly wide?: boolean
 }
@@ -44,7 +44,7 @@ export function figure({ title, finding, legend, chart, caption, wide }: Figure)
   )
 }
 
-/** Terms and values. Long values take the room of two. */
+/** Terms and values. Long values are two columns wide. */
 export function facts(
   list: readonly { readonly term: string; readonly value: Child; readonly long?: boolean }[],
   small = false,
@@ -83,7 +83,7 @@ export interface Table {
   readonly title: string
   readonly finding?: Child
   readonly columns: readonly Column[]
-  /** The first cell of a row names it. */
+  /** The first cell of a row is its name. */
   readonly rows: readonly (readonly Child[])[]
   readonly foot?: readonly Child[]
   readonly caption: Child
@@ -91,7 +91,7 @@ export interface Table {
   readonly wide?: boolean
 }
 
-/** A long table scrolls in its card; on paper it runs over pages. */
+/** A long table scrolls in its card; in print it runs over pages. */
 const TALL = 24
 
 export function table({ title, finding, columns, rows, foot, caption, legend, wide }: Table): Markup {
@@ -106,7 +106,7 @@ export function table({ title, finding, columns, rows, foot, caption, legend, wi
   )
 }
 
-/** A table without a card of its own; `label` names it to those who do not see it. */
+/** A table without a card; `label` is for screen readers. */
 export function bareTable(
   label: string,
   columns: readonly Column[],
@@ -141,7 +141,7 @@ export function bareTable(
   )
 }
 
-/** Wide content scrolls by itself, not with the page; it takes the keyboard so that it can be scrolled without a mouse. */
+/** Wide content scrolls separately from the page; focusable, so that it can be scrolled with the keyboard. */
 export function scroll(label: string, content: Child, tall = false): Markup {
   return element(
     'div',

@@ -1,34 +1,34 @@
 import { ERRORS } from '../errors.ts'
 
-/** What the gateway answers when it does not serve a request, by code; its table lies in a folder that this one does not know. */
-export type AnswerTable = Readonly<Record<string, { readonly status: number; readonly message: string }>>
+/** Error responses of the gateway by code. Passed in, because this folder may not import the gateway. */
+export type ErrorResponses = Readonly<Record<string, { readonly status: number; readonly message: string }>>
 
-/** docs/reference/errors.md, made from the tables of errors. */
-export function errorsPage(answers: AnswerTable): string {
+/** docs/reference/errors.md, from both tables of errors. */
+export function errorsPage(responses: ErrorResponses): string {
   const rows = Object.entries(ERRORS).map(([code, { text, todo }]) => `| \`${code}\` | ${text}. | ${todo} |`)
-  const answerRows = Object.entries(answers).map(
+  const responseRows = Object.entries(responses).map(
     ([code, { status, message }]) => `| \`${code}\` | ${status} | ${message} |`,
   )
   return [
     '# Errors',
     '',
-    'Every failure that ELDR reports has a stable code. A message names the file, what was found and what was expected; the code stands at its end in brackets. Match on the code, not on the text.',
+    'Every error has a stable code. The message names the file, what was found and what was expected, and ends with the code in brackets. Match on the code, not on the text.',
     '',
-    'Exit codes: 0 for success, 1 for a failure, 2 for a command line or a configuration that is not right.',
+    'Exit codes: 0 for success, 1 for a failure, 2 for an invalid command line or configuration.',
     '',
     '| code | what happened | what to do |',
     '|---|---|---|',
     ...rows,
     '',
-    '## Answers of the gateway',
+    '## Error responses of the gateway',
     '',
-    'Where the gateway itself refuses or fails a request, the body has OpenAI’s shape (`{"error": {"message", "type", "param", "code"}}`) with one of these codes, which also stands in the header `x-eldr-error-code`. Messages may say more than the sentence here; they name neither workers nor addresses, but on the routes under `/eldr`. What a worker answers with a status of 4xx is passed on as it is. A stream that has begun ends with the same object in an event of its own.',
+    'If the gateway refuses or fails a request, the response body has OpenAI’s format (`{"error": {"message", "type", "param", "code"}}`) with one of these codes, which is also in the header `x-eldr-error-code`. Messages may have more detail than here; except under `/eldr` they do not name workers or addresses. A 4xx response of a worker is passed on unchanged. In a stream that has started, the same object is sent as the last event.',
     '',
     '| code | status | what happened |',
     '|---|---|---|',
-    ...answerRows,
+    ...responseRows,
     '',
-    'This page is made by `npm run docs` from `src/errors.ts` and `src/gateway/http/refusal.ts`.',
+    '`npm run docs` writes this page from `src/errors.ts` and `src/gateway/http/refusal.ts`.',
     '',
   ].join('\n')
 }

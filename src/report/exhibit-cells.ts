@@ -1,4 +1,4 @@
-/** Cells of exhibits as text: the same in pages and in Markdown. */
+/** Cells of exhibits as text, the same in HTML and Markdown. */
 import type { Cell, ExhibitNumber, ExhibitTable } from './exhibit.ts'
 import { fixed } from './numbers.ts'
 
@@ -10,7 +10,7 @@ export function cellText(cell: Cell | undefined): string {
   return typeof cell === 'string' ? cell : numberText(cell)
 }
 
-/** `+12.3 ± 0.4 %`. What is not finite is not a number to show, and an interval that is not finite says nothing. */
+/** `+12.3 ± 0.4 %`. A value that is not finite is shown as a dash, an interval that is not finite is left out. */
 export function numberText({ value, digits, unit, half, signed }: ExhibitNumber): string {
   const shown = fixed(value, digits)
   if (shown === NONE) return NONE
@@ -19,13 +19,13 @@ export function numberText({ value, digits, unit, half, signed }: ExhibitNumber)
   return `${plus}${shown}${interval}${unit === undefined ? '' : `\u00a0${unit}`}`
 }
 
-/** Whether a column is one of numbers, which stand to the right. The first column holds names. */
+/** True for a column of numbers, which is aligned right. The first column holds names. */
 export function isNumeric({ rows }: ExhibitTable, column: number): boolean {
   const cells = rows.map(row => row[column] ?? null).filter(cell => cell !== null)
   return column > 0 && cells.length > 0 && cells.every(cell => typeof cell !== 'string')
 }
 
-/** Three or four digits that mean something, for tooltips: charts do not say how many digits their numbers have. */
+/** Three or four significant digits, for tooltips: chart data has no number of digits. */
 export function significant(value: number): string {
   const magnitude = Math.abs(value) < 1e-9 ? 0 : Math.floor(Math.log10(Math.abs(value)))
   return fixed(value, Math.max(0, Math.min(9, 3 - magnitude)))

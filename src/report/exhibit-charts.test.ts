@@ -34,7 +34,7 @@ describe('a chart of an exhibit', () => {
     expect(says(elements)).toContain('jsq, 100.0: 10.00 (9.800 to 10.20)')
   })
 
-  it('draws bars with their numbers, and those of one name in one colour', () => {
+  it('draws bars with their numbers, and bars of the same name in the same colour', () => {
     const elements = draw(bars)
     const colours = elements.filter(({ name }) => name === 'rect').map(({ attributes }) => attributes['fill'])
     expect(colours).toEqual(
@@ -48,14 +48,14 @@ describe('a chart of an exhibit', () => {
     ).toBe(1)
   })
 
-  it('draws points with their counts and marks, and says when it left some out', () => {
+  it('draws points with their counts and marks, and says when some are left out', () => {
     const text = says(draw(points))
     for (const part of ['eldr', ' 40', '7: the seventh worker', 'y = x']) expect(text).toContain(part)
     const many = { label: 'many', points: Array.from({ length: 9000 }, (_, i) => [i, i % 7] as const) }
     expect(says(draw({ ...points, groups: [many] }))).toContain('4,000 of the 9,000 points are drawn')
   })
 
-  it('draws cells with the words of both ends', () => {
+  it('draws cells with labels for both ends', () => {
     const text = says(draw(heat))
     for (const part of ['mean or below', '≥ 3 ×', 'union, expert 3: 3.500']) expect(text).toContain(part)
   })
@@ -87,7 +87,7 @@ describe('a chart of an exhibit', () => {
     },
   )
 
-  it('draws one point of everything', () => {
+  it('draws a single point of each kind', () => {
     const charts = [
       draw({ ...lines, series: [{ label: 'a', points: [{ x: 3, y: 4 }] }] }),
       draw({ ...bars, groups: [{ bars: [{ label: 'a', value: 0, digits: 0 }] }] }),
@@ -97,7 +97,7 @@ describe('a chart of an exhibit', () => {
     for (const chart of charts) expect(says(chart)).not.toContain('no data')
   })
 
-  it('steps over numbers that went wrong', () => {
+  it('skips values that are not finite', () => {
     const wrong = [NaN, Infinity, -Infinity]
     const series = wrong.map((y, at) => ({
       label: `${at}`,
@@ -126,7 +126,7 @@ describe('a chart of an exhibit', () => {
 })
 
 describe('colours of names', () => {
-  it('stay from chart to chart, and never meet in one', () => {
+  it('stay the same across charts, and are distinct within one', () => {
     const colours = createColours([]).of
     expect([...colours(['jsq', 'eldr', 'union']).values()]).toEqual([0, 1, 2])
     expect([...colours(['union', 'eldr'])]).toEqual([
@@ -140,7 +140,7 @@ describe('colours of names', () => {
     expect(colours(['eldr', 'union']).get('eldr')).toBe(1)
   })
 
-  it('come again with another shape when there are more names than colours', () => {
+  it('repeat with another shape when there are more names than colours', () => {
     const groups = [
       ...createColours([])
         .of(Array.from({ length: 30 }, (_, i) => `${i}`))
@@ -163,7 +163,7 @@ describe('a cell', () => {
     expect([cellText(null), cellText('<x>'), cellText(undefined)]).toEqual(['–', '<x>', ''])
   })
 
-  it('of a column of numbers stands to the right, names and mixed columns do not', () => {
+  it('is aligned right in a column of numbers, but not in names or mixed columns', () => {
     const number = { value: 1, digits: 0 }
     const table = {
       columns: ['a', 'b', 'c', 'd'],
@@ -175,7 +175,7 @@ describe('a cell', () => {
     expect([0, 1, 2, 3].map(column => isNumeric(table, column))).toEqual([false, true, false, false])
   })
 
-  it('of no known precision has four digits that mean something', () => {
+  it('of unknown precision has four significant digits', () => {
     expect([0, 1234.5, 0.012345, 12, -1e-12, NaN].map(significant)).toEqual([
       '0.000',
       '1,235',

@@ -1,4 +1,4 @@
-/** Charts of exhibits as SVG, each with its legend. A name keeps its colour from one chart of a report to the next. */
+/** Charts of exhibits as SVG with legends. A name has the same colour in all charts of a report. */
 import { barChart, type Bar } from './bar-chart.ts'
 import type { ExhibitBar, ExhibitChart, ExhibitSeries } from './exhibit.ts'
 import { numberText, significant } from './exhibit-cells.ts'
@@ -13,9 +13,9 @@ import type { ChartWords } from './svg.ts'
 
 /** Colours of names in one report. */
 export interface Colours {
-  /** Groups of a chart's names. */
+  /** Colour groups of a chart's names. */
   of(names: readonly string[]): ReadonlyMap<string, number>
-  /** Whether some chart of the report tells names apart by colour alone. */
+  /** True if a chart of the report distinguishes names only by colour. */
   has(name: string): boolean
 }
 
@@ -24,14 +24,14 @@ type Bars = Extract<ExhibitChart, { kind: 'bars' }>
 type Points = Extract<ExhibitChart, { kind: 'points' }>
 type Heat = Extract<ExhibitChart, { kind: 'heat' }>
 
-/** More points than this hide each other and only make the page heavy. */
-const MOST_POINTS = 4000
-/** Marks up to so many are also named below the chart; beyond, their tooltips do it. */
-const MOST_LISTED = 24
-/** Names come from files; a legend is no place for a long one. */
+/** More points cover each other and only make the page larger. */
+const MAX_POINTS = 4000
+/** Up to this many marks are also listed below the chart; more have only tooltips. */
+const MAX_LISTED = 24
+/** Names come from files and may be long. */
 const shortName = (name: string) => clipped(name, 48)
 
-/** For the charts of a report: a name keeps its colour from one to the next unless another name of the same chart has it. */
+/** Assigns colours for all charts of a report: a name keeps its colour unless another name of the same chart has it. */
 export function createColours(charts: readonly ExhibitChart[]): Colours {
   const known = new Map<string, number>()
   const told = new Set(charts.flatMap(toldApart))
@@ -63,7 +63,7 @@ function toldApart(chart: ExhibitChart): readonly string[] {
 const barNames = ({ groups }: Bars): string[] => groups.flatMap(group => group.bars.map(bar => bar.label))
 const isRepeating = (chart: Bars): boolean => new Set(barNames(chart)).size < barNames(chart).length
 
-/** Past the last colour, colours come again with another shape. */
+/** After the last colour, colours repeat with another shape. */
 function lowestFree(groups: ReadonlyMap<string, number>, taken: ReadonlySet<number>): number {
   if (taken.size >= COLOURS) return Math.max(COLOURS - 1, ...groups.values()) + 1
   let group = 0
@@ -105,7 +105,7 @@ function lines(chart: Lines, words: Words, colours: Colours): Markup {
     x: { label: chart.x, whole: xs.every(x => Number.isInteger(x)), tight: true },
     y: { label: chart.y },
     series,
-    ...(chart.rules && { rules: chart.rules }),
+    rules: chart.rules,
   })
   const entries = series.map(({ label, group, dashed }): LegendEntry => ({
     label: shortName(label),
@@ -119,9 +119,9 @@ function seriesOf({ label, dashed, points, star }: ExhibitSeries, group: number,
   return {
     label,
     group,
-    ...(dashed !== undefined && { dashed }),
+    dashed,
     points: points.map(point => ({ ...point, tooltip: pointText(shortName(label), point) })),
-    ...(starred && { star: { index: star!, ...(isFirst && { label: significant(starred.y) }) } }),
+    star: starred && { index: star!, label: isFirst ? significant(starred.y) : undefined },
   }
 }
 
@@ -132,13 +132,13 @@ function pointText(label: string, { x, y, low, high }: ExhibitSeries['points'][n
 
 function bars(chart: Bars, words: Words, colours: Colours): Markup {
   const names = [...new Set(barNames(chart))]
-  // A bar has its name beside it: colour is for names that come again, in this chart or in another.
+  // Bars have their names beside them, so only names that occur more than once need a colour.
   const groups = isRepeating(chart) || names.some(name => colours.has(name)) ? colours.of(names) : undefined
   return barChart({
     ...words(`${chart.x}: ${listed(names)}.`),
     axis: { label: chart.x },
     groups: chart.groups.map(({ heading, bars }) => ({
-      ...(heading !== undefined && { heading }),
+      heading,
       bars: bars.map(bar => barOf(bar, groups?.get(bar.label) ?? 0)),
     })),
   })
@@ -147,7 +147,7 @@ function bars(chart: Bars, words: Words, colours: Colours): Markup {
 function barOf(bar: ExhibitBar, group: number): Bar {
   const { label, value, low, high, hollow } = bar
   const range = low !== undefined && high !== undefined ? { low, high } : {}
-  return { label, value, shown: numberText(bar), group, ...range, ...(hollow !== undefined && { hollow }) }
+  return { label, value, shown: numberText(bar), group, hollow, ...range }
 }
 
 function points(chart: Points, words: Words, colours: Colours): Markup {
@@ -156,7 +156,7 @@ function points(chart: Points, words: Words, colours: Colours): Markup {
   const all = named.flatMap(({ label, points }) =>
     points.map(([x, y]) => ({ x, y, group: groups.get(label)! })),
   )
-  const shown = thinned(all, MOST_POINTS)
+  const shown = thinned(all, MAX_POINTS)
   const marks = chart.marks ?? []
   const svg = scatterPlot({
     ...words(`${chart.y} against ${chart.x}: ${listed(named.map(({ label }) => label))}.`),
@@ -164,7 +164,7 @@ function points(chart: Points, words: Words, colours: Colours): Markup {
     y: { label: chart.y },
     points: shown,
     overlay: marks.map(({ x, y, label, about }) => ({ x, y, label: clipped(label, 3), tooltip: about })),
-    ...(chart.diagonal !== undefined && { diagonal: chart.diagonal }),
+    diagonal: chart.diagonal,
   })
   const entries = [
     ...(named.length > 1 ? named : []).map(({ label, points }): LegendEntry => ({
@@ -172,7 +172,7 @@ function points(chart: Points, words: Words, colours: Colours): Markup {
       note: whole(points.length),
       swatch: { kind: 'marker', group: groups.get(label)! },
     })),
-    ...(marks.length <= MOST_LISTED ? marks : []).map(({ label, about }): LegendEntry => ({
+    ...(marks.length <= MAX_LISTED ? marks : []).map(({ label, about }): LegendEntry => ({
       label: `${clipped(label, 3)}: ${shortName(about)}`,
       swatch: { kind: 'centroid' },
     })),
@@ -205,10 +205,10 @@ function heat(chart: Heat, words: Words): Markup {
   })
 }
 
-const MOST_NAMED = 12
+const MAX_NAMED = 12
 
 function listed(names: readonly string[]): string {
   if (names.length === 0) return 'nothing was measured'
-  const rest = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : ''
-  return `${names.slice(0, MOST_NAMED).map(shortName).join(', ')}${rest}`
+  const rest = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : ''
+  return `${names.slice(0, MAX_NAMED).map(shortName).join(', ')}${rest}`
 }

@@ -26,7 +26,7 @@ const exhibit: Exhibit = {
 }
 
 describe('exhibitCsv', () => {
-  it('has a line per number with its interval and unit, and tells columns of one name apart', () => {
+  it('has a line per number with interval and unit, and distinct names for equal columns', () => {
     expect(exhibitCsv([{ traces: 'whole', exhibit }])).toBe(
       [
         'traces,part,row,column,value,half_interval,unit',

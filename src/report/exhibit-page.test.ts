@@ -35,7 +35,7 @@ describe('exhibitPage', () => {
       '8.00\u00a0±\u00a00.10\u00a0ms',
       '+2.0\u00a0%',
       'Up to 18 %.',
-      'Why ours differs: ',
+      'Why it differs: ',
       'A smaller model',
       '3 seeds.',
       'Every number on this page',
@@ -54,7 +54,7 @@ describe('exhibitPage', () => {
     expect(text.match(/^TPOT p50 over rate$/gm)).toHaveLength(3 + 2) // link, heading and title; in a card of several charts heading and title
   })
 
-  it('lists notes, and nothing where there are none', () => {
+  it('lists notes, or nothing', () => {
     const withNotes = (notes: readonly string[]) => {
       const report = exhibitFixture()
       const [first] = report.sections[0]!.exhibits
@@ -66,7 +66,7 @@ describe('exhibitPage', () => {
     expect([lists(['It is so.']).length, lists([]).length]).toEqual([1, 0])
   })
 
-  it('aligns numbers and names tables for those who do not see them', () => {
+  it('aligns numbers and labels tables for screen readers', () => {
     const elements = sound(exhibitFixture())
     const heads = elements.filter(({ name, attributes }) => name === 'th' && attributes['scope'] === 'col')
     expect(heads.slice(0, 4).map(({ text, attributes }) => [text, attributes['class']])).toEqual([
@@ -81,16 +81,16 @@ describe('exhibitPage', () => {
     ).toBe(true)
   })
 
-  it('is the same to the byte for the same report', () => {
+  it('is the same, byte for byte, for the same report', () => {
     expect(exhibitPage(exhibitFixture(), '1')).toBe(exhibitPage(structuredClone(exhibitFixture()), '1'))
   })
 
-  it('shows hostile text as text, wherever it comes', () => {
+  it('escapes hostile text everywhere', () => {
     const elements = sound(exhibitFixture([HOSTILE, '${x}', '&lt;'], HOSTILE))
     expect(elements.find(({ name }) => name === 'h1')!.text).toBe(HOSTILE)
   })
 
-  it('stays sound and small with long names, many rows and nothing at all', () => {
+  it('stays well-formed and small with long names, many rows and no data', () => {
     const extreme = extremeExhibits()
     sound(extreme)
     const table = {
@@ -99,7 +99,7 @@ describe('exhibitPage', () => {
     }
     const exhibit = { ...extreme.sections[0]!.exhibits[0]!, charts: [], tables: [table] }
     expect(textOf(sound({ ...extreme, sections: [{ title: 'Rows', exhibits: [exhibit] }] }))).toContain(
-      '3488 more rows are not shown.',
+      '3488 more rows not shown.',
     )
     sound({ title: '', intro: '', facts: [], sections: [], footer: '' })
     sound({
@@ -116,7 +116,7 @@ describe('exhibitPage', () => {
     })
   })
 
-  it('refuses ids that links could not reach', () => {
+  it('rejects ids that cannot be linked', () => {
     const report = exhibitFixture()
     const withId = (id: string) => ({
       ...report,

@@ -1,4 +1,4 @@
-/** A report of exhibits as one HTML page: what it rests on, a table of contents, and a card for each exhibit. */
+/** A report of exhibits as one HTML page: sources, table of contents, and a card per exhibit. */
 import { bareTable, facts, grid, scroll, section } from './blocks.ts'
 import type { Exhibit, ExhibitChart, ExhibitReport, ExhibitTable } from './exhibit.ts'
 import { cellText, isNumeric } from './exhibit-cells.ts'
@@ -7,11 +7,11 @@ import { element, together, type Markup } from './markup.ts'
 import { clipped } from './numbers.ts'
 import { page } from './page.ts'
 
-/** A page is for reading; whoever wants more rows takes the JSON. */
-const MOST_ROWS = 512
-/** Tables of more columns take the whole width of a card, and their card that of the page. */
+/** Longer tables are cut; the JSON has all rows. */
+const MAX_ROWS = 512
+/** Tables with more columns take the full width of the card and page. */
 const NARROW_COLUMNS = 4
-/** A longer fact takes the room of two. */
+/** A longer fact is two columns wide. */
 const LONG_FACT = 34
 
 export function exhibitPage(report: ExhibitReport, version: string): string {
@@ -47,13 +47,13 @@ export function exhibitPage(report: ExhibitReport, version: string): string {
   })
 }
 
-/** Ids are anchors that other pages link to. They come from our own code: a wrong one is a fault of ours. */
+/** Ids are anchors that other pages link to. They come from our code, so a wrong one is a bug. */
 function checkIds({ sections }: ExhibitReport): void {
   const ids = sections.flatMap(({ exhibits }) => exhibits.map(({ id }) => id))
   const wrong = ids.find((id, at) => !/^[A-Za-z][A-Za-z0-9-]*$/.test(id) || ids.indexOf(id) < at)
   if (wrong !== undefined)
     throw new RangeError(
-      `exhibit id ${JSON.stringify(wrong)} is used twice or is no word of letters, digits and dashes`,
+      `exhibit id ${JSON.stringify(wrong)} is used twice or has characters other than letters, digits and dashes`,
     )
 }
 
@@ -70,7 +70,7 @@ function contents({ sections }: ExhibitReport): Markup | undefined {
   )
 }
 
-/** Two narrow cards stand side by side; one that would stand alone in its row takes all of it. */
+/** Two narrow cards share a row; a card that would be alone in its row takes the full width. */
 function withWidths(exhibits: readonly Exhibit[]): { readonly exhibit: Exhibit; readonly wide: boolean }[] {
   const isOne = ({ charts, tables }: Exhibit) =>
     charts.length > 1 || charts.some(isWide) || tables.some(isWideTable)
@@ -112,9 +112,9 @@ function card(
       element(
         'p',
         { class: 'paper' },
-        element('b', {}, 'The paper: '),
+        element('b', {}, 'Paper: '),
         paper.finding,
-        element('b', {}, ' Why ours differs: '),
+        element('b', {}, ' Why it differs: '),
         paper.differs,
       ),
     element('figcaption', {}, element('p', {}, source)),
@@ -138,13 +138,13 @@ function tablePanel(table: ExhibitTable, exhibitTitle: string): Markup {
   const columns = table.columns.map((title, at) =>
     isNumeric(table, at) ? ({ title, kind: 'number' } as const) : { title },
   )
-  const rows = table.rows.slice(0, MOST_ROWS).map(row => columns.map((_, at) => cellText(row[at])))
+  const rows = table.rows.slice(0, MAX_ROWS).map(row => columns.map((_, at) => cellText(row[at])))
   const left = table.rows.length - rows.length
   return element(
     'div',
     { class: isWideTable(table) ? 'panel full' : 'panel' },
     table.title === undefined ? undefined : element('h4', {}, table.title),
     bareTable(table.title ?? exhibitTitle, columns, rows),
-    left > 0 ? element('p', { class: 'quiet' }, `${left} more rows are not shown.`) : undefined,
+    left > 0 ? element('p', { class: 'quiet' }, `${left} more rows not shown.`) : undefined,
   )
 }

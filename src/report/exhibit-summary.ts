@@ -1,15 +1,15 @@
-/** A report of exhibits in a terminal: what each one found, and the tables that were asked for. Figures are in the HTML page. */
+/** A report of exhibits in a terminal: findings and first tables. Charts are in the HTML page. */
 import type { Exhibit, ExhibitReport } from './exhibit.ts'
 import { cellText, isNumeric } from './exhibit-cells.ts'
 import { table } from './table.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
 const INDENT = 2
-/** Where nobody's window says how wide it is. */
-const USUAL_WIDTH = 120
+/** Also the width if the terminal's is unknown. */
+const MAX_WIDTH = 120
 
 export function exhibitSummary({ title, intro, sections }: ExhibitReport, terminal: Terminal): string {
-  const width = Math.min(terminal.width, USUAL_WIDTH)
+  const width = Math.min(terminal.width, MAX_WIDTH)
   return [
     `${terminal.bold(printable(title))}\n${wrapped(terminal.dim(printable(intro)), width)}`,
     ...sections.map(section =>
@@ -21,7 +21,7 @@ export function exhibitSummary({ title, intro, sections }: ExhibitReport, termin
   ].join('\n\n')
 }
 
-/** The first table is the one that sums up; others are too long for a terminal. */
+/** The first table is the summary; others are too long for a terminal. */
 function exhibitLines({ title, finding, tables }: Exhibit, width: number, terminal: Terminal): string {
   const [first] = tables
   const indent = ' '.repeat(INDENT)

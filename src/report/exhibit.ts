@@ -1,18 +1,18 @@
 /**
- * An exhibit is one result as plain data: what is shown, its tables and charts, where the numbers come from. Reports, Markdown pages and
- * JSON are all made of the same exhibits, so they cannot disagree.
+ * An exhibit is one result as plain data: finding, tables, charts and sources. HTML reports, Markdown pages and JSON are
+ * generated from the same exhibits, so they cannot disagree.
  */
 export interface Exhibit {
-  /** Short, of letters, digits and dashes: fig-11, table-2. Unique in a report. */
+  /** Letters, digits and dashes: fig-11, table-2. Unique in a report. */
   readonly id: string
   readonly title: string
-  /** The message in a sentence or two, with numbers that were computed and not typed. */
+  /** The result in a sentence or two, with computed numbers. */
   readonly finding: string
-  /** What a reader should know besides: why something is not as wanted. A sentence or a few each. */
+  /** Caveats and explanations, a few sentences each. */
   readonly notes?: readonly string[]
-  /** What the paper has, and one line on why ours differs; absent where the paper has nothing of the kind. */
+  /** The paper's result and why ours differs; absent if the paper has none. */
   readonly paper?: { readonly finding: string; readonly differs: string }
-  /** Measured on what, or simulated from which trace, profile, topology and seeds. */
+  /** Where the numbers were measured, or the trace, profile, topology and seeds of the simulation. */
   readonly source: string
   readonly tables: readonly ExhibitTable[]
   readonly charts: readonly ExhibitChart[]
@@ -25,7 +25,7 @@ export interface ExhibitTable {
   readonly rows: readonly (readonly Cell[])[]
 }
 
-/** Text as it is; a number with its digits and unit, and half of its 95 % confidence interval where there is one; null is “–”. */
+/** Text; a number with digits, unit and half of its 95 % confidence interval; or null, shown as “–”. */
 export type Cell = string | null | ExhibitNumber
 
 export interface ExhibitNumber {
@@ -33,7 +33,7 @@ export interface ExhibitNumber {
   readonly digits: number
   readonly unit?: string
   readonly half?: number
-  /** Written with + where it is above 0: a change. */
+  /** A change: positive values get a +. */
   readonly signed?: true
 }
 
@@ -90,7 +90,7 @@ export interface ExhibitSeries {
     readonly low?: number
     readonly high?: number
   }[]
-  /** Index of the point that is starred. */
+  /** Index of the starred point. */
   readonly star?: number
 }
 
@@ -104,11 +104,10 @@ export interface ExhibitBar {
   readonly hollow?: boolean
 }
 
-/** What a report is made of. */
 export interface ExhibitReport {
   readonly title: string
   readonly intro: string
-  /** What everything rests on: traces with their hashes, profile, seeds, version. */
+  /** Sources: traces with hashes, profile, seeds, version. */
   readonly facts: readonly { readonly term: string; readonly value: string }[]
   readonly sections: readonly {
     readonly title: string

@@ -1,4 +1,4 @@
-/** The clusters of a fit: what is in them, how even they are, how well requests match. */
+/** The clusters of a fit: composition, balance, and similarity of requests to centroids. */
 import type { ClusterSummary, FitSummary } from '../fit/summary.ts'
 import { facts, figure, table, type Column } from './blocks.ts'
 import { domainGroups, domainLegend, type DomainGroups } from './fit-groups.ts'
@@ -9,9 +9,9 @@ import { element, type Child, type Markup } from './markup.ts'
 import { fixed, many, percent, whole } from './numbers.ts'
 import { stackedBar } from './stacked-bar.ts'
 
-/** A page is for reading; with more rows than this, `--json` is. */
-export const MOST_ROWS = 512
-const MOST_NAMED = 4
+/** Longer tables are cut; `--json` has all rows. */
+export const MAX_ROWS = 512
+const MAX_NAMED = 4
 
 export function clusterTable(summary: FitSummary): Markup {
   const { clusters, source } = summary
@@ -25,7 +25,7 @@ export function clusterTable(summary: FitSummary): Markup {
     ...(named ? [{ title: 'requests by domain', kind: 'parts' } as const] : []),
   ]
   const rows = clusters
-    .slice(0, MOST_ROWS)
+    .slice(0, MAX_ROWS)
     .map((cluster, worker): Child[] => [
       String(worker),
       whole(cluster.size),
@@ -34,11 +34,11 @@ export function clusterTable(summary: FitSummary): Markup {
     ])
   const left = clusters.length - rows.length
   return table({
-    title: 'What each cluster holds',
+    title: 'Composition of each cluster',
     finding:
       pure === undefined
         ? undefined
-        : `${percent(pure)} of the requests are of the domain that is most frequent in their cluster.`,
+        : `${percent(pure)} of the requests belong to the most frequent domain of their cluster.`,
     legend: named ? legend(domainLegend(domains, 'bar')) : undefined,
     columns,
     rows,
@@ -48,7 +48,7 @@ export function clusterTable(summary: FitSummary): Markup {
       fixed(summary.meanSimilarity, 3),
       ...(named ? [composition(total(clusters), source.domains, domains)] : []),
     ],
-    caption: `A row is a cluster; its number is that of the decode worker that gets it, counted from 0; similarity is the mean cosine of its requests to its centroid.${left > 0 ? ` ${many(left, 'more row')} not shown: see --json.` : ''} Trace: ${traceName(summary)}, seed ${summary.seed}.`,
+    caption: `One row per cluster, numbered as its decode worker, from 0. Similarity is the mean cosine of its requests to its centroid.${left > 0 ? ` ${many(left, 'more row')} not shown: see --json.` : ''} Trace: ${traceName(summary)}, seed ${summary.seed}.`,
     wide: true,
   })
 }
@@ -61,7 +61,7 @@ function total(clusters: readonly ClusterSummary[]): ClusterSummary {
   return { size: 0, meanSimilarity: 0, domains }
 }
 
-/** The bar, and the largest domains in words: side by side, or one below the other on a phone. */
+/** A bar and the names of the largest domains. */
 function composition(
   { domains: counts }: ClusterSummary,
   names: readonly string[],
@@ -77,17 +77,17 @@ function composition(
   const falling = parts.toSorted((a, b) => b.value - a.value)
   const words = (some: typeof falling) =>
     some.map(({ label, value }) => `${label} ${whole(value)}`).join(', ')
-  const rest = falling.slice(MOST_NAMED)
+  const rest = falling.slice(MAX_NAMED)
   const further =
     rest.length > 0 ? `, ${rest.length} more: ${whole(rest.reduce((sum, { value }) => sum + value, 0))}` : ''
   const bar = stackedBar(
     parts.toSorted((a, b) => order(a.group) - order(b.group)),
     words(falling),
   )
-  return element('div', {}, bar, element('span', {}, words(falling.slice(0, MOST_NAMED)) + further))
+  return element('div', {}, bar, element('span', {}, words(falling.slice(0, MAX_NAMED)) + further))
 }
 
-/** The neutral rest at the end. */
+/** The neutral group is last. */
 const order = (group: number): number => (group < 0 ? Infinity : group)
 
 export function balanceFigure(summary: FitSummary): Markup {
@@ -96,7 +96,7 @@ export function balanceFigure(summary: FitSummary): Markup {
   const sizes = clusters.map(({ size }) => size).sort((a, b) => b - a)
   const share = clusteredRequests(summary) / Math.max(1, clusters.length)
   const largest = vanillaSizes[0] ?? 0
-  const plain = `plain K-means ${balance === 'exact' ? 'would give' : 'gives'} ${sizeRange(vanillaSizes)} and its largest worker ${fixed(largest / share, 1)} × the equal share`
+  const plain = `plain K-means ${balance === 'exact' ? 'would give' : 'gives'} ${sizeRange(vanillaSizes)} and its largest worker ${fixed(largest / share, 1)} × an equal share`
   const finding =
     vanillaSizes.length === 0 || clusters.length === 0
       ? undefined
@@ -133,11 +133,11 @@ export function balanceFigure(summary: FitSummary): Markup {
       })),
     ),
     chart,
-    caption: `Flat is good: a cluster is a worker’s share of the traffic, so a high left end is an overloaded worker and a long tail (what the constraint avoids in paper Fig. 15). Trace: ${traceName(summary)}, seed ${summary.seed}.`,
+    caption: `Flat is better: a cluster is a worker’s share of the traffic, so a high left end means an overloaded worker. Balanced clusters avoid this (paper Fig. 15). Trace: ${traceName(summary)}, seed ${summary.seed}.`,
   })
 }
 
-/** Sizes against their rank; with thousands of clusters evenly chosen ranks, always with the first and the last. */
+/** Sizes by rank; of thousands of clusters evenly spaced ranks, always with the first and the last. */
 function ranked(sizes: readonly number[]) {
   const step = Math.max(1, Math.ceil(sizes.length / 400))
   return sizes
@@ -157,7 +157,7 @@ export function similarityFigure(summary: FitSummary): Markup {
   const finding =
     median === undefined
       ? undefined
-      : `Half of the requests match their nearest centroid with ${fixed(median, 3)} or more${low === undefined ? '' : `; one in twenty is below ${fixed(low, 3)}`}.`
+      : `Half of the requests have a similarity of ${fixed(median, 3)} or more to their nearest centroid${low === undefined ? '' : `; one in twenty is below ${fixed(low, 3)}`}.`
   const chart = lineChart({
     id: 'similarity',
     title,
@@ -188,7 +188,7 @@ export function similarityFigure(summary: FitSummary): Markup {
         true,
       ),
     ],
-    caption: `What live traffic is compared with: when its best similarities fall below this curve, requests have drifted away from what was fitted (ours; the paper has no such figure). Quantiles over ${many(clusteredRequests(summary), 'request')} of ${traceName(summary)}.`,
+    caption: `The reference for live traffic: when its similarities fall below this curve, traffic has drifted from the calibration (not in the paper). Quantiles over ${many(clusteredRequests(summary), 'request')} of ${traceName(summary)}.`,
   })
 }
 

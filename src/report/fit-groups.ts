@@ -1,6 +1,6 @@
 /**
- * Which colour a domain has. The same everywhere on the page: table, plane and legend. Beyond two dozen domains the rarest share the
- * neutral colour, because nobody tells thirty colours apart.
+ * Colours of domains, the same in every table, chart and legend of the page. With more than 24 domains the rarest share a
+ * neutral colour, because more colours cannot be told apart.
  */
 import type { FitSummary } from '../fit/summary.ts'
 import { shortName } from './fit-words.ts'
@@ -9,7 +9,7 @@ import { many, whole } from './numbers.ts'
 
 export interface DomainGroups {
   readonly groups: readonly DomainGroup[]
-  /** Colour group of a domain's index; −1 for those that share the neutral colour. */
+  /** Colour group of a domain; −1 for the neutral colour. */
   of(domain: number): number
 }
 
@@ -19,7 +19,7 @@ export interface DomainGroup {
   readonly requests: number
 }
 
-export const MOST_GROUPS = 24
+export const MAX_GROUPS = 24
 
 export function domainGroups({ source, clusters }: FitSummary): DomainGroups {
   const requests = source.domains.map((_, domain) =>
@@ -28,7 +28,7 @@ export function domainGroups({ source, clusters }: FitSummary): DomainGroups {
   const present = source.domains.map((_, domain) => domain).filter(domain => requests[domain]! > 0)
   const byVolume = present.toSorted((a, b) => requests[b]! - requests[a]! || a - b)
   const kept =
-    present.length <= MOST_GROUPS ? present : byVolume.slice(0, MOST_GROUPS - 1).sort((a, b) => a - b)
+    present.length <= MAX_GROUPS ? present : byVolume.slice(0, MAX_GROUPS - 1).sort((a, b) => a - b)
   const colour = new Map(kept.map((domain, group) => [domain, group]))
   const groups = kept.map((domain, group) => ({
     label: shortName(source.domains[domain]!),
@@ -43,7 +43,7 @@ export function domainGroups({ source, clusters }: FitSummary): DomainGroups {
   return { groups, of: domain => colour.get(domain) ?? -1 }
 }
 
-/** Legend with the number of requests of each group. */
+/** Legend with the requests of each group. */
 export function domainLegend({ groups }: DomainGroups, kind: 'marker' | 'bar'): LegendEntry[] {
   return groups.map(({ label, group, requests }) => ({
     label,

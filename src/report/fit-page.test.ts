@@ -24,11 +24,11 @@ function sound(html: string): readonly Parsed[] {
 }
 
 describe('fitPage', () => {
-  it('is a sound page that names its source', () => {
+  it('is a well-formed page that names its source', () => {
     const text = textOf(sound(usual))
     for (const part of [
       'Made-30B-A3B, task',
-      '/data/traces/made-up.calibration.safetensors',
+      '/data/traces/synthetic.calibration.safetensors',
       '8b93874a3145c5c6…',
       '16 layers × 64 experts, top-8',
       '1,000, task workload',
@@ -41,12 +41,12 @@ describe('fitPage', () => {
     }
   })
 
-  it('says which figure of the paper each figure corresponds to', () => {
+  it('names the corresponding figures of the paper', () => {
     const text = textOf(parse(usual))
     for (const number of [1, 3, 7, 8, 9, 15]) expect(text).toContain(`paper Fig. ${number}`)
   })
 
-  it('forbids itself scripts and loads, and has both themes', () => {
+  it('forbids scripts and external resources, and has both themes', () => {
     const policy = parse(usual).find(
       ({ attributes }) => attributes['http-equiv'] === 'Content-Security-Policy',
     )
@@ -56,7 +56,7 @@ describe('fitPage', () => {
     expect(usual).not.toMatch(/url\(|@import|https?:/)
   })
 
-  it('gives every chart a title and a message in words', () => {
+  it('gives every chart a title and a description', () => {
     const elements = parse(usual)
     const charts = elements.filter(({ attributes }) => attributes['class']?.startsWith('chart'))
     expect(charts.map(({ attributes }) => attributes['aria-labelledby'])).toEqual([
@@ -75,7 +75,7 @@ describe('fitPage', () => {
     expect(messages.filter(message => message.length < 20)).toEqual([])
   })
 
-  it('is the same to the byte for the same fit', () => {
+  it('is the same, byte for byte, for the same fit', () => {
     expect(fitPage(structuredClone(summary), structuredClone(figures))).toBe(usual)
   })
 
@@ -100,7 +100,7 @@ describe('fitPage', () => {
     expect(textOf(elements)).toContain('" onload="z')
   })
 
-  it('draws the largest shapes below 3 MB and says what it left out', () => {
+  it('draws the largest shapes in less than 3 MB and says what is left out', () => {
     const extreme = extremeFixture()
     const html = fitPage(extreme.summary, extreme.figures)
     expect(Buffer.byteLength(html)).toBeLessThan(3e6)
@@ -109,7 +109,7 @@ describe('fitPage', () => {
     expect(text).toMatch(/4,000 of the 48,128 points are drawn/)
   })
 
-  it('stays small with more workers, domains and longer names than anyone has', () => {
+  it('stays small with very many workers, domains and long names', () => {
     const many = fitFixture({
       workers: 5000,
       requests: 5000,
@@ -120,7 +120,7 @@ describe('fitPage', () => {
     expect(textOf(sound(html))).toContain('4,488 more rows not shown')
   })
 
-  it('says why where there is no data', () => {
+  it('gives the reason where there is no data', () => {
     const { rho, placement, ...rest } = fitFixture({ domains: [] }).summary
     expect([rho, placement].includes(undefined)).toBe(false)
     const bare: FitSummary = {
@@ -145,14 +145,14 @@ describe('fitPage', () => {
     ])
   })
 
-  it('draws a fit of nothing at all', () => {
+  it('draws an empty fit', () => {
     const empty = fitFixture({ domains: [], requests: 0, workers: 0, layers: 0, experts: 0 })
     expect(
       sound(fitPage({ ...empty.summary, clusters: [], curves: [], layers: [] }, empty.figures)).length,
     ).toBeGreaterThan(50)
   })
 
-  it('keeps numbers that went wrong off the page', () => {
+  it('leaves out numbers that are not finite', () => {
     const wrong = Number.NaN
     const broken: FitSummary = {
       ...summary,
@@ -177,9 +177,9 @@ describe('fitPage', () => {
     expect(textOf(sound(fitPage(broken, values)))).toContain('ρ\u00a0=\u00a0–')
   })
 
-  it('marks an unbalanced fit and a fit whose layers were given by hand', () => {
+  it('marks an unbalanced fit and a fit with given layers', () => {
     const text = textOf(sound(fitPage({ ...summary, balance: 'none', curves: [] }, figures)))
     expect(text).toContain('This fit is not balanced')
-    expect(text).toContain('no data: layers were not searched; they were given by hand')
+    expect(text).toContain('no data: layers were not searched: they were given')
   })
 })

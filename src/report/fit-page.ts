@@ -1,4 +1,4 @@
-/** The report of one fit: `eldr fit --report`. Takes the same summary as the terminal tables and `--json`, so that they cannot disagree. */
+/** The report of `eldr fit --report`, from the same summary as the terminal tables and `--json`. */
 import type { FitFigures, FitSummary } from '../fit/summary.ts'
 import { barChart } from './bar-chart.ts'
 import { facts, figure, grid, notes, section } from './blocks.ts'
@@ -32,27 +32,27 @@ export function fitPage(summary: FitSummary, figures: FitFigures): string {
     ),
     body: together(
       section(
-        'Which signature',
-        'A signature is what prefill leaves of a request: how often each expert was chosen. Quality ρ says how well it tells, before decode, which requests will activate the same experts.',
+        'Signature',
+        'A signature is how often prefill chose each expert for a request. Quality ρ says how well it predicts, before decode, which requests will activate the same experts.',
         grid(transformFigure(summary), layerFigure(summary)),
       ),
       section(
-        'What it sees',
-        'Expert locality needs three things: requests of a kind prefer the same experts, prefill shows it before decode begins, and signatures lie together accordingly.',
+        'Expert locality',
+        'Expert locality needs three things: similar requests prefer the same experts, prefill shows this before decode begins, and their signatures are close.',
         grid(planeFigure(summary, figures), activationFigure(summary, figures), heatFigure(summary, figures)),
       ),
       section(
-        'Clusters, one for each worker',
+        'Clusters, one per worker',
         'Centroid k belongs to the k-th decode worker. Clusters of equal size give workers equal shares of calibration traffic.',
         grid(clusterTable(summary), balanceFigure(summary), similarityFigure(summary)),
       ),
       summary.placement === undefined ? undefined : placementSection(summary, summary.placement),
-      section('How long it took', undefined, grid(stageFigure(summary))),
+      section('Time', undefined, grid(stageFigure(summary))),
     ),
     footer: element(
       'p',
       {},
-      `Every number on this page was computed by eldr ${clipped(source.version, 40)} from ${traceName(summary)} (sha256 ${source.sha256.slice(0, 12)}) with seed ${summary.seed}. The same trace, options and seed give the same fit. Figures named “paper Fig. n” correspond to those of the ELDR paper, drawn from this trace.`,
+      `Every number on this page was computed by eldr ${clipped(source.version, 40)} from ${traceName(summary)} (sha256 ${source.sha256.slice(0, 12)}) with seed ${summary.seed}. The same trace, options and seed give the same fit. “Paper Fig. n” names the corresponding figure of the ELDR paper; the data is from this trace.`,
     ),
   })
 }
@@ -89,8 +89,7 @@ function stageFigure(summary: FitSummary): Markup {
   const title = 'Time of each stage'
   const total = stages.reduce((sum, { ms }) => sum + (Number.isFinite(ms) ? ms : 0), 0)
   const long = stages.some(({ ms }) => ms >= 10_000)
-  const finding =
-    stages.length === 0 ? undefined : `${duration(total)} in all (the paper’s fit: under 10 s, §6.2).`
+  const finding = stages.length === 0 ? undefined : `${duration(total)} in total (paper §6.2: under 10 s).`
   const chart = barChart({
     id: 'stages',
     title,
@@ -111,6 +110,6 @@ function stageFigure(summary: FitSummary): Markup {
     title,
     finding,
     chart,
-    caption: 'Wall-clock time on the machine that ran the fit; writing this page is not in it.',
+    caption: 'Wall-clock time of the fit, without writing this page.',
   })
 }

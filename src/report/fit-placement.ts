@@ -1,17 +1,17 @@
-/** Expert placement of a fit, where one was asked for: how full the fullest rank gets, by layout. */
+/** Expert placement of a fit, if requested: active experts on the fullest rank, by layout. */
 import type { FitSummary, PlacementSummary } from '../fit/summary.ts'
 import { barChart } from './bar-chart.ts'
 import { figure, looseGrid, section, table } from './blocks.ts'
-import { MOST_ROWS } from './fit-clusters.ts'
+import { MAX_ROWS } from './fit-clusters.ts'
 import { traceName } from './fit-words.ts'
 import type { Markup } from './markup.ts'
 import { fixed, many, percent } from './numbers.ts'
 import { extent } from './scale.ts'
 
 const LAYOUTS = [
-  { key: 'linear', label: 'linear: in order of id' },
-  { key: 'global', label: 'global: one for all' },
-  { key: 'own', label: 'own: each cluster’s' },
+  { key: 'linear', label: 'linear: by expert id' },
+  { key: 'global', label: 'global: one for all clusters' },
+  { key: 'own', label: 'own: one per cluster' },
   { key: 'ideal', label: 'ideal: mean over ranks' },
 ] as const
 
@@ -32,7 +32,7 @@ export function placementSection(
   const mean = (key: (typeof LAYOUTS)[number]['key']) => layouts.find(layout => layout.key === key)!.mean
   const saved = 1 - mean('own') / mean('linear')
   const finding = Number.isFinite(saved)
-    ? `A placement of its own gives a cluster’s fullest rank ${fixed(mean('own'), 1)} active experts on average, ${percent(Math.abs(saved), 1)} ${saved < 0 ? 'more' : 'fewer'} than the linear one (${fixed(mean('linear'), 1)}); no placement can go below ${fixed(mean('ideal'), 1)}.`
+    ? `With its own placement a cluster’s fullest rank has ${fixed(mean('own'), 1)} active experts on average, ${percent(Math.abs(saved), 1)} ${saved < 0 ? 'more' : 'fewer'} than with the linear one (${fixed(mean('linear'), 1)}); the lower bound is ${fixed(mean('ideal'), 1)}.`
     : undefined
   const chart = barChart({
     id: 'placement',
@@ -45,7 +45,8 @@ export function placementSection(
           label,
           value: mean,
           shown: fixed(mean, 2),
-          ...(range !== undefined && { low: range.low, high: range.high }),
+          low: range?.low,
+          high: range?.high,
           hollow: key === 'ideal',
           group: key === 'own' ? 0 : -1,
           starred: key === 'own',
@@ -55,16 +56,16 @@ export function placementSection(
     ],
     nothing: 'no cluster has a placement',
   })
-  const how = `Expected for ${many(batch, 'request')} a step on ${many(ranks, 'rank')}, mean over layers, from decode patterns of ${traceName(summary)}.`
+  const how = `Expected for ${many(batch, 'request')} per step on ${many(ranks, 'rank')}, mean over layers, from decode patterns of ${traceName(summary)}.`
   return section(
     'Expert placement',
-    'An expert-parallel decoder waits for the rank with the most active experts, so each cluster’s experts are spread over ranks by how likely its steps activate them (paper §5).',
+    'An expert-parallel decoder waits for the rank with the most active experts. Each cluster’s experts are therefore spread over ranks by how likely its steps activate them (paper §5).',
     looseGrid(
       figure({
         title,
         finding,
         chart,
-        caption: `Shorter is better; bars are means over clusters, whiskers reach from the lowest to the highest cluster. ${how}`,
+        caption: `Shorter is better. Bars are means over clusters, whiskers the range. ${how}`,
       }),
       table({
         title: 'By cluster',
@@ -72,14 +73,14 @@ export function placementSection(
           at === 0 ? { title } : { title, kind: 'number' },
         ),
         rows: perCluster
-          .slice(0, MOST_ROWS)
+          .slice(0, MAX_ROWS)
           .map((of, worker) => [
             String(worker),
             ...LAYOUTS.map(({ key }) => fixed(of[key], 2)),
             change(of.own, of.linear),
           ]),
         foot: ['mean', ...layouts.map(layout => fixed(layout.mean, 2)), change(mean('own'), mean('linear'))],
-        caption: `Active experts on the fullest rank, by layout; ideal is the mean over ranks. ${perCluster.length > MOST_ROWS ? `The first ${MOST_ROWS} clusters; all are in --json. ` : ''}${how}`,
+        caption: `Active experts on the fullest rank, by layout; ideal is the mean over ranks. ${perCluster.length > MAX_ROWS ? `The first ${MAX_ROWS} clusters; all are in --json. ` : ''}${how}`,
       }),
     ),
   )

@@ -1,4 +1,4 @@
-/** Figures 7 and 8 of the paper: how good each transform is, and how many layers to keep. */
+/** Figures 7 and 8 of the paper: quality of each transform, and of the layers kept. */
 import type { FitSummary, LayerCurve, TransformQuality } from '../fit/summary.ts'
 import { barChart, type Bar } from './bar-chart.ts'
 import { figure } from './blocks.ts'
@@ -34,7 +34,7 @@ export function transformFigure(summary: FitSummary): Markup {
     description: finding ?? title,
     axis: { label: 'ρ over all layers (rank correlation, no unit)' },
     groups: [
-      { heading: 'Carried by a hand-off: a gateway can use them', bars: served.map(bar) },
+      { heading: 'Carried by a hand-off: usable by a gateway', bars: served.map(bar) },
       { heading: 'Study only: no hand-off carries gate scores', bars: study.map(bar) },
     ],
     nothing: 'the trace has no decode data, so ρ cannot be measured',
@@ -43,7 +43,7 @@ export function transformFigure(summary: FitSummary): Markup {
     title,
     finding,
     chart,
-    caption: `Longer is better: ρ is the rank correlation between how alike two requests are by signature and how alike they decode; the star marks the chosen transform, hollow bars cannot be served (paper Fig. 7). ${measuredOn(summary)}`,
+    caption: `Longer is better. ρ is the rank correlation between the similarity of two requests by signature and by decode pattern. The star marks the chosen transform; hollow bars cannot be served (paper Fig. 7). ${measuredOn(summary)}`,
   })
 }
 
@@ -62,7 +62,7 @@ function measuredOn(summary: FitSummary): string {
   if (measured === undefined || pairs === undefined) return `Trace: ${traceName(summary)}.`
   const range = ({ low, high }: { low: number; high: number }) =>
     low === high ? whole(low) : `${whole(low)} to ${whole(high)}`
-  const some = measured.low < source.requests ? ' (not every request carries what each transform needs)' : ''
+  const some = measured.low < source.requests ? ' (not every request has the data of each transform)' : ''
   return `Measured over ${range(pairs)} pairs of ${range(measured)} requests${some} of ${traceName(summary)}.`
 }
 
@@ -74,7 +74,7 @@ export function layerFigure(summary: FitSummary): Markup {
   const finding =
     own === undefined
       ? undefined
-      : `${own.transform} peaks at ${own.peak} of ${many(source.layers, 'layer')}: ${rhoText(own.rho[own.peak - 1])}${all === undefined ? '' : ` against ${fixed(all, 3)} with all of them`}.`
+      : `${own.transform} peaks at ${own.peak} of ${many(source.layers, 'layer')}: ${rhoText(own.rho[own.peak - 1])}${all === undefined ? '' : ` against ${fixed(all, 3)} with all layers`}.`
   const ordered = own === undefined ? curves : [own, ...curves.filter(curve => curve !== own)]
   const series = ordered.map((curve, at) => curveSeries(curve, at))
   const chart = lineChart({
@@ -82,7 +82,7 @@ export function layerFigure(summary: FitSummary): Markup {
     title,
     description: finding ?? title,
     x: {
-      label: 'layers kept, in the order greedy selection takes them',
+      label: 'layers kept, in the order of greedy selection',
       whole: true,
       from: 0,
       to: source.layers,
@@ -97,7 +97,7 @@ export function layerFigure(summary: FitSummary): Markup {
     nothing:
       rho === undefined || transforms.length === 0
         ? 'the trace has no decode data, so layers could not be compared'
-        : `layers were not searched; ${layers.length === source.layers ? 'all of them are used' : 'they were given by hand'}`,
+        : `layers were not searched: ${layers.length === source.layers ? 'all are used' : 'they were given'}`,
   })
   const entries = series.map(({ label, group, dashed }): LegendEntry => ({
     label,
@@ -109,7 +109,7 @@ export function layerFigure(summary: FitSummary): Markup {
     legend:
       own === undefined ? undefined : legend([...entries, { label: 'peak N*', swatch: { kind: 'star' } }]),
     chart,
-    caption: `Each step adds the layer that raises ρ most; the layers up to the star are kept, those after it only dilute the signature (paper Fig. 8). Kept here: ${layers.length === source.layers ? 'all layers' : `layers ${runs(layers)}`} (counted from 0). Trace: ${traceName(summary)}.`,
+    caption: `Each step adds the layer that raises ρ most. The layers up to the star are kept; more layers lower ρ (paper Fig. 8). Kept here: ${layers.length === source.layers ? 'all layers' : `layers ${runs(layers)}`} (counted from 0). Trace: ${traceName(summary)}.`,
   })
 }
 
@@ -125,7 +125,7 @@ function curveSeries({ transform, order, rho, peak }: LayerCurve, at: number): S
     })),
     star: {
       index: peak - 1,
-      ...(at === 0 && { label: `${many(peak, 'layer')}, ${rhoText(rho[peak - 1])}` }),
+      label: at === 0 ? `${many(peak, 'layer')}, ${rhoText(rho[peak - 1])}` : undefined,
     },
   }
 }

@@ -1,18 +1,18 @@
-/** Figures 9, 1 and 3 of the paper: where requests lie, which experts their domains prefer, and that prefill tells decode. */
+/** Figures 9, 1 and 3 of the paper: the signature space, experts by domain, and prefill against decode. */
 import type { FitFigures, FitSummary } from '../fit/summary.ts'
 import { figure } from './blocks.ts'
-import { domainGroups, domainLegend, MOST_GROUPS, type DomainGroups } from './fit-groups.ts'
+import { domainGroups, domainLegend, MAX_GROUPS, type DomainGroups } from './fit-groups.ts'
 import { clusteredRequests, shortName, traceName, variance } from './fit-words.ts'
 import { heatMap } from './heat-map.ts'
 import { legend, type LegendEntry } from './legend.ts'
 import type { Markup } from './markup.ts'
 import { fixed, many, percent, whole } from './numbers.ts'
 import { extent } from './scale.ts'
-import { MOST_NUMBERED, scatterPlot, thinned, type OverlayMarker, type ScatterPoint } from './scatter-plot.ts'
+import { MAX_NUMBERED, scatterPlot, thinned, type OverlayMarker, type ScatterPoint } from './scatter-plot.ts'
 
-/** More points than this hide each other and only make the page heavy. */
-const MOST_POINTS = 4000
-const MOST_CENTROIDS = 512
+/** More points cover each other and only make the page larger. */
+const MAX_POINTS = 4000
+const MAX_CENTROIDS = 512
 
 export function planeFigure(summary: FitSummary, { pca }: FitFigures): Markup {
   const title = 'Signatures and centroids in their principal plane'
@@ -22,9 +22,9 @@ export function planeFigure(summary: FitSummary, { pca }: FitFigures): Markup {
     y,
     group: planeGroup(summary, domains, domain, cluster),
   }))
-  const shown = thinned(points, MOST_POINTS)
+  const shown = thinned(points, MAX_POINTS)
   const requests = clusteredRequests(summary)
-  const centroids = pca.centroids.slice(0, MOST_CENTROIDS)
+  const centroids = pca.centroids.slice(0, MAX_CENTROIDS)
   const finding = `The plane holds ${variance(pca.explained[0] + pca.explained[1])} of the signatures of ${many(requests, 'request')}; ${many(pca.centroids.length, 'centroid')}, one for each worker.`
   const chart = scatterPlot({
     id: 'plane',
@@ -46,7 +46,7 @@ export function planeFigure(summary: FitSummary, { pca }: FitFigures): Markup {
       ? ` ${whole(shown.length)} of the ${whole(requests)} requests are drawn, evenly chosen.`
       : ''
   const numbers =
-    centroids.length > MOST_NUMBERED
+    centroids.length > MAX_NUMBERED
       ? 'rings are centroids (the worker is in the tooltip)'
       : 'a ring is a centroid with its worker’s number'
   const colouring =
@@ -65,13 +65,13 @@ export function planeFigure(summary: FitSummary, { pca }: FitFigures): Markup {
   })
 }
 
-/** By domain; without domains by cluster, as far as colours reach. */
+/** By domain; without domains by cluster, while there are colours. */
 function planeGroup(summary: FitSummary, domains: DomainGroups, domain: number, cluster: number): number {
   if (domains.groups.length > 0) return domains.of(domain)
   return isByCluster(summary) ? cluster : 0
 }
 
-const isByCluster = ({ workers }: FitSummary): boolean => workers <= MOST_GROUPS
+const isByCluster = ({ workers }: FitSummary): boolean => workers <= MAX_GROUPS
 
 function planeLegend(
   summary: FitSummary,
@@ -112,7 +112,7 @@ export function heatFigure(summary: FitSummary, { heat }: FitFigures): Markup {
     .flatMap(({ values }) => values.filter(value => value > 1 && Number.isFinite(value)))
     .sort((a, b) => a - b)
   const highest = above.at(-1) ?? 1
-  // A few extreme experts must not bleach all others.
+  // A few extreme experts must not wash out the colours of all others.
   const to = Math.max(1.2, Math.ceil((above[Math.floor(above.length * 0.98)] ?? 1) * 10) / 10)
   const finding =
     heat === undefined
@@ -136,16 +136,14 @@ export function heatFigure(summary: FitSummary, { heat }: FitFigures): Markup {
     toLabel: `${highest > to ? '≥ ' : ''}${fixed(to, 1)} ×`,
     format: value => `${fixed(value, 2)} × the mean over domains`,
     nothing:
-      summary.source.domains.length === 0
-        ? 'the trace names no domains'
-        : 'the trace has no decode data, so activation by domain is unknown',
+      summary.source.domains.length === 0 ? 'the trace names no domains' : 'the trace has no decode data',
   })
   return figure({
     title,
     finding,
     chart,
     wide: true,
-    caption: `A row is a domain, a column an expert; the darker (on a dark page: the brighter), the more often the expert fires in that domain’s decode steps relative to the mean over domains, and what is below the mean stays blank: blocks along the diagonal are experts of one domain (paper Fig. 1). Trace: ${traceName(summary)}.`,
+    caption: `One row per domain, one column per expert. Stronger colour: the expert is active more often in that domain’s decode steps than on average over domains; at or below the mean it is blank. Blocks along the diagonal are experts of one domain (paper Fig. 1). Trace: ${traceName(summary)}.`,
   })
 }
 
@@ -157,7 +155,7 @@ function range(values: readonly number[]): string {
 export function activationFigure(summary: FitSummary, { activation }: FitFigures): Markup {
   const title = 'Prefill against decode activation'
   const points = (activation?.points ?? []).map(({ x, y }): ScatterPoint => ({ x, y, group: 0 }))
-  const shown = thinned(points, MOST_POINTS)
+  const shown = thinned(points, MAX_POINTS)
   const finding =
     activation === undefined
       ? undefined
@@ -174,12 +172,12 @@ export function activationFigure(summary: FitSummary, { activation }: FitFigures
   })
   const thin =
     shown.length < points.length
-      ? ` ${whole(shown.length)} of the ${whole(points.length)} points are drawn, evenly chosen.`
+      ? ` ${whole(shown.length)} of the ${whole(points.length)} points are drawn, evenly spaced.`
       : ''
   return figure({
     title,
     finding,
     chart,
-    caption: `Each point is one expert of one layer; on the diagonal it is used as much while generating as while reading the prompt, so what prefill saw foretells decode (paper Fig. 3).${thin} Trace: ${traceName(summary)}.`,
+    caption: `Each point is one expert of one layer. On the diagonal its share is the same in prefill and decode, so prefill predicts decode (paper Fig. 3).${thin} Trace: ${traceName(summary)}.`,
   })
 }

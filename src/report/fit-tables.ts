@@ -9,7 +9,7 @@ type Clustered = Pick<
   'clusters' | 'workers' | 'balance' | 'meanSimilarity' | 'vanillaSizes' | 'bestSimilarity'
 >
 
-/** The result of a fit as a person reads it in a terminal. */
+/** The result of a fit as terminal tables. */
 export function fitTables(summary: FitSummary, terminal: Terminal): string {
   const { source } = summary
   const what = [source.model, source.workload]
@@ -59,7 +59,7 @@ function transformTable({ transforms, chosen, source }: FitSummary, terminal: Te
     { title: 'pairs', align: 'right' },
   ]
   if (partial) columns.push({ title: 'requests', align: 'right' })
-  const study = transforms.some(({ servable }) => !servable) ? ', ○ for study: no hand-off carries it' : ''
+  const study = transforms.some(({ servable }) => !servable) ? ', ○ study only: no hand-off carries it' : ''
   return section(
     'Signature quality ρ, all layers',
     `paper Fig. 7; ★ chosen${study}`,
@@ -83,7 +83,7 @@ function curveTable({ curves, source, layers }: FitSummary, terminal: Terminal):
     { title: 'ρ at peak', align: 'right' },
     { title: 'all layers', align: 'right' },
     { title: 'ρ by layers kept' },
-    { title: 'in the order taken' },
+    { title: 'in order of selection' },
   ]
   return section(
     `Layers kept, greedy on ρ: ${layers.length} of ${source.layers}`,
@@ -93,7 +93,7 @@ function curveTable({ curves, source, layers }: FitSummary, terminal: Terminal):
   )
 }
 
-/** A title, what to know of it, and the table. */
+/** A title, a remark and the table. */
 function section(title: string, remark: string, body: string, terminal: Terminal): string {
   return `${wrapped(`${terminal.bold(title)} ${terminal.dim(`(${remark})`)}`, terminal.width)}\n${body}`
 }
@@ -111,14 +111,14 @@ export function clusterTable(summary: Clustered, domains: readonly string[], ter
     align: 'right' as const,
   }))
   const median = summary.bestSimilarity.find(({ q }) => q === 0.5)?.value ?? 0
-  const sizes = `mean cosine to the own centroid ${fixed(summary.meanSimilarity, 3)}, median of the best to any ${fixed(median, 3)}`
+  const sizes = `mean cosine to the own centroid ${fixed(summary.meanSimilarity, 3)}, median cosine to the nearest ${fixed(median, 3)}`
   const plain =
     summary.balance === 'exact' && summary.vanillaSizes.length > 0
       ? `; plain K-means would give sizes ${summary.vanillaSizes[0]} … ${summary.vanillaSizes.at(-1)}`
       : ''
   const kind = summary.balance === 'exact' ? 'balanced' : 'plain'
   const footer = `  ${wrapped(terminal.dim(sizes + plain), terminal.width - 2, 2)}`
-  return `${section(`Clusters, one for each of ${summary.workers} decode workers`, kind, table(columns, rows, terminal), terminal)}\n${footer}`
+  return `${section(`Clusters, one per decode worker (${summary.workers})`, kind, table(columns, rows, terminal), terminal)}\n${footer}`
 }
 
 export function placementTable({ ranks, batch, perCluster }: PlacementSummary, terminal: Terminal): string {
@@ -140,7 +140,7 @@ export function placementTable({ ranks, batch, perCluster }: PlacementSummary, t
   const title = `Expert placement on ${ranks} ranks: expected active experts on the fullest rank`
   return section(
     title,
-    `batch ${batch}, mean over layers; ideal: all ranks alike; paper §5`,
+    `batch ${batch}, mean over layers; ideal: all ranks equal; paper §5`,
     table(columns, rows, terminal),
     terminal,
   )

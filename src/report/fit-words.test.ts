@@ -13,13 +13,13 @@ const quality = (name: FitSummary['chosen'], rho: number, servable = true) => ({
 })
 
 describe('resultInWords', () => {
-  it('says transform, layers, ρ and clusters', () => {
+  it('names transform, layers, ρ and clusters', () => {
     expect(resultInWords({ ...summary, rho: 0.742 })).toBe(
-      'The count-idf transform over 6 of 16 layers tells which requests will decode alike with ρ\u00a0=\u00a00.742 (over all layers: 0.723). 1,000 requests form 8 balanced clusters of 125 requests, one for each decode worker; their mean similarity to their centroid is 0.875.',
+      'The count-idf transform over 6 of 16 layers predicts which requests decode alike with ρ\u00a0=\u00a00.742 (over all layers: 0.723). 1,000 requests form 8 balanced clusters of 125 requests, one per decode worker; the mean similarity to the centroid is 0.875.',
     )
   })
 
-  it('does not invent a ρ', () => {
+  it('says so when ρ was not measured', () => {
     const { rho, ...unmeasured } = summary
     expect(rho).toBeDefined()
     expect(resultInWords({ ...unmeasured, transforms: [], curves: [] })).toContain('was not measured')
@@ -29,11 +29,11 @@ describe('resultInWords', () => {
 describe('whyChosen', () => {
   it('names the runner-up when layers were searched for several', () => {
     expect(whyChosen(summary)).toMatch(
-      /^Of the 4 transforms that a hand-off can carry, layers were searched for the best 2, and count-idf reaches the highest ρ \(count: 0\.7\d\d\)\.$/,
+      /^Of the 4 transforms that a hand-off can carry, layers were searched for the best 2, and count-idf has the highest ρ \(count: 0\.7\d\d\)\.$/,
     )
   })
 
-  it('goes by the kept layers when none were searched', () => {
+  it('compares on the kept layers when none were searched', () => {
     const best = {
       ...summary,
       curves: [],
@@ -45,7 +45,7 @@ describe('whyChosen', () => {
     )
   })
 
-  it('says when a transform was asked for against the numbers, and when one cannot be served', () => {
+  it('says when a requested transform is not the best, and when one cannot be served', () => {
     const transforms = [quality('count', 0.7), quality('sqrt', 0.6), quality('gate-prob', 0.8, false)]
     expect(
       whyChosen({
@@ -55,9 +55,9 @@ describe('whyChosen', () => {
         chosen: 'sqrt',
         asked: { transform: 'sqrt', layers: 'all' },
       }),
-    ).toContain('sqrt was asked for; over all layers count would have')
+    ).toContain('sqrt was requested; over all layers count has')
     expect(whyChosen({ ...summary, curves: [], transforms, chosen: 'count' })).toContain(
-      'gate-prob has more (0.800), but no hand-off carries gate scores',
+      'gate-prob has a higher ρ (0.800), but no hand-off carries gate scores',
     )
     expect(whyChosen({ ...summary, curves: [], transforms, chosen: 'gate-prob' })).toContain('is for study')
     expect(whyChosen({ ...summary, curves: [], transforms: [], chosen: 'count' })).toContain(
@@ -66,13 +66,13 @@ describe('whyChosen', () => {
   })
 })
 
-describe('shared words', () => {
-  it('takes ρ of all layers from the curve, else from the comparison', () => {
+describe('shared phrases', () => {
+  it('takes ρ of all layers from the curve, otherwise from the comparison', () => {
     expect(rhoOfAllLayers(summary)).toBe(summary.curves[0]!.rho.at(-1))
     expect(rhoOfAllLayers({ ...summary, curves: [] })).toBe(0.711)
   })
 
-  it('says sizes, purity and the name of the trace', () => {
+  it('give sizes, purity and the name of the trace', () => {
     expect([sizeRange([62, 63]), sizeRange([5]), sizeRange([])]).toEqual([
       '62–63 requests',
       '5 requests',

@@ -32,13 +32,13 @@ describe('heatMap', () => {
     expect(cells.map(({ attributes }) => attributes['fill-opacity'])).toEqual(['0', '0', '0.5', '1', '1'])
   })
 
-  it('has a tooltip on each of some hundreds of cells', () => {
+  it('has a tooltip per cell, up to some hundreds', () => {
     expect(draw([{ label: 'code', values: [2.5] }]).some(({ text }) => text === 'code, expert 0: 2.5')).toBe(
       true,
     )
   })
 
-  it('joins thousands of cells to a path for each shade', () => {
+  it('joins thousands of cells to one path per shade', () => {
     const rows = Array.from({ length: 14 }, (_, r) => ({
       label: `d${r}`,
       values: Array.from({ length: 512 }, (_, c) => ((r * 7 + c) % 40) / 10),
@@ -59,7 +59,7 @@ describe('heatMap', () => {
     )
   })
 
-  it('survives a scale of no width', () => {
+  it('handles a scale of zero width', () => {
     expect(brokenNumbers(draw([{ label: 'a', values: [1, 2] }], { from: 1, to: 1 }))).toEqual([])
   })
 })

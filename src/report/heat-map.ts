@@ -1,20 +1,20 @@
 /**
- * Rows × columns of values as shades of one colour: at or below `from` the background, at or above `to` the full colour. Some hundreds of
- * cells have tooltips; more are joined to one path for each shade, so that 14 × 512 cells stay small.
+ * Rows × columns of values as shades of one colour: background at or below `from`, full colour at or above `to`. Up to some
+ * hundreds of cells have tooltips; more are joined to one path per shade to keep the page small.
  */
 import { element, type Markup } from './markup.ts'
 import { fittedText, noData, short, svgRoot, textWidth, tooltip, WIDE_WIDTH, type ChartWords } from './svg.ts'
 
 export interface HeatMap extends ChartWords {
   readonly rows: readonly HeatRow[]
-  /** Short names of the columns, written below where there is room; tooltips put the noun before them. */
+  /** Short column names, shown below if there is room; tooltips put the noun before them. */
   readonly columns: readonly string[]
   readonly columnNoun: string
   readonly columnAxis: string
   /** Values of the lightest and of the darkest shade. */
   readonly from: number
   readonly to: number
-  /** Words for the two ends of the legend. */
+  /** Labels of the ends of the legend. */
   readonly fromLabel: string
   readonly toLabel: string
   readonly format: (value: number) => string
@@ -24,14 +24,14 @@ export interface HeatMap extends ChartWords {
 
 export interface HeatRow {
   readonly label: string
-  /** One value a column. */
+  /** One value per column. */
   readonly values: readonly number[]
   /** Short text at the end of the row. */
   readonly note?: string
 }
 
 const SHADES = 16
-const MOST_TOOLTIPS = 700
+const MAX_TOOLTIPS = 700
 
 export function heatMap(chart: HeatMap): Markup {
   const width = chart.width ?? WIDE_WIDTH
@@ -66,7 +66,7 @@ export function heatMap(chart: HeatMap): Markup {
         ? undefined
         : fittedText(note, width - right - 8, { class: 'tick', x: right + 8, y: top(r) + row / 2 + 4 }),
     ]),
-    element('g', { class: 'cells' }, rows.length * columns <= MOST_TOOLTIPS ? cells() : shades()),
+    element('g', { class: 'cells' }, rows.length * columns <= MAX_TOOLTIPS ? cells() : shades()),
     element('rect', { class: 'frame', x: left, y: 4, width: right - left, height: bottom - 4 }),
     rows
       .slice(1)
@@ -91,7 +91,7 @@ export function heatMap(chart: HeatMap): Markup {
     legend(height - 26),
   )
 
-  /** 0 … SHADES; what is not a number is not shaded. */
+  /** 0 … SHADES; NaN is not shaded. */
   function shadeOf(value: number | undefined): number {
     const share = ((value ?? Number.NaN) - chart.from) / (chart.to - chart.from || 1)
     return Number.isFinite(share) ? Math.round(Math.max(0, Math.min(1, share)) * SHADES) : 0
@@ -122,7 +122,7 @@ export function heatMap(chart: HeatMap): Markup {
         const shade = shadeOf(values[c])
         const from = c
         while (c + 1 < columns && shadeOf(values[c + 1]) === shade) c++
-        // Edges rounded the same way from both sides: neighbours touch.
+        // Edges are rounded the same way from both sides, so that neighbours touch.
         const x = Math.round((left + from * cell) * 10) / 10
         const end = Math.round((left + (c + 1) * cell) * 10) / 10
         if (shade > 0)
@@ -134,7 +134,7 @@ export function heatMap(chart: HeatMap): Markup {
     )
   }
 
-  /** Column axis on the left, scale on the right of one line. */
+  /** One line: column axis on the left, colour scale on the right. */
   function legend(y: number): readonly Markup[] {
     const step = 7
     const end = right - textWidth(chart.toLabel) - 6

@@ -9,7 +9,7 @@ import { sparkline, table } from './table.ts'
 import { clipped, whole } from './numbers.ts'
 import { bytes, columnsOf, printable, type Terminal, wrapped } from './terminal.ts'
 
-/** One file, for a person and for a machine. */
+/** The description of one file, as text and as JSON. */
 export interface View {
   readonly json: object
   text(terminal: Terminal): string
@@ -77,7 +77,7 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
             ...(stats.decodeSteps ? [['decode', `${spreadText(stats.decodeSteps)} steps`] as const] : []),
             [
               'experts',
-              `a request uses ${stats.expertsPerLayer.toFixed(1)} of ${experts} in a layer at prefill`,
+              `a request uses ${stats.expertsPerLayer.toFixed(1)} of ${experts} per layer at prefill`,
             ],
             ...(stats.covered === undefined
               ? []
@@ -97,14 +97,14 @@ export function traceView(trace: Trace, stats: TraceStats, size: number): View {
               ? [
                   [
                     'without',
-                    `${whole(stats.withoutCounts)} requests have no counts and so no signature`,
+                    `${whole(stats.withoutCounts)} requests have no counts and therefore no signature`,
                   ] as const,
                 ]
               : []),
           ],
           terminal,
         ),
-        terminal.bold('It allows to'),
+        terminal.bold('It can be used to'),
         ...allows.map(({ purpose, missing }) => {
           const text =
             missing.length === 0 ? PURPOSES[purpose] : `${PURPOSES[purpose]}: no ${missing.join(', ')}`
@@ -142,7 +142,7 @@ export function artifactView(
       ...about,
       calibrationRequests: calibration.requests,
       signature: signature(primary),
-      ...(fallback && { fallback: signature(fallback) }),
+      fallback: fallback && signature(fallback),
       clusters,
       tensors: tensorsJson(tensors),
     },
@@ -178,7 +178,7 @@ export function artifactView(
             [
               'patterns',
               calibration.patterns
-                ? 'decode patterns kept: experts can be placed after a re-fit'
+                ? 'decode patterns kept: experts can be placed after a refit'
                 : 'none: the trace had no decode data',
             ],
             [
@@ -250,7 +250,7 @@ function signatureText({ model, rho, recentHalfLife }: FittedSignature, layers: 
 const heading = (kind: string, path: string, size: number, terminal: Terminal) =>
   `${terminal.bold(kind)} ${printable(path)} ${terminal.dim(bytes(size))}\n`
 
-/** Names on the left, what is to be said on the right, broken between words where the terminal is narrow. */
+/** Names on the left, wrapped texts on the right. */
 function facts(rows: readonly (readonly [string, string])[], terminal: Terminal): string {
   const width = Math.max(...rows.map(([name]) => columnsOf(name)))
   return `${rows.map(([name, text]) => `  ${terminal.dim(name.padEnd(width))}  ${wrapped(text, terminal.width - width - 4, width + 4)}`).join('\n')}\n`
@@ -262,13 +262,13 @@ const spreadText = ({ min, median, max }: Spread) =>
 const tensorsJson = (tensors: readonly TensorInfo[]) =>
   tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape }))
 
-/** A file may hold thousands; a person reads the first ones, and `--json` has all. */
-const MOST_TENSORS = 60
+/** A file may have thousands of tensors; `--json` lists all. */
+const MAX_TENSORS = 60
 
 function tensorTable(tensors: readonly TensorInfo[], ignored: readonly string[], terminal: Terminal): string {
   const unread = new Set(ignored)
   const rows = tensors
-    .slice(0, MOST_TENSORS)
+    .slice(0, MAX_TENSORS)
     .map(({ name, dtype, shape, begin, end }) => [
       unread.has(name)
         ? `${printable(clipped(name, 60))} ${terminal.dim('(not read)')}`

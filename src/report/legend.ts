@@ -4,7 +4,7 @@ import { markerPath } from './svg.ts'
 
 export interface LegendEntry {
   readonly label: string
-  /** After the label, in a quieter tone: a count. */
+  /** After the label, in a muted colour: a count. */
   readonly note?: string
   readonly swatch: Swatch
 }
@@ -13,7 +13,7 @@ export type Swatch =
   | { readonly kind: 'marker' | 'line' | 'dashed' | 'bar' | 'hollow'; readonly group: number }
   | { readonly kind: 'centroid' | 'star' }
 
-/** A chart's legend in HTML, above the chart: it wraps at any width and its text keeps its size. */
+/** A chart's legend in HTML above the chart, so that it wraps and its text does not scale with the chart. */
 export function legend(entries: readonly LegendEntry[]): Markup {
   return element(
     'ul',

@@ -15,20 +15,20 @@ const withClass = (elements: ReturnType<typeof draw>, name: string) =>
   elements.filter(({ attributes }) => attributes['class'] === name)
 
 describe('lineChart', () => {
-  it('draws one path a series and a mark a point', () => {
+  it('draws one path per series and one mark per point', () => {
     const elements = draw([series([1, 3, 2]), series([2, 2, 2], { group: 1, dashed: true })])
     expect(withClass(elements, 'line')).toHaveLength(1)
     expect(withClass(elements, 'line dashed')).toHaveLength(1)
     expect(withClass(elements, 'mark')).toHaveLength(6)
   })
 
-  it('stars a point with its label inside the plot', () => {
+  it('draws a star with its label inside the plot', () => {
     const elements = draw([series([1, 3, 2], { star: { index: 1, label: 'peak: 3' } })])
     expect(withClass(elements, 'star')).toHaveLength(1)
     expect(withClass(elements, 'halo strong')[0]!.text).toBe('peak: 3')
   })
 
-  it('draws bands, rules and stairs', () => {
+  it('draws bands, rules and step lines', () => {
     const points = [1, 2, 3].map(x => ({ x, y: x, low: x - 1, high: x + 1 }))
     const elements = draw([{ label: 's', group: 2, points, stairs: true }], {
       rules: [{ y: 2, label: 'all layers: 2' }],
@@ -39,11 +39,11 @@ describe('lineChart', () => {
     expect(elements.some(({ text }) => text === 'all layers: 2')).toBe(true)
   })
 
-  it('draws no marks on lines of thousands of points', () => {
+  it('draws no marks on lines with thousands of points', () => {
     expect(withClass(draw([series(Array.from({ length: 5000 }, (_, i) => i))]), 'mark')).toHaveLength(0)
   })
 
-  it('steps over what is no number: a star on it is not drawn, an empty chart says why', () => {
+  it('skips values that are not finite, with their star, and gives a reason for an empty chart', () => {
     const elements = draw([series([1, Number.NaN, 2], { star: { index: 1, label: 'gone' } })], {
       rules: [{ y: Number.NaN, label: 'no' }],
     })

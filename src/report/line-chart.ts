@@ -1,4 +1,4 @@
-/** Lines over one axis: several series, each with a band where there is a range, one starred point with its label, and level rules. */
+/** Line chart: several series, each with an optional band and one starred point, and horizontal rules. */
 import { element, type Markup } from './markup.ts'
 import { groupColour, groupShape } from './palette.ts'
 import { extent } from './scale.ts'
@@ -22,7 +22,7 @@ export interface LineChart extends ChartWords {
   readonly x: Axis
   readonly y: Axis
   readonly series: readonly Series[]
-  /** Level lines that values are compared with. */
+  /** Horizontal reference lines. */
   readonly rules?: readonly { readonly y: number; readonly label: string }[]
   readonly nothing?: string
   readonly width?: number
@@ -34,7 +34,7 @@ export interface Series {
   readonly group: number
   readonly points: readonly LinePoint[]
   readonly dashed?: boolean
-  /** Drawn as stairs: a value holds until the next point. */
+  /** Step line: a value holds until the next point. */
   readonly stairs?: boolean
   /** Index into `points`. */
   readonly star?: { readonly index: number; readonly label?: string }
@@ -49,8 +49,8 @@ export interface LinePoint {
   readonly tooltip?: string
 }
 
-/** More marks than this say less than the line does, and cost more. */
-const MOST_MARKS = 400
+/** With more points, marks would hide the line. */
+const MAX_MARKS = 400
 
 export function lineChart(chart: LineChart): Markup {
   const width = chart.width ?? CHART_WIDTH
@@ -68,18 +68,14 @@ export function lineChart(chart: LineChart): Markup {
   if (xs === undefined || ys === undefined)
     return noData(chart, chart.nothing ?? 'nothing was measured', width)
 
+  const hasStar = series.some(one => one.starred !== undefined)
   const plot = cartesian(
     width,
     height,
-    chart.x,
-    chart.y,
-    xs,
-    withHeadroom(
-      ys,
-      series.some(one => one.starred !== undefined),
-    ),
+    { axis: chart.x, data: xs },
+    { axis: chart.y, data: withHeadroom(ys, hasStar) },
   )
-  const marks = points.length <= MOST_MARKS
+  const marks = points.length <= MAX_MARKS
   return svgRoot(
     chart,
     width,
@@ -95,7 +91,7 @@ export function lineChart(chart: LineChart): Markup {
         y2: plot.y.at(y),
       }),
     ),
-    // The first series is the one to look at: drawn last, above the others.
+    // The first series is the main one: drawn last, above the others.
     series.toReversed().map(one => [
       element('path', {
         class: one.dashed === true ? 'line dashed' : 'line',
@@ -132,7 +128,7 @@ const steps = (length: number): number[] =>
   Array.from({ length: Math.ceil(length / 6) + 3 }, (_, i) => (i - 1) * 6)
 const isWithin = (value: number, low: number, high: number): boolean => value > low && value < high
 
-/** Height of a line at x, NaN beside it. Points rise in x. */
+/** Height of a line at x, NaN outside. Points are sorted by x. */
 function heightAt(line: readonly { readonly x: number; readonly y: number }[], x: number): number {
   const after = line.findIndex(point => point.x >= x)
   const [a, b] = [line[after - 1] ?? line[after], line[after]]
@@ -140,7 +136,7 @@ function heightAt(line: readonly { readonly x: number; readonly y: number }[], x
   return b.x === a.x ? b.y : a.y + ((x - a.x) / (b.x - a.x)) * (b.y - a.y)
 }
 
-/** Beside the rule, where no line runs through it: at its right end if that is free. */
+/** Where no line crosses the label: at the right end of the rule if that is free. */
 function ruleLabel(
   { y, label }: { y: number; label: string },
   series: readonly Series[],
@@ -193,7 +189,7 @@ function band({ points, group }: Series, { x, y }: Cartesian): Markup | undefine
   return element('path', { class: 'band', fill: groupColour(group), d: `M${corners.join('L')}z` })
 }
 
-/** On a dense line marks would hide it: they are there for their tooltips only. */
+/** On dense lines marks are invisible and only carry tooltips. */
 function mark({ group, label, points }: Series, point: LinePoint, { x, y }: Cartesian): Markup {
   const dense = points.length > 40
   const d = markerPath(groupShape(group), x.at(point.x), y.at(point.y), 2.4)

@@ -4,7 +4,7 @@ import { parse } from '../../test/browser/well-formed.ts'
 import { element, printable, together } from './markup.ts'
 
 describe('element', () => {
-  it('writes plain strings as text, whatever they hold', () => {
+  it('escapes plain strings', () => {
     const hostile = '<script>alert("x")</script> & \'y\''
     expect(element('b', { title: hostile }, hostile).markup).toBe(
       '<b title="&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; &#39;y&#39;">&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; &#39;y&#39;</b>',
@@ -17,7 +17,7 @@ describe('element', () => {
     )
   })
 
-  it('closes a shape at once unless it holds a tooltip, and never an HTML element that way', () => {
+  it('self-closes empty shapes, but no HTML elements', () => {
     expect(element('path', {}).markup).toBe('<path/>')
     expect(element('path', {}, element('title', {}, 't')).markup).toBe('<path><title>t</title></path>')
     expect(element('div', {}).markup).toBe('<div></div>')
@@ -41,7 +41,7 @@ describe('element', () => {
 })
 
 describe('printable', () => {
-  it('takes out what cannot be seen but acts: controls, halves of pairs, direction overrides', () => {
+  it('removes control characters, lone surrogates and direction overrides', () => {
     expect(printable('a\u0000b\u001bc\u202ed\ud800e')).toBe('a\ufffdb\ufffdc\ufffdd\ufffde')
     expect(printable('ü 漢字 😀\tx\n')).toBe('ü 漢字 😀\tx\n')
   })

@@ -2,8 +2,8 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { clipped, coordinate, duration, fixed, many, percent, runs, tickLabel, whole } from './numbers.ts'
 
-describe('numbers in words', () => {
-  it('groups thousands, uses a real minus and has a dash for what is no number', () => {
+describe('formatted numbers', () => {
+  it('groups thousands, uses a real minus sign and a dash for missing numbers', () => {
     expect(fixed(1_234_567.891, 2)).toBe('1,234,567.89')
     expect(fixed(-0.5, 1)).toBe('−0.5')
     expect(fixed(-0.0001, 2)).toBe('0.00')
@@ -15,7 +15,7 @@ describe('numbers in words', () => {
     ])
   })
 
-  it('says percentages, and that a small share is not nothing', () => {
+  it('formats percentages, and does not round a small share to zero', () => {
     expect([percent(0.384), percent(0.0004), percent(0), percent(0.1234, 1)]).toEqual([
       '38\u00a0%',
       '<\u00a01\u00a0%',
@@ -24,7 +24,7 @@ describe('numbers in words', () => {
     ])
   })
 
-  it('says durations with three digits', () => {
+  it('formats durations with three digits', () => {
     expect([0.44, 93.2, 1897, 61_000, 125_400].map(duration)).toEqual([
       '0.4\u00a0ms',
       '93\u00a0ms',
@@ -43,7 +43,7 @@ describe('numbers in words', () => {
     ])
   })
 
-  it('counts things and joins runs', () => {
+  it('formats counts and joins runs', () => {
     expect([many(1, 'layer'), many(1200, 'layer')]).toEqual(['1 layer', '1,200 layers'])
     expect(runs([0, 3, 4, 5, 9, 10])).toBe('0, 3–5, 9, 10')
     expect(runs([])).toBe('')

@@ -1,11 +1,11 @@
 /**
- * Numbers as a reader wants them: no noise digits, no locale of the machine (a report must be the same everywhere), a real minus sign,
- * and a dash where there is no number.
+ * Numbers for readers: few digits, independent of the machine's locale (reports must be the same everywhere), a real minus
+ * sign, and a dash for a missing number.
  */
 
 const NONE = '–'
 
-/** A position in SVG units. Hundredths are below what any screen shows; what is not finite lands at 0, callers drop such data first. */
+/** A position in SVG units, to hundredths. Values that are not finite become 0; callers drop such data first. */
 export function coordinate(value: number): string {
   if (!Number.isFinite(value)) return '0'
   const rounded = Math.round(Math.max(-1e6, Math.min(1e6, value)) * 100) / 100
@@ -25,14 +25,14 @@ export function whole(value: number | undefined): string {
   return fixed(value, 0)
 }
 
-/** A share of 1 as a percentage. Numbers and units are never parted at the end of a line. */
+/** A share as a percentage, with a non-breaking space before the unit. */
 export function percent(share: number | undefined, digits = 0): string {
   if (share === undefined || !Number.isFinite(share)) return NONE
   if (share > 0 && share * 100 < 0.5 * 10 ** -digits) return `<\u00a0${fixed(10 ** -digits, digits)}\u00a0%`
   return `${fixed(share * 100, digits)}\u00a0%`
 }
 
-/** The digits that tell one tick from the next, and no more. */
+/** As many digits as needed to distinguish neighbouring ticks. */
 export function tickLabel(value: number, step: number): string {
   const magnitude = Math.max(Math.abs(value), step)
   if (magnitude >= 1e7 || step < 1e-6)
@@ -40,7 +40,7 @@ export function tickLabel(value: number, step: number): string {
   return fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)))
 }
 
-/** How long something took, with three digits at most. */
+/** A duration with at most three digits. */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms)) return NONE
   if (ms < 9.95) return `${fixed(ms, 1)}\u00a0ms`
@@ -55,7 +55,7 @@ export function many(count: number, one: string, several = `${one}s`): string {
   return `${whole(count)} ${count === 1 ? one : several}`
 }
 
-/** Rising whole numbers with runs joined: `0, 3–5, 9`. */
+/** Sorted whole numbers with runs joined: `0, 3–5, 9`. */
 export function runs(values: readonly number[]): string {
   const parts: string[] = []
   for (let i = 0; i < values.length; i++) {
@@ -69,7 +69,7 @@ export function runs(values: readonly number[]): string {
   return parts.join(', ')
 }
 
-/** At most `length` characters, with an ellipsis for what was cut. Characters, not code units: a cut must not halve one. */
+/** At most `length` characters, with an ellipsis if cut. Counts characters, not code units, so that none is split. */
 export function clipped(text: string, length: number): string {
   if (text.length <= length) return text
   const characters = Array.from(text)

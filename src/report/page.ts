@@ -1,6 +1,6 @@
 /**
- * One report is one file: it needs no script, loads nothing and can be mailed or archived. The policy in its head makes the browser hold
- * it to that, whatever names the data brought along.
+ * A report is one file without scripts or external resources, so it can be mailed and archived. Its content security policy
+ * makes the browser enforce that, whatever the data contains.
  */
 import { element, together, trusted, type Child } from './markup.ts'
 import { clipped } from './numbers.ts'

@@ -69,7 +69,7 @@ describe.each([
   ['light', LIGHT],
   ['dark', DARK],
 ] as const)('the %s theme', (_, theme) => {
-  it('has group colours that stand out from the background, and text that can be read', () => {
+  it('has enough contrast between group colours or text and the background', () => {
     for (const colour of theme.groups) expect(contrast(colour, theme.surface)).toBeGreaterThanOrEqual(3)
     for (const colour of [theme.ink, theme.muted, theme.accent]) {
       expect(contrast(colour, theme.surface)).toBeGreaterThanOrEqual(4.5)
@@ -89,12 +89,12 @@ describe.each([
 })
 
 describe('groups', () => {
-  it('differ in colour or shape up to three dozen', () => {
+  it('differ in colour or shape up to 36', () => {
     const looks = Array.from({ length: 36 }, (_, group) => groupColour(group) + groupShape(group))
     expect(new Set(looks).size).toBe(36)
   })
 
-  it('have a neutral colour for what has no group', () => {
+  it('have a neutral colour for group −1', () => {
     expect(groupColour(-1)).toBe('var(--muted)')
   })
 })

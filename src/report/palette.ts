@@ -1,7 +1,7 @@
 /**
- * Colours and marker shapes. Groups (domains, policies) get one colour each of twelve, chosen by search so that every pair stays apart
- * for full and for three kinds of deficient colour vision, and every colour has a contrast of 3:1 on its background; the test measures
- * both. Colour is never alone: every sixth group changes the marker's shape, and names or numbers stand beside it.
+ * Colours and marker shapes. Groups (domains, policies) get one of twelve colours, chosen by search so that every pair is
+ * distinct for normal and three kinds of deficient colour vision, with a contrast of at least 3:1 to the background; tests
+ * measure both. Colour is never the only cue: every sixth group changes the marker's shape, and names or numbers are beside it.
  */
 export const LIGHT = {
   page: '#f6f7f9',
@@ -60,12 +60,12 @@ export const COLOURS: number = LIGHT.groups.length
 export const SHAPES = ['circle', 'diamond', 'triangle', 'square', 'cross', 'bar'] as const
 export type Shape = (typeof SHAPES)[number]
 
-/** Group −1 is “unknown” or “the rest”: it takes the neutral colour. */
+/** Group −1 (“unknown” or “the rest”) has the neutral colour. */
 export function groupColour(group: number): string {
   return group < 0 ? 'var(--muted)' : `var(--group-${group % COLOURS})`
 }
 
-/** Whether a group before it has the same colour: where shapes cannot tell them apart, a line through the area does. */
+/** True if an earlier group has the same colour. Areas, which have no shapes, are then marked with a line. */
 export function isRepeated(group: number): boolean {
   return group >= COLOURS
 }
@@ -74,7 +74,7 @@ export function groupShape(group: number): Shape {
   return group < 0 ? 'circle' : SHAPES[Math.floor(group / 6) % SHAPES.length]!
 }
 
-/** Custom properties of one theme, for a style sheet. */
+/** CSS custom properties of one theme. */
 export function themeProperties(theme: typeof LIGHT | typeof DARK): string {
   const { groups, ...named } = theme
   const properties = [...Object.entries(named), ...groups.map((colour, i) => [`group-${i}`, colour] as const)]

@@ -1,4 +1,4 @@
-/** A plan as a person reads it: the highest rates, the fewest workers, what speaks against it, and the verdict. */
+/** A plan as terminal tables: highest rates, fewest workers, conditions and the verdict. */
 import { RATE_TOLERANCE } from '../sim/plan-search.ts'
 import type { Plan, PolicyPlan } from '../sim/plan.ts'
 import { fixed, many, percent, whole } from './numbers.ts'
@@ -40,8 +40,8 @@ function sourceOf({ study, seeds, artifactWorkers, results }: Plan): string {
   const fitted =
     artifact === undefined
       ? ''
-      : `, artifact ${printable(artifact)}${artifactWorkers === decoders ? '' : ` re-fitted from ${artifactWorkers} to ${many(decoders, 'worker')}`}`
-  return `Simulated: ${topology}, profile ${printable(profile)}, trace ${printable(trace)}${fitted}; ${study.arrivals} arrivals, ${many(seeds, 'seed')}, ${whole(requests)} requests a run or more.`
+      : `, artifact ${printable(artifact)}${artifactWorkers === decoders ? '' : ` refitted from ${artifactWorkers} to ${many(decoders, 'worker')}`}`
+  return `Simulated: ${topology}, profile ${printable(profile)}, trace ${printable(trace)}${fitted}; ${study.arrivals} arrivals, ${many(seeds, 'seed')}, at least ${whole(requests)} requests per run.`
 }
 
 function rateTable(plan: Plan, terminal: Terminal): string {
@@ -55,7 +55,7 @@ function rateTable(plan: Plan, terminal: Terminal): string {
     right('batch'),
     right('active experts'),
     right('$/M tokens'),
-    { title: 'above it breaks' },
+    { title: 'limit above it' },
   ]
   const rows = plan.results.map(({ variant, highest }) => {
     const { probe, value, gain } = highest
@@ -73,15 +73,15 @@ function rateTable(plan: Plan, terminal: Terminal): string {
       rateLimitText(highest),
     ]
   })
-  const remark = `(${sloText(plan)}; searched to ${percent(RATE_TOLERANCE)} with these seeds, others lie within the ± of p99; gain against the best load balancer, marked ·)`
-  return `${wrapped(`${terminal.bold(`Highest rate that ${plan.study.topology} holds`)} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
+  const remark = `(${sloText(plan)}; to within ${percent(RATE_TOLERANCE)} for these seeds; ± of p99 covers other seeds; gain against the best load balancer, marked ·)`
+  return `${wrapped(`${terminal.bold(`Highest rate of ${plan.study.topology} within the SLO`)} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
 }
 
 function decoderTable(plan: Plan, terminal: Terminal): string {
   const columns = [
     { title: 'policy' },
-    ...['decode workers', 'GPUs', 'GPUs saved', '$/hour', '$ saved a year'].map(right),
-    { title: 'with one less breaks' },
+    ...['decode workers', 'GPUs', 'GPUs saved', '$/hour', '$ saved/year'].map(right),
+    { title: 'limit with one fewer' },
   ]
   const row = ({ variant, isBalancer, fewest }: PolicyPlan) => {
     const { value, gpus, gpusSaved, costPerHour, savedPerYear } = fewest!
@@ -96,23 +96,24 @@ function decoderTable(plan: Plan, terminal: Terminal): string {
       workerLimitText(fewest!, plan),
     ]
   }
-  const heading = `Fewest decode workers that hold ${threeDigits(plan.rate!)} requests a second`
-  const refitted = plan.study.artifact === undefined ? '' : 'the artifact re-fitted to each number; '
-  const remark = `(${refitted}saved against the load balancer with the fewest)`
+  const heading = `Fewest decode workers for ${threeDigits(plan.rate!)} requests per second`
+  const refitted = plan.study.artifact === undefined ? '' : 'artifact refitted for each number; '
+  const remark = `(${refitted}savings against the load balancer with the fewest)`
   return `${wrapped(`${terminal.bold(heading)} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, plan.results.map(row), terminal)}`
 }
 
 function checkTable(plan: Plan, terminal: Terminal): string {
-  const columns = [{ title: 'condition' }, right('found'), { title: 'wanted' }, { title: '' }]
+  const columns = [{ title: 'condition' }, right('found'), { title: 'required' }, { title: '' }]
   const rows = plan.verdict.checks.map(check => {
-    const { what, found, wanted } = checkCells(check, plan)
-    return [what, found, wanted, check.against ? terminal.warn('✗') : '✓']
+    const { what, found, required } = checkCells(check, plan)
+    return [what, found, required, check.against ? terminal.warn('✗') : '✓']
   })
-  const remark = `(with ${plan.balancer} at ${threeDigits(plan.sameRate.rate)} requests a second)`
-  return `${wrapped(`${terminal.bold('What routing by experts lives on')} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
+  const remark = `(with ${plan.balancer} at ${threeDigits(plan.sameRate.rate)} requests per second)`
+  return `${wrapped(`${terminal.bold('Conditions for routing by experts')} ${terminal.dim(remark)}`, terminal.width)}\n${table(columns, rows, terminal)}`
 }
 
 function priceText({ pricePerGpuHour, isPriceGiven, gpus, study }: Plan): string {
-  const where = isPriceGiven === true ? 'as given with --gpu-hour' : 'an example: give yours with --gpu-hour'
-  return `Money is GPUs times ${money(pricePerGpuHour)} an hour, ${where}; it is no quote of ours. ${study.topology} is ${many(gpus, 'GPU')}; a million tokens are those that decode made; a year is 365 days.`
+  const where =
+    isPriceGiven === true ? 'set by --gpu-hour' : 'an example, not a quote (set yours with --gpu-hour)'
+  return `Cost is GPUs × ${money(pricePerGpuHour)} per hour, ${where}. ${study.topology} has ${many(gpus, 'GPU')}; tokens are those generated by decode; a year has 365 days.`
 }

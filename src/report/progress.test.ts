@@ -19,8 +19,8 @@ function made(live: boolean, width = 80) {
   return { watch, at: (ms: number) => void (now = 1_000 + ms), taken: () => written.splice(0).join('') }
 }
 
-describe('the progress of many alike things', () => {
-  it('says how many, how fast and how long yet; what was there before the start is no part of the rate', () => {
+describe('the progress of many items', () => {
+  it('shows count, rate and remaining time; items from before the start do not count for the rate', () => {
     const { watch, at, taken } = made(false)
     watch.progress(400, 1000, 400, [])
     expect(taken()).toBe('  calibrate … 400/1,000\n')
@@ -32,7 +32,7 @@ describe('the progress of many alike things', () => {
     expect(taken()).toBe('  calibrate … 1,000/1,000 · 30.0/s\n')
   })
 
-  it('is one line that is overwritten and fits on a terminal, a line now and then elsewhere', () => {
+  it('is one overwritten line that fits a terminal, and an occasional line elsewhere', () => {
     const [live, plain] = [made(true, 20), made(false)]
     for (const { watch, at } of [live, plain])
       for (let ms = 0; ms <= 1_000; ms += 10) {

@@ -2,9 +2,7 @@ import type { StageWatcher } from '../fit/stages.ts'
 import { duration, fixed, whole } from './numbers.ts'
 import { type Terminal } from './terminal.ts'
 
-/**
- * Shows a long job on stderr: on a terminal one line that is overwritten, elsewhere one line a stage when it ends. Silent when told so.
- */
+/** Progress of a long job on stderr: on a terminal one line that is overwritten, elsewhere one line per finished stage. */
 export function stageProgress(terminal: Terminal, quiet: boolean): StageWatcher & { clear?(): void } {
   if (quiet) return {}
   let lastMs = 0
@@ -15,7 +13,7 @@ export function stageProgress(terminal: Terminal, quiet: boolean): StageWatcher 
       if (terminal.live) overwrite(`  ${name} …`)
     },
     progress(what: string, done: number, total: number) {
-      // The eye needs some ten a second; the work may report a thousand.
+      // Ten updates per second are enough; jobs may report a thousand.
       const now = performance.now()
       if (!terminal.live || now - lastMs < 80) return
       lastMs = now
@@ -35,14 +33,14 @@ const PLAIN_EVERY_MS = 10_000
 const LIVE_EVERY_MS = 80
 
 export interface RateWatch {
-  /** `before`: of `done`, what was done before this run began and says nothing of its rate. */
+  /** `before`: items of `done` that were finished before this run and do not count for its rate. */
   progress(done: number, total: number, before: number, more: readonly string[]): void
-  /** A line of its own, above the one that is overwritten. */
+  /** A permanent line above the overwritten one. */
   say(text: string): void
   clear(): void
 }
 
-/** Many alike things, one after the other: how many, how fast, how long yet. On a terminal a line that is overwritten, else one now and then. */
+/** Progress of many similar items: count, rate, remaining time. On a terminal one overwritten line, elsewhere an occasional line. */
 export function rateProgress(
   terminal: Terminal,
   what: string,

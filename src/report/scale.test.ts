@@ -15,7 +15,7 @@ describe('niceTicks', () => {
     expect(niceTicks(0, 2, 5, 1).values).toEqual([0, 1, 2])
   })
 
-  it('covers any range with few, evenly rising ticks', () => {
+  it('covers any range with few evenly spaced ticks', () => {
     fc.assert(
       fc.property(finite, finite, fc.integer({ min: 2, max: 12 }), (a, b, wanted) => {
         const [low, high] = [Math.min(a, b), Math.max(a, b)]
@@ -30,7 +30,7 @@ describe('niceTicks', () => {
     )
   })
 
-  it('is finite whatever comes in', () => {
+  it('is finite for any input', () => {
     for (const odd of [Number.NaN, Infinity, -Infinity, Number.MAX_VALUE, Number.MIN_VALUE, 0, -0]) {
       for (const other of [Number.NaN, Infinity, -Number.MAX_VALUE, 0, 1]) {
         const { values } = niceTicks(odd, other)
@@ -42,7 +42,7 @@ describe('niceTicks', () => {
 })
 
 describe('linearScale', () => {
-  it('rises with its values, tight or not, and ends where it should', () => {
+  it('is increasing and ends at the data or on ticks', () => {
     fc.assert(
       fc.property(finite, finite, fc.boolean(), (a, b, tight) => {
         const data = { low: Math.min(a, b), high: Math.max(a, b) }
@@ -55,14 +55,14 @@ describe('linearScale', () => {
     )
   })
 
-  it('falls when its positions do', () => {
+  it('is decreasing if its positions are', () => {
     const scale = linearScale({ low: 0, high: 10 }, [100, 0])
     expect([scale.at(0), scale.at(5), scale.at(10)]).toEqual([100, 50, 0])
   })
 })
 
 describe('extent', () => {
-  it('looks at finite values only', () => {
+  it('ignores values that are not finite', () => {
     expect(extent([3, Number.NaN, -1, Infinity])).toEqual({ low: -1, high: 3 })
     expect(extent([Number.NaN])).toBeUndefined()
   })

@@ -1,4 +1,4 @@
-/** Scales and ticks. Whatever the data, a scale is finite and rises, so that no chart has to think about it again. */
+/** Scales and ticks. A scale is finite and increasing for any data, so charts need no checks of their own. */
 export interface Scale {
   /** Position of a value. */
   at(value: number): number
@@ -13,10 +13,10 @@ export interface Extent {
   readonly high: number
 }
 
-/** Nothing that is drawn here comes near it, and sums and differences of such numbers are still finite. */
+/** Larger than any real data, and sums and differences of such numbers are finite. */
 const LARGEST = 1e100
 
-/** Lowest and highest finite value; undefined when there is none. */
+/** Lowest and highest finite value; undefined if there is none. */
 export function extent(values: Iterable<number>): Extent | undefined {
   let low = Infinity
   let high = -Infinity
@@ -28,7 +28,7 @@ export function extent(values: Iterable<number>): Extent | undefined {
   return low <= high ? { low, high } : undefined
 }
 
-/** Round steps (1, 2, 5 × 10ⁿ) that cover low … high: the first tick is at or below it, the last at or above. About `wanted` of them. */
+/** About `wanted` ticks in round steps (1, 2, 5 × 10ⁿ) that cover low … high. */
 export function niceTicks(
   low: number,
   high: number,
@@ -40,7 +40,7 @@ export function niceTicks(
   const unit = 10 ** Math.floor(Math.log10(rough))
   const nice = [1, 2, 5, 10].find(factor => factor * unit >= rough * 0.999_999) ?? 10
   const step = Math.max(clean(nice * unit), smallestStep)
-  // A tick that misses the end of the data by rounding alone still covers it.
+  // A tick that misses the end of the data only by rounding still covers it.
   const first = Math.floor(from / step + 1e-9)
   const last = Math.max(first + 1, Math.ceil(to / step - 1e-9))
   return { values: Array.from({ length: last - first + 1 }, (_, i) => clean((first + i) * step)), step }
@@ -50,11 +50,11 @@ export interface ScaleOptions {
   /** About how many ticks. */
   readonly wanted?: number
   readonly smallestStep?: number
-  /** End where the data ends; ticks only inside. Otherwise the scale ends on ticks. */
+  /** End at the data, with ticks inside. Otherwise the scale ends on ticks. */
   readonly tight?: boolean
 }
 
-/** Maps values on positions, which may fall (y axes do). Values outside the range keep going in a straight line. */
+/** Maps values to positions, which may decrease (y axes). Values outside the range are extrapolated. */
 export function linearScale(
   data: Extent,
   positions: readonly [number, number],
@@ -74,7 +74,7 @@ export function linearScale(
   }
 }
 
-/** A range with some width, so that one value (or many equal ones) still has an axis. */
+/** A range of non-zero width, so that equal values still have an axis. */
 function widened(low: number, high: number): [number, number] {
   const a = bounded(Math.min(low, high))
   const b = bounded(Math.max(low, high))

@@ -9,14 +9,14 @@ const draw = (more: Partial<ScatterPlot>) =>
 const point = (i: number, group = 0) => ({ x: Math.cos(i), y: Math.sin(i), group })
 
 describe('scatterPlot', () => {
-  it('draws every point, many to a path', () => {
+  it('draws every point, many per path', () => {
     const elements = draw({ points: Array.from({ length: 1000 }, (_, i) => point(i)) })
     const dots = elements.filter(({ attributes }) => attributes['class'] === 'dots')
     expect(dots.length).toBeLessThan(20)
     expect(dots.reduce((sum, { attributes }) => sum + attributes['d']!.split('h0').length - 1, 0)).toBe(1000)
   })
 
-  it('numbers its overlay markers up to some dozens, and names all of them in tooltips', () => {
+  it('numbers overlay markers up to a limit, and names all of them in tooltips', () => {
     const overlay = (length: number) =>
       Array.from({ length }, (_, i) => ({ ...point(i), label: String(i), tooltip: `worker ${i}` }))
     const few = draw({ points: [point(0)], overlay: overlay(16) })
@@ -28,7 +28,7 @@ describe('scatterPlot', () => {
     expect(many.filter(({ text }) => text.startsWith('worker '))).toHaveLength(256)
   })
 
-  it('draws the diagonal with both axes alike', () => {
+  it('draws the diagonal with equal axes', () => {
     const elements = draw({
       points: [
         { x: 0, y: 0, group: 0 },
@@ -40,7 +40,7 @@ describe('scatterPlot', () => {
     expect(elements.some(({ text }) => text === 'y = x')).toBe(true)
   })
 
-  it('leaves out what is no number and says when nothing is left', () => {
+  it('leaves out values that are not finite and says when nothing is left', () => {
     expect(brokenNumbers(draw({ points: [point(0), { x: Number.NaN, y: 1, group: 0 }] }))).toEqual([])
     expect(draw({ points: [{ x: Infinity, y: 1, group: 0 }] }).at(-1)!.text).toBe(
       'no data: there are no points',
@@ -49,7 +49,7 @@ describe('scatterPlot', () => {
 })
 
 describe('thinned', () => {
-  it('keeps about the limit, every group, the order, and always the same points', () => {
+  it('keeps about the limit, every group and the order, and is deterministic', () => {
     fc.assert(
       fc.property(
         fc.array(fc.integer({ min: 0, max: 5 }), { maxLength: 500 }),

@@ -1,6 +1,6 @@
 /**
- * Points coloured by group, with numbered markers above them and, where both axes mean the same, the diagonal. Thousands of points are
- * written as a few paths; groups are cut in slices that are drawn in turn, so that the last group does not hide the first.
+ * Points coloured by group, with numbered markers above them and an optional diagonal. Thousands of points are written as a
+ * few paths; groups are drawn in alternating slices, so that the last group does not hide the first.
  */
 import { element, type Markup } from './markup.ts'
 import { groupColour, groupShape } from './palette.ts'
@@ -41,13 +41,13 @@ export interface ScatterPoint {
 export interface OverlayMarker {
   readonly x: number
   readonly y: number
-  /** At most three characters: it stands inside the marker. */
+  /** At most three characters, drawn inside the marker. */
   readonly label: string
   readonly tooltip: string
 }
 
-/** With more overlay markers than this they are small and only their tooltips name them. */
-export const MOST_NUMBERED = 64
+/** With more overlay markers, they are small and only tooltips name them. */
+export const MAX_NUMBERED = 64
 const SLICES = 8
 const DISC = 8.5
 
@@ -65,14 +65,12 @@ export function scatterPlot(chart: ScatterPlot): Markup {
   const both = { low: Math.min(xs.low, ys.low), high: Math.max(xs.high, ys.high) }
   const plot =
     chart.diagonal === true
-      ? cartesian(width, height, chart.x, chart.y, both, both)
+      ? cartesian(width, height, { axis: chart.x, data: both }, { axis: chart.y, data: both })
       : cartesian(
           width,
           height,
-          { tight: true, ...chart.x },
-          { tight: true, ...chart.y },
-          padded(xs),
-          padded(ys),
+          { axis: { tight: true, ...chart.x }, data: padded(xs) },
+          { axis: { tight: true, ...chart.y }, data: padded(ys) },
         )
   return svgRoot(
     chart,
@@ -81,14 +79,11 @@ export function scatterPlot(chart: ScatterPlot): Markup {
     plot.axes,
     chart.diagonal === true ? diagonal(plot) : undefined,
     slices(points, plot),
-    overlay.length > MOST_NUMBERED ? overlay.map(one => dot(one, plot)) : numbered(overlay, plot),
+    overlay.length > MAX_NUMBERED ? overlay.map(one => dot(one, plot)) : numbered(overlay, plot),
   )
 }
 
-/**
- * About `limit` of the points, evenly along the data within each group and at least one of each: always the same ones. A caller that thins
- * says so beside the chart.
- */
+/** About `limit` of the points, evenly spaced within each group, at least one per group; deterministic. Callers say so in the caption. */
 export function thinned<Point extends { readonly group: number }>(
   points: readonly Point[],
   limit: number,
@@ -140,7 +135,7 @@ function slices(points: readonly ScatterPoint[], { x, y }: Cartesian): readonly 
     const key = `${nth % SLICES} ${point.group}`
     const slice = paths.get(key) ?? { group: point.group, d: '' }
     const shape = groupShape(point.group)
-    // A line of no length with round ends is the shortest circle there is.
+    // A zero-length line with round ends is the shortest way to draw a circle.
     slice.d +=
       shape === 'circle'
         ? `M${short(x.at(point.x))} ${short(y.at(point.y))}h0`
@@ -170,7 +165,7 @@ function dot(one: OverlayMarker, { x, y }: Cartesian): Markup {
   )
 }
 
-/** Discs with a number; where they would overlap they move apart and a line leads back to the place they stand for. */
+/** Numbered discs. Overlapping discs move apart, with a line back to their position. */
 function numbered(overlay: readonly OverlayMarker[], { box, x, y }: Cartesian): readonly Markup[] {
   const places = overlay.map(one => ({ x: x.at(one.x), y: y.at(one.y) }))
   const inner: Box = {

@@ -1,4 +1,4 @@
-/** The exhibits of a simulation's report, each with a finding that was computed. */
+/** The exhibits of a simulation's report. */
 import type { SweepPoint } from '../sim/sweep.ts'
 import type { Cell, Exhibit, ExhibitSeries, ExhibitTable } from './exhibit.ts'
 import { fixed, percent } from './numbers.ts'
@@ -7,7 +7,7 @@ import {
   expertSeries,
   extremesInWords,
   gainChart,
-  LEAST_SHARE,
+  MIN_SHARE,
   rateChart,
 } from './simulation-charts.ts'
 import {
@@ -32,24 +32,27 @@ import {
 } from './simulation-measures.ts'
 import type { Simulated } from './simulation-tables.ts'
 
-/** One number over the rate. */
-export function rateExhibit(
-  { points }: Simulated,
-  id: string,
-  title: string,
-  measures: readonly Measure[],
-  source: string,
-  best?: 'most',
-): Exhibit {
+export interface RateExhibit {
+  readonly id: string
+  readonly title: string
+  readonly measures: readonly Measure[]
+  readonly source: string
+  /** Which end is better (default: lowest). */
+  readonly best?: 'highest'
+}
+
+/** Measures by rate. */
+export function rateExhibit({ points }: Simulated, options: RateExhibit): Exhibit {
+  const { id, title, measures, source, best } = options
   return {
     id,
     title,
     finding: measures.map(measure => extremesInWords(points, measure, best)).join(' '),
     source,
-    charts: measures.map(measure => ({
-      ...rateChart(points, measure),
-      ...(measures.length === 1 && { title }),
-    })),
+    charts: measures.map(measure => {
+      const chart = rateChart(points, measure)
+      return measures.length === 1 ? { ...chart, title } : chart
+    }),
     tables: [],
   }
 }
@@ -63,7 +66,7 @@ export function gainExhibit({ points, seeds }: Simulated, source: string): Exhib
     id: 'gain',
     title: 'Change against the best load balancer',
     finding,
-    source: `${source} The load balancer with the least is sought for each number and each rate by itself; changes are paired by seed${seeds > 1 ? ', whiskers are 95 % confidence intervals' : ''}.`,
+    source: `${source} The best load balancer is chosen separately for each measure and rate; changes are paired by seed${seeds > 1 ? ', whiskers are 95 % confidence intervals' : ''}.`,
     charts,
     tables: [],
   }
@@ -75,32 +78,37 @@ export function expertExhibit({ points }: Simulated, source: string): Exhibit {
     id: 'experts',
     title: 'Active experts by batch',
     finding: fewestExperts(series),
-    source: `${source} Steps of all rates and seeds together; batches of less than ${percent(LEAST_SHARE, 1)} of a policy’s steps are left out.`,
+    source: `${source} Steps of all rates and seeds; batch sizes with less than ${percent(MIN_SHARE, 1)} of a policy’s steps are left out.`,
     charts: [
       {
         kind: 'lines',
         title: 'Active experts by batch',
         x: 'requests in the step',
-        y: 'distinct experts of a step, mean over layers',
+        y: 'active experts, mean over layers',
         series,
       },
       ...(isSplit(points)
-        ? [{ ...rateChart(points, FULLEST), title: 'On the fullest rank, which a step waits for' }]
+        ? [
+            {
+              ...rateChart(points, FULLEST),
+              title: 'Active experts on the fullest rank, which determines the step time',
+            },
+          ]
         : []),
     ],
     tables: [],
   }
 }
 
-/** Whether experts lie on several ranks. */
+/** True if experts are on several ranks. */
 const isSplit = (points: readonly SweepPoint[]): boolean =>
   points.some(({ runs }) => runs.some(run => run.fullestRankExperts !== run.activeExperts))
 
-/** At the largest batch that all policies have. */
+/** At the largest batch size that all policies have. */
 function fewestExperts(series: readonly ExhibitSeries[]): string {
   const batches = series.map(({ points }) => new Map(points.map(({ x, y }) => [x, y])))
   const common = [...(batches[0]?.keys() ?? [])].findLast(batch => batches.every(of => of.has(batch)))
-  if (common === undefined) return 'There is no batch that every policy ran often enough.'
+  if (common === undefined) return 'No batch size occurs often enough under every policy.'
   const rising = series
     .map(({ label }, at) => ({ label, active: batches[at]!.get(common)! }))
     .sort((a, b) => a.active - b.active)
@@ -108,7 +116,7 @@ function fewestExperts(series: readonly ExhibitSeries[]): string {
   return `In a step of ${common} ${common === 1 ? 'request' : 'requests'}: ${words}.`
 }
 
-/** A table of the policies that have several reasons; of the others the one reason is said. */
+/** A table of the policies with several reasons; policies with one reason are listed. */
 export function reasonExhibit({ points }: Simulated, source: string): Exhibit {
   const top = ratesOf(points).at(-1)!
   const sharesOf = new Map(points.map(point => [point, reasonShares(point)]))
@@ -131,11 +139,11 @@ export function reasonExhibit({ points }: Simulated, source: string): Exhibit {
     .join(', ')
   return {
     id: 'reasons',
-    title: 'Why workers were picked',
+    title: 'Reasons of decisions',
     finding:
       several.size === 0
-        ? `Every policy had one reason for all its picks: ${single}.`
-        : `At ${rateText(top)} requests a second ${words}.`,
+        ? `Every policy has a single reason: ${single}.`
+        : `At ${rateText(top)} requests per second: ${words}.`,
     source: `${source}${several.size === 0 || single === '' ? '' : ` Policies with one reason: ${single}.`}`,
     charts: [],
     tables:
@@ -165,7 +173,7 @@ export function numberExhibit(simulated: Simulated, source: string): Exhibit {
   return {
     id: 'numbers',
     title: 'All numbers',
-    finding: 'Means over seeds, ± half of the 95 % confidence interval where there is more than one seed.',
+    finding: 'Means over seeds; ± is the 95 % confidence interval, with more than one seed.',
     source,
     charts: [],
     tables: [

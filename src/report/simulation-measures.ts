@@ -1,4 +1,4 @@
-/** The numbers of a simulation that tables and reports show: how they are called, how many digits they have, where they come from. */
+/** Measures of a simulation in tables and reports: names, digits and units. */
 import type { Interval } from '../sim/confidence.ts'
 import type { SimulationResult } from '../sim/result.ts'
 import { over, type SweepPoint } from '../sim/sweep.ts'
@@ -7,14 +7,14 @@ import type { ExhibitNumber } from './exhibit.ts'
 import { fixed, percent } from './numbers.ts'
 
 export interface Measure {
-  /** In a table. */
+  /** Column title. */
   readonly name: string
-  /** On an axis, without the unit; the name unless told. */
+  /** Axis label without unit (default: the name). */
   readonly axis?: string
   readonly unit?: string
   readonly digits: number
-  /** No value is above it: an interval that is ends there. None is below 0. */
-  readonly most?: number
+  /** Upper bound of values and intervals; the lower bound is 0. */
+  readonly max?: number
   of(run: SimulationResult): number
 }
 
@@ -29,7 +29,7 @@ export const ITL = {
   p50: ms('ITL p50', 2, run => run.itlMs.p50),
   p99: ms('ITL p99', 2, run => run.itlMs.p99),
 } as const
-/** Where prefill is not simulated: NaN. */
+/** NaN without prefill. */
 export const TTFT = {
   p50: ms('TTFT p50', 1, run => run.ttftMs?.p50 ?? NaN),
   p99: ms('TTFT p99', 1, run => run.ttftMs?.p99 ?? NaN),
@@ -55,16 +55,16 @@ export const IMBALANCE: Measure = {
 }
 export const TOKENS: Measure = {
   name: 'tokens/s',
-  axis: 'tokens a second',
+  axis: 'tokens per second',
   digits: 0,
   of: run => run.tokensPerSecond,
 }
 export const GOODPUT: Measure = {
   name: 'goodput',
-  axis: 'requests that kept the SLO',
+  axis: 'requests within the SLO',
   unit: '%',
   digits: 1,
-  most: 100,
+  max: 100,
   of: run => 100 * run.goodput.share,
 }
 export const PREFIX_HITS: Measure = {
@@ -75,11 +75,11 @@ export const PREFIX_HITS: Measure = {
 }
 export const PREEMPTIONS: Measure = { name: 'preemptions', digits: 0, of: run => run.preemptions }
 
-/** Of the whole cluster, prefill included, at a price of a GPU-hour. */
+/** Cost of the whole cluster including prefill. */
 export function costMeasure(pricePerGpuHour: number): Measure {
   return {
     name: '$/M tokens',
-    axis: '$ for a million tokens',
+    axis: '$ per million tokens',
     digits: 3,
     of: run => costPerMillionTokens(parseTopology(run.topology), pricePerGpuHour, run.tokensPerSecond),
   }
@@ -87,21 +87,21 @@ export function costMeasure(pricePerGpuHour: number): Measure {
 
 export function measured(point: SweepPoint, { of, digits, unit }: Measure): ExhibitNumber {
   const { mean, half } = over(point, of)
-  return { value: mean, digits, ...(unit !== undefined && { unit }), ...(Number.isFinite(half) && { half }) }
+  return { value: mean, digits, unit, half: Number.isFinite(half) ? half : undefined }
 }
 
-/** A change as a share, in percent. */
+/** A relative change in percent. */
 export function changeText({ mean, half }: Interval): ExhibitNumber {
   return {
     value: 100 * mean,
     digits: 1,
     unit: '%',
     signed: true,
-    ...(Number.isFinite(half) && { half: 100 * half }),
+    half: Number.isFinite(half) ? 100 * half : undefined,
   }
 }
 
-/** Shares of all runs' decisions, the most frequent reason first. */
+/** Share of each reason in all decisions, most frequent first. */
 export function reasonShares({ runs }: SweepPoint): { readonly reason: string; readonly share: number }[] {
   const counts = new Map<string, number>()
   for (const { reasons } of runs)

@@ -32,21 +32,21 @@ const withRuns = (
 })
 
 describe('the report of a simulation', () => {
-  it('says what it rests on', () => {
+  it('names its sources', () => {
     const report = reportOf({ slo: { ttftMs: 500, tpotMs: 20 } })
-    expect(report.title).toBe('jsq, eldr, union on 8P16D at 200 to 600 requests a second')
+    expect(report.title).toBe('jsq, eldr, union on 8P16D at 200 to 600 requests per second')
     expect(report.intro).toContain(
-      'union changes TPOT p50 by −14.0\u00a0±\u00a00.1\u00a0% at 600 requests a second, against jsq.',
+      'union changes TPOT p50 by −14.0\u00a0±\u00a00.1\u00a0% at 600 requests per second, against jsq.',
     )
     const facts = new Map(report.facts.map(({ term, value }) => [term, value]))
     expect(Object.fromEntries(facts)).toMatchObject({
-      trace: 'data/made-up.evaluation.safetensors (sha256 8b93874a3145c5c6…)',
-      artifact: 'made-up.artifact.safetensors (sha256 c5c68b93874a3145…)',
+      trace: 'data/synthetic.evaluation.safetensors (sha256 8b93874a3145c5c6…)',
+      artifact: 'synthetic.artifact.safetensors (sha256 c5c68b93874a3145…)',
       model:
-        'made-up: 16 layers × 128 experts, top-8, laid over the profile’s 48 layers × 128 experts, top-8',
+        'synthetic: 16 layers × 128 experts, top-8, scaled to the profile’s 48 layers × 128 experts, top-8',
       'cost profile': 'h200-first: First step cost',
       topology: '8P16D, 24 GPUs, prefill by prefix_hash',
-      requests: '4,000 a run, rows drawn by passes',
+      requests: '4,000 per run, trace rows drawn by passes',
       arrivals: 'poisson',
       seeds: '3',
       SLO: 'TTFT ≤ 500 ms, TPOT ≤ 20 ms',
@@ -54,7 +54,7 @@ describe('the report of a simulation', () => {
     })
   })
 
-  it('draws lines with confidence bands over rising rates', () => {
+  it('draws lines with confidence bands by rate', () => {
     const chart = chartOf(exhibitsOf(reportOf({ rates: [600, 200] })).get('tpot-p50'))
     expect(chart.kind).toBe('lines')
     const series = chart.kind === 'lines' ? chart.series : []
@@ -64,7 +64,7 @@ describe('the report of a simulation', () => {
     expect([low! < y, y < high!]).toEqual([true, true])
   })
 
-  it('draws bars at a single rate, and no interval of a single seed', () => {
+  it('draws bars for a single rate, and no interval for a single seed', () => {
     const chart = chartOf(exhibitsOf(reportOf({ rates: [400], seeds: 1 })).get('tpot-p99'))
     expect(chart.kind === 'bars' && chart.groups).toEqual([
       {
@@ -78,26 +78,26 @@ describe('the report of a simulation', () => {
     ])
   })
 
-  it('says which policy has the least, and that none has where intervals overlap or all are alike', () => {
+  it('names the best and worst policy unless intervals overlap or all are equal', () => {
     const report = exhibitsOf(reportOf())
     expect(report.get('tpot-p50')!.finding).toBe(
-      'At 600 requests a second union has the least TPOT p50, 14.67\u00a0ms, and jsq the most, 17.05\u00a0ms.',
+      'At 600 requests per second union has the lowest TPOT p50 (14.67\u00a0ms), jsq the highest (17.05\u00a0ms).',
     )
     expect(report.get('ttft')!.finding).toContain('every policy has TTFT p50 18.0\u00a0ms.')
     const noisy = reportOf({}, simulated =>
       withRuns(simulated, ({ seed, tpotMs }) => ({ tpotMs: { ...tpotMs, p50: tpotMs.p50 + seed * 3 } })),
     )
     expect(exhibitsOf(noisy).get('tpot-p50')!.finding).toContain(
-      'policies differ by no more than their confidence intervals',
+      'the confidence intervals of the policies overlap',
     )
   })
 
-  it('draws policies that are all alike as one line', () => {
+  it('draws identical policies as one line', () => {
     const chart = chartOf(exhibitsOf(reportOf()).get('ttft'))
     expect(chart.kind === 'lines' && chart.series.map(({ label }) => label)).toEqual(['every policy'])
   })
 
-  it('compares with the best load balancer of each number and rate', () => {
+  it('compares with the best load balancer for each measure and rate', () => {
     const chart = chartOf(
       exhibitsOf(reportOf({ policies: ['jsq', 'random', 'union'], rates: [200, 400] })).get('gain'),
     )
@@ -105,14 +105,14 @@ describe('the report of a simulation', () => {
       chart.kind === 'bars' &&
         chart.groups.map(({ heading, bars }) => [heading, ...bars.map(({ label }) => label)]),
     ).toEqual([
-      ['200 requests a second, against random', 'jsq', 'union'],
-      ['400 requests a second, against random', 'jsq', 'union'],
+      ['200 requests per second, against random', 'jsq', 'union'],
+      ['400 requests per second, against random', 'jsq', 'union'],
     ])
     const slower = exhibitsOf(reportOf({ policies: ['eldr', 'jsq'] })).get('gain')!
-    expect(slower.finding).toContain('No policy lowers TPOT p50 below that of the best load balancer.')
+    expect(slower.finding).toContain('No policy has a lower TPOT p50 than the best load balancer.')
   })
 
-  it('merges active experts over seeds and rates, without batches that hardly came', () => {
+  it('merges active experts over seeds and rates, without rare batch sizes', () => {
     const chart = chartOf(exhibitsOf(reportOf({ rates: [200, 400] })).get('experts'))
     const [first] = chart.kind === 'lines' ? chart.series : []
     expect(first!.points).toHaveLength(30)
@@ -132,7 +132,7 @@ describe('the report of a simulation', () => {
     )
   })
 
-  it('tables the reasons of policies that have several', () => {
+  it('has a table of reasons for policies with several', () => {
     const { tables, source, finding } = exhibitsOf(reportOf({ rates: [200] })).get('reasons')!
     expect(tables[0]!.columns).toEqual(['policy', 'requests/s', 'band_hit', 'band_spill'])
     expect(tables[0]!.rows.map(([policy]) => policy)).toEqual(['eldr'])
@@ -141,7 +141,7 @@ describe('the report of a simulation', () => {
     expect(exhibitsOf(reportOf({ policies: ['jsq'] })).get('reasons')!.tables).toEqual([])
   })
 
-  it('has what the study has: time to first token, goodput, ranks, gains', () => {
+  it('has TTFT, goodput, ranks and gains if the study has them', () => {
     expect(idsOf(reportOf())).toEqual([
       'tpot-p50',
       'tpot-p99',
@@ -178,7 +178,7 @@ describe('the report of a simulation', () => {
     expect([bar!.low, bar!.high]).toEqual([0, 100])
   })
 
-  it('has every number in its last tables, cost and tail included', () => {
+  it('has every measure in its last tables, including cost and tail', () => {
     const [latency, load] = exhibitsOf(reportOf({ slo: { tpotMs: 9 } })).get('numbers')!.tables
     expect(latency!.columns).toEqual([
       'policy',
@@ -202,15 +202,15 @@ describe('the report of a simulation', () => {
       'goodput (%)',
     ])
     expect(load!.rows).toHaveLength(9)
-    // 24 GPUs at $2.5 an hour for 9,600 tokens a second
+    // 24 GPUs at $2.5 an hour for 9,600 tokens per second
     expect(load!.rows[0]![6]).toMatchObject({ value: ((24 * 2.5) / 3600 / 9600) * 1e6, digits: 3 })
   })
 
-  it('is the same for the same sweep, in words too', () => {
+  it('is deterministic, in its texts too', () => {
     expect(exhibitMarkdown(reportOf())).toBe(exhibitMarkdown(reportOf()))
   })
 
-  it('keeps numbers that went wrong off the page', () => {
+  it('leaves out numbers that are not finite', () => {
     const wrong = { count: 0, mean: NaN, p50: NaN, p90: NaN, p99: Infinity }
     const broken = reportOf({ slo: { ttftMs: 1 } }, simulated =>
       withRuns(simulated, () => ({
@@ -224,6 +224,6 @@ describe('the report of a simulation', () => {
       })),
     )
     expect(exhibitMarkdown(broken)).not.toMatch(/NaN|Infinity|undefined/)
-    expect(exhibitsOf(broken).get('tpot-p50')!.finding).toContain('nothing was measured')
+    expect(exhibitsOf(broken).get('tpot-p50')!.finding).toContain('no measurement')
   })
 })

@@ -18,27 +18,27 @@ const shown = (shape: Partial<SweepShape> = {}, options: Partial<TableOptions> =
 const one = { rates: [400] }
 
 describe('the tables of a simulation', () => {
-  it('have a table for each rate, in the order asked for, and gains against the load balancer', () => {
+  it('have a table per rate, in the given order, with gains against the load balancer', () => {
     const text = shown({ rates: [400, 200] })
-    expect([...text.matchAll(/(\d+) requests a second/g)].map(([, rate]) => rate)).toEqual(['400', '200'])
+    expect([...text.matchAll(/(\d+) requests per second/g)].map(([, rate]) => rate)).toEqual(['400', '200'])
     expect(text).toMatch(/policy {2}TPOT p50 +gain {2}TPOT p99 +gain {2}experts {2}imbalance {2}tokens\/s/)
     expect(text).toMatch(/jsq +13.05 ms +· +18.27 ms +· +80.0/)
     expect(text).toMatch(/union +11.23 ms +−13.9 ± 0.1 %/)
   })
 
-  it('say once what is the same for every policy, and give a single policy all its columns', () => {
+  it('print values that all policies share once, and all columns for a single policy', () => {
     expect(shown(one)).toContain('\n  every policy: TTFT p50 16.0 ms, batch 16.0\n')
     expect(shown({ ...one, policies: ['eldr'] })).toMatch(
       /policy {2}TPOT p50 {2}TPOT p99 {2}TTFT p50 {2}experts {2}batch {2}imbalance {2}tokens\/s/,
     )
   })
 
-  it('give reasons where a policy has several', () => {
+  it('list reasons if a policy has several', () => {
     expect(shown(one).match(/^ {2}\w+: \w+ \d+ %.*$/gm)).toEqual(['  eldr: band_hit 83 %, band_spill 17 %'])
     expect(shown({ ...one, policies: ['jsq', 'union'] })).not.toContain('least_cost')
   })
 
-  it('have goodput and cost where they were asked for, in place of what they are made of', () => {
+  it('show goodput and cost on request, instead of the columns they are derived from', () => {
     expect(shown(one)).not.toMatch(/goodput|\$\/M/)
     expect(shown({ ...one, slo: { tpotMs: 20 } })).toMatch(/imbalance {2}goodput\n/)
     expect(shown(one, { withCost: true })).toContain(
@@ -49,13 +49,13 @@ describe('the tables of a simulation', () => {
     )
   })
 
-  it('have no time to first token without prefill, no gains without a load balancer, and the fullest rank with several', () => {
+  it('have no TTFT without prefill, no gains without a load balancer, and the fullest rank with several ranks', () => {
     expect(shown({ ...one, topology: '16D' })).not.toContain('TTFT')
     expect(shown({ ...one, policies: ['eldr', 'union'] })).not.toContain('gain')
     expect(shown({ ...one, topology: '2P8D×EP4' })).toContain('fullest rank')
   })
 
-  it('stay within 120 columns, however long names are and however much is asked for', () => {
+  it('stay within 120 columns with long names and all options', () => {
     const policies = ['random', 'power_of_two', 'round_robin', 'eldr@0.123456789', 'union@true']
     const simulated = sweepFixture({
       policies,
@@ -74,7 +74,7 @@ describe('the tables of a simulation', () => {
     expect(text).toContain('cluster placement, prefill by least_loaded')
   })
 
-  it('let no file name move the cursor', () => {
+  it('escape control characters in file names', () => {
     const simulated = sweepFixture(one)
     const text = simulationTables(
       { ...simulated, study: { ...simulated.study, trace: 'a\u001b[31mb' } },
@@ -84,12 +84,12 @@ describe('the tables of a simulation', () => {
     expect(text).toContain('a�[31mb')
   })
 
-  it('name the file whose arrivals were taken, and the requests that ran', () => {
+  it('name the file of recorded arrivals and the number of requests', () => {
     const simulated = sweepFixture(one)
     const study = { ...simulated.study, requests: 9999, workload: { file: 'calls.csv' } }
     const text = simulationTables({ ...simulated, study }, { seconds: 1, withCost: false }, terminal)
     expect(text.replaceAll('\n', ' ')).toContain(
-      '4,000 requests a run, arrivals and lengths of calls.csv, 3 seeds.',
+      '4,000 requests per run, arrivals and lengths of calls.csv, 3 seeds.',
     )
   })
 })

@@ -25,7 +25,7 @@ import {
 import { table } from './table.ts'
 import { printable, type Terminal, wrapped } from './terminal.ts'
 
-/** A sweep and what it was asked for. */
+/** A sweep and its settings. */
 export interface Simulated {
   readonly points: readonly SweepPoint[]
   readonly study: StudyData
@@ -35,14 +35,14 @@ export interface Simulated {
 
 export interface TableOptions {
   readonly seconds: number
-  /** Whether somebody asked what tokens cost. */
+  /** Show the cost column. */
   readonly withCost: boolean
 }
 
-/** Wider tables are no longer read in one glance, whatever the window; reports and JSON have every number. */
-const MOST_COLUMNS = 120
+/** Wider tables are hard to read; reports and JSON have every number. */
+const MAX_COLUMNS = 120
 
-/** The results of a sweep as a person reads them: a table for each rate, gains against the best load balancer of each column there. */
+/** The results of a sweep as terminal tables, one per rate, with gains against the best load balancer of each column. */
 export function simulationTables(
   simulated: Simulated,
   { seconds, withCost }: TableOptions,
@@ -52,7 +52,7 @@ export function simulationTables(
   const rates = [...new Set(points.map(({ rate }) => rate))]
   const runs = points.flatMap(point => point.runs)
   const tokens = runs.reduce((sum, run) => sum + run.tokensPerSecond * run.spanSeconds, 0)
-  const narrow = { ...terminal, width: Math.min(terminal.width, MOST_COLUMNS) }
+  const narrow = { ...terminal, width: Math.min(terminal.width, MAX_COLUMNS) }
   return [
     wrapped(terminal.dim(`Simulated: ${printable(studyInWords(simulated))}`), narrow.width),
     ...rates.map(rate =>
@@ -77,7 +77,7 @@ export function studyInWords({ points, study, seeds }: Simulated): string {
     `profile ${profile}`,
     `trace ${trace}`,
     ...(artifact === undefined ? [] : [`artifact ${artifact}`]),
-    `${whole(requests)} requests a run, ${workload === undefined ? `${study.arrivals} arrivals` : `arrivals and lengths of ${workload.file}`}`,
+    `${whole(requests)} requests per run, ${workload === undefined ? `${study.arrivals} arrivals` : `arrivals and lengths of ${workload.file}`}`,
     `${many(seeds, 'seed')}.`,
   ].join(', ')
 }
@@ -118,7 +118,7 @@ function rateTable(
     ...gain(TPOT.p99),
     ...(run.ttftMs === null ? [] : [column(TTFT.p50)]),
     ...(run.fullestRankExperts === run.activeExperts ? [column(EXPERTS)] : [column(FULLEST)]),
-    // What was asked for takes the place of what it is made of.
+    // Requested columns replace those they are derived from.
     ...(withSlo && withCost ? [] : [column(BATCH)]),
     column(IMBALANCE),
     ...(withSlo || withCost ? [] : [column(TOKENS)]),
@@ -142,16 +142,16 @@ function rateTable(
       .filter(({ runs }) => isOverloaded(runs))
       .map(
         point =>
-          `${point.variant}: requests pile up, ${whole(over(point, one => one.requestsPerSecond).mean)} of ${rateText(rate)} a second end; its times grow with the length of the run`,
+          `${point.variant}: the queue grows: ${whole(over(point, one => one.requestsPerSecond).mean)} of ${rateText(rate)} requests per second finish, so its times grow with the length of the run`,
       ),
   ]
   return [
-    wrapped(`${terminal.bold(`${rateText(rate)} requests a second`)}${remark}`, terminal.width),
+    wrapped(`${terminal.bold(`${rateText(rate)} requests per second`)}${remark}`, terminal.width),
     table(heads, rows, terminal),
     ...notes.map(note => terminal.dim(`  ${wrapped(note, terminal.width - 2, 2)}`)),
   ].join('\n')
 }
 
 const text = (cell: Cell) => spaced(cellText(cell))
-/** Whoever searches or cuts what a terminal shows expects plain spaces. */
+/** Plain spaces, so that terminal output can be searched and cut. */
 const spaced = (words: string) => words.replaceAll('\u00a0', ' ')

@@ -5,7 +5,7 @@ import { spread } from './spread.ts'
 const box = { left: 0, right: 400, top: 0, bottom: 400 }
 
 describe('spread', () => {
-  it('leaves labels alone that do not touch', () => {
+  it('does not move labels that do not overlap', () => {
     const places = [
       { x: 10, y: 10 },
       { x: 60, y: 10 },
@@ -13,7 +13,7 @@ describe('spread', () => {
     expect(spread(places, 20, box)).toEqual(places)
   })
 
-  it('parts labels that lie on one place', () => {
+  it('separates labels at the same place', () => {
     const moved = spread(
       Array.from({ length: 16 }, () => ({ x: 200, y: 200 })),
       18,

@@ -7,10 +7,7 @@ export interface Place {
 
 const ROUNDS = 300
 
-/**
- * Moves labels of one size apart until their centres are `distance` away from each other, as near to their places as that leaves them
- * and inside the box. No chance in it: the same places give the same labels.
- */
+/** Moves labels of equal size apart until their centres are `distance` from each other, close to their places and inside the box. */
 export function spread(places: readonly Place[], distance: number, box: Box): readonly Place[] {
   const now = places.map(place => ({ ...place }))
   for (let round = 0; round < ROUNDS; round++) {
@@ -22,7 +19,7 @@ export function spread(places: readonly Place[], distance: number, box: Box): re
         const apart = Math.hypot(dx, dy)
         if (apart >= distance - 0.01) continue
         touched = true
-        // Two at the same place part in a direction of their own, or three in a row would stay in a row.
+        // Labels at the same place move apart in different directions, or three of them would stay in a row.
         if (apart < 1e-6) [dx, dy] = [Math.cos(i * 2.4 + j), Math.sin(i * 2.4 + j)]
         const push = (distance - apart) / 2 / Math.max(apart, 1e-6)
         const [mx, my] = apart < 1e-6 ? [(dx * distance) / 2, (dy * distance) / 2] : [dx * push, dy * push]

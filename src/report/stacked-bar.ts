@@ -9,8 +9,8 @@ export interface Part {
 }
 
 /**
- * The parts of a whole in one line, for a table's cell: it stretches to the cell. `words` says the parts, because the numbers beside a bar
- * may be shortened. A group whose colour is taken already carries a line through its middle.
+ * A stacked bar that fills a table cell. `words` lists all parts, because the numbers beside the bar may be shortened. A group
+ * with an already used colour has a line through its middle.
  */
 export function stackedBar(parts: readonly Part[], words: string): Markup {
   const drawable = parts.filter(part => Number.isFinite(part.value) && part.value > 0)

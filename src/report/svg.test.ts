@@ -7,7 +7,7 @@ import { cartesian, fitted, labelEvery, markerPath, noData, starPath, svgRoot, t
 const words = { id: 'c', title: 'Time & <place>', description: 'falls from 3 to 1' }
 
 describe('svgRoot', () => {
-  it('names the chart and says its message to screen readers', () => {
+  it('has a title and description for screen readers', () => {
     const [svg, title, description] = parse(svgRoot(words, 460, 300).markup)
     expect(svg!.attributes).toMatchObject({
       role: 'img',
@@ -20,7 +20,7 @@ describe('svgRoot', () => {
 })
 
 describe('noData', () => {
-  it('says why, in lines that fit', () => {
+  it('gives the reason in lines that fit', () => {
     const texts = parse(
       noData(words, `the trace has no decode data ${'and more '.repeat(20)}`).markup,
     ).filter(({ name }) => name === 'text')
@@ -30,12 +30,12 @@ describe('noData', () => {
 })
 
 describe('fitted', () => {
-  it('leaves short text alone and cuts long text with an ellipsis', () => {
+  it('keeps short text and cuts long text with an ellipsis', () => {
     expect(fitted('legal', 100)).toBe('legal')
     expect(fitted('a very long name of a domain', 60)).toMatch(/^a very.*…$/)
   })
 
-  it('never gives more than fits, for any characters', () => {
+  it('never exceeds the width, for any characters', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'grapheme', maxLength: 60 }),
@@ -53,13 +53,11 @@ describe('cartesian', () => {
     const plot = cartesian(
       460,
       300,
-      { label: 'requests a second' },
-      { label: 'TPOT, ms' },
-      { low: 0, high: 80 },
-      { low: 12.1, high: 19.7 },
+      { axis: { label: 'requests per second' }, data: { low: 0, high: 80 } },
+      { axis: { label: 'TPOT, ms' }, data: { low: 12.1, high: 19.7 } },
     )
     const texts = parse(plot.axes.markup).flatMap(({ name, text }) => (name === 'text' ? [text] : []))
-    expect(texts).toEqual(expect.arrayContaining(['requests a second', 'TPOT, ms', '0', '80', '12', '20']))
+    expect(texts).toEqual(expect.arrayContaining(['requests per second', 'TPOT, ms', '0', '80', '12', '20']))
     expect(plot.box.left).toBeGreaterThan(0)
     expect(plot.box.right).toBeLessThan(460)
     expect(plot.y.at(12.1)).toBeGreaterThan(plot.y.at(19.7))
@@ -67,14 +65,14 @@ describe('cartesian', () => {
 })
 
 describe('labelEvery', () => {
-  it('leaves labels out when they would touch', () => {
+  it('skips labels that would overlap', () => {
     expect(labelEvery(['0', '10', '20'], 300)).toBe(1)
     expect(labelEvery(['0', '1,000,000', '2,000,000', '3,000,000'], 120)).toBeGreaterThan(1)
   })
 })
 
 describe('markers', () => {
-  it('are drawn around their place, without broken numbers', () => {
+  it('are drawn around their position, with finite numbers', () => {
     const paths = [...SHAPES.map(shape => markerPath(shape, 10, 20, 3)), starPath(10, 20, 9)]
     expect(new Set(paths).size).toBe(paths.length)
     expect(brokenNumbers(paths.map(text => ({ name: 'path', attributes: {}, text })))).toEqual([])

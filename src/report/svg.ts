@@ -1,7 +1,7 @@
 /**
- * What all charts are made of: the frame with its words for screen readers, text that fits, axes, markers. Charts are drawn in a
- * viewBox of `CHART_WIDTH` units and stretch to the column they stand in, so sizes here are chosen for a phone (about 0.8 px a unit)
- * as well as for half a desktop page (about 1.2). Colours are custom properties of the page's theme.
+ * Parts of all charts: frame with texts for screen readers, fitted text, axes, markers. Charts have a viewBox of `CHART_WIDTH`
+ * units and stretch to their column, so sizes suit a phone (about 0.8 px per unit) and half a desktop page (about 1.2).
+ * Colours are custom properties of the page's theme.
  */
 import { element, type Child, type Markup } from './markup.ts'
 import { tickLabel } from './numbers.ts'
@@ -12,12 +12,12 @@ export const CHART_WIDTH = 460
 export const WIDE_WIDTH = 940
 export const TEXT = 12
 
-/** What every chart needs besides its data. */
+/** What every chart needs besides data. */
 export interface ChartWords {
-  /** Unique on the page: titles are referred to by it. */
+  /** Unique on the page; titles refer to it. */
   readonly id: string
   readonly title: string
-  /** The message in words, for those who do not see the chart. */
+  /** The result in words, for screen readers. */
   readonly description: string
 }
 
@@ -28,7 +28,7 @@ export interface Axis {
   readonly to?: number
   /** Counts: no ticks between whole numbers. */
   readonly whole?: boolean
-  /** Ends where the data ends instead of on a tick. */
+  /** End at the data instead of on a tick. */
   readonly tight?: boolean
   readonly format?: (value: number) => string
 }
@@ -62,7 +62,7 @@ export function svgRoot(
   )
 }
 
-/** Stands where a chart cannot: says why, and keeps the page's rhythm. */
+/** Placeholder for a missing chart, with the reason. */
 export function noData(words: ChartWords, why: string, width = CHART_WIDTH): Markup {
   const lines = wrapped(`no data: ${why}`, width - 40, TEXT)
   const height = 44 + lines.length * 18
@@ -77,12 +77,12 @@ export function noData(words: ChartWords, why: string, width = CHART_WIDTH): Mar
   )
 }
 
-/** Native tooltip of the mark that holds it. */
+/** Native tooltip of the parent element. */
 export function tooltip(text: string | undefined): Markup | undefined {
   return text === undefined ? undefined : element('title', {}, text)
 }
 
-/** Text cut to a width; what was cut is in its tooltip. */
+/** Text cut to a width, with the full text as tooltip. */
 export function fittedText(
   text: string,
   width: number,
@@ -108,7 +108,7 @@ export function fitted(text: string, width: number, size = TEXT): string {
   return `${characters.slice(0, kept).join('').trimEnd()}…`
 }
 
-/** An upper estimate, for the widest of the usual system fonts: there is nothing here to measure with, and a gap is better than a cut. */
+/** An upper estimate for the widest common system font: text cannot be measured here, and a gap is better than a cut. */
 export function textWidth(text: string, size = TEXT): number {
   let em = 0
   for (const character of text) {
@@ -130,22 +130,26 @@ function wrapped(text: string, width: number, size: number): string[] {
   return lines
 }
 
+/** An axis and the range of its data. */
+export interface PlotAxis {
+  readonly axis: Axis
+  readonly data: Extent
+}
+
 export interface Cartesian {
   readonly box: Box
   readonly x: Scale
   readonly y: Scale
-  /** Grid, ticks and labels: to be drawn below the data. */
+  /** Grid, ticks and labels, drawn below the data. */
   readonly axes: Markup
 }
 
-/** A plot with two linear axes. The y label stands above the axis, level: it can be read without turning one's head. */
+/** A plot with two linear axes. The y label is horizontal, above the axis. */
 export function cartesian(
   width: number,
   height: number,
-  xAxis: Axis,
-  yAxis: Axis,
-  xData: Extent,
-  yData: Extent,
+  { axis: xAxis, data: xData }: PlotAxis,
+  { axis: yAxis, data: yData }: PlotAxis,
 ): Cartesian {
   const top = 30
   const bottom = height - 40
@@ -192,7 +196,7 @@ export function cartesian(
   return { box, x, y, axes }
 }
 
-/** Every how many-th of these labels can be written along a length without touching the next. */
+/** Every n-th label fits along a length without overlap; returns n. */
 export function labelEvery(labels: readonly string[], length: number): number {
   const room = length / Math.max(1, labels.length - 1)
   return Math.max(1, Math.ceil((Math.max(...labels.map(label => textWidth(label))) + 8) / room))
@@ -216,7 +220,7 @@ export function axisLabel(axis: Axis, scale: Scale, tick: number): string {
   return axis.format?.(tick) ?? tickLabel(tick, scale.step)
 }
 
-/** Path of a marker of radius r around a point, all of about the same ink. */
+/** Path of a marker of radius r around a point; all shapes have about the same area. */
 export function markerPath(shape: Shape, x: number, y: number, r: number): string {
   const at = (dx: number, dy: number) => `${short(x + dx * r)} ${short(y + dy * r)}`
   switch (shape) {
@@ -244,7 +248,7 @@ export function starPath(x: number, y: number, r: number): string {
   return `M${Array.from({ length: 10 }, (_, i) => corner(i)).join('L')}z`
 }
 
-/** A tenth of a unit: enough for a mark, and thousands of them stay small. */
+/** A tenth of a unit is precise enough for marks and keeps paths short. */
 export function short(value: number): string {
   return Number.isFinite(value) ? String(Math.round(value * 10) / 10 + 0) : '0'
 }

@@ -2,7 +2,7 @@ import { columnsOf, type Terminal } from './terminal.ts'
 
 export interface Column {
   readonly title: string
-  /** Numbers stand to the right, words to the left. */
+  /** Numbers are aligned right, words left. */
   readonly align?: 'left' | 'right'
 }
 
@@ -10,8 +10,8 @@ const GAP = 2
 const INDENT = 2
 
 /**
- * A table as lines of text. Where it is wider than the terminal, columns at the end that do not fit go below in a second part, each part
- * beginning with the first column again, so that nothing is lost and nothing wraps.
+ * A table as lines of text. Columns that do not fit the terminal follow below in further parts, each starting with the first
+ * column, so that no line wraps.
  */
 export function table(
   columns: readonly Column[],
@@ -36,7 +36,7 @@ export function table(
     .join('\n\n')
 }
 
-/** Columns of each part, the first one in all of them. */
+/** Columns of each part; the first column is in all of them. */
 function partsOf(widths: readonly number[], limit: number): number[][] {
   const parts: number[][] = []
   let part = [0]
@@ -68,7 +68,7 @@ export function bar(share: number, width: number): string {
 
 const LEVELS = '▁▂▃▄▅▆▇█'
 
-/** One character a value, from the lowest to the highest of them; of more than `most`, that many spread evenly. */
+/** One character per value, scaled from lowest to highest; at most `most` values, evenly spaced. */
 export function sparkline(all: readonly number[], most = 48): string {
   const values =
     all.length <= most

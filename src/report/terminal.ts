@@ -1,10 +1,10 @@
 import { styleText } from 'node:util'
 
-/** Where text goes: how wide it may be and whether it may be coloured. One for stdout and one for stderr, since each may be a pipe. */
+/** Width and colours of an output stream. One for stdout and one for stderr, since each may be a pipe. */
 export interface Terminal {
-  /** Columns; Infinity when nobody's window is behind it. */
+  /** Columns; Infinity for a pipe or file. */
   readonly width: number
-  /** Whether a line may be overwritten. */
+  /** True if a line may be overwritten. */
   readonly live: boolean
   bold(text: string): string
   dim(text: string): string
@@ -31,7 +31,7 @@ export function terminalOn(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv = 
   }
 }
 
-/** How many columns a text takes: colour codes take none, wide characters (Chinese, Japanese, Korean) two. */
+/** Columns of a text: colour codes take none, wide characters (Chinese, Japanese, Korean) two. */
 export function columnsOf(text: string): number {
   let columns = 0
   for (const character of withoutCodes(text))
@@ -44,7 +44,7 @@ export function columnsOf(text: string): number {
   return columns
 }
 
-/** Breaks a text between words into lines of at most `width` columns; those after the first are indented on top of that. */
+/** Wraps a text into lines of at most `width` columns; lines after the first get an additional indent. */
 export function wrapped(text: string, width: number, indent = 0): string {
   const lines = ['']
   for (const word of text.split(' ')) {
@@ -55,7 +55,7 @@ export function wrapped(text: string, width: number, indent = 0): string {
   return lines.join(`\n${' '.repeat(indent)}`)
 }
 
-/** What comes from a file must not move the cursor, change colours or turn the text round. */
+/** Text from a file must not move the cursor, change colours or reverse the text. */
 export function printable(text: string): string {
   return text.replace(/\p{Cc}|\p{Cs}|[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, '�')
 }

@@ -12,7 +12,7 @@ export function chartsOf(names: readonly string[]): ExhibitChart[] {
     {
       kind: 'lines',
       title: 'TPOT p50 over rate',
-      x: 'requests a second',
+      x: 'requests per second',
       y: 'TPOT p50 (ms)',
       series: names.map((label, at) => ({
         label,
@@ -31,7 +31,7 @@ export function chartsOf(names: readonly string[]): ExhibitChart[] {
       title: 'Change of TPOT',
       x: 'change (%)',
       groups: rates.map(rate => ({
-        heading: `${rate} requests a second`,
+        heading: `${rate} requests per second`,
         bars: names.map((label, at) => ({
           label,
           value: at * 4 - 10,
@@ -97,7 +97,7 @@ function exhibit(
   }
 }
 
-/** A made-up report with exhibits of all kinds, always the same. */
+/** A synthetic report with exhibits of all kinds; deterministic. */
 export function exhibitFixture(
   names: readonly string[] = ['jsq', 'eldr', 'union'],
   words = 'Policies on a cluster',

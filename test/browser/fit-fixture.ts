@@ -8,7 +8,7 @@ export interface FixtureShape {
   readonly requests: number
 }
 
-/** A made-up fit of any shape, always the same: what the report must be able to draw, without a trace behind it. */
+/** A synthetic fit of any shape, without a trace; deterministic. */
 export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSummary; figures: FitFigures } {
   const { workers, layers, experts, domains, requests }: FixtureShape = {
     workers: 8,
@@ -41,7 +41,7 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
   const plainTotal = plain.reduce((a, b) => a + b, 0)
   const summary: FitSummary = {
     source: {
-      file: '/data/traces/made-up.calibration.safetensors',
+      file: '/data/traces/synthetic.calibration.safetensors',
       sha256: '8b93874a3145c5c6'.repeat(4),
       model: 'Made-30B-A3B',
       workload: 'task',

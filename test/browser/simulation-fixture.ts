@@ -16,7 +16,7 @@ const REASONS: Readonly<Record<string, SimulationResult['reasons']>> = {
   union: { least_cost: 100 },
 }
 
-/** A made-up sweep of any shape, always the same: later policies are faster and less even. */
+/** A synthetic sweep of any shape; deterministic. Later policies are faster and less even. */
 export function sweepFixture(shape: Partial<SweepShape> = {}): Simulated {
   const { policies, rates, seeds, topology, slo }: SweepShape = {
     policies: ['jsq', 'eldr', 'union'],
@@ -34,8 +34,8 @@ export function sweepFixture(shape: Partial<SweepShape> = {}): Simulated {
       runs: Array.from({ length: seeds }, (_, seed) => runOf(variant, nth, rate, seed, topology)),
     })),
     study: {
-      trace: 'data/made-up.evaluation.safetensors',
-      artifact: 'made-up.artifact.safetensors',
+      trace: 'data/synthetic.evaluation.safetensors',
+      artifact: 'synthetic.artifact.safetensors',
       profile: 'h200-first',
       topology,
       requests: 4000,
@@ -86,11 +86,11 @@ function runOf(policy: string, nth: number, rate: number, seed: number, text: st
 
 export const sourcesFixture: SimulationSources = {
   trace: {
-    file: 'data/made-up.evaluation.safetensors',
+    file: 'data/synthetic.evaluation.safetensors',
     sha256: '8b93874a3145c5c6'.repeat(4),
-    model: 'made-up',
+    model: 'synthetic',
     shape: { layers: 16, experts: 128, topK: 8 },
   },
-  artifact: { file: 'made-up.artifact.safetensors', sha256: 'c5c68b93874a3145'.repeat(4) },
+  artifact: { file: 'synthetic.artifact.safetensors', sha256: 'c5c68b93874a3145'.repeat(4) },
   profile: { name: 'h200-first', what: 'First step cost', shape: { layers: 48, experts: 128, topK: 8 } },
 }
