@@ -118,7 +118,7 @@ export function clusterTable(summary: Clustered, domains: readonly string[], ter
       : ''
   const kind = summary.balance === 'exact' ? 'balanced' : 'plain'
   const footer = `  ${wrapped(terminal.dim(sizes + plain), terminal.width - 2, 2)}`
-  return `${section(`Clusters, one per decode worker (${summary.workers})`, kind, table(columns, rows, terminal), terminal)}\n${footer}`
+  return `${section(`Clusters, one for each of ${summary.workers} decode workers`, kind, table(columns, rows, terminal), terminal)}\n${footer}`
 }
 
 export function placementTable({ ranks, batch, perCluster }: PlacementSummary, terminal: Terminal): string {

@@ -71,7 +71,7 @@ function outOfReach(plan: Plan): string {
   const { probe } = resultOf(plan, plan.balancer).highest
   const alone = `even at ${threeDigits(probe.rate)} requests per second, where requests hardly overlap, ${brokenAt(probe, plan)}`
   const step = probe.limits.includes('tpot')
-    ? ` In the profile a step with one request takes ${fixed(plan.bounds.aloneMs, 2)} ms.`
+    ? ` In the profile a step with a single request takes ${fixed(plan.bounds.aloneMs, 2)} ms.`
     : ''
   return `No policy keeps this SLO at any rate: ${alone}.${step} Routing cannot fix that; a looser SLO or faster workers can.`
 }

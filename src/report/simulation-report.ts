@@ -197,7 +197,7 @@ function topologyWords({ study }: Simulated): string {
     `${study.topology}, ${many(gpusOf(topology), 'GPU')}`,
     ...(topology.ranks > 1 ? [`experts placed ${study.placement ?? 'linear'}`] : []),
     ...(topology.prefill > 0 ? [`prefill by ${prefillPolicy}`] : []),
-    ...(prefixCacheTokens > 0 ? [`prefix cache of ${many(prefixCacheTokens, 'token')} each`] : []),
+    ...(prefixCacheTokens > 0 ? [`${many(prefixCacheTokens, 'token')} of prefix cache each`] : []),
   ].join(', ')
 }
 
