@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto'
  * Uses only escapes that all regular expression dialects support, since the OpenAPI document publishes it.
  */
 export const WORKER_ID = new RegExp('^[A-Za-z0-9_.:@\\[\\]-]{1,128}$')
-export const WORKER_ID_WORDS = '1 to 128 letters, digits or any of . : @ _ [ ] -'
+export const WORKER_ID_EXPECTED = '1 to 128 letters, digits or any of . : @ _ [ ] -'
 
 /**
  * Turns a name into a valid id: replaces invalid characters and appends a hash to keep different names apart.

@@ -25,7 +25,7 @@ export function readWorkerFile(path: string, text: string, defaults: RankDefault
     file.problems.length > 0
       ? [...file.problems]
       : [
-          ...(parsed.error?.issues ?? []).flatMap(issue => wordsOf(issue, issue.path as Path, place)),
+          ...(parsed.error?.issues ?? []).flatMap(issue => messagesOf(issue, issue.path as Path, place)),
           ...[...checked(file.value, defaults)].map(
             ({ path: at, text }) => `${place((at ?? []).slice(1))}: ${text.replaceAll('workers.', '')}`,
           ),
@@ -109,7 +109,7 @@ function ofServer(worker: string | WorkerForm, role: Role, defaults: RankDefault
   })
 }
 
-function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => string): string[] {
+function messagesOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => string): string[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map(key => `${place(path)}: unknown key ${nameOf([...path, key])}`)
   // A worker is a URL or an object: report the problems of the variant that it resembles.
@@ -118,7 +118,7 @@ function wordsOf(issue: z.core.$ZodIssue, path: Path, place: (path: Path) => str
       ? issue.errors.find(errors => errors.some(inner => inner.code !== 'invalid_type'))
       : undefined
   if (branch !== undefined)
-    return branch.flatMap(inner => wordsOf(inner, [...path, ...(inner.path as Path)], place))
+    return branch.flatMap(inner => messagesOf(inner, [...path, ...(inner.path as Path)], place))
   const words = issue.code === 'invalid_union' ? 'expected a URL or an object with url' : issue.message
   return [`${place(path)}: ${nameOf(path) || 'the file'}: ${words}`]
 }

@@ -23,12 +23,12 @@ import { MASK } from '../mask.ts'
 import { address, file, MAX_TAU, ms, secret, share, spellings, text, whole } from './schema-parts.ts'
 import { replicas } from './schema-replicas.ts'
 import { MAX_CLUSTER } from '../worker-form.ts'
-import { WORKER_ID, WORKER_ID_WORDS } from '../worker-id.ts'
+import { WORKER_ID, WORKER_ID_EXPECTED } from '../worker-id.ts'
 
 const MIB = 1_048_576
 
 const url = () => address(ORIGIN_EXAMPLE, workerUrlProblem)
-const id = () => text(WORKER_ID_WORDS, WORKER_ID)
+const id = () => text(WORKER_ID_EXPECTED, WORKER_ID)
 const ranks = () => whole(1, MAX_RANKS).optional()
 const URL_MEANING = `Origin of the worker, such as ${ORIGIN_EXAMPLE}. Append @RANK for one data-parallel rank.`
 const ID_MEANING =
@@ -38,7 +38,7 @@ const prefillWorker = z.strictObject({
   id: id().optional().describe(ID_MEANING),
   dpRank: whole(0, MAX_RANKS - 1)
     .optional()
-    .describe('Data-parallel rank of the server that gets the requests.'),
+    .describe('Data-parallel rank that gets the requests.'),
   ranks: ranks().describe(
     'Number of data-parallel ranks of the server. Each rank, from 0, is a worker. 1: no rank is sent.',
   ),
@@ -76,7 +76,7 @@ const server = z.strictObject({
   apiKeys: z
     .array(secret())
     .default([])
-    .describe('Secret. API keys that clients may send as a bearer token. Empty: no key required.'),
+    .describe('Secret. Accepted API keys; clients must send one as a bearer token. Empty: no key required.'),
   adminToken: secret()
     .optional()
     .describe(
@@ -157,7 +157,7 @@ const selector = (role: string) =>
     .array(label())
     .default([])
     .describe(
-      `Labels (KEY=VALUE) that an EndpointSlice of ${role} workers must have, all of them. Slices carry the labels of their Service.`,
+      `Labels (KEY=VALUE) of the EndpointSlices of ${role} workers. A slice must have all of them. Slices carry the labels of their Service.`,
     )
 
 const discovery = z.strictObject({
@@ -176,13 +176,15 @@ const discovery = z.strictObject({
       ),
       pollMs: ms()
         .default(5_000)
-        .describe('Polling interval, in addition to file notifications, for file systems without them.'),
+        .describe('How often the file is polled, for file systems without change notifications.'),
     })
     .optional(),
   dns: z
     .strictObject({
-      prefill: dnsName().optional().describe(`DNS name of the prefill workers, such as ${DNS_EXAMPLE}.`),
-      decode: dnsName().optional().describe('DNS name of the decode workers.'),
+      prefill: dnsName()
+        .optional()
+        .describe('DNS name of the prefill workers, in the format of discovery.dns.decode.'),
+      decode: dnsName().optional().describe(`DNS name of the decode workers, such as ${DNS_EXAMPLE}.`),
       server: text('an address such as 10.96.0.10 or [fd00::10]:53')
         .refine(isDnsServer, { error: 'expected an address such as 10.96.0.10 or [fd00::10]:53' })
         .optional()
@@ -386,7 +388,7 @@ const observe = z.strictObject({
   logFormat: z
     .enum(['auto', 'json', 'pretty'])
     .default('auto')
-    .describe('auto: pretty on a terminal, else one JSON object per line.'),
+    .describe('Log format. auto: pretty on a terminal, else one JSON object per line.'),
   debugHeaders: z
     .boolean()
     .default(false)

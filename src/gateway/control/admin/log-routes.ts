@@ -1,6 +1,6 @@
 /** Reads and changes the log level at runtime. */
 import { LOG_LEVELS } from '../../config/settings.ts'
-import { bad, nameOf, readFields, wholeOf } from './read-json.ts'
+import { badRequest, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminParts } from './admin-context.ts'
 import type { AdminRoute } from './routes.ts'
 
@@ -18,7 +18,7 @@ export function logRoutes({ ctx: { logLevel } }: AdminParts): AdminRoute[] {
         const level = nameOf(fields, 'level', LOG_LEVELS)
         const forMs = wholeOf(fields, 'forMs', 1, MAX_LEVEL_MS)
         if (level === undefined)
-          throw bad(`level is missing: expected one of ${LOG_LEVELS.join(', ')}.`, 'level')
+          throw badRequest(`level is missing: expected one of ${LOG_LEVELS.join(', ')}.`, 'level')
         return { status: 200, body: logLevel.set(level, forMs) }
       },
     },

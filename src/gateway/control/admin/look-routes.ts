@@ -5,7 +5,7 @@ import { masked } from '../../config/mask.ts'
 import type { Stories } from '../../observe/insight/stories.ts'
 import type { Story } from '../../observe/insight/story.ts'
 import type { Exchange } from '../../http/exchange.ts'
-import { bad } from './read-json.ts'
+import { badRequest } from './read-json.ts'
 import type { AdminParts, SeenRequest } from './admin-context.ts'
 import type { AdminRoute } from './routes.ts'
 
@@ -38,7 +38,7 @@ export function lookRoutes({ ctx, control, live, elsewhere }: AdminParts): Admin
       run({ query }) {
         const limit = query.get('limit') ?? String(DECISIONS_SHOWN)
         if (!/^[1-9]\d{0,5}$/.test(limit))
-          throw bad('limit must be a whole number from 1 to 999999.', 'limit')
+          throw badRequest('limit must be a whole number from 1 to 999999.', 'limit')
         return { status: 200, body: { decisions: router.decisions(Number(limit)) } }
       },
     },

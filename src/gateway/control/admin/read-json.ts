@@ -24,20 +24,20 @@ export function fieldsOf(body: Buffer, known: readonly string[]): Fields {
   try {
     value = body.length === 0 ? {} : JSON.parse(body.toString('utf8'))
   } catch {
-    throw bad('The body is not valid JSON.')
+    throw badRequest('The body is not valid JSON.')
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw bad('The body is not a JSON object.')
+    throw badRequest('The body is not a JSON object.')
   const unknown = Object.keys(value).find(key => !known.includes(key))
   if (unknown !== undefined)
-    throw bad(
+    throw badRequest(
       `Unknown key ${JSON.stringify(unknown.slice(0, 64))}; ${known.length === 0 ? 'expected none' : `expected ${known.join(', ')}`}.`,
       unknown,
     )
   return value as Fields
 }
 
-export function bad(words: string, param?: string): Refusal {
+export function badRequest(words: string, param?: string): Refusal {
   return new Refusal('ELDR_BAD_REQUEST', { words, param: param?.slice(0, 64) })
 }
 
@@ -46,7 +46,7 @@ export function wholeOf(fields: Fields, name: string, min: number, max: number):
   const value = fields[name]
   if (value === undefined) return undefined
   if (!Number.isInteger(value) || (value as number) < min || (value as number) > max)
-    throw bad(`${name} must be a whole number from ${min} to ${max}.`, name)
+    throw badRequest(`${name} must be a whole number from ${min} to ${max}.`, name)
   return value as number
 }
 
@@ -59,6 +59,6 @@ export function nameOf<Name extends string>(
   const value = fields[key]
   if (value === undefined) return undefined
   const found = names.find(name => typeof value === 'string' && name === value.replaceAll('-', '_'))
-  if (found === undefined) throw bad(`${key} must be one of ${names.join(', ')}.`, key)
+  if (found === undefined) throw badRequest(`${key} must be one of ${names.join(', ')}.`, key)
   return found
 }

@@ -10,7 +10,7 @@ import { Refusal, type RefusalCode } from '../../http/refusal.ts'
 import { MAX_TAU } from '../../config/schema/schema-parts.ts'
 import { readBody } from '../../http/read-body.ts'
 import { asFile, SENT } from '../../routing/artifact-file.ts'
-import { bad, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
+import { badRequest, fieldsOf, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminParts } from './admin-context.ts'
 import type { AdminCall, AdminRoute } from './routes.ts'
 
@@ -31,9 +31,9 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         const prefillPolicy = nameOf(fields, 'prefillPolicy', PREFILL_POLICIES)
         const { tau } = fields
         if (tau !== undefined && !(typeof tau === 'number' && tau >= 0 && tau <= MAX_TAU))
-          throw bad(`tau must be a number from 0 to ${MAX_TAU}.`, 'tau')
+          throw badRequest(`tau must be a number from 0 to ${MAX_TAU}.`, 'tau')
         if (Object.keys(fields).length === 0)
-          throw bad('Nothing to change: set policy, tau or prefillPolicy.')
+          throw badRequest('Nothing to change: set policy, tau or prefillPolicy.')
         const change = { policy, tau, prefillPolicy }
         const view = control.setPolicy(change)
         replicas?.changedPolicy(change)
@@ -55,11 +55,11 @@ export function routingRoutes({ ctx, control, replicas }: AdminParts): AdminRout
         )
         // `curl -d` sends JSON as a form.
         if (!isJson && !isBytes && body[0] === BRACE && body.length <= MAX_JSON_BYTES && isText(body))
-          throw bad('The body is JSON: send it with content-type: application/json.', 'path')
+          throw badRequest('The body is JSON: send it with content-type: application/json.', 'path')
         if (!isJson) return { status: 200, body: await loadUploaded(body) }
         const { path } = fieldsOf(body, ['path'])
         if (typeof path !== 'string' || path === '' || path.includes('\0'))
-          throw bad('path must be the path of an artifact on the gateway’s machine.', 'path')
+          throw badRequest('path must be the path of an artifact on the gateway’s machine.', 'path')
         const view = await control.load(path).catch(refuseAs('ELDR_ARTIFACT_BAD'))
         replicas?.loadedArtifact(view, path)
         return { status: 200, body: view }

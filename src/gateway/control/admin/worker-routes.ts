@@ -3,8 +3,8 @@ import type { WorkerView } from '../../../cluster/registry.ts'
 import { isSamePlace, placeText, type Role, type WorkerSpec } from '../../../cluster/worker.ts'
 import { Refusal } from '../../http/refusal.ts'
 import { addressOf, MAX_RANKS, workerUrlOf, workerUrlProblem } from '../../config/origin.ts'
-import { rankedName, WORKER_ID_WORDS } from '../../config/worker-id.ts'
-import { bad, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
+import { rankedName, WORKER_ID_EXPECTED } from '../../config/worker-id.ts'
+import { badRequest, type Fields, nameOf, readFields, wholeOf } from './read-json.ts'
 import type { AdminParts } from './admin-context.ts'
 import { type AdminRoute, ID } from './routes.ts'
 
@@ -115,18 +115,19 @@ export function workerRoutes({ ctx, control, discovery, replicas }: AdminParts):
 /** Validates a worker like the configuration does. */
 function specOf(fields: Fields): WorkerSpec {
   const role = nameOf(fields, 'role', ROLES)
-  if (role === undefined) throw bad('role is missing: expected prefill or decode.', 'role')
+  if (role === undefined) throw badRequest('role is missing: expected prefill or decode.', 'role')
   const { url, id } = fields
   const problem = typeof url === 'string' ? workerUrlProblem(url) : 'expected a URL'
-  if (typeof url !== 'string' || problem !== undefined) throw bad(`url: ${problem}.`, 'url')
+  if (typeof url !== 'string' || problem !== undefined) throw badRequest(`url: ${problem}.`, 'url')
   if (id !== undefined && (typeof id !== 'string' || !ID.test(id)))
-    throw bad(`id must be ${WORKER_ID_WORDS}`, 'id')
+    throw badRequest(`id must be ${WORKER_ID_EXPECTED}`, 'id')
   const cluster = wholeOf(fields, 'cluster', 0, MAX_WORKERS - 1)
-  if (cluster !== undefined && role === 'prefill') throw bad('A prefill worker has no cluster.', 'cluster')
+  if (cluster !== undefined && role === 'prefill')
+    throw badRequest('A prefill worker has no cluster.', 'cluster')
   const given = wholeOf(fields, 'dpRank', 0, MAX_RANKS - 1)
   const { url: origin, dpRank = given } = workerUrlOf(url)
   if (given !== undefined && dpRank !== given)
-    throw bad('The rank in url differs from dpRank: set only one of them.', 'dpRank')
+    throw badRequest('The rank in url differs from dpRank: set only one of them.', 'dpRank')
   const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
   return {
     id: id ?? name,

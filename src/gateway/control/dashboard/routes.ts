@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { POLICIES } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES } from '../../../policy/prefill-policy.ts'
 import { VERSION } from '../../../version.ts'
-import { bad } from '../admin/read-json.ts'
+import { badRequest } from '../admin/read-json.ts'
 import type { AdminRoute } from '../admin/routes.ts'
 import type { ObserveSettings } from '../../config/settings.ts'
 import type { SignaturePlane } from './signature-plane.ts'
@@ -61,7 +61,7 @@ export function dashboardRoutes({
       path: '/eldr/experts',
       async run({ query }) {
         const expected = query.get('expected') ?? '0'
-        if (expected !== '0' && expected !== '1') throw bad('expected must be 0 or 1.', 'expected')
+        if (expected !== '0' && expected !== '1') throw badRequest('expected must be 0 or 1.', 'expected')
         return { status: 200, body: await experts.view(expected === '1') }
       },
     },

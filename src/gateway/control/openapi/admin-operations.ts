@@ -53,7 +53,7 @@ const changed = (
   summary,
   access: 'admin',
   parameters: [WORKER_ID],
-  ...(method === 'post' && { body: { required: false, content: json('Nothing', {}) } }),
+  body: method === 'post' ? { required: false, content: json('Nothing', {}) } : undefined,
   responses: { 200: { text: 'State of the worker after the change.', content: json('Worker', WORKER) } },
   refuses: ['ELDR_WORKER_UNKNOWN', 'ELDR_NOT_FOUND', ...READ],
 })
@@ -195,7 +195,7 @@ export const ADMIN_OPERATIONS: readonly Operation[] = [
 /** Disabled if observe.dashboard is off. */
 export const DASHBOARD_OPERATIONS: readonly Operation[] = [
   {
-    ...look('/eldr/dashboard', 'welcome', 'What the caller may do', 'Welcome'),
+    ...look('/eldr/dashboard', 'welcome', 'Access rights of the client', 'Welcome'),
     tag: 'dashboard',
     access: 'public',
   },

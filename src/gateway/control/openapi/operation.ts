@@ -66,5 +66,5 @@ export interface Operation {
 }
 
 export const json = (schema: string | JsonObject, example?: Json): Readonly<Record<string, Media>> => ({
-  'application/json': { schema, ...(example !== undefined && { example }) },
+  'application/json': { schema, example },
 })
