@@ -1,4 +1,7 @@
-/** The admin API, asked as whoever holds the token, where there is one. Addresses are relative, so that a proxy may put a path before them. */
+/**
+ * Client of the admin API; sends the token if there is one. URLs are relative, so that a proxy may add a path
+ * prefix.
+ */
 import { token } from './state.ts'
 
 export class ApiError extends Error {
@@ -22,7 +25,10 @@ export async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
   })
   const text = await response.text()
   if (response.ok) return JSON.parse(text) as T
-  throw new ApiError(response.status, messageIn(text) ?? `The gateway answered ${response.status}.`)
+  throw new ApiError(
+    response.status,
+    messageIn(text) ?? `The gateway responded with status ${response.status}.`,
+  )
 }
 
 export function change<T>(method: 'PUT' | 'POST' | 'DELETE', path: string, body?: object | Blob): Promise<T> {

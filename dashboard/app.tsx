@@ -1,4 +1,4 @@
-/** Frame of the page: what is in force, whether it is live, and the views. */
+/** Frame of the page: current policy, connection status and the views. */
 import { useSignalEffect } from '@preact/signals'
 import { useRef } from 'preact/hooks'
 import { Control } from './view-control.tsx'
@@ -30,20 +30,20 @@ const NAMES: Readonly<Record<ViewName, string>> = {
   control: 'Control',
 }
 
-const LIVELINESS: Readonly<Record<Connection, string>> = {
+const CONNECTION_TEXTS: Readonly<Record<Connection, string>> = {
   connecting: 'connecting',
   live: 'live',
   lost: 'reconnecting',
-  crowded: 'too many watch',
-  refused: 'token needed',
-  asleep: 'asleep',
+  crowded: 'too many viewers',
+  refused: 'token required',
+  asleep: 'paused',
 }
 
-/** Before anything has come. */
+/** Shown before the first data arrive. */
 const WAITING: Partial<Record<Connection, string>> = {
-  lost: 'The gateway does not answer. This page tries again by itself.',
+  lost: 'The gateway does not respond. Retrying automatically.',
   crowded:
-    'Too many watch this gateway already. This page tries again by itself; with the admin token there may be a place.',
+    'Too many viewers are connected to this gateway. Retrying automatically; with the admin token a connection may still be possible.',
 }
 
 export function App() {
@@ -52,7 +52,7 @@ export function App() {
   useSignalEffect(() => {
     const now = view.value
     document.title = `${NAMES[now]} · ELDR`
-    // Whoever reads by ear or keyboard begins where the view begins.
+    // Screen reader and keyboard users start at the beginning of the view.
     if (before.current !== now && openRequest.value === undefined)
       main.current?.focus({ preventScroll: true })
     before.current = now
@@ -70,7 +70,7 @@ export function App() {
             </span>
             ELDR
           </p>
-          <InForce />
+          <CurrentPolicy />
           <Status />
         </div>
         <nav aria-label="Views">
@@ -87,7 +87,7 @@ export function App() {
       </main>
       {openRequest.value !== undefined && <StoryDialog key={openRequest.value} id={openRequest.value} />}
       <footer>
-        <Foot />
+        <Footer />
       </footer>
     </>
   )
@@ -98,7 +98,7 @@ function Body() {
   if (pulse.value === undefined)
     return (
       <p class="empty" role="status">
-        {WAITING[connection.value] ?? 'Asking the gateway …'}
+        {WAITING[connection.value] ?? 'Connecting to the gateway…'}
       </p>
     )
   const views = {
@@ -112,7 +112,7 @@ function Body() {
   return <View />
 }
 
-function InForce() {
+function CurrentPolicy() {
   const routing = pulse.value?.routing
   if (routing === undefined) return <p class="inforce" />
   return (
@@ -138,20 +138,20 @@ function Status() {
   return (
     <p class={`status ${connection.value}`} role="status" data-fact="connection">
       <span class="light" aria-hidden="true" />
-      {LIVELINESS[connection.value]}
+      {CONNECTION_TEXTS[connection.value]}
     </p>
   )
 }
 
-/** That what is shown is a sample is said on every view. */
-function Foot() {
+/** Every view says that the decisions shown are a sample. */
+function Footer() {
   const { made, shown } = rates.value
   const share = made > 0 ? Math.min(1, shown / made) : 1
   return (
     <>
       <span>
-        <b data-fact="rate">{number(made)}</b> decisions a second, <b data-fact="share">{percent(share)}</b>{' '}
-        of them shown
+        <b data-fact="rate">{number(made)}</b> decisions per second, <b data-fact="share">{percent(share)}</b>{' '}
+        shown
       </span>
       <span>
         {number(pulse.value?.running ?? 0)} requests running, {number(pulse.value?.queued ?? 0)} queued

@@ -1,6 +1,9 @@
-/** Experts of workers as shares of cells [layer × expert], and what two of them have in common. Pure, on typed arrays. */
+/**
+ * Experts of workers as shares per cell [layer × expert], and the overlap of two workers. Pure functions on
+ * typed arrays.
+ */
 
-/** Bits of base64, the lowest of a byte first, as 0 and 1. */
+/** Decodes base64 to bits as 0 and 1, the lowest bit of a byte first. */
 export function unpackBits(base64: string, cells: number): Float32Array<ArrayBuffer> {
   const bytes = atob(base64)
   const shares = new Float32Array(cells)
@@ -8,7 +11,7 @@ export function unpackBits(base64: string, cells: number): Float32Array<ArrayBuf
   return shares
 }
 
-/** Bytes of base64 in 255ths. */
+/** Decodes base64 to bytes in 255ths. */
 export function unpackBytes(base64: string, cells: number): Float32Array<ArrayBuffer> {
   const bytes = atob(base64)
   const shares = new Float32Array(cells)
@@ -22,7 +25,7 @@ export function meanOf(looks: readonly Float32Array[], cells: number): Float32Ar
   return mean
 }
 
-/** Each less the mean of the others: above 0 where this one fires an expert more than they do. */
+/** Shares of one worker minus the mean of the others: above 0 where it uses an expert more than they do. */
 export function againstOthers(all: readonly Float32Array[], which: number): Float32Array<ArrayBuffer> {
   const cells = all[which]!.length
   const others = all.filter((_, at) => at !== which)
@@ -30,7 +33,7 @@ export function againstOthers(all: readonly Float32Array[], which: number): Floa
   return Float32Array.from(all[which]!, (share, cell) => share - mean[cell]!)
 }
 
-/** Σ min / Σ max: 1 of the same experts, 0 of none in common; of two that fire nothing undefined. */
+/** Σ min / Σ max: 1 for the same experts, 0 for none in common; undefined if neither uses any. */
 export function overlap(a: Float32Array, b: Float32Array): number | undefined {
   let [both, either] = [0, 0]
   for (let cell = 0; cell < a.length; cell++) {
@@ -40,7 +43,7 @@ export function overlap(a: Float32Array, b: Float32Array): number | undefined {
   return either > 0 ? both / either : undefined
 }
 
-/** Experts that fire, a layer on average. */
+/** Mean number of active experts per layer. */
 export function activePerLayer(shares: Float32Array, layers: number): number {
   return layers === 0 ? 0 : shares.reduce((sum, share) => sum + share, 0) / layers
 }

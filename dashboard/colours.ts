@@ -1,4 +1,7 @@
-/** Colours of the style sheet for canvases, and which colour a worker or a policy has: the same on every view. */
+/**
+ * Colours of the style sheet for canvases, and the colours of workers and policies, which are the same on
+ * every view.
+ */
 import { decoderIds, reducedMotion, scheme, welcome } from './state.ts'
 
 const GROUPS = 12
@@ -7,7 +10,7 @@ export function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()
 }
 
-/** Red, green and blue of a colour that the style sheet gives as #rrggbb. */
+/** Red, green and blue of a colour given as #rrggbb in the style sheet. */
 export function rgb(name: string): readonly [number, number, number] {
   const hex = css(name)
   return [1, 3, 5].map(at => Number.parseInt(hex.slice(at, at + 2), 16)) as unknown as [
@@ -17,7 +20,7 @@ export function rgb(name: string): readonly [number, number, number] {
   ]
 }
 
-/** Of decode workers in their order; the rest is grey. */
+/** Colours go to decode workers in order; all others are grey. */
 export function workerGroup(id: string): string {
   const at = decoderIds.value.indexOf(id)
   return at < 0 ? 'muted' : `group-${at % GROUPS}`
@@ -28,7 +31,7 @@ export function policyGroup(policy: string): string {
   return at < 0 ? 'muted' : `group-${POLICY_COLOURS[at % POLICY_COLOURS.length]}`
 }
 
-/** Policies that are compared most are furthest apart. */
+/** Policies that are often compared have the most different colours. */
 const POLICY_COLOURS = [11, 3, 1, 9, 7, 0, 4]
 
 export function watchScheme(): void {

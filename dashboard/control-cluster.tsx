@@ -1,4 +1,4 @@
-/** Workers that rest or come back, and the artifact that decisions are made by. */
+/** Controls to drain workers and to load an artifact. */
 import { ApiError, change } from './api.ts'
 import type { Part } from './control-policy.tsx'
 import { Fact, Section, State, WorkerName } from './parts.tsx'
@@ -13,7 +13,7 @@ export function Workers({ off, run }: Part) {
           <thead>
             <tr>
               <th>worker</th>
-              <th class="wide">leg</th>
+              <th class="wide">role</th>
               <th>state</th>
               <th class="number">in flight</th>
               <th>
@@ -38,12 +38,12 @@ export function Workers({ off, run }: Part) {
                       type="button"
                       disabled={off}
                       onClick={() =>
-                        run(`${id} takes requests again.`, () =>
+                        run(`${id} accepts requests again.`, () =>
                           change('POST', `workers/${encodeURIComponent(id)}/undrain`),
                         )
                       }
                     >
-                      Take back<span class="unseen"> {id}</span>
+                      Undrain<span class="unseen"> {id}</span>
                     </button>
                   ) : (
                     <button
@@ -72,12 +72,12 @@ export function ArtifactPart({ off, run }: Part) {
   const { artifact, note, decodeWorkers } = pulse.value!.routing
   function load(event: SubmitEvent): void {
     event.preventDefault()
-    const given = new FormData(event.currentTarget as HTMLFormElement)
-    const [path, file] = [String(given.get('path') ?? '').trim(), given.get('file')]
-    const isSent = file instanceof File && file.size > 0
-    void run('The artifact is loaded.', () => {
-      if (isSent) return change('POST', 'artifact', file)
-      if (path === '') throw new ApiError(400, 'Give a path on the gateway’s machine, or choose a file.')
+    const form = new FormData(event.currentTarget as HTMLFormElement)
+    const [path, file] = [String(form.get('path') ?? '').trim(), form.get('file')]
+    const isUpload = file instanceof File && file.size > 0
+    void run('Artifact loaded.', () => {
+      if (isUpload) return change('POST', 'artifact', file)
+      if (path === '') throw new ApiError(400, 'Enter a path on the gateway’s machine, or choose a file.')
       return change('POST', 'artifact', { path })
     })
   }
@@ -85,7 +85,7 @@ export function ArtifactPart({ off, run }: Part) {
     <Section title="Artifact">
       <form class="card" onSubmit={load}>
         {artifact === undefined ? (
-          <p class="quiet">None is loaded.</p>
+          <p class="quiet">No artifact loaded.</p>
         ) : (
           <dl class="facts">
             <Fact
@@ -110,7 +110,7 @@ export function ArtifactPart({ off, run }: Part) {
               <input name="path" type="text" placeholder={artifact?.file ?? 'artifact.safetensors'} />
             </label>
             <label>
-              or a file of yours
+              or upload a file
               <input name="file" type="file" accept=".safetensors" />
             </label>
             <button type="submit" class="main">
@@ -119,9 +119,9 @@ export function ArtifactPart({ off, run }: Part) {
             <button
               type="button"
               disabled={off || artifact === undefined}
-              onClick={() => run('Clusters are fitted anew.', () => change('POST', 'refit'))}
+              onClick={() => run('Clusters refitted.', () => change('POST', 'refit'))}
             >
-              Fit clusters anew
+              Refit clusters
             </button>
           </div>
         </fieldset>

@@ -1,10 +1,10 @@
-/** Which policy decides, and how wide its band is. */
+/** Controls for the policies and the band τ. */
 import { useSignal } from '@preact/signals'
 import { change } from './api.ts'
 import { Section } from './parts.tsx'
 import { pulse, welcome } from './state.ts'
 
-/** A part of the view that changes something. */
+/** A part of the view that can change something. */
 export interface Part {
   readonly off: boolean
   run(words: string, work: () => Promise<unknown>): Promise<void>
@@ -13,17 +13,17 @@ export interface Part {
 export function Policy({ off, run }: Part) {
   const { policy, tau, prefillPolicy } = pulse.value!.routing
   const { policies = [], prefillPolicies = [] } = welcome.value!
-  const given = useSignal<{ policy?: string; tau?: string; prefillPolicy?: string }>({})
-  const wanted = () => ({ policy, tau: String(tau), prefillPolicy, ...given.value })
-  const now = wanted()
+  const edited = useSignal<{ policy?: string; tau?: string; prefillPolicy?: string }>({})
+  const values = () => ({ policy, tau: String(tau), prefillPolicy, ...edited.value })
+  const now = values()
   function submit(event: SubmitEvent): void {
     event.preventDefault()
-    const asked = wanted()
+    const next = values()
     void run(
-      `Decode policy ${asked.policy}, τ ${asked.tau}, prefill policy ${asked.prefillPolicy}.`,
+      `Decode policy ${next.policy}, τ ${next.tau}, prefill policy ${next.prefillPolicy}.`,
       async () => {
-        await change('PUT', 'policy', { ...asked, tau: Number(asked.tau) })
-        given.value = {}
+        await change('PUT', 'policy', { ...next, tau: Number(next.tau) })
+        edited.value = {}
       },
     )
   }
@@ -38,7 +38,7 @@ export function Policy({ off, run }: Part) {
               <select
                 name="policy"
                 value={now.policy}
-                onChange={event => (given.value = { ...given.value, policy: event.currentTarget.value })}
+                onChange={event => (edited.value = { ...edited.value, policy: event.currentTarget.value })}
               >
                 {policies.map(name => (
                   <option key={name}>{name}</option>
@@ -57,7 +57,7 @@ export function Policy({ off, run }: Part) {
                 step="any"
                 required
                 value={now.tau}
-                onInput={event => (given.value = { ...given.value, tau: event.currentTarget.value })}
+                onInput={event => (edited.value = { ...edited.value, tau: event.currentTarget.value })}
               />
             </label>
             <label>
@@ -66,7 +66,7 @@ export function Policy({ off, run }: Part) {
                 name="prefillPolicy"
                 value={now.prefillPolicy}
                 onChange={event =>
-                  (given.value = { ...given.value, prefillPolicy: event.currentTarget.value })
+                  (edited.value = { ...edited.value, prefillPolicy: event.currentTarget.value })
                 }
               >
                 {prefillPolicies.map(name => (

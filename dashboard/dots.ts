@@ -1,4 +1,4 @@
-/** Live requests in signature space: each comes in, rests, and fades. */
+/** Live requests in signature space: each appears, stays and fades. */
 import type { LiveDecision } from '../src/gateway/observe/insight/wire.ts'
 
 export interface Dot {

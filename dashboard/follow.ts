@@ -1,4 +1,7 @@
-/** Keeps the signals true: follows the gateway's pulses, comes back when they end, and asks for what pulses do not hold. */
+/**
+ * Updates the signals: reads the gateway's pulses, reconnects when they end, and fetches what pulses do not
+ * contain.
+ */
 import { batch } from '@preact/signals'
 import type {
   ExpertsView,
@@ -15,7 +18,7 @@ import {
   connection,
   decisions,
   experts,
-  happenings,
+  clusterEvents,
   heldBack,
   pace,
   paused,
@@ -31,22 +34,22 @@ import { keepLooks } from './looks.ts'
 import { addDots, clearDots } from './dots.ts'
 
 const KEPT_DECISIONS = 150
-const KEPT_HAPPENINGS = 100
-/** Pulses come twice a second: after this the gateway, or the way to it, is gone. */
+const KEPT_EVENTS = 100
+/** Pulses arrive twice per second; after this much silence the connection counts as lost. */
 const SILENT_MS = 4_000
 const RETRY_MS = [500, 1_000, 2_000, 3_000]
 const EXPERTS_MS = 700
-/** A page that nobody sees asks for nothing. */
+/** A hidden page stops polling after this. */
 const ASLEEP_AFTER_MS = 60_000
 const RATE_WINDOW_MS = 5_000
 
-/** All places of watchers are taken. */
+/** The gateway has reached its limit of viewers. */
 class Crowded extends Error {}
 
 let current: AbortController | undefined
 let wake = () => {}
 
-/** Never ends. */
+/** Runs forever. */
 export async function follow(): Promise<never> {
   let failures = 0
   document.addEventListener('visibilitychange', () =>
@@ -69,7 +72,7 @@ export async function follow(): Promise<never> {
       }
       await readPulses(() => (failures = 0))
     } catch (error) {
-      // The gateway is away, or was, or has no place: it is asked again.
+      // The gateway is unreachable or has too many viewers: retry.
       crowded = error instanceof Crowded
     }
     if (isAsleep()) continue
@@ -79,7 +82,7 @@ export async function follow(): Promise<never> {
   }
 }
 
-/** Something has changed that the connection depends on: a token, or that somebody looks again. */
+/** Reconnects after a change of the token or when the page becomes visible again. */
 export function reconnect(): void {
   current?.abort()
   wake()
@@ -102,7 +105,8 @@ async function readPulses(live: () => void): Promise<void> {
       cache: 'no-store',
     })
     if (response.status === 429) throw new Crowded()
-    if (!response.ok || response.body === null) throw new Error(`the gateway answered ${response.status}`)
+    if (!response.ok || response.body === null)
+      throw new Error(`the gateway responded with status ${response.status}`)
     const events = new EventReader()
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
@@ -125,12 +129,12 @@ function hello(first: Hello): void {
     connection.value = 'live'
     sliceMs.value = first.sliceMs
     pace.value = first.pace
-    happenings.value = first.happenings
-    // A page that was there before the gateway went keeps what it has seen.
+    clusterEvents.value = first.happenings
+    // After a reconnect the page keeps the decisions it has.
     if (decisions.value.length === 0) decisions.value = first.decisions.toReversed()
     pulse.value = first.pulse
   })
-  // A gateway that was started anew places live requests only when it has been asked for the plane.
+  // A restarted gateway places live requests only after a request for the plane.
   void takePlane()
 }
 
@@ -145,18 +149,18 @@ function beat(next: Pulse): void {
         ({ fromMs }) => fromMs > next.atMs - 900_000,
       )
     if (next.happenings.length > 0) {
-      const last = happenings.value.at(-1)?.number ?? 0
-      happenings.value = [
-        ...happenings.value,
+      const last = clusterEvents.value.at(-1)?.number ?? 0
+      clusterEvents.value = [
+        ...clusterEvents.value,
         ...next.happenings.filter(({ number }) => number > last),
-      ].slice(-KEPT_HAPPENINGS)
+      ].slice(-KEPT_EVENTS)
     }
     if (next.sample.length > 0) show(next.sample)
     seen.push({ atMs: next.atMs, ms: next.sinceMs, made: next.seen, shown: next.sample.length })
     while (seen[0]!.atMs <= next.atMs - RATE_WINDOW_MS) seen.shift()
     const seconds = seen.reduce((sum, { ms }) => sum + ms, 0) / 1000
-    const perSecond = (of: 'made' | 'shown') =>
-      seconds > 0 ? seen.reduce((sum, one) => sum + one[of], 0) / seconds : 0
+    const perSecond = (key: 'made' | 'shown') =>
+      seconds > 0 ? seen.reduce((sum, one) => sum + one[key], 0) / seconds : 0
     rates.value = { made: perSecond('made'), shown: perSecond('shown') }
     takePulse(next)
   })

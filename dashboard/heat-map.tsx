@@ -1,4 +1,4 @@
-/** One worker's experts on a canvas: a pixel a cell, scaled up by the browser. */
+/** One worker's experts on a canvas: one pixel per cell, scaled up by the browser. */
 import { useEffect, useRef } from 'preact/hooks'
 import { rgb } from './colours.ts'
 import { WorkerName } from './parts.tsx'
@@ -14,7 +14,7 @@ interface Props {
   readonly layers: number
   readonly experts: number
   readonly cells: Float32Array
-  /** From −1 to 1, with nothing in the middle. */
+  /** Values from −1 to 1; 0 has no colour. */
   readonly diverging: boolean
   readonly label: string
   readonly cursor: Cell | undefined
@@ -110,7 +110,7 @@ function draw(
   for (let cell = 0; cell < cells.length; cell++) {
     const value = cells[cell]!
     const to = value < 0 ? less : full
-    // Differences are mostly small: drawn stronger so that they are seen.
+    // Differences are mostly small: amplify them to make them visible.
     const share = Math.min(1, diverging ? Math.abs(value) * 1.3 : value)
     for (let part = 0; part < 3; part++)
       image.data[4 * cell + part] = none[part]! + (to[part]! - none[part]!) * share

@@ -1,8 +1,8 @@
-/** The last looks at the experts of each worker: what fires now flickers from step to step, a few seconds of it do not. */
+/** The last snapshots of each worker's experts: single steps flicker, a mean over a few seconds does not. */
 import type { ExpertsView } from '../src/gateway/observe/insight/wire.ts'
 import { meanOf, unpackBits, unpackBytes } from './cells.ts'
 
-/** Some fifteen seconds. */
+/** About 15 seconds. */
 const KEPT = 20
 
 const looks = new Map<string, Float32Array<ArrayBuffer>[]>()
@@ -14,7 +14,7 @@ export function keepLooks({ layers, experts, workers }: ExpertsView): void {
   shape = `${layers} ${experts}`
   for (const id of looks.keys()) if (!workers.some(worker => worker.id === id)) looks.delete(id)
   for (const { id, union, batch } of workers) {
-    // A worker that runs nothing shows its last step for ever.
+    // An idle worker keeps reporting its last step.
     if (union === undefined || batch === 0) looks.delete(id)
     else looks.set(id, [...(looks.get(id) ?? []), unpackBits(union, cells)].slice(-KEPT))
   }
@@ -22,7 +22,7 @@ export function keepLooks({ layers, experts, workers }: ExpertsView): void {
 
 export type Mode = 'now' | 'recent' | 'difference' | 'expected'
 
-/** Shares of cells of each worker that has any, by id. */
+/** Shares per cell for each worker with data, by id. */
 export function sharesOf(
   { layers, experts, workers }: ExpertsView,
   mode: Mode,
@@ -31,7 +31,7 @@ export function sharesOf(
   const found = new Map<string, Float32Array<ArrayBuffer>>()
   for (const { id, expected, union } of workers) {
     const seen = looks.get(id)
-    // Where an engine tells nothing the estimate stands in for it; whoever draws it says so.
+    // If an engine reports no experts, use the estimate; the caller labels it.
     if (mode === 'expected' || union === undefined) {
       if (expected !== undefined) found.set(id, unpackBytes(expected, cells))
     } else if (seen !== undefined) found.set(id, mode === 'now' ? seen.at(-1)! : meanOf(seen, cells))

@@ -1,4 +1,4 @@
-/** The dashboard: starts to follow the gateway, and draws what it hears. */
+/** Entry of the dashboard: renders the page and connects to the gateway. */
 import { render } from 'preact'
 import { App } from './app.tsx'
 import { watchScheme } from './colours.ts'

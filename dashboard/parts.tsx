@@ -1,4 +1,4 @@
-/** Small pieces that several views are made of. */
+/** Small components shared by several views. */
 import type { ComponentChildren } from 'preact'
 import { workerGroup } from './colours.ts'
 import { STATES } from './words.ts'
@@ -24,7 +24,7 @@ export function Section({
   )
 }
 
-/** A worker's colour, never without its name. */
+/** A worker's colour; always shown with its name. */
 export function Swatch({ worker }: { worker: string }) {
   return <i class={`swatch ${workerGroup(worker)}`} aria-hidden="true" />
 }
@@ -39,7 +39,7 @@ export function WorkerName({ id }: { id: string }) {
 }
 
 export function State({ state }: { state: string }) {
-  const words = state === 'silent' ? 'no answer' : state === 'open' ? 'breaker open' : state
+  const words = state === 'silent' ? 'no response' : state === 'open' ? 'breaker open' : state
   return (
     <span class={`state ${state}`} title={STATES[state]}>
       {words}
@@ -67,7 +67,7 @@ export function Fact({
   )
 }
 
-/** One of a few, as buttons beside each other. */
+/** A choice between a few options, as a row of buttons. */
 export function Choice<Name extends string>(props: {
   label: string
   value: Name

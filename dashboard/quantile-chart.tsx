@@ -1,4 +1,4 @@
-/** Two lines over the share of requests: best cosines of the calibration requests, and of the live ones. */
+/** Best cosines of calibration and live requests over the share of requests, as two lines. */
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { FitHealth } from '../src/gateway/observe/insight/wire.ts'
@@ -53,7 +53,7 @@ export function QuantileChart({ quantiles }: { quantiles: FitHealth['quantiles']
     }
   }, [colours])
   useEffect(() => {
-    const pick = (of: 'calibration' | 'live') => quantiles.map(one => one[of] ?? null)
+    const pick = (key: 'calibration' | 'live') => quantiles.map(one => one[key] ?? null)
     plot.current!.setData([quantiles.map(({ q }) => q), pick('calibration'), pick('live')])
   }, [quantiles, colours])
   return (
@@ -68,7 +68,7 @@ export function QuantileChart({ quantiles }: { quantiles: FitHealth['quantiles']
         class="plot"
         ref={box}
         role="img"
-        aria-label="Best cosine to a centroid, calibration and live requests; the table beside it has the values."
+        aria-label="Best cosine to a centroid, calibration and live requests; the table next to it has the values."
       />
     </figure>
   )

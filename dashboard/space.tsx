@@ -1,4 +1,7 @@
-/** The plane of signatures on a canvas: calibration requests faint, centroids named, live requests moving in. */
+/**
+ * The signature plane on a canvas: faint calibration requests, labelled centroids, and live requests that
+ * move in.
+ */
 import { useEffect, useRef } from 'preact/hooks'
 import type { PlaneView } from '../src/gateway/observe/insight/wire.ts'
 import { css, workerGroup } from './colours.ts'
@@ -9,7 +12,7 @@ import { decoderIds, decoders, reducedMotion, scheme } from './state.ts'
 const COME_MS = 900
 const PAD = 26
 
-/** A decode worker by its cluster. */
+/** The decode worker of a cluster. */
 function ownerOf(cluster: number): string | undefined {
   return decoders.peek().find(worker => worker.cluster === cluster)?.id
 }
@@ -104,7 +107,8 @@ function drawStill({ points, centroids }: PlaneView) {
     }
     context.globalAlpha = 1
     const nowMs = performance.now()
-    for (const dot of liveDots(nowMs)) drawDot(context, dot, nowMs, place, colourOf, height)
+    for (const dot of liveDots(nowMs))
+      drawDot(context, dot, { nowMs, height, at: place(dot.x, dot.y), colour: colourOf(dot.worker) })
     context.font = '600 12px system-ui, sans-serif'
     context.textAlign = 'center'
     centroids.forEach(([x, y], cluster) => {
@@ -127,24 +131,30 @@ function drawStill({ points, centroids }: PlaneView) {
   }
 }
 
-/** Comes in from below, with a ring that closes around its place; then fades. */
+/** Moves in from below, with a ring that closes around the final position `at`; then fades. */
 function drawDot(
   context: CanvasRenderingContext2D,
-  { x, y, worker, bornMs }: Dot,
-  nowMs: number,
-  place: (x: number, y: number) => [number, number],
-  colourOf: (worker: string) => string,
-  height: number,
+  { bornMs }: Dot,
+  {
+    nowMs,
+    height,
+    at: [px, py],
+    colour,
+  }: {
+    readonly nowMs: number
+    readonly height: number
+    readonly at: readonly [number, number]
+    readonly colour: string
+  },
 ): void {
   const age = nowMs - bornMs
   const come = reducedMotion.peek() ? 1 : Math.min(1, age / COME_MS)
   const eased = 1 - (1 - come) ** 3
-  const [px, py] = place(x, y)
   const fade = Math.min(1, (LIFE_MS - age) / (LIFE_MS / 2))
-  const at = py + (1 - eased) * (height - py) * 0.5
-  context.fillStyle = context.strokeStyle = colourOf(worker)
+  const y = py + (1 - eased) * (height - py) * 0.5
+  context.fillStyle = context.strokeStyle = colour
   context.globalAlpha = fade * (0.25 + 0.75 * eased)
-  disc(context, px, at, 4)
+  disc(context, px, y, 4)
   if (come < 1) {
     context.globalAlpha = 0.5 * (1 - come)
     context.lineWidth = 1.5

@@ -1,4 +1,4 @@
-/** What the page knows, as signals: views read them, `follow.ts` writes them. */
+/** State of the page as signals: views read them, `follow.ts` writes them. */
 import { computed, signal } from '@preact/signals'
 import type {
   ExpertsView,
@@ -22,22 +22,22 @@ export const experts = signal<ExpertsView | undefined>(undefined)
 /** Null: the gateway has no artifact. */
 export const plane = signal<PlaneView | null | undefined>(undefined)
 export const pace = signal<readonly PacePoint[]>([])
-export const happenings = signal<readonly ClusterEvent[]>([])
-/** The newest first. */
+export const clusterEvents = signal<readonly ClusterEvent[]>([])
+/** Newest first. */
 export const decisions = signal<readonly LiveDecision[]>([])
 export const paused = signal(false)
-/** Decisions that are not shown because the list is paused. */
+/** Number of decisions not shown because the list is paused. */
 export const heldBack = signal(0)
-/** Of the last seconds: decisions made, and shown. */
+/** Decisions made and shown per second, over the last seconds. */
 export const rates = signal<{ readonly made: number; readonly shown: number }>({ made: 0, shown: 0 })
 export const sliceMs = signal(5_000)
-/** Rises when colours change, so that canvases are drawn anew. */
+/** Incremented when colours change, so that canvases redraw. */
 export const scheme = signal(0)
 export const reducedMotion = signal(false)
 
-/** In this tab only: gone when it is closed. */
+/** Kept for this tab only. */
 export const token = signal(sessionStorage.getItem('eldr-admin-token') ?? '')
-/** Without a token on the gateway a person says first that changes are meant. */
+/** Without a token on the gateway the user must unlock changes first. */
 export const unlocked = signal(false)
 
 export const mayRead = computed(() => welcome.value !== undefined && welcome.value.access !== 'none')
@@ -49,20 +49,20 @@ export const address = signal(location.hash)
 export const view = computed<ViewName>(
   () => VIEWS.find(name => address.value.slice(1).split('/')[0] === name) ?? 'overview',
 )
-/** Request whose story is open. */
+/** Request whose details are open. */
 export const openRequest = computed(() => {
   const [, id] = address.value.slice(1).split('/')
   if (view.value !== 'decisions' || !id) return undefined
   try {
     return decodeURIComponent(id)
   } catch {
-    return undefined // somebody wrote it by hand
+    return undefined // malformed URL
   }
 })
 
 export const decoders = computed(() => pulse.value?.workers.filter(({ role }) => role === 'decode') ?? [])
 export const prefillers = computed(() => pulse.value?.workers.filter(({ role }) => role === 'prefill') ?? [])
-/** In one string, so that what hangs on them changes when they do and not with every pulse. */
+/** One string, so that dependents update when the ids change and not with every pulse. */
 const idLines = computed(() => decoders.value.map(({ id }) => id).join('\n'))
 export const decoderIds = computed<readonly string[]>(() =>
   idLines.value === '' ? [] : idLines.value.split('\n'),

@@ -1,4 +1,4 @@
-/** One request's whole story: its legs in time, where it could have gone, how it ended. */
+/** Details of one request: its legs over time, the candidates of its decision, and its outcome. */
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import type { LegView, LiveDecision, RequestView, StoryView } from '../src/gateway/observe/insight/wire.ts'
@@ -7,13 +7,13 @@ import { Fact, WorkerName } from './parts.tsx'
 import { decisions } from './state.ts'
 import { clock, cosine, number, OUTCOMES, percent, reason, time } from './words.ts'
 
-const AGAIN_MS = 1_000
+const POLL_MS = 1_000
 
 export function StoryDialog({ id }: { id: string }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const found = useSignal<RequestView | undefined>(undefined)
   const missing = useSignal('')
-  // Parts of a split request have its id with their number behind it.
+  // Parts of a split request have its id followed by their number.
   const seen = decisions.peek().filter(({ request }) => request === id)
   useEffect(() => {
     dialog.current!.showModal()
@@ -24,10 +24,10 @@ export function StoryDialog({ id }: { id: string }) {
         found.value = await ask<RequestView>(`requests/${encodeURIComponent(id)}`)
         missing.value = ''
       } catch (error) {
-        missing.value = error instanceof ApiError ? error.message : 'The gateway does not answer.'
+        missing.value = error instanceof ApiError ? error.message : 'The gateway does not respond.'
       }
       if (!gone && found.value?.story?.endMs === undefined && missing.value === '')
-        timer = setTimeout(look, AGAIN_MS)
+        timer = setTimeout(look, POLL_MS)
     }
     void look()
     return () => {
@@ -56,11 +56,11 @@ export function StoryDialog({ id }: { id: string }) {
         {story !== undefined && <Legs story={story} />}
         {missing.value !== '' && (
           <p class="notice">
-            {missing.value} Only the last requests are kept (<code>observe.decisionsKept</code>).
+            {missing.value} Only recent requests are kept (<code>observe.decisionsKept</code>).
           </p>
         )}
         {made.map(decision => (
-          <Made key={`${decision.request} ${decision.timeMs}`} decision={decision} />
+          <DecisionDetails key={`${decision.request} ${decision.timeMs}`} decision={decision} />
         ))}
       </div>
     </dialog>
@@ -90,16 +90,20 @@ function Legs({ story }: { story: StoryView }) {
           name="Outcome"
           value={
             outcome === undefined
-              ? 'under way'
+              ? 'running'
               : `${OUTCOMES[outcome] ?? outcome}${status === undefined ? '' : ` (${status})`}`
           }
           fact="outcome"
         />
-        <Fact name="Came" value={clock(startedMs)} note={`${route}${stream === true ? ', streamed' : ''}`} />
+        <Fact
+          name="Arrived"
+          value={clock(startedMs)}
+          note={`${route}${stream === true ? ', streamed' : ''}`}
+        />
         <Fact
           name="Prompt"
           value={promptTokens === undefined ? '–' : `${number(promptTokens)} tokens`}
-          note={maxTokens === undefined ? undefined : `at most ${number(maxTokens)} out`}
+          note={maxTokens === undefined ? undefined : `max ${number(maxTokens)} output tokens`}
         />
         <Fact name="TTFT" value={time(firstMs)} />
         <Fact
@@ -111,7 +115,7 @@ function Legs({ story }: { story: StoryView }) {
               : `${number(decode.tokens)} ${stream === true ? 'events' : 'tokens'}`
           }
         />
-        <Fact name="All of it" value={time(endMs)} />
+        <Fact name="Total" value={time(endMs)} />
       </dl>
       <h3>Legs</h3>
       <ol class="legs">
@@ -127,9 +131,9 @@ const LEG_ENDS: Readonly<Record<string, string>> = {
   handed_off: 'handed off',
   served: 'served',
   failed: 'failed',
-  refused: 'refused',
+  refused: 'rejected',
   stopped: 'stopped',
-  fault: 'fault of the gateway',
+  fault: 'internal error of the gateway',
 }
 
 function Leg({
@@ -145,11 +149,11 @@ function Leg({
     <li>
       <p>
         <b>{leg}</b> <WorkerName id={worker} />
-        {attempt > 1 && <span> try {attempt}</span>}
+        {attempt > 1 && <span> attempt {attempt}</span>}
         {part !== undefined && <span class="quiet"> part {part}</span>}
         <span class={outcome === 'failed' ? 'warn' : 'quiet'}>
           {' '}
-          {outcome === undefined ? 'under way' : (LEG_ENDS[outcome] ?? outcome)}
+          {outcome === undefined ? 'running' : (LEG_ENDS[outcome] ?? outcome)}
         </span>
         {why !== undefined && <span class="warn">: {why}</span>}
       </p>
@@ -172,7 +176,7 @@ function Leg({
   )
 }
 
-function Made({ decision }: { decision: LiveDecision }) {
+function DecisionDetails({ decision }: { decision: LiveDecision }) {
   const { policy, worker, band, reject, covered, candidates, timeMs } = decision
   const why = reason(decision.reason)
   const compared = candidates.some(({ similarity }) => similarity !== undefined)
@@ -183,8 +187,8 @@ function Made({ decision }: { decision: LiveDecision }) {
         At {clock(timeMs)} the policy <b>{policy}</b> picked <WorkerName id={worker} />: <b>{why.short}</b>.{' '}
         {why.long}
         {band !== undefined && ` ${band} of ${candidates.length} workers were in the band.`}
-        {covered !== undefined && ` Experts are known of ${percent(covered)} of the prompt.`}
-        {reject !== undefined && ` The counts of the hand-off were not used: ${reject}.`}
+        {covered !== undefined && ` Expert counts cover ${percent(covered)} of the prompt.`}
+        {reject !== undefined && ` The expert counts of the hand-off were not used: ${reject}.`}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Candidates, table">
         <table>

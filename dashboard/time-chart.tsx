@@ -1,4 +1,7 @@
-/** Lines over time by policy: the median whole, the 95th percentile thin and dashed. Values stand beside it for those who do not see it. */
+/**
+ * Lines over time per policy: the median solid, the 95th percentile thin and dashed. A table next to it has
+ * the values.
+ */
 import { useSignalEffect } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
@@ -10,9 +13,9 @@ import { clock, time } from './words.ts'
 type Measure = 'ttft' | 'tpot'
 
 const HEIGHT = 190
-/** At least this much is shown, at most what the gateway keeps. */
-const LEAST_SPAN_S = 120
-const MOST_SPAN_S = 900
+/** The maximum is what the gateway keeps. */
+const MIN_SPAN_S = 120
+const MAX_SPAN_S = 900
 
 export function policiesIn(points: readonly PacePoint[]): string[] {
   return [...new Set(points.map(({ policy }) => policy))].sort()
@@ -21,12 +24,12 @@ export function policiesIn(points: readonly PacePoint[]): string[] {
 export function TimeChart({ measure, label }: { measure: Measure; label: string }) {
   const box = useRef<HTMLDivElement>(null)
   const readout = useRef<HTMLSpanElement>(null)
-  const chart = useRef<{ plot: uPlot; of: string } | undefined>(undefined)
+  const chart = useRef<{ plot: uPlot; key: string } | undefined>(undefined)
 
   useSignalEffect(() => {
     const points = pace.value
     const policies = policiesIn(points)
-    const of = `${policies.join()} ${scheme.value}`
+    const key = `${policies.join()} ${scheme.value}`
     const { data, fromS, toS } = dataOf(
       points,
       policies,
@@ -34,9 +37,9 @@ export function TimeChart({ measure, label }: { measure: Measure; label: string 
       pulse.value?.atMs ?? Date.now(),
       sliceMs.value,
     )
-    if (chart.current?.of !== of) {
+    if (chart.current?.key !== key) {
       chart.current?.plot.destroy()
-      chart.current = { plot: create(box.current!, policies, readout.current!), of }
+      chart.current = { plot: create(box.current!, policies, readout.current!), key }
     }
     const { plot } = chart.current
     plot.batch(() => {
@@ -121,7 +124,10 @@ function create(box: HTMLElement, policies: readonly string[], readout: HTMLElem
   return new uPlot(options, [[], ...lines.map(() => [])] as unknown as uPlot.AlignedData, box)
 }
 
-/** One row of moments, and for each policy the median and the 95th percentile at them; gaps where a policy was not in force. */
+/**
+ * One row of times, and per policy the median and the 95th percentile at these times; gaps while a policy was
+ * not active.
+ */
 function dataOf(
   points: readonly PacePoint[],
   policies: readonly string[],
@@ -130,7 +136,7 @@ function dataOf(
   slice: number,
 ) {
   const moments = [...new Set(points.map(({ fromMs }) => fromMs))].sort((a, b) => a - b)
-  // Where nothing came for a while a line must not be drawn across.
+  // Break the line where there were no data for a while.
   const all = moments.flatMap((moment, at) =>
     at > 0 && moment - moments[at - 1]! > 2 * slice ? [moments[at - 1]! + slice, moment] : [moment],
   )
@@ -145,6 +151,6 @@ function dataOf(
     rows[row + 1]![at] = spread.p95
   }
   const toS = nowMs / 1000
-  const spanS = Math.min(MOST_SPAN_S, Math.max(LEAST_SPAN_S, toS - (all[0] ?? nowMs) / 1000))
+  const spanS = Math.min(MAX_SPAN_S, Math.max(MIN_SPAN_S, toS - (all[0] ?? nowMs) / 1000))
   return { data: [all.map(ms => ms / 1000), ...rows] as uPlot.AlignedData, fromS: toS - spanS, toS }
 }

@@ -1,4 +1,4 @@
-/** Changes, for those who may make them: policy, band, workers, artifact. Everybody else sees how things stand. */
+/** Controls for policy, band, workers and artifact; read-only without permission to change. */
 import { useSignal } from '@preact/signals'
 import { ApiError } from './api.ts'
 import { ArtifactPart, Workers } from './control-cluster.tsx'
@@ -7,25 +7,25 @@ import { setToken } from './follow.ts'
 import { mayChange, token, unlocked, welcome } from './state.ts'
 import { TokenForm } from './token-form.tsx'
 
-/** What became of the last change. */
-interface Said {
-  readonly good: boolean
-  readonly words: string
+/** Result of the last change. */
+interface Result {
+  readonly isOk: boolean
+  readonly text: string
 }
 
 export function Control() {
-  const said = useSignal<Said | undefined>(undefined)
+  const result = useSignal<Result | undefined>(undefined)
   const busy = useSignal(false)
-  async function run(words: string, work: () => Promise<unknown>): Promise<void> {
+  async function run(text: string, work: () => Promise<unknown>): Promise<void> {
     busy.value = true
-    said.value = undefined
+    result.value = undefined
     try {
       await work()
-      said.value = { good: true, words }
+      result.value = { isOk: true, text }
     } catch (error) {
-      said.value = {
-        good: false,
-        words: error instanceof ApiError ? error.message : 'The gateway does not answer.',
+      result.value = {
+        isOk: false,
+        text: error instanceof ApiError ? error.message : 'The gateway does not respond.',
       }
     }
     busy.value = false
@@ -34,8 +34,8 @@ export function Control() {
   return (
     <>
       <Lock />
-      <p class={`said ${said.value?.good === false ? 'warn' : ''}`} role="status" data-fact="said">
-        {busy.value ? 'Changing …' : (said.value?.words ?? '')}
+      <p class={`said ${result.value?.isOk === false ? 'warn' : ''}`} role="status" data-fact="said">
+        {busy.value ? 'Applying…' : (result.value?.text ?? '')}
       </p>
       <Policy off={off} run={run} />
       <Workers off={off} run={run} />
@@ -46,14 +46,14 @@ export function Control() {
 
 function Lock() {
   const { access, tokenSet } = welcome.value!
-  if (access === 'read') return <TokenForm what="change something; without it this page is read-only" />
+  if (access === 'read') return <TokenForm what="change anything; without it this page is read-only" />
   if (tokenSet)
     return (
       <p class="notice">
-        You hold the admin token: changes take effect at once, for all requests to come.{' '}
+        You have the admin token: changes take effect immediately for all new requests.{' '}
         {token.value !== '' && (
           <button type="button" onClick={() => setToken('')}>
-            Forget the token
+            Delete the token
           </button>
         )}
       </p>
@@ -61,10 +61,10 @@ function Lock() {
   return (
     <p class="notice">
       {unlocked.value
-        ? 'Changes take effect at once, for all requests to come. '
-        : 'Read-only. This gateway has no admin token, and so whoever is on its machine may change things. '}
+        ? 'Changes take effect immediately for all new requests. '
+        : 'Read-only. This gateway has no admin token, so every user of its machine may change settings. '}
       <button type="button" aria-pressed={unlocked.value} onClick={() => (unlocked.value = !unlocked.value)}>
-        {unlocked.value ? 'Lock again' : 'Allow changes from this page'}
+        {unlocked.value ? 'Make read-only' : 'Allow changes from this page'}
       </button>
     </p>
   )

@@ -1,4 +1,4 @@
-/** Decisions as they are made: where, why, and what else there was. */
+/** Live decisions: the worker, the reason and the other candidates. */
 import { useSignal } from '@preact/signals'
 import { useRef } from 'preact/hooks'
 import type { LiveCandidate, LiveDecision } from '../src/gateway/observe/insight/wire.ts'
@@ -11,7 +11,7 @@ const SHOWN = 24
 
 export function Decisions() {
   const only = useSignal('')
-  // What somebody points at, or has come to by keyboard, must not move away.
+  // The list must not move while the pointer or the keyboard focus is on it.
   const held = useSignal(false)
   const last = useRef(decisions.value)
   if (!held.value || last.current.length === 0) last.current = decisions.value
@@ -38,7 +38,7 @@ export function Decisions() {
               </select>
             </label>
             <button type="button" aria-pressed={paused.value} onClick={togglePause}>
-              {paused.value ? `Go on (${number(heldBack.value)} missed)` : 'Pause'}
+              {paused.value ? `Resume (${number(heldBack.value)} missed)` : 'Pause'}
             </button>
           </div>
         }
@@ -47,8 +47,8 @@ export function Decisions() {
         {shown.length === 0 ? (
           <Empty>
             {only.value === ''
-              ? 'No decision yet: they come with the first requests to /v1.'
-              : 'None with this reason among those shown.'}
+              ? 'No decisions yet: they appear with the first requests to /v1.'
+              : 'No shown decision has this reason.'}
           </Empty>
         ) : (
           <ol
@@ -60,7 +60,7 @@ export function Decisions() {
             onBlurCapture={() => (held.value = false)}
           >
             {shown.map((decision, at) => (
-              // By place: words change where they stand, and nothing is moved about.
+              // Keyed by position: texts change in place and no element moves.
               <Line key={at} decision={decision} />
             ))}
           </ol>
@@ -81,9 +81,9 @@ function Sampling() {
   return (
     <p class="quiet" data-fact="sampling">
       {all
-        ? `All decisions are shown: ${number(made)} a second.`
-        : `A sample: ${number(shown)} of ${number(made)} decisions a second (${percent(shown / made)}), each with the same chance.`}{' '}
-      Choose one for its whole story.
+        ? `All decisions are shown: ${number(made)} per second.`
+        : `A random sample: ${number(shown)} of ${number(made)} decisions per second (${percent(shown / made)}).`}{' '}
+      Select one for details.
     </p>
   )
 }
@@ -95,10 +95,10 @@ function Reasons() {
   const sorted = Object.entries(health.reasons).sort(([, a], [, b]) => b - a)
   return (
     <Section
-      title="Why"
+      title="Reasons"
       aside={
         <p class="quiet">
-          the last {Math.round(health.seconds / 60) || 1} min, {number(all)} decisions
+          last {Math.round(health.seconds / 60) || 1} min, {number(all)} decisions
         </p>
       }
     >
@@ -136,12 +136,12 @@ function Line({ decision }: { decision: LiveDecision }) {
         </span>
         <span class="numbers">
           {picked?.similarity !== undefined && (
-            <span title="Cosine of the request to the centroid of the picked worker, and to the best one">
+            <span title="Cosine similarity of the request to the centroid of the picked worker, and to the best centroid">
               cos {cosine(picked.similarity)}
               {picked.similarity !== best && Number.isFinite(best) && ` of ${cosine(best)}`}
             </span>
           )}
-          {band !== undefined && <span title="Workers within τ of the best">band {band}</span>}
+          {band !== undefined && <span title="Number of workers within τ of the best">band {band}</span>}
           {covered !== undefined && covered < 0.995 && <span>{percent(covered)} covered</span>}
         </span>
         <Loads candidates={candidates} worker={worker} />
@@ -150,17 +150,22 @@ function Line({ decision }: { decision: LiveDecision }) {
   )
 }
 
-/** Requests on each candidate when it was decided, as small columns. */
+/** Requests in flight on each candidate at the time of the decision, as small columns. */
 function Loads({ candidates, worker }: { candidates: readonly LiveCandidate[]; worker: string }) {
-  const most = Math.max(1, ...candidates.map(({ inflight }) => inflight))
+  const max = Math.max(1, ...candidates.map(({ inflight }) => inflight))
   const words = candidates.map(({ id, inflight }) => `${id} ${inflight}`).join(', ')
   return (
-    <span class="loads" role="img" aria-label={`Loads: ${words}`} title={`Requests in flight: ${words}`}>
+    <span
+      class="loads"
+      role="img"
+      aria-label={`Requests in flight: ${words}`}
+      title={`Requests in flight: ${words}`}
+    >
       {candidates.slice(0, 16).map(({ id, inflight }) => (
         <i
           key={id}
           class={`${workerGroup(id)}${id === worker ? ' picked' : ''}`}
-          style={{ height: `${Math.max(8, (100 * inflight) / most)}%` }}
+          style={{ height: `${Math.max(8, (100 * inflight) / max)}%` }}
         />
       ))}
     </span>

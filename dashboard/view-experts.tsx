@@ -1,4 +1,4 @@
-/** Which experts each decode worker fires, layer by layer, and how workers differ: what routing is for. */
+/** Experts that each decode worker uses, by layer, and how workers differ. */
 import { useSignal } from '@preact/signals'
 import type { ExpertsView, WorkerExperts } from '../src/gateway/observe/insight/wire.ts'
 import { activePerLayer, againstOthers, overlap } from './cells.ts'
@@ -11,15 +11,15 @@ import { number, percent } from './words.ts'
 const MODES: readonly (readonly [Mode, string])[] = [
   ['now', 'Now'],
   ['recent', 'Last 15 s'],
-  ['difference', 'Against the others'],
+  ['difference', 'Compared with others'],
 ]
 
 export function Experts() {
   const mode = useSignal<Mode>('recent')
   const cursor = useSignal<{ readonly layer: number; readonly expert: number } | undefined>(undefined)
   const all = experts.value
-  if (all === undefined) return <Empty>Asking the workers …</Empty>
-  if (all.workers.length === 0) return <Empty>No decode worker.</Empty>
+  if (all === undefined) return <Empty>Loading data from the workers…</Empty>
+  if (all.workers.length === 0) return <Empty>No decode workers.</Empty>
   const estimates = all.workers.some(({ expected }) => expected !== undefined)
   const chosen = mode.value === 'expected' && !estimates ? 'recent' : mode.value
   const shares = sharesOf(all, chosen)
@@ -28,7 +28,7 @@ export function Experts() {
     chosen === 'difference'
       ? new Map(ids.map((id, at) => [id, againstOthers([...shares.values()], at)]))
       : shares
-  const options = estimates ? ([...MODES, ['expected', 'Expected by union']] as const) : MODES
+  const options = estimates ? ([...MODES, ['expected', 'Estimated by union']] as const) : MODES
   return (
     <>
       <Section
@@ -36,7 +36,7 @@ export function Experts() {
         aside={
           ids.length > 0 && (
             <Choice
-              label="What is drawn"
+              label="Values to show"
               value={chosen}
               options={options}
               onChange={name => (mode.value = name)}
@@ -63,7 +63,7 @@ export function Experts() {
                 experts={all.experts}
                 cells={cells}
                 diverging={chosen === 'difference'}
-                label={`${worker.union === undefined ? 'expected by union: ' : ''}${number(activePerLayer(shares.get(worker.id)!, all.layers))} of ${all.experts} experts a layer`}
+                label={`${worker.union === undefined ? 'estimated by union: ' : ''}${number(activePerLayer(shares.get(worker.id)!, all.layers))} of ${all.experts} experts per layer`}
                 cursor={cursor.value}
                 onCursor={next => (cursor.value = next)}
               />
@@ -78,12 +78,12 @@ export function Experts() {
 }
 
 function explain(mode: Mode, { layers, experts: width, topK }: ExpertsView): string {
-  const shape = `Rows are the ${layers} MoE layers, columns their ${width} experts; a token uses ${topK} of a layer.`
-  if (mode === 'now') return `${shape} Filled: at least one request of the last decode step used it.`
-  if (mode === 'difference') return `${shape} Share of steps less the mean of the other workers.`
+  const shape = `Rows are the ${layers} MoE layers, columns their ${width} experts; a token uses ${topK} per layer.`
+  if (mode === 'now') return `${shape} Filled: used by at least one request in the last decode step.`
+  if (mode === 'difference') return `${shape} Share of steps minus the mean of the other workers.`
   if (mode === 'expected')
-    return `${shape} Chance that a step uses it, as the policy union estimates from the requests in flight.`
-  return `${shape} The stronger its colour, the more of the decode steps that were looked at in the last 15 s used it.`
+    return `${shape} Probability that a step uses it, estimated by the policy union from the requests in flight.`
+  return `${shape} Stronger colour: used in more of the decode steps sampled in the last 15 s.`
 }
 
 function Readout({
@@ -115,7 +115,7 @@ function Readout({
   )
 }
 
-/** Not every engine says which experts it runs: what it says is shown, and what would help. */
+/** For engines that do not report their experts: shows what they report and how to get more. */
 function NoMap({ worker, experts: all }: { worker: WorkerExperts; experts: number }) {
   const { id, answered, active, union } = worker
   return (
@@ -124,18 +124,18 @@ function NoMap({ worker, experts: all }: { worker: WorkerExperts; experts: numbe
         <WorkerName id={id} />
       </figcaption>
       {!answered ? (
-        <p class="empty">This worker does not answer.</p>
+        <p class="empty">This worker does not respond.</p>
       ) : union !== undefined ? (
-        <p class="empty">It decodes nothing now.</p>
+        <p class="empty">Idle: no request is decoding.</p>
       ) : active === undefined ? (
         <p class="empty">
-          Its engine does not tell. With eldr-vllm in vLLM there are numbers by layer; with{' '}
-          <code>--policy union</code> the gateway’s own estimate is drawn.
+          Its engine does not report experts. With the eldr-vllm plugin, vLLM reports numbers per layer; with{' '}
+          <code>--policy union</code> the gateway shows its own estimate.
         </p>
       ) : (
         <>
           <p class="quiet">
-            Its engine gives numbers by layer only; the policy union would give an estimate by expert.
+            Its engine reports numbers per layer only; with the policy union there is an estimate per expert.
           </p>
           <ol class="layers">
             {active.map((one, layer) => (
@@ -156,8 +156,8 @@ function Legend({ mode }: { mode: Mode }) {
     <p class="heatlegend">
       {mode === 'difference' ? (
         <>
-          <i class="less" aria-hidden="true" /> the others more <i class="none" aria-hidden="true" /> the same{' '}
-          <i class="full" aria-hidden="true" /> this worker more
+          <i class="less" aria-hidden="true" /> others use it more <i class="none" aria-hidden="true" /> equal{' '}
+          <i class="full" aria-hidden="true" /> this worker uses it more
         </>
       ) : (
         <>
@@ -173,12 +173,12 @@ function Overlap({ shares }: { shares: ReadonlyMap<string, Float32Array> }) {
   const all = [...shares]
   return (
     <Section
-      title="What workers have in common"
+      title="Overlap between workers"
       aside={<p class="quiet">policy {pulse.value?.routing.policy}</p>}
     >
       <p class="quiet">
-        Experts that two workers share, of those that either uses. The less, the more each worker keeps to
-        experts of its own.
+        Share of experts that both workers use, among those that either uses. Lower values mean that workers
+        specialise more.
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Overlap of workers, table">
         <table class="overlap">

@@ -1,28 +1,28 @@
-/** Workers as columns, how fast streams are by policy, and what happened last. */
+/** Workers as columns, latency by policy, and the latest events. */
 import type { LiveWorker, PacePoint, Spread, WorkerExperts } from '../src/gateway/observe/insight/wire.ts'
 import { policyGroup, workerGroup } from './colours.ts'
 import { Empty, Fact, Section, State } from './parts.tsx'
-import { decoders, experts, happenings, pace, prefillers, pulse } from './state.ts'
+import { decoders, experts, clusterEvents, pace, prefillers, pulse } from './state.ts'
 import { policiesIn, TimeChart } from './time-chart.tsx'
-import { clock, count, happening, number, time } from './words.ts'
+import { clock, count, eventText, number, time } from './words.ts'
 
-/** Height of a column in requests; steps, so that it rarely changes. */
+/** Column heights in requests, in steps, so that the scale rarely changes. */
 const SCALES = [8, 16, 32, 64, 128, 256, 512, 1024, 4096]
-/** As in the style sheet. */
+/** Same as in the style sheet. */
 const COLUMN_PX = 104
-const HAPPENINGS_SHOWN = 8
+const EVENTS_SHOWN = 8
 
 export function Overview() {
-  const most = Math.max(0, ...decoders.value.map(({ inflight }) => inflight))
-  const scale = SCALES.find(one => one >= most) ?? most
+  const max = Math.max(0, ...decoders.value.map(({ inflight }) => inflight))
+  const scale = SCALES.find(one => one >= max) ?? max
   const note = pulse.value?.routing.note
   return (
     <>
       {note !== undefined && <p class="notice">{note}.</p>}
-      <Section title="Decode workers" aside={<p class="quiet">columns: requests in flight, of {scale}</p>}>
+      <Section title="Decode workers" aside={<p class="quiet">columns: requests in flight, up to {scale}</p>}>
         {decoders.value.length === 0 ? (
           <Empty>
-            No decode worker. Give the gateway one with <code>--decode URL</code>, or add it:{' '}
+            No decode workers. Start the gateway with <code>--decode URL</code>, or add one with{' '}
             <code>POST /eldr/workers</code>.
           </Empty>
         ) : (
@@ -41,7 +41,7 @@ export function Overview() {
       <Section title="Prefill workers">
         {prefillers.value.length === 0 ? (
           <Empty>
-            No prefill worker. Give the gateway one with <code>--prefill URL</code>.
+            No prefill workers. Start the gateway with <code>--prefill URL</code>.
           </Empty>
         ) : (
           <ul class="rows">
@@ -52,8 +52,8 @@ export function Overview() {
                 <span>
                   <b data-fact="inflight">{inflight}</b> in flight
                 </span>
-                <span title={`${count(recentCount, 'leg')} in the last 10 s`}>
-                  <b>{time(recentMs)}</b> a prompt
+                <span title={`${count(recentCount, 'prompt')} in the last 10 s`}>
+                  <b>{time(recentMs)}</b> per prompt
                 </span>
               </li>
             ))}
@@ -61,17 +61,17 @@ export function Overview() {
         )}
       </Section>
       <Speed />
-      <Section title="What happened">
-        {happenings.value.length === 0 ? (
-          <Empty>Nothing yet: changes of workers and of routing are listed here.</Empty>
+      <Section title="Events">
+        {clusterEvents.value.length === 0 ? (
+          <Empty>No events yet: changes to workers and routing appear here.</Empty>
         ) : (
           <ol class="log">
-            {happenings.value
+            {clusterEvents.value
               .toReversed()
-              .slice(0, HAPPENINGS_SHOWN)
+              .slice(0, EVENTS_SHOWN)
               .map(one => (
                 <li key={one.number}>
-                  <time>{clock(one.atMs)}</time> {happening(one)}
+                  <time>{clock(one.atMs)}</time> {eventText(one)}
                 </li>
               ))}
           </ol>
@@ -119,17 +119,17 @@ function Decoder({
       <dl>
         <Fact name="In flight" value={inflight} note={`${number(tokens)} prompt tokens`} fact="inflight" />
         <Fact
-          name="Active experts a step"
+          name="Active experts per step"
           value={mean === undefined || idle ? '–' : number(mean)}
           note={
-            mean === undefined ? 'not told by its engine' : `of ${all || '?'}, batch ${own?.batch ?? '–'}`
+            mean === undefined ? 'not reported by its engine' : `of ${all || '?'}, batch ${own?.batch ?? '–'}`
           }
           fact="active"
         />
         <Fact
           name="TPOT"
           value={time(recentMs)}
-          note={recentCount === 0 ? 'no stream ended in 10 s' : `${count(recentCount, 'stream')} in 10 s`}
+          note={recentCount === 0 ? 'no stream finished in 10 s' : `${count(recentCount, 'stream')} in 10 s`}
           fact="tpot"
         />
       </dl>
@@ -141,10 +141,10 @@ function Speed() {
   const points = pace.value
   const policies = policiesIn(points)
   return (
-    <Section title="Speed by policy" aside={<p class="quiet">median whole, 95th percentile dashed</p>}>
+    <Section title="Latency by policy" aside={<p class="quiet">median solid, 95th percentile dashed</p>}>
       {points.length === 0 ? (
         <Empty>
-          No stream yet. Send one:{' '}
+          No streams yet. Send one:{' '}
           <code>{`curl ${location.origin}/v1/completions -d '{"prompt":"Hello","stream":true}'`}</code>
         </Empty>
       ) : (
@@ -153,7 +153,7 @@ function Speed() {
             <TimeChart measure="tpot" label="TPOT, time per output token" />
             <TimeChart measure="ttft" label="TTFT, time to first token" />
           </div>
-          <div class="scroll" tabIndex={0} role="region" aria-label="Speed by policy, table">
+          <div class="scroll" tabIndex={0} role="region" aria-label="Latency by policy, table">
             <table>
               <thead>
                 <tr>
@@ -177,8 +177,8 @@ function Speed() {
             </table>
           </div>
           <p class="quiet">
-            Each row: the last minute in which the policy placed a stream. Times are by the clock, seen from
-            the gateway.
+            Each row covers the last minute in which the policy placed a stream. Times are wall time measured
+            at the gateway.
           </p>
         </>
       )}
@@ -188,7 +188,7 @@ function Speed() {
 
 const LAST_MS = 60_000
 
-/** Over the last minute of a policy; quantiles of slices weighted by how many streams they have. */
+/** Values over the last minute of a policy: quantiles of time slices, weighted by their number of streams. */
 export function lastMinute(points: readonly PacePoint[], measure: 'ttft' | 'tpot'): Spread | undefined {
   const last = Math.max(...points.filter(point => point[measure] !== undefined).map(({ fromMs }) => fromMs))
   const spreads = points.flatMap(point =>
@@ -196,8 +196,8 @@ export function lastMinute(points: readonly PacePoint[], measure: 'ttft' | 'tpot
   )
   const all = spreads.reduce((sum, one) => sum + one.count, 0)
   if (all === 0) return undefined
-  const weighted = (of: 'mean' | 'p50' | 'p95') =>
-    spreads.reduce((sum, one) => sum + one[of] * one.count, 0) / all
+  const weighted = (key: 'mean' | 'p50' | 'p95') =>
+    spreads.reduce((sum, one) => sum + one[key] * one.count, 0) / all
   return { count: all, mean: weighted('mean'), p50: weighted('p50'), p95: weighted('p95') }
 }
 

@@ -1,4 +1,7 @@
-/** Where live requests lie among those that the artifact was made from, and whether it still fits them. */
+/**
+ * Live requests among the calibration requests of the artifact, and whether the fit still matches the
+ * traffic.
+ */
 import type { FitHealth } from '../src/gateway/observe/insight/wire.ts'
 import { Empty, Fact, Section } from './parts.tsx'
 import { QuantileChart } from './quantile-chart.tsx'
@@ -16,28 +19,29 @@ export function Signatures() {
         aside={
           plane.value ? (
             <p class="quiet">
-              {percent(plane.value.explained[0] + plane.value.explained[1])} of the variance is in this plane
+              {percent(plane.value.explained[0] + plane.value.explained[1])} of the variance lies in this
+              plane
             </p>
           ) : undefined
         }
       >
         {plane.value === null ? (
           <Empty>
-            The gateway has no artifact. Make one from a trace with <code>eldr fit</code> and load it under{' '}
-            <a href="#control">Control</a>, or start with <code>--artifact FILE</code>.
+            The gateway has no artifact. Fit one from a trace with <code>eldr fit</code> and load it under{' '}
+            <a href="#control">Control</a>, or start the gateway with <code>--artifact FILE</code>.
           </Empty>
         ) : plane.value === undefined ? (
-          <Empty>The plane is being computed …</Empty>
+          <Empty>Computing the plane…</Empty>
         ) : (
           <Space plane={plane.value} />
         )}
       </Section>
       <Section
-        title="Health of the fit"
-        aside={<p class="quiet">the last {Math.max(1, Math.round(health.seconds / 60))} min</p>}
+        title="Fit quality"
+        aside={<p class="quiet">last {Math.max(1, Math.round(health.seconds / 60))} min</p>}
       >
         {health.decisions === 0 ? (
-          <Empty>No decision yet: what live requests look like is known after the first of them.</Empty>
+          <Empty>No decisions yet: data appear with the first request.</Empty>
         ) : (
           <Health health={health} isCompared={routing.artifact !== undefined} policy={routing.policy} />
         )}
@@ -59,7 +63,7 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
         <Fact
           name="Coverage"
           value={percent(coverage, 1)}
-          note={`mean share of a prompt, ${number(covered)} hand-offs`}
+          note={`mean share of the prompt, ${number(covered)} hand-offs`}
           fact="coverage"
         />
         <Fact
@@ -77,22 +81,22 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
       </dl>
       {refused.length > 0 && (
         <p class="notice">
-          Counts that were not used: {refused.map(([why, count]) => `${why} (${number(count)})`).join(', ')}.
-          docs/guides/gateway.md says what each means.
+          Rejected counts: {refused.map(([why, count]) => `${why} (${number(count)})`).join(', ')}.
+          docs/guides/gateway.md explains each reason.
         </p>
       )}
       {compared === 0 ? (
         <Empty>
           {isCompared
-            ? `The policy ${policy} does not compare requests with centroids; under eldr their best cosines are shown here beside those of the calibration requests.`
-            : 'Without an artifact there is nothing to compare with.'}
+            ? `The policy ${policy} does not compare requests with centroids. Under eldr this shows the best cosines of live and calibration requests.`
+            : 'No comparison without an artifact.'}
         </Empty>
       ) : (
         <div class="pair">
           <QuantileChart quantiles={quantiles} />
           <div class="card">
             <h3>Best cosine to a centroid</h3>
-            <p class="quiet">{number(compared)} live requests beside those that the artifact was fitted on</p>
+            <p class="quiet">{number(compared)} live requests and the calibration requests of the artifact</p>
             <table>
               <thead>
                 <tr>
@@ -120,9 +124,9 @@ function Health({ health, isCompared, policy }: { health: FitHealth; isCompared:
   )
 }
 
-const FEW = 50
-/** Live medians that are so much below the calibration's lower quarter are other traffic. */
-const NEAR = 0.02
+const MIN_COMPARED = 50
+/** A live median this far below the calibration's lower quartile means different traffic. */
+const TOLERANCE = 0.02
 
 export function verdictOf({ decisions, withoutSignature, compared, quantiles }: FitHealth): {
   readonly level: 'well' | 'ill' | 'open'
@@ -132,28 +136,27 @@ export function verdictOf({ decisions, withoutSignature, compared, quantiles }: 
   if (without > 0.2)
     return {
       level: 'ill',
-      words: `${percent(without)} of the requests have no usable counts and go by load. See that the prefill engine captures experts (docs/guides/vllm.md).`,
+      words: `${percent(without)} of the requests have no usable counts and are routed by load. Check that the prefill engine captures experts (docs/guides/vllm.md).`,
     }
-  if (compared < FEW)
+  if (compared < MIN_COMPARED)
     return {
       level: 'open',
-      words: `Only ${number(compared)} requests have been compared with centroids: too few to say how well the fit holds.`,
+      words: `Only ${number(compared)} requests have been compared with centroids: too few to judge the fit.`,
     }
-  const of = (q: number) => quantiles.find(one => one.q === q)
-  const [live, lower] = [of(0.5)?.live, of(0.25)?.calibration]
+  const quantile = (q: number) => quantiles.find(one => one.q === q)
+  const [live, lower] = [quantile(0.5)?.live, quantile(0.25)?.calibration]
   if (live === undefined || lower === undefined)
     return {
       level: 'open',
-      words: 'The artifact has no cosines of its calibration requests to compare with.',
+      words: 'The artifact has no cosines of its calibration requests, so there is nothing to compare with.',
     }
-  if (live < lower - NEAR)
+  if (live < lower - TOLERANCE)
     return {
       level: 'ill',
-      words: `Traffic has moved away from the fit: half of the live requests are below ${cosine(live)}, where only a quarter of the calibration requests were below ${cosine(lower)}. Calibrate anew.`,
+      words: `Traffic has drifted away from the fit: half of the live requests are below ${cosine(live)}, but only a quarter of the calibration requests are below ${cosine(lower)}. Calibrate again.`,
     }
   return {
     level: 'well',
-    words:
-      'Live requests are about as near to the centroids as those that the artifact was fitted on: the fit holds.',
+    words: 'Live requests are about as close to the centroids as the calibration requests: the fit holds.',
   }
 }

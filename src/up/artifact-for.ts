@@ -1,4 +1,7 @@
-/** The artifact that a cluster routes by: fitted from the calibration trace beside the evaluation trace, kept for the next start. */
+/**
+ * The artifact of an embedded cluster: fitted from the calibration trace next to the evaluation trace and
+ * kept for the next start.
+ */
 import { mkdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,11 +12,11 @@ import { fit } from '../fit/fit.ts'
 import { createStages } from '../fit/stages.ts'
 import { withTrace } from '../trace/trace.ts'
 
-/** The same file from src/up and from dist/up. */
+/** The relative path works from both src/up and dist/up. */
 export const SHIPPED_TRACE = fileURLToPath(
   new URL('../../data/lab16-task.evaluation.safetensors', import.meta.url),
 )
-/** Of the model that ships, and the prompts that it was captured of. */
+/** Trace of the shipped model, and the prompts from which it was captured. */
 export const SHIPPED_TINY_TRACE = fileURLToPath(
   new URL('../../data/tiny6-prompts.evaluation.safetensors', import.meta.url),
 )
@@ -32,35 +35,35 @@ const [EVALUATION, CALIBRATION] = ['.evaluation.safetensors', '.calibration.safe
 
 export interface FoundArtifact {
   readonly path: string
-  /** Whether it was fitted now, and from what. */
+  /** Set if it was fitted now: from which trace and how long it took. */
   readonly fitted?: { readonly from: string; readonly ms: number }
 }
 
-/** x.evaluation.safetensors → x.calibration.safetensors, where that is there. */
-async function calibrationBeside(trace: string): Promise<string | undefined> {
+/** x.evaluation.safetensors → x.calibration.safetensors, if that exists. */
+async function calibrationNextTo(trace: string): Promise<string | undefined> {
   if (!trace.endsWith(EVALUATION)) return undefined
-  const beside = `${trace.slice(0, -EVALUATION.length)}${CALIBRATION}`
-  return (await stat(beside).catch(() => undefined))?.isFile() ? beside : undefined
+  const calibration = `${trace.slice(0, -EVALUATION.length)}${CALIBRATION}`
+  return (await stat(calibration).catch(() => undefined))?.isFile() ? calibration : undefined
 }
 
-/** Undefined where there is nothing to fit from. `folder` is made when it is needed. */
+/** Undefined without a calibration trace. Creates `folder` if needed. */
 export async function artifactFor(
   trace: string,
   workers: number,
   folder: string,
 ): Promise<FoundArtifact | undefined> {
-  const calibration = await calibrationBeside(trace)
+  const calibration = await calibrationNextTo(trace)
   if (calibration === undefined) return undefined
   const path = join(folder, `${basename(calibration, CALIBRATION)}-${workers}.artifact.safetensors`)
   return withTrace(calibration, async opened => {
-    if (await isOf(path, await opened.sha256(), workers)) return { path }
+    if (await matches(path, await opened.sha256(), workers)) return { path }
     const from = performance.now()
     const { artifact } = await fit(opened, { ...FIT, workers }, createStages())
     await mkdir(folder, { recursive: true }).catch((cause: unknown) => {
       throw new EldrError('ELDR_FILE_UNWRITABLE', {
         file: folder,
-        found: 'no folder, and none could be made',
-        todo: 'Run it where a folder can be made, or name an artifact with --artifact.',
+        found: 'the folder does not exist and cannot be created',
+        todo: 'Run the command in a writable folder, or pass an artifact with --artifact.',
         cause,
       })
     })
@@ -69,10 +72,10 @@ export async function artifactFor(
   })
 }
 
-async function isOf(path: string, traceSha256: string, workers: number): Promise<boolean> {
+async function matches(path: string, traceSha256: string, workers: number): Promise<boolean> {
   const about = await readArtifact(path).then(
     artifact => artifact.about,
-    () => undefined, // not there, or not whole: it is made anew
+    () => undefined, // missing or damaged: fit again
   )
   return about?.traceSha256 === traceSha256 && about.workers === workers
 }

@@ -1,4 +1,7 @@
-/** Requests for a cluster to show itself with: rows of the trace, or the prompts it was captured of, coming at a rate, without end. Nothing of them is kept but counts. */
+/**
+ * Endless built-in load of `eldr up`: rows of the trace, or the prompts from which it was captured, at a
+ * fixed rate. Only counts are kept.
+ */
 import { createArrivals } from '../sim/arrivals.ts'
 import { createRandom } from '../math/random.ts'
 import type { SourceOfRows } from '../load/captured-prompts.ts'
@@ -11,23 +14,23 @@ import { bodyOf } from '../load/request-source.ts'
 export interface BackgroundSettings {
   readonly url: string
   readonly rows: TraceRows
-  /** Of real prompts; made up with the rows' lengths unless told. */
+  /** Source of real prompts. Default: synthetic ones with the lengths of the rows. */
   readonly sourceOf?: SourceOfRows | undefined
   readonly model: string
-  /** Requests a second of the clock. */
+  /** Requests per second of wall time. */
   readonly rate: number
   readonly seed: number
 }
 
 export interface BackgroundLoad {
   readonly counts: { readonly sent: number; readonly ended: number; readonly failed: number }
-  /** The last failure, in words. */
+  /** Message of the last failure. */
   readonly failure: string | undefined
   stop(): Promise<void>
 }
 
 const TIMEOUT_MS = 60_000
-const MOST_REQUESTS = 2 ** 40
+const MAX_REQUESTS = 2 ** 40
 
 export function startBackgroundLoad({
   url,
@@ -43,7 +46,7 @@ export function startBackgroundLoad({
   const source = sourceOf?.(order) ?? traceSource(rows, 'ids', seed, order)
   const arrive = createArrivals({ kind: 'poisson', perSecond: rate }, random.fork(2))
   const stopping = new AbortController()
-  const giveUps = new Set<() => void>()
+  const aborts = new Set<() => void>()
   const counts = { sent: 0, ended: 0, failed: 0 }
   let failure: string | undefined
 
@@ -60,8 +63,8 @@ export function startBackgroundLoad({
         timeoutMs: TIMEOUT_MS,
         onEvents: () => undefined,
       }
-      const giveUp = exchange(endpoint, what, result => {
-        giveUps.delete(giveUp)
+      const abort = exchange(endpoint, what, result => {
+        aborts.delete(abort)
         counts.ended++
         if (result.failure !== undefined && !stopping.signal.aborted) {
           counts.failed++
@@ -69,10 +72,10 @@ export function startBackgroundLoad({
         }
         resolve()
       })
-      giveUps.add(giveUp)
+      aborts.add(abort)
     })
 
-  const limits = { requests: MOST_REQUESTS, durationMs: Number.MAX_VALUE, stop: stopping.signal }
+  const limits = { requests: MAX_REQUESTS, durationMs: Number.MAX_VALUE, stop: stopping.signal }
   const ended = pace({ kind: 'open', nextMs: () => arrive() / 1000 }, limits, performance.now(), send)
   return {
     counts,
@@ -81,14 +84,14 @@ export function startBackgroundLoad({
     },
     async stop() {
       stopping.abort()
-      for (const giveUp of giveUps) giveUp()
+      for (const abort of aborts) abort()
       await ended
       await endpoint.close()
     },
   }
 }
 
-/** Rows that decode, in an order that the seed gives: neighbours in a file are often of one kind. */
+/** Rows with decode steps in random order: neighbours in a file are often of one kind. */
 function shuffled(decodeSteps: ArrayLike<number>, random: { below(n: number): number }): Int32Array {
   const rows = Int32Array.from(Array.from(decodeSteps, (_, row) => row).filter(row => decodeSteps[row]! > 0))
   for (let last = rows.length - 1; last > 0; last--) {

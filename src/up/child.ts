@@ -1,33 +1,33 @@
-/** One process of the cluster: `eldr` with some arguments, its lines, when it is ready and how it ended. */
+/** One process of the cluster: `eldr` with some arguments, its output, readiness and exit. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { EldrError } from '../errors.ts'
 
 export interface ChildSpec<Ready> {
-  /** As people see it: decode-2. */
+  /** Name for people, such as decode-2. */
   readonly name: string
   readonly args: readonly string[]
   readonly nodeFlags: readonly string[]
-  /** Looks at each line that it writes, until one says that it is ready. */
+  /** Called for each output line; returns a value for the line that says it is ready. */
   readyIn(line: string): Ready | undefined
   onLine(line: string): void
 }
 
 export interface Child<Ready> {
   readonly pid: number | undefined
-  /** Rejects when it ended before. */
+  /** Rejects if the process ends before it is ready. */
   readonly ready: Promise<Ready>
-  /** How it ended, in words: `exit code 1`, `SIGKILL`. */
+  /** How it ended: `exit code 1`, `SIGKILL`. */
   readonly exited: Promise<string>
-  /** Asks it to end, and ends it when it has not after so long. */
+  /** Sends SIGTERM, then SIGKILL after `graceMs`. */
   stop(graceMs: number): Promise<void>
 }
 
-/** The same places from dist/up; the processes run what is built. */
+/** Relative to dist/up: the processes run the build. */
 const PROGRAM = fileURLToPath(new URL('../cli/main.js', import.meta.url))
 const WITH_PARENT = new URL('./with-parent.js', import.meta.url).href
-/** What is told of one that did not start. */
+/** Number of output lines to report if a process does not start. */
 const LAST_LINES = 12
 
 export function startChild<Ready>({
@@ -38,7 +38,7 @@ export function startChild<Ready>({
   onLine,
 }: ChildSpec<Ready>): Child<Ready> {
   const child = spawn(process.execPath, [...nodeFlags, '--import', WITH_PARENT, PROGRAM, ...args], {
-    // A group of its own: Ctrl-C in the terminal is for the one who started it, who then stops all in order.
+    // A separate process group: Ctrl-C goes only to the parent, which then stops all children in order.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     env: environment(),
@@ -61,13 +61,13 @@ export function startChild<Ready>({
       await Promise.all([drained(child.stdout!), drained(child.stderr!)])
       reject(
         new EldrError('ELDR_CLUSTER_FAILED', {
-          found: `${name} ended (${how}) before it was ready`,
+          found: `${name} exited (${how}) before it was ready`,
           problems: last.map(line => `${name}: ${line}`),
         }),
       )
     })
   })
-  // Whoever waits for it hears of it; a restart that fails is told by `exited`.
+  // Callers that wait for `ready` get the error; a failed restart is reported through `exited`.
   ready.catch(() => undefined)
   return { pid: child.pid, ready, exited, stop: graceMs => stop(child, exited, graceMs) }
 }
@@ -83,7 +83,7 @@ async function stop(child: ChildProcess, exited: Promise<string>, graceMs: numbe
   clearTimeout(timer)
 }
 
-/** The cluster is as the command line says: settings of another gateway that lie in the environment are not its own. */
+/** Without ELDR_ variables: only the command line configures the cluster. */
 function environment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('ELDR_')))
 }

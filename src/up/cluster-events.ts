@@ -1,8 +1,8 @@
-/** What happens to the processes of a cluster, for whoever shows it. */
+/** Events of the processes of a cluster, for output. */
 export interface ClusterEvents {
-  /** A line of a process's log. */
+  /** A process logged a line. */
   line(name: string, line: string): void
-  /** It ended by itself and will be started again after a pause. */
+  /** A process exited and will be restarted after a delay. */
   ended(name: string, how: string, pauseMs: number): void
   restarted(name: string, pid: number | undefined): void
 }

@@ -1,6 +1,7 @@
 /**
- * The embedded cluster: prefill and decode workers and the gateway, each a process of its own on this machine. Workers start together,
- * the gateway when their addresses are known. A process that ends by itself is started again; `stop` ends all, at any moment.
+ * The embedded cluster: prefill workers, decode workers and the gateway, each in its own process on this
+ * machine. Workers start together, the gateway when their URLs are known. A process that exits is restarted;
+ * `stop` ends all at any time.
  */
 import { EldrError } from '../errors.ts'
 import { fetchText } from '../load/endpoint.ts'
@@ -9,7 +10,10 @@ import type { ClusterEvents } from './cluster-events.ts'
 import { checkPort } from './free-port.ts'
 import { Supervised } from './supervised.ts'
 
-/** `replay`: experts from a trace. `tiny`: a model, whose hand-offs have recent counts of that half-life where there is one. */
+/**
+ * `replay`: experts from a trace. `tiny`: a model; with `recentHalfLife`, hand-offs have recent counts with
+ * that half-life.
+ */
 export type ClusterBackEnd =
   | { readonly kind: 'replay'; readonly trace: string }
   | {
@@ -23,14 +27,14 @@ export interface ClusterSettings {
   readonly prefill: number
   readonly decode: number
   readonly host: string
-  /** Of the gateway; 0: any that is free. Workers take any. */
+  /** Port of the gateway; 0: any free port. Workers use any free port. */
   readonly port: number
-  /** What the workers compute with. */
+  /** Back end of the workers. */
   readonly backEnd: ClusterBackEnd
   readonly profile: string
   readonly speed: number
   readonly policy: string
-  /** Undefined: policies that need none. */
+  /** Undefined: only policies without an artifact. */
   readonly artifact: string | undefined
 }
 
@@ -41,15 +45,15 @@ export interface ClusterWorker {
   readonly process: Supervised
 }
 
-/** Workers hold little that lives long: small semi-spaces keep their resident memory down and cost a little of a step's time. */
+/** Workers hold few long-lived objects: small semi-spaces save memory for a small cost per step. */
 const WORKER_FLAGS = ['--max-semi-space-size=1', '--max-old-space-size=256']
-/** Real keys and values take room: these are 100 MB of tiny6's. */
+/** Real keys and values need memory: this is 100 MB for tiny6. */
 const TINY_BLOCKS = '1024'
-/** After this a process that was asked to end is ended. */
+/** A process is killed this long after SIGTERM. */
 const STOP_MS = 3_000
 const GRACE_MS = 500
 const READY_MS = 20_000
-const ASK_AGAIN_MS = 25
+const POLL_MS = 25
 
 export class EmbeddedCluster {
   readonly settings: ClusterSettings
@@ -80,14 +84,14 @@ export class EmbeddedCluster {
     return this.gateway.url
   }
 
-  /** Of the processes that run, by name. */
+  /** Process ids of running processes, by name. */
   get pids(): Readonly<Record<string, number | undefined>> {
     return Object.fromEntries(
       [this.gateway, ...this.workers.map(({ process }) => process)].map(({ name, pid }) => [name, pid]),
     )
   }
 
-  /** Everything stands and answers. On a failure what was started is stopped. */
+  /** Resolves when all processes are ready. On a failure all started processes are stopped. */
   async start(): Promise<void> {
     try {
       await checkPort(this.settings.host, this.settings.port)
@@ -101,22 +105,22 @@ export class EmbeddedCluster {
   }
 
   stop(): Promise<void> {
-    // The gateway first: it would take workers that go for workers that fail.
+    // The gateway stops first: otherwise it would report stopping workers as failures.
     this.#stopped ??= this.gateway.stop(STOP_MS).then(async () => {
       await Promise.all(this.workers.map(({ process }) => process.stop(STOP_MS)))
     })
     return this.#stopped
   }
 
-  /** As the load client sees a cluster that it did not start, but for its end. */
+  /** Access for the load client, like that to a running gateway, but with `stop`. */
   async attach(): Promise<AttachedCluster> {
     const attached = await attachCluster({ url: this.url })
     return { ...attached, clearPrefixCaches: () => this.#clear(), stop: () => this.stop() }
   }
 
-  /** Caches can be cleared when nothing is in use: the last hand-offs of a run end a moment after its last token. */
+  /** Caches can be cleared only when idle: the last hand-offs of a run end shortly after its last token. */
   async #clear(): Promise<boolean> {
-    return this.#within(READY_MS, 'prefix caches that can be cleared', async () => {
+    return this.#within(READY_MS, 'cleared prefix caches', async () => {
       const cleared = this.workers.map(({ process }) =>
         fetchText({}, 'POST', `${process.url}/reset_prefix_cache`),
       )
@@ -133,14 +137,14 @@ export class EmbeddedCluster {
     })
   }
 
-  async #within(ms: number, expected: string, isSo: () => Promise<boolean>): Promise<true> {
+  async #within(ms: number, expected: string, isDone: () => Promise<boolean>): Promise<true> {
     const untilMs = performance.now() + ms
-    while (!(await isSo())) {
+    while (!(await isDone())) {
       if (this.#stopped !== undefined)
-        throw new EldrError('ELDR_CLUSTER_FAILED', { found: 'the cluster stopped', expected })
+        throw new EldrError('ELDR_CLUSTER_FAILED', { found: 'the cluster was stopped', expected })
       if (performance.now() > untilMs)
-        throw new EldrError('ELDR_CLUSTER_FAILED', { found: `not so after ${ms / 1000} s`, expected })
-      await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
+        throw new EldrError('ELDR_CLUSTER_FAILED', { found: `a timeout after ${ms / 1000} s`, expected })
+      await new Promise(resolve => setTimeout(resolve, POLL_MS))
     }
     return true
   }

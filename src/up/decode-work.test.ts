@@ -35,8 +35,8 @@ function seen(
 const before = seen(7, { tokens: 100, active: 4_000, steps: 20, ms: 200 })
 const after = seen(7, { tokens: 160, active: 7_000, steps: 30, ms: 320 })
 
-describe('work between two looks', () => {
-  it('is a mean over tokens, beside mixed batches', () => {
+describe('workBetween', () => {
+  it('gives means over tokens and those of mixed batches', () => {
     const work = workBetween(before, after, 1, MIXED, 1)
     expect(meanStep(work)).toEqual({
       batch: 6,
@@ -48,13 +48,13 @@ describe('work between two looks', () => {
     })
   })
 
-  it('has the times of the model where the clock runs slower or faster', () => {
+  it('gives profile times at other speeds', () => {
     const work = workBetween(before, after, 2, MIXED, 0.5)
     expect(meanStep(work)).toMatchObject({ tpotMs: 6, batch: 6 })
     expect(work.seconds).toBe(1)
   })
 
-  it('is none for a worker that was idle, away, or started anew', () => {
+  it('is zero for a worker that was idle, unreachable or restarted', () => {
     for (const [from, to] of [
       [after, after],
       [before, seen(7, undefined)],
@@ -66,10 +66,10 @@ describe('work between two looks', () => {
   })
 })
 
-describe('what policies have come to', () => {
+describe('PolicyLedger', () => {
   const work = workBetween(before, after, 1, MIXED, 1)
 
-  it('is kept for each, and the moments after a change are nobody’s', () => {
+  it('adds up work per policy and leaves out the first seconds after a change', () => {
     const ledger = new PolicyLedger(1.5)
     ledger.add({ policy: 'eldr' }, work)
     ledger.add({ policy: 'eldr' }, work)

@@ -1,12 +1,18 @@
-/** What decode workers did between two observations, and what each policy has come to so far. */
+/** Work of decode workers between two observations, and totals per policy. */
 import type { MixedBatch } from './mixed-batch.ts'
 import type { Observation, ObservedWorker } from './observe.ts'
 
-/** Sums over tokens, so that parts add up; all are 0 where nothing was decoded. Times are those of the model: the clock's, times the speed. */
+/**
+ * Sums over tokens, so that parts add up; all 0 if nothing was decoded. Times are profile times: wall time ×
+ * speed.
+ */
 export interface DecodeWork {
   readonly seconds: number
   readonly tokens: number
-  /** Σ over tokens of the batch, the active experts and the time of their step; and of those of mixed batches at the same rate of tokens. */
+  /**
+   * Sums over tokens of batch size, active experts and step time, and of the values for mixed batches at the
+   * same token rate.
+   */
   readonly batch: number
   readonly active: number
   readonly ms: number
@@ -24,7 +30,7 @@ export const NO_WORK: DecodeWork = {
   mixedMs: 0,
 }
 
-/** Of one worker; `seconds` by the clock. */
+/** Work of one worker; `seconds` of wall time. */
 export function workBetween(
   before: ObservedWorker,
   after: ObservedWorker,
@@ -33,7 +39,7 @@ export function workBetween(
   speed: number,
 ): DecodeWork {
   const [from, to] = [before.own?.stats, after.own?.stats]
-  // Another process has counters of its own.
+  // A restarted process has new counters.
   if (from === undefined || to === undefined || before.pid !== after.pid) return NO_WORK
   const [tokens, steps] = [to.decodeTokens - from.decodeTokens, to.decodeSteps - from.decodeSteps]
   const timedSteps = to.timing.steps - from.timing.steps
@@ -69,15 +75,15 @@ export function sumOf(all: readonly DecodeWork[], seconds: number): DecodeWork {
   }
 }
 
-/** What a token met on average. */
+/** Means over tokens. */
 export interface MeanStep {
   readonly batch: number
   readonly active: number
   readonly tpotMs: number
-  /** If batches were mixed at random, at the same rate of tokens. */
+  /** For randomly mixed batches at the same token rate. */
   readonly mixedActive: number
   readonly mixedTpotMs: number
-  /** How much less time than mixed batches: 0.09 is 9 %. */
+  /** Time saved over mixed batches: 0.09 is 9 %. */
   readonly gain: number
 }
 
@@ -100,14 +106,17 @@ export function meanStep({
   }
 }
 
-/** Keeps what was done under each policy. Requests stay where the policy before put them, so the first moments of a new one are nobody's. */
+/**
+ * Totals per policy. Requests stay where the previous policy put them, so the first seconds of a new policy
+ * count for neither.
+ */
 export class PolicyLedger {
   readonly #settleSeconds: number
   readonly #work = new Map<string, DecodeWork>()
   #policy: string | undefined
   #settling = 0
 
-  /** `settleSeconds`: how long requests of the policy before are still there. */
+  /** `settleSeconds`: how long requests of the previous policy keep running. */
   constructor(settleSeconds: number) {
     this.#settleSeconds = settleSeconds
   }
@@ -126,7 +135,7 @@ export class PolicyLedger {
     this.#work.set(policy, sumOf([before, work], before.seconds + work.seconds))
   }
 
-  /** In the order in which they were first used. */
+  /** In order of first use. */
   entries(): readonly (readonly [policy: string, work: DecodeWork])[] {
     return [...this.#work]
   }

@@ -1,19 +1,19 @@
-/** What `eldr demo` ends in: one table, bars in the terminal, and the same as a page with a figure. */
+/** Results of `eldr demo`: a table, bars in the terminal, and an HTML page with a figure. */
 import type { Exhibit, ExhibitReport } from '../report/exhibit.ts'
 import { fixed, percent, whole } from '../report/numbers.ts'
 import { bar, table } from '../report/table.ts'
 import { type Terminal, wrapped } from '../report/terminal.ts'
 import { differing, type DemoRun } from './demo.ts'
 
-/** What the numbers rest on. */
+/** Conditions of the measurement. */
 export interface DemoAbout {
   readonly topology: string
   readonly model: string
-  /** By a real model, asked real prompts; otherwise experts were replayed. */
+  /** True for a real model with real prompts; false for a replay. */
   readonly computed: boolean
   readonly trace: string
   readonly profile: string
-  /** What the profile's numbers are. */
+  /** Provenance of the profile. */
   readonly profileSource: string
   readonly machine: { readonly cpu: string; readonly cores: number; readonly node: string }
   readonly rate: number
@@ -24,14 +24,14 @@ export interface DemoAbout {
 }
 
 export interface Change {
-  /** Live and simulated, against the first policy: −0.08 is 8 % less. */
+  /** Relative to the first policy: −0.08 is 8 % less. */
   readonly live: number
   readonly simulated: number
 }
 
-/** Steps that take so much longer than the profile says make TPOT that of the machine, not of the policy. */
+/** If steps take this much longer than the profile's, TPOT reflects the machine and not the policy. */
 const LATE = 0.03
-/** How far live and simulated gains may lie apart. */
+/** Allowed difference between live and simulated gains. */
 const AGREEMENT = 0.02
 const BAR_WIDTH = 40
 
@@ -45,7 +45,7 @@ export function changeOf(run: DemoRun, base: DemoRun, quantile: 'p50' | 'p99'): 
 const right = (title: string) => ({ title, align: 'right' as const })
 const signed = (share: number) => `${share > 0 ? '+' : ''}${percent(share, 1).replaceAll('\u00a0', ' ')}`
 const isLate = ({ late }: DemoRun) => late > LATE
-/** Changes that rest on late steps, the run's own or those that it is held against, are marked: nobody should quote them. */
+/** Marks changes that are not valid measurements because steps of the run or of the baseline were late. */
 const DOUBTFUL = ' ?'
 export const isMeasured = (run: DemoRun, base: DemoRun) => !isLate(run) && !isLate(base)
 const markOf = (run: DemoRun, base: DemoRun) => (isMeasured(run, base) ? '' : DOUBTFUL)
@@ -89,7 +89,7 @@ export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal:
     ]
   })
   return [
-    `${terminal.bold('The same load under each policy')} ${terminal.dim(`(ms of the profile’s time; changes against ${base.policy}; experts: distinct ones of a layer and step)`)}`,
+    `${terminal.bold('The same load under each policy')} ${terminal.dim(`(ms of profile time; changes relative to ${base.policy}; experts: distinct experts per layer and step)`)}`,
     table(columns, rows, terminal),
     '',
     bars(runs, terminal),
@@ -101,14 +101,14 @@ export function demoTables(runs: readonly DemoRun[], about: DemoAbout, terminal:
 }
 
 function bars(runs: readonly DemoRun[], terminal: Terminal): string {
-  const most = Math.max(...runs.map(({ tpotMs }) => tpotMs.p50))
+  const max = Math.max(...runs.map(({ tpotMs }) => tpotMs.p50))
   const name = Math.max(...runs.map(({ policy }) => policy.length))
   const lines = runs.map(run => {
     const { policy, tpotMs } = run
     const change = isBase(run, runs)
       ? ''
       : `  ${signed(changeOf(run, runs[0]!, 'p50').live)}${markOf(run, runs[0]!)}`
-    return `  ${policy.padEnd(name)}  ${terminal.accent(bar(tpotMs.p50 / most, BAR_WIDTH).padEnd(BAR_WIDTH))} ${fixed(tpotMs.p50, 2)} ms${change}`
+    return `  ${policy.padEnd(name)}  ${terminal.accent(bar(tpotMs.p50 / max, BAR_WIDTH).padEnd(BAR_WIDTH))} ${fixed(tpotMs.p50, 2)} ms${change}`
   })
   return [terminal.dim('  TPOT p50'), ...lines].join('\n')
 }
@@ -120,47 +120,47 @@ export function verdicts(runs: readonly DemoRun[]): string[] {
   const doubtful = others.filter(run => markOf(run, base) !== '').length
   const near = others.filter(run => Math.abs(off(changeOf(run, base, 'p50'))) <= AGREEMENT).length
   return [
-    `Outputs identical: ${different === 0 ? 'yes' : 'no'} (${whole(base.outputs.size)} requests, byte for byte under ${runs.length} policies).`,
-    `Change of p50 TPOT within ${AGREEMENT * 100} points of the simulator’s: ${near} of ${others.length}${doubtful === 0 ? '' : ` (${doubtful} of them not a measurement: the machine was too busy)`}.`,
+    `Outputs identical: ${different === 0 ? 'yes' : 'no'} (${whole(base.outputs.size)} requests compared byte for byte under ${runs.length} policies).`,
+    `Change of p50 TPOT within ${AGREEMENT * 100} points of the simulator’s: ${near} of ${others.length}${doubtful === 0 ? '' : ` (${doubtful} of them not valid: the machine was too busy)`}.`,
   ]
 }
 
 const off = ({ live, simulated }: Change) => live - simulated
 
-/** What a reader should know before taking the numbers for more than they are. */
+/** Limits of the measurement. */
 function remarks(runs: readonly DemoRun[], { speed }: DemoAbout): string[] {
   const late = runs.filter(({ figures }) => !figures.client.keptUp).map(({ policy }) => policy)
   const slow = runs.filter(isLate)
   return [
     ...(speed === 1
       ? []
-      : [`Time ran ${speed} times as fast as the profile says; what is shown is the profile’s time.`]),
+      : [`The cluster ran at ${speed}× the speed of the profile; times shown are profile times.`]),
     ...(late.length === 0
       ? []
       : [
-          `This machine was short of time under ${late.join(', ')}: requests left late. That is no part of TPOT, but the cluster may have been late too.`,
+          `This machine was too slow under ${late.join(', ')}: requests were sent late. TPOT does not include that delay, but the cluster may have been late too.`,
         ]),
     ...(slow.length === 0
       ? []
       : [
-          `Machine too busy: not a measurement. Decode steps took longer than the profile says (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}): TPOT has that in it, so changes with a ? say nothing of the policies. A quiet machine or a lower --speed helps.`,
+          `Machine too busy: not a valid measurement. Decode steps took longer than in the profile (${slow.map(({ policy, late: share }) => `${policy} ${percent(share, 0)}`).join(', ')}). TPOT includes that delay, so changes marked ? say nothing about the policies. Use an idle machine or a lower --speed.`,
         ]),
   ]
 }
 
 const sourceOf = ({ model, computed, trace }: DemoAbout) =>
-  computed ? `${model} computed, the prompts of ${trace}` : `${model} replayed from ${trace}`
+  computed ? `${model} computed on the prompts of ${trace}` : `${model} replayed from ${trace}`
 
 function sourceLine(about: DemoAbout): string {
   const { topology, profile, machine, rate, requests, seed, version } = about
-  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${sourceOf(about)}, steps timed as ${profile}, ${rate} requests a second, ${whole(requests)} requests a policy, seed ${seed}.`
+  return `Measured on ${machine.cores} cores of ${machine.cpu}, Node ${machine.node}, eldr ${version}: ${topology}, ${sourceOf(about)}, step times from profile ${profile}, ${rate} requests per second, ${whole(requests)} requests per policy, seed ${seed}.`
 }
 
 export function demoReport(runs: readonly DemoRun[], about: DemoAbout): ExhibitReport {
   const { machine } = about
   return {
     title: `The same load under ${runs.map(({ policy }) => policy).join(', ')}`,
-    intro: `Real processes on one machine: prefill and decode workers ${about.computed ? 'that compute a small mixture-of-experts model' : 'that replay the experts of a recorded model'}, the gateway, and a client that sends the same requests at the same moments under each policy.`,
+    intro: `Real processes on one machine: prefill and decode workers ${about.computed ? 'that compute a small mixture-of-experts model' : 'that replay the experts of a recorded model'}, the gateway, and a client that sends the same requests at the same times under each policy.`,
     facts: [
       { term: 'machine', value: `${machine.cores} cores of ${machine.cpu}, Node ${machine.node}` },
       { term: 'cluster', value: about.topology },
@@ -168,15 +168,15 @@ export function demoReport(runs: readonly DemoRun[], about: DemoAbout): ExhibitR
       { term: 'profile', value: `${about.profile}: ${about.profileSource}` },
       {
         term: 'load',
-        value: `${about.rate} requests a second, ${whole(about.requests)} a policy, seed ${about.seed}`,
+        value: `${about.rate} requests per second, ${whole(about.requests)} per policy, seed ${about.seed}`,
       },
       ...(about.speed === 1
         ? []
-        : [{ term: 'speed', value: `${about.speed} of the profile’s; times are the profile’s` }]),
+        : [{ term: 'speed', value: `${about.speed}× the profile’s; times shown are profile times` }]),
       { term: 'eldr', value: about.version },
     ],
-    sections: [{ title: 'Live beside simulated', exhibits: [exhibit(runs, about)] }],
-    footer: 'Made by eldr demo.',
+    sections: [{ title: 'Live and simulated', exhibits: [exhibit(runs, about)] }],
+    footer: 'Generated by eldr demo.',
   }
 }
 
@@ -212,7 +212,7 @@ function exhibit(runs: readonly DemoRun[], about: DemoAbout): Exhibit {
     source: sourceLine(about),
     charts: [
       bars('TPOT p50', 'ms', run => [run.tpotMs.p50, run.simulated.tpotMs.p50]),
-      bars('Active experts', 'distinct experts of a layer and step', run => [
+      bars('Active experts', 'distinct experts per layer and step', run => [
         run.activeExperts,
         run.simulated.activeExperts,
       ]),

@@ -25,7 +25,7 @@ const failed = (index: number): Exchange => ({
 const base = outputsOf([answered(0, hash('a')), answered(1, hash('b')), answered(2, hash('c'))])
 
 describe('outputs', () => {
-  it('are the same whatever the order in which answers came', () => {
+  it('are the same in any order of responses', () => {
     expect(
       differing(base, outputsOf([answered(2, hash('c')), answered(0, hash('a')), answered(1, hash('b'))])),
     ).toEqual([])
@@ -58,11 +58,11 @@ describe('outputs', () => {
     expect(differing(base, other)).toEqual(expected)
   })
 
-  it('that failed are never the same, not even as each other', () => {
+  it('of failed requests are never equal, not even to each other', () => {
     expect(differing(outputsOf([failed(0)]), outputsOf([failed(0)]))).toEqual([0])
   })
 
-  it('that failed are an error of the cluster, not of routing', () => {
+  it('of failed requests are an error of the cluster, not of routing', () => {
     const runs = [
       { policy: 'round_robin' as const, outputs: outputsOf([answered(0, hash('a')), failed(1)]) },
       { policy: 'eldr' as const, outputs: outputsOf([answered(0, hash('a')), answered(1, hash('b'))]) },
@@ -70,7 +70,7 @@ describe('outputs', () => {
     expect(() => checkSame(runs)).toThrow(expect.objectContaining({ code: 'ELDR_CLUSTER_FAILED' }) as Error)
   })
 
-  it('that differ are an error, which names the policy and a request', () => {
+  it('that differ are an error with the policy and a request', () => {
     const other = outputsOf([answered(0, hash('a')), answered(1, hash('d')), answered(2, hash('c'))])
     expect(() =>
       checkSame([
@@ -83,11 +83,11 @@ describe('outputs', () => {
         { policy: 'round_robin', outputs: base },
         { policy: 'eldr', outputs: other },
       ]),
-    ).toThrow(/1 of 3 requests under eldr \(the first: 1\).*ELDR_OUTPUTS_DIFFER/)
+    ).toThrow(/1 of 3 requests under eldr \(first: request 1\).*ELDR_OUTPUTS_DIFFER/)
   })
 })
 
-describe('the report', () => {
+describe('report', () => {
   const run = (policy: string, late: number) =>
     ({
       policy,
@@ -115,14 +115,14 @@ describe('the report', () => {
   }
   const notesOf = (...runs: DemoRun[]) => demoReport(runs, about).sections[0]!.exhibits[0]!.notes!.join(' ')
 
-  it('says under which policies steps were late, and by how much, and nothing where they kept their time', () => {
+  it('says under which policies steps were late and by how much, and nothing if they were on time', () => {
     expect(notesOf(run('round_robin', 0.01), run('eldr', 0.02))).toBe('')
     expect(notesOf(run('round_robin', 0.01), run('eldr', 0.47))).toMatch(
-      /not a measurement.*took longer than the profile says \(eldr 47\s%\)/,
+      /not a valid measurement.*took longer than in the profile \(eldr 47\s%\)/,
     )
   })
 
-  it('marks the changes that rest on late steps, in the table, the bars and the page, and no others', () => {
+  it('marks only changes with late steps, in the table, the bars and the page', () => {
     const plain = { ...terminalOn({ isTTY: false, columns: 200, write: () => true } as never) }
     const changesOf = (...runs: DemoRun[]) => {
       const cells = demoReport(runs, about).sections[0]!.exhibits[0]!.tables[0]!.rows.map(row => [
@@ -137,9 +137,9 @@ describe('the report', () => {
     expect(one.text.match(/\+13[.,]0 % \?/g)).toHaveLength(3)
     expect(one.text).not.toMatch(/0[.,]0 % \?[^]*eldr/)
     expect(one.cells).toContain('+13.0 % ?')
-    expect(one.text).toContain('1 of them not a measurement')
+    expect(one.text).toContain('1 of them not valid')
     expect(changesOf(base, quick).text).not.toContain('?')
-    // What is held against a late run is as doubtful.
+    // A late baseline makes all changes doubtful.
     expect(changesOf(slowBase, quick).text).toMatch(/0[.,]0 % \?/)
   })
 })

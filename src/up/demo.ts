@@ -1,6 +1,7 @@
 /**
- * The same load on a live cluster under one policy after the other: same requests, same moments, caches cleared in between. What was
- * measured stands beside what the simulator says of the same load, and every answer is held against those of the first policy.
+ * Runs the same load on a live cluster under one policy after the other: same requests, same times, caches
+ * cleared in between. Results are compared with the simulator, and every response with that under the first
+ * policy.
  */
 import { EldrError } from '../errors.ts'
 import type { Exchange } from '../load/exchange.ts'
@@ -14,7 +15,7 @@ import type { Observation } from './observe.ts'
 
 export interface DemoLoad {
   readonly policies: readonly string[]
-  /** Requests a second of the model's time, which runs `speed` times as fast as the clock. */
+  /** Requests per second of profile time, which runs `speed` times as fast as the clock. */
   readonly rate: number
   readonly speed: number
   readonly shared: SharedWorkload
@@ -23,20 +24,23 @@ export interface DemoLoad {
 
 export interface DemoRun {
   readonly policy: string
-  /** Times by the clock. */
+  /** In wall time. */
   readonly figures: Figures
-  /** Times of the model. */
+  /** In profile time. */
   readonly tpotMs: { readonly p50: number; readonly p99: number }
-  /** Of the time in which the requests that count arrived; a token's mean. NaN where a worker was lost meanwhile. */
+  /** Mean over tokens while the counted requests arrived. NaN if a worker restarted meanwhile. */
   readonly activeExperts: number
   readonly batch: number
-  /** How much longer decode steps took than the profile says: 0.1 is a tenth. */
+  /** How much longer decode steps took than in the profile: 0.1 is 10 %. */
   readonly late: number
   readonly outputs: Outputs
   readonly simulated: SimulationResult
 }
 
-/** By the number of the request: a hash of its text and how many tokens it has; a failed one has none that could be the same. */
+/**
+ * By request index: hash of the text and number of tokens. The value of a failed request never equals
+ * another.
+ */
 export type Outputs = ReadonlyMap<number, string>
 
 export interface DemoWatch {
@@ -82,7 +86,9 @@ export async function runDemo(
   return runs
 }
 
-/** Looks at the workers when the first request that counts is due and when the last one is: what lies between is theirs. */
+/**
+ * Observes the workers when the first and the last counted request are due, to measure the steps in between.
+ */
 function countedPart({ timesUs }: SharedWorkload, look: () => Promise<Observation>) {
   const { first, end } = measuredRequests(timesUs.length)
   const dues = [timesUs[first]!, timesUs[Math.min(end, timesUs.length - 1)]!]
@@ -100,7 +106,7 @@ function countedPart({ timesUs }: SharedWorkload, look: () => Promise<Observatio
 
 type StepsBetween = Pick<DemoRun, 'activeExperts' | 'batch' | 'late'>
 
-/** A token's mean over all decode workers. */
+/** Means over the tokens of all decode workers. */
 function stepsBetween(from: Observation, to: Observation): StepsBetween {
   let [tokens, active, steps, takenMs, modelledMs, restarted] = [0, 0, 0, 0, 0, false]
   for (const [at, { role, pid, own }] of to.workers.entries()) {
@@ -126,31 +132,34 @@ export function outputsOf(exchanges: readonly Exchange[]): Outputs {
   )
 }
 
-/** An output of a request that was answered: its hash. */
-const ANSWERED = /^[0-9a-f]{64} /
+/** Output of a successful request: begins with its hash. */
+const SUCCEEDED = /^[0-9a-f]{64} /
 
-/** Numbers of the requests that were not answered, or not with the same bytes as in the other run. */
+/** Indices of requests that failed, or whose bytes differ between the runs. */
 export function differing(a: Outputs, b: Outputs): number[] {
-  const same = (index: number) => a.get(index) === b.get(index) && ANSWERED.test(a.get(index) ?? '')
+  const same = (index: number) => a.get(index) === b.get(index) && SUCCEEDED.test(a.get(index) ?? '')
   return [...new Set([...a.keys(), ...b.keys()])].filter(index => !same(index)).toSorted((x, y) => x - y)
 }
 
-/** Routing must not change what is answered. A request that failed says nothing of that, and is another matter. */
+/** Routing must not change responses. Failed requests are a different error. */
 export function checkSame(runs: readonly Pick<DemoRun, 'policy' | 'outputs'>[]): void {
   for (const { policy, outputs } of runs) {
-    const failed = [...outputs].filter(([, output]) => !ANSWERED.test(output))
+    const failed = [...outputs].filter(([, output]) => !SUCCEEDED.test(output))
     if (failed.length === 0) continue
-    const found = `${failed.length} of ${outputs.size} requests failed under ${policy} (the first: ${failed[0]![0]}, ${failed[0]![1].split(' ')[0]})`
+    const found = `${failed.length} of ${outputs.size} requests failed under ${policy} (first: request ${failed[0]![0]}, ${failed[0]![1].split(' ')[0]})`
     throw new EldrError('ELDR_CLUSTER_FAILED', {
       found,
-      expected: 'every request answered',
-      todo: 'If a worker ended meanwhile, run it again.',
+      expected: 'no failed requests',
+      todo: 'If a worker restarted during the run, run the command again.',
     })
   }
   for (const { policy, outputs } of runs) {
     const different = differing(runs[0]!.outputs, outputs)
     if (different.length === 0) continue
-    const found = `${different.length} of ${outputs.size} requests under ${policy} (the first: ${different[0]})`
-    throw new EldrError('ELDR_OUTPUTS_DIFFER', { found, expected: `the bytes that ${runs[0]!.policy} gave` })
+    const found = `${different.length} of ${outputs.size} requests under ${policy} (first: request ${different[0]})`
+    throw new EldrError('ELDR_OUTPUTS_DIFFER', {
+      found,
+      expected: `the same bytes as under ${runs[0]!.policy}`,
+    })
   }
 }

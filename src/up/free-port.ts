@@ -1,4 +1,4 @@
-/** Whether a port can be had, found out before anything is started. */
+/** Checks that a port is free before anything is started. */
 import { createServer } from 'node:net'
 import { EldrError } from '../errors.ts'
 
@@ -15,13 +15,13 @@ export async function checkPort(host: string, port: number): Promise<void> {
 
 function portTaken(host: string, port: number, cause: NodeJS.ErrnoException): EldrError {
   const found = `${host}:${port} (${cause.code ?? cause.message})`
-  const other = `Take another with --port ${port < 65_535 ? port + 1 : port - 1}, or any that is free with --port 0`
+  const other = `use another port (--port ${port < 65_535 ? port + 1 : port - 1}) or any free one (--port 0)`
   if (cause.code !== 'EADDRINUSE')
-    return new EldrError('ELDR_PORT_TAKEN', { found, todo: `${other}.`, cause })
-  const who = process.platform === 'win32' ? `netstat -ano | findstr :${port}` : `lsof -i :${port}`
+    return new EldrError('ELDR_PORT_TAKEN', { found, todo: `U${other.slice(1)}.`, cause })
+  const command = process.platform === 'win32' ? `netstat -ano | findstr :${port}` : `lsof -i :${port}`
   return new EldrError('ELDR_PORT_TAKEN', {
     found,
-    todo: `Something listens there already: \`${who}\` says what. Stop it, or: ${other.replace('Take', 'take')}.`,
+    todo: `Another process listens there; \`${command}\` shows it. Stop it, or ${other}.`,
     cause,
   })
 }

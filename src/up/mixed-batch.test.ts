@@ -6,12 +6,12 @@ import { mixedBatchOf } from './mixed-batch.ts'
 
 const EXPERTS = 16
 const profile = await loadProfile('h200-first')
-/** Two layers whose experts are wanted more and more, 4 of them by each request. */
+/** Two layers with increasingly popular experts, 4 per request. */
 const shares = Float64Array.from({ length: 2 * EXPERTS }, (_, at) => ((at % EXPERTS) + 1) / 34)
 const mixed = mixedBatchOf(shares, EXPERTS, profile)
 
-describe('a batch that is mixed at random', () => {
-  it('has the experts that independent requests fire together', () => {
+describe('randomly mixed batch', () => {
+  it('has the experts that independent requests use together', () => {
     const random = createRandom(1)
     const rounds = 4_000
     for (const batch of [1, 5, 20]) {
@@ -27,7 +27,7 @@ describe('a batch that is mixed at random', () => {
     expect(mixed.experts(1e6)).toBeCloseTo(EXPERTS, 6)
   })
 
-  it('takes the place of a step at the same rate of tokens', () => {
+  it('replaces a step at the same token rate', () => {
     const { base, perExpert, perRequest } = stepParts(profile)
     const ms = (batch: number, active: number) => (base + perExpert * active + perRequest * batch) / 1000
     const step = { batch: 10, active: 7, ms: ms(10, 7) }
@@ -38,7 +38,7 @@ describe('a batch that is mixed at random', () => {
     expect(other.ms).toBeGreaterThan(step.ms)
   })
 
-  it('is the step itself where that is mixed, whatever else takes time', () => {
+  it('equals a step that is already mixed, whatever else takes time', () => {
     const step = { batch: 12, active: mixed.experts(12), ms: 17 }
     expect(mixed.instead(step)).toEqual({
       batch: expect.closeTo(12, 9),

@@ -1,7 +1,8 @@
 /**
- * What a decode step would take if batches were mixed at random: the measure of what a policy gains, at any moment and without a second
- * cluster. Requests drawn independently from the trace, each at a random step, leave expert e of a layer idle with chance (1 − p̄)^b, where
- * p̄ is the share of all decode steps of the trace that fire it; so b of them fire Σ 1 − (1 − p̄)^b experts.
+ * The decode step of a randomly mixed batch: the baseline for the gain of a policy, without a second cluster.
+ * If b requests are drawn independently from the trace, each at a random step, expert e of a layer is idle
+ * with probability (1 − p̄)^b, where p̄ is the share of all decode steps of the trace that use it; so b
+ * requests use Σ 1 − (1 − p̄)^b experts.
  */
 import { type CostProfile, layerWeights, stepParts } from '../cost/profile.ts'
 import type { Trace } from '../trace/trace.ts'
@@ -14,14 +15,14 @@ export interface Step {
 }
 
 export interface MixedBatch {
-  /** Of a batch of this size, which may lie between whole numbers. */
+  /** Active experts of a batch of this size, which may be fractional. */
   experts(batch: number): number
-  /** The step that would serve as many tokens a second as this one: a slower step has a larger batch. */
+  /** The mixed step with the same tokens per second as this one: a slower step has a larger batch. */
   instead(step: Step): Step
 }
 
-/** Beyond this size a batch has about all the experts that there are. */
-const MOST_BATCH = 512
+/** Larger batches use nearly all experts. */
+const MAX_BATCH = 512
 const ROUNDS = 24
 
 export async function mixedBatch(trace: Trace, profile: CostProfile): Promise<MixedBatch> {
@@ -39,14 +40,14 @@ export async function mixedBatch(trace: Trace, profile: CostProfile): Promise<Mi
   )
 }
 
-/** `shares`: [layers][experts] of decode steps that fire the expert. */
+/** `shares`: [layers][experts], share of decode steps that use the expert. */
 export function mixedBatchOf(shares: Float64Array, experts: number, profile: CostProfile): MixedBatch {
   const ofBatch = expertsOfBatch(shares, experts, layerWeights(profile.shape.layers, shares.length / experts))
   const { perExpert, perRequest } = stepParts(profile)
   const [msPerExpert, msPerRequest] = [perExpert / 1000, perRequest / 1000]
 
   function between(batch: number): number {
-    const from = Math.min(Math.floor(batch), MOST_BATCH - 1)
+    const from = Math.min(Math.floor(batch), MAX_BATCH - 1)
     const part = Math.min(1, batch - from)
     return ofBatch[from]! * (1 - part) + ofBatch[from + 1]! * part
   }
@@ -54,8 +55,8 @@ export function mixedBatchOf(shares: Float64Array, experts: number, profile: Cos
   return {
     experts: between,
     instead({ batch, active, ms }) {
-      // What experts and requests do not explain (base, contexts, the machine's own lateness) stays. The time of a step grows more slowly
-      // than its batch, so that this settles.
+      // Time not explained by experts and requests (base, contexts, delays of the machine) stays the same.
+      // Step time grows more slowly than the batch, so that this converges.
       const otherMs = ms - msPerExpert * active - msPerRequest * batch
       let [mixed, mixedMs] = [batch, ms]
       for (let round = 0; round < ROUNDS; round++) {
@@ -67,10 +68,10 @@ export function mixedBatchOf(shares: Float64Array, experts: number, profile: Cos
   }
 }
 
-/** [MOST_BATCH + 1] */
+/** [MAX_BATCH + 1] */
 function expertsOfBatch(shares: Float64Array, experts: number, weights: Float64Array): Float64Array {
   const idle = new Float64Array(shares.length).fill(1)
-  return Float64Array.from({ length: MOST_BATCH + 1 }, () => {
+  return Float64Array.from({ length: MAX_BATCH + 1 }, () => {
     let active = 0
     for (let at = 0; at < shares.length; at++) {
       active += weights[Math.floor(at / experts)]! * (1 - idle[at]!)

@@ -1,11 +1,11 @@
-/** Looks at a running cluster: what its workers say of themselves, and the gateway of them and of its policy. */
+/** Observes a running cluster: the state of its workers, and the gateway's view of them and its policy. */
 import { Agent, request } from 'undici'
 import type { WorkerState } from '../worker/server/state.ts'
 import type { EmbeddedCluster, Role } from './cluster.ts'
 
 export interface Observation {
   readonly atMs: number
-  /** Undefined while the gateway does not answer. */
+  /** Undefined while the gateway does not respond. */
   readonly policy: string | undefined
   readonly workers: readonly ObservedWorker[]
 }
@@ -15,11 +15,11 @@ export interface ObservedWorker {
   readonly role: Role
   readonly pid: number | undefined
   readonly restarts: number
-  /** As the gateway has it: ready, unhealthy, open …; down while there is no process. */
+  /** State in the gateway: ready, unhealthy, open …; down while there is no process. */
   readonly state: string
-  /** Requests that the gateway has there. */
+  /** Requests that the gateway has sent there and that still run. */
   readonly inflight: number
-  /** Undefined while it does not answer. */
+  /** Undefined while the worker does not respond. */
   readonly own: WorkerState | undefined
 }
 
@@ -71,7 +71,7 @@ export class Observer {
     return this.#agent.destroy()
   }
 
-  /** Undefined where there is no answer: a process that is just going, or coming. */
+  /** Undefined without a response, as while a process starts or stops. */
   async #get<T>(url: string): Promise<T | undefined> {
     try {
       const limits = { headersTimeout: TIMEOUT_MS, bodyTimeout: TIMEOUT_MS, dispatcher: this.#agent }

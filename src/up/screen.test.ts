@@ -5,7 +5,7 @@ import { Screen } from './screen.ts'
 const CODES = new RegExp(`(${String.fromCharCode(27)}\\[\\d+[AJ]|\n)`)
 const same = (text: string) => text
 
-/** A terminal that knows how to go up and to erase, which is all that is used. */
+/** A terminal that supports the only used codes: cursor up and erase. */
 function terminal(live: boolean, width = 40) {
   const lines = ['']
   const term: Terminal = {
@@ -27,8 +27,8 @@ function terminal(live: boolean, width = 40) {
   return { term, shown: () => lines.slice(0, -1) }
 }
 
-describe('a screen', () => {
-  it('draws a block over the one before, with a log above it', () => {
+describe('Screen', () => {
+  it('overwrites the previous block, with a log above it', () => {
     const { term, shown } = terminal(true)
     const screen = new Screen(term, () => 24)
     screen.log('begun')
@@ -42,14 +42,14 @@ describe('a screen', () => {
     expect(shown()).toEqual(['begun', 'something happened', 'f', 'over'])
   })
 
-  it('leaves out what would wrap or scroll away, since that cannot be drawn over', () => {
+  it('leaves out lines that would wrap or scroll away, since they cannot be overwritten', () => {
     const { term, shown } = terminal(true, 5)
     const screen = new Screen(term, () => 3)
     for (let i = 0; i < 3; i++) screen.draw(['1', 'too wide', '3', '4'])
     expect(shown()).toEqual(['1'])
   })
 
-  it('has the log alone where nothing can be drawn over', () => {
+  it('prints only the log if nothing can be overwritten', () => {
     const { term, shown } = terminal(false)
     const screen = new Screen(term, () => 24)
     screen.draw(['a'])

@@ -1,4 +1,6 @@
-/** A block of lines that is drawn anew in its place, with a log above it that scrolls. Elsewhere than on a terminal there is the log alone. */
+/**
+ * A block of lines that is redrawn in place, below a scrolling log. Without a terminal there is only the log.
+ */
 import { columnsOf, type Terminal } from '../report/terminal.ts'
 
 export class Screen {
@@ -6,7 +8,7 @@ export class Screen {
   readonly #rows: () => number
   #lines: readonly string[] = []
 
-  /** `rows`: of the window now. */
+  /** `rows`: current height of the window. */
   constructor(terminal: Terminal, rows: () => number) {
     this.#terminal = terminal
     this.#rows = rows
@@ -16,7 +18,10 @@ export class Screen {
     return this.#terminal.live
   }
 
-  /** Replaces the block. What does not fit into the window is left out, from below: what wraps or scrolls away cannot be drawn over. */
+  /**
+   * Replaces the block. Lines that do not fit are left out, from the bottom: wrapped or scrolled lines cannot
+   * be overwritten.
+   */
   draw(lines: readonly string[]): void {
     if (!this.isLive) return
     const shown = lines
@@ -26,13 +31,13 @@ export class Screen {
     this.#lines = shown
   }
 
-  /** A line that stays, above the block. */
+  /** Prints a permanent line above the block. */
   log(line: string): void {
     const block = this.#lines
     this.#terminal.write(`${this.#erased()}${line}\n${block.map(each => `${each}\n`).join('')}`)
   }
 
-  /** The block stays as it is; what comes next comes below it. */
+  /** Leaves the block as it is; later output goes below it. */
   leave(): void {
     this.#lines = []
   }

@@ -1,17 +1,17 @@
-/** A process that is started anew when it ends by itself: where it was before, so that whoever knows its address finds it again. */
+/** A process that is restarted on the same port when it exits, so that its URL stays valid. */
 import type { ClusterEvents } from './cluster-events.ts'
 import { type Child, type ChildSpec, startChild } from './child.ts'
 
 export interface SupervisedSpec extends Omit<ChildSpec<string>, 'args' | 'onLine'> {
-  /** `url`: where it listened before; undefined the first time. */
+  /** `url`: URL of the previous process; undefined at the first start. */
   argsFor(url: string | undefined): readonly string[]
 }
 
-/** Doubled each time that it does not hold. */
+/** Doubled after each failed restart. */
 const FIRST_PAUSE_MS = 500
-const LONGEST_PAUSE_MS = 8_000
-/** One that ran so long was well. */
-const HELD_MS = 10_000
+const MAX_PAUSE_MS = 8_000
+/** A process that ran this long resets the delay. */
+const STABLE_MS = 10_000
 
 export class Supervised {
   readonly name: string
@@ -31,7 +31,7 @@ export class Supervised {
     this.#events = events
   }
 
-  /** Where it listens; known once it has been ready. */
+  /** Known once the process has been ready. */
   get url(): string {
     if (this.#url === undefined) throw new Error(`${this.name} has not been ready`)
     return this.#url
@@ -45,7 +45,7 @@ export class Supervised {
     return this.#isUp
   }
 
-  /** Resolves when it is ready; rejects when it ended before: the first start is not tried again. */
+  /** Resolves when it is ready; rejects if it exits before. The first start is not retried. */
   async start(): Promise<void> {
     const child = this.#spawn()
     this.#url = await child.ready
@@ -72,18 +72,18 @@ export class Supervised {
     void child.exited.then(how => {
       this.#isUp = false
       if (this.#stopping) return
-      if (performance.now() - sinceMs > HELD_MS) this.#pauseMs = FIRST_PAUSE_MS
+      if (performance.now() - sinceMs > STABLE_MS) this.#pauseMs = FIRST_PAUSE_MS
       this.#ended(how)
     })
   }
 
   #ended(how: string): void {
     this.#events.ended(this.name, how, this.#pauseMs)
-    this.#timer = setTimeout(() => void this.#again(), this.#pauseMs)
-    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2)
+    this.#timer = setTimeout(() => void this.#restart(), this.#pauseMs)
+    this.#pauseMs = Math.min(MAX_PAUSE_MS, this.#pauseMs * 2)
   }
 
-  async #again(): Promise<void> {
+  async #restart(): Promise<void> {
     const child = this.#spawn()
     try {
       await child.ready

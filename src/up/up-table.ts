@@ -1,4 +1,4 @@
-/** The table of `eldr up`: workers now, policies so far. */
+/** The table of `eldr up`: current workers and totals per policy. */
 import { fixed, percent, whole } from '../report/numbers.ts'
 import { table } from '../report/table.ts'
 import { bytes, type Terminal } from '../report/terminal.ts'
@@ -7,7 +7,7 @@ import type { ObservedWorker } from './observe.ts'
 
 export interface UpView {
   readonly policy: string | undefined
-  /** Workers, each with what it did since the last look. */
+  /** Workers, each with its work since the last observation. */
   readonly workers: readonly { readonly seen: ObservedWorker; readonly work: DecodeWork }[]
   readonly policies: readonly (readonly [policy: string, work: DecodeWork])[]
 }
@@ -48,7 +48,7 @@ function workerTable({ workers }: UpView, terminal: Terminal): string {
   return table(columns, rows, terminal)
 }
 
-/** Beside each policy what its batches would be if they were mixed at random: what it gains is the difference. */
+/** Compares each policy with randomly mixed batches; the difference is its gain. */
 function policyTable({ policies, policy }: UpView, terminal: Terminal): string {
   const columns = [
     { title: 'policy' },
@@ -72,25 +72,25 @@ function policyTable({ policies, policy }: UpView, terminal: Terminal): string {
   })
   const none =
     policies.length === 0
-      ? `\n  ${terminal.dim('nothing decoded yet: send a request, or start with --load 60')}`
+      ? `\n  ${terminal.dim('nothing decoded yet: send a request, or restart with --load')}`
       : ''
   return `${table(columns, rows, terminal)}${none}`
 }
 
-/** A gain of 0.09 is time that is 9 % less. */
+/** A gain of 0.09 means 9 % less time. */
 function gainText(gain: number): string {
   const text = percent(-gain, 1).replaceAll('\u00a0', ' ')
   return gain < 0 && !text.startsWith('<') ? `+${text}` : text
 }
 
-/** The same in one line, for where nothing can be drawn over. */
+/** One line instead of the table, without a terminal. */
 export function upLine(view: UpView, seconds: number): string {
   const { policy = 'no gateway', workers, policies } = view
   const inflight = workers.reduce((sum, { seen }) => sum + (seen.role === 'decode' ? seen.inflight : 0), 0)
   const rate = workers.reduce((sum, { work }) => sum + (work.tokens > 0 ? work.tokens / work.seconds : 0), 0)
-  const mine = policies.find(([name]) => name === policy)
-  const step = mine && meanStep(mine[1])
-  const away = workers
+  const current = policies.find(([name]) => name === policy)
+  const step = current && meanStep(current[1])
+  const notReady = workers
     .filter(({ seen }) => seen.state !== 'ready')
     .map(({ seen }) => `${seen.name} ${seen.state}`)
   return [
@@ -105,6 +105,6 @@ export function upLine(view: UpView, seconds: number): string {
           `TPOT ${fixed(step.tpotMs, 2)} ms (${gainText(step.gain)})`,
         ]
       : []),
-    ...away,
+    ...notReady,
   ].join(' · ')
 }

@@ -1,4 +1,4 @@
-/** Follows a cluster: looks at it again and again, and makes of two looks what the table shows. */
+/** Polls a cluster and computes the table of `eldr up` from consecutive observations. */
 import { type DecodeWork, NO_WORK, PolicyLedger, sumOf, workBetween } from './decode-work.ts'
 import type { MixedBatch } from './mixed-batch.ts'
 import type { Observation } from './observe.ts'
@@ -8,7 +8,10 @@ export interface WatchSettings {
   look(): Promise<Observation>
   readonly mixed: MixedBatch
   readonly speed: number
-  /** How long a request decodes, about, in the model's time: so long after a change of policy there are some of the one before. */
+  /**
+   * Typical decode time of a request in profile time: so long after a policy change, requests of the old one
+   * still run.
+   */
   readonly settleSeconds: number
   readonly everyMs: number
   onView(view: UpView, seconds: number): void
@@ -25,7 +28,7 @@ export function startWatch({ look, mixed, speed, settleSeconds, everyMs, onView 
   let timer: NodeJS.Timeout | undefined
   let stopped = false
 
-  async function turn(): Promise<void> {
+  async function poll(): Promise<void> {
     const now = await look()
     if (stopped) return
     const seconds = before === undefined ? 0 : (now.atMs - before.atMs) / 1000
@@ -33,21 +36,21 @@ export function startWatch({ look, mixed, speed, settleSeconds, everyMs, onView 
       before === undefined ? NO_WORK : workBetween(before.workers[at]!, worker, seconds, mixed, speed),
     )
     const all = sumOf(works, seconds * speed)
-    // A policy in whose time nothing was decoded has nothing to show.
+    // A policy appears only once something was decoded under it.
     if (all.tokens > 0) ledger.add(now, all)
     before = now
     const workers = now.workers.map((seen, at) => ({ seen, work: works[at]! }))
     onView({ policy: now.policy, workers, policies: ledger.entries() }, (now.atMs - startMs) / 1000)
     timer = setTimeout(next, everyMs)
   }
-  let turning = Promise.resolve()
-  const next = () => void (turning = turn())
+  let polling = Promise.resolve()
+  const next = () => void (polling = poll())
   next()
   return {
     stop() {
       stopped = true
       clearTimeout(timer)
-      return turning
+      return polling
     },
   }
 }

@@ -1,4 +1,4 @@
-/** Every chart under data that no report has yet: the labels must stay inside and apart. */
+/** Every chart with extreme data: labels must stay inside and must not overlap. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -26,7 +26,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-const LONG = 'A name that somebody made far too long for any chart to hold, WWWWWWWWWWWWWWWWWW'
+const LONG = 'A name that is far too long for any chart to hold, WWWWWWWWWWWWWWWWWW'
 const words = (id: string) => ({ id, title: id, description: id })
 const range = (length: number) => Array.from({ length }, (_, i) => i)
 
@@ -101,7 +101,7 @@ const charts = [
   }),
 ]
 
-it.each([1200, 400])('keeps labels inside charts and apart at %i px', async width => {
+it.each([1200, 400])('keeps labels inside charts and separate at %i px', async width => {
   const file = join(folder, 'charts.html')
   const body = grid(
     charts.map((chart, i) =>

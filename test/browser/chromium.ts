@@ -1,6 +1,6 @@
 /**
- * Chromium without a driver: its DevTools protocol over two pipes (JSON messages that end in a zero byte), nothing to install besides the
- * browser. Enough to open a page at a size and theme, look into it and take its picture.
+ * Controls Chromium without a driver, by its DevTools protocol over two pipes (JSON messages that end in a
+ * zero byte). Enough to open a page at a size and theme, evaluate expressions and take screenshots.
  */
 import { spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -21,13 +21,13 @@ export interface View {
 }
 
 export interface Tab {
-  /** Value of an expression in the page, or of what it promises. */
+  /** Value of an expression in the page; promises are awaited. */
   evaluate(expression: string): Promise<unknown>
-  /** A key, as somebody presses it: Tab, Enter, ArrowRight. */
+  /** Presses a key: Tab, Enter, ArrowRight. */
   press(key: string): Promise<void>
-  /** PNG of the whole page, or of what is in view. */
+  /** PNG of the whole page, or of the visible part. */
   picture(what?: 'page' | 'view'): Promise<Buffer>
-  /** What the browser complained about: refused loads, policy violations, script errors. */
+  /** Complaints of the browser: failed loads, policy violations, script errors. */
   readonly complaints: readonly string[]
   close(): Promise<void>
 }
@@ -54,7 +54,7 @@ const FLAGS = [
   '--remote-debugging-pipe',
 ]
 
-/** Chromium moves the focus by these. */
+/** Keys that move the focus in Chromium. */
 const KEY_CODES: Readonly<Record<string, number>> = {
   Tab: 9,
   Enter: 13,

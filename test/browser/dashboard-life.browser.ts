@@ -1,4 +1,4 @@
-/** The dashboard while things go wrong, while they go fast, and for those who may not do everything. */
+/** The dashboard during failures, under high load, and with restricted access. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -43,8 +43,8 @@ afterAll(async () => {
 
 const WITHIN_MS = 2_000
 
-describe('when something ends', () => {
-  it('a worker that was killed is shown within two seconds, and that it is back', async () => {
+describe('failures', () => {
+  it('shows a killed worker within two seconds, and its restart', async () => {
     const tab = await openDashboard(browser, url, 'overview')
     const state = `document.querySelector('[data-worker="decode-1"] .state').textContent`
     await until(tab, `${state} === 'ready'`)
@@ -52,14 +52,14 @@ describe('when something ends', () => {
     const fromMs = performance.now()
     await until(tab, `${state} !== 'ready'`)
     expect(performance.now() - fromMs).toBeLessThan(WITHIN_MS)
-    expect(['no answer', 'unhealthy', 'breaker open']).toContain(await tab.evaluate(state))
+    expect(['no response', 'unhealthy', 'breaker open']).toContain(await tab.evaluate(state))
     await up.event('restarted', ({ name }) => name === 'decode-1')
     await until(tab, `${state} === 'ready'`)
     expect(tab.complaints).toEqual([])
     await tab.close()
   })
 
-  it('a gateway that was killed is missed, found again when it is back, and shown as it is then', async () => {
+  it('reports a killed gateway, reconnects after its restart, and shows its new state', async () => {
     const tab = await openDashboard(browser, url, 'overview')
     await tab.evaluate(`window.sameHere = true`)
     await fetch(`${url}/eldr/policy`, { method: 'PUT', body: '{"policy":"round_robin"}' })
@@ -72,13 +72,13 @@ describe('when something ends', () => {
       `${fact('connection')} === 'live' && ${fact('policy')} === 'eldr' && Number(${fact('rate')}) > 0`,
     )
     expect(await tab.evaluate(`window.sameHere`)).toBe(true)
-    // While nobody listens the browser says so itself; nothing else was amiss.
+    // The browser itself reports refused connections; there are no other complaints.
     expect(tab.complaints.filter(complaint => !complaint.includes('net::ERR_'))).toEqual([])
     await tab.close()
   })
 })
 
-describe('with an admin token set', () => {
+describe('with an admin token', () => {
   const flags = async () => {
     const { workers } = await api(url, '/eldr/workers')
     const token = join(folder.path, 'admin.txt')
@@ -100,7 +100,7 @@ describe('with an admin token set', () => {
     document.querySelector('#token').form.requestSubmit()
   })()`
 
-  it('nothing is shown before it is given; it stays in the tab, and is forgotten when told', async () => {
+  it('shows nothing before the token is entered; the token stays in the tab and can be deleted', async () => {
     const gateway = await startGatewayProcess(await flags())
     const tab = await browser.open(`${gateway.url}/dashboard`, PHONE)
     await until(tab, `document.querySelector('#token')`)
@@ -124,7 +124,7 @@ describe('with an admin token set', () => {
     await gateway.stop()
   })
 
-  it('an open dashboard is read-only without it, and changes the policy with it', async () => {
+  it('an open dashboard is read-only without the token and can change the policy with it', async () => {
     const gateway = await startGatewayProcess([...(await flags()), '--dashboard', 'open'])
     const tab = await openDashboard(browser, gateway.url, 'control')
     await until(
@@ -151,8 +151,8 @@ describe('with an admin token set', () => {
   })
 })
 
-describe('at 500 decisions a second', () => {
-  it('the page shows a sample, says how large it is, and stays calm', async () => {
+describe('at 500 decisions per second', () => {
+  it('shows a sample, says how large it is, and does not shift its layout', async () => {
     const cluster = await startCluster({ decode: 4, config: { routing: { policy: 'jsq' } } })
     const { router } = cluster.gateway.context
     const fromMs = performance.now()
@@ -178,17 +178,15 @@ describe('at 500 decisions a second', () => {
     )) as [number, string, number, number]
     expect(rate).toBeGreaterThan(400)
     expect(rate).toBeLessThan(600)
-    expect(sampling).toMatch(
-      /^A sample: (19|20)[.\d]* of [45]\d\d decisions a second \([45] %\), each with the same chance\./,
-    )
-    // As many lines as before, and none of them pushes others about.
+    expect(sampling).toMatch(/^A random sample: (19|20)[.\d]* of [45]\d\d decisions per second \([45] %\)\./)
+    // As many lines as before, and no layout shift.
     expect(Math.abs(elements)).toBeLessThan(50)
     expect(shift).toBeLessThan(0.1)
-    // These workers are of an engine that does not tell its experts: the page says so, and what would help.
+    // The engine of these workers does not report experts: the page says so and what to do.
     await tab.evaluate(`location.hash = '#experts'`)
     await until(
       tab,
-      `[...document.querySelectorAll('.map .empty')].filter(({ textContent }) => textContent.includes('does not tell')).length === 4`,
+      `[...document.querySelectorAll('.map .empty')].filter(({ textContent }) => textContent.includes('does not report experts')).length === 4`,
     )
     expect(tab.complaints).toEqual([])
     clearInterval(timer)

@@ -1,4 +1,4 @@
-/** The dashboard in a browser, in front of a cluster of processes: what its tests share. */
+/** Shared by the tests of the dashboard in a browser with a cluster of processes. */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { expect } from 'vitest'
@@ -8,14 +8,14 @@ export const DESK: View = { width: 1280, height: 900, scheme: 'light' }
 export const PHONE: View = { width: 375, height: 740, scheme: 'dark' }
 const PATIENCE_MS = 15_000
 
-// oxlint-disable-next-line typescript/no-explicit-any -- tests know what the gateway answers
+// oxlint-disable-next-line typescript/no-explicit-any -- tests know the gateway's responses
 export async function api(url: string, path: string): Promise<any> {
   const response = await fetch(`${url}${path}`, { headers: { connection: 'close' } })
   expect(response.status).toBe(200)
   return response.json()
 }
 
-/** The page at a view, once it is live. */
+/** Opens a view and waits until it is live. */
 export async function openDashboard(
   browser: Browser,
   url: string,
@@ -27,12 +27,12 @@ export async function openDashboard(
   return tab
 }
 
-/** Text of what has this name, in a page or a part of it. */
+/** Text of the element with this data-fact, in a page or a part of it. */
 export function fact(name: string, within = 'document'): string {
   return `${within}.querySelector('[data-fact="${name}"]')?.textContent.replaceAll('\\u00a0', ' ')`
 }
 
-/** Waits for an expression to be true in the page: it is looked at in every frame there. */
+/** Waits until an expression is true in the page; the page checks it in every frame. */
 export async function until(tab: Tab, expression: string, patienceMs = PATIENCE_MS): Promise<void> {
   const held = await tab.evaluate(`new Promise(resolve => {
     const fromMs = performance.now()
@@ -46,11 +46,11 @@ export async function until(tab: Tab, expression: string, patienceMs = PATIENCE_
   })`)
   if (held !== true)
     throw new Error(
-      `waited ${patienceMs} ms in vain for ${expression}: ${String(await tab.evaluate('document.body.innerText')).slice(0, 2000)}`,
+      `no success within ${patienceMs} ms: ${expression}: ${String(await tab.evaluate('document.body.innerText')).slice(0, 2000)}`,
     )
 }
 
-/** Page and gateway are asked until they agree: both move on between two questions. */
+/** Polls page and gateway until they agree: both may change between two reads. */
 export async function agree<T>(shown: () => Promise<T>, told: () => Promise<T>): Promise<T> {
   const untilMs = performance.now() + PATIENCE_MS
   for (;;) {
@@ -63,7 +63,7 @@ export async function agree<T>(shown: () => Promise<T>, told: () => Promise<T>):
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-/** What axe finds that is serious or worse. */
+/** Findings of axe that are serious or worse. */
 export async function seriousFindings(tab: Tab): Promise<string[]> {
   await tab.evaluate(`${AXE}; undefined`)
   const found = (await tab.evaluate(
@@ -74,7 +74,7 @@ export async function seriousFindings(tab: Tab): Promise<string[]> {
     .map(({ id, where }) => `${id}: ${where.join(', ')}`)
 }
 
-/** Streams that go on until they are let go, so that numbers stand still; each has begun. */
+/** Starts streams that run until released, so that numbers do not change; resolves when each has begun. */
 export async function longStreams(url: string, model: string, count: number): Promise<() => void> {
   const stop = new AbortController()
   const started = Array.from({ length: count }, async (_, n) => {
@@ -98,7 +98,7 @@ export async function longStreams(url: string, model: string, count: number): Pr
   return () => stop.abort()
 }
 
-/** Whole streams of a few tokens, one after the other. */
+/** Sends complete streams of a few tokens, one after the other. */
 export async function shortStreams(url: string, model: string, ids: readonly string[]): Promise<void> {
   for (const id of ids) {
     const body = { model, prompt: `A short one: ${id}`, max_tokens: 5, stream: true }

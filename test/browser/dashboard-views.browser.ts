@@ -1,4 +1,4 @@
-/** Every view of the dashboard shows what the gateway's admin API says of a running cluster, and can be used by anybody. */
+/** Every view of the dashboard shows the values of the admin API for a running cluster, and is accessible. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { unpackBits } from '../../dashboard/cells.ts'
 import type { ExpertsView, Hello, LiveWorker } from '../../src/gateway/observe/insight/wire.ts'
@@ -27,7 +27,7 @@ let letGo = () => {}
 
 beforeAll(async () => {
   browser = await launchChromium()
-  // At a fifth of the speed, so that what is in flight stands still for as long as a test looks.
+  // At a fifth of the speed, so that requests stay in flight while a test looks.
   up = new UpProcess(
     folder.path,
     'up',
@@ -54,7 +54,7 @@ afterAll(async () => {
   folder.remove()
 })
 
-/** The greeting of a stream of pulses: what was before, and how things stand. */
+/** The first event of a pulse stream: history and current state. */
 async function greeting(): Promise<Hello> {
   const stop = new AbortController()
   const response = await fetch(`${url}/eldr/pulse`, { signal: stop.signal })
@@ -71,14 +71,14 @@ const number = (value: number) =>
   value.toFixed(value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2)
 const click = (tab: Tab, selector: string) =>
   tab.evaluate(`document.querySelector(${JSON.stringify(selector)}).click()`)
-/** Buttons rest while a change is under way, whose effect may be seen before its answer. */
+/** Buttons are disabled during a change, whose effect may be visible before its response. */
 async function clickWhenFree(tab: Tab, selector: string): Promise<void> {
   await until(tab, `document.querySelector(${JSON.stringify(selector)}).disabled === false`)
   await click(tab, selector)
 }
 
-describe('the overview', () => {
-  it('has a column for each decode worker, with the requests, experts and states that the admin API has', async () => {
+describe('overview', () => {
+  it('has a column per decode worker with the requests, experts and state of the admin API', async () => {
     const tab = await openDashboard(browser, url, 'overview')
     const columns = `[...document.querySelectorAll('[data-worker]')].map(column => [column.dataset.worker, ${fact('inflight', 'column')}, column.querySelector('.state').textContent])`
     const shown = await agree(
@@ -107,7 +107,7 @@ describe('the overview', () => {
     await tab.close()
   })
 
-  it('has TPOT and TTFT by policy, as the gateway measured them', async () => {
+  it('shows TPOT and TTFT by policy as measured by the gateway', async () => {
     const tab = await openDashboard(browser, url, 'overview')
     await until(
       tab,
@@ -128,14 +128,14 @@ describe('the overview', () => {
   })
 })
 
-describe('the experts', () => {
-  it('are drawn cell by cell as the workers say, and read by keyboard', async () => {
+describe('experts', () => {
+  it('are drawn cell by cell as reported by the workers, and can be read by keyboard', async () => {
     const tab = await openDashboard(browser, url, 'experts')
     await until(tab, `document.querySelectorAll('.map canvas').length === 3`)
     await tab.evaluate(
       `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Now').click()`,
     )
-    // Filled cells are nearer to the full colour than to the empty one.
+    // Filled cells are closer to the full colour than to the empty one.
     const cells = `[...document.querySelectorAll('.map canvas')].map(canvas => {
       const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
       return Array.from({ length: data.length / 4 }, (_, cell) => data[4 * cell] < 120 ? 1 : 0).join('')
@@ -154,7 +154,7 @@ describe('the experts', () => {
     for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) await tab.press(key)
     await until(tab, `document.querySelector('.cellreadout').textContent.startsWith('layer 1, expert 1')`)
     await tab.evaluate(
-      `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Against the others').click()`,
+      `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Compared with others').click()`,
     )
     await until(tab, `document.querySelector('.heatlegend').textContent.includes('this worker more')`)
     const overlaps = (await tab.evaluate(
@@ -166,8 +166,8 @@ describe('the experts', () => {
   })
 })
 
-describe('the decisions', () => {
-  it('come as they are made, with the reason, and open the whole story of a request', async () => {
+describe('decisions', () => {
+  it('appear live with their reason, and open the details of a request', async () => {
     const tab = await openDashboard(browser, url, 'decisions')
     await shortStreams(url, model, ['told-1', 'told-2'])
     await until(
@@ -188,7 +188,7 @@ describe('the decisions', () => {
       `[...document.querySelectorAll('.decision')].find(line => line.textContent.includes('told-1')).focus()`,
     )
     await tab.press('Enter')
-    await until(tab, `document.querySelector('dialog[open]') && ${fact('outcome')} === 'answered (200)'`)
+    await until(tab, `document.querySelector('dialog[open]') && ${fact('outcome')} === 'completed (200)'`)
     const { story } = await api(url, '/eldr/requests/told-1')
     const legs = (await tab.evaluate(
       `[...document.querySelectorAll('.legs li')].map(leg => leg.querySelector('b').textContent + ' ' + leg.querySelector('.worker').textContent)`,
@@ -205,8 +205,8 @@ describe('the decisions', () => {
   })
 })
 
-describe('the signatures', () => {
-  it('have a picture of the calibration requests, and the health that the gateway computed', async () => {
+describe('signatures', () => {
+  it('show the calibration requests and the fit quality computed by the gateway', async () => {
     const tab = await openDashboard(browser, url, 'signatures')
     await until(tab, `document.querySelector('.space canvas') && ${fact('coverage')}`)
     await agree(
@@ -239,7 +239,7 @@ describe('the signatures', () => {
 })
 
 describe('changes', () => {
-  it('are locked until somebody says that they are meant; then policy and workers change', async () => {
+  it('are locked until the user allows them; then policy and workers change', async () => {
     const tab = await openDashboard(browser, url, 'control')
     await until(tab, `document.querySelector('fieldset:disabled') !== null`)
     expect(await tab.evaluate(`document.querySelector('main').textContent.includes('Read-only')`)).toBe(true)
@@ -274,14 +274,14 @@ describe('changes', () => {
     await until(tab, `document.querySelector('.said.warn')?.textContent.includes('nowhere.safetensors')`)
     await fetch(`${url}/eldr/policy`, { method: 'PUT', body: '{"policy":"eldr","tau":0.1}' })
     await until(tab, `${fact('policy')} === 'eldr'`)
-    // The browser itself says that a request was refused; nothing else was amiss.
+    // The browser itself reports the rejected request; there are no other complaints.
     expect(tab.complaints.filter(complaint => !complaint.includes('status of 422'))).toEqual([])
     await tab.close()
   })
 })
 
-describe.each(['overview', 'experts', 'decisions', 'signatures', 'control'])('the view %s', name => {
-  it('has no serious finding of axe, at a desk by day and on a phone by night, and no sideways scrolling', async () => {
+describe.each(['overview', 'experts', 'decisions', 'signatures', 'control'])('view %s', name => {
+  it('has no serious axe findings and no horizontal scrolling, on a light desktop and a dark phone', async () => {
     for (const size of [DESK, PHONE]) {
       const tab = await openDashboard(browser, url, name, size)
       await until(tab, `document.querySelector('main section')`)

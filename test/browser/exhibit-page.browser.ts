@@ -1,4 +1,4 @@
-/** Pages of exhibits in a real browser. With PICTURES=folder it leaves a picture of every page it looked at. */
+/** Pages of exhibits in a real browser. With PICTURES=folder it saves a screenshot of every page. */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -34,7 +34,7 @@ const views = [
 ] as const
 
 describe.each(Object.entries(pages))('a page of exhibits, %s', (name, report) => {
-  it.each(views)('is whole at $width px, $scheme', async view => {
+  it.each(views)('renders without problems at $width px, $scheme', async view => {
     const file = join(folder, `${name}.html`)
     await writeFile(file, exhibitPage(report, '0.1.0'))
     const tab = await browser.open(`${pathToFileURL(file).href}#wide`, view)

@@ -1,6 +1,6 @@
 /**
- * The fit report in a real browser: what strings cannot show. Run with `npx vitest run --config test/browser/vitest.config.ts`; needs
- * chromium (or CHROMIUM=path). With PICTURES=folder it leaves a picture of every page it looked at.
+ * The fit report in a real browser. Run with `npx vitest run --config test/browser/vitest.config.ts`; needs
+ * chromium (or CHROMIUM=path). With PICTURES=folder it saves a screenshot of every page.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -44,7 +44,7 @@ const views = [
 ] as const
 
 describe.each(Object.entries(pages))('the fit report, %s', (name, { summary, figures }) => {
-  it.each(views)('is whole at $width px, $scheme', async view => {
+  it.each(views)('renders without problems at $width px, $scheme', async view => {
     const file = join(folder, `${name}.html`)
     await writeFile(file, fitPage(summary, figures))
     const tab = await browser.open(pathToFileURL(file).href, view)

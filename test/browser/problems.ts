@@ -1,6 +1,6 @@
 /**
- * An expression for a page with charts: gives what a reader would complain about. Labels that leave their chart, labels that cover each
- * other, and a page that scrolls sideways.
+ * An expression that finds visual problems of a page with charts: labels outside of their chart, overlapping
+ * labels, and horizontal scrolling of the page.
  */
 export const PROBLEMS = `(() => {
   const problems = []

@@ -1,4 +1,4 @@
-/** Reports of `eldr simulate` in a real browser: of real runs, and of made-up sweeps of other shapes. */
+/** Reports of `eldr simulate` in a real browser: real runs, and synthetic sweeps of other shapes. */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -71,7 +71,7 @@ const views = [
 ] as const
 
 describe.each(Object.entries(pages))('the report of a simulation, %s', (name, made) => {
-  it('is whole at every width and in both themes', async () => {
+  it('renders without problems at every width and in both themes', async () => {
     const file = join(folder, `${name}.html`)
     await writeFile(file, exhibitPage(simulationReport(await made(), sourcesFixture, '0.1.0'), '0.1.0'))
     for (const view of views) {

@@ -1,11 +1,12 @@
 /**
- * Reads a page or a chart as strictly as an XML parser would, and stricter: tags balance, attributes are quoted and not repeated, every
- * `&` begins an entity, no stray `<` or `>`, ids are unique and references to them hold. Gives the elements in document order.
+ * Parses a page or a chart more strictly than an XML parser: tags balance, attributes are quoted and not
+ * repeated, every `&` begins an entity, no stray `<` or `>`, ids are unique and references resolve. Returns
+ * elements in document order.
  */
 export interface Parsed {
   readonly name: string
   readonly attributes: Readonly<Record<string, string>>
-  /** Own text, without that of inner elements, entities resolved. */
+  /** Own text without that of child elements, with entities resolved. */
   text: string
 }
 
@@ -43,7 +44,7 @@ export function parse(markup: string): readonly Parsed[] {
       found.push(one)
       if (tag[3] === '/') continue
       open.push(one)
-      if (one.name === 'style') at = markup.indexOf('</style>', at) // CSS, where > is no tag
+      if (one.name === 'style') at = markup.indexOf('</style>', at) // CSS, where > is not a tag
       continue
     }
     const text = take(TEXT)
@@ -87,7 +88,7 @@ function checkIds(elements: readonly Parsed[]): void {
   }
 }
 
-/** Text and attributes in which a number went wrong. */
+/** Texts and attributes with a broken number. */
 export function brokenNumbers(elements: readonly Parsed[]): readonly string[] {
   const strings = elements
     .filter(({ name }) => name !== 'style')

@@ -1,4 +1,7 @@
-/** `eldr demo` and the sweep that starts its own cluster, shortened: what they print, not how good this machine is. */
+/**
+ * Short runs of `eldr demo` and of the sweep that starts its own cluster: tests the output, not the speed of
+ * this machine.
+ */
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -24,7 +27,7 @@ const POLICIES = ['round_robin', 'eldr', 'union']
 const SHORT = ['--prefill', '1', '--decode', '2', '--rate', '45', '--seconds', '2', '--speed', '1']
 
 describe('eldr demo', () => {
-  it('ends in one table with the simulator beside it, bars, and a page; outputs are the same', async () => {
+  it('prints one table with measured and simulated values, bars, and a page; outputs are the same', async () => {
     const { code, out, err } = await eldr('demo', ...SHORT, '--report', 'demo.html')
     expect(err).toMatch(/1P2D on this machine: lab16 replayed.*90 requests/)
     for (const policy of POLICIES) {
@@ -32,7 +35,7 @@ describe('eldr demo', () => {
       expect(out).toMatch(new RegExp(`\\n  ${policy} +█.* \\d+\\.\\d\\d ms`))
       expect(err).toMatch(new RegExp(`${policy}: TPOT p50`))
     }
-    expect(out).toContain('Outputs identical: yes (90 requests, byte for byte under 3 policies).')
+    expect(out).toContain('Outputs identical: yes (90 requests compared byte for byte under 3 policies).')
     expect(out).toMatch(/Measured on \d+ cores of .*, Node v\d+.*1P2D.*h200-first.*seed 0/)
     expect(code).toBe(0)
     const page = readFileSync(join(folder.path, 'demo.html'), 'utf8')
@@ -40,7 +43,7 @@ describe('eldr demo', () => {
     expect(page).toContain('h200-first')
   })
 
-  it('says the same as JSON', async () => {
+  it('prints the same as JSON', async () => {
     const { code, out } = await eldr('demo', ...SHORT, '--json', '--quiet', '--seed', '3')
     const result = JSON.parse(out) as {
       policies: { policy: string; activeExperts: number; live: { requests: object } }[]
@@ -64,8 +67,8 @@ describe('eldr demo', () => {
   })
 })
 
-describe('eldr bench --sweep without an address', () => {
-  it('runs on a cluster of its own, beside the simulator', async () => {
+describe('eldr bench --sweep without --url', () => {
+  it('starts its own cluster and compares with the simulator', async () => {
     const { code, out } = await eldr(
       'bench',
       '--sweep',

@@ -1,4 +1,7 @@
-/** `eldr up` and its like as a person starts them: processes of dist/, in a folder of their own, followed line by line. */
+/**
+ * Runs `eldr up` and similar commands from dist/ as users do, in a separate folder, and reads their output
+ * line by line.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createConnection } from 'node:net'
@@ -31,7 +34,7 @@ export interface View extends UpEvent {
 
 const running = new Set<ChildProcess>()
 
-/** A command that says an object a line. */
+/** A command that prints one JSON object per line. */
 export class UpProcess {
   readonly child: ChildProcess
   readonly exited: Promise<number | null>
@@ -57,12 +60,12 @@ export class UpProcess {
     })
   }
 
-  /** What it wrote to standard error. */
+  /** Its standard error. */
   get said(): string {
     return this.#said
   }
 
-  /** The first event, of those so far and those to come, that is as wanted; fails when the process ends without one. */
+  /** The first matching event, past or future; fails if the process ends without one. */
   async event<T extends UpEvent>(name: string, wanted: (event: T) => boolean = () => true): Promise<T> {
     for (let at = 0; ; at++) {
       while (at >= this.#events.length) {
@@ -77,7 +80,7 @@ export class UpProcess {
     }
   }
 
-  /** Of those that are said from now on. */
+  /** The first matching event from now on. */
   async nextView(wanted: (view: View) => boolean): Promise<View> {
     const from = this.#events.length
     return this.event<View>('view', view => this.#events.indexOf(view) >= from && wanted(view))
@@ -89,7 +92,7 @@ export class UpProcess {
   }
 }
 
-/** Whatever a test left running. Their processes end with them. */
+/** Kills all commands that tests left running; their child processes end with them. */
 export function killUps(): void {
   for (const child of running) child.kill('SIGKILL')
 }

@@ -1,4 +1,4 @@
-/** `eldr up` with real processes: what it starts, shows, survives, and leaves behind, which is nothing. */
+/** Tests `eldr up` with real processes: start, output, restarts and cleanup. */
 import { execFile } from 'node:child_process'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -28,7 +28,7 @@ const readyOf = (process: UpProcess) =>
 const allReady = ({ workers }: View) => workers.every(({ state }) => state === 'ready')
 
 describe('eldr up', () => {
-  it('starts a cluster whose curl line works as it stands, follows the policy, survives a crash, and leaves nothing behind', async () => {
+  it('starts a cluster with a working curl line, follows policy changes, survives a crash, and leaves nothing behind', async () => {
     const process = up('--load', '60')
     const ready = await readyOf(process)
     expect(Object.keys(ready.pids)).toEqual(['gateway', 'prefill-0', 'decode-0', 'decode-1'])
@@ -72,7 +72,7 @@ describe('eldr up', () => {
     globalThis.process.kill(victim.pid!, 'SIGKILL')
     expect(await process.event('ended')).toMatchObject({ name: 'decode-1', how: 'SIGKILL' })
     expect(await process.event('restarted')).toMatchObject({ name: 'decode-1' })
-    // Taken back: it decodes again.
+    // The gateway uses it again: it decodes.
     const back = await process.nextView(view => allReady(view) && view.workers[2]!.step !== null)
     expect(back.workers[2]).toMatchObject({ restarts: 1 })
     expect(back.workers[2]!.pid).not.toBe(victim.pid)
@@ -85,7 +85,7 @@ describe('eldr up', () => {
     expect(await listens(ready.url)).toBe(false)
   })
 
-  it('says where to point a client in plain lines where there is no terminal', async () => {
+  it('prints the client URL in plain lines without a terminal', async () => {
     const { stdout } = await new Promise<{ stdout: string }>(resolve => {
       const child = execFile(
         process.execPath,
@@ -101,13 +101,13 @@ describe('eldr up', () => {
     })
     expect(stdout).toMatch(/1P1D on this machine: lab16.*h200-first/)
     expect(stdout).toMatch(/\n {2}curl http:\/\/127\.0\.0\.1:\d+\/v1\/completions -H .* -d '.*'\n/)
-    expect(stdout).toMatch(/at http:\/\/127\.0\.0\.1:\d+\/dashboard\n/)
+    expect(stdout).toMatch(/Dashboard: http:\/\/127\.0\.0\.1:\d+\/dashboard\n/)
     expect(stdout).toMatch(/curl -X PUT .*\/eldr\/policy -d '\{"policy": "round_robin"\}'/)
-    expect(stdout).toMatch(/SIGTERM: stopping …\nstopped; nothing is left running\.\n$/)
+    expect(stdout).toMatch(/SIGTERM: stopping…\nstopped; all processes have ended\.\n$/)
     expect(stdout).not.toContain('\u001b')
   })
 
-  it('starts its gateway again too, takes all processes with it when it is killed, and stops in the middle of its start', async () => {
+  it('restarts its gateway too, takes all processes down when it is killed, and can be stopped while it starts', async () => {
     const killed = up()
     const { url, pids } = await readyOf(killed)
     process.kill(pids['gateway']!, 'SIGKILL')
@@ -128,7 +128,7 @@ describe('eldr up', () => {
     expect(await early.event('stopped')).toBeDefined()
   })
 
-  it('names a port that is taken, and what to do', async () => {
+  it('reports a port in use and what to do', async () => {
     const holder = createServer()
     await new Promise<void>(resolve => holder.listen(0, '127.0.0.1', resolve))
     const { port } = holder.address() as AddressInfo
@@ -157,7 +157,7 @@ describe('eldr up', () => {
       1,
       /gateway: .*nowhere\.safetensors[^]*ELDR_CLUSTER_FAILED/,
     ],
-  ])('answers what cannot be with what is wrong, once: %j', async (args, code, message) => {
+  ])('reports invalid arguments and files once: %j', async (args, code, message) => {
     const { status, stderr } = await ran(...args)
     expect(stderr).toMatch(message)
     expect(status).toBe(code)
