@@ -155,7 +155,15 @@ async function study(name) {
     }
     return RULES.map(([comers, tail]) => {
       const { p50, p99 } = mean(
-        () => union({ workers: WORKERS, layers, predictor, cost: stepParts(profile), comers, tail }),
+        () =>
+          union({
+            workers: WORKERS,
+            layers,
+            predictor,
+            cost: stepParts(profile),
+            expectedArrivals: comers,
+            tail,
+          }),
         rate,
       )
       process.stderr.write(`${name} ${rate}/s, comers ${comers}, tail ${tail}\n`)

@@ -1,6 +1,7 @@
 /**
- * Every failure that a person may meet, in one table. Codes are stable: scripts match on them, `docs/reference/errors.md` is generated from
- * this table and a test fails when it is stale. A line of text says what happened; `todo` says what the reader can do about it.
+ * Every error for users, in one table. Codes are stable, because scripts match on them. A test fails if
+ * `docs/reference/errors.md`, which is generated from this table, is stale. `text` says what happened, `todo`
+ * what to do.
  */
 export const ERRORS = {
   ELDR_FILE_UNREADABLE: {
@@ -9,7 +10,7 @@ export const ERRORS = {
   },
   ELDR_FILE_UNWRITABLE: {
     text: 'The file cannot be written',
-    todo: 'Check that its folder exists, that this user may write there and that the disk has room.',
+    todo: 'Check that its folder exists, that this user may write there and that the disk has space.',
   },
   ELDR_FILE_TRUNCATED: {
     text: 'The file ends before its data does',
@@ -21,23 +22,23 @@ export const ERRORS = {
   },
   ELDR_FILE_BAD_HEADER: {
     text: 'The safetensors header is broken',
-    todo: 'Write the file again with the tool that made it; docs/reference/files.md says what a header must be.',
+    todo: 'Write the file again with the tool that made it; docs/reference/files.md describes the header.',
   },
   ELDR_FILE_WRONG_KIND: {
-    text: 'The file is of another kind than the command needs',
+    text: 'The file is not of the kind that the command needs',
     todo: 'Run `eldr inspect FILE` to see what it is.',
   },
   ELDR_FILE_UNKNOWN_VERSION: {
-    text: 'The file has a format version that this release does not know',
+    text: 'This release does not support the format version of the file',
     todo: 'Upgrade ELDR, or make the file again with this release.',
   },
   ELDR_FILE_BAD_METADATA: {
-    text: 'The file’s metadata are missing or make no sense',
+    text: 'The file’s metadata are missing or invalid',
     todo: 'Make the file again; docs/reference/files.md lists the metadata of each kind.',
   },
   ELDR_TENSOR_MISSING: {
-    text: 'The file lacks a tensor that is needed',
-    todo: 'Capture it, or ask for something that the file’s tensors allow; `eldr inspect FILE` lists both.',
+    text: 'A required tensor is missing',
+    todo: 'Capture the tensor, or choose an option that does not need it; `eldr inspect FILE` lists both.',
   },
   ELDR_TENSOR_BAD_TYPE: {
     text: 'A tensor has the wrong type',
@@ -48,99 +49,99 @@ export const ERRORS = {
     todo: 'Write the tensor with the shape that docs/reference/files.md gives for it.',
   },
   ELDR_TENSOR_BAD_VALUE: {
-    text: 'A tensor holds a value that cannot be',
-    todo: 'Look for the fault in the capture; the value’s place is named.',
+    text: 'A tensor has an invalid value',
+    todo: 'Look for the bug in the capture; the message names the position of the value.',
   },
   ELDR_MODEL_UNFIT: {
-    text: 'The model’s files are broken, do not fit together, or are of a model that this worker cannot run',
-    todo: 'Copy the model’s folder again; docs/guides/worker.md says what the tiny back end can run.',
+    text: 'The model’s files are broken or inconsistent, or this worker cannot run the model',
+    todo: 'Copy the model’s folder again; docs/guides/worker.md lists what the tiny back end can run.',
   },
   ELDR_TRACE_TOO_SMALL: {
-    text: 'The trace has too few requests for what is asked',
-    todo: 'Calibrate with more prompts, or ask for less.',
+    text: 'The trace has too few requests',
+    todo: 'Calibrate with more prompts, or request less.',
   },
   ELDR_TRACE_OF_OTHER_PROMPTS: {
-    text: 'The trace was not captured of these prompts',
-    todo: 'Give the file of prompts that the trace was captured of, or capture one of yours: `eldr calibrate --split evaluation`.',
+    text: 'The trace was captured from other prompts',
+    todo: 'Use the prompts file that the trace was captured from, or capture a trace from yours: `eldr calibrate --split evaluation`.',
   },
   ELDR_FIT_NO_SIGNAL: {
     text: 'No signature can be fitted',
-    todo: 'Calibrate with prompts that use different experts; a trace whose requests are all alike has nothing to route by.',
+    todo: 'Calibrate with prompts that use different experts; requests that are all alike cannot be routed by experts.',
   },
   ELDR_FIT_TOO_LARGE: {
-    text: 'The fit needs more memory than it may have',
-    todo: 'Calibrate with fewer requests (some thousand are enough), keep fewer layers, or ask for fewer workers.',
+    text: 'The fit needs too much memory',
+    todo: 'Calibrate with fewer requests (a few thousand are enough), keep fewer layers, or use fewer workers.',
   },
   ELDR_FIT_BAD_OPTION: {
-    text: 'An option does not fit the file',
+    text: 'An option does not match the file',
     todo: 'Change the option; `eldr inspect FILE` shows the file’s shape.',
   },
   ELDR_CONFIG_INVALID: {
-    text: 'The configuration is not right',
-    todo: 'Change what the problems name; docs/reference/config.md lists every key, and `eldr config print` shows what is in force and from where.',
+    text: 'Invalid configuration',
+    todo: 'Fix the listed problems; docs/reference/config.md lists every key, and `eldr config print` shows the settings in force and their sources.',
   },
   ELDR_ENDPOINT_UNREACHABLE: {
     text: 'The server cannot be reached',
-    todo: 'Check the address, and that the server runs and may be reached from here.',
+    todo: 'Check the address, and that the server is running and reachable from here.',
   },
   ELDR_ENDPOINT_FAILED: {
-    text: 'The server did not answer as it should',
-    todo: 'Look into the server’s log; `curl` with the same address shows what it answers.',
+    text: 'The server did not respond as expected',
+    todo: 'Check the server’s log; `curl` with the same address shows its response.',
   },
   ELDR_FILE_EXISTS: {
-    text: 'The file is there already',
-    todo: 'Name another file, or give --force to have it replaced.',
+    text: 'The file already exists',
+    todo: 'Use another file name, or --force to replace it.',
   },
   ELDR_CAPTURE_MISSING: {
     text: 'The server sends no expert counts',
-    todo: 'Ask a vLLM server with EldrConnector and "record": true itself, or an `eldr worker`, and no gateway in front of it; docs/guides/calibration.md has the line that starts one.',
+    todo: 'Use the address of a vLLM server with EldrConnector and "record": true, or of an `eldr worker`, not of a gateway; docs/guides/calibration.md has the command that starts one.',
   },
   ELDR_CAPTURE_CHANGED: {
-    text: 'The model is another one than before',
-    todo: 'Calibrate against one server with one model; delete the journal to begin anew.',
+    text: 'The model has changed',
+    todo: 'Calibrate against one server with one model; delete the journal to start over.',
   },
   ELDR_CALIBRATION_STOPPED: {
-    text: 'The calibration stopped before its end',
-    todo: 'Run the same command again: it goes on where it stopped.',
+    text: 'The calibration stopped early',
+    todo: 'Run the same command again: it continues where it stopped.',
   },
   ELDR_JOURNAL_MISMATCH: {
-    text: 'The journal beside the output belongs to something else',
-    todo: 'Give the options and the prompts that it was begun with to go on, or delete it to begin anew.',
+    text: 'The journal next to the output belongs to another calibration',
+    todo: 'Use the options and prompts that it was started with to continue, or delete it to start over.',
   },
   ELDR_PORT_TAKEN: {
-    text: 'The address cannot be listened on',
-    todo: 'Choose another port or host, or stop what holds it.',
+    text: 'Cannot listen on the address',
+    todo: 'Choose another port or host, or stop the process that uses it.',
   },
   ELDR_CLUSTER_FAILED: {
-    text: 'The embedded cluster does not run',
-    todo: 'Read what its processes said; `--verbose` shows all of it.',
+    text: 'The embedded cluster is not running',
+    todo: 'Read the output of its processes; `--verbose` shows all of it.',
   },
   ELDR_OUTPUTS_DIFFER: {
-    text: 'Requests were not answered with the same text under every policy',
-    todo: 'Routing must never change an output: please report it, with the command line and the seed.',
+    text: 'Responses differ between policies',
+    todo: 'Routing must never change an output: please report this, with the command line and the seed.',
   },
   ELDR_USAGE: {
-    text: 'The command line is not right',
+    text: 'Invalid command line',
     todo: 'Run the command with --help.',
   },
 } as const satisfies Record<`ELDR_${string}`, { text: string; todo: string }>
 
 export type ErrorCode = keyof typeof ERRORS
 
-/** What is known of one failure. `found` and `expected` are phrases that read well after those words. */
+/** Details of one error. `found` and `expected` are phrases that follow those words. */
 export interface ErrorDetail {
   readonly file?: string
   readonly found?: string
   readonly expected?: string
-  /** Replaces the table's advice where the place of failure knows better. */
+  /** Replaces the table's advice with a more specific one. */
   readonly todo?: string
-  /** One line each where several things are wrong at once; the command line shows them above the message. */
+  /** One line per problem, if there are several; the command line shows them above the message. */
   readonly problems?: readonly string[]
   readonly cause?: unknown
 }
 
 /**
- * A failure with a stable code and a message for a person.
+ * An error with a stable code and a message for users.
  *
  * @example throw new EldrError('ELDR_TENSOR_MISSING', { file, found: 'prefill_counts', expected: 'decode_counts' })
  */

@@ -4,11 +4,11 @@ import { fit, type FitOptions, type Fitted } from '../src/fit/fit.ts'
 import { createStages } from '../src/fit/stages.ts'
 import { withTrace } from '../src/trace/trace.ts'
 
-/** A trace that the project ships. */
+/** A shipped trace. */
 export const shipped = (name: string): string =>
   fileURLToPath(new URL(`../data/${name}.safetensors`, import.meta.url))
 
-/** A whole trace beside the checkout, which users do not have; undefined when it is not there. */
+/** A full trace next to the checkout, which users do not have; undefined if it is missing. */
 export function whole(name: string): string | undefined {
   const path = fileURLToPath(new URL(`../../shared/traces/${name}.safetensors`, import.meta.url))
   return existsSync(path) ? path : undefined

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 
-/** Values that NumPy and SciPy gave; test/golden/numerics/make.py makes them. */
+/** Values computed by NumPy and SciPy in test/golden/numerics/make.py. */
 export interface Golden {
   ranks: { name: string; values: number[]; ranks: number[] }[]
   spearman: { name: string; x: number[]; y: number[]; rho: number }[]
-  /** Without counts of its own: those of `quality`. */
+  /** If counts are absent, those of `quality` are used. */
   idf: { name: string; requests: number; counts?: number[]; weights: number[] }[]
   quality: {
     requests: number

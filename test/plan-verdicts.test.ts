@@ -9,35 +9,35 @@ import { makePlan, type Plan, type PlanAsked } from '../src/sim/plan.ts'
 import { openRefits } from '../src/sim/refits.ts'
 import { openStudy } from '../src/sim/study-pool.ts'
 import { fitFile } from './data.ts'
-import { type MadeUpModel, writeMadeUpTrace } from './synthetic-traces.ts'
+import { type SyntheticModel, writeSyntheticTrace } from './synthetic-traces.ts'
 import { temporaryFolder } from './trace-support.ts'
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 const file = (name: string) => join(folder.path, name)
 
-const STRUCTURED: MadeUpModel = { layers: 2, experts: 64, topK: 4, domains: 4, preference: 8 }
-const RANDOM: MadeUpModel = { ...STRUCTURED, preference: 1 }
-/** So few experts that any batch of some size fires them all. */
-const FEW_EXPERTS: MadeUpModel = { layers: 2, experts: 16, topK: 4, domains: 4, preference: 3 }
+const STRUCTURED: SyntheticModel = { layers: 2, experts: 64, topK: 4, domains: 4, preference: 8 }
+const RANDOM: SyntheticModel = { ...STRUCTURED, preference: 1 }
+/** So few experts that any larger batch fires all of them. */
+const FEW_EXPERTS: SyntheticModel = { layers: 2, experts: 16, topK: 4, domains: 4, preference: 3 }
 
-/** Step: 1 ms and what is said, with 24 layers. */
+/** Step: 1 ms plus the given costs, with 24 layers. */
 const profile = (
   decode: { baseUs: number; perActiveExpertUs: number },
   prefill = { baseUs: 1000, perTokenUs: 5 },
 ) => ({
   format: 'eldr.profile.v1',
   name: 'made-up',
-  provenance: { what: 'made up for a test', notes: [] },
+  provenance: { what: 'synthetic, for a test', notes: [] },
   shape: { layers: 24, experts: 64, topK: 4 },
   decode: { kind: 'linear', perRequestUs: 10, perLayerUs: 10, perContextKTokenUs: 0, ...decode },
   prefill,
   kv: { bytesPerToken: 1000, capacityTokens: 1_000_000, latencyUs: 100, gigabytesPerSecond: 50 },
 })
 
-async function makeTraces(name: string, model: MadeUpModel): Promise<void> {
-  await writeMadeUpTrace(file(`${name}.calibration`), model, 160, 1)
-  await writeMadeUpTrace(file(`${name}.evaluation`), model, 160, 2)
+async function makeTraces(name: string, model: SyntheticModel): Promise<void> {
+  await writeSyntheticTrace(file(`${name}.calibration`), model, 160, 1)
+  await writeSyntheticTrace(file(`${name}.evaluation`), model, 160, 2)
   await writeArtifact(
     file(`${name}.artifact`),
     (await fitFile(file(`${name}.calibration`), { workers: 4 })).artifact,
@@ -125,7 +125,7 @@ describe('a plan for requests of different domains', () => {
     }
   })
 
-  it('gives the fewest decode workers whose neighbour below failed, in GPUs and money', () => {
+  it('gives the fewest decode workers whose lower neighbour failed, in GPUs and money', () => {
     for (const { variant, fewest, probes } of plan.results) {
       const tried = (workers: number) =>
         probes.find(probe => probe.rate === 300 && probe.decoders === workers)
@@ -138,13 +138,13 @@ describe('a plan for requests of different domains', () => {
     expect(of('jsq').fewest!.gpusSaved).toBeNull()
   })
 
-  it('compares at one rate, all policies with the same seeds', () => {
+  it('compares all policies at one rate with the same seeds', () => {
     expect(plan.sameRate.rate).toBe(of('jsq').highest.value)
     expect(plan.sameRate.points.map(({ variant }) => variant)).toEqual(['jsq', 'eldr', 'union'])
     expect(of('jsq').probes.filter(probe => probe.rate === plan.sameRate.rate)).toHaveLength(1)
   })
 
-  it('reads well in a terminal: nothing wider than it, no number that is none', () => {
+  it('fits the terminal, without invalid numbers', () => {
     const text = planTables(plan, 1, plain)
     expect(text).not.toMatch(/NaN|undefined|null|Infinity/)
     for (const line of text.split('\n')) expect(line.length).toBeLessThanOrEqual(100)
@@ -154,7 +154,7 @@ describe('a plan for requests of different domains', () => {
 })
 
 describe('a plan says why routing by experts will not help', () => {
-  it('when experts are drawn at random: nothing tells requests apart', async () => {
+  it('if experts are drawn at random: nothing distinguishes requests', async () => {
     const plan = await planOf({ trace: 'random' })
     expect(plan.verdict.answer).toBe('does_not')
     expect(plan.verdict.reasons).toEqual(['no_structure', 'weak_signature'])
@@ -164,7 +164,7 @@ describe('a plan says why routing by experts will not help', () => {
     )
   })
 
-  it('when batches are so large that every expert fires', async () => {
+  it('if batches are so large that every expert fires', async () => {
     const plan = await planOf({ trace: 'few', slo: { tpotMs: 5.7 } })
     expect(plan.results[0]!.highest.probe.batch).toBeGreaterThan(40)
     expect(plan.verdict.answer).toBe('does_not')
@@ -173,14 +173,14 @@ describe('a plan says why routing by experts will not help', () => {
     expect(verdictInWords(plan)).toMatch(/Batches of \d+ activate 1[56]\.\d of 16 experts/)
   })
 
-  it('when a step takes its time for something else', async () => {
+  it('if a step spends its time on something else', async () => {
     const plan = await planOf({ trace: 'structured', profile: 'base', slo: { tpotMs: 14 } })
     expect(plan.verdict.reasons).toEqual(['other_costs'])
     expect(found(plan, 'other_costs')).toBeLessThan(0.1)
     expect(verdictInWords(plan)).toMatch(/active experts account for \d+\u00a0% of a step’s time/i)
   })
 
-  it('when prefill gives way first, and asks no decode workers that would not help', async () => {
+  it('if prefill is the bottleneck, and tries no decode workers that would not help', async () => {
     const plan = await planOf({
       trace: 'structured',
       profile: 'prefill',
@@ -194,7 +194,7 @@ describe('a plan says why routing by experts will not help', () => {
     expect(verdictInWords(plan)).toMatch(/Prefill is the bottleneck above \d+ requests per second \(TTFT\)/)
   })
 
-  it('when no rate keeps the SLO: a request alone is slower', async () => {
+  it('if no rate keeps the SLO: a single request is slower', async () => {
     const plan = await planOf({ trace: 'structured', slo: { tpotMs: 2 }, rate: 10 })
     expect(plan.verdict.answer).toBe('out_of_reach')
     expect(plan.bounds.aloneMs).toBeCloseTo((1000 + 10 + 24 * (10 + 40)) / 1000, 6)
@@ -206,15 +206,15 @@ describe('a plan says why routing by experts will not help', () => {
     )
   })
 
-  it('when the SLO leaves room for hardly two requests at once', async () => {
+  it('if the SLO leaves room for hardly two requests at once', async () => {
     const plan = await planOf({ trace: 'structured', slo: { tpotMs: 2.4 } })
     expect(plan.verdict.answer).toBe('does_not')
     expect(plan.verdict.reasons).toEqual(['small_batches'])
   })
 })
 
-describe('a plan of a cluster that no SLO limits', () => {
-  it('ends at what its workers can do at all', async () => {
+describe('a plan for a cluster that no SLO limits', () => {
+  it('ends at the maximum of its workers', async () => {
     const plan = await planOf({
       trace: 'structured',
       slo: { tpotMs: 1000 },

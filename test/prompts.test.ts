@@ -54,7 +54,7 @@ describe('the shipped prompts', () => {
     expect(Buffer.byteLength(textOf('calibration.jsonl') + textOf('held-out.jsonl'))).toBeLessThan(700_000)
   })
 
-  it('have 60 to 400 tokens of tiny6, short and long ones in every domain, and README.md says how many', () => {
+  it('have 60 to 400 tokens of tiny6, short and long ones in every domain, as README.md says', () => {
     const rows = DOMAINS.map(domain => {
       const lengths = inDomain(all, domain)
         .map(({ prompt }) => tokensOf(prompt).length)
@@ -73,7 +73,7 @@ describe('the shipped prompts', () => {
     ).toEqual(rows)
   })
 
-  it('are split by the hash of their ids and nothing else, 30 % of every domain held out', () => {
+  it('are split by the hash of their ids alone, 30 % of every domain held out', () => {
     expect(new Set(all.map(({ id }) => id)).size).toBe(all.length)
     for (const domain of DOMAINS) {
       const ranked = inDomain(all, domain).toSorted(byHash)
@@ -95,7 +95,7 @@ describe('the shipped prompts', () => {
 describe('the measure of overlap', () => {
   const line = (id: string, domain: string, prompt: string) => ({ id, domain, prompt })
 
-  it('finds a sentence again whatever its case, spaces and marks, and leaves short ones alone', () => {
+  it('finds a sentence regardless of case, spaces and punctuation, and ignores short ones', () => {
     const one = line('a', 'en', 'Why not? The old bridge, he said,  is closed!')
     const two = line('b', 'de', 'Gut.\n"The old BRIDGE he said is closed". Why not?')
     expect(sharedSentences([one, two])).toEqual([['a', 'b', 'the old bridge he said is closed']])
@@ -104,7 +104,7 @@ describe('the measure of overlap', () => {
     expect(sharedSentences([three, four])).toEqual([['c', 'd', '院子里静得出奇麻雀挤成一团']])
   })
 
-  it('counts both of two texts of which one was changed a little, and no others', () => {
+  it('counts both of two texts that differ slightly, and no others', () => {
     const words = 'one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen'
     const near = line('b', 'en', words.replace('eight', 'acht'))
     const far = line('c', 'en', words.split(' ').toReversed().join(' '))

@@ -1,23 +1,23 @@
-/** Traces of a model that is not there: requests of some domains, each with experts of its own that it prefers more or less. */
+/** Traces of a synthetic model: requests of several domains, each with preferred experts. */
 import { writeFile } from 'node:fs/promises'
 import { createRandom } from '../src/math/random.ts'
 import { bytesOf } from './trace-support.ts'
 
-export interface MadeUpModel {
+export interface SyntheticModel {
   readonly layers: number
   readonly experts: number
   readonly topK: number
   readonly domains: number
-  /** How much likelier an expert of the own domain is than another; 1 is no structure at all. */
+  /** How much likelier an expert of the own domain is than another; 1 is no structure. */
   readonly preference: number
 }
 
 const STEPS = 24
 const PROMPT = 32
 
-export async function writeMadeUpTrace(
+export async function writeSyntheticTrace(
   file: string,
-  model: MadeUpModel,
+  model: SyntheticModel,
   requests: number,
   seed: number,
 ): Promise<void> {
@@ -26,7 +26,10 @@ export async function writeMadeUpTrace(
   const counts = new Uint16Array(requests * layers * experts)
   const ids = new Uint8Array(requests * STEPS * layers * topK)
   const domain = Uint8Array.from({ length: requests }, (_, request) => request % domains)
-  /** The experts of one token in one layer, into `chosen`: the least of exponential times with the preference as their rate. */
+  /**
+   * Puts the experts of one token in one layer into `chosen`: the smallest of exponential times with the
+   * preference as their rate.
+   */
   const chosen: number[] = []
   const choose = (own: number) => {
     const times = Array.from(

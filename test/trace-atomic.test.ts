@@ -1,6 +1,6 @@
 /**
- * Kills a process that keeps rewriting one file, at random moments, while this one keeps reading it: every look shows a whole file,
- * the old one or the new one. The writer is the compiled src/ in a Node of its own.
+ * Kills a process that keeps rewriting one file, at random moments, while this one keeps reading it: every
+ * read shows a complete file, old or new. The writer runs the compiled src/ in its own Node process.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,7 +12,7 @@ import { writeSafetensors } from '../src/trace/safetensors-write.ts'
 import { compileModules, temporaryFolder } from './trace-support.ts'
 
 const KILLS = 25
-const VALUES = 200_000 // of a tensor that holds one value over and over: a mixture of two files would show
+const VALUES = 200_000 // in a tensor that repeats one value: a mixture of two files would show
 
 const code = temporaryFolder()
 const target = temporaryFolder()
@@ -38,7 +38,7 @@ afterAll(() => {
 })
 
 describe('writeSafetensors in a process that is killed', () => {
-  it('leaves a whole file at every moment', async () => {
+  it('leaves a complete file at every moment', async () => {
     await writeSafetensors(path, {
       metadata: { value: '0' },
       tensors: { data: { dtype: 'U32', shape: [VALUES], data: new Uint32Array(VALUES) } },
@@ -52,7 +52,7 @@ describe('writeSafetensors in a process that is killed', () => {
       try {
         await Promise.race([
           once(child.stdout, 'data'),
-          once(child, 'exit').then(() => Promise.reject(new Error('the writer ended by itself'))),
+          once(child, 'exit').then(() => Promise.reject(new Error('the writer exited by itself'))),
         ])
         const until = performance.now() + 5 + ((kill * 37) % 50) // milliseconds
         while (performance.now() < until) {
@@ -66,14 +66,14 @@ describe('writeSafetensors in a process that is killed', () => {
     }
     expect(looks).toBeGreaterThanOrEqual(KILLS)
     expect(seen.size).toBeGreaterThanOrEqual(KILLS)
-    // What a killed writer leaves is a file of its own that nothing reads.
+    // A killed writer leaves a separate file that is never read.
     expect(readdirSync(target.path).filter(name => !/^\.eldr-[0-9a-f]{16}\.tmp$/.test(name))).toEqual([
       'value.safetensors',
     ])
   })
 })
 
-/** The value that the file holds, after checking that it holds no other and that nothing is missing. */
+/** The value in the file, after checking that it is the only one and that nothing is missing. */
 async function wholeValue(): Promise<number> {
   const bytes = readFileSync(path)
   expect(bytes.length).toBe(

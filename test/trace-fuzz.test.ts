@@ -1,6 +1,7 @@
 /**
- * 10,500 damaged traces, each written to disk, opened and read whole. Whatever the damage, the answer is the trace's values or an
- * EldrError that names the file, in bounded time and memory. Seeded: a failure names the number of its mutation, which gives it again.
+ * 10,500 damaged traces, each written to disk, opened and read completely. Whatever the damage, the result is
+ * the trace's values or an EldrError that names the file, in bounded time and memory. Seeded: a failure names
+ * the number of its mutation, which reproduces it.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +11,7 @@ import { type Trace, type TracePurpose, withTrace } from '../src/trace/trace.ts'
 import { bytesOf, rawFile, temporaryFolder, traceWith } from './trace-support.ts'
 
 const MUTATIONS = 10_500
-const MAX_GROWTH = 200e6 // bytes of resident memory, for files of some 1,400 bytes
+const MAX_GROWTH = 200e6 // bytes of resident memory, for files of about 1,400 bytes
 
 const folder = temporaryFolder()
 afterAll(folder.remove)
@@ -88,7 +89,10 @@ const OUTCOMES = [
 type Random = (below: number) => number
 type Mutation = (random: Random) => Buffer
 
-/** One kind of damage each; those that rewrite the header keep its length field true, so that the damage gets past it. */
+/**
+ * One kind of damage each; those that rewrite the header keep its length field right, so that the damage gets
+ * past it.
+ */
 const mutations: Readonly<Record<string, Mutation>> = {
   'bytes flipped': random => flipped(good, random, 1 + random(8)),
   'header bytes flipped': random => rawFile(flipped(Buffer.from(header), random, 1 + random(2)), data),
@@ -118,7 +122,7 @@ const mutations: Readonly<Record<string, Mutation>> = {
 }
 
 describe('a damaged trace', () => {
-  it('is read or refused, and nothing else', async () => {
+  it('is either read or rejected with an ELDR error', async () => {
     const path = join(folder.path, 'damaged.safetensors')
     const names = Object.keys(mutations)
     const outcomes: Record<string, number> = {}
@@ -135,11 +139,11 @@ describe('a damaged trace', () => {
       if (i % 100 === 0) rssPeak = Math.max(rssPeak, process.memoryUsage.rss())
     }
     expect(rssPeak - rssBefore).toBeLessThan(MAX_GROWTH)
-    // The damage reached every check, not the first one alone.
+    // The damage reached every check, not only the first.
     expect(Object.keys(outcomes).sort()).toEqual(OUTCOMES)
   }, 120_000)
 
-  it('is not what the fuzzer starts from', async () => {
+  it('does not include the original', async () => {
     const path = join(folder.path, 'good.safetensors')
     writeFileSync(path, good)
     expect(await readWhole(path)).toBe('read')
@@ -168,7 +172,7 @@ function can(trace: Trace, purpose: TracePurpose): boolean {
   return trace.missingFor(purpose).length === 0
 }
 
-/** mulberry32: whole numbers from 0 to below − 1. */
+/** mulberry32: integers from 0 to below − 1. */
 function randomFrom(seed: number): Random {
   let state = Math.imul(seed, 0x9e3779b1)
   return below => {
@@ -203,7 +207,7 @@ function replaceOne(pattern: RegExp, by: string, random: Random): string {
   return header.slice(0, index) + by + header.slice(index + match.length)
 }
 
-/** The header with the names of two tensors exchanged, which leaves it a good one. */
+/** The header with the names of two tensors swapped, which leaves it valid. */
 function swapNames(random: Random): string {
   const names = [...header.matchAll(/"(\w+)":\{"dtype/g)].map(([, name]) => name!)
   const [a, b] = [pick(names, random), pick(names, random)]

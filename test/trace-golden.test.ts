@@ -1,4 +1,4 @@
-/** Files and numbers made by Python (golden/trace/make.py): ours are the same, to the byte. */
+/** Files and numbers made by Python (golden/trace/make.py); ours are identical byte for byte. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -15,7 +15,7 @@ const everyDtype = join(folder, 'every-dtype.safetensors')
 const tracePath = join(folder, 'trace.safetensors')
 
 interface Golden {
-  /** Values as the bytes of the file, and as float32 with 'nan', 'inf' and '-inf' for what JSON lacks. */
+  /** Values as the bytes of the file, and as float32 with 'nan', 'inf' and '-inf', which JSON lacks. */
   readonly tensors: readonly {
     name: string
     dtype: Dtype
@@ -44,7 +44,7 @@ describe('a file written by Python', () => {
     })
   })
 
-  it('comes out of our writer identical, the same tensors given', async () => {
+  it('is identical to our writer’s output for the same tensors', async () => {
     const tensors = Object.fromEntries(
       golden.tensors.map(({ name, dtype, shape, hex }) => [
         name,
@@ -55,7 +55,7 @@ describe('a file written by Python', () => {
     expect(ours).toEqual(readFileSync(everyDtype))
   })
 
-  it('is a trace to us, and identical to ours', async () => {
+  it('is a valid trace, and identical to ours', async () => {
     await withTrace(tracePath, async trace => {
       expect(trace).toMatchObject({
         model: 'toy',
@@ -89,7 +89,7 @@ describe('a file written by Python', () => {
 })
 
 describe('half floats', () => {
-  it('decode as NumPy decodes them, all 65,536', () => {
+  it('decode like NumPy, all 65,536', () => {
     const decoded = new Float32Array(65_536)
     decodeFloat16(
       Uint16Array.from({ length: 65_536 }, (_, bits) => bits),

@@ -1,4 +1,7 @@
-/** A trace of the size of the paper's (14,000 requests, 48 layers, 128 experts; 172 MB of counts) streams through little memory. */
+/**
+ * A trace of the paper's size (14,000 requests, 48 layers, 128 experts; 172 MB of counts) can be read in
+ * little memory.
+ */
 import { execFileSync } from 'node:child_process'
 import { closeSync, ftruncateSync, openSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +16,7 @@ const folder = temporaryFolder()
 afterAll(folder.remove)
 
 describe('a large trace', () => {
-  it('is read in chunks of rows in less than 300 MB', () => {
+  it('is read in chunks of rows within 300 MB', () => {
     const path = join(folder.path, 'large.safetensors')
     const bytes = REQUESTS * CELLS * 2
     const metadata = { format: 'eldr.trace.v1', model: 'large', layers: '48', experts: '128', top_k: '8' }
@@ -21,8 +24,9 @@ describe('a large trace', () => {
     const start = rawFile(JSON.stringify({ __metadata__: metadata, prefill_counts: entry }))
     const file = openSync(path, 'w')
     writeSync(file, start)
-    ftruncateSync(file, start.length + bytes) // sparse: zeros that take no room
-    writeSync(file, Buffer.from([42, 0]), 0, 2, start.length + bytes - 2) // the last count of the last request
+    ftruncateSync(file, start.length + bytes) // sparse: zeros that take no disk space
+    // the last count of the last request
+    writeSync(file, Buffer.from([42, 0]), 0, 2, start.length + bytes - 2)
     closeSync(file)
 
     compileModules(folder.path, ['trace/trace.ts'])

@@ -1,4 +1,7 @@
-/** What the tests of traces share: a temporary folder, a small good trace, and the modules of src/ as JavaScript for child processes. */
+/**
+ * Shared by the trace tests: a temporary folder, a small valid trace, and modules of src/ compiled to
+ * JavaScript for child processes.
+ */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -20,7 +23,10 @@ export function temporaryFolder(): { readonly path: string; remove(): void } {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
 }
 
-/** The EldrError with which `run` fails. Anything else, success included, fails the test, and so does a message that does not name the file. */
+/**
+ * The EldrError with which `run` fails. Anything else, including success or a message that does not name the
+ * file, fails the test.
+ */
 export async function failure(file: string, run: () => unknown): Promise<EldrError> {
   try {
     await run()
@@ -37,7 +43,7 @@ export async function bytesOf(contents: SafetensorsContents): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/** A file of any header and data, right or wrong. `length` is what the length field says when that is not the truth. */
+/** A file of any header and data, valid or not. `length` overrides the length field. */
 export function rawFile(
   header: string | Uint8Array,
   data: Uint8Array = new Uint8Array(0),
@@ -49,7 +55,7 @@ export function rawFile(
   return Buffer.concat([prefix, json, data])
 }
 
-/** Three requests, two layers, four experts, top-2; every tensor that a trace may have, and all of it true. */
+/** Three requests, two layers, four experts, top-2; every tensor that a trace may have, all valid. */
 export const traceMetadata: Readonly<Record<string, string>> = {
   format: 'eldr.trace.v1',
   model: 'toy',
@@ -91,7 +97,7 @@ export type TraceChanges = {
   tensors?: Record<string, TensorToWrite | undefined>
 }
 
-/** The good trace with some of it replaced, or removed where the change is undefined. */
+/** The valid trace with some parts replaced, or removed if undefined. */
 export function traceWith({ metadata, tensors }: TraceChanges = {}): SafetensorsContents {
   return {
     metadata: kept({ ...traceMetadata, ...metadata }),
@@ -106,7 +112,10 @@ function kept<T>(values: Record<string, T | undefined>): Record<string, T> {
   >
 }
 
-/** Compiles modules of src/ and what they import into `folder`, for a plain Node: Node 20 runs no TypeScript, and dist/ may be stale or absent. */
+/**
+ * Compiles modules of src/ and their imports into `folder` for plain Node: Node 20 does not run TypeScript,
+ * and dist/ may be stale or absent.
+ */
 export function compileModules(folder: string, modules: readonly string[]): void {
   const config = {
     extends: join(root, 'tsconfig.build.json'),

@@ -13,9 +13,9 @@ import type {
   RunningGeneration,
   WorkerEngine,
 } from '../src/worker/types.ts'
-import { type MadeUpModel, writeMadeUpTrace } from './synthetic-traces.ts'
+import { type SyntheticModel, writeSyntheticTrace } from './synthetic-traces.ts'
 
-export const SMALL_MODEL: MadeUpModel = { layers: 3, experts: 12, topK: 3, domains: 3, preference: 6 }
+export const SMALL_MODEL: SyntheticModel = { layers: 3, experts: 12, topK: 3, domains: 3, preference: 6 }
 export const SMALL_ROWS = 24
 /** The same for every row of a synthetic trace. */
 export const SMALL_STEPS = 24
@@ -56,7 +56,7 @@ export function jumpingClock(): StepClock {
 
 export async function smallTrace(folder: string): Promise<string> {
   const path = join(folder, 'small.safetensors')
-  await writeMadeUpTrace(path, SMALL_MODEL, SMALL_ROWS, 7)
+  await writeSyntheticTrace(path, SMALL_MODEL, SMALL_ROWS, 7)
   return path
 }
 

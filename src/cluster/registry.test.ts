@@ -18,7 +18,7 @@ const worker = (id: string, role: Role = 'decode', cluster?: number): WorkerSpec
   id,
   role,
   url: `http://${id}:8000`,
-  ...(cluster !== undefined && { cluster }),
+  cluster,
 })
 
 /** A registry of healthy workers. */

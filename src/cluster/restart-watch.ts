@@ -19,7 +19,7 @@ export class RestartWatch {
     const seen = this.#engines.get(workerId)
     // A hand-off that was in flight when the worker stopped may be read after the first one from its restart.
     if (engine === seen?.now || engine === seen?.before) return
-    this.#engines.set(workerId, { now: engine, ...(seen && { before: seen.now }) })
+    this.#engines.set(workerId, { now: engine, before: seen?.now })
     if (seen !== undefined) this.#restarted(workerId)
   }
 

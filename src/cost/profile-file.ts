@@ -12,7 +12,7 @@ import type { AttentionWindow, CostProfile, DecodeCost, Provenance } from './pro
 export const PROFILE_FORMAT = 'eldr.profile.v1'
 
 /** Models have one or two window sizes; each adds a sum to the simulator. */
-const MOST_WINDOWS = 8
+const MAX_WINDOWS = 8
 
 /** The same folder from src/cost and from dist/cost. */
 const SHIPPED = fileURLToPath(new URL('../../profiles/', import.meta.url))
@@ -100,17 +100,16 @@ function provenanceIn(fields: Fields): Provenance {
 
 function decodeIn(fields: Fields): DecodeCost {
   if (fields.value('kind') !== 'linear') throw fields.wrong('kind', '"linear"')
-  return {
+  const linear: DecodeCost = {
     kind: 'linear',
     baseUs: fields.cost('baseUs'),
     perRequestUs: fields.cost('perRequestUs'),
     perLayerUs: fields.cost('perLayerUs'),
     perActiveExpertUs: fields.cost('perActiveExpertUs'),
     perContextKTokenUs: fields.cost('perContextKTokenUs'),
-    ...(fields.value('windows') !== undefined && {
-      windows: fields.list('windows', MOST_WINDOWS).map(windowIn),
-    }),
   }
+  if (fields.value('windows') === undefined) return linear
+  return { ...linear, windows: fields.list('windows', MAX_WINDOWS).map(windowIn) }
 }
 
 function windowIn(fields: Fields): AttentionWindow {
@@ -146,10 +145,10 @@ class Fields {
     return new Fields(this.#file, this.#name(key), this.value(key))
   }
 
-  list(key: string, most: number): Fields[] {
+  list(key: string, max: number): Fields[] {
     const values = this.value(key)
-    if (!Array.isArray(values) || values.length > most)
-      throw this.wrong(key, `a list of at most ${most} objects`)
+    if (!Array.isArray(values) || values.length > max)
+      throw this.wrong(key, `a list of at most ${max} objects`)
     return values.map((value, at) => new Fields(this.#file, `${this.#name(key)}[${at}]`, value))
   }
 

@@ -36,7 +36,7 @@ export async function artifactOf(from: SafetensorsFile): Promise<Artifact> {
     from.metadata[`${FALLBACK}transform`] === undefined
       ? undefined
       : await signatureOf(FALLBACK, from, about, calibration.requests)
-  return { about, primary, ...(fallback && { fallback }), calibration }
+  return { about, primary, fallback, calibration }
 }
 
 function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
@@ -57,7 +57,7 @@ function aboutOf({ path, metadata }: SafetensorsFile): ArtifactAbout {
     experts,
     topK: check.wholeNumber(path, metadata, 'top_k', experts),
     workers,
-    ...(metadata['workload'] !== undefined && { workload: metadata['workload'] }),
+    workload: metadata['workload'],
     domains: check.namesOf(path, metadata, 'domains', 256),
     balance,
     seed: check.wholeNumber(path, metadata, 'seed', Number.MAX_SAFE_INTEGER, 0),
@@ -108,7 +108,7 @@ async function calibrationOf(
       index => index < domains.length,
       `one of ${domains.length} domains`,
     )
-  return { requests, clusterOf, ...(patterns && { patterns }), ...(domain && { domain }) }
+  return { requests, clusterOf, patterns, domain }
 }
 
 async function signatureOf(
@@ -147,7 +147,7 @@ async function signatureOf(
   )
   const model: SignatureModel = { transform, modelLayers: layers, experts, layers: kept, weights }
   const centroids = await check.readTensor(from, `${prefix}centroids`, 'F32', [workers, kept.length, experts])
-  checkUnit(path, `${prefix}centroids`, centroids, dimensionsOf(model))
+  checkUnit(path, `${prefix}centroids`, centroids, { width: dimensionsOf(model) })
   if (centroids.every(value => value === 0))
     throw new EldrError('ELDR_TENSOR_BAD_VALUE', {
       file: path,
@@ -159,14 +159,11 @@ async function signatureOf(
     kept.length,
     experts,
   ])
-  checkUnit(
-    path,
-    `${prefix}calibration_signatures`,
-    signatures,
-    dimensionsOf(model),
-    UNIT,
-    prefix === FALLBACK,
-  )
+  checkUnit(path, `${prefix}calibration_signatures`, signatures, {
+    width: dimensionsOf(model),
+    unit: UNIT,
+    mayBeZero: prefix === FALLBACK,
+  })
   const halfLife = check.optionalNumber(path, metadata, `${prefix}recent_half_life`, Number.MIN_VALUE, 1e9)
   const rho = check.optionalNumber(path, metadata, `${prefix}rho`, -1, 1)
   const curve =
@@ -183,9 +180,9 @@ async function signatureOf(
     model,
     centroids,
     signatures,
-    ...(halfLife !== undefined && { recentHalfLife: halfLife }),
-    ...(rho !== undefined && { rho }),
-    ...(curve && { curve: { transform, order: curve.order, rho: curve.rho, peak: curve.peak } }),
+    recentHalfLife: halfLife,
+    rho,
+    curve: curve && { transform, order: curve.order, rho: curve.rho, peak: curve.peak },
   }
 }
 
@@ -232,16 +229,14 @@ const isQuantiles = (value: unknown): value is number[][] =>
   )
 
 /**
- * Rows are compared by cosine without normalising them again, so their length must be 1. Calibration requests
- * without a signature are not kept, so no row has length 0.
+ * Rows are compared by cosine without normalising them again, so their length must be 1. A row of length 0
+ * matches nothing; calibration requests without a signature are not kept.
  */
 function checkUnit(
   file: string,
   name: string,
   rows: Float32Array | Int16Array,
-  width: number,
-  unit = 1,
-  mayBeZero = true,
+  { width, unit = 1, mayBeZero = true }: { width: number; unit?: number; mayBeZero?: boolean },
 ): void {
   for (let from = 0, row = 0; from < rows.length; from += width, row++) {
     let squares = 0

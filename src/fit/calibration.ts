@@ -40,11 +40,12 @@ export async function readCalibration(trace: Trace): Promise<Calibration> {
     counts,
     gateRows,
     idf: idfWeights(documentFrequency(counts, layers * experts), requests),
-    ...(trace.missingFor('recent').length === 0 && { recent: await trace.prefillRecent() }),
-    ...(quality && trace.has('gate_prob_sum') && { gateProb: await trace.gateProb() }),
-    ...(quality && trace.has('gate_logit_mean') && { gateLogit: await trace.gateLogit() }),
-    ...(quality && { decodeCounts: await trace.decodeCounts(), decodeSteps: await trace.decodeSteps() }),
-    ...(domain !== undefined && { domain }),
+    recent: trace.missingFor('recent').length === 0 ? await trace.prefillRecent() : undefined,
+    gateProb: quality && trace.has('gate_prob_sum') ? await trace.gateProb() : undefined,
+    gateLogit: quality && trace.has('gate_logit_mean') ? await trace.gateLogit() : undefined,
+    decodeCounts: quality ? await trace.decodeCounts() : undefined,
+    decodeSteps: quality ? await trace.decodeSteps() : undefined,
+    domain,
   }
 }
 

@@ -32,19 +32,19 @@ export function figuresOf(
       centroids: centroids.map(([x, y]) => ({ x, y })),
       explained: plane.explained,
     },
-    ...(heat && { heat }),
-    ...(activation && { activation }),
+    heat,
+    activation,
   }
 }
 
-/** A regular sample of at most `most` requests, and their signatures. */
+/** A regular sample of at most `max` requests, and their signatures. */
 export function planeRows(
   signatures: Int16Array,
   requests: number,
   width: number,
-  most: number,
+  max: number,
 ): { readonly rows: readonly number[]; readonly picked: Int16Array } {
-  const step = Math.max(1, Math.ceil(requests / most))
+  const step = Math.max(1, Math.ceil(requests / max))
   const rows = Array.from({ length: Math.ceil(requests / step) }, (_, at) => at * step)
   const picked = new Int16Array(rows.length * width)
   rows.forEach((row, at) => picked.set(signatures.subarray(row * width, (row + 1) * width), at * width))

@@ -83,16 +83,14 @@ async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Pr
   const artifact: Artifact = {
     about: aboutOf(trace, options, qualities, clusters, sha256),
     primary: { ...signatures, centroids: clusters.centroids },
-    ...(fallback && {
-      fallback: fallbackSignature(data, fallback, rows, clusters.clusterOf, options.workers),
-    }),
+    fallback: fallback && fallbackSignature(data, fallback, rows, clusters.clusterOf, options.workers),
     calibration: {
       requests: rows.length,
       clusterOf: Uint16Array.from(clusters.clusterOf),
-      ...(data.decodeCounts && {
-        patterns: packPatterns(data.decodeCounts, data.decodeSteps!, rows, data.layers * data.experts),
-      }),
-      ...(data.domain && { domain: Uint8Array.from(rows, row => data.domain![row]!) }),
+      patterns:
+        data.decodeCounts &&
+        packPatterns(data.decodeCounts, data.decodeSteps!, rows, data.layers * data.experts),
+      domain: data.domain && Uint8Array.from(rows, row => data.domain![row]!),
     },
   }
   const { ranks, batch } = options
@@ -104,7 +102,7 @@ async function fitChecked(trace: Trace, options: FitOptions, stages: Stages): Pr
     ...notesOf(trace, options, data, selections[0]!, rows.length),
     ...alikeNote(clusters, points.width),
   ]
-  return { artifact, ...(placement && { placement }), data, qualities, selections, clusters, points, notes }
+  return { artifact, placement, data, qualities, selections, clusters, points, notes }
 }
 
 async function select(trace: Trace, data: Calibration, options: FitOptions, stages: Stages) {
@@ -138,7 +136,7 @@ function aboutOf(
     experts,
     topK,
     workers,
-    ...(workload !== undefined && { workload }),
+    workload,
     domains,
     balance,
     seed,

@@ -54,7 +54,7 @@ export function refit(old: Artifact, options: ClusterOptions, file: string): Ref
     artifact: {
       about,
       primary: { ...old.primary, centroids: clusters.centroids },
-      ...(fallback && { fallback }),
+      fallback,
       calibration: { ...old.calibration, clusterOf: Uint16Array.from(clusters.clusterOf) },
     },
     clusters,

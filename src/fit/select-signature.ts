@@ -28,9 +28,9 @@ export interface SelectionOptions {
 }
 
 /** All pairs of 7,000 requests: more take gigabytes and add no information. */
-const MOST_PAIRS = 25_000_000
+const MAX_PAIRS = 25_000_000
 /** Products of pairs and layers, 4 bytes each. */
-const MOST_REMEMBERED = 2 ** 24
+const MAX_CACHED = 2 ** 24
 
 /** With fewer requests, a rank correlation of their pairs is meaningless. */
 export const FEWEST_JUDGED = 3
@@ -84,13 +84,13 @@ export function measureTransforms(
   function openSpace(rows: Uint32Array) {
     const shape = { requests: rows.length, layers: data.layers, experts: data.experts }
     const wanted = Math.min(pairs, allPairsOf(rows.length))
-    const most = Math.min(MOST_PAIRS, maxPairs(shape))
-    if (wanted > most) {
+    const max = Math.min(MAX_PAIRS, maxPairs(shape))
+    if (wanted > max) {
       const todo = 'Ask for fewer pairs; some ten thousand are enough.'
       throw new EldrError('ELDR_FIT_BAD_OPTION', {
         file,
         found: `${wanted} pairs`,
-        expected: `at most ${most}`,
+        expected: `at most ${max}`,
         todo,
       })
     }
@@ -102,7 +102,7 @@ export function measureTransforms(
 
   /** Greedy selection needs the best two again; their products are kept unless they are large. */
   function remember(name: TransformName, so: readonly TransformQuality[]): void {
-    if (!isServable(name) || space!.pairs * data.layers > MOST_REMEMBERED) return
+    if (!isServable(name) || space!.pairs * data.layers > MAX_CACHED) return
     const best = new Set(bestTwo(so))
     if (best.has(name)) space!.saved.set(name, space!.of.save())
     for (const other of space!.saved.keys()) if (!best.has(other)) space!.saved.delete(other)
@@ -195,6 +195,6 @@ export function selectUnmeasured(
   return {
     qualities: [],
     selections: [{ transform, layers }],
-    ...(source === 'recent' && { fallback: { transform: idf ? 'count-idf' : 'count', layers } }),
+    fallback: source === 'recent' ? { transform: idf ? 'count-idf' : 'count', layers } : undefined,
   }
 }

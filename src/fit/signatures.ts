@@ -77,8 +77,8 @@ function about(
 ) {
   return {
     model,
-    ...(TRANSFORM[transform].source === 'recent' && recentHalfLife !== undefined && { recentHalfLife }),
-    ...(rho !== undefined && { rho }),
-    ...(curve !== undefined && { curve }),
+    recentHalfLife: TRANSFORM[transform].source === 'recent' ? recentHalfLife : undefined,
+    rho,
+    curve,
   }
 }

@@ -16,7 +16,7 @@ export function summaryOf(
     file: trace.path,
     sha256: artifact.about.traceSha256,
     model: trace.model,
-    ...(trace.workload !== undefined && { workload: trace.workload }),
+    workload: trace.workload,
     requests: trace.requests,
     layers: trace.layers,
     experts: trace.experts,
@@ -51,13 +51,13 @@ export function clusterPart(
     balance: about.balance,
     chosen: primary.model.transform,
     layers: Array.from(primary.model.layers),
-    ...(primary.rho !== undefined && { rho: primary.rho }),
+    rho: primary.rho,
     clusters: clusterSummaries(artifact),
     meanSimilarity: about.meanSimilarity,
     vanillaSizes: clusters.vanillaSizes,
     iterations: clusters.iterations,
     bestSimilarity: about.bestSimilarity,
-    ...(placement && { placement: placementSummary(placement) }),
+    placement: placement && placementSummary(placement),
   }
 }
 

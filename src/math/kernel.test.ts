@@ -158,13 +158,15 @@ describe('the SIMD kernel', () => {
       fc.array(fc.integer({ min: 0, max }), { minLength: length, maxLength: length })
     fc.assert(
       fc.property(
-        words(16, 65_535),
-        floats(16, -4, 4),
-        words(16, 64_100),
-        words(16, 500_000),
-        words(48, 255),
-        words(3, 85),
-        (counts, weights, logs, sums, bytes, shares) => {
+        fc.record({
+          counts: words(16, 65_535),
+          weights: floats(16, -4, 4),
+          logs: words(16, 64_100),
+          sums: words(16, 500_000),
+          bytes: words(48, 255),
+          shares: words(3, 85),
+        }),
+        ({ counts, weights, logs, sums, bytes, shares }) => {
           const results = both(bytesFor(32, 64, 64, 32, 64, 64, 48, 12, 12, 32)).map(kernel => {
             const { f32, i16, i32, u32 } = layOut(kernel)
             const [staged, weight, out, log, sum, idle, row, which, share, mixed] = [

@@ -1,7 +1,7 @@
 import { bytesFor, createKernel, layOut } from '../math/kernel.ts'
 import { packedRows, packUnit, UNIT } from '../math/packed-rows.ts'
 import { rowMatrixOf } from '../math/row-matrix.ts'
-import { MOST_LIKELY } from './union-state.ts'
+import { MAX_CHANCE } from './union-state.ts'
 
 /** Finds calibration requests with known decode patterns and close signatures. */
 export interface Neighbours {
@@ -75,11 +75,11 @@ export function createNeighbours(options: NeighboursOptions): Neighbours {
  * Patterns in a kernel's memory, sorted by cluster, and their weighted mean. Weights are bytes, so that a
  * mean is a sum of small integers.
  */
-function createMixer(patterns: Uint8Array, cells: number, order: readonly number[], most: number) {
+function createMixer(patterns: Uint8Array, cells: number, order: readonly number[], max: number) {
   const stride = Math.ceil(cells / 64) * 64
-  const kernel = createKernel(bytesFor(order.length * stride, 4 * most, 4 * most, 2 * stride))
+  const kernel = createKernel(bytesFor(order.length * stride, 4 * max, 4 * max, 2 * stride))
   const { u32, i16 } = layOut(kernel)
-  const [rows, which, weights, mixed] = [u32((order.length * stride) / 4), u32(most), u32(most), i16(stride)]
+  const [rows, which, weights, mixed] = [u32((order.length * stride) / 4), u32(max), u32(max), i16(stride)]
   const bytes = new Uint8Array(kernel.buffer, rows.at, order.length * stride)
   const sums = new Uint16Array(kernel.buffer, mixed.at, cells)
   order.forEach((request, at) =>
@@ -109,7 +109,7 @@ function createMixer(patterns: Uint8Array, cells: number, order: readonly number
     }
     kernel.mixBytes(rows.at, stride, which.at, weights.at, used, mixed.at)
     const scale = 1 / (255 * sum)
-    for (let c = 0; c < cells; c++) out[c] = Math.min(MOST_LIKELY, sums[c]! * scale)
+    for (let c = 0; c < cells; c++) out[c] = Math.min(MAX_CHANCE, sums[c]! * scale)
   }
 }
 
@@ -129,16 +129,16 @@ function byCluster(clusterOf: ArrayLike<number>, clusters: number): { order: num
 }
 
 /** The highest few of many, descending, in a short sorted list: most offers end at the first comparison. */
-function createTop(most: number) {
+function createTop(max: number) {
   const kept: Entry[] = []
   return {
     entries: (): readonly Entry[] => kept,
     offer(row: number, product: number): void {
-      if (kept.length === most && product <= kept[most - 1]!.product) return
+      if (kept.length === max && product <= kept[max - 1]!.product) return
       let at = kept.length
       while (at > 0 && kept[at - 1]!.product < product) at--
       kept.splice(at, 0, { row, product })
-      if (kept.length > most) kept.pop()
+      if (kept.length > max) kept.pop()
     },
   }
 }

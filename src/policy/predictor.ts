@@ -3,7 +3,7 @@ import { dimensionsOf } from '../signature/signature.ts'
 import { isServable } from '../signature/transform.ts'
 import type { PolicyOptions, RoutableRequest } from './decode-policy.ts'
 import { createNeighbours, type Neighbours, type NeighboursOptions } from './neighbours.ts'
-import { MOST_LIKELY } from './union-state.ts'
+import { MAX_CHANCE } from './union-state.ts'
 
 /** Predicts the chance that one decode step fires each expert of each layer, from a request's prefill. */
 export interface Predictor {
@@ -61,7 +61,7 @@ export function createPredictor({
       if (!(sum > 0 && sum < Infinity)) return false
       const scale = topK / sum
       for (let c = from; c < from + experts; c++) {
-        const share = Math.min(MOST_LIKELY, counts[c]! * scale)
+        const share = Math.min(MAX_CHANCE, counts[c]! * scale)
         chances[c] = blended ? own * share + (1 - own) * pattern[c]! : share
       }
     }

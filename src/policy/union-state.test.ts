@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../math/random.ts'
 import { createPredictor } from './predictor.ts'
-import { createUnionState, logsOf, MOST_LIKELY } from './union-state.ts'
+import { createUnionState, logsOf, MAX_CHANCE } from './union-state.ts'
 import { DEFAULT_COST, union } from './union.ts'
 
 const CELLS = 12
@@ -17,7 +17,7 @@ describe('the union of a worker’s requests', () => {
         const state = createUnionState(2, CELLS)
         for (const request of requests) state.add(1, logsOf(request), 1)
         const idle = Array.from({ length: CELLS }, (_, c) =>
-          requests.reduce((product, p) => product * (1 - Math.min(MOST_LIKELY, p[c]!)), 1),
+          requests.reduce((product, p) => product * (1 - Math.min(MAX_CHANCE, p[c]!)), 1),
         )
         expect(state.unionOf(1)).toBeCloseTo(
           idle.reduce((sum, x) => sum + 1 - x, 0),

@@ -34,9 +34,9 @@ const CHANCE_STEPS = 4_096
  * No prediction is certain: above this, one request would hide a worker's other requests for a cell (design:
  * union).
  */
-export const MOST_LIKELY = 0.98
+export const MAX_CHANCE = 0.98
 const LOGS = Uint16Array.from({ length: CHANCE_STEPS + 1 }, (_, at) =>
-  Math.round(-Math.log(1 - Math.min(MOST_LIKELY, at / CHANCE_STEPS)) * STEPS),
+  Math.round(-Math.log(1 - Math.min(MAX_CHANCE, at / CHANCE_STEPS)) * STEPS),
 )
 
 /** −log(1 − p) in fixed point. */

@@ -10,7 +10,7 @@ export interface UnionOptions {
   readonly predictor: Predictor
   readonly cost: UnionCost
   /** Override the two constants below, for studies (bench/union-rule.mjs). */
-  readonly comers?: number
+  readonly expectedArrivals?: number
   readonly tail?: number
 }
 
@@ -35,7 +35,7 @@ export const DEFAULT_COST: UnionCost = { base: 1344 + 48 * 28, perExpert: 48 * 3
  * empty worker takes any request, and requests that belong together are scattered while there is little
  * traffic.
  */
-const COMERS = 8
+const EXPECTED_ARRIVALS = 8
 /**
  * Exponent of a worker's step time by which its cost is weighted: slow workers count for more, so that the
  * tail does not pay for the median. Both constants were tuned on held-out calibration requests of both lab16
@@ -56,7 +56,7 @@ export function union({
   layers,
   predictor,
   cost,
-  comers = COMERS,
+  expectedArrivals = EXPECTED_ARRIVALS,
   tail = TAIL,
 }: UnionOptions): DecodePolicy {
   const state = createUnionState(workers, predictor.cells)
@@ -86,7 +86,7 @@ export function union({
           cost.perExpert * ((known ? state.unionOf(worker) : 0) / layers) +
           cost.perRequest * inflight
         const longer = cost.perExpert * (added / layers) + cost.perRequest
-        const price = stepTime ** tail * (stepTime + longer * (1 + comers + inflight))
+        const price = stepTime ** tail * (stepTime + longer * (1 + expectedArrivals + inflight))
         if (price > least) continue
         equals = price < least ? 1 : equals + 1
         if (equals === 1 || ctx.random() * equals < 1) best = worker // ties have equal chances

@@ -77,13 +77,13 @@ export function rateAxis(range: { start: number; lowest: number; highest: number
  * Workers: the value that fails is the lower neighbour of the value that holds. Steps away from the start
  * double: a good start needs one or two.
  */
-export function workerAxis(start: number, most: number): Axis {
+export function workerAxis(start: number, max: number): Axis {
   return {
-    start: Math.min(most, Math.max(1, start)),
-    easiest: most,
+    start: Math.min(max, Math.max(1, start)),
+    easiest: max,
     hardest: 1,
     harder: (workers, step) => Math.max(1, workers - 2 ** step),
-    easier: (workers, step) => Math.min(most, workers + 2 ** step),
+    easier: (workers, step) => Math.min(max, workers + 2 ** step),
     between: (holds, fails) => (holds - fails <= 1 ? undefined : Math.floor((holds + fails) / 2)),
   }
 }

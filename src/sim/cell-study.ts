@@ -46,15 +46,15 @@ export async function cellsOf(
   const { count, by } = data
   const size = sizeOf(data, workers)
   if (by === 'locality') {
-    const most = (await artifactFor(count))?.calibration.requests ?? 0
-    return workers <= most
+    const max = (await artifactFor(count))?.calibration.requests ?? 0
+    return workers <= max
       ? alike(await artifactFor(workers), count)
       : oneEach(await artifactFor(count), workers)
   }
   const artifact = await artifactFor(size)
   const cellOf = Int32Array.from({ length: workers }, (_, worker) => Math.floor(worker / size))
   return {
-    ...(artifact && { artifact: repeated(artifact, count) }),
+    artifact: artifact && repeated(artifact, count),
     around: inner => inCells({ cellOf, inner, outer: by === 'random' ? random() : jsq() }),
   }
 }

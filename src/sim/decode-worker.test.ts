@@ -135,7 +135,13 @@ describe('a decode worker', () => {
       prefill: { baseUs: 0, perTokenUs: 0 },
     }
     const pool = new RequestPool()
-    const worker = new DecodeWorker(replay, pool, profile, limits, layerWeights(profile.shape.layers, layers))
+    const worker = new DecodeWorker({
+      replay,
+      pool,
+      profile,
+      limits,
+      weights: layerWeights(profile.shape.layers, layers),
+    })
     let ended = 0
     for (let step = 0; ended < arrivals.length; step++) {
       for (const { promptTokens, decodeTokens } of arrivals.filter(({ atStep }) => atStep === step)) {

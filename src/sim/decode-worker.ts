@@ -19,6 +19,17 @@ export interface DecodeLimits {
   readonly allToAllUs: number
 }
 
+export interface DecodeWorkerOptions {
+  readonly replay: Replay
+  readonly pool: RequestPool
+  readonly profile: CostProfile
+  readonly limits: DecodeLimits
+  /** [layers] shares of the profile's layers. */
+  readonly weights: Float64Array
+  /** [ranks][words of a step]; absent with one rank. */
+  readonly masks?: Int32Array
+}
+
 export class DecodeWorker {
   busy = false
   /** Requests in the step, and their slots, in order of joining. */
@@ -39,9 +50,7 @@ export class DecodeWorker {
   readonly #pool: RequestPool
   readonly #profile: CostProfile
   readonly #limits: DecodeLimits
-  /** [layers] shares of the profile's layers. */
   readonly #weights: Float64Array
-  /** [ranks][words of a step]; absent with one rank. */
   readonly #masks: Int32Array | undefined
   readonly #waiting = new SlotQueue()
   /** Context of all requests in the batch before the step. */
@@ -60,14 +69,7 @@ export class DecodeWorker {
   readonly #left: Int32Array
   readonly #union: Int32Array
 
-  constructor(
-    replay: Replay,
-    pool: RequestPool,
-    profile: CostProfile,
-    limits: DecodeLimits,
-    weights: Float64Array,
-    masks?: Int32Array,
-  ) {
+  constructor({ replay, pool, profile, limits, weights, masks }: DecodeWorkerOptions) {
     this.#replay = replay
     this.#pool = pool
     this.#profile = profile

@@ -1,7 +1,7 @@
 /** Predictors for studies: one that caches, and one that knows the truth. */
 import type { RoutableRequest } from '../policy/decode-policy.ts'
 import type { Predictor } from '../policy/predictor.ts'
-import { MOST_LIKELY } from '../policy/union-state.ts'
+import { MAX_CHANCE } from '../policy/union-state.ts'
 import type { Replay } from './replay.ts'
 
 /** Requests of a trace are identified by their counts, which are the same array each time. */
@@ -39,5 +39,5 @@ function patternOf(
         pattern[cell + 31 - Math.clz32(bits & -bits)]!++
     }
   }
-  return pattern.map(count => Math.min(MOST_LIKELY, count / steps[row]!))
+  return pattern.map(count => Math.min(MAX_CHANCE, count / steps[row]!))
 }

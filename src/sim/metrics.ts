@@ -103,12 +103,12 @@ export class Metrics {
   decided({ reason }: Decision, inflight: Int32Array): void {
     if (!this.#measuring) return
     this.reasons.set(reason, (this.reasons.get(reason) ?? 0) + 1)
-    let [most, sum] = [0, 0]
+    let [largest, sum] = [0, 0]
     for (const count of inflight) {
-      if (count > most) most = count
+      if (count > largest) largest = count
       sum += count
     }
-    this.largestInflight += most
+    this.largestInflight += largest
     this.meanInflight += sum / inflight.length
   }
 

@@ -57,12 +57,13 @@ describe('bounds from a profile, before any simulation', () => {
 describe('the requests of a run', () => {
   const topology = parseTopology('16D')
   it('are as many as requested, more if those would not fill the workers, and never ten times more', () => {
-    expect(requestsFor(100, 3000, h200, traffic, topology, 15)).toBe(3000)
+    const load = { profile: h200, traffic, topology }
+    expect(requestsFor(100, 3000, { ...load, sloTpotMs: 15 })).toBe(3000)
     // 525 in flight, one and a half times within the first 15 %
-    expect(requestsFor(700, 3000, h200, traffic, topology, 15)).toBe(5300)
-    expect(requestsFor(700, 100, h200, traffic, topology, 15)).toBe(1000)
-    expect(requestsFor(1e6, 1e6, h200, traffic, topology, 1000)).toBe(1e6)
-    expect(requestsFor(1e6, 30_000, h200, traffic, topology, 1000)).toBe(41_000) // 16 full batches
+    expect(requestsFor(700, 3000, { ...load, sloTpotMs: 15 })).toBe(5300)
+    expect(requestsFor(700, 100, { ...load, sloTpotMs: 15 })).toBe(1000)
+    expect(requestsFor(1e6, 1e6, { ...load, sloTpotMs: 1000 })).toBe(1e6)
+    expect(requestsFor(1e6, 30_000, { ...load, sloTpotMs: 1000 })).toBe(41_000) // 16 full batches
   })
 })
 

@@ -36,7 +36,7 @@ export interface Bounds {
 /** Share of its time that a worker is busy at the lowest rate. */
 const ALONE = 0.01
 /** Requests per second: for profiles that charge almost nothing. */
-const MOST_RATE = 1e6
+const MAX_RATE = 1e6
 /**
  * Share of a run's requests at its beginning that are not measured, as in `simulate`: the workers must fill
  * up within it.
@@ -48,7 +48,7 @@ const WARM_UP = 0.15
  */
 const FILLS = 1.5
 /** A run is at most this many times longer than requested. */
-const MOST_LONGER = 10
+const MAX_RUN_FACTOR = 10
 
 export function trafficOf(file: string): Promise<Traffic> {
   return withTrace(file, async trace => {
@@ -85,7 +85,7 @@ export function boundsOf(
   const perSecond = (batch: number, us: number) => (topology.decode * batch * 1e6) / (us * decodeTokens)
   const decode = perSecond(mostRequests, step(mostRequests, topK))
   const prefill = prefillBound(profile, traffic, topology)
-  const highest = Math.min(MOST_RATE, decode, prefill ?? Infinity)
+  const highest = Math.min(MAX_RATE, decode, prefill ?? Infinity)
   const lowest = Math.min(highest, ALONE * perSecond(1, step(1, topK)))
   const drawnEvenly = (batch: number) => experts * (1 - (1 - topK / experts) ** batch)
   let batch = 0
@@ -100,6 +100,13 @@ export function boundsOf(
   }
 }
 
+export interface RunLoad {
+  readonly profile: CostProfile
+  readonly traffic: Traffic
+  readonly topology: Topology
+  readonly sloTpotMs: number
+}
+
 /**
  * Requests of a run at a rate: as many as requested, and more if those would arrive before the first workers
  * are full. A request that keeps the SLO takes at most its tokens times the SLO, and workers hold no more
@@ -108,16 +115,16 @@ export function boundsOf(
 export function requestsFor(
   rate: number,
   asked: number,
-  profile: CostProfile,
-  traffic: Traffic,
-  topology: Topology,
-  sloTpotMs: number,
+  { profile, traffic, topology, sloTpotMs }: RunLoad,
 ): number {
   const inFlight = Math.min(
     (rate * traffic.decodeTokens * sloTpotMs) / 1000,
     topology.decode * mostInBatch(profile, traffic),
   )
-  return Math.min(MOST_LONGER * asked, Math.max(asked, 100 * Math.ceil((FILLS * inFlight) / WARM_UP / 100)))
+  return Math.min(
+    MAX_RUN_FACTOR * asked,
+    Math.max(asked, 100 * Math.ceil((FILLS * inFlight) / WARM_UP / 100)),
+  )
 }
 
 /** In full steps. */
@@ -125,7 +132,7 @@ function prefillBound(profile: CostProfile, { promptTokens }: Traffic, { prefill
   if (prefill === 0) return null
   const { prefillTokensPerStep } = DEFAULT_LIMITS
   return Math.min(
-    MOST_RATE,
+    MAX_RATE,
     (prefill * 1e6 * prefillTokensPerStep) / (prefillUs(profile, prefillTokensPerStep) * promptTokens),
   )
 }

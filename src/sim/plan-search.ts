@@ -59,7 +59,7 @@ export interface PlanSearchInput {
  */
 export const RATE_TOLERANCE = 0.01
 /** Beyond this, a run takes minutes. */
-const MOST_DECODERS = 1024
+const MAX_DECODERS = 1024
 
 interface Asked {
   readonly policy: number
@@ -71,18 +71,23 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
   const { study, slo, policies, topology, profile, traffic, bounds, pool, refits, onProgress } = input
   const seeds = Array.from({ length: input.seeds }, (_, seed) => seed)
   const probes = policies.map((): Probe[] => [])
-  const mostDecoders = Math.min(MOST_DECODERS, refits.most)
+  const mostDecoders = Math.min(MAX_DECODERS, refits.maxWorkers)
 
   async function run(what: string, asked: readonly Asked[]): Promise<Probe[]> {
     const cells: { variant: string; rate: number; setting: Partial<StudyData> }[] = []
     for (const { policy, rate, decoders } of asked) {
       const cluster = { ...topology, decode: decoders }
       const artifact = await refits.pathFor(decoders)
-      const requests = requestsFor(rate, study.requests, profile, traffic, cluster, slo.tpotMs)
+      const requests = requestsFor(rate, study.requests, {
+        profile,
+        traffic,
+        topology: cluster,
+        sloTpotMs: slo.tpotMs,
+      })
       const setting = {
         topology: topologyText(cluster),
         requests,
-        ...(artifact !== undefined && { artifact }),
+        artifact,
       }
       cells.push({ variant: policies[policy]!, rate, setting })
     }

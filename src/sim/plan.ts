@@ -103,7 +103,7 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
     bounds,
     pool,
     refits,
-    ...(onProgress && { onProgress }),
+    onProgress,
   })
 
   const highest = await search.highestRates()
@@ -130,14 +130,14 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
           ? null
           : costPerMillionTokens(topology, asked.pricePerGpuHour, highest[at]!.probe!.tokensPerSecond),
     },
-    ...(fewest && {
-      fewest: inMoney(
+    fewest:
+      fewest &&
+      inMoney(
         fewest[at]!,
         topology,
         isBalancer(variant) ? Infinity : Math.min(...ofBalancers!),
         asked.pricePerGpuHour,
       ),
-    }),
     probes: search.probes[at]!,
   }))
   const plan = {
@@ -153,7 +153,7 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
   }
   return {
     ...plan,
-    verdict: verdictOf({ ...plan, profile, ...(refits.rho !== undefined && { rho: refits.rho }) }),
+    verdict: verdictOf({ ...plan, profile, rho: refits.rho }),
   }
 }
 

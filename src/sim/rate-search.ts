@@ -34,7 +34,7 @@ export interface RateSearch<Setting> {
 
 /** Accepted relative difference of batches: seeds differ by as much. */
 const NEAR = 0.02
-const MOST_TRIES = 6
+const MAX_TRIES = 6
 /** Largest step: a batch grows faster than the rate, and not at all if prefill is saturated. */
 const LARGEST_STEP = 2
 /** d log batch / d log rate, until two tries determine it. */
@@ -46,7 +46,7 @@ export async function findRates<Setting>(
   { pool, seed, onProgress }: RateSearch<Setting>,
 ): Promise<LoadFound[]> {
   const tries = wanted.map((): LoadFound[] => [])
-  for (let round = 0; round < MOST_TRIES; round++) {
+  for (let round = 0; round < MAX_TRIES; round++) {
     const open = wanted.flatMap((load, at) => {
       const rate = nextRate(load, tries[at]!)
       return rate === undefined

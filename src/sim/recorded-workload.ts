@@ -78,7 +78,7 @@ export function parseWorkload(file: string, text: string, caps: Caps = {}): Reco
     timesUs: Float64Array.from(lines, line => (line.timeMs - first) * 1000),
     promptTokens,
     outputTokens: lengths(line => line.output, caps.outputTokens),
-    ...(azure ? {} : { prefixes: prefixesOf(lines, promptTokens) }),
+    prefixes: azure ? undefined : prefixesOf(lines, promptTokens),
   }
 }
 

@@ -12,7 +12,7 @@ export interface Refits {
    * Maximum number of workers that the artifact can be refitted to: a cluster has at least one calibration
    * request.
    */
-  readonly most: number
+  readonly maxWorkers: number
   /** Clusters of the given artifact. */
   readonly workers?: number
   /** ρ of the signature; absent if it was not measured. */
@@ -23,7 +23,7 @@ export interface Refits {
 
 /** Refits are written into `folder`, which the caller removes. Threads read them from there. */
 export async function openRefits(file: string | undefined, folder: string): Promise<Refits> {
-  if (file === undefined) return { most: Infinity, pathFor: () => Promise.resolve(undefined) }
+  if (file === undefined) return { maxWorkers: Infinity, pathFor: () => Promise.resolve(undefined) }
   const given = await readArtifact(file)
   const { balance, seed, restarts } = given.about
   const made = new Map([[given.about.workers, Promise.resolve(file)]])
@@ -36,9 +36,9 @@ export async function openRefits(file: string | undefined, folder: string): Prom
     return path
   }
   return {
-    most: given.calibration.requests,
+    maxWorkers: given.calibration.requests,
     workers: given.about.workers,
-    ...(given.primary.rho !== undefined && { rho: given.primary.rho }),
+    rho: given.primary.rho,
     pathFor(workers) {
       if (!made.has(workers)) made.set(workers, make(workers))
       return made.get(workers)!

@@ -56,7 +56,7 @@ export async function loadReplay(trace: Trace): Promise<Replay> {
   const rowsAtOnce = Math.max(1, Math.floor(CHUNK / Math.max(1, maxSteps * layers * topK)))
   for (let from = 0; from < requests; from += rowsAtOnce) {
     const to = Math.min(requests, from + rowsAtOnce)
-    fill(replay, await trace.decodeExpertIds(from, to), from, to, maxSteps, topK)
+    fill(replay, await trace.decodeExpertIds(from, to), { from, to, maxSteps, topK })
   }
   return replay
 }
@@ -64,7 +64,7 @@ export async function loadReplay(trace: Trace): Promise<Replay> {
 /** From ids in memory: for tests and synthetic traces. */
 export function replayOf({ layers, experts, topK, ids, maxSteps, steps, promptTokens }: ReplayParts): Replay {
   const replay = emptyReplay(layers, experts, steps, promptTokens)
-  fill(replay, ids, 0, steps.length, maxSteps, topK)
+  fill(replay, ids, { from: 0, to: steps.length, maxSteps, topK })
   return replay
 }
 
@@ -104,10 +104,7 @@ function emptyReplay(
 function fill(
   replay: Replay,
   ids: Uint8Array | Uint16Array,
-  from: number,
-  to: number,
-  maxSteps: number,
-  topK: number,
+  { from, to, maxSteps, topK }: { from: number; to: number; maxSteps: number; topK: number },
 ): void {
   const { layers, rows, requestOf, steps, wordsPerLayer, start, words } = replay
   for (let row = 0; row < rows; row++) {

@@ -40,7 +40,7 @@ const gateways = (
   viewAgeMs: 0,
   entrance: 'random',
   create: unseen =>
-    createDecodePolicy(name, { ...settings, ...(parts.anticipating === true && { unseen }) })!,
+    createDecodePolicy(name, { ...settings, unseen: parts.anticipating === true ? unseen : undefined })!,
   ...parts,
 })
 

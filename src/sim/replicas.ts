@@ -22,7 +22,7 @@ export interface Replicas {
 }
 
 /** One dispatch, or the end of one, on its way to the other gateways. */
-interface News {
+interface LoadUpdate {
   readonly atUs: number
   readonly from: number
   readonly request: RoutableRequest
@@ -30,8 +30,8 @@ interface News {
   readonly change: 1 | -1
 }
 
-/** Messages that all have heard are dropped when there are this many. */
-const LET_GO = 4_096
+/** Delivered updates are dropped when there are this many. */
+const DROP_AT = 4_096
 
 export function replicaDispatcher(
   replicas: Replicas,
@@ -53,30 +53,30 @@ export function replicaDispatcher(
     entrance === 'random' ? entrances.below(count) : n % count,
   )
   const context = { random: ties.uniform }
-  let news: News[] = []
-  let heard = 0
+  let updates: LoadUpdate[] = []
+  let delivered = 0
 
-  function told(gateway: (typeof gateways)[number], { request, worker, change }: News): void {
+  function apply(gateway: (typeof gateways)[number], { request, worker, change }: LoadUpdate): void {
     gateway.candidates[worker]!.inflight += change
     if (gateway.policy.ownRequestsOnly) return
     if (change === 1) gateway.policy.dispatched?.(request, worker)
     else gateway.policy.released?.(request, worker)
   }
 
-  /** Delivers all messages that are old enough to all gateways but their sender. */
-  function hear(): void {
-    for (; heard < news.length && news[heard]!.atUs + ageUs <= nowUs; heard++) {
-      const item = news[heard]!
+  /** Delivers all updates that are old enough to all gateways but their sender. */
+  function deliverDue(): void {
+    for (; delivered < updates.length && updates[delivered]!.atUs + ageUs <= nowUs; delivered++) {
+      const item = updates[delivered]!
       gateways.forEach((gateway, at) => {
-        if (at !== item.from) told(gateway, item)
+        if (at !== item.from) apply(gateway, item)
       })
     }
-    if (heard < LET_GO) return
-    news = news.slice(heard)
-    heard = 0
+    if (delivered < DROP_AT) return
+    updates = updates.slice(delivered)
+    delivered = 0
   }
 
-  function tell(index: number, request: RoutableRequest, worker: number, change: 1 | -1): void {
+  function record(index: number, request: RoutableRequest, worker: number, change: 1 | -1): void {
     const from = gatewayOf[index]!
     const own = gateways[from]!
     own.candidates[worker]!.inflight += change
@@ -84,23 +84,23 @@ export function replicaDispatcher(
       own.policy.dispatched?.(request, worker)
       own.unseen.sent(worker)
     } else own.policy.released?.(request, worker)
-    if (count > 1 && viewAgeMs !== null) news.push({ atUs: nowUs, from, request, worker, change })
+    if (count > 1 && viewAgeMs !== null) updates.push({ atUs: nowUs, from, request, worker, change })
   }
 
   return {
     pick(index, request, atUs) {
       nowUs = atUs
-      hear()
+      deliverDue()
       const { policy, candidates } = gateways[gatewayOf[index]!]!
       return policy.pick(request, candidates, context)
     },
     dispatched(index, request, worker, atUs) {
       nowUs = atUs
-      tell(index, request, worker, 1)
+      record(index, request, worker, 1)
     },
     released(index, request, worker, atUs) {
       nowUs = atUs
-      tell(index, request, worker, -1)
+      record(index, request, worker, -1)
     },
   }
 }

@@ -113,7 +113,7 @@ export function simulate(input: SimulationInput): SimulationRun {
   const masksOf = maskMaker(replay, topology, input.placement)
   const decoders = Array.from(
     { length: topology.decode },
-    (_, worker) => new DecodeWorker(replay, pool, profile, limits, weights, masksOf(worker)),
+    (_, worker) => new DecodeWorker({ replay, pool, profile, limits, weights, masks: masksOf(worker) }),
   )
   const inflight = new Int32Array(topology.decode)
   const dispatcherOptions = {

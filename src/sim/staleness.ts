@@ -60,7 +60,7 @@ export async function runStaleness(
     cells: cells.map(({ variant, ...rest }) => ({ variant, rate: asked.rate, setting: rest })),
     seeds: Array.from({ length: asked.seeds }, (_, seed) => seed),
     pool,
-    ...(onProgress && { onProgress }),
+    onProgress,
   })
   return points.map(point => ({ ...point, ...point.setting }))
 }

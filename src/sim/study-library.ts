@@ -124,12 +124,12 @@ async function evaluationOf(
   function create(foresight: Foresight | undefined): Predictor {
     if (foresight === 'true') return truePatterns(replay, features)
     if (foresight === 'own' || artifact === undefined) return remembered(predictorOf({ shape }))
-    return remembered(predictorOf({ artifact, ...(foresight === 'all' && { searchedClusters: Infinity }) }))
+    return remembered(predictorOf({ artifact, searchedClusters: foresight === 'all' ? Infinity : undefined }))
   }
   return {
     replay,
     shape,
-    ...(artifact && { artifact }),
+    artifact,
     featuresOf: request => features[request]!,
     predictor(foresight) {
       if (!predictors.has(foresight)) predictors.set(foresight, create(foresight))
@@ -175,6 +175,6 @@ async function readFeatures(
     const counts = values.subarray(request * cells, (request + 1) * cells)
     const signature = signer?.sign(counts)
     const index = domain === undefined ? -1 : indexOf[domain[request]!]!
-    return { counts, ...(signature && { signature }), ...(index >= 0 && { domain: index }) }
+    return { counts, signature, domain: index >= 0 ? index : undefined }
   })
 }

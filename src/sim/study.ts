@@ -127,11 +127,11 @@ async function run(
     topology,
     decodePolicy: gatewaysOf(data.gateways, policy.name, make),
     featuresOf,
-    ...(topology.prefill > 0 && { prefillPolicy: createPrefillPolicy(prefillPolicyOf(data)) }),
-    ...(data.prefixCacheTokens !== undefined && { limits: { prefixCacheTokens: data.prefixCacheTokens } }),
-    ...(placement && { placement }),
-    ...(data.slo && { slo: data.slo }),
-    ...(onStep && { onStep }),
+    prefillPolicy: topology.prefill > 0 ? createPrefillPolicy(prefillPolicyOf(data)) : undefined,
+    limits: { prefixCacheTokens: data.prefixCacheTokens ?? 0 },
+    placement,
+    slo: data.slo,
+    onStep,
   }).result
 }
 

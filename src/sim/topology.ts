@@ -13,8 +13,8 @@ export interface Topology {
   readonly ranks: number
 }
 
-const MOST_WORKERS = 4_096
-const MOST_RANKS = 512
+const MAX_WORKERS = 4_096
+const MAX_RANKS = 512
 
 export function parseTopology(text: string): Topology {
   const match = /^(?:(\d{1,5})P)?(\d{1,5})D(?:[×x]EP(\d{1,5}))?$/i.exec(text.trim())
@@ -23,9 +23,9 @@ export function parseTopology(text: string): Topology {
   if (match[1] !== undefined && prefill === 0)
     throw wrong(text, 'at least 1 prefill worker; without the P part prefill is not simulated')
   if (decode === 0 || ranks === 0) throw wrong(text, `at least 1 ${decode === 0 ? 'decode worker' : 'rank'}`)
-  if (prefill > MOST_WORKERS || decode > MOST_WORKERS)
-    throw wrong(text, `at most ${MOST_WORKERS} workers of a kind`)
-  if (ranks > MOST_RANKS) throw wrong(text, `at most ${MOST_RANKS} ranks`)
+  if (prefill > MAX_WORKERS || decode > MAX_WORKERS)
+    throw wrong(text, `at most ${MAX_WORKERS} workers of a kind`)
+  if (ranks > MAX_RANKS) throw wrong(text, `at most ${MAX_RANKS} ranks`)
   return { prefill, decode, ranks }
 }
 

@@ -39,7 +39,7 @@ function inputOf({
         variant: 'union',
         isBalancer: false,
         highest: { value: best, limits, gain },
-        ...(gpusSaved !== undefined && { fewest: { value: 10, gpusSaved } }),
+        fewest: gpusSaved === undefined ? undefined : { value: 10, gpusSaved },
       },
     ],
     sameRate: {
@@ -60,7 +60,7 @@ function inputOf({
         perContextKTokenUs: 0,
       },
     },
-    ...(rho !== undefined && { rho }),
+    rho,
   }
 }
 const verdict = (given: Case) => verdictOf(inputOf(given))

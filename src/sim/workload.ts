@@ -71,10 +71,10 @@ export function createWorkload(
 }
 
 /** 32 bits of the leading blocks, as a router would hash them; undefined if there are none. */
-export function prefixKeyOf(blocks: ArrayLike<number>, most: number): number | undefined {
+export function prefixKeyOf(blocks: ArrayLike<number>, max: number): number | undefined {
   if (blocks.length === 0) return undefined
   let key = 0x811c9dc5
-  for (let i = 0; i < Math.min(most, blocks.length); i++) {
+  for (let i = 0; i < Math.min(max, blocks.length); i++) {
     const id = blocks[i]!
     key = Math.imul(key ^ (id | 0), 0x01000193)
     key = Math.imul(key ^ Math.floor(id / 2 ** 32), 0x01000193) // ids of rows exceed 32 bits

@@ -84,11 +84,11 @@ export const isNumberList = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every(item => Number.isFinite(item))
 
 /** Comma-separated names; empty if the key is absent. */
-export function namesOf(file: string, metadata: Metadata, key: string, most: number): string[] {
+export function namesOf(file: string, metadata: Metadata, key: string, max: number): string[] {
   const text = metadata[key]
   if (text === undefined || text === '') return []
   const names = text.split(',').map(name => name.trim())
-  if (names.length > most) throw badMetadata(file, `${names.length} ${key}`, `at most ${most}`)
+  if (names.length > max) throw badMetadata(file, `${names.length} ${key}`, `at most ${max}`)
   if (names.includes('') || new Set(names).size < names.length) {
     throw badMetadata(file, `${key} ${quoted(text)}`, 'different names separated by commas')
   }

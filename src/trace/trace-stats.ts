@@ -56,11 +56,11 @@ export async function traceStats(
   for (const index of domain ?? []) domains[index]!++
   const wanted = tokens === undefined ? 0 : topK * layers * Array.from(tokens).reduce((sum, n) => sum + n, 0)
   return {
-    ...(tokens && { promptTokens: spread(tokens) }),
-    ...(steps && { decodeSteps: spread(steps) }),
+    promptTokens: tokens && spread(tokens),
+    decodeSteps: steps && spread(steps),
     domains: domain ? domains : [],
     expertsPerLayer: used / (requests * layers),
-    ...(wanted > 0 && { covered: counted / wanted }),
+    covered: wanted > 0 ? counted / wanted : undefined,
     withoutCounts,
   }
 }

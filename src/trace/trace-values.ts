@@ -2,8 +2,7 @@
  * Checks the values of a trace as they are read; the error names the position of the first invalid one.
  * Without these checks a capture bug would show much later as a bad signature, or not at all.
  *
- * Every check takes `first`, the index in the trace of the first row, so that positions count from the start
- * of the trace.
+ * `first` is the index in the trace of the first row, so that positions count from the start of the trace.
  */
 import { EldrError } from '../errors.ts'
 
@@ -14,18 +13,23 @@ export interface Shape {
   readonly topK: number
 }
 
+/** The values to check: their file, tensor, first row and layout. */
+export interface Checked {
+  readonly file: string
+  readonly tensor: string
+  readonly first: number
+  readonly shape: Shape
+}
+
 type Lengths = Uint16Array | Uint32Array
 
-/** Finite, and not negative unless they are raw gate scores. */
 /** Far above any sum over a prompt, far below the point where squares overflow float32. */
 const LARGEST = 1e9
 
+/** Finite, and not negative unless they are raw gate scores. */
 export function checkFloats(
-  file: string,
-  tensor: string,
   values: Float32Array,
-  first: number,
-  { layers, experts }: Shape,
+  { file, tensor, first, shape: { layers, experts } }: Checked,
   signed: boolean,
 ): void {
   for (let i = 0; i < values.length; i++) {
@@ -50,11 +54,8 @@ export function checkFloats(
  * times that. It may be lower: a capture may not see every token.
  */
 export function checkCounts(
-  file: string,
-  tensor: string,
   counts: Uint16Array,
-  first: number,
-  { layers, experts, topK }: Shape,
+  { file, tensor, first, shape: { layers, experts, topK } }: Checked,
   lengths: Lengths,
   unit: 'prompt tokens' | 'decode steps',
 ): void {
@@ -109,10 +110,8 @@ export function checkDomains(file: string, domain: Uint8Array, domains: readonly
  * read; the rest is padding.
  */
 export function checkExpertIds(
-  file: string,
   ids: Uint8Array | Uint16Array,
-  first: number,
-  { layers, experts, topK }: Shape,
+  { file, tensor, first, shape: { layers, experts, topK } }: Checked,
   steps: Lengths,
   maxSteps: number,
 ): void {
@@ -132,7 +131,7 @@ export function checkExpertIds(
         continue
       }
       const cell = Math.floor((i - begin) / topK)
-      const place = `decode_expert_ids${at(first + row, cell % layers)}, step ${Math.floor(cell / layers)}`
+      const place = `${tensor}${at(first + row, cell % layers)}, step ${Math.floor(cell / layers)}`
       if (id >= experts) throw badValue(file, `expert ${id} in ${place}`, `an expert below ${experts}`)
       throw badValue(file, `expert ${id} twice in ${place}`, `${topK} different experts`)
     }

@@ -116,17 +116,18 @@ function traceOf(file: SafetensorsFile, layout: TraceLayout): Trace {
     })
   }
 
+  const checked = (tensor: TraceTensor, first: number) => ({ file: path, tensor, first, shape: layout })
+
   async function prefillCounts(from = 0, to = requests): Promise<Uint16Array> {
     const counts = asUint16(await file.readRows('prefill_counts', from, to))
     const lengths = await promptTokens()
-    if (lengths !== undefined)
-      checkCounts(path, 'prefill_counts', counts, from, layout, lengths, 'prompt tokens')
+    if (lengths !== undefined) checkCounts(counts, checked('prefill_counts', from), lengths, 'prompt tokens')
     return counts
   }
 
   async function floats(name: TraceTensor, from: number, to: number): Promise<Float32Array> {
     const values = await file.readFloat32(name, from, to)
-    checkFloats(path, name, values, from, layout, name === 'gate_logit_mean')
+    checkFloats(values, checked(name, from), name === 'gate_logit_mean')
     return values
   }
 
@@ -134,7 +135,7 @@ function traceOf(file: SafetensorsFile, layout: TraceLayout): Trace {
     need('quality')
     if (!has('decode_counts')) return countExpertIds(from, to)
     const counts = asUint16(await file.readRows('decode_counts', from, to))
-    checkCounts(path, 'decode_counts', counts, from, layout, await decodeSteps(), 'decode steps')
+    checkCounts(counts, checked('decode_counts', from), await decodeSteps(), 'decode steps')
     return counts
   }
 
@@ -158,7 +159,7 @@ function traceOf(file: SafetensorsFile, layout: TraceLayout): Trace {
 
   async function decodeExpertIds(from = 0, to = requests): Promise<Uint8Array | Uint16Array> {
     const ids = (await file.readRows('decode_expert_ids', from, to)) as Uint8Array | Uint16Array
-    checkExpertIds(path, ids, from, layout, await decodeSteps(), maxSteps)
+    checkExpertIds(ids, checked('decode_expert_ids', from), await decodeSteps(), maxSteps)
     return ids
   }
 

@@ -3,11 +3,11 @@
  * a total, clients that send a lot and never finish would use up the memory.
  */
 export class ByteBudget {
-  readonly most: number
+  readonly max: number
   #taken = 0
 
-  constructor(most: number) {
-    this.most = most
+  constructor(max: number) {
+    this.max = max
   }
 
   get taken(): number {
@@ -19,7 +19,7 @@ export class ByteBudget {
     let isClosed = false
     return {
       take: bytes => {
-        if (isClosed || this.#taken + bytes > this.most) return false
+        if (isClosed || this.#taken + bytes > this.max) return false
         own += bytes
         this.#taken += bytes
         return true

@@ -76,7 +76,7 @@ describe('counts of a hand-off, as Python writes and reads them', () => {
     const written = encodeCounts({
       ...rest,
       topK: top_k,
-      ...(recent && { recent: { values: recent, halfLife: half_life! } }),
+      recent: recent && { values: recent, halfLife: half_life! },
     })
     expect(written).toEqual(payload)
   })
@@ -87,12 +87,12 @@ describe('counts of a hand-off, as Python writes and reads them', () => {
       ...shape,
       topK: top_k,
       minCovered: min_covered,
-      ...(half_life !== undefined && { recentHalfLife: half_life }),
+      recentHalfLife: half_life,
     })
     expect(
       'reject' in read
         ? read
-        : { ...read, counts: [...read.counts], ...(read.recent && { recent: [...read.recent] }) },
+        : { ...read, counts: [...read.counts], recent: read.recent && [...read.recent] },
     ).toEqual(result)
   })
 

@@ -105,10 +105,10 @@ export function encodeCounts({
 
 /** Counts in 16 bits, shifted right as far as the largest requires. */
 export function toU16(counts: ArrayLike<number>): { readonly values: Uint16Array; readonly shift: number } {
-  let most = 0
-  for (let c = 0; c < counts.length; c++) most = Math.max(most, counts[c]!)
+  let largest = 0
+  for (let c = 0; c < counts.length; c++) largest = Math.max(largest, counts[c]!)
   let shift = 0
-  while (most >> shift > 0xffff) shift++
+  while (largest >> shift > 0xffff) shift++
   const values = new Uint16Array(counts.length)
   for (let c = 0; c < values.length; c++) values[c] = counts[c]! >> shift
   return { values, shift }
@@ -159,8 +159,8 @@ export function readHandoffCounts(value: unknown, expected: ExpectedCounts): Cou
   if (typeof text !== 'string') return { reject: text === undefined ? 'missing' : 'bad_value' }
   const counts = decodeCounts(text, expected.layers * expected.experts)
   if (counts === undefined) return { reject: 'bad_base64' }
-  const most = expected.topK * covered
-  if (!sumsWithin(counts, expected, most / 2 ** shift, (most - experts * (2 ** shift - 1)) / 2 ** shift))
+  const max = expected.topK * covered
+  if (!sumsWithin(counts, expected, max / 2 ** shift, (max - experts * (2 ** shift - 1)) / 2 ** shift))
     return { reject: 'bad_sums' }
   if (expected.recentHalfLife === undefined || recent === undefined || recent === null)
     return { counts, tokens, covered }
@@ -188,19 +188,19 @@ const weightOfLast = (tokens: number, halfLife: number): number =>
 function sumsWithin(
   values: Uint16Array,
   { layers, experts }: ExpectedCounts,
-  most: number,
+  max: number,
   least: number,
 ): boolean {
   for (let layer = 0, at = 0; layer < layers; layer++) {
     let sum = 0
     for (const end = at + experts; at < end; at++) sum += values[at]!
-    if (sum > most || sum < least) return false
+    if (sum > max || sum < least) return false
   }
   return true
 }
 
-const isUpTo = (value: unknown, most: number): value is number =>
-  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
+const isUpTo = (value: unknown, max: number): value is number =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= max
 
 // As the host writes them: little-endian on every platform of Node but s390x, which is not supported.
 const bytesOf = (values: Uint16Array): Uint8Array =>

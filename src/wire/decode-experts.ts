@@ -21,7 +21,7 @@ export interface DecodeExperts extends DecodeShape {
 }
 
 /** Limit for a calibration: the longest context of any model, all of it generated. */
-const MOST_STEPS = 2 ** 24
+const MAX_STEPS = 2 ** 24
 
 /** One byte per id if the model has few enough experts. */
 export function encodeDecodeExperts({ layers, experts, topK, steps, ids }: DecodeExperts): WireDecode {
@@ -40,7 +40,7 @@ export function readDecodeExperts(
 ): DecodeExperts | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const { steps, dtype, ids: text } = value as Partial<Record<keyof WireDecode, unknown>>
-  if (typeof steps !== 'number' || !Number.isInteger(steps) || steps < 0 || steps > MOST_STEPS)
+  if (typeof steps !== 'number' || !Number.isInteger(steps) || steps < 0 || steps > MAX_STEPS)
     return undefined
   if ((dtype !== 'u8' && dtype !== 'u16') || typeof text !== 'string') return undefined
   const [count, width] = [steps * layers * topK, dtype === 'u8' ? 1 : 2]

@@ -42,14 +42,12 @@ describe('vLLM’s routed experts, as NumPy writes them', () => {
       topK: top_k,
       minCovered: min_covered,
       promptTokens: prompt_tokens,
-      ...(half_life !== undefined && { recentHalfLife: half_life }),
+      recentHalfLife: half_life,
     })
     // Exact except for recent counts, which are sums of powers.
     const rounded = (values: Iterable<number>) => Array.from(values, value => Math.round(value * 1e5))
     const plain = (it: typeof read | typeof result) =>
-      'reject' in it
-        ? it
-        : { ...it, counts: [...it.counts], ...(it.recent && { recent: rounded(it.recent) }) }
+      'reject' in it ? it : { ...it, counts: [...it.counts], recent: it.recent && rounded(it.recent) }
     expect(plain(read)).toEqual(plain(result))
   })
 })

@@ -100,7 +100,7 @@ function countIds(ids: NpyValues, rows: number, expected: ExpectedExperts): Coun
   const counts = toU16(counted).values
   return {
     counts,
-    ...(recent !== undefined && { recent: Float32Array.from(recent) }),
+    recent: recent && Float32Array.from(recent),
     tokens: promptTokens,
     covered,
   }

@@ -36,11 +36,11 @@ export function traceparentOf({ traceId, spanId, flags }: TraceContext): string 
 
 const KEY = /^[a-z\d][a-z\d_*/-]{0,255}$|^[a-z\d][a-z\d_*/-]{0,240}@[a-z][a-z\d_*/-]{0,13}$/
 const VALUE = /^[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
-const [MOST_MEMBERS, MOST_CHARACTERS] = [32, 8_192]
+const [MAX_MEMBERS, MAX_CHARACTERS] = [32, 8_192]
 
 /** Vendor data of a trace, passed on unchanged; undefined if invalid. */
 export function readTracestate(header: unknown): string | undefined {
-  if (typeof header !== 'string' || header.length > MOST_CHARACTERS) return undefined
+  if (typeof header !== 'string' || header.length > MAX_CHARACTERS) return undefined
   const members = header
     .split(',')
     .map(member => member.trim())
@@ -52,5 +52,5 @@ export function readTracestate(header: unknown): string | undefined {
     if (!KEY.test(key) || !VALUE.test(member.slice(at + 1)) || keys.has(key)) return undefined
     keys.add(key)
   }
-  return members.length === 0 || members.length > MOST_MEMBERS ? undefined : members.join(',')
+  return members.length === 0 || members.length > MAX_MEMBERS ? undefined : members.join(',')
 }

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { writeArtifact } from '../../src/fit/artifact-write.ts'
 import { fitFile } from '../data.ts'
-import { writeMadeUpTrace } from '../synthetic-traces.ts'
+import { writeSyntheticTrace } from '../synthetic-traces.ts'
 import { SHAPE } from './cluster.ts'
 import { type Answered, type Asked, type Conformance } from './openapi-support.ts'
 import { RawClient } from './raw-socket.ts'
@@ -109,7 +109,7 @@ export function wishFor({ method, path }: Asked): Wish {
 
 export async function artifactWithDomains(folder: string): Promise<string> {
   const [trace, path] = [join(folder, 'domains.trace'), join(folder, 'domains.artifact')]
-  await writeMadeUpTrace(trace, { ...SHAPE, domains: 2, preference: 8 }, 24, 1)
+  await writeSyntheticTrace(trace, { ...SHAPE, domains: 2, preference: 8 }, 24, 1)
   await writeArtifact(
     path,
     (await fitFile(trace, { workers: 1, layers: 'all', transform: 'count' })).artifact,

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { BenchResult } from '../../src/load/result.ts'
 import { type FakeWorker, startFakeWorker } from '../fake-worker/index.ts'
 import { type Cluster, startCluster } from '../gateway/cluster.ts'
-import { writeMadeUpTrace } from '../synthetic-traces.ts'
+import { writeSyntheticTrace } from '../synthetic-traces.ts'
 import { temporaryFolder } from '../trace-support.ts'
 
 const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
@@ -30,7 +30,7 @@ let cluster: Cluster
 beforeAll(async () => {
   worker = await startFakeWorker({ gapMs: 2 })
   cluster = await startCluster({ prefill: 1, decode: 2, decodeOptions: { gapMs: 1 } })
-  await writeMadeUpTrace(
+  await writeSyntheticTrace(
     file('trace.safetensors'),
     { layers: 2, experts: 8, topK: 2, domains: 2, preference: 4 },
     30,

@@ -11,7 +11,7 @@ import { RequestPool } from '../../src/sim/requests.ts'
 import { arrivalsAt, prepare } from '../../src/sim/study.ts'
 import { createWorkload } from '../../src/sim/workload.ts'
 import { type Cluster, startCluster } from '../gateway/cluster.ts'
-import { writeMadeUpTrace } from '../synthetic-traces.ts'
+import { writeSyntheticTrace } from '../synthetic-traces.ts'
 import { temporaryFolder } from '../trace-support.ts'
 
 const folder = temporaryFolder()
@@ -20,7 +20,7 @@ const [RATE, REQUESTS, SEED] = [100, 60, 3]
 let cluster: Cluster
 let rows: TraceRows
 beforeAll(async () => {
-  await writeMadeUpTrace(trace, { layers: 2, experts: 8, topK: 2, domains: 2, preference: 4 }, 40, 1)
+  await writeSyntheticTrace(trace, { layers: 2, experts: 8, topK: 2, domains: 2, preference: 4 }, 40, 1)
   rows = await readTraceRows(trace)
   cluster = await startCluster({
     prefill: 2,

@@ -1,10 +1,10 @@
-/** Byte-level BPE as `tokenizer.json` describes it, by merging the best pair again and again: slow and obvious. */
+/** Byte-level BPE as described by `tokenizer.json`, by repeatedly merging the best pair: slow and simple. */
 import { readFileSync } from 'node:fs'
 
-/** The byte-level pre-tokenizer's own expression. */
+/** The regular expression of the byte-level pre-tokenizer. */
 const PIECES = /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+/gu
 
-/** A character for every byte: printable ones stand for themselves, the others follow from U+0100 on. */
+/** One character per byte: printable ones represent themselves, the others follow from U+0100 on. */
 function characterOfByte(): string[] {
   const printable = (byte: number) =>
     (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae
@@ -14,7 +14,7 @@ function characterOfByte(): string[] {
   )
 }
 
-/** Encodes ordinary text; special tokens in it are not looked for. */
+/** Encodes ordinary text; does not look for special tokens. */
 export function bytePairs(tokenizerFile: URL): (text: string) => number[] {
   const { model } = JSON.parse(readFileSync(tokenizerFile, 'utf8')) as {
     model: { vocab: Record<string, number>; merges: [string, string][] }

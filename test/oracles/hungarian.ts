@@ -1,6 +1,7 @@
 /**
- * The obvious way to a balanced assignment, as the oracle of the fast one: every sink becomes `capacity` slots, and the Hungarian method
- * (shortest augmenting paths with potentials) solves points against slots. O(points² × slots).
+ * The straightforward balanced assignment, as the oracle of the fast one: every sink becomes `capacity`
+ * slots, and the Hungarian method (shortest augmenting paths with potentials) solves points against slots.
+ * O(points² × slots).
  */
 export function assignBySlots(
   costs: ArrayLike<number>,

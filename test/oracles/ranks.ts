@@ -1,4 +1,4 @@
-/** Ranks from 1 with ties averaged, by sorting positions with a comparator: the oracle of the radix sort. */
+/** Ranks from 1 with ties averaged, by a comparison sort of positions: the oracle of the radix sort. */
 export function ranksBySorting(values: ArrayLike<number>): number[] {
   const order = Array.from({ length: values.length }, (_, at) => at).sort((a, b) => values[a]! - values[b]!)
   const ranks: number[] = []
