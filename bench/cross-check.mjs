@@ -27,7 +27,7 @@ import { header, table } from './lib/table.mjs'
 
 const WORKERS = 16
 const TAU = 0.1
-const TITLE = 'Against an independent simulator in Python'
+const TITLE = 'Compared with an independent simulator in Python'
 /** What is compared, its name and the largest relative difference; TPOT is in milliseconds. */
 const COMPARED = [
   { key: 'p50TpotMs', name: 'p50 TPOT, ms', most: 0.01 },
@@ -173,7 +173,7 @@ const slower = data.map(
 )
 const notes = [
   about,
-  `\`bench/python/simulator.py\` shares no code with ELDR: it follows the description at its top, reads the trace and the artifact itself and makes its own signatures. ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace at ${perSecond}/s on ${WORKERS} decode workers, profile ${PROFILE}, the same arrivals and rows on both sides. Ties of jsq are drawn by generators of their own; eldr (τ = ${TAU}) has none, so both sides should find the same but for rounding, and for ELDR’s quantiles, which may be 0.1 % off. The check fails when p50 TPOT or active experts differ by more than 1 %.`,
+  `\`bench/python/simulator.py\` shares no code with ELDR: it reads the trace and artifact and computes signatures itself. ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace at ${perSecond}/s on ${WORKERS} decode workers, profile ${PROFILE}, the same arrivals and rows on both sides. Ties of jsq are broken by different random generators. eldr (τ = ${TAU}) has no ties, so both should agree except for rounding and ELDR’s quantiles, which are within 0.1 %. The check fails if p50 TPOT or active experts differ by more than 1 %.`,
   `One run each, Python’s time and ELDR’s: ${slower.join('; ')}.`,
 ]
 const { text, markdown } = table(['policy', '', 'ELDR', 'Python', 'difference', 'allowed'], rows)

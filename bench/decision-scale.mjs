@@ -82,7 +82,7 @@ for (const shape of SHAPES) {
   )
   parts.push({
     title: `${shape.name}: ${shape.layers} layers × ${shape.experts} experts`,
-    note: `Power of K that the step from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers follows, 1 being linear: ${powers.join(', ')}.`,
+    note: `Exponent of K for the step from ${WORKERS.at(-2)} to ${WORKERS.at(-1)} workers follows, 1 being linear: ${powers.join(', ')}.`,
     ...table(['workers', 'jsq', 'eldr', 'union', 'union: dispatch', 'union: release', 'union: state'], rows),
   })
 }
@@ -90,8 +90,8 @@ for (const { title, note, text } of parts) console.log(`\n── ${title}\n${not
 if (options.json) writeFileSync(options.json, `${JSON.stringify({ about, seed, data })}\n`)
 if (options.out) {
   const page = [
-    '# Decisions against the number of workers',
-    'Written by `node bench/decision-scale.mjs --out`. Medians of one decision from raw counts to a worker, on one thread; memory of union’s state is what the process grew by. Signatures, centroids and counts are noise: the time does not hang on them.',
+    '# Decisions by number of workers',
+    'Written by `node bench/decision-scale.mjs --out`. Median time of a decision from raw counts, on one thread; union’s state is the growth of the process. Signatures, centroids and counts are random, which does not affect the time.',
     about,
     ...parts.flatMap(({ title, note, markdown }) => [`## ${title}`, note, markdown]),
   ]

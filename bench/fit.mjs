@@ -50,7 +50,7 @@ console.log(preface.join('\n'))
 const scratch = mkdtempSync(join(tmpdir(), 'eldr-bench-'))
 const markdown = [
   '# Benchmarks of the fit',
-  'Written by `node bench/fit.mjs --out`; bench/README.md says how and why.',
+  'Written by `node bench/fit.mjs --out`; see bench/README.md.',
   ...preface,
 ]
 const data = {}

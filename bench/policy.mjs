@@ -77,7 +77,7 @@ for (const shape of shapes) {
 const parts = [
   {
     title: 'A decision at the paper’s size: 48 layers, 128 experts, 16 workers',
-    note: 'Median of one decision from raw counts. The paper’s router needs 150 µs for the band alone (Table 1). Plain: the loops one would write first, all 1,000 calibration requests looked at.',
+    note: 'Median of one decision from raw counts. The paper’s router needs 150 µs for the band alone (Table 1). Plain: straightforward loops over all 1,000 calibration requests.',
     ...table(['policy', 'ELDR', 'plain loops', 'ratio', 'dispatch', 'release'], against),
   },
   {

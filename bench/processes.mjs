@@ -109,7 +109,7 @@ const figures = table(['', 'figure', ...present.map(({ label }) => label)], line
 
 const trips = []
 for (const policy of ['jsq', 'union']) {
-  progress(`questions to an owner that decides by ${policy}`)
+  progress(`requests to an owner with policy ${policy}`)
   const questions = options.quick ? 2_000 : 20_000
   const idle = await ownerRoundTrip(dist, { policy, questions })
   const end = keepAwake()
@@ -123,7 +123,7 @@ for (const policy of ['jsq', 'union']) {
   }
 }
 const questions = table(
-  ['policy', 'question', 'decided here, µs', 'asked', 'the question', 'asked, cores awake', 'the question'],
+  ['policy', 'request', 'local decision, µs', 'owner', 'round trip', 'owner, cores awake', 'round trip'],
   trips,
 )
 const notes = [
@@ -139,17 +139,17 @@ const notes = [
     ),
   ),
 ]
-const about = `${header(SEED)}; routers, workers and client on all ${cores} cores but for the client and the workers, which leave the first alone; medians of ${repeat} rounds of ${times.countMs / 1e3} s`
+const about = `${header(SEED)}; routers on all ${cores} cores, workers and client on all but the first; medians of ${repeat} rounds of ${times.countMs / 1e3} s`
 console.log(`${about}\n\n${figures.text}\n\n${questions.text}\n\n${notes.join('\n')}`)
 if (options.out) {
   const page = [
     '# Benchmarks of several processes',
-    'Written by `node bench/processes.mjs --out`. CPU times are those of all processes of a router together. `decode` is a question with 16 KiB of counts, `enter` one to be let in.',
+    'Written by `node bench/processes.mjs --out`. CPU times are the sum over all processes of a router. A relay asks the owner: `enter` for admission, `prefill` for a prefill worker, `decode` for a decode worker, with 16 KiB of counts.',
     about,
-    '## What it gives and costs',
+    '## Cost and throughput',
     figures.markdown,
-    '## How long the owner takes to answer',
-    'Medians, one question after the other. “The question” is what it takes beyond the decision, which one process makes by itself. On a machine that does nothing else each question wakes two cores that have fallen asleep; “cores awake” is with programs of the lowest priority on them.',
+    '## Latency of the owner',
+    'Medians of sequential requests to the owner. “Round trip” is the time beyond the decision itself. On an idle machine each request wakes two sleeping cores; “cores awake” is with lowest-priority programs running on them.',
     questions.markdown,
     '## Notes',
     notes.map(note => `- ${note}`).join('\n'),

@@ -79,7 +79,7 @@ async function artifactFor(workers) {
 
 const about = [
   header(seed),
-  `Medians of ${repeat} run${repeat === 1 ? '' : 's'} after a second of warm-up, each row in a process of its own. Load of the machine when it began: ${loadavg()[0].toFixed(1)}.`,
+  `Medians of ${repeat} run${repeat === 1 ? '' : 's'} after 1 s of warm-up, each row in its own process. Load average at the start: ${loadavg()[0].toFixed(1)}.`,
   ...(options.quick ? ['Quick run: few requests, few repeats; not for quoting.'] : []),
 ]
 console.log(about.join('\n'))

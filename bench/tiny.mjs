@@ -245,7 +245,7 @@ const experts = table(
   ]),
 )
 console.log(`\n${experts.text}\n`)
-const perExpert = `${((1e3 * slope) / model.config.layers).toFixed(1)} µs for each distinct expert of a layer, ${((100 * slope) / byExperts.at(-1).msPerStep).toFixed(1)} % of the mixed step for one more in every layer`
+const perExpert = `${((1e3 * slope) / model.config.layers).toFixed(1)} µs per distinct expert of a layer, ${((100 * slope) / byExperts.at(-1).msPerStep).toFixed(1)} % of the mixed step for one more in every layer`
 console.log(perExpert)
 
 function slopeOf(points) {
@@ -273,21 +273,21 @@ if (options.json) {
 }
 if (options.out) {
   const page = [
-    '# The tiny back end: how fast it is',
+    '# Benchmarks of the tiny back end',
     '',
     'Written by `node bench/tiny.mjs --out`.',
     '',
-    `${about}. Decode of models/tiny6 in float32 on one thread, ${PROMPT} tokens of prompt each, median of ${STEPS} steps.${other ? ` PyTorch ${other.torch}: lean is bench/python/tiny_torch.py, written for speed; transformers is the model as it comes, eager.` : ''}`,
+    `${about}. Decode of models/tiny6 in float32 on one thread, ${PROMPT} tokens of prompt each, median of ${STEPS} steps.${other ? ` PyTorch ${other.torch}: lean is bench/python/tiny_torch.py, written for speed; transformers is the unmodified model, eager.` : ''}`,
     '',
     speed.markdown,
     '',
-    '## Where the time goes',
+    '## Time by part',
     '',
     where.markdown,
     '',
-    '## Does a step cost less with fewer experts?',
+    '## Step time by active experts',
     '',
-    `A batch of ${FIXED} sequences, of which fewer and fewer differ: the arithmetic is the same, the experts whose weights are read become fewer.`,
+    `A batch of ${FIXED} sequences with a varying number of distinct ones: the same arithmetic, but fewer expert weights are read.`,
     '',
     experts.markdown,
     '',

@@ -1,10 +1,10 @@
-// What the two constants of union's price give, on calibration requests alone: COMERS (requests to come) and TAIL (weight of slow workers).
+// Effect of the two constants of union, on calibration requests only: expected arrivals and tail (weight of slow workers).
 //
 //   node bench/union-rule.mjs [--traces DIR] [--out docs/evidence/benchmarks-union.md] [--seeds 3] [--json]
 //
-// Half of a calibration trace is fitted; the other half is the traffic. A calibration trace holds how often each expert fired, not when, so
-// its steps are drawn: top_k experts a layer without replacement, by weights that are adjusted until each fires as often as was recorded.
-// Evaluation traces are not looked at. Needs `npm run build`.
+// Half of a calibration trace is fitted; the other half is the traffic. A calibration trace has the number of activations of each
+// expert but not their steps, so steps are drawn: top_k experts per layer without replacement, with weights that are adjusted until
+// each expert is active as often as recorded. Evaluation traces are not used. Needs `npm run build`.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -37,7 +37,7 @@ const { values: options } = parseArgs({
 const WORKERS = 16
 const STEPS = 96
 const REQUESTS = 3000
-/** Requests a second for mean batches of about 6, 13, 24, 40 and 50 under jsq. */
+/** Requests per second for mean batches of about 6, 13, 24, 40 and 50 under jsq. */
 const RATES = [118, 185, 265, 385, 465]
 const RULES = [
   [0, 0],
@@ -223,5 +223,5 @@ function pageOf(list) {
   const heads = RULES.map(([comers, tail]) =>
     comers === 8 && tail === 0.5 ? `**${comers}, ${tail}**` : `${comers}, ${tail}`,
   )
-  return `# The rule of union: requests to come and the weight of slow workers\n\nWritten by \`node bench/union-rule.mjs --out\`. Half of each lab16 calibration trace was fitted, the other half was the traffic (its steps drawn from the recorded shares of each expert; evaluation traces were not looked at): ${WORKERS} decode workers, profile h200-first, ${REQUESTS} requests, ${options.seeds} seeds, rows with replacement. Change of TPOT p50 / p99 in percent against the better of jsq and round_robin, for COMERS, TAIL; bold is what ships.\n\n| load | ${heads.join(' | ')} |\n|---|${RULES.map(() => '---:').join('|')}|\n${lines.join('\n')}\n`
+  return `# The two constants of union\n\nWritten by \`node bench/union-rule.mjs --out\`. Expected arrivals (future requests that also pay for the experts a request adds) and tail (the weight of slow workers). Half of each lab16 calibration trace was fitted, the other half was the traffic, with steps drawn from the recorded expert shares. Evaluation traces were not used: ${WORKERS} decode workers, profile h200-first, ${REQUESTS} requests, ${options.seeds} seeds, rows with replacement. Change of TPOT p50 / p99 in percent against the better of jsq and round_robin, for expected arrivals, tail; the default is bold.\n\n| load | ${heads.join(' | ')} |\n|---|${RULES.map(() => '---:').join('|')}|\n${lines.join('\n')}\n`
 }

@@ -116,14 +116,14 @@ for (const row of rows) {
 
 const columns = asked.filter(({ name }) => rows.some(row => results[row.name].some(round => round[name])))
 const figures = figuresOf(rows, results, columns)
-const how = `medians of ${repeat} rounds of ${times.countMs / 1e3} s, each router a process of its own for each row, warmed by 15,000 requests`
+const how = `medians of ${repeat} rounds of ${times.countMs / 1e3} s, a new router process per row, warmed up with 15,000 requests`
 const about = [header(SEED), pinning, how, ...(times.nice === undefined ? [] : [`nice ${times.nice}`])].join(
   '; ',
 )
 const left = [...missing].map(([name, why]) => `Left out: ${name} (${why}).`)
 const parts = [
-  { title: 'What it costs', ...figureTable(figures, columns) },
-  { title: 'Who was the limit', ...shareTable(rows, results, columns) },
+  { title: 'Cost', ...figureTable(figures, columns) },
+  { title: 'CPU use', ...shareTable(rows, results, columns) },
 ]
 const notes = [othersNote(results, availableParallelism()), ...left, ...notesOf(rows, results, columns)]
 console.log(about)
@@ -137,11 +137,11 @@ if (options.json)
 if (options.out) {
   const page = [
     '# Benchmarks of the gateway',
-    'Written by `node bench/gateway/run.mjs --out`. Two prefill and two decode workers, all fake; CPU times are the router’s alone.',
+    'Written by `node bench/gateway/run.mjs --out`. Two prefill and two decode workers, all fake; CPU times are of the router only.',
     [
-      'Ratios are medians of those within a round. A ratio below 1 is good for costs, one above 1 for rates.',
-      'The spread is the widest of a line: (largest − smallest) ÷ median over the rounds of one router.',
-      'Rates and times to the first token are true on an idle machine only.',
+      'Ratios are medians over rounds; for costs lower is better, for rates higher.',
+      'Spread: the largest (max − min) ÷ median of a line, over rounds of one router.',
+      'Rates and times to the first token need an idle machine.',
     ].join(' '),
     about,
     ...parts.flatMap(({ title, markdown }) => [`## ${title}`, markdown]),

@@ -36,7 +36,7 @@ export async function assignment({ eldr, python, seed, quick }) {
   return {
     title: `One balanced assignment: ${points.toLocaleString('en')} points, ${clusters} clusters`,
     notes: [
-      'Same costs on all sides (bench/lib/prng.mjs, bench/python/prng.py); equal totals are checked. No prices are carried over from an earlier problem, as K-means would. Times include the expansion into slots.',
+      'The same costs for all (bench/lib/prng.mjs, bench/python/prng.py); equal totals are checked. No warm start with the prices of an earlier problem, unlike in K-means. Times include the expansion into slots.',
     ],
     tables: [
       {

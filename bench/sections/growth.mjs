@@ -48,7 +48,7 @@ export async function growth({ eldr, scratch, seed, quick }) {
   return {
     title: 'Growth with requests, workers and layers',
     notes: [
-      '128 experts, 20,000 pairs, synthetic traces without gate scores; one run each, start included. Memory is the process’s largest resident size. Iterations are those of all four runs of K-means; where clustering grows no faster than requests × workers × iterations, the column after them does not rise.',
+      '128 experts, 20,000 pairs, synthetic traces without gate scores; one run each, including start. Memory is the peak resident size. Iterations are summed over all four runs of K-means; if clustering is linear in requests × workers × iterations, the next column is constant.',
     ],
     tables: [
       {

@@ -1,6 +1,6 @@
 // Section 1: the whole fit on a real trace, against the same steps in NumPy and SciPy, and the two stages that dominate it one by one.
 import { existsSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { basename, join, relative } from 'node:path'
 import { restMs, STAGES, stageMs } from '../lib/eldr.mjs'
 import { medianCall, medianRun } from '../lib/measure.mjs'
 import { numpyFit } from '../lib/numpy-fit.mjs'
@@ -46,7 +46,7 @@ export async function lab16({ eldr, python, root, scratch, seed, quick }) {
   return {
     title: 'A real trace: lab16-task, 1,000 requests, 16 layers, 128 experts, 16 workers',
     notes: [
-      `Trace: ${relative(root, trace)}. Median of ${repeat} after a warm-up; 20,000 pairs, 3 restarts.`,
+      `Trace: ${basename(trace)}. Median of ${repeat} after a warm-up; 20,000 pairs, 3 restarts.`,
       ...(theirs
         ? [
             `NumPy ${theirs.result.numpy}, SciPy ${theirs.result.scipy}, BLAS threads: ${theirs.threads} (the faster of one and all).`,

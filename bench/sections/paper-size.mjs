@@ -1,4 +1,4 @@
-// Section 2: the paper's size (Qwen3-30B-A3B: 48 layers, 128 experts, top-8; 1,000 calibration requests), and re-fits of its artifact at other
+// Section 2: the paper's size (Qwen3-30B-A3B: 48 layers, 128 experts, top-8; 1,000 calibration requests), and refits of its artifact at other
 // worker counts. Each a whole process.
 import { join } from 'node:path'
 import { stageMs } from '../lib/eldr.mjs'
@@ -29,7 +29,7 @@ export async function paperSize({ eldr, python, scratch, seed, quick }) {
       workers,
       run: await measure(() => eldr.fit(trace, { workers, pairs: PAIRS, seed, out })),
     })
-    fits.push({ what: 're-fit', workers, run: await measure(() => eldr.refit(artifact, { workers, out })) })
+    fits.push({ what: 'refit', workers, run: await measure(() => eldr.refit(artifact, { workers, out })) })
   }
   const theirs =
     python.run &&
@@ -38,7 +38,7 @@ export async function paperSize({ eldr, python, scratch, seed, quick }) {
   return {
     title: 'The paper’s size: 1,000 requests, 48 layers, 128 experts',
     notes: [
-      `Synthetic trace with gate scores (bench/lib/synth.mjs), ${PAIRS.toLocaleString('en')} pairs. Whole process, start included; median of ${repeat}. A re-fit takes the artifact of the fit for 16 workers. The paper’s re-fit takes under 10 s (§4.1), the clustering alone.`,
+      `Synthetic trace with gate scores (bench/lib/synth.mjs), ${PAIRS.toLocaleString('en')} pairs. Whole process including start; median of ${repeat}. A refit uses the artifact of the fit for 16 workers. The paper’s refit (clustering only) takes under 10 s (§4.1).`,
       ...(theirs ? [`NumPy/SciPy: median of ${theirs.runs.length}, BLAS threads: ${theirs.threads}.`] : []),
     ],
     tables: [

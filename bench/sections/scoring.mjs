@@ -40,7 +40,7 @@ export async function scoring({ dist, seed, quick }) {
   return {
     title: `Scoring a signature of ${WIDTH.toLocaleString('en')} values`,
     notes: [
-      'Time of one call, median over hundreds of samples of at least half a millisecond; each way in an isolate of its own.',
+      'Time of one call, median over hundreds of samples of at least 0.5 ms; each variant in its own isolate.',
     ],
     tables: [{ head: ['centroids', 'way', 'one call', 'against ELDR'], rows }],
     data,

@@ -1,4 +1,4 @@
-// How the simulator's time grows with decode workers, with the shape of the model, and its memory with the number of requests.
+// Growth of the simulator's time with decode workers and model shape, and of its memory with requests.
 import { PER_DECODER_PER_SECOND } from '../lib/simulation.mjs'
 import { mb } from '../lib/table.mjs'
 
@@ -34,7 +34,7 @@ export async function decoders({ measure, artifactFor, quick }) {
   return {
     title: 'Growth with decode workers',
     notes: [
-      `Million tokens a second at ${PER_DECODER_PER_SECOND.toFixed(1)} requests a second for each worker, so that batches stay the same, and requests in proportion. Rows are drawn with replacement: a large cluster has more requests in flight than the trace has rows. Clusters by \`eldr refit\`. A decision looks at every worker, a step at its own batch alone.`,
+      `Million tokens per second at ${PER_DECODER_PER_SECOND.toFixed(1)} requests per second and worker, with requests in proportion. Rows are drawn with replacement. Clusters by \`eldr refit\`. A decision reads every worker, a step only its own batch.`,
     ],
     tables: [{ head: ['decode workers', 'requests', 'jsq', 'eldr', 'union', 'batch under each'], rows }],
     data,
@@ -77,10 +77,13 @@ export async function shapes({ measure, quick }) {
   return {
     title: 'Growth with layers and experts',
     notes: [
-      `jsq on 16 decode workers, ${count(requests)} requests of 48 decode steps that take 8 experts at random in every layer, at a rate for a batch of about 35. A step of a request is layers × ⌈experts/32⌉ words of 32 bits; where time grows no faster than those, the column of a word does not rise.`,
+      `jsq on 16 decode workers, ${count(requests)} requests of 48 decode steps with 8 random experts per layer, at a batch of about 35. A step of a request is layers × ⌈experts/32⌉ words of 32 bits; if time is linear in words, ns per word is constant.`,
     ],
     tables: [
-      { head: ['layers × experts', 'words a step', 'M tokens/s', 'ns a token', 'ns a word', 'batch'], rows },
+      {
+        head: ['layers × experts', 'words per step', 'M tokens/s', 'ns per token', 'ns per word', 'batch'],
+        rows,
+      },
     ],
     data,
   }
@@ -117,14 +120,14 @@ export async function requests({ measure, memory, artifactFor, quick }) {
   return {
     title: 'Growth with the number of requests',
     notes: [
-      '16 decode workers as in the first table; memory is that of another process, which makes one run. It is read when 95 % of the requests have arrived, after a collection: objects and arrays that are alive, the whole trace among them; what the process takes of the machine, then and at most; and the same where V8 may not let its nursery for new objects grow past 1 MB, which it otherwise does in a long run, whatever is alive.',
+      "16 decode workers as in the first table. Memory is measured in a separate run when 95 % of the requests have arrived, after a garbage collection: live objects and arrays (including the trace), resident and peak memory, and resident memory with V8's semi-space limited to 1 MB.",
     ],
     tables: [
       {
         head: [
           'policy',
           'requests',
-          'µs a request',
+          'µs per request',
           'objects',
           'arrays',
           'resident',

@@ -1,19 +1,19 @@
-// How many decode tokens a second of one core simulates, by policy, and against the same simulation in plain JavaScript.
+// Simulated decode tokens per second of one core, by policy, and compared with a plain JavaScript simulator.
 import { deepStrictEqual } from 'node:assert'
 import { PER_DECODER_PER_SECOND } from '../lib/simulation.mjs'
 import { times } from '../lib/table.mjs'
 
 const DECODERS = 16
-/** Million tokens a second of one core that were promised. */
+/** Target in million tokens per second of one core. */
 const TARGET = { jsq: 2, union: 1 }
 
 const WAYS = [
   { name: 'jsq', policy: 'jsq' },
   { name: 'jsq, rows drawn with replacement', policy: 'jsq', rows: 'replacement', target: null },
   { name: 'eldr', policy: 'eldr' },
-  { name: 'eldr, signature of each request', policy: 'eldr', fresh: true },
+  { name: 'eldr, signature per request', policy: 'eldr', fresh: true },
   { name: 'union', policy: 'union' },
-  { name: 'union, prediction for each request', policy: 'union', fresh: true, target: null },
+  { name: 'union, prediction per request', policy: 'union', fresh: true, target: null },
 ]
 
 export async function policies({ measure, artifactFor, quick }) {
@@ -48,10 +48,10 @@ export async function policies({ measure, artifactFor, quick }) {
     data.push({ name, policy, fresh, target, ...run })
   }
   return {
-    title: 'Simulated tokens a second, by policy',
+    title: 'Simulated tokens per second, by policy',
     notes: [
-      `${DECODERS} decode workers, ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace (16 layers × 128 experts, top-8, 48 decode steps each), profile h200-first, Poisson arrivals at ${DECODERS * PER_DECODER_PER_SECOND}/s, one thread. Million decode tokens in a second of wall time, and in one of processor time (all threads, those of the engine included), which a busy machine disturbs less; µs for each request of 48 tokens, from its arrival to its last token. Batch, active experts and TPOT are what the runs found.`,
-      'Signatures and predictions are computed once for each row of the trace, as `eldr simulate` does, but in the rows that say otherwise: those pay for each request what a gateway pays. Rows are drawn in passes, none while it is in flight as long as another is free; here more requests are in flight than the trace has rows (400), and the second row of the table shows the time without that search.',
+      `${DECODERS} decode workers, ${requests.toLocaleString('en')} requests of the lab16-task evaluation trace (16 layers × 128 experts, top-8, 48 decode steps each), profile h200-first, Poisson arrivals at ${DECODERS * PER_DECODER_PER_SECOND}/s, one thread. Million decode tokens per second of wall time and of CPU time (all threads); µs per request of 48 tokens. Batch, active experts and TPOT are results of the runs.`,
+      'Signatures and predictions are computed once per trace row, as in `eldr simulate`, except where the policy says per request, as in a gateway. Trace rows are drawn in passes, which searches for a free row; the second line shows the time without that search.',
     ],
     tables: [
       {
@@ -60,7 +60,7 @@ export async function policies({ measure, artifactFor, quick }) {
           'M tokens/s',
           'by CPU time',
           'target',
-          'µs a request',
+          'µs per request',
           'time against jsq',
           'batch',
           'active experts',
@@ -103,9 +103,9 @@ export async function plain({ measure, quick }) {
     ])
   }
   return {
-    title: 'Against the same simulation in plain JavaScript',
+    title: 'Compared with a plain JavaScript simulator',
     notes: [
-      `jsq on the same cluster, ${requests.toLocaleString('en')} requests whose arrivals, rows and ties are the same for all three; the run fails when a quantile of TPOT, active experts or the batch differs in a bit. Plain: \`bench/lib/plain-simulator.mjs\`, with objects for requests, a sorted array of events, and experts as numbers.`,
+      `jsq on the same cluster, ${requests.toLocaleString('en')} requests with the same arrivals, rows and ties; the run fails if TPOT quantiles, active experts or batch differ in any bit. Plain: \`bench/lib/plain-simulator.mjs\`, with request objects, a sorted array of events and experts as numbers.`,
     ],
     tables: [
       {

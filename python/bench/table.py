@@ -31,18 +31,23 @@ def markdown(about: dict[str, Any]) -> str:
         return f"{ms(*of, **more):.3f} ({ms(*of, 'host_ms', **more):.2f})"
 
     table(
-        ["a step of 2,048 tokens, one prompt ends", "ELDR", "paper"],
+        ["a step of 2,048 tokens, one prompt ends", "ours: device (host)", "paper, Table 1"],
         [
-            ["record: hooks and scatter, eager", both("record", FORMS[0], 2048, how="eager"), f"{PAPER['record']}"],
-            ["the same in a CUDA graph", both("record", FORMS[0], 2048, how="graph"), ""],
-            ["forget what reused blocks held", both("reset", FORMS[0], 2048), ""],
+            ["hooks on the routers", "in the next row", f"record(): {PAPER['record']}, host"],
             [
-                "sum and copy to the host",
+                "scatter the experts into the store, eager",
+                both("record", FORMS[0], 2048, how="eager"),
+                f"reduce(): {PAPER['reduce']}, GPU",
+            ],
+            ["the same in a CUDA graph", both("record", FORMS[0], 2048, how="graph"), "–"],
+            ["clear reused blocks", both("reset", FORMS[0], 2048), "–"],
+            [
+                "sum over the blocks of the prompt, copy to the host",
                 both("sum and copy", FORMS[0], 2048, how="kernel", ends=1),
-                f"{PAPER['reduce']} + {PAPER['stage']}",
+                f"stage_sigs(): {PAPER['stage']}, GPU",
             ],
             [
-                "**whole capture**",
+                "**total**",
                 f"**{whole(FORMS[0], 2048, 1, 'eager'):.3f}** ({whole(FORMS[0], 2048, 1, 'eager', 'host_ms'):.2f})",
                 "0.71",
             ],

@@ -10,9 +10,6 @@ import { verdictOf } from './verdicts.ts'
 
 /** Which tables the page shows (default: the first). The data file has all of them. */
 const SHOWN_TABLES: Readonly<Record<string, readonly number[]>> = {
-  'fig-4': [0, 1],
-  'fig-13': [0, 1],
-  'fig-14': [0, 1],
   'measured-profile': [0, 2],
   'fig-17': [],
   'fig-18': [1],
@@ -132,7 +129,8 @@ function verdictText(exhibit: Exhibit): string {
 function cutBlocks(whole: Exhibit, cut: Exhibit): string[] {
   const [ours, other] = [verdictOf(whole), verdictOf(cut)]
   if (ours.word === other.word && ours.why === other.why) return []
-  const finding = isTargets(cut) ? '' : ` ${inline(cut.finding)}`
+  const isSaid = isTargets(cut) || other.numbers !== undefined
+  const finding = isSaid ? '' : ` ${inline(cut.finding)}`
   return [`**On the cut:** ${verdictText(cut).replaceAll('**', '')}${finding}`]
 }
 
