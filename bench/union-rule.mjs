@@ -153,7 +153,7 @@ async function study(name) {
       p50: Math.min(...balancers.map(({ p50 }) => p50)),
       p99: Math.min(...balancers.map(({ p99 }) => p99)),
     }
-    return RULES.map(([comers, tail]) => {
+    return RULES.map(([expectedArrivals, tail]) => {
       const { p50, p99 } = mean(
         () =>
           union({
@@ -161,16 +161,16 @@ async function study(name) {
             layers,
             predictor,
             cost: stepParts(profile),
-            expectedArrivals: comers,
+            expectedArrivals: expectedArrivals,
             tail,
           }),
         rate,
       )
-      process.stderr.write(`${name} ${rate}/s, comers ${comers}, tail ${tail}\n`)
+      process.stderr.write(`${name} ${rate}/s, expectedArrivals ${expectedArrivals}, tail ${tail}\n`)
       return {
         workload: name,
         batch: balancers[0].batch,
-        comers,
+        expectedArrivals,
         tail,
         p50: 100 * (p50 / base.p50 - 1),
         p99: 100 * (p99 / base.p99 - 1),
@@ -220,8 +220,10 @@ function pageOf(list) {
     const cells = list.filter(({ workload, batch }) => `${workload}|${batch}` === key)
     return `| ${cells[0].workload}, batch ${cells[0].batch.toFixed(0)} | ${cells.map(({ p50, p99 }) => `${text(p50)} / ${text(p99)}`).join(' | ')} |`
   })
-  const heads = RULES.map(([comers, tail]) =>
-    comers === 8 && tail === 0.5 ? `**${comers}, ${tail}**` : `${comers}, ${tail}`,
+  const heads = RULES.map(([expectedArrivals, tail]) =>
+    expectedArrivals === 8 && tail === 0.5
+      ? `**${expectedArrivals}, ${tail}**`
+      : `${expectedArrivals}, ${tail}`,
   )
   return `# The two constants of union\n\nWritten by \`node bench/union-rule.mjs --out\`. Expected arrivals (future requests that also pay for the experts a request adds) and tail (the weight of slow workers). Half of each lab16 calibration trace was fitted, the other half was the traffic, with steps drawn from the recorded expert shares. Evaluation traces were not used: ${WORKERS} decode workers, profile h200-first, ${REQUESTS} requests, ${options.seeds} seeds, rows with replacement. Change of TPOT p50 / p99 in percent against the better of jsq and round_robin, for expected arrivals, tail; the default is bold.\n\n| load | ${heads.join(' | ')} |\n|---|${RULES.map(() => '---:').join('|')}|\n${lines.join('\n')}\n`
 }
