@@ -4,6 +4,7 @@
  * never because the machine is busy. `Date`, `node:timers` and the timers of sockets keep real time.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { onTestFinished } from 'vitest'
 
 interface ManualTimer {
   atMs: number
@@ -110,4 +111,11 @@ export class ManualClock {
     this.#timers.add(timer)
     return new Handle(timer)
   }
+}
+
+/** Installs a clock until the end of the test, after its hooks. */
+export function stopClock(): ManualClock {
+  const clock = ManualClock.install()
+  onTestFinished(() => clock.uninstall())
+  return clock
 }

@@ -27,8 +27,8 @@ afterAll(() => folder.remove())
 const SCRIPT = `
 import { readFileSync } from 'node:fs'
 const from = path => import(new URL(path, process.argv[2]))
-const [{ Registry }, { LoadTracker }, { RoutingControl }, { Router }, { OffThread }] = await Promise.all(
-  ['cluster/registry.js', 'cluster/tickets.js', 'gateway/routing/routing-control.js', 'gateway/routing/router.js', 'gateway/routing/off-thread.js'].map(from))
+const [{ Registry }, { LoadTracker }, { RoutingControl }, { Router }, { OffThread }, { Decisions }] = await Promise.all(
+  ['cluster/registry.js', 'cluster/tickets.js', 'gateway/routing/routing-control.js', 'gateway/routing/router.js', 'gateway/routing/off-thread.js', 'gateway/observe/decisions.js'].map(from))
 const [, , , path, policy] = process.argv
 const registry = new Registry(new LoadTracker(), { consecutiveFailures: 5, windowMs: 1000, windowRequests: 5, windowFailureShare: 0.5, openMs: 1000 })
 const add = n => (registry.add({ id: 'd' + n, role: 'decode', url: 'http://d' + n + ':1' }), registry.setHealth('d' + n, true))
@@ -40,7 +40,8 @@ const read = await new OffThread().run('read', { path })
 let refitted
 const changed = ({ cause, routing }) => cause === 'refit' && refitted(routing)
 const control = new RoutingControl({ routing: { policy, tau: 0.1, prefillPolicy: 'prefix_hash', prefixLoadFactor: 1.25, minCovered: 0.5, refit: 'auto' }, registry, log, changed, artifact: { ...read, file: path } })
-const router = new Router({ registry, metrics, prefillPolicy: control.prefillPolicy, table: control.firstTable(), tableFor: shape => control.tableFor(shape), decisionsKept: 256 })
+const decisions = new Decisions({ metrics, kept: 256 })
+const router = new Router({ registry, decisions, prefillPolicy: control.prefillPolicy, table: control.firstTable(), tableFor: shape => control.tableFor(shape) })
 control.drive(router)
 const { layers, experts, topK } = read.artifact.about
 const counts = Uint16Array.from({ length: layers * experts }, (_, c) => (c % experts < 2 * topK ? 50 : 0))
@@ -48,7 +49,7 @@ const handoff = { counts: { v: 1, layers, experts, top_k: topK, tokens: 100, cov
 const live = []
 const decide = () => {
   live.push(router.toDecode('r', handoff, 100, new Set()))
-  if (live.length > 400) { const place = live.shift(); place.dispatch.succeeded(performance.now()); place.left() }
+  if (live.length > 400) { live.shift().end('succeeded') }
 }
 for (let n = 0; n < 400; n++) decide()
 /** CPU time of the main thread. */
@@ -73,8 +74,9 @@ const done = new Promise(resolve => (refitted = resolve))
 if (policy === 'eldr') add(16)
 else void control.refit(17)
 const load = await decideUntil(done)
+decide() // with the new clusters
 const { about, calibration } = control.loaded.artifact
-console.log(JSON.stringify({ load, sizes: about.sizes, clusterOf: Array.from(calibration.clusterOf), similarities: router.decisions(1)[0].candidates.map(c => c.similarity), hasPatterns: calibration.patterns !== undefined }))
+console.log(JSON.stringify({ load, sizes: about.sizes, clusterOf: Array.from(calibration.clusterOf), similarities: decisions.last(1)[0].candidates.map(c => c.similarity), hasPatterns: calibration.patterns !== undefined }))
 control.close()
 `
 

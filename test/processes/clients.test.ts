@@ -1,4 +1,4 @@
-/** What clients of a gateway of several processes see and may do: TLS, leaving at any moment, asking for more than they may, being cut off. */
+/** Clients of a gateway of several processes: TLS, leaving at any moment, access control, broken connections. */
 import { readFileSync } from 'node:fs'
 import { type IncomingMessage, request as plain, type RequestOptions } from 'node:http'
 import { request as secure } from 'node:https'
@@ -45,7 +45,7 @@ interface Seen {
   readonly text: string
   readonly error?: string
 }
-/** One request by Node's own client, which says how an answer ended. */
+/** One request with Node's own client, which reports how a response ended. */
 function exchange(
   url: string,
   options: RequestOptions & { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer },
@@ -74,7 +74,7 @@ function exchange(
 }
 
 describe.runIf(HAS_OPENSSL)('TLS', () => {
-  it('is spoken by relays, with clients of the authority alone, also while the owner is replaced', async () => {
+  it('is terminated by relays, for clients with a certificate, also while the owner is replaced', async () => {
     const pairs = makeCertificates('gateway', 'client', 'worker')
     const file = (path: string) => readFileSync(path)
     const keys = (pair: 'client' | 'worker') => ({
@@ -106,37 +106,38 @@ describe.runIf(HAS_OPENSSL)('TLS', () => {
 })
 
 describe('a client that leaves', () => {
-  it('while it waits to be let in, while its prompt is read, amid its stream: nothing is left', async () => {
+  it('while it is queued, during prefill or within its stream leaves nothing behind', async () => {
     await start({
-      decodeOptions: { gapMs: 10 },
-      config: { limits: { maxConcurrentRequests: 2, queueSize: 4, queueTimeoutMs: 20_000 } },
+      config: { limits: { maxConcurrentRequests: 2, queueSize: 4, queueTimeoutMs: 600_000 } },
     })
+    const { holdNoMore } = cluster.holdStreams()
     const streams = [new AbortController(), new AbortController()]
-    const held = await Promise.all(streams.map(({ signal }) => ask({ max_tokens: 2_000 }, { signal })))
+    const held = await Promise.all(streams.map(({ signal }) => ask({ max_tokens: 6 }, { signal })))
+    holdNoMore()
     const waiting = [new AbortController(), new AbortController(), new AbortController()]
     const refused = waiting.map(({ signal }) => ask({}, { signal }).catch((error: Error) => error.name))
     await polled(
       () => counted('eldr_queue_length'),
       count => count === 3,
-      'three that wait',
+      'three queued requests',
     )
     for (const one of waiting) one.abort()
     expect(await Promise.all(refused)).toEqual(['AbortError', 'AbortError', 'AbortError'])
     await polled(
       () => counted('eldr_queue_length'),
       count => count === 0,
-      'nobody to wait',
+      'an empty queue',
     )
     for (const one of streams) one.abort()
     for (const response of held) await expect(response.text()).rejects.toThrow(/aborted/)
     await nothingLeft()
-    // While a prompt is read.
+    // During prefill.
     for (const worker of cluster.prefills) worker.fail({ kind: 'hang', after: 'request' })
     const reading = new AbortController()
     const asked = ask({}, { signal: reading.signal }).catch((error: Error) => error.name)
     await eventually(
       () => cluster.prefills.some(({ counters }) => counters.active > 0),
-      'a prompt that is read',
+      'a prefill in flight',
     )
     reading.abort()
     expect(await asked).toBe('AbortError')
@@ -144,20 +145,21 @@ describe('a client that leaves', () => {
     await nothingLeft()
   })
 
-  it('while there is no owner leaves nothing at the next', async () => {
+  it('while there is no owner leaves nothing at the next one', async () => {
     await start({
-      decodeOptions: { gapMs: 10 },
       config: { limits: { maxConcurrentRequests: 4, queueSize: 0 } },
     })
+    const { holdNoMore } = cluster.holdStreams()
     const [running, asking] = [new AbortController(), new AbortController()]
     const streams = await Promise.all(
-      [0, 1, 2, 3].map(() => ask({ max_tokens: 2_000 }, { signal: running.signal })),
+      [0, 1, 2, 3].map(() => ask({ max_tokens: 6 }, { signal: running.signal })),
     )
-    // Full now, and both relays have been told so.
+    holdNoMore()
+    // At capacity, and the relays know it.
     await polled(
       async () => (await ask()).status,
       status => status === 429,
-      'no room',
+      'a refusal',
     )
     const pid = cluster.pidOf('owner')
     process.kill(pid, 'SIGSTOP')
@@ -165,7 +167,7 @@ describe('a client that leaves', () => {
     for (const response of streams) await expect(response.text()).rejects.toThrow(/aborted/)
     await eventually(
       () => cluster.decodes.every(({ counters }) => counters.active === 0),
-      'workers to be left',
+      'workers without requests',
     )
     process.kill(pid, 'SIGKILL')
     const gone = Array.from({ length: 4 }, () =>
@@ -175,14 +177,14 @@ describe('a client that leaves', () => {
     expect(await Promise.all(gone)).toEqual(['AbortError', 'AbortError', 'AbortError', 'AbortError'])
     await cluster.replaced('owner', pid)
     await nothingLeft()
-    // The last owner had said that it is full; the next one has room, for both relays.
+    // The last owner was at capacity; the next one has room, for both relays.
     for (let n = 0; n < 4; n++) expect((await eventsOf(await ask({ max_tokens: 2 }))).at(-1)).toBe('[DONE]')
     await nothingLeft()
   })
 })
 
-describe('a client that asks for more than it may', () => {
-  it('is not taken for one of this machine, whatever it says of itself', async () => {
+describe('access control', () => {
+  it('does not trust headers that claim a loopback address', async () => {
     await start()
     const from = (localAddress: string, headers: Record<string, string | string[]> = {}) =>
       exchange(`${cluster.url}/eldr/workers`, { localAddress, headers })
@@ -199,7 +201,7 @@ describe('a client that asks for more than it may', () => {
     expect((await from('127.0.0.1', { 'x-eldr-from': '203.0.113.9' })).status).toBe(200)
   })
 
-  it('needs keys and tokens at every relay, and bodies have their limit', async () => {
+  it('requires keys and tokens and limits bodies at every relay', async () => {
     await start({
       config: { server: { apiKeys: ['sk-1'], adminToken: 'admin-token-1', maxBodyBytes: 4_096 } },
     })
@@ -220,10 +222,11 @@ describe('a client that asks for more than it may', () => {
   })
 })
 
-describe('connections of a relay that is killed', () => {
-  it('break so that every client sees that its answer is not whole', async () => {
+describe('connections of a killed relay', () => {
+  it('break, so that every client sees that its response is incomplete', async () => {
     const { opened, open } = gate()
-    await start({ decodeOptions: { gapMs: 10 } })
+    await start()
+    const { holdNoMore } = cluster.holdStreams()
     const headers = { 'content-type': 'application/json' }
     const begun: Promise<void>[] = []
     const streams = Array.from({ length: 4 }, () => {
@@ -232,12 +235,13 @@ describe('connections of a relay that is killed', () => {
       return exchange(
         `${cluster.url}/v1/completions`,
         { method: 'POST', headers },
-        JSON.stringify({ ...BODY, max_tokens: 2_000 }),
+        JSON.stringify({ ...BODY, max_tokens: 6 }),
         () => first(),
       )
     })
     await Promise.all(begun)
-    // These have no byte of an answer yet.
+    holdNoMore()
+    // These have no byte of their response yet.
     for (const worker of cluster.decodes) worker.fail({ kind: 'hang', after: 'request', until: opened })
     const wholes = Array.from({ length: 4 }, () =>
       exchange(
@@ -246,7 +250,7 @@ describe('connections of a relay that is killed', () => {
         JSON.stringify({ ...BODY, stream: false }),
       ),
     )
-    await polled(cluster.inflight, count => count === 8, 'all to be under way')
+    await polled(cluster.inflight, count => count === 8, 'all requests in flight')
     for (const name of ['relay-1', 'relay-2']) process.kill(cluster.pidOf(name), 'SIGKILL')
     for (const seen of await Promise.all(streams)) {
       expect(seen).toMatchObject({ status: 200, error: 'ECONNRESET' })
@@ -256,9 +260,9 @@ describe('connections of a relay that is killed', () => {
     open()
   })
 
-  it('break amid an answer whose length was told', async () => {
+  it('break within a response that has a content-length', async () => {
     await start()
-    // Larger than what sockets hold, and its client does not read on.
+    // Larger than the socket buffers, and its client does not read.
     const text = 'y'.repeat(8 << 20)
     for (const worker of cluster.decodes)
       worker.fail({
@@ -285,8 +289,8 @@ describe('connections of a relay that is killed', () => {
   })
 })
 
-describe('the port for metrics', () => {
-  it('has those of all processes, and is there again with the next owner', async () => {
+describe('the metrics port', () => {
+  it('has the metrics of all processes, and is open again with the next owner', async () => {
     const metricsPort = await freePort()
     await start({ config: { server: { metricsPort } } })
     const there = async () => (await exchange(`http://127.0.0.1:${metricsPort}/metrics`, {})).text
@@ -298,7 +302,7 @@ describe('the port for metrics', () => {
     expect(requests(await there())).toBe(4)
     const pids = ['owner', 'relay-1'].map(cluster.pidOf)
     process.kill(pids[1]!, 'SIGKILL')
-    // At no moment fewer than before.
+    // The count never drops.
     for (let n = 0; n < 20; n++) expect(requests(await there())).toBe(4)
     process.kill(pids[0]!, 'SIGKILL')
     expect(requests(await polled(there, text => text !== '', 'metrics'))).toBe(4)

@@ -1,4 +1,4 @@
-/** Processes that end at bad moments, again and again, or that have no file descriptors left: nothing hangs, nothing is left behind. */
+/** Processes that die at bad moments or run out of file descriptors: nothing hangs and nothing is left behind. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -29,9 +29,16 @@ const ask = ({ post }: Pick<ProcessCluster, 'post'>, more: object = {}) =>
     { prompt: 'Once', stream: true, max_tokens: 3, ...more },
     { headers: { connection: 'close' } },
   )
+/** Streams that have begun and stop after two tokens until they are released. Requests after them are not held. */
+async function heldStreams(here: ProcessCluster, count: number) {
+  const { holdNoMore, release } = here.holdStreams()
+  const streams = await Promise.all(Array.from({ length: count }, () => ask(here, { max_tokens: 6 })))
+  holdNoMore()
+  return { streams, release }
+}
 const done = async (response: Response) => (await eventsOf(response)).at(-1) === '[DONE]'
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
-/** Of a process, those that have not begun as well. */
+/** The child processes of a process, also those that are not ready yet. */
 function childrenOf(pid: number): number[] {
   try {
     return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
@@ -49,14 +56,14 @@ async function counters({ url }: ProcessCluster): Promise<(number | undefined)[]
   return names.map(name => sums.get(name))
 }
 
-describe('an owner that dies again and again', () => {
-  it('also while it begins: streams go on, and when one holds all is as before', async () => {
-    const here = await start({ decodeOptions: { gapMs: 10 } })
-    const streams = await Promise.all(Array.from({ length: 8 }, () => ask(here, { max_tokens: 500 })))
+describe('an owner that dies repeatedly', () => {
+  it('also while it starts does not end streams, and the last owner works as the first did', async () => {
+    const here = await start()
+    const { streams, release } = await heldStreams(here, 8)
     const supervisor = here.process.child.pid!
     const relays = new Set(['relay-1', 'relay-2'].map(here.pidOf))
     const killed = new Set<number>()
-    // The second, the third and the fourth are killed before they are ready, or while relays declare what they have.
+    // The next ones are killed before they are ready, or while relays report their requests to them.
     for (let n = 0; n < 4; n++) {
       const [pid] = await polled(
         async () => (
@@ -70,7 +77,7 @@ describe('an owner that dies again and again', () => {
         await polled(
           async () => (await pause(1), here.pidOf('owner')),
           ready => ready === pid,
-          'it to be ready',
+          'the owner to be ready',
         )
       killed.add(pid!)
       process.kill(pid!, 'SIGKILL')
@@ -78,48 +85,57 @@ describe('an owner that dies again and again', () => {
     await polled(
       async () => (await pause(5), here.pidOf('owner')),
       pid => !killed.has(pid),
-      'one that holds',
+      'an owner that stays',
     )
+    await polled(here.inflight, count => count === 8, 'the held streams')
+    release()
     for (const response of streams) expect(await done(response)).toBe(true)
     expect(await done(await ask(here))).toBe(true)
     await here.idle()
     expect(await counters(here)).toEqual([0, 0, 0])
   })
 
-  it('together with relays: nothing is counted that is not there', async () => {
-    const here = await start({ decodeOptions: { gapMs: 10 } })
-    const streams = await Promise.all(Array.from({ length: 8 }, () => ask(here, { max_tokens: 300 })))
+  it('together with a relay does not leave load of the relay behind', async () => {
+    const here = await start()
+    const { streams, release } = await heldStreams(here, 8)
     const pids = ['owner', 'relay-1'].map(here.pidOf)
     for (const pid of pids) process.kill(pid, 'SIGKILL')
-    const ends = await Promise.all(streams.map(response => done(response).catch(() => 'broke')))
-    expect(new Set(ends)).toEqual(new Set([true, 'broke']))
     await here.replaced('owner', pids[0]!)
     await here.replaced('relay-1', pids[1]!)
+    release()
+    const ends = await Promise.all(streams.map(response => done(response).catch(() => 'broke')))
+    expect(new Set(ends)).toEqual(new Set([true, 'broke']))
     await here.idle()
     expect(await counters(here)).toEqual([0, 0, 0])
   })
 })
 
-describe('a supervisor that is told to stop', () => {
-  it('while there is no owner lets streams end and leaves nothing behind', async () => {
-    const here = await start({ decodeOptions: { gapMs: 10 } })
-    const streams = await Promise.all(Array.from({ length: 4 }, () => ask(here, { max_tokens: 100 })))
+describe('a supervisor that gets SIGTERM', () => {
+  it('while there is no owner finishes the streams and leaves no process behind', async () => {
+    const here = await start()
+    const { streams, release } = await heldStreams(here, 4)
     const supervisor = here.process.child.pid!
     const first = here.pidOf('owner')
     process.kill(first, 'SIGKILL')
     await here.replaced('owner', first)
-    // The second time there is a pause before the next.
+    // After the second death the supervisor waits before it starts the next owner.
     process.kill(here.pidOf('owner'), 'SIGKILL')
     const rest = childrenOf(supervisor)
     const stopped = here.process.stop()
+    await polled(
+      async () => (await pause(5), here.process.said()),
+      said => said.includes('SIGTERM'),
+      'the signal to be handled',
+    )
+    release()
     for (const response of streams) expect(await done(response)).toBe(true)
     expect(await stopped).toBe(0)
     expect(rest.filter(runs)).toEqual([])
   })
 
-  it('twice ends at once, with processes that hang too', async () => {
-    const here = await start({ decodeOptions: { gapMs: 10 } })
-    await Promise.all(Array.from({ length: 4 }, () => ask(here, { max_tokens: 2_000 })))
+  it('twice ends at once, even if a process hangs', async () => {
+    const here = await start()
+    await heldStreams(here, 4)
     const pids = NAMES.map(here.pidOf)
     process.kill(pids[1]!, 'SIGSTOP')
     const { child } = here.process
@@ -128,7 +144,7 @@ describe('a supervisor that is told to stop', () => {
     await polled(
       async () => (await pause(5), here.process.said()),
       said => said.includes('SIGTERM: stopping'),
-      'the first to be heard',
+      'the first signal to be handled',
     )
     child.kill('SIGTERM')
     expect((await exited)[0]).toBe(130)
@@ -136,8 +152,8 @@ describe('a supervisor that is told to stop', () => {
   })
 })
 
-describe('without file descriptors', () => {
-  /** Workers, and a gateway that a shell starts. */
+describe('without free file descriptors', () => {
+  /** Workers, and a gateway started by a shell command. */
   async function startBy(line: string) {
     const prefill = await startFakeWorker({ role: 'prefill', counts: SHAPE })
     const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
@@ -194,7 +210,7 @@ describe('without file descriptors', () => {
     }
   }
 
-  it('a gateway lets connections go that it cannot take, and takes others when there is room', async () => {
+  it('a gateway closes connections that it cannot accept, and accepts others later', async () => {
     const gateway = await startBy('ulimit -n 256; exec GATEWAY')
     const { hostname, port } = new URL(gateway.url)
     const sockets: Socket[] = []
@@ -207,8 +223,8 @@ describe('without file descriptors', () => {
         .resume()
       sockets.push(socket)
     }
-    // More than there is room for: those are told, and not left waiting for nobody.
-    await eventually(() => closed > 300, 'connections to be let go')
+    // More connections than descriptors: the rest are closed and do not wait forever.
+    await eventually(() => closed > 300, 'connections to be closed')
     for (const socket of sockets) socket.destroy()
     const served = async () => (await pause(20), ask(gateway).then(done, () => false))
     await polled(served, Boolean, `an answer: ${gateway.said()}`)
@@ -217,41 +233,38 @@ describe('without file descriptors', () => {
     expect(await gateway.stop()).toBe(0)
   })
 
-  it.runIf(HAS_PRLIMIT)(
-    'relays do not leave clients waiting whose connections they could not be given',
-    async () => {
-      const here = await start()
-      const relays = ['relay-1', 'relay-2'].map(here.pidOf)
-      for (const pid of relays)
-        execFileSync('prlimit', [
-          '--pid',
-          String(pid),
-          `--nofile=${readdirSync(`/proc/${pid}/fd`).length + 20}`,
-        ])
-      const { hostname, port } = new URL(here.url)
-      let closed = 0
-      const sockets = Array.from({ length: 120 }, () =>
-        connect(Number(port), hostname)
-          .on('error', () => {})
-          .once('close', () => closed++)
-          .resume(),
-      )
-      await eventually(() => closed >= 70, 'those to be let go for whom there is no room')
-      for (const socket of sockets) socket.destroy()
-      const served = async () => (await pause(20), ask(here).then(done, () => false))
-      await polled(served, Boolean, 'an answer')
-      expect(['relay-1', 'relay-2'].map(here.pidOf)).toEqual(relays)
-    },
-  )
+  it.runIf(HAS_PRLIMIT)('relays close the connections that cannot be handed to them', async () => {
+    const here = await start()
+    const relays = ['relay-1', 'relay-2'].map(here.pidOf)
+    for (const pid of relays)
+      execFileSync('prlimit', [
+        '--pid',
+        String(pid),
+        `--nofile=${readdirSync(`/proc/${pid}/fd`).length + 20}`,
+      ])
+    const { hostname, port } = new URL(here.url)
+    let closed = 0
+    const sockets = Array.from({ length: 120 }, () =>
+      connect(Number(port), hostname)
+        .on('error', () => {})
+        .once('close', () => closed++)
+        .resume(),
+    )
+    await eventually(() => closed >= 70, 'the connections without a descriptor to be closed')
+    for (const socket of sockets) socket.destroy()
+    const served = async () => (await pause(20), ask(here).then(done, () => false))
+    await polled(served, Boolean, 'an answer')
+    expect(['relay-1', 'relay-2'].map(here.pidOf)).toEqual(relays)
+  })
 
   it.runIf(HAS_PRLIMIT)(
-    'a supervisor cannot start a process anew, and does when there are some again',
+    'a supervisor cannot restart a process, and does so once there are some',
     async () => {
       const here = await start()
       const supervisor = here.process.child.pid!
       const allow = (most: number) =>
         execFileSync('prlimit', ['--pid', String(supervisor), `--nofile=${most}:`])
-      allow(8) // all of those are taken
+      allow(8) // all of them are in use
       const pid = here.pidOf('relay-1')
       process.kill(pid, 'SIGKILL')
       const said = async () => (await pause(10), here.process.said())
@@ -263,7 +276,7 @@ describe('without file descriptors', () => {
     },
   )
 
-  it('of its own input, output and log it serves, replaces who dies, and ends', async () => {
+  it('for stdin, stdout and stderr a gateway serves, replaces a dead process, and stops', async () => {
     const gateway = await startBy('exec GATEWAY <&- >&- 2>&-')
     expect(await done(await ask(gateway))).toBe(true)
     process.kill(gateway.pids[0]!, 'SIGKILL')
@@ -274,12 +287,12 @@ describe('without file descriptors', () => {
   })
 })
 
-describe('two thousand clients that connect and say nothing', () => {
-  it('are let go after their time, and others are served meanwhile', async () => {
+describe('two thousand clients that connect and send nothing', () => {
+  it('are disconnected after the headers timeout, and others are served meanwhile', async () => {
     const here = await start({ config: { server: { headersTimeoutMs: 2_000 } } })
     const { hostname, port } = new URL(here.url)
     let [open, closed] = [0, 0]
-    // In parts that the kernel's queue has room for: whom it drops from it would hear of that only by sending something.
+    // In batches that fit the kernel's accept queue: a client that it drops would notice only when it sends.
     for (let n = 0; n < 2_000; n += 100) {
       for (let m = 0; m < 100; m++)
         connect(Number(port), hostname)
@@ -293,7 +306,7 @@ describe('two thousand clients that connect and say nothing', () => {
     await polled(
       async () => (await pause(20), closed),
       count => count === 2_000,
-      'all to be let go',
+      'all to be disconnected',
     )
     expect(await done(await ask(here))).toBe(true)
   })

@@ -1,4 +1,4 @@
-/** What people changed while the gateway ran is so at the next owner too. */
+/** Admin changes survive the owner: the next one has them too. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { readFile, readdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -61,7 +61,7 @@ const counted = async (name: string) =>
   sumByName(readSamples(await (await fetch(`${cluster.url}/metrics`)).text(), new Set([name]))).get(name)
 
 describe('an artifact', () => {
-  it('that was sent stays loaded under the name it had, and the one before it is taken off the disk', async () => {
+  it('that was uploaded stays loaded under its name, and the one before it is removed from disk', async () => {
     const { path } = await smallArtifact(folder.path, 2)
     const own = mkdtempSync(join(tmpdir(), 'eldr-own-'))
     const usual = process.env['TMPDIR']
@@ -88,7 +88,7 @@ describe('an artifact', () => {
     rmSync(own, { recursive: true, force: true })
   })
 
-  it('that was loaded from a file which is gone by now stays loaded, and so do its clusters after a re-fit', async () => {
+  it('from a file that was deleted since stays loaded, and so do its clusters after a re-fit', async () => {
     const first = await smallArtifact(folder.path, 2)
     const copy = join(folder.path, 'gone.safetensors')
     writeFileSync(copy, await readFile(first.path))
@@ -101,7 +101,7 @@ describe('an artifact', () => {
     await polled(routing, ({ artifact }) => artifact?.clusters === 3, 'three clusters')
     expect(await routing()).toEqual(before)
     expect(await generate()).toBe('[DONE]')
-    // Loaded while it runs, by its path.
+    // Loaded by path while the gateway runs.
     const other = await smallArtifact(folder.path, 4)
     writeFileSync(copy, await readFile(other.path))
     await ok('POST', '/eldr/artifact', { path: copy })
@@ -114,7 +114,7 @@ describe('an artifact', () => {
 })
 
 describe('workers', () => {
-  it('that were added, removed, drained and put back are so, and so is the log level', async () => {
+  it('stay added, removed, drained or undrained, and the log level stays', async () => {
     await start({ prefill: 2, decode: 3 })
     const more = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })
     const decodes = (await workers()).filter(({ id }) => cluster.decodes.some(({ url }) => url.endsWith(id)))
@@ -139,11 +139,11 @@ describe('workers', () => {
     await more.close()
   })
 
-  it('that discovery found keep their places; one that was drained stays so, one that was removed does not come back', async () => {
+  it('from discovery keep their index; a drained one stays drained, a removed one stays removed', async () => {
     const file = join(folder.path, 'workers.json')
     const [prefill, ...decodes] = await Promise.all(
       ['prefill', 'decode', 'decode', 'decode', 'decode'].map(role =>
-        startFakeWorker({ role: role as 'prefill', ...(role === 'decode' && { prefills: [] }) }),
+        startFakeWorker({ role: role as 'prefill', prefills: role === 'decode' ? [] : undefined }),
       ),
     )
     const list = (names: readonly string[]) =>
@@ -154,7 +154,7 @@ describe('workers', () => {
           decode: names.map(id => ({ id, url: decodes[Number(id.slice(1))]!.url })),
         }),
       )
-    // d3 has the first place, since it was there first.
+    // d3 has index 0, since it was there first.
     list(['d3'])
     await start({ prefill: 0, decode: 0, config: { discovery: { file: { path: file, pollMs: 50 } } } })
     const seen = async () =>
@@ -171,7 +171,7 @@ describe('workers', () => {
     await replaceOwner()
     await isReady('p', 'd0', 'd3')
     expect(await polled(seen, all => all['d1']?.[0] === 'draining', 'd1')).toEqual(before)
-    // Workers come and go as before.
+    // Discovery continues.
     list(['d1', 'd3'])
     await polled(seen, all => all['d0'] === undefined || all['d0'][0] === 'draining', 'd0 to be gone')
     await Promise.all([prefill!, ...decodes].map(worker => worker.close()))
@@ -179,7 +179,7 @@ describe('workers', () => {
 })
 
 describe('counters', () => {
-  it('do not fall when owner and relays are killed at once, and nothing is counted as running', async () => {
+  it('do not drop when owner and relays are killed at once, and nothing counts as running', async () => {
     await start()
     for (let n = 0; n < 8; n++) expect(await generate()).toBe('[DONE]')
     const pids = ['owner', 'relay-1', 'relay-2'].map(name => cluster.pidOf(name))
@@ -195,8 +195,8 @@ describe('counters', () => {
   })
 })
 
-describe('those who watch', () => {
-  it('are cut off when the owner dies, and find the next one', async () => {
+describe('clients of event streams', () => {
+  it('are disconnected when the owner dies, and can connect to the next one', async () => {
     await start()
     const before = await follow(cluster)
     const pulse = await fetch(`${cluster.url}/eldr/pulse`)

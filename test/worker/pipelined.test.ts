@@ -68,12 +68,12 @@ describe('a pipelined request', () => {
   })
 
   it('does not count as stalled while it waits, and is complete', async () => {
-    served = await serveScripted({ maxModelLen: 1_000_000, clientStallMs: 50 })
+    served = await serveScripted({ maxModelLen: 1_000_000, clientStallMs: 400 })
     const { until } = send(post(STREAM), post(STREAM))
     const [first, second] = [await served.engine.request(0), await served.engine.request(1)]
     for (let n = 0; n < 2_000; n++) second.token(97, 'word'.repeat(10))
     second.finish()
-    await new Promise(resolve => setTimeout(resolve, 150)) // three times the stall timeout
+    await new Promise(resolve => setTimeout(resolve, 1_000)) // more than twice the stall timeout
     first.say('xyz').finish()
     const text = await until(seen => seen.split('[DONE]').length === 3)
     expect(text.match(/word/g)).toHaveLength(20_000)

@@ -118,11 +118,11 @@ describe('file discovery', () => {
       renameSync(join(folder, 'next'), path)
     }
     let changes = 0
-    for (; performance.now() - startedMs < 600; changes++) await heard('workers.yaml', () => put('a'))
+    for (; changes <= 10 || performance.now() - startedMs < 600; changes++)
+      await heard('workers.yaml', () => put('a'))
     put('last')
     await finds('last:1')
     expect(seen.length - 1).toBeLessThanOrEqual((performance.now() - startedMs) / 100 + 3)
-    expect(changes).toBeGreaterThan(10)
   })
 
   it('notices a fixed file, a restored file and a replaced folder without polling', async () => {

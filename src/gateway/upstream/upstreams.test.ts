@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
+import { stopClock } from '../../../test/manual-clock.ts'
 import { UpstreamFailure, Upstreams } from './upstreams.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}'
@@ -78,8 +79,9 @@ describe('connections to a worker', () => {
         } else socket.write(OK)
       })
     })
+    const clock = stopClock()
     await upstreams.ask(url, GET, LIMITS)
-    await new Promise(resolve => setTimeout(resolve, 600)) // the test is about time
+    clock.advance(600)
     expect(await upstreams.ask(url, GET, LIMITS)).toMatchObject({ status: 200 })
     expect([broken, sockets.length]).toEqual([1, 2])
   })
@@ -89,6 +91,7 @@ describe('connections to a worker', () => {
       let requests = 0
       socket.on('data', () => (++requests === 2 ? socket.destroy() : socket.write(OK)))
     })
+    stopClock()
     await upstreams.ask(url, GET, LIMITS)
     await expect(upstreams.ask(url, GET, LIMITS)).rejects.toMatchObject({ kind: 'reset' })
     expect(sockets).toHaveLength(1)
@@ -250,8 +253,9 @@ describe('a caller that gives up', () => {
     const url = await start(socket => {
       socket.on('data', () => void (requests++ === 0 && socket.write(OK)))
     })
+    const clock = stopClock()
     await upstreams.ask(url, GET, LIMITS)
-    await new Promise(resolve => setTimeout(resolve, 600))
+    clock.advance(600)
     const { signal, stop } = stoppable()
     const asked = upstreams.ask(
       url,
