@@ -36,7 +36,7 @@ const sees = (...decodes: number[]) => {
 }
 
 describe('names in DNS', () => {
-  it('are looked up again and again: addresses come and go', async () => {
+  it('are looked up periodically: addresses appear and disappear', async () => {
     dns.records.set('decode.llm.svc', a(0, 1))
     const { get } = await start()
     await sees(0, 1)
@@ -54,7 +54,7 @@ describe('names in DNS', () => {
     ['REFUSED', 'EREFUSED', 'failed'],
     ['NOERROR', 'has no A or AAAA records', 'empty'],
   ] as const)(
-    'that cannot be looked up (%s) keep their last addresses, and that is said once',
+    'that cannot be looked up (%s) keep their last addresses, with one warning',
     async (trouble, words, reason) => {
       dns.records.set('decode.llm.svc', a(0, 1))
       const { until, warnings, get, metric, states } = await start()
@@ -81,7 +81,7 @@ describe('names in DNS', () => {
     },
   )
 
-  it('of which one fails do not hold up the other', async () => {
+  it('that fail do not affect other names', async () => {
     dns.records.set('decode.llm.svc', a(0))
     await start()
     await sees(0)
@@ -94,7 +94,7 @@ describe('names in DNS', () => {
     expect((await current!.get('/ready')).discovery).toMatchObject([{ up: false, workers: 3 }])
   })
 
-  it('that nobody answers for are waited for', async () => {
+  it('whose DNS server does not respond are looked up again', async () => {
     dns.trouble = 'silence'
     dns.records.set('decode.llm.svc', a(0))
     const { until, warnings } = await start()
@@ -107,7 +107,7 @@ describe('names in DNS', () => {
     await sees(0)
   })
 
-  it('of services (SRV) bring their ports, and workers have the names of their targets', async () => {
+  it('of services (SRV) give ports, and workers are named after their targets', async () => {
     const other = await startFakeWorker({ role: 'decode', prefills: [pods.prefill], host: '127.0.0.5' })
     const srv = (target: string, port: number): DnsRecord => ({ type: 'SRV', target, port })
     dns.records.set('_http._tcp.decode.llm.svc', [
@@ -132,7 +132,7 @@ describe('names in DNS', () => {
     await other.close()
   })
 
-  it('have IPv6 addresses where there are no others', async () => {
+  it('use IPv6 addresses if there are no others', async () => {
     const six = await startFakeWorker({ role: 'decode', prefills: [pods.prefill], host: '::1' }).catch(
       () => undefined,
     )

@@ -57,7 +57,7 @@ const untilStates = (wanted: Record<string, string>) =>
   )
 
 describe('embedded workers as pods', () => {
-  it('are found, generate, end while they stream, and leave nothing behind', async () => {
+  it('are discovered, serve requests, terminate while they stream, and leave nothing behind', async () => {
     put('prefill', 'prefill-0', prefill)
     put('decode', 'decode-0', decodes[0]!)
     const flags = [

@@ -54,7 +54,7 @@ const said = (words: string) => current!.until(() => current!.warnings().some(li
 const isWell = async () => (await current!.get('/ready')).discovery[0].up as boolean
 
 describe('a file of workers', () => {
-  it('is followed when it is written anew, and when another is renamed over it', async () => {
+  it('is followed when it is rewritten, and when another is renamed over it', async () => {
     writeFileSync(path, text(0, 1))
     const { get, view } = await start()
     await sees(0, 1)
@@ -76,7 +76,7 @@ describe('a file of workers', () => {
     await sees(0)
   })
 
-  it('is followed as Kubernetes mounts a ConfigMap: by links that are swapped', async () => {
+  it('is followed as Kubernetes mounts a ConfigMap: by symbolic links that are swapped', async () => {
     const put = (name: string, contents: string) => {
       mkdirSync(join(folder, name))
       writeFileSync(join(folder, name, 'workers.yaml'), contents)
@@ -96,13 +96,9 @@ describe('a file of workers', () => {
   it.each([
     ['is emptied', () => truncateSync(path, 0), 'lists no workers'],
     ['is cut off', () => writeFileSync(path, text(0, 1).slice(0, -8)), 'workers.yaml:4:'],
-    ['is no YAML', () => writeFileSync(path, '\u0000\u0001{{{'), 'workers.yaml'],
-    [
-      'has a worker that is none',
-      () => writeFileSync(path, 'decode: [gopher://a]'),
-      'found the scheme gopher',
-    ],
-    ['names nobody', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'lists no workers'],
+    ['is not YAML', () => writeFileSync(path, '\u0000\u0001{{{'), 'workers.yaml'],
+    ['has an invalid worker', () => writeFileSync(path, 'decode: [gopher://a]'), 'found the scheme gopher'],
+    ['names no worker', () => writeFileSync(path, 'prefill: []\ndecode: []'), 'lists no workers'],
     ['is deleted', () => unlinkSync(path), 'ENOENT'],
     [
       'is too large',
@@ -110,7 +106,7 @@ describe('a file of workers', () => {
       'is larger than 1 MiB',
     ],
     [
-      'names too many',
+      'names too many workers',
       () =>
         writeFileSync(
           path,
@@ -119,8 +115,8 @@ describe('a file of workers', () => {
       'more than 4096 workers',
     ],
     ['is a folder', () => (unlinkSync(path), mkdirSync(path)), 'not a regular file'],
-    ['goes with its folder', () => rmSync(folder, { recursive: true }), 'ENOENT'],
-  ])('that %s changes nothing, is told once, and may come back', async (_, spoil, words) => {
+    ['is deleted with its folder', () => rmSync(folder, { recursive: true }), 'ENOENT'],
+  ])('that %s changes nothing, is reported once, and may recover', async (_, spoil, words) => {
     writeFileSync(path, text(0, 1))
     const { warnings, metric, states } = await start(50)
     await sees(0, 1)
@@ -138,7 +134,7 @@ describe('a file of workers', () => {
     expect(await isWell()).toBe(true)
   })
 
-  it('that is not there at first is waited for', async () => {
+  it('that does not exist at first is waited for', async () => {
     path = join(folder, 'later', 'workers.yaml')
     await start(50)
     await said('ENOENT')
@@ -152,7 +148,7 @@ describe('a file of workers', () => {
     await sees(2)
   })
 
-  it('is found changed by looking where nothing tells of it', async () => {
+  it('is polled where the file system reports no change', async () => {
     const elsewhere = mkdtempSync(join(root.path, 'elsewhere-'))
     writeFileSync(join(elsewhere, 'real.yaml'), text(0))
     symlinkSync(join(elsewhere, 'real.yaml'), path)
@@ -163,7 +159,7 @@ describe('a file of workers', () => {
     expect(await isWell()).toBe(true)
   })
 
-  it('that no longer names a worker lets its streams end', async () => {
+  it('that no longer names a worker lets its streams finish', async () => {
     writeFileSync(path, text(0, 1))
     const { until, states } = await start()
     await sees(0, 1)

@@ -19,7 +19,7 @@ describe('a watch', () => {
   const isWatch = (query: URLSearchParams) => query.get('watch') !== null
   const ofDecode = (query: URLSearchParams) => query.get('labelSelector') === 'app=vllm,role=decode'
 
-  it('that ends goes on from the last version', async () => {
+  it('that ends continues from the last version', async () => {
     await start()
     putDecode(pod(0), pod(1), pod(2, { ready: false }))
     const { version } = on.kube
@@ -32,7 +32,7 @@ describe('a watch', () => {
     expect(on.current!.warnings()).toEqual([])
   })
 
-  it('goes on from a bookmark', async () => {
+  it('continues from a bookmark', async () => {
     await start()
     on.kube.bookmark()
     const { version } = on.kube
@@ -42,7 +42,7 @@ describe('a watch', () => {
     await stillFollows()
   })
 
-  it('that is cut off amid an event goes on', async () => {
+  it('that is cut within an event continues', async () => {
     await start()
     on.kube.cutWatches()
     await on.kube.watched(4)
@@ -50,18 +50,21 @@ describe('a watch', () => {
     expect(on.kube.requests.filter(({ query }) => !isWatch(query))).toHaveLength(2)
   })
 
-  it.each(['status', 'event'] as const)('whose version is gone (%s) begins with a list', async goneAs => {
-    await start()
-    on.kube.goneAs = goneAs
-    const list = on.kube.asked(query => !isWatch(query) && ofDecode(query))
-    on.kube.compact()
-    on.kube.endWatches()
-    await list
-    await stillFollows()
-    expect(on.current!.warnings()).toEqual([])
-  })
+  it.each(['status', 'event'] as const)(
+    'whose version is gone (%s) starts again with a list',
+    async goneAs => {
+      await start()
+      on.kube.goneAs = goneAs
+      const list = on.kube.asked(query => !isWatch(query) && ofDecode(query))
+      on.kube.compact()
+      on.kube.endWatches()
+      await list
+      await stillFollows()
+      expect(on.current!.warnings()).toEqual([])
+    },
+  )
 
-  it('sees what happened while it was away', async () => {
+  it('sees what changed while it was interrupted', async () => {
     const { until, states } = await start()
     on.kube.failWith = 500
     on.kube.endWatches()
@@ -72,7 +75,7 @@ describe('a watch', () => {
     expect(states()).toEqual({ 'prefill-0': 'ready', 'decode-2': 'ready' })
   })
 
-  it('takes events that come twice, in pieces, of other kinds and from another time', async () => {
+  it('handles events that are repeated, split, unknown or old', async () => {
     await start()
     on.kube.times = 3
     on.kube.pieceBytes = 7
@@ -89,7 +92,7 @@ describe('a watch', () => {
     '{"type":"ADDED","obj\n',
     'rubbish\n',
     '{"type":"ERROR","object":{"kind":"Status","code":500}}\n',
-  ])('that tells what cannot be used is begun anew with a list: %j', async text => {
+  ])('with unusable data starts again with a list: %j', async text => {
     await start()
     const list = on.kube.asked(query => !isWatch(query) && ofDecode(query))
     on.kube.sendText(text)
@@ -98,7 +101,7 @@ describe('a watch', () => {
     expect(on.current!.warnings().every(line => line.includes('the Kubernetes API'))).toBe(true)
   })
 
-  it('that falls silent is begun anew', async () => {
+  it('that is silent for too long is restarted', async () => {
     await start([pod(0), pod(1)], { silentMs: 1_000 })
     on.kube.hushWatches()
     putDecode(pod(0), pod(2))
@@ -108,14 +111,14 @@ describe('a watch', () => {
   })
 })
 
-describe('an API that does not answer as it should', () => {
+describe('a faulty API server', () => {
   it.each([
     [401, 'refused', 'rejects the token'],
     [403, 'refused', 'does not allow this service account'],
     [500, 'failed', 'returned status 500'],
     [404, 'failed', 'returned status 404'],
     [429, 'failed', 'returned status 429'],
-  ])('%i keeps what was found, and is said once', async (status, reason, words) => {
+  ])('that responds with %i keeps the workers, with one warning', async (status, reason, words) => {
     const { until, states, warnings, get, metric } = await start()
     on.kube.failWith = status
     on.kube.endWatches()
@@ -132,7 +135,7 @@ describe('an API that does not answer as it should', () => {
     expect(await metric('eldr_discovery_up')).toBe(1)
   })
 
-  it('since its token has been replaced is asked with the next one', async () => {
+  it('gets the new token after the token file changed', async () => {
     const mount = join(on.folder, 'account')
     mkdirSync(mount, { recursive: true })
     const tokenFile = join(mount, 'token')
@@ -168,7 +171,7 @@ describe('an API that does not answer as it should', () => {
     expect(states()).toMatchObject({ 'decode-0': 'ready', 'decode-1': 'ready' })
   })
 
-  it('that is gone and comes back is found again', async () => {
+  it('that goes down and comes back is used again', async () => {
     const { until, states, warnings } = await start()
     const { port } = on.kube
     await on.kube.close()
@@ -181,7 +184,7 @@ describe('an API that does not answer as it should', () => {
     await until(() => states()['decode-2'] === 'ready' && states()['decode-0'] === undefined)
   })
 
-  it('that has no slice with the labels any more keeps what was found', async () => {
+  it('without a slice for the labels keeps the workers', async () => {
     const { until, states, warnings, metric } = await start()
     on.kube.remove('decode-abc')
     await until(() => warnings().length > 0)
@@ -195,7 +198,7 @@ describe('an API that does not answer as it should', () => {
     expect(await metric('eldr_discovery_up')).toBe(1)
   })
 
-  it('whose list has no end keeps what was found, is said once and not asked without a pause', async () => {
+  it('with an endless list keeps the workers, with one warning and pauses between attempts', async () => {
     const { until, states, warnings, get } = await start()
     on.kube.isEndless = true
     on.kube.compact()
@@ -215,7 +218,7 @@ describe('an API that does not answer as it should', () => {
     await until(() => states()['decode-2'] === 'ready')
   })
 
-  it('is not guessed outside of a cluster', async () => {
+  it('must be configured outside of a cluster', async () => {
     const { code, message } = await failure('KUBERNETES_SERVICE_HOST', () =>
       startDiscovering({ kubernetes: { enabled: true, prefillSelector: ['a=b'], decodeSelector: ['a=c'] } }),
     )

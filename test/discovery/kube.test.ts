@@ -9,7 +9,7 @@ import { heldStreams, startDiscovering } from './support.ts'
 const { on, putDecode, start } = kubeStage()
 
 describe('pods of Kubernetes', () => {
-  it('are found by the labels of their slices, named, checked and asked', async () => {
+  it('are found by the labels of their slices, named, checked and used', async () => {
     const { get, states, metric } = await start([pod(0), pod(1, { ready: false })])
     expect(states()).toEqual({ 'prefill-0': 'ready', 'decode-0': 'ready' })
     const { workers, discovery } = await get('/eldr/workers')
@@ -38,7 +38,7 @@ describe('pods of Kubernetes', () => {
     )
   })
 
-  it('come, become ready, are not ready for a while, and go', async () => {
+  it('appear, become ready, become unready, and disappear', async () => {
     const { until, states, view } = await start([pod(0)])
     putDecode(pod(0), pod(1, { ready: false }), pod(2))
     await until(() => states()['decode-2'] === 'ready')
@@ -60,7 +60,7 @@ describe('pods of Kubernetes', () => {
     })
   })
 
-  it('that end while they stream do so to the last event, and nothing is left of them', async () => {
+  it('that terminate while they stream finish their streams and leave nothing behind', async () => {
     const { until, states, view, metric } = await start()
     const streams = await heldStreams(on.current!, on.pods.decodes.slice(0, 2))
     expect([view('decode-0')!.inflight, view('decode-1')!.inflight]).toEqual([1, 1])
@@ -78,7 +78,7 @@ describe('pods of Kubernetes', () => {
     expect(await metric('eldr_ticket_leaks_total')).toBe(0)
   })
 
-  it('that come back before their last stream has ended stay, in their place', async () => {
+  it('that come back before their last stream ended stay, with their index', async () => {
     const { until, states, view } = await start([pod(0), pod(1)])
     const streams = await heldStreams(on.current!, on.pods.decodes.slice(0, 2))
     putDecode(pod(1))
@@ -91,7 +91,7 @@ describe('pods of Kubernetes', () => {
     expect(on.current!.lines.filter(({ msg }) => msg === 'worker gone: removed')).toEqual([])
   })
 
-  it('have the cluster of their name, also after they were started anew at another address', async () => {
+  it('keep the cluster of their name after a restart at another address', async () => {
     const { path } = await smallArtifact(on.folder, 2)
     const { get, until, view } = await start([pod(1), pod(0)], {}, { routing: { artifact: path } })
     const clusters = async () =>
@@ -108,7 +108,7 @@ describe('pods of Kubernetes', () => {
     expect(on.current!.lines.filter(({ msg }) => msg === 'fitted anew')).toEqual([])
   })
 
-  it('of all namespaces have theirs in their names', async () => {
+  it('of all namespaces have the namespace in their names', async () => {
     on.kube = await FakeKube.start()
     on.kube.put({ name: 's', namespace: 'one', labels: DECODE, port: on.pods.port, endpoints: [pod(0)] })
     on.kube.put({
@@ -131,7 +131,7 @@ describe('pods of Kubernetes', () => {
     expect(on.kube.requests[0]!.path).toBe('/apis/discovery.k8s.io/v1/endpointslices')
   })
 
-  it('that both selectors choose are named, and taken once', async () => {
+  it('that match both selectors are reported and used once', async () => {
     const { until, states, warnings, get } = await start()
     on.kube.put({
       name: 'odd',
@@ -147,7 +147,7 @@ describe('pods of Kubernetes', () => {
     expect(JSON.stringify(await get('/ready'))).not.toContain('prefill-0')
   })
 
-  it('beside workers that were added by hand leave those alone', async () => {
+  it('do not affect workers that were added by hand', async () => {
     const { until, states, url, get } = await start([pod(0)])
     const body = JSON.stringify({ id: 'by-hand', role: 'decode', url: `http://127.0.0.3:${on.pods.port}` })
     await fetch(`${url}/eldr/workers`, {
@@ -167,7 +167,7 @@ describe('pods of Kubernetes', () => {
 })
 
 describe('two thousand endpoints', () => {
-  it('are listed in pages and registered in a few seconds, without holding up requests for long', async () => {
+  it('are listed in pages and registered while requests are served', async () => {
     const { metric } = await start([pod(0)], {}, { health: { intervalMs: 60_000 } })
     let added = 0
     let resolve: (ms: number) => void = () => {}

@@ -13,12 +13,12 @@ const yaml = (count: number, last = '') =>
 const slow = Array.from({ length: 60_000 }, (_, n) => `k${n}: 1\n`).join('')
 
 describe('a large file of workers', () => {
-  it('is read in a thread as it would be here', async () => {
+  it('is read in a thread with the same result', async () => {
     const file = { path: 'w.yaml', text: yaml(4096), defaults: {} }
     expect(await readOffThread(file, never)).toEqual(readWorkerFile('w.yaml', file.text))
   })
 
-  it('is refused with the same words', async () => {
+  it('is refused with the same message', async () => {
     const text = yaml(1000, '  - gopher://a\n')
     const error = await readOffThread({ path: 'w.yaml', text, defaults: {} }, never).then(
       () => undefined,
@@ -31,7 +31,7 @@ describe('a large file of workers', () => {
     })
   })
 
-  it('that takes very long holds nothing up, and is given up when the gateway stops', async () => {
+  it('that takes very long does not block the gateway, and is abandoned on shutdown', async () => {
     const stop = new AbortController()
     let isDone = false
     const reading = readOffThread({ path: 'w.yaml', text: slow, defaults: {} }, stop.signal).finally(
@@ -43,7 +43,7 @@ describe('a large file of workers', () => {
     expect(await reading).toEqual([])
   })
 
-  it('that takes longer than it may is refused', async () => {
+  it('that takes longer than the limit is refused', async () => {
     await expect(readOffThread({ path: 'w.yaml', text: slow, defaults: {} }, never, 500)).rejects.toThrow(
       'w.yaml takes more than 0.5 s to read',
     )

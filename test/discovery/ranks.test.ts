@@ -42,8 +42,8 @@ async function checkRanks(servers: number, ranks: number): Promise<void> {
   )
 }
 
-describe('ranks of servers that are found', () => {
-  it('by DNS are as many as the settings say of their role', async () => {
+describe('ranks of discovered servers', () => {
+  it('in DNS are as many as configured for their role', async () => {
     const dns = await DnsServer.start()
     after.push(() => dns.close())
     dns.records.set('prefill.svc', [{ type: 'A', address: '127.0.0.1' }])
@@ -75,7 +75,7 @@ describe('ranks of servers that are found', () => {
     await sees(at(1), `${at(3)}@0`, `${at(3)}@1`)
   })
 
-  it('in Kubernetes have the name of their pod, and leave and come back with it', async () => {
+  it('in Kubernetes have the name of their pod, and drain and return with it', async () => {
     const kube = await FakeKube.start()
     after.push(() => kube.close())
     const put = (role: string, ...endpoints: { pod: string; address: string; ready?: boolean }[]) =>
@@ -103,7 +103,7 @@ describe('ranks of servers that are found', () => {
     await checkRanks(1, 2)
   })
 
-  it('in a file are as it says of each, and otherwise as the settings say', async () => {
+  it('in a file are as given there, and otherwise as configured', async () => {
     const path = join(mkdtempSync(join(root.path, 'ranks-')), 'workers.yaml')
     const write = (decode: object) =>
       writeFileSync(path, JSON.stringify({ prefill: [{ url: pods.prefill.url, id: 'p' }], decode: [decode] }))

@@ -35,7 +35,7 @@ const outside = Object.values(networkInterfaces())
   .find(address => address?.family === 'IPv4' && !address.internal)?.address
 
 describe('with an admin token set', () => {
-  it('every route asks for it, on the machine itself too, and keys of clients open none', async () => {
+  it('every route requires it, also from localhost, and client API keys are not accepted', async () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
     for (const [method, path] of ROUTES) {
       expect(errorOf(await call(cluster, method, path))).toBe('401 ELDR_UNAUTHORIZED')
@@ -52,7 +52,7 @@ describe('with an admin token set', () => {
     )
   })
 
-  it('opens nothing else with it', async () => {
+  it('the token gives no access to other routes', async () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
     const ask = (key: string) =>
       cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 }, { headers: bearer(key) })
@@ -61,7 +61,7 @@ describe('with an admin token set', () => {
     await cluster.idle()
   })
 
-  it.runIf(outside !== undefined)('opens from anywhere', async () => {
+  it.runIf(outside !== undefined)('the token gives access from any address', async () => {
     await start({ server: { host: '0.0.0.0', adminToken: 'sesame' } })
     const url = cluster.url.replace('0.0.0.0', outside!)
     expect((await call({ url }, 'GET', '/eldr/workers', undefined, bearer('sesame'))).status).toBe(200)
@@ -69,14 +69,14 @@ describe('with an admin token set', () => {
   })
 })
 
-describe('without one', () => {
-  it('the machine itself may, whether clients need keys or not', async () => {
+describe('without an admin token', () => {
+  it('localhost has access, whether clients need keys or not', async () => {
     await start({ server: { apiKeys: ['client'] } })
     expect((await call(cluster, 'GET', '/eldr/workers')).status).toBe(200)
   })
 
   it.runIf(outside !== undefined)(
-    'nobody else may, and those who look for health and metrics still can',
+    'other addresses have no access, except to health and metrics',
     async () => {
       await start({ server: { host: '0.0.0.0' } })
       const url = cluster.url.replace('0.0.0.0', outside!)
@@ -89,7 +89,7 @@ describe('without one', () => {
     },
   )
 
-  it('neither may a proxy on the machine, which speaks for others, nor a page of another site in a browser', async () => {
+  it('a proxy on localhost and a page of another site in a browser have no access', async () => {
     await start()
     for (const [name, value] of [
       ['x-forwarded-for', '10.0.0.1'],
@@ -109,7 +109,7 @@ describe('without one', () => {
 })
 
 describe('GET /eldr/config', () => {
-  it('shows what is in force and no secret', async () => {
+  it('shows the settings in force without secrets', async () => {
     await start({
       server: { adminToken: 'sk-admin', apiKeys: ['sk-client'] },
       workers: { apiKey: 'sk-worker' },

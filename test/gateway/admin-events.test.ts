@@ -17,7 +17,7 @@ const ask = async (id: string) => {
 }
 
 describe('GET /eldr/events', () => {
-  it('tells of decisions, workers and routing as they happen', async () => {
+  it('streams decisions, worker changes and routing changes', async () => {
     cluster = await startCluster()
     const [first, second] = [await follow(cluster), await follow(cluster)]
     await ask('one')
@@ -40,7 +40,7 @@ describe('GET /eldr/events', () => {
     }
   })
 
-  it('makes a slow reader lose events and tells it how many, and nobody waits for it', async () => {
+  it('drops events for a slow reader, reports how many, and does not slow down others', async () => {
     cluster = await startCluster({ config: { routing: { policy: 'jsq' } } })
     const { hostname, port } = new URL(cluster.url)
     const socket = connect({ host: hostname, port: Number(port) })
@@ -71,7 +71,7 @@ describe('GET /eldr/events', () => {
     socket.destroy()
   })
 
-  it('has room for some readers, and ends for all when the gateway stops', async () => {
+  it('limits its readers, and ends for all of them when the gateway stops', async () => {
     cluster = await startCluster({ prefill: 1, decode: 1, config: { server: { shutdownGraceMs: 60_000 } } })
     const readers = await Promise.all(Array.from({ length: 32 }, () => follow(cluster)))
     expect(errorOf(await call(cluster, 'GET', '/eldr/events'))).toBe('429 ELDR_OVERLOADED')

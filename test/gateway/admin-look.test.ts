@@ -23,7 +23,7 @@ const ask = async (body: object, init: RequestInit) => {
 }
 
 describe('GET /eldr/requests/{id}', () => {
-  it('knows a request while it runs and after, its parts included', async () => {
+  it('knows a request while it runs and afterwards, including its parts', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     let release = () => {}
     const until = new Promise<void>(resolve => (release = resolve))
@@ -53,7 +53,7 @@ describe('GET /eldr/requests/{id}', () => {
 })
 
 describe('GET /eldr/decisions', () => {
-  it('shows the last ones first, with what was known of each candidate', async () => {
+  it('shows the newest first, with what was known of each candidate', async () => {
     await start({
       config: { routing: { artifact: two }, observe: { decisionsKept: 3 } },
       prefillOptions: { counts: { ...SHAPE, variants: 1 } },

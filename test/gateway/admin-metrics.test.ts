@@ -29,7 +29,7 @@ async function metric(name: string): Promise<Record<string, number>> {
 }
 
 describe('gauges', () => {
-  it('show load, state and breaker of each worker, and what waits', async () => {
+  it('show load, state and breaker of each worker, and the queue', async () => {
     await start({
       prefill: 1,
       decode: 2,
@@ -73,7 +73,7 @@ describe('gauges', () => {
     await cluster.idle()
   })
 
-  it('show what decisions go by, the release and how late the event loop is', async () => {
+  it('show the routing in force, the version and the event loop delay', async () => {
     const { path } = await smallArtifact(folder.path, 2)
     await start()
     expect(await metric('eldr_artifact_info')).toEqual({})
@@ -89,8 +89,8 @@ describe('gauges', () => {
   })
 })
 
-describe('what there is nothing of', () => {
-  it('is not there, and does not read as zero: a store that nobody set up is not down', async () => {
+describe('a metric of a feature that is off', () => {
+  it('is absent instead of 0: a store that is not configured is not down', async () => {
     await start()
     const names = readSamples(
       await (await fetch(`${cluster.url}/metrics`)).text(),
@@ -101,7 +101,7 @@ describe('what there is nothing of', () => {
 })
 
 describe('server.metricsPort', () => {
-  it('has metrics and nothing else, and they are gone from the main port', async () => {
+  it('serves metrics only, and the main port no longer does', async () => {
     const free = createServer().listen(0, '127.0.0.1')
     await new Promise(resolve => free.once('listening', resolve))
     const { port } = free.address() as AddressInfo
@@ -116,13 +116,13 @@ describe('server.metricsPort', () => {
 })
 
 describe('docs/reference/metrics.md', () => {
-  it('is made from the metrics as they are now: run `npm run build && npm run docs` if not', () => {
+  it('is up to date: run `npm run build && npm run docs` if it is not', () => {
     expect(readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')).toBe(
       metricsPage(),
     )
   })
 
-  it('has a sentence for each, and every name begins with eldr_', async () => {
+  it('describes every metric, and every name starts with eldr_', async () => {
     await start()
     const names = [...(await (await fetch(`${cluster.url}/metrics`)).text()).matchAll(/^# TYPE (\S+)/gm)].map(
       ([, name]) => name!,

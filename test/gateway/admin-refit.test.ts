@@ -41,7 +41,7 @@ async function addDecode(more: object = {}): Promise<FakeWorker> {
 }
 
 describe('a re-fit', () => {
-  it('comes when a third decode worker is added: each worker has a cluster then, and those before keep their region', async () => {
+  it('happens when a third decode worker is added: every worker gets a cluster, and the others keep their region', async () => {
     await start({ config: { routing: { artifact: two } } })
     const before = cluster.gateway.control.loaded!.artifact.primary.centroids.slice()
     const events = await follow(cluster)
@@ -78,7 +78,7 @@ describe('a re-fit', () => {
     await cluster.idle()
   })
 
-  it('comes when one in the middle goes, and the others find their clusters although their numbers have a gap', async () => {
+  it('happens when a worker is removed, and the others keep their clusters although their indices have a gap', async () => {
     await start({ decode: 3, config: { routing: { artifact: three } } })
     const events = await follow(cluster)
     await call(cluster, 'DELETE', `/eldr/workers/${new URL(cluster.decodes[1]!.url).host}`)
@@ -99,14 +99,14 @@ describe('a re-fit', () => {
       expect(similarity).toEqual(expect.any(Number))
   })
 
-  it('comes at the start when the configuration has another number of workers, and the gateway serves meanwhile', async () => {
+  it('happens at startup if the number of workers differs, and the gateway serves meanwhile', async () => {
     await start({ decode: 3, config: { routing: { artifact: two } } })
     await (await ask()).text()
     await cluster.gateway.control.refit() // after the one that is under way
     expect(await routing()).toMatchObject({ artifact: { clusters: 3 }, decodeWorkers: 3 })
   })
 
-  it('never comes for a worker that is away for a while', async () => {
+  it('does not happen for a worker that is unhealthy or drained', async () => {
     await start({
       decode: 3,
       config: { routing: { artifact: three }, health: { intervalMs: 20, failures: 1 } },
@@ -123,7 +123,7 @@ describe('a re-fit', () => {
     expect(cluster.gateway.context.router.table).toBe(table)
   })
 
-  it('is left out when the settings say so, and that is stated', async () => {
+  it('is skipped if disabled, and the admin API says so', async () => {
     await start({ decode: 3, config: { routing: { artifact: two, refit: 'off' } } })
     expect(await routing()).toMatchObject({
       note: '2 clusters for 3 decode workers',
@@ -133,7 +133,7 @@ describe('a re-fit', () => {
     expect((await routing()).note).toBeUndefined()
   })
 
-  it('for workers that are still to come is made on demand, and needs no other when they come', async () => {
+  it('can be made for workers before they are added, and is not repeated when they are', async () => {
     await start({ config: { routing: { artifact: two } } })
     expect((await call(cluster, 'POST', '/eldr/refit', { workers: 3 })).json).toMatchObject({
       artifact: { clusters: 3 },
@@ -145,7 +145,7 @@ describe('a re-fit', () => {
     expect(cluster.gateway.control.loaded).toBe(loaded)
   })
 
-  it('that would take a worker’s fixed cluster is refused with the reason, and so is one without an artifact', async () => {
+  it('is refused without an artifact, or if it would remove the fixed cluster of a worker', async () => {
     const decode = await startFakeWorker({ role: 'decode' })
     extra.push(decode)
     await start({
@@ -165,7 +165,7 @@ describe('a re-fit', () => {
     expect(errorOf(await call(cluster, 'POST', '/eldr/refit', { workers: 0 }))).toBe('400 ELDR_BAD_REQUEST')
   })
 
-  it('for more workers than the artifact has requests is refused', async () => {
+  it('is refused for more workers than the artifact has requests', async () => {
     await start({ config: { routing: { artifact: two } } })
     const answer = await call(cluster, 'POST', '/eldr/refit', { workers: 500 })
     expect(errorOf(answer)).toBe('409 ELDR_REFIT_REFUSED')

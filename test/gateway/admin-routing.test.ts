@@ -31,7 +31,7 @@ const lastDecision = async () => (await call(cluster, 'GET', '/eldr/decisions?li
 const routing = async () => (await call(cluster, 'GET', '/eldr/config')).json.routing
 
 describe('PUT /eldr/policy', () => {
-  it('changes what the next decisions are made by, and their label', async () => {
+  it('changes the policy of the next decisions, and their label', async () => {
     await start({ config: { routing: { artifact: two } } })
     await (await ask()).text()
     expect(await lastDecision()).toMatchObject({ policy: 'eldr', reason: expect.stringMatching('^band_') })
@@ -50,7 +50,7 @@ describe('PUT /eldr/policy', () => {
     await cluster.idle()
   })
 
-  it('changes τ, and with it how many workers are in the band', async () => {
+  it('changes τ, and with it the number of workers in the band', async () => {
     await start({ config: { routing: { artifact: two, tau: 0 } } })
     await (await ask()).text()
     expect((await lastDecision()).band).toBe(1)
@@ -59,7 +59,7 @@ describe('PUT /eldr/policy', () => {
     expect((await lastDecision()).band).toBe(2)
   })
 
-  it('takes what it was asked for whole or not at all', async () => {
+  it('applies a change completely or not at all', async () => {
     await start()
     const before = await routing()
     expect(
@@ -85,7 +85,7 @@ describe('PUT /eldr/policy', () => {
 })
 
 describe('POST /eldr/artifact', () => {
-  it('loads a file of the gateway’s machine, or one that is sent', async () => {
+  it('loads a file from the gateway’s disk, or an uploaded one', async () => {
     await start()
     expect(await call(cluster, 'POST', '/eldr/artifact', { path: two })).toMatchObject({
       status: 200,
@@ -105,7 +105,7 @@ describe('POST /eldr/artifact', () => {
     await cluster.idle()
   })
 
-  it('says why a broken one cannot be used, and changes nothing', async () => {
+  it('reports why a broken artifact cannot be used, and changes nothing', async () => {
     await start({ config: { routing: { artifact: two } } })
     const before = await routing()
     const { table } = cluster.gateway.context.router
@@ -144,14 +144,14 @@ describe('POST /eldr/artifact', () => {
     expect(cluster.gateway.context.router.table).toBe(table)
   })
 
-  it('bounds what is sent', async () => {
+  it('limits the size of an upload', async () => {
     await start({ config: { server: { maxBodyBytes: 1024 } } })
     expect(errorOf(await call(cluster, 'POST', '/eldr/artifact', new Uint8Array(1025)))).toBe(
       '413 ELDR_BODY_TOO_LARGE',
     )
   })
 
-  it('of another model is taken, and requests that came by the old one end where they are', async () => {
+  it('accepts an artifact of another model, and running requests stay on their workers', async () => {
     await start({ config: { routing: { artifact: two, policy: 'union' } } })
     let release = () => {}
     const until = new Promise<void>(resolve => (release = resolve))
@@ -170,7 +170,7 @@ describe('POST /eldr/artifact', () => {
     await cluster.idle()
   })
 
-  it('of two at once the last wins, and each is told what came of its own', async () => {
+  it('applies the last of two concurrent uploads, and reports the result of each', async () => {
     await start({ config: { routing: { artifact: two, policy: 'jsq' } } })
     const answers = await Promise.all([
       call(cluster, 'POST', '/eldr/artifact', { path: three }),
@@ -184,8 +184,8 @@ describe('POST /eldr/artifact', () => {
   })
 })
 
-describe('changes amid traffic', () => {
-  it('cost no request, whatever changes, and leave nothing behind', async () => {
+describe('changes under load', () => {
+  it('fail no request and leave nothing behind', async () => {
     await start({ decode: 3, config: { routing: { artifact: three } }, decodeOptions: { gapMs: 1 } })
     let asked = 0
     const traffic = { on: true }
@@ -225,8 +225,8 @@ describe('changes amid traffic', () => {
   })
 })
 
-describe('experts that the engine lists itself', () => {
-  it('are as good as counts of the plugin', async () => {
+describe('experts listed by the engine', () => {
+  it('give the same decisions as counts of the plugin', async () => {
     await start({
       config: { routing: { artifact: two } },
       prefillOptions: { counts: () => undefined },

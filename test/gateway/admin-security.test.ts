@@ -32,7 +32,7 @@ describe('without the token', () => {
   afterAll(() => cluster.stop())
 
   it.each(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])(
-    '%s of what is closed is 401, and says what is wanted',
+    '%s of a protected route gets 401 with WWW-Authenticate',
     async method => {
       for (const path of [
         '/eldr/workers',
@@ -49,7 +49,7 @@ describe('without the token', () => {
     },
   )
 
-  it('an open dashboard is open to read, and no other method gets further', async () => {
+  it('an open dashboard allows reading and no other method', async () => {
     for (const path of ['/eldr/dashboard', '/eldr/experts', '/eldr/plane', '/eldr/pulse']) {
       const answers = ['HEAD', 'POST', 'PUT', 'DELETE'].map(
         async method =>
@@ -90,18 +90,18 @@ describe('without the token', () => {
     ],
     ['two tokens in one header', 'GET /eldr/config', 'X-Api-Key: wrong\r\nX-Api-Key: sesame\r\n', 401],
     [
-      'being this machine by a header',
+      'a loopback address in a header',
       'GET /eldr/config',
       'X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\n',
       401,
     ],
-  ])('%s opens nothing', async (_, request, headers, status) => {
+  ])('%s gives no access', async (_, request, headers, status) => {
     const answer = await raw(cluster, `${request} HTTP/1.1\r\n${LOCAL}${headers}\r\n`)
     expect(answer.status).toBe(status)
     expect(answer.body).not.toMatch(/adminToken|settings/)
   })
 
-  it('the document tells nothing of this gateway’s workers and secrets', async () => {
+  it('the OpenAPI document contains no worker and no secret', async () => {
     const { body } = await raw(cluster, `GET /openapi.json HTTP/1.1\r\n${LOCAL}\r\n`)
     expect(body).toContain('"openapi":"3.1.0"')
     for (const secret of [
@@ -112,7 +112,7 @@ describe('without the token', () => {
   })
 })
 
-describe('from the machine itself', () => {
+describe('from localhost', () => {
   let cluster: Cluster
   beforeAll(async () => void (cluster = await startCluster({ prefill: 1, decode: 1 })))
   afterAll(() => cluster.stop())
@@ -122,7 +122,7 @@ describe('from the machine itself', () => {
       `${method} ${path} HTTP/1.1\r\n${LOCAL}${headers}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
     )
 
-  it('another method in a header or in the query changes nothing', async () => {
+  it('a method override in a header or the query has no effect', async () => {
     const { id } = cluster.gateway.context.registry.views(performance.now())[0]!.spec
     const answer = await put(
       'POST',
@@ -149,7 +149,7 @@ describe('from the machine itself', () => {
     'a'.repeat(129),
     'a'.repeat(12_000),
     '%41'.repeat(4_000),
-  ])('an id that is none is not found (%#)', async id => {
+  ])('an invalid id is not found (%#)', async id => {
     for (const [method, path] of [
       ['GET', `/eldr/requests/${id}`],
       ['DELETE', `/eldr/workers/${id}`],
@@ -158,7 +158,7 @@ describe('from the machine itself', () => {
       expect(codeOf(await put(method, path, ''))).toBe('404 ELDR_NOT_FOUND')
   })
 
-  it('long paths and queries are answered at once, and those that are too long with 431', async () => {
+  it('long paths and queries are handled at once, and too long ones get 431', async () => {
     for (const [path, status] of [
       [`/eldr/${'a/'.repeat(7_000)}`, 404],
       [`/${'%'.repeat(15_000)}`, 400],
@@ -173,7 +173,7 @@ describe('from the machine itself', () => {
     }
   })
 
-  it('lengths that contradict each other are refused, and what follows is not taken for a request', async () => {
+  it('contradicting lengths are refused, and the bytes after them are not taken for a request', async () => {
     for (const headers of [
       'Content-Length: 0\r\nContent-Length: 40',
       'Content-Length: 0, 40',
@@ -189,7 +189,7 @@ describe('from the machine itself', () => {
     }
   })
 
-  it('bodies that are no objects of ours are refused: keys of objects’ own, nesting without end, another encoding', async () => {
+  it('invalid bodies are refused: __proto__ keys, deep nesting, another encoding', async () => {
     for (const body of [
       '{"__proto__":{"policy":"jsq"}}',
       '{"constructor":1}',
@@ -208,7 +208,7 @@ describe('from the machine itself', () => {
     )
   })
 
-  it('a path of something that is no file is no artifact, and nobody waits for it', async () => {
+  it('a path that is not a regular file is refused as an artifact at once', async () => {
     const pipe = join(folder.path, 'pipe')
     execFileSync('mkfifo', [pipe])
     for (const path of [
@@ -229,7 +229,7 @@ describe('from the machine itself', () => {
     }
   })
 
-  it('what somebody calls a field does not come back without bounds, nor as anything but JSON', async () => {
+  it('the name of an unknown field is cut and escaped in the error', async () => {
     const name = `<script>${'a'.repeat(1_000)}`
     const answer = await put('PUT', '/eldr/policy', JSON.stringify({ [name]: 1 }))
     expect(answer.headers['content-type']).toBe('application/json')

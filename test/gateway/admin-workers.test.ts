@@ -59,7 +59,7 @@ describe('GET /eldr/workers', () => {
 })
 
 describe('POST /eldr/workers', () => {
-  it('adds a worker while others stream, and it gets requests as soon as it is well', async () => {
+  it('adds a worker while others stream, and it gets requests once it is healthy', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     const streams = await streamsOnAll(4)
     more = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })
@@ -80,7 +80,7 @@ describe('POST /eldr/workers', () => {
     await cluster.idle()
   })
 
-  it('lets union send requests to it at once, whatever was known of the workers before', async () => {
+  it('adds a worker that union can use at once', async () => {
     await start({ decode: 1 })
     expect((await ask()).status).toBe(200)
     more = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })
@@ -109,7 +109,7 @@ describe('POST /eldr/workers', () => {
     await cluster.idle()
   })
 
-  it('says again what is there already, and refuses what another worker has', async () => {
+  it('accepts the same worker twice, and refuses an id or URL in use', async () => {
     await start()
     const { url } = cluster.decodes[0]!
     const id = idOf(cluster.decodes[0]!)
@@ -160,7 +160,7 @@ describe('POST /eldr/workers', () => {
     expect((await call(cluster, 'GET', '/eldr/workers')).json.workers).toHaveLength(2)
   })
 
-  it('refuses bodies that are no JSON or too large', async () => {
+  it('refuses bodies that are not JSON or too large', async () => {
     await start({ prefill: 1, decode: 1 })
     const post = (body: string) => cluster.post('/eldr/workers', body)
     expect((await post('{')).status).toBe(400)
@@ -169,7 +169,7 @@ describe('POST /eldr/workers', () => {
 })
 
 describe('POST /eldr/workers/{id}/drain', () => {
-  it('sends no more requests there until undrained, and lets what runs there end', async () => {
+  it('sends no new requests until undrained, and lets running ones finish', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     const streams = await streamsOnAll(2)
     const [first, second] = cluster.decodes as [FakeWorker, FakeWorker]
@@ -188,7 +188,7 @@ describe('POST /eldr/workers/{id}/drain', () => {
 })
 
 describe('DELETE /eldr/workers/{id}', () => {
-  it('lets live streams end to their last event, and only then forgets the worker', async () => {
+  it('lets running streams finish before it removes the worker', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     const streams = await streamsOnAll(4)
     const [first] = cluster.decodes as [FakeWorker]
@@ -206,7 +206,7 @@ describe('DELETE /eldr/workers/{id}', () => {
     expect(await (await fetch(`${cluster.url}/metrics`)).text()).not.toContain(idOf(first))
   })
 
-  it('of the last worker leaves a gateway that says so, until there is one again', async () => {
+  it('of the last worker makes the gateway unready until there is one again', async () => {
     await start({ decode: 1 })
     const [only] = cluster.decodes as [FakeWorker]
     expect((await call(cluster, 'DELETE', `/eldr/workers/${idOf(only)}`)).json).toMatchObject({
@@ -233,13 +233,13 @@ describe('ids in paths', () => {
     ['/eldr/nothing', 404, 'ELDR_NOT_FOUND'],
     ['/eldr/decisions', 405, 'ELDR_METHOD'],
     ['/eldr/requests/a', 405, 'ELDR_METHOD'],
-  ])('are taken for ids alone: POST %s is %i', async (path, status, code) => {
+  ])('are only taken for ids: POST %s gets %i', async (path, status, code) => {
     await start({ prefill: 1, decode: 1 })
     expect(errorOf(await call(cluster, 'POST', path))).toBe(`${status} ${code}`)
   })
 
   it.each(['/eldr/workers/../config', '/eldr/workers/%2e%2e/config', '/eldr/./config'])(
-    'cannot climb: GET %s is refused as it is',
+    'cannot traverse: GET %s is refused',
     async path => {
       await start({ prefill: 1, decode: 1 })
       const { hostname, port } = new URL(cluster.url)

@@ -19,7 +19,7 @@ const GET = 'GET /version HTTP/1.1\r\nHost: gateway\r\n\r\n'
 const client = () => new RawClient(cluster.url)
 
 describe('a connection', () => {
-  it('is kept for the next request, and many after it', async () => {
+  it('is kept open for many requests', async () => {
     const raw = client()
     for (let at = 1; at <= 3; at++) {
       const answers = await raw.send(postBytes(at === 2 ? STREAM : PROMPT)).answers(at)
@@ -28,7 +28,7 @@ describe('a connection', () => {
     raw.leave()
   })
 
-  it('is kept after a refusal whose body is small or has been read', async () => {
+  it('is kept open after a refusal if the request body is small or was read', async () => {
     const raw = client()
     const sent = [
       postBytes(PROMPT, '', '/nothing'),
@@ -44,7 +44,7 @@ describe('a connection', () => {
     raw.leave()
   })
 
-  it('ends after the answer when the client says so', async () => {
+  it('closes after the response if the client asks for it', async () => {
     const [answer, ...more] = await client()
       .send(`${postBytes(PROMPT, 'Connection: close\r\n')}${GET}`)
       .toEnd()
@@ -52,7 +52,7 @@ describe('a connection', () => {
     expect(more).toEqual([])
   })
 
-  it('has its answers in the order of its requests, a slow first one or not', async () => {
+  it('delivers responses in the order of the requests, even if the first is slow', async () => {
     let goOn = () => {}
     const held = new Promise<void>(resolve => (goOn = resolve))
     for (const decode of cluster.decodes)
@@ -69,7 +69,7 @@ describe('a connection', () => {
     for (const decode of cluster.decodes) decode.clearFaults()
   })
 
-  it('that its client leaves takes all requests with it, those that wait for their turn too', async () => {
+  it('whose client leaves ends all its requests, also pipelined ones', async () => {
     for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
     const raw = client().send(postBytes(STREAM).repeat(3))
     await raw.until(text => text.includes('data: '))
@@ -81,7 +81,7 @@ describe('a connection', () => {
     for (const decode of cluster.decodes) decode.clearFaults()
   })
 
-  it('that its client half closes counts as left: nobody generates for those who may not listen', async () => {
+  it('that its client half-closes counts as closed: nothing is generated for it', async () => {
     for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'request' })
     const raw = client().send(postBytes(PROMPT))
     await Promise.race(cluster.decodes.map(decode => decode.waitForActive(1)))
@@ -91,7 +91,7 @@ describe('a connection', () => {
     for (const decode of cluster.decodes) decode.clearFaults()
   })
 
-  it('that ends amid a request, or sends nothing, leaves nothing behind', async () => {
+  it('that ends within a request, or sends nothing, leaves nothing behind', async () => {
     for (const bytes of [
       '',
       'POST /v1/comp',
@@ -107,7 +107,7 @@ describe('a connection', () => {
     await cluster.idle()
   })
 
-  it('of a gateway that stops has the answers that were under way, and no more', async () => {
+  it('of a stopping gateway delivers the responses in flight and no more', async () => {
     const ending = await startCluster({ prefill: 1, decode: 1 })
     let goOn = () => {}
     ending.decodes[0]!.failNext({
@@ -131,7 +131,7 @@ describe('a connection', () => {
   it.each([
     ['what is no request', 'GARBAGE\r\n\r\n'],
     ['headers that are too large', `GET / HTTP/1.1\r\nX-A: ${'a'.repeat(8_000)}\r\n\r\n`],
-  ])('on which %s follows a request gets the whole answer to that first', async (_, bytes) => {
+  ])('on which %s follows a request delivers the whole first response', async (_, bytes) => {
     const answers = await client()
       .send(`${postBytes(STREAM)}${bytes}${GET}`)
       .toEnd()
@@ -160,7 +160,7 @@ describe('a target', () => {
     ['GET /health#fragment', 400],
     ['GET /v1/../health', 400],
     ['GET *', 405],
-  ])('%s is answered with %i', async (target, status) => {
+  ])('%s gets %i', async (target, status) => {
     const method = target.split(' ')[0]!
     const raw = client().send(`${target} HTTP/1.1\r\nHost: a\r\n\r\n${GET}`)
     const answers = await raw.answers(2, [method])
@@ -170,7 +170,7 @@ describe('a target', () => {
     raw.leave()
   })
 
-  it('of CONNECT gets no connection to anywhere', async () => {
+  it('of CONNECT gets no tunnel', async () => {
     const address = cluster.decodes[0]!.url.slice('http://'.length)
     expect(
       await client()
@@ -179,7 +179,7 @@ describe('a target', () => {
     ).toEqual([])
   })
 
-  it('with an upgrade is served as it is', async () => {
+  it('with an upgrade header is served without the upgrade', async () => {
     const raw = client().send(
       'GET /version HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n',
     )
@@ -189,7 +189,7 @@ describe('a target', () => {
 })
 
 describe('a client of HTTP/1.0', () => {
-  it('gets whole answers and streams without chunks, and the end of the connection', async () => {
+  it('gets responses and streams without chunks, and a closed connection', async () => {
     for (const [body, wanted] of [
       [PROMPT, '"choices"'],
       [STREAM, '[DONE]'],
@@ -206,7 +206,7 @@ describe('a client of HTTP/1.0', () => {
     }
   })
 
-  it('may keep its connection', async () => {
+  it('may keep its connection alive', async () => {
     const raw = client()
     for (let at = 1; at <= 2; at++) {
       const answers = await raw
@@ -219,14 +219,14 @@ describe('a client of HTTP/1.0', () => {
 })
 
 describe('headers', () => {
-  it('that are too large are refused with 431', async () => {
+  it('that are too large get 431', async () => {
     const answers = await client()
       .send(`GET /version HTTP/1.1\r\nHost: a\r\nX-A: ${'a'.repeat(5_000)}\r\n\r\n${GET}`)
       .toEnd()
     expect(answers.map(({ status, headers }) => [status, headers['connection']])).toEqual([[431, 'close']])
   })
 
-  it('of one hop stay on it, in both directions', async () => {
+  it('of one hop are not forwarded, in both directions', async () => {
     const hop =
       'Connection: x-mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=9\r\nProxy-Authorization: Basic x\r\nTE: trailers\r\nProxy-Connection: keep-alive\r\nCookie: a=b\r\nX-Forwarded-For: 1.2.3.4\r\nTraceparent: 00-11111111111111111111111111111111-2222222222222222-01\r\n'
     const head =
@@ -263,7 +263,7 @@ describe('headers', () => {
     for (const decode of cluster.decodes) decode.clearFaults()
   })
 
-  it('of a compressed answer go with it, where a worker compresses although it was told not to', async () => {
+  it('of a compressed response are forwarded, if a worker compresses against the request', async () => {
     const packed = gzipSync('{"choices":[]}')
     const bytes = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.length}\r\nconnection: close\r\n\r\n${packed.toString('latin1')}`
     const match = ({ path }: { path: string }) => path === '/v1/completions' || path === '/v1/responses'

@@ -16,11 +16,11 @@ const generations = () =>
     0,
   )
 
-describe('a client that asks for leave to send its body', () => {
+describe('a client that sends Expect: 100-continue', () => {
   const EXPECT = 'Expect: 100-continue\r\n'
   const head = (bytes: string) => bytes.slice(0, bytes.indexOf('\r\n\r\n') + 4)
 
-  it('gets it when everything else is well', async () => {
+  it('gets 100 Continue if the request is acceptable', async () => {
     const raw = client().send(head(postBytes(PROMPT, EXPECT)))
     await raw.until(text => text.includes('100 Continue\r\n\r\n'))
     const answers = await raw.send(PROMPT).answers(2)
@@ -28,7 +28,7 @@ describe('a client that asks for leave to send its body', () => {
     raw.leave()
   })
 
-  it('gets an answer instead when it would be refused anyway, and the connection ends', async () => {
+  it('gets the error instead if the request would be refused, and the connection closes', async () => {
     const guarded = await startCluster({
       prefill: 1,
       decode: 1,
@@ -60,14 +60,14 @@ describe('a client that asks for leave to send its body', () => {
     await guarded.stop()
   })
 
-  it('and one that does not wait for it is served all the same', async () => {
+  it('and does not wait for it is served', async () => {
     const answers = await client()
       .send(`${postBytes(PROMPT, EXPECT)}${GET}`)
       .answers(3)
     expect(answers.map(({ status }) => status)).toEqual([100, 200, 200])
   })
 
-  it('is refused when it expects something else', async () => {
+  it('gets 417 for any other expectation', async () => {
     const before = generations()
     const answers = await client()
       .send(`${postBytes(PROMPT, 'Expect: tea\r\n')}${GET}`)
@@ -76,7 +76,7 @@ describe('a client that asks for leave to send its body', () => {
     expect(generations()).toBe(before)
   })
 
-  it('of HTTP/1.0 never asked for it: it is not told to go on', async () => {
+  it('over HTTP/1.0 does not get 100 Continue', async () => {
     const answers = await client()
       .send(postBytes(PROMPT, EXPECT, '/v1/completions', '1.0'))
       .toEnd()

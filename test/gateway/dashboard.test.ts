@@ -54,7 +54,7 @@ async function watch(headers: Record<string, string> = {}) {
 }
 
 describe('the page', () => {
-  it('comes with its script and style, packed or not, and lets a browser run nothing else', async () => {
+  it('has its script and style, compressed or not, and a policy that allows nothing else', async () => {
     await start({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame', apiKeys: ['client'] } } })
     for (const [path, type, within] of [
       ['/dashboard', 'text/html', '<script type="module" src="dashboard/app.js">'],
@@ -90,7 +90,7 @@ describe('the page', () => {
     expect(errorOf(await call(cluster, 'POST', '/dashboard', {}))).toBe('405 ELDR_METHOD')
   })
 
-  it('weighs less than 250 KB, and names no other host', async () => {
+  it('is smaller than 250 KB and names no other host', async () => {
     await start({ prefill: 1, decode: 1 })
     let bytes = 0
     for (const path of ['/dashboard', '/dashboard/app.js', '/dashboard/app.css', '/dashboard/icon.svg']) {
@@ -108,7 +108,7 @@ describe('the page', () => {
     expect(bytes).toBeLessThan(250_000)
   })
 
-  it('is not there when it is switched off, nor is what it asks for', async () => {
+  it('and its API are absent if the dashboard is off', async () => {
     await start({ prefill: 1, decode: 1, config: { observe: { dashboard: 'off' } } })
     for (const path of [
       '/dashboard',
@@ -122,8 +122,8 @@ describe('the page', () => {
   })
 })
 
-describe('who may read', () => {
-  it('is who holds the token, where there is one; whoever asks is told that', async () => {
+describe('read access', () => {
+  it('requires the token if there is one', async () => {
     await start({ prefill: 1, decode: 1, config: { server: { adminToken: 'sesame' } } })
     expect((await call(cluster, 'GET', '/eldr/dashboard')).json).toEqual({
       version: expect.any(String),
@@ -143,7 +143,7 @@ describe('who may read', () => {
     events.leave()
   })
 
-  it('is anybody where the dashboard is open, and what changes something still asks for the token', async () => {
+  it('is open with an open dashboard, and changes still require the token', async () => {
     await start({
       prefill: 1,
       decode: 1,
@@ -172,7 +172,7 @@ describe('who may read', () => {
 })
 
 describe('an open dashboard', () => {
-  it('keeps half of its places for who brings the token, whoever else watches', async () => {
+  it('reserves half of its watchers for those with the token', async () => {
     await start({
       prefill: 1,
       decode: 1,
@@ -186,7 +186,7 @@ describe('an open dashboard', () => {
     for (const watcher of [...strangers, holder]) watcher.leave()
   })
 
-  it('names no address of a worker that does not answer', async () => {
+  it('does not show the address of an unreachable worker', async () => {
     await start({
       prefill: 1,
       decode: 1,
@@ -209,7 +209,7 @@ describe('an open dashboard', () => {
 })
 
 describe('pulses', () => {
-  it('say what the admin API says, and what was decided since', async () => {
+  it('match the admin API and contain the decisions since the last one', async () => {
     await start({
       config: { routing: { artifact: two } },
       prefillOptions: { counts: { ...SHAPE, variants: 4 } },
@@ -278,7 +278,7 @@ describe('pulses', () => {
 
   // Relays do not hear of watchers, and keep the stories that the settings say.
   it.skipIf(process.env['ELDR_TEST_PROCESSES'] !== undefined)(
-    'cost nothing for nobody: without watchers no sample is kept and no timer runs',
+    'cost nothing without watchers: no sample is kept and no timer runs',
     async () => {
       await start({ prefill: 1, decode: 1, config: { observe: { decisionsKept: 0 } } })
       await (await ask('unseen')).text()
@@ -299,7 +299,7 @@ describe('pulses', () => {
 })
 
 describe('the story of a request', () => {
-  it('has every leg with its worker, its times and how it ended', async () => {
+  it('has every leg with its worker, its times and its end', async () => {
     await start({ decode: 2, config: { routing: { policy: 'round_robin' } } })
     cluster.decodes[0]!.fail({ kind: 'status', status: 500 })
     const before = Date.now()
@@ -343,7 +343,7 @@ describe('the story of a request', () => {
     expect(story.endMs).toBeGreaterThanOrEqual(story.firstMs)
   })
 
-  it('is told while it runs, parts included', async () => {
+  it('is available while it runs, including its parts', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     let release = () => {}
     const until = new Promise<void>(resolve => (release = resolve))
@@ -361,7 +361,7 @@ describe('the story of a request', () => {
 })
 
 describe('experts', () => {
-  it('are an estimate where the policy has one, and numbers by layer where an engine gives those', async () => {
+  it('are an estimate if the policy has one', async () => {
     await start({ config: { routing: { policy: 'union' } } })
     let release = () => {}
     const until = new Promise<void>(resolve => (release = resolve))
@@ -388,7 +388,7 @@ describe('experts', () => {
       expect(Buffer.from(expected, 'base64').every(one => one === 0)).toBe(true)
   })
 
-  it('of an engine without that route are its numbers by layer, the mean over its engines', async () => {
+  it('of an engine without that route are its mean active experts per layer', async () => {
     const asked: string[] = []
     const metrics = [
       'eldr_active_experts{engine="0",layer="1"} 6',
@@ -418,7 +418,7 @@ describe('experts', () => {
     }
   })
 
-  it('of a worker that is gone are not there, which is said and checked at once', async () => {
+  it('of an unreachable worker are absent, and its health is checked at once', async () => {
     await start({ config: { health: { intervalMs: 60_000, failures: 1 } } })
     const gone = new URL(cluster.decodes[0]!.url).host
     await cluster.decodes[0]!.close()
@@ -433,7 +433,7 @@ describe('experts', () => {
 })
 
 describe('the plane', () => {
-  it('has the calibration requests and the centroids of the artifact in force', async () => {
+  it('has the calibration requests and the centroids of the loaded artifact', async () => {
     await start()
     expect((await call(cluster, 'GET', '/eldr/plane')).json).toEqual({ plane: null })
     await call(cluster, 'POST', '/eldr/artifact', { path: two })

@@ -16,14 +16,14 @@ async function shown(stream: boolean, headers: Record<string, string> = {}): Pro
 const ALL = ['x-eldr-decode-worker', 'x-eldr-prefill-worker', 'x-eldr-reason']
 
 describe.each([true, false])('headers about workers (stream: %s)', stream => {
-  it('are there for the machine itself when it asks', async () => {
+  it('are sent to localhost on request', async () => {
     cluster = await startCluster()
     expect(await shown(stream)).toEqual([])
     expect(await shown(stream, { 'x-eldr-debug': '1' })).toEqual(ALL)
     expect(await shown(stream, { 'x-eldr-debug': '1', 'x-forwarded-for': '192.0.2.1' })).toEqual([])
   })
 
-  it('are there for the admin token only, where there is one', async () => {
+  it('are sent only with the admin token if there is one', async () => {
     cluster = await startCluster({ config: { server: { adminToken: TOKEN } } })
     expect(await shown(stream, { 'x-eldr-debug': '1' })).toEqual([])
     expect(await shown(stream, { 'x-eldr-debug': TOKEN })).toEqual(ALL)
@@ -32,7 +32,7 @@ describe.each([true, false])('headers about workers (stream: %s)', stream => {
     ).toBe(false)
   })
 
-  it('are there for all where the configuration says so', async () => {
+  it('are sent to every client if configured', async () => {
     cluster = await startCluster({ config: { observe: { debugHeaders: true } } })
     expect(await shown(stream)).toEqual(ALL)
     const [worker] = cluster.decodes

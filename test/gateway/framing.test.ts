@@ -21,7 +21,7 @@ const generations = () =>
     0,
   )
 
-describe('a request that may be read in two ways', () => {
+describe('an ambiguous request', () => {
   const HEAD = 'POST /v1/completions HTTP/1.1\r\nHost: gateway\r\n'
   const BODY = `${PROMPT.length.toString(16)}\r\n${PROMPT}\r\n0\r\n\r\n`
   const TE = 'Transfer-Encoding: chunked\r\n'
@@ -62,7 +62,7 @@ describe('a request that may be read in two ways', () => {
     ['in HTTP/1.2', 'GET /version HTTP/1.2\r\nHost: gateway\r\n\r\n'],
     ['in HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
     ['in no HTTP at all', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'],
-  ])('%s is refused with 400, and what follows it is not served', async (_, bytes) => {
+  ])('%s gets 400, and the bytes after it are not served', async (_, bytes) => {
     const before = generations()
     const answers = await client()
       .send(`${bytes}${GET}${postBytes(PROMPT)}`)
@@ -83,7 +83,7 @@ describe('a body', () => {
   const chunked = (path: string, body: string) =>
     `POST ${path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${body}`
 
-  it('may come in chunks, with extensions and trailers', async () => {
+  it('may be chunked, with extensions and trailers', async () => {
     const [a, b] = [PROMPT.slice(0, 10), PROMPT.slice(10)]
     const bytes = chunked(
       '/v1/completions',
@@ -97,7 +97,7 @@ describe('a body', () => {
     raw.leave()
   })
 
-  it('that says that it is too large is not read, and its bytes are no request', async () => {
+  it('with a content-length over the limit is not read, nor taken for a request', async () => {
     const before = generations()
     const bytes = `POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n${postBytes(PROMPT)}`
     const answers = await client().send(bytes).toEnd()
@@ -108,7 +108,7 @@ describe('a body', () => {
     expect(generations()).toBe(before)
   })
 
-  it('that grows too large in chunks is refused then, and its bytes are no request', async () => {
+  it('that exceeds the limit in chunks is refused, and the rest is not taken for a request', async () => {
     const before = generations()
     const chunk = `4000\r\n${'a'.repeat(16_384)}\r\n`
     const answers = await client()
@@ -118,7 +118,7 @@ describe('a body', () => {
     expect(generations()).toBe(before)
   })
 
-  it('of which much is on its way does not cost its client the answer', async () => {
+  it('over the limit does not keep its client from reading the error', async () => {
     const raw = client().send(`POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n`)
     let sent = 0
     while (sent < 20_000_000 && !raw.socket.destroyed) {
@@ -129,7 +129,7 @@ describe('a body', () => {
     expect((await raw.toEnd()).map(({ status }) => status)).toEqual([413])
   })
 
-  it('of exactly the largest size is read', async () => {
+  it('of exactly the maximum size is accepted', async () => {
     const body = `{"prompt":"${'a'.repeat(65_536 - 28)}","max_tokens":2}`
     expect(body).toHaveLength(65_536)
     expect((await client().send(postBytes(body)).answer()).status).toBe(200)
@@ -162,17 +162,14 @@ describe('a body', () => {
     ['compression', Buffer.from(PROMPT), 'Content-Encoding: gzip\r\n', 400],
     ['nothing', Buffer.alloc(0), '', 400],
     ['something after the object', Buffer.from(`${PROMPT}${PROMPT}`), '', 400],
-  ])(
-    'with %s is taken or refused by the gateway, and troubles no worker',
-    async (_, body, headers, status) => {
-      const before = generations()
-      const raw = client().send(
-        `POST /v1/completions HTTP/1.1\r\nHost: a\r\n${headers}Content-Length: ${body.length}\r\n\r\n`,
-      )
-      raw.socket.write(body)
-      expect((await raw.answer()).status).toBe(status)
-      expect(generations() - before).toBe(status === 200 ? 2 : 0)
-      raw.leave()
-    },
-  )
+  ])('with %s is accepted or refused by the gateway, never by a worker', async (_, body, headers, status) => {
+    const before = generations()
+    const raw = client().send(
+      `POST /v1/completions HTTP/1.1\r\nHost: a\r\n${headers}Content-Length: ${body.length}\r\n\r\n`,
+    )
+    raw.socket.write(body)
+    expect((await raw.answer()).status).toBe(status)
+    expect(generations() - before).toBe(status === 200 ? 2 : 0)
+    raw.leave()
+  })
 })

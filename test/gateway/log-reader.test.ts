@@ -9,7 +9,7 @@ import { freePort } from '../free-port.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
-it('serves, and stops when told, while nobody reads its log', async () => {
+it('a gateway whose log is not read serves requests and stops on SIGTERM', async () => {
   const prefill = await startFakeWorker({ role: 'prefill' })
   const decode = await startFakeWorker({ role: 'decode', prefills: [prefill] })
   const port = await freePort()

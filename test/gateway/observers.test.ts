@@ -29,7 +29,7 @@ function recorder(): { readonly observer: RequestObserver; readonly heard: unkno
 const kinds = (heard: readonly unknown[][]) => heard.map(([kind]) => kind)
 
 describe('a listener that was added from outside', () => {
-  it('hears of a stream from admission to its end, in order', async () => {
+  it('gets the events of a stream from admission to its end, in order', async () => {
     const { observer, heard } = recorder()
     cluster = await startCluster({ prefill: 1, decode: 1, observers: [observer] })
     const body = { messages: [{ role: 'user', content: 'a' }], max_tokens: 4, stream: true }
@@ -61,7 +61,7 @@ describe('a listener that was added from outside', () => {
     expect(heard.at(-1)).toEqual(['ended', 'ok', undefined])
   })
 
-  it('hears of failed attempts, retries and what the client was told', async () => {
+  it('gets failed attempts, retries and the error that the client got', async () => {
     const { observer, heard } = recorder()
     cluster = await startCluster({ prefill: 1, decode: 2, observers: [observer] })
     for (const worker of cluster.decodes) worker.fail({ kind: 'status', status: 503 })
@@ -76,7 +76,7 @@ describe('a listener that was added from outside', () => {
     expect(heard.at(-1)).toEqual(['ended', 'failed', 'ELDR_DECODE_FAILED'])
   })
 
-  it('is told of nothing but the end of requests that never reach a worker', async () => {
+  it('gets only the end of requests that never reach a worker', async () => {
     const { observer, heard } = recorder()
     cluster = await startCluster({ prefill: 1, decode: 1, observers: [observer] })
     await cluster.post('/v1/embeddings', {})

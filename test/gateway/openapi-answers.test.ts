@@ -43,8 +43,8 @@ const all = (
 /** Those that may end with a status. */
 const ending = (status: number) => all(({ operation }) => String(status) in operation.responses)
 
-describe('whatever is asked', () => {
-  it('is refused with 400, 417 or 431 where the head is wrong', async () => {
+describe('every operation', () => {
+  it('gets 400, 417 or 431 if the request head is invalid', async () => {
     const everything = all(() => true)
     expect(everything.length).toBeGreaterThan(30)
     expect(await each(everything, asked => head(asked, '', 'Host: a\r\nHost: b\r\n'))).toEqual([400])
@@ -52,12 +52,12 @@ describe('whatever is asked', () => {
     expect(await each(everything, asked => head(asked, `X-Long: ${'a'.repeat(20_000)}\r\n`))).toEqual([431])
   })
 
-  it('is refused with 401 where the key is another, and a key is wanted wherever the document says so', async () => {
+  it('gets 401 with a wrong key, wherever the document requires one', async () => {
     expect(ending(401)).toEqual(all(({ operation }) => operation.security.length > 0))
     expect(await each(ending(401), asked => head(asked).replace(/Bearer \w+/, 'Bearer wrong'))).toEqual([401])
   })
 
-  it('is refused with 413 where the body is too large, with 504 where it does not come before the client’s own deadline', async () => {
+  it('gets 413 if the body is too large, and 504 if it misses the client’s deadline', async () => {
     expect(await each(ending(413), asked => head(asked, 'Content-Length: 99999999\r\n'))).toEqual([413])
     expect(
       await each(ending(504), asked => head(asked, 'X-Request-Timeout-Ms: 20\r\nContent-Length: 10\r\n')),
@@ -65,10 +65,10 @@ describe('whatever is asked', () => {
   })
 })
 
-describe('what goes well', () => {
+describe('successful requests', () => {
   const chat = { messages: [{ role: 'user', content: 'a' }], max_tokens: 3 }
 
-  it('generates, whole and as a stream, and names its workers to whoever may know', async () => {
+  it('generate, whole and as a stream, and name the workers to permitted clients', async () => {
     const headers = { 'x-eldr-debug': TOKEN, 'x-request-id': 'mine' }
     const { headers: named } = await ask('POST', '/v1/completions', 200, {
       body: { prompt: 'a', max_tokens: 3 },
@@ -85,7 +85,7 @@ describe('what goes well', () => {
     }
   })
 
-  it('passes to a worker', async () => {
+  it('pass through to a worker', async () => {
     expect((await ask('GET', '/v1/models', 200)).body).toContain('"list"')
     await ask('POST', '/tokenize', 200, { body: { prompt: 'a b' } })
     cluster.decodes.forEach(decode =>
@@ -105,7 +105,7 @@ describe('what goes well', () => {
     await ask('POST', '/v1/{path}', 404, { as: '/v1/embeddings', body: {} })
   })
 
-  it('shows what it did', async () => {
+  it('show requests and decisions', async () => {
     for (const policy of ['eldr', 'union', 'jsq']) {
       await ask('PUT', '/eldr/policy', 200, { body: { policy } })
       await ask('POST', '/v1/completions', 200, {
@@ -133,7 +133,7 @@ describe('what goes well', () => {
     )
   })
 
-  it('says how it is, and shows the page', async () => {
+  it('show health, and the dashboard page', async () => {
     for (const path of ['/health', '/ready', '/version', '/metrics', '/openapi.json'])
       await ask('GET', path, 200)
     const pages = all(({ path }) => path.startsWith('/dashboard') && path !== '/dashboard/')
@@ -145,7 +145,7 @@ describe('what goes well', () => {
     await ask('GET', '/dashboard/', 308)
   })
 
-  it('changes workers', async () => {
+  it('change workers', async () => {
     const worker = { url: 'http://127.0.0.1:9', role: 'decode', id: 'x' }
     expect((await ask('GET', '/eldr/workers', 200)).body).toContain('"ready"')
     await ask('POST', '/eldr/workers', 201, { body: worker })
@@ -161,7 +161,7 @@ describe('what goes well', () => {
     await ask('DELETE', '/eldr/workers/{id}', 404)
   })
 
-  it('changes how it routes', async () => {
+  it('change routing', async () => {
     expect((await ask('POST', '/eldr/refit', 200)).body).toContain('"clusters":2')
     await ask('POST', '/eldr/refit', 400, { body: { workers: 0 } })
     await ask('POST', '/eldr/refit', 409, { body: { workers: 60_000 } })
@@ -173,7 +173,7 @@ describe('what goes well', () => {
     await ask('PUT', '/eldr/policy', 400, { body: {} })
   })
 
-  it('changes how much it logs', async () => {
+  it('change the log level', async () => {
     await ask('PUT', '/eldr/log-level', 200, { body: { level: 'silent', forMs: 60_000 } })
     expect((await ask('GET', '/eldr/log-level', 200)).body).toContain('"leftMs"')
     await ask('PUT', '/eldr/log-level', 400, { body: { level: 'loud' } })
@@ -181,8 +181,8 @@ describe('what goes well', () => {
   })
 })
 
-describe('streams that do not end', () => {
-  it.each(STREAMS)('%s tells what happens, to so many readers', async path => {
+describe('endless streams', () => {
+  it.each(STREAMS)('%s sends events, to a limited number of readers', async path => {
     const clients: RawClient[] = []
     for (let n = 0; n < 32; n++) {
       const client = new RawClient(cluster.url).send(head({ method: 'GET', path }))
@@ -205,12 +205,12 @@ describe('streams that do not end', () => {
   })
 })
 
-describe('what goes wrong', () => {
+describe('errors', () => {
   const GENERATING = () => all(({ path }) => ['/v1/completions', '/v1/chat/completions'].includes(path))
   const FROM_WORKERS = () => all(({ operation }) => '4XX' in operation.responses)
   const everything = { match: ({ path }: { path: string }) => path !== '/health' && path !== '/metrics' }
 
-  it('502 and a worker’s own refusal', async () => {
+  it('502, and a refusal by the worker', async () => {
     for (const decode of cluster.decodes)
       decode.fail({ kind: 'status', status: 422, message: 'not so' }, everything)
     for (const asked of FROM_WORKERS())
@@ -224,7 +224,7 @@ describe('what goes wrong', () => {
     expect(ending(502)).toEqual(FROM_WORKERS())
   })
 
-  it('429: all places are taken', async () => {
+  it('429: at capacity', async () => {
     let release = () => {}
     const until = new Promise<void>(resolve => (release = resolve))
     cluster.prefills[0]!.fail({ kind: 'hang', after: 'request', until })
@@ -244,7 +244,7 @@ describe('what goes wrong', () => {
     expect(GENERATING()).toHaveLength(2)
   })
 
-  it('409: a policy that needs an artifact, and 500: a fault of the gateway', async () => {
+  it('409: a policy that needs an artifact, and 500: an internal error', async () => {
     const bare = await startCluster({
       prefill: 1,
       decode: 1,
@@ -266,7 +266,7 @@ describe('what goes wrong', () => {
     }
   })
 
-  it('403: not from this machine', async () => {
+  it('403: not from localhost', async () => {
     const local = await startCluster({ prefill: 1, decode: 1 })
     try {
       const without = await Conformance.of(local.url)
@@ -284,7 +284,7 @@ describe('what goes wrong', () => {
     }
   })
 
-  it('408: heads that do not come to an end; 503: a gateway that waits for workers, and one that stops', async () => {
+  it('408: unfinished headers; 503: a gateway without workers, and one that stops', async () => {
     const slow = await startCluster({
       prefill: 1,
       decode: 1,
@@ -333,7 +333,7 @@ describe('what goes wrong', () => {
     }
   })
 
-  it('and that is all that the document has, but for faults of ours that no request can call forth', () => {
+  it('cover every response of the document, except internal errors that no request can cause', () => {
     const never = contract.documented.filter(name => !contract.seen.has(name) && !name.endsWith(' 500'))
     expect(never).toEqual([])
     expect(contract.seen.size).toBeGreaterThan(200)

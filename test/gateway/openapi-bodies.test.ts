@@ -70,7 +70,7 @@ const CASES = [
 ] as const
 
 describe('a body', () => {
-  it.each(CASES)('%s %s is taken as %s says', async (method, path, schema, keys) => {
+  it.each(CASES)('%s %s is accepted as %s says', async (method, path, schema, keys) => {
     const seen = { taken: 0, refused: 0 }
     await fc.assert(
       fc.asyncProperty(bodies(keys), async body => {
@@ -94,7 +94,7 @@ describe('a body', () => {
     expect(Math.min(seen.taken, seen.refused)).toBeGreaterThan(5)
   })
 
-  it('of generation is not refused by the gateway where the document takes it', async () => {
+  it('of a generation request is accepted by the gateway if the document accepts it', async () => {
     const keys = {
       prompt: ['a', [1, 2], ['a', 'b'], [[1], [2]]],
       max_tokens: [1, 3],
@@ -130,7 +130,7 @@ describe('a body', () => {
     await cluster.idle()
   })
 
-  it('of a query is taken as the document says', async () => {
+  it('of a query is accepted as the document says', async () => {
     for (const [path, name, values] of [
       ['/eldr/decisions', 'limit', ['1', '50', '999999', '1000000', '0', '-1', '', 'a', '1.5']],
       ['/eldr/experts', 'expected', ['0', '1', '2', '', 'true']],

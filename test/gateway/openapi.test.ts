@@ -15,13 +15,13 @@ import { freePort } from '../free-port.ts'
 const whole = new Conformance(JSON.parse(JSON.stringify(openApiDocument(WHOLE))))
 
 describe('the document', () => {
-  it('is the one that docs/ has: run `npm run build && npm run docs` if not', () => {
+  it('matches the one in docs/: run `npm run build && npm run docs` if it does not', () => {
     const page = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
     expect(page('openapi.json')).toBe(documentText())
     expect(page('reference/api.md')).toBe(apiPage())
   })
 
-  it('has an id of its own, a summary, one known tag and a success for every operation', () => {
+  it('has a unique id, a summary, one known tag and a success for every operation', () => {
     const ids = whole.operations.map(({ operation }) => operation.operationId)
     expect(new Set(ids).size).toBe(ids.length)
     const tags = whole.document.tags.map(({ name }: { name: string }) => name)
@@ -33,7 +33,7 @@ describe('the document', () => {
     }
   })
 
-  it('has examples that are as its own schemas say, and links that lead somewhere', () => {
+  it('has examples that match its schemas, and links that resolve', () => {
     let examples = 0
     const look = (node: unknown): void => {
       if (typeof node !== 'object' || node === null) return
@@ -63,7 +63,7 @@ describe('the document', () => {
     for (const { operationId } of links) expect(ids).toContain(operationId)
   })
 
-  it('names every answer of the gateway’s own, but for that to another method, which no operation has', () => {
+  it('names every error response of the gateway, except 405', () => {
     const named = new Set(JSON.stringify(whole.document.components.responses).match(/ELDR_[A-Z_]+(?=:)/g))
     const forbidden = JSON.stringify(openApiDocument({ ...WHOLE, adminToken: false })).includes(
       'ELDR_FORBIDDEN:',
@@ -97,7 +97,7 @@ describe('a gateway', () => {
   const documented = async () =>
     (await Conformance.of(cluster.url)).operations.map(({ method, path }) => `${method} ${path}`)
 
-  it('serves its document, with every route that it has and no other', async () => {
+  it('serves its document, with exactly its routes', async () => {
     await start({ server: { adminToken: 'sesame', apiKeys: ['client'] } })
     const response = await fetch(`${cluster.url}/openapi.json`)
     expect(response.headers.get('content-type')).toBe('application/json')
@@ -108,7 +108,7 @@ describe('a gateway', () => {
     expect((await documented()).toSorted()).toEqual(routes().toSorted())
   })
 
-  it('leaves out what its settings switch off, and asks for no key where it needs none', async () => {
+  it('leaves out disabled features, and requires a key only if one is configured', async () => {
     const metricsPort = await freePort()
     await start({ server: { metricsPort }, observe: { dashboard: 'off' } })
     const without = routes().filter(route => route !== 'GET /metrics' && !route.startsWith('GET /dashboard'))
@@ -122,7 +122,7 @@ describe('a gateway', () => {
     ).toBe(true)
   })
 
-  it('with an open dashboard asks for the token where something can be changed, or a URL seen', async () => {
+  it('with an open dashboard requires the token for changes and for worker URLs', async () => {
     await start({ server: { adminToken: 'sesame' }, observe: { dashboard: 'open' } })
     const { operations } = await Conformance.of(cluster.url)
     const open = operations.filter(
@@ -144,7 +144,7 @@ describe('a gateway', () => {
     }
   })
 
-  it('answers every other method with 405 and the methods of the document in Allow', async () => {
+  it('responds to other methods with 405 and the documented methods in Allow', async () => {
     await start()
     const { document } = await Conformance.of(cluster.url)
     for (const [path, methods] of Object.entries<object>(document.paths)) {
@@ -179,7 +179,7 @@ describe('a gateway', () => {
     }
   })
 
-  it('takes HEAD wherever it takes GET: the same head, and no body', async () => {
+  it('accepts HEAD wherever it accepts GET: the same headers and no body', async () => {
     await start()
     const { operations } = await Conformance.of(cluster.url)
     const heads = operations.filter(({ method, path }) => method === 'GET' && !path.includes('{'))

@@ -126,8 +126,8 @@ const loads = ({ registry }: Decider) =>
 const expected = ({ table }: Decider) =>
   Array.from({ length: WORKERS }, (_, worker) => table.policy.expectedExperts?.(worker))
 
-describe('an owner that three relays ask', () => {
-  it.each(POLICIES)('decides as one process does, and counts the same: %s', async policy => {
+describe('an owner with three relays', () => {
+  it.each(POLICIES)('decides and counts as one process does: %s', async policy => {
     const [plain, owned] = [createDecider(optionsOf(policy)), createDecider(optionsOf(policy))]
     const steps = schedule(3)
     const alone = await play(
@@ -154,8 +154,8 @@ describe('an owner that three relays ask', () => {
   })
 })
 
-describe('an owner that takes the place of another', () => {
-  it.each(POLICIES)('goes on as the first would have: %s', async policy => {
+describe('an owner that replaces another', () => {
+  it.each(POLICIES)('continues as the first would have: %s', async policy => {
     const [plain, first, second] = [
       createDecider(optionsOf(policy)),
       createDecider(optionsOf(policy)),

@@ -47,8 +47,8 @@ function stoppable() {
   }
 }
 
-describe('a relay that is gone', () => {
-  it('gives back its tickets, its places and its turn in the queue, and nobody else’s', async () => {
+describe('a relay that disconnects', () => {
+  it('releases its own tickets, admissions and queue entries, and no others', async () => {
     const { decider, link } = await stage()
     const [first, second] = [await link(1), await link(2)]
     await first.admission.enter(NEVER)
@@ -78,8 +78,8 @@ describe('a relay that is gone', () => {
   })
 })
 
-describe('requests that wait to be let in', () => {
-  it('are let in by whoever leaves, at whichever relay', async () => {
+describe('queued requests', () => {
+  it('are admitted when a request ends, at any relay', async () => {
     const { decider, link } = await stage()
     const [first, second] = [await link(1), await link(2)]
     await first.admission.enter(NEVER)
@@ -107,7 +107,7 @@ describe('requests that wait to be let in', () => {
     expect(decider.admission.running).toBe(2)
   })
 
-  it('and are called off leave no place taken', async () => {
+  it('that are aborted leave no admission behind', async () => {
     const { decider, link } = await stage()
     const relay = await link(1)
     await relay.admission.enter(NEVER)
@@ -129,7 +129,7 @@ describe('requests that wait to be let in', () => {
     expect(relay.link.running).toBe(1)
   })
 
-  it('are told after their time', async () => {
+  it('fail after the queue timeout', async () => {
     const { link } = await stage({ ...LIMITS, queueTimeoutMs: 30 })
     const relay = await link(1)
     await relay.admission.enter(NEVER)
@@ -139,7 +139,7 @@ describe('requests that wait to be let in', () => {
 })
 
 describe('without an owner', () => {
-  it('questions wait for the next, and are refused when none comes', async () => {
+  it('relay requests wait for the next one, and fail with ELDR_OWNER_AWAY if none comes', async () => {
     const { owner, link } = await stage()
     const relay = await link(1, { patienceMs: 150 })
     await owner.die()
@@ -156,7 +156,7 @@ describe('without an owner', () => {
     expect(place!.policy).toBe('jsq')
   })
 
-  it('a new one waits for relays that it knows of, for so long, and answers none before', async () => {
+  it('a new one waits a limited time for the known relays before it responds', async () => {
     const { owner, link } = await stage()
     const relay = await link(1)
     await owner.die()
@@ -178,7 +178,7 @@ describe('without an owner', () => {
     expect(last.desk.relays).toBeDefined()
   })
 
-  it('a new one that has room says so to relays that were told of none', async () => {
+  it('a new one with capacity tells relays that knew of none', async () => {
     const limits = { ...LIMITS, queueSize: 0 }
     const { owner, link } = await stage(limits)
     const relay = await link(1)
@@ -194,7 +194,7 @@ describe('without an owner', () => {
     await relay.admission.enter(NEVER)
   })
 
-  it('tickets of a worker that comes later are counted when it does', async () => {
+  it('tickets of a worker that is registered later count from then on', async () => {
     const { owner, link } = await stage()
     const relay = await link(1)
     const place = await relay.placement.toDecode('a', undefined, 30, NOBODY)
@@ -216,8 +216,8 @@ describe('without an owner', () => {
   })
 })
 
-describe('what else they say', () => {
-  it('is heard: failures, engines, paces, lost workers, forgotten workers, reports', async () => {
+describe('other messages', () => {
+  it('carry failures, engine ids, paces, lost workers, removed workers and reports', async () => {
     const { decider, owner, link } = await stage()
     const [lost, forgotten]: [[string, number][], string[]] = [[], []]
     const relay = await link(7, {

@@ -48,7 +48,7 @@ async function answered(count: number): Promise<void> {
 }
 
 describe('a gateway of several processes', () => {
-  it('sends every request to the rank that was decided, whichever relay has it', async () => {
+  it('sends every request to the chosen rank, from any relay', async () => {
     await start()
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
     await answered(12)
@@ -58,7 +58,7 @@ describe('a gateway of several processes', () => {
     await cluster.idle()
   })
 
-  it('takes out the rank that fails, and no other', async () => {
+  it('opens the breaker of the failing rank and of no other', async () => {
     await start({ breaker: { consecutiveFailures: 2 }, retries: { max: 3, budgetShare: 1, backoffMs: 1 } })
     const match = ({ isGeneration, dpRank }: ReceivedRequest) => isGeneration && dpRank === 1
     cluster.decodes[0]!.fail({ kind: 'status', status: 503 }, { match })
@@ -67,7 +67,7 @@ describe('a gateway of several processes', () => {
     await cluster.idle()
   })
 
-  it('knows after its owner was killed which rank has which stream, and which rests', async () => {
+  it('knows after its owner was killed which rank has which stream, and which is drained', async () => {
     await start({ routing: { policy: 'jsq' } })
     const decode = cluster.decodes[0]!
     let release = () => {}

@@ -77,7 +77,7 @@ async function heldStreams(count: number) {
 }
 
 describe('the rank of a worker', () => {
-  it('goes out on both legs, each its own, and never what a client says', async () => {
+  it('is sent on both legs, and the client’s header is ignored', async () => {
     await start()
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
     await answered(3, {}, { 'x-data-parallel-rank': '77' })
@@ -94,7 +94,7 @@ describe('the rank of a worker', () => {
     await cluster.idle()
   })
 
-  it('goes out with requests that are passed on as they are', async () => {
+  it('is sent with passed-through requests', async () => {
     await start()
     const decode = cluster.decodes[0]!
     for (let n = 0; n < 3; n++) expect((await fetch(`${cluster.url}/v1/models`)).status).toBe(200)
@@ -105,7 +105,7 @@ describe('the rank of a worker', () => {
     ).toBe(true)
   })
 
-  it('is none of a plain worker, also beside others that have one', async () => {
+  it('is absent for a worker without ranks, also beside others that have them', async () => {
     await start()
     const plain = await another({ role: 'decode', prefills: cluster.prefills })
     await call(cluster, 'POST', '/eldr/workers', { url: plain.url, role: 'decode', id: 'plain' })
@@ -117,7 +117,7 @@ describe('the rank of a worker', () => {
     await cluster.idle()
   })
 
-  it('is named by debug headers, and is part of the worker’s name', async () => {
+  it('is in the debug headers and in the worker’s id', async () => {
     await start()
     const { headers } = await ask({}, { 'x-eldr-debug': '1' })
     expect(headers.get('x-eldr-prefill-worker')).toBe(idOf(cluster.prefills[0]!, 0))
@@ -126,7 +126,7 @@ describe('the rank of a worker', () => {
 })
 
 describe('each rank has its own', () => {
-  it('load: requests on it, and no others', async () => {
+  it('load: only its own requests', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     const decode = cluster.decodes[0]!
     const streams = await heldStreams(4)
@@ -150,7 +150,7 @@ describe('each rank has its own', () => {
     await cluster.idle()
   })
 
-  it('breaker: where one rank fails, it alone is taken out', async () => {
+  it('breaker: only the failing rank is excluded', async () => {
     await start({ config: { breaker: { consecutiveFailures: 2 }, retries: { max: 3, budgetShare: 1 } } })
     const decode = cluster.decodes[0]!
     decode.fail({ kind: 'status', status: 503 }, onRank(1))
@@ -165,7 +165,7 @@ describe('each rank has its own', () => {
     await cluster.idle()
   })
 
-  it('prefill too: one rank fails, and prompts are read by the other', async () => {
+  it('prefill state: if one rank fails, the other prefills', async () => {
     await start({ config: { breaker: { consecutiveFailures: 2 }, retries: { max: 3, budgetShare: 1 } } })
     const prefill = cluster.prefills[0]!
     prefill.fail({ kind: 'reset', after: 'request' }, onRank(0))
@@ -178,7 +178,7 @@ describe('each rank has its own', () => {
     await cluster.idle()
   })
 
-  it('rest: a drained rank gets nothing, the others go on', async () => {
+  it('drain state: a drained rank gets nothing, the others continue', async () => {
     await start()
     const decode = cluster.decodes[0]!
     for (const path of [encodeURIComponent(idOf(decode, 2)), idOf(decode, 2)]) {
@@ -198,41 +198,38 @@ describe('each rank has its own', () => {
     expect(decode.ranks[2]!.decode).toBe(1)
   })
 
-  it.each(['eldr', 'union'])(
-    'cluster: under %s requests go to the rank whose centroid is theirs',
-    async policy => {
-      await start({
-        config: { routing: { policy, artifact, tau: 0 } },
-        prefillOptions: { counts: { ...SHAPE, variants: 8 } },
-      })
-      const decode = cluster.decodes[0]!
-      const { json } = await call(cluster, 'GET', '/eldr/workers')
-      const clusters = json.workers.flatMap(
-        ({ dpRank, cluster: own, role }: { dpRank: number; cluster?: number; role: string }) =>
-          role === 'decode' ? [[dpRank, own]] : [],
-      )
-      expect(clusters).toEqual([
-        [0, 0],
-        [1, 1],
-        [2, 2],
-      ])
-      // Requests take turns over eight kinds of counts: three times each.
-      await answered(24, { prompt: 'x '.repeat(32).trim() })
-      const { decisions } = (await call(cluster, 'GET', '/eldr/decisions?limit=24')).json
-      const decided = decisions.map(({ worker }: { worker: string }) => Number(worker.split('@')[1]))
-      const sent = decode.requests.filter(({ leg }) => leg === 'decode').map(({ dpRank }) => dpRank)
-      expect(decided.toReversed()).toEqual(sent)
-      expect(new Set(decisions.map((one: { policy: string }) => one.policy))).toEqual(new Set([policy]))
-      if (policy !== 'eldr') return
-      expect(new Set(sent).size).toBe(3)
-      expect(sent.slice(0, 8)).toEqual(sent.slice(8, 16))
-      expect(sent.slice(0, 8)).toEqual(sent.slice(16))
-    },
-  )
+  it.each(['eldr', 'union'])('cluster: under %s requests go to the rank of their centroid', async policy => {
+    await start({
+      config: { routing: { policy, artifact, tau: 0 } },
+      prefillOptions: { counts: { ...SHAPE, variants: 8 } },
+    })
+    const decode = cluster.decodes[0]!
+    const { json } = await call(cluster, 'GET', '/eldr/workers')
+    const clusters = json.workers.flatMap(
+      ({ dpRank, cluster: own, role }: { dpRank: number; cluster?: number; role: string }) =>
+        role === 'decode' ? [[dpRank, own]] : [],
+    )
+    expect(clusters).toEqual([
+      [0, 0],
+      [1, 1],
+      [2, 2],
+    ])
+    // Requests take turns over eight kinds of counts: three times each.
+    await answered(24, { prompt: 'x '.repeat(32).trim() })
+    const { decisions } = (await call(cluster, 'GET', '/eldr/decisions?limit=24')).json
+    const decided = decisions.map(({ worker }: { worker: string }) => Number(worker.split('@')[1]))
+    const sent = decode.requests.filter(({ leg }) => leg === 'decode').map(({ dpRank }) => dpRank)
+    expect(decided.toReversed()).toEqual(sent)
+    expect(new Set(decisions.map((one: { policy: string }) => one.policy))).toEqual(new Set([policy]))
+    if (policy !== 'eldr') return
+    expect(new Set(sent).size).toBe(3)
+    expect(sent.slice(0, 8)).toEqual(sent.slice(8, 16))
+    expect(sent.slice(0, 8)).toEqual(sent.slice(16))
+  })
 })
 
 describe('ranks of one server', () => {
-  it('share one health check, and are down and up together', async () => {
+  it('share one health check, and are healthy or unhealthy together', async () => {
     await start({ config: { health: { intervalMs: 20, failures: 1 } } })
     const decode = cluster.decodes[0]!
     const checks = () => decode.requests.filter(({ path }) => path === '/health').length
@@ -255,7 +252,7 @@ describe('ranks of one server', () => {
     await answered(3)
   })
 
-  it('that cannot be reached are all left aside by the next try', async () => {
+  it('that cannot be reached are all excluded from the retry', async () => {
     await start({
       decode: 2,
       config: { retries: { max: 1, budgetShare: 1 }, health: { intervalMs: 60_000 } },
@@ -267,7 +264,7 @@ describe('ranks of one server', () => {
     await cluster.idle()
   })
 
-  it('share connections: one that is removed closes none of the others’', async () => {
+  it('share connections: removing one rank closes none', async () => {
     await start({ config: { routing: { policy: 'jsq' } } })
     const decode = cluster.decodes[0]!
     const streams = await heldStreams(3)
@@ -291,7 +288,7 @@ describe('ranks of one server', () => {
     await cluster.idle()
   })
 
-  it('have engine ids of their own, which are no restarts; a restart is one of every rank', async () => {
+  it('have different engine ids, which are not restarts; a restart counts for every rank', async () => {
     await start({ config: { health: { intervalMs: 20 }, retries: { max: 3, budgetShare: 1 } } })
     const prefill = cluster.prefills[0]!
     const restarts = async () =>
@@ -308,7 +305,7 @@ describe('ranks of one server', () => {
 })
 
 describe('ranks that a server does not have', () => {
-  it.each([false, true])('get nothing for long, although they are never busy (stream: %s)', async stream => {
+  it.each([false, true])('are excluded soon, although they are never busy (stream: %s)', async stream => {
     await start({
       config: {
         routing: { policy: 'jsq', prefillPolicy: 'least_loaded' },
@@ -330,7 +327,7 @@ describe('ranks that a server does not have', () => {
 })
 
 describe('POST /eldr/workers', () => {
-  it('takes a rank, and one of a server that is known is ready without another check', async () => {
+  it('accepts a rank, which is ready without another check if its server is known', async () => {
     await start({ decodeOptions: { ranks: 5 }, config: { health: { intervalMs: 60_000 } } })
     const decode = cluster.decodes[0]!
     const checks = () => decode.requests.filter(({ path }) => path === '/health').length
@@ -350,7 +347,7 @@ describe('POST /eldr/workers', () => {
     expect(legs(decode, 'decode')).toEqual([1, 1, 1, 1, 1])
   })
 
-  it('refuses what is no rank, and one that is there already', async () => {
+  it('refuses an invalid rank, and one that exists', async () => {
     await start()
     const [prefill, decode] = [cluster.prefills[0]!, cluster.decodes[0]!]
     const add = async (body: object) =>

@@ -71,7 +71,7 @@ const lineOf = async (id: string): Promise<Line> => {
 const WORKER = /^[pd]\d$/
 const ms = expect.any(Number) as number
 
-describe('the line of a request', () => {
+describe('the log line of a request', () => {
   it('has its ids, workers, decision, times and tokens', async () => {
     const folder = temporaryFolder()
     const { path } = await smallArtifact(folder.path, 2)
@@ -122,7 +122,7 @@ describe('the line of a request', () => {
     await receiver.close()
   })
 
-  it('of a request that is split lists its workers and adds its tokens', async () => {
+  it('of a split request lists its workers and sums its tokens', async () => {
     await start({ routing: { policy: 'round_robin', prefillPolicy: 'round_robin' } })
     await (await post('parts', { n: 2 })).text()
     expect(await lineOf('parts')).toMatchObject({
@@ -133,7 +133,7 @@ describe('the line of a request', () => {
     })
   })
 
-  it('says what was tried again, what waited, what was refused and what failed', async () => {
+  it('has retries, queue time, refusals and failures', async () => {
     await start({ limits: { maxConcurrentRequests: 1 }, retries: { max: 1, backoffMs: 1 } })
     const held = gate()
     for (const prefill of cluster.prefills)
@@ -174,7 +174,7 @@ describe('/eldr/log-level', () => {
   const level = (method: 'GET' | 'PUT', body?: unknown, headers: Record<string, string> = {}) =>
     call(gateway, method, '/eldr/log-level', body, headers)
 
-  it('shows it, and changes what is logged', async () => {
+  it('shows the level and changes what is logged', async () => {
     await start({ observe: { logLevel: 'warn' } })
     expect(await level('GET')).toEqual({ status: 200, json: { level: 'warn', configured: 'warn' } })
     await (await post('quiet')).text()
@@ -192,7 +192,7 @@ describe('/eldr/log-level', () => {
     expect(lines.filter(({ reqId }) => reqId === 'quiet')).toEqual([])
   })
 
-  it('goes back after a while where it was told to', async () => {
+  it('reverts after the given time', async () => {
     await start()
     const { json } = await level('PUT', { level: 'debug', forMs: 60 })
     expect(json).toMatchObject({ level: 'debug', configured: 'info' })
@@ -201,7 +201,7 @@ describe('/eldr/log-level', () => {
     expect((await level('GET')).json).toEqual({ level: 'info', configured: 'info' })
   })
 
-  it('refuses what is no level or no time, and changes nothing then', async () => {
+  it('refuses an invalid level or time and changes nothing', async () => {
     await start()
     const bodies = [
       {},
@@ -227,7 +227,7 @@ describe('/eldr/log-level', () => {
     expect((await level('GET')).json).toEqual({ level: 'info', configured: 'info' })
   })
 
-  it('asks for the admin token where there is one', async () => {
+  it('requires the admin token if there is one', async () => {
     await start({ server: { port: 0, adminToken: 'sesame' } })
     expect(errorOf(await level('PUT', { level: 'debug' }))).toBe('401 ELDR_UNAUTHORIZED')
     expect(errorOf(await level('GET'))).toBe('401 ELDR_UNAUTHORIZED')

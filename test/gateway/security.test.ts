@@ -44,7 +44,7 @@ describe('a gateway with keys', () => {
     ['a wrong one beside a right one', { authorization: 'Bearer wrong', 'x-api-key': 'first-key' }, 401],
     ['that of the workers', { authorization: 'Bearer of-workers' }, 401],
     ['a very long one', { authorization: `Bearer ${'k'.repeat(12_000)}` }, 401],
-  ])('%s opens it or does not', async (_, headers, status) => {
+  ])('%s is accepted or refused', async (_, headers, status) => {
     for (const path of ['/v1/completions', '/v1/responses']) {
       const response = await cluster.post(path, PROMPT, { headers })
       const allowed = status === 200
@@ -54,7 +54,7 @@ describe('a gateway with keys', () => {
     }
   })
 
-  it('gives them to no worker, but the workers’ own', () => {
+  it('sends the workers’ key to workers, and never a client’s', () => {
     const requests = [...cluster.prefills, ...cluster.decodes].flatMap(worker => worker.requests)
     expect(new Set(requests.map(({ headers }) => headers['authorization']))).toEqual(
       new Set(['Bearer of-workers']),
@@ -62,7 +62,7 @@ describe('a gateway with keys', () => {
     expect(requests.some(({ headers }) => headers['x-api-key'] !== undefined)).toBe(false)
   })
 
-  it('needs none where it only says how it is', async () => {
+  it('needs none for health and readiness', async () => {
     for (const path of ['/health', '/ready', '/metrics', '/version'])
       expect((await fetch(`${cluster.url}${path}`)).status).toBe(200)
   })
@@ -87,7 +87,7 @@ describe('a client', () => {
   const address = () => `127.0.0.1:${(elsewhere.address() as { port: number }).port}`
   const received = () => [...cluster.prefills, ...cluster.decodes].flatMap(worker => worker.requests)
 
-  it('cannot send the gateway anywhere by an address or a host of its own', async () => {
+  it('cannot redirect the gateway by an absolute URL or a Host header', async () => {
     for (const bytes of [
       postBytes(JSON.stringify(PROMPT), '', `http://${address()}/v1/completions`),
       postBytes(JSON.stringify(PROMPT)).replace('Host: gateway', `Host: ${address()}`),
@@ -196,7 +196,7 @@ describe('a client', () => {
     ['\xe9', false],
     ['${jndi:x}', false],
     ['<script>', false],
-  ])('may name its request %j, or gets a name for it', async (id, taken) => {
+  ])('may set the request id %j, or gets a generated one', async (id, taken) => {
     const raw = new RawClient(cluster.url).send(postBytes(JSON.stringify(PROMPT), `X-Request-Id: ${id}\r\n`))
     const { headers } = await raw.answer()
     expect(headers['x-request-id'] === id).toBe(taken)
@@ -208,7 +208,7 @@ describe('a client', () => {
     raw.leave()
   })
 
-  it('cannot put a header of its own into an answer by a line break in its name', async () => {
+  it('cannot inject a response header by a line break in its request id', async () => {
     for (const id of ['a\r\nx-evil: 1', 'a\nx-evil: 1', 'a\r x']) {
       const raw = new RawClient(cluster.url).send(
         postBytes(JSON.stringify(PROMPT), `X-Request-Id: ${id}\r\n`),

@@ -54,7 +54,7 @@ const told = (id: string) =>
     .map(({ headers }) => headers)
 
 describe('with traces on', () => {
-  it('a caller’s trace goes on, with what vendors say of it', async () => {
+  it('the caller’s trace continues, with its tracestate', async () => {
     await start({ sampleRatio: 0 })
     await ask('mine', { traceparent: SAMPLED, tracestate: 'congo=t61rcWkgMzE, rojo=00f067aa0ba902b7' })
     const { root, children } = await receiver.traceOf('mine')
@@ -72,7 +72,7 @@ describe('with traces on', () => {
     expect(told('mine')).toHaveLength(2)
   })
 
-  it('a caller that does not keep its trace is not traced, and workers hear of it as it came', async () => {
+  it('a caller with an unsampled trace is not traced, and workers get its context unchanged', async () => {
     await start({ sampleRatio: 1 })
     await ask('not', { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' })
     expect(made.spans).toBe(0)
@@ -90,7 +90,7 @@ describe('with traces on', () => {
     `00-${'0'.repeat(32)}-${PARENT}-01`,
     SAMPLED.toUpperCase(),
     'nonsense',
-  ])('a traceparent that is none begins a new trace: %s', async traceparent => {
+  ])('an invalid traceparent starts a new trace: %s', async traceparent => {
     await start({})
     await ask('new', { traceparent, tracestate: 'a=b' })
     const { root } = await receiver.traceOf('new')
@@ -103,7 +103,7 @@ describe('with traces on', () => {
     }
   })
 
-  it('a ratio of requests is traced, and the workers of the others are told that they are not', async () => {
+  it('a ratio of requests is traced, and workers of the others get an unsampled context', async () => {
     await start({ sampleRatio: 0.5 })
     const ids = Array.from({ length: 60 }, (_, at) => `r${at}`)
     await Promise.all(ids.map(id => ask(id)))
@@ -120,8 +120,8 @@ describe('with traces on', () => {
   })
 })
 
-describe('what strangers send', () => {
-  it('is in no span: neither requests without a key, nor long paths and states', async () => {
+describe('untrusted input', () => {
+  it('is in no span: requests without a key, long paths and long states', async () => {
     await start({}, { server: { apiKeys: ['sesame'] } })
     const key = { authorization: 'Bearer sesame' }
     const stranger = await cluster.post(
@@ -150,7 +150,7 @@ describe('what strangers send', () => {
 })
 
 describe('with traces off', () => {
-  it('no span is made, and contexts of callers go to the workers as they came', async () => {
+  it('no span is made, and the caller’s context is passed on unchanged', async () => {
     await start(undefined)
     await ask('passed', { traceparent: SAMPLED, tracestate: 'a=b' })
     await ask('none')
@@ -161,7 +161,7 @@ describe('with traces off', () => {
     for (const headers of told('none')) expect(headers).not.toHaveProperty('traceparent')
   })
 
-  it('as opposed to on', async () => {
+  it('with traces on spans are made', async () => {
     await start({})
     await ask('on')
     expect(made.spans).toBe(4)

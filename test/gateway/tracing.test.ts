@@ -58,8 +58,8 @@ function expectOrder(...spans: (ReceivedSpan | undefined)[]): void {
     expect(span!.startNanos).toBeGreaterThanOrEqual(spans[at]!.endNanos)
 }
 
-describe('a request that is traced', () => {
-  it('has a span of its own and one for each leg and the decision between them', async () => {
+describe('a traced request', () => {
+  it('has a span, one for each leg, and one for the decision', async () => {
     const folder = temporaryFolder()
     const { path } = await smallArtifact(folder.path, 2)
     await start({ config: { routing: { artifact: path } } })
@@ -122,7 +122,7 @@ describe('a request that is traced', () => {
     folder.remove()
   })
 
-  it('asks workers in the name of the leg’s span, and nothing of its prompt leaves with it', async () => {
+  it('sends the leg’s span id to the worker, and no part of the prompt to the collector', async () => {
     await start()
     await (await ask('legs')).text()
     const tree = await receiver.traceOf('legs')
@@ -143,7 +143,7 @@ describe('a request that is traced', () => {
     expect(named(tree, 'decode')[0]!.attributes['eldr.output_tokens']).toBe(4)
   })
 
-  it('is tried again in a span of its own, and the first says why it failed', async () => {
+  it('has one span per attempt, and the failed one says why', async () => {
     await start()
     for (const [leg, workers] of [
       ['prefill', cluster.prefills],
@@ -193,7 +193,7 @@ describe('a request that is traced', () => {
     }
   })
 
-  it('that fails on every worker says so, on the request as on its legs', async () => {
+  it('that fails on every worker has errors on its span and its legs', async () => {
     await start({ decode: 1, config: { retries: { max: 0 } } })
     cluster.decodes[0]!.fail({ kind: 'status', status: 500 })
     expect((await ask('failed')).status).toBe(502)
@@ -210,7 +210,7 @@ describe('a request that is traced', () => {
     expect(children.map(({ error }) => error)).toEqual([undefined, undefined, 'status 500'])
   })
 
-  it('that breaks in mid-stream has its first token, and the failure', async () => {
+  it('that breaks within its stream has its first token and the failure', async () => {
     await start()
     for (const decode of cluster.decodes) decode.fail({ kind: 'reset', after: 'tokens', tokens: 2 })
     expect((await eventsOf(await ask('broken', { stream: true }))).at(-1)).toContain('ELDR_STREAM_BROKEN')
@@ -227,7 +227,7 @@ describe('a request that is traced', () => {
     })
   })
 
-  it('whose client leaves ends then, as nobody’s failure', async () => {
+  it('whose client leaves ends without an error', async () => {
     await start()
     const stop = new AbortController()
     for (const decode of cluster.decodes) decode.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
@@ -244,7 +244,7 @@ describe('a request that is traced', () => {
     await cluster.idle()
   })
 
-  it('and is split has the legs of every part in one trace', async () => {
+  it('that is split has the legs of every part in one trace', async () => {
     await start()
     await (await ask('choices', { n: 2 })).text()
     await (
@@ -279,7 +279,7 @@ describe('a request that is traced', () => {
     expect((await receiver.traceOf('choices')).root.attributes['eldr.output_tokens']).toBe(8)
   })
 
-  it('for one token has one leg, and other routes of workers have one too', async () => {
+  it('for one token has one leg, as do passed-through requests', async () => {
     await start()
     await (await ask('one', { max_tokens: 1 })).text()
     expect(names(await receiver.traceOf('one'))).toEqual(['prefill'])
@@ -301,7 +301,7 @@ describe('a request that is traced', () => {
     )
   })
 
-  it('that waits for its turn shows how long, and one that finds no room that it was refused', async () => {
+  it('that was queued shows how long, and one beyond the queue shows the refusal', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 1 } } })
     const held = gate()
     for (const prefill of cluster.prefills)
@@ -332,7 +332,7 @@ describe('a request that is traced', () => {
     })
   })
 
-  it('that waits too long fails in the queue', async () => {
+  it('that waits too long in the queue fails there', async () => {
     await start({ config: { limits: { maxConcurrentRequests: 1, queueSize: 1, queueTimeoutMs: 30 } } })
     const held = gate()
     for (const prefill of cluster.prefills)

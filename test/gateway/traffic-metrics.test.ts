@@ -36,7 +36,7 @@ const body = { prompt: 'abcdefgh', max_tokens: 4, stream: true }
 const ask = async (more: object = {}) => (await cluster.post('/v1/completions', { ...body, ...more })).text()
 
 describe('eldr_error_answers_total', () => {
-  it('has every code at 0 from the start, so that the first of each is seen to rise', async () => {
+  it('has every code at 0 from the start, so that the first increase is visible', async () => {
     await start()
     expect(await metric('eldr_error_answers_total')).toMatchObject({
       'code=ELDR_OVERLOADED': 0,
@@ -49,7 +49,7 @@ describe('eldr_error_answers_total', () => {
     expect(await metric('eldr_signature_rejects_total')).toMatchObject({ 'reason=missing': 0 })
   })
 
-  it('counts answers, error events of streams, whole and split, and what is no HTTP', async () => {
+  it('counts error responses, error events of streams, and requests that are not HTTP', async () => {
     await start({ prefill: 1, decode: 1, config: { workers: {}, retries: { max: 0 } } })
     await cluster.post('/v1/completions', '{')
     await cluster.post('/v1/embeddings', {})
@@ -67,7 +67,7 @@ describe('eldr_error_answers_total', () => {
     expect(await metric('eldr_error_answers_total')).toMatchObject({ 'code=ELDR_BAD_REQUEST': 2 })
   })
 
-  it('counts nothing that a worker said, nor a client that left', async () => {
+  it('does not count errors of a worker, nor clients that left', async () => {
     await start({ prefill: 1, decode: 1 })
     cluster.prefills[0]!.failNext({ kind: 'status', status: 400 })
     await ask()
@@ -79,7 +79,7 @@ describe('eldr_error_answers_total', () => {
 })
 
 describe('connections and bytes', () => {
-  it('are those of clients and of workers', async () => {
+  it('are counted for clients and for workers', async () => {
     await start({ prefill: 1, decode: 1 })
     expect(await metric('eldr_client_connections_total')).toEqual({ '': 0 })
     const client = new RawClient(cluster.url)
@@ -130,7 +130,7 @@ describe('connections and bytes', () => {
 })
 
 describe('load', () => {
-  it('has tickets and their age, limits, the wait in the queue, tokens of prompts', async () => {
+  it('has tickets and their age, limits, queue time and prompt tokens', async () => {
     await start({
       prefill: 1,
       decode: 1,
@@ -164,7 +164,7 @@ describe('load', () => {
     expect(await metric('eldr_retry_budget')).toEqual({ '': 10 })
   })
 
-  it('has a first token of streams only', async () => {
+  it('has a time to first token for streams only', async () => {
     await start({ prefill: 1, decode: 1 })
     await ask({ stream: false })
     expect(await metric('eldr_time_to_first_token_seconds_count')).toEqual({})
@@ -174,7 +174,7 @@ describe('load', () => {
 })
 
 describe('a worker', () => {
-  it('has its requests, checks and pace, and is forgotten whole when it is removed', async () => {
+  it('has its requests, checks and pace, and no series remains when it is removed', async () => {
     await start({
       prefill: 1,
       decode: 2,
@@ -207,8 +207,8 @@ describe('a worker', () => {
   })
 })
 
-describe('a worker that takes the place and the name of another', () => {
-  it('begins at 0 and is seen from the start', async () => {
+describe('a worker that replaces another under the same id', () => {
+  it('has all its series from the start, at 0', async () => {
     await start({ prefill: 1, decode: 2, config: { routing: { policy: 'round_robin' } } })
     const [a, b] = cluster.decodes as [FakeWorker, FakeWorker]
     const id = new URL(a.url).host
@@ -235,7 +235,7 @@ describe('a worker that takes the place and the name of another', () => {
 })
 
 describe('the fit', () => {
-  it('has the similarity of live requests beside the calibration’s, by quantile', async () => {
+  it('has quantiles of the similarity of live and calibration requests', async () => {
     const folder = temporaryFolder()
     const { path, artifact } = await smallArtifact(folder.path, 2)
     await start({ config: { routing: { artifact: path, policy: 'eldr' } } })
@@ -251,7 +251,7 @@ describe('the fit', () => {
     expect(await metric('eldr_clusters_misfit')).toEqual({ '': 0 })
   })
 
-  it('has changes of routing by cause', async () => {
+  it('has routing changes by cause', async () => {
     await start()
     await call(cluster, 'PUT', '/eldr/policy', { policy: 'jsq' })
     expect(await metric('eldr_routing_changes_total')).toMatchObject({

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { startFakeWorker } from '../fake-worker/index.ts'
 import { startCluster } from './cluster.ts'
 
-it('a worker whose metrics hang is ready all the same', async () => {
+it('a worker whose metrics route hangs becomes ready', async () => {
   const cluster = await startCluster({ decode: 1 })
   const { registry } = cluster.gateway.context
   const hung = await startFakeWorker({ role: 'decode', prefills: cluster.prefills })

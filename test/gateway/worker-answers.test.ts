@@ -42,7 +42,7 @@ const HEADS: [string, () => string, number[]][] = [
   ['a type of a page', () => answer('content-type: text/html\r\n', '<p>'), [502]],
   ['no type', () => answer(''), [502]],
   [
-    'a type that is not ASCII',
+    'a content type that is not ASCII',
     () => answer('content-type: application/json; charset=\xe9\xff\r\n'),
     [200, 502],
   ],
@@ -65,7 +65,7 @@ const HEADS: [string, () => string, number[]][] = [
   ['two lengths', () => answer(`${JSON_TYPE}content-length: 3\r\n`), [502]],
   ['a length and chunks', () => answer(`${JSON_TYPE}transfer-encoding: chunked\r\n`), [502]],
   [
-    'hints before the answer',
+    'hints before the response',
     () => `HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n${answer(JSON_TYPE)}`,
     [200, 502],
   ],
@@ -82,14 +82,14 @@ const HEADS: [string, () => string, number[]][] = [
   ],
   ['a status beyond all statuses', () => answer(JSON_TYPE, OK, '999 Strange'), [502]],
   [
-    'a second answer after the first',
+    'a second response after the first',
     () => answer(JSON_TYPE) + answer(JSON_TYPE, '{"second":1}'),
     [200, 502],
   ],
   ['less than it says', () => `HTTP/1.1 200 OK\r\n${JSON_TYPE}content-length: 100\r\n\r\n${OK}`, [502]],
 ]
 
-describe.each(['/v1/completions', '/v1/responses'])('a worker that answers %s with', path => {
+describe.each(['/v1/completions', '/v1/responses'])('a worker that responds to %s with', path => {
   it.each(HEADS)('%s', async (name, bytes, statuses) => {
     const decode = cluster.decodes[0]!
     decode.failNext({ kind: 'garbage', bytes: bytes() }, { match: request => request.path === path })
@@ -120,7 +120,7 @@ describe.each(['/v1/completions', '/v1/responses'])('a worker that answers %s wi
   })
 })
 
-describe('a prefill worker that answers with', () => {
+describe('a prefill worker that responds with', () => {
   it.each(HEADS)('%s', async (_, bytes) => {
     cluster.prefills[0]!.failNext({ kind: 'garbage', bytes: bytes() })
     const response = await cluster.post('/v1/completions', { prompt: 'a', max_tokens: 2 })
