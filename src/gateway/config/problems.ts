@@ -54,10 +54,10 @@ export function locationOf(path: Path, { value, overrides, file }: Input, of?: '
   const override = overrideOf(path, overrides)
   if (override !== undefined) return `${override.source}: `
   const missing = valueAt(value, path) === undefined
-  const beside = missing
+  const sibling = missing
     ? overrides.find(({ name }) => nameOf(path.slice(0, -1)) === partsOf(name).slice(0, -1).join('.'))
     : undefined
-  if (beside !== undefined) return `${beside.source}: `
+  if (sibling !== undefined) return `${sibling.source}: `
   return file === undefined ? '' : `${file.placeOf(path, of)}: `
 }
 
@@ -82,8 +82,8 @@ function kindOf(value: unknown): string {
 
 /** Suggests a known key: in the same section, else anywhere, else by the name of its flag. */
 function suggestion(path: Path, key: string): string {
-  const beside = nearest(key, allKeysAt(path))
-  if (beside !== undefined) return `: did you mean ${nameOf([...path, beside])}?`
+  const sibling = nearest(key, allKeysAt(path))
+  if (sibling !== undefined) return `: did you mean ${nameOf([...path, sibling])}?`
   const anywhere = new Map<string, string>()
   for (const { flag, name } of SOURCES) if (flag !== undefined) anywhere.set(longNameOf(flag).slice(2), name)
   for (const { name } of allKeys().toReversed()) anywhere.set(name.slice(name.lastIndexOf('.') + 1), name)

@@ -9,7 +9,7 @@ import { type DiscoveredWorker, LookupFailure } from './source.ts'
 export type Lookups = Pick<Resolver, 'resolve4' | 'resolve6' | 'resolveSrv'>
 export type Family = 'auto' | 'ipv4' | 'ipv6'
 
-export interface LookedUp {
+export interface LookupResult {
   readonly found: readonly DiscoveredWorker[]
   /** SRV targets without an address. */
   readonly notes: readonly string[]
@@ -23,7 +23,12 @@ interface Addresses {
 }
 
 /** Throws a LookupFailure if the lookup fails or finds nothing. */
-export async function lookUp(dns: Lookups, target: DnsTarget, family: Family, role: Role): Promise<LookedUp> {
+export async function lookUp(
+  dns: Lookups,
+  target: DnsTarget,
+  family: Family,
+  role: Role,
+): Promise<LookupResult> {
   const result =
     target.kind === 'srv'
       ? await services(dns, target, family, role)
@@ -37,7 +42,7 @@ async function addresses(
   { name, protocol, port }: DnsTarget,
   family: Family,
   role: Role,
-): Promise<LookedUp> {
+): Promise<LookupResult> {
   const { addresses, ttlSeconds } = await addressesOf(dns, name, family)
   return {
     found: [...new Set(addresses)].map(address => workerAt(protocol, address, port!, role)),
@@ -52,7 +57,7 @@ async function services(
   { name, protocol }: DnsTarget,
   family: Family,
   role: Role,
-): Promise<LookedUp> {
+): Promise<LookupResult> {
   const records = await query(name, 'SRV', () => dns.resolveSrv(name))
   const targets = new Map(
     records
@@ -63,13 +68,13 @@ async function services(
   let ttlSeconds = Infinity
   const found = await Promise.all(
     [...targets].map(async ([id, record]) => {
-      const looked = await addressesOf(dns, record.name, family).catch((error: unknown) => {
+      const lookup = await addressesOf(dns, record.name, family).catch((error: unknown) => {
         if (!(error instanceof LookupFailure && error.problem.reason === 'empty')) throw error
         notes.push(`${record.name} (target of ${name}) has no address: skipped`)
       })
       // Several addresses belong to one worker: use the first in sort order, so that it is always the same.
-      const [address] = looked?.addresses.toSorted() ?? []
-      ttlSeconds = Math.min(ttlSeconds, looked?.ttlSeconds ?? Infinity)
+      const [address] = lookup?.addresses.toSorted() ?? []
+      ttlSeconds = Math.min(ttlSeconds, lookup?.ttlSeconds ?? Infinity)
       return address === undefined
         ? []
         : [{ ...workerAt(protocol, address, record.port, role), id: workerName(id) }]
@@ -96,7 +101,7 @@ async function addressesOf(dns: Lookups, name: string, family: Family): Promise<
 function withShortestTtl(records: readonly { readonly address: string; readonly ttl: number }[]): Addresses {
   return {
     addresses: records.map(({ address }) => address),
-    ttlSeconds: records.reduce((least, { ttl }) => Math.min(least, ttl), Infinity),
+    ttlSeconds: records.reduce((min, { ttl }) => Math.min(min, ttl), Infinity),
   }
 }
 

@@ -4,7 +4,7 @@ import type { Role } from '../../cluster/worker.ts'
 import { dnsTargetOf, type DnsTarget } from '../config/dns-target.ts'
 import type { DnsDiscovery } from '../config/settings.ts'
 import { BackOff, pause } from './back-off.ts'
-import { type LookedUp, lookUp, type Lookups } from './dns-lookup.ts'
+import { type LookupResult, lookUp, type Lookups } from './dns-lookup.ts'
 import { type Problem, LookupFailure, type Source, type OnReport, deduplicate } from './source.ts'
 
 const TIMEOUT_MS = 2_000
@@ -21,7 +21,7 @@ interface Watched {
   readonly role: Role
   readonly target: DnsTarget
   /** The last good result. */
-  looked?: LookedUp
+  result?: LookupResult
   problem?: Problem
 }
 
@@ -56,13 +56,13 @@ export class DnsSource implements Source {
     const { signal } = this.#stop
     const backOff = new BackOff(this.#retryMs)
     while (!signal.aborted) {
-      const looked = await this.#look(watched)
+      const succeeded = await this.#look(watched)
       if (signal.aborted) return
       this.#report()
-      if (looked) backOff.reset()
+      if (succeeded) backOff.reset()
       // A failed lookup is retried soon, then at most as often as the interval.
       await pause(
-        looked ? this.#intervalMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs),
+        succeeded ? this.#intervalMs(watched) : Math.min(backOff.nextMs(), this.#settings.intervalMs),
         signal,
       )
     }
@@ -70,7 +70,7 @@ export class DnsSource implements Source {
 
   async #look(watched: Watched): Promise<boolean> {
     try {
-      watched.looked = await lookUp(this.#resolver, watched.target, this.#settings.family, watched.role)
+      watched.result = await lookUp(this.#resolver, watched.target, this.#settings.family, watched.role)
       delete watched.problem
       return true
     } catch (error) {
@@ -82,22 +82,22 @@ export class DnsSource implements Source {
     }
   }
 
-  #intervalMs({ looked }: Watched): number {
+  #intervalMs({ result }: Watched): number {
     const intervalMs = Math.min(
       this.#settings.intervalMs,
-      Math.max(MIN_INTERVAL_MS, (looked?.ttlSeconds ?? Infinity) * 1000),
+      Math.max(MIN_INTERVAL_MS, (result?.ttlSeconds ?? Infinity) * 1000),
     )
     return intervalMs * (1 + JITTER * (2 * Math.random() - 1))
   }
 
   #report(): void {
-    const { found, notes } = deduplicate(this.#watched.flatMap(({ looked }) => looked?.found ?? []))
+    const { found, notes } = deduplicate(this.#watched.flatMap(({ result }) => result?.found ?? []))
     const problems = this.#watched.flatMap(({ problem }) => problem ?? [])
     const [first] = problems
     this.#onReport({
       // Undefined until something was found: an empty list would remove all workers.
       found: found.length > 0 ? found : undefined,
-      notes: [...this.#watched.flatMap(({ looked }) => looked?.notes ?? []), ...notes],
+      notes: [...this.#watched.flatMap(({ result }) => result?.notes ?? []), ...notes],
       problem: first && { reason: first.reason, text: problems.map(({ text }) => text).join('; ') },
     })
   }

@@ -43,7 +43,7 @@ export class WorkerConnection implements ReplyTarget {
   #connected = false
   #call: UpstreamCall | undefined
   /** The request, until the worker's first byte. */
-  #asked: { readonly head: string; readonly body: Buffer | undefined } | undefined
+  #request: { readonly head: string; readonly body: Buffer | undefined } | undefined
   #keepAlive = false
   #answered = false
   #idleSinceMs = Infinity
@@ -84,7 +84,7 @@ export class WorkerConnection implements ReplyTarget {
     this.#call = call
     this.#answered = false
     this.#reader.reset()
-    this.#asked = { head, body }
+    this.#request = { head, body }
     this.#stale = performance.now() - this.#idleSinceMs > STALE_MS
     call.assign(this)
     if (this.#connected) this.#send(head, body)
@@ -110,7 +110,7 @@ export class WorkerConnection implements ReplyTarget {
   hangUp(): boolean {
     if (!this.#socket.writable) return false
     // Must not be sent again on another connection.
-    this.#asked = undefined
+    this.#request = undefined
     this.#socket.end()
     return true
   }
@@ -141,7 +141,7 @@ export class WorkerConnection implements ReplyTarget {
   #connect(): void {
     clearTimeout(this.#connectTimer)
     this.#connected = true
-    if (this.#asked !== undefined) this.#send(this.#asked.head, this.#asked.body)
+    if (this.#request !== undefined) this.#send(this.#request.head, this.#request.body)
   }
 
   #send(head: string, body: Buffer | undefined): void {
@@ -167,7 +167,7 @@ export class WorkerConnection implements ReplyTarget {
     const bytes = Buffer.allocUnsafe(count)
     bytes.set(shared.length === count ? shared : shared.subarray(0, count))
     const call = this.#call
-    this.#asked = undefined
+    this.#request = undefined
     const isValid = this.#reader.push(bytes, this)
     // Bytes without a request: the connection is unusable.
     if (this.#call === undefined) this.#socket.destroy()
@@ -197,10 +197,10 @@ export class WorkerConnection implements ReplyTarget {
   }
 
   #fail(kind: 'connect' | 'reset' | 'garbage', message: string, cause?: unknown): void {
-    const [call, asked] = [this.#call, this.#asked]
+    const [call, request] = [this.#call, this.#request]
     this.drop()
-    if (call !== undefined && kind === 'reset' && this.#stale && asked !== undefined)
-      this.#plan.onStale(call, asked.head, asked.body)
+    if (call !== undefined && kind === 'reset' && this.#stale && request !== undefined)
+      this.#plan.onStale(call, request.head, request.body)
     else call?.fail(new UpstreamFailure(kind, message, cause))
   }
 }

@@ -118,15 +118,15 @@ function* sameId(workers: readonly Worker[]): Generator<Finding> {
 const placeIn = ({ path: [, role, at] }: Pick<Worker, 'path'>) => `workers.${role}[${at}]`
 
 function* checkClusters(decode: readonly unknown[], ranks: number): Generator<Finding> {
-  const given = decode.map(item => (isObject(item) ? item['cluster'] : undefined))
-  const firstWithout = given.indexOf(undefined)
-  if (firstWithout >= 0 && given.some(cluster => cluster !== undefined))
+  const clusters = decode.map(item => (isObject(item) ? item['cluster'] : undefined))
+  const firstWithout = clusters.indexOf(undefined)
+  if (firstWithout >= 0 && clusters.some(cluster => cluster !== undefined))
     yield {
       path: ['workers', 'decode', firstWithout],
       text: `workers.decode[${firstWithout}] has no cluster but others do: set it for all decode workers or for none`,
     }
   const taken = new Map<unknown, number>()
-  for (const [at, cluster] of given.entries()) {
+  for (const [at, cluster] of clusters.entries()) {
     if (cluster === undefined) continue
     const path = ['workers', 'decode', at]
     const more = typeof cluster === 'number' ? Math.max(1, expanded(decode[at], path, ranks).length) - 1 : 0

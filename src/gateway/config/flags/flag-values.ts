@@ -86,11 +86,11 @@ function environmentWarnings(env: Environment): string[] {
   const known = [CONFIG.env, ...SOURCES.map(source => source.env)].filter(name => name.startsWith('ELDR_'))
   const unknown = Object.keys(env).filter(name => name.startsWith('ELDR_') && !known.includes(name))
   const misspelt = unknown.flatMap(name => {
-    const meant = nearest(
+    const suggestion = nearest(
       name.slice('ELDR_'.length),
       known.map(each => each.slice('ELDR_'.length)),
     )
-    return meant === undefined ? [] : [`${name} is ignored: did you mean ELDR_${meant}?`]
+    return suggestion === undefined ? [] : [`${name} is ignored: did you mean ELDR_${suggestion}?`]
   })
   return isServiceLink('ELDR_PORT', env)
     ? [

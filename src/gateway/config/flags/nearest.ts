@@ -2,14 +2,14 @@
  * Returns the known name closest to a misspelt one; undefined if none is close. Ignores case, dashes and
  * underscores.
  */
-export function nearest(wrong: string, known: readonly string[]): string | undefined {
-  const plainWrong = plain(wrong)
+export function nearest(name: string, known: readonly string[]): string | undefined {
+  const plainName = plain(name)
   let best: string | undefined
-  let bestDistance = Math.max(1, Math.floor(plainWrong.length / 3)) + 1
-  for (const name of known) {
-    const distance = distanceOf(plainWrong, plain(name), bestDistance)
+  let bestDistance = Math.max(1, Math.floor(plainName.length / 3)) + 1
+  for (const candidate of known) {
+    const distance = distanceOf(plainName, plain(candidate), bestDistance)
     if (distance >= bestDistance) continue
-    best = name
+    best = candidate
     bestDistance = distance
   }
   return best

@@ -27,11 +27,11 @@ export const secret = () =>
     })
     .meta({ writeOnly: true })
 
-export const address = (example: string, wrong: (text: string) => string | undefined) =>
+export const address = (example: string, problemIn: (text: string) => string | undefined) =>
   z
     .string({ error: `a URL such as ${example}` })
     .superRefine((value, context) => {
-      const message = wrong(value)
+      const message = problemIn(value)
       if (message !== undefined) context.addIssue({ code: 'custom', message })
     })
     .meta({ format: 'uri' })

@@ -49,12 +49,12 @@ export function findRoute<Route extends Pick<AdminRoute, 'method' | 'path'>>(
 }
 
 function idIn(pattern: string, path: string): string | undefined {
-  const [wanted, given] = [pattern.split('/'), path.split('/')]
-  if (wanted.length !== given.length) return undefined
+  const [wanted, segments] = [pattern.split('/'), path.split('/')]
+  if (wanted.length !== segments.length) return undefined
   let id = ''
   for (const [at, part] of wanted.entries()) {
-    if (part === '{id}') id = decoded(given[at]!)
-    else if (part !== given[at]) return undefined
+    if (part === '{id}') id = decoded(segments[at]!)
+    else if (part !== segments[at]) return undefined
   }
   return pattern.includes('{id}') && !ID.test(id) ? undefined : id
 }

@@ -124,9 +124,9 @@ function specOf(fields: Fields): WorkerSpec {
   const cluster = wholeOf(fields, 'cluster', 0, MAX_WORKERS - 1)
   if (cluster !== undefined && role === 'prefill')
     throw badRequest('A prefill worker has no cluster.', 'cluster')
-  const given = wholeOf(fields, 'dpRank', 0, MAX_RANKS - 1)
-  const { url: origin, dpRank = given } = workerUrlOf(url)
-  if (given !== undefined && dpRank !== given)
+  const rank = wholeOf(fields, 'dpRank', 0, MAX_RANKS - 1)
+  const { url: origin, dpRank = rank } = workerUrlOf(url)
+  if (rank !== undefined && dpRank !== rank)
     throw badRequest('The rank in url differs from dpRank: set only one of them.', 'dpRank')
   const name = dpRank === undefined ? addressOf(origin) : rankedName(addressOf(origin), dpRank)
   return {

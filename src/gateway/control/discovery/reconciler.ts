@@ -58,7 +58,7 @@ export class Reconciler {
     this.#options = options
     this.#dismissed = options.memory?.dismissed ?? new Map()
     this.#indexes = new WorkerIndexes(options.memory?.places)
-    this.#unsubscribe = options.registry.subscribe(event => this.#heard(event))
+    this.#unsubscribe = options.registry.subscribe(event => this.#onRegistryEvent(event))
   }
 
   /** Number of registered workers, including drained ones. */
@@ -203,7 +203,7 @@ export class Reconciler {
     this.#options.changed('removed', id)
   }
 
-  #heard({ kind, worker }: RegistryEvent): void {
+  #onRegistryEvent({ kind, worker }: RegistryEvent): void {
     if (kind !== 'removed') return
     const { id } = worker
     const mine = this.#registered.get(id)

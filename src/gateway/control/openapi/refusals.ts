@@ -16,8 +16,8 @@ interface Refused {
   readonly response: JsonObject
 }
 
-function refusedWith(given: readonly RefusalCode[], fromWorkers: boolean): readonly Refused[] {
-  const codes = [...new Set([...ANY_REQUEST, ...given])]
+function refusedWith(specific: readonly RefusalCode[], fromWorkers: boolean): readonly Refused[] {
+  const codes = [...new Set([...ANY_REQUEST, ...specific])]
   const statuses = [...new Set(codes.map(code => REFUSALS[code].status))].sort((a, b) => a - b)
   const own = statuses.map((status): Refused => {
     const those = codes.filter(code => REFUSALS[code].status === status)
@@ -43,7 +43,7 @@ export function refusalComponents(
   operations: readonly (readonly [codes: readonly RefusalCode[], fromWorkers: boolean])[],
 ): JsonObject {
   return Object.fromEntries(
-    operations.flatMap(given => refusedWith(...given).map(({ name, response }) => [name, response])),
+    operations.flatMap(each => refusedWith(...each).map(({ name, response }) => [name, response])),
   )
 }
 
