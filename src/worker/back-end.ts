@@ -49,7 +49,10 @@ export interface StepResult {
   readonly active: number
 }
 
-/** Destination of received KV: the first `tokens` of `ids`, of which those before `from` are already in `blocks`. */
+/**
+ * Destination of received KV: the first `tokens` of `ids`, of which those before `from` are already in
+ * `blocks`.
+ */
 export interface KvTarget {
   readonly ids: Int32Array
   readonly from: number

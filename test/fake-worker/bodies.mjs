@@ -1,4 +1,5 @@
-// Response bodies of vLLM 0.32 as text. Completions are concatenated from strings, because this is a benchmark's hot path.
+// Response bodies of vLLM 0.32 as text. Completions are concatenated from strings, because this is a
+// benchmark's hot path.
 import { promptTokenIds } from './tokens.mjs'
 
 export const MAX_MODEL_LEN = 131_072
@@ -44,8 +45,8 @@ export function tokenizeBody(body) {
 }
 
 /**
- * vLLM's validation error of a request: [status, message], or undefined. A prefill leg that is built carelessly
- * from a client's request violates one of these rules.
+ * vLLM's validation error of a request: [status, message], or undefined. A prefill leg that is built
+ * carelessly from a client's request violates one of these rules.
  * @param {any} body
  * @param {{isChat: boolean, model: string}} expected
  * @returns {[number, string] | undefined}
@@ -66,7 +67,11 @@ export function complaint(body, { isChat, model }) {
   return undefined
 }
 
-/** Requested tokens; in a chat max_completion_tokens takes precedence, as in vLLM. @param {any} body @returns {number | undefined} */
+/**
+ * Requested tokens; in a chat max_completion_tokens takes precedence, as in vLLM.
+ * @param {any} body
+ * @returns {number | undefined}
+ */
 export function tokensWanted(body) {
   return (
     (body.messages !== undefined ? body.max_completion_tokens : undefined) ?? body.max_tokens ?? undefined
@@ -78,7 +83,10 @@ export function usageText(prompt, completion) {
   return `{"prompt_tokens":${prompt},"total_tokens":${prompt + completion},"completion_tokens":${completion},"prompt_tokens_details":null}`
 }
 
-/** Text of token n, always five characters, so that every event of a stream has the same length. @param {number} n */
+/**
+ * Text of token n, always five characters, so that every event of a stream has the same length.
+ * @param {number} n
+ */
 export function tokenText(n) {
   return n < 10_000 ? TOKENS[n] : ` ${String(n % 10_000).padStart(4, '0')}`
 }

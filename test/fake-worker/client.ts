@@ -18,7 +18,10 @@ export function bytesOf(body: unknown, path = '/v1/chat/completions', headers = 
   return `POST ${path} HTTP/1.1\r\n${all}\r\n\r\n${text}`
 }
 
-/** Sends bytes piece by piece and returns everything received until the connection ends; `error` if it was reset. */
+/**
+ * Sends bytes piece by piece and returns everything received until the connection ends; `error` if it was
+ * reset.
+ */
 export async function exchange(
   worker: FakeWorker,
   ...pieces: readonly (string | Buffer)[]

@@ -1,5 +1,6 @@
-// Counts in the plugin's format, created once and cached as text, so that a worker adds one string to a response.
-// Each variant of a shape prefers its own experts in every layer, so that policies can tell variants apart.
+// Counts in the plugin's format, created once and cached as text, so that a worker adds one string to a
+// response. Each variant of a shape prefers its own experts in every layer, so that policies can tell
+// variants apart.
 
 /** Cached texts: a benchmark has few prompt lengths, tests have few requests. */
 const KEPT = 256

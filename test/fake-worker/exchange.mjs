@@ -21,7 +21,10 @@ const GARBAGE = '\u0000\u0016\u0003\u0001 this is not HTTP\r\n\r\n'
 /** @typedef {'completed' | 'rejected' | 'faulted' | 'aborted'} Outcome */
 
 export class Exchange {
-  /** A fault within the response; faults that replace the response are handled before. @type {import('./types.ts').Fault | undefined} */
+  /**
+   * A fault within the response; faults that replace the response are handled before.
+   * @type {import('./types.ts').Fault | undefined}
+   */
   fault
   open = true
   /** The connection closes with this exchange: nothing more is read from it. */
@@ -76,12 +79,15 @@ export class Exchange {
     return goOn()
   }
 
-  /** RST, after the peer had time to read what was written: libuv reads bytes and RST together as an orderly end. */
+  /**
+   * RST, after the peer had time to read what was written: libuv reads bytes and RST together as an orderly
+   * end.
+   */
   reset() {
     this.last = true
     this.end('faulted')
-    // After the wait one more turn of the event loop: a peer in this process then reads before the RST, even if
-    // the process was held up for longer than the wait.
+    // After the wait one more turn of the event loop: a peer in this process then reads before the RST, even
+    // if the process was held up for longer than the wait.
     this.socket.write('', () => setTimeout(() => setImmediate(() => reset(this.socket)), READ_MS))
   }
 

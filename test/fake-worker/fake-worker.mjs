@@ -62,7 +62,9 @@ export class FakeWorker extends Watched {
     this.ranks = noRanks(this.settings.ranks)
     this.#ledger = new HandoffLedger(this.settings.recordLimit)
     const write = typeof counts === 'object' ? countsWriter(counts) : undefined
-    /** @type {(request: import('./received-request.mjs').ReceivedRequest, prompt: number) => string | undefined} */
+    /**
+     * @type {(request: import('./received-request.mjs').ReceivedRequest, prompt: number) => string | undefined}
+     */
     this.#countsOf =
       typeof counts === 'function'
         ? request => JSON.stringify(counts(/** @type {import('./types.ts').ReceivedRequest} */ (request)))
@@ -142,7 +144,10 @@ export class FakeWorker extends Watched {
     this.changed()
   }
 
-  /** @param {import('./received-request.mjs').ReceivedRequest} request @param {import('./exchange.mjs').Outcome} outcome */
+  /**
+   * @param {import('./received-request.mjs').ReceivedRequest} request
+   * @param {import('./exchange.mjs').Outcome} outcome
+   */
   ended(request, outcome) {
     if (request.isGeneration) this.counters.active--
     if (request.isGeneration) this.#ofRank(request, counts => counts.active--)
@@ -162,12 +167,18 @@ export class FakeWorker extends Watched {
       : `data_parallel_rank ${dpRank} is out of range [0, ${this.settings.ranks}).`
   }
 
-  /** vLLM's naming of the engines of one server. @param {import('./received-request.mjs').ReceivedRequest} request */
+  /**
+   * vLLM's naming of the engines of one server.
+   * @param {import('./received-request.mjs').ReceivedRequest} request
+   */
   engineIdOf({ dpRank }) {
     return this.settings.ranks === 1 ? this.engineId : `${this.engineId}_dp${dpRank ?? 0}`
   }
 
-  /** @param {import('./received-request.mjs').ReceivedRequest} request @param {(counts: import('./types.ts').RankCounters) => void} count */
+  /**
+   * @param {import('./received-request.mjs').ReceivedRequest} request
+   * @param {(counts: import('./types.ts').RankCounters) => void} count
+   */
   #ofRank({ dpRank }, count) {
     const counts = dpRank === undefined ? undefined : this.ranks[dpRank]
     if (counts !== undefined) count(counts)

@@ -29,7 +29,9 @@ export class FaultList {
     return this.#take(({ fault }) => fault.kind === 'reset' && fault.after === 'accept') !== undefined
   }
 
-  /** @param {(entry: {fault: import('./types.ts').Fault, match: (request: any) => boolean}) => boolean} wanted */
+  /**
+   * @param {(entry: {fault: import('./types.ts').Fault, match: (request: any) => boolean}) => boolean} wanted
+   */
   #take(wanted) {
     if (this.#list.length === 0) return undefined
     const entry = this.#list.find(wanted)
@@ -40,7 +42,8 @@ export class FaultList {
 }
 
 /**
- * Destination of a response's bytes. `flushed` calls back when all of them were sent; a socket keeps the order anyway.
+ * Destination of a response's bytes. `flushed` calls back when all of them were sent; a socket keeps the
+ * order anyway.
  * @typedef {{write(data: string | Buffer, encoding?: BufferEncoding): boolean, flushed(done: () => void): void}} Sink
  */
 
@@ -49,7 +52,10 @@ export function plainSink(socket) {
   return { write: (data, encoding) => socket.write(data, encoding), flushed: done => done() }
 }
 
-/** Sends RST; a connection that is already closing can only be destroyed. @param {import('node:net').Socket} socket */
+/**
+ * Sends RST; a connection that is already closing can only be destroyed.
+ * @param {import('node:net').Socket} socket
+ */
 export function reset(socket) {
   if (socket.writable) socket.resetAndDestroy()
   else socket.destroy()

@@ -1,7 +1,7 @@
-// A minimal HTTP/1.1 request parser: a worker in a benchmark must cost less than what it measures, and node:http
-// costs more than most routers. Bytes are pushed as they arrive and requests are pulled after the previous response,
-// so pipelined requests wait here. Framing that a gateway must never send (two lengths, a length with chunks) is
-// refused.
+// A minimal HTTP/1.1 request parser: a worker in a benchmark must cost less than what it measures, and
+// node:http costs more than most routers. Bytes are pushed as they arrive and requests are pulled after the
+// previous response, so pipelined requests wait here. Framing that a gateway must never send (two lengths, a
+// length with chunks) is refused.
 import { ReceivedRequest } from './received-request.mjs'
 
 const HEAD_END = Buffer.from('\r\n\r\n')
@@ -12,7 +12,10 @@ const NOTHING = Buffer.alloc(0)
 export class BadFraming extends Error {}
 
 export class RequestReader {
-  /** Unread bytes are bytes[from … to); bytes may be a chunk of the socket itself, which is never written to. @type {Buffer} */
+  /**
+   * Unread bytes are bytes[from … to); bytes may be a chunk of the socket itself, which is never written to.
+   * @type {Buffer}
+   */
   #bytes = NOTHING
   #from = 0
   #to = 0
@@ -51,7 +54,10 @@ export class RequestReader {
     return true
   }
 
-  /** The next complete request, or undefined if more bytes are needed. @returns {ReceivedRequest | undefined} */
+  /**
+   * The next complete request, or undefined if more bytes are needed.
+   * @returns {ReceivedRequest | undefined}
+   */
   read() {
     this.#head ??= this.#readHead()
     const head = this.#head

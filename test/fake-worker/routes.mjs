@@ -158,7 +158,10 @@ function promptLength(request) {
   return Array.isArray(ids) ? ids.length : promptTokens(request.json)
 }
 
-/** The client's id where it can stand in JSON as it is. @param {import('./received-request.mjs').ReceivedRequest} request */
+/**
+ * The client's id where it can stand in JSON as it is.
+ * @param {import('./received-request.mjs').ReceivedRequest} request
+ */
 function requestId(request) {
   const given = request.headers['x-request-id']
   return given !== undefined && /^[\w.:-]{1,200}$/.test(given) ? given : randomUUID().replaceAll('-', '')

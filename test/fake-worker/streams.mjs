@@ -1,6 +1,6 @@
-// Streams of one worker, stepped together like in an engine: in a step every stream that is due gets one token, with
-// one write per token. Without a gap there is one step per turn of the event loop. A stream whose peer does not read
-// waits for it.
+// Streams of one worker, stepped together like in an engine: in a step every stream that is due gets one
+// token, with one write per token. Without a gap there is one step per turn of the event loop. A stream whose
+// peer does not read waits for it.
 import { gzipSync } from 'node:zlib'
 import { errorBody, tokenText } from './bodies.mjs'
 
@@ -47,7 +47,10 @@ export class Stream {
     exchange.startStream()
   }
 
-  /** Sends the next token, and after the last one the end. True while there is more to send. @param {() => void} wake */
+  /**
+   * Sends the next token, and after the last one the end. True while there is more to send.
+   * @param {() => void} wake
+   */
   step(wake) {
     if (this.sent === this.#strikeAt) return this.#strike(wake)
     const n = this.sent++
@@ -60,7 +63,10 @@ export class Stream {
     return false
   }
 
-  /** The first event of a chat comes with its first token; the last token has a finish reason. @param {number} n */
+  /**
+   * The first event of a chat comes with its first token; the last token has a finish reason.
+   * @param {number} n
+   */
   #sendRare(n) {
     const { opening, before, after, afterLast } = this.#texts
     const event = before + tokenText(n) + (n === this.total - 1 ? afterLast : after)

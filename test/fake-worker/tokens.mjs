@@ -21,7 +21,11 @@ export function promptTokenIds(body) {
   })
 }
 
-/** Text, or ids where the client sent ids. Of a list of prompts the first. @param {any} body @returns {string | number[]} */
+/**
+ * Text, or ids where the client sent ids. Of a list of prompts the first.
+ * @param {any} body
+ * @returns {string | number[]}
+ */
 function promptOf(body) {
   if (Array.isArray(body?.messages)) return body.messages.map(messageText).join('')
   const prompt = body?.prompt

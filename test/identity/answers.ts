@@ -1,7 +1,7 @@
 /**
- * Sends the same requests under every decode policy of one live cluster, and to a single worker: all responses to a
- * request must have the same tokens. The cluster is `eldr up --backend tiny`: processes, a gateway, KV transfers.
- * Policies are changed while it runs.
+ * Sends the same requests under every decode policy of one live cluster, and to a single worker: all
+ * responses to a request must have the same tokens. The cluster is `eldr up --backend tiny`: processes, a
+ * gateway, KV transfers. Policies are changed while it runs.
  */
 import { readFileSync } from 'node:fs'
 import { POLICIES } from '../../src/policy/decode-policy.ts'

@@ -1,6 +1,9 @@
 import { defineConfig } from 'vitest/config'
 
-/** A real model in real clusters: outputs do not depend on the policy. Takes minutes, so apart from the unit tests. */
+/**
+ * A real model in real clusters: outputs do not depend on the policy. Takes minutes, so apart from the unit
+ * tests.
+ */
 export default defineConfig({
   test: {
     include: ['test/identity/**/*.identity.ts', 'test/worker/gateway.test.ts'],

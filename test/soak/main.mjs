@@ -1,4 +1,5 @@
-// A gateway under sustained load, with clients that leave and workers that die and hang: at the end nothing may be left over.
+// A gateway under sustained load, with clients that leave and workers that die and hang: at the end nothing
+// may be left over.
 //
 //   npm run test:soak -- --minutes 10 [--json] [--seed 1] [--rate REQUESTS_PER_SECOND]
 //
@@ -160,8 +161,8 @@ async function finish() {
   const metrics = died ? new Map() : await gateway.metrics()
   const counters = await Promise.all(workers.map(worker => worker.counters()))
   await gateway.stop()
-  // A new process grows to what its load needs, so the first 20 seconds are not compared. The lowest values are
-  // compared, because between two collections memory contains garbage, more so on a busy machine.
+  // A new process grows to what its load needs, so the first 20 seconds are not compared. The lowest values
+  // are compared, because between two collections memory contains garbage, more so on a busy machine.
   const warm = kept.slice(Math.min(20, Math.floor(kept.length / 3)))
   const seconds = Math.min(60, Math.floor(warm.length / 2))
   const checks = checksOf({

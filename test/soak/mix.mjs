@@ -1,10 +1,10 @@
-// Random clients: chats and completions, streamed or whole, one choice or several; some leave at any moment, some send
-// invalid requests. Each must end with a defined outcome.
+// Random clients: chats and completions, streamed or whole, one choice or several; some leave at any moment,
+// some send invalid requests. Each must end with a defined outcome.
 import { Agent, request } from 'node:http'
 
 /**
- * How a request ended: `ok`; `refused` (4xx); `failed` (5xx); `broken` (a stream that ended with an error event); `cut`
- * (a stream that ended without one); `lost` (no response); `left` (the client left on purpose).
+ * How a request ended: `ok`; `refused` (4xx); `failed` (5xx); `broken` (a stream that ended with an error
+ * event); `cut` (a stream that ended without one); `lost` (no response); `left` (the client left on purpose).
  * @typedef {'ok' | 'refused' | 'failed' | 'broken' | 'cut' | 'lost' | 'left'} End
  */
 export const ENDS = /** @type {const} */ (['ok', 'refused', 'failed', 'broken', 'cut', 'lost', 'left'])
@@ -25,7 +25,10 @@ export function createRandom(seed) {
 }
 
 export class Mix {
-  /** Requests in flight with their description, to report those that never end. @type {Map<number, string>} */
+  /**
+   * Requests in flight with their description, to report those that never end.
+   * @type {Map<number, string>}
+   */
   pending = new Map()
   /** Details of requests without a response. @type {object[]} */
   lost = []
@@ -41,7 +44,10 @@ export class Mix {
     this.#random = random
   }
 
-  /** One request from start to end. @returns {Promise<{end: End, wanted: boolean, firstMs: number | undefined}>} */
+  /**
+   * One request from start to end.
+   * @returns {Promise<{end: End, wanted: boolean, firstMs: number | undefined}>}
+   */
   async send() {
     const number = this.#number++
     const plan = this.#random() < BAD ? this.#bad() : this.#good()

@@ -54,7 +54,7 @@ it('limits the memory of unfinished bodies and releases it when their clients le
   for (const answer of answers) {
     expect(answer).toMatch(/^HTTP\/1\.1 503 /)
     expect(answer).toMatch(/\r\nretry-after: 1\r\n/i)
-    expect(answer).toContain('Too many bodies')
+    expect(answer).toContain('Too many request bodies')
   }
   for (const { socket } of clients) socket.destroy()
   await until(() => taken() === 0)

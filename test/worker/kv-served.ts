@@ -11,11 +11,14 @@ afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
-export async function serve(leaseMs = 60_000, more: Partial<KvServerOptions> = {}) {
+/** `nowMs`: a clock that the test moves; leases then have no timers. */
+export async function serve(leaseMs = 60_000, more: Partial<KvServerOptions> = {}, nowMs?: () => number) {
   const ends: [string, LeaseEnd][] = []
   const waiting: (() => void)[] = []
   const leases = new LeaseBook({
     leaseMs,
+    nowMs,
+    timers: nowMs && { set: () => undefined, clear: () => {} },
     onEnd(id, end) {
       ends.push([id, end])
       for (const tell of waiting.splice(0)) tell()

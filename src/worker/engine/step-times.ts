@@ -24,7 +24,8 @@ export class StepTimes {
 
   /**
    * Starts a step and returns when it should end. After a late step the following ones are shortened until
-   * the delay is recovered, but none by more than a quarter, so that a delay does not cause a burst of tokens.
+   * the delay is recovered, but none by more than a quarter, so that a delay does not cause a burst of
+   * tokens.
    */
   begin(nowMs: number, stepMs: number): number {
     const behindMs = nowMs - this.#idealMs

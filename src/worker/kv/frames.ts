@@ -3,7 +3,8 @@
  * header contains the version, so workers of different releases refuse each other instead of misreading, and
  * the length and checksum of the payload.
  *
- *     0  'ELKV'   4  version u8   5  type u8   6  zero u16   8  length u32   12  crc32 of the payload u32  (little-endian)
+ *     0  'ELKV'   4  version u8   5  type u8   6  zero u16   8  length u32   12  crc32 of the payload u32
+ *     (little-endian)
  */
 import { crc32 } from 'node:zlib'
 

@@ -8,9 +8,9 @@ import { releaseKv } from '../kv/kv-client.ts'
 import { RemoteHandoff } from '../kv/remote-handoff.ts'
 import type { Api } from './api-request.ts'
 import type { WorkerContext } from './context.ts'
-import { type AnswerSink, GenerationRun, type RunEnd } from './generation-run.ts'
+import { type ResponseSink, GenerationRun, type RunEnd } from './generation-run.ts'
 import { handoffParams, promptHash, recordedParams } from './handoff-params.ts'
-import { type Plan, planOf, wishOf } from './plan.ts'
+import { type Plan, planOf, kvActionOf } from './plan.ts'
 import { rankFor } from './ranks.ts'
 import { readJson } from './read-body.ts'
 import { streamSink, wholeSink } from './sinks.ts'
@@ -23,17 +23,17 @@ export async function generate(
 ): Promise<void> {
   const arrivedMs = performance.now()
   const body = await readJson(request, server.bodies)
-  const wish = wishOf(body)
+  const kvAction = kvActionOf(body)
   let ctx = server
   let plan: Plan
   try {
     ctx = rankFor(server, request)
-    plan = planOf(ctx.settings, ctx.engine, api, body, wish)
+    plan = planOf(ctx.settings, ctx.engine, api, body, kvAction)
   } catch (error) {
     // The prefill worker holds blocks for this request, which will never read them. As in vLLM, they are
     // freed.
-    if (wish.kind === 'fetch')
-      ctx.live.follow(releaseKv(wish.target, ctx.settings.kvLimits, new AbortController().signal))
+    if (kvAction.kind === 'fetch')
+      ctx.live.follow(releaseKv(kvAction.target, ctx.settings.kvLimits, new AbortController().signal))
     throw error
   }
   run(ctx, plan, requestIdOf(request, plan.asked.requestId), response, arrivedMs)
@@ -41,14 +41,14 @@ export async function generate(
 
 function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerResponse, arrivedMs: number): void {
   const { engine, settings, metrics, live } = ctx
-  const { asked, promptIds, maxTokens, wish } = plan
-  const remote = wish.kind === 'fetch' ? remoteOf(ctx, plan) : undefined
+  const { asked, promptIds, maxTokens, kvAction } = plan
+  const remote = kvAction.kind === 'fetch' ? remoteOf(ctx, plan) : undefined
   const name = `${asked.api === 'chat' ? 'chatcmpl' : 'cmpl'}-${id}`
   const head = { api: asked.api, id: name, created: Math.floor(Date.now() / 1000), model: settings.model }
-  const isHandoff = wish.kind === 'hand_off'
+  const isHandoff = kvAction.kind === 'hand_off'
   const cachedTokens = ({ finished }: RunEnd) =>
     settings.promptDetails
-      ? ((wish.kind === 'fetch' ? wish.cachedTokens : undefined) ?? finished.cachedTokens)
+      ? ((kvAction.kind === 'fetch' ? kvAction.cachedTokens : undefined) ?? finished.cachedTokens)
       : undefined
   const common = { head, asked, promptIds, response, cachedTokens }
   const sink = asked.stream
@@ -111,7 +111,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
         row: asked.row,
         keepForDecode: isHandoff && !asked.stream, // a stream cannot carry the address of the blocks
         remote,
-        recordDecode: wish.kind === 'record',
+        recordDecode: kvAction.kind === 'record',
       },
       generation,
     ),
@@ -122,7 +122,7 @@ function run(ctx: WorkerContext, plan: Plan, id: string, response: ServerRespons
 /**
  * A closed connection is noticed only between steps, so check it once more before the blocks are handed off.
  */
-function lookFirst(isHandoff: boolean, response: ServerResponse, sink: AnswerSink): AnswerSink {
+function lookFirst(isHandoff: boolean, response: ServerResponse, sink: ResponseSink): ResponseSink {
   if (!isHandoff) return sink
   return {
     ...sink,
@@ -141,12 +141,12 @@ function lookFirst(isHandoff: boolean, response: ServerResponse, sink: AnswerSin
 
 function remoteOf(
   { settings, metrics, log }: WorkerContext,
-  { wish, promptIds }: Plan,
+  { kvAction, promptIds }: Plan,
 ): RemoteHandoff | undefined {
-  if (wish.kind !== 'fetch') return undefined
-  return new RemoteHandoff(wish.target, {
-    promptHash: promptHash(promptIds, wish.target.tokens),
-    leaseMs: wish.leaseMs ?? settings.leaseMs,
+  if (kvAction.kind !== 'fetch') return undefined
+  return new RemoteHandoff(kvAction.target, {
+    promptHash: promptHash(promptIds, kvAction.target.tokens),
+    leaseMs: kvAction.leaseMs ?? settings.leaseMs,
     limits: settings.kvLimits,
     onRead(bytes, ms) {
       metrics.transferBytes.inc(bytes)
@@ -155,7 +155,7 @@ function remoteOf(
     onFailed({ kind, message }) {
       metrics.transfersFailed.inc()
       log.warn(
-        { kind, why: message, from: `${wish.target.host}:${wish.target.port}` },
+        { kind, why: message, from: `${kvAction.target.host}:${kvAction.target.port}` },
         'failed to read KV blocks',
       )
     },
@@ -165,14 +165,14 @@ function remoteOf(
 /** KV blocks and experts in the response. From here on the side channel owns the lease. */
 function paramsOf(
   ctx: WorkerContext,
-  { wish, promptIds }: Plan,
+  { kvAction, promptIds }: Plan,
   name: string,
   { req: { socket } }: ServerResponse,
   { finished }: RunEnd,
 ): object | null {
-  if (wish.kind === 'record') return recordedParams(finished.counts, finished.decode)
+  if (kvAction.kind === 'record') return recordedParams(finished.counts, finished.decode)
   const { lease } = finished
-  if (wish.kind !== 'hand_off' || lease === undefined || ctx.handoffs === undefined) return null
+  if (kvAction.kind !== 'hand_off' || lease === undefined || ctx.handoffs === undefined) return null
   const { leases, origin, unread } = ctx.handoffs
   // Clients may use the same request id several times at once.
   let remoteId: string

@@ -10,7 +10,7 @@ import type {
   RunningGeneration,
   Tokenizer,
 } from '../types.ts'
-import type { FinishReason } from './answers.ts'
+import type { FinishReason } from './response-bodies.ts'
 import { ApiError } from './api-error.ts'
 import type { ApiRequest } from './api-request.ts'
 import type { WorkerMetrics } from './metrics.ts'
@@ -25,7 +25,7 @@ export interface RunEnd {
 }
 
 /** Destination of a response: sent whole, or streamed. */
-export interface AnswerSink {
+export interface ResponseSink {
   token(id: number, text: string): void
   finish(end: RunEnd): void
   fail(error: ApiError): void
@@ -36,7 +36,7 @@ export interface RunOptions {
   readonly promptTokens: number
   readonly maxTokens: number
   readonly tokenizer: Pick<Tokenizer, 'eosId' | 'endsText'>
-  readonly sink: AnswerSink
+  readonly sink: ResponseSink
   readonly metrics: WorkerMetrics
   readonly arrivedMs: number
   /** Called once, after the sink was told of the end, or instead of that if the client is gone. */

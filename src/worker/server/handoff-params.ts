@@ -17,7 +17,7 @@ export interface HandoffOrigin {
 }
 
 /** What a request asks of the KV transfer. */
-export type KvWish =
+export type KvAction =
   | { readonly kind: 'none' }
   | { readonly kind: 'hand_off' }
   | { readonly kind: 'record' }
@@ -28,7 +28,7 @@ export type KvWish =
       readonly cachedTokens: number | undefined
     }
 
-export function kvWish(kv: Fields | undefined): KvWish {
+export function readKvAction(kv: Fields | undefined): KvAction {
   if (kv === undefined) return { kind: 'none' }
   const [prefill, decode] = [kv.bool('do_remote_prefill'), kv.bool('do_remote_decode')]
   if (prefill && decode)
@@ -42,10 +42,10 @@ export function kvWish(kv: Fields | undefined): KvWish {
     return { kind: 'record' }
   }
   if (decode) return { kind: 'hand_off' }
-  return prefill ? fetchWish(kv) : { kind: 'none' }
+  return prefill ? readFetch(kv) : { kind: 'none' }
 }
 
-function fetchWish(kv: Fields): KvWish {
+function readFetch(kv: Fields): KvAction {
   const [engineId, requestId, host, port, tokens] = [
     kv.text('remote_engine_id'),
     kv.text('remote_request_id'),

@@ -4,19 +4,19 @@ import { ApiError, badRequest } from './api-error.ts'
 import { type Api, type ApiPrompt, type ApiRequest, readApiRequest, tooLong } from './api-request.ts'
 import type { ServerSettings } from './context.ts'
 import { Fields, isRecord } from './fields.ts'
-import { givenPromptIds, type KvWish, kvWish } from './handoff-params.ts'
+import { givenPromptIds, type KvAction, readKvAction } from './handoff-params.ts'
 
 export interface Plan {
   readonly asked: ApiRequest
   readonly promptIds: Int32Array
   readonly maxTokens: number
-  readonly wish: KvWish
+  readonly kvAction: KvAction
 }
 
 /** Read first: if a prefill worker holds blocks for this request, every kind of refusal must free them. */
-export function wishOf(body: unknown): KvWish {
+export function kvActionOf(body: unknown): KvAction {
   const kv = isRecord(body) ? body['kv_transfer_params'] : undefined
-  return kvWish(isRecord(kv) ? new Fields(kv, ['kv_transfer_params']) : undefined)
+  return readKvAction(isRecord(kv) ? new Fields(kv, ['kv_transfer_params']) : undefined)
 }
 
 export function planOf(
@@ -24,25 +24,25 @@ export function planOf(
   engine: Pick<WorkerEngine, 'tokenizer'>,
   api: Api,
   body: unknown,
-  wish: KvWish,
+  kvAction: KvAction,
 ): Plan {
   const asked = readApiRequest(api, body, settings, settings.sampling)
   checkFollowed(settings, asked)
   checkModel(settings, asked.model)
-  checkRole(settings, asked, wish)
+  checkRole(settings, asked, kvAction)
   checkRow(settings, asked.row)
   checkStopIds(engine, asked)
   const promptIds =
     (api === 'chat' ? givenPromptIds(asked.kv, settings) : undefined) ??
     promptIdsOf(settings, engine, asked.prompt)
-  if (wish.kind === 'fetch' && wish.target.tokens > promptIds.length) {
-    const found = `${wish.target.tokens} tokens, the prompt has ${promptIds.length}`
+  if (kvAction.kind === 'fetch' && kvAction.target.tokens > promptIds.length) {
+    const found = `${kvAction.target.tokens} tokens, the prompt has ${promptIds.length}`
     throw badRequest(
       `The hand-off does not match the prompt: remote_num_tokens is ${found}.`,
       'kv_transfer_params',
     )
   }
-  return { asked, promptIds, maxTokens: limitOf(settings, asked, promptIds.length), wish }
+  return { asked, promptIds, maxTokens: limitOf(settings, asked, promptIds.length), kvAction }
 }
 
 export function checkModel({ model }: ServerSettings, asked: string | undefined): void {
@@ -81,7 +81,7 @@ function checkStopIds({ tokenizer }: Pick<WorkerEngine, 'tokenizer'>, { stopToke
 }
 
 /** The request was sent to a worker of the wrong role: an error of the sender, not of the client. */
-function checkRole({ role }: ServerSettings, asked: ApiRequest, { kind }: KvWish): void {
+function checkRole({ role }: ServerSettings, asked: ApiRequest, { kind }: KvAction): void {
   if (kind === 'hand_off' && role === 'decode')
     throw new ApiError(501, 'This worker has the role decode: it cannot hand off KV blocks.')
   if (kind === 'record' && role === 'decode')

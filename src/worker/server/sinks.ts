@@ -1,14 +1,14 @@
 /** The two forms of a response: one JSON body at the end, or a stream of events. */
 import type { ServerResponse } from 'node:http'
-import { type AnswerHead, DONE, streamTexts, type Usage, wholeBody } from './answers.ts'
+import { type ResponseHead, DONE, streamTexts, type Usage, wholeBody } from './response-bodies.ts'
 import { type ApiError, errorBody } from './api-error.ts'
 import type { ApiRequest } from './api-request.ts'
 import { EventWriter } from './event-writer.ts'
-import type { AnswerSink, RunEnd } from './generation-run.ts'
+import type { ResponseSink, RunEnd } from './generation-run.ts'
 import { sendError, sendJson } from './send.ts'
 
 export interface SinkOptions {
-  readonly head: AnswerHead
+  readonly head: ResponseHead
   readonly asked: Pick<ApiRequest, 'returnTokenIds' | 'includeUsage' | 'continuousUsage'>
   readonly promptIds: Int32Array
   readonly response: ServerResponse
@@ -18,7 +18,7 @@ export interface SinkOptions {
 
 export function wholeSink(
   options: SinkOptions & { readonly kvTransferParams: (end: RunEnd) => object | null },
-): AnswerSink {
+): ResponseSink {
   const { head, asked, promptIds, response, cachedTokens, kvTransferParams } = options
   const ids: number[] = []
   let text = ''
@@ -66,7 +66,7 @@ function joined(first: Piece, { text, ids, end }: Piece): Piece {
 
 export function streamSink(
   options: SinkOptions & { readonly stallMs: number; readonly onStalled: () => void },
-): AnswerSink {
+): ResponseSink {
   const { head, asked, promptIds, response, cachedTokens, stallMs, onStalled } = options
   const texts = streamTexts(head)
   const promptTokens = promptIds.length

@@ -1,6 +1,7 @@
 /**
- * A request's tokens, experts and KV are the same bits however it was served: alone or in a batch, in chunks of any size, on blocks of any
- * size, from a cached prefix, after a preemption, from another worker's KV, by SIMD or by the plain loops.
+ * A request's tokens, experts and KV are the same bits however it was served: alone or in a batch, in chunks
+ * of any size, on blocks of any size, from a cached prefix, after a preemption, from another worker's KV, by
+ * SIMD or by the plain loops.
  */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'

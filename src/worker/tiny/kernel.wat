@@ -1,9 +1,9 @@
-;; The numeric inner loops of the tiny back end, in WebAssembly with SIMD. `npm run kernel` compiles this file into
-;; kernel-bytes.ts, and a test fails if the two differ. kernel-plain.ts is the bit-identical JavaScript version.
-;; Pointers are byte offsets into the instance's own memory.
-;; Results do not depend on what is computed together: every output is a sum over its own inputs in a fixed order. Lanes
-;; hold different outputs where possible; where a row is summed, lane l takes elements l, l + 4, … and lanes are added
-;; (0 + 2) + (1 + 3).
+;; The numeric inner loops of the tiny back end, in WebAssembly with SIMD. `npm run kernel` compiles this file
+;; into kernel-bytes.ts, and a test fails if the two differ. kernel-plain.ts is the bit-identical JavaScript
+;; version. Pointers are byte offsets into the instance's own memory. Results do not depend on what is
+;; computed together: every output is a sum over its own inputs in a fixed order. Lanes hold different outputs
+;; where possible; where a row is summed, lane l takes elements l, l + 4, … and lanes are added (0 + 2) + (1 +
+;; 3).
 (module
   (memory (export "memory") 1)
 
@@ -23,7 +23,8 @@
       (i8x16.shuffle 0 1 2 3 8 9 10 11 16 17 18 19 24 25 26 27 (local.get $a) (local.get $c))
       (i8x16.shuffle 4 5 6 7 12 13 14 15 20 21 22 23 28 29 30 31 (local.get $a) (local.get $c))))
 
-  ;; e^x: 2^n times a polynomial in x − n·ln 2, |x − n·ln 2| ≤ ln 2 / 2. Exactly 0 below −87; inputs above 88 are clamped.
+  ;; e^x: 2^n times a polynomial in x − n·ln 2, |x − n·ln 2| ≤ ln 2 / 2. Exactly 0 below −87; inputs above 88
+  ;; are clamped.
   (func $exp (param $x v128) (result v128)
     (local $n v128) (local $p v128) (local $low v128)
     (local.set $low (f32x4.lt (local.get $x) (v128.const f32x4 -87 -87 -87 -87)))

@@ -4,7 +4,7 @@
  */
 import type { Api } from './api-request.ts'
 
-export interface AnswerHead {
+export interface ResponseHead {
   readonly api: Api
   /** Including its prefix. */
   readonly id: string
@@ -22,7 +22,7 @@ export interface Usage {
 
 export type FinishReason = 'stop' | 'length'
 
-export interface WholeAnswer extends AnswerHead {
+export interface WholeResponse extends ResponseHead {
   readonly text: string
   readonly finishReason: FinishReason
   /** The stop string or token that ended the text. */
@@ -33,7 +33,7 @@ export interface WholeAnswer extends AnswerHead {
   readonly kvTransferParams: object | null
 }
 
-export function wholeBody(answer: WholeAnswer): string {
+export function wholeBody(answer: WholeResponse): string {
   const {
     api,
     id,
@@ -94,7 +94,7 @@ export interface StreamTexts {
 
 export const DONE = 'data: [DONE]\n\n'
 
-export function streamTexts({ api, id, created, model }: AnswerHead): StreamTexts {
+export function streamTexts({ api, id, created, model }: ResponseHead): StreamTexts {
   const object = api === 'chat' ? 'chat.completion.chunk' : 'text_completion'
   const start = `data: {"id":${JSON.stringify(id)},"object":"${object}","created":${created},"model":${JSON.stringify(model)},"choices":[`
   const withUsage = (usage: Usage | undefined) =>
