@@ -304,7 +304,7 @@ describe('request bodies that never end', () => {
     for (const { socket } of held) socket.write(part)
     const refused = await Promise.race(held.map(client => client.answer()))
     expect(refused).toMatchObject({ status: 429, headers: { 'retry-after': '1' } })
-    expect(refused.body).toContain('Too many bodies')
+    expect(refused.body).toContain('Too many request bodies')
     for (const client of clients.splice(0)) client.leave()
     await served()
   }, 60_000)

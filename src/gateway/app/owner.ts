@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { resolve } from 'node:path'
 import type { SeenRequest } from '../control/admin/admin-context.ts'
-import { comesFrom } from '../http/auth.ts'
+import { setClientAddress } from '../http/auth.ts'
 import { createLog } from '../observe/log/log.ts'
 import type { LogLevelControl } from '../observe/log/log-level.ts'
 import { closeLog } from '../observe/log/log-output.ts'
@@ -79,7 +79,7 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
     path: pagesPath(folder),
     arriving(request) {
       const from = request.headers[FROM_HEADER]
-      comesFrom(request, typeof from === 'string' ? from : '')
+      setClientAddress(request, typeof from === 'string' ? from : '')
     },
     ...(saved.workers && { addWorkers: registry => addSaved(registry, saved) }),
     elsewhere: {

@@ -1,11 +1,11 @@
-/** The end of a process that serves requests: what is under way may end, for so long. */
+/** Graceful shutdown: running requests may finish within the grace period. */
 import type { Server } from 'node:http'
 import type { Handler } from './handle.ts'
 
-/** Of connections that have not gone by themselves. */
+/** After this, connections that are still open are closed. */
 const LAST_MS = 1_000
 
-/** Until then it listens: whoever comes is told to ask another, and a load balancer sees it at /ready. */
+/** Keeps listening until then: new requests are refused, and load balancers see it at /ready. */
 export async function drained(handler: Handler, server: Server, graceMs: number): Promise<void> {
   handler.draining = true
   let grace: NodeJS.Timeout | undefined

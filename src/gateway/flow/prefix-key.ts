@@ -1,18 +1,18 @@
 /**
- * A number that prompts which begin alike have in common, from the text that the client sent: the gateway has no tokenizer. Of a chat it
- * is made of the tools and of each message's role and content, in the order in which templates write them, whatever the order of the
- * members, the white space between them and the way in which characters are escaped.
+ * A hash of the start of a prompt, computed from the client's text because the gateway has no tokenizer. For a chat it covers the tools
+ * and each message's role and content in the order in which chat templates use them, independent of member order, white space and
+ * escapes.
  */
 import type { ClientRequest } from '../http/client-request.ts'
 import { last } from '../http/client-request.ts'
 import { type Member, scanList, scanObject } from '../json/scan.ts'
 
-/** Bytes of text that count as a token. */
+/** Estimate. */
 const BYTES_PER_TOKEN = 4
 /** More messages than this never fit into the leading tokens. */
-const MOST_MESSAGES = 64
+const MAX_MESSAGES = 64
 const [QUOTE, BACKSLASH, OPEN_LIST, LOWER_U] = [0x22, 0x5c, 0x5b, 0x75]
-/** What stands behind a backslash: what it stands for, as bytes. */
+/** The byte for each character after a backslash. */
 const ESCAPES: Readonly<Record<number, number>> = {
   0x22: 0x22,
   0x2f: 0x2f,
@@ -24,7 +24,7 @@ const ESCAPES: Readonly<Record<number, number>> = {
   0x74: 9,
 }
 
-/** 32 bits; undefined when there is nothing to go by. Ids are looked at as text, about 6 bytes each. */
+/** 32 bits; undefined for an empty prompt. Token ids are hashed as text, about 6 bytes each. */
 export function prefixKeyOf(request: ClientRequest, tokens: number): number | undefined {
   const hash = new PrefixHash(tokens * BYTES_PER_TOKEN)
   const { body, members } = request
@@ -36,7 +36,7 @@ export function prefixKeyOf(request: ClientRequest, tokens: number): number | un
   const tools = last(members, 'tools')
   if (tools !== undefined) hash.addValue(body, tools.valueStart, tools.end)
   const messages = last(members, 'messages')!
-  for (const { start, end } of scanList(body, messages.valueStart, messages.end, MOST_MESSAGES) ?? []) {
+  for (const { start, end } of scanList(body, messages.valueStart, messages.end, MAX_MESSAGES) ?? []) {
     if (hash.full()) break
     addMessage(hash, body, scanObject(body, start, end) ?? [])
   }
@@ -52,22 +52,22 @@ function addMessage(hash: PrefixHash, body: Buffer, members: readonly Member[]):
         ? scanList(body, member.valueStart, member.end)
         : undefined
     for (const { start, end } of parts ?? [{ start: member.valueStart, end: member.end }]) {
-      // {"type":"text","text":…} is the same to a template as the text alone.
+      // For a chat template, {"type":"text","text":…} equals the text alone.
       const text = parts === undefined ? undefined : last(scanObject(body, start, end) ?? [], 'text')
       hash.addValue(body, text?.valueStart ?? start, text?.end ?? end)
     }
   }
 }
 
-/** FNV-1a over the first `most` bytes that are added. */
+/** FNV-1a over the first `limit` bytes. */
 class PrefixHash {
-  readonly #most: number
+  readonly #limit: number
   #left: number
   #hash = 0x811c9dc5
 
-  constructor(most: number) {
-    this.#most = most
-    this.#left = most
+  constructor(limit: number) {
+    this.#limit = limit
+    this.#left = limit
   }
 
   full(): boolean {
@@ -75,14 +75,14 @@ class PrefixHash {
   }
 
   key(): number | undefined {
-    return this.#left === this.#most ? undefined : this.#hash >>> 0
+    return this.#left === this.#limit ? undefined : this.#hash >>> 0
   }
 
-  /** A text by its characters, anything else without its white space. */
+  /** Hashes a string by its characters, any other value without white space. */
   addValue(bytes: Buffer, start: number, end: number): void {
     if (bytes[start] === QUOTE) this.#addText(bytes, start + 1, end - 1)
     else this.#addRest(bytes, start, end)
-    this.#take(0) // so that the end of one value is not the beginning of the next
+    this.#take(0) // separates values
   }
 
   #take(byte: number): void {
@@ -101,7 +101,7 @@ class PrefixHash {
         at += 2
         continue
       }
-      // Neighbours are read together: two of them may be the halves of one character. Each gives a byte at least.
+      // Adjacent escapes are decoded together: two may be the halves of one character. Each gives at least one byte.
       let run = at
       while (run < end && bytes[run] === BACKSLASH && run - at < 6 * this.#left + 12)
         run += bytes[run + 1] === LOWER_U ? 6 : 2
@@ -110,7 +110,7 @@ class PrefixHash {
     }
   }
 
-  /** Up to an escape, the end, or what is enough. Every prompt goes through here byte by byte. */
+  /** Up to an escape, the end or the limit. Hot path: every byte of a prompt's start passes through here. */
   #addPlain(bytes: Buffer, start: number, end: number): number {
     let hash = this.#hash
     const most = Math.min(end, start + this.#left)

@@ -1,4 +1,4 @@
-/** Where the answer of a worker goes: to the client as it is, or into the answer of a request that was split. */
+/** Where a worker's response goes: to the client unchanged, or into the merged response of a split request. */
 import { errorEvent, type Refusal } from '../http/refusal.ts'
 import { ClientStream } from '../http/client-stream.ts'
 import type { Exchange } from '../http/exchange.ts'
@@ -6,17 +6,17 @@ import type { ReplyHeaders } from '../upstream/upstreams.ts'
 
 /** Either `whole` once, or `begin`, `write`…, and `end` or `broken`. */
 export interface Sink {
-  /** Not streamed, or a refusal that is the client's to see. */
+  /** A non-streamed response, or an error that the client may see. */
   whole(status: number, headers: ReplyHeaders, body: Buffer): void
-  /** The first bytes of a stream are there. */
+  /** The first bytes of a stream have arrived. */
   begin(headers: ReplyHeaders): void
-  /** `frame` is the chunk as it came, with its framing. It may wait for `flush`. */
+  /** `frame`: the chunk with its chunked framing. Sent at the next `flush`. */
   write(chunk: Buffer, frame?: Buffer): void
-  /** False: write no more until `drained` has called. */
+  /** False: write no more until `drained` calls back. */
   flush(): boolean
   drained(listener: () => void): void
   end(): void
-  /** A stream that has begun cannot go on. It gets an error event and no [DONE]. */
+  /** Ends a running stream with an error event and no [DONE]. */
   broken(refusal: Refusal): void
 }
 
@@ -36,7 +36,7 @@ export function clientSink(exchange: Exchange): Sink {
   }
 }
 
-/** What clients get to see of a worker's headers. */
+/** The worker's headers that clients see. */
 function passed(headers: ReplyHeaders): Record<string, string> {
   const names = ['content-type', 'content-encoding', 'allow'] as const
   return Object.fromEntries(

@@ -1,29 +1,28 @@
 /**
- * Looks at a copy of a server-sent event stream as it goes by, only as far as the gateway must: how many events there were, whether one
- * of them is an error, and whether the stream ended as streams of this API end. Chunks may cut an event anywhere; in most of them there
- * is exactly one.
+ * Scans a server-sent event stream as it passes, only as far as needed: how many events it had, whether one was an error, and whether it
+ * ended with [DONE]. Chunks may cut an event anywhere; most hold exactly one.
  */
 const [NEWLINE, RETURN, QUOTE, COLON, LOWER_D, LOWER_E, LOWER_O, OPEN] = [
   0x0a, 0x0d, 0x22, 0x3a, 0x64, 0x65, 0x6f, 0x7b,
 ]
 const DONE = /^data: ?\[DONE\]/
-/** The second is how engines said it before. */
+/** The second form is from older engines. */
 const ERROR = /^data: ?\{"(?:error"\s*:\s*[{"]|object"\s*:\s*"error")/
-/** What is looked at of an event's beginning. */
+/** Bytes of an event that are inspected. */
 const HEAD = 32
 
 export class StreamWatch {
-  /** Events, [DONE] and comments aside. */
+  /** Without [DONE] and comments. */
   events = 0
   done = false
-  /** An event that says {"error": — the engine's way to fail after it has sent a status of 200. */
+  /** An event with {"error": …}, which is how engines fail after a status of 200. */
   failed = false
-  /** The beginning of an event that an earlier chunk began. */
+  /** Start of an event that an earlier chunk began. */
   #head = ''
-  /** Nothing was seen yet of the line that a chunk begins in. */
+  /** The line that the next chunk continues is empty so far. */
   #lineEmpty = true
 
-  /** @returns how many of its bytes end whole events, up to an error event; after that nothing is looked at, and nothing is whole. */
+  /** @returns the number of bytes up to the end of the last whole event before an error event. After an error, always 0. */
   push(chunk: Buffer): number {
     let at = 0
     while (at < chunk.length && !this.failed) {
@@ -39,7 +38,7 @@ export class StreamWatch {
     return at
   }
 
-  /** After the empty line that ends the event, or −1. Lines may end in \r\n, and a line may have begun in an earlier chunk. */
+  /** Position after the empty line that ends the event, or −1. Lines may end in \r\n and start in an earlier chunk. */
   #endOfEvent(chunk: Buffer, from: number): number {
     let lineStart = from
     for (let at = chunk.indexOf(NEWLINE, from); at >= 0; at = chunk.indexOf(NEWLINE, at + 1)) {
@@ -70,7 +69,7 @@ export class StreamWatch {
   }
 }
 
-/** `data: {"` and then neither `e` nor `o`: not the end and no error, which all but a few events are. Told without making a string. */
+/** Starts with `data: {"` and then neither `e` nor `o`: neither [DONE] nor an error. Checked without creating a string. */
 function isOrdinary(chunk: Buffer, at: number): boolean {
   const letter = chunk[at + 8]
   const opens =

@@ -1,19 +1,19 @@
 /**
- * Who may use the admin API. With a token set, whoever brings it, from anywhere; keys for /v1 open nothing here. Without one, the machine
- * itself: but a proxy on it speaks for others, and so does a browser that shows somebody else's page.
+ * Access to the admin API. With a token set, any client that sends it, from anywhere; API keys for /v1 do not count. Without a token,
+ * clients on the local machine only, except proxies and browser pages of other sites, which act for others.
  */
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from './refusal.ts'
 import { createKeyCheck, isLoopback } from './auth.ts'
 
-/** Throws when the request may not. */
+/** Throws a Refusal if the request has no access. */
 export function createGuard(adminToken: string | undefined): (request: IncomingMessage) => void {
   if (adminToken !== undefined) {
     const brings = createKeyCheck([adminToken])
     return request => {
       if (!brings(request))
         throw new Refusal('ELDR_UNAUTHORIZED', {
-          words: 'The admin token is needed: Authorization: Bearer TOKEN.',
+          words: 'Admin token required: Authorization: Bearer TOKEN.',
         })
     }
   }
@@ -22,12 +22,12 @@ export function createGuard(adminToken: string | undefined): (request: IncomingM
   }
 }
 
-/** From the machine itself, and in nobody else's name. */
+/** From the local machine, and not on behalf of another client. */
 export function isFromHere(request: IncomingMessage): boolean {
   return isLoopback(request) && !isForwarded(request) && isOwnPage(request)
 }
 
-/** What proxies add. One that adds nothing looks like the machine itself: behind a proxy a token must be set. */
+/** Headers that proxies add. A proxy that adds none looks like a local client, so a gateway behind a proxy needs a token. */
 const FORWARDED =
   /^(?:forwarded|via|x-real-ip|(?:x-|true-|x-cluster-)client-ip|(?:x-forwarded|x-envoy|x-original|x-amzn|x-arr|x-azure|x-appengine|cf|fastly|fly)-.*)$/
 
@@ -35,7 +35,7 @@ function isForwarded({ headers }: IncomingMessage): boolean {
   return Object.keys(headers).some(name => FORWARDED.test(name))
 }
 
-/** A page of another site may send requests to this machine; its name, or that of a name that was pointed here, stands in their headers. */
+/** Browser pages of other sites can send requests here; Host and Origin give them away, also with DNS rebinding. */
 function isOwnPage({ headers }: IncomingMessage): boolean {
   const { host = '', origin } = headers
   const name = host.replace(/:\d+$/, '')

@@ -1,12 +1,12 @@
 /**
- * How many requests are in the gateway at once. More wait in a queue, first come first served; when that is full, or the wait too long,
- * they are refused with a time to come back. Short and long requests wait alike: a place is a place.
+ * Limits the number of requests in progress. Further requests wait in a queue, first in, first out. If the queue is full, or the wait too
+ * long, they are refused with a Retry-After.
  */
 import { Refusal } from './refusal.ts'
 import type { StopSignal } from '../upstream/upstreams.ts'
 
 export interface AdmissionLimits {
-  /** 0 is no limit. */
+  /** 0: no limit. */
   readonly maxConcurrentRequests: number
   readonly queueSize: number
   readonly queueTimeoutMs: number
@@ -29,30 +29,30 @@ export class Admission {
     return this.#queue.size
   }
 
-  /** Whether who enters now has to wait; not so when there is a place, nor when there is no room in the queue either. */
+  /** Whether a new request would be queued: there is no place for it, but room in the queue. */
   get mustWait(): boolean {
-    const { maxConcurrentRequests: most, queueSize } = this.#limits
-    return most > 0 && (this.running >= most || this.#queue.size > 0) && this.#queue.size < queueSize
+    const { maxConcurrentRequests: max, queueSize } = this.#limits
+    return max > 0 && (this.running >= max || this.#queue.size > 0) && this.#queue.size < queueSize
   }
 
-  /** Whether who enters now need not wait. */
+  /** Whether a new request would be admitted at once. */
   get hasRoom(): boolean {
-    const { maxConcurrentRequests: most } = this.#limits
-    return most === 0 || (this.running < most && this.#queue.size === 0)
+    const { maxConcurrentRequests: max } = this.#limits
+    return max === 0 || (this.running < max && this.#queue.size === 0)
   }
 
-  /** There is no place, nor one in the queue. */
+  /** Neither a place nor room in the queue. */
   get isFull(): boolean {
-    const { maxConcurrentRequests: most, queueSize } = this.#limits
-    return most > 0 && this.running >= most && this.#queue.size >= queueSize
+    const { maxConcurrentRequests: max, queueSize } = this.#limits
+    return max > 0 && this.running >= max && this.#queue.size >= queueSize
   }
 
-  /** Throws a Refusal when it is full. */
+  /** Throws a Refusal if full. */
   check(): void {
     if (this.isFull) throw this.#overloaded()
   }
 
-  /** Resolves when the request may go on; call `leave` once when it has ended. Rejects with a Refusal, or when `stop` happens. */
+  /** Resolves when the request is admitted; call `leave` once when it has ended. Rejects with a Refusal, or on `stop`. */
   enter(stop: StopSignal): Promise<void> {
     const { queueSize, queueTimeoutMs } = this.#limits
     if (this.hasRoom) {
@@ -70,18 +70,18 @@ export class Admission {
           resolve()
         },
       }
-      const give = (reason: Error) => {
+      const giveUp = (reason: Error) => {
         if (!this.#queue.delete(waiting)) return
         clearTimeout(timer)
         unhook()
         reject(reason)
       }
       const timer = setTimeout(
-        () => give(new Refusal('ELDR_QUEUE_TIMEOUT', { retryAfterSeconds: this.#comeBackSeconds() })),
+        () => giveUp(new Refusal('ELDR_QUEUE_TIMEOUT', { retryAfterSeconds: this.#retryAfterSeconds() })),
         queueTimeoutMs,
       )
       this.#queue.add(waiting)
-      const unhook = stop.onStop(give)
+      const unhook = stop.onStop(giveUp)
     })
   }
 
@@ -95,16 +95,16 @@ export class Admission {
     return overloaded(this.#limits, this.#queue.size)
   }
 
-  #comeBackSeconds(): number {
-    return comeBackSeconds(this.#limits, this.#queue.size)
+  #retryAfterSeconds(): number {
+    return retryAfterSeconds(this.#limits, this.#queue.size)
   }
 }
 
 export function overloaded(limits: AdmissionLimits, queued: number): Refusal {
-  return new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: comeBackSeconds(limits, queued) })
+  return new Refusal('ELDR_OVERLOADED', { retryAfterSeconds: retryAfterSeconds(limits, queued) })
 }
 
-/** The fuller the queue, the later; never at once, and never so late that a client gives up. */
-function comeBackSeconds({ maxConcurrentRequests: most }: AdmissionLimits, queued: number): number {
-  return Math.min(30, 1 + Math.floor((4 * queued) / Math.max(1, most)))
+/** Grows with the queue, from 1 to 30 seconds. */
+function retryAfterSeconds({ maxConcurrentRequests: max }: AdmissionLimits, queued: number): number {
+  return Math.min(30, 1 + Math.floor((4 * queued) / Math.max(1, max)))
 }

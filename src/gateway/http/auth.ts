@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
-/** Compares hashes, all of them, so that neither the time nor the length tells how near a guess is. */
+/** Compares all hashes in constant time, so that timing reveals neither content nor length. */
 export function createSecretCheck(
   secrets: readonly string[],
   areEqual = timingSafeEqual,
@@ -24,19 +24,19 @@ export function createKeyCheck(
   }
 }
 
-/** Not all of 127.0.0.0/8: proxies beside a pod's programs come from other addresses of it. */
+/** Not all of 127.0.0.0/8: sidecar proxies use its other addresses. */
 const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', '::ffff:127.0.0.1'])
 
-/** Clients without a token of their own may look and change only from the machine itself. */
+/** Whether the client is on the local machine. */
 export function isLoopback(request: IncomingMessage): boolean {
-  return LOOPBACK.has(spokenFor.get(request) ?? request.socket.remoteAddress ?? '')
+  return LOOPBACK.has(clientAddresses.get(request) ?? request.socket.remoteAddress ?? '')
 }
 
-const spokenFor = new WeakMap<IncomingMessage, string>()
+const clientAddresses = new WeakMap<IncomingMessage, string>()
 
-/** The request came through another process of this gateway, which was asked from this address. */
-export function comesFrom(request: IncomingMessage, address: string): void {
-  spokenFor.set(request, address)
+/** Records the client's address of a request that was passed on by another process of this gateway. */
+export function setClientAddress(request: IncomingMessage, address: string): void {
+  clientAddresses.set(request, address)
 }
 
 function bearerOf({ headers }: IncomingMessage): string | undefined {

@@ -1,6 +1,6 @@
 /**
- * Who is connected, and how many bytes went. Node counts the bytes of a socket itself: they are added up when it closes and when somebody
- * scrapes, so that a token costs nothing.
+ * Open client connections and their traffic. Node counts the bytes of each socket; they are added up when it closes and at each scrape,
+ * so that a token costs nothing.
  */
 import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
@@ -18,7 +18,7 @@ export class ClientConnections {
   #receivedBytes = 0
   #sentBytes = 0
 
-  /** With TLS the bytes are those inside of it, and a connection counts when its handshake is done. */
+  /** With TLS, bytes are counted inside of it, and connections after the handshake. */
   watch(server: Server, secure: boolean): void {
     server.on(secure ? 'secureConnection' : 'connection', (socket: Socket) => {
       this.#accepted++

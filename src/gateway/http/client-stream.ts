@@ -1,7 +1,7 @@
 /**
- * The answer of one client as a stream of events. Chunks that came framed go on as they came, and all that was read at once goes in one
- * write: with Node's own framing a token is four writes joined, which costs as much again as sending it. Node's response still does
- * the head and the end, so that it knows the state of its connection; HTTP/1.0 and answers that wait for another's end get all of it.
+ * A response as an event stream. Chunks are passed on with the worker's chunked framing, and everything read at once is sent in one
+ * write: Node's own framing joins four writes per token, which doubles the cost of sending it. Node's response still writes the head and
+ * the end, so that it knows the state of the connection. HTTP/1.0 and pipelined responses go through Node's response entirely.
  */
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
@@ -9,7 +9,7 @@ import type { Exchange } from './exchange.ts'
 
 export class ClientStream {
   readonly #exchange: Exchange
-  /** Undefined: chunks go through the response. */
+  /** Undefined: chunks go through Node's response. */
   #socket: Socket | undefined
   #frames: Buffer[] = []
   #bytes = 0
@@ -19,11 +19,11 @@ export class ClientStream {
     this.#exchange = exchange
   }
 
-  /** Nothing is sent before there is something to send with it. */
+  /** Prepares the head, which is sent with the first bytes. */
   begin(headers: OutgoingHttpHeaders): void {
     const { response, request, id, headers: extra } = this.#exchange
     const direct = response.socket !== null && request.httpVersion === '1.1' && request.method !== 'HEAD'
-    // Proxies in front of the gateway must not collect a stream before they pass it on.
+    // Proxies in front of the gateway must not buffer the stream.
     const streaming = { 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }
     const coding = direct && { 'transfer-encoding': 'chunked' }
     response.writeHead(200, { ...extra, 'x-request-id': id, ...streaming, ...headers, ...coding })
@@ -39,7 +39,7 @@ export class ClientStream {
     }
   }
 
-  /** Sends what was written. False: write no more until `drained` has called. */
+  /** Sends what was written. False: write no more until `drained` calls back. */
   flush(): boolean {
     const socket = this.#socket
     if (socket === undefined) return !this.#exchange.response.writableNeedDrain
@@ -60,13 +60,13 @@ export class ClientStream {
   }
 
   drained(listener: () => void): void {
-    this.#exchange.whenTaken(listener, this.#socket)
+    this.#exchange.whenDrained(listener, this.#socket)
   }
 
-  /** `last` is one more event. */
+  /** `last`: a final event. */
   end(last?: string): void {
     if (last !== undefined) this.write(Buffer.from(last))
-    this.#socket?.cork() // the end of the body goes with its last bytes: Node uncorks when a response ends
+    this.#socket?.cork() // sends the end of the body with its last bytes: Node uncorks when a response ends
     this.flush()
     this.#exchange.end()
   }
@@ -78,11 +78,11 @@ function framed(chunk: Buffer): Buffer {
 
 const CRLF = Buffer.from('\r\n')
 
-/** Frames that were read at once lie side by side, and need no copy. */
+/** Frames from one read are adjacent in memory and need no copy. */
 export function joined(frames: readonly Buffer[], bytes: number): Buffer {
   const first = frames[0]!
   if (frames.length === 1) return first
-  // Each of them is looked at: between two that were made here there may be just as many bytes of somebody else's.
+  // Each one is checked: between two frames made here there may be exactly as many bytes of another buffer.
   for (let at = 1; at < frames.length; at++)
     if (!isBehind(frames[at - 1]!, frames[at]!)) return Buffer.concat(frames, bytes)
   return Buffer.from(first.buffer, first.byteOffset, bytes)

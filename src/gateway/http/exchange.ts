@@ -1,10 +1,10 @@
-/** One client and its request: whether it is still there, when its time is up, and what it is told. */
+/** A request and its response: whether the client is still connected, the time limit, and what is sent. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Writable } from 'node:stream'
 import { type RefusalCode, Refusal } from './refusal.ts'
 import { type StopSignal, UpstreamFailure } from '../upstream/upstreams.ts'
 
-/** Why a request stopped before its end. */
+/** Why a request was stopped before its end. */
 export type StopReason =
   | 'client_gone'
   | 'client_stalled'
@@ -14,7 +14,7 @@ export type StopReason =
   | 'part_failed'
   | 'fault'
 
-/** What a client is told that is there to hear it. */
+/** What a client that is still connected is told. */
 const TOLD: { readonly [reason in StopReason]?: RefusalCode } = {
   request_timeout: 'ELDR_REQUEST_TIMEOUT',
   deadline: 'ELDR_DEADLINE',
@@ -26,14 +26,14 @@ export class Exchange implements StopSignal {
   readonly id: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  /** Of performance.now(). */
+  /** By performance.now(). */
   readonly startedMs = performance.now()
-  /** Extra headers of the answer. */
+  /** Extra response headers. */
   readonly headers: Record<string, string> = {}
-  /** A client that takes no byte for so long while there are some for it is let go; 0 is never. */
+  /** A client that reads nothing for this long while data is waiting is disconnected; 0: never. */
   clientStallMs = 0
   stopped: StopReason | undefined
-  /** The error of ours that its client was told. */
+  /** The gateway's own error that the client was told. */
   told: RefusalCode | undefined
   #failure: UpstreamFailure | undefined
   readonly #listeners = new Set<(reason: UpstreamFailure) => void>()
@@ -60,12 +60,12 @@ export class Exchange implements StopSignal {
     })
   }
 
-  /** It may take as long as its client wishes. */
-  takeAnyTime(): void {
+  /** Removes the time limit. */
+  removeTimeLimit(): void {
     clearTimeout(this.#timer)
   }
 
-  /** Ends what is under way for this request. The first reason counts. */
+  /** Ends all work for this request. The first reason counts. */
   stop(reason: StopReason): void {
     if (this.stopped !== undefined) return
     this.stopped = reason
@@ -75,7 +75,7 @@ export class Exchange implements StopSignal {
     this.#listeners.clear()
   }
 
-  /** What the client of a stopped request is to be told; undefined when nobody is there, or somebody else tells. */
+  /** What to tell the client of a stopped request; undefined if it has left or is told elsewhere. */
   get refusal(): Refusal | undefined {
     const code = this.stopped && TOLD[this.stopped]
     return code && new Refusal(code, code === 'ELDR_DRAINING' ? { retryAfterSeconds: 1 } : {})
@@ -87,7 +87,7 @@ export class Exchange implements StopSignal {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Waits, unless the request stops before. */
+  /** Waits, or returns early if the request is stopped. */
   async pause(ms: number): Promise<void> {
     let unhook: (() => void) | undefined
     await new Promise<void>(resolve => {
@@ -100,8 +100,8 @@ export class Exchange implements StopSignal {
     unhook?.()
   }
 
-  /** Calls when the client has taken what was written, into `by`. The parts of a split request wait together. */
-  whenTaken(listener: () => void, by: Writable = this.response): void {
+  /** Calls back when `by` has drained. The parts of a split request wait together. */
+  whenDrained(listener: () => void, by: Writable = this.response): void {
     if (this.#waiting.push(listener) > 1) return
     this.#watchClient()
     by.once('drain', () => {
@@ -112,13 +112,13 @@ export class Exchange implements StopSignal {
     })
   }
 
-  /** The end of a stream. */
+  /** Ends a stream. */
   end(last?: string): void {
     this.response.end(last)
     this.#watchClient()
   }
 
-  /** A whole answer. Nothing is sent to a client that is gone, or that has got an answer already. */
+  /** Sends a whole response, unless the client has left or already has one. */
   answer(status: number, headers: Readonly<Record<string, string>>, body: Buffer | string): void {
     const { response } = this
     if (response.headersSent || response.destroyed) return
@@ -133,7 +133,7 @@ export class Exchange implements StopSignal {
     this.#watchClient()
   }
 
-  /** Node's timer of a socket begins anew when bytes have gone, though not all have: a slow client is not taken for one that stalls. */
+  /** Node restarts a socket's timer whenever bytes are sent, so a slow client is not mistaken for a stalled one. */
   #watchClient(): void {
     if (this.clientStallMs > 0 && this.response.writableLength > 0)
       this.response.setTimeout(this.clientStallMs)

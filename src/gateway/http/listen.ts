@@ -1,4 +1,4 @@
-/** The HTTP server: limits on what a client may send and how slowly, and an orderly end. */
+/** The HTTP server: limits on what clients may send and how slowly, and error responses to invalid HTTP. */
 import {
   createServer,
   type IncomingMessage,
@@ -17,7 +17,7 @@ import { checkPair, readPem } from './tls-files.ts'
 
 type Handle = (request: IncomingMessage, response: ServerResponse, proceed?: () => void) => void
 
-/** `refused` hears of what was refused before it was a request. */
+/** `refused` is told of what was refused before it became a request. */
 export function createListener(
   settings: ServerSettings,
   handle: Handle,
@@ -30,11 +30,11 @@ export function createListener(
     keepAliveTimeout: settings.keepAliveMs,
     connectionsCheckingInterval: Math.max(100, Math.min(1_000, settings.headersTimeoutMs / 2)),
     noDelay: true,
-    requireHostHeader: false, // ours says why
+    requireHostHeader: false, // the gateway's own check says why
   }
   const newest: Newest = new WeakMap()
   const serve: Handle = (request, response, proceed) => {
-    // What was sent after a request that ends the connection has been read with it, but is nobody's any more.
+    // Bytes after a request that closes the connection have been read with it, but are not served.
     if (newest.get(request.socket)?.response.shouldKeepAlive === false) return
     newest.set(request.socket, { request, response })
     handle(request, response, proceed)
@@ -57,7 +57,7 @@ export function createListener(
   })
   const failed = new WeakSet<Socket>()
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (failed.has(socket)) return // the parser fails again over everything that still comes
+    if (failed.has(socket)) return // the parser fails again on everything that follows
     failed.add(socket)
     refuseBytes(error, socket, newest.get(socket), refused)
   })
@@ -65,13 +65,13 @@ export function createListener(
   return server
 }
 
-/** The last request of each connection. Those before it are whole, or the parser would not have come to it. */
+/** The last request of each connection. Earlier ones are complete, or the parser would not have reached it. */
 type Newest = WeakMap<Socket, { readonly request: IncomingMessage; readonly response: ServerResponse }>
 
-/** Connections that the kernel keeps until they are accepted: as many as Linux lets it, for clients that all come back at once. */
+/** Accept backlog: the most that Linux allows, for clients that all reconnect at once. */
 const BACKLOG = 4_096
 
-/** `on`: a path in place of the address. */
+/** `on`: path of a Unix socket in place of the address. */
 export async function listen(server: NetServer, host: string, port: number, on?: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => {
@@ -87,7 +87,7 @@ export async function listen(server: NetServer, host: string, port: number, on?:
     if (on === undefined) server.listen({ port, host, backlog: BACKLOG }, resolve)
     else server.listen(on, resolve)
   })
-  // Of a connection that cannot be taken for lack of file descriptors: the next may be.
+  // A connection that cannot be accepted for lack of file descriptors is not fatal: the next may be.
   server.on('error', () => {})
   return on ?? addressOf(server)
 }
@@ -98,8 +98,8 @@ export function addressOf(server: NetServer): string {
 }
 
 /**
- * What is no HTTP, or does not come in time, gets an answer that is, where there is still somebody to read it: in the place of the request
- * that it spoils, or else after the answers to those before it.
+ * Invalid HTTP, and requests that arrive too slowly, get an HTTP error if the client can still read it: in place of the response to the
+ * broken request, or after the responses to earlier ones.
  */
 function refuseBytes(
   error: NodeJS.ErrnoException,
@@ -123,9 +123,9 @@ function refuseBytes(
   }
   if (last === undefined) return endGently(socket, answer())
   const { request, response } = last
-  if (!response.shouldKeepAlive && request.complete) return undefined // the connection ends with that answer
+  if (!response.shouldKeepAlive && request.complete) return undefined // the connection closes after that response
   if (response.writableFinished) {
-    // Of a request that has its answer already, this is the body that nobody wanted.
+    // The rest of the body of a request that already has its response.
     return endGently(socket, request.complete ? answer() : '')
   }
   if (!request.complete) {
@@ -146,7 +146,9 @@ function rawAnswer(line: string, refusal: Refusal): string {
 }
 
 function refuseExpectation(response: ServerResponse): void {
-  const refusal = new Refusal('ELDR_BAD_REQUEST', { words: 'Expect may be 100-continue and nothing else.' })
+  const refusal = new Refusal('ELDR_BAD_REQUEST', {
+    words: 'Unsupported Expect header; only 100-continue is supported.',
+  })
   const body = errorBody(refusal)
   response.shouldKeepAlive = false
   response.writeHead(417, headersOf(refusal, body)).end(body)

@@ -7,9 +7,9 @@ const readers = new WeakMap<IncomingMessage, (reason: Error) => void>()
 const broken = new WeakMap<IncomingMessage, Refusal>()
 
 /**
- * The whole body. A request is refused as soon as it is known to be too large; `proceed` is called before anything is read. When it rejects
- * the rest of the body has not been read: whoever answers must see to it that it is not taken for the next request (`refuse.ts`).
- * `budget` is for all bodies that are being read: it has nothing of this one when the promise is settled.
+ * Reads the whole body. Rejects as soon as it is known to be too large; `proceed` is called before anything is read. After a rejection
+ * the rest of the body has not been read: the caller must keep it from being parsed as the next request (`refuse.ts`). `budget` is
+ * shared by all bodies that are being read, and has this one's bytes back when the promise settles.
  */
 export function readBody(
   request: IncomingMessage,
@@ -23,7 +23,7 @@ export function readBody(
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) return Promise.reject(tooLarge())
   const fault = broken.get(request)
   if (fault !== undefined) return Promise.reject(fault)
-  if (request.destroyed && !request.readableEnded) return Promise.reject(brokeOff())
+  if (request.destroyed && !request.readableEnded) return Promise.reject(endedEarly())
   proceed()
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
@@ -32,8 +32,8 @@ export function readBody(
     const share = budget?.open()
     const onData = (chunk: Buffer) => {
       bytes += chunk.length
-      if (bytes > maxBytes) give(tooLarge())
-      else if (share?.take(chunk.length + PIECE_BYTES) === false) give(tooMany())
+      if (bytes > maxBytes) fail(tooLarge())
+      else if (share?.take(chunk.length + PIECE_BYTES) === false) fail(tooMany())
       else chunks.push(chunk)
     }
     const onEnd = () => {
@@ -41,9 +41,9 @@ export function readBody(
       resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks))
     }
     const onClose = () => {
-      if (!request.complete) give(brokeOff())
+      if (!request.complete) fail(endedEarly())
     }
-    const give = (reason: Error) => {
+    const fail = (reason: Error) => {
       settle()
       request.pause()
       reject(reason)
@@ -54,14 +54,14 @@ export function readBody(
       unhook?.()
       request.off('data', onData).off('end', onEnd).off('close', onClose)
     }
-    readers.set(request, give)
-    // An error is followed by the end of the connection; without a listener it would end the process.
-    request.on('data', onData).on('end', onEnd).on('close', onClose).on('error', give)
-    unhook = stop?.onStop(give)
+    readers.set(request, fail)
+    // An error is followed by the end of the connection; without a listener it would crash the process.
+    request.on('data', onData).on('end', onEnd).on('close', onClose).on('error', fail)
+    unhook = stop?.onStop(fail)
   })
 }
 
-/** What comes of this body is not HTTP, or too late: whoever reads it, now or later, gets this reason. */
+/** The body is invalid or too late: reading it, now or later, fails with this reason. */
 export function failBody(request: IncomingMessage, reason: Refusal): void {
   broken.set(request, reason)
   readers.get(request)?.(reason)
@@ -69,11 +69,11 @@ export function failBody(request: IncomingMessage, reason: Refusal): void {
 
 function tooMany(): Refusal {
   return new Refusal('ELDR_OVERLOADED', {
-    words: 'Too many bodies are being read at once; try again later.',
+    words: 'Too many request bodies are being read; try again later.',
     retryAfterSeconds: 1,
   })
 }
 
-function brokeOff(): Refusal {
-  return new Refusal('ELDR_BAD_REQUEST', { words: 'The request broke off.' })
+function endedEarly(): Refusal {
+  return new Refusal('ELDR_BAD_REQUEST', { words: 'The request ended before its body was complete.' })
 }

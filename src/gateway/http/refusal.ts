@@ -1,119 +1,131 @@
 /**
- * What the gateway itself answers when a request cannot be served: one line for each case, with a status and a stable code. Bodies have
- * OpenAI's shape; they name neither workers nor addresses. docs/reference/errors.md lists this table.
+ * The gateway's own error responses, each with a status and a stable code. Bodies have OpenAI's shape and name neither workers nor
+ * addresses. docs/reference/errors.md lists this table.
  */
 export const REFUSALS = {
-  ELDR_BAD_REQUEST: { status: 400, type: 'invalid_request_error', message: 'The request cannot be read.' },
+  ELDR_BAD_REQUEST: { status: 400, type: 'invalid_request_error', message: 'Invalid request.' },
   ELDR_TOO_MANY_CHOICES: {
     status: 400,
     type: 'invalid_request_error',
-    message: 'The request asks for too many choices at once.',
+    message: 'Too many choices in one request.',
   },
   ELDR_UNAUTHORIZED: {
     status: 401,
     type: 'invalid_request_error',
-    message: 'A valid API key is needed: Authorization: Bearer KEY.',
+    message: 'Valid API key required: Authorization: Bearer KEY.',
   },
   ELDR_FORBIDDEN: {
     status: 403,
     type: 'invalid_request_error',
-    message: 'Without an admin token set, this route answers on the machine itself only.',
+    message: 'Without an admin token, this route is available only from the local machine.',
   },
-  ELDR_NOT_FOUND: { status: 404, type: 'invalid_request_error', message: 'There is no such route.' },
+  ELDR_NOT_FOUND: { status: 404, type: 'invalid_request_error', message: 'Unknown route.' },
   ELDR_NOT_GENERATION: {
     status: 404,
     type: 'invalid_request_error',
     message:
       'This gateway serves text generation; embeddings, scores, pooling and audio have no decode phase to route.',
   },
-  ELDR_WORKER_UNKNOWN: { status: 404, type: 'invalid_request_error', message: 'There is no such worker.' },
+  ELDR_WORKER_UNKNOWN: { status: 404, type: 'invalid_request_error', message: 'Unknown worker.' },
   ELDR_REQUEST_UNKNOWN: {
     status: 404,
     type: 'invalid_request_error',
-    message: 'Nothing is known of this request: it is not under way, nor among the last decisions.',
+    message: 'Unknown request: it is neither running nor among the recent decisions.',
   },
-  ELDR_METHOD: { status: 405, type: 'invalid_request_error', message: 'This route takes another method.' },
+  ELDR_METHOD: { status: 405, type: 'invalid_request_error', message: 'Method not allowed for this route.' },
   ELDR_CLIENT_SLOW: {
     status: 408,
     type: 'invalid_request_error',
-    message: 'The request did not arrive in time.',
+    message: 'Timeout while receiving the request.',
   },
   ELDR_WORKER_CONFLICT: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'Another worker has this id, address or cluster.',
+    message: 'Another worker already has this id, address or cluster.',
   },
   ELDR_POLICY_LACKS: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'The policy needs what the gateway does not have.',
+    message: 'The policy needs something that this gateway does not have.',
   },
   ELDR_REFIT_REFUSED: {
     status: 409,
     type: 'invalid_request_error',
-    message: 'The clusters cannot be fitted anew.',
+    message: 'Refit refused.',
   },
   ELDR_BODY_TOO_LARGE: {
     status: 413,
     type: 'invalid_request_error',
-    message: 'The request body is too large.',
+    message: 'Request body too large.',
   },
-  ELDR_ARTIFACT_BAD: { status: 422, type: 'invalid_request_error', message: 'The artifact cannot be used.' },
-  ELDR_OVERLOADED: { status: 429, type: 'server_error', message: 'The gateway is full; try again later.' },
+  ELDR_ARTIFACT_BAD: { status: 422, type: 'invalid_request_error', message: 'Invalid artifact.' },
+  ELDR_OVERLOADED: {
+    status: 429,
+    type: 'server_error',
+    message: 'The gateway is overloaded; try again later.',
+  },
   ELDR_INTERNAL: {
     status: 500,
     type: 'server_error',
-    message: 'The gateway failed; its log says more under this request id.',
+    message: 'Internal error; the gateway log has details under this request id.',
   },
   ELDR_PREFILL_FAILED: {
     status: 502,
     type: 'server_error',
-    message: 'Reading the prompt failed on every worker tried.',
+    message: 'Prefill failed on every worker tried.',
   },
   ELDR_HANDOFF_BAD: {
     status: 502,
     type: 'server_error',
-    message: 'The prompt was read, but no worker gave a usable hand-off.',
+    message: 'Prefill returned no usable hand-off.',
   },
   ELDR_DECODE_FAILED: {
     status: 502,
     type: 'server_error',
-    message: 'Generation failed on every worker tried.',
+    message: 'Decode failed on every worker tried.',
   },
   ELDR_STREAM_BROKEN: {
     status: 502,
     type: 'server_error',
-    message: 'Generation ended early: the worker failed in mid-stream.',
+    message: 'The stream ended early: the worker failed.',
   },
-  ELDR_NO_PREFILL_WORKER: { status: 503, type: 'server_error', message: 'No worker can read prompts now.' },
-  ELDR_NO_DECODE_WORKER: { status: 503, type: 'server_error', message: 'No worker can generate now.' },
-  ELDR_DRAINING: { status: 503, type: 'server_error', message: 'The gateway is stopping; ask another.' },
+  ELDR_NO_PREFILL_WORKER: { status: 503, type: 'server_error', message: 'No prefill worker is available.' },
+  ELDR_NO_DECODE_WORKER: { status: 503, type: 'server_error', message: 'No decode worker is available.' },
+  ELDR_DRAINING: {
+    status: 503,
+    type: 'server_error',
+    message: 'The gateway is shutting down; use another one.',
+  },
   ELDR_QUEUE_TIMEOUT: {
     status: 503,
     type: 'server_error',
-    message: 'The request waited too long for its turn.',
+    message: 'The request waited too long in the queue.',
   },
   ELDR_OWNER_AWAY: {
     status: 503,
     type: 'server_error',
-    message: 'The process that decides is being replaced; try again.',
+    message: 'The owner process is restarting; try again.',
   },
-  ELDR_PREFILL_TIMEOUT: { status: 504, type: 'server_error', message: 'Reading the prompt took too long.' },
-  ELDR_DECODE_TIMEOUT: { status: 504, type: 'server_error', message: 'Generation took too long to begin.' },
+  ELDR_PREFILL_TIMEOUT: { status: 504, type: 'server_error', message: 'Prefill timed out.' },
+  ELDR_DECODE_TIMEOUT: {
+    status: 504,
+    type: 'server_error',
+    message: 'Decode timed out before the first token.',
+  },
   ELDR_STREAM_STALLED: {
     status: 504,
     type: 'server_error',
-    message: 'Generation ended early: no token came for too long.',
+    message: 'The stream ended early: no token arrived in time.',
   },
   ELDR_REQUEST_TIMEOUT: {
     status: 504,
     type: 'server_error',
-    message: 'The request took longer than it may.',
+    message: 'The request exceeded its time limit.',
   },
   ELDR_DEADLINE: {
     status: 504,
     type: 'server_error',
-    message: 'The deadline that the client set has passed.',
+    message: 'The deadline set by the client has passed.',
   },
 } as const satisfies Record<string, RefusalKind>
 
@@ -125,10 +137,10 @@ interface RefusalKind {
   readonly message: string
 }
 
-/** A request that ends with one of the answers above. Thrown inside of the gateway, never past its edge. */
+/** Ends a request with one of the errors above. Thrown and caught inside the gateway. */
 export class Refusal extends Error {
   readonly code: RefusalCode
-  /** In place of the table's sentence. */
+  /** Replaces the message of the table. */
   readonly words: string | undefined
   readonly param: string | undefined
   readonly retryAfterSeconds: number | undefined
@@ -149,13 +161,13 @@ export class Refusal extends Error {
   }
 }
 
-/** {"error":{…}} as OpenAI's clients read it. */
+/** {"error":{…}} as OpenAI clients expect it. */
 export function errorBody({ code, words, param }: Refusal): string {
   const { type, message } = REFUSALS[code]
   return JSON.stringify({ error: { message: words ?? message, type, param: param ?? null, code } })
 }
 
-/** The same as an event of a stream that has begun. */
+/** The same as an event of a running stream. */
 export function errorEvent(refusal: Refusal): string {
   return `data: ${errorBody(refusal)}\n\n`
 }

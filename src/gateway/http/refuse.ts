@@ -1,14 +1,14 @@
 /**
- * Refusals of requests whose body has not been read. A little of it is read and thrown away, and the connection goes on. Otherwise the
- * connection ends with the answer, or the rest would be taken for the next request; but not before the client had time to read it: a
- * socket that is closed while bytes arrive is reset, and a reset takes the answer away from a client that is still sending.
+ * Error responses to requests whose body has not been read. A small rest is read and discarded, and the connection stays open. Otherwise
+ * the connection closes after the response, or the rest would be parsed as the next request. It closes only after the client has had
+ * time to read: a socket that is closed while bytes arrive is reset, and a reset discards the response.
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { errorBody, type Refusal } from './refusal.ts'
 import type { Exchange } from './exchange.ts'
 
-/** Less than this costs less to read than a new connection. */
+/** Reading less than this is cheaper than a new connection. */
 const SMALL_BYTES = 65_536
 const LINGER_MS = 5_000
 
@@ -33,7 +33,7 @@ export function refuse(exchange: Exchange, refusal: Refusal): void {
     ...headers,
     'content-length': length,
   })
-  // Answers to earlier requests are still under way: those go first, and theirs is the connection.
+  // Responses to earlier requests of the connection go first.
   if (response.socket === null) return void response.end(body)
   if (request.method === 'HEAD') response.flushHeaders()
   else response.write(body)
@@ -42,14 +42,14 @@ export function refuse(exchange: Exchange, refusal: Refusal): void {
   request.resume()
 }
 
-/** Says that nothing more comes, and goes on reading for a while. */
+/** Ends the sending side, and keeps reading for a while. */
 export function endGently(socket: Socket, lastBytes = ''): void {
   const timer = setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('close', () => clearTimeout(timer))
   socket.end(lastBytes)
 }
 
-/** A client that waits for leave to send its body may not send it any more: then there is no rest to wait for. */
+/** A client that expects 100 Continue may never send its body: then there is no rest to wait for. */
 function restIsSmall({ headers }: IncomingMessage): boolean {
   if (headers.expect !== undefined || headers['transfer-encoding'] !== undefined) return false
   return Number(headers['content-length'] ?? 0) <= SMALL_BYTES

@@ -1,10 +1,10 @@
-/** Which path is what. */
+/** Routes by path. */
 import type { RefusalCode } from './refusal.ts'
 import type { Api } from './client-request.ts'
 
 export type Route =
   | { readonly kind: 'generate'; readonly api: Api; readonly path: string }
-  /** To one worker as it is. */
+  /** Passed through to one worker. */
   | { readonly kind: 'pass'; readonly path: string }
   | { readonly kind: 'own'; readonly name: OwnRoute }
   | { readonly kind: 'admin'; readonly path: string }
@@ -25,10 +25,10 @@ export const OWN = {
   '/version': 'version',
   '/openapi.json': 'openapi',
 } as const
-/** These have no decode phase, or are an engine's own affair. */
+/** Routes without a decode phase, or internal to an engine. */
 const NOT_GENERATION =
   /^\/v1\/(embeddings|rerank|score|audio|images|moderations|fine_tuning|files|batches|load_lora_adapter|unload_lora_adapter)\b/
-/** To one worker, as all else under /v1/ is; of these it is known which methods every engine takes. */
+/** Passed through like all other paths under /v1/, with the methods that every engine allows. */
 export const PASSED: Readonly<Record<string, string>> = {
   '/v1/models': 'GET, HEAD',
   '/tokenize': 'POST',
@@ -63,11 +63,11 @@ function wrongMethod(allow: string): Route {
   return { kind: 'refused', code: 'ELDR_METHOD', allow }
 }
 
-/** What may stand in a path that a worker is asked at: an encoded character (%65mbeddings) may be another path to it than to us. */
+/** Characters allowed in a passed-through path: a worker may decode an escape such as %65mbeddings to another path. */
 const PLAIN = /^\/[\w.~!$&'()*+,;=:@/-]*$/
 const TRICKS = /\/\.{1,2}(\/|$)|\/\/|%2e|%2f|%5c|\\/i
 
-/** Without its query. A client that takes us for a proxy gives a whole address: whom it names is not looked at. */
+/** The path without its query. An absolute URL, as sent to a proxy, is accepted; its host is ignored. */
 function pathOf(url: string): string | undefined {
   const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split('?', 1)[0]!
   if (path === '*' || path === '') return path

@@ -1,4 +1,4 @@
-/** Certificates and keys, for clients and for workers. What is wrong with one is said before anything is begun. */
+/** Certificates and keys for clients and workers. Errors in them are reported before anything is started. */
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { EldrError } from '../../errors.ts'
@@ -25,13 +25,13 @@ export function checkPair(options: SecureContextOptions, files: string): void {
   }
 }
 
-/** How the gateway speaks TLS to workers. */
+/** TLS options for connections to workers. */
 export function workerTls({ caFile, certFile, keyFile, insecure }: WorkerTls) {
   const options = {
-    ...(caFile !== undefined && { ca: readPem(caFile) }),
-    ...(certFile !== undefined && { cert: readPem(certFile) }),
-    ...(keyFile !== undefined && { key: readPem(keyFile) }),
+    ca: caFile && readPem(caFile),
+    cert: certFile && readPem(certFile),
+    key: keyFile && readPem(keyFile),
   }
   checkPair(options, [caFile, certFile, keyFile].filter(file => file !== undefined).join(', '))
-  return { ...options, ...(insecure === true && { rejectUnauthorized: false }) }
+  return { ...options, rejectUnauthorized: insecure !== true }
 }

@@ -52,7 +52,7 @@ export class EventStreams {
         if (lost > 0 || response.writableLength > MAX_WAITING_BYTES) lost++
         else response.write(event)
       }
-      exchange.takeAnyTime()
+      exchange.removeTimeLimit()
       const unfollow = this.#events.follow(send, limit)
       if (unfollow === undefined)
         return reject(

@@ -1,4 +1,4 @@
-/** The answers of the parts of a request as one answer: choices with their own indices, one id, usage of the whole. */
+/** Merges the responses of the parts of a request: choices with their own indices, one id, total usage. */
 import type { Part } from './split.ts'
 
 type Json = Record<string, unknown>
@@ -10,7 +10,7 @@ export interface Usage {
   readonly prompt_tokens_details?: { readonly cached_tokens: number }
 }
 
-/** Answers in the order of the parts, each whole. */
+/** `answers`: complete responses in the order of the parts. */
 export function mergeAnswers(id: string, parts: readonly Part[], answers: readonly Json[]): Json {
   const choices = answers.flatMap((answer, at) =>
     choicesOf(answer).map(choice => ({ ...choice, index: parts[at]!.index })),
@@ -19,7 +19,7 @@ export function mergeAnswers(id: string, parts: readonly Part[], answers: readon
   return { ...first, id, choices, usage: mergeUsage(parts, answers.map(usageOf)) }
 }
 
-/** Prompt tokens once for each prompt, completion tokens of all choices. */
+/** Prompt tokens once per prompt, completion tokens of all choices. */
 export function mergeUsage(parts: readonly Part[], usages: readonly (Partial<Usage> | undefined)[]): Usage {
   let [prompt, completion, cached] = [0, 0, 0]
   let details = false
@@ -39,7 +39,7 @@ export function mergeUsage(parts: readonly Part[], usages: readonly (Partial<Usa
   }
 }
 
-/** An event of a part as one of the whole: its own id and index. Undefined for an event that has no choice: the usage is told at the end. */
+/** Rewrites id and index of a part's event. Undefined for an event without choices: usage is sent once, at the end. */
 export function rewriteEvent(id: string, index: number, event: Json): Json | undefined {
   const choices = choicesOf(event)
   if (choices.length === 0) return undefined

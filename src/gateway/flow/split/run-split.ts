@@ -1,4 +1,4 @@
-/** Runs the parts of a request beside each other and gives the client one answer. The first that fails ends them all. */
+/** Runs the parts of a request concurrently and merges their responses. The first failure stops all parts. */
 import { type RefusalCode, Refusal, errorEvent } from '../../http/refusal.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { Outcome } from '../../observe/request-observer.ts'
@@ -8,7 +8,7 @@ import { EventSplitter } from './event-splitter.ts'
 import { mergeAnswers, mergeUsage, rewriteEvent, type Usage, usageOf } from './merge.ts'
 import { type Part, split } from './split.ts'
 
-/** Serves one part into a sink; the request id is the part's own. */
+/** Serves one part into a sink, under a request id of its own. */
 export type ServePart = (part: Part, requestId: string, sink: Sink) => Promise<Outcome>
 
 type Json = Record<string, unknown>
@@ -19,7 +19,7 @@ export async function runSplit(
   serve: ServePart,
 ): Promise<Outcome> {
   const parts = split(request)
-  const answer = new SplitAnswer(exchange, request, parts)
+  const answer = new MergedResponse(exchange, request, parts)
   let first: Outcome = 'ok'
   await Promise.all(
     parts.map(async (part, at) => {
@@ -27,7 +27,7 @@ export async function runSplit(
         (error: unknown) => answer.failed(error),
       )
       if (outcome === 'ok') return
-      // The others are of no more use, and how they end is only how they were stopped.
+      // The other parts are stopped; their outcome does not matter.
       if (first === 'ok') first = outcome
       exchange.stop('part_failed')
     }),
@@ -35,18 +35,18 @@ export async function runSplit(
   return answer.finish(first)
 }
 
-class SplitAnswer {
+class MergedResponse {
   readonly #exchange: Exchange
   readonly #request: ClientRequest
   readonly #parts: readonly Part[]
   readonly #id: string
   readonly #answers: Json[] = []
   readonly #usages: (Partial<Usage> | undefined)[] = []
-  /** What a worker or the gateway said of the first part that failed. */
+  /** The error of the first part that failed. */
   #refusal: { status: number; type: string; body: Buffer } | Refusal | undefined
   #fault: { readonly error: unknown } | undefined
   #begun = false
-  /** What the last write said of the client. */
+  /** Whether the client keeps up, as of the last write. */
   #flows = true
 
   constructor(exchange: Exchange, request: ClientRequest, parts: readonly Part[]) {
@@ -77,7 +77,7 @@ class SplitAnswer {
       write: chunk => this.#pass(at, splitter.push(chunk)),
       flush: () => this.#flows,
       drained: listener =>
-        this.#exchange.whenTaken(() => {
+        this.#exchange.whenDrained(() => {
           this.#flows = true
           listener()
         }),
@@ -97,7 +97,7 @@ class SplitAnswer {
     }
   }
 
-  /** What a worker says that is no JSON fails the request; the leg of that worker has looked at no more than brackets. */
+  /** Invalid JSON fails the request; the worker's leg has checked brackets only. */
   #parse(text: string, code: RefusalCode): Json {
     try {
       const value = JSON.parse(text) as unknown
@@ -113,7 +113,7 @@ class SplitAnswer {
     return error instanceof Refusal && error.status === 504 ? 'timeout' : 'failed'
   }
 
-  /** `outcome` is that of the first part that did not go well. Throws what the client is to be told where it has seen nothing yet. */
+  /** `outcome`: of the first part that failed. Throws the error for a client that has seen nothing yet. */
   finish(outcome: Outcome): Outcome {
     const exchange = this.#exchange
     const refusal = this.#refusal

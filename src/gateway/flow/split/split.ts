@@ -1,6 +1,6 @@
 /**
- * A request for several choices, or with several prompts, as requests for one choice of one prompt each: an engine gives the hand-off of
- * one of them only. Choice c of prompt p is choice p·n + c of the whole, as OpenAI's API has it.
+ * Splits a request for several choices or prompts into requests for one choice of one prompt each, because an engine returns the hand-off
+ * of only one. Choice c of prompt p has index p·n + c, as in OpenAI's API.
  */
 import { editObject } from '../../json/edit.ts'
 import { scanObject } from '../../json/scan.ts'
@@ -8,9 +8,9 @@ import type { ClientRequest } from '../../http/client-request.ts'
 
 export interface Part {
   readonly request: ClientRequest
-  /** Of the choice in the whole answer. */
+  /** Index of the choice in the merged response. */
   readonly index: number
-  /** The first choice of a prompt stands for its prompt tokens. */
+  /** Counts the prompt's tokens for all its choices. */
   readonly firstOfPrompt: boolean
 }
 
@@ -36,7 +36,7 @@ function partOf(
   const changed = editObject(body, members, {
     n: '1',
     ...(prompt && { prompt: body.subarray(prompt.start, prompt.end) }),
-    // As vLLM does it for the choices of one request: the same seed would give the same text.
+    // As vLLM does for the choices of one request: the same seed would give the same text.
     ...(seed !== undefined && { seed: String(seed + choice) }),
   })
   const scanned = scanObject(changed)!

@@ -108,7 +108,7 @@ export class OwnerPages implements Pages {
       }
       upstream.once('response', (answer: IncomingMessage) => {
         // What goes on for as long as its reader likes is no request that takes too long.
-        if (String(answer.headers['content-type']).startsWith('text/event-stream')) exchange.takeAnyTime()
+        if (String(answer.headers['content-type']).startsWith('text/event-stream')) exchange.removeTimeLimit()
         response.writeHead(answer.statusCode ?? 502, passed(answer))
         answer.pipe(response)
         answer.once('close', () => {
