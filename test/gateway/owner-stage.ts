@@ -1,4 +1,4 @@
-/** An owner without its process, for tests: registry, router and desk on a real socket, and relays that ask it. */
+/** An owner without its process, for tests: registry, router and owner server on a real socket, and relays that connect to it. */
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { Registry } from '../../src/cluster/registry.ts'
@@ -8,7 +8,7 @@ import { Admission, type AdmissionLimits } from '../../src/gateway/http/admissio
 import { createLog } from '../../src/gateway/observe/log/log.ts'
 import { Metrics } from '../../src/gateway/observe/metrics/metrics.ts'
 import { localPlacementClient } from '../../src/gateway/routing/placement-client.ts'
-import { type Awaited, OwnerServer } from '../../src/gateway/scale/processes/owner-server.ts'
+import { type StartConditions, OwnerServer } from '../../src/gateway/scale/processes/owner-server.ts'
 import { type LinkOptions, RelayLink } from '../../src/gateway/scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../../src/gateway/scale/processes/remote-admission.ts'
 import { remotePlacementClient } from '../../src/gateway/scale/processes/remote-placement-client.ts'
@@ -39,8 +39,8 @@ export interface DeciderOptions {
 
 /** What decides, in one process: the same for the same options. */
 export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderOptions) {
-  const desk = new LoadTracker()
-  const registry = new Registry(desk, BREAKER)
+  const tracker = new LoadTracker()
+  const registry = new Registry(tracker, BREAKER)
   for (const role of ['prefill', 'decode'] as const)
     for (let n = 0; n < WORKERS; n++) {
       const id = `${role}-${n}`
@@ -67,7 +67,7 @@ export function createDecider({ policy, artifact, limits = NO_LIMITS }: DeciderO
   })
   const budget = new RetryBudget(0.2)
   return {
-    desk,
+    tracker,
     registry,
     router,
     table,
@@ -86,10 +86,10 @@ export interface Told {
   readonly engines: [worker: string, engine: string][]
 }
 
-export async function startOwner(folder: string, decider: Decider, awaited: Partial<Awaited> = {}) {
+export async function startOwner(folder: string, decider: Decider, awaited: Partial<StartConditions> = {}) {
   const told: Told = { paces: [], failures: [], engines: [] }
   const pace = (what: string) => (name: string, ms: number) => void told.paces.push([what, name, ms])
-  const desk = new OwnerServer(
+  const server = new OwnerServer(
     {
       ...decider,
       health: { passiveFailure: id => void told.failures.push(id) },
@@ -98,25 +98,25 @@ export async function startOwner(folder: string, decider: Decider, awaited: Part
       log: createLog({ logLevel: 'silent', logFormat: 'json' }),
       logLevel: () => 'info',
     },
-    { relays: [], roles: [], mostMs: 5_000, ...awaited },
+    { relays: [], roles: [], timeoutMs: 5_000, ...awaited },
   )
-  const path = join(folder, 'desk')
+  const path = join(folder, 'owner')
   const sockets = new Set<{ destroy(): void }>()
-  const server = createServer(socket => {
+  const listener = createServer(socket => {
     sockets.add(socket)
-    desk.connected(socket)
+    server.connected(socket)
   })
-  await new Promise<void>(resolve => server.listen(path, resolve))
+  await new Promise<void>(resolve => listener.listen(path, resolve))
   return {
-    desk,
+    server,
     told,
     path,
     /** As when its process is killed: sockets close, nothing is said. */
     async die(): Promise<void> {
-      const closed = new Promise(resolve => server.close(resolve))
+      const closed = new Promise(resolve => listener.close(resolve))
       for (const socket of sockets) socket.destroy()
       await closed
-      desk.close()
+      server.close()
     },
   }
 }
@@ -131,7 +131,7 @@ export async function startLink(
     path,
     relay,
     lost: () => {},
-    room: room => admission.roomIs(room),
+    room: room => admission.setRoom(room),
     logLevel: () => {},
     forgotten: () => {},
     report: async () => ({}),

@@ -146,11 +146,11 @@ describe('an owner with three relays', () => {
     expect(new Set(alone.decided.map(one => (one as string[])[0])).size).toBe(2 * WORKERS)
     for (const { placement } of together.out) placement.end('ignored')
     for (const by of [0, 1, 2]) await settled(by)
-    expect([owned.desk.total('prefill'), owned.desk.total('decode')]).toEqual([
+    expect([owned.tracker.total('prefill'), owned.tracker.total('decode')]).toEqual([
       { inflight: 0, tokens: 0 },
       { inflight: 0, tokens: 0 },
     ])
-    expect(owned.desk.doubleReleases).toBe(0)
+    expect(owned.tracker.doubleReleases).toBe(0)
   })
 })
 
@@ -178,7 +178,7 @@ describe('an owner that replaces another', () => {
     expect(links.reduce((sum, { link }) => sum + link.tickets, 0)).toBe(out.length)
     for (const { placement } of out) placement.end('succeeded')
     for (const by of [0, 1, 2]) await settled(by)
-    expect([second.desk.total('prefill'), second.desk.total('decode')]).toEqual([
+    expect([second.tracker.total('prefill'), second.tracker.total('decode')]).toEqual([
       { inflight: 0, tokens: 0 },
       { inflight: 0, tokens: 0 },
     ])

@@ -62,18 +62,18 @@ describe('a relay that disconnects', () => {
     await until(() => decider.admission.queued === 1, 'one that waits')
     expect([
       decider.admission.running,
-      decider.desk.total('prefill').inflight,
-      decider.desk.total('decode').inflight,
+      decider.tracker.total('prefill').inflight,
+      decider.tracker.total('decode').inflight,
     ]).toEqual([2, 2, 4])
     first.link.close()
     await until(() => decider.admission.running === 1, 'its place to be free')
-    expect([decider.admission.queued, decider.desk.total('prefill'), decider.desk.total('decode')]).toEqual([
-      0,
-      { inflight: 1, tokens: 10 },
-      { inflight: 2, tokens: 20 },
-    ])
+    expect([
+      decider.admission.queued,
+      decider.tracker.total('prefill'),
+      decider.tracker.total('decode'),
+    ]).toEqual([0, { inflight: 1, tokens: 10 }, { inflight: 2, tokens: 20 }])
     expect(decider.router.decodeWorkersOf('a')).toHaveLength(1)
-    expect(decider.desk.doubleReleases).toBe(0)
+    expect(decider.tracker.doubleReleases).toBe(0)
     void waits
   })
 })
@@ -141,7 +141,7 @@ describe('queued requests', () => {
 describe('without an owner', () => {
   it('relay requests wait for the next one, and fail with ELDR_OWNER_AWAY if none comes', async () => {
     const { owner, link } = await stage()
-    const relay = await link(1, { patienceMs: 150 })
+    const relay = await link(1, { timeoutMs: 150 })
     await owner.die()
     const waits = relay.placement.toDecode('a', undefined, 1, NOBODY)
     await expect(waits).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY', status: 503, retryAfterSeconds: 1 })
@@ -161,21 +161,21 @@ describe('without an owner', () => {
     const relay = await link(1)
     await owner.die()
     const decider = createDecider({ policy: 'jsq' })
-    const next = await startOwner(folder.path, decider, { relays: [1, 2], mostMs: 60_000 })
+    const next = await startOwner(folder.path, decider, { relays: [1, 2], timeoutMs: 60_000 })
     open.push({ close: () => next.die() })
     let answered = false
     const question = Promise.resolve(relay.placement.toPrefill(1, 5, NOBODY)).then(dispatch => {
       answered = true
       return dispatch
     })
-    await until(() => [...next.desk.relays].some(({ number }) => number === 1), 'the first relay')
+    await until(() => [...next.server.relays].some(({ number }) => number === 1), 'the first relay')
     await new Promise(setImmediate)
-    expect([answered, decider.desk.total('prefill').inflight]).toEqual([false, 0])
-    next.desk.relayDied(2)
+    expect([answered, decider.tracker.total('prefill').inflight]).toEqual([false, 0])
+    next.server.relayDied(2)
     expect((await question)!.worker.role).toBe('prefill')
-    const last = await startOwnerAfter(next, { relays: [1, 2], mostMs: 50 })
+    const last = await startOwnerAfter(next, { relays: [1, 2], timeoutMs: 50 })
     expect(await relay.placement.toPrefill(1, 5, NOBODY)).toBeDefined()
-    expect(last.desk.relays).toBeDefined()
+    expect(last.server.relays).toBeDefined()
   })
 
   it('a new one with capacity tells relays that knew of none', async () => {
@@ -205,14 +205,15 @@ describe('without an owner', () => {
     const next = await startOwner(folder.path, decider, { relays: [1] })
     open.push({ close: () => next.die() })
     await heard(relay)
-    expect(decider.desk.total('decode').inflight).toBe(0)
+    expect(decider.tracker.total('decode').inflight).toBe(0)
     decider.registry.add(worker)
-    expect([decider.desk.inflight(worker.id, 'decode'), decider.desk.tokens(worker.id, 'decode')]).toEqual([
-      1, 30,
-    ])
+    expect([
+      decider.tracker.inflight(worker.id, 'decode'),
+      decider.tracker.tokens(worker.id, 'decode'),
+    ]).toEqual([1, 30])
     place!.end('succeeded')
     await heard(relay)
-    expect(decider.desk.total('decode').inflight).toBe(0)
+    expect(decider.tracker.total('decode').inflight).toBe(0)
   })
 })
 
@@ -244,9 +245,9 @@ describe('other messages', () => {
     await heard(relay)
     await heard(relay)
     expect(forgotten).toEqual([id])
-    const [desk] = owner.desk.relays
-    expect(await desk!.ask(19, 'request-1', 1_000)).toEqual({ what: 'request', about: 'request-1' })
-    expect(desk!.number).toBe(7)
+    const [session] = owner.server.relays
+    expect(await session!.ask(19, 'request-1', 1_000)).toEqual({ what: 'request', about: 'request-1' })
+    expect(session!.number).toBe(7)
   })
 })
 

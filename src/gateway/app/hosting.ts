@@ -1,24 +1,24 @@
-/** A gateway that decides for other processes, which have the requests (`processes/`). */
+/** Hooks of a gateway that decides for other processes, which serve the requests (`scale/processes/`). */
 import type { IncomingMessage } from 'node:http'
 import type { Registry } from '../../cluster/registry.ts'
 import type { RequestLookup } from '../control/admin/admin-context.ts'
 import type { SourceMemory, SourceName } from '../discovery/source.ts'
 import type { RoutingChange } from '../routing/routing-control.ts'
 
-/** What is otherwise where requests come to other processes (`processes/`), and this one decides for them. */
 export interface Hosting {
-  /** In place of the settings' address. */
+  /** Socket path to listen on, in place of the configured address. */
   readonly path: string
-  /** Every request, before it is looked at. */
+  /** Called with every request before it is handled. */
   arriving(request: IncomingMessage): void
-  /** In place of the settings' workers. */
+  /** In place of the configured workers. */
   readonly addWorkers?: (registry: Registry) => void
+  /** Requests that other processes serve. */
   readonly elsewhere: RequestLookup
-  /** Of every artifact that is loaded while the gateway runs, whoever had it loaded. */
+  /** Called after every artifact load while the gateway runs. */
   artifactLoaded(path: string, shownAs: string): Promise<void>
-  /** The name of the settings' artifact, where its file is a copy. */
+  /** Name of the configured artifact for people, if its file is a copy. */
   readonly artifactShownAs?: string
-  /** What discovery is to remember, and what it remembered before. */
+  /** Memory of a discovery source that outlives this process. */
   memoryOf(source: SourceName): SourceMemory
   levelChanged(): void
   routingChanged(change: RoutingChange): void

@@ -1,4 +1,6 @@
-/** Everything that looks at requests, in one list. A new listener is added here or passed to `startGateway`. */
+/**
+ * Everything that looks at requests, in one list. A new listener is added here or passed to `startGateway`.
+ */
 import type { RestartWatch } from '../../cluster/restart-watch.ts'
 import type { Settings } from '../config/settings.ts'
 import { debugHeaders } from '../observe/debug-headers.ts'

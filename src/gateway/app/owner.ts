@@ -1,4 +1,4 @@
-/** The owner: a gateway as it is in one process, but for the requests, which come to the relays. Run by the supervisor. */
+/** The owner: a gateway that admits and places the requests of the relays. Run by the supervisor. */
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { resolve } from 'node:path'
@@ -10,7 +10,7 @@ import { closeLog } from '../observe/log/log-output.ts'
 import type { Hosting } from './hosting.ts'
 import { type Gateway, startGateway } from './start-gateway.ts'
 import {
-  deskPath,
+  ownerPath,
   type OwnerStart,
   pagesPath,
   runAsMember,
@@ -25,7 +25,7 @@ import { OwnerServer } from '../scale/processes/owner-server.ts'
 import {
   addSaved,
   levelOf,
-  Memories,
+  DiscoveryMemory,
   restoreLevel,
   routingOf,
   type SavedState,
@@ -33,14 +33,15 @@ import {
   settingsWith,
 } from '../scale/processes/saved-state.ts'
 
-/** How long a relay may take to tell something. */
+/** Timeout of a report from a relay. */
 const REPORT_MS = 1_000
-/** So much of what a relay has counted may be lost with it. */
-const LOOK_MS = 5_000
-/** How long questions wait for relays to say what they have, and for workers to be there again. */
+/** Interval of reading the relays' metrics: if a relay dies, counts of this long may be lost. */
+const METRICS_INTERVAL_MS = 5_000
+/** How long requests wait for relays to declare theirs, and for workers to be ready again. */
 const DECLARE_MS = 1_500
 
-// Told by the supervisor alone: a signal to the whole group is for it, and relays still need the owner.
+// Only the supervisor stops the owner: it handles a signal to the whole group, and relays still need the
+// owner.
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
 
 async function run({ settings: given, folder, saved, relays }: OwnerStart): Promise<void> {
@@ -50,27 +51,27 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   const { endpoint: __, ...traces } = given.observe.traces
   const settings = settingsWith({ ...given, server, observe: { ...given.observe, traces } }, saved)
   const log = createLog(settings.observe).child({ process: 'owner' })
-  /** What comes before there is anybody to hear it. */
+  /** Messages that arrive before the gateway is ready. */
   const early: ToOwner[] = []
-  let hear = (message: ToOwner): unknown => early.push(message)
-  process.on('message', (message: ToOwner) => hear(message))
+  let handle = (message: ToOwner): unknown => early.push(message)
+  process.on('message', (message: ToOwner) => handle(message))
   const merged = new MergedMetrics(saved.kept, saved.seen)
   if (saved.own !== undefined) await merged.keep(saved.own)
-  for (const path of [pagesPath(folder), deskPath(folder)]) rmSync(path, { force: true })
+  for (const path of [pagesPath(folder), ownerPath(folder)]) rmSync(path, { force: true })
 
-  const memories = new Memories(saved.discovery)
+  const discoveryMemory = new DiscoveryMemory(saved.discovery)
   const kept = new KeptArtifact(folder, saved.artifact?.path, log, artifact => save({ artifact }))
 
-  /** What each relay says, in no order; whoever says nothing in time, or is gone when all have spoken, is left out. */
+  /** Reports of all relays, in any order, without relays that time out or disconnect meanwhile. */
   const askAll = async <T>(kind: number, about: string): Promise<{ relay: number; report: T }[]> => {
-    const asked = [...(desk?.relays ?? [])].map(async relay => ({
+    const pending = [...(owner?.relays ?? [])].map(async relay => ({
       relay,
       report: await relay.ask(kind, about, REPORT_MS),
     }))
-    const answers = await Promise.all(asked)
-    const here = new Set(desk?.relays)
-    return answers.flatMap(({ relay, report }) =>
-      here.has(relay) && relay.number !== undefined && report !== undefined
+    const reports = await Promise.all(pending)
+    const connected = new Set(owner?.relays)
+    return reports.flatMap(({ relay, report }) =>
+      connected.has(relay) && relay.number !== undefined && report !== undefined
         ? { relay: relay.number, report: report as T }
         : [],
     )
@@ -81,21 +82,21 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
       const from = request.headers[FROM_HEADER]
       setClientAddress(request, typeof from === 'string' ? from : '')
     },
-    ...(saved.workers && { addWorkers: registry => addSaved(registry, saved) }),
+    addWorkers: saved.workers && (registry => addSaved(registry, saved)),
     elsewhere: {
       request: async id => (await askAll<SeenRequest>(TELL.request, id)).map(({ report }) => report),
     },
     artifactLoaded: (path, shownAs) => kept.loaded(resolve(path), shownAs),
-    ...(saved.artifact && { artifactShownAs: saved.artifact.shownAs }),
-    memoryOf: source => memories.of(source),
+    artifactShownAs: saved.artifact?.shownAs,
+    memoryOf: source => discoveryMemory.of(source),
     levelChanged() {
-      desk?.levelChanged()
+      owner?.levelChanged()
       if (level !== undefined) save(levelOf(level.view()))
     },
     routingChanged: change => save(routingOf(change)),
   }
-  // Named before it is made: what the gateway tells of while it begins concerns nobody yet.
-  let desk: OwnerServer | undefined
+  // Undefined while the gateway starts: there are no relays to notify yet.
+  let owner: OwnerServer | undefined
   let level: LogLevelControl | undefined
   const gateway: Gateway = await startGateway(settings, log, { hosting })
   const { registry, router, budget, health, restarts, insight, metrics, logLevel } = gateway.context
@@ -104,7 +105,7 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
   if (saved.artifact === undefined && first !== undefined) await kept.loaded(resolve(first), first)
   if (saved.clusters !== undefined) void gateway.control.restoreClusters(saved.clusters)
   if (saved.logLevel !== undefined) restoreLevel(logLevel, saved.logLevel)
-  const all = (desk = new OwnerServer(
+  const relayServer = (owner = new OwnerServer(
     {
       placement: gateway.placement,
       registry,
@@ -117,54 +118,51 @@ async function run({ settings: given, folder, saved, relays }: OwnerStart): Prom
       log,
       logLevel: () => log.level,
     },
-    { relays, roles: saved.ready ?? [], mostMs: DECLARE_MS },
+    { relays, roles: saved.ready ?? [], timeoutMs: DECLARE_MS },
   ))
 
   const ownMetrics = async () => (await metrics.registry.getMetricsAsJSON()) as MetricsJson
-  const look = async () => {
+  const saveCounts = async () => {
     for (const { relay, report } of await askAll<MetricsJson>(TELL.metrics, '')) merged.saw(relay, report)
-  }
-  const keepCounts = async () => {
-    await look()
     const own = await ownMetrics()
     save({ own: ownPart(own), seen: merged.seen })
     return own
   }
-  // Whatever somebody has read is kept: a counter that falls would be taken for one that began again.
-  metrics.text = async () => merged.text(await keepCounts())
-  all.lastWords = (relay, report) => merged.saw(relay, report as MetricsJson)
-  const gone = async (relay: number) => {
+  // Counts are saved at every scrape: Prometheus would take a counter that falls for a reset.
+  metrics.text = async () => merged.text(await saveCounts())
+  relayServer.finalReport = (relay, report) => merged.saw(relay, report as MetricsJson)
+  const relayGone = async (relay: number) => {
     await merged.gone(relay)
     save({ kept: merged.kept, seen: merged.seen })
   }
-  all.gone = relay => void gone(relay)
-  const looking = setInterval(() => void keepCounts(), LOOK_MS)
+  relayServer.disconnected = relay => void relayGone(relay)
+  const saving = setInterval(() => void saveCounts(), METRICS_INTERVAL_MS)
   registry.subscribe(({ kind, worker }) => {
     if (kind === 'forgotten') void merged.forgetWorker(worker.id)
-    if (!kind.startsWith('breaker_')) save({ ...savedWorkers(registry), ...memories.saved })
+    if (!kind.startsWith('breaker_')) save({ ...savedWorkers(registry), ...discoveryMemory.saved })
   })
-  // Those that died with the last owner, or while there was none.
+  // Relays that died with the last owner, or while there was none.
   for (const relay of Object.keys(merged.seen).map(Number))
     if (!relays.includes(relay)) await merged.gone(relay)
-  save({ ...savedWorkers(registry), ...memories.saved, kept: merged.kept, seen: merged.seen, own: [] })
+  save({ ...savedWorkers(registry), ...discoveryMemory.saved, kept: merged.kept, seen: merged.seen, own: [] })
 
-  const listener = createServer(socket => all.connected(socket))
+  const listener = createServer(socket => relayServer.connected(socket))
   await new Promise<void>((listening, failed) =>
-    listener.once('error', failed).listen(deskPath(folder), listening),
+    listener.once('error', failed).listen(ownerPath(folder), listening),
   )
-  hear = message => {
+  handle = message => {
     if (message.kind === 'died') {
-      all.relayDied(message.relay)
-      void gone(message.relay)
+      relayServer.relayDied(message.relay)
+      void relayGone(message.relay)
     } else if (message.kind === 'drain') gateway.drain()
     else if (message.kind === 'toggleDebug') logLevel.toggleDebug()
     else if (message.kind === 'stop') void stop()
   }
-  early.forEach(message => hear(message))
+  early.forEach(message => handle(message))
   async function stop(): Promise<void> {
-    clearInterval(looking)
+    clearInterval(saving)
     listener.close()
-    all.close()
+    relayServer.close()
     await gateway.stop()
     await closeLog()
     process.exit(0)

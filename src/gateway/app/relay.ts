@@ -1,9 +1,9 @@
-/** A relay: requests of clients and their streams. Where they go the owner says. Run by the supervisor. */
+/** A relay: serves requests of clients and their streams. The owner places them. Run by the supervisor. */
 import type { Socket } from 'node:net'
 import { closeLog } from '../observe/log/log-output.ts'
 import { createLog } from '../observe/log/log.ts'
 import {
-  deskPath,
+  ownerPath,
   pagesPath,
   relayPath,
   type RelayStart,
@@ -13,18 +13,18 @@ import {
 } from '../scale/processes/supervisor-messages.ts'
 import { startRelay } from './start-relay.ts'
 
-/** For error events to get to clients. */
-const LAST_WORDS_MS = 500
+/** Time for error events to reach clients. */
+const FAIL_MS = 500
 
 process.on('SIGHUP', () => {})
-process.on('SIGUSR2', () => {}) // the supervisor has the owner told, and the owner tells all
+process.on('SIGUSR2', () => {}) // the supervisor tells the owner, which tells all relays
 await runAsMember(run)
 
 async function run({ settings, folder, relay: number }: RelayStart): Promise<void> {
   const log = createLog(settings.observe).child({ process: `relay-${number}` })
   const relay = await startRelay(settings, log, {
     number,
-    desk: deskPath(folder),
+    owner: ownerPath(folder),
     pages: pagesPath(folder),
     own: relayPath(folder, number),
   })
@@ -41,19 +41,19 @@ async function run({ settings, folder, relay: number }: RelayStart): Promise<voi
     else if (message.kind === 'left') void relay.leave().then(stop)
     else if (message.kind === 'connection') {
       tellSupervisor({ kind: 'taken', connection: message.connection })
-      if (socket !== undefined) relay.accept(socket) // none, where the client is gone already
+      if (socket !== undefined) relay.accept(socket) // undefined if the client has disconnected
     }
   })
-  // Of an operator who wants this one to be replaced without harm.
+  // An operator replaces this relay without breaking streams.
   for (const signal of ['SIGTERM', 'SIGINT'] as const)
     process.on(signal, () => tellSupervisor({ kind: 'leaving' }))
-  // Clients learn that their stream is over; what the fault was the log says.
+  // Clients get an error event; the log has the cause.
   let failed = false
   const fail = (error: unknown) => {
     if (failed) return
     failed = true
-    log.fatal({ err: error }, 'a fault of this relay: it ends, and another takes its place')
-    void Promise.race([relay.fail(), new Promise(resolve => setTimeout(resolve, LAST_WORDS_MS))])
+    log.fatal({ err: error }, 'internal error in this relay: exiting, to be restarted')
+    void Promise.race([relay.fail(), new Promise(resolve => setTimeout(resolve, FAIL_MS))])
       .then(closeLog)
       .finally(() => process.exit(1))
   }

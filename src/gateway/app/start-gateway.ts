@@ -1,4 +1,4 @@
-/** A gateway from its settings: everything is put together here, and taken apart again in the other order. */
+/** Builds a gateway from its settings, and shuts its parts down in reverse order. */
 import type { Server } from 'node:http'
 import { Registry } from '../../cluster/registry.ts'
 import { LoadTracker } from '../../cluster/tickets.ts'
@@ -46,7 +46,7 @@ import { Upstreams } from '../upstream/upstreams.ts'
 import { watchWorkers } from '../routing/watch-workers.ts'
 import { configuredWorkers } from '../config/configured-workers.ts'
 
-/** What tests and the owner process look into. */
+/** Parts that tests and the owner process use. */
 export interface GatewayContext extends FlowContext, AdminContext {
   readonly upstreams: Upstreams
   readonly router: Router
@@ -56,7 +56,7 @@ export interface GatewayContext extends FlowContext, AdminContext {
 }
 
 export interface GatewayOptions {
-  /** Set if other processes have the requests, and this one decides for them. */
+  /** Set if other processes serve the requests, and this one decides for them. */
   readonly hosting?: Hosting
   /** In place of the configured engine. */
   readonly engine?: EngineAdapter
@@ -71,7 +71,7 @@ export interface Gateway {
   readonly control: RoutingControl
   readonly admission: Admission
   readonly placement: LocalPlacementClient
-  /** Of the admin API. */
+  /** Routes of the admin API. */
   readonly routes: Admin['routes']
   /** No new requests from now on; it goes on answering at its own routes. */
   drain(): void
@@ -79,26 +79,26 @@ export interface Gateway {
   stop(): Promise<void>
 }
 
-/** How often the janitor looks for tickets that nobody released. */
-const JANITOR_MS = 10_000
-/** A ticket is this much older than any request may be before it counts as leaked. */
-const JANITOR_SLACK_MS = 60_000
+/** Interval of the search for leaked tickets. */
+const LEAK_CHECK_MS = 10_000
+/** A ticket counts as leaked when it is older than the request timeout by this much. */
+const LEAK_SLACK_MS = 60_000
 
 export async function startGateway(
   settings: Settings,
   log: Log = createLog(settings.observe),
   { hosting, engine: givenEngine, observers = [] }: GatewayOptions = {},
 ): Promise<Gateway> {
-  // Errors in files are found before anything is started.
+  // Read all files before anything is started.
   const files = await readRoutingFiles(settings, hosting?.artifactShownAs)
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
   const engine = givenEngine ?? (await loadEngine(settings.workers.engine, settings.routing))
   const discover = readyDiscovery(settings.discovery, settings.workers)
 
   const logLevel = new LogLevelControl(log, hosting?.levelChanged)
-  const apart: (() => unknown)[] = [() => logLevel.close()]
-  const takeApart = async () => {
-    for (const step of apart.splice(0).toReversed()) await step()
+  const cleanups: (() => unknown)[] = [() => logLevel.close()]
+  const cleanUp = async () => {
+    for (const step of cleanups.splice(0).toReversed()) await step()
   }
   const metrics = new Metrics()
   const server = createListener(
@@ -114,8 +114,8 @@ export async function startGateway(
   const events = new Events()
   const rateLimitedLog = new RateLimitedLog()
   const tracing = await startTracing(settings.observe.traces, { metrics, log, rateLimitedLog })
-  // Almost last: what happens while a gateway stops is worth tracing too.
-  apart.push(() => tracing?.close())
+  // Closed almost last, so that the shutdown is traced too.
+  cleanups.push(() => tracing?.close())
   const tracker = new LoadTracker()
   const registry = new Registry(tracker, settings.breaker)
   const upstreams = new Upstreams({
@@ -123,14 +123,14 @@ export async function startGateway(
     idleConnectionMs: settings.workers.idleConnectionMs,
     tls,
   })
-  apart.push(() => upstreams.close())
+  cleanups.push(() => upstreams.close())
   const watch = watchWorkers(settings, registry, upstreams, metrics, log)
-  apart.push(() => watch.stop())
+  cleanups.push(() => watch.stop())
   registry.subscribe(({ kind, worker: { id, role } }) => {
     events.publish('worker', { change: kind, worker: id, leg: role })
     if (kind === 'forgotten') void forgetSeries(id)
   })
-  /** Another worker may have its name by then. */
+  /** Another worker may have the same id by then. */
   async function forgetSeries(id: string): Promise<void> {
     await metrics.forgetWorker(id)
     const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
@@ -140,21 +140,21 @@ export async function startGateway(
   else hosting.addWorkers(registry)
   const admission = new Admission(settings.limits)
   const loopDelay = new LoopDelay()
-  apart.push(() => loopDelay.close())
+  cleanups.push(() => loopDelay.close())
   const insight = new Insight(settings.observe.decisionsKept)
   const planeThread = new OffThread()
-  apart.push(() => planeThread.close())
+  cleanups.push(() => planeThread.close())
   const plane = new SignaturePlane(planeThread, () => control.loaded)
   const feed = new LiveFeed(
     feedSources({ registry, admission, insight, plane, control: () => control, router: () => router }),
   )
   insight.watched = () => feed.any
-  apart.push(() => feed.close())
+  cleanups.push(() => feed.close())
   registry.subscribe(({ kind, worker: { id } }) => {
     feed.events.add('worker', id, kind)
     if (kind === 'forgotten') insight.pace.forget(id)
   })
-  const replicas = await begun(() =>
+  const replicas = await orCleanUp(() =>
     readyReplicas(settings.replicas, { tracker, registry, log, rateLimitedLog }),
   )
   const decisions = new Decisions({
@@ -164,7 +164,7 @@ export async function startGateway(
     followers: [events, feed],
     rejected: logRejectedCounts(log, rateLimitedLog, () => readsCounts(descriptorOf(control.policy))),
   })
-  const { control, router } = await begun(() =>
+  const { control, router } = await orCleanUp(() =>
     startRouting(settings, files, {
       registry,
       decisions,
@@ -181,11 +181,11 @@ export async function startGateway(
       },
     }),
   )
-  apart.push(() => control.close())
+  cleanups.push(() => control.close())
   replicas?.start(control, router)
-  apart.push(() => replicas?.stop())
-  const discovery = await begun(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
-  apart.push(() => discovery?.stop())
+  cleanups.push(() => replicas?.stop())
+  const discovery = await orCleanUp(() => discover?.({ registry, metrics, log, memoryOf: hosting?.memoryOf }))
+  cleanups.push(() => discovery?.stop())
   const budget = new RetryBudget(settings.retries.budgetShare)
   const { fit, pace } = insight
   const { limits } = settings
@@ -249,31 +249,31 @@ export async function startGateway(
     { feed, plane },
   )
   const handler = new Handler(context, admission, admin)
-  const janitor = setInterval(() => {
-    const leaks = tracker.findLeaks(performance.now(), settings.timeouts.requestMs + JANITOR_SLACK_MS)
+  const leakCheck = setInterval(() => {
+    const leaks = tracker.findLeaks(performance.now(), settings.timeouts.requestMs + LEAK_SLACK_MS)
     if (leaks.length === 0) return
     metrics.ticketLeaks.inc(leaks.length)
     log.error(
       { leaks: leaks.map(({ worker, leg }) => ({ worker, leg })) },
       'ticket leak (bug): tickets not released',
     )
-  }, JANITOR_MS).unref()
-  apart.push(() => clearInterval(janitor))
+  }, LEAK_CHECK_MS).unref()
+  cleanups.push(() => clearInterval(leakCheck))
   const { host, port, metricsPort } = settings.server
   if (metricsPort !== undefined) {
     const metricsServer = createMetricsListener(metrics)
-    await begun(() => listen(metricsServer, host, metricsPort))
-    // Until the last stream has ended: what happens while a gateway stops is worth counting too.
-    apart.push(() => closed(metricsServer))
+    await orCleanUp(() => listen(metricsServer, host, metricsPort))
+    // Open until the last stream has ended, so that the shutdown is counted too.
+    cleanups.push(() => closed(metricsServer))
   }
-  const address = await begun(() => listen(server, host, port, hosting?.path))
+  const address = await orCleanUp(() => listen(server, host, port, hosting?.path))
 
-  /** A gateway that cannot start leaves nothing behind. */
-  async function begun<T>(start: () => T | Promise<T>): Promise<T> {
+  /** Cleans up if a step of the start fails. */
+  async function orCleanUp<T>(start: () => T | Promise<T>): Promise<T> {
     try {
       return await start()
     } catch (error) {
-      await takeApart()
+      await cleanUp()
       throw error
     }
   }
@@ -287,7 +287,7 @@ export async function startGateway(
   async function end(): Promise<void> {
     drain()
     await drained(handler, server, settings.server.shutdownGraceMs)
-    await takeApart()
+    await cleanUp()
   }
   return {
     url: `${settings.server.tls === undefined ? 'http' : 'https'}://${address}`,

@@ -1,4 +1,7 @@
-/** What a relay is made of: the same parts that serve requests in a gateway of one process, with the owner in the place of the router. */
+/**
+ * Builds a relay: the parts that serve requests in a single-process gateway, with the owner in place of the
+ * router.
+ */
 import { rmSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -28,27 +31,31 @@ import { RelayLink } from '../scale/processes/relay-link.ts'
 import { RemoteAdmission } from '../scale/processes/remote-admission.ts'
 import { remotePlacementClient } from '../scale/processes/remote-placement-client.ts'
 
-export interface RelayPlace {
+export interface RelayPaths {
   readonly number: number
-  /** Where the owner is asked, and where its pages are. */
-  readonly desk: string
+  /** Socket of the owner. */
+  readonly owner: string
+  /** Socket of the owner's own routes. */
   readonly pages: string
-  /** Clients come by the supervisor, but Node looks after the connections of a server only while it listens: at a path that nobody asks. */
+  /**
+   * Socket that the relay listens on without being called: connections come from the supervisor, but Node
+   * manages the connections of a server only while it listens.
+   */
   readonly own: string
 }
 
 export interface Relay {
-  /** A connection that another process has accepted. */
+  /** Takes a connection that the supervisor has accepted. */
   accept(socket: Socket): void
-  /** Others take its place: what has come is served, then connections end, within the grace period. */
+  /** Serves what has arrived, then closes connections, within the grace period. */
   leave(): Promise<void>
-  /** What is under way may end within the grace period. */
+  /** Ends within the grace period. */
   stop(): Promise<void>
-  /** What is under way ends now: clients are told. Resolves when they have been. */
+  /** Ends all requests now with an error. Resolves when clients have it. */
   fail(): Promise<void>
 }
 
-export async function startRelay(settings: Settings, log: Log, place: RelayPlace): Promise<Relay> {
+export async function startRelay(settings: Settings, log: Log, paths: RelayPaths): Promise<Relay> {
   const metrics = new Metrics()
   const rateLimitedLog = new RateLimitedLog()
   const tls = settings.workers.tls && workerTls(settings.workers.tls)
@@ -70,10 +77,10 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   const loopDelay = new LoopDelay()
 
   const link = new RelayLink({
-    path: place.desk,
-    relay: place.number,
+    path: paths.owner,
+    relay: paths.number,
     lost: (worker, left) => lost.lose(worker, left),
-    room: room => admission.roomIs(room),
+    room: room => admission.setRoom(room),
     logLevel: level => void (log.level = level),
     connected: () => engines.clear(),
     forgotten({ url }) {
@@ -82,10 +89,10 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
     async report(what, about) {
       if (what === 'metrics') return metrics.registry.getMetricsAsJSON()
       const { live, story } = seenHere(about, handler.live, insight.stories)
-      return { live, ...(story && { story }) }
+      return { live, story }
     },
   })
-  /** Of a worker's hand-offs one after the other have the same id: the owner need not hear of each. */
+  /** Successive hand-offs of a worker have the same engine id: only changes are sent to the owner. */
   const engines = new Map<string, string>()
   function sawEngineId(worker: string, engine: string): void {
     if (engines.get(worker) === engine) return
@@ -118,17 +125,17 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
     lost,
     log,
   }
-  const handler = new Handler(context, admission, new OwnerPages(place.pages))
+  const handler = new Handler(context, admission, new OwnerPages(paths.pages))
   await link.open()
-  rmSync(place.own, { force: true }) // of one that was killed
-  await listen(server, settings.server.host, settings.server.port, place.own)
+  rmSync(paths.own, { force: true }) // left behind by a relay that was killed
+  await listen(server, settings.server.host, settings.server.port, paths.own)
 
-  /** Node does not count connections that come so. */
-  const handed = new Set<Socket>()
+  /** Node does not count connections that it has not accepted itself. */
+  const connections = new Set<Socket>()
   let noneLeft = () => {}
   async function end(): Promise<void> {
     await drained(handler, server, settings.server.shutdownGraceMs)
-    // What it has counted to the last, for those who ask when it is gone.
+    // The final report, so that the owner keeps its counts.
     link.tell(
       ASK.report,
       0,
@@ -141,20 +148,20 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   }
   return {
     accept(socket) {
-      // As the server makes its own.
+      // The options that the server sets on its own connections.
       socket.allowHalfOpen = true
       socket.setNoDelay(true)
-      handed.add(socket)
+      connections.add(socket)
       socket.once('close', () => {
-        handed.delete(socket)
-        if (handed.size === 0) noneLeft()
+        connections.delete(socket)
+        if (connections.size === 0) noneLeft()
       })
       server.emit('connection', socket)
     },
     async leave() {
       handler.leaving = true
       const none = new Promise<void>(resolve => (noneLeft = resolve))
-      if (handed.size === 0) noneLeft()
+      if (connections.size === 0) noneLeft()
       server.closeIdleConnections()
       await Promise.race([none, wait(settings.server.shutdownGraceMs, undefined, { ref: false })])
     },
@@ -167,7 +174,7 @@ export async function startRelay(settings: Settings, log: Log, place: RelayPlace
   }
 }
 
-/** Times go to the owner, which has the dashboard; stories stay here until they are asked for. */
+/** Sends times to the owner, which has the dashboard. Stories stay here until the owner asks for them. */
 function remotePace(link: RelayLink): Pick<Pace, 'firstByte' | 'stream' | 'onWorker'> {
   const report = (what: number) => (name: string, ms: number) =>
     link.tell(ASK.pace, 0, to => to.byte(what).text(name).number(ms))

@@ -1,81 +1,84 @@
-/** Connections that the supervisor has accepted, handed to the relays in turn. */
+/** Passes the connections that the supervisor accepts to the relays, in turn. */
 import type { Server, Socket } from 'node:net'
 import type { Member } from './member.ts'
 
-/** Connections that wait for a relay when there is none. */
-const MOST_WAITING = 1_024
-/** So many relays may fail to get a connection before its client is let go. */
-const MOST_TRIES = 3
+/** Limit of connections that wait while no relay is ready. */
+const MAX_WAITING = 1_024
+/** Attempts to hand over a connection before it is closed. */
+const MAX_TRIES = 3
 
-interface OnTheWay {
+interface Handover {
   readonly socket: Socket
   readonly relay: Member
   readonly tries: number
-  /** What the relay had been asked last when it was sent. */
-  readonly after: number
+  /** Last ping sent to the relay before the connection. */
+  readonly afterPing: number
 }
 
-export class Hands {
+export class ConnectionHandover {
   readonly #relays: readonly Member[]
   #waiting: Socket[] = []
-  /** Handed on, and nobody has said yet that it has it. */
-  readonly #onTheWay = new Map<number, OnTheWay>()
+  /** Sent to a relay and not confirmed. */
+  readonly #pending = new Map<number, Handover>()
   #turn = 0
   #number = 0
 
   constructor(server: Server, relays: readonly Member[]) {
     this.#relays = relays
     server.on('connection', (socket: Socket) => {
-      socket.on('error', () => {}) // whoever has it hears of it too
+      socket.on('error', () => {}) // the relay that has it sees the error too
       this.#hand(socket)
     })
   }
 
-  /** A relay is there. */
-  again(): void {
+  relayReady(): void {
     for (const socket of this.#waiting.splice(0)) this.#hand(socket)
   }
 
-  taken(number: number): void {
-    this.#onTheWay.get(number)?.socket.destroy() // this process' end of it alone
-    this.#onTheWay.delete(number)
+  confirmed(number: number): void {
+    this.#pending.get(number)?.socket.destroy() // closes only this process's copy
+    this.#pending.delete(number)
   }
 
-  /** What it has not taken is for another. */
-  died(relay: Member): void {
-    this.#lost(relay, Infinity)
+  /** Connections that the relay has not confirmed go to another one. */
+  relayDied(relay: Member): void {
+    this.#retry(relay, Infinity)
   }
 
-  /** It has got all that was sent before this ping; a connection among that which it has not taken is lost: it has no file descriptor left. */
-  answered(relay: Member, ping: number): void {
-    this.#lost(relay, ping)
+  /**
+   * The relay has received everything sent before this ping. A connection sent before it and not confirmed
+   * was lost, because the relay has no file descriptors left.
+   */
+  pongReceived(relay: Member, ping: number): void {
+    this.#retry(relay, ping)
   }
 
   close(): void {
-    for (const { socket } of this.#onTheWay.values()) socket.destroy()
+    for (const { socket } of this.#pending.values()) socket.destroy()
     for (const socket of this.#waiting) socket.destroy()
   }
 
-  #lost(relay: Member, before: number): void {
-    for (const [number, { socket, relay: to, tries, after }] of this.#onTheWay) {
-      if (to !== relay || after >= before) continue
-      this.#onTheWay.delete(number)
-      if (tries < MOST_TRIES) this.#hand(socket, tries + 1)
+  #retry(relay: Member, beforePing: number): void {
+    for (const [number, { socket, relay: to, tries, afterPing }] of this.#pending) {
+      if (to !== relay || afterPing >= beforePing) continue
+      this.#pending.delete(number)
+      if (tries < MAX_TRIES) this.#hand(socket, tries + 1)
       else socket.destroy()
     }
   }
 
   #hand(socket: Socket, tries = 1): void {
-    const there = this.#relays.filter(({ isReady }) => isReady)
-    const best = there.filter(({ isLeaving, isSlow }) => !isLeaving && !isSlow)
-    const ready = best.length > 0 ? best : there
-    if (ready.length > 0) {
-      const relay = ready[this.#turn++ % ready.length]!
+    const ready = this.#relays.filter(({ isReady }) => isReady)
+    const preferred = ready.filter(({ isLeaving, isSlow }) => !isLeaving && !isSlow)
+    const choices = preferred.length > 0 ? preferred : ready
+    if (choices.length > 0) {
+      const relay = choices[this.#turn++ % choices.length]!
       const number = ++this.#number
-      this.#onTheWay.set(number, { socket, relay, tries, after: relay.pings })
-      // Open here too until it has it: one that dies with connections on the way would leave clients waiting for nobody.
+      this.#pending.set(number, { socket, relay, tries, afterPing: relay.pings })
+      // Kept open here until it is confirmed: otherwise the client would wait forever if the relay dies
+      // first.
       relay.hand(number, socket)
-    } else if (this.#waiting.length < MOST_WAITING) this.#waiting.push(socket)
+    } else if (this.#waiting.length < MAX_WAITING) this.#waiting.push(socket)
     else socket.destroy()
   }
 }

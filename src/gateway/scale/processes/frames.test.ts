@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createRandom } from '../../../math/random.ts'
 import { type Frame, FrameReader, FrameWriter } from './frames.ts'
 
-/** All frames that come of bytes in pieces of these sizes. */
+/** All frames read from bytes that arrive in chunks of these sizes. */
 function read(bytes: Buffer, sizes: () => number): Frame[] {
   const [reader, frames] = [new FrameReader(), [] as Frame[]]
   for (let at = 0; at < bytes.length;) {
@@ -14,7 +14,7 @@ function read(bytes: Buffer, sizes: () => number): Frame[] {
 }
 
 describe('frames', () => {
-  it('come as they went, however the bytes are cut', () => {
+  it('are read as they were written, however the bytes are split', () => {
     const writer = new FrameWriter()
     const blob = Buffer.alloc(50_000, 7)
     for (let n = 0; n < 40; n++) {
@@ -46,7 +46,7 @@ describe('frames', () => {
     }
   })
 
-  it('that are none, or are shorter than what is read of them, are told', () => {
+  it('throw if their length is invalid, or if they are shorter than what is read', () => {
     const writer = new FrameWriter()
     writer.begin(1, 2).byte(3).end()
     const [frame] = read(writer.take(), () => 100)
@@ -54,9 +54,9 @@ describe('frames', () => {
     expect(() => frame!.byte()).toThrow(RangeError)
     expect(() => frame!.number()).toThrow(RangeError)
     writer.begin(1, 2).number(0).end()
-    const lying = writer.take()
-    lying.writeUInt32LE(1_000, 9)
-    expect(() => read(lying, () => 100)[0]!.bytes()).toThrow(RangeError)
+    const corrupt = writer.take()
+    corrupt.writeUInt32LE(1_000, 9)
+    expect(() => read(corrupt, () => 100)[0]!.bytes()).toThrow(RangeError)
     for (const length of [0, 4, 0xffff_ffff]) {
       const bytes = Buffer.alloc(20)
       bytes.writeUInt32LE(length, 0)

@@ -1,11 +1,12 @@
 /**
- * What travels between the relays and the owner: frames of a length, a kind, a number and values one after the other. Whoever writes
- * gathers frames and sends them in one write; whoever reads takes values in the order in which they were written. Both sides are of one
- * build and on one machine, so that there are no versions; a frame that is too long or too short ends the connection.
+ * Frames between the relays and the owner: length, kind, number and a sequence of values. The writer collects
+ * frames for one write; the reader reads values in the order in which they were written. Both sides are the
+ * same build on the same machine, so there are no versions. A frame that is too long or too short closes the
+ * connection.
  */
 const HEAD_BYTES = 9
-/** A hand-off may have counts of many layers and routed experts beside them. */
-export const MOST_FRAME_BYTES = 256 << 20
+/** A hand-off may have counts of many layers and routed experts as well. */
+export const MAX_FRAME_BYTES = 256 << 20
 const FIRST_BYTES = 16 << 10
 
 export class FrameWriter {
@@ -32,7 +33,7 @@ export class FrameWriter {
     return this
   }
 
-  /** Any number, not only whole ones. */
+  /** A double. */
   number(value: number): this {
     this.#room(8)
     this.#length = this.#bytes.writeDoubleLE(value, this.#length)
@@ -40,7 +41,7 @@ export class FrameWriter {
   }
 
   text(value: string): this {
-    // No character takes more than three bytes for each of its units.
+    // UTF-8 takes at most three bytes per UTF-16 unit.
     this.#room(4 + 3 * value.length)
     const bytes = this.#bytes.write(value, this.#length + 4, 'utf8')
     this.#bytes.writeUInt32LE(bytes, this.#length)
@@ -66,7 +67,7 @@ export class FrameWriter {
     this.#bytes.writeUInt32LE(this.#length - this.#frameStart - 4, this.#frameStart)
   }
 
-  /** All frames so far; the writer is empty then. */
+  /** Returns all frames and empties the writer. */
   take(): Buffer {
     const taken = Buffer.from(this.#bytes.subarray(0, this.#length))
     this.clear()
@@ -75,7 +76,7 @@ export class FrameWriter {
 
   clear(): void {
     this.#length = 0
-    // One large hand-off need not stay in memory for good.
+    // Do not keep the memory of one large hand-off.
     if (this.#bytes.length > 1 << 20) this.#bytes = Buffer.allocUnsafeSlow(FIRST_BYTES)
   }
 
@@ -95,7 +96,7 @@ export class Frame {
   readonly #bytes: Buffer
   #at = HEAD_BYTES
 
-  /** From the length on. */
+  /** `bytes` include the length. */
   constructor(bytes: Buffer) {
     this.#bytes = bytes
     this.kind = bytes[4]!
@@ -117,7 +118,7 @@ export class Frame {
 
   bytes(): Buffer {
     const [start, end] = [this.#at + 4, this.#at + 4 + this.#bytes.readUInt32LE(this.#at)]
-    if (end > this.#bytes.length) throw new RangeError('a value that is longer than its frame')
+    if (end > this.#bytes.length) throw new RangeError('a value is longer than its frame')
     this.#at = end
     return this.#bytes.subarray(start, end)
   }
@@ -134,7 +135,7 @@ export class FrameReader {
   #keptBytes = 0
   #needed = 4
 
-  /** Calls with each frame that is whole. Throws a RangeError when what comes is no frame. */
+  /** Calls `take` with each complete frame. Throws a RangeError if the bytes are not a frame. */
   push(chunk: Buffer, take: (frame: Frame) => void): void {
     this.#kept.push(chunk)
     this.#keptBytes += chunk.length
@@ -144,8 +145,8 @@ export class FrameReader {
     this.#needed = 4
     while (bytes.length - at >= 4) {
       const length = bytes.readUInt32LE(at)
-      if (length < HEAD_BYTES - 4 || length > MOST_FRAME_BYTES)
-        throw new RangeError(`a frame of ${length} bytes`)
+      if (length < HEAD_BYTES - 4 || length > MAX_FRAME_BYTES)
+        throw new RangeError(`invalid frame length: ${length} bytes`)
       const end = at + 4 + length
       if (end > bytes.length) {
         this.#needed = 4 + length

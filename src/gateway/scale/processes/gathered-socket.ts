@@ -1,4 +1,4 @@
-/** A socket that frames are written to: all of a turn of the event loop in one write. */
+/** A socket for frames. All frames of a turn of the event loop go out in one write. */
 import type { Socket } from 'node:net'
 import { type Frame, FrameReader, FrameWriter } from './frames.ts'
 
@@ -7,7 +7,10 @@ export class GatheredSocket {
   readonly #writer = new FrameWriter()
   #due = false
 
-  /** `take` may throw a RangeError when a frame is not as it should be: that ends the connection, as all that is no frame does. */
+  /**
+   * `take` may throw a RangeError for an invalid frame: that closes the connection, as bytes that are no
+   * frame do.
+   */
   constructor(socket: Socket, take: (frame: Frame) => void) {
     this.#socket = socket
     const reader = new FrameReader()
@@ -18,12 +21,12 @@ export class GatheredSocket {
         socket.destroy(error instanceof RangeError ? error : undefined)
         if (!(error instanceof RangeError)) throw error
       }
-      // What was answered goes at once: nothing more comes of this chunk.
+      // Send responses immediately: this chunk is finished.
       this.flush()
     })
   }
 
-  /** Write a whole frame, with `begin` and `end`. It goes soon, with those that come in the same turn. */
+  /** Write a whole frame, with `begin` and `end`. It is sent at the end of this turn of the event loop. */
   get writer(): FrameWriter {
     if (!this.#due) {
       this.#due = true

@@ -1,6 +1,6 @@
 /**
- * The artifact in force as a file of the gateway's own. The one that it was read from may be gone when a next owner wants to read it, which
- * then could not begin, or it may be another by then.
+ * A private copy of the artifact in force, for the next owner. The file that was loaded may be deleted or
+ * replaced by then.
  */
 import { copyFile, mkdtemp, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -13,7 +13,7 @@ export class KeptArtifact {
   readonly #log: Log
   #last: string | undefined
 
-  /** `last`: the file of an owner before. */
+  /** `last`: the copy of the owner before. */
   constructor(folder: string, last: string | undefined, log: Log, save: (artifact: SavedArtifact) => void) {
     this.#folder = folder
     this.#last = last
@@ -21,12 +21,12 @@ export class KeptArtifact {
     this.#save = save
   }
 
-  /** Resolves when the next owner would have it. */
+  /** Resolves when the copy is complete. */
   async loaded(path: string, shownAs: string): Promise<void> {
     const before = this.#last
     this.#last = await this.#copy(path)
     this.#save({ path: this.#last ?? path, shownAs })
-    // Each copy has a folder to itself; the file of who loaded it is not ours to remove.
+    // Each copy has its own folder. The file that was loaded belongs to the operator and is not removed.
     if (before !== undefined && this.#isOurs(before))
       await rm(dirname(before), { recursive: true, force: true })
   }
@@ -35,7 +35,7 @@ export class KeptArtifact {
     return dirname(dirname(path)) === this.#folder
   }
 
-  /** Undefined when it cannot be copied: the next owner then reads the file itself, if it is still there. */
+  /** Undefined if it cannot be copied: the next owner then reads the original file, if it still exists. */
   async #copy(path: string): Promise<string | undefined> {
     const own = await mkdtemp(join(this.#folder, 'eldr-'))
     const copy = join(own, 'artifact.safetensors')
@@ -45,7 +45,7 @@ export class KeptArtifact {
     } catch (error) {
       this.#log.warn(
         { err: error, artifact: path },
-        'the artifact cannot be copied: if its file goes, an owner that is started anew cannot begin',
+        'cannot copy the artifact: a restarted owner fails to start if the file is removed',
       )
       await rm(own, { recursive: true, force: true })
       return undefined

@@ -1,4 +1,4 @@
-/** One process of the gateway, started anew when it ends by itself. */
+/** A supervised child process, restarted when it exits on its own. */
 import { type ChildProcess, fork } from 'node:child_process'
 import type { Socket } from 'node:net'
 import type { Log } from '../../observe/log/log.ts'
@@ -8,36 +8,37 @@ import type { FromChild, ToOwner, ToRelay } from './supervisor-messages.ts'
 
 export interface MemberSpec {
   readonly name: string
-  /** Its file, without the ending. */
+  /** Its file in app/, without extension. */
   readonly program: 'owner' | 'relay'
   readonly log: Log
   /** Sends the first message. */
-  begin(child: ChildProcess): void
+  spawned(child: ChildProcess): void
   ready?(): void
-  heard?(message: FromChild): void
-  /** It has got all that it was sent before this ping. */
-  answered?(ping: number): void
-  died?(): void
+  received?(message: FromChild): void
+  /** The process has received everything sent before this ping. */
+  pongReceived?(ping: number): void
+  exited?(): void
 }
 
-/** The first time at once; doubled each time that it does not hold. */
-const PAUSES_MS = [0, 500, 1_000, 2_000, 4_000, 8_000] as const
-/** One that ran so long was well. */
-const HELD_MS = 10_000
-/** Beyond what it may take to end. */
+/** Delays before restarts: the first is immediate, later ones double. */
+const RESTART_DELAYS_MS = [0, 500, 1_000, 2_000, 4_000, 8_000] as const
+/** A process that ran this long resets the delays. */
+const STABLE_MS = 10_000
+/** Time to exit after the grace period before it is killed. */
 const KILL_MS = 5_000
 
-/** How often each is asked whether it is there. */
-export const LOOK_MS = 500
+/** Interval of the pings. */
+export const CHECK_INTERVAL_MS = 500
 /**
- * One that has not answered for so many looks hangs: 5 seconds. Whatever takes long runs in threads of its own, and what is left holds up
- * an event loop for a fraction of a second. Looks are counted and not time: when the whole machine sleeps, or this process does, nobody is to blame.
+ * Missed pings after which a process counts as hung: 5 seconds. Slow work runs in threads, and the rest
+ * blocks an event loop for a fraction of a second. Checks are counted instead of time, because time also
+ * passes while the machine or this process is suspended.
  */
-const MOST_SILENT = 10
-/** Until it is ready: a large artifact is read and proven before there is anybody to be held up by it. */
-const MOST_SILENT_BEFORE = 120
-/** So many looks without an answer, and what is new is rather for others. */
-const SLOW = 2
+const MAX_MISSED = 10
+/** Until it is ready: reading and checking a large artifact may block it, and it serves no request yet. */
+const MAX_MISSED_AT_START = 120
+/** Missed pings after which new connections go to other relays. */
+const SLOW_MISSED = 2
 
 export class Member {
   readonly name: string
@@ -45,13 +46,13 @@ export class Member {
   #child: ChildProcess | undefined
   #isReady = false
   #isLeaving = false
-  /** It has been ready once: from then on it is started anew. */
-  #began = false
+  /** It has been ready once: from then on it is restarted. */
+  #wasReady = false
   #stopping = false
-  #tries = 0
+  #restarts = 0
   #pings = 0
   #pongs = 0
-  #silent = 0
+  #missed = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor(spec: MemberSpec) {
@@ -63,49 +64,46 @@ export class Member {
     return this.#isReady
   }
 
-  /** It is told to end by somebody, or ends by itself: what is new is for others, where there are others. */
+  /** It was asked to leave: new connections go to other relays, if there are any. */
   get isLeaving(): boolean {
     return this.#isLeaving
   }
 
-  /** It has been asked for a while, and has not answered. */
+  /** It has not responded to the last pings. */
   get isSlow(): boolean {
-    return this.#silent >= SLOW
+    return this.#missed >= SLOW_MISSED
   }
 
-  /** The last that it was asked. */
+  /** Number of the last ping. */
   get pings(): number {
     return this.#pings
   }
 
-  /** Every LOOK_MS. Whoever hangs is killed, and so started anew. */
-  look(): void {
+  /** Called every CHECK_INTERVAL_MS. A process that hangs is killed, and so restarted. */
+  check(): void {
     const child = this.#child
     if (child?.connected !== true) return
-    if (this.#pongs !== this.#pings) this.#silent++
-    if (this.#silent < (this.#isReady ? MOST_SILENT : MOST_SILENT_BEFORE))
+    if (this.#pongs !== this.#pings) this.#missed++
+    if (this.#missed < (this.#isReady ? MAX_MISSED : MAX_MISSED_AT_START))
       return this.tell({ kind: 'ping', ping: ++this.#pings })
-    const silentMs = this.#silent * LOOK_MS
-    this.#spec.log.error(
-      { process: this.name, pid: child.pid, silentMs },
-      'a process does not answer: it is killed',
-    )
-    this.#silent = 0
+    const silentMs = this.#missed * CHECK_INTERVAL_MS
+    this.#spec.log.error({ process: this.name, pid: child.pid, silentMs }, 'process unresponsive, killing it')
+    this.#missed = 0
     child.kill('SIGKILL')
   }
 
-  /** There and then: nobody is left to look after it. */
+  /** For the exit of the supervisor. */
   kill(): void {
     this.#child?.kill('SIGKILL')
   }
 
-  /** Rejects with what is wrong when it cannot begin: the first time is not tried again. */
+  /** Rejects with the reason if it cannot start. The first start is not retried. */
   start(): Promise<void> {
     return new Promise((resolve, reject) => this.#run(resolve, reject))
   }
 
   tell(message: ToOwner | ToRelay): void {
-    if (this.#child?.connected === true) this.#child.send(message, () => {}) // it may just have ended
+    if (this.#child?.connected === true) this.#child.send(message, () => {}) // it may just have exited
   }
 
   /** The socket stays open here. */
@@ -114,14 +112,14 @@ export class Member {
       this.#child.send({ kind: 'connection', connection }, socket, { keepOpen: true }, () => {})
   }
 
-  /** Resolves when it has ended. */
+  /** Resolves when it has exited. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true
     clearTimeout(this.#timer)
     const child = this.#child
     if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
     const exited = new Promise(resolve => child.once('exit', resolve))
-    // One that has not begun has nothing to end, and may not hear.
+    // Before it is ready it has nothing to finish, and may not read messages.
     if (this.#isReady) this.tell({ kind: 'stop' })
     else child.kill('SIGKILL')
     const timer = setTimeout(() => child.kill('SIGKILL'), graceMs + KILL_MS)
@@ -130,51 +128,52 @@ export class Member {
   }
 
   #run(ready: () => void, failed: (error: unknown) => void): void {
-    const { name, program, log, begin, heard, answered, died } = this.#spec
-    const sinceMs = performance.now()
+    const { name, program, log, spawned, received, pongReceived, exited } = this.#spec
+    const startMs = performance.now()
     let failure: ThreadResult | undefined
     let over = false
     let wasReady = false
-    const ended = (how: string) => {
+    const onExit = (how: string) => {
       if (over) return
       over = true
       this.#isReady = false
       this.#pongs = this.#pings
-      this.#silent = 0
-      died?.()
+      this.#missed = 0
+      exited?.()
       if (!wasReady) failed(startError(failure, name, how))
-      if (this.#stopping || !this.#began) return
-      if (performance.now() - sinceMs > HELD_MS) this.#tries = 0
-      this.#again(how)
+      if (this.#stopping || !this.#wasReady) return
+      if (performance.now() - startMs > STABLE_MS) this.#restarts = 0
+      this.#restart(how)
     }
     let child: ChildProcess
     try {
       child = fork(new URL(`../../app/${program}.js`, import.meta.url), {
-        // A group of its own: Ctrl-C in the terminal is for the supervisor, which then stops all in order.
+        // Its own process group: Ctrl-C in the terminal goes to the supervisor alone, which stops the others
+        // in order.
         detached: true,
         stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       })
     } catch (error) {
-      return ended(notStarted(error))
+      return onExit(notStarted(error))
     }
     this.#child = child
     child.on('error', error =>
       child.pid === undefined
-        ? ended(notStarted(error))
-        : log.error({ err: error, process: name }, 'the channel to a process'),
+        ? onExit(notStarted(error))
+        : log.error({ err: error, process: name }, 'error on the channel to a process'),
     )
-    // Of a process that there is no room for: neither pipes nor a channel.
+    // If the process could not be created there are no pipes and no channel.
     if (child.pid === undefined) return
     passLines(child)
     child.on('message', (message: FromChild) => {
       if (message.kind === 'failed') failure = message.failure
       if (message.kind === 'pong') {
         this.#pongs = message.ping
-        this.#silent = 0
-        answered?.(message.ping)
+        this.#missed = 0
+        pongReceived?.(message.ping)
       }
       if (message.kind === 'ready') {
-        this.#isReady = this.#began = wasReady = true
+        this.#isReady = this.#wasReady = wasReady = true
         this.#isLeaving = false
         log.info({ process: name, pid: child.pid }, 'process is ready')
         ready()
@@ -184,21 +183,21 @@ export class Member {
         this.#isLeaving = true
         this.tell({ kind: 'left' })
       }
-      heard?.(message)
+      received?.(message)
     })
-    child.once('exit', (code, signal) => ended(signal ?? `exit code ${code}`))
-    begin(child)
+    child.once('exit', (code, signal) => onExit(signal ?? `exit code ${code}`))
+    spawned(child)
   }
 
-  #again(how: string): void {
-    const pauseMs = PAUSES_MS[Math.min(this.#tries++, PAUSES_MS.length - 1)]!
-    this.#spec.log.error({ process: this.name, how, pauseMs }, 'a process has ended: it is started anew')
+  #restart(how: string): void {
+    const pauseMs = RESTART_DELAYS_MS[Math.min(this.#restarts++, RESTART_DELAYS_MS.length - 1)]!
+    this.#spec.log.error({ process: this.name, how, pauseMs }, 'process exited, restarting it')
     this.#timer = setTimeout(() => {
       this.#run(
         () => {},
         error => {
           if (!this.#stopping)
-            this.#spec.log.error({ err: error, process: this.name }, 'a process cannot begin')
+            this.#spec.log.error({ err: error, process: this.name }, 'process failed to start')
         },
       )
     }, pauseMs)
@@ -206,7 +205,7 @@ export class Member {
 }
 
 function notStarted(error: unknown): string {
-  return `it cannot be started: ${error instanceof Error ? error.message : String(error)}`
+  return `it could not be started: ${error instanceof Error ? error.message : String(error)}`
 }
 
 function startError(failure: ThreadResult | undefined, name: string, how: string): unknown {
@@ -215,10 +214,10 @@ function startError(failure: ThreadResult | undefined, name: string, how: string
   } catch (error) {
     return error
   }
-  return new Error(`${name} ended (${how}) before it was ready`)
+  return new Error(`${name} exited (${how}) before it was ready`)
 }
 
-/** What it logs, by whole lines: lines of two processes must not run into each other. */
+/** Passes its log on in whole lines, so that lines of two processes do not mix. */
 function passLines(child: ChildProcess): void {
   let rest = ''
   child.stderr!.setEncoding('utf8').on('data', (text: string) => {

@@ -4,7 +4,7 @@ import { addLoopGauges } from '../../observe/metrics/gauges.ts'
 import { Metrics } from '../../observe/metrics/metrics.ts'
 import { MergedMetrics, type MetricsJson, ownPart } from './merged-metrics.ts'
 
-/** As they come from another process. */
+/** As received from another process. */
 const json = async (metrics: Metrics) =>
   JSON.parse(JSON.stringify(await metrics.registry.getMetricsAsJSON())) as MetricsJson
 const NAMES = [
@@ -35,10 +35,10 @@ function relayWith(requests: number, ttftSeconds: number, delay: number): Metric
 }
 
 describe('metrics of several processes', () => {
-  it('are their sums, with the buckets in order, and of delays the longest', async () => {
+  it('are summed, with buckets in order, and the longest delay is reported', async () => {
     const [merged, owner] = [new MergedMetrics(), new Metrics()]
     owner.decisions.inc('eldr', 'band_hit', 9)
-    owner.requests.inc('admin', 'ok', 5) // a relay has counted them
+    owner.requests.inc('admin', 'ok', 5) // counted by a relay
     merged.saw(1, await json(relayWith(3, 0.02, 0.5)))
     merged.saw(2, await json(relayWith(4, 0.2, 0.25)))
     const all = await samples(merged, owner)
@@ -73,12 +73,12 @@ describe('metrics of several processes', () => {
     expect(valueOf(all, 'eldr_event_loop_delay_p99_seconds')).toBe(0.5)
   })
 
-  it('do not fall when a process is gone, nor when the owner is', async () => {
+  it('do not fall when a relay or the owner exits', async () => {
     const [merged, owner] = [new MergedMetrics(), new Metrics()]
     owner.decisions.inc('eldr', 'band_hit', 9)
     merged.saw(1, await json(relayWith(3, 0.02, 0.5)))
     await merged.gone(1)
-    await merged.gone(1) // it has gone once
+    await merged.gone(1) // has no effect
     const after = async (these: MergedMetrics, own: Metrics) => {
       const all = await samples(these, own)
       return [
@@ -99,7 +99,7 @@ describe('metrics of several processes', () => {
     expect((await after(next, new Metrics()))[3]).toBe(2)
   })
 
-  it('lose nothing of processes that go at the same time, at no moment, nor of those that went with an owner', async () => {
+  it('lose no counts when several relays exit at once, or together with the owner', async () => {
     const [merged, owner] = [new MergedMetrics(), new Metrics()]
     for (const relay of [1, 2, 3]) merged.saw(relay, await json(relayWith(relay, 0.02, 0)))
     const requests = async (these: MergedMetrics) =>

@@ -1,24 +1,24 @@
 /**
- * Metrics of all processes as those of one gateway. What a process counted stays counted when it is gone: a sum that falls would look to
- * Prometheus like a counter that began again, and everything since as if it had happened now.
+ * Metrics of all processes as those of one gateway. Counts of a process are kept when it exits: Prometheus
+ * would take a sum that falls for a counter reset, and count everything since as new.
  */
 import { AggregatorRegistry, type MetricObjectWithValues, type MetricValue } from 'prom-client'
 
 export type MetricsJson = readonly MetricObjectWithValues<MetricValue<string>>[]
 
-/** Requests to the owner came through a relay, which has counted them. */
+/** Requests to the owner come through a relay, which counts them. */
 const RELAYS_COUNT = new Set(['eldr_requests_total'])
 
 export class MergedMetrics {
-  /** Of processes that are gone: counters and histograms. */
+  /** Counters and histograms of processes that have exited. */
   #kept: MetricsJson
   readonly #lastOf: Map<number, MetricsJson>
-  /** Of relays that are gone, until they are in what is kept: whoever asks meanwhile must not miss them. */
-  readonly #going = new Set<MetricsJson>()
-  /** Sums take a moment and must not lose each other. */
-  #turn: Promise<void> = Promise.resolve()
+  /** Metrics that are being added to `#kept`: a scrape must not miss them meanwhile. */
+  readonly #pending = new Set<MetricsJson>()
+  /** Sums are asynchronous, so they run one after the other. */
+  #queue: Promise<void> = Promise.resolve()
 
-  /** `seen`: what relays told the last owner. */
+  /** `seen`: last reports of the relays to the owner before. */
   constructor(kept: MetricsJson = [], seen: Readonly<Record<string, MetricsJson>> = {}) {
     this.#kept = kept
     this.#lastOf = new Map(Object.entries(seen).map(([relay, metrics]) => [Number(relay), metrics]))
@@ -36,7 +36,7 @@ export class MergedMetrics {
     this.#lastOf.set(relay, metrics)
   }
 
-  /** What it said last is what it has counted. */
+  /** The relay has exited: its last report counts. */
   async gone(relay: number): Promise<void> {
     const last = this.#lastOf.get(relay)
     this.#lastOf.delete(relay)
@@ -45,16 +45,16 @@ export class MergedMetrics {
 
   keep(metrics: MetricsJson): Promise<void> {
     const counted = metrics.filter(({ type }) => isCounted(type))
-    this.#going.add(counted)
-    return this.#inTurn(async () => {
+    this.#pending.add(counted)
+    return this.#enqueue(async () => {
       this.#kept = await sum([this.#kept, counted])
-      this.#going.delete(counted)
+      this.#pending.delete(counted)
     })
   }
 
-  /** Series of a worker that is gone go with it. */
+  /** Removes the series of a worker. */
   forgetWorker(worker: string): Promise<void> {
-    return this.#inTurn(() => {
+    return this.#enqueue(() => {
       this.#kept = this.#kept.map(metric => ({
         ...metric,
         values: metric.values.filter(
@@ -64,19 +64,19 @@ export class MergedMetrics {
     })
   }
 
-  /** `own`: the owner's. */
+  /** `own`: metrics of the owner. */
   async text(own: MetricsJson): Promise<string> {
     return AggregatorRegistry.aggregate(
-      [ownPart(own), ...this.#lastOf.values(), ...this.#going, this.#kept].map(copied),
+      [ownPart(own), ...this.#lastOf.values(), ...this.#pending, this.#kept].map(copied),
     ).metrics()
   }
 
-  #inTurn(work: () => Promise<void> | void): Promise<void> {
-    return (this.#turn = this.#turn.then(work))
+  #enqueue(work: () => Promise<void> | void): Promise<void> {
+    return (this.#queue = this.#queue.then(work))
   }
 }
 
-/** What a next owner is to keep of this one. */
+/** The part of the owner's metrics that the next owner keeps. */
 export function ownPart(own: MetricsJson): MetricsJson {
   return own.filter(({ name }) => !RELAYS_COUNT.has(name))
 }
@@ -85,12 +85,12 @@ async function sum(parts: readonly MetricsJson[]): Promise<MetricsJson> {
   return AggregatorRegistry.aggregate(parts.map(copied)).getMetricsAsJSON()
 }
 
-/** Types come as words from our own metrics, whatever prom-client's declarations say. */
+/** At runtime the type is a string, unlike in prom-client's declarations. */
 function isCounted(type: unknown): boolean {
   return type === 'counter' || type === 'histogram'
 }
 
-/** prom-client wants lists that it may change. */
+/** prom-client requires mutable arrays. */
 function copied(metrics: MetricsJson): MetricObjectWithValues<MetricValue<string>>[] {
   return [...metrics]
 }

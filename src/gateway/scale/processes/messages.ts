@@ -1,46 +1,50 @@
-/** The kinds of frames, and what those have in them that both sides write or read. */
+/** Kinds of frames, and the values that both sides read and write. */
 import type { Role } from '../../../cluster/worker.ts'
 import { countsIn } from '../../engines/handoff-counts.ts'
 import type { HandoffExperts } from '../../routing/read-experts.ts'
 import type { Frame, FrameWriter } from './frames.ts'
 
-/** From a relay to the owner. Questions have a number of the relay's, and their answers the same; a ticket has that of its question. */
+/**
+ * From a relay to the owner. The relay numbers its requests; the response and the ticket have the number of
+ * the request.
+ */
 export const ASK = {
-  /** The first of a connection: which relay it is. */
+  /** First frame of a connection: number of the relay. */
   hello: 1,
-  /** A ticket that another owner gave, and how many requests it has let in. */
+  /** A ticket that another owner issued. */
   adopt: 2,
+  /** Number of admitted requests. */
   running: 3,
-  /** That was all of it: questions may come from now on. */
+  /** End of the declaration: requests follow. */
   declared: 4,
-  /** To be let in. Answered by `admitted` or `refused`. */
+  /** Asks for admission. Answered with `admitted` or `refused`. */
   enter: 10,
   cancel: 11,
   leave: 12,
   requestCame: 13,
-  /** Answered by `yes`. */
+  /** Answered with `yes`. */
   any: 14,
   mayRetry: 15,
-  /** Answered by `dispatch`, or `none`. */
+  /** Answered with `dispatch` or `none`. */
   prefill: 16,
   release: 17,
-  /** Answered by `place`, or `none`. */
+  /** Answered with `place` or `none`. */
   decode: 18,
-  /** Of a ticket. */
+  /** End of a ticket. */
   ended: 19,
   passiveFailure: 20,
   sawEngine: 21,
   pace: 22,
-  /** To what the owner asked; JSON. */
+  /** Response to `metrics` or `request`; JSON. */
   report: 23,
 } as const
 
 /** From the owner to a relay. */
 export const TELL = {
-  /** A worker by the number that answers have for it, before the first of them; and that it is gone. */
+  /** Assigns a number to a worker, before the first response that uses it; and removes it. */
   worker: 1,
   forgotten: 2,
-  /** Whether there is room for requests, when that changes. */
+  /** Whether there is room for requests; sent when that changes. */
   room: 3,
   admitted: 10,
   refused: 11,
@@ -48,10 +52,10 @@ export const TELL = {
   dispatch: 13,
   place: 14,
   none: 15,
-  /** So many of the requests that wait for a worker are to be tried elsewhere. */
+  /** Retry up to this many of the requests that wait for a worker elsewhere. */
   lost: 16,
   logLevel: 17,
-  /** Answered by `report`. */
+  /** Answered with `report`. */
   metrics: 18,
   request: 19,
 } as const
@@ -61,13 +65,13 @@ export type TicketEnd = (typeof ENDS)[number]
 
 export const PACES = ['firstByte', 'stream', 'onWorker'] as const
 
-/** What `room` and `admitted` say, as bits. */
+/** Bits of `room` and `admitted`. */
 export const ROOM = { full: 1, mustWait: 2, prefill: 4, decode: 8 } as const
 
 export const roleByte = (role: Role): number => (role === 'decode' ? 1 : 0)
 export const roleOf = (byte: number): Role => (byte === 1 ? 'decode' : 'prefill')
 
-/** A hand-off as a relay has it: counts as they came. */
+/** A hand-off at a relay, with unparsed counts. */
 export interface RawHandoff {
   readonly counts?: Buffer
   readonly routedExperts?: string
@@ -75,11 +79,7 @@ export interface RawHandoff {
 }
 
 export function rawHandoff({ counts, routedExperts, promptTokens }: HandoffExperts): RawHandoff {
-  return {
-    ...(Buffer.isBuffer(counts) && { counts }),
-    ...(routedExperts !== undefined && { routedExperts }),
-    ...(promptTokens !== undefined && { promptTokens }),
-  }
+  return { counts: Buffer.isBuffer(counts) ? counts : undefined, routedExperts, promptTokens }
 }
 
 const HAS = { handoff: 1, counts: 2, routedExperts: 4, promptTokens: 8 } as const
@@ -107,7 +107,7 @@ export function readHandoff(frame: Frame): HandoffExperts | undefined {
   }
 }
 
-/** A number that may be missing. */
+/** An optional number: NaN stands for undefined. */
 export function writeMaybe(to: FrameWriter, value: number | undefined): void {
   to.number(value ?? NaN)
 }

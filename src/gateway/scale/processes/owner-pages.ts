@@ -1,4 +1,7 @@
-/** The gateway's own routes at a relay: the owner answers, and the relay passes it on. What needs no owner is answered here. */
+/**
+ * The gateway's own routes at a relay, forwarded to the owner. The relay itself serves those that need no
+ * owner.
+ */
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http'
 import { VERSION } from '../../../version.ts'
 import { Refusal } from '../../http/refusal.ts'
@@ -7,13 +10,13 @@ import type { Pages } from '../../flow/handle.ts'
 import type { Outcome } from '../../observe/request-observer.ts'
 import type { OwnRoute } from '../../http/routes.ts'
 
-/** From where the client asked. A client that sends it is not listened to. */
+/** Address of the client. Ignored if a client sends it. */
 export const FROM_HEADER = 'x-eldr-from'
 
-const PATIENCE_MS = 2_000
-const AGAIN_MS = 20
-/** Headers that are about one connection. */
-const HOP = new Set([
+const OWNER_TIMEOUT_MS = 2_000
+const RETRY_MS = 20
+/** Hop-by-hop headers, which are not forwarded. */
+const HOP_BY_HOP = new Set([
   'connection',
   'keep-alive',
   'transfer-encoding',
@@ -34,51 +37,51 @@ export class OwnerPages implements Pages {
 
   async serve(exchange: Exchange, _: string, proceed: () => void): Promise<Outcome> {
     proceed()
-    return this.#pass(exchange)
+    return this.#forward(exchange)
   }
 
   servePage(exchange: Exchange): Promise<Outcome> {
-    return this.#pass(exchange)
+    return this.#forward(exchange)
   }
 
   async serveOwn(exchange: Exchange, name: OwnRoute, draining: boolean): Promise<Outcome> {
-    const here = name === 'health' ? { status: 'ok' } : name === 'version' ? { version: VERSION } : undefined
-    if (here === undefined && name !== 'ready') return this.#pass(exchange)
+    const local = name === 'health' ? { status: 'ok' } : name === 'version' ? { version: VERSION } : undefined
+    if (local === undefined && name !== 'ready') return this.#forward(exchange)
     if (name === 'ready' && !draining) {
-      const away = await this.#pass(exchange).catch((error: unknown) => error)
-      if (!(away instanceof Refusal)) return away as Outcome
+      const result = await this.#forward(exchange).catch((error: unknown) => error)
+      if (!(result instanceof Refusal)) return result as Outcome
     }
     // Without an owner no worker is known.
-    const body = here ?? { status: draining ? 'draining' : 'waiting for workers', prefill: 0, decode: 0 }
+    const body = local ?? { status: draining ? 'draining' : 'waiting for workers', prefill: 0, decode: 0 }
     exchange.answer(
-      here ? 200 : 503,
+      local ? 200 : 503,
       { 'content-type': 'application/json', 'cache-control': 'no-store' },
       JSON.stringify(body),
     )
     return 'ok'
   }
 
-  /** An owner that is being replaced is waited for, as long as nothing of the body has been sent. */
-  async #pass(exchange: Exchange): Promise<Outcome> {
-    const untilMs = performance.now() + PATIENCE_MS
+  /** Waits for an owner that is being replaced: no part of the body has been sent yet. */
+  async #forward(exchange: Exchange): Promise<Outcome> {
+    const untilMs = performance.now() + OWNER_TIMEOUT_MS
     for (;;) {
-      const upstream = await this.#connected(exchange)
+      const upstream = await this.#connect(exchange)
       if (exchange.stopped !== undefined) {
         upstream?.destroy()
         return 'client_gone'
       }
       if (upstream !== undefined) return this.#exchange(exchange, upstream)
       if (performance.now() > untilMs) throw new Refusal('ELDR_OWNER_AWAY', { retryAfterSeconds: 1 })
-      await exchange.pause(AGAIN_MS)
+      await exchange.pause(RETRY_MS)
     }
   }
 
-  /** Undefined when nobody listens there. */
-  #connected(exchange: Exchange): Promise<ClientRequest | undefined> {
+  /** Undefined if the owner does not listen. */
+  #connect(exchange: Exchange): Promise<ClientRequest | undefined> {
     const { request } = exchange
     const headers: Record<string, string | string[]> = { connection: 'close', 'x-request-id': exchange.id }
     for (const [name, value] of Object.entries(request.headers))
-      if (value !== undefined && !HOP.has(name)) headers[name] ??= value
+      if (value !== undefined && !HOP_BY_HOP.has(name)) headers[name] ??= value
     if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked'
     headers[FROM_HEADER] = request.socket.remoteAddress ?? ''
     return new Promise(resolve => {
@@ -103,17 +106,18 @@ export class OwnerPages implements Pages {
       const settle = (outcome: Outcome) => {
         unhook()
         response.off('close', gone)
-        request.unpipe(upstream).resume() // of a body that nobody wanted
+        request.unpipe(upstream).resume() // discard the rest of the body
         resolve(outcome)
       }
-      upstream.once('response', (answer: IncomingMessage) => {
-        // What goes on for as long as its reader likes is no request that takes too long.
-        if (String(answer.headers['content-type']).startsWith('text/event-stream')) exchange.removeTimeLimit()
-        response.writeHead(answer.statusCode ?? 502, passed(answer))
-        answer.pipe(response)
-        answer.once('close', () => {
-          if (!answer.complete) response.destroy()
-          settle(outcomeOf(answer))
+      upstream.once('response', (received: IncomingMessage) => {
+        // Event streams are open for as long as the client reads them: no request timeout.
+        if (String(received.headers['content-type']).startsWith('text/event-stream'))
+          exchange.removeTimeLimit()
+        response.writeHead(received.statusCode ?? 502, forwardedHeaders(received))
+        received.pipe(response)
+        received.once('close', () => {
+          if (!received.complete) response.destroy()
+          settle(outcomeOf(received))
         })
       })
       upstream.on('error', () => {
@@ -126,14 +130,14 @@ export class OwnerPages implements Pages {
   }
 }
 
-function passed({ headers }: IncomingMessage): Record<string, string | string[]> {
+function forwardedHeaders({ headers }: IncomingMessage): Record<string, string | string[]> {
   const kept = Object.entries(headers).flatMap(([name, value]) =>
-    value === undefined || HOP.has(name) ? [] : [[name, value] as const],
+    value === undefined || HOP_BY_HOP.has(name) ? [] : [[name, value] as const],
   )
   return Object.fromEntries(kept)
 }
 
-/** A refusal says its code; an answer such as that of /ready is one whatever its status. */
+/** A refusal has a code. Other responses, such as that of /ready, are successful whatever their status. */
 function outcomeOf({ headers, statusCode = 502 }: IncomingMessage): Outcome {
   if (headers['x-eldr-error-code'] === undefined) return 'ok'
   return statusCode < 500 ? 'refused' : statusCode === 504 ? 'timeout' : 'failed'

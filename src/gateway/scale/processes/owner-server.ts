@@ -1,6 +1,7 @@
 /**
- * The owner's side of all relays: one place where requests are let in and placed, so that decisions are those that one process would
- * have made in the order in which questions come. After another owner has died questions wait until every relay has said what it has.
+ * The owner's server for all relays. It admits and places all requests, so its decisions are those that a
+ * single process would make for requests in the same order. After the death of another owner, requests wait
+ * until every relay has declared what it has.
  */
 import type { Socket } from 'node:net'
 import type { HealthLoop } from '../../../cluster/health.ts'
@@ -29,40 +30,40 @@ export interface OwnerParts {
   logLevel(): string
 }
 
-/** What must be there before questions are answered, and how long they wait for it. */
-export interface Awaited {
+/** What must be complete before requests of relays are served, and how long they wait for it. */
+export interface StartConditions {
   readonly relays: readonly number[]
-  /** Roles of which a worker was ready when the last owner died. */
+  /** Roles that had a ready worker when the last owner died. */
   readonly roles: readonly Role[]
-  readonly mostMs: number
+  readonly timeoutMs: number
 }
 
 export class OwnerServer {
   readonly parts: OwnerParts
   readonly #relays = new Set<RelaySession>()
-  /** Relays that have not declared themselves. */
-  readonly #missing: Set<number>
+  /** Relays that have not declared their requests. */
+  readonly #undeclared: Set<number>
   readonly #roles: readonly Role[]
   #waiting: (() => void)[] | undefined = []
   readonly #timer: NodeJS.Timeout
   readonly #unsubscribe: () => void
-  /** Hears of a relay that has gone. */
-  gone: (relay: number) => void = () => {}
-  /** What a relay that ends has counted. */
-  lastWords: (relay: number, report: unknown) => void = () => {}
+  /** Called when a relay has disconnected. */
+  disconnected: (relay: number) => void = () => {}
+  /** Called with the metrics of a relay that exits. */
+  finalReport: (relay: number, report: unknown) => void = () => {}
 
-  constructor(parts: OwnerParts, { relays, roles, mostMs }: Awaited) {
+  constructor(parts: OwnerParts, { relays, roles, timeoutMs }: StartConditions) {
     this.parts = parts
-    this.#missing = new Set(relays)
+    this.#undeclared = new Set(relays)
     this.#roles = roles
-    this.#timer = setTimeout(() => this.#open(), mostMs)
+    this.#timer = setTimeout(() => this.#open(), timeoutMs)
     this.#unsubscribe = parts.registry.subscribe(({ kind, worker }) => {
       for (const relay of this.#relays) relay.workerChanged(kind, worker)
       if (kind === 'unhealthy' && parts.registry.hasCandidates(worker.role, performance.now()))
-        this.#lose(worker.id)
-      this.#look()
+        this.#workerLost(worker.id)
+      this.#openIfReady()
     })
-    this.#look()
+    this.#openIfReady()
   }
 
   get relays(): Iterable<RelaySession> {
@@ -74,26 +75,26 @@ export class OwnerServer {
     this.#relays.add(relay)
     socket.once('close', () => {
       this.#relays.delete(relay)
-      relay.gone()
-      if (relay.number !== undefined) this.gone(relay.number)
+      relay.disconnected()
+      if (relay.number !== undefined) this.disconnected(relay.number)
       this.roomChanged()
     })
   }
 
   declared(relay: number): void {
-    this.#missing.delete(relay)
-    this.#look()
+    this.#undeclared.delete(relay)
+    this.#openIfReady()
   }
 
-  /** Somebody knows that it will not come. */
+  /** It will not declare anything. */
   relayDied(relay: number): void {
     this.declared(relay)
   }
 
-  /** At once, or when all have declared themselves, in the order in which they came. */
-  inTurn(answer: () => void): void {
-    if (this.#waiting === undefined) answer()
-    else this.#waiting.push(answer)
+  /** Runs immediately, or once all relays have declared their requests, in the order of the calls. */
+  whenOpen(respond: () => void): void {
+    if (this.#waiting === undefined) respond()
+    else this.#waiting.push(respond)
   }
 
   room(): number {
@@ -116,16 +117,16 @@ export class OwnerServer {
     for (const relay of this.#relays) relay.close()
   }
 
-  /** Each may lose its share of the tries that there are: what is tried again takes leave for it first. */
-  #lose(worker: string): void {
-    const concerned = [...this.#relays].filter(relay => relay.isOn(worker))
-    const share = Math.ceil(this.parts.budget.left / Math.max(1, concerned.length))
-    for (const relay of concerned) relay.send(TELL.lost, 0, to => to.text(worker).number(share))
+  /** Each relay may retry its share of the budget. A retry still takes from the budget before it starts. */
+  #workerLost(worker: string): void {
+    const affected = [...this.#relays].filter(relay => relay.isOn(worker))
+    const share = Math.ceil(this.parts.budget.left / Math.max(1, affected.length))
+    for (const relay of affected) relay.send(TELL.lost, 0, to => to.text(worker).number(share))
   }
 
-  #look(): void {
+  #openIfReady(): void {
     const ready = this.#roles.every(role => this.parts.registry.hasCandidates(role, performance.now()))
-    if (this.#missing.size === 0 && ready) this.#open()
+    if (this.#undeclared.size === 0 && ready) this.#open()
   }
 
   #open(): void {
@@ -133,11 +134,11 @@ export class OwnerServer {
     const waiting = this.#waiting
     if (waiting === undefined) return
     this.#waiting = undefined
-    if (this.#missing.size > 0)
+    if (this.#undeclared.size > 0)
       this.parts.log.warn(
-        { relays: [...this.#missing] },
-        'relays have not said what they have: they are not waited for',
+        { relays: [...this.#undeclared] },
+        'relays did not report their requests in time; continuing without them',
       )
-    for (const answer of waiting) answer()
+    for (const respond of waiting) respond()
   }
 }

@@ -1,6 +1,7 @@
 /**
- * A relay's way to the owner. While there is none, questions wait, for so long; streams go on and do not notice. A new owner is told what
- * the relay has before it is asked anything: the requests that were let in, and each ticket.
+ * A relay's connection to the owner. While there is no owner, requests to it wait up to a timeout; streams
+ * continue. The relay first declares its state to a new owner, which is the number of admitted requests and
+ * each ticket.
  */
 import { connect, type Socket } from 'node:net'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
@@ -22,102 +23,107 @@ import {
 export interface LinkOptions {
   readonly path: string
   readonly relay: number
-  /** How long questions wait for an owner. */
-  readonly patienceMs?: number
-  /** `left`: how many requests may be tried elsewhere. */
+  /** How long requests to the owner wait for one. */
+  readonly timeoutMs?: number
+  /** `left`: how many requests may be retried elsewhere. */
   lost(worker: string, left: number): void
   room(room: number): void
   logLevel(level: string): void
   forgotten(worker: WorkerSpec): void
-  /** To another owner, who knows nothing but what it is told. */
+  /** Connected to a new owner, which knows only what the relay declares. */
   connected?(): void
-  /** What the owner wants to know, as JSON can have it. */
+  /** The report that the owner asks for, as a JSON value. */
   report(what: 'metrics' | 'request', about: string): Promise<unknown>
 }
 
-/** What a new owner must know of a ticket. */
+/** What a new owner must know about a ticket. */
 export interface LiveTicket {
   readonly role: Role
   readonly worker: WorkerSpec
   readonly tokens: number
-  /** Absent where no policy counts it. */
+  /** Absent if no policy counts it. */
   readonly placed?: { readonly request: string; readonly handoff: RawHandoff | undefined }
 }
 
 type Fill = (to: FrameWriter) => unknown
 
-interface Question {
+interface PendingCall {
   readonly kind: number
   readonly fill: Fill
-  /** With the answer's frame. */
-  answered(frame: Frame): void
+  responded(frame: Frame): void
   failed(refusal: Refusal): void
 }
 
-/** A new one is there within a second or so, and within three on a machine that has much else to do. */
-const PATIENCE_MS = 5_000
-const AGAIN_MS = 10
+/** A new owner is ready within about a second, and within three on a busy machine. */
+const OWNER_TIMEOUT_MS = 5_000
+const RECONNECT_MS = 10
 
 export class RelayLink {
-  /** Requests that were let in and have not left. */
+  /** Admitted requests that have not ended. */
   running = 0
   readonly workers = new Map<number, WorkerSpec>()
   readonly #options: LinkOptions
-  readonly #questions = new Map<number, Question>()
+  readonly #calls = new Map<number, PendingCall>()
   readonly #tickets = new Map<number, LiveTicket & { readonly takenMs: number }>()
   #socket: GatheredSocket | undefined
   #next = 1
   #closed = false
-  /** Nobody is there to answer, and has not been for too long. */
-  #givenUp = false
-  #patience: NodeJS.Timeout | undefined
-  #again: NodeJS.Timeout | undefined
+  /** There has been no owner for longer than the timeout. */
+  #timedOut = false
+  #ownerTimer: NodeJS.Timeout | undefined
+  #reconnectTimer: NodeJS.Timeout | undefined
 
   constructor(options: LinkOptions) {
     this.#options = options
   }
 
-  /** Resolves when an owner is there for the first time. */
+  /** Resolves at the first connection. */
   open(): Promise<void> {
     return new Promise(resolve => this.#connect(resolve))
   }
 
-  /** Resolves with the answer's frame; rejects with a Refusal when no owner comes. `read` runs when the answer comes, before others do. */
+  /**
+   * Rejects with a Refusal if there is no owner in time. `read` runs on the response, before the next frame
+   * is read.
+   */
   ask<T>(
     kind: number,
     fill: Fill,
     read: (frame: Frame, id: number) => T,
     cancel?: { onCancel(call: () => void): void },
   ): Promise<T> {
-    if (this.#givenUp || this.#closed) return Promise.reject(away())
-    const id = this.#number()
+    if (this.#timedOut || this.#closed) return Promise.reject(ownerAway())
+    const id = this.#nextId()
     return new Promise((resolve, reject) => {
-      const answered = (frame: Frame) => {
+      const responded = (frame: Frame) => {
         try {
           resolve(read(frame, id))
         } catch (error) {
           reject(error)
         }
       }
-      this.#questions.set(id, { kind, fill, answered, failed: reject })
+      this.#calls.set(id, { kind, fill, responded, failed: reject })
       cancel?.onCancel(() => {
-        if (this.#questions.delete(id)) this.tell(ASK.cancel, id)
+        if (this.#calls.delete(id)) this.tell(ASK.cancel, id)
       })
       if (this.#socket !== undefined) this.#write(kind, id, fill)
     })
   }
 
-  /** Without an answer. Lost where there is no owner: what it changes a new owner learns otherwise, or need not know. */
+  /**
+   * Sends without a response. Lost if there is no owner: a new one learns it from the declaration, or does
+   * not need it.
+   */
   tell(kind: number, id = 0, fill: Fill = () => {}): void {
     if (this.#socket !== undefined) this.#write(kind, id, fill)
   }
 
-  /** The owner has counted it under this number. */
+  /** The owner counts the ticket under this number. */
   hold(id: number, ticket: LiveTicket): void {
     this.#tickets.set(id, { ...ticket, takenMs: performance.now() })
   }
 
-  /** Once; again does nothing. */
+  /** Later calls do nothing. */
   release(id: number, how: TicketEnd): void {
     if (this.#tickets.delete(id)) this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf(how)))
   }
@@ -128,26 +134,26 @@ export class RelayLink {
 
   close(): void {
     this.#closed = true
-    clearTimeout(this.#patience)
-    clearTimeout(this.#again)
+    clearTimeout(this.#ownerTimer)
+    clearTimeout(this.#reconnectTimer)
     this.#socket?.close()
   }
 
-  /** Of a question: not one that is in use, since tickets may be as old as half an hour. */
-  #number(): number {
+  /** An unused number: after a wrap-around, tickets may be as old as half an hour. */
+  #nextId(): number {
     do this.#next = this.#next === 0xffff_ffff ? 1 : this.#next + 1
-    while (this.#questions.has(this.#next) || this.#tickets.has(this.#next))
+    while (this.#calls.has(this.#next) || this.#tickets.has(this.#next))
     return this.#next
   }
 
   #connect(connected: () => void): void {
     const socket = connect(this.#options.path)
-    let was = false
+    let wasConnected = false
     socket.once('connect', () => {
-      was = true
-      clearTimeout(this.#patience)
-      this.#patience = undefined
-      this.#givenUp = false
+      wasConnected = true
+      clearTimeout(this.#ownerTimer)
+      this.#ownerTimer = undefined
+      this.#timedOut = false
       this.#declare(socket)
       connected()
     })
@@ -155,9 +161,12 @@ export class RelayLink {
     socket.once('close', () => {
       this.#socket = undefined
       if (this.#closed) return
-      if (was) this.workers.clear() // the next owner has numbers of its own
-      this.#patience ??= setTimeout(() => this.#giveUp(), this.#options.patienceMs ?? PATIENCE_MS)
-      this.#again = setTimeout(() => this.#connect(was ? () => {} : connected), was ? 0 : AGAIN_MS)
+      if (wasConnected) this.workers.clear() // the next owner assigns new numbers
+      this.#ownerTimer ??= setTimeout(() => this.#failCalls(), this.#options.timeoutMs ?? OWNER_TIMEOUT_MS)
+      this.#reconnectTimer = setTimeout(
+        () => this.#connect(wasConnected ? () => {} : connected),
+        wasConnected ? 0 : RECONNECT_MS,
+      )
     })
   }
 
@@ -179,15 +188,15 @@ export class RelayLink {
     this.#options.connected?.()
     this.#write(ASK.running, 0, to => to.number(this.running))
     this.#write(ASK.declared, 0)
-    for (const [id, { kind, fill }] of this.#questions) this.#write(kind, id, fill)
+    for (const [id, { kind, fill }] of this.#calls) this.#write(kind, id, fill)
     this.#socket.flush()
   }
 
-  #giveUp(): void {
-    this.#givenUp = true
-    const waiting = [...this.#questions.values()]
-    this.#questions.clear()
-    for (const { failed } of waiting) failed(away())
+  #failCalls(): void {
+    this.#timedOut = true
+    const waiting = [...this.#calls.values()]
+    this.#calls.clear()
+    for (const { failed } of waiting) failed(ownerAway())
   }
 
   #write(kind: number, id: number, fill: Fill = () => {}): void {
@@ -199,25 +208,25 @@ export class RelayLink {
   #take(frame: Frame): void {
     const { kind, id } = frame
     const { lost, room, logLevel, forgotten } = this.#options
-    if (kind >= TELL.admitted && kind <= TELL.none) return this.#answered(frame)
+    if (kind >= TELL.admitted && kind <= TELL.none) return this.#responded(frame)
     if (kind === TELL.worker) return void this.workers.set(id, readWorker(frame))
     if (kind === TELL.room) return room(frame.byte())
     if (kind === TELL.lost) return lost(frame.text(), frame.number())
     if (kind === TELL.logLevel) return logLevel(frame.text())
     if (kind === TELL.metrics || kind === TELL.request)
       return this.#report(id, kind === TELL.metrics ? 'metrics' : 'request', frame.text())
-    if (kind !== TELL.forgotten) throw new RangeError(`a frame of kind ${kind}`)
+    if (kind !== TELL.forgotten) throw new RangeError(`unknown frame kind ${kind}`)
     const worker = this.workers.get(id)
     this.workers.delete(id)
     if (worker !== undefined) forgotten(worker)
   }
 
-  #answered(frame: Frame): void {
+  #responded(frame: Frame): void {
     const { kind, id } = frame
-    const question = this.#questions.get(id)
-    this.#questions.delete(id)
-    if (question !== undefined) question.answered(frame)
-    // It was called off while the answer was on its way.
+    const call = this.#calls.get(id)
+    this.#calls.delete(id)
+    if (call !== undefined) call.responded(frame)
+    // Cancelled while the response was in transit: give back what was granted.
     else if (kind === TELL.admitted) this.tell(ASK.leave)
     else if (kind === TELL.dispatch || kind === TELL.place)
       this.tell(ASK.ended, id, to => to.byte(ENDS.indexOf('ignored')))
@@ -231,11 +240,9 @@ export class RelayLink {
 }
 
 function readWorker(frame: Frame): WorkerSpec {
-  const spec = { role: roleOf(frame.byte()), id: frame.text(), url: frame.text() }
-  const dpRank = readMaybe(frame)
-  return { ...spec, ...(dpRank !== undefined && { dpRank }) }
+  return { role: roleOf(frame.byte()), id: frame.text(), url: frame.text(), dpRank: readMaybe(frame) }
 }
 
-function away(): Refusal {
+function ownerAway(): Refusal {
   return new Refusal('ELDR_OWNER_AWAY', { retryAfterSeconds: 1 })
 }

@@ -1,4 +1,4 @@
-/** One relay as the owner sees it: its questions, its tickets, and what becomes of them when it goes. */
+/** The owner's session with one relay: its requests and tickets, which end when the relay disconnects. */
 import type { Socket } from 'node:net'
 import type { RegistryEventKind } from '../../../cluster/registry.ts'
 import type { WorkerSpec } from '../../../cluster/worker.ts'
@@ -13,33 +13,33 @@ import { ASK, ENDS, PACES, readHandoff, roleByte, roleOf, ROOM, TELL, writeMaybe
 import type { OwnerServer, OwnerParts } from './owner-server.ts'
 
 export class RelaySession {
-  /** Known once it has said so. */
+  /** Known after `hello`. */
   number: number | undefined
   readonly #socket: GatheredSocket
-  readonly #desk: OwnerServer
+  readonly #owner: OwnerServer
   readonly #parts: OwnerParts
   readonly #tickets: RelayTickets
-  /** Requests that wait to be let in, and how to call that off. */
+  /** Requests that wait for admission, with their cancel functions. */
   readonly #waiting = new Map<number, () => void>()
   readonly #workers = new Map<WorkerSpec, number>()
   #nextWorker = 1
   #admitted = 0
-  /** What it was told last; a relay that knew another owner may have heard otherwise. */
+  /** Last value sent; undefined at first, because the relay may have another value from the owner before. */
   #room: number | undefined
-  #gone = false
-  readonly #asked = new Map<number, (report: unknown) => void>()
-  #nextAsked = 1
+  #disconnected = false
+  readonly #reports = new Map<number, (report: unknown) => void>()
+  #nextReport = 1
 
-  constructor(socket: Socket, desk: OwnerServer) {
-    this.#desk = desk
-    this.#parts = desk.parts
-    this.#tickets = new RelayTickets(desk.parts)
+  constructor(socket: Socket, owner: OwnerServer) {
+    this.#owner = owner
+    this.#parts = owner.parts
+    this.#tickets = new RelayTickets(owner.parts)
     this.#socket = new GatheredSocket(socket, frame => this.#take(frame))
     socket.on('error', error =>
-      this.#parts.log.warn({ err: error, relay: this.number }, 'the connection of a relay'),
+      this.#parts.log.warn({ err: error, relay: this.number }, 'error on the connection of a relay'),
     )
     this.send(TELL.logLevel, 0, to => to.text(this.#parts.logLevel()))
-    this.tellRoom(desk.room())
+    this.tellRoom(owner.room())
     for (const { spec } of this.#parts.registry.views(performance.now())) this.#numberOf(spec)
   }
 
@@ -49,24 +49,24 @@ export class RelaySession {
     to.end()
   }
 
-  /** When it differs from what it was told last. */
+  /** Sends `room` if it has changed. */
   tellRoom(room: number): void {
     if (room === this.#room) return
     this.#room = room
     this.send(TELL.room, 0, to => to.byte(room))
   }
 
-  /** Undefined when it goes, or does not answer in time. */
+  /** Asks for a report. Undefined if the relay disconnects or does not respond in time. */
   ask(kind: number, about: string, timeoutMs: number): Promise<unknown> {
-    const id = this.#nextAsked++
+    const id = this.#nextReport++
     return new Promise(resolve => {
       const settle = (report: unknown) => {
         clearTimeout(timer)
-        this.#asked.delete(id)
+        this.#reports.delete(id)
         resolve(report)
       }
       const timer = setTimeout(() => settle(undefined), timeoutMs)
-      this.#asked.set(id, settle)
+      this.#reports.set(id, settle)
       this.send(kind, id, to => to.text(about))
     })
   }
@@ -82,14 +82,14 @@ export class RelaySession {
       if (number !== undefined) this.send(TELL.forgotten, number)
     } else if (kind === 'added') {
       this.#numberOf(worker)
-      this.#tickets.workerCame(worker.id)
+      this.#tickets.workerAdded(worker.id)
     }
   }
 
-  /** It has gone, however: nothing of it is left. */
-  gone(): void {
-    this.#gone = true
-    for (const settle of this.#asked.values()) settle(undefined)
+  /** Ends everything that the relay has. */
+  disconnected(): void {
+    this.#disconnected = true
+    for (const settle of this.#reports.values()) settle(undefined)
     for (const cancel of this.#waiting.values()) cancel()
     this.#tickets.endAll()
     for (; this.#admitted > 0; this.#admitted--) this.#parts.admission.leave()
@@ -113,19 +113,20 @@ export class RelaySession {
     if (kind === ASK.hello) return void (this.number = id)
     if (kind === ASK.adopt) return this.#adopt(frame)
     if (kind === ASK.running) return this.#adoptRunning(frame.number())
-    if (kind === ASK.declared) return this.number === undefined ? undefined : this.#desk.declared(this.number)
-    return this.#desk.inTurn(() => {
-      if (!this.#gone) this.#answer(frame)
+    if (kind === ASK.declared)
+      return this.number === undefined ? undefined : this.#owner.declared(this.number)
+    return this.#owner.whenOpen(() => {
+      if (!this.#disconnected) this.#respond(frame)
     })
   }
 
-  /** Without a question it is its last. */
+  /** Number 0 is the final report of a relay that exits. */
   #reported(id: number, report: unknown): void {
-    if (id > 0) this.#asked.get(id)?.(report)
-    else if (this.number !== undefined) this.#desk.lastWords(this.number, report)
+    if (id > 0) this.#reports.get(id)?.(report)
+    else if (this.number !== undefined) this.#owner.finalReport(this.number, report)
   }
 
-  #answer(frame: Frame): void {
+  #respond(frame: Frame): void {
     const { kind, id } = frame
     const { placement } = this.#parts
     if (kind === ASK.enter) return this.#enter(id)
@@ -140,7 +141,7 @@ export class RelaySession {
         placement.toPrefill(Number.isNaN(key) ? undefined : key, frame.number(), frame.texts()),
       )
     }
-    if (kind !== ASK.decode) throw new RangeError(`a frame of kind ${kind}`)
+    if (kind !== ASK.decode) throw new RangeError(`unknown frame kind ${kind}`)
     const [request, tokens, exclude] = [frame.text(), frame.number(), frame.texts()]
     return this.#placed(id, placement.toDecode(request, readHandoff(frame), tokens, exclude))
   }
@@ -149,39 +150,39 @@ export class RelaySession {
     const { admission } = this.#parts
     if (admission.hasRoom) {
       void admission.enter(NEVER)
-      this.#letIn(id)
-      return this.#desk.roomChanged()
+      this.#admit(id)
+      return this.#owner.roomChanged()
     }
-    let called = false
+    let cancelled = false
     const stop = {
       onStop: (listener: (reason: UpstreamFailure) => void) => {
         this.#waiting.set(id, () => {
-          called = true
-          listener(new UpstreamFailure('aborted', 'the request was called off'))
+          cancelled = true
+          listener(new UpstreamFailure('aborted', 'the request was cancelled'))
         })
         return () => void this.#waiting.delete(id)
       },
     }
-    const entered = () => (this.#gone ? admission.leave() : this.#letIn(id))
+    const entered = () => (this.#disconnected ? admission.leave() : this.#admit(id))
     const refused = (error: unknown) => {
       this.#waiting.delete(id)
-      if (called || this.#gone) return
+      if (cancelled || this.#disconnected) return
       const { code, retryAfterSeconds = 1 } = error instanceof Refusal ? error : new Refusal('ELDR_INTERNAL')
       this.send(TELL.refused, id, to => to.text(code).number(retryAfterSeconds))
     }
     void admission
       .enter(stop)
       .then(entered, refused)
-      .then(() => this.#desk.roomChanged())
-    this.#desk.roomChanged()
+      .then(() => this.#owner.roomChanged())
+    this.#owner.roomChanged()
   }
 
-  #letIn(id: number): void {
+  #admit(id: number): void {
     const { placement } = this.#parts
     this.#admitted++
     const workers =
-      (placement.any('prefill', NOBODY) ? ROOM.prefill : 0) |
-      (placement.any('decode', NOBODY) ? ROOM.decode : 0)
+      (placement.any('prefill', NO_EXCLUSIONS) ? ROOM.prefill : 0) |
+      (placement.any('decode', NO_EXCLUSIONS) ? ROOM.decode : 0)
     this.send(TELL.admitted, id, to => to.byte(workers))
   }
 
@@ -189,13 +190,13 @@ export class RelaySession {
     if (this.#admitted === 0) return
     this.#admitted--
     this.#parts.admission.leave()
-    this.#desk.roomChanged()
+    this.#owner.roomChanged()
   }
 
   #adoptRunning(count: number): void {
     this.#admitted += count
     this.#parts.admission.running += count
-    this.#desk.roomChanged()
+    this.#owner.roomChanged()
   }
 
   #adopt(frame: Frame): void {
@@ -240,7 +241,7 @@ export class RelaySession {
     })
   }
 
-  /** Told to the relay before the first answer that has it. */
+  /** Sent to the relay before the first response that uses it. */
   #numberOf(worker: WorkerSpec): number {
     let number = this.#workers.get(worker)
     if (number === undefined) {
@@ -254,4 +255,4 @@ export class RelaySession {
   }
 }
 
-const NOBODY: ReadonlySet<string> = new Set()
+const NO_EXCLUSIONS: ReadonlySet<string> = new Set()

@@ -1,4 +1,4 @@
-/** Admission by the owner, whose limits are those of all relays together. */
+/** Admission by the owner, which applies the limits to all relays together. */
 import { type AdmissionLimits, overloaded } from '../../http/admission.ts'
 import { type RefusalCode, Refusal } from '../../http/refusal.ts'
 import type { Gate } from '../../flow/handle.ts'
@@ -10,7 +10,9 @@ import type { RelayLink } from './relay-link.ts'
 export class RemoteAdmission implements Gate {
   readonly #link: RelayLink
   readonly #limits: AdmissionLimits
-  /** Bits of ROOM: of places as the owner said last, of workers as it was when a request was let in last. */
+  /**
+   * Bits of ROOM: `full` and `mustWait` as last sent by the owner, workers as of the last admitted request.
+   */
   room = 0
 
   constructor(link: RelayLink, limits: AdmissionLimits) {
@@ -18,8 +20,7 @@ export class RemoteAdmission implements Gate {
     this.#limits = limits
   }
 
-  /** The owner says so when there is room, and when there is none. */
-  roomIs(room: number): void {
+  setRoom(room: number): void {
     this.room = (this.room & (ROOM.prefill | ROOM.decode)) | room
   }
 
@@ -33,21 +34,21 @@ export class RemoteAdmission implements Gate {
 
   async enter(stop: StopSignal): Promise<void> {
     let unhook = () => {}
-    let callOff = () => {}
+    let cancel = () => {}
     const stopped = new Promise<never>((_, reject) => {
       unhook = stop.onStop(reason => {
-        callOff()
+        cancel()
         reject(reason)
       })
     })
-    const answer = this.#link.ask(
+    const admitted = this.#link.ask(
       ASK.enter,
       () => {},
       frame => this.#entered(frame),
-      { onCancel: cancel => (callOff = cancel) },
+      { onCancel: call => (cancel = call) },
     )
     try {
-      await Promise.race([answer, stopped])
+      await Promise.race([admitted, stopped])
     } finally {
       unhook()
     }

@@ -1,4 +1,4 @@
-/** PlacementClient by the owner: what a relay asks, what it is answered, and the tickets that come of it. */
+/** The placement client of a relay: asks the owner, reads its response and holds the ticket. */
 import type { Role } from '../../../cluster/worker.ts'
 import type { PlacementClient } from '../../routing/placement-client.ts'
 import type { DecodePlacement, Placement } from '../../routing/placement.ts'
@@ -15,15 +15,18 @@ import {
 } from './messages.ts'
 import type { LiveTicket, RelayLink } from './relay-link.ts'
 
-/** Whoever was let in last was told whether there are workers: that is not asked again. */
+/** The response to admission says whether there are workers, so this need not be asked again. */
 export interface KnownRoom {
   readonly room: number
 }
 
-/** Counts are kept for as long as the request runs; of a large answer they are kept alone. */
-const MOST_TIMES = 4
+/**
+ * Counts are kept while the request runs. If the response around them is this many times larger, they are
+ * copied out.
+ */
+const MAX_BUFFER_RATIO = 4
 
-export function remotePlacementClient(link: RelayLink, known: KnownRoom): PlacementClient {
+export function remotePlacementClient(link: RelayLink, admission: KnownRoom): PlacementClient {
   const yes = (kind: number, role: Role, exclude: ReadonlySet<string>) =>
     link.ask(
       kind,
@@ -49,8 +52,8 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
 
   return {
     any(role, exclude) {
-      const there = (known.room & (role === 'decode' ? ROOM.decode : ROOM.prefill)) !== 0
-      return exclude.size === 0 && there ? true : yes(ASK.any, role, exclude)
+      const known = (admission.room & (role === 'decode' ? ROOM.decode : ROOM.prefill)) !== 0
+      return exclude.size === 0 && known ? true : yes(ASK.any, role, exclude)
     },
     mayRetry: (role, exclude) => yes(ASK.mayRetry, role, exclude),
     requestCame: () => link.tell(ASK.requestCame),
@@ -73,7 +76,7 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
           frame.kind === TELL.none ? undefined : placementIn(frame, id, { role: 'decode', tokens: 0 }),
       ),
     toDecode(request, given, tokens, exclude) {
-      const handoff = given && alone(rawHandoff(given))
+      const handoff = given && compact(rawHandoff(given))
       const read = (frame: Frame, id: number): DecodePlacement | undefined => {
         if (frame.kind === TELL.none) return undefined
         const placement = placementIn(frame, id, { role: 'decode', tokens, placed: { request, handoff } })
@@ -99,9 +102,10 @@ export function remotePlacementClient(link: RelayLink, known: KnownRoom): Placem
   }
 }
 
-function alone(handoff: RawHandoff): RawHandoff {
+/** Copies small counts out of a large buffer, so that the buffer can be freed. */
+function compact(handoff: RawHandoff): RawHandoff {
   const { counts } = handoff
-  return counts !== undefined && counts.buffer.byteLength > MOST_TIMES * counts.length
+  return counts !== undefined && counts.buffer.byteLength > MAX_BUFFER_RATIO * counts.length
     ? { ...handoff, counts: Buffer.from(counts) }
     : handoff
 }

@@ -1,4 +1,7 @@
-/** What the owner tells the supervisor of itself, so that the next one begins as this one ended: what people changed while it ran. */
+/**
+ * State that the owner saves with the supervisor, so that the next owner continues with what operators
+ * changed.
+ */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { Role, WorkerSpec } from '../../../cluster/worker.ts'
 import type { LogLevel, RoutingSettings, Settings } from '../../config/settings.ts'
@@ -16,34 +19,35 @@ export interface SavedWorker {
 
 export interface SavedArtifact {
   readonly path: string
-  /** The name that people know it by. */
+  /** Name for people. */
   readonly shownAs: string
 }
 
-/** As JSON has it. */
+/** SourceMemory as JSON. */
 export interface SavedMemory {
   readonly dismissed: readonly (readonly [id: string, url: string])[]
   readonly places: readonly (readonly [id: string, index: number])[]
 }
 
 export interface SavedState {
-  /** Those of the configuration and of the admin API; discovery finds its own again. */
+  /** Workers of the configuration and the admin API; discovery finds its own again. */
   readonly workers?: readonly SavedWorker[]
   /** Discovered workers that an operator drained. */
   readonly held?: readonly string[]
   readonly discovery?: { readonly [source in SourceName]?: SavedMemory }
-  /** Roles of which a worker was ready. */
+  /** Roles that had a ready worker. */
   readonly ready?: readonly Role[]
   readonly routing?: Partial<Pick<RoutingSettings, 'policy' | 'tau' | 'prefillPolicy'>>
   readonly artifact?: SavedArtifact
-  /** Of the artifact, after a re-fit too. */
+  /** Number of clusters in force, which a refit may have changed. */
   readonly clusters?: number
-  /** `until`: of Date.now(), where it is for a while. */
+  /** `until`: Date.now() at which a temporary level ends. */
   readonly logLevel?: { readonly level: LogLevel; readonly until?: number }
-  /** Counted by processes that are gone, and by this owner. */
+  /** Metrics of processes that have exited. */
   readonly kept?: MetricsJson
+  /** Metrics of this owner. */
   readonly own?: MetricsJson
-  /** What relays said last, by number. */
+  /** Last reports of the relays, by number. */
   readonly seen?: Readonly<Record<string, MetricsJson>>
 }
 
@@ -61,30 +65,31 @@ export function savedWorkers(
       drained: held.has(spec.id),
       healthy: state === 'ready' || state === 'open',
     }))
-  const found = [...held].filter(id => !workers.some(({ spec }) => spec.id === id))
+  const discovered = [...held].filter(id => !workers.some(({ spec }) => spec.id === id))
   return {
     workers,
-    held: found,
+    held: discovered,
     ready: (['prefill', 'decode'] as const).filter(role => registry.hasCandidates(role, nowMs)),
   }
 }
 
 export function addSaved(registry: Registry, { workers = [], held = [] }: SavedState): void {
-  const found = new Set(held)
+  const toDrain = new Set(held)
   registry.subscribe(({ kind, worker: { id } }) => {
-    // Not at once: others have not heard yet that it is there. It gets no request before it has been checked.
-    if (kind === 'added' && found.delete(id)) queueMicrotask(() => registry.drain(id))
+    // Deferred until all listeners have seen that it was added. It gets no request before its first health
+    // check.
+    if (kind === 'added' && toDrain.delete(id)) queueMicrotask(() => registry.drain(id))
   })
   for (const { spec, index } of workers) registry.add(spec, index)
   for (const { spec, drained, healthy } of workers) {
     if (drained) registry.drain(spec.id)
-    // It is checked at once all the same; until then what was true a moment ago holds.
+    // The last known health, until the first check.
     if (healthy) registry.setHealth(spec.id, true)
   }
 }
 
 export function levelOf({ level, leftMs }: LogLevelView): Required<Pick<SavedState, 'logLevel'>> {
-  return { logLevel: { level, ...(leftMs !== undefined && { until: Date.now() + leftMs }) } }
+  return { logLevel: { level, until: leftMs === undefined ? undefined : Date.now() + leftMs } }
 }
 
 export function restoreLevel(
@@ -101,8 +106,8 @@ export function routingOf({ cause, routing }: RoutingChange): Pick<SavedState, '
   return { routing: { policy, tau, prefillPolicy }, ...(fitted && { clusters: artifact.clusters }) }
 }
 
-/** What discovery remembers, beginning with what it remembered before. */
-export class Memories {
+/** What discovery remembers, initialised from the saved state. */
+export class DiscoveryMemory {
   readonly #memories = new Map<SourceName, SourceMemory>()
   readonly #saved: NonNullable<SavedState['discovery']>
 
@@ -124,7 +129,7 @@ export class Memories {
   }
 }
 
-/** The settings as they had been changed. */
+/** The settings with the saved changes. */
 export function settingsWith(settings: Settings, { routing, artifact }: SavedState): Settings {
   return {
     ...settings,

@@ -1,4 +1,7 @@
-/** What the supervisor and its processes say to each other, by Node's own channel. Connections of clients travel beside `connection`. */
+/**
+ * Messages between the supervisor and its processes on Node's IPC channel. `connection` carries the client's
+ * socket.
+ */
 import { join } from 'node:path'
 import type { Settings } from '../../config/settings.ts'
 import { failureResult, type ThreadResult } from '../../routing/thread-result.ts'
@@ -7,10 +10,10 @@ import type { SavedState } from './saved-state.ts'
 export interface OwnerStart {
   readonly kind: 'start'
   readonly settings: Settings
-  /** Private to this gateway: sockets, and artifacts that were sent. */
+  /** Private folder of this gateway: sockets and copies of artifacts. */
   readonly folder: string
   readonly saved: SavedState
-  /** Relays that run, and will say what they have. */
+  /** Running relays, which will declare their requests. */
   readonly relays: readonly number[]
 }
 
@@ -21,7 +24,9 @@ export interface RelayStart {
   readonly relay: number
 }
 
-/** Answered by `pong`, after all that was sent before it: a connection that has not been taken by then has not come. */
+/**
+ * Answered with `pong` after everything sent before it: a connection that is not `taken` by then was lost.
+ */
 export interface Ping {
   readonly kind: 'ping'
   readonly ping: number
@@ -32,7 +37,7 @@ export type ToOwner =
   | Ping
   | { readonly kind: 'died'; readonly relay: number }
   | { readonly kind: 'drain' | 'stop' | 'toggleDebug' }
-/** `left`: no connection comes after it. */
+/** `left`: no connection follows. */
 export type ToRelay =
   | RelayStart
   | Ping
@@ -41,13 +46,13 @@ export type ToRelay =
 export type FromChild =
   | { readonly kind: 'ready' }
   | { readonly kind: 'pong'; readonly ping: number }
-  /** It wants no more connections, and is answered `left`. */
+  /** The relay wants no more connections. Answered with `left`. */
   | { readonly kind: 'leaving' }
   | { readonly kind: 'taken'; readonly connection: number }
   | { readonly kind: 'failed'; readonly failure: ThreadResult }
   | { readonly kind: 'saved'; readonly saved: SavedState }
 
-export const deskPath = (folder: string): string => join(folder, 'desk')
+export const ownerPath = (folder: string): string => join(folder, 'owner')
 export const pagesPath = (folder: string): string => join(folder, 'pages')
 export const relayPath = (folder: string, relay: number): string => join(folder, `relay-${relay}`)
 
@@ -55,9 +60,11 @@ export function tellSupervisor(message: FromChild): void {
   if (process.connected) process.send!(message)
 }
 
-/** A program's whole life: told what to be, it says that it is ready, or why it cannot begin. */
+/**
+ * Runs a child process: waits for its start message, runs it, and reports `ready` or the reason for failure.
+ */
 export async function runAsMember<Start>(run: (start: Start) => Promise<void>): Promise<void> {
-  const start = await started<Start>()
+  const start = await startMessage<Start>()
   try {
     await run(start)
     tellSupervisor({ kind: 'ready' })
@@ -67,8 +74,8 @@ export async function runAsMember<Start>(run: (start: Start) => Promise<void>): 
   }
 }
 
-/** The first message. Whoever is started has nothing to do without the one who started it: when that is gone, it goes too. */
-function started<Start>(): Promise<Start> {
+/** The first message. A process without its supervisor has no purpose, so it exits on disconnect. */
+function startMessage<Start>(): Promise<Start> {
   process.on('disconnect', () => process.exit(0))
   process.on('message', (message: Ping | { readonly kind: 'start' }) => {
     if (message.kind === 'ping') tellSupervisor({ kind: 'pong', ping: message.ping })

@@ -1,6 +1,6 @@
 /**
- * The process that was started as `eldr serve --processes N`: it opens the port, starts the owner and the relays, starts anew whoever
- * ends, and stops them in order. Requests do not go through it.
+ * The process of `eldr serve --processes N`: it opens the port, starts the owner and the relays, restarts
+ * them when they exit, and stops them in order. Requests do not go through it.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -9,11 +9,11 @@ import { join } from 'node:path'
 import { EldrError } from '../../../errors.ts'
 import type { Settings } from '../../config/settings.ts'
 import { listen } from '../../http/listen.ts'
-import { madeUpId } from '../replicas/replica-id.ts'
+import { randomReplicaId } from '../replicas/replica-id.ts'
 import type { Log } from '../../observe/log/log.ts'
 import { type OwnerStart, relayPath, type RelayStart } from './supervisor-messages.ts'
-import { Hands } from './connection-handover.ts'
-import { LOOK_MS, Member } from './member.ts'
+import { ConnectionHandover } from './connection-handover.ts'
+import { CHECK_INTERVAL_MS, Member } from './member.ts'
 import type { SavedState } from './saved-state.ts'
 
 export interface Processes {
@@ -22,15 +22,16 @@ export interface Processes {
   stop(): Promise<void>
 }
 
-/** Of the name of a Unix-domain socket, on every system that has them. */
-const MOST_PATH_BYTES = 100
+/** Length of a Unix-domain socket path that every system accepts. */
+const MAX_PATH_BYTES = 100
 
 export async function startProcesses(given: Settings, log: Log): Promise<Processes> {
   const settings = withReplicaId(withFormat(given))
   const { host, port, processes, shutdownGraceMs, tls } = settings.server
   const folder = privateFolder()
   const clean = () => rmSync(folder, { recursive: true, force: true })
-  // It accepts all connections and hands them on. Were relays to accept by themselves, whichever is awake would take all that have come.
+  // The supervisor accepts all connections and hands them over. If relays accepted them, one that is awake
+  // would take all that are waiting.
   const server = createServer({ pauseOnConnect: true, allowHalfOpen: true })
   let saved: SavedState = {}
   let draining = false
@@ -43,44 +44,44 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
     name: 'owner',
     program: 'owner',
     log,
-    begin(child) {
+    spawned(child) {
       const running = relays.flatMap(({ isReady }, n) => (isReady ? [n + 1] : []))
       child.send({ kind: 'start', settings, folder, saved, relays: running } satisfies OwnerStart)
     },
     ready: () => draining && owner.tell({ kind: 'drain' }),
-    heard(message) {
+    received(message) {
       if (message.kind === 'saved') saved = { ...saved, ...message.saved }
     },
   })
-  const hands = new Hands(server, relays)
+  const handover = new ConnectionHandover(server, relays)
   for (let relay = 1; relay <= processes; relay++) {
     const member = new Member({
       name: `relay-${relay}`,
       program: 'relay',
       log,
-      begin: child => child.send({ kind: 'start', settings, folder, relay } satisfies RelayStart),
-      ready: () => hands.again(),
-      heard(message) {
-        if (message.kind === 'taken') hands.taken(message.connection)
+      spawned: child => child.send({ kind: 'start', settings, folder, relay } satisfies RelayStart),
+      ready: () => handover.relayReady(),
+      received(message) {
+        if (message.kind === 'taken') handover.confirmed(message.connection)
       },
-      answered: ping => hands.answered(member, ping),
-      died() {
+      pongReceived: ping => handover.pongReceived(member, ping),
+      exited() {
         owner.tell({ kind: 'died', relay })
-        hands.died(member)
+        handover.relayDied(member)
       },
     })
     relays.push(member)
   }
-  const looking = setInterval(() => [owner, ...relays].forEach(member => member.look()), LOOK_MS)
+  const checks = setInterval(() => [owner, ...relays].forEach(member => member.check()), CHECK_INTERVAL_MS)
 
   async function end(): Promise<void> {
     draining = true
     owner.tell({ kind: 'drain' })
     await Promise.all(relays.map(relay => relay.stop(shutdownGraceMs)))
-    server.close() // not waited for: Node would ask relays, which are gone, for their connections
-    hands.close()
+    server.close() // not awaited: Node would ask the relays, which have exited, for their connections
+    handover.close()
     await owner.stop(0)
-    clearInterval(looking)
+    clearInterval(checks)
     clean()
   }
 
@@ -100,22 +101,25 @@ export async function startProcesses(given: Settings, log: Log): Promise<Process
   }
 }
 
-/** Processes write to a pipe, and cannot see whether a person looks at the end of it. */
+/** Child processes write to a pipe and cannot tell whether the supervisor's output is a terminal. */
 function withFormat(settings: Settings): Settings {
   const { observe } = settings
   if (observe.logFormat !== 'auto') return settings
   return { ...settings, observe: { ...observe, logFormat: process.stderr.isTTY ? 'pretty' : 'json' } }
 }
 
-/** The same for every owner: to the other replicas a new one then is the old one started anew, and not one more beside it. */
+/**
+ * Every owner gets the same id, so that other replicas see a new owner as a restart and not as one more
+ * replica.
+ */
 function withReplicaId(settings: Settings): Settings {
   const { replicas } = settings
   return replicas.url === undefined
     ? settings
-    : { ...settings, replicas: { ...replicas, id: replicas.id ?? madeUpId() } }
+    : { ...settings, replicas: { ...replicas, id: replicas.id ?? randomReplicaId() } }
 }
 
-/** Nobody else may ask the owner: the folder is the user's own. */
+/** A folder that only this user can enter, so that no other user can connect to the owner. */
 function privateFolder(): string {
   let folder: string
   try {
@@ -127,7 +131,7 @@ function privateFolder(): string {
       cause,
     })
   }
-  if (Buffer.byteLength(relayPath(folder, 1_000)) <= MOST_PATH_BYTES) return folder
+  if (Buffer.byteLength(relayPath(folder, 1_000)) <= MAX_PATH_BYTES) return folder
   rmSync(folder, { recursive: true, force: true })
   throw new EldrError('ELDR_USAGE', {
     found: `the temporary folder ${tmpdir()}`,

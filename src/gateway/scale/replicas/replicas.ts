@@ -15,7 +15,7 @@ import { SharedChanges } from './changes.ts'
 import { fieldsOf, GatewayChanges, type PolicyChange } from './gateway-changes.ts'
 import { LoadSharing } from './load-sharing.ts'
 import { decode, encode, type Message, type Sender } from './messages.ts'
-import { madeUpId } from './replica-id.ts'
+import { randomReplicaId } from './replica-id.ts'
 import {
   type Ignored,
   IGNORED_WORDS,
@@ -60,7 +60,7 @@ export class Replicas {
     this.#settings = settings
     this.#parts = parts
     this.#self = {
-      id: settings.id ?? madeUpId(),
+      id: settings.id ?? randomReplicaId(),
       boot: randomBytes(4).readUInt32LE(),
     }
     this.#channel = `${settings.namespace}:replicas`
