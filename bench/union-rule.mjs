@@ -19,7 +19,7 @@ import { roundRobin } from '../dist/policy/round-robin.js'
 import { predictorOf } from '../dist/policy/create-policy.js'
 import { union } from '../dist/policy/union.js'
 import { createSigner } from '../dist/signature/signer.js'
-import { remembered } from '../dist/sim/foresight.js'
+import { cachedPredictor } from '../dist/sim/foresight.js'
 import { replayOf } from '../dist/sim/replay.js'
 import { simulate } from '../dist/sim/simulate.js'
 import { parseTopology } from '../dist/sim/topology.js'
@@ -129,7 +129,7 @@ async function study(name) {
     const counts = prefill.subarray(r * cells, (r + 1) * cells)
     return { counts, signature: signer.sign(counts) }
   })
-  const predictor = remembered(predictorOf({ artifact }))
+  const predictor = cachedPredictor(predictorOf({ artifact }))
   const run = (decodePolicy, rate, seed) =>
     simulate({
       workload: { arrivals: { kind: 'poisson', perSecond: rate }, rows: 'replacement' },

@@ -143,7 +143,8 @@ export interface ErrorDetail {
 /**
  * An error with a stable code and a message for users.
  *
- * @example throw new EldrError('ELDR_TENSOR_MISSING', { file, found: 'prefill_counts', expected: 'decode_counts' })
+ * @example throw new EldrError('ELDR_TENSOR_MISSING', { file, found: 'prefill_counts', expected:
+ * 'decode_counts' })
  */
 export class EldrError extends Error {
   readonly code: ErrorCode

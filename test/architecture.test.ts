@@ -11,7 +11,10 @@ import { errorsPage } from '../src/report/errors-page.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
-/** Which folders of src/ a folder may import. Files at the top of src/ (errors, version) may be imported by all but math. */
+/**
+ * Which folders of src/ a folder may import. Files at the top of src/ (errors, version) may be imported by
+ * all but math.
+ */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   math: [],
   signature: ['math'],
@@ -94,7 +97,9 @@ function forbidden(
     .map(({ where }) => where)
 }
 
-/** The rooms of the gateway, top to bottom: each may import those that it names, all of which stand below it. */
+/**
+ * The rooms of the gateway, top to bottom: each may import those that it names, all of which stand below it.
+ */
 const GATEWAY_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   app: [
     'scale',
@@ -121,7 +126,10 @@ const GATEWAY_MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   json: [],
 }
 
-/** The names of engines: this file loads adapters on demand and imports nothing else, so that the configuration may read it. */
+/**
+ * The names of engines: this file loads adapters on demand and imports nothing else, so that the
+ * configuration may read it.
+ */
 const ENGINE_TABLE = 'engines/registry.ts'
 
 /** No folder of the gateway has more files than this, tests aside. */

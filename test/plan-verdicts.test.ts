@@ -5,7 +5,7 @@ import { writeArtifact } from '../src/fit/artifact-write.ts'
 import { planTables } from '../src/report/plan-tables.ts'
 import { verdictInWords } from '../src/report/plan-words.ts'
 import type { Terminal } from '../src/report/terminal.ts'
-import { makePlan, type Plan, type PlanAsked } from '../src/sim/plan.ts'
+import { makePlan, type Plan, type PlanOptions } from '../src/sim/plan.ts'
 import { openRefits } from '../src/sim/refits.ts'
 import { openStudy } from '../src/sim/study-pool.ts'
 import { fitFile } from './data.ts'
@@ -27,7 +27,7 @@ const profile = (
   prefill = { baseUs: 1000, perTokenUs: 5 },
 ) => ({
   format: 'eldr.profile.v1',
-  name: 'made-up',
+  name: 'synthetic',
   provenance: { what: 'synthetic, for a test', notes: [] },
   shape: { layers: 24, experts: 64, topK: 4 },
   decode: { kind: 'linear', perRequestUs: 10, perLayerUs: 10, perContextKTokenUs: 0, ...decode },
@@ -56,7 +56,7 @@ beforeAll(async () => {
   )
 })
 
-type Asked = Partial<Omit<PlanAsked, 'study'>> & {
+type Asked = Partial<Omit<PlanOptions, 'study'>> & {
   readonly trace: string
   readonly profile?: string
   readonly topology?: string

@@ -60,7 +60,7 @@ export async function writeSyntheticTrace(
   const bytes = await bytesOf({
     metadata: {
       format: 'eldr.trace.v1',
-      model: 'made-up',
+      model: 'synthetic',
       layers: `${layers}`,
       experts: `${experts}`,
       top_k: `${topK}`,

@@ -4,7 +4,7 @@ import { stageProgress } from '../report/progress.ts'
 import type { SimulationSources } from '../report/simulation-report.ts'
 import { printable, terminalOn } from '../report/terminal.ts'
 import { LOAD_BALANCERS } from '../sim/compare.ts'
-import { makePlan, type Plan, type PlanAsked } from '../sim/plan.ts'
+import { makePlan, type Plan, type PlanOptions } from '../sim/plan.ts'
 import { openRefits } from '../sim/refits.ts'
 import { openStudy } from '../sim/study-pool.ts'
 import { parseTopology } from '../sim/topology.ts'
@@ -57,7 +57,7 @@ async function writeReport(file: string, plan: Plan, sources: SimulationSources)
 }
 
 /** Turns the flags into a plan request. Contradictions are errors before any file is read. */
-function planRequest(flags: PlanFlags): PlanAsked {
+function planRequest(flags: PlanFlags): PlanOptions {
   const { trace, artifact, profile, topology, requests, policies, seeds, sloTpot, sloTtft, rate, gpuHour } =
     flags
   const { prefill } = parseTopology(topology)

@@ -1,7 +1,7 @@
 import { stageProgress } from '../report/progress.ts'
 import { stalenessTables } from '../report/staleness-tables.ts'
 import { terminalOn } from '../report/terminal.ts'
-import { runStaleness, type StalenessAsked } from '../sim/staleness.ts'
+import { runStaleness, type StalenessOptions } from '../sim/staleness.ts'
 import { openStudy } from '../sim/study-pool.ts'
 import { parseTopology } from '../sim/topology.ts'
 import { checkPolicies } from './simulate-study.ts'
@@ -31,7 +31,7 @@ export async function stalenessAction(flags: StalenessFlags): Promise<void> {
 }
 
 /** Turns the flags into a request. Invalid values are errors before any file is read. */
-function stalenessRequest(flags: StalenessFlags): StalenessAsked {
+function stalenessRequest(flags: StalenessFlags): StalenessOptions {
   const {
     trace,
     artifact,

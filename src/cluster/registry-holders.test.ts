@@ -47,7 +47,7 @@ describe('a retiring worker', () => {
     registry.retire('a')
     expect(state()).toEqual([])
     expect(heard).toEqual(['drained', 'removed', 'forgotten'])
-    registry.retire('nobody')
+    registry.retire('missing')
   })
 
   it('is removed with its last request, and gets no other', () => {

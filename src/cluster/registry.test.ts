@@ -278,7 +278,7 @@ describe('workers that join and leave', () => {
     const events: string[] = []
     registry.subscribe(({ kind, worker }) => events.push(`${kind} ${worker.id}`))
     const [first, second] = [send(0), send(0)]
-    expect([registry.remove('a'), registry.remove('a'), registry.remove('nobody')]).toEqual([
+    expect([registry.remove('a'), registry.remove('a'), registry.remove('missing')]).toEqual([
       true,
       false,
       false,
@@ -324,11 +324,11 @@ describe('workers that join and leave', () => {
     const kinds: string[] = []
     const stop = registry.subscribe(({ kind }) => kinds.push(kind))
     for (const healthy of [true, false, false, true]) registry.setHealth('a', healthy)
-    registry.setHealth('nobody', true)
+    registry.setHealth('missing', true)
     expect([
       registry.drain('a'),
       registry.drain('a'),
-      registry.drain('nobody'),
+      registry.drain('missing'),
       registry.undrain('a'),
     ]).toEqual([true, true, false, true])
     fail(0)

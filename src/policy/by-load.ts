@@ -1,7 +1,9 @@
 import type { Candidate, Decision, PickContext } from './decode-policy.ts'
 import { leastLoaded } from './least-loaded.ts'
 
-/** The least loaded candidate, ties broken at random. Every policy falls back to this; the reason says why. */
+/**
+ * The least loaded candidate, ties broken at random. Every policy falls back to this; the reason says why.
+ */
 export function byLoad(candidates: readonly Candidate[], { random }: PickContext, reason: string): Decision {
   return { worker: leastLoaded(candidates, random).worker, reason }
 }

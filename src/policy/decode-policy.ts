@@ -1,9 +1,10 @@
 /**
  * A decode policy picks the worker that decodes a request.
  *
- * It is pure and synchronous: everything it may look at is passed in, and its decision is returned. The gateway and the simulator run the
- * same objects, so a study measures what is served. State about the cluster changes only in `dispatched` and `released`, which are called
- * once each per request. After the last release, state about load is bit for bit what it was before the first dispatch.
+ * It is pure and synchronous: everything it may look at is passed in, and its decision is returned. The
+ * gateway and the simulator run the same objects, so a study measures what is served. State about the cluster
+ * changes only in `dispatched` and `released`, which are called once each per request. After the last
+ * release, state about load is bit for bit what it was before the first dispatch.
  */
 import type { Artifact } from '../fit/artifact.ts'
 import { DOMAIN } from './domain.ts'
@@ -15,7 +16,10 @@ import { RANDOM } from './random-pick.ts'
 import { ROUND_ROBIN } from './round-robin.ts'
 import { UNION, type UnionCost } from './union.ts'
 
-/** Every decode policy. A new one is a file of its own and a line here; schema, help, admin API and simulator follow. */
+/**
+ * Every decode policy. A new one is a file of its own and a line here; schema, help, admin API and simulator
+ * follow.
+ */
 export const DECODE_POLICIES = [RANDOM, ROUND_ROBIN, JSQ, POWER_OF_TWO, DOMAIN, ELDR, UNION] as const
 
 export type PolicyName = (typeof DECODE_POLICIES)[number]['name']
@@ -33,11 +37,17 @@ export const REASONS: readonly string[] = [
 /** What the rest of the code has to know about a policy. */
 export interface PolicyDescriptor {
   readonly name: string
-  /** What it goes by besides load. One that needs nothing is a load balancer, the baseline that others are compared with. */
+  /**
+   * What it goes by besides load. One that needs nothing is a load balancer, the baseline that others are
+   * compared with.
+   */
   readonly needs: readonly Need[]
   /** Reasons that its decisions give, without those of a fallback to load. */
   readonly reasons: readonly string[]
-  /** True if gateways that see the same loads pick the same worker, so that stale loads make them herd (anticipate.ts). */
+  /**
+   * True if gateways that see the same loads pick the same worker, so that stale loads make them herd
+   * (anticipate.ts).
+   */
   readonly herds: boolean
   /** What the text after @ sets in a study: `eldr@0.2`, `union@true`. */
   readonly setting?: 'tau' | 'prediction'
@@ -46,8 +56,8 @@ export interface PolicyDescriptor {
 }
 
 /**
- * counts: expert counts of the request, and therefore the model's shape; signature: the request's signature; clusters: a centroid per
- * worker; labels: a domain per request. All but counts need an artifact.
+ * counts: expert counts of the request, and therefore the model's shape; signature: the request's signature;
+ * clusters: a centroid per worker; labels: a domain per request. All but counts need an artifact.
  */
 export type Need = 'counts' | 'signature' | 'clusters' | 'labels'
 
@@ -65,27 +75,37 @@ export interface PolicyOptions {
   /** Replaces the prediction from counts: true patterns in a study, a cached predictor elsewhere. */
   readonly predictor?: Predictor
   /**
-   * Estimated requests on a worker that other gateways dispatched and that the candidates' loads do not show yet: `on` of `createUnseen`.
-   * For gateways that share their loads; without it a policy takes loads as they are.
+   * Estimated requests on a worker that other gateways dispatched and that the candidates' loads do not show
+   * yet: `on` of `createUnseen`. For gateways that share their loads; without it a policy takes loads as they
+   * are.
    */
   readonly unseen?: (worker: number) => number
 }
 
 export interface DecodePolicy {
   readonly name: string
-  /** Candidates are not empty. Never throws: if the request lacks what the policy goes by, it picks by load and says so in the reason. */
+  /**
+   * Candidates are not empty. Never throws: if the request lacks what the policy goes by, it picks by load
+   * and says so in the reason.
+   */
   pick(request: RoutableRequest, candidates: readonly Candidate[], ctx: PickContext): Decision
   dispatched?(request: RoutableRequest, worker: number): void
   released?(request: RoutableRequest, worker: number): void
   /** True if `dispatched` must not hear of other gateways' requests: its state is a position and not load. */
   readonly ownRequestsOnly?: boolean
-  /** Chance that a step of the worker fires each expert [layers × experts], if the policy estimates it; for the dashboard. */
+  /**
+   * Chance that a step of the worker fires each expert [layers × experts], if the policy estimates it; for
+   * the dashboard.
+   */
   expectedExperts?(worker: number): Float32Array | undefined
   /** Sums over requests that gateways can share, if the policy keeps any. */
   readonly sums?: SharedSums
 }
 
-/** Integers per cell and worker: the sum over this gateway's requests, plus what was added for other gateways' requests. */
+/**
+ * Integers per cell and worker: the sum over this gateway's requests, plus what was added for other gateways'
+ * requests.
+ */
 export interface SharedSums {
   readonly workers: number
   readonly cells: number
@@ -100,15 +120,24 @@ export interface SharedSums {
 /** What is known about a request when its prefill ends. `dispatched` and `released` get the same object. */
 export interface RoutableRequest {
   readonly id: string
-  /** Unit vector over the kept layers; absent if the engine sent no usable counts, or if they carry no information. */
+  /**
+   * Unit vector over the kept layers; absent if the engine sent no usable counts, or if they carry no
+   * information.
+   */
   readonly signature?: Float32Array
-  /** Expert counts of prefill [layers × experts], over all prompt tokens or recent ones, in any scale; absent if the engine sent none. */
+  /**
+   * Expert counts of prefill [layers × experts], over all prompt tokens or recent ones, in any scale; absent
+   * if the engine sent none.
+   */
   readonly counts?: Uint16Array | Float32Array
   /** Index into the artifact's domains, if the request is labelled. */
   readonly domain?: number
 }
 
-/** A worker that may be picked now: healthy, not draining. `worker` is its index in the cluster and its centroid's row. */
+/**
+ * A worker that may be picked now: healthy, not draining. `worker` is its index in the cluster and its
+ * centroid's row.
+ */
 export interface Candidate {
   readonly worker: number
   /** Requests dispatched to it that have not ended. */
@@ -125,7 +154,10 @@ export interface Decision {
   readonly worker: number
   /** One of `REASONS`. */
   readonly reason: string
-  /** Cosine to the centroid of each candidate, in their order, if the policy compared them; NaN for a worker without a centroid. */
+  /**
+   * Cosine to the centroid of each candidate, in their order, if the policy compared them; NaN for a worker
+   * without a centroid.
+   */
   readonly similarities?: Float32Array
   /** Number of candidates in the locality band. */
   readonly band?: number

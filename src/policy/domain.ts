@@ -9,8 +9,9 @@ export interface DomainOptions {
 }
 
 /**
- * Workers are split over domains by calibration share; the least loaded worker of the request's domain is picked (paper §6, baseline
- * Domain). Requests have to be labelled: one without a label, or whose domain has no worker now, goes by load.
+ * Workers are split over domains by calibration share; the least loaded worker of the request's domain is
+ * picked (paper §6, baseline Domain). Requests have to be labelled: one without a label, or whose domain has
+ * no worker now, goes by load.
  */
 export function domain({ shares, workers }: DomainOptions): DecodePolicy {
   const domainOf = splitWorkers(shares, workers)
@@ -44,8 +45,8 @@ export function domainShares(artifact: Artifact | undefined): number[] {
 }
 
 /**
- * The domain of each worker, in blocks. Every domain with a share gets one worker while there are enough; each of the rest goes to the
- * domain furthest below its share.
+ * The domain of each worker, in blocks. Every domain with a share gets one worker while there are enough;
+ * each of the rest goes to the domain furthest below its share.
  */
 export function splitWorkers(shares: readonly number[], workers: number): number[] {
   const total = shares.reduce((sum, share) => sum + share, 0)

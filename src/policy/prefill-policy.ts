@@ -1,4 +1,7 @@
-/** A prefill policy picks the worker that runs prefill. Prefill workers cache prefixes, so prompts with the same prefix belong together. */
+/**
+ * A prefill policy picks the worker that runs prefill. Prefill workers cache prefixes, so prompts with the
+ * same prefix belong together.
+ */
 import { PREFILL_LEAST_LOADED } from './prefill-least-loaded.ts'
 import { PREFIX_HASH } from './prefill-prefix-hash.ts'
 import { PREFILL_ROUND_ROBIN } from './prefill-round-robin.ts'

@@ -2,9 +2,10 @@ import { leastLoaded } from './least-loaded.ts'
 import type { PrefillCandidate, PrefillDescriptor, PrefillOptions, PrefillPolicy } from './prefill-policy.ts'
 
 /**
- * Prompts with the same prefix go to the same worker, by rendezvous hashing: each worker draws a number from the prefix and its own index,
- * and the highest wins. A worker that joins or leaves therefore moves only its own prefixes. If that worker is above `overload` × the
- * average load, the least loaded worker is picked instead.
+ * Prompts with the same prefix go to the same worker, by rendezvous hashing: each worker draws a number from
+ * the prefix and its own index, and the highest wins. A worker that joins or leaves therefore moves only its
+ * own prefixes. If that worker is above `overload` × the average load, the least loaded worker is picked
+ * instead.
  */
 export function prefixHash({ overload = 1.25 }: PrefillOptions = {}): PrefillPolicy {
   return {

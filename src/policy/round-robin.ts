@@ -1,9 +1,10 @@
 import type { Candidate, DecodePolicy, PolicyDescriptor } from './decode-policy.ts'
 
 /**
- * The next worker after the last one dispatched to, skipping workers that are not candidates. The position does not go back when requests
- * end; otherwise every request to an idle cluster would go to the first worker. It follows this gateway's requests only: gateways that
- * followed each other's would all pick the same worker next.
+ * The next worker after the last one dispatched to, skipping workers that are not candidates. The position
+ * does not go back when requests end; otherwise every request to an idle cluster would go to the first
+ * worker. It follows this gateway's requests only: gateways that followed each other's would all pick the
+ * same worker next.
  */
 export function roundRobin(): DecodePolicy {
   let next = 0

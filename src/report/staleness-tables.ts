@@ -1,5 +1,5 @@
 /** Cost of stale views as terminal tables, one per policy, with changes against a single gateway. */
-import { exactPoint, type StalenessAsked, type StalenessPoint } from '../sim/staleness.ts'
+import { exactPoint, type StalenessOptions, type StalenessPoint } from '../sim/staleness.ts'
 import type { GatewaysData } from '../sim/study.ts'
 import { changeAgainst } from '../sim/sweep.ts'
 import type { Cell } from './exhibit.ts'
@@ -67,7 +67,7 @@ function viewText({ viewAgeMs }: GatewaysData): string {
 
 export function stalenessTables(
   points: readonly StalenessPoint[],
-  asked: StalenessAsked,
+  asked: StalenessOptions,
   seconds: number,
   terminal: Terminal,
 ): string {

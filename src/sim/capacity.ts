@@ -95,20 +95,20 @@ export function workerAxis(start: number, max: number): Axis {
 export async function inRounds(
   searches: readonly Search[],
   probe: (
-    asked: readonly { readonly search: number; readonly value: number }[],
+    queries: readonly { readonly search: number; readonly value: number }[],
   ) => Promise<readonly Answer[]>,
 ): Promise<Edge[]> {
   const edges: Edge[] = []
-  let asked: { search: number; value: number }[] = []
+  let queries: { search: number; value: number }[] = []
   const take = (search: number, { done, value }: IteratorResult<number, Edge>) => {
     if (done === true) edges[search] = value
-    else asked.push({ search, value })
+    else queries.push({ search, value })
   }
   searches.forEach((search, at) => take(at, search.next()))
-  while (asked.length > 0) {
-    const answers = await probe(asked)
-    const round = asked
-    asked = []
+  while (queries.length > 0) {
+    const answers = await probe(queries)
+    const round = queries
+    queries = []
     round.forEach(({ search }, at) => take(search, searches[search]!.next(answers[at]!)))
   }
   return edges

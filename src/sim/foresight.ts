@@ -7,7 +7,7 @@ import type { Replay } from './replay.ts'
 /** Requests of a trace are identified by their counts, which are the same array each time. */
 type Key = RoutableRequest['counts']
 
-export function remembered(predictor: Predictor): Predictor {
+export function cachedPredictor(predictor: Predictor): Predictor {
   const known = new Map<Key, Float32Array | undefined>()
   return {
     cells: predictor.cells,

@@ -75,7 +75,7 @@ export function boundsOf(
   sloTpotMs: number,
 ): Bounds {
   const { experts, topK, decodeTokens } = traffic
-  const mostRequests = mostInBatch(profile, traffic)
+  const maxRequests = maxBatchOf(profile, traffic)
   const meanContext = contextOf(traffic)
   const step = (batch: number, active: number) => {
     const windowed = profile.decode.windows?.map(({ tokens }) => batch * Math.min(tokens, meanContext))
@@ -83,13 +83,13 @@ export function boundsOf(
     return stepUs(profile, batch, active / topology.ranks, batch * meanContext, windowed)
   }
   const perSecond = (batch: number, us: number) => (topology.decode * batch * 1e6) / (us * decodeTokens)
-  const decode = perSecond(mostRequests, step(mostRequests, topK))
+  const decode = perSecond(maxRequests, step(maxRequests, topK))
   const prefill = prefillBound(profile, traffic, topology)
   const highest = Math.min(MAX_RATE, decode, prefill ?? Infinity)
   const lowest = Math.min(highest, ALONE * perSecond(1, step(1, topK)))
   const drawnEvenly = (batch: number) => experts * (1 - (1 - topK / experts) ** batch)
   let batch = 0
-  while (batch < mostRequests && step(batch + 1, drawnEvenly(batch + 1)) <= sloTpotMs * 1000) batch++
+  while (batch < maxRequests && step(batch + 1, drawnEvenly(batch + 1)) <= sloTpotMs * 1000) batch++
   const start = batch === 0 ? lowest : perSecond(batch, step(batch, drawnEvenly(batch)))
   return {
     aloneMs: step(1, topK) / 1000,
@@ -114,16 +114,16 @@ export interface RunLoad {
  */
 export function requestsFor(
   rate: number,
-  asked: number,
+  requested: number,
   { profile, traffic, topology, sloTpotMs }: RunLoad,
 ): number {
   const inFlight = Math.min(
     (rate * traffic.decodeTokens * sloTpotMs) / 1000,
-    topology.decode * mostInBatch(profile, traffic),
+    topology.decode * maxBatchOf(profile, traffic),
   )
   return Math.min(
-    MAX_RUN_FACTOR * asked,
-    Math.max(asked, 100 * Math.ceil((FILLS * inFlight) / WARM_UP / 100)),
+    MAX_RUN_FACTOR * requested,
+    Math.max(requested, 100 * Math.ceil((FILLS * inFlight) / WARM_UP / 100)),
   )
 }
 
@@ -139,6 +139,6 @@ function prefillBound(profile: CostProfile, { promptTokens }: Traffic, { prefill
 
 const contextOf = ({ promptTokens, decodeTokens }: Traffic): number => promptTokens + decodeTokens / 2
 
-function mostInBatch({ kv }: CostProfile, traffic: Traffic): number {
+function maxBatchOf({ kv }: CostProfile, traffic: Traffic): number {
   return Math.max(1, Math.min(DEFAULT_LIMITS.maxBatch, Math.floor(kv.capacityTokens / contextOf(traffic))))
 }

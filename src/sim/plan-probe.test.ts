@@ -11,7 +11,7 @@ function runOf(changes: Partial<SimulationResult> = {}): SimulationResult {
     policy: 'jsq',
     prefillPolicy: 'prefix_hash',
     topology: '8P16D',
-    profile: 'made-up',
+    profile: 'synthetic',
     seed: 0,
     requests: 2250,
     allRequests: 3000,

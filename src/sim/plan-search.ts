@@ -61,7 +61,7 @@ export const RATE_TOLERANCE = 0.01
 /** Beyond this, a run takes minutes. */
 const MAX_DECODERS = 1024
 
-interface Asked {
+interface ProbeJob {
   readonly policy: number
   readonly rate: number
   readonly decoders: number
@@ -73,9 +73,9 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
   const probes = policies.map((): Probe[] => [])
   const mostDecoders = Math.min(MAX_DECODERS, refits.maxWorkers)
 
-  async function run(what: string, asked: readonly Asked[]): Promise<Probe[]> {
+  async function run(what: string, jobs: readonly ProbeJob[]): Promise<Probe[]> {
     const cells: { variant: string; rate: number; setting: Partial<StudyData> }[] = []
-    for (const { policy, rate, decoders } of asked) {
+    for (const { policy, rate, decoders } of jobs) {
       const cluster = { ...topology, decode: decoders }
       const artifact = await refits.pathFor(decoders)
       const requests = requestsFor(rate, study.requests, {
@@ -93,7 +93,7 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
     }
     const points = await sweep({ cells, seeds, pool, onProgress: (done, of) => onProgress?.(what, done, of) })
     return points.map(({ runs }, at) => {
-      const { policy, rate, decoders } = asked[at]!
+      const { policy, rate, decoders } = jobs[at]!
       const probe = probeOf(rate, decoders, runs, slo, traffic.decodeTokens)
       probes[policy]!.push(probe)
       return probe
@@ -106,18 +106,18 @@ export function planSearch(input: PlanSearchInput): PlanSearch {
   async function search(
     what: string,
     axes: readonly Axis[],
-    at: (search: number, value: number) => Asked,
+    at: (search: number, value: number) => ProbeJob,
     isHopeless: (probe: Probe) => boolean = () => false,
   ): Promise<Found[]> {
     const seen = axes.map(() => new Map<number, Probe>())
     let round = 0
-    const edges = await inRounds(axes.map(searchEdge), async asked => {
+    const edges = await inRounds(axes.map(searchEdge), async queries => {
       const answers = await run(
         `${what}, round ${++round}`,
-        asked.map(({ search, value }) => at(search, value)),
+        queries.map(({ search, value }) => at(search, value)),
       )
       return answers.map((probe, n) => {
-        const { search, value } = asked[n]!
+        const { search, value } = queries[n]!
         seen[search]!.set(value, probe)
         if (probe.holds) return 'holds'
         return isHopeless(probe) ? 'hopeless' : 'fails'

@@ -15,7 +15,7 @@ import type { StudyData, StudyJob } from './study.ts'
 import { costPerMillionTokens, gpusOf, parseTopology, type Topology } from './topology.ts'
 import { type Verdict, verdictOf } from './verdict.ts'
 
-export interface PlanAsked {
+export interface PlanOptions {
   /** `requests` is the minimum number per run. */
   readonly study: StudyData
   readonly slo: PlanSlo
@@ -66,7 +66,7 @@ export interface PolicyPlan {
   readonly probes: readonly Probe[]
 }
 
-export interface Plan extends PlanAsked {
+export interface Plan extends PlanOptions {
   readonly gpus: number
   readonly traffic: Traffic
   readonly bounds: Bounds
@@ -90,13 +90,13 @@ export interface Plan extends PlanAsked {
 
 const HOURS_PER_YEAR = 8760
 
-export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: PlanTools): Promise<Plan> {
-  const { study, slo, policies, rate } = asked
+export async function makePlan(options: PlanOptions, { pool, refits, onProgress }: PlanTools): Promise<Plan> {
+  const { study, slo, policies, rate } = options
   const topology = parseTopology(study.topology)
   const [profile, traffic] = [await loadProfile(study.profile), await trafficOf(study.trace)]
   const bounds = boundsOf(profile, traffic, topology, slo.tpotMs)
   const search = planSearch({
-    ...asked,
+    ...options,
     topology,
     profile,
     traffic,
@@ -128,7 +128,7 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
       costPerMillionTokens:
         highest[at]!.value === null
           ? null
-          : costPerMillionTokens(topology, asked.pricePerGpuHour, highest[at]!.probe!.tokensPerSecond),
+          : costPerMillionTokens(topology, options.pricePerGpuHour, highest[at]!.probe!.tokensPerSecond),
     },
     fewest:
       fewest &&
@@ -136,12 +136,12 @@ export async function makePlan(asked: PlanAsked, { pool, refits, onProgress }: P
         fewest[at]!,
         topology,
         isBalancer(variant) ? Infinity : Math.min(...ofBalancers!),
-        asked.pricePerGpuHour,
+        options.pricePerGpuHour,
       ),
     probes: search.probes[at]!,
   }))
   const plan = {
-    ...asked,
+    ...options,
     gpus: gpusOf(topology),
     traffic,
     bounds,

@@ -9,7 +9,7 @@ import type { GatewaysData, StudyData, StudyJob } from './study.ts'
 import { sweep, type SweepPoint } from './sweep.ts'
 import { parseVariant } from './variant.ts'
 
-export interface StalenessAsked {
+export interface StalenessOptions {
   readonly study: StudyData
   readonly policies: readonly string[]
   /** Requests per second. */
@@ -34,16 +34,14 @@ export function stalenessCells({
   policies,
   gateways,
   viewAgesMs,
-}: Pick<StalenessAsked, 'policies' | 'gateways' | 'viewAgesMs'>) {
+}: Pick<StalenessOptions, 'policies' | 'gateways' | 'viewAgesMs'>) {
   return policies.flatMap(variant => {
-    const supposes = parseVariant(variant)?.policy.herds ?? true
+    const herds = parseVariant(variant)?.policy.herds ?? true
     const several = gateways.flatMap(count =>
       viewAgesMs.flatMap((viewAgeMs): GatewaysData[] => [
         { count, viewAgeMs, anticipating: false },
         // Exact views, or none at all, leave nothing to estimate.
-        ...(supposes && viewAgeMs !== null && viewAgeMs > 0
-          ? [{ count, viewAgeMs, anticipating: true }]
-          : []),
+        ...(herds && viewAgeMs !== null && viewAgeMs > 0 ? [{ count, viewAgeMs, anticipating: true }] : []),
       ]),
     )
     return [{ variant }, ...several.map(each => ({ variant, gateways: each }))]
@@ -51,14 +49,14 @@ export function stalenessCells({
 }
 
 export async function runStaleness(
-  asked: StalenessAsked,
+  options: StalenessOptions,
   pool: Pool<StudyJob, SimulationResult>,
   onProgress?: (done: number, of: number) => void,
 ): Promise<StalenessPoint[]> {
-  const cells = stalenessCells(asked)
+  const cells = stalenessCells(options)
   const points = await sweep<Partial<StudyData>>({
-    cells: cells.map(({ variant, ...rest }) => ({ variant, rate: asked.rate, setting: rest })),
-    seeds: Array.from({ length: asked.seeds }, (_, seed) => seed),
+    cells: cells.map(({ variant, ...rest }) => ({ variant, rate: options.rate, setting: rest })),
+    seeds: Array.from({ length: options.seeds }, (_, seed) => seed),
     pool,
     onProgress,
   })

@@ -19,7 +19,7 @@ import type { PlacementSpec } from './rank-masks.ts'
 import { type RecordedFile, type RecordedWorkload, readWorkload } from './recorded-workload.ts'
 import { loadReplay, type Replay } from './replay.ts'
 import type { Topology } from './topology.ts'
-import { remembered, truePatterns } from './foresight.ts'
+import { cachedPredictor, truePatterns } from './foresight.ts'
 import type { Foresight } from './variant.ts'
 
 export const PLACEMENTS = ['linear', 'global', 'cluster'] as const
@@ -123,8 +123,10 @@ async function evaluationOf(
   const predictors = new Map<Foresight | undefined, Predictor>()
   function create(foresight: Foresight | undefined): Predictor {
     if (foresight === 'true') return truePatterns(replay, features)
-    if (foresight === 'own' || artifact === undefined) return remembered(predictorOf({ shape }))
-    return remembered(predictorOf({ artifact, searchedClusters: foresight === 'all' ? Infinity : undefined }))
+    if (foresight === 'own' || artifact === undefined) return cachedPredictor(predictorOf({ shape }))
+    return cachedPredictor(
+      predictorOf({ artifact, searchedClusters: foresight === 'all' ? Infinity : undefined }),
+    )
   }
   return {
     replay,

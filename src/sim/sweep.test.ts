@@ -13,7 +13,7 @@ const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
 /** A module for threads: its results contain its inputs, and one kind of job fails. */
-const module = join(folder.path, 'made-up.mjs')
+const module = join(folder.path, 'synthetic.mjs')
 writeFileSync(
   module,
   `export const prepare = async ({ scale }) => ({ variant, rate, seed }) => {
@@ -64,7 +64,7 @@ describe('a sweep', () => {
       `import { openPool } from './sim/parallel.js'
        import { sweep } from './sim/sweep.js'
        const plan = ${JSON.stringify(plan)}
-       const pool = threads => openPool({ module: new URL('./made-up.mjs', import.meta.url), data: ${JSON.stringify(data)}, threads })
+       const pool = threads => openPool({ module: new URL('./synthetic.mjs', import.meta.url), data: ${JSON.stringify(data)}, threads })
        const here = await sweep({ ...plan, pool: pool(1) })
        const progress = []
        const three = pool(3)

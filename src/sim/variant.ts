@@ -1,8 +1,9 @@
 import { type PolicyDescriptor, policyNamed } from '../policy/decode-policy.ts'
 
 /**
- * Source of a policy's prediction, for studies. `true` knows what each request will do, which no router can: it is the upper limit. `own`
- * uses the prompt alone. `all` searches all calibration requests for neighbours, not only those of near clusters.
+ * Source of a policy's prediction, for studies. `true` knows what each request will do, which no router can:
+ * it is the upper limit. `own` uses the prompt alone. `all` searches all calibration requests for neighbours,
+ * not only those of near clusters.
  */
 export const FORESIGHTS = ['true', 'own', 'all'] as const
 export type Foresight = (typeof FORESIGHTS)[number]
