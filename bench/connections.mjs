@@ -1,5 +1,5 @@
-// What new connections cost: each asks /health once and ends. One process accepts them itself; with relays the supervisor hands each over.
-// Also the memory of all processes, at rest and with many connections that say nothing.
+// Cost of new connections: each requests /health once and closes. One process accepts them itself; with relays the supervisor hands
+// each over. Also the memory of all processes, idle and with many idle connections.
 //
 //   npm run build && node bench/connections.mjs [--relays 1,2] [--repeat 3] [--count-ms 3000] [--at-once 64] [--idle 2000]
 import { spawn } from 'node:child_process'
@@ -28,7 +28,7 @@ const [countMs, atOnce, idle] = [
 ]
 
 async function start(relays) {
-  // Workers that are not there: /health does not need them.
+  // These workers do not exist; /health does not need them.
   const flags = [
     'serve',
     '--port',
@@ -60,7 +60,7 @@ async function start(relays) {
   return { child, port, pids }
 }
 
-/** Resolves with whether it was answered. */
+/** Resolves to true if a response arrived. */
 function once(port) {
   return new Promise(resolve => {
     let text = ''
@@ -73,7 +73,7 @@ function once(port) {
 const cpuMs = pids =>
   pids.reduce((sum, pid) => {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ')
-    return sum + 10 * (Number(fields[11]) + Number(fields[12])) // Linux counts in hundredths of a second
+    return sum + 10 * (Number(fields[11]) + Number(fields[12])) // Linux counts in units of 10 ms
   }, 0)
 const privateMiB = pids =>
   pids.reduce(
@@ -109,7 +109,7 @@ async function measure(relays) {
         }),
     ),
   )
-  await once(port) // behind all of them
+  await once(port) // after all of them
   const withIdleMiB = privateMiB(pids())
   for (const socket of sockets) socket.destroy()
   const exited = new Promise(resolve => child.once('exit', resolve))

@@ -1,9 +1,9 @@
-// ELDR's simulator against an independent one in Python (python/simulator.py): the same requests at the same times, jsq and eldr.
+// Compares ELDR's simulator with an independent one in Python (python/simulator.py): same requests and times, jsq and eldr.
 //
 //   node bench/cross-check.mjs [--requests 20000] [--rate 600] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-simulator.md] [--dist DIR]
 //
-// Exits with 1 when p50 TPOT or active experts differ by more than 1 %. Python is that of bench/.venv, or the one that PYTHON names (with
-// numpy and safetensors). Needs `npm run build` first.
+// Exits with 1 if p50 TPOT or active experts differ by more than 1 %. Uses Python from bench/.venv or from the variable PYTHON (with
+// numpy and safetensors). Run `npm run build` first.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -28,7 +28,7 @@ import { header, table } from './lib/table.mjs'
 const WORKERS = 16
 const TAU = 0.1
 const TITLE = 'Compared with an independent simulator in Python'
-/** What is compared, its name and the largest relative difference; TPOT is in milliseconds. */
+/** Compared measures, their names and allowed relative differences; TPOT is in milliseconds. */
 const COMPARED = [
   { key: 'p50TpotMs', name: 'p50 TPOT, ms', most: 0.01 },
   { key: 'p99TpotMs', name: 'p99 TPOT, ms' },

@@ -1,6 +1,6 @@
-// What a dashboard costs the gateway: CPU time of its process at 500 decisions a second, with nobody, one and four who watch. Workers and
-// watchers are in a process of their own, so that what they take is not counted. Run after `npm run build` where `eldr up` has left an
-// artifact: node bench/dashboard.mjs [seconds] [decisions a second] [artifact]
+// Cost of the dashboard: CPU time of the gateway at 500 decisions per second with no, one and four viewers. Workers and viewers run
+// in another process and are not counted. Run after `npm run build`, in a folder with an artifact of `eldr up`:
+//   node bench/dashboard.mjs [seconds] [decisions per second] [artifact]
 import { fork } from 'node:child_process'
 import { createServer } from 'node:http'
 import { readdirSync } from 'node:fs'
@@ -103,7 +103,7 @@ async function others() {
   })
 }
 
-/** As a page does it. */
+/** As the page does. */
 async function watching(url, signal) {
   const get = path => fetch(`${url}${path}`, { signal })
   await (await get('/eldr/plane')).text()

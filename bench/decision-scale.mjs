@@ -1,8 +1,8 @@
-// How the cost of a routing decision grows with the number of decode workers, for a small model and a large one, and what union's state takes.
+// Cost of a routing decision by number of decode workers, for a small and a large model, and the memory of union's state.
 //
 //   node bench/decision-scale.mjs [--quick] [--seed 1] [--json FILE] [--out docs/evidence/benchmarks-scale.md] [--dist DIR]
 //
-// A decision is from raw counts to a worker, as in policy.mjs; dispatch and release are beside it. All layers are kept. One thread.
+// A decision goes from raw counts to a worker, as in policy.mjs; dispatch and release are separate. All layers kept, one thread.
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -23,7 +23,7 @@ const { values: options } = parseArgs({
 })
 const seed = Number(options.seed)
 const dist = resolve(options.dist)
-// Whoever reads the figures must know whether the machine had other work.
+// Readers need to know whether the machine had other work.
 const about = `${header(seed)}, load ${loadavg()[0].toFixed(1)} before`
 console.log(about)
 
@@ -43,7 +43,7 @@ async function measure(policy, shape, workers) {
   )
 }
 
-/** Power of K that the last step of a list follows: 1 is linear. */
+/** Exponent of K for the last step of a list; 1 is linear. */
 const power = list =>
   Math.log(list.at(-1).pick / list.at(-2).pick) / Math.log(list.at(-1).workers / list.at(-2).workers)
 

@@ -1,10 +1,10 @@
-// Does `eldr bench` measure what other people's clients measure? Runs it and aiperf in turn on one fake server whose pace is known, and
-// prints TTFT, TPOT and ITL of both at p50. Ends with 1 when they are more than 3 % apart.
+// Compares `eldr bench` with aiperf: both run in turn against a fake server of known pace. Prints p50 of TTFT, TPOT and ITL and
+// exits with 1 if they differ by more than 3 %.
 //
 //   npm run build && bash scripts/client-tools.sh && node bench/load-clients.mjs [--rounds 3] [--json]
 //
-// aiperf is taken from .venv/clients, or from where the environment's AIPERF says. What it calls inter-token latency is TPOT here, and its
-// inter-chunk latency, over all chunks of all requests, is ITL.
+// aiperf comes from .venv/clients or from the variable AIPERF. Its inter-token latency is TPOT here, its inter-chunk latency over
+// all chunks is ITL.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
-const MOST_APART = 0.03
+const MAX_DIFFERENCE = 0.03
 const [REQUESTS, WARM_UP, CONCURRENCY, PROMPT, OUTPUT] = [160, 16, 8, 64, 64]
 const PACE = ['--first-token-ms', '150', '--gap-ms', '20']
 
@@ -84,7 +84,7 @@ function theirs(url, round) {
     '--output-tokens-mean',
     OUTPUT,
   ]
-  // A path that begins with ./: it takes any other for the name of a model that it should download.
+  // The path must begin with ./, otherwise it is taken for the name of a model to download.
   const what = [
     '--model',
     'fake',
@@ -113,7 +113,7 @@ const median = numbers => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.l
 try {
   const url = await new Promise(resolve => server.stdout.once('data', line => resolve(JSON.parse(line).url)))
   run(join(dirname(aiperf), 'python'), [join(root, 'test/clients/tokenizer.py'), join(folder, 'tokenizer')])
-  // In turn, so that what else the machine does falls on both.
+  // In turn, so that other load on the machine affects both.
   const rounds = Array.from({ length: Number(values.rounds) }, (_, round) => ({
     eldr: ours(url),
     aiperf: theirs(url, round),
@@ -131,7 +131,7 @@ try {
       console.log(
         `${figure.padEnd(9)} eldr bench ${eldrMs.toFixed(3).padStart(9)} ms   aiperf ${aiperfMs.toFixed(3).padStart(9)} ms   ratio ${ratio.toFixed(4)}`,
       )
-  process.exitCode = figures.every(({ ratio }) => Math.abs(ratio - 1) <= MOST_APART) ? 0 : 1
+  process.exitCode = figures.every(({ ratio }) => Math.abs(ratio - 1) <= MAX_DIFFERENCE) ? 0 : 1
 } finally {
   server.stdin.end()
   rmSync(folder, { recursive: true, force: true })

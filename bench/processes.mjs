@@ -1,5 +1,5 @@
-// What several processes give and cost: a gateway of one process, of two and of four relays with an owner, and vllm-router, in front of the
-// same fake workers, all on all cores; and how long a relay waits for the owner.
+// Cost and throughput of several processes: a gateway in one process, with two and four relays and an owner, and vllm-router, in
+// front of the same fake workers on all cores; and how long a relay waits for the owner.
 //
 //   bench/gateway/install.sh                                                # once, for vllm-router
 //   node bench/processes.mjs [--quick] [--out docs/evidence/benchmarks-processes.md] [--relays 1,2] [--repeat 3] [--count-ms 2500] [--dist DIR]
@@ -41,7 +41,7 @@ const times = {
 const rows = ROWS.filter(({ name }) => ['short', 'counts', 'fast', 'first-token'].includes(name))
 const progress = text => process.stderr.write(`bench: ${text}\n`)
 
-/** All may use all cores: what is compared is how much they make of them. */
+/** All routers may use all cores. */
 const everywhere = `0-${cores - 1}`
 const all = routers({ dist })
 const columns = [
@@ -59,7 +59,7 @@ const columns = [
     ...all['vllm-router'],
     name: 'vllm-router',
     cores: everywhere,
-    // Its threads are Tokio's.
+    // Sets its number of Tokio threads.
     command: async told => {
       const [program, args] = await all['vllm-router'].command(told)
       return ['env', ['TOKIO_WORKER_THREADS=2', program, ...args]]

@@ -1,11 +1,10 @@
-// What a replica tells the others: bytes a second and the processor's time for it, by rate, policy and model. No store is needed: messages
-// are made and read as gateways do, in time of its own.
+// Messages between replicas: bytes per second and CPU time, by rate, policy and model. Needs no store: messages are encoded and
+// decoded as in gateways, in simulated time.
 //
 //   npm run build && node bench/replicas.mjs [--quick] [--seconds 20] [--workers 16] [--markdown] [--trace data/lab16-task.evaluation.safetensors]
 //
-// --quick takes one second of each, to see whether all of it runs: not for quoting.
-// Requests take two seconds each. Expectations of the lab16 rows come from the counts of recorded requests; those of the large model (58 × 256)
-// are the same counts laid side by side, since there is no trace of one here.
+// --quick runs one second of each, as a smoke test. Requests take two seconds each. Expectations for lab16 come from the counts of
+// recorded requests; for the large model (58 × 256) the same counts are repeated, because there is no trace of one.
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -95,7 +94,7 @@ function side(policyName, shape) {
   return { policy, share, tracker: new LoadTracker() }
 }
 
-/** The processor's, so that other work on the machine counts little. */
+/** CPU time, which other work on the machine affects little. */
 function cpuMs() {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000
@@ -156,7 +155,7 @@ function run(policyName, { shape, countsOf }, rate) {
     others.heard(decode(bytes), nowMs)
     const read = cpuMs()
     if (rows.length > 0) rowsDueMs = nowMs + Math.max(UNION_MS, (1000 * bytes.length) / BYTES_PER_SECOND)
-    if (nowMs < REQUEST_MS) continue // until as many are in flight as there will be
+    if (nowMs < REQUEST_MS) continue // until the number in flight is steady
     figures.bytes += bytes.length
     figures.messages++
     figures.makeMs += made - start

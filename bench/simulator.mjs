@@ -1,9 +1,9 @@
-// How fast the simulator is: by policy, against plain JavaScript, and as decode workers, the model and the number of requests grow.
+// Speed of the simulator: by policy, compared with plain JavaScript, and by decode workers, model shape and requests.
 //
 //   node bench/simulator.mjs [--quick] [--only policies,plain] [--seed 1] [--repeat 5] [--json FILE] [--out docs/evidence/benchmarks-simulator.md]
 //                            [--dist DIR]
 //
-// Every figure is the median of some runs after a warm-up, in a process of its own, on one thread. Needs `npm run build` first.
+// Each figure is the median of several runs after a warm-up, in its own process, on one thread. Run `npm run build` first.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -47,7 +47,7 @@ async function inProcess(spec, flags = []) {
   return { ...JSON.parse(stdout), peakBytes }
 }
 
-/** The median of one way to simulate (lib/simulation-process.mjs): {wallMs, mTokens and mTokensOfCpu: millions in a second, batch, …}. */
+/** Median of one variant (lib/simulation-process.mjs): {wallMs, mTokens and mTokensOfCpu: millions per second, batch, …}. */
 async function measure(name, spec) {
   process.stderr.write(`bench: ${name} … `)
   const run = await inProcess(spec)
@@ -67,7 +67,7 @@ async function memory(name, spec, flags) {
 }
 
 const artifacts = new Map()
-/** An artifact of the calibration trace with a cluster for each decode worker; made when it is first wanted. */
+/** An artifact of the calibration trace with one cluster per decode worker, made on first use. */
 async function artifactFor(workers) {
   if (artifacts.has(workers)) return artifacts.get(workers)
   const out = join(scratch, `${workers}.safetensors`)

@@ -1,11 +1,11 @@
-// What a decode step of the tiny back end takes on one thread: the SIMD kernel, the same in plain JavaScript loops, and PyTorch; where the
-// time goes; and what a step costs by the number of distinct experts in its batch.
+// Time of a decode step of the tiny back end on one thread: SIMD kernel, plain JavaScript loops and PyTorch; time by part; and step
+// time by distinct experts in the batch.
 //
 //   ELDR_BENCH_TORCH_PYTHON=python3 node bench/tiny.mjs [--quick] [--cpu] [--json FILE] [--out docs/evidence/benchmarks-tiny.md] [--dist DIR]
 //
 // The interpreter needs torch and safetensors, and transformers for the third column; without the variable that comparison is left out.
-// --cpu measures processor time instead of the clock's, for a look on a busy machine; not for quoting.
-// Every sequence has 96 tokens of prompt, cut from the prompts of reference.json, and all sides must write the same greedy text.
+// --cpu measures CPU time instead of wall time, for busy machines; not for published figures.
+// Every sequence has a prompt of 96 tokens from reference.json, and all variants must generate the same greedy text.
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -35,7 +35,7 @@ const PROMPT = 96
 const [STEPS, WARM_UP] = options.quick ? [12, 6] : [64, 16]
 const BLOCKS_EACH = Math.ceil((PROMPT + STEPS + WARM_UP + 2) / 16)
 
-/** Prompts of all domains: windows of the reference prompts, one after the other. */
+/** Prompts of all domains: consecutive windows of the reference prompts. */
 const { prompts } = JSON.parse(readFileSync(join(folder, 'reference.json'), 'utf8'))
 const allIds = prompts.flatMap(({ prompt_token_ids: prompt, greedy_token_ids: greedy }) => [
   ...prompt,
@@ -100,7 +100,7 @@ async function decode(promptList, kernel, steps = STEPS) {
   }
 }
 
-/** A kernel that sums up the time of its parts. */
+/** A kernel that adds up the time of its parts. */
 function timedKernel() {
   const { layers, head } = layOutWeights(model.config)
   const names = new Map([[head, 'head']])
@@ -220,7 +220,7 @@ const where = table(
 )
 console.log(`\n${where.text}`)
 
-/** The same batch, of fewer and fewer different prompts: the work of the experts' arithmetic stays, the experts become fewer. */
+/** Batches with fewer distinct prompts: the same arithmetic with fewer experts. */
 const FIXED = 16
 const byExperts = []
 for (const distinct of [1, 2, 4, 8, 16]) {

@@ -1,9 +1,9 @@
-// What traces cost the gateway for each request, by themselves: CPU time of a thread that does nothing else.
+// Cost of tracing per request: CPU time of a thread that does nothing else.
 //
 //   node bench/tracing.mjs [--quick] [--dist DIR]
 //
-// off: the check whether there is a tracer, which is all that is left of it. not sampled: an id is drawn and the workers are told. sampled: four
-// spans with their attributes, and the text that is exported. What the export itself takes is not in it; see bench/gateway for all of a request.
+// off: only the check for a tracer. not sampled: an id is generated and sent to the workers. sampled: four spans with attributes and
+// the exported text. The export itself is not included; see bench/gateway for the whole request.
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -35,7 +35,7 @@ const end = { kind: 'served', status: 200 }
 let bytes = 0
 const sink = { add: text => (bytes += text.length), missed: () => {} }
 
-/** As handle.ts and generate.ts do it. */
+/** As handle.ts and generate.ts do. */
 function request(tracer) {
   const exchange = {
     id: 'f0a1c7c4-3f1c-4d0e-9f86-0e3b1d4b8c11',

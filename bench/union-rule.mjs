@@ -179,7 +179,7 @@ async function study(name) {
   })
 }
 
-/** Steps of one request: Gumbel draws by weights, adjusted a few times towards the recorded shares. */
+/** Steps of one request: Gumbel draws with weights, adjusted a few times towards the recorded shares. */
 function drawSteps(counts, of, { layers, experts, topK }, random, out) {
   const shares = Float64Array.from(counts, count => count / of)
   const weights = shares.map(p =>

@@ -1,12 +1,11 @@
-// What a decode step of the embedded worker's replay back end costs in processor time, against a plain implementation with sets, and how
-// well steps keep their time.
+// CPU time of a decode step of the embedded worker's replay back end, compared with a plain implementation with sets, and how
+// precisely steps keep their time.
 //
 //   node bench/worker.mjs [--quick] [--json FILE] [--out docs/evidence/benchmarks-worker.md] [--dist DIR]
 //
-// Every sequence follows a row of lab16-task and has 300 tokens before it. `step` is the back end alone: experts of the batch, their
-// union, KV, the next tokens, the step's time. `whole` is the engine around it, scheduler and events included, in time that does not
-// pass, per step. `counted` is `whole` on a worker that also keeps the experts of its tokens by KV block. The plain one makes a set of the
-// experts of each layer.
+// Every sequence follows a row of lab16-task and has a prompt of 300 tokens. `step` is the back end only: experts of the batch, their
+// union, KV, next tokens, step time. `whole` is the engine with scheduler and events, in simulated time, per step. `counted` is
+// `whole` on a worker that also stores experts per KV block. The plain one builds a set of experts per layer.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -91,7 +90,7 @@ async function stepMs(batch) {
   return median(samples)
 }
 
-/** The union alone, by sets. */
+/** The union only, with sets. */
 async function plainMs(batch) {
   const trace = await openTrace(tracePath)
   const { layers, topK } = trace
@@ -116,7 +115,7 @@ async function plainMs(batch) {
   return median(samples)
 }
 
-/** Time that jumps to what is waited for. */
+/** A clock that jumps to the next timer. */
 function jumpingClock() {
   let nowMs = 0
   return {

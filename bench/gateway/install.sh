@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the gateway is compared with, into bench/gateway/.venv: vllm-router from PyPI, and nginx out of Debian's package where apt is there
-# and no nginx is installed. Neither needs root; delete the folder to be rid of them.
+# Installs what the gateway is compared with into bench/gateway/.venv: vllm-router from PyPI, and nginx from Debian's package if apt
+# exists and nginx is not installed. Needs no root; delete the folder to uninstall.
 set -euo pipefail
 cd "$(dirname "$0")"
 python3 -m venv .venv

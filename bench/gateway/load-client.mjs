@@ -4,15 +4,15 @@
 //   node bench/gateway/load-client.mjs '{"url":"http://127.0.0.1:8000","streams":64,"promptBytes":1024,"tokens":16,"warmUpMs":1000,
 //     "countMs":2500,"router":PID,"workers":[PID,…]}'
 //
-// `warmUpRequests` and `mostWarmUpMs`: the warm-up goes on until so many answers have come, or for so long.
+// `warmUpRequests` and `mostWarmUpMs`: the warm-up ends after this many responses or this time.
 //
-// With `direct: {prefill: [url, …], decode: [url, …]}` in place of `url` the client does both legs itself: what no router can beat.
+// With `direct: {prefill: [url, …], decode: [url, …]}` in place of `url` the client does both legs itself, which no router can beat.
 // `direct` without prefill is one hop, for routers that make one.
 import { Stream } from './lib/stream.mjs'
 import { cpuSeconds, machineSeconds, residentBytes, tree } from './lib/proc.mjs'
 import { inTurn } from './lib/pd.mjs'
 
-const MOST_ERRORS = 100
+const MAX_ERRORS = 100
 const LOOK_MS = 50
 const plan = JSON.parse(process.argv[2] ?? '{}')
 const { streams, warmUpMs, warmUpRequests = 0, mostWarmUpMs = warmUpMs, countMs, router, workers = [] } = plan
@@ -34,10 +34,10 @@ const on = {
   },
   error: message => {
     firstError ??= message
-    if (++counted.errors > MOST_ERRORS) finish() // a router that answers nothing but errors is not measured
+    if (++counted.errors > MAX_ERRORS) finish() // a router that only returns errors is not measured
   },
 }
-/** Each in turn when the client goes direct, else the router. */
+/** The workers in turn if the client goes direct, otherwise the router. */
 function targetsOf({ url, direct }) {
   if (direct === undefined) return { decode: () => url }
   return { prefill: direct.prefill && inTurn(direct.prefill), decode: inTurn(direct.decode) }
@@ -57,7 +57,7 @@ const sample = () => ({
   machine: machineSeconds(),
 })
 
-/** Requests count for a warm-up, not time: what compiles while it runs does so by them, and a busy machine gives few in a second. */
+/** Warm-up is counted in requests, not time: just-in-time compilation depends on them, and a busy machine serves few per second. */
 function warmUp(waitedMs) {
   if (warmUpLeft > 0 && waitedMs < mostWarmUpMs) return setTimeout(() => warmUp(waitedMs + LOOK_MS), LOOK_MS)
   begun = sample()

@@ -1,11 +1,11 @@
-// What a gateway costs: CPU time for a request and for a token, rates, added time to the first token and memory, against vllm-router,
-// bare proxies in Node and nginx, in front of the same fake workers. README.md of bench/ says how, and why it is fair.
+// Cost of a gateway: CPU time per request and token, rates, added time to the first token and memory, compared with vllm-router, bare
+// proxies in Node and nginx in front of the same fake workers. bench/README.md explains the method.
 //
 //   bench/gateway/install.sh                                        # once: vllm-router and nginx, into bench/gateway/.venv
 //   node bench/gateway/run.mjs [--quick] [--out docs/evidence/benchmarks-gateway.md] [--json FILE] [--rows short,paced] [--columns eldr,undici]
 //
 // --repeat 3, --count-ms 2500, --warm-up-ms 1000 (of the client, before each round), --dist DIR (another build of the product),
-// --priority 10 (above other programs; needs root, and they will notice)
+// --priority 10 (above other programs; needs root)
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -57,7 +57,7 @@ function chosen(names, all) {
 const rows = chosen(options.rows, ROWS)
 const known = Object.entries(routers({ dist })).map(([name, router]) => ({ name, ...router }))
 const asked = chosen(options.columns, known)
-/** Name of a router that is left out: why. */
+/** Router left out → reason. */
 const missing = new Map(asked.filter(({ missing }) => missing).map(({ name, missing }) => [name, missing]))
 const progress = text => process.stderr.write(`bench: ${text}\n`)
 
@@ -75,7 +75,7 @@ async function makeArtifact() {
 const needsArtifact = asked.some(({ name, decides }) => decides && !missing.has(name))
 const artifact = needsArtifact ? await makeArtifact() : undefined
 
-/** {name: router}, each started and warm; who cannot be is left out from here on. */
+/** {name: router}, each started and warm; routers that fail are left out. */
 async function startAll(row, workers) {
   const running = {}
   for (const router of asked) {
@@ -91,7 +91,7 @@ async function startAll(row, workers) {
   return running
 }
 
-/** One round of a row: the client that goes direct, then each router. */
+/** One round of a row: the direct client, then each router. */
 async function round(row, workers, running) {
   const measured = { direct: await measureDirect(row, workers, times) }
   if (asked.some(({ name, hops }) => hops === 1 && name in running)) {

@@ -24,7 +24,7 @@ WORTH = 0.01  # a kink must lower the left-out error by this much
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured step. `active` holds one figure a layer, or a single one for all."""
+    """One measured step. `active`: one value per layer, or one for all."""
 
     batch: int
     active: tuple[int, ...]
@@ -50,7 +50,7 @@ def features(shape: Shape, knee: int, cells: list[Cell]) -> np.ndarray:
 
 
 def solve(x: np.ndarray, y: np.ndarray, base: float = 0.0, weight: np.ndarray | None = None) -> np.ndarray:
-    """Least squares of x·w to y − base, weighted 1/y: relative errors count alike at 3 ms and at 80 ms."""
+    """Least squares of x·w to y − base, weighted 1/y: relative errors count the same at 3 ms and 80 ms."""
     root = (np.ones_like(y) if weight is None else np.sqrt(weight)) / y
     return np.linalg.lstsq(x * root[:, None], (y - base) * root, rcond=None)[0]
 
@@ -99,7 +99,7 @@ def left_out(shape: Shape, knee: int, cells: list[Cell], base: float, folds: int
 
 
 def fit_decode(shape: Shape, cells: list[Cell], base: float) -> dict[str, Any]:
-    """The profile's decode part: coefficients in µs, errors, and what the other form gives."""
+    """The profile's decode part: coefficients in µs, errors, and the result of the other form."""
     if len(cells) < 6:
         raise ValueError(f"{len(cells)} cells are too few to fit")
     tried = {knee: left_out(shape, knee, cells, base) for knee in (0, *(k for k in KNEES if k < shape.experts))}
@@ -128,7 +128,7 @@ def fit_decode(shape: Shape, cells: list[Cell], base: float) -> dict[str, Any]:
 
 
 def kv_terms(shape: Shape, per_mib: float) -> list[dict[str, Any]]:
-    """perKvMiB said in tokens: µs per 1,000 context tokens of the batch, for each kind of attention layer; a window caps a request's."""
+    """perKvMiB in tokens: µs per 1,000 context tokens of the batch, for each kind of attention layer; a window caps a request's."""
     kinds: dict[tuple[int, int], int] = {}
     for i in range(shape.layers):
         a = shape.attention(i)

@@ -1,4 +1,4 @@
-"""Which cells a run measures, most important first."""
+"""The cells that a run measures, most important first."""
 
 from shapes import Shape
 

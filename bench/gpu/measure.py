@@ -1,4 +1,4 @@
-"""Timing on a device: CUDA graphs replayed between events, and what the machine says of itself."""
+"""Timing on a device: CUDA graphs replayed between events, and the description of the machine."""
 
 import datetime
 import platform
@@ -36,7 +36,7 @@ class Clock:
         return graph.replay
 
     def times(self, replay: Callable[[], Any], reps: int | None = None) -> list[float]:
-        """Microseconds of each of `reps` runs after a warm-up. Runs are queued one behind the other, so the host's gaps do not count."""
+        """Microseconds of each of `reps` runs after a warm-up. Runs are queued back to back, so gaps on the host do not count."""
         n = reps or self.reps
         for _ in range(WARM):
             replay()
@@ -61,7 +61,7 @@ def summary(us: list[float]) -> dict[str, Any]:
 
 
 def smi(fields: str = "name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu") -> dict[str, str]:
-    """What nvidia-smi says; empty where there is none. Only reads."""
+    """Output of nvidia-smi; empty without it. Read-only."""
     tool = shutil.which("nvidia-smi")
     if not tool:
         return {}

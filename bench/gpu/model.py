@@ -139,7 +139,7 @@ class Model:
         return x
 
     def set_active(self, x: Inputs, active: int) -> None:
-        """Exactly `active` experts in every layer, drawn anew for each; pairs are dealt out evenly."""
+        """Exactly `active` experts in every layer, drawn again for each layer; tokens are spread evenly."""
         s = self.shape
         pairs = x.tokens * s.top_k
         if not s.top_k <= active <= min(s.experts, pairs):
@@ -149,8 +149,8 @@ class Model:
         self.set_experts(x, given.reshape(s.layers, x.tokens, s.top_k))
 
     def draw_experts(self, tokens: int, spread: float) -> np.ndarray:
-        """Experts as a gate might choose them, [L, tokens, k]: popularity is lognormal (`spread` its σ), drawn anew for each layer; the
-        more popular an expert, the more tokens it gets. How many are active follows."""
+        """Experts as a gate might choose them, [L, tokens, k]: popularity is lognormal (`spread` its σ), drawn again for each layer.
+        Popular experts get more tokens; the number of active experts follows."""
         s = self.shape
         popularity = self.rng.normal(0.0, spread, (s.layers, 1, s.experts))
         return np.argsort(-(popularity + self.rng.gumbel(size=(s.layers, tokens, s.experts))), axis=-1)[:, :, : s.top_k]

@@ -1,4 +1,4 @@
-"""The operations of a decode step in plain torch: slow and obvious. A CPU runs them in dry runs, and the kernels of ops_triton.py are
+"""The operations of a decode step in plain torch: slow and simple. Used on a CPU in dry runs, and the kernels of ops_triton.py are
 compared with them before anything is timed. Arithmetic is float32; results are rounded to the type of the input."""
 
 import torch
@@ -71,7 +71,7 @@ def rope_cache(
 def paged_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, table: Tensor, lens: Tensor, window: int, sinks: Tensor | None, splits: int
 ) -> Tensor:
-    """One query token a request over its pages; q is [B, heads, dim]."""
+    """One query token per request over its pages; q is [B, heads, dim]."""
     out = torch.empty_like(q)
     page = k_cache.shape[2]
     group = q.shape[1] // k_cache.shape[1]

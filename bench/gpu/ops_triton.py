@@ -1,4 +1,4 @@
-"""The operations of a decode step as an engine has them: a few fused Triton kernels, cuBLAS and torch's grouped GEMM (CUTLASS) around
+"""The operations of a decode step as in an engine: a few fused Triton kernels, cuBLAS and torch's grouped GEMM (CUTLASS) around
 them. Same functions as ops_torch.py, which they are compared with. All of them run inside a CUDA graph: shapes depend on the batch alone;
 experts, contexts and pages are read from device memory. Here norms and the MoE part; attention is in attention_triton.py."""
 

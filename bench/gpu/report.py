@@ -1,4 +1,4 @@
-"""What step_profile.py prints: the tables to read; all figures are in its files."""
+"""The tables that step_profile.py prints; all figures are in its files."""
 
 import statistics
 from typing import Any

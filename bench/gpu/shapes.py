@@ -1,6 +1,6 @@
-"""Shapes of the models whose decode step is timed, and where each figure was read.
+"""Shapes of the timed models, with the source of each figure.
 
-Only sizes matter to a timing: weights are random. `tiny()` shrinks a shape and keeps its structure, for dry runs without a GPU."""
+Only sizes matter for timing; weights are random. `tiny()` shrinks a shape and keeps its structure, for dry runs without a GPU."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any

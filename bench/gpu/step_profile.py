@@ -1,4 +1,4 @@
-"""What one decode step of a mixture-of-experts model takes on this GPU: f(batch, active experts per layer, context), measured.
+"""Measures the time of a decode step of a mixture-of-experts model on this GPU: f(batch, active experts per layer, context).
 
 usage: step_profile.py --out DIR [--shapes qwen3-30b-a3b,…] [--budget-s 360] [--quick]
        step_profile.py --out DIR --steps FILE [--fit DIR/fitted.json] [--shapes qwen3-30b-a3b]
@@ -117,7 +117,7 @@ class Timer:
         }
 
     def drawn(self, batch: int, context: int, spread: float) -> dict[str, Any]:
-        """A cell with uneven experts, as real gates choose them."""
+        """A cell with uneven experts, as chosen by real gates."""
         x, replay = self.decode(batch)
         self.model.set_contexts(x, [context] * batch)
         experts = self.model.draw_experts(batch, spread)
@@ -183,7 +183,7 @@ def profile(run: Run, shape: Shape, seconds: float) -> None:
 
 
 def fit_shape(run: Run, shape: Shape) -> None:
-    """From what raw.json holds of a shape to its part of fitted.json."""
+    """Fits one shape: from its part of raw.json to its part of fitted.json."""
     record = run.raw["shapes"][shape.name]
     cells = [fit.Cell(c["batch"], (c["active"],), c["kv_mib"], c["us"]) for c in record["decode"]]
     cells += [fit.Cell(c["batch"], tuple(c["active"]), c["kv_mib"], c["us"], uneven=True) for c in record["drawn"]]
@@ -197,7 +197,7 @@ def fit_shape(run: Run, shape: Shape) -> None:
 
 
 def parts(run: Run, model: Model, record: dict[str, Any]) -> None:
-    """What is timed beside whole steps: the MoE part (Fig. 2), attention, prefill."""
+    """Timings besides whole steps: the MoE part (Fig. 2), attention, prefill."""
     shape, grid, clock = model.shape, run.grid, run.clock
     x = model.decode_inputs(grid.fig2_batch)
     h = torch.randn(x.tokens, shape.hidden, device=run.device).to(model.dtype)

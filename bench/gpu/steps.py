@@ -1,4 +1,4 @@
-"""Recorded decode steps, for the check that matters: does the fitted profile give the time that real steps take?
+"""Recorded decode steps, to check the fitted profile against the time of real steps.
 
 Two forms of file:
 - JSON: a list of steps {"context_tokens": c, "experts": [layer][request][k]}. c is a list with one figure a request, or one figure for the

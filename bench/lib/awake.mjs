@@ -1,11 +1,11 @@
-// Programs that do nothing, at a priority below all others: cores that have nothing else to do then do not fall asleep. A sleeping core of a
-// virtual machine takes some 30 µs to wake, which a busy gateway does not meet.
+// Busy loops at the lowest priority, which keep idle cores awake. A sleeping core of a virtual machine takes about 30 µs to wake,
+// which does not occur on a busy gateway.
 import { spawn, spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 
 const NOTHING = 'for (;;);'
 
-/** @returns what ends them; undefined where there is no such priority. */
+/** @returns a function that ends them; undefined if the priority is not available. */
 export function keepAwake() {
   if (spawnSync('chrt', ['--idle', '0', 'true']).status !== 0) return undefined
   const children = Array.from({ length: availableParallelism() }, () =>

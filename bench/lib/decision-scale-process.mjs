@@ -1,5 +1,5 @@
-// Times decisions of one policy before many workers, in a process of its own, and the memory that the policy takes. What is compared is made
-// of noise: the time of a decision does not hang on what the numbers are.
+// Times decisions of one policy with many workers, in its own process, and measures the memory of the policy. The data is random:
+// the time of a decision does not depend on the values.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -14,7 +14,7 @@ const [{ createDecodePolicy }, { createSigner }] = await Promise.all(
 
 const TOP_K = 8
 const PROMPTS = 32
-const PER_WORKER = 2 // requests that run on each
+const PER_WORKER = 2 // running requests
 const cells = layers * experts
 const random = mulberry(seed)
 const requests = Math.max(1000, 2 * workers)
@@ -47,7 +47,7 @@ const signer = createSigner(model)
 const prompts = Array.from({ length: PROMPTS }, () => noise(new Uint16Array(cells), 40))
 const requestOf = counts => ({ id: 'x', counts, signature: signer.sign(counts) })
 
-/** Linux alone says it; elsewhere NaN. */
+/** Linux only; NaN elsewhere. */
 const status = () => (existsSync('/proc/self/status') ? readFileSync('/proc/self/status', 'utf8') : '')
 const residentBytes = () => Number(/^VmRSS:\s+(\d+) kB/m.exec(status())?.[1] ?? NaN) * 1024
 
@@ -55,7 +55,7 @@ const known = noise(new Float32Array(cells), 0.5)
 const predictor = { cells, chances: () => known }
 globalThis.gc()
 const before = residentBytes()
-// Its predictor's neighbours are megabytes of their own, the same for any number of workers: what grows is measured without them.
+// The predictor's neighbours take megabytes that do not depend on the number of workers, so they are not counted.
 const grown = createDecodePolicy(name, { workers, artifact, predictor })
 for (let worker = 0; worker < workers; worker++) grown.dispatched?.({ id: 'x', counts: prompts[0] }, worker)
 const stateBytes = residentBytes() - before
@@ -89,6 +89,6 @@ for (
   const [old] = running.splice(Math.floor(random() * running.length), 1)
   timed('released', () => policy.released?.(...old))
 }
-const half = list => list.slice(Math.floor(list.length / 2)) // the first half warms the engine up
+const half = list => list.slice(Math.floor(list.length / 2)) // the first half is warm-up
 const medians = Object.entries(times).map(([what, list]) => [what, median(half(list))])
 console.log(JSON.stringify({ ...Object.fromEntries(medians), samples: times.pick.length, stateBytes }))

@@ -1,4 +1,4 @@
-// Times decisions of one policy at one shape, in an isolate of its own (see scoring-worker.mjs).
+// Times decisions of one policy at one shape, in its own isolate (see scoring-worker.mjs).
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
@@ -53,7 +53,7 @@ if (way === 'plain') {
     timed('released', () => policy.released?.(...old))
   }
 }
-const half = list => list.slice(Math.floor(list.length / 2)) // the first half warms the engine up
+const half = list => list.slice(Math.floor(list.length / 2)) // the first half is warm-up
 const medians = Object.entries(times).map(([what, list]) => [
   what,
   list.length > 0 ? median(half(list)) : undefined,

@@ -1,4 +1,4 @@
-// A cluster in the middle of its work, made from seeded numbers: what a router sees when the next prefill ends. Used by decision-worker.mjs.
+// State of a busy cluster from seeded numbers, as a router sees it when a prefill ends. Used by decision-worker.mjs.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { mulberry } from './prng.mjs'
@@ -7,7 +7,7 @@ const TOP_K = 8
 const REQUESTS = 1000 // calibration requests
 const RUNNING = 30 // requests on each worker
 
-/** Counts of prompts in K groups, each with experts of its own: [requests][layers × experts] u16, every layer summing to top_k × tokens. */
+/** Counts of prompts in K groups with different experts: [requests][layers × experts] u16; each layer sums to top_k × tokens. */
 function makeCounts({ layers, experts, groups, requests, random }) {
   const favourites = Array.from({ length: groups }, () =>
     Float64Array.from({ length: layers * experts }, () => random() ** 6),
@@ -29,7 +29,7 @@ function makeCounts({ layers, experts, groups, requests, random }) {
   })
 }
 
-/** {counts, model, artifact}: an artifact as a fit would give it, all layers kept, and prompts to route. */
+/** {counts, model, artifact}: an artifact like that of a fit with all layers kept, and prompts to route. */
 export async function makeCluster(dist, { layers, experts, workers, seed }) {
   const load = file => import(pathToFileURL(join(dist, file)).href)
   const [{ packedRows, packUnit }, { centroidsOf }, { createSigner }] = await Promise.all(
@@ -62,7 +62,7 @@ export async function makeCluster(dist, { layers, experts, workers, seed }) {
   return { counts, model, artifact, running: RUNNING, topK: TOP_K }
 }
 
-/** The same decisions in the plainest loops that one would write first: no kernel, no cached exponentials, all neighbours looked at. */
+/** The same decisions in straightforward loops: no kernel, no cached exponentials, all neighbours. */
 export function plainPolicies({ model, artifact, topK }) {
   const { experts, modelLayers: layers, weights } = model
   const { centroids, signatures } = artifact.primary

@@ -1,11 +1,10 @@
-// The product's side, all of it: the command line and the few functions of dist/ that the benchmarks call. When those change, only this
-// file does.
+// All uses of the product: the command line and the functions of dist/ that the benchmarks call.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { median, runProcess } from './measure.mjs'
 
-/** Stages that both sides have. `ours`: a name in the fit's summary; `theirs`: the names in fit_numpy.py that do the same work. */
+/** Stages of both sides. `ours`: name in the fit's summary; `theirs`: names in fit_numpy.py with the same work. */
 export const STAGES = [
   { ours: 'read the trace', theirs: ['read'] },
   { ours: 'ρ by transform', theirs: ['pattern', 'transforms'] },
@@ -14,7 +13,7 @@ export const STAGES = [
   { ours: 'write', theirs: ['write'] },
 ]
 
-/** Milliseconds of the named stages together, the median over the runs of `medianRun`; undefined when a stage is not there. */
+/** Total milliseconds of the named stages in the median run; undefined if a stage is missing. */
 export function stageMs(measured, names) {
   if (measured === undefined) return undefined
   const sums = measured.runs.map(({ result }) => {
@@ -25,7 +24,7 @@ export function stageMs(measured, names) {
   return Number.isNaN(middle) ? undefined : middle
 }
 
-/** What a process spends outside its stages: start, imports, output. */
+/** Time outside the stages: start, imports, output. */
 export function restMs(measured) {
   return (
     measured &&
@@ -66,13 +65,13 @@ export async function loadEldr(dist) {
       return assignBalanced({ costs, points, sinks: clusters, capacity: Math.ceil(points / clusters) })
     },
 
-    /** Function (x, out) that scores x against the rows, with the kernel that this engine gets. */
+    /** Function (x, out) that scores x against the rows with the kernel chosen for this engine. */
     scorer(rows, width) {
       const matrix = rowMatrixOf(rows, width)
       return (x, out) => matrix.similarities(x, out)
     },
 
-    /** {ranks(), rho()} of float32 values: ranks as rankdata gives them less their mean, and Spearman's ρ against fixed ranks. */
+    /** {ranks(), rho()} of float32 values: ranks of rankdata minus their mean, and Spearman's ρ against fixed ranks. */
     ranker(values) {
       const n = values.length
       const kernel = createKernel(bytesFor(4 * n, 8 * n, 8 * n, 8 * n, SORT_COUNTER_BYTES))
@@ -85,7 +84,7 @@ export async function loadEldr(dist) {
         u32(SORT_COUNTER_BYTES / 4),
       ]
       const sort = () => {
-        input.view.set(values) // the sort uses them up
+        input.view.set(values) // the sort overwrites them
         return kernel.sort(input.at, n, a.at, b.at, counters.at)
       }
       const squares = kernel.centredRanks(sort(), n, ranks.at)

@@ -1,8 +1,8 @@
-// What one would write, or install, without knowing that the problem has only K distinct columns: every cluster becomes ⌈N/K⌉ slots,
-// and an assignment solver works on the N × slots matrix. The solver is the shortest augmenting path method of Jonker and Volgenant
-// in Crouse's rectangular form, the one behind SciPy's linear_sum_assignment; nothing in it is slow on purpose.
+// The usual solution, which does not use that the problem has only K distinct columns: every cluster becomes ⌈N/K⌉ slots, and an
+// assignment solver works on the N × slots matrix. The solver is the shortest augmenting path method of Jonker and Volgenant in
+// Crouse's rectangular form, as in SciPy's linear_sum_assignment.
 
-/** Cluster of each point, at the least total cost with at most ⌈n/k⌉ points a cluster. cost: [n × k]. */
+/** Cluster of each point, at minimum total cost with at most ⌈n/k⌉ points per cluster. cost: [n × k]. */
 export function slotExpanded(cost, n, k) {
   const capacity = Math.ceil(n / k)
   const slots = k * capacity
@@ -46,7 +46,7 @@ export function assign(cost, rows, columns) {
           via[j] = row
           distance[j] = known = reached
         }
-        // Among equals a free column: the path ends there.
+        // Among equal columns prefer a free one: the path ends there.
         if (known < least || (known === least && rowOf[j] === -1)) {
           least = known
           best = n

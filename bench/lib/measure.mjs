@@ -1,4 +1,4 @@
-// Times of child processes, from spawn to exit, and of functions. Medians throughout: a shared machine has slow moments.
+// Times of child processes, from spawn to exit, and of functions. Always medians, because a shared machine has slow moments.
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
@@ -10,7 +10,7 @@ export function median(values) {
 
 /**
  * Runs a command to its end: {wallMs, peakBytes, stdout}. The peak is the kernel's own high-water mark of resident memory (VmHWM), read
- * while the process lives, so the program under test needs no hook for it; undefined where there is no /proc.
+ * while the process runs, so the program needs no hook; undefined without /proc.
  */
 export function runProcess(command, args, { env = {} } = {}) {
   return new Promise((resolve, reject) => {
@@ -47,7 +47,7 @@ function highWater(pid) {
   }
 }
 
-/** Runs that all do the same, after `warmUp` that do not count: the last one with the median wall time in it, and all of them. */
+/** Repeated runs after `warmUp` uncounted ones: the last run with the median wall time, and all runs. */
 export async function medianRun(repeat, run, warmUp = 1) {
   for (let n = 0; n < warmUp; n++) await run()
   const runs = []
@@ -56,8 +56,8 @@ export async function medianRun(repeat, run, warmUp = 1) {
 }
 
 /**
- * Milliseconds of one call: the median over samples of at least `sampleMs`, longer than the clock's step and shorter than a scheduler's
- * slice, so that most samples are undisturbed on a busy machine too.
+ * Milliseconds of one call: the median over samples of at least `sampleMs`, longer than the clock's resolution and shorter than a
+ * scheduler slice, so that most samples are undisturbed even on a busy machine.
  */
 export function medianCall(call, { samples = 301, sampleMs = 0.5, warmUpMs = 300 } = {}) {
   for (const start = performance.now(); performance.now() - start < warmUpMs;) call() // until the engine has compiled it

@@ -1,7 +1,7 @@
-// fit_numpy.py as the harness runs it.
+// Runs fit_numpy.py.
 import { medianRun } from './measure.mjs'
 
-/** BLAS threads help on an idle machine and hurt on a busy one: one run decides, so that NumPy gets the better of the two. */
+/** BLAS threads help on an idle machine and hurt on a busy one: one run of each decides which is used. */
 export async function numpyFit(python, trace, { workers, pairs, seed, repeat, out }) {
   const args = [trace, '--workers', workers, '--pairs', pairs, '--seed', seed, '--out', out, '--json'].map(
     String,

@@ -1,4 +1,4 @@
-// What an owner decides with, without workers behind it: by `jsq` or `union` among 16 of each role.
+// The parts with which an owner decides, without real workers: `jsq` or `union` with 16 workers of each role.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 

@@ -1,4 +1,4 @@
-// An owner as a process of its own, for the time that a question to it takes.
+// An owner in its own process, to measure the round trip of a request to it.
 //
 //   node bench/lib/owner-process.mjs DIST SOCKET POLICY
 import { createServer } from 'node:net'

@@ -1,5 +1,5 @@
-// How long a relay waits for the owner's answer, one question after the other, each on an idle owner, over the real socket; beside it how long
-// the same decision takes in the gateway's own process. What the question costs is the difference.
+// How long a relay waits for the owner: sequential requests to an idle owner over the real socket, compared with the same decision in
+// the gateway's own process. The difference is the cost of the round trip.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -11,18 +11,18 @@ import { ownerParts, SHAPE } from './owner-parts.mjs'
 
 const WARM_UP = 5_000
 const TOKENS = 1024
-const NOBODY = new Set()
+const NONE_EXCLUDED = new Set()
 const nothing = () => {}
 const stop = { onStop: () => nothing }
 
-/** Asks as a relay does, whoever answers. `counts`: as this one takes them. */
+/** Sends the requests of a relay. `counts`: in the format of this decider. */
 const asksOf = ({ admission, placement, counts }) => ({
   async enter() {
     await admission.enter(stop)
     return () => admission.leave()
   },
   async prefill() {
-    const dispatch = await placement.toPrefill(7, TOKENS, NOBODY)
+    const dispatch = await placement.toPrefill(7, TOKENS, NONE_EXCLUDED)
     return () => dispatch.succeeded()
   },
   async decode() {
@@ -30,7 +30,7 @@ const asksOf = ({ admission, placement, counts }) => ({
       'request',
       { counts: counts(), promptTokens: TOKENS },
       TOKENS,
-      NOBODY,
+      NONE_EXCLUDED,
     )
     return () => {
       place.dispatch.succeeded()
@@ -46,14 +46,14 @@ async function timed(ask, questions) {
     const end = await ask()
     if (n >= 0) times[n] = 1e3 * (performance.now() - fromMs)
     end()
-    // Frames of the end go before the next question comes, as they do between requests.
+    // Frames of the end are sent before the next request, as in a gateway.
     await new Promise(setImmediate)
   }
   times.sort()
   return { p50: times[questions >> 1], p99: times[Math.floor(0.99 * questions)] }
 }
 
-/** {enter, prefill, decode}: µs, medians and 99th percentiles, asked and decided here. */
+/** {enter, prefill, decode}: µs, medians and 99th percentiles, through the owner and local. */
 export async function ownerRoundTrip(dist, { policy, questions }) {
   const load = file => import(pathToFileURL(join(dist, file)).href)
   const { RelayLink } = await load('gateway/scale/processes/relay-link.js')

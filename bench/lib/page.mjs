@@ -1,4 +1,4 @@
-// docs/evidence/benchmarks-simulator.md has two writers, simulator.mjs and cross-check.mjs. Each puts its own sections anew and leaves the other's.
+// docs/evidence/benchmarks-simulator.md has two writers, simulator.mjs and cross-check.mjs. Each replaces its own sections.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 
 const PREFACE = [

@@ -1,13 +1,13 @@
-// The simulator as one would write it first: requests and events are objects, events lie in a sorted array, the experts of a step are
-// sets of numbers, and every measured value is kept until the end. Decode workers alone, join the shortest queue. It makes the same run
-// as the product's, to the bit, so that only the way it is written differs in time.
+// A straightforward simulator: requests and events are objects, events are in a sorted array, the experts of a step are sets of
+// numbers, and every measured value is kept. Decode only, shortest queue. Its results equal the product's bit for bit, so only the
+// implementation differs in time.
 
 /**
  * Ways to find the active experts of a step, mean over layers, from its batch. trace: {ids: [rows][maxSteps][layers][topK], steps: [rows],
  * maxSteps, layers, experts, topK}.
  */
 export const ACTIVE = {
-  /** What one writes first: lists of experts, and a set for each layer. */
+  /** First version: lists of experts, and a set per layer. */
   sets({ ids, steps, maxSteps, layers, topK }) {
     const lists = Array.from(steps, (made, row) =>
       Array.from({ length: made }, (_, step) =>
@@ -27,7 +27,7 @@ export const ACTIVE = {
       return distinct.reduce((sum, { size }) => sum + size, 0) / layers
     }
   },
-  /** What one writes when that has turned out to be slow: the file's own flat array, and a mark for each expert of each layer. */
+  /** Faster version: the file's flat array, and a mark per expert and layer. */
   marks({ ids, maxSteps, layers, experts, topK }) {
     const marked = new Uint8Array(layers * experts)
     return batch => {
@@ -51,7 +51,7 @@ export const ACTIVE = {
 /**
  * @param activeOf one of ACTIVE, of the trace
  * @param steps [rows] that each row replays
- * @param random breaks ties between queues of the same length: the product's own source gives the product's own decisions
+ * @param random breaks ties between equal queues; with the product's source it makes the product's decisions
  * @returns {tpotUs: of each measured request, activeExperts, batch}
  */
 export function simulatePlainly({

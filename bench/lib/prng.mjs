@@ -1,4 +1,4 @@
-// The generator that bench/python/prng.py also has (mulberry32), so that both sides of a comparison work on the same numbers.
+// The same generator as in bench/python/prng.py (mulberry32), so that both sides of a comparison use the same numbers.
 
 /** Uniform multiples of 2^-24 in [0, 1): exact in float32. */
 export function mulberry(seed) {
@@ -12,8 +12,8 @@ export function mulberry(seed) {
 }
 
 /**
- * [n × k] costs. `uniform`: independent. `skewed`: every point has a home that is cheaper by a half, and half of the points live in the
- * first quarter of the homes, so that full clusters push points away as they do in balanced k-means.
+ * [n × k] costs. `uniform`: independent. `skewed`: every point has a preferred cluster at half the cost, and half of the points prefer
+ * the first quarter of the clusters, so that full clusters push points away as in balanced k-means.
  */
 export function costs(kind, n, k, seed) {
   const random = mulberry(seed)

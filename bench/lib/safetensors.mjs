@@ -1,5 +1,5 @@
-// A plain safetensors writer for tensors that are too large to hold: the header first, then rows of any tensor in any order. It
-// shares nothing with the product's reader on purpose.
+// A safetensors writer for tensors that do not fit in memory: the header first, then rows in any order. It intentionally shares no
+// code with the product.
 import { closeSync, openSync, writeSync } from 'node:fs'
 
 const BYTES = { U8: 1, U16: 2, F16: 2, F32: 4 }
@@ -43,7 +43,7 @@ export function createSafetensors(file, tensors, metadata) {
 const float = new Float32Array(1)
 const bits = new Uint32Array(float.buffer)
 
-/** Bits of the half-precision float nearest to `value`. Below the normal range (2^-14) it rounds to zero: traces need no better. */
+/** Bits of the half-precision float nearest to `value`. Below the normal range (2^-14) it rounds to zero, which is enough for traces. */
 export function half(value) {
   float[0] = value
   const sign = (bits[0] >>> 16) & 0x8000

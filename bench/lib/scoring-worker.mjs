@@ -1,5 +1,5 @@
-// Times one way of scoring in an isolate of its own: code that was optimised for another shape, or shared with another way, runs up to
-// twice as slow, and each way should be seen at its best.
+// Times one variant of scoring in its own isolate: code that was optimised for another shape or shared with another variant runs up
+// to twice as slow.
 import { parentPort, workerData } from 'node:worker_threads'
 import { loadEldr } from './eldr.mjs'
 import { medianCall } from './measure.mjs'

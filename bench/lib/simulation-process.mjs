@@ -1,9 +1,9 @@
-// Times one way to simulate, in a process of its own, so that no other way has shaped its machine code or its heap:
+// Times one variant of the simulator in its own process, so that no other variant affects its machine code or heap:
 //
 //   node --expose-gc simulation-process.mjs '{"dist": …, "way": "eldr", "policy": "jsq", "decoders": 16, …}'
 //
-// Prints JSON: the result of the run, the decode tokens that it simulated, and the times of all repeats. With `memory` it runs once and
-// untimed, and says what is held late in that run: what runs before it left behind would be counted with it.
+// Prints JSON: the result of the run, the decode tokens that it simulated, and the times of all repeats. With `memory` it runs once,
+// untimed, and reports the memory late in that run.
 import { ACTIVE, simulatePlainly } from './plain-simulator.mjs'
 import {
   drawRequests,
@@ -17,7 +17,7 @@ import {
 
 const spec = JSON.parse(process.argv[2])
 const { policy = 'jsq', decoders, requests, seed, repeat } = spec
-/** The engine compiles while the first runs go: short ones want several of them, a long one is warm at its own end. */
+/** V8 compiles during the first runs: short runs need several of them, a long run is warm before its end. */
 const WARM_UP_MS = 1_000
 const product = await loadSimulator(spec.dist)
 const profile = await loadProfile(product)
@@ -97,12 +97,12 @@ async function plain() {
   const { arrivalsUs, rows } = drawRequests({ requests, perSecond, of: trace.requests, seed })
   return {
     run: () => {
-      // The stream from which the product breaks ties.
+      // The random stream with which the product breaks ties.
       const random = product.createRandom(seed).fork(4).uniform
       return simulatePlainly({ activeOf, steps: made, profile, workers: decoders, arrivalsUs, rows, random })
     },
     resultOf: ({ tpotUs, ...rest }) => {
-      // Into the product's buckets, so that quantiles can be compared to the bit.
+      // Into the product's buckets, so that quantiles can be compared bit for bit.
       const histogram = product.createHistogram()
       for (const us of tpotUs) product.record(histogram, us)
       return { tpotMs: product.quantilesOf(histogram, 1e-3), ...rest }
@@ -110,13 +110,13 @@ async function plain() {
   }
 }
 
-/** Bytes that are alive when 95 % of the requests have arrived, and what the process takes of the machine then. */
+/** Live bytes and resident memory when 95 % of the requests have arrived. */
 function memoryOf() {
   let arrived = 0
   let found
   run(() => {
     if (++arrived !== Math.floor(0.95 * requests)) return
-    for (let n = 0; n < 3; n++) globalThis.gc() // arrays outside the heap go one collection after their owners
+    for (let n = 0; n < 3; n++) globalThis.gc() // arrays outside the heap are freed one collection after their owners
     const { rss, heapUsed, arrayBuffers } = process.memoryUsage()
     found = { rss, heapUsed, arrayBuffers }
   })

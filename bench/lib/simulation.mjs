@@ -1,4 +1,4 @@
-// All that the benchmarks of the simulator touch of the product: `simulate` and what it is fed with, from dist/, without the command.
+// All that the benchmarks of the simulator use of the product: `simulate` and its inputs, from dist/.
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { mulberry } from './prng.mjs'
@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 export const EVALUATION = 'data/lab16-task.evaluation.safetensors'
 export const CALIBRATION = 'data/lab16-task.calibration.safetensors'
 export const PROFILE = 'h200-first'
-/** Requests a second for each decode worker: a mean batch of about 35 under jsq, with the 48 decode steps of the shipped trace. */
+/** Requests per second and decode worker: a mean batch of about 35 under jsq, with the 48 decode steps of the shipped trace. */
 export const PER_DECODER_PER_SECOND = 690 / 16
 
 const FILES = {
@@ -43,13 +43,13 @@ export async function loadEvaluation(product) {
   return { trace, replay: await product.loadReplay(trace) }
 }
 
-/** Requests that take `topK` experts at random in every step and layer: the shape is all that counts for the time of a step. */
+/** Requests with `topK` random experts in every step and layer: the time of a step depends only on the shape. */
 export function madeUpReplay({ replayOf }, { layers, experts, topK = 8, requests = 200, steps = 48, seed }) {
   const random = mulberry(seed)
   const ids = new Uint16Array(requests * steps * layers * topK)
   const all = Uint16Array.from({ length: experts }, (_, expert) => expert)
   for (let at = 0; at < ids.length; at++) {
-    // The first topK of a shuffle are different experts; the array may begin in any order.
+    // The first topK of a shuffle are distinct experts, whatever the initial order.
     const choice = at % topK
     const other = choice + Math.floor(random() * (experts - choice))
     ;[all[choice], all[other]] = [all[other], all[choice]]
@@ -65,15 +65,15 @@ export function madeUpReplay({ replayOf }, { layers, experts, topK = 8, requests
   })
 }
 
-/** The rate at which `decoders` run batches of about `batch`, when each request takes its experts at random. */
+/** The rate at which `decoders` have batches of about `batch`, with random experts. */
 export function rateFor({ stepUs }, profile, { decoders, batch, experts, topK = 8, steps = 48 }) {
   const active = experts * (1 - (1 - topK / experts) ** batch)
   return (decoders * batch * 1e6) / (steps * stepUs(profile, batch, active, 0))
 }
 
 /**
- * {featuresOf, predictor}: what the router sees of each request. `fresh`: signatures and predictions are computed for each request, as a
- * gateway must; otherwise once for each row of the trace, as `eldr simulate` does, whose rows come again and again.
+ * {featuresOf, predictor}: what the router sees of each request. `fresh`: signatures and predictions are computed per request, as in a
+ * gateway; otherwise once per trace row, as in `eldr simulate`, where rows repeat.
  */
 export async function routingOf(product, trace, artifact, fresh) {
   const cells = trace.layers * trace.experts
@@ -100,7 +100,7 @@ function remembered(predictor) {
   }
 }
 
-/** Poisson arrivals from 0 on, and rows in shuffled passes, that do not hang on the product: {arrivalsUs, rows}. */
+/** Poisson arrivals from 0 and rows in shuffled passes, without the product's code: {arrivalsUs, rows}. */
 export function drawRequests({ requests, perSecond, of, seed }) {
   const random = mulberry(seed)
   const arrivalsUs = new Float64Array(requests)

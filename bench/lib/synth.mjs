@@ -1,4 +1,4 @@
-// Synthetic traces of any shape that resemble the lab16 traces where a fit looks: generalist experts with a Zipf-like share, domains
+// Synthetic traces of any shape that resemble the lab16 traces in what a fit uses: generalist experts with a Zipf-like share, domains
 // and topics that prefer other experts, strongly in some layers and hardly in others, requests that deviate from their topic, and
 // decode choices that follow those of prefill. Every layer's counts sum to top_k × tokens and none exceeds tokens, as in a real trace.
 import { createSafetensors, half } from './safetensors.mjs'
@@ -58,7 +58,7 @@ export function writeTrace(
     tokens[i] = Math.round(32 * 14 ** random()) // 32 … 448, log-uniform
     const topic = domain[i] * TOPICS + Math.floor(random() * TOPICS)
     const second = domain[i] * TOPICS + Math.floor(random() * TOPICS)
-    const third = Math.floor(random() * domains * TOPICS) // answers stray from their prompt's topic as a whole, not cell by cell only
+    const third = Math.floor(random() * domains * TOPICS) // responses deviate from the prompt's topic as a whole, not only cell by cell
     const mix = random() * 0.5
     const stray = random() * 0.6
     for (let l = 0; l < layers; l++) {
@@ -105,7 +105,7 @@ function walk(random) {
   return e => (start + Math.imul(e, stride)) & (TABLE - 1)
 }
 
-/** weight: [domain · topic × layer × expert]; deviation, drift: how far a request strays from its topic, and decode from prefill, by layer. */
+/** weight: [domain · topic × layer × expert]; deviation, drift: how far a request is from its topic, and decode from prefill, by layer. */
 function preferences({ layers, experts, domains, random, normal }) {
   const topics = domains * TOPICS
   const weight = new Float64Array(topics * layers * experts)
@@ -140,7 +140,7 @@ function shuffled(n, random) {
   return list
 }
 
-/** Unequal shares, as workloads have: domain d weighs 1/√(d+1). */
+/** Unequal shares, as in real workloads: domain d has weight 1/√(d+1). */
 function pickDomain(domains, u) {
   let total = 0
   for (let d = 0; d < domains; d++) total += 1 / Math.sqrt(d + 1)
@@ -150,7 +150,7 @@ function pickDomain(domains, u) {
 }
 
 /**
- * Counts of `tokens` tokens that each take topK distinct experts: about binomial around each expert's chance, then moved by ones until
+ * Counts of `tokens` tokens that each take topK distinct experts: about binomial around each expert's probability, then adjusted by ones until
  * the sum is exact. Writes out[at … at + experts).
  */
 function sampler({ experts, topK, random, normal }) {
@@ -166,7 +166,7 @@ function sampler({ experts, topK, random, normal }) {
       out[at + e] = count
       missing -= count
     }
-    // Experts in use first, so that the correction does not wake idle ones; any expert when those do not suffice.
+    // Active experts first, so that the correction does not activate idle ones; then any expert.
     for (let round = 0; missing !== 0; round++) {
       const first = Math.floor(random() * experts)
       for (let n = 0; n < experts && missing !== 0; n++) {
@@ -183,7 +183,7 @@ function sampler({ experts, topK, random, normal }) {
   }
 }
 
-/** Chances that sum to topK, each at most 1 and else proportional to the weights. */
+/** Probabilities that sum to topK, each at most 1 and otherwise proportional to the weights. */
 function inclusion(weight, topK, chance) {
   const experts = weight.length
   chance.fill(0)
@@ -204,7 +204,7 @@ function inclusion(weight, topK, chance) {
   }
 }
 
-/** What the gate would have said: softmax mass summed over the tokens, and raw scores around zero. */
+/** Gate scores: softmax summed over tokens, and raw scores around zero. */
 function scores(weight, tokens, probability, logit, at) {
   let sum = 0
   let mean = 0

@@ -1,11 +1,11 @@
-// Tables as text for the terminal and as Markdown for the docs, and the line that says where the numbers come from.
+// Tables as text and Markdown, and the line that names machine, version, date and seed.
 import { cpus } from 'node:os'
 
 const isNumber = cell => /^[−+-]?[\d,.]+( ?(ms|s|µs|MB|GB|×))?$/.test(cell) || cell === '–'
 
 const marks = row => `| ${row.join(' | ')} |`
 
-/** {text, markdown} of rows of cells. A column that holds numbers only, with units or not, is right-aligned. */
+/** {text, markdown} of rows of cells. Columns of numbers, with or without units, are right-aligned. */
 export function table(head, rows) {
   const cells = rows.map(row => row.map(String))
   const right = head.map((_, c) => cells.every(row => isNumber(row[c])))
@@ -20,7 +20,7 @@ export function table(head, rows) {
   }
 }
 
-/** The machine, the engine, the day and the seed, for the top of every report. */
+/** Machine, Node version, date and seed, for the top of every report. */
 export function header(seed) {
   const all = cpus()
   const model = all[0]?.model.replace(/\s+/g, ' ').trim() || 'unknown CPU'
@@ -37,6 +37,6 @@ export const ms = value =>
         : `${(value / 1e3).toFixed(1)} s`
 export const us = value => (value === undefined ? '–' : `${(value * 1e3).toFixed(1)} µs`)
 export const mb = bytes => (bytes === undefined ? '–' : `${(bytes / 1e6).toFixed(0)} MB`)
-/** How many times as long the slower one takes. */
+/** Ratio of two times. */
 export const times = (slow, fast) =>
   slow === undefined || fast === undefined ? '–' : `${(slow / fast).toFixed(slow / fast < 10 ? 1 : 0)} ×`

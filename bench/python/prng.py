@@ -1,4 +1,4 @@
-"""The generator that bench/lib/prng.mjs also has, so that both sides of a comparison work on the same numbers. It is counter-based
+"""The same generator as in bench/lib/prng.mjs, so that both sides of a comparison use the same numbers. It is counter-based
 (mulberry32), which lets NumPy draw a whole array at once."""
 
 import numpy as np
@@ -13,8 +13,8 @@ def uniform(seed: int, count: int) -> np.ndarray:
 
 
 def costs(kind: str, n: int, k: int, seed: int) -> np.ndarray:
-    """[n × k] costs. `uniform`: independent. `skewed`: every point has a home that is cheaper by a half, and half of the points live
-    in the first quarter of the homes, so that full clusters push points away as they do in balanced k-means."""
+    """[n × k] costs. `uniform`: independent. `skewed`: every point has a preferred cluster at half the cost, and half of the points
+    prefer the first quarter of the clusters, so that full clusters push points away as in balanced k-means."""
     u = uniform(seed, n * k + n)
     c = u[: n * k].reshape(n, k)
     if kind == "skewed":

@@ -1,25 +1,25 @@
-"""A small simulator of decode workers, to check ELDR's by: it follows the description below, shares no code with src/sim and is no
-translation of it. One run of one policy.
+"""A small simulator of decode workers to check ELDR's simulator. It follows the description below, shares no code with src/sim and is
+not a translation of it. One run of one policy.
 
 usage: simulator.py REQUESTS.json --trace EVALUATION --profile PROFILE.json [--policy jsq|eldr] [--artifact FILE] [--tau 0.1]
                     [--workers 16] [--seed 0] [--json]
 
-REQUESTS.json has `arrivals_us` (rising) and `requests` (which request of the trace comes then). What is simulated:
+REQUESTS.json has `arrivals_us` (increasing) and `requests` (the trace's request for each arrival). What is simulated:
 
-- A request arrives with its prefill done, goes to a worker at once and stays there.
-- A worker decodes in steps, a token of each request in its batch a step. Whoever arrives during a step joins when it ends, whoever finds
-  the worker idle begins a step at once. At the end of a step requests with all their tokens leave, those waiting join in order of
-  arrival while the batch has fewer than 256, and the next step begins at the same moment.
-- In its n-th step a request fires the experts that the trace recorded for its n-th decode step. A step takes
-  base + perRequest·batch + layers·(perLayer + perActiveExpert·active): active is the number of distinct experts that the batch fires in a
-  layer, mean over the profile's layers, of which layer l stands on layer ⌊l·L/layers⌋ of the trace's L.
-- jsq: the worker with the fewest requests, waiting or decoding; ties at random, by a generator of this program's own.
-- eldr: among workers whose centroid is within tau of the best cosine to the request's signature the one with the fewest requests, ties
-  to the more similar one. Signatures are made here from the prompt's raw counts with the artifact's layer mask and weights.
+- A request arrives with prefill done, is sent to a worker immediately and stays there.
+- A worker decodes in steps; each step generates one token for each request of its batch. A request that arrives during a step joins
+  when the step ends; on an idle worker a step begins immediately. At the end of a step finished requests leave, waiting requests join in
+  order of arrival while the batch has fewer than 256, and the next step begins at once.
+- In its n-th step a request activates the experts that the trace recorded for its n-th decode step. A step takes
+  base + perRequest·batch + layers·(perLayer + perActiveExpert·active): active is the number of distinct experts that the batch activates
+  in a layer, averaged over the profile's layers; profile layer l uses layer ⌊l·L/layers⌋ of the trace's L layers.
+- jsq: the worker with the fewest requests, waiting or decoding; ties are broken at random, by this program's own generator.
+- eldr: among workers whose centroid is within tau of the best cosine to the request's signature, the one with the fewest requests; ties
+  go to the more similar one. Signatures are computed here from the prompt's raw counts with the artifact's layer mask and weights.
 
-What is measured: the first 15 % of the requests and the last 10 % are left out. TPOT of a request is the time from its first decode token
-to its last over the tokens between. Steps count when they end after the first measured request has arrived and before the first one
-after the measured has; the means over them weigh a step by its tokens."""
+What is measured: the first 15 % and the last 10 % of the requests are left out. TPOT of a request is the time from its first to its last
+decode token, divided by the tokens between. Steps count if they end after the first measured request arrives and before the first
+request after the measured ones arrives; means weigh a step by its tokens."""
 
 import argparse
 import heapq

@@ -1,4 +1,4 @@
-// Section 4: one balanced assignment, solved on K sinks, on slots in JavaScript, and on slots by SciPy. All three must agree on the total.
+// Section 4: one balanced assignment with K sinks, with slots in JavaScript, and with slots in SciPy. All totals must agree.
 import { slotExpanded } from '../lib/hungarian.mjs'
 import { median } from '../lib/measure.mjs'
 import { costs } from '../lib/prng.mjs'
@@ -48,7 +48,7 @@ export async function assignment({ eldr, python, seed, quick }) {
   }
 }
 
-/** The median after a warm-up of half a second: K-means calls the solver often, so compiled code is what counts. */
+/** Median after 0.5 s of warm-up: K-means calls the solver often, so compiled code counts. */
 function solve(call, repeat) {
   let answer
   for (const start = performance.now(); answer === undefined || performance.now() - start < 500;)

@@ -1,4 +1,4 @@
-// Section 3: how time and memory grow with requests, workers and layers, one at a time.
+// Section 3: growth of time and memory with requests, workers and layers, one at a time.
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { stageMs } from '../lib/eldr.mjs'
@@ -21,7 +21,7 @@ export async function growth({ eldr, scratch, seed, quick }) {
   const series = quick ? QUICK : FULL
   const rows = []
   const data = []
-  const done = new Map() // shapes that two series share are run once
+  const done = new Map() // shapes in two series are run once
   for (const { by, shapes } of series) {
     for (const shape of shapes) {
       const key = JSON.stringify(shape)

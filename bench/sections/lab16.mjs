@@ -1,4 +1,4 @@
-// Section 1: the whole fit on a real trace, against the same steps in NumPy and SciPy, and the two stages that dominate it one by one.
+// Section 1: the whole fit on a real trace compared with the same steps in NumPy and SciPy, and its two most expensive stages.
 import { existsSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { restMs, STAGES, stageMs } from '../lib/eldr.mjs'
@@ -85,7 +85,7 @@ const pick = ({ wallMs, peakBytes, threads, runs }) => ({
   runs: runs.map(run => ({ wallMs: run.wallMs, stages: run.result.stages })),
 })
 
-/** Both sides must have found the same thing, or the times mean nothing. Pairs and seeds differ, so figures agree to sampling error. */
+/** Both sides must find the same result. Pairs and seeds differ, so figures agree within sampling error. */
 function compare(ours, theirs) {
   const both = (name, mine, other) => [name, mine, ...(theirs ? [other] : [])]
   return [

@@ -1,4 +1,4 @@
-// Section 5: scoring one signature against all centroids, what the router does for every request.
+// Section 5: scoring one signature against all centroids, as the router does for every request.
 import { Worker } from 'node:worker_threads'
 import { times, us } from '../lib/table.mjs'
 

@@ -88,7 +88,7 @@ export async function plain({ measure, quick }) {
     const run = await measure(name, { ...way, policy: 'jsq', decoders: DECODERS, perSecond, requests })
     data.push({ name, ...run })
     const [ours] = data
-    // To the bit: the same arrivals, rows and ties, and times summed in the same order.
+    // Bit for bit: the same arrivals, rows and ties, and times summed in the same order.
     const found = ({ tpotMs, activeExperts, batch }) => ({ tpotMs, activeExperts, batch })
     deepStrictEqual(found(run), found(ours), `${name} made another run than ELDR`)
     const { p50, p99 } = run.tpotMs

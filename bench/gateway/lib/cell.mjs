@@ -1,9 +1,9 @@
-// The cells of a row. Each router is a process of its own in front of the workers, started and warmed once; rounds go round the routers,
-// which idle meanwhile. The workers are asked whether all went as it should.
+// The cells of a row. Each router is a process in front of the workers, started and warmed up once; routers take turns in each round
+// and idle otherwise. The workers report whether all requests were correct.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort, healthy, load, ROUTER_CORE, start, startWorker } from './processes.mjs'
 
-/** V8 goes on compiling a gateway for more than 10,000 requests, in which its cost falls to a quarter; a router in Rust is warm at once. */
+/** V8 optimises a gateway for more than 10,000 requests, in which its cost falls to a quarter; a router in Rust needs no warm-up. */
 const WARM_UP = {
   streams: 64,
   tokens: 16,
@@ -14,7 +14,7 @@ const WARM_UP = {
 }
 
 const LOOK_MS = 20
-const MOST_LOOKS = 200
+const MAX_LOOKS = 200
 
 /** Two prefill and two decode workers for a row, warm. */
 export async function startWorkers(row, { nice }) {
@@ -29,7 +29,7 @@ export async function startWorkers(row, { nice }) {
     prefill: urls.slice(0, 2),
     decode: urls.slice(2),
     pids: all.map(({ pid }) => pid),
-    /** Warm-ups have no gap, or they would never end. */
+    /** No gap between tokens during warm-up, which would take too long. */
     pace: gapMs =>
       Promise.all(
         urls.map(url => fetch(`${url}/fake/pace`, { method: 'POST', body: JSON.stringify({ gapMs }) })),
@@ -41,7 +41,7 @@ export async function startWorkers(row, { nice }) {
   return workers
 }
 
-/** The client that goes to the workers itself, in both legs or, for routers of one hop, in the second alone. */
+/** The client that goes to the workers itself: both legs, or only decode to compare with routers of one hop. */
 export function measureDirect(row, workers, { hops, nice, ...times }) {
   const { prefill, decode, pids } = workers
   return load(
@@ -50,7 +50,7 @@ export function measureDirect(row, workers, { hops, nice, ...times }) {
   )
 }
 
-/** {measure, stop} of a router that is warm; an Error when it does not start. */
+/** {measure, stop} of a warm router; an Error if it does not start. */
 export async function startRouter(row, router, workers, { nice, artifact }) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
@@ -89,9 +89,9 @@ export async function startRouter(row, router, workers, { nice, artifact }) {
   }
 }
 
-/** Counters of the decode workers, once nothing runs: a proxy may still be at work for clients that have left. */
+/** Counters of the decode workers when idle: a proxy may still be working for disconnected clients. */
 async function settled({ prefill, decode }) {
-  for (let n = 0; n < MOST_LOOKS && (await counters([...prefill, ...decode])).active > 0; n++)
+  for (let n = 0; n < MAX_LOOKS && (await counters([...prefill, ...decode])).active > 0; n++)
     await sleep(LOOK_MS)
   return counters(decode)
 }
@@ -115,7 +115,7 @@ function complaints({ errors, firstError, requests }, grown, { hops, decides }) 
   return notes
 }
 
-/** Decisions that the policy took by counts so far: its reasons are labels of the gateway's metrics. */
+/** Decisions made with counts so far, from the reasons in the gateway's metrics. */
 async function decidedByCounts(url) {
   const text = await fetch(`${url}/metrics`).then(
     answer => answer.text(),

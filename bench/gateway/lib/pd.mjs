@@ -1,5 +1,5 @@
-// What a PD router does to a request, for those that do it without a policy: the bare proxies and the client that goes direct.
-// Fields are put behind those of the client, unparsed: of two fields of one name every JSON parser here takes the last.
+// Edits of a PD router to a request, for the bare proxies and the direct client. Fields are appended to the unparsed body: every JSON
+// parser here takes the last of two fields with the same name.
 
 const PREFILL_FIELDS = {
   stream: false,
@@ -32,7 +32,7 @@ export function decodeBytes(body, answer) {
   return Buffer.concat([body.subarray(0, body.lastIndexOf(CLOSING_BRACE)), tail])
 }
 
-/** The same with parsed bodies, as one writes it first. @param {any} body */
+/** The same with parsed bodies. @param {any} body */
 export function prefillObject(body) {
   const { stream_options: _, min_tokens: __, ...rest } = body
   return { ...rest, stream: false, max_tokens: 1, kv_transfer_params: PREFILL_FIELDS.kv_transfer_params }

@@ -36,7 +36,7 @@ export function cpuSeconds(pids) {
   return ticks / TICKS_PER_S
 }
 
-/** Time that all cores together were busy since the machine started, whoever used it. */
+/** Busy time of all cores since boot, for all processes. */
 export function machineSeconds() {
   const [user, nice, system, , , irq, softirq, steal] = readFileSync('/proc/stat', 'latin1')
     .split('\n', 1)[0]

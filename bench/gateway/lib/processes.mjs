@@ -1,4 +1,4 @@
-// Processes of a benchmark: pinned to cores where taskset is there, waited for until they answer, and gone when the benchmark is.
+// Processes of a benchmark: pinned to cores if taskset exists, awaited until they respond, and killed when the benchmark ends.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
@@ -56,7 +56,7 @@ export function start(command, args, { cores, nice, env = {} }) {
   return {
     child,
     pid: child.pid,
-    /** The last of what it printed. */
+    /** The end of its output. */
     said: () => said.trim().split('\n').slice(-3).join(' ⏎ '),
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return end(child)
@@ -90,7 +90,7 @@ export async function load(plan, nice) {
   return JSON.parse(line[0])
 }
 
-/** A port that is free now. */
+/** A free port. */
 export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -100,7 +100,7 @@ export async function freePort() {
   return port
 }
 
-/** Waits until a router answers its health check; an Error with what it printed when it ends or does not. */
+/** Waits until a router is healthy; otherwise throws an Error with its output. */
 export async function healthy(process_, url) {
   const give = performance.now() + START_MS
   for (;;) {

@@ -1,5 +1,5 @@
-// Follows one HTTP/1.1 answer through its bytes and tells when it is over, without keeping or decoding them: the load client must cost
-// less than the router it loads. The end of chunks is taken from the last bytes, which no server-sent event can look like.
+// Finds the end of an HTTP/1.1 response without storing or decoding it: the load client must cost less than the router. The end of
+// chunks is detected by the last bytes, which cannot occur in a server-sent event.
 
 const CHUNKS_END = Buffer.from('\r\n0\r\n\r\n')
 
@@ -7,11 +7,11 @@ export class Reply {
   status = 0
   /** The head so far, while it is not whole. @type {Buffer | undefined} */
   #head
-  /** Bytes of body to come; −1 when chunked. */
+  /** Remaining bytes of the body; −1 if chunked. */
   #left = 0
   #tail = Buffer.alloc(0)
 
-  /** A new answer is to come. */
+  /** Starts a new response. */
   reset() {
     this.status = 0
     this.#head = undefined
@@ -20,7 +20,7 @@ export class Reply {
 
   /**
    * @param {Buffer} chunk
-   * @returns {{done: boolean, bodyAt: number}} whether the answer is over, and where in the chunk its body begins (its end if it does not)
+   * @returns {{done: boolean, bodyAt: number}} whether the response is complete, and where in the chunk its body begins (the end if it does not)
    */
   push(chunk) {
     let bodyAt = 0

@@ -1,10 +1,10 @@
-// Tables of a run: figures by row and router with ratios of the same rounds, how busy the cores were, and what was left out or went wrong.
+// Tables of a run: figures by row and router with ratios within rounds, CPU use, and what was left out or failed.
 import { median } from '../../lib/measure.mjs'
 import { table } from '../../lib/table.mjs'
 
 const percent = value => `${Math.round(100 * value)}`
 
-/** Median over the rounds that have the figure; undefined when none has. */
+/** Median over the rounds with the figure; undefined if none has it. */
 function middle(values) {
   const known = values.filter(value => Number.isFinite(value))
   return known.length === 0 ? undefined : median(known)
@@ -74,7 +74,7 @@ export function figureTable(figures, columns) {
   return table(head, lines)
 }
 
-/** Share of a core that the router, the client and the four workers took: who was the limit? */
+/** CPU share of the router, the client and the four workers: shows which one is the bottleneck. */
 export function shareTable(rows, results, columns) {
   const share = (round, key) => (round === undefined ? NaN : round[key] / round.wallS)
   const cell = (rounds, column) => {
@@ -98,21 +98,18 @@ export function shareTable(rows, results, columns) {
   )
 }
 
-/** How much other programs had of the machine, without which no figure says much. */
+/** CPU share of other programs, needed to judge the figures. */
 export function othersNote(results, cores) {
   const all = Object.values(results).flatMap(rounds => rounds.flatMap(round => Object.values(round)))
   const shares = all
     .map(({ othersCpuS, wallS }) => othersCpuS / wallS / cores)
     .filter(share => Number.isFinite(share))
   const [usual, most] = [median(shares), Math.max(...shares)]
-  const verdict =
-    usual > 0.05
-      ? ' That is too much for figures to be quoted: cost rises as caches are shared, and rates fall.'
-      : ''
+  const verdict = usual > 0.05 ? ' That is too much for published figures: costs rise and rates fall.' : ''
   return `Other programs took ${percent(usual)} % of the machine’s ${cores} cores at the median of all cells, ${percent(most)} % at most.${verdict}`
 }
 
-/** Each complaint once, with its row and router. */
+/** Each problem once, with its row and router. */
 export function notesOf(rows, results, columns) {
   const said = (row, { name, label }) => {
     const notes = results[row.name].flatMap(round => round[name]?.notes ?? [])

@@ -1,4 +1,4 @@
-// The columns of the table: how each router is started, and why one cannot be.
+// The columns of the table: how each router is started, or why it cannot be.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,7 @@ import { freePort } from './processes.mjs'
 const here = fileURLToPath(new URL('..', import.meta.url))
 const venv = join(here, '.venv')
 const vllmRouter = join(venv, 'bin', 'vllm-router')
-// Debian has it in a folder that is on root's path only.
+// In Debian it is only on root's path.
 const folders = [
   join(venv, 'debian', 'usr', 'sbin'),
   ...(process.env.PATH ?? '').split(delimiter),
@@ -17,14 +17,14 @@ const folders = [
 ]
 const nginx = folders.map(folder => join(folder, 'nginx')).find(file => existsSync(file))
 
-/** The workers as all but nginx are told of them. */
+/** Worker arguments for all routers except nginx. */
 const fleet = ({ prefill, decode }) => [
   ...prefill.flatMap(url => ['--prefill', url]),
   ...decode.flatMap(url => ['--decode', url]),
 ]
 
 /**
- * `hops: 1` makes one hop to a decode worker, without a hand-off: a floor, not a competitor. `command` gives the program and its
+ * `hops: 1`: one hop to a decode worker without a hand-off, a lower bound and not a competitor. `command` gives the program and its
  * arguments for {port, prefill, decode, artifact}.
  */
 export function routers({ dist }) {
@@ -50,7 +50,7 @@ export function routers({ dist }) {
   })
   return {
     eldr: eldr('eldr'),
-    // eldr logs each request unless told; vllm-router is told not to. This is the column that compares like with like.
+    // eldr logs each request by default and vllm-router is started without logs, so this column is the fair comparison.
     'eldr-quiet': eldr('eldr, --log-level error', '--log-level', 'error'),
     'vllm-router': {
       label: `vllm-router ${versionOf(vllmRouter)}`,

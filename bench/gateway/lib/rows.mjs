@@ -1,4 +1,4 @@
-// The rows of the table: what is asked of every router, and which figures come of it.
+// The rows of the table: the load on each router and the figures.
 
 const perRequestUs = ({ routerCpuS, requests }) => (routerCpuS / requests) * 1e6
 const perTokenUs = ({ routerCpuS, tokens }) => (routerCpuS / tokens) * 1e6
@@ -12,7 +12,7 @@ const CPU_TOKEN = { name: 'CPU µs per token', of: perTokenUs, show: tenth, isCo
 const REQUESTS = { name: 'requests/s', of: requestsPerS, show: whole, wall: true }
 const TOKENS = { name: 'tokens/s', of: tokensPerS, show: whole, wall: true }
 const RESIDENT = { name: 'resident MB', of: ({ rssBytes }) => rssBytes / 1e6, show: whole, isCost: true }
-/** Over the client that goes to the workers itself, in the same round. A difference of two p99 is noise, and has no ratio. */
+/** Added time compared with the direct client in the same round. A difference of two p99 is noise and has no ratio. */
 const addedTtft = at => ({
   name: `added ms to the first token, ${at}`,
   of: ({ ttftMs }, direct) => ttftMs[at] - direct.ttftMs[at],
@@ -25,7 +25,7 @@ const addedTtft = at => ({
 const SHORT = { streams: 64, promptBytes: 1024, tokens: 16 }
 const LONG = { ...SHORT, promptBytes: 32 * 1024 }
 
-/** `counts`: the prefill workers hand off counts of this shape. A figure that is `wall` is one that the direct client has too. */
+/** `counts`: the prefill workers hand off counts of this shape. `wall`: the direct client has this figure too. */
 export const ROWS = [
   {
     name: 'short',

@@ -1,4 +1,4 @@
-// One stream of the load client: a request, its events counted as they come, and again.
+// One stream of the load client: sends a request, counts its events, and repeats.
 import { connect } from 'node:net'
 import { decodeBytes, prefillBytes } from './pd.mjs'
 import { chatBody, requestBytes } from './prompts.mjs'
@@ -62,7 +62,7 @@ export class Stream {
     })
   }
 
-  /** Counts blank lines, which end events; one may be cut in two. @param {Buffer} chunk @param {number} bodyAt */
+  /** Counts blank lines, which end events and may be split between chunks. @param {Buffer} chunk @param {number} bodyAt */
   #count(chunk, bodyAt) {
     const before = this.#events
     let events = before
@@ -96,7 +96,7 @@ export class Stream {
     reply.reset()
     connection.onChunk = chunk => onChunk(chunk, reply)
     if (connection.body !== body) {
-      connection.body = body // a router gets the same request each time: its bytes are made once
+      connection.body = body // the request is the same each time, so its bytes are built once
       connection.bytes = requestBytes(body, host)
     }
     socket.write(connection.bytes)

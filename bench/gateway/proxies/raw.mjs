@@ -1,5 +1,5 @@
-// The floor under the floor: node:net only, HTTP by hand, both legs of PD, workers in turn; the decode worker's bytes are passed on as they
-// are, head and chunks and all. It trusts its peers and is no model for a gateway; it shows what Node's sockets themselves cost.
+// Lower bound for sockets in Node: node:net with hand-written HTTP, both legs of PD, workers in turn; bytes of the decode worker are
+// passed on unchanged. It trusts its peers and is not a model for a gateway.
 //
 //   node bench/gateway/proxies/raw.mjs --port 8000 --prefill URL --prefill URL --decode URL --decode URL
 import { connect, createServer } from 'node:net'

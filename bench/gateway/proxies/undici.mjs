@@ -1,5 +1,5 @@
-// The floor for a gateway in Node: node:http in front, undici's dispatch behind, both legs of PD, workers in turn, no policy, no limits, no
-// retries, chunks passed on unread. Bodies are parsed and printed; with --splice the changed fields are put behind the unparsed bytes.
+// Lower bound for a gateway in Node: node:http and undici's dispatch, both legs of PD, workers in turn; no policy, limits or retries,
+// chunks passed on unread. Bodies are parsed and serialised; with --splice changed fields are appended to the unparsed bytes.
 //
 //   node bench/gateway/proxies/undici.mjs --port 8000 --prefill URL --prefill URL --decode URL --decode URL [--splice]
 import { createServer } from 'node:http'
@@ -39,7 +39,7 @@ const server = createServer((request, response) => {
     nextPrefill().dispatch(
       { method: 'POST', path: request.url, headers, body: prefill },
       {
-        onRequestStart() {}, // by which undici knows that these are handlers of its newer kind
+        onRequestStart() {}, // tells undici that these are new-style handlers
         onResponseStart() {},
         onResponseData: (_, part) => void answer.push(part),
         onResponseEnd: () => relay(request, response, decode(Buffer.concat(answer))),
