@@ -1,12 +1,13 @@
-"""What capture costs on a GPU, with plain torch: the hooks and the scatter of a step, the sums of prompts that end, and their way to the
-host. The paper's shape (48 layers, 128 experts, top 8, blocks of 16), beside its Table 1. First it checks, on the device, that what is
-timed is right: eager, as one CUDA graph, and as a graph for each layer (checks.py).
+"""Measures the cost of capture on a GPU with plain torch: the hooks and the scatter of a step, the sums of
+prompts that end, and their copy to the host. Uses the paper's shape (48 layers, 128 experts, top 8, blocks of
+16) for comparison with its Table 1. First checks the timed code on the device: eager, as one CUDA graph, and
+as one graph per layer (checks.py).
 
-    python python/bench/capture.py [--json FILE] [--markdown FILE]
+python python/bench/capture.py [--json FILE] [--markdown FILE]
 
-"device" is what the GPU is kept busy, by events around work that was queued behind a pause, so that no launch is waited for; any call that
-waits for the device fails the run (torch.cuda.set_sync_debug_mode). "host" is how long Python takes to launch it, which an engine whose GPU
-is busy hides. Medians."""
+"device" is GPU time, measured by events around work that was queued during a pause, so that it includes no
+launch delay; any call that waits for the device fails the run (torch.cuda.set_sync_debug_mode). "host" is the
+time that Python needs for the launches, which is hidden while the GPU is busy. All values are medians."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from eldr_vllm.torch_store import TorchStore
 
 LAYERS, EXPERTS, TOP_K, SIZE, BLOCKS = 48, 128, 8, 16, 32_768
 STEPS, ENDS, WARM_UPS, REPEATS = (512, 2048, 8192), (1, 4, 16), 20, 100
-PAUSE_CYCLES = 8_000_000  # some 4 ms: longer than the host needs to queue what is timed
+PAUSE_CYCLES = 8_000_000  # about 4 ms: longer than the host needs to queue the timed work
 KV_BYTES = BLOCKS * SIZE * LAYERS * 2 * 4 * 128 * 2  # Qwen3-30B-A3B: keys and values of 4 heads of 128, bf16
 
 

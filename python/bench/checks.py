@@ -1,5 +1,5 @@
-"""That what capture.py times is right: the device's store against the one in NumPy, step by step, with new ids in each. On a CPU only the
-eager way is tried."""
+"""Checks the code that capture.py times: compares the device's store with the NumPy store, step by step, with
+new ids in each. On a CPU only eager mode is checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LAYERS, BLOCKS, TOKENS = 5, 60, 200
 
 
 class Model:
-    """Layers whose routers take the top of fixed score tensors, with memory taken and given back on the way, as layers do."""
+    """Layers whose routers take the top of fixed score tensors, and that allocate and free memory like real
+    layers."""
 
     def __init__(self, layout: Layout, device: str) -> None:
         self.layout = layout
@@ -30,7 +31,7 @@ class Model:
     def layer(self, layer: int) -> None:
         ids = self.scores[layer].topk(self.layout.top_k, dim=1).indices.to(torch.int32)
         self.hooks[layer](ids)
-        for _ in range(3):  # takes over what the allocator believes to be free
+        for _ in range(3):  # reuses memory that the allocator considers free
             torch.full_like(ids, 1)
 
     def forward(self) -> None:
@@ -52,7 +53,7 @@ def check(layout: Layout, device: str, how: str) -> None:
     rng = np.random.default_rng(5)
     model, plain = Model(layout, device), NumpyStore(layout)
     run = recorded(model, how)
-    model.store.reset(list(range(BLOCKS)))  # what warming up has left
+    model.store.reset(list(range(BLOCKS)))  # remove the results of the warm-up
     for step in range(4):
         size = layout.block_size
         slots = rng.permutation(BLOCKS * size)[:TOKENS]
@@ -72,7 +73,7 @@ def check(layout: Layout, device: str, how: str) -> None:
 
 
 def recorded(model: Model, how: str) -> Any:
-    model.forward()  # warms up, as engines do
+    model.forward()  # warm up, as engines do
     model.capture.forget()
     if how == "eager":
         return model.forward

@@ -1,4 +1,4 @@
-"""The figures of capture.py as the table that docs/evidence/vllm-capture.md shows, beside the paper's."""
+"""Formats the results of capture.py as the table in docs/evidence/vllm-capture.md, next to the paper's."""
 
 from __future__ import annotations
 

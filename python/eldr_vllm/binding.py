@@ -1,4 +1,5 @@
-"""Where vLLM is touched to get at routers, slots and ranks. Everything that cannot be captured is refused here, by name."""
+"""All access to vLLM's internals: routers, slots and ranks. Raises Unsupported with a reason for everything
+that cannot be captured."""
 
 from __future__ import annotations
 
@@ -8,18 +9,20 @@ from typing import Any, Final
 
 
 class Unsupported(Exception):
-    """Why this engine's experts cannot be captured. Requests are served as before; hand-offs carry the reason."""
+    """Why this engine's experts cannot be captured. Requests are served as usual; hand-offs carry the
+    reason."""
 
 
-# Their ids are not those of the model's experts: a token that needs none, or shared experts appended.
-_ROUTERS_OF_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERouter")
-# Ids beyond 256 experts are kept in 16 bits with a sign.
-MOST_EXPERTS: Final = 2**15 - 1
+# Their ids are not the model's expert ids: they include zero experts or append shared experts.
+_ROUTERS_WITH_OTHER_IDS: Final = ("ZeroExpertRouter", "AiterSharedRoutedFusedMoERouter")
+# Ids above 256 experts are stored as signed 16-bit integers.
+MAX_EXPERTS: Final = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The KV group whose slots key the store: the first with full attention. Sliding windows recycle blocks, state spaces have none."""
+    """The KV group whose slots index the store: the first with full attention. Sliding windows recycle
+    blocks; state spaces have none."""
 
     index: int
     block_size: int
@@ -28,14 +31,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A MoE layer of this worker."""
+    """An MoE layer of this worker."""
 
     layer_id: int
     router: Any
 
 
 def group_of(kv_cache_config: Any, longest: int) -> Group:
-    """longest: tokens of the longest request. A window of that size lets go of no block."""
+    """longest: tokens of the longest request. A sliding window of that size never frees a block."""
     from vllm.v1 import kv_cache_interface as kv
 
     is_full = getattr(kv, "is_full_attention_spec", None) or (lambda spec: isinstance(spec, kv.FullAttentionSpec))
@@ -61,15 +64,16 @@ def check_parallel(vllm_config: Any) -> None:
 
 
 def check_compiled(vllm_config: Any, device: Any) -> None:
-    """On a CPU torch.compile traces through the routers, and what a hook does was lost after the first step (seen on 0.32, whose engine
-    then died by itself, with and without the plugin). On an accelerator the MoE layer is an operation that it does not look into."""
+    """On a CPU torch.compile traces through the routers and loses the effect of a hook after the first step
+    (seen on 0.32, whose engine then crashed with and without the plugin). On an accelerator the MoE layer is
+    opaque to torch.compile."""
     mode = getattr(vllm_config.compilation_config, "mode", None)
     if device.type == "cpu" and mode is not None and int(mode) != 0:
         raise Unsupported("layers are compiled on a CPU, which hides their routers; start with --enforce-eager")
 
 
 def model_shape(vllm_config: Any) -> tuple[int, int]:
-    """Logical experts and top-k."""
+    """Number of logical experts, and top-k."""
     model = vllm_config.model_config
     experts, top_k = int(model.get_num_experts()), 0
     if hasattr(model, "get_num_experts_per_tok"):
@@ -79,8 +83,8 @@ def model_shape(vllm_config: Any) -> tuple[int, int]:
         top_k = int(getattr(text, "num_experts_per_tok", 0) or getattr(text, "moe_topk", 0) or getattr(text, "top_k_experts", 0))
     if experts <= 0 or top_k <= 0:
         raise Unsupported(f"not a mixture of experts ({experts} experts, top {top_k})")
-    if experts > MOST_EXPERTS:
-        raise Unsupported(f"{model.model}: {experts} experts; the store holds ids of at most {MOST_EXPERTS}")
+    if experts > MAX_EXPERTS:
+        raise Unsupported(f"{model.model}: {experts} experts; the store holds ids of at most {MAX_EXPERTS}")
     return experts, top_k
 
 
@@ -93,10 +97,10 @@ def routed_layers(vllm_config: Any, top_k: int) -> list[Routed]:
         if getattr(runner._quant_method, "is_monolithic", False):
             kernel = type(kernel_of(runner)).__name__
             raise Unsupported(f"{name}: kernel {kernel} routes by itself; take another one, such as --moe-backend triton or marlin")
-        if not isinstance(router, BaseRouter) or type(router).__name__ in _ROUTERS_OF_OTHER_IDS:
+        if not isinstance(router, BaseRouter) or type(router).__name__ in _ROUTERS_WITH_OTHER_IDS:
             raise Unsupported(f"{name}: router {type(router).__name__} does not show the model's own experts")
         if getattr(router, "capture_fn", None) is not None:
-            raise Unsupported(f"{name}: its router is captured by somebody else (--enable-return-routed-experts?)")
+            raise Unsupported(f"{name}: another capture is already set on its router (--enable-return-routed-experts?)")
         if getattr(runner.moe_config, "is_sequence_parallel", False):
             raise Unsupported(f"{name}: sequence parallelism shows each rank a part of the tokens")
         if router.top_k != top_k:
@@ -106,7 +110,8 @@ def routed_layers(vllm_config: Any, top_k: int) -> list[Routed]:
 
 
 def moe_runners(vllm_config: Any) -> list[Any]:
-    """MoE layers of this worker in rising layer id; draft layers of speculative decoding, which have higher ids, left out."""
+    """MoE layers of this worker by increasing layer id, without draft layers of speculative decoding, which
+    have higher ids."""
     from vllm.model_executor.layers.fused_moe.layer import MoERunner
 
     hidden = vllm_config.model_config.get_total_num_hidden_layers()
@@ -121,7 +126,7 @@ def kernel_of(runner: Any) -> Any:
 
 
 def slots_in_context(layer_name: str) -> Any:
-    """The running step's slots of a KV group, or none in a dry run."""
+    """Slots of a KV group in the running step; None in a dry run."""
     from vllm.forward_context import get_forward_context, is_forward_context_available
 
     if not is_forward_context_available():
@@ -131,7 +136,8 @@ def slots_in_context(layer_name: str) -> Any:
 
 
 def own_rows(dp_rank: int, rows: int) -> tuple[int, int]:
-    """With data parallelism a layer may route the tokens of all ranks, one behind the other. Their numbers are on the host."""
+    """Range of this rank's rows. With data parallelism a layer may route the tokens of all ranks,
+    concatenated; their numbers are on the host."""
     from vllm.forward_context import get_forward_context
 
     data = getattr(get_forward_context(), "dp_metadata", None)
@@ -155,7 +161,8 @@ def ranks() -> tuple[int, int]:
 
 
 def rewrites_slots(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """Whether a slot may be computed more than once without its block being given out anew in between, or a block be taken over in part."""
+    """True if a slot may be computed more than once without a new allocation of its block, or if prefix hits
+    may share a part of a block."""
     return (
         vllm_config.speculative_config is not None
         or getattr(vllm_config.kv_transfer_config, "kv_load_failure_policy", "fail") == "recompute"
@@ -164,10 +171,11 @@ def rewrites_slots(vllm_config: Any, kv_cache_config: Any) -> bool:
 
 
 def shares_parts_of_blocks(vllm_config: Any, kv_cache_config: Any) -> bool:
-    """Whether prefix hits may end within a block. It is then copied whole, and counts of a block do not tell which of its tokens belong to
-    the new prompt. vLLM hashes prompts in units of prefix_match_unit, else of the greatest common divisor of its groups' block sizes; a
-    state space that keeps no states at block ends ("align") turns finer units off. Worked out here, from what scheduler and workers both
-    have, so that they agree; block sizes are those of one rank, since context parallelism is refused."""
+    """True if prefix hits may end within a block. Such a block is copied whole, and counts per block cannot
+    tell which of its tokens belong to the new prompt. vLLM hashes prompts in units of prefix_match_unit, or
+    else of the greatest common divisor of its groups' block sizes; a state space that keeps no states at
+    block ends ("align") disables finer units. Computed from values that scheduler and workers share, so that
+    both agree; block sizes are those of one rank, since context parallelism is unsupported."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     for spec in specs:
         for part in getattr(spec, "kv_cache_specs", {"": spec}).values():
@@ -179,7 +187,7 @@ def shares_parts_of_blocks(vllm_config: Any, kv_cache_config: Any) -> bool:
 
 
 def kv_bytes(kv_caches: dict[str, Any]) -> int:
-    """Of this worker's KV cache; layers may share a tensor."""
+    """Size of this worker's KV cache; layers may share a tensor."""
     sizes: dict[int, int] = {}
     for value in kv_caches.values():
         for tensor in value if isinstance(value, (list, tuple)) else [value]:

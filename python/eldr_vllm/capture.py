@@ -1,12 +1,15 @@
-"""Hooks on the routers of the MoE layers. Each sees the experts of a step's tokens, [tokens, top_k], logical ids, before EPLB maps them.
+"""Hooks on the routers of the MoE layers. Each gets the experts of a step's tokens, [tokens, top_k], as
+logical ids before EPLB maps them.
 
-A hook keeps a reference and no more. On an accelerator the hook of the last layer puts all layers' ids into one buffer and scatters it into
-the store: a handful of launches a step, recorded with the CUDA graph that the last layer runs in, so they happen on replay, when no Python
-runs. Where layers are recorded as graphs of their own, the references keep the ids' memory from being given to a later one. The slots are a
-view of the engine's own persistent tensor (padding is −1 there), so a recorded scatter sees each step's slots.
+A hook only keeps a reference. On an accelerator the hook of the last layer copies the ids of all layers into
+one buffer and scatters it into the store. These few launches per step are recorded in the CUDA graph of the
+last layer, so they also run on replay, without Python. If layers are recorded as separate graphs, the
+references keep the memory of the ids from being reused by a later graph. The slots are a view of the engine's
+persistent tensor (with −1 for padding), so a recorded scatter sees the slots of each step.
 
-On a CPU there are no graphs, and `finish` does the work after the forward pass. (There torch.compile would trace through the hook and lose
-what it does, so compiled layers are refused in binding.py; on an accelerator the layer is opaque to it.)"""
+On a CPU there are no graphs, and `finish` does the work after the forward pass. (There torch.compile would
+trace through the hook and lose its effect, so binding.py rejects compiled layers; on an accelerator the layer
+is opaque to it.)"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ class Capture:
         slots: Callable[[], Tensor | None],
         own_rows: Callable[[int], tuple[int, int]] = lambda rows: (0, rows),
     ) -> None:
-        """slots: the running step's slot of each token, none in a dry run. own_rows: which of a layer's rows are this worker's."""
+        """slots: slot of each token in the running step, None in a dry run. own_rows: range of this worker's
+        rows in a layer."""
         self.layers, self.experts, self.top_k = layers, experts, top_k
         self.device = torch.device(device)
         self.store = store
@@ -50,7 +54,7 @@ class Capture:
         return 0 if self._buffer is None else self._buffer.numel() * self._buffer.element_size()
 
     def hook(self, row: int) -> Callable[[Tensor], None]:
-        """For the layer with that place among the MoE layers of this worker."""
+        """Hook for the row-th MoE layer of this worker."""
         references, last = self._references, row == self.layers - 1
 
         def keep(ids: Tensor) -> None:
@@ -78,14 +82,15 @@ class Capture:
             self.store.scatter(slots[:tokens], buffer[:tokens])
 
     def fail(self, where: str, error: BaseException) -> None:
-        """Off for good. Serving goes on, and hand-offs say why they carry no counts."""
+        """Disables capture permanently. Serving continues, and hand-offs say why they carry no counts."""
         if self.off is None:
             self.off = f"{where} failed: {type(error).__name__}: {error}"
             log.failure("capture is off from now on, requests are served without counts: %s", self.off)
         self._references.clear()
 
     def finish(self, tokens: int) -> None:
-        """After a forward pass of so many tokens; on an accelerator the hooks have done it."""
+        """Called after a forward pass with its number of tokens; on an accelerator the hooks have done the
+        work already."""
         if self._buffer is not None or self.store is None or tokens == 0:
             return
         slots = self._slots()
@@ -96,16 +101,17 @@ class Capture:
         self.store.scatter(slots[:tokens], ids[:tokens])
 
     def distinct(self, tokens: int) -> Any:
-        """How many experts each layer used in the step: [layers], on its way from the device."""
+        """Number of distinct experts per layer in the step: [layers], copied from the device
+        asynchronously."""
         ids = self._step_ids(tokens).to(torch.int64)
         cells = self.layers * self.experts
-        fired = torch.zeros(cells + 1, dtype=torch.int32, device=self.device)  # the last takes ids that are no expert of the model
+        fired = torch.zeros(cells + 1, dtype=torch.int32, device=self.device)  # the last cell takes ids that are not experts of the model
         where = (ids + self._layer_cell).masked_fill_((ids < 0) | (ids >= self.experts), cells)
         fired.index_fill_(0, where.reshape(-1), 1)
         return Fetched(self.device, fired[:cells].view(self.layers, self.experts).sum(1, dtype=torch.int32))
 
     def forget(self) -> None:
-        """A step's references must not outlive it, or a step without a forward pass would see them again."""
+        """Drops a step's references, so that a step without a forward pass does not see them again."""
         self._references.clear()
 
     def _step_ids(self, tokens: int) -> Tensor:
@@ -119,5 +125,5 @@ class Capture:
         ids = torch.stack([self._references[row] for row in range(self.layers)], dim=1)
         first, end = self._own_rows(ids.shape[0])
         if ids.shape[2] != self.top_k:
-            raise RuntimeError(f"a router gave {ids.shape[2]} experts a token, expected {self.top_k}")
+            raise RuntimeError(f"a router gave {ids.shape[2]} experts per token, expected {self.top_k}")
         return ids[first:end]

@@ -1,4 +1,4 @@
-"""`kv_connector_extra_config` of the connector."""
+"""Settings of the connector, from `kv_connector_extra_config`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .wire import MAX_HALF_LIFE
 
 
 class ConfigError(ValueError):
-    """The server does not start with it: the message says what was found and what was expected."""
+    """Stops the start of the server. The message says what was found and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    # Counts for hand-offs and calibration; by default everywhere but on a pure consumer (a decode worker).
+    # Capture counts for hand-offs and calibration. Default: on, except on a pure consumer (a decode worker).
     capture: bool = True
-    # Distinct experts and batch size of decode steps; by default on a consumer.
+    # Report distinct experts and batch size of decode steps. Default: on for a consumer.
     metrics: bool = False
     metrics_every: int = 1
     half_life: float | None = None
     store: Form | None = None
-    # Keep what calibration requests ask for, whatever form would be smaller.
+    # Store what calibration requests need, even if another form of the store is smaller.
     record: bool = False
     placement: str | None = None
     cluster: int | None = None
@@ -55,12 +55,12 @@ def config_of(extra: Mapping[str, Any] | None, role: str) -> Config:
     cluster = given.get("cluster")
     _check("cluster", cluster, cluster is None or (_whole(cluster) and cluster >= 0), "a whole number from 0")
     if (given.get("placement") is None) != (cluster is None):
-        raise ConfigError("EldrConnector: placement and cluster belong together: a file, and which of its clusters this worker is")
+        raise ConfigError("EldrConnector: placement and cluster must be set together: a file, and the cluster of this worker in it")
     return Config(**given)
 
 
 def config_in(vllm_config: Any) -> Config | None:
-    """The connector's settings in vLLM's configuration, wherever it stands: alone, or under MultiConnector."""
+    """The connector's settings in vLLM's configuration, alone or under MultiConnector."""
     transfer = getattr(vllm_config, "kv_transfer_config", None)
     if transfer is None:
         return None

@@ -1,5 +1,6 @@
-"""`EldrConnector`: a KV connector that moves no KV. One object lives in the scheduler, one in each worker; what vLLM calls is passed on to
-handoff.py and worker.py. Nothing that goes wrong reaches vLLM: capture is switched off, once and for good, and requests are served on."""
+"""`EldrConnector`: a KV connector that transfers no KV. One object lives in the scheduler and one in each
+worker; both forward vLLM's calls to handoff.py and worker.py. No error reaches vLLM: an error disables
+capture permanently, and requests are still served."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Method = Callable[Concatenate["EldrConnector", P], R]
 
 
 def guarded(default: Any = None) -> Callable[[Method[P, R]], Method[P, R]]:
-    """An exception ends capture, not serving."""
+    """An exception disables capture, not serving."""
 
     def wrap(method: Method[P, R]) -> Method[P, R]:
         @wraps(method)
@@ -63,7 +64,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        return False  # the connector that transfers decides
+        return False  # the connector that transfers KV decides
 
     def _failed(self, where: str, error: Exception) -> None:
         if self._hand_offs is not None:
@@ -74,7 +75,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         elif self._worker is not None and self._worker.capture is not None:
             self._worker.capture.fail(where, error)
 
-    # ---- scheduler -------------------------------------------------------------------------------------------
+    # ---- scheduler -------------------------------------------------------------------------------
 
     @guarded()
     def on_new_request(self, request: Any) -> None:
@@ -83,7 +84,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
 
     @guarded((0, False))
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """Under MultiConnector this is the only place that tells how much of the prompt is in this worker's own cache."""
+        """Under MultiConnector only this call tells how much of the prompt is in this worker's own cache."""
         if self._hand_offs is not None:
             self._hand_offs.found_locally(request.request_id, num_computed_tokens)
         return 0, False
@@ -126,14 +127,14 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
             counts = connector_output.kv_connector_worker_meta
             self._hand_offs.received(counts if isinstance(counts, StepCounts) else None)
 
-    # ---- worker ----------------------------------------------------------------------------------------------
+    # ---- worker ----------------------------------------------------------------------------------
 
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
         placement.check_placed(self._vllm_config, self.config)
         stage = 0
         try:
             rank, stage = binding.ranks()
-            # Every tensor-parallel rank routes the same tokens alike: one of them is enough.
+            # All tensor-parallel ranks route the same tokens in the same way: one of them is enough.
             if rank == 0:
                 self._worker = start.worker_of(self._vllm_config, self._kv_cache_config, self.config, kv_caches, stage)
         except Exception as error:
@@ -146,7 +147,8 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.begin(connector_metadata)
 
     def _settle(self) -> None:
-        """Once per step, in whichever call after the forward pass comes first: with speculative decoding wait_for_save comes last."""
+        """Runs once per step, in the first call after the forward pass: with speculative decoding
+        wait_for_save comes last."""
         if not self._settled and self._worker is not None:
             self._settled = True
             self._worker.end(self._connector_metadata, self.config.metrics)
@@ -169,7 +171,7 @@ class EldrConnector(KVConnectorBase_V1, SupportsHMA):
         self._settle()
         return self._worker.answer(meta)
 
-    # ---- metrics ---------------------------------------------------------------------------------------------
+    # ---- metrics ---------------------------------------------------------------------------------
 
     @guarded()
     def get_kv_connector_stats(self) -> EldrStats | None:

@@ -1,4 +1,4 @@
-"""To the device and back without waiting for it."""
+"""Copies to and from the device without waiting for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def sent(values: Array, device: Any) -> Tensor:
 
 
 class Fetched:
-    """A tensor that was asked for: copied to pinned memory behind what is queued, and waited for when somebody looks."""
+    """A tensor on its way to the host: copied to pinned memory after the queued work; only `array` waits for
+    it."""
 
     def __init__(self, device: Any, tensor: Tensor) -> None:
         self._event: Any = None

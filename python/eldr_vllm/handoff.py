@@ -1,7 +1,9 @@
-"""The scheduler's half: follows requests and their blocks, tells the workers what ends, and fills the hand-offs.
+"""The scheduler's half: tracks requests and their blocks, tells the workers which prompts end, and fills the
+hand-offs.
 
-vLLM asks for a finished request's `kv_transfer_params` before it hands over what the workers counted in the same step (vllm.md §2.4). So
-`finished` returns a dictionary that `received` fills a moment later, before anything is sent."""
+vLLM asks for the `kv_transfer_params` of a finished request before it passes on what the workers counted in
+the same step (vllm.md §2.4). So `finished` returns a dictionary that `received` fills shortly afterwards,
+before anything is sent."""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ OFF_LATE = "no counts came with the step that ended the prompt"
 
 @dataclass(slots=True)
 class Followed:
-    """A request whose experts somebody wants."""
+    """A request whose experts are wanted."""
 
     request: Any
     records: bool
     blocks: list[int] = field(default_factory=list)
-    asked: bool = False  # its sums were asked for: once, at the first end of its prompt
+    asked: bool = False  # its sums were requested: once, at the first end of its prompt
     counted: Counted | str | None = None  # a string says why there are none
     decode: dict[int, Array] = field(default_factory=dict)  # ids by position
 
@@ -46,11 +48,11 @@ class HandOffs:
         self.off: str | None = None
         self.on_off: Callable[[str], None] = lambda reason: None
         self._followed: dict[str, Followed] = {}
-        self._known: dict[str, int] = {}  # leading blocks of a request that are not new: prefix hits, or seen when it was admitted before
+        self._known: dict[str, int] = {}  # number of leading blocks that are not new: prefix hits, or blocks of an earlier admission
         self._fresh: list[int] = []
         self._waiting: dict[str, tuple[Followed, dict[str, Any]]] = {}
 
-    # ---- before the step -------------------------------------------------------------------------------------
+    # ---- before the step -------------------------------------------------------------------------
 
     def follow(self, request: Any) -> None:
         """May be called again for the same request."""
@@ -65,15 +67,16 @@ class HandOffs:
         self._known[rid] = tokens // self.block_size
 
     def admitted(self, request: Any, blocks: Sequence[int]) -> None:
-        """All blocks that a request has now. Those behind its own prefix hits are new, whoever fills them: another connector may load them,
-        and then nothing is known of their experts. After such a load the request is admitted a second time, with more blocks."""
+        """blocks: all blocks that a request has now. Those after its own prefix hits are new, even if another
+        connector loads them; their experts are then unknown. After such a load the request is admitted a
+        second time, with more blocks."""
         self.follow(request)
         rid = request.request_id
         self._fresh.extend(blocks[self._known.get(rid, 0) :])
         self._known[rid] = len(blocks)
 
     def step(self, out: Any) -> StepMeta:
-        """vLLM's SchedulerOutput, before it advances the requests."""
+        """out: vLLM's SchedulerOutput, before it advances the requests."""
         tokens: int = out.total_num_scheduled_tokens
         copies = getattr(out, "kv_cache_block_copies", None)
         if tokens == 0 and not self._fresh and not copies:
@@ -100,7 +103,7 @@ class HandOffs:
             return
         blocks = new[self.group]
         followed = self._followed.get(rid)
-        if resumed:  # admitted anew, so `admitted` has told which are fresh
+        if resumed:  # admitted again, so `admitted` has already reported the new blocks
             if followed is not None:
                 followed.blocks = list(blocks)
             return
@@ -124,10 +127,11 @@ class HandOffs:
                 if slots:
                     meta.records[rid] = slots
 
-    # ---- after the step --------------------------------------------------------------------------------------
+    # ---- after the step --------------------------------------------------------------------------
 
     def finished(self, request: Any, aborted: bool) -> dict[str, Any] | None:
-        """What the answer's `kv_transfer_params` get; filled at once if the counts are here already, else in `received`."""
+        """Returns the `kv_transfer_params` of the response; filled at once if the counts are available,
+        otherwise in `received`."""
         rid = request.request_id
         self._known.pop(rid, None)
         followed = self._followed.pop(rid, None)
@@ -153,7 +157,7 @@ class HandOffs:
             self.on_off(reason)
 
     def give_up(self) -> None:
-        """Something has failed: those who wait for counts learn why there are none, and nothing is kept of anybody."""
+        """After a failure: tells all waiting requests why there are no counts, and drops all state."""
         for _, inner in self._waiting.values():
             inner["off"] = self.off or OFF_LATE
         self._waiting.clear()
@@ -161,7 +165,7 @@ class HandOffs:
         self._fresh = []
 
     def excuse(self, request: Any) -> dict[str, Any] | None:
-        """For a request that wanted counts and that nothing was kept of, since something had failed."""
+        """The reason for a request that wanted counts, if its state was dropped after a failure."""
         self._followed.pop(request.request_id, None)
         wanted = self.off is not None and _wanted(request.kv_transfer_params)[0]
         return {"eldr": {"off": self.off}} if wanted else None
@@ -181,7 +185,7 @@ class HandOffs:
                 if (followed := self._of(rid)) is not None:
                     followed.counted = f"{len(ordered)} of {self.stages} pipeline stages reported"
             return
-        ordered.sort(key=lambda part: part.layers)  # stages in the order of their layers; those without any come first
+        ordered.sort(key=lambda part: part.layers)  # stages in order of their layers; stages without layers come first
         for rid, counted in joined.counts(ordered).items():
             if (followed := self._of(rid)) is not None:
                 followed.counted = counted
@@ -217,7 +221,7 @@ class HandOffs:
 
 
 def _wanted(params: Any) -> tuple[bool, bool]:
-    """Whether a request's counts are wanted, and whether its decode ids are."""
+    """Whether a request wants counts, and whether it wants decode ids."""
     if not isinstance(params, dict):
         return False, False
     ours = params.get("eldr")
@@ -226,8 +230,9 @@ def _wanted(params: Any) -> tuple[bool, bool]:
 
 
 def _pair(copy: Any) -> tuple[int, int]:
-    """A copy-on-write of a partly shared block. vLLM does not say of which KV group. All take their ids from one pool, so an id belongs to
-    one group at a time: copying the row of another group's block is harmless, since no sum reads it before the block is given out anew."""
+    """A copy-on-write of a partly shared block. vLLM does not say which KV group it belongs to. All groups
+    take their ids from one pool, so an id belongs to one group at a time: copying the row of another group's
+    block is harmless, since no sum reads it before the block is allocated again."""
     source = getattr(copy, "src_block_id", None)
     target = getattr(copy, "dst_block_id", None)
     if source is None or target is None:

@@ -1,4 +1,4 @@
-"""What the stages of a pipeline have counted, put together: layers of all stages one below the other."""
+"""Joins the counts of pipeline stages: concatenates the layers of all stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .store import Array
 
 
 def counts(parts: list[Part]) -> dict[str, Counted]:
-    """Each request's counts."""
+    """Counts by request."""
     shares: dict[str, list[Counted]] = {}
     for part in parts:
         sums = sums_of(part)
@@ -33,7 +33,7 @@ def _stacked(share: list[Counted]) -> Counted:
 
 
 def records(parts: list[Part]) -> dict[tuple[str, int], Array]:
-    """Each generated token's experts, [layers, top_k], by request and position."""
+    """Experts of each generated token, [layers, top_k], by request and position."""
     shares: dict[tuple[str, int], list[Array]] = {}
     for part in parts:
         if part.records is None:

@@ -1,6 +1,6 @@
-"""Which form the store takes and what it costs. ids per slot: [slots][layers][top_k], overwritten by whoever computes the slot; counts per
-block: [blocks][layers][experts], added to. The smaller one is taken, and ids where they are about equal: they need no care when a slot is
-computed twice, and decode ids can be read from them."""
+"""Chooses the form of the store. Ids per slot: [slots][layers][top_k], overwritten each time a slot is
+computed. Counts per block: [blocks][layers][experts], incremented. The smaller one is used; if they are about
+equal, ids: they stay correct when a slot is computed twice, and decode ids can be read from them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Form = Literal["slots", "blocks"]
-# Ids are worth this much more memory: at 128 experts, top 8 and blocks of 16 the two differ by 14 bytes of 6,160.
+# Ids may use this much more memory: at 128 experts, top 8 and blocks of 16 the forms differ by 14 bytes of
+# 6,160.
 PREFER_SLOTS: Final = 1.05
-# A block's recent row holds 2^(−(blockEnd − t)/h) in 32-bit floats, which end near 2^−126.
+# A block's recent row holds 2^(−(blockEnd − t)/h) in 32-bit floats, which underflow near 2^−126.
 _LEAST_EXPONENT: Final = 100
 
 
@@ -30,19 +31,19 @@ class Layout:
 
     @property
     def count_bytes(self) -> int:
-        """A token picks an expert once, so a count is at most the block size."""
+        """A token uses an expert at most once, so a count is at most the block size."""
         return 1 if self.block_size <= 255 else 2
 
     @property
     def block_bytes(self) -> int:
         if self.form == "slots":
-            return self.block_size * (self.layers * self.top_k * self.id_bytes + 1)  # + whether the slot is known
+            return self.block_size * (self.layers * self.top_k * self.id_bytes + 1)  # + 1: known flag of the slot
         recent = 0 if self.half_life is None else 4
-        return self.layers * self.experts * (self.count_bytes + recent) + 2  # + tokens known
+        return self.layers * self.experts * (self.count_bytes + recent) + 2  # + 2: number of known tokens
 
     @property
     def nbytes(self) -> int:
-        """With one scratch row, into which padding is written."""
+        """Includes one scratch row, which takes the padding."""
         scratch = self.layers * self.top_k * self.id_bytes + 1 if self.form == "slots" else self.block_bytes
         return self.blocks * self.block_bytes + scratch
 
@@ -52,8 +53,9 @@ def with_form(layout: Layout, form: Form) -> Layout:
 
 
 def choose(layout: Layout, rewrites: bool = False, wanted: Form | None = None) -> Layout:
-    """rewrites: slots may be computed more than once, or need their ids read back; then only ids per slot are right. The forms are compared
-    by what one layer takes, so that the scheduler, which has no layers, and pipeline stages with few or many of them choose alike."""
+    """rewrites: slots may be computed more than once, or their ids must be read back; then only ids per slot
+    are correct. Compares the sizes for one layer, so that the scheduler, which has no layers, and all
+    pipeline stages choose the same form."""
     slots, blocks = with_form(layout, "slots"), with_form(layout, "blocks")
     too_steep = layout.half_life is not None and layout.block_size > _LEAST_EXPONENT * layout.half_life
     if rewrites or too_steep or wanted == "slots":

@@ -1,4 +1,5 @@
-"""Lines in vLLM's own log: a child of its logger takes its format. Every line starts with "eldr:"; docs/guides/vllm.md lists them."""
+"""Writes to vLLM's log: a child of its logger uses its format. Every line starts with "eldr:";
+docs/guides/vllm.md lists them."""
 
 from __future__ import annotations
 
@@ -16,5 +17,5 @@ def warning(message: str, *args: object) -> None:
 
 
 def failure(message: str, *args: object) -> None:
-    """With the exception that is being handled."""
+    """Logs with the traceback of the current exception."""
     _logger.error("eldr: " + message, *args, exc_info=True)

@@ -1,4 +1,5 @@
-"""What the two halves of the connector tell each other each step. Plain data, pickled where workers are processes of their own."""
+"""Messages between the two halves of the connector in each step. Plain data, pickled if workers are separate
+processes."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ class StepMeta:
     """Scheduler → workers, before the forward pass."""
 
     tokens: int = 0
-    # Requests of a step in which each has one token: a decode step. 0 for any other.
+    # Number of requests of a decode step, in which each request has one token; 0 for other steps.
     decode_batch: int = 0
-    # Blocks given out anew, then copies of blocks (from, to).
+    # Newly allocated blocks, then copies of blocks (from, to).
     fresh: list[int] = field(default_factory=list)
     copies: list[tuple[int, int]] = field(default_factory=list)
     # Prompts whose last token is computed in this step.
     ends: dict[str, End] = field(default_factory=dict)
-    # Generated tokens of calibration requests: request → (position, slot) of each that is computed in this step.
+    # Generated tokens of calibration requests that are computed in this step: request → (position, slot) of
+    # each.
     records: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @property
@@ -29,12 +31,13 @@ class StepMeta:
         return bool(self.ends or self.records)
 
 
-# Most steps of an idle prefill worker that holds blocks for its decoders: nothing is allocated for them.
+# Shared by most steps of an idle prefill worker that holds blocks for decode workers: avoids allocations.
 EMPTY_STEP = StepMeta()
 
 
 class Later:
-    """A value that the device still works on. Whoever sends it to another process waits for it there and not before."""
+    """A value that the device is still computing. Only `get` and sending it to another process wait for
+    it."""
 
     __slots__ = ("_get", "_value")
 
@@ -57,12 +60,13 @@ def _now(value: Any) -> Later:
 
 @dataclass(slots=True)
 class Part:
-    """What one pipeline stage has counted: its MoE layers, rising, and the sums over them in the order of `requests`."""
+    """Counts of one pipeline stage: its MoE layers in increasing order, and sums in the order of
+    `requests`."""
 
     layers: list[int]
     requests: list[str] = field(default_factory=list)
     sums: Later | None = None  # of Sums
-    # Decode ids, [rows, layers, top_k], a row for each (request, position).
+    # Decode ids, [rows, layers, top_k], one row per (request, position).
     record_keys: list[tuple[str, int]] = field(default_factory=list)
     records: Later | None = None  # of Array
 
@@ -80,7 +84,7 @@ class StepCounts:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One request's share of a step's sums, joined over stages."""
+    """The sums of one request, joined over stages."""
 
     counts: Array
     covered: int

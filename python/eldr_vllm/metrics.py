@@ -1,27 +1,27 @@
-"""Decode steps as a team sees them: distinct experts per layer, and batch size, through vLLM's own connector metrics."""
+"""Metrics of decode steps, distinct experts per layer and batch size, through vLLM's connector metrics."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any, Final
 
-# A device that lags by more steps than this has its oldest ones left out, instead of being waited for.
-_MOST_PENDING: Final = 64
+# If the device lags by more steps than this, the oldest ones are dropped; nothing waits for the device.
+_MAX_PENDING: Final = 64
 
 
 class Tally:
-    """A worker's sums since the last report. The device's answers are taken when they are there."""
+    """A worker's sums since the last report. Takes results of the device once they are available."""
 
     def __init__(self, layers: list[int], every: int = 1) -> None:
         self.layers, self.every = layers, every
         self._seen = 0
-        self._pending: deque[tuple[int, Any]] = deque(maxlen=_MOST_PENDING)
+        self._pending: deque[tuple[int, Any]] = deque(maxlen=_MAX_PENDING)
         self._sums = [0] * len(layers)
         self._steps = self._requests = 0
         self._once: dict[str, int] = {}
 
     def once(self, key: str, value: int) -> None:
-        """A value that stays, such as the size of the store: reported the next time."""
+        """Reports a constant value, such as the size of the store, once."""
         self._once[key] = value
 
     def is_due(self) -> bool:
@@ -32,7 +32,7 @@ class Tally:
         self._pending.append((batch, distinct))
 
     def take(self) -> dict[str, Any] | None:
-        """Plain data, or none when there is nothing new."""
+        """Plain data; None if there is nothing new."""
         while self._pending and self._pending[0][1].ready():
             batch, distinct = self._pending.popleft()
             values = distinct.array()
@@ -48,7 +48,8 @@ class Tally:
 
 
 def joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Steps of one worker after another, or of pipeline stages side by side: those have layers of their own, and the same steps."""
+    """Joins reports of one worker over time, or of pipeline stages, which have different layers but the same
+    steps."""
     if not one:
         return other
     if not other:
@@ -80,7 +81,7 @@ def summary(data: dict[str, Any]) -> dict[str, int | float]:
 
 
 class Gauges:
-    """Registers Prometheus metrics with the classes that vLLM gives, and keeps one child per engine and layer."""
+    """Registers Prometheus metrics with vLLM's classes, with one child per engine and layer."""
 
     def __init__(self, gauge: Any, counter: Any, labelnames: list[str], engines: dict[int, list[object]]) -> None:
         self._engines = engines
@@ -88,12 +89,12 @@ class Gauges:
         recent: dict[str, Any] = {"multiprocess_mode": "mostrecent"}
         self._active = gauge(
             name="eldr_active_experts",
-            documentation="Distinct experts of a decode step, mean of the last report",
+            documentation="Distinct experts per decode step, mean of the last report",
             labelnames=layered,
             **recent,
         )
         self._batch = gauge(
-            name="eldr_decode_batch", documentation="Requests of a decode step, mean of the last report", labelnames=labelnames, **recent
+            name="eldr_decode_batch", documentation="Requests per decode step, mean of the last report", labelnames=labelnames, **recent
         )
         self._activated = counter(
             name="eldr_experts_activated", documentation="Distinct experts, summed over decode steps", labelnames=layered

@@ -1,6 +1,7 @@
-"""A delay for NIXL's progress thread, which otherwise polls without pause and takes a core per server, idle or not (vllm.md §12.2). Wanted
-where servers share few cores, as in tests; off unless ELDR_NIXL_DELAY_US is set. An environment variable, because the agent is made before
-any connector of ours, and on servers that have none."""
+"""Sets a delay for NIXL's progress thread, which otherwise polls constantly and uses a core per server even
+when idle (vllm.md §12.2). Useful if servers share few cores, as in tests; off by default, set with
+ELDR_NIXL_DELAY_US. An environment variable, because NIXL's agent is created before our connector, and also on
+servers without it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def apply() -> None:
     if text in ("", "0"):
         return
     if not text.isdigit():
-        log.warning("%s is %r, expected whole microseconds; NIXL is left as it is", VARIABLE, text)
+        log.warning("%s is %r, expected whole microseconds; NIXL is not changed", VARIABLE, text)
         return
     try:
         from vllm.distributed import nixl_utils
@@ -27,7 +28,7 @@ def apply() -> None:
     if getattr(nixl_utils, "_eldr_delay", None) is not None:
         return
     if not hasattr(nixl_utils, "_load_nixl_attr"):
-        log.warning("%s is set, but this vLLM loads NIXL in another way; it is left as it is", VARIABLE)
+        log.warning("%s is set, but this vLLM loads NIXL in a different way; NIXL is not changed", VARIABLE)
         return
     nixl_utils._eldr_delay = int(text)
     load = nixl_utils._load_nixl_attr
@@ -38,14 +39,14 @@ def apply() -> None:
             try:
                 delay_agents(attribute.__init__.__globals__["nixlBind"], int(text))
             except Exception as error:
-                log.warning("NIXL's delay could not be set: %s: %s", type(error).__name__, error)
+                log.warning("cannot set NIXL's delay: %s: %s", type(error).__name__, error)
         return attribute
 
     nixl_utils._load_nixl_attr = patched
 
 
 def delay_agents(bind: Any, microseconds: int) -> None:
-    """Once per module, however often it is asked for."""
+    """Patches a module once, even if called again."""
     if getattr(bind, "_eldr_delay", None) is not None:
         return
     make = bind.nixlAgent

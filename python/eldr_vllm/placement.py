@@ -1,8 +1,9 @@
-"""Puts each layer's logical experts on the ranks that a placement file says.
+"""Places each layer's logical experts on the ranks given by a placement file.
 
-vLLM has no file for this. It makes an expert map per layer (`ExpertMapManager`, "linear"), from which weight loading and kernels take where
-an expert lies. `RoutedExperts` reads that map in `update_expert_map_info`, which runs while a layer is built, before any weight is made:
-there the map is replaced. What assumes linear experts elsewhere (all-to-all kernels, EPLB, the weight filter) is refused."""
+vLLM has no such file. It builds an expert map per layer (`ExpertMapManager`, "linear"), which weight loading
+and kernels use to locate experts. `RoutedExperts` reads that map in `update_expert_map_info`, which runs
+while a layer is built, before any weight exists: there the map is replaced. Features that assume linear
+experts (all-to-all kernels, EPLB, the weight filter) are rejected."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from . import binding, log
 from .config import Config, ConfigError, config_in
 from .placement_file import Placement, PlacementError, read_placement
 
-# By vLLM's own account (the text of ExpertMapManager), where a kernel does not say so itself.
+# According to vLLM (the text of ExpertMapManager), for kernels that do not report it themselves.
 _KERNELS_WITH_MAPS: Final = ("Triton", "Marlin", "DeepGemm", "OAITriton", "UnfusedOAITriton", "Humming", "XPU")
 
 _placements: dict[tuple[str, int], Placement] = {}
 
 
 def local_map(placement: Placement, cluster: int, layer: int, rank: int) -> list[int]:
-    """For each logical expert its local place on that rank, −1 if it lies elsewhere: vLLM's expert map."""
+    """vLLM's expert map: the local index of each logical expert on that rank, −1 if it is on another rank."""
     out = np.full(placement.experts, -1, np.int32)
     local = placement.experts_of(cluster, layer, rank)
     out[local] = np.arange(len(local))
@@ -30,7 +31,7 @@ def local_map(placement: Placement, cluster: int, layer: int, rank: int) -> list
 
 
 def check_fits(placement: Placement, cluster: int, layers: int, experts: int, ranks: int, model: str = "") -> None:
-    """model: as this engine calls it, for the message alone; names differ between servers of one model."""
+    """model: the engine's name for it, used only in messages; names differ between servers of one model."""
     path = placement.path
     if cluster >= placement.clusters:
         raise PlacementError(f"{path}: cluster {cluster}; the file has {placement.clusters}, from 0")
@@ -45,21 +46,22 @@ def check_fits(placement: Placement, cluster: int, layers: int, experts: int, ra
 
 
 def moe_layer_ids(hf_config: Any, hidden_layers: int) -> list[int]:
-    """Ids of a model's MoE layers by its configuration, in the spellings of the families that have dense layers among them."""
+    """Ids of a model's MoE layers from its configuration, in the spellings of all model families with dense
+    layers."""
 
     def get(name: str, default: Any) -> Any:
         return getattr(hf_config, name, default)
 
     def within(start: int, end: int, step: int) -> list[int]:
-        """Each step-th layer, as counted from 1."""
+        """Every step-th layer, counted from 1."""
         return [layer for layer in range(hidden_layers) if start <= layer <= end and step > 0 and (layer + 1) % step == 0]
 
     last = hidden_layers - 1
-    if (step := get("interleave_moe_layer_step", None)) is not None:  # Llama 4; vLLM does not look at moe_layers beside it
+    if (step := get("interleave_moe_layer_step", None)) is not None:  # Llama 4; vLLM then ignores moe_layers
         return within(0, last, step)
     if (layers := get("moe_layers", None)) is not None:
         return sorted(layers)
-    if (start := get("moe_layer_start_index", None)) is not None:  # ERNIE 4.5; with vision one number for text and one for images
+    if (start := get("moe_layer_start_index", None)) is not None:  # ERNIE 4.5; with vision, one number for text and one for images
         ends = [last if end in (None, -1) else end for end in _listed(get("moe_layer_end_index", None))]
         return within(min(_listed(start)), max(ends), get("moe_layer_interval", 1) or 1)
     if (first := get("num_dense_layers", None)) is not None:  # AFMoE
@@ -81,11 +83,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 def install() -> None:
-    """In every process, before a model is built. Costs nothing where no placement is configured."""
+    """Called in every process before a model is built. Does nothing without a configured placement."""
     try:
         from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
     except ImportError:
-        return  # an older vLLM: refused in `require` if somebody configures a placement
+        return  # an older vLLM: `require` rejects a configured placement
     if getattr(RoutedExperts, "_eldr_places", False):
         return
     original = RoutedExperts.update_expert_map_info
@@ -99,7 +101,7 @@ def install() -> None:
 
 
 def require(config: Config) -> None:
-    """Called when the connector starts: a placement that could not be put in place must not be passed over in silence."""
+    """Called when the connector starts: a placement that cannot be applied must be an error."""
     if config.placement is None:
         return
     try:
@@ -111,13 +113,15 @@ def require(config: Config) -> None:
 
 
 def takes_maps(kernel: Any) -> bool:
-    """Whether a MoE kernel looks experts up in the map. One that does not takes them for linear, and would compute rubbish."""
+    """True if an MoE kernel uses the expert map. Other kernels assume linear experts and would compute wrong
+    results."""
     supports = getattr(kernel, "supports_expert_map", None)
     return bool(supports()) if supports is not None else type(kernel).__name__.startswith(_KERNELS_WITH_MAPS)
 
 
 def check_placed(vllm_config: Any, config: Config) -> None:
-    """After loading: the MoE layers are those that were expected, every one has its map, and its kernel uses it."""
+    """After loading: checks that the MoE layers are the expected ones, each has its map, and its kernel uses
+    it."""
     if config.placement is None:
         return
     runners, model = binding.moe_runners(vllm_config), vllm_config.model_config
@@ -125,7 +129,7 @@ def check_placed(vllm_config: Any, config: Config) -> None:
     expected = [layer for layer in moe_layer_ids(model.hf_text_config, model.get_total_num_hidden_layers()) if first <= layer < end]
     if (found := [int(runner.layer_id) for runner in runners]) != expected:
         what = f"layers {found} route experts, expected {expected} by the model's configuration"
-        raise PlacementError(f"{config.placement}: {what}; the file's layers cannot be told apart")
+        raise PlacementError(f"{config.placement}: {what}; the file's layers cannot be matched")
     for runner in runners:
         if not getattr(runner.routed_experts, "_eldr_placed", False):
             raise PlacementError(f"{config.placement}: {runner.layer_name} was built without it")
@@ -149,22 +153,22 @@ def _place(experts: Any) -> None:
     layer_id = int(re.findall(r"\.layers\.(\d+)\.", experts.layer_name + ".")[0])
     if layer_id >= hidden:
         return  # a draft layer
-    _refuse_what_cannot(vllm_config, manager)
+    _check_supported(vllm_config, manager)
     ids = moe_layer_ids(text, hidden)
     placement = _placed(config.placement, config.cluster, len(ids), manager, str(vllm_config.model_config.model))
     if layer_id not in ids:
-        raise PlacementError(f"{config.placement}: layer {layer_id} routes experts, expected only {ids} to")
+        raise PlacementError(f"{config.placement}: layer {layer_id} routes experts, expected only {ids}")
     linear = manager._expert_map
     values = local_map(placement, config.cluster, ids.index(layer_id), int(manager.ep_rank))
     manager._expert_map = torch.tensor(values, dtype=linear.dtype, device=linear.device)
     experts._eldr_placed = True
 
 
-def _refuse_what_cannot(vllm_config: Any, manager: Any) -> None:
+def _check_supported(vllm_config: Any, manager: Any) -> None:
     parallel = vllm_config.parallel_config
     problem = None
     if not parallel.enable_expert_parallel or manager._expert_map is None:
-        problem = "experts are not spread over ranks; start with --enable-expert-parallel and more than one rank, or leave placement out"
+        problem = "experts are not spread over ranks; start with --enable-expert-parallel and more than one rank, or remove placement"
     elif parallel.enable_eplb:
         problem = "EPLB moves experts by itself; start without --enable-eplb"
     elif getattr(parallel, "enable_ep_weight_filter", False):
@@ -184,7 +188,7 @@ def _placed(path: str, cluster: int, layers: int, manager: Any, model: str) -> P
         check_fits(placement, cluster, layers, int(manager.global_num_experts), int(manager.ep_size), model)
         _placements[key] = placement
         log.info(
-            "experts are placed as %s says for cluster %d: %d layers, %d experts on %d ranks",
+            "experts placed according to %s, cluster %d: %d layers, %d experts on %d ranks",
             path,
             cluster,
             layers,

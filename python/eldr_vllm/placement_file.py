@@ -1,4 +1,5 @@
-"""The placement that `eldr fit --ranks` writes (docs/reference/files.md, "Placement"): which rank holds which expert, for each cluster and layer."""
+"""Reads the placement that `eldr fit --ranks` writes (docs/reference/files.md, "Placement"): the rank of each
+expert, per cluster and layer."""
 
 from __future__ import annotations
 
@@ -12,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 FORMAT: Final = "eldr.placement.v1"
-_MOST_HEADER: Final = 100 * 2**20
+_MAX_HEADER: Final = 100 * 2**20
 
 
 class PlacementError(ValueError):
-    """The server does not start with this file: what was found, and what was expected."""
+    """Stops the start of the server. The message says what was found and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """order: [clusters, layers, experts], the experts of rank 0, then those of rank 1, …, rising within a rank."""
+    """order: [clusters, layers, experts], the experts of rank 0, then those of rank 1, …, increasing within a
+    rank."""
 
     path: str
     model: str
@@ -41,7 +43,7 @@ class Placement:
         return int(self.order.shape[2])
 
     def experts_of(self, cluster: int, layer: int, rank: int) -> list[int]:
-        """Logical experts on a rank, in the order of its local slots. layer: place among the MoE layers."""
+        """Logical experts on a rank, in the order of its local slots. layer: index among the MoE layers."""
         each = self.experts // self.ranks
         return [int(expert) for expert in self.order[cluster, layer, rank * each : (rank + 1) * each]]
 
@@ -69,7 +71,7 @@ def _header(path: str, raw: bytes) -> tuple[dict[str, Any], bytes]:
     if len(raw) < 8:
         raise broken
     (length,) = struct.unpack("<Q", raw[:8])
-    if length > min(_MOST_HEADER, len(raw) - 8):
+    if length > min(_MAX_HEADER, len(raw) - 8):
         raise broken
     try:
         header = json.loads(raw[8 : 8 + length])
@@ -109,4 +111,4 @@ def _check(path: str, order: npt.NDArray[np.uint16], rank: npt.NDArray[np.uint16
     slot_rank = np.arange(experts) * ranks // experts
     agrees = (np.take_along_axis(rank, order.astype(np.int64), axis=2) == slot_rank).all(axis=2)
     for cluster, layer in np.argwhere(~agrees)[:1]:
-        raise PlacementError(f"{path}: cluster {cluster}, layer {layer}: order puts an expert on another rank than rank does")
+        raise PlacementError(f"{path}: cluster {cluster}, layer {layer}: tensors order and rank disagree about the rank of an expert")

@@ -1,4 +1,4 @@
-"""Builds the two halves from vLLM's configuration, or says why there is nothing to build."""
+"""Builds the two halves from vLLM's configuration, or reports why that is not possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def reason(error: Exception) -> str:
 
 
 def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version: str) -> HandOffs | None:
-    """None where nothing is captured (a decode worker that only observes)."""
+    """None if nothing is captured (a decode worker that only reports metrics)."""
     grade, sentence = versions.verdict(version)
     (log.info if grade == "known" else log.warning)("%s", sentence)
     if not config.capture:
@@ -30,7 +30,8 @@ def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version
         binding.check_parallel(vllm_config)
         group = binding.group_of(kv_cache_config, int(vllm_config.model_config.max_model_len))
         experts, top_k = binding.model_shape(vllm_config)
-        layout = _layout(vllm_config, kv_cache_config, group, 1, experts, top_k, config)  # for its form, which layers do not change
+        # Only its form is used, which does not depend on the layers.
+        layout = _layout(vllm_config, kv_cache_config, group, 1, experts, top_k, config)
         can_record = layout.form == "slots" and vllm_config.speculative_config is None
         stages = int(vllm_config.parallel_config.pipeline_parallel_size)
         made = HandOffs(group.index, group.block_size, experts, top_k, stages, config.half_life, can_record)
@@ -43,7 +44,7 @@ def hand_offs_of(vllm_config: Any, kv_cache_config: Any, config: Config, version
 
 
 def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches: dict[str, Any], stage: int) -> Worker | None:
-    """Called where vLLM has built the model and its KV cache, and not yet captured graphs."""
+    """Called after vLLM has built the model and its KV cache, before it captures graphs."""
     if not (config.capture or config.metrics):
         return None
     from .capture import Capture
@@ -70,7 +71,7 @@ def worker_of(vllm_config: Any, kv_cache_config: Any, config: Config, kv_caches:
         len(layers),
         experts,
         top_k,
-        _most_rows(vllm_config),
+        _max_rows(vllm_config),
         device,
         store,
         partial(binding.slots_in_context, group.layer_name),
@@ -107,8 +108,8 @@ def _tensors(kv_caches: dict[str, Any]) -> Any:
         yield from value if isinstance(value, (list, tuple)) else [value]
 
 
-def _most_rows(vllm_config: Any) -> int:
-    """Rows that a step can have, padding for graphs included."""
-    most = int(vllm_config.scheduler_config.max_num_batched_tokens)
+def _max_rows(vllm_config: Any) -> int:
+    """Maximum number of rows of a step, including padding for graphs."""
+    tokens = int(vllm_config.scheduler_config.max_num_batched_tokens)
     sizes = getattr(vllm_config.compilation_config, "cudagraph_capture_sizes", None) or [0]
-    return max(most, *map(int, sizes))
+    return max(tokens, *map(int, sizes))

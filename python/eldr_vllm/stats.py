@@ -1,4 +1,5 @@
-"""The classes through which vLLM carries a connector's statistics from its workers to its log and to Prometheus."""
+"""The classes with which vLLM carries a connector's statistics from its workers to its log and to
+Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from . import log, metrics
 
 @dataclass
 class EldrStats(KVConnectorStats):
-    """`data` is what metrics.Tally gives, or nothing."""
+    """`data`: result of metrics.Tally.take, or empty."""
 
     def reset(self) -> None:
         self.data: dict[str, Any] = {}
@@ -29,13 +30,13 @@ class EldrStats(KVConnectorStats):
 
 
 class EldrPromMetrics(KVConnectorPromMetrics):
-    """A server without them serves on."""
+    """The server continues to work without these metrics if they fail."""
 
     def __init__(self, vllm_config: Any, metric_types: Any, labelnames: list[str], engines: dict[int, list[object]]) -> None:
         super().__init__(vllm_config, metric_types, labelnames, engines)
         self._gauges: metrics.Gauges | None = None
         try:
-            _take_away_earlier()
+            _unregister_earlier()
             self._gauges = metrics.Gauges(self._gauge_cls, self._counter_cls, labelnames, engines)
         except Exception as error:
             log.warning("no metrics of the plugin: %s: %s", type(error).__name__, error)
@@ -50,8 +51,9 @@ class EldrPromMetrics(KVConnectorPromMetrics):
             log.warning("no metrics of the plugin from now on: %s: %s", type(error).__name__, error)
 
 
-def _take_away_earlier() -> None:
-    """A second engine in one process registers the same names. vLLM takes away its own first, likewise."""
+def _unregister_earlier() -> None:
+    """A second engine in one process registers the same names. vLLM unregisters its own metrics in the same
+    way."""
     from prometheus_client import REGISTRY
 
     for collector in list(REGISTRY._collector_to_names):

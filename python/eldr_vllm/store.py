@@ -1,6 +1,6 @@
-"""What is known about the experts of every KV slot, and its sums over requests. Here in NumPy, step by step: the torch twin
-(torch_store.py) is compared with it. Keyed by slots of the full-attention KV group, so cached blocks bring the ids of whoever computed
-them, and a request's counts are sums over its block table."""
+"""Stores the experts of every KV slot and sums them over requests. This is the NumPy reference;
+torch_store.py is tested against it. Indexed by slots of the full-attention KV group, so cached blocks keep
+the ids of the request that computed them, and a request's counts are sums over its block table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A prompt whose prefill ends: its blocks, in order, and its tokens."""
+    """A prompt whose prefill ends: its blocks in order, and its number of tokens."""
 
     blocks: Sequence[int]
     tokens: int
@@ -34,7 +34,7 @@ class Sums:
 
 
 class Deferred(Protocol):
-    """Sums on their way from the device."""
+    """Sums that the device is still computing."""
 
     def get(self) -> Sums: ...
 
@@ -58,7 +58,7 @@ class NumpyStore:
         return sum(array.nbytes for array in arrays if array is not None)
 
     def reset(self, blocks: Sequence[int]) -> None:
-        """Blocks that were given out anew: nothing is known of them until somebody computes them here."""
+        """Newly allocated blocks: their experts are unknown until they are computed here."""
         if not blocks:
             return
         if self.layout.form == "slots":
@@ -78,13 +78,13 @@ class NumpyStore:
                 whole = array.reshape(-1, self.layout.block_size, *array.shape[1:])
                 whole[targets] = whole[sources]
             return
-        for row in (self.counts, self.covered, self.recent):  # all that is known of the block: see `rewrites_slots` in binding.py
+        for row in (self.counts, self.covered, self.recent):  # the whole block: see `rewrites_slots` in binding.py
             if row is not None:
                 row[targets] = row[sources]
 
     def scatter(self, slots: Array, ids: Array) -> None:
-        """A step's choices. slots: [tokens], negative for padding; ids: [tokens, layers, top_k]. An id that is no expert of the model
-        counts for none."""
+        """Stores the experts of a step. slots: [tokens], negative for padding; ids: [tokens, layers, top_k].
+        Ids that are not experts of the model are not counted."""
         keep = slots >= 0
         slots, ids = slots[keep], ids[keep]
         if self.layout.form == "slots":

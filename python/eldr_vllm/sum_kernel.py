@@ -1,5 +1,5 @@
-"""The sums of torch_sums.py as one launch. A program takes one layer (or a tile of cells) of one request's stretch of blocks, counts in
-registers, and adds once at the end."""
+"""The sums of torch_sums.py in one launch. A program handles one layer (or a tile of cells) of a range of
+blocks of one request, counts in registers, and adds once at the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _add_slots(
         here = counted[:, None] & (rank < TOP_K)[None, :]
         expert = tl.load(ids + (slot * layers + layer)[:, None] * TOP_K + rank[None, :], mask=here, other=0).to(tl.int32)
         here = here & (expert >= 0) & (expert < experts)
-        # bins beyond the experts take what is not counted
+        # bins above the experts take ids that are not counted
         total += tl.histogram(tl.reshape(tl.where(here, expert, experts), [TOKENS * K]), BINS)
         if RECENT:
             to_end = tl.load(columns + 3 * column_stride + column, mask=inside, other=0)
@@ -84,7 +84,7 @@ def _add_blocks(
 
 
 def add(layout: Layout, sources: Any, weights: Any, columns: Any, parts: Any, targets: Any) -> None:
-    """columns and parts: as torch_sums.py makes them, on the device."""
+    """columns and parts: from torch_sums.py, on the device."""
     count = parts.shape[1]
     has_recent = targets.recent is not None
     where = (columns, columns.stride(0), parts, parts.stride(0), targets.counts, targets.covered)

@@ -1,5 +1,6 @@
-"""The store on the device. Nothing here waits for the device: sizes come from the host, padding goes to a scratch row instead of being
-masked out, and results come back through pinned memory with an event. `scatter` may be recorded in a CUDA graph."""
+"""The store on the device. Nothing here waits for the device: sizes come from the host, padding goes to a
+scratch row instead of being masked out, and results are copied to pinned memory with an event. `scatter` may
+be recorded in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class TorchStore:
             whole.index_copy_(0, index[:, 1], whole.index_select(0, index[:, 0]))
 
     def scatter(self, slots: Tensor, ids: Tensor) -> None:
-        # masked_fill and not where: its scalar is an argument of the kernel, not a tensor to be sent while a graph is recorded
+        # masked_fill instead of where: its scalar is a kernel argument, not a tensor to be copied while a
+        # graph is recorded
         at = slots.to(torch.int64).masked_fill(slots < 0, self.scratch)
         if self.layout.form == "slots":
             self.ids.index_copy_(0, at, ids.to(self.ids.dtype))
@@ -75,9 +77,9 @@ class TorchStore:
         layout = self.layout
         block = torch.div(at, layout.block_size, rounding_mode="floor")
         cells = layout.layers * layout.experts
-        ids = ids.to(torch.int64)  # else 256 would be cut to a byte where it is compared with one
+        ids = ids.to(torch.int64)  # otherwise 256 would be truncated to a byte in the comparison
         where = (block * cells)[:, None, None] + self._layer_cell + ids
-        where.masked_fill_((ids < 0) | (ids >= layout.experts), layout.blocks * cells)  # no expert of the model: the scratch block
+        where.masked_fill_((ids < 0) | (ids >= layout.experts), layout.blocks * cells)  # ids that are not experts go to the scratch block
         where = where.view(-1)
         self.counts.view(-1).scatter_add_(0, where, self._one.expand(where.shape))
         self.covered.scatter_add_(0, block, self._one16.expand(block.shape))
@@ -88,7 +90,7 @@ class TorchStore:
             self.recent.view(-1).scatter_add_(0, where, weight)
 
     def sums(self, ends: Sequence[End]) -> PendingSums:
-        """Launched on the current stream behind the step's scatter; read when the event has passed."""
+        """Launches on the current stream after the step's scatter; results are read after the event."""
         return self._summing.start(ends)
 
     def rows(self, slots: Sequence[int]) -> PendingRows:

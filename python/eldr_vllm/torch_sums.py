@@ -1,9 +1,10 @@
-"""Counts of prompts that end: sums over their blocks. On an accelerator two kernels of our own (sum_kernel.py), if Triton is there: plain
-operations take some twenty launches, longer than a step may be held up. Elsewhere plain operations, which are also what the kernels are
-compared with.
+"""Counts of prompts that end: sums over their blocks. On an accelerator with Triton two custom kernels
+(sum_kernel.py): plain operations need about twenty launches, which would delay a step too long. Otherwise
+plain operations, against which the kernels are tested.
 
-Weights of recent tokens are whole numbers of 2^−40 out of one table, so that their sum depends neither on the order in which a device adds
-nor on whose 2^x it is (counts per block hold floats instead, and are summed as doubles)."""
+Weights of recent tokens are integer multiples of 2^−40 from one table, so that their sum depends neither on
+the order of additions nor on the implementation of 2^x (counts per block hold floats instead and are summed
+as doubles)."""
 
 from __future__ import annotations
 
@@ -19,15 +20,18 @@ from .layout import Layout
 from .store import Array, End, Sums
 
 _UNITS: Final = 2.0**40
-# Tokens summed at once by plain operations; bounds what a sum needs beside the store (at 48 layers and top 8, 25 MiB of indices).
+# Tokens summed at once by plain operations; limits the memory of a sum (25 MiB of indices at 48 layers and
+# top 8).
 _CHUNK_TOKENS: Final = 8192
-# Tokens that one program of a kernel goes through. Smaller: more programs that add to the same counts; larger: one that all wait for.
+# Tokens per program of a kernel. Smaller: more programs add to the same counts; larger: all wait for the
+# longest program.
 _PROGRAM_TOKENS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is summed. Ids per slot: ids, known. Counts per block: counts, covered, and recent counts or none."""
+    """Inputs of the sums. Ids per slot: ids, known. Counts per block: counts, covered, and recent counts or
+    None."""
 
     values: Tensor
     known: Tensor
@@ -36,7 +40,8 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """[requests, cells], [requests], and [requests, cells] or none: views of one buffer, so that one copy brings them all."""
+    """[requests, cells], [requests], and [requests, cells] or None: views of one buffer, so that one copy
+    transfers all."""
 
     counts: Tensor
     covered: Tensor
@@ -135,7 +140,8 @@ class PendingSums:
 
 
 def weight_table(half_life: float) -> Array:
-    """Units of a token so many tokens before the last; the final entry, for all beyond, is 0."""
+    """Weight of a token by its distance from the last one; the final entry, for all larger distances, is
+    0."""
     beyond = int(np.ceil(41 * half_life)) + 1
     return np.append(np.rint(np.exp2(-np.arange(beyond) / half_life) * _UNITS).astype(np.int64), 0)
 
@@ -151,8 +157,9 @@ def _kernel_for(device: Any) -> Callable[..., None] | None:
 
 
 def _columns(row: int, end: End, layout: Layout) -> Array:
-    """One column per block: block, request, its tokens that belong to the prompt, and where it starts, seen from the prompt's end; with
-    counts per block instead the factor of its recent counts, as the bits of a double."""
+    """One column per block: block, request, number of its tokens in the prompt, and the distance of its start
+    from the prompt's end; with counts per block, instead of the distance, the factor of its recent counts as
+    the bits of a double."""
     size = layout.block_size
     count = -(-end.tokens // size)
     out = np.empty((4, count), np.int64)
@@ -164,13 +171,14 @@ def _columns(row: int, end: End, layout: Layout) -> Array:
     return out
 
 
-def _parts(columns: Array, most: int) -> Array:
-    """Work of single programs, none across requests. Rows: request, first column, columns; the fourth is not used."""
+def _parts(columns: Array, max_columns: int) -> Array:
+    """Splits the work into programs that do not cross requests. Rows: request, first column, columns; the
+    fourth is unused."""
     request = columns[1]
     firsts = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
     out = [
-        (request[first], at, min(most, end - at), 0)
+        (request[first], at, min(max_columns, end - at), 0)
         for first, end in zip(firsts, np.r_[firsts[1:], len(request)], strict=True)
-        for at in range(first, end, most)
+        for at in range(first, end, max_columns)
     ]
     return np.array(out, np.int64).T

@@ -1,4 +1,5 @@
-"""Which vLLM this was built for. Another version is tried all the same: what it lacks is found by name, and then nothing is captured."""
+"""Versions of vLLM that this plugin supports. Other versions are tried as well: if something is missing
+there, nothing is captured."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from typing import Final
 
 TESTED: Final = ((0, 32),)
-# Since 0.25 MultiConnector joins its children's parameters; MoE layers are MoERunner objects since 0.24.
+# MultiConnector joins its children's parameters since 0.25; MoE layers are MoERunner objects since 0.24.
 OLDEST: Final = (0, 25)
 
 

@@ -1,5 +1,5 @@
-"""The `eldr` object of `kv_transfer_params`: what a prefill worker hands off. The TypeScript side is src/wire/counts.ts; both are held to
-test/golden/wire/vectors.json."""
+"""The `eldr` object of `kv_transfer_params`, which a prefill worker hands off. The TypeScript side is
+src/wire/counts.ts; both are tested against test/golden/wire/vectors.json."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reject = Literal[
     "bad_value",
 ]
 REJECTS: Final = get_args(Reject)
-# Recent counts of a longer half-life could pass 16 bits: 256 · Σ 2^(−d/178) > 65,535.
+# Recent counts with a longer half-life could exceed 16 bits: 256 · Σ 2^(−d/178) > 65,535.
 MAX_HALF_LIFE: Final = 177
 RECENT_UNITS: Final = 256
 _MAX_TOKENS: Final = 2**31 - 1
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a worker has counted. counts: [layers, experts]; recent likewise, in tokens."""
+    """Counts of a worker. counts: [layers, experts]; recent likewise, in tokens."""
 
     top_k: int
     tokens: int
@@ -56,7 +56,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Counts that were checked, flat as they came and still shifted."""
+    """Validated counts, flat as received and still shifted."""
 
     counts: npt.NDArray[np.uint16]
     tokens: int
@@ -81,21 +81,22 @@ def encode(captured: Captured) -> dict[str, Any]:
         "counts": _text(captured.counts >> shift),
     }
     if captured.recent is not None:
-        # Halves go up, in every language that speaks this: with a half-life of 1 the token at distance 9 is half a unit.
+        # Rounds half up, as all implementations must: with a half-life of 1 the token at distance 9 is half a
+        # unit.
         out["recent"] = _text(np.floor(captured.recent.astype(np.float64) * RECENT_UNITS + 0.5))
         out["half_life"] = captured.half_life
     return out
 
 
 def encode_decode(ids: Ints, experts: int) -> dict[str, Any]:
-    """The `decode` key of a calibration answer. ids: [steps, layers, top_k]."""
+    """The `decode` key of a calibration response. ids: [steps, layers, top_k]."""
     dtype = "u8" if experts <= 256 else "u16"
     raw = np.ascontiguousarray(ids.astype(np.uint8 if dtype == "u8" else "<u2"))
     return {"steps": len(ids), "dtype": dtype, "ids": base64.b64encode(raw.tobytes()).decode()}
 
 
 def read(value: object, expected: Expected) -> Handoff | Reject:
-    """Counts of a hand-off, or why they cannot be used. Any value may come; nothing is raised."""
+    """Counts of a hand-off, or why they cannot be used. Accepts any value and never raises."""
     if value is None:
         return "missing"
     if not isinstance(value, (Mapping, list)):
@@ -113,7 +114,7 @@ def read(value: object, expected: Expected) -> Handoff | Reject:
     tokens, covered, shift = (_whole(fields.get(key)) for key in ("tokens", "covered", "shift"))
     if tokens is None or not 0 < tokens <= _MAX_TOKENS or covered is None or not 0 <= covered <= tokens:
         return "bad_value"
-    # With a shift that nothing called for, the truncation allowed below would let any counts pass.
+    # With an unnecessary shift, the truncation allowed below would accept any counts.
     if shift is None or not 0 <= shift <= 15 or (shift > 0 and covered < 2 ** (15 + shift)):
         return "bad_value"
     if covered < expected.min_covered * tokens:
@@ -144,7 +145,7 @@ def _with_recent(plain: Handoff, fields: Mapping[str, Any], expected: Expected) 
     units = _cells(text, len(plain.counts))
     if units is None:
         return "bad_base64"
-    # Which tokens are covered is not said; they weigh most when they are the last ones. Each cell is rounded.
+    # It is unknown which tokens are covered; the last ones have the largest weights. Each cell is rounded.
     last = (1 - 2 ** (-plain.covered / half_life)) / (1 - 2 ** (-1 / half_life))
     sums = units.reshape(expected.layers, expected.experts).astype(np.int64).sum(axis=1)
     if (sums > expected.top_k * RECENT_UNITS * last + expected.experts).any():
@@ -157,7 +158,7 @@ def _text(values: npt.NDArray[Any]) -> str:
 
 
 def _cells(text: str, cells: int) -> npt.NDArray[np.uint16] | None:
-    """Strict: exactly as long, standard alphabet, padded, no bits behind the last byte."""
+    """Strict: exact length, standard alphabet, padded, no bits after the last byte."""
     if len(text) != -(-2 * cells // 3) * 4 or not text.isascii():
         return None
     try:
@@ -170,7 +171,7 @@ def _cells(text: str, cells: int) -> npt.NDArray[np.uint16] | None:
 
 
 def _whole(value: object) -> int | None:
-    """JSON has one kind of number: 2.0 is 2, true is none."""
+    """JSON has one kind of number: 2.0 equals 2, and true is not a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if isinstance(value, int) or value.is_integer() else None

@@ -1,4 +1,4 @@
-"""The worker's half: resets and scatters into the store as the steps go by, and answers what the scheduler asks for."""
+"""The worker's half: updates the store in each step and returns the sums that the scheduler requests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:  # it needs torch
 
 
 class Worker:
-    """layers: ids of this stage's MoE layers, rising. capture is none where nothing can be captured; `off` then says why."""
+    """layers: ids of this stage's MoE layers, increasing. capture is None if nothing can be captured; `off`
+    then says why."""
 
     def __init__(self, stage: int, layers: list[int], capture: Capture | None, off: str | None, tally: Tally | None) -> None:
         self.stage, self.layers, self.capture, self.tally = stage, layers, capture, tally
         self._off = off
-        self._told_off = False
+        self._reported_off = False
 
     @property
     def off(self) -> str | None:
@@ -35,7 +36,8 @@ class Worker:
             capture.fail("resetting blocks", error)
 
     def end(self, meta: StepMeta, observe: bool) -> None:
-        """After the forward pass, while its context is alive. observe: count the distinct experts of decode steps."""
+        """After the forward pass, while its context exists. observe: count the distinct experts of decode
+        steps."""
         capture = self.capture
         if capture is None or meta.tokens == 0 or capture.off is not None:
             return
@@ -48,7 +50,7 @@ class Worker:
             capture.fail("storing a step's experts", error)
 
     def answer(self, meta: StepMeta) -> StepCounts | None:
-        """Launches the sums that were asked for. Nothing is waited for here: the values are read where they are needed."""
+        """Launches the requested sums without waiting: the values are read where they are needed."""
         off = self.off
         if off is None and not meta.asks:
             return None
@@ -60,9 +62,9 @@ class Worker:
                 off = self.off
         if off is None:
             return StepCounts({self.stage: Part([], list(meta.ends))})  # a stage without MoE layers
-        if self._told_off and not meta.asks:
+        if self._reported_off and not meta.asks:
             return None
-        self._told_off = True
+        self._reported_off = True
         return StepCounts(off=off)
 
     def _part(self, meta: StepMeta, store: Any) -> Part:

@@ -1,6 +1,7 @@
-"""A small engine that schedules as vLLM does: block pool with prefix caching and eviction, chunked prefill, preemption, loads from
-elsewhere, aborts, one step in flight or two. A token's experts are a function of all tokens up to it, as in a model, so a cold run's counts
-are known without any store. It drives the scheduler's and the worker's half of the plugin, with pickling in between."""
+"""A small engine that schedules as vLLM does: block pool with prefix caching and eviction, chunked prefill,
+preemption, external loads, aborts, one or two steps in flight. A token's experts are a function of all tokens
+up to it, as in a model, so the counts of a cold run are known without a store. The engine drives the
+scheduler's and the worker's half of the plugin, with pickling in between."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Tokens = tuple[int, ...]
 
 @cache
 def experts_of(tokens: Tokens) -> Array:
-    """[layers, top_k], of the last of these tokens."""
+    """Experts of the last of these tokens: [layers, top_k]."""
     rng = random.Random(hash(tokens))
     return np.array([rng.sample(range(EXPERTS), TOP_K) for _ in range(LAYERS)])
 
@@ -36,14 +37,14 @@ def experts_of(tokens: Tokens) -> Array:
 class Request:
     request_id: str
     prompt: Tokens
-    new_tokens: int  # it may generate so many
-    stops_at: int  # and ends by itself after so many, which the scheduler learns late
+    new_tokens: int  # maximum number of generated tokens
+    stops_at: int  # the request ends after this many, which the scheduler learns late
     kv_transfer_params: dict[str, Any] | None
-    external: int = 0  # blocks that a sibling loads, behind the prefix hits
+    external: int = 0  # blocks after the prefix hits that another connector loads
     generated: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
-    loads_later: bool = False  # the sibling's load takes some steps
+    loads_later: bool = False  # that load takes some steps
     loaded: bool = False
     started: bool = False
     ended: bool = False
@@ -60,7 +61,7 @@ class Request:
 
 
 class FakeCapture:
-    """In the place of capture.Capture: the test scatters."""
+    """Replaces capture.Capture: the test scatters."""
 
     def __init__(self, store: Any) -> None:
         self.store, self.off = store, None
@@ -165,13 +166,13 @@ class Engine:
         for request in list(self.running):
             if request not in self.running or left == 0:
                 continue
-            # Never more than it may generate: the last token is not fed.
+            # Never more than it may generate: the last token is not fed back.
             tokens = min(len(request.tokens) - request.num_computed_tokens, left)
             if tokens <= 0 or len(request.generated) >= request.new_tokens:
                 continue
             while (new := self.grow(request, request.num_computed_tokens + tokens)) is None:
                 last = self.running[-1]
-                if last.request_id in scheduled:  # leave those that this step has already taken
+                if last.request_id in scheduled:  # skip those that this step has already scheduled
                     break
                 self.preempt()
                 if last is request:
@@ -188,10 +189,10 @@ class Engine:
             self.hash_full_blocks(request, request.num_computed_tokens)
             request.loaded = True
             self.waiting.appendleft(request)
-        self.waiting = deque(sorted(self.waiting, key=lambda request: not request.loaded))  # who holds blocks comes first
+        self.waiting = deque(sorted(self.waiting, key=lambda request: not request.loaded))  # requests that hold blocks come first
         while self.waiting and left > 0:
             request = self.waiting[0]
-            if request.loaded:  # its blocks are there; it is admitted a second time, and nobody looks for prefix hits
+            if request.loaded:  # its blocks are loaded; it is admitted a second time, without a search for prefix hits
                 tokens = min(len(request.tokens) - request.num_computed_tokens, left)
                 if self.grow(request, request.num_computed_tokens + tokens) is None:
                     break
@@ -208,7 +209,7 @@ class Engine:
             hit = self.hits(request)
             local = len(hit) * self.size
             external = 0
-            # One load at a time: several that hold blocks and wait for more could wait for each other.
+            # One load at a time: several requests that hold blocks and wait for more could deadlock.
             if not request.started and not self.loading and not any(other.loaded for other in self.waiting):
                 room = (len(request.prompt) - 1) // self.size - len(hit)
                 external = max(0, min(request.external, room)) * self.size
@@ -267,7 +268,7 @@ class Engine:
                 block = request.blocks[position // self.size]
                 self.computed_here[block].add(position % self.size)
                 rows.append((block * self.size + position % self.size, experts_of(request.tokens[: position + 1])))
-        self.rng.shuffle(rows)  # the worker orders its batch as it likes
+        self.rng.shuffle(rows)  # the worker may order its batch in any way
         rows += [(-1, np.full((LAYERS, TOP_K), EXPERTS - 1))] * self.rng.randrange(3)
         merged: StepCounts | None = None
         for worker, layers in zip(self.workers, self.stages, strict=True):
@@ -299,7 +300,7 @@ class Engine:
             self.update(*self.pending.popleft())
 
     def update(self, chosen: list[tuple[Request, int]], counts: StepCounts | None) -> None:
-        """chosen: with how many tokens each had generated after that step; later ones are still in flight."""
+        """chosen: with the number of tokens each had generated after that step; later ones are still in flight."""
         for request, generated in chosen:
             if not request.ended and request in self.running and generated >= min(request.stops_at, request.new_tokens):
                 self.running.remove(request)

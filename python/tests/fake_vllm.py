@@ -1,4 +1,5 @@
-"""As much of vLLM as connector.py imports, for tests of what it does when something goes wrong. The real one is tried in test/vllm."""
+"""A fake of the parts of vLLM that connector.py imports, to test its behaviour on failures. test/vllm tests
+with the real one."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ MAX_MODEL_LEN = 64
 
 
 def install(monkeypatch: pytest.MonkeyPatch, version: str = "0.32.0") -> Any:
-    """The connector's module, imported anew."""
+    """The connector's module, imported again."""
 
     def module(name: str, **values: Any) -> None:
         made = ModuleType(name)

@@ -1,5 +1,5 @@
-"""Hooks and steps, with torch on the CPU. What an accelerator does differently (the buffer, the scatter in the last hook) is tried on the
-"meta" of it: a CPU buffer put in its place."""
+"""Hooks and steps, with torch on the CPU. The code paths of an accelerator (the buffer, the scatter in the
+last hook) are tested with a CPU buffer in place of the device's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAYERS, EXPERTS, TOP_K, SIZE = 3, 16, 2, 4
 
 
 class Step:
-    """A model of LAYERS routers, and what vLLM's forward context would hold."""
+    """A model with LAYERS routers, and the contents of vLLM's forward context."""
 
     def __init__(self, as_on_a_device: bool, stores: bool = True) -> None:
         self.slots: Any = None
@@ -48,7 +48,7 @@ IDS = np.array([[[t % 4, 4 + (t + layer) % 8] for layer in range(LAYERS)] for t 
 
 
 @pytest.mark.parametrize("as_on_a_device", [False, True])
-def test_a_step_ends_in_the_sums_of_the_request(as_on_a_device: bool) -> None:
+def test_a_step_gives_the_sums_of_the_request(as_on_a_device: bool) -> None:
     step = Step(as_on_a_device)
     slots = [12, 13, 14, 15, 4, 5, -1, -1]
     ids = np.concatenate([IDS, np.full((2, LAYERS, TOP_K), 15)])
@@ -71,7 +71,7 @@ def test_a_dry_run_stores_nothing(as_on_a_device: bool) -> None:
 
 
 @pytest.mark.parametrize("as_on_a_device", [False, True])
-def test_generated_tokens_of_a_calibration_request_come_back(as_on_a_device: bool) -> None:
+def test_generated_tokens_of_a_calibration_request_are_returned(as_on_a_device: bool) -> None:
     step = Step(as_on_a_device)
     counts = step.run(StepMeta(tokens=2, records={"r": [(9, 17)]}), [3, 17], IDS[:2])
     part = counts.parts[0]
@@ -90,7 +90,7 @@ def test_distinct_experts_of_a_decode_step(as_on_a_device: bool, stores: bool) -
 
 
 @pytest.mark.parametrize("as_on_a_device", [False, True])
-def test_experts_of_a_wrong_shape_switch_capture_off_and_nothing_else(as_on_a_device: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_experts_of_a_wrong_shape_disable_only_capture(as_on_a_device: bool, caplog: pytest.LogCaptureFixture) -> None:
     step = Step(as_on_a_device)
     for _ in range(3):
         counts = step.run(StepMeta(tokens=6, ends={"r": End([0, 1], 6)}), list(range(6)), np.concatenate([IDS, IDS], axis=2)[:, :, :3])
@@ -99,14 +99,14 @@ def test_experts_of_a_wrong_shape_switch_capture_off_and_nothing_else(as_on_a_de
     assert caplog.text.count("capture is off from now on") == 1
 
 
-def test_a_layer_that_routes_nothing_is_noticed() -> None:
+def test_a_layer_that_routes_nothing_is_detected() -> None:
     step = Step(as_on_a_device=False)
     step.hooks = step.hooks[:2]
     counts = step.run(StepMeta(tokens=6, ends={"r": End([0, 1], 6)}), list(range(6)), IDS)
     assert "layers [2] of 3 routed nothing" in counts.off
 
 
-def test_ids_of_all_data_parallel_ranks_are_cut_to_our_own() -> None:
+def test_ids_of_all_data_parallel_ranks_are_reduced_to_our_own() -> None:
     step = Step(as_on_a_device=True)
     step.capture._own_rows = lambda rows: (2, 5)
     counts = step.run(StepMeta(tokens=3, ends={"r": End([0], 3)}), [0, 1, 2], IDS)
@@ -114,7 +114,7 @@ def test_ids_of_all_data_parallel_ranks_are_cut_to_our_own() -> None:
     assert counts.parts[0].sums.get().counts[0].tolist() == expected.tolist()
 
 
-def test_a_copied_block_leaves_capture_on_where_counts_are_kept() -> None:
+def test_a_copied_block_keeps_capture_enabled_with_counts_per_block() -> None:
     step = Step(as_on_a_device=True)
     step.store = step.capture.store = TorchStore(Layout(LAYERS, EXPERTS, TOP_K, 8, SIZE, form="blocks"), "cpu")
     step.run(StepMeta(tokens=4, fresh=[1]), [4, 5, 6, 7], IDS[:4])
@@ -125,7 +125,7 @@ def test_a_copied_block_leaves_capture_on_where_counts_are_kept() -> None:
 
 
 @pytest.mark.parametrize("as_on_a_device", [False, True])
-def test_ids_of_no_expert_are_not_among_the_distinct(as_on_a_device: bool) -> None:
+def test_invalid_expert_ids_are_not_counted_as_distinct(as_on_a_device: bool) -> None:
     step = Step(as_on_a_device)
     step.run(StepMeta(tokens=2, decode_batch=2), [0, 1], np.array([[[0, -1]] * LAYERS, [[0, EXPERTS]] * LAYERS]))
     data = step.tally.take()

@@ -11,7 +11,7 @@ from eldr_vllm.config import Config, ConfigError, config_in, config_of
 @pytest.mark.parametrize(
     ("role", "capture", "metrics"), [("kv_producer", True, False), ("kv_both", True, False), ("kv_consumer", False, True)]
 )
-def test_prefill_captures_and_decode_observes_unless_told_otherwise(role: str, capture: bool, metrics: bool) -> None:
+def test_by_default_prefill_captures_and_decode_observes(role: str, capture: bool, metrics: bool) -> None:
     config = config_of(None, role)
     assert (config.capture, config.metrics) == (capture, metrics)
     assert config_of({"capture": True, "metrics": True}, role) == Config(capture=True, metrics=True)
@@ -27,12 +27,12 @@ def test_prefill_captures_and_decode_observes_unless_told_otherwise(role: str, c
         ({"store": "ids"}, 'store is \'ids\'; expected "slots", "blocks" or null'),
         ({"metrics_every": 0}, "metrics_every is 0; expected a whole number from 1"),
         ({"capture": 1}, "capture is 1; expected true or false"),
-        ({"placement": "p.safetensors"}, "placement and cluster belong together"),
-        ({"cluster": 1}, "placement and cluster belong together"),
+        ({"placement": "p.safetensors"}, "placement and cluster must be set together"),
+        ({"cluster": 1}, "placement and cluster must be set together"),
         ({"placement": "p", "cluster": -1}, "cluster is -1"),
     ],
 )
-def test_says_what_is_wrong(extra: dict[str, Any], message: str) -> None:
+def test_reports_invalid_settings(extra: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         config_of(extra, "kv_producer")
     assert message in str(error.value)

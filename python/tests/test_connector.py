@@ -1,4 +1,5 @@
-"""The connector keeps serving, whatever happens. vLLM is faked here as far as it is imported; the real one is tried in test/vllm."""
+"""The connector keeps serving after any failure. The imported parts of vLLM are fakes here; test/vllm tests
+with the real one."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def finished(connector: Any, r: Any, status: str = "FINISHED_LENGTH_CAPPED") -> 
 
 
 def run(connector: Any, r: Any, counts: Any) -> Any:
-    """A prompt of 10 tokens from its arrival to its end."""
+    """Runs a prompt of 10 tokens from arrival to end."""
     connector.on_new_request(r)
     assert connector.get_num_new_matched_tokens(r, 0) == (0, False)
     connector.update_state_after_alloc(r, SimpleNamespace(get_block_ids=lambda: ([], [7, 8, 9])), 0)
@@ -42,7 +43,7 @@ def run(connector: Any, r: Any, counts: Any) -> Any:
     return answer
 
 
-def test_a_hand_off_is_keyed_by_the_group_with_full_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hand_off_uses_the_group_with_full_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     connector = scheduler(monkeypatch)
     assert run(connector, request(), counted("r"))["eldr"]["covered"] == 10
     assert connector.requires_kv_delivery is False
@@ -53,15 +54,15 @@ def test_a_hand_off_is_keyed_by_the_group_with_full_attention(monkeypatch: pytes
     [
         (kv_cache_config(SlidingWindowSpec(8), FullAttentionSpec(), FullAttentionSpec()), 1),
         (kv_cache_config(SlidingWindowSpec(MAX_MODEL_LEN), FullAttentionSpec()), 1),
-        # A window of the longest request lets go of no block.
+        # A window as long as the longest request never frees a block.
         (kv_cache_config(StateSpaceSpec(), SlidingWindowSpec(8), SlidingWindowSpec(MAX_MODEL_LEN)), 2),
     ],
 )
-def test_groups_that_let_go_of_blocks_are_passed_over(monkeypatch: pytest.MonkeyPatch, cache: Any, group: int) -> None:
+def test_groups_that_free_blocks_are_skipped(monkeypatch: pytest.MonkeyPatch, cache: Any, group: int) -> None:
     assert scheduler(monkeypatch, cache=cache)._hand_offs.group == group
 
 
-def test_an_abort_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aborted_request_hands_off_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     connector, r = scheduler(monkeypatch), request()
     connector.on_new_request(r)
     assert finished(connector, r, "FINISHED_ABORTED") == (False, None)
@@ -77,7 +78,7 @@ def test_an_abort_hands_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
         (vllm_config(), None, "0.24.0", "older than 0.25"),
     ],
 )
-def test_what_cannot_be_captured_is_served_and_named(
+def test_unsupported_engines_serve_and_report_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, config: Any, cache: Any, version: str, reason: str
 ) -> None:
     with caplog.at_level(logging.WARNING, "vllm.eldr"):
@@ -88,7 +89,7 @@ def test_what_cannot_be_captured_is_served_and_named(
     assert reason in answer["eldr"]["off"]
 
 
-def test_an_exception_is_logged_once_and_ends_capture(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_is_logged_once_and_disables_capture(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     connector = scheduler(monkeypatch)
     broken = SimpleNamespace(total_num_scheduled_tokens=3, num_scheduled_tokens={"x": 3})
     for _ in range(3):
@@ -100,7 +101,7 @@ def test_an_exception_is_logged_once_and_ends_capture(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["follow", "found_locally", "admitted", "step", "finished", "received"])
-def test_whatever_fails_in_the_scheduler_hand_offs_say_why(
+def test_hand_offs_report_any_failure_in_the_scheduler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     def failing(*args: Any) -> None:
@@ -119,13 +120,13 @@ def test_whatever_fails_in_the_scheduler_hand_offs_say_why(
     assert finished(connector, request(), "FINISHED_ABORTED") == (False, None)
 
 
-def test_an_untested_version_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_untested_version_is_logged_at_the_start(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "vllm.eldr"):
         scheduler(monkeypatch, version="0.31.2")
     assert "vLLM 0.31.2 is not one this plugin is tested with (0.32)" in caplog.text
 
 
-def test_a_decode_worker_follows_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decode_worker_tracks_no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     connector = scheduler(monkeypatch, vllm_config("kv_consumer"))
     assert connector.build_connector_meta(output({"a": 1, "b": 1})).decode_batch == 2
     assert connector.build_connector_meta(output({})) is EMPTY_STEP
@@ -151,7 +152,7 @@ class Failing:
         raise RuntimeError("no memory")
 
 
-def test_a_worker_that_fails_says_so_once_and_then_to_everybody_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_worker_reports_once_and_then_on_every_request_for_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fake_vllm.install(monkeypatch)
     connector = module.EldrConnector(vllm_config(), Role.WORKER, kv_cache_config(FullAttentionSpec()))
     capture: Any = Failing()
@@ -208,14 +209,14 @@ class Uncached(FullAttentionSpec):
         ([FullAttentionSpec(), Uncached()], None, False),
     ],
 )
-def test_ids_per_slot_where_prefix_hits_end_within_blocks(specs: list[Any], unit: int | None, parts: bool) -> None:
+def test_ids_per_slot_if_prefix_hits_end_within_blocks(specs: list[Any], unit: int | None, parts: bool) -> None:
     config = vllm_config()
     config.cache_config.prefix_match_unit = unit
     assert binding.rewrites_slots(config, kv_cache_config(*specs)) is parts
 
 
 @pytest.mark.parametrize(("experts", "can_record"), [(128, True), (64, False)])
-def test_the_scheduler_knows_which_form_the_worker_takes(monkeypatch: pytest.MonkeyPatch, experts: int, can_record: bool) -> None:
+def test_scheduler_and_worker_choose_the_same_form(monkeypatch: pytest.MonkeyPatch, experts: int, can_record: bool) -> None:
     config = vllm_config()
     config.model_config.get_num_experts, config.model_config.get_num_experts_per_tok = lambda: experts, lambda: 8
     spec = FullAttentionSpec()
@@ -224,7 +225,7 @@ def test_the_scheduler_knows_which_form_the_worker_takes(monkeypatch: pytest.Mon
     assert (choose(Layout(48, experts, 8, 8, 16)).form == "slots") is can_record
 
 
-def test_more_experts_than_the_store_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_experts_for_the_store_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     config = vllm_config()
     config.model_config.get_num_experts = lambda: 32767
     assert scheduler(monkeypatch, config)._hand_offs.off is None

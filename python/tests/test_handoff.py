@@ -1,4 +1,4 @@
-"""The scheduler's half by itself: order of calls, what is sent when something is missing, what is kept for how long."""
+"""The scheduler's half alone: order of calls, results when something is missing, and lifetime of its state."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def prefilled(hand_offs: HandOffs, r: Any) -> StepMeta:
     return hand_offs.step(output({r.request_id: r.num_prompt_tokens}, {r.request_id: [7, 8, 9]}))
 
 
-def test_the_dictionary_is_filled_after_it_was_handed_out() -> None:
+def test_the_dictionary_is_filled_after_it_was_returned() -> None:
     hand_offs, r = made(), request()
     meta = prefilled(hand_offs, r)
     assert meta.ends["r"].blocks == [7, 8, 9]
@@ -63,7 +63,7 @@ def test_the_dictionary_is_filled_after_it_was_handed_out() -> None:
     assert (answer["eldr"]["v"], answer["eldr"]["layers"], answer["eldr"]["covered"]) == (1, 2, 10)
 
 
-def test_counts_that_came_before_the_request_finished_are_kept() -> None:
+def test_counts_received_before_the_request_finished_are_kept() -> None:
     hand_offs, r = made(), request()
     prefilled(hand_offs, r)
     hand_offs.received(counted("r"))
@@ -82,7 +82,7 @@ def test_an_aborted_request_leaves_nothing_behind() -> None:
     assert not hand_offs._waiting
 
 
-def test_a_request_that_nobody_asked_for_is_not_followed() -> None:
+def test_a_request_that_wants_no_counts_is_not_tracked() -> None:
     hand_offs, r = made(), request(params={"do_remote_prefill": True})
     meta = prefilled(hand_offs, r)
     assert not meta.ends
@@ -91,7 +91,7 @@ def test_a_request_that_nobody_asked_for_is_not_followed() -> None:
 
 
 @pytest.mark.parametrize("params", [None, [], "x", {"eldr": 1}, {"eldr": {"record": "all"}}])
-def test_parameters_of_any_kind_are_taken(params: Any) -> None:
+def test_parameters_of_any_type_are_accepted(params: Any) -> None:
     hand_offs = made()
     hand_offs.follow(SimpleNamespace(request_id="r", kv_transfer_params=params))
     assert not hand_offs._followed
@@ -123,13 +123,13 @@ def test_chunks_end_once_and_with_all_blocks() -> None:
     assert not hand_offs.step(output({"r": 1}, cached={"r": None})).ends
 
 
-def test_nothing_is_made_for_an_empty_step() -> None:
+def test_nothing_is_allocated_for_an_empty_step() -> None:
     hand_offs = made()
     hand_offs.follow(request())
     assert hand_offs.step(output({})) is EMPTY_STEP
 
 
-def test_blocks_admitted_for_a_load_are_reset_though_no_token_is_scheduled() -> None:
+def test_blocks_admitted_for_a_load_are_reset_even_if_no_token_is_scheduled() -> None:
     hand_offs, r = made(), request()
     hand_offs.found_locally("r", 4)
     hand_offs.admitted(r, [7, 8, 9])
@@ -137,7 +137,7 @@ def test_blocks_admitted_for_a_load_are_reset_though_no_token_is_scheduled() -> 
     assert hand_offs.step(output({})) is EMPTY_STEP
 
 
-def test_no_counts_in_time_is_said() -> None:
+def test_missing_counts_are_reported() -> None:
     hand_offs, r = made(), request()
     prefilled(hand_offs, r)
     answer = hand_offs.finished(r, aborted=False)
@@ -145,7 +145,7 @@ def test_no_counts_in_time_is_said() -> None:
     assert answer == {"eldr": {"off": OFF_LATE}}
 
 
-def test_a_worker_that_switched_off_is_named_in_every_later_hand_off() -> None:
+def test_every_later_hand_off_reports_a_disabled_worker() -> None:
     hand_offs = made()
     told: list[str] = []
     hand_offs.on_off = told.append
@@ -168,7 +168,7 @@ def test_pipeline_stages_are_joined_in_the_order_of_their_layers() -> None:
     assert (answer["eldr"]["layers"], answer["eldr"]["covered"]) == (3, 10)
 
 
-def test_a_missing_stage_is_said() -> None:
+def test_a_missing_stage_is_reported() -> None:
     hand_offs, r = made(stages=2), request()
     prefilled(hand_offs, r)
     answer = hand_offs.finished(r, aborted=False)
@@ -176,7 +176,7 @@ def test_a_missing_stage_is_said() -> None:
     assert answer == {"eldr": {"off": "1 of 2 pipeline stages reported"}}
 
 
-def test_a_decode_step_is_one_token_for_each_request() -> None:
+def test_a_decode_step_has_one_token_per_request() -> None:
     hand_offs = made()
     assert hand_offs.step(output({"a": 1, "b": 1}, cached={"a": None, "b": None})).decode_batch == 2
     assert hand_offs.step(output({"a": 1, "b": 2}, cached={"a": None, "b": None})).decode_batch == 0

@@ -1,4 +1,4 @@
-"""What the store costs, and which form is taken."""
+"""Size of the store, and choice of its form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_takes_at_most_half_a_percent_of_the_kv_cache_of_qwen3_30b_at_blocks_of_
         ("the tiny model, blocks of 16", 6, 64, 8, 16, "blocks", 24.125),
     ],
 )
-def test_takes_the_smaller_form(name: str, layers: int, experts: int, top_k: int, size: int, form: Form, token_bytes: float) -> None:
+def test_chooses_the_smaller_form(name: str, layers: int, experts: int, top_k: int, size: int, form: Form, token_bytes: float) -> None:
     layout = choose(Layout(layers, experts, top_k, 10, size))
     assert layout.form == form, name
     assert layout.block_bytes / size == pytest.approx(token_bytes, abs=0.01), name
@@ -44,19 +44,19 @@ def test_layers_do_not_change_the_form(experts: int, top_k: int, size: int, half
     assert len({choose(Layout(layers, experts, top_k, 10, size, half_life)).form for layers in (1, 2, 3, 12, 48, 94)}) == 1
 
 
-def test_recent_rows_make_counts_per_block_dearer() -> None:
+def test_recent_rows_make_counts_per_block_larger() -> None:
     deep_seek = Layout(58, 256, 8, 10, 64, half_life=64)
     assert choose(deep_seek).form == "slots"
 
 
 @pytest.mark.parametrize("wanted", [None, "blocks"])
-def test_keeps_ids_where_slots_are_computed_twice_or_read_back(wanted: Form | None) -> None:
+def test_keeps_ids_if_slots_are_computed_twice_or_read_back(wanted: Form | None) -> None:
     deep_seek = Layout(58, 256, 8, 10, 64)
     assert choose(deep_seek, rewrites=True, wanted=wanted).form == "slots"
     assert choose(deep_seek, wanted=wanted).form == "blocks"
 
 
-def test_keeps_ids_where_a_block_outlasts_what_a_float_can_hold() -> None:
+def test_keeps_ids_if_weights_within_a_block_underflow() -> None:
     assert choose(Layout(6, 64, 8, 10, 128, half_life=1), wanted="blocks").form == "slots"
     assert choose(Layout(6, 64, 8, 10, 128, half_life=64), wanted="blocks").form == "blocks"
 
@@ -64,10 +64,10 @@ def test_keeps_ids_where_a_block_outlasts_what_a_float_can_hold() -> None:
 @pytest.mark.parametrize("form", ["slots", "blocks"])
 @pytest.mark.parametrize("half_life", [None, 64])
 @pytest.mark.parametrize(("experts", "size"), [(64, 16), (256, 128), (257, 16), (64, 256)])
-def test_says_what_the_arrays_take(form: Form, half_life: float | None, experts: int, size: int) -> None:
+def test_computes_the_size_of_the_arrays(form: Form, half_life: float | None, experts: int, size: int) -> None:
     layout = Layout(3, experts, 4, 7, size, half_life, form)
     assert NumpyStore(layout).nbytes == layout.blocks * layout.block_bytes
 
 
-def test_sizes_read_well() -> None:
+def test_formats_sizes() -> None:
     assert [human(n) for n in (0, 1023, 1536, 3 * 2**20, 5.5 * 2**30)] == ["0 B", "1023 B", "1.5 KiB", "3.0 MiB", "5.50 GiB"]

@@ -31,7 +31,7 @@ def test_sums_are_reported_once_and_as_plain_data() -> None:
     assert tally.take() is None
 
 
-def test_steps_that_the_device_still_works_on_wait_for_the_next_report() -> None:
+def test_steps_not_finished_by_the_device_go_into_the_next_report() -> None:
     tally = Tally([0])
     late = Fetched([9], ready=False)
     tally.add(1, Fetched([4]))
@@ -42,7 +42,7 @@ def test_steps_that_the_device_still_works_on_wait_for_the_next_report() -> None
     assert (tally.take() or {})["active"] == {"0": 9}
 
 
-def test_a_device_that_lags_loses_old_steps_and_keeps_memory() -> None:
+def test_a_lagging_device_drops_old_steps_and_does_not_grow_memory() -> None:
     tally = Tally([0])
     for _ in range(1000):
         tally.add(1, Fetched([1], ready=False))
@@ -58,7 +58,7 @@ def data(steps: int, requests: int, active: dict[str, int], **once: int) -> dict
     return {"steps": steps, "requests": requests, "active": active, "once": once}
 
 
-def test_reports_after_each_other_add_up_and_stages_lie_side_by_side() -> None:
+def test_reports_over_time_add_up_and_stages_are_joined() -> None:
     assert joined({}, data(1, 2, {"0": 3})) == joined(data(1, 2, {"0": 3}), {}) == data(1, 2, {"0": 3})
     after = joined(data(1, 2, {"0": 3}, store_bytes=5), data(2, 5, {"0": 4}))
     assert after == data(3, 7, {"0": 7}, store_bytes=5)
@@ -69,7 +69,7 @@ def test_reports_after_each_other_add_up_and_stages_lie_side_by_side() -> None:
 
 
 class Metric:
-    """Of prometheus_client, as far as it is used."""
+    """The used part of prometheus_client."""
 
     def __init__(self, name: str, documentation: str, labelnames: list[str], **more: Any) -> None:
         self.name, self.labelnames = name, labelnames

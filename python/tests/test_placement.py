@@ -53,7 +53,7 @@ def test_each_rank_gets_the_experts_of_its_slots(tmp_path: Path) -> None:
                 assert all(tensors["rank"][cluster, layer, expert] == rank for expert in experts)
 
 
-def test_the_map_gives_each_local_expert_its_place(tmp_path: Path) -> None:
+def test_the_map_has_the_local_index_of_each_expert(tmp_path: Path) -> None:
     placement = read_placement(write(tmp_path / "p", arrays()))
     for rank in range(RANKS):
         values = local_map(placement, 1, 2, rank)
@@ -71,7 +71,7 @@ def test_the_map_gives_each_local_expert_its_place(tmp_path: Path) -> None:
         ((2, LAYERS, EXPERTS, RANKS), "cluster 2; the file has 2, from 0"),
     ],
 )
-def test_a_file_for_another_engine_is_refused(tmp_path: Path, engine: tuple[int, int, int, int], message: str) -> None:
+def test_a_file_for_another_engine_is_rejected(tmp_path: Path, engine: tuple[int, int, int, int], message: str) -> None:
     placement = read_placement(write(tmp_path / "p", arrays()))
     check_fits(placement, 1, LAYERS, EXPERTS, RANKS, "m")
     with pytest.raises(PlacementError) as error:
@@ -79,7 +79,7 @@ def test_a_file_for_another_engine_is_refused(tmp_path: Path, engine: tuple[int,
     assert message in str(error.value)
 
 
-def test_broken_files_are_refused_with_what_is_wrong(tmp_path: Path) -> None:
+def test_broken_files_are_rejected_with_a_reason(tmp_path: Path) -> None:
     def refused(path: Path, message: str) -> None:
         with pytest.raises(PlacementError) as error:
             read_placement(path)
@@ -103,7 +103,7 @@ def test_broken_files_are_refused_with_what_is_wrong(tmp_path: Path) -> None:
     refused(write(tmp_path / "f", twice), "cluster 1, layer 2: an expert is missing or occurs twice")
     other = arrays()
     other["rank"][0, 1] = np.roll(other["rank"][0, 1], 1)
-    refused(write(tmp_path / "g", other), "cluster 0, layer 1: order puts an expert on another rank")
+    refused(write(tmp_path / "g", other), "cluster 0, layer 1: tensors order and rank disagree")
     whole = write(tmp_path / "h", arrays()).read_bytes()
     (tmp_path / "h").write_bytes(whole[:-1])
     refused(tmp_path / "h", "bytes within them")
@@ -130,11 +130,11 @@ def test_broken_files_are_refused_with_what_is_wrong(tmp_path: Path) -> None:
         ({"expert_layer_period": 3, "expert_layer_offset": 0}, 5, [0, 3]),
     ],
 )
-def test_moe_layers_by_the_models_configuration(config: dict[str, Any], hidden: int, ids: list[int]) -> None:
+def test_moe_layers_from_the_models_configuration(config: dict[str, Any], hidden: int, ids: list[int]) -> None:
     assert moe_layer_ids(SimpleNamespace(**config), hidden) == ids
 
 
-def test_layers_that_the_configuration_did_not_show_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_missing_in_the_configuration_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(ids: list[int], stage: tuple[int, int] = (0, 6)) -> None:
         experts = SimpleNamespace(_eldr_placed=True)
         kernel = SimpleNamespace(supports_expert_map=lambda: True)

@@ -1,4 +1,5 @@
-"""Counts of any schedule equal those of a cold run: chunks, prefix hits, eviction, preemption, aborts, loads, steps in flight."""
+"""Counts of any schedule equal those of a cold run: chunks, prefix hits, eviction, preemption, aborts, loads,
+steps in flight."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ KV = {"do_remote_decode": True, "do_remote_prefill": False}
 
 def stores() -> list[Any]:
     class Now(NumpyStore):
-        """Answers as a device's store does, with something to be read later."""
+        """Returns deferred sums, as the store of a device does."""
 
         def sums(self, ends: Any) -> Any:
             values = super().sums(ends)
@@ -49,7 +50,7 @@ def stores() -> list[Any]:
 
 
 def check(request: Request, layout: Layout) -> None:
-    """A finished request's hand-off against what its prompt alone gives."""
+    """Compares the hand-off of a finished request with that of its prompt alone."""
     assert request.result is not None
     sent = request.result["eldr"]
     assert "off" not in sent, sent
@@ -72,7 +73,7 @@ def check(request: Request, layout: Layout) -> None:
     if "eldr" in wanted and layout.form == "slots":
         generated = tuple(request.generated)
         got = np.frombuffer(base64.b64decode(sent["decode"]["ids"]), np.uint8).reshape(-1, LAYERS, TOP_K)
-        # The last token of an answer is never fed, so nobody chose experts for it.
+        # The last generated token is never fed back, so it has no experts.
         assert len(got) == sent["decode"]["steps"] == len(generated) - 1
         for step, ids in enumerate(got):
             assert ids.tolist() == experts_of(request.prompt + generated[: step + 1]).tolist()
@@ -86,7 +87,7 @@ def u16(text: str) -> Any:
 
 def drawn_request(rng: random.Random, number: int, prompts: list[tuple[int, ...]], loads: bool) -> Request:
     prompt = rng.choice(prompts)
-    if rng.random() < 0.6:  # a prefix that was seen before, and an end of its own
+    if rng.random() < 0.6:  # a known prefix and a new end
         prompt = prompt[: rng.randrange(1, len(prompt) + 1)] + tuple(rng.randrange(50) for _ in range(rng.randrange(0, 9)))
     new_tokens = rng.choice([1, 1, 1, 2, 7, 15])
     params: dict[str, Any] | None = dict(KV) if rng.random() < 0.85 else None
@@ -151,7 +152,7 @@ def test_any_schedule_gives_the_counts_of_a_cold_run(make_store: Any, **drawn: A
 
 @pytest.mark.parametrize("make_store", stores())
 @pytest.mark.parametrize("form", ["slots", "blocks"])
-def test_schedules_are_as_rough_as_meant(make_store: Any, form: Form) -> None:
+def test_schedules_cover_all_cases(make_store: Any, form: Form) -> None:
     seen: dict[str, int] = {}
     for seed in range(16):
         engine = play(seed, form, 16, 4, 20, 16, 1 + seed % 2, seed % 2 == 0, make_store)

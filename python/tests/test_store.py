@@ -1,4 +1,4 @@
-"""The store by itself, in both forms: NumPy, and torch against it where torch is installed."""
+"""The store alone, in both forms: NumPy, and torch against NumPy if torch is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITH_IDS = [pytest.param(case, id=case["name"]) for case in VECTORS["encode"] if
 
 
 class Stores:
-    """The twins, fed alike."""
+    """Both stores with the same input."""
 
     def __init__(self, layout: Layout) -> None:
         self.numpy = NumpyStore(layout)
@@ -72,7 +72,7 @@ def test_golden_ids_become_the_golden_object(case: dict[str, Any], form: Form, s
     sums = stores.sums([End(blocks, tokens)])
     recent = None if sums.recent is None else sums.recent[0]
     sent = wire.encode(wire.Captured(case["top_k"], tokens, int(sums.covered[0]), sums.counts[0], recent, half_life))
-    if form == "blocks" and "recent" in sent:  # 32-bit floats: a value next to a half may go the other way
+    if form == "blocks" and "recent" in sent:  # 32-bit floats: a value next to a half may round the other way
         off = wire._cells(sent.pop("recent"), case["layers"] * case["experts"])
         exact = wire._cells(case["payload"]["recent"], case["layers"] * case["experts"])
         assert off is not None
@@ -91,7 +91,7 @@ def test_one_expert_for_every_token_of_a_large_block_does_not_overflow(form: For
 
 
 @pytest.mark.parametrize("form", ["slots", "blocks"])
-def test_padding_goes_nowhere(form: Form) -> None:
+def test_padding_is_ignored(form: Form) -> None:
     stores = Stores(Layout(1, 4, 2, 3, 4, 8, form))
     stores.scatter([-1, 5, -1], [[[0, 1]], [[2, 3]], [[0, 1]]])
     sums = stores.sums([End([0, 1, 2], 12), End([1], 4)])
@@ -100,7 +100,7 @@ def test_padding_goes_nowhere(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", ["slots", "blocks"])
-def test_a_block_given_out_anew_is_unknown_until_it_is_computed(form: Form) -> None:
+def test_a_newly_allocated_block_is_unknown_until_it_is_computed(form: Form) -> None:
     stores = Stores(Layout(1, 4, 2, 4, 4, 8, form))
     stores.scatter(range(16), [[[0, 1]]] * 16)
     stores.reset([1, 2])
@@ -116,14 +116,14 @@ def test_slots_beyond_a_prompt_are_not_counted() -> None:
     assert stores.sums([End([2, 0], 5)]).covered.tolist() == [5]
 
 
-def test_a_slot_computed_twice_counts_once_where_ids_are_kept() -> None:
+def test_a_slot_computed_twice_counts_once_with_ids_per_slot() -> None:
     stores = Stores(Layout(1, 4, 2, 2, 4, None, "slots"))
     stores.scatter([0, 1], [[[0, 1]]] * 2)
     stores.scatter([1], [[[2, 3]]])
     assert stores.sums([End([0], 2)]).counts.tolist() == [[[1, 1, 1, 1]]]
 
 
-def test_a_copied_block_brings_its_ids() -> None:
+def test_a_copied_block_keeps_its_ids() -> None:
     stores = Stores(Layout(1, 4, 2, 4, 4, None, "slots"))
     stores.scatter([4, 5, 6], [[[0, 1]], [[1, 2]], [[2, 3]]])
     stores.reset([3])
@@ -133,7 +133,7 @@ def test_a_copied_block_brings_its_ids() -> None:
 
 
 @pytest.mark.parametrize("half_life", [None, 8])
-def test_a_copied_block_brings_its_counts(half_life: float | None) -> None:
+def test_a_copied_block_keeps_its_counts(half_life: float | None) -> None:
     stores = Stores(Layout(1, 4, 2, 4, 4, half_life, "blocks"))
     stores.scatter([4, 5, 6], [[[0, 1]], [[1, 2]], [[2, 3]]])
     stores.scatter([12], [[[0, 1]]])
@@ -152,7 +152,7 @@ def test_a_copied_block_brings_its_counts(half_life: float | None) -> None:
 @pytest.mark.parametrize("half_life", [None, 8])
 @pytest.mark.parametrize("form", ["slots", "blocks"])
 @pytest.mark.parametrize(("experts", "wrong"), [(128, -1), (128, 130), (300, -1), (300, 301)])
-def test_ids_of_no_expert_count_for_none(experts: int, wrong: int, form: Form, half_life: float | None) -> None:
+def test_invalid_expert_ids_are_not_counted(experts: int, wrong: int, form: Form, half_life: float | None) -> None:
     stores = Stores(Layout(2, experts, 2, 3, 4, half_life, form))
     stores.scatter([4, 5, 6, 7], [[[0, wrong], [1, 2]], [[wrong, wrong], [3, 4]], [[5, 6], [wrong, 7]], [[0, 1], [0, 1]]])
     sums = stores.sums([End([1], 4)])
@@ -171,7 +171,7 @@ def test_ids_beyond_one_byte() -> None:
     assert np.argwhere(counts).tolist() == [[0, 256], [0, 299], [1, 0], [1, 257]]
 
 
-def test_nothing_ends() -> None:
+def test_no_prompt_ends() -> None:
     stores = Stores(Layout(1, 4, 2, 2, 4, 8, "slots"))
     assert stores.sums([]).counts.shape == (0, 1, 4)
 

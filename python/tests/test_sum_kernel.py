@@ -1,4 +1,5 @@
-"""The kernels of an accelerator, run by Triton's interpreter on a CPU, against the store in NumPy. bench/capture.py does it compiled."""
+"""The kernels of an accelerator, run by Triton's interpreter on a CPU, against the store in NumPy.
+bench/capture.py does it compiled."""
 
 from __future__ import annotations
 
@@ -33,16 +34,16 @@ def test_sums_equal_those_in_numpy(shape: Layout, form: Form, half_life: float |
     rng = np.random.default_rng(11)
     plain, store = NumpyStore(layout), TorchStore(layout, "cpu")
     store._summing.kernel = add
-    slots = np.flatnonzero(rng.random(layout.blocks * layout.block_size) < 0.8)  # some are not known
+    slots = np.flatnonzero(rng.random(layout.blocks * layout.block_size) < 0.8)  # some are unknown
     ids: Any = np.argsort(rng.random((len(slots), layout.layers, layout.experts)), axis=2)[:, :, : layout.top_k]
-    ids[rng.random(ids.shape) < 0.05] = -1  # no expert of the model, nor is the next
+    ids[rng.random(ids.shape) < 0.05] = -1  # not an expert of the model, like the next
     ids[rng.random(ids.shape) < 0.05] = layout.experts
     plain.scatter(slots, ids)
     store.scatter(torch.from_numpy(slots), torch.from_numpy(ids))
     ends = []
     for _ in range(3):
         blocks = [int(block) for block in rng.permutation(layout.blocks)]
-        short = 0 if form == "blocks" else int(rng.integers(layout.block_size))  # a block's counts are all or nothing
+        short = 0 if form == "blocks" else int(rng.integers(layout.block_size))  # counts per block are all or nothing
         count = int(rng.integers(1, len(blocks) + 1))
         ends.append(End(blocks[:count], count * layout.block_size - short))
     expected, found = plain.sums(ends), store.sums(ends).get()

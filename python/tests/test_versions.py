@@ -10,7 +10,7 @@ from eldr_vllm.versions import verdict
     [("0.32.0", "known"), ("0.32.1+cpu", "known"), ("0.28.0", "untested"), ("0.33.0", "untested"), ("1.0.0", "untested"),
      ("0.24.1", "old"), ("0.9.2", "old"), ("dev", "untested")],
 )  # fmt: skip
-def test_says_what_it_thinks_of_a_version(version: str, grade: str) -> None:
+def test_grades_a_version(version: str, grade: str) -> None:
     found, sentence = verdict(version)
     assert found == grade
     assert version in sentence

@@ -22,7 +22,7 @@ def named(kind: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", named("encode"))
-def test_gives_the_object_key_for_key(case: dict[str, Any]) -> None:
+def test_encodes_the_golden_object(case: dict[str, Any]) -> None:
     shape = (case["layers"], case["experts"])
     captured = wire.Captured(
         top_k=case["top_k"],
@@ -36,7 +36,7 @@ def test_gives_the_object_key_for_key(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", named("decode"))
-def test_reads_what_it_must_and_refuses_the_rest(case: dict[str, Any]) -> None:
+def test_reads_valid_objects_and_rejects_all_others(case: dict[str, Any]) -> None:
     result, expected = case["result"], wire.Expected(**case["expected"])
     got = wire.read(case["value"], expected)
     if "reject" in result:
@@ -51,13 +51,13 @@ def test_reads_what_it_must_and_refuses_the_rest(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in VECTORS["records"] if "ids" in case])
-def test_decode_ids_are_the_object_of_the_vectors(case: dict[str, Any]) -> None:
+def test_encodes_the_golden_decode_ids(case: dict[str, Any]) -> None:
     ids = np.array(case["ids"], np.uint16).reshape(case["steps"], case["layers"], case["top_k"])
     assert json.dumps(wire.encode_decode(ids, case["experts"])) == json.dumps(case["payload"])
 
 
 @pytest.mark.parametrize(("experts", "dtype", "width"), [(256, "u8", 1), (257, "u16", 2)])
-def test_decode_ids_take_two_bytes_beyond_256_experts(experts: int, dtype: str, width: int) -> None:
+def test_decode_ids_take_two_bytes_above_256_experts(experts: int, dtype: str, width: int) -> None:
     ids = np.array([[[0, experts - 1], [1, 2]], [[3, 4], [5, 6]], [[7, 8], [9, 10]]])
     sent = wire.encode_decode(ids, experts)
     assert (sent["steps"], sent["dtype"]) == (3, dtype)
@@ -79,7 +79,7 @@ KEYS = ["v", "layers", "experts", "top_k", "tokens", "covered", "shift", "counts
 
 @settings(max_examples=300, derandomize=True)
 @given(changed=st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4), whole=JSON)
-def test_nothing_that_comes_raises(changed: dict[str, Any], whole: Any) -> None:
+def test_no_input_raises(changed: dict[str, Any], whole: Any) -> None:
     sent = next(case["payload"] for case in VECTORS["encode"] if case["name"] == "recent counts")
     expected = wire.Expected(2, 4, 2, half_life=64)
     for value in (whole, sent | changed):

@@ -156,7 +156,7 @@ describe('experts', () => {
     await tab.evaluate(
       `[...document.querySelectorAll('.choice button')].find(button => button.textContent === 'Compared with others').click()`,
     )
-    await until(tab, `document.querySelector('.heatlegend').textContent.includes('this worker more')`)
+    await until(tab, `document.querySelector('.heatlegend').textContent.includes('this worker uses it more')`)
     const overlaps = (await tab.evaluate(
       `[...document.querySelectorAll('.overlap tbody td')].map(cell => cell.textContent)`,
     )) as string[]
