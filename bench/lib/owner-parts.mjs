@@ -10,6 +10,7 @@ export async function ownerParts(dist, policy) {
   const { Registry } = await load('cluster/registry.js')
   const { LoadTracker } = await load('cluster/tickets.js')
   const { Admission } = await load('gateway/http/admission.js')
+  const { Decisions } = await load('gateway/observe/decisions.js')
   const { Metrics } = await load('gateway/observe/metrics/metrics.js')
   const { localPlacementClient } = await load('gateway/routing/placement-client.js')
   const { RetryBudget } = await load('gateway/routing/retry-budget.js')
@@ -29,13 +30,12 @@ export async function ownerParts(dist, policy) {
       registry.add({ id: `${role}-${n}`, role, url: `http://${role}-${n}:8000` })
       registry.setHealth(`${role}-${n}`, true)
     }
-  const table = createRoutingTable({ policy, tau: 0.1, workers: WORKERS, minCovered: 0.5, shape: SHAPE })
+  const { table } = createRoutingTable({ policy, tau: 0.1, workers: WORKERS, minCovered: 0.5, shape: SHAPE })
   const router = new Router({
     registry,
-    metrics: new Metrics(),
+    decisions: new Decisions({ metrics: new Metrics(), kept: 256 }),
     prefillPolicy: createPrefillPolicy('prefix_hash'),
     table,
-    decisionsKept: 256,
   })
   const budget = new RetryBudget(0.2)
   const admission = new Admission({ maxConcurrentRequests: 4096, queueSize: 1024, queueTimeoutMs: 1e4 })

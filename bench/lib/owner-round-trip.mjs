@@ -22,8 +22,8 @@ const asksOf = ({ admission, placement, counts }) => ({
     return () => admission.leave()
   },
   async prefill() {
-    const dispatch = await placement.toPrefill(7, TOKENS, NONE_EXCLUDED)
-    return () => dispatch.succeeded()
+    const prefill = await placement.toPrefill(7, TOKENS, NONE_EXCLUDED)
+    return () => prefill.end('succeeded')
   },
   async decode() {
     const place = await placement.toDecode(
@@ -33,8 +33,7 @@ const asksOf = ({ admission, placement, counts }) => ({
       NONE_EXCLUDED,
     )
     return () => {
-      place.dispatch.succeeded()
-      place.left()
+      place.end('succeeded')
     }
   },
 })
@@ -59,7 +58,7 @@ export async function ownerRoundTrip(dist, { policy, questions }) {
   const { RelayLink } = await load('gateway/scale/processes/relay-link.js')
   const { remotePlacementClient } = await load('gateway/scale/processes/remote-placement-client.js')
   const { RemoteAdmission } = await load('gateway/scale/processes/remote-admission.js')
-  const { countsIn } = await load('gateway/engines/vllm-nixl.js')
+  const { countsIn } = await load('gateway/engines/handoff-counts.js')
   const folder = mkdtempSync(join(tmpdir(), 'eldr-owner-'))
   const path = join(folder, 'desk')
   const owner = spawn(
