@@ -163,9 +163,9 @@ function bodyOf(
     model,
     ...input,
     max_tokens: steps + 1,
-    ...(ignoreEos && { ignore_eos: true }),
+    ignore_eos: ignoreEos ? true : undefined,
     temperature,
-    ...(temperature > 0 && { seed: seedOf(seed, request) }),
+    seed: temperature > 0 ? seedOf(seed, request) : undefined,
     stream: false,
     kv_transfer_params: { eldr: { record: 'decode' } },
   })

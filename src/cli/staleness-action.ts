@@ -22,7 +22,7 @@ export async function stalenessAction(flags: StalenessFlags): Promise<void> {
   if (flags.json) {
     const shown = points.map(({ variant, gateways, runs }) => ({
       variant,
-      ...(gateways && { gateways }),
+      gateways,
       runs,
     }))
     return out.write(`${JSON.stringify({ ...request, seconds, points: shown }, null, 2)}\n`)

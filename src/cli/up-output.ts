@@ -126,7 +126,7 @@ export function jsonOutput(flags: UpFlags, terminal: Terminal): UpOutput {
           ...shown(work),
         })),
         policies: policies.map(([name, work]) => ({ policy: name, ...shown(work) })),
-        ...(failure !== undefined && { failure }),
+        failure,
       }),
     stopping: signal => emit('stopping', { signal }),
     stopped: () => emit('stopped', {}),

@@ -65,7 +65,7 @@ export async function attachCluster({ url, adminToken, insecure }: AdminAccess):
     artifactSha256: routing.artifact?.sha256,
     async setPolicy(name) {
       const [policy, tau] = name.split('@')
-      await call('PUT', '/policy', { policy, ...(tau !== undefined && { tau: Number(tau) }) })
+      await call('PUT', '/policy', { policy, tau: tau === undefined ? undefined : Number(tau) })
     },
     async clearPrefixCaches() {
       // Data-parallel ranks are several workers with one URL; one call clears the caches of all of them.
