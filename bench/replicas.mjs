@@ -51,7 +51,7 @@ const { createDecodePolicy } = await load('policy/create-policy.js')
 const { LoadTracker } = await load('cluster/tickets.js')
 const { createRandom } = await load('math/random.js')
 const { UnionShare } = await load('gateway/scale/replicas/union-share.js')
-const { Others } = await load('gateway/scale/replicas/others.js')
+const { OtherReplicas } = await load('gateway/scale/replicas/other-replicas.js')
 const { decode, encode, workerKey } = await load('gateway/scale/replicas/messages.js')
 
 const [PUBLISH_MS, UNION_MS, BYTES_PER_SECOND, REQUEST_MS] = [5, 20, 8 << 20, 2_000]
@@ -103,7 +103,7 @@ function cpuMs() {
 function run(policyName, { shape, countsOf }, rate) {
   const random = createRandom(1)
   const [sender, reader] = [side(policyName, shape), side(policyName, shape)]
-  const others = new Others((...change) => reader.share.rowChanged(...change), {
+  const others = new OtherReplicas((...change) => reader.share.rowChanged(...change), {
     isKnown: () => true,
     cells: reader.share.cells,
   })
@@ -152,7 +152,7 @@ function run(policyName, { shape, countsOf }, rate) {
       rows,
     })
     const made = cpuMs()
-    others.heard(decode(bytes), nowMs)
+    others.received(decode(bytes).message, nowMs)
     const read = cpuMs()
     if (rows.length > 0) rowsDueMs = nowMs + Math.max(UNION_MS, (1000 * bytes.length) / BYTES_PER_SECOND)
     if (nowMs < REQUEST_MS) continue // until the number in flight is steady

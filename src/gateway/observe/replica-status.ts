@@ -1,15 +1,18 @@
-/** How it stands with the replicas: what is counted, and what /ready and the metrics show. No names: anybody may look. */
+/**
+ * How it stands with the replicas: what is counted, and what /ready and the metrics show. No names: anybody
+ * may look.
+ */
 
 export const IGNORED = ['foreign', 'malformed', 'same_id', 'too_many', 'refused'] as const
 export type Ignored = (typeof IGNORED)[number]
 
 export const IGNORED_WORDS: Readonly<Record<Ignored, string>> = {
-  foreign: 'replicas: somebody else speaks on our channel, or another version of ELDR; it is passed over',
-  malformed: 'replicas: a message is broken and passed over',
-  same_id: 'replicas: two gateways have one id: give each its own replicas.id',
+  foreign: 'replicas: ignored a message from another application or another version of ELDR on this channel',
+  malformed: 'replicas: ignored a malformed message',
+  same_id: 'replicas: two gateways have the same id: give each its own replicas.id',
   too_many:
-    'replicas: there are more of them than can be, and the rest is passed over: who else writes to the store?',
-  refused: 'replicas: the store refuses what it is asked; it is tried again',
+    'replicas: more replicas than supported, ignoring the rest: does another client write to the store?',
+  refused: 'replicas: the store refused a command, retrying',
 }
 
 export interface ReplicaStatus {
@@ -54,7 +57,7 @@ export function statusOf({ up, reason, others, silentMs, version, waiting, probl
 /** Reasons name hosts and users; outside they are one word. */
 function kindOf(reason: string): string {
   if (/WRONGPASS|NOAUTH|NOPERM|AUTH/i.test(reason)) return 'refused'
-  if (/no answer|timeout/i.test(reason)) return 'silent'
+  if (/no response|timeout/i.test(reason)) return 'silent'
   return reason === 'not yet' ? 'starting' : 'unreachable'
 }
 

@@ -65,7 +65,7 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
     const traffic = await Traffic.start(cluster)
     await traffic.next(8)
     // Neither gateway has taken the other for dead, which a lease by somebody else's clock would have been the moment it was told.
-    for (const name of GATEWAYS) expect(cluster.said(name)).not.toContain('taken for dead')
+    for (const name of GATEWAYS) expect(cluster.said(name)).not.toContain('considered dead')
     await network.both('gw1', 'store', { cut: true })
     const forgottenMs = await until(
       'gw2 to forget gw1',

@@ -235,7 +235,7 @@ describe('a store', () => {
     await store.ask('CLIENT', 'KILL', 'TYPE', 'pubsub')
     await until('it to be noticed', () =>
       both.every(
-        ({ lines }) => lines.filter(({ msg }) => msg === 'replicas: the store can be reached').length >= 2,
+        ({ lines }) => lines.filter(({ msg }) => msg === 'replicas: connected to the store').length >= 2,
       ),
     )
     await together(both)

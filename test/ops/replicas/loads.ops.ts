@@ -128,7 +128,7 @@ describe('a replica', () => {
     expect(tookMs).toBeLessThan(5_000)
     await response.text().catch(() => undefined)
     await stopped
-    expect(a.lines.some(({ msg }) => msg === 'replicas: one has left')).toBe(true)
+    expect(a.lines.some(({ msg }) => msg === 'replicas: replica left')).toBe(true)
   })
 
   it('that lives is there for longer than a lease, whatever little it has to say', async () => {

@@ -174,7 +174,7 @@ describe('three gateways', () => {
     expect(tookMs).toBeGreaterThan(LEASE_MS / 3 - 100)
     expect(tookMs).toBeLessThan(LEASE_MS + 1_000) // a busy machine asks late
     expect(await Promise.all(broken)).toEqual(['broken', 'broken', 'broken'])
-    expect(first.said()).toContain('taken for dead')
+    expect(first.said()).toContain('considered dead')
     gateways[2] = await gateway(2)
     await until('it to be back', async () =>
       (await Promise.all(gateways.map(ready))).every(

@@ -1,4 +1,4 @@
-/** Bytes of messages between replicas: written in order, and read again with every bound checked. */
+/** Reads and writes the bytes of messages between replicas. The reader checks every bound. */
 
 export class ByteWriter {
   #bytes = Buffer.allocUnsafe(1024)
@@ -9,8 +9,8 @@ export class ByteWriter {
     this.#bytes[this.#size++] = value
   }
 
-  /** Seven bits a byte, the lowest first. Up to 2^53 − 1. */
-  whole(value: number): void {
+  /** LEB128: seven bits per byte, lowest first. Up to 2^53 − 1. */
+  varint(value: number): void {
     this.#room(8)
     let rest = value
     for (; rest >= 128; rest = Math.floor(rest / 128)) this.#bytes[this.#size++] = 128 | (rest % 128)
@@ -22,9 +22,9 @@ export class ByteWriter {
     this.#size = this.#bytes.writeUIntLE(value, this.#size, bytes)
   }
 
-  /** With its length before it. */
+  /** Prefixed with its length. */
   block(bytes: Uint8Array): void {
-    this.whole(bytes.length)
+    this.varint(bytes.length)
     this.#room(bytes.length)
     this.#bytes.set(bytes, this.#size)
     this.#size += bytes.length
@@ -46,7 +46,7 @@ export class ByteWriter {
   }
 }
 
-/** Thrown for bytes that are not what they should be. Never leaves the folder. */
+/** Thrown for malformed bytes. Caught within this folder. */
 export class Malformed extends Error {}
 
 export class ByteReader {
@@ -61,12 +61,12 @@ export class ByteReader {
     return this.#bytes[this.#take(1)]!
   }
 
-  whole(most = Number.MAX_SAFE_INTEGER): number {
+  varint(max = Number.MAX_SAFE_INTEGER): number {
     let value = 0
     for (let scale = 1; ; scale *= 128) {
       const byte = this.byte()
       value += (byte & 127) * scale
-      if (value > most || scale > 2 ** 49) throw new Malformed('a number is too large')
+      if (value > max || scale > 2 ** 49) throw new Malformed('a number is too large')
       if (byte < 128) return value
     }
   }
@@ -75,14 +75,14 @@ export class ByteReader {
     return this.#bytes.readUIntLE(this.#take(bytes), bytes)
   }
 
-  block(most: number): Buffer {
-    const length = this.whole(most)
+  block(maxBytes: number): Buffer {
+    const length = this.varint(maxBytes)
     const at = this.#take(length)
     return this.#bytes.subarray(at, at + length)
   }
 
-  text(most: number): string {
-    return this.block(most).toString()
+  text(maxBytes: number): string {
+    return this.block(maxBytes).toString()
   }
 
   end(): void {
@@ -91,7 +91,7 @@ export class ByteReader {
 
   #take(bytes: number): number {
     const at = this.#at
-    if (at + bytes > this.#bytes.length) throw new Malformed('it ends too early')
+    if (at + bytes > this.#bytes.length) throw new Malformed('the message ends too early')
     this.#at = at + bytes
     return at
   }

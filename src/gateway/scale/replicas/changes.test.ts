@@ -2,7 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { type Fields, SharedChanges } from './changes.ts'
 import { StoreRefusal } from './store-session.ts'
 
-/** What the store would do with the two scripts is tried on a real one (test/ops/replicas); here is what a replica makes of its answers. */
+/**
+ * A fake store. The two scripts are tested on a real one (test/ops/replicas); this tests what a replica does
+ * with the replies.
+ */
 function start(stored: Record<string, string>) {
   const state = { stored, writes: 0, full: false }
   const [applied, refused]: [Fields[], string[]] = [[], []]
@@ -41,7 +44,7 @@ function start(stored: Record<string, string>) {
 }
 
 describe('shared changes', () => {
-  it('are applied once each version, and are left alone when nothing is new', async () => {
+  it('are applied once per version', async () => {
     const { changes, applied, done } = start({ version: '5', policy: 'jsq' })
     changes.sync()
     changes.sync()
@@ -53,7 +56,7 @@ describe('shared changes', () => {
     expect(changes.version).toBe(5)
   })
 
-  it('of others are applied while the store takes none of ours, which stands here meanwhile and is told later', async () => {
+  it('of others are applied while the store refuses ours, which holds here and is stored later', async () => {
     const { changes, state, applied, refused, done } = start({ version: '5', policy: 'random', tau: '0.2' })
     state.full = true
     changes.made({ policy: 'jsq' })
@@ -67,7 +70,7 @@ describe('shared changes', () => {
     expect(applied.at(-1)).toEqual({ policy: 'jsq', tau: '0.2' })
   })
 
-  it('are put back into a store that has lost them, and into no newer one', async () => {
+  it('are restored to a store that has lost them, and never over newer ones', async () => {
     const { changes, state, done } = start({ version: '5', policy: 'random' })
     changes.sync()
     await done()
@@ -81,7 +84,7 @@ describe('shared changes', () => {
     expect([state.writes, changes.version, state.stored['policy']]).toEqual([1, 9, 'jsq'])
   })
 
-  it('of a version that is far ahead of the store’s clock are none: what was known is put back over them', async () => {
+  it('with a version far ahead of the store’s clock are ignored and overwritten', async () => {
     const { changes, state, applied, done } = start({ version: '5', policy: 'random' })
     changes.sync()
     await done()
@@ -91,7 +94,7 @@ describe('shared changes', () => {
     expect([applied, state.stored]).toEqual([[{ policy: 'random' }], { version: '5', policy: 'random' }])
   })
 
-  it('of a hash that is not ours are none', async () => {
+  it('with an invalid version are ignored', async () => {
     const { changes, applied, done } = start({ version: 'x', policy: 'random' })
     changes.sync()
     await done()

@@ -1,10 +1,11 @@
 /**
- * What operators change while gateways run, the same on all replicas: policy, τ, artifact, re-fits, drained workers. It is one hash in the
- * store, a field for each thing. A change sets its fields and the version in one step, so the store puts changes in one order, the last
- * one to a field stands, and two at once lose nothing. Replicas read the whole hash and make themselves like it, whatever they missed.
+ * Keeps what operators change at runtime the same on all replicas: policy, τ, artifact, refits, drained
+ * workers. It is one hash in the store with a field for each. A change sets its fields and the version
+ * atomically, so the store orders changes, the last write to a field wins, and concurrent changes lose
+ * nothing. Replicas read the whole hash and apply it, whatever they missed.
  *
- * Versions are the store's clock, and always more than the last: a store that has lost its data gets it back from a replica that knows it,
- * and what was changed since then is still newer.
+ * A version is the store's clock, and always higher than the last: a store that has lost its data gets it
+ * back from a replica, and later changes are still newer.
  */
 import { StoreRefusal } from './store-session.ts'
 
@@ -14,40 +15,44 @@ type Ask = (command: readonly (string | Buffer)[]) => Promise<unknown>
 export interface ChangesOptions {
   readonly key: string
   readonly channel: string
-  /** So long changes outlive the last replica. */
+  /** How long changes are kept after the last replica has stopped. */
   readonly keptMs: number
   readonly ask: Ask
-  /** What is published with a change. */
+  /** The message that is published with a change. */
   readonly notice: () => Buffer
-  /** Makes this gateway like the fields: those of the store, and over them what was changed here and is not there yet. Never rejects. */
+  /** Applies the fields of the store, overridden by local changes that are not stored yet. Never rejects. */
   readonly apply: (fields: Fields) => Promise<void>
-  /** The store refuses, or what is there is not ours. */
+  /** Called when the store refuses a command. */
   readonly refused: (why: string) => void
 }
 
 const VERSION = 'version'
-/** A version beyond the store's clock by more is nobody's that we know: it counts as none, here and there. */
-const MOST_AHEAD_MS = 86_400_000
+/** A version further ahead of the store's clock was not written by a replica, and counts as none. */
+const MAX_AHEAD_MS = 86_400_000
 const LAST = `local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local last = tonumber(redis.call('HGET', KEYS[1], '${VERSION}') or '') or 0; if not (last > 0 and last <= now + ${MOST_AHEAD_MS}) then last = 0 end`
+local last = tonumber(redis.call('HGET', KEYS[1], '${VERSION}') or '') or 0
+if not (last > 0 and last <= now + ${MAX_AHEAD_MS}) then last = 0 end`
 const PUT = `for i = 5, #ARGV, 2 do
-if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end end
+if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
+else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end end
 redis.call('HSET', KEYS[1], '${VERSION}', string.format('%.0f', version))
-redis.call('PEXPIRE', KEYS[1], ARGV[1]); redis.call('PUBLISH', ARGV[2], ARGV[3]); return string.format('%.0f', version)`
-/** Newer than what is there, and than what this replica has seen there. */
+redis.call('PEXPIRE', KEYS[1], ARGV[1]); redis.call('PUBLISH', ARGV[2], ARGV[3])
+return string.format('%.0f', version)`
+/** The new version is higher than the stored one and than the last that this replica has seen. */
 const WRITE = `${LAST}; local version = math.max(last + 1, now, tonumber(ARGV[4]) + 1); ${PUT}`
-/** Only over what is older. */
-const RESTORE = `${LAST}; local version = tonumber(ARGV[4]); if last >= version then return string.format('%.0f', last) end
+/** Replaces only an older version. */
+const RESTORE = `${LAST}; local version = tonumber(ARGV[4])
+if last >= version then return string.format('%.0f', last) end
 redis.call('DEL', KEYS[1]); ${PUT}`
 
 export class SharedChanges {
   readonly #options: ChangesOptions
   #version = 0
   #known: Fields = {}
-  /** Changed here and not in the store yet. */
+  /** Local changes that are not in the store yet. */
   #pending = new Map<string, string>()
   #running = false
-  #again = false
+  #syncRequested = false
 
   constructor(options: ChangesOptions) {
     this.#options = options
@@ -57,37 +62,40 @@ export class SharedChanges {
     return this.#version
   }
 
-  /** Changes that the store has not taken yet. */
+  /** Number of changes that are not in the store yet. */
   get waiting(): number {
     return this.#pending.size
   }
 
-  /** Has been done here; the others are told as soon as it can be. A field that is empty is taken away. */
+  /** Publishes a change that was made here. An empty field is removed. */
   made(fields: Fields): void {
     this.claim(fields)
     this.sync()
   }
 
-  /** Has been done here, and must not be undone by what is in the store; it is told later. */
+  /**
+   * Records a change that was made here, so that the stored state does not undo it. It is published by the
+   * next sync.
+   */
   claim(fields: Fields): void {
     for (const [name, value] of Object.entries(fields)) this.#pending.set(name, value)
   }
 
-  /** Reads, writes and applies; once more when asked meanwhile. */
+  /** Reads, writes and applies; once more if called meanwhile. */
   sync(): void {
-    this.#again = true
+    this.#syncRequested = true
     if (!this.#running) void this.#run()
   }
 
-  /** A worker has come that may be drained, or something did not work the first time. */
+  /** For a new worker that may have to be drained, and to retry what failed. */
   async reapply(): Promise<void> {
-    if (this.#version > 0) await this.#options.apply(this.#wanted())
+    if (this.#version > 0) await this.#options.apply(this.#target())
   }
 
-  /** Now and then: keeps the hash, and sees whether anything was missed. */
+  /** Called periodically: renews the expiry of the hash, and syncs if its version differs. */
   async renew(): Promise<void> {
     const { key, keptMs, ask } = this.#options
-    await this.#asking(async () => {
+    await this.#reportRefusal(async () => {
       const version = await ask(['HGET', key, VERSION])
       if (version !== null) await ask(['PEXPIRE', key, String(keptMs)])
       if (Number(version ?? 0) !== this.#version || this.#pending.size > 0) this.sync()
@@ -96,34 +104,34 @@ export class SharedChanges {
 
   async #run(): Promise<void> {
     this.#running = true
-    while (this.#again) {
-      this.#again = false
-      await this.#asking(() => this.#once())
+    while (this.#syncRequested) {
+      this.#syncRequested = false
+      await this.#reportRefusal(() => this.#syncOnce())
     }
     this.#running = false
   }
 
-  async #once(): Promise<void> {
+  async #syncOnce(): Promise<void> {
     const { key, ask, apply } = this.#options
-    const look = async () => {
+    const read = async () => {
       const fields = fieldsOf(await ask(['HGETALL', key]))
       return { fields, version: versionOf(fields[VERSION], msOf(await ask(['TIME']))) }
     }
-    let stored = await look()
+    let stored = await read()
     if (stored.version < this.#version) {
-      // A store that takes nothing can still be read.
-      await this.#asking(async () => void (await this.#script(RESTORE, this.#known, this.#version)))
-      stored = await look()
+      // A store that refuses writes can still be read.
+      await this.#reportRefusal(async () => void (await this.#script(RESTORE, this.#known, this.#version)))
+      stored = await read()
     }
     if (this.#pending.size > 0) {
-      await this.#asking(() => this.#write())
-      stored = await look()
+      await this.#reportRefusal(() => this.#write())
+      stored = await read()
     }
     if (stored.version <= this.#version) return
     const { [VERSION]: _, ...fields } = stored.fields
     this.#version = stored.version
     this.#known = fields
-    await apply(this.#wanted())
+    await apply(this.#target())
   }
 
   async #write(): Promise<void> {
@@ -132,7 +140,7 @@ export class SharedChanges {
     for (const [name, value] of pending) if (this.#pending.get(name) === value) this.#pending.delete(name)
   }
 
-  #wanted(): Fields {
+  #target(): Fields {
     const fields = { ...this.#known, ...Object.fromEntries(this.#pending) }
     return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''))
   }
@@ -152,8 +160,8 @@ export class SharedChanges {
     ])
   }
 
-  /** What goes wrong with the connection its owner says; what the store refuses is said here, and tried again later. */
-  async #asking(work: () => Promise<void>): Promise<void> {
+  /** Reports refusals, which are retried later. The store link reports connection errors. */
+  async #reportRefusal(work: () => Promise<void>): Promise<void> {
     try {
       await work()
     } catch (error) {
@@ -167,13 +175,13 @@ function fieldsOf(reply: unknown): Record<string, string> {
   return Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : [])))
 }
 
-/** Somebody else's is none. `nowMs` is the store's, as the scripts have it. */
+/** 0 if it is not a version of ours. `nowMs`: the store's clock, as in the scripts. */
 function versionOf(text: unknown, nowMs: number): number {
   const version = Number(text ?? 0)
-  return Number.isSafeInteger(version) && version > 0 && version <= nowMs + MOST_AHEAD_MS ? version : 0
+  return Number.isSafeInteger(version) && version > 0 && version <= nowMs + MAX_AHEAD_MS ? version : 0
 }
 
-/** What TIME answers: seconds, and millionths. */
+/** Reply of TIME: seconds and microseconds. */
 function msOf(reply: unknown): number {
   const [seconds, micros] = Array.isArray(reply) ? reply.map(Number) : []
   return Math.floor((seconds ?? NaN) * 1000 + (micros ?? NaN) / 1000)

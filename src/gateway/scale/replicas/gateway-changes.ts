@@ -1,4 +1,4 @@
-/** Between the shared changes and this gateway: what was changed here becomes fields, and fields become changes. */
+/** Converts changes of this gateway to shared fields, and applies shared fields to this gateway. */
 import type { Registry } from '../../../cluster/registry.ts'
 import { POLICIES, type PolicyName } from '../../../policy/decode-policy.ts'
 import { PREFILL_POLICIES, type PrefillPolicyName } from '../../../policy/prefill-policy.ts'
@@ -21,6 +21,7 @@ export interface GatewayChangesOptions {
 }
 
 const DRAIN = 'drain:'
+const INVALID_FIELD = 'the value in the store is invalid'
 
 export const fieldsOf = {
   policy: ({ policy, tau, prefillPolicy }: PolicyChange): Fields => ({
@@ -28,52 +29,55 @@ export const fieldsOf = {
     ...(tau !== undefined && { tau: String(tau) }),
     ...(prefillPolicy && { prefillPolicy }),
   }),
-  /** A re-fit was of the artifact before. */
+  /** Clears the refit, which was for the artifact before. */
   artifact: (sha256: string, path: string): Fields => ({
     artifact: JSON.stringify({ sha256, path }),
     refit: '',
   }),
-  /** Every one is another, also with the same number. */
+  /** The time makes every refit distinct, even with the same number of clusters. */
   refit: (clusters: number, nowMs: number): Fields => ({ refit: `${clusters} ${nowMs}` }),
   drain: (worker: string, drained: boolean): Fields => ({ [`${DRAIN}${worker}`]: drained ? '1' : '' }),
 } as const
 
 export class GatewayChanges {
   readonly #options: GatewayChangesOptions
-  /** The last re-fit that was done, here or for another. */
+  /** Field of the last refit, made here or elsewhere. */
   #refit = ''
-  /** Workers that are drained for all. */
+  /** Workers that are drained on all replicas. */
   readonly #drained = new Set<string>()
 
   constructor(options: GatewayChangesOptions) {
     this.#options = options
   }
 
-  /** Was done here. */
+  /** Records a refit made here. */
   refitted(field: string): void {
     this.#refit = field
   }
 
-  /** Was done here. */
+  /** Records a drain made here. */
   drained(worker: string, drained: boolean): void {
     if (drained) this.#drained.add(worker)
     else this.#drained.delete(worker)
   }
 
-  /** Makes the gateway like the fields, as far as it can be, and says what cannot. What it is like already is left alone. */
+  /**
+   * Applies the fields that differ from the gateway's state. Returns the problems of those that cannot be
+   * applied.
+   */
   async apply(fields: Fields): Promise<string[]> {
     const problems: string[] = []
-    const trying = async (what: string, work: () => unknown) => {
+    const attempt = async (what: string, work: () => unknown) => {
       try {
         await work()
       } catch (error) {
         problems.push(`${what}: ${wordsOf(error)}`)
       }
     }
-    await trying('artifact', () => this.#artifact(fields['artifact']))
-    await trying('policy', () => this.#policy(fields))
-    await trying('refit', () => this.#refitOf(fields['refit']))
-    this.#drain(
+    await attempt('artifact', () => this.#applyArtifact(fields['artifact']))
+    await attempt('policy', () => this.#applyPolicy(fields))
+    await attempt('refit', () => this.#applyRefit(fields['refit']))
+    this.#applyDrains(
       new Set(
         Object.entries(fields).flatMap(([name, value]) =>
           name.startsWith(DRAIN) && value === '1' ? name.slice(DRAIN.length) : [],
@@ -83,8 +87,8 @@ export class GatewayChanges {
     return problems
   }
 
-  /** Also workers that are not here yet. */
-  #drain(workers: ReadonlySet<string>): void {
+  /** Includes workers that are not registered here yet. */
+  #applyDrains(workers: ReadonlySet<string>): void {
     for (const worker of workers) {
       this.#drained.add(worker)
       this.#options.registry.drain(worker)
@@ -96,32 +100,32 @@ export class GatewayChanges {
     }
   }
 
-  async #artifact(field: string | undefined): Promise<void> {
+  async #applyArtifact(field: string | undefined): Promise<void> {
     if (field === undefined) return
-    const wanted = sharedArtifactIn(field)
-    if (wanted === undefined) throw new Error('what stands in the store cannot be read')
-    if (wanted.sha256 !== this.#options.control.view().artifact?.sha256)
-      await this.#options.artifacts.take(wanted)
+    const target = sharedArtifactIn(field)
+    if (target === undefined) throw new Error(INVALID_FIELD)
+    if (target.sha256 !== this.#options.control.view().artifact?.sha256)
+      await this.#options.artifacts.take(target)
   }
 
-  #policy({ policy, tau, prefillPolicy }: Fields): void {
+  #applyPolicy({ policy, tau, prefillPolicy }: Fields): void {
     const { control } = this.#options
     const now = control.view()
     const number = tau === undefined || tau === '' ? undefined : Number(tau)
-    const wanted: PolicyChange = {
+    // Only the fields that differ.
+    const change: PolicyChange = {
       ...(isOne(POLICIES, policy) && policy !== now.policy && { policy }),
       ...(number !== undefined && number >= 0 && number <= MAX_TAU && number !== now.tau && { tau: number }),
       ...(isOne(PREFILL_POLICIES, prefillPolicy) && prefillPolicy !== now.prefillPolicy && { prefillPolicy }),
     }
-    if (Object.keys(wanted).length > 0) control.setPolicy(wanted)
+    if (Object.keys(change).length > 0) control.setPolicy(change)
   }
 
-  async #refitOf(field: string | undefined): Promise<void> {
+  async #applyRefit(field: string | undefined): Promise<void> {
     if (field === undefined || field === '' || field === this.#refit) return
     const clusters = Number(field.split(' ')[0])
-    if (!Number.isSafeInteger(clusters) || clusters < 1)
-      throw new Error('what stands in the store cannot be read')
-    this.#refit = field // once, whatever comes of it
+    if (!Number.isSafeInteger(clusters) || clusters < 1) throw new Error(INVALID_FIELD)
+    this.#refit = field // tried once, even if it fails
     await this.#options.control.refit(clusters)
   }
 }

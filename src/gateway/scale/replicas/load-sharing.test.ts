@@ -22,7 +22,7 @@ const WORKERS = 2
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => void vi.useRealTimers())
 
-/** Replicas on a bus that may lose what is said, each with tracker, registry and policy of its own. */
+/** Replicas on a bus that may lose messages, each with its own tracker, registry and policy. */
 function replicas(count: number, lost: () => boolean) {
   const all = Array.from({ length: count }, (_, n) => {
     const tracker = new LoadTracker()
@@ -42,13 +42,14 @@ function replicas(count: number, lost: () => boolean) {
       registry,
       log: pino({ level: 'silent' }),
       rateLimitedLog: new RateLimitedLog(),
-      tell: message => {
+      send: message => {
         const bytes = encode(message)
         for (const other of all) {
-          const heard = decode(Buffer.from(bytes))
-          if (typeof heard === 'string') throw new Error(heard)
-          if (other.sharing === sharing) sharing.cameBack(heard)
-          else if (!lost() && other.sharing.heard(heard) !== undefined) throw new Error('passed over')
+          const decoded = decode(Buffer.from(bytes))
+          if (decoded.kind !== 'ok') throw new Error(decoded.kind)
+          if (other.sharing === sharing) sharing.ownMessage(decoded.message)
+          else if (!lost() && other.sharing.received(decoded.message) !== undefined)
+            throw new Error('ignored')
         }
         return Promise.resolve(bytes.length)
       },
@@ -60,8 +61,8 @@ function replicas(count: number, lost: () => boolean) {
   return all
 }
 
-describe('replicas that tell each other of their requests', () => {
-  it('agree on every load and every sum when nothing is lost any more, and are at zero when all has ended', async () => {
+describe('replicas that share their loads', () => {
+  it('agree on loads and sums once no message is lost, and reach zero at the end', async () => {
     const request = fc.record({
       replica: fc.nat(2),
       worker: fc.nat(WORKERS - 1),
@@ -100,7 +101,7 @@ describe('replicas that tell each other of their requests', () => {
             expect(
               loads.every(({ inflight, inflightElsewhere }) => inflightElsewhere >= 0 && inflight >= 0),
             ).toBe(true)
-            // At 500 ms something may be on its way; 5 ms later nothing that is known is.
+            // At 500 ms a message may be in transit, unless nothing has changed around that time.
             const quiet = requests.every(({ atMs, forMs }) => atMs + forMs < 470 || atMs + forMs > 530)
             for (const { inflight, inflightElsewhere } of loads)
               expect(quiet ? inflight + inflightElsewhere : own).toBe(own)
@@ -123,7 +124,7 @@ describe('replicas that tell each other of their requests', () => {
     )
   })
 
-  it('keep ranks of one server apart', async () => {
+  it('count the ranks of a server separately', async () => {
     const [a, b] = replicas(2, () => false)
     for (const { registry } of [a!, b!])
       for (const dpRank of [0, 1])
@@ -137,7 +138,7 @@ describe('replicas that tell each other of their requests', () => {
     ])
   })
 
-  it('put what the others have into candidates, and forget it with the lease', async () => {
+  it('add the others’ load to candidates until the lease ends', async () => {
     let silent = false
     const [a, b] = replicas(2, () => silent)
     a!.registry.setHealth('d1', true)
@@ -152,10 +153,10 @@ describe('replicas that tell each other of their requests', () => {
     expect([a!.sharing.others, a!.tracker.inflight('d1', 'decode')]).toEqual([0, 0])
   })
 
-  it('forget one that dies with its own lease, whatever longer leases there are', async () => {
+  it('drop a dead replica at the end of its own lease, even if others have longer ones', async () => {
     const [a] = replicas(1, () => false)
-    const say = (id: string, leaseMs: number) =>
-      a!.sharing.heard({
+    const receive = (id: string, leaseMs: number) =>
+      a!.sharing.received({
         kind: 'state',
         from: { id, boot: 1 },
         seq: 1,
@@ -165,21 +166,21 @@ describe('replicas that tell each other of their requests', () => {
         whole: true,
         rows: [],
       })
-    say('long', 60_000)
+    receive('long', 60_000)
     await vi.advanceTimersByTimeAsync(10)
-    say('short', 300)
+    receive('short', 300)
     expect(a!.sharing.others).toBe(2)
     await vi.advanceTimersByTimeAsync(310)
     expect(a!.sharing.others).toBe(1)
   })
 
-  it('take no rows that are of no use here, whatever they would unpack to', () => {
+  it('do not unpack rows that are not needed here, whatever their size', () => {
     const [a] = replicas(1, () => false)
     const long = Buffer.from([0, 0xff, 0xff, 0x3f]) // 2^20 zeros
     const rows = Array.from({ length: 3_000 }, (_, n) => ({ key: n, packed: long }))
     const before = process.memoryUsage().arrayBuffers
     expect(
-      a!.sharing.heard({
+      a!.sharing.received({
         kind: 'state',
         from: { id: 'x', boot: 1 },
         seq: 1,
@@ -193,7 +194,7 @@ describe('replicas that tell each other of their requests', () => {
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(50e6)
   })
 
-  it('ask for rows when another policy has a use for them', async () => {
+  it('ask for rows when a new policy needs them', async () => {
     const [a, b] = replicas(2, () => false)
     const { policy } = a!
     a!.sharing.policyChanged({ name: 'jsq', pick: policy.pick })
@@ -213,7 +214,7 @@ describe('replicas that tell each other of their requests', () => {
     expect(again.sums!.of(0).some(sum => sum > 0)).toBe(true)
   })
 
-  it('suppose that the others did as they did, for as long as they cannot know', async () => {
+  it('assume that the others sent the same requests until their next message is due', async () => {
     const [a] = replicas(3, () => false)
     await vi.advanceTimersByTimeAsync(10)
     a!.sharing.unseen.sent(1)
@@ -222,7 +223,7 @@ describe('replicas that tell each other of their requests', () => {
     expect(a!.sharing.unseen.on(1)).toBe(0)
   })
 
-  it('keep what the others say when a worker goes and another comes at its place', async () => {
+  it('keep the others’ sums for a worker that leaves and returns, not for its successor', async () => {
     const [a, b] = replicas(2, () => false)
     const routable = { id: 'r', counts: Uint16Array.from([9, 3, 0, 0, 0, 0]) }
     b!.tracker.take('d0', 'decode', 1, 0)

@@ -1,13 +1,13 @@
-/** What is in flight, told to the other replicas and heard of them. It knows messages, and nothing of how they travel. */
+/** Shares the requests in flight with the other replicas. Knows messages, but not their transport. */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { LoadTracker } from '../../../cluster/tickets.ts'
 import { createUnseen, type Unseen } from '../../../policy/anticipate.ts'
 import type { DecodePolicy } from '../../../policy/decode-policy.ts'
 import type { ReplicaSettings } from '../../config/settings.ts'
 import type { Log, RateLimitedLog } from '../../observe/log/log.ts'
-import { Echo } from './store-latency.ts'
+import { StoreLatency } from './store-latency.ts'
 import { type Message, type Sender, type StateMessage, type WorkerKey, workerKey } from './messages.ts'
-import { Others } from './others.ts'
+import { OtherReplicas } from './other-replicas.ts'
 import { Publisher, RENEWALS } from './publisher.ts'
 import type { Ignored } from '../../observe/replica-status.ts'
 import { UnionShare } from './union-share.ts'
@@ -19,48 +19,52 @@ export interface LoadSharingOptions {
   readonly registry: Registry
   readonly log: Log
   readonly rateLimitedLog: RateLimitedLog
-  /** Resolves with its bytes, or undefined where nobody got it. Never rejects. */
-  readonly tell: (message: Message) => Promise<number | undefined>
+  /** Resolves with the number of bytes, or undefined if it was not sent. Never rejects. */
+  readonly send: (message: Message) => Promise<number | undefined>
 }
 
-/** A replica is not asked for its rows more often. */
-const ASK_AGAIN_MS = 100
-/** So many come and go that are worth a line each. */
-const SAID_A_MINUTE = 60
+/** Minimum interval of asking a replica for its rows. */
+const ASK_INTERVAL_MS = 100
+/** Replicas that join or leave get a log line each up to this many per minute. */
+const LINES_PER_MINUTE = 60
 const MINUTE_MS = 60_000
 
 export class LoadSharing {
-  /** Policies add what the others are supposed to have sent unseen (docs/guides/scale.md). */
+  /**
+   * Estimate of requests that other replicas have sent and that are not known here yet
+   * (docs/guides/scale.md).
+   */
   readonly unseen: Unseen
   readonly #options: LoadSharingOptions
-  readonly #others: Others
+  readonly #others: OtherReplicas
   readonly #union: UnionShare
   readonly #publisher: Publisher
-  readonly #echo = new Echo()
-  readonly #asked = new Map<string, number>()
+  readonly #latency = new StoreLatency()
+  /** When each replica was last asked for its rows. */
+  readonly #askedMs = new Map<string, number>()
   /** Workers of this gateway. */
   #known: ReadonlySet<WorkerKey> = new Set()
   #seq = 0
   #expiry: NodeJS.Timeout | undefined
   #expiryMs = Infinity
-  #said = 0
-  #saidFromMs = -Infinity
+  #lines = 0
+  #linesFromMs = -Infinity
 
   constructor(options: LoadSharingOptions) {
-    const { settings, tracker, registry, self, tell } = options
+    const { settings, tracker, registry, self, send } = options
     const { publishMs, unionMs, leaseMs, bytesPerSecond } = settings
     this.#options = options
     const union = (this.#union = new UnionShare(registry, cells => this.#others.rows(cells)))
-    this.#others = new Others((...change) => union.rowChanged(...change), {
+    this.#others = new OtherReplicas((...change) => union.rowChanged(...change), {
       isKnown: key => this.#known.has(key),
       get cells() {
         return union.cells
       },
     })
-    this.#look()
+    this.#readWorkers()
     this.unseen = createUnseen({
-      // Leases are renewed more often than that, and say the same.
-      viewAgeMs: () => Math.min(publishMs, leaseMs / RENEWALS) + this.#echo.transitMs,
+      // A lease renewal carries the same loads, so the view is never older than that.
+      viewAgeMs: () => Math.min(publishMs, leaseMs / RENEWALS) + this.#latency.transitMs,
       perOwn: () => this.#others.count,
       nowMs: () => performance.now(),
     })
@@ -78,10 +82,10 @@ export class LoadSharing {
         })),
       cells: () => this.#union.cells,
       rows: whole => this.#union.rows(whole),
-      send: speech => {
+      send: publication => {
         const seq = ++this.#seq
-        this.#echo.sent(seq, performance.now())
-        return tell({ kind: 'state', from: self, seq, leaseMs, ...speech })
+        this.#latency.sent(seq, performance.now())
+        return send({ kind: 'state', from: self, seq, leaseMs, ...publication })
       },
     })
     tracker.elsewhere = (worker, leg) =>
@@ -89,7 +93,7 @@ export class LoadSharing {
     tracker.onChange = () => this.#publisher.touch()
     registry.subscribe(({ kind, worker }) => {
       if (kind !== 'added' && kind !== 'removed') return
-      this.#look()
+      this.#readWorkers()
       if (worker.role === 'decode') this.#union.workersChanged()
       if (kind === 'added') this.#askAll()
     })
@@ -99,30 +103,30 @@ export class LoadSharing {
     return this.#others.count
   }
 
-  /** Since the one was heard that has been silent longest; 0 without others. */
+  /** Longest time since the last message of a replica; 0 without others. */
   silentMs(nowMs: number): number {
-    return nowMs - (this.#others.oldestHeardMs ?? nowMs)
+    return nowMs - (this.#others.oldestMessageMs ?? nowMs)
   }
 
-  /** Since something of our own came back. */
-  unechoedMs(nowMs: number): number {
-    return this.#echo.silentMs(nowMs)
+  /** Time since a message of our own came back through the store. */
+  sinceOwnMessageMs(nowMs: number): number {
+    return this.#latency.silentMs(nowMs)
   }
 
   policyChanged(policy: DecodePolicy): void {
     this.#union.policyChanged(policy)
-    this.#publisher.tellAll()
+    this.#publisher.publishAll()
     this.#askAll()
   }
 
-  /** Others can be spoken to from now on. */
+  /** The store is reachable. */
   start(): void {
-    this.#echo.begin(performance.now())
-    void this.#options.tell({ kind: 'ask', from: this.#options.self, of: '' })
+    this.#latency.start(performance.now())
+    void this.#options.send({ kind: 'ask', from: this.#options.self, of: '' })
     this.#publisher.start()
   }
 
-  /** They cannot, for now. What they said holds until their leases end. */
+  /** The store is unreachable. The last known loads hold until their leases end. */
   pause(): void {
     this.#publisher.stop()
   }
@@ -133,61 +137,62 @@ export class LoadSharing {
     clearTimeout(this.#expiry)
   }
 
-  /** Of our own. */
-  cameBack(message: Message): void {
-    if (message.kind === 'state') this.#echo.heard(message.seq, performance.now())
+  /** A message of our own that came back. */
+  ownMessage(message: Message): void {
+    if (message.kind === 'state') this.#latency.received(message.seq, performance.now())
   }
 
-  /** Of another. @returns why it is passed over. */
-  heard(message: Message): Ignored | undefined {
+  /** A message of another replica. Returns the reason if it is ignored. */
+  received(message: Message): Ignored | undefined {
     const { from } = message
-    if (message.kind === 'ask' && ['', this.#options.self.id].includes(message.of)) this.#publisher.tellAll()
+    if (message.kind === 'ask' && ['', this.#options.self.id].includes(message.of))
+      this.#publisher.publishAll()
     if (message.kind === 'leave') this.#left(from)
-    return message.kind === 'state' ? this.#heardState(message) : undefined
+    return message.kind === 'state' ? this.#receivedState(message) : undefined
   }
 
-  #heardState(message: StateMessage): Ignored | undefined {
+  #receivedState(message: StateMessage): Ignored | undefined {
     const { from } = message
     const nowMs = performance.now()
     const isNew = !this.#others.knows(from)
-    const heard = this.#others.heard(message, nowMs)
-    if (isNew && this.#others.knows(from)) this.#say('another one is there', from.id, nowMs)
-    if (heard === 'missed_rows') this.#askFor(from.id, nowMs)
+    const outcome = this.#others.received(message, nowMs)
+    if (isNew && this.#others.knows(from)) this.#log('replica joined', from.id, nowMs)
+    if (outcome === 'missed_rows') this.#askFor(from.id, nowMs)
     if (nowMs + message.leaseMs < this.#expiryMs) this.#watchLeases()
-    if (heard === 'twin') return 'same_id'
-    return heard === 'malformed' || heard === 'too_many' ? heard : undefined
+    if (outcome === 'twin') return 'same_id'
+    return outcome === 'malformed' || outcome === 'too_many' ? outcome : undefined
   }
 
-  /** Who can write to the store must not be able to fill the log. */
-  #say(what: string, replica: string, nowMs: number): void {
+  /** Rate-limited: a client that can write to the store must not be able to fill the log. */
+  #log(what: string, replica: string, nowMs: number): void {
     const { log, rateLimitedLog } = this.#options
-    if (nowMs - this.#saidFromMs > MINUTE_MS) [this.#said, this.#saidFromMs] = [0, nowMs]
-    if (this.#said++ < SAID_A_MINUTE) log.info({ replica }, `replicas: ${what}`)
+    if (nowMs - this.#linesFromMs > MINUTE_MS) [this.#lines, this.#linesFromMs] = [0, nowMs]
+    if (this.#lines++ < LINES_PER_MINUTE) log.info({ replica }, `replicas: ${what}`)
     else
       rateLimitedLog.say(`replicas ${what}`, nowMs, times =>
-        log.warn({ replica, times }, `replicas: ${what}, and many more`),
+        log.warn({ replica, times }, `replicas: ${what}, and many others`),
       )
   }
 
-  #look(): void {
+  #readWorkers(): void {
     const views = this.#options.registry.views(performance.now())
     this.#known = new Set(views.map(({ spec }) => workerKey(spec.role, spec.id)))
   }
 
-  /** What was of no use before is of use now. */
+  /** Rows that were ignored so far are needed now. */
   #askAll(): void {
     if (this.#others.count === 0) return
-    this.#others.missed()
-    void this.#options.tell({ kind: 'ask', from: this.#options.self, of: '' })
+    this.#others.markIncomplete()
+    void this.#options.send({ kind: 'ask', from: this.#options.self, of: '' })
   }
 
   #askFor(id: string, nowMs: number): void {
-    if (nowMs - (this.#asked.get(id) ?? -Infinity) < ASK_AGAIN_MS) return
-    this.#asked.set(id, nowMs)
-    void this.#options.tell({ kind: 'ask', from: this.#options.self, of: id })
+    if (nowMs - (this.#askedMs.get(id) ?? -Infinity) < ASK_INTERVAL_MS) return
+    this.#askedMs.set(id, nowMs)
+    void this.#options.send({ kind: 'ask', from: this.#options.self, of: id })
   }
 
-  /** One timer, for the lease that ends first: messages come far more often than leases end. */
+  /** One timer for the lease that ends first: messages are far more frequent than leases that end. */
   #watchLeases(): void {
     clearTimeout(this.#expiry)
     this.#expiryMs = this.#others.nextExpiryMs ?? Infinity
@@ -196,15 +201,15 @@ export class LoadSharing {
     this.#expiry = setTimeout(() => {
       const nowMs = performance.now()
       for (const id of this.#others.expire(nowMs)) {
-        this.#asked.delete(id)
-        this.#say('one was not heard of for as long as its lease, and is taken for dead', id, nowMs)
+        this.#askedMs.delete(id)
+        this.#log('lease expired, replica considered dead', id, nowMs)
       }
       this.#watchLeases()
     }, waitMs).unref()
   }
 
   #left(from: Sender): void {
-    this.#asked.delete(from.id)
-    if (this.#others.forget(from)) this.#say('one has left', from.id, performance.now())
+    this.#askedMs.delete(from.id)
+    if (this.#others.forget(from)) this.#log('replica left', from.id, performance.now())
   }
 }

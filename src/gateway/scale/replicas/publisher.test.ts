@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { Publisher, type PublisherOptions, type Speech } from './publisher.ts'
+import { Publisher, type PublisherOptions, type Publication } from './publisher.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => void vi.useRealTimers())
 
 function start(more: Partial<PublisherOptions> = {}) {
-  const sent: (Speech & { atMs: number })[] = []
+  const sent: (Publication & { atMs: number })[] = []
   const state = { inflight: 1, answer: (): Promise<number | undefined> => Promise.resolve(100) }
   const publisher = new Publisher({
     publishMs: 5,
@@ -16,8 +16,8 @@ function start(more: Partial<PublisherOptions> = {}) {
     loads: () => [{ key: 1, inflight: state.inflight, tokens: 0 }],
     cells: () => 0,
     rows: whole => [{ key: whole ? 1 : 2, packed: Buffer.of(1) }],
-    send: speech => {
-      sent.push({ ...speech, atMs: performance.now() })
+    send: publication => {
+      sent.push({ ...publication, atMs: performance.now() })
       return state.answer()
     },
     ...more,
@@ -31,8 +31,8 @@ function start(more: Partial<PublisherOptions> = {}) {
   }
 }
 
-describe('a replica speaks', () => {
-  it('once for many changes, with the loads as they are when it does', async () => {
+describe('a replica publishes', () => {
+  it('once for many changes, with the loads at that time', async () => {
     const { publisher, sent, state } = start()
     await vi.advanceTimersByTimeAsync(5)
     for (let n = 2; n <= 40; n++) {
@@ -43,14 +43,14 @@ describe('a replica speaks', () => {
     expect(sent.map(({ loads }) => loads[0]!.inflight)).toEqual([1, 40])
   })
 
-  it('three times in a lease when nothing changes', async () => {
+  it('three times per lease if nothing changes', async () => {
     const { sent, gaps } = start()
     await vi.advanceTimersByTimeAsync(1_000)
     expect(sent.length).toBeGreaterThanOrEqual(10)
     expect(Math.max(...gaps())).toBeLessThanOrEqual(101)
   })
 
-  it('to a store that answers late one message at a time, and the next has the last state', async () => {
+  it('one message at a time to a slow store, and the next has the latest state', async () => {
     const { publisher, sent, state } = start()
     let answered: (bytes: number) => void = () => {}
     state.answer = () => new Promise(resolve => (answered = resolve))
@@ -66,7 +66,7 @@ describe('a replica speaks', () => {
     expect(sent.map(({ loads }) => loads[0]!.inflight)).toEqual([1, 30])
   })
 
-  it('no more once it is stopped, and whole when it goes on', async () => {
+  it('nothing after it is stopped, and everything when it is started again', async () => {
     const { publisher, sent } = start({ cells: () => 4 })
     await vi.advanceTimersByTimeAsync(50)
     publisher.stop()
@@ -81,7 +81,7 @@ describe('a replica speaks', () => {
 })
 
 describe('rows of union', () => {
-  it('go out every rowsMs while loads go out every publishMs, and are not forgotten when nothing else changes', async () => {
+  it('are published every rowsMs, loads every publishMs, and rows even if nothing else changes', async () => {
     const { publisher, sent } = start({ cells: () => 4 })
     for (let n = 0; n < 40; n++) {
       publisher.touch()
@@ -96,18 +96,18 @@ describe('rows of union', () => {
     expect(sent.slice(before).some(({ rows }) => rows.length > 0)).toBe(true)
   })
 
-  it('are held to their bytes a second', async () => {
+  it('keep to the limit of bytes per second', async () => {
     const { publisher, sent } = start({ cells: () => 4, bytesPerSecond: 1_000 }) // 100 bytes each
     for (let n = 0; n < 200; n++) {
       publisher.touch()
       await vi.advanceTimersByTimeAsync(5)
     }
-    const rows = sent.filter(speech => speech.rows.length > 0).length
+    const rows = sent.filter(publication => publication.rows.length > 0).length
     expect(rows).toBeGreaterThanOrEqual(9)
     expect(rows).toBeLessThanOrEqual(11)
   })
 
-  it('are all told again after a message that did not get through', async () => {
+  it('are all published again after a message that failed', async () => {
     const { publisher, sent, state } = start({ cells: () => 4 })
     await vi.advanceTimersByTimeAsync(50)
     state.answer = () => Promise.resolve(undefined)

@@ -1,11 +1,12 @@
 /**
- * When this replica speaks: `publishMs` after something has changed, and before its lease ends if nothing has. One message is under way at a
- * time, so that a slow store gets fewer and not more of them; each has all loads as they are when it goes, so nothing is lost by waiting.
- * Rows of `union` go along every `rowsMs`, or more rateLimitedLog where they would be more than `bytesPerSecond`.
+ * When this replica publishes: `publishMs` after a change, and before its lease ends if there is none. Only
+ * one message is in flight at a time, so a slow store gets fewer of them; each has all current loads, so
+ * nothing is lost by waiting. Rows of `union` are included every `rowsMs`, or less often if they would exceed
+ * `bytesPerSecond`.
  */
 import type { LoadEntry, RowEntry } from './messages.ts'
 
-export interface Speech {
+export interface Publication {
   readonly loads: readonly LoadEntry[]
   readonly cells: number
   readonly whole: boolean
@@ -21,19 +22,20 @@ export interface PublisherOptions {
   readonly loads: () => LoadEntry[]
   readonly cells: () => number
   readonly rows: (whole: boolean) => RowEntry[]
-  /** Resolves with its bytes when the store has it; undefined when it has not. Never rejects. */
-  readonly send: (speech: Speech) => Promise<number | undefined>
+  /** Resolves with the number of bytes, or undefined if the store did not accept it. Never rejects. */
+  readonly send: (publication: Publication) => Promise<number | undefined>
 }
 
-/** A lease is renewed so many times before it ends. */
+/** Renewals within a lease. */
 export const RENEWALS = 3
 
 export class Publisher {
   readonly #options: PublisherOptions
-  #soon: NodeJS.Timeout | undefined
-  #renewal: NodeJS.Timeout | undefined
+  #publishTimer: NodeJS.Timeout | undefined
+  #renewalTimer: NodeJS.Timeout | undefined
   #sending = false
-  #wanted = false
+  /** Publish again after the message in flight. */
+  #requested = false
   #whole = false
   #rowsDueMs = 0
   #running = false
@@ -42,63 +44,63 @@ export class Publisher {
     this.#options = options
   }
 
-  /** The store can be reached: everything is told anew. */
+  /** The store is reachable: publishes everything. */
   start(): void {
     this.#running = true
-    this.tellAll()
+    this.publishAll()
   }
 
   stop(): void {
     this.#running = false
-    clearTimeout(this.#soon)
-    clearTimeout(this.#renewal)
-    this.#soon = undefined
+    clearTimeout(this.#publishTimer)
+    clearTimeout(this.#renewalTimer)
+    this.#publishTimer = undefined
   }
 
-  /** Something has changed. On the way of every request, so it does next to nothing. */
+  /** Something has changed. Called for every request, so it must be cheap. */
   touch(): void {
-    if (this.#soon !== undefined || !this.#running) return
-    this.#soon = setTimeout(() => this.#due(), this.#options.publishMs).unref()
+    if (this.#publishTimer !== undefined || !this.#running) return
+    this.#publishTimer = setTimeout(() => this.#due(), this.#options.publishMs).unref()
   }
 
-  /** Somebody has missed rows. */
-  tellAll(): void {
+  /** Publishes all rows, because a replica has missed some. */
+  publishAll(): void {
     this.#whole = true
     this.touch()
   }
 
   #due(): void {
-    this.#soon = undefined
-    if (this.#sending) this.#wanted = true
-    else void this.#speak()
+    this.#publishTimer = undefined
+    if (this.#sending) this.#requested = true
+    else void this.#publish()
   }
 
-  async #speak(): Promise<void> {
+  async #publish(): Promise<void> {
     const { nowMs, leaseMs, loads, cells, send } = this.#options
     this.#sending = true
-    clearTimeout(this.#renewal)
+    clearTimeout(this.#renewalTimer)
     const rows = this.#rows(nowMs())
     const bytes = await send({ loads: loads(), cells: cells(), ...rows })
-    // Of what was not taken nobody knows which rows got there.
+    // After a failure it is unknown which rows arrived.
     if (bytes === undefined) this.#whole = true
-    else if (rows.rows.length > 0) this.#pace(nowMs(), bytes)
+    else if (rows.rows.length > 0) this.#delayRows(nowMs(), bytes)
     this.#sending = false
     if (!this.#running) return
-    this.#renewal = setTimeout(() => this.#due(), leaseMs / RENEWALS).unref()
-    if (this.#wanted) {
-      this.#wanted = false
+    this.#renewalTimer = setTimeout(() => this.#due(), leaseMs / RENEWALS).unref()
+    if (this.#requested) {
+      this.#requested = false
       this.touch()
     }
   }
 
-  #rows(nowMs: number): Pick<Speech, 'whole' | 'rows'> {
+  #rows(nowMs: number): Pick<Publication, 'whole' | 'rows'> {
     const { cells, rows } = this.#options
     if (cells() === 0) {
       this.#whole = false
       return { whole: true, rows: [] }
     }
     if (nowMs < this.#rowsDueMs) {
-      this.#wanted = true // they have to go out even if nothing else changes
+      this.#requested = true // rows must be published even if nothing else changes
       return { whole: false, rows: [] }
     }
     const whole = this.#whole
@@ -106,7 +108,7 @@ export class Publisher {
     return { whole, rows: rows(whole) }
   }
 
-  #pace(nowMs: number, bytes: number): void {
+  #delayRows(nowMs: number, bytes: number): void {
     const { rowsMs, bytesPerSecond } = this.#options
     this.#rowsDueMs = nowMs + Math.max(rowsMs, (1000 * bytes) / bytesPerSecond)
   }

@@ -1,6 +1,7 @@
 /**
- * Several gateways before the same workers, each with its own requests exactly and those of the others a moment old. Everything here happens
- * beside requests: they read sums that are there and leave a mark that something has changed. Without the store a gateway goes on alone.
+ * Several gateways in front of the same workers. Each knows its own requests exactly and those of the others
+ * with a short delay. No request waits for any of this: it reads current sums and marks a change. Without the
+ * store a gateway continues alone.
  */
 import { randomBytes } from 'node:crypto'
 import type { Registry } from '../../../cluster/registry.ts'
@@ -33,9 +34,9 @@ export interface ReplicaParts {
   readonly rateLimitedLog: RateLimitedLog
 }
 
-/** A clean end takes no longer for a store that does not answer. */
+/** How long a shutdown waits for a store that does not respond. */
 const LEAVE_MS = 500
-/** What could not be done for others is tried again so often. */
+/** Interval of retries of changes that could not be applied. */
 const REAPPLY_MS = 10_000
 
 export class Replicas {
@@ -50,7 +51,7 @@ export class Replicas {
   #gateway: GatewayChanges | undefined
   #artifacts: ArtifactShare | undefined
   #renewal: NodeJS.Timeout | undefined
-  #artifactTold: Promise<unknown> = Promise.resolve()
+  #artifactQueue: Promise<unknown> = Promise.resolve()
   #reason = 'not yet'
   #problems: readonly string[] = []
   #triedMs = 0
@@ -71,7 +72,7 @@ export class Replicas {
       registry,
       log,
       rateLimitedLog: parts.rateLimitedLog,
-      tell: message => this.#tell(message),
+      send: message => this.#send(message),
     })
   }
 
@@ -79,7 +80,7 @@ export class Replicas {
     return this.#loads.unseen
   }
 
-  /** Once routing stands. It does not wait for the store. */
+  /** Called once routing has started. Does not wait for the store. */
   start(control: RoutingControl, router: Router): void {
     const {
       url,
@@ -89,14 +90,14 @@ export class Replicas {
       retryMs,
       leaseMs,
       changesKeptMs: keptMs,
-      artifactBytes: mostBytes,
+      artifactBytes: maxBytes,
     } = this.#settings
     const { registry } = this.#parts
     const channel = this.#channel
     const ask = (command: readonly (string | Buffer)[]) => this.#link!.ask(command)
     const artifacts = new ArtifactShare({
       namespace,
-      mostBytes,
+      maxBytes,
       keptMs,
       ask,
       load: (path, shownAs) => control.load(path, shownAs),
@@ -115,15 +116,15 @@ export class Replicas {
     this.#gateway = gateway
     this.#changes = changes
     this.policyChanged(router.table.policy)
-    // A worker may have been drained elsewhere before it came here.
+    // A new worker may already be drained on other replicas.
     registry.subscribe(({ kind }) => void (kind === 'added' && changes.reapply()))
     this.#link = new StoreLink({
       url,
       channel,
       timeoutMs,
       retryMs,
-      ...(caFile !== undefined && { caFile }),
-      heard: bytes => this.#heard(bytes),
+      caFile,
+      received: bytes => this.#received(bytes),
       up: () => this.#up(),
       down: reason => this.#down(reason),
     })
@@ -138,17 +139,17 @@ export class Replicas {
     this.#changes?.made(fieldsOf.policy(change))
   }
 
-  /** `sent`: its bytes, where it has no path here. The caller does not wait for it. */
+  /** `sent`: the bytes of an uploaded artifact, which has no path. Runs in the background. */
   loadedArtifact({ artifact }: RoutingView, path: string, sent?: Buffer): void {
     if (artifact === undefined) return
     const { sha256 } = artifact
     const fields = fieldsOf.artifact(sha256, path)
     this.#changes?.claim(fields)
-    // One after the other, so that of two the last is told last.
-    this.#artifactTold = this.#artifactTold
+    // One after the other, so that the last one is published last.
+    this.#artifactQueue = this.#artifactQueue
       .then(() => this.#artifacts?.remember({ sha256, path }, sent))
       .catch((error: unknown) => this.#failed(error))
-      // Claimed before, so that nothing older undoes it; told now that others can have its bytes.
+      // Claimed above, so that nothing older undoes it; published now that its bytes are available.
       .then(() => this.#changes?.sync())
   }
 
@@ -176,31 +177,31 @@ export class Replicas {
     })
   }
 
-  /** The others hear of it at once, where they can. */
+  /** Tells the other replicas if the store is reachable. */
   async stop(): Promise<void> {
     clearInterval(this.#renewal)
     this.#loads.stop()
-    let late: NodeJS.Timeout | undefined
-    const tooLate = new Promise(resolve => (late = setTimeout(resolve, LEAVE_MS)))
+    let timer: NodeJS.Timeout | undefined
+    const timeout = new Promise(resolve => (timer = setTimeout(resolve, LEAVE_MS)))
     if (this.#link?.up === true)
-      await Promise.race([this.#tell({ kind: 'leave', from: this.#self }), tooLate])
-    clearTimeout(late)
+      await Promise.race([this.#send({ kind: 'leave', from: this.#self }), timeout])
+    clearTimeout(timer)
     await this.#link?.close()
   }
 
   #up(): void {
-    this.#parts.log.info({ replica: this.#self.id }, 'replicas: the store can be reached')
+    this.#parts.log.info({ replica: this.#self.id }, 'replicas: connected to the store')
     this.#reason = ''
     this.#loads.start()
     this.#changes!.sync()
   }
 
   #down(reason: string): void {
-    // Once, and again when it is another fault: a store may be away for days.
+    // Logged only when the reason changes: a store may be down for days.
     if (this.#reason !== reason)
       this.#parts.log.warn(
         { reason },
-        'replicas: the store cannot be reached; each gateway goes by its own requests',
+        'replicas: store unreachable; routing by the requests of this gateway alone',
       )
     this.#reason = reason
     this.#loads.pause()
@@ -210,8 +211,8 @@ export class Replicas {
     if (this.#link?.up !== true) return
     const { leaseMs, timeoutMs } = this.#settings
     const nowMs = performance.now()
-    if (this.#loads.unechoedMs(nowMs) > leaseMs + timeoutMs)
-      this.#link.drop('it does not pass on what is published')
+    if (this.#loads.sinceOwnMessageMs(nowMs) > leaseMs + timeoutMs)
+      this.#link.drop('the store does not deliver published messages')
     void this.#changes!.renew()
     void this.#artifacts!.put().catch((error: unknown) => this.#failed(error))
     if (this.#problems.length === 0 || nowMs - this.#triedMs < REAPPLY_MS) return
@@ -219,8 +220,8 @@ export class Replicas {
     void this.#changes!.reapply()
   }
 
-  /** Bytes, where the store took it. */
-  async #tell(message: Message): Promise<number | undefined> {
+  /** Returns the number of bytes, or undefined if the store did not accept it. */
+  async #send(message: Message): Promise<number | undefined> {
     const bytes = encode(message)
     try {
       await this.#link!.ask(['PUBLISH', this.#channel, bytes])
@@ -232,19 +233,20 @@ export class Replicas {
     return bytes.length
   }
 
-  #heard(bytes: Buffer): void {
-    const message = decode(bytes)
-    if (typeof message === 'string') return this.#ignored(message)
+  #received(bytes: Buffer): void {
+    const decoded = decode(bytes)
+    if (decoded.kind !== 'ok') return this.#ignored(decoded.kind)
+    const { message } = decoded
     const { id, boot } = message.from
     if (id === this.#self.id) {
-      if (boot === this.#self.boot) this.#loads.cameBack(message)
+      if (boot === this.#self.boot) this.#loads.ownMessage(message)
       else this.#ignored('same_id')
       return
     }
     this.tally.in(bytes.length)
     if (message.kind === 'changed') this.#changes!.sync()
     else {
-      const why = this.#loads.heard(message)
+      const why = this.#loads.received(message)
       if (why !== undefined) this.#ignored(why)
     }
   }
@@ -256,11 +258,11 @@ export class Replicas {
     if (problems.length > 0 && problems.join() !== before)
       this.#parts.log.error(
         { problems },
-        'replicas: what another one changed cannot be done here; the last good state stays',
+        'replicas: cannot apply a change of another replica; keeping the current state',
       )
   }
 
-  /** Of a connection that failed its owner tells. */
+  /** The store link reports connection errors. */
   #failed(error: unknown): void {
     if (error instanceof StoreRefusal) this.#ignored('refused', error.message)
   }
@@ -268,9 +270,8 @@ export class Replicas {
   #ignored(reason: Ignored, why?: string): void {
     this.tally.ignored(reason)
     const { rateLimitedLog, log } = this.#parts
-    const more = why === undefined ? {} : { why }
     rateLimitedLog.say(`replicas ${reason}`, performance.now(), times =>
-      log.warn({ reason, times, ...more }, IGNORED_WORDS[reason]),
+      log.warn({ reason, times, why }, IGNORED_WORDS[reason]),
     )
   }
 }

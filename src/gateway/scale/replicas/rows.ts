@@ -1,23 +1,24 @@
 /**
- * What `union` knows of one worker's requests, small enough to be told many times a second: S of each cell as one byte, q = 64·√S, so that
- * steps are finest where e^−S changes most. Rows are whole and not differences: what was lost heals with the next one, nothing drifts, and
- * a worker without requests is all zeros again. One that nobody is on takes three bytes.
+ * The sums of `union` for one worker, small enough to be sent many times per second: S of each cell as one
+ * byte, q = 64·√S, so that steps are finest where e^−S changes most. Rows are complete and not differences:
+ * the next row makes up for a lost one, nothing drifts, and a worker without requests is all zeros, which
+ * take three bytes.
  */
 import { Malformed } from './bytes.ts'
 
-/** 2q squared is S in the steps of union-state.ts, 1/16,384, and so a whole number. */
-const MOST = 255
+/** (2q)² is S in the units of union-state.ts, 1/16,384, and so an integer. */
+const MAX_Q = 255
 
-export function quantised(sums: Int32Array, out = new Uint8Array(sums.length)): Uint8Array {
+export function quantise(sums: Int32Array, out = new Uint8Array(sums.length)): Uint8Array {
   for (let c = 0; c < sums.length; c++) {
     const sum = sums[c]!
     const q = sum <= 0 ? 0 : Math.round(Math.sqrt(sum) / 2)
-    out[c] = q > MOST ? MOST : q
+    out[c] = q > MAX_Q ? MAX_Q : q
   }
   return out
 }
 
-/** What has to be added to sums in which `before` is, so that `after` is in them instead. */
+/** What to add to sums that contain `before`, so that they contain `after` instead. */
 export function difference(
   before: Uint8Array | undefined,
   after: Uint8Array | undefined,
@@ -31,8 +32,11 @@ export function difference(
   return delta
 }
 
-/** Zeros come in runs: a 0 is followed by how many more there are, seven bits a byte. Rows are long, so that bytes are written one by one. */
-export function packed(row: Uint8Array): Buffer {
+/**
+ * Run-length encodes zeros: a 0 is followed by the number of further zeros, LEB128. Written without a
+ * ByteWriter for speed.
+ */
+export function packRow(row: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(2 * row.length + 8)
   let size = 0
   for (let c = 0; c < row.length; c++) {
@@ -48,8 +52,8 @@ export function packed(row: Uint8Array): Buffer {
   return out.subarray(0, size)
 }
 
-/** Throws Malformed when it is not a row of so many cells. */
-export function unpacked(bytes: Buffer, cells: number): Uint8Array {
+/** Throws Malformed if it is not a row of this many cells. */
+export function unpackRow(bytes: Buffer, cells: number): Uint8Array {
   const row = new Uint8Array(cells)
   let c = 0
   let at = 0
@@ -59,7 +63,7 @@ export function unpacked(bytes: Buffer, cells: number): Uint8Array {
     row[c++] = value
     if (value !== 0) continue
     for (let scale = 1; ; scale *= 128) {
-      if (at >= bytes.length || scale > cells) throw new Malformed('a run of zeros is broken')
+      if (at >= bytes.length || scale > cells) throw new Malformed('a run of zeros is invalid')
       const byte = bytes[at++]!
       c += (byte & 127) * scale
       if (byte < 128) break

@@ -1,4 +1,7 @@
-/** Replicas from the settings. Where a gateway is alone nothing of this folder is loaded, nor the client of the store. */
+/**
+ * Creates replicas from the settings. For a single gateway, the rest of this folder and the store client are
+ * not loaded.
+ */
 import type { ReplicaSettings } from '../../config/settings.ts'
 import { readPem } from '../../http/tls-files.ts'
 import type { ReplicaParts, Replicas as Shared } from './replicas.ts'
@@ -9,8 +12,9 @@ export async function readyReplicas(
 ): Promise<Shared | undefined> {
   const { url } = settings
   if (url === undefined) return undefined
-  if (settings.caFile !== undefined) readPem(settings.caFile) // again at each connection, since it may be renewed
-  // The client of the store takes a while to load: better now than when the first requests are there.
+  // Only checked here: it is read again at each connection, since it may be renewed.
+  if (settings.caFile !== undefined) readPem(settings.caFile)
+  // The store client takes a while to load, so load it before the first requests.
   const { Replicas } = await import('./replicas.ts')
   return new Replicas({ ...settings, url }, parts)
 }

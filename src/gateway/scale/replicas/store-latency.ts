@@ -1,21 +1,24 @@
-/** How long a message takes through the store, from this replica's own, which come back to it like everybody's. */
+/**
+ * Measures the latency of a message through the store with this replica's own messages, which come back to
+ * it.
+ */
 
-/** The part that a new measurement has in the mean. */
+/** Weight of a new measurement in the moving average. */
 const WEIGHT = 0.1
 
-export class Echo {
+export class StoreLatency {
   #seq = 0
   #sentMs = 0
-  #heardMs = 0
+  #receivedMs = 0
   #transitMs = 0
 
-  /** Smoothed. */
+  /** Moving average. */
   get transitMs(): number {
     return this.#transitMs
   }
 
-  begin(nowMs: number): void {
-    this.#heardMs = nowMs
+  start(nowMs: number): void {
+    this.#receivedMs = nowMs
   }
 
   sent(seq: number, nowMs: number): void {
@@ -23,15 +26,15 @@ export class Echo {
     this.#sentMs = nowMs
   }
 
-  heard(seq: number, nowMs: number): void {
-    this.#heardMs = nowMs
+  received(seq: number, nowMs: number): void {
+    this.#receivedMs = nowMs
     if (seq !== this.#seq) return
     const tookMs = nowMs - this.#sentMs
     this.#transitMs = this.#transitMs === 0 ? tookMs : (1 - WEIGHT) * this.#transitMs + WEIGHT * tookMs
   }
 
-  /** Since the last one came back. */
+  /** Time since the last message came back. */
   silentMs(nowMs: number): number {
-    return nowMs - this.#heardMs
+    return nowMs - this.#receivedMs
   }
 }

@@ -1,57 +1,57 @@
-/** Keeps a session with the store: opens it, opens another when it has ended, ever more patiently. Nobody waits for it. */
+/** Keeps a session with the store and reconnects with back-off. No request waits for it. */
 import { BackOff, pause } from '../../discovery/back-off.ts'
 import { openSession, type StoreAddress, type StoreSession } from './store-session.ts'
 
 export interface LinkOptions extends StoreAddress {
-  /** Wait after a failure, doubled each time, varied by chance. */
+  /** First delay after a failure. It doubles each time, with jitter. */
   readonly retryMs: number
-  readonly heard: (bytes: Buffer) => void
-  /** It can be asked from now on. */
+  readonly received: (bytes: Buffer) => void
+  /** Connected. */
   readonly up: () => void
-  /** It cannot any more, or still not. */
+  /** Disconnected, or failed to connect. */
   readonly down: (reason: string) => void
 }
 
-/** So soon a store that has come back is found, at the latest. */
-const LONGEST_RETRY_MS = 5_000
+/** Upper bound of the delay. */
+const MAX_RETRY_MS = 5_000
 
 export class StoreLink {
   readonly #options: LinkOptions
   readonly #abort = new AbortController()
-  readonly #over: Promise<void>
+  readonly #closed: Promise<void>
   #session: StoreSession | undefined
 
   constructor(options: LinkOptions) {
     this.#options = options
-    this.#over = this.#keep()
+    this.#closed = this.#run()
   }
 
   get up(): boolean {
     return this.#session !== undefined
   }
 
-  /** Rejects at once where there is no session. */
+  /** Rejects immediately if there is no session. */
   ask(command: readonly (string | Buffer)[]): Promise<unknown> {
-    return this.#session?.ask(command) ?? Promise.reject(new Error('the store cannot be reached'))
+    return this.#session?.ask(command) ?? Promise.reject(new Error('the store is unreachable'))
   }
 
-  /** The session is of no use: take another. */
+  /** Ends the session, so that a new one is opened. */
   drop(reason: string): void {
     this.#session?.end(reason)
   }
 
   async close(): Promise<void> {
     this.#abort.abort()
-    await this.#over
+    await this.#closed
   }
 
-  async #keep(): Promise<void> {
+  async #run(): Promise<void> {
     const { signal } = this.#abort
-    const backOff = new BackOff(this.#options.retryMs, Math.random, LONGEST_RETRY_MS)
+    const backOff = new BackOff(this.#options.retryMs, Math.random, MAX_RETRY_MS)
     while (!signal.aborted) {
       let reason: string
       try {
-        const session = await openSession(this.#options, this.#options.heard, signal)
+        const session = await openSession(this.#options, this.#options.received, signal)
         this.#session = session
         backOff.reset()
         this.#options.up()

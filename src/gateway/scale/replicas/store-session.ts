@@ -1,74 +1,78 @@
 /**
- * One connection to Redis or Valkey, and a second one that listens: a connection that has subscribed may not ask in every version of the
- * protocol. It is opened once and ends once; who wants another opens another.
+ * A connection to Redis or Valkey for commands, and a second one for the subscription, because RESP 2 allows
+ * no commands on a subscribed connection. A session ends once and is not reopened.
  */
 import { readFileSync } from 'node:fs'
 import { createClient, ErrorReply, RESP_TYPES } from '@redis/client'
 
 export interface StoreAddress {
   readonly url: string
-  /** Authority of the store's certificate, PEM. */
+  /** CA of the store's certificate, PEM. */
   readonly caFile?: string
   readonly channel: string
-  /** The store must have answered within this time, whatever it is asked. */
+  /** Timeout of every command. */
   readonly timeoutMs: number
 }
 
 export interface StoreSession {
-  /** Texts in an answer are buffers. Rejects with `StoreRefusal` where the store says no, else the session has ended. */
+  /**
+   * Strings in a reply are buffers. Rejects with `StoreRefusal` if the store refuses; other errors end the
+   * session.
+   */
   ask(command: readonly (string | Buffer)[]): Promise<unknown>
-  /** Resolves with the reason, whoever ended it. */
+  /** Resolves with the reason, whichever side ended it. */
   readonly ended: Promise<string>
   end(reason: string): void
 }
 
-/** The store's own words; the connection is well. */
+/** An error reply of the store. The connection still works. */
 export class StoreRefusal extends Error {}
 
-/** Never connected. The library makes a class of all commands, which takes tens of milliseconds: when this is loaded, and not again. */
+/** Never connected. Building the client class takes tens of milliseconds, so it is done once, at load. */
 const template = createClient<{}, {}, {}, 2>({ RESP: 2 })
 
-/** Rejects with the reason. `heard` must not throw. */
+/** Rejects with the reason. `received` must not throw. */
 export async function openSession(
   address: StoreAddress,
-  heard: (bytes: Buffer) => void,
+  received: (bytes: Buffer) => void,
   signal: AbortSignal,
 ): Promise<StoreSession> {
   const { url, caFile, channel, timeoutMs } = address
+  const tls = caFile === undefined ? {} : { tls: true as const, ca: readFileSync(caFile) }
   const options = {
     url: url.replace(/^valkey/, 'redis'),
     disableOfflineQueue: true,
-    // What would else be two more questions to the store at each start.
+    // Saves two commands at each start.
     disableClientInfo: true,
     socket: {
       connectTimeout: timeoutMs,
       reconnectStrategy: false as const,
-      ...(caFile !== undefined && { tls: true as const, ca: readFileSync(caFile) }),
+      ...tls,
     },
   }
   const clients = [template.duplicate(options), template.duplicate(options)] as const
-  const [asker, listener] = clients
-  let over: (reason: string) => void
+  const [commands, subscription] = clients
+  let resolveEnded: (reason: string) => void
   const ended = new Promise<string>(resolve => {
-    over = resolve
+    resolveEnded = resolve
   })
   const waiting = new Set<(error: Error) => void>()
   const end = (reason: string) => {
-    over(reason)
+    resolveEnded(reason)
     for (const reject of waiting) reject(new Error(reason))
     for (const client of clients) if (client.isOpen) client.destroy()
   }
   for (const client of clients) {
-    client.on('error', (error: Error) => end(wordsOf(error)))
+    client.on('error', (error: Error) => end(messageOf(error)))
     client.on('end', () => end('the connection was closed'))
   }
   const stop = () => end('stopped')
   signal.addEventListener('abort', stop, { once: true })
   void ended.then(() => signal.removeEventListener('abort', stop))
 
-  /** A store that hangs must not be waited for: the session ends. */
+  /** Ends the session if the store does not respond in time. */
   function inTime<T>(work: Promise<T>): Promise<T> {
-    const timer = setTimeout(() => end(`no answer within ${timeoutMs} ms`), timeoutMs).unref()
+    const timer = setTimeout(() => end(`no response within ${timeoutMs} ms`), timeoutMs).unref()
     return new Promise<T>((resolve, reject) => {
       const done = () => {
         clearTimeout(timer)
@@ -80,9 +84,9 @@ export async function openSession(
   }
   try {
     await inTime(Promise.all(clients.map(client => client.connect())))
-    await inTime(listener.subscribe(channel, heard, true))
+    await inTime(subscription.subscribe(channel, received, true))
   } catch (error) {
-    end(wordsOf(error))
+    end(messageOf(error))
     throw new Error(await ended, { cause: error })
   }
   const typeMapping = { [RESP_TYPES.BLOB_STRING]: Buffer }
@@ -90,14 +94,14 @@ export async function openSession(
     ended,
     end,
     ask: command =>
-      inTime(asker.sendCommand([...command], { typeMapping })).catch((error: unknown) => {
+      inTime(commands.sendCommand([...command], { typeMapping })).catch((error: unknown) => {
         throw error instanceof ErrorReply ? new StoreRefusal(error.message) : error
       }),
   }
 }
 
-/** Errors of several addresses have no words of their own. */
-function wordsOf(error: unknown): string {
+/** An AggregateError of several addresses has no message of its own. */
+function messageOf(error: unknown): string {
   const [first] = error instanceof AggregateError ? (error.errors as unknown[]) : [error]
   return first instanceof Error ? first.message || first.name : String(first)
 }

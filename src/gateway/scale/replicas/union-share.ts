@@ -1,11 +1,12 @@
 /**
- * Sums of `union` shared between replicas: rows of this gateway's own requests go out, rows of the others' are added to the policy's sums.
- * What was added is remembered by worker, so that own and foreign can be told apart and every addition can be taken back to the bit.
+ * Shares the sums of `union` between replicas: publishes rows of this gateway's requests, and adds the
+ * others' rows to the policy's sums. What was added is kept per worker, so that it can be told from own
+ * requests and subtracted exactly.
  */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { DecodePolicy, SharedSums } from '../../../policy/decode-policy.ts'
 import { type RowEntry, type WorkerKey, workerKey } from './messages.ts'
-import { difference, packed, quantised } from './rows.ts'
+import { difference, packRow, quantise } from './rows.ts'
 
 type RowsOf = (cells: number) => Iterable<readonly [WorkerKey, Uint8Array]>
 
@@ -13,33 +14,33 @@ export class UnionShare {
   readonly #registry: Pick<Registry, 'views'>
   readonly #rowsOf: RowsOf
   #sums: SharedSums | undefined
-  #places = new Map<WorkerKey, number>()
-  /** What the others have in the sums, by index. */
+  #indexes = new Map<WorkerKey, number>()
+  /** The others' part of the sums, by index. */
   #foreign = new Map<number, Int32Array>()
-  /** By index: `changes` when its row was last told. */
-  #told = new Map<number, number>()
+  /** `changes` of the last published row, by index. */
+  #published = new Map<number, number>()
 
-  /** `rowsOf`: all rows of the others. */
+  /** `rowsOf`: all rows of the other replicas. */
   constructor(registry: Pick<Registry, 'views'>, rowsOf: RowsOf) {
     this.#registry = registry
     this.#rowsOf = rowsOf
   }
 
-  /** 0 where the policy has nothing to share. */
+  /** 0 if the policy has nothing to share. */
   get cells(): number {
     return this.#sums?.cells ?? 0
   }
 
-  /** Another policy is in force: it knows nothing of the others yet. */
+  /** A new policy does not have the others' rows yet. */
   policyChanged(policy: DecodePolicy): void {
     if (policy.sums === this.#sums) return
     this.#sums = policy.sums
     this.#foreign = new Map()
-    this.#told = new Map()
-    this.#seat()
+    this.#published = new Map()
+    this.#readWorkers()
   }
 
-  /** Indexes may be other workers' now. */
+  /** An index may belong to another worker now. */
   workersChanged(): void {
     for (const [index, sums] of this.#foreign)
       this.#sums!.add(
@@ -47,12 +48,12 @@ export class UnionShare {
         sums.map(value => -value),
       )
     this.#foreign = new Map()
-    this.#told = new Map()
-    this.#seat()
+    this.#published = new Map()
+    this.#readWorkers()
   }
 
   rowChanged(key: WorkerKey, before: Uint8Array | undefined, after: Uint8Array | undefined): void {
-    const [sums, index] = [this.#sums, this.#places.get(key)]
+    const [sums, index] = [this.#sums, this.#indexes.get(key)]
     if (
       sums === undefined ||
       index === undefined ||
@@ -67,18 +68,18 @@ export class UnionShare {
     else for (let c = 0; c < delta.length; c++) foreign[c]! += delta[c]!
   }
 
-  /** Rows of own requests that were not told yet, or all that are not zeros. They count as told. */
+  /** Own rows that have changed since the last call, or with `whole` all that are not zero. */
   rows(whole: boolean): RowEntry[] {
     const sums = this.#sums
     if (sums === undefined) return []
     const rows: RowEntry[] = []
-    for (const [key, index] of this.#places) {
+    for (const [key, index] of this.#indexes) {
       if (index >= sums.workers) continue
       const changes = sums.changes(index)
-      if (!whole && this.#told.get(index) === changes) continue
-      this.#told.set(index, changes)
-      const row = quantised(this.#own(sums, index))
-      if (!whole || row.some(value => value > 0)) rows.push({ key, packed: packed(row) })
+      if (!whole && this.#published.get(index) === changes) continue
+      this.#published.set(index, changes)
+      const row = quantise(this.#own(sums, index))
+      if (!whole || row.some(value => value > 0)) rows.push({ key, packed: packRow(row) })
     }
     return rows
   }
@@ -90,11 +91,11 @@ export class UnionShare {
     return own
   }
 
-  #seat(): void {
+  #readWorkers(): void {
     const decodes = this.#registry
       .views(performance.now())
       .filter(({ spec, leaving }) => spec.role === 'decode' && !leaving)
-    this.#places = new Map(decodes.map(({ spec, index }) => [workerKey('decode', spec.id), index]))
+    this.#indexes = new Map(decodes.map(({ spec, index }) => [workerKey('decode', spec.id), index]))
     if (this.#sums !== undefined)
       for (const [key, row] of this.#rowsOf(this.#sums.cells)) this.rowChanged(key, undefined, row)
   }

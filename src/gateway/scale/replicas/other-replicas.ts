@@ -1,11 +1,12 @@
 /**
- * What the other replicas have in flight, as they last said. A replica that has said nothing for as long as its lease is gone, and its
- * requests with it. Sums over replicas follow each message by exact integers, so that they end at zero when all have ended. Of a message
- * only that is kept which can be of use here: whoever can write to the store must not be able to fill this process.
+ * The requests in flight of the other replicas, as of their last messages. A replica without a message for
+ * its lease time is removed with its requests. Sums over replicas are exact integers, so they reach zero when
+ * all requests have ended. Only what is needed here is kept of a message: a client that can write to the
+ * store must not be able to exhaust the memory of this process.
  */
 import { Malformed } from './bytes.ts'
 import type { LoadEntry, Sender, StateMessage, WorkerKey } from './messages.ts'
-import { unpacked } from './rows.ts'
+import { unpackRow } from './rows.ts'
 
 interface Other {
   readonly from: Sender
@@ -14,68 +15,73 @@ interface Other {
   leaseMs: number
   loads: readonly LoadEntry[]
   rows: Map<WorkerKey, Uint8Array>
-  /** Rows may have been missed: it has to be asked. */
+  /** Rows may have been missed, and must be asked for. */
   partial: boolean
-  /** Messages in a row with numbers that were there before. */
+  /** Consecutive messages with an old sequence number. */
   old: number
 }
 
-/** One worker's row of one replica is another now; undefined: all zeros. */
+/** A replica's row of a worker has changed; undefined: all zeros. */
 export type RowChanged = (
   key: WorkerKey,
   before: Uint8Array | undefined,
   after: Uint8Array | undefined,
 ) => void
 
-/** What there is a use for. */
-export interface Wanted {
+/** What is needed here. */
+export interface Needed {
   isKnown(key: WorkerKey): boolean
-  /** Of a row; 0: no rows. */
+  /** Cells of a row; 0 if no rows are needed. */
   readonly cells: number
 }
 
-/** `twin`: it was taken for dead when another came under its name. */
-export type Heard = 'well' | 'missed_rows' | 'malformed' | 'old' | 'twin' | 'too_many'
+/** `twin`: it was considered dead when another process with its id appeared. */
+export type Outcome = 'ok' | 'missed_rows' | 'malformed' | 'old' | 'twin' | 'too_many'
 
-/** More gateways than anybody puts before the same workers. */
-const MOST_OTHERS = 256
-/** Two connections of a replica may overtake each other for a moment. What goes on was numbered by somebody else. */
-const MOST_OLD = 8
-const ANYTHING: Wanted = { isKnown: () => true, cells: 0 }
+/** No deployment has more gateways in front of the same workers. */
+const MAX_REPLICAS = 256
+/**
+ * Messages of a replica may arrive out of order briefly. More than this means that the high number was
+ * forged.
+ */
+const MAX_OLD = 8
+const ALL_LOADS: Needed = { isKnown: () => true, cells: 0 }
 
-export class Others {
-  /** By name and process: two of one name are two, for as long as both speak. */
+export class OtherReplicas {
+  /** By id and process: two processes with one id count as two while both send messages. */
   readonly #others = new Map<string, Other>()
   readonly #inflight = new Map<WorkerKey, number>()
-  /** Processes that another has taken the place of. */
+  /** Processes that were replaced by another with the same id. */
   readonly #replaced = new Set<string>()
   readonly #rowChanged: RowChanged
-  readonly #wanted: Wanted
+  readonly #needed: Needed
 
-  constructor(rowChanged: RowChanged = () => {}, wanted: Wanted = ANYTHING) {
+  constructor(rowChanged: RowChanged = () => {}, needed: Needed = ALL_LOADS) {
     this.#rowChanged = rowChanged
-    this.#wanted = wanted
+    this.#needed = needed
   }
 
   get count(): number {
     return this.#others.size
   }
 
-  /** Requests of all of them on a worker. */
+  /** Requests of all replicas on a worker. */
   inflight(key: WorkerKey): number {
     return this.#inflight.get(key) ?? 0
   }
 
-  /** `missed_rows`: its loads are known, but it must be asked for its rows. Nothing of the others but `well` and `twin` is used. */
-  heard(message: StateMessage, nowMs: number): Heard {
+  /**
+   * `missed_rows`: its loads are used, but its rows must be asked for. `malformed`, `old` and `too_many` are
+   * ignored.
+   */
+  received(message: StateMessage, nowMs: number): Outcome {
     const { from, seq, leaseMs, whole } = message
     const name = nameOf(from)
     const known = this.#others.get(name)
-    if (known !== undefined && seq <= known.seq && ++known.old < MOST_OLD) return 'old'
-    if (known === undefined && this.#others.size >= MOST_OTHERS && !this.#hasTwin(from)) return 'too_many'
-    const { cells } = this.#wanted
-    const isOurs = message.cells === cells
-    const rows = isOurs ? rowsIn(message, this.#wanted) : new Map<WorkerKey, Uint8Array>()
+    if (known !== undefined && seq <= known.seq && ++known.old < MAX_OLD) return 'old'
+    if (known === undefined && this.#others.size >= MAX_REPLICAS && !this.#hasTwin(from)) return 'too_many'
+    const sameShape = message.cells === this.#needed.cells
+    const rows = sameShape ? rowsIn(message, this.#needed) : new Map<WorkerKey, Uint8Array>()
     if (rows === undefined) return 'malformed'
     const isTwin = this.#replaced.has(name)
     if (known === undefined && !isTwin) this.#replace(from)
@@ -90,18 +96,18 @@ export class Others {
       old: 0,
     }
     this.#others.set(name, other)
-    // Rows of another model or policy are of no use, and are not missed.
-    if (whole || !isOurs) other.partial = false
+    // Rows of another model or policy are not needed.
+    if (whole || !sameShape) other.partial = false
     else if (seq !== other.seq + 1) other.partial = true
-    const loads = message.loads.filter(({ key }) => this.#wanted.isKnown(key))
+    const loads = message.loads.filter(({ key }) => this.#needed.isKnown(key))
     this.#count(other.loads, -1)
     this.#count(loads, 1)
-    this.#takeRows(other, rows, whole || !isOurs)
+    this.#takeRows(other, rows, whole || !sameShape)
     Object.assign(other, { seq, leaseMs, loads, heardMs: nowMs, old: 0 })
-    return other.partial ? 'missed_rows' : isTwin ? 'twin' : 'well'
+    return other.partial ? 'missed_rows' : isTwin ? 'twin' : 'ok'
   }
 
-  /** @returns whether it was there. */
+  /** Returns false if it was not known. */
   forget(from: Sender): boolean {
     const other = this.#others.get(nameOf(from))
     if (other === undefined) return false
@@ -115,19 +121,19 @@ export class Others {
     return this.#others.has(nameOf(from))
   }
 
-  /** There is a use for more than there was: what they said before has been passed over. */
-  missed(): void {
+  /** More is needed than before: rows that were ignored must be asked for. */
+  markIncomplete(): void {
     for (const other of this.#others.values()) other.partial = true
   }
 
-  /** Forgets whose lease has ended, and says who that was. */
+  /** Removes replicas whose lease has ended and returns their ids. */
   expire(nowMs: number): string[] {
     const gone = [...this.#others.values()].filter(({ heardMs, leaseMs }) => heardMs + leaseMs <= nowMs)
     for (const { from } of gone) this.forget(from)
     return gone.map(({ from }) => from.id)
   }
 
-  /** When the next lease ends if nothing is heard; undefined when there is none. */
+  /** When the next lease ends without a message; undefined without replicas. */
   get nextExpiryMs(): number | undefined {
     let next: number | undefined
     for (const { heardMs, leaseMs } of this.#others.values())
@@ -135,14 +141,14 @@ export class Others {
     return next
   }
 
-  /** When the one was heard that has been silent longest. */
-  get oldestHeardMs(): number | undefined {
+  /** Time of the oldest last message. */
+  get oldestMessageMs(): number | undefined {
     let oldest: number | undefined
     for (const { heardMs } of this.#others.values()) oldest = Math.min(oldest ?? Infinity, heardMs)
     return oldest
   }
 
-  /** All rows there are of so many cells. */
+  /** All rows with this number of cells. */
   *rows(cells: number): Generator<readonly [WorkerKey, Uint8Array]> {
     for (const { rows } of this.#others.values())
       for (const entry of rows) if (entry[1].length === cells) yield entry
@@ -152,11 +158,11 @@ export class Others {
     return [...this.#others.values()].some(({ from }) => from.id === id)
   }
 
-  /** Whoever starts again under its name has none of the requests from before. */
+  /** A restarted replica has none of the requests of the process before. */
   #replace(by: Sender): void {
     for (const { from } of this.#others.values()) {
       if (from.id !== by.id) continue
-      if (this.#replaced.size >= MOST_OTHERS) this.#replaced.clear()
+      if (this.#replaced.size >= MAX_REPLICAS) this.#replaced.clear()
       this.#replaced.add(nameOf(from))
       this.forget(from)
     }
@@ -184,7 +190,7 @@ export class Others {
     }
   }
 
-  /** A row of another number of cells goes before the next one comes. */
+  /** Removes a row with another number of cells before the next one is added. */
   #dropped(key: WorkerKey, before: Uint8Array | undefined): undefined {
     if (before !== undefined) this.#rowChanged(key, before, undefined)
     return undefined
@@ -193,11 +199,11 @@ export class Others {
 
 const nameOf = ({ id, boot }: Sender) => `${boot} ${id}`
 
-/** Undefined when one of them is broken. */
-function rowsIn({ rows }: StateMessage, { isKnown, cells }: Wanted): Map<WorkerKey, Uint8Array> | undefined {
+/** Undefined if a row is malformed. */
+function rowsIn({ rows }: StateMessage, { isKnown, cells }: Needed): Map<WorkerKey, Uint8Array> | undefined {
   try {
     return new Map(
-      rows.filter(({ key }) => isKnown(key)).map(({ key, packed }) => [key, unpacked(packed, cells)]),
+      rows.filter(({ key }) => isKnown(key)).map(({ key, packed }) => [key, unpackRow(packed, cells)]),
     )
   } catch (error) {
     if (error instanceof Malformed) return undefined
