@@ -26,7 +26,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-const LONG = 'A name that a person made far too long for any chart to hold, WWWWWWWWWWWWWWWWWW'
+const LONG = 'A name that is still far, far too long for any chart to hold, WWWWWWWWWWWWWWWWWW'
 const words = (id: string) => ({ id, title: id, description: id })
 const range = (length: number) => Array.from({ length }, (_, i) => i)
 

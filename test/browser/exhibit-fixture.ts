@@ -1,7 +1,7 @@
 import type { Exhibit, ExhibitChart, ExhibitReport } from '../../src/report/exhibit.ts'
 
 export const HOSTILE = `</title></style><script>document.title="broken"</script>"'&<img src=x onerror=y> | a|b`
-const LONG = 'A name that a person made far too long for any chart to hold, WWWWWWWWWWWWWWWWWW'
+const LONG = 'A name that is still far, far too long for any chart to hold, WWWWWWWWWWWWWWWWWW'
 const range = (length: number) => Array.from({ length }, (_, i) => i)
 
 /** A chart of each kind, with the names given. */
