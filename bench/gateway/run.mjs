@@ -4,6 +4,7 @@
 //   bench/gateway/install.sh                                        # once: vllm-router and nginx, into bench/gateway/.venv
 //   node bench/gateway/run.mjs [--quick] [--out docs/evidence/benchmarks-gateway.md] [--json FILE] [--rows short,paced] [--columns eldr,undici]
 //
+// --against DIR adds the column `before`: another build, measured in the same rounds, with the 95 % interval of the ratio.
 // --repeat 3, --count-ms 2500, --warm-up-ms 1000 (of the client, before each round), --dist DIR (another build of the product),
 // --priority 10 (above other programs; needs root)
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -17,6 +18,7 @@ import { header } from '../lib/table.mjs'
 import { measureDirect, startRouter, startWorkers } from './lib/cell.mjs'
 import { pinning } from './lib/processes.mjs'
 import { figuresOf, figureTable, notesOf, othersNote, shareTable } from './lib/report.mjs'
+import { ratioTable } from './lib/ratio.mjs'
 import { routers } from './lib/routers.mjs'
 import { ROWS } from './lib/rows.mjs'
 
@@ -33,6 +35,7 @@ const { values: options } = parseArgs({
     'warm-up-ms': { type: 'string', default: '1000' },
     priority: { type: 'string' },
     dist: { type: 'string', default: join(root, 'dist') },
+    against: { type: 'string' },
   },
 })
 const SEED = 1
@@ -55,7 +58,9 @@ function chosen(names, all) {
 }
 
 const rows = chosen(options.rows, ROWS)
-const known = Object.entries(routers({ dist })).map(([name, router]) => ({ name, ...router }))
+const known = Object.entries(routers({ dist, against: options.against && resolve(options.against) })).map(
+  ([name, router]) => ({ name, ...router }),
+)
 const asked = chosen(options.columns, known)
 /** Router left out → reason. */
 const missing = new Map(asked.filter(({ missing }) => missing).map(({ name, missing }) => [name, missing]))
@@ -124,6 +129,9 @@ const left = [...missing].map(([name, why]) => `Left out: ${name} (${why}).`)
 const parts = [
   { title: 'Cost', ...figureTable(figures, columns) },
   { title: 'CPU use', ...shareTable(rows, results, columns) },
+  ...(options.against === undefined
+    ? []
+    : [{ title: 'Compared with the build before', ...ratioTable(rows, results) }]),
 ]
 const notes = [othersNote(results, availableParallelism()), ...left, ...notesOf(rows, results, columns)]
 console.log(about)

@@ -17,6 +17,8 @@ const folders = [
 ]
 const nginx = folders.map(folder => join(folder, 'nginx')).find(file => existsSync(file))
 
+const mainOf = build => join(build, 'cli', 'main.js')
+
 /** Worker arguments for all routers except nginx. */
 const fleet = ({ prefill, decode }) => [
   ...prefill.flatMap(url => ['--prefill', url]),
@@ -27,7 +29,7 @@ const fleet = ({ prefill, decode }) => [
  * `hops: 1`: one hop to a decode worker without a hand-off, a lower bound and not a competitor. `command` gives the program and its
  * arguments for {port, prefill, decode, artifact}.
  */
-export function routers({ dist }) {
+export function routers({ dist, against }) {
   const node = (label, script, ...flags) => ({
     label,
     command: told => [
@@ -35,23 +37,23 @@ export function routers({ dist }) {
       [join(here, 'proxies', script), ...fleet(told), '--port', String(told.port), ...flags],
     ],
   })
-  const main = join(dist, 'cli', 'main.js')
-  const eldr = (label, ...flags) => ({
+  const eldr = (label, build, ...flags) => ({
     label,
     decides: true,
-    missing: existsSync(main) ? undefined : `${main} is not built`,
+    missing: existsSync(mainOf(build)) ? undefined : `${mainOf(build)} is not built`,
     command: told => {
       const policy = ['--policy', 'eldr', '--artifact', told.artifact]
       return [
         process.execPath,
-        [main, 'serve', ...fleet(told), ...policy, '--port', String(told.port), ...flags],
+        [mainOf(build), 'serve', ...fleet(told), ...policy, '--port', String(told.port), ...flags],
       ]
     },
   })
   return {
-    eldr: eldr('eldr'),
+    eldr: eldr('eldr', dist),
+    ...(against !== undefined && { before: eldr('eldr before', against) }),
     // eldr logs each request by default and vllm-router is started without logs, so this column is the fair comparison.
-    'eldr-quiet': eldr('eldr, --log-level error', '--log-level', 'error'),
+    'eldr-quiet': eldr('eldr, --log-level error', dist, '--log-level', 'error'),
     'vllm-router': {
       label: `vllm-router ${versionOf(vllmRouter)}`,
       missing: existsSync(vllmRouter) ? undefined : 'not installed: run bench/gateway/install.sh',
