@@ -10,7 +10,7 @@ REQUESTS.json has `arrivals_us` (increasing) and `requests` (the trace's request
 - A worker decodes in steps; each step generates one token for each request of its batch. A request that arrives during a step joins
   when the step ends; on an idle worker a step begins immediately. At the end of a step finished requests leave, waiting requests join in
   order of arrival while the batch has fewer than 256, and the next step begins at once.
-- In its n-th step a request activates the experts that the trace recorded for its n-th decode step. A step takes
+- The n-th step of a request activates the experts that the trace recorded for its n-th decode step. A step takes
   base + perRequest·batch + layers·(perLayer + perActiveExpert·active): active is the number of distinct experts that the batch activates
   in a layer, averaged over the profile's layers; profile layer l uses layer ⌊l·L/layers⌋ of the trace's L layers.
 - jsq: the worker with the fewest requests, waiting or decoding; ties are broken at random, by this program's own generator.

@@ -131,7 +131,8 @@ function cutBlocks(whole: Exhibit, cut: Exhibit): string[] {
   if (ours.word === other.word && ours.why === other.why) return []
   const isSaid = isTargets(cut) || other.numbers !== undefined
   const finding = isSaid ? '' : ` ${inline(cut.finding)}`
-  return [`**On the cut:** ${verdictText(cut).replaceAll('**', '')}${finding}`]
+  const verdict = verdictText(cut).replaceAll('**', '').replace(`${ours.word}. `, '')
+  return [`**On the cut:** ${verdict}${finding}`]
 }
 
 function summary(exhibits: readonly Exhibit[]): string {
