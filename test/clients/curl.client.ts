@@ -107,7 +107,7 @@ describe.runIf(has('curl', 'curl', '--version'))('curl', () => {
     expect(proxied.out).toContain('version')
   })
 
-  it('that is killed amid a stream leaves nothing behind', async () => {
+  it('that is killed during a stream leaves nothing behind', async () => {
     const long = STREAM.replace('4', '100000')
     await run(
       'curl',

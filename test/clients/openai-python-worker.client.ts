@@ -27,7 +27,7 @@ describe.runIf(has('openai for Python', PYTHON, '-c', 'import openai'))(
       ['bad request', { kind: 'BadRequestError', type: 'BadRequestError', param: 'n', status: 400 }],
       ['too long', { kind: 'BadRequestError', param: 'input_tokens', status: 400 }],
       ['unknown model', { kind: 'NotFoundError', type: 'NotFoundError', param: 'model', status: 404 }],
-      ['closed amid a stream', { chunks: 3 }],
+      ['closed during a stream', { chunks: 3 }],
       ['several at once', { same: true }],
     ])('%s', (name, wanted) => {
       expect(seen.get(name)).toMatchObject(wanted)

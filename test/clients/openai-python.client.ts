@@ -32,7 +32,7 @@ describe.runIf(has('openai for Python', PYTHON, '-c', 'import openai'))(
       ['bad request', { kind: 'BadRequestError', code: 'ELDR_BAD_REQUEST', status: 400 }],
       ['unknown model', { kind: 'NotFoundError', status: 404 }],
       ['not served', { kind: 'NotFoundError', code: 'ELDR_NOT_GENERATION', status: 404 }],
-      ['closed amid a stream', { chunks: 3 }],
+      ['closed during a stream', { chunks: 3 }],
       ['cancelled', { tasks: 20 }],
     ])('%s', (name, wanted) => {
       expect(seen.get(name)).toMatchObject(wanted)

@@ -48,7 +48,7 @@ say("not served", **error_of(lambda: client.embeddings.create(model="fake", inpu
 stream = client.chat.completions.create(**long_chat)
 seen = sum(1 for _, _chunk in zip(range(3), stream))
 stream.close()
-say("closed amid a stream", chunks=seen)
+say("closed during a stream", chunks=seen)
 
 
 async def cancelled() -> int:

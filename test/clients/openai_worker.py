@@ -44,7 +44,7 @@ say("unknown model", **error_of(lambda: client.chat.completions.create(**{**chat
 stream = client.chat.completions.create(**{**chat, "max_tokens": 5_000, "stream": True})
 seen = sum(1 for _, _chunk in zip(range(3), stream))
 stream.close()
-say("closed amid a stream", chunks=seen)
+say("closed during a stream", chunks=seen)
 
 
 async def several() -> list[str]:

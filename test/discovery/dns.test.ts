@@ -113,7 +113,7 @@ describe('names in DNS', () => {
     dns.records.set('_http._tcp.decode.llm.svc', [
       srv('decode-0.decode.llm.svc', pods.port),
       srv('decode-1.decode.llm.svc', other.port),
-      srv('nobody.llm.svc', 1),
+      srv('missing.llm.svc', 1),
     ])
     dns.records.set('decode-0.decode.llm.svc', a(0))
     dns.records.set('decode-1.decode.llm.svc', [{ type: 'A', address: '127.0.0.5' }])
@@ -122,9 +122,9 @@ describe('names in DNS', () => {
     await until(() => states()[first] === 'ready' && states()[second] === 'ready')
     expect(view(second)!.spec.url).toBe(other.url)
     expect((await get('/eldr/workers')).discovery[0].notes).toEqual([
-      'nobody.llm.svc (target of _http._tcp.decode.llm.svc) has no address: skipped',
+      'missing.llm.svc (target of _http._tcp.decode.llm.svc) has no address: skipped',
     ])
-    // A pod of a StatefulSet that was started anew: another address, the same name and place.
+    // A pod of a StatefulSet that restarted: another address, the same name and index.
     const { index } = view(first)!
     dns.records.set('decode-0.decode.llm.svc', a(2))
     await until(() => view(first)!.spec.url === pods.decodes[2]!.url && states()[first] === 'ready')

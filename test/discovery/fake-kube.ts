@@ -141,7 +141,7 @@ export class FakeKube {
     for (const { response } of this.#watches) response.end()
   }
 
-  /** Watches are cut off amid an event. */
+  /** Cuts all watches within an event. */
   cutWatches(): void {
     for (const { response } of this.#watches)
       response.write('{"type":"MODIFIED","object":{"kind":"EndpointSl', () => response.socket?.destroy())

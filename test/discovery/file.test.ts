@@ -39,7 +39,7 @@ const text = (...decodes: number[]) =>
     'decode:',
     ...decodes.map(n => `  - {url: "${pods.decodes[n]!.url}", id: d${n}}`),
   ].join('\n')
-/** Watching alone, unless told. */
+/** By default the file is only watched, not polled. */
 async function start(pollMs = 3_600_000): Promise<Discovering> {
   current = await startDiscovering({ file: { path, pollMs } })
   return current

@@ -180,7 +180,7 @@ describe('a faulty API server', () => {
     on.kube = await FakeKube.start(undefined, port)
     putPrefill()
     putDecode(pod(2))
-    on.kube.compact() // a server that was started anew does not know the old versions
+    on.kube.compact() // a restarted server does not know the old versions
     await until(() => states()['decode-2'] === 'ready' && states()['decode-0'] === undefined)
   })
 

@@ -1,4 +1,4 @@
-/** What somebody may try who must not change things, or who sends what no client of ours would. */
+/** Attempts to change things without permission, and requests that no ordinary client sends. */
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

@@ -223,7 +223,7 @@ describe('DELETE /eldr/workers/{id}', () => {
 
 describe('ids in paths', () => {
   it.each([
-    ['/eldr/workers/nobody/drain', 404, 'ELDR_WORKER_UNKNOWN'],
+    ['/eldr/workers/unknown/drain', 404, 'ELDR_WORKER_UNKNOWN'],
     ['/eldr/workers/%5B::1%5D:80/drain', 404, 'ELDR_WORKER_UNKNOWN'],
     ['/eldr/workers/a%00b/drain', 404, 'ELDR_NOT_FOUND'],
     ['/eldr/workers/%zz/drain', 404, 'ELDR_NOT_FOUND'],

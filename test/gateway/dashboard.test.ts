@@ -1,4 +1,4 @@
-/** What the dashboard is served with: the page, who may read, pulses, experts, the plane, stories. Over real sockets. */
+/** The dashboard's page and API over real sockets: access, pulses, experts, the plane, stories. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
@@ -30,7 +30,7 @@ const ask = async (id: string, body: object = {}) => {
   return response
 }
 
-/** Follows pulses. */
+/** Reads the stream of pulses. */
 async function watch(headers: Record<string, string> = {}) {
   const stop = new AbortController()
   const response = await fetch(`${cluster.url}/eldr/pulse`, { signal: stop.signal, headers })
@@ -101,7 +101,7 @@ describe('the page', () => {
         gunzipSync(body)
           .toString()
           .match(/\bhttps?:\/\/[^"'`\s)]+/g) ?? []
-      // Names of kinds of elements, which nobody fetches.
+      // Names of XML namespaces, which are not fetched.
       expect(hosts.filter(host => !host.startsWith('http://www.w3.org/'))).toEqual([])
     }
     expect(bytes).toBeGreaterThan(10_000)
@@ -166,7 +166,7 @@ describe('read access', () => {
       ['GET', '/eldr/events'],
     ] as const)
       expect(errorOf(await call(cluster, method, path, undefined, others))).toBe('401 ELDR_UNAUTHORIZED')
-    // Of a route that anybody may read it is no secret that it takes nothing else.
+    // The allowed methods of a public route are public too.
     expect(errorOf(await call(cluster, 'POST', '/eldr/experts', undefined, others))).toBe('405 ELDR_METHOD')
   })
 })
@@ -214,7 +214,7 @@ describe('pulses', () => {
       config: { routing: { artifact: two } },
       prefillOptions: { counts: { ...SHAPE, variants: 4 } },
     })
-    await call(cluster, 'GET', '/eldr/plane') // from now on live requests have a place in it
+    await call(cluster, 'GET', '/eldr/plane') // from now on live requests get a position in it
     const events = await watch()
     await events.next<Hello>('hello')
     for (let n = 0; n < 4; n++) await (await ask(`r${n}`)).text()
@@ -240,7 +240,7 @@ describe('pulses', () => {
     expect([health.compared, health.quantiles.every(({ calibration }) => calibration !== undefined)]).toEqual(
       [4, true],
     )
-    // They may lie on both sides of the edge of a slice.
+    // Their times may fall into two slices.
     const total = ({ pace }: Pulse, of: 'ttft' | 'tpot') =>
       pace.reduce((sum, point) => sum + (point[of]?.count ?? 0), 0)
     const after = await events.next<Pulse>('pulse', pulse => total(pulse, 'tpot') === 4)
@@ -276,7 +276,7 @@ describe('pulses', () => {
     events.leave()
   })
 
-  // Relays do not hear of watchers, and keep the stories that the settings say.
+  // Relays do not know of watchers and keep stories as configured.
   it.skipIf(process.env['ELDR_TEST_PROCESSES'] !== undefined)(
     'cost nothing without watchers: no sample is kept and no timer runs',
     async () => {
@@ -288,7 +288,7 @@ describe('pulses', () => {
       await (await ask('seen')).text()
       const { sample, watchers } = await events.next<Pulse>('pulse', pulse => pulse.sample.length > 0)
       expect([sample[0]!.request, watchers]).toEqual(['seen', 1])
-      // It was shown, and so its story can be asked for, though nothing else is kept.
+      // It was shown to a watcher, so its story is kept.
       expect((await call(cluster, 'GET', '/eldr/requests/seen')).json).toMatchObject({
         decisions: [{ request: 'seen' }],
         story: { outcome: 'ok' },
@@ -308,7 +308,7 @@ describe('the story of a request', () => {
     const both = await Promise.all(
       ['one', 'two'].map(async id => (await call(cluster, 'GET', `/eldr/requests/${id}`)).json),
     )
-    // Of two in turn one has met the worker that fails.
+    // With round robin, one of the two met the failing worker.
     const {
       story,
       decisions,
@@ -410,7 +410,7 @@ describe('experts', () => {
         expect((await call(cluster, 'GET', '/eldr/experts')).json.workers).toEqual([
           { id: 'vllm', answered: true, batch: 3, active: [4.5, 6] },
         ])
-      // Long pages are not read again for each who asks.
+      // The worker's metrics page is not read again for each client.
       expect(asked.filter(path => path === '/eldr/union')).toHaveLength(1)
     } finally {
       engine.close()

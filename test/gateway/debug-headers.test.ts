@@ -1,4 +1,4 @@
-/** Headers that name workers are for whoever may use the admin API. */
+/** Headers that name workers are only for clients with access to the admin API. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { type Cluster, startCluster } from './cluster.ts'
 

@@ -65,7 +65,7 @@ describe('in an outage', () => {
     expect(tries).toBeLessThanOrEqual(60 + 10 + 0.2 * 60)
   })
 
-  it('of all decode workers, no prompt is prefilled in vain', async () => {
+  it('of all decode workers, no prompt is prefilled', async () => {
     await start()
     await cluster.decodes[0]!.refuse()
     cluster.gateway.context.registry.drain(idOf(cluster.decodes[0]!))

@@ -213,7 +213,7 @@ const DECODE_STREAM: Case[] = [
 ]
 
 const BROKEN = 'ELDR_STREAM_BROKEN'
-const AMID = `data: {"choices":[{"text":"a"}]}\n\n`
+const TOKEN_EVENT = `data: {"choices":[{"text":"a"}]}\n\n`
 
 /** Declares the tests. `adapter`: in place of the configured engine, in a single process only. */
 export function faultMatrix(adapter?: EngineAdapter): void {
@@ -311,7 +311,7 @@ export function faultMatrix(adapter?: EngineAdapter): void {
 
   it('a stream with its last event is complete, even if the response is cut after it', () =>
     withWorkers(1, async ({ tickets, workersOf, ask, counted }) => {
-      workersOf('decode')[0]!.fail({ kind: 'garbage', bytes: streamBytes(AMID, AMID, 'data: [DONE]\n\n') })
+      workersOf('decode')[0]!.fail({ kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, TOKEN_EVENT, 'data: [DONE]\n\n') })
       expect(await eventsOf(await ask('stream'))).toHaveLength(3)
       await tickets.settled()
       expect(await counted('eldr_requests_total', { route: 'completions', outcome: 'ok' })).toBe(1)
@@ -329,16 +329,16 @@ export function faultMatrix(adapter?: EngineAdapter): void {
         ['ends without an error', { kind: 'close', tokens: 3 }, 3, BROKEN],
         ['ends without [DONE] after its last token', { kind: 'close', tokens: 8 }, 8, BROKEN],
         ['sends an error event', { kind: 'error_event', tokens: 3, message: 'EngineCore died' }, 3, BROKEN],
-        ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(AMID, AMID)}no chunk` }, 2, BROKEN],
+        ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(TOKEN_EVENT, TOKEN_EVENT)}no chunk` }, 2, BROKEN],
         [
           'sends half of an event and the end',
-          { kind: 'garbage', bytes: `${streamBytes(AMID, 'data: {"choices"')}0\r\n\r\n` },
+          { kind: 'garbage', bytes: `${streamBytes(TOKEN_EVENT, 'data: {"choices"')}0\r\n\r\n` },
           1,
           BROKEN,
         ],
         [
           'sends half of a very large event',
-          { kind: 'garbage', bytes: streamBytes(AMID, `data: ${'a'.repeat(100_000)}`) },
+          { kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, `data: ${'a'.repeat(100_000)}`) },
           2,
           BROKEN,
         ],
@@ -371,8 +371,8 @@ export function faultMatrix(adapter?: EngineAdapter): void {
       it('sends [DONE] has succeeded, however its connection ends', () =>
         withWorkers(workers, async ({ tickets, workersOf, ask }) => {
           for (const worker of workersOf('decode'))
-            worker.fail({ kind: 'garbage', bytes: streamBytes(AMID, 'data: [DONE]\n\n') })
-          expect(await eventsOf(await ask('stream'))).toEqual([AMID.slice(6, -2), '[DONE]'])
+            worker.fail({ kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, 'data: [DONE]\n\n') })
+          expect(await eventsOf(await ask('stream'))).toEqual([TOKEN_EVENT.slice(6, -2), '[DONE]'])
           await tickets.settled()
           inside(tickets, dispatches =>
             expect(dispatches.findLast(({ leg }) => leg === 'decode')!.ends).toEqual(['succeeded']),
@@ -401,7 +401,7 @@ export function faultMatrix(adapter?: EngineAdapter): void {
       ['hangs', { kind: 'hang', after: 'tokens', tokens: 2 }, 'go on', 'ELDR_STREAM_STALLED'],
       [
         'is not JSON',
-        { kind: 'garbage', bytes: streamBytes(AMID, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') },
+        { kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') },
         'go on',
         BROKEN,
       ],

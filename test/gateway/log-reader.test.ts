@@ -1,4 +1,4 @@
-/** Whoever collects the log may stop reading it. The gateway must not stop with it. */
+/** A log collector may stop reading. The gateway must continue. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -29,7 +29,7 @@ it('a gateway whose log is not read serves requests and stops on SIGTERM', async
   try {
     const url = `http://127.0.0.1:${port}`
     await eventually(async () => (await fetch(`${url}/ready`).catch(() => undefined))?.status === 200)
-    // More lines than a pipe and a socket's buffers hold.
+    // More lines than the buffers of a pipe and a socket hold.
     const reqId = 'r'.repeat(128)
     const ask = () =>
       fetch(`${url}/v1/completions`, {

@@ -165,7 +165,7 @@ describe('the openai client', () => {
     expect(chunks).toBeGreaterThanOrEqual(2)
   })
 
-  it('that calls a request off ends it at the worker: amid a stream, before its first token, and by its own time limit', async () => {
+  it('that aborts a request ends it at the worker: within a stream, before the first token, and by its own timeout', async () => {
     for (const worker of cluster.decodes) worker.fail({ kind: 'hang', after: 'tokens', tokens: 1 })
     const stream = await client.chat.completions.create({ ...CHAT, stream: true })
     // oxlint-disable-next-line no-unreachable-loop -- the first token is enough

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => cluster.stop())
 
 const ODD: readonly unknown[] = [null, true, '', 'x', 0, 1, -1, 1.5, [], {}, ['x'], '\0']
-/** Values for each key, right and wrong ones; a key may be missing, and one may be there that nobody knows. */
+/** Valid and invalid values for each key; keys may also be missing or unknown. */
 function bodies(keys: Readonly<Record<string, readonly unknown[]>>): fc.Arbitrary<unknown> {
   const values = Object.fromEntries(
     Object.entries({ ...keys, stranger: [1] }).map(([key, some]) => {
@@ -66,7 +66,7 @@ const CASES = [
   ],
   ['POST', '/eldr/refit', 'RefitOrder', { workers: [1, 65_535, 65_536, 0] }],
   ['POST', '/eldr/artifact', 'ArtifactPath', { path: ['nowhere', 'a\0b', '/dev/null'] }],
-  ['POST', '/eldr/workers/nobody/drain', 'Nothing', {}],
+  ['POST', '/eldr/workers/unknown/drain', 'Nothing', {}],
 ] as const
 
 describe('a body', () => {

@@ -11,7 +11,7 @@ import { Conformance, inDocument } from './openapi-support.ts'
 import { RawClient } from './raw-socket.ts'
 import { freePort } from '../free-port.ts'
 
-/** Nobody listens there at the moment. */
+/** An address where no server listens. */
 const whole = new Conformance(JSON.parse(JSON.stringify(openApiDocument(WHOLE))))
 
 describe('the document', () => {

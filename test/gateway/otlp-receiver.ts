@@ -29,7 +29,7 @@ export interface OtlpReceiver {
   readonly url: string
   readonly requests: readonly Received[]
   readonly spans: readonly ReceivedSpan[]
-  /** How it answers; 200 and {} unless told. */
+  /** How it responds (default: 200 and {}). */
   answer: (response: ServerResponse) => void
   /** Resolves when what has come is as wanted; rejects with what was wrong with something that came. */
   until(wanted: () => boolean): Promise<void>

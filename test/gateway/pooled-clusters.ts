@@ -48,7 +48,7 @@ export class PooledClusters {
       (await (await fetch(`${cluster.url}/ready`)).json()) as { prefill: number; decode: number }
     await eventually(
       async () => Object.values(pick(await ready())).every(count => count === workers),
-      'workers to be well again',
+      'healthy workers',
     )
     free.push(cluster)
   }

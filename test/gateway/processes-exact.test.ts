@@ -170,7 +170,7 @@ describe('an owner that replaces another', () => {
     const next = await startOwner(folder.path, second, { relays: [1, 2, 3] })
     open.push({ close: () => next.die() })
     for (const by of [0, 1, 2]) await settled(by)
-    // Breakers begin anew.
+    // Breakers start closed.
     const without = (decider: Decider) =>
       loads(decider).map(([id, inflight, tokens]) => [id, inflight, tokens])
     expect(without(second)).toEqual(without(plain))

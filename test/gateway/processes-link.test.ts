@@ -1,4 +1,4 @@
-/** What relays and the owner say to each other, where one of them goes, or waits. */
+/** Messages between relays and the owner when one of them disconnects or waits. */
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
 import { NEVER } from '../../src/gateway/routing/lost-workers.ts'
 import { ASK } from '../../src/gateway/scale/processes/messages.ts'
@@ -7,7 +7,7 @@ import { temporaryFolder } from '../trace-support.ts'
 import { polled } from '../worker/processes.ts'
 import { createDecider, startLink, startOwner } from './owner-stage.ts'
 
-const NOBODY = new Set<string>()
+const NONE = new Set<string>()
 const folder = temporaryFolder()
 const open: { close(): unknown }[] = []
 afterEach(async () => {
@@ -29,13 +29,13 @@ async function stage(limits = LIMITS) {
   return { decider, owner, link }
 }
 
-/** Resolves when all that it has said is heard. */
+/** Resolves when the owner has processed all messages of this relay. */
 const heard = ({ placement }: Awaited<ReturnType<typeof startLink>>) =>
   placement.mayRetry('prefill', new Set(['prefill-0', 'prefill-1', 'prefill-2', 'prefill-3']))
 const until = (holds: () => boolean, what: string) =>
   polled(async () => (await new Promise(setImmediate), holds()), Boolean, what)
 
-/** A request that can be stopped. */
+/** A request that can be aborted. */
 function stoppable() {
   let listener: ((reason: UpstreamFailure) => void) | undefined
   return {
@@ -54,19 +54,19 @@ describe('a relay that disconnects', () => {
     await first.admission.enter(NEVER)
     await second.admission.enter(NEVER)
     for (const { placement } of [first, second]) {
-      await placement.toPrefill(1, 10, NOBODY)
-      await placement.toDecode('a', undefined, 20, NOBODY)
-      await placement.toRelease(NOBODY)
+      await placement.toPrefill(1, 10, NONE)
+      await placement.toDecode('a', undefined, 20, NONE)
+      await placement.toRelease(NONE)
     }
     const waits = first.admission.enter(NEVER)
-    await until(() => decider.admission.queued === 1, 'one that waits')
+    await until(() => decider.admission.queued === 1, 'one queued request')
     expect([
       decider.admission.running,
       decider.tracker.total('prefill').inflight,
       decider.tracker.total('decode').inflight,
     ]).toEqual([2, 2, 4])
     first.link.close()
-    await until(() => decider.admission.running === 1, 'its place to be free')
+    await until(() => decider.admission.running === 1, 'its admission to be released')
     expect([
       decider.admission.queued,
       decider.tracker.total('prefill'),
@@ -85,8 +85,8 @@ describe('queued requests', () => {
     await first.admission.enter(NEVER)
     await first.admission.enter(NEVER)
     const waits = second.admission.enter(NEVER)
-    await until(() => decider.admission.queued === 1, 'one that waits')
-    // Both are told that it is full, without having asked.
+    await until(() => decider.admission.queued === 1, 'one queued request')
+    // Both relays learn that the owner is at capacity, without asking.
     for (const { admission } of [first, second])
       await until(() => {
         try {
@@ -95,14 +95,14 @@ describe('queued requests', () => {
         } catch {
           return true
         }
-      }, 'no room')
+      }, 'no capacity')
     await expect(first.admission.enter(NEVER)).rejects.toMatchObject({
       code: 'ELDR_OVERLOADED',
       retryAfterSeconds: 3,
     })
     first.admission.leave()
     await waits
-    await until(() => !first.admission.mustWait || decider.admission.queued === 0, 'room in the queue')
+    await until(() => !first.admission.mustWait || decider.admission.queued === 0, 'capacity in the queue')
     expect(() => first.admission.check()).not.toThrow()
     expect(decider.admission.running).toBe(2)
   })
@@ -114,18 +114,18 @@ describe('queued requests', () => {
     await relay.admission.enter(NEVER)
     const request = stoppable()
     const waits = relay.admission.enter(request)
-    await until(() => decider.admission.queued === 1, 'one that waits')
+    await until(() => decider.admission.queued === 1, 'one queued request')
     request.stop()
     await expect(waits).rejects.toBeInstanceOf(UpstreamFailure)
-    await until(() => decider.admission.queued === 0, 'nobody waits')
-    // Called off when the answer is on its way.
+    await until(() => decider.admission.queued === 0, 'an empty queue')
+    // Aborted while the response is on its way.
     relay.admission.leave()
     const late = stoppable()
     const entering = relay.admission.enter(late)
     late.stop()
     await expect(entering).rejects.toBeInstanceOf(UpstreamFailure)
     await heard(relay)
-    await until(() => decider.admission.running === 1, 'one place taken')
+    await until(() => decider.admission.running === 1, 'one admission')
     expect(relay.link.running).toBe(1)
   })
 
@@ -143,14 +143,14 @@ describe('without an owner', () => {
     const { owner, link } = await stage()
     const relay = await link(1, { timeoutMs: 150 })
     await owner.die()
-    const waits = relay.placement.toDecode('a', undefined, 1, NOBODY)
+    const waits = relay.placement.toDecode('a', undefined, 1, NONE)
     await expect(waits).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY', status: 503, retryAfterSeconds: 1 })
-    await expect(relay.placement.toPrefill(1, 1, NOBODY)).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY' })
+    await expect(relay.placement.toPrefill(1, 1, NONE)).rejects.toMatchObject({ code: 'ELDR_OWNER_AWAY' })
     const next = await startOwner(folder.path, createDecider({ policy: 'jsq' }))
     open.push({ close: () => next.die() })
     const again = async () => {
-      await new Promise(setImmediate) // or refusals, which come at once, would leave no time for the connection
-      return Promise.resolve(relay.placement.toDecode('b', undefined, 1, NOBODY)).catch(() => undefined)
+      await new Promise(setImmediate) // refusals come at once and would leave no time for the connection
+      return Promise.resolve(relay.placement.toDecode('b', undefined, 1, NONE)).catch(() => undefined)
     }
     const place = await polled(again, found => found !== undefined, 'an owner')
     expect(place!.policy).toBe('jsq')
@@ -164,7 +164,7 @@ describe('without an owner', () => {
     const next = await startOwner(folder.path, decider, { relays: [1, 2], timeoutMs: 60_000 })
     open.push({ close: () => next.die() })
     let answered = false
-    const question = Promise.resolve(relay.placement.toPrefill(1, 5, NOBODY)).then(dispatch => {
+    const question = Promise.resolve(relay.placement.toPrefill(1, 5, NONE)).then(dispatch => {
       answered = true
       return dispatch
     })
@@ -174,7 +174,7 @@ describe('without an owner', () => {
     next.server.relayDied(2)
     expect((await question)!.worker.role).toBe('prefill')
     const last = await startOwnerAfter(next, { relays: [1, 2], timeoutMs: 50 })
-    expect(await relay.placement.toPrefill(1, 5, NOBODY)).toBeDefined()
+    expect(await relay.placement.toPrefill(1, 5, NONE)).toBeDefined()
     expect(last.server.relays).toBeDefined()
   })
 
@@ -184,7 +184,7 @@ describe('without an owner', () => {
     const relay = await link(1)
     await relay.admission.enter(NEVER)
     await relay.admission.enter(NEVER)
-    await until(() => relay.admission.room % 2 === 1, 'no room')
+    await until(() => relay.admission.room % 2 === 1, 'no capacity')
     await owner.die()
     relay.admission.leave()
     relay.admission.leave()
@@ -197,7 +197,7 @@ describe('without an owner', () => {
   it('tickets of a worker that is registered later count from then on', async () => {
     const { owner, link } = await stage()
     const relay = await link(1)
-    const place = await relay.placement.toDecode('a', undefined, 30, NOBODY)
+    const place = await relay.placement.toDecode('a', undefined, 30, NONE)
     await owner.die()
     const decider = createDecider({ policy: 'jsq' })
     const { worker } = place!
@@ -235,7 +235,7 @@ describe('other messages', () => {
       engines: [['prefill-1', 'engine-é']],
       paces: [['stream', 'union', 1.5]],
     })
-    const place = await relay.placement.toDecode('a', undefined, 1, NOBODY)
+    const place = await relay.placement.toDecode('a', undefined, 1, NONE)
     const { id } = place!.worker
     decider.registry.setHealth(id, false)
     await heard(relay)
@@ -251,7 +251,7 @@ describe('other messages', () => {
   })
 })
 
-/** In the place of one that dies. */
+/** Replaces an owner that dies. */
 async function startOwnerAfter(
   before: Awaited<ReturnType<typeof startOwner>>,
   awaited: Parameters<typeof startOwner>[2],

@@ -281,7 +281,7 @@ describe('the supervisor', () => {
       /ended with 1.*ELDR_PORT_TAKEN/s,
     )
     await expect(startGatewayProcess([...flags, '--artifact', 'no-such-file.safetensors'])).rejects.toThrow(
-      /ended with 1(?!.*started anew).*ELDR_FILE_UNREADABLE/s,
+      /ended with 1(?!.*"pauseMs").*ELDR_FILE_UNREADABLE/s,
     )
   })
 })

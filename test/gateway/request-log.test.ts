@@ -59,7 +59,7 @@ const post = (id: string, body: object = {}, headers: Record<string, string> = {
   fetch(`${gateway.url}/v1/completions`, {
     method: 'POST',
     headers: { 'x-request-id': id, ...headers },
-    body: JSON.stringify({ prompt: 'words of nobody else', max_tokens: 6, ...body }),
+    body: JSON.stringify({ prompt: 'private words', max_tokens: 6, ...body }),
   })
 const lineOf = async (id: string): Promise<Line> => {
   const found = () => lines.filter(({ msg, reqId }) => msg === 'request' && reqId === id)
@@ -166,7 +166,7 @@ describe('the log line of a request', () => {
     for (const absent of ['ttftMs', 'tpotMs', 'outputTokens']) expect(failed).not.toHaveProperty(absent)
     await (await post('bad', { n: 0 })).text()
     expect(await lineOf('bad')).toMatchObject({ outcome: 'refused', status: 400, code: 'ELDR_BAD_REQUEST' })
-    expect(JSON.stringify(lines)).not.toContain('nobody else')
+    expect(JSON.stringify(lines)).not.toContain('private words')
   })
 })
 

@@ -11,7 +11,7 @@ export interface Pair {
   readonly keyFile: string
 }
 
-/** Of 127.0.0.1 unless told. `remove` takes the files away. */
+/** Certificates for a host (default: 127.0.0.1). `remove` deletes the files. */
 export function makeCertificates<Name extends string>(
   ...names: Name[]
 ): Record<Name, Pair> & { remove(): void } {

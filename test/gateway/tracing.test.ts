@@ -20,7 +20,7 @@ const start = async ({ config, ...options }: ClusterOptions = {}, traces: object
   const observe = { ...config?.observe, traces: { endpoint: receiver.url, everyMs: 5, ...traces } }
   cluster = await startCluster({ ...options, config: { ...config, observe } })
 }
-const PROMPT = 'words that nobody else should read'
+const PROMPT = 'private words'
 const ask = (id: string, body: object = {}, headers: Record<string, string> = {}, init: RequestInit = {}) =>
   cluster.post(
     '/v1/completions',
@@ -137,7 +137,7 @@ describe('a traced request', () => {
     const text = JSON.stringify(receiver.spans, (_, value: unknown) =>
       typeof value === 'bigint' ? String(value) : value,
     )
-    expect(text).not.toContain('nobody else')
+    expect(text).not.toContain('private words')
     // Of an answer that comes whole it is not known when its first token was made.
     expect(named(tree, 'decode')[0]!.events).toEqual([])
     expect(named(tree, 'decode')[0]!.attributes['eldr.output_tokens']).toBe(4)

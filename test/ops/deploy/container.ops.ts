@@ -145,7 +145,7 @@ describe('the image, made step by step in an empty folder', () => {
     })
   })
 
-  it('is not healthy when nobody answers in time, nor when the address is none', async () => {
+  it('is not healthy without a response in time, nor with an invalid address', async () => {
     const silent = createServer(() => undefined)
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as { port: number }

@@ -118,7 +118,7 @@ export function problemsOfDiscovery(
       JSON.stringify(asked[role]) === JSON.stringify(wanted(role))
         ? []
         : [
-            `finds ${asked[role].join(', ') || 'nobody'} for ${role}, but there are ${wanted(role).join(', ')}`,
+            `finds ${asked[role].join(', ') || 'no pod'} for ${role}, but there are ${wanted(role).join(', ')}`,
           ],
     ),
     ...networkProblems(objects, slices),

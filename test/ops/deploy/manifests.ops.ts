@@ -70,7 +70,7 @@ describe.each(RENDERINGS)('%s', (name, here, render) => {
   )
 
   it.runIf(here)(
-    'lets the API be asked by who discovers workers, for slices alone, and by nobody else',
+    'gives access to the Kubernetes API only to the gateway with discovery, for slices alone',
     async () => {
       const objects = objectsIn(await render())
       expect(ofKind(objects, 'Role', 'RoleBinding')).toHaveLength(DISCOVERING.has(name) ? 2 : 0)
@@ -148,7 +148,7 @@ describe('these checks', () => {
       'Role eldr-discovery: lets do other things than to list and watch endpointslices',
     ])
     expect(await problems(/kind: Role\n  name: eldr-discovery/, 'kind: Role\n  name: eldr-discover')).toEqual(
-      ['Role eldr-discovery: nobody has it', 'RoleBinding eldr-discovery: no Role eldr-discover'],
+      ['Role eldr-discovery: it has no binding', 'RoleBinding eldr-discovery: no Role eldr-discover'],
     )
     expect(
       await problems(/kind: ServiceAccount\n  name: eldr\n/, 'kind: ServiceAccount\n  name: default\n'),
@@ -158,7 +158,7 @@ describe('these checks', () => {
       'may not ask the API',
     ])
     expect(await problems(/service-name=eldr-decode/, 'service-name=eldr-decoder')).toEqual([
-      'finds nobody for decode, but there are eldr-decode-0, eldr-decode-1',
+      'finds no pod for decode, but there are eldr-decode-0, eldr-decode-1',
     ])
     expect(await problems(/namespace: eldr\n        #/, 'namespace: other\n        #')).toEqual([
       'follows the namespace other',

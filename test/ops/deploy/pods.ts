@@ -1,4 +1,4 @@
-/** What must hold of every pod, whoever made the manifest: lists of what does not. */
+/** Rules for every pod of every manifest. Returns what violates them. */
 import { routeOf } from '../../../src/gateway/http/routes.ts'
 import { type Container, type KubernetesObject, podLabels, portOf, selects, workloadsIn } from './objects.ts'
 import { mayAskTheApi } from './roles.ts'

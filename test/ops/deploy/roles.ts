@@ -1,7 +1,7 @@
 /** Who may ask the API of Kubernetes what: lists of what is too much, and of what leads nowhere. */
 import { type KubernetesObject, ofKind } from './objects.ts'
 
-/** All that discovery needs, and that anybody here should have. */
+/** All that discovery needs, and the only permissions in the manifests. */
 const NEEDED = [{ apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs: ['list', 'watch'] }]
 
 /** Whether a binding names the service account of these pods. */
@@ -40,7 +40,7 @@ export function problemsOfRoles(objects: readonly KubernetesObject[], namespace:
       ...(JSON.stringify(rules) === JSON.stringify(NEEDED)
         ? []
         : [`Role ${name}: lets do other things than to list and watch endpointslices`]),
-      ...(bindings.some(({ roleRef }) => roleRef!.name === name) ? [] : [`Role ${name}: nobody has it`]),
+      ...(bindings.some(({ roleRef }) => roleRef!.name === name) ? [] : [`Role ${name}: it has no binding`]),
     ]),
     ...bindings.flatMap(binding =>
       bindingProblems(binding, objects, namespace).map(

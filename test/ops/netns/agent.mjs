@@ -1,6 +1,6 @@
 /**
  * Runs on a machine of the network and does what it is told by lines of JSON: asks, and sends steady traffic whose every answer is checked.
- * Namespaces are of processes: whoever wants to look from a machine has to run there. It ends with its input.
+ * Namespaces are of processes: a program that looks from a machine has to run in its namespace. It ends with its input.
  */
 import { createInterface } from 'node:readline'
 import { createClient } from '@redis/client'

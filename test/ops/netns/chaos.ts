@@ -1,11 +1,11 @@
-/** What can befall a cluster, drawn by chance: paths that are cut (one way or both), slow or lossy, for a while; a store that is killed. */
+/** Random faults of a cluster: paths cut (one way or both), slow or lossy for a while; a store that is killed. */
 import type { Random } from '../../../src/math/random.ts'
 import { type Cluster, GATEWAYS, type Machine, WORKERS } from './cluster.ts'
 
 /** Between two faults, at most; several hold at a time. */
 const STEP_MS = 600
 /** Paths that are not clean at a time, at most: with more nothing would get through, and nothing would be tried. */
-const MOST_PATHS = 10
+const MAX_PATHS = 10
 /** Who speaks with whom. */
 const LINKS: readonly (readonly [Machine, Machine])[] = [
   ...GATEWAYS.flatMap(gateway =>
@@ -48,7 +48,7 @@ export class Chaos {
     const drawn = this.#random.uniform()
     if (drawn < 0.06) return this.#restartStore()
     if (drawn < 0.12) return this.#changePolicy()
-    if (this.#hurt.length >= MOST_PATHS || (drawn < 0.25 && this.#hurt.length > 0)) return this.#mend()
+    if (this.#hurt.length >= MAX_PATHS || (drawn < 0.25 && this.#hurt.length > 0)) return this.#repair()
     await this.#hurtPath()
   }
 
@@ -70,7 +70,7 @@ export class Chaos {
     }
   }
 
-  async #mend(): Promise<void> {
+  async #repair(): Promise<void> {
     const [path] = this.#hurt.splice(this.#random.below(this.#hurt.length), 1)
     await this.#cluster.network.rule(...path!, {})
   }

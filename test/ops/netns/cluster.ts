@@ -1,5 +1,5 @@
 /**
- * Two gateways, a store, two prefill and two decode workers, a client, and somebody who watches, each on a machine of its own. All are the
+ * Two gateways, a store, two prefill and two decode workers, a client and a monitor, each on a machine of its own. All are the
  * programs that people run. The second gateway has several processes. Nothing is ever done to the paths of the one who watches.
  */
 import type { ChildProcess } from 'node:child_process'

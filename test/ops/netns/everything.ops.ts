@@ -9,15 +9,15 @@ import { ends, medianMs, note, notOk, Traffic } from './traffic.ts'
 import { until } from './until.ts'
 import { viewsAgree } from './views.ts'
 
-/** Of the paths and of what befalls them; printed, so that a run can be made again: ELDR_NETNS_SEED=N. */
+/** Seed of the faults; printed, so that a run can be repeated with ELDR_NETNS_SEED=N. */
 const SEED = Number(process.env['ELDR_NETNS_SEED'] ?? Date.now() % 1_000_000)
-/** Longer for whoever looks for faults. */
+/** Longer to search for defects. */
 const CHAOS_MS = 1_000 * Number(process.env['ELDR_NETNS_SECONDS'] ?? 20)
 
 describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
   let cluster: Cluster
   beforeAll(async () => {
-    // Leases as they are unless told: what is slow must not be taken for dead.
+    // Default leases: a slow gateway must not be taken for dead.
     cluster = await Cluster.start({ policy: 'union', seed: String(SEED), replicas: {} })
   })
   afterAll(() => cluster?.close())
@@ -82,7 +82,7 @@ describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
     await chaos.run(CHAOS_MS)
     const healedMs = await chaos.heal()
     const all = await traffic.stop()
-    // A client that was cut off may have seen its connection break; nobody ever got something that looks whole and is not.
+    // A client that was cut off may see a broken connection, but never an incomplete response that looks complete.
     expect(all.filter(({ end }) => end === 'wrong')).toEqual([])
     await cluster.quiet()
     await until('both to have the same policy', async () => {

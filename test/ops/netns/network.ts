@@ -68,7 +68,7 @@ export class Network<Name extends string = string> {
     await this.#answer()
     for (const name of this.names) {
       const space = this.#namespace(name)
-      // Nobody uses IPv6 here: its own chatter would only be noise in the counts.
+      // IPv6 is not used here: its control traffic would be noise in the counts.
       asRoot(
         'ip',
         'netns',

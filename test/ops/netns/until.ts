@@ -1,4 +1,4 @@
-/** For what nobody announces. Each look is questions to several processes, so it pauses between them: looking must not be the load. */
+/** Polls for a state. Each check asks several processes, so it pauses between checks to add little load. */
 const PAUSE_MS = 25
 
 /** Gives up loudly. Questions that get no answer are asked again: a machine may be cut off. @returns how long it took. */
@@ -16,7 +16,7 @@ export async function until(
       last = `; the last look failed: ${String(error)}`
     }
     if (performance.now() - startMs > patienceMs)
-      throw new Error(`waited ${patienceMs} ms in vain for ${what}${last}`)
+      throw new Error(`not within ${patienceMs} ms: ${what}${last}`)
     await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
   }
 }

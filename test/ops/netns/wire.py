@@ -69,7 +69,7 @@ class Path:
 
 
 def open_port(namespace: str, number: int) -> int:
-    """A TAP device belongs to the namespace in which it was made, whoever holds its descriptor."""
+    """A TAP device belongs to the namespace in which it was made, regardless of the holder of its descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)

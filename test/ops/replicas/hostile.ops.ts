@@ -1,4 +1,4 @@
-/** What somebody who can write to the store can do with the shared changes, and what a gateway makes of it. */
+/** What an attacker with write access to the store can do with shared changes, and how a gateway handles it. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Replica, type Stage, startStage, until } from './gateways.ts'
 import { type Store, startStore } from './store.ts'
@@ -31,7 +31,7 @@ const agree = (all: readonly Replica[], policy: string) =>
 /** The store's own clock. */
 const now = async () => Number(((await store.ask('TIME')) as string[])[0]) * 1000
 
-describe('shared changes that somebody else has written', () => {
+describe('shared changes from an attacker', () => {
   it.each(['9007199254740991', '4503599627370496', '1e300', '-5'])(
     'with the version %s keep replicas from agreeing for no longer than until the next change',
     async version => {

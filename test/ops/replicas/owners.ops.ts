@@ -104,7 +104,7 @@ describe.each([0, 1])('of gateway %i the owner is killed', which => {
     await zero()
   })
 
-  it('amid traffic at both: no request is lost, and views agree and are zero at the end', async () => {
+  it('under load at both gateways loses no request, and views agree and are zero at the end', async () => {
     const bad: string[] = []
     let sent = 0
     const enough = new AbortController()

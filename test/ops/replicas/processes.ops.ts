@@ -110,7 +110,7 @@ function traffic(
 }
 
 describe('three gateways', () => {
-  it('serve through all that befalls the store, and end with views that agree and are zero', async () => {
+  it('serve through every fault of the store, and end with views that agree and are zero', async () => {
     const runs = gateways.map(each => traffic(each, 6, stop.signal))
     await until('each to see the others', async () =>
       (await Promise.all(gateways.map(elsewhere))).every(count => count > 0),
