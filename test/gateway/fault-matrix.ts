@@ -311,7 +311,10 @@ export function faultMatrix(adapter?: EngineAdapter): void {
 
   it('a stream with its last event is complete, even if the response is cut after it', () =>
     withWorkers(1, async ({ tickets, workersOf, ask, counted }) => {
-      workersOf('decode')[0]!.fail({ kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, TOKEN_EVENT, 'data: [DONE]\n\n') })
+      workersOf('decode')[0]!.fail({
+        kind: 'garbage',
+        bytes: streamBytes(TOKEN_EVENT, TOKEN_EVENT, 'data: [DONE]\n\n'),
+      })
       expect(await eventsOf(await ask('stream'))).toHaveLength(3)
       await tickets.settled()
       expect(await counted('eldr_requests_total', { route: 'completions', outcome: 'ok' })).toBe(1)
@@ -329,7 +332,12 @@ export function faultMatrix(adapter?: EngineAdapter): void {
         ['ends without an error', { kind: 'close', tokens: 3 }, 3, BROKEN],
         ['ends without [DONE] after its last token', { kind: 'close', tokens: 8 }, 8, BROKEN],
         ['sends an error event', { kind: 'error_event', tokens: 3, message: 'EngineCore died' }, 3, BROKEN],
-        ['sends garbage', { kind: 'garbage', bytes: `${streamBytes(TOKEN_EVENT, TOKEN_EVENT)}no chunk` }, 2, BROKEN],
+        [
+          'sends garbage',
+          { kind: 'garbage', bytes: `${streamBytes(TOKEN_EVENT, TOKEN_EVENT)}no chunk` },
+          2,
+          BROKEN,
+        ],
         [
           'sends half of an event and the end',
           { kind: 'garbage', bytes: `${streamBytes(TOKEN_EVENT, 'data: {"choices"')}0\r\n\r\n` },
@@ -401,7 +409,10 @@ export function faultMatrix(adapter?: EngineAdapter): void {
       ['hangs', { kind: 'hang', after: 'tokens', tokens: 2 }, 'go on', 'ELDR_STREAM_STALLED'],
       [
         'is not JSON',
-        { kind: 'garbage', bytes: streamBytes(TOKEN_EVENT, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n') },
+        {
+          kind: 'garbage',
+          bytes: streamBytes(TOKEN_EVENT, 'data: {"choices":[nonsense]}\n\n', 'data: [DONE]\n\n'),
+        },
         'go on',
         BROKEN,
       ],

@@ -3,6 +3,7 @@
  * held against it: a status that cannot be had is one too many, one that comes and is not there is missing.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { stopClock } from '../manual-clock.ts'
 import { temporaryFolder } from '../trace-support.ts'
 import { smallArtifact } from './admin-support.ts'
 import { type Cluster, startCluster } from './cluster.ts'
@@ -310,7 +311,7 @@ describe('errors', () => {
       })
       await ask('GET', '/ready', 503)
       for (const asked of FROM_WORKERS()) await ask(asked.method, asked.path, 503, wishFor(asked))
-      // Bodies that never come: the grace is over before them.
+      // Bodies that never come: the grace period ends before them.
       const reading = ending(503).filter(({ path }) => path.startsWith('/eldr/') && !STREAMS.includes(path))
       expect(reading.length).toBe(8)
       const waiting = reading.map(asked => ({
@@ -318,15 +319,18 @@ describe('errors', () => {
         client: new RawClient(slow.url).send(head(asked, 'Expect: 100-continue\r\nContent-Length: 10\r\n')),
       }))
       for (const { client } of waiting) await client.until(text => text.includes('100 Continue'))
+      // The grace period does not end before the streams have been refused.
+      const clock = stopClock()
       const stopped = slow.gateway.stop()
       for (const path of STREAMS) await ask('GET', path, 503)
+      clock.advance(300)
       for (const { asked, client } of waiting) {
         const answer = (await client.answers(2))[1]!
         expect([asked.path, answer.status]).toEqual([asked.path, 503])
         contract.check(asked, answer)
         client.leave()
       }
-      await stopped
+      await clock.during(stopped)
     } finally {
       asking.url = cluster.url
       await slow.stop()
