@@ -1,4 +1,4 @@
-/** Whether the artifact still fits: what live requests look like beside those it was fitted from, over the last quarter of an hour. */
+/** Compares the live requests of the last 15 minutes with those the artifact was fitted from. */
 import type { FitWatch } from '../insight/fit-watch.ts'
 import type { FitHealth } from '../insight/wire.ts'
 import type { Metrics } from './metrics.ts'
@@ -9,7 +9,7 @@ export interface FitSources {
   readonly control: RoutingState
 }
 
-/** A window: a counter cannot say what the last minutes were like under the artifact of now, which may be a minute old. */
+/** Gauges over a window, not counters: a counter would mix the current artifact with those before it. */
 export function addFitGauges(metrics: Metrics, sources: () => FitSources): void {
   const health = (): FitHealth => {
     const { fit, control } = sources()
@@ -20,7 +20,7 @@ export function addFitGauges(metrics: Metrics, sources: () => FitSources): void 
 
   metrics.gauge(
     'eldr_fit_similarity',
-    'Cosine of requests to their nearest centroid, by quantile: of live ones over the last 15 minutes, and of the calibration’s. Live below calibration: traffic has drifted',
+    'Cosine similarity of requests to their nearest centroid, by quantile: live requests of the last 15 minutes and calibration requests. Live below calibration means that traffic has drifted',
     ['of', 'q'],
     set => {
       for (const { q, calibration, live } of health().quantiles) {
@@ -31,12 +31,12 @@ export function addFitGauges(metrics: Metrics, sources: () => FitSources): void 
   )
   single(
     'eldr_fit_compared_requests',
-    'Requests of the last 15 minutes that eldr_fit_similarity is made of',
+    'Requests of the last 15 minutes in the live quantiles of eldr_fit_similarity',
     () => health().compared,
   )
   single(
     'eldr_clusters_misfit',
-    '1 when the artifact’s clusters are not as many as the decode workers, and were not fitted anew',
+    '1 if the number of clusters differs from the number of decode workers and the clusters were not refitted, else 0',
     () => (sources().control.view().note === undefined ? 0 : 1),
   )
 }

@@ -1,4 +1,4 @@
-/** What is, as opposed to what has happened: workers, routing and the process, read from where they live when somebody asks for the metrics. */
+/** State of the workers, the routing and the process, read from its owners when metrics are scraped. */
 import type { Registry, WorkerView } from '../../../cluster/registry.ts'
 import type { Role, WorkerState } from '../../../cluster/worker.ts'
 import { VERSION } from '../../../version.ts'
@@ -17,7 +17,7 @@ export interface GaugeSources extends TrafficSources, FitSources, ReplicaSources
   readonly control: RoutingState
   readonly loopDelay: Pick<LoopDelay, 'p99Seconds'>
   readonly pace: Pick<Pace, 'recent'>
-  /** Whether it takes requests, apart from having workers. */
+  /** True while the gateway shuts down. */
   draining(): boolean
   /** Undefined without discovery. */
   readonly discovery?: {
@@ -30,24 +30,24 @@ const STATES: readonly WorkerState[] = ['ready', 'draining', 'unhealthy', 'open'
 const LEGS = ['prefill', 'decode'] as const
 const BREAKER = { closed: 0, half_open: 1, open: 2 } as const
 
-/** Of the process: of several the latest event loop, and the time of all. */
+/** With several processes: the maximum of their delays and the sum of their busy times. */
 export function addLoopGauges(metrics: Metrics, loopDelay: () => Pick<LoopDelay, 'p99Seconds'>): void {
   metrics.gauge(
     'eldr_event_loop_delay_p99_seconds',
-    'How late the event loop is, 99th percentile of the last 15 to 30 seconds',
+    'Event loop delay, 99th percentile of the last 15 to 30 seconds',
     [],
     set => set({}, loopDelay().p99Seconds()),
     'max',
   )
   metrics.readCounter(
     'eldr_event_loop_busy_seconds_total',
-    'Time in which the event loop was at work; its rate is the share of a core that is taken',
+    'Time the event loop was busy; its rate is the share of a core in use',
     [],
     set => set({}, performance.eventLoopUtilization().active / 1000),
   )
 }
 
-/** `sources` are asked for when the metrics are. */
+/** `sources` is called at each scrape. */
 export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   const workers = (name: string, help: string, value: (view: WorkerView) => number) =>
     metrics.gauge(name, help, ['worker', 'leg'], set => {
@@ -60,16 +60,16 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     views().filter(({ spec, state }) => spec.role === leg && state === 'ready').length
   const startedMs = performance.now()
 
-  workers('eldr_worker_inflight', 'Requests on a worker', view => view.inflight)
-  workers('eldr_worker_inflight_tokens', 'Prompt tokens of the requests on a worker', view => view.tokens)
+  workers('eldr_worker_inflight', 'Requests in flight on a worker', view => view.inflight)
+  workers('eldr_worker_inflight_tokens', 'Prompt tokens of the requests in flight on a worker', view => view.tokens)
   workers(
     'eldr_worker_breaker_state',
-    'Breaker of a worker: 0 closed, 1 half-open, 2 open',
+    'Circuit breaker of a worker: 0 closed, 1 half-open, 2 open',
     view => BREAKER[view.breaker],
   )
   metrics.gauge(
     'eldr_worker_state',
-    `State of a worker: 1 for the one it is in, 0 for the others (${STATES.join(', ')})`,
+    `State of a worker: 1 for the current state, 0 for the others (${STATES.join(', ')})`,
     ['worker', 'leg', 'state'],
     set => {
       for (const { spec, state } of views())
@@ -77,21 +77,21 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
           set({ worker: spec.id, leg: spec.role, state: each }, each === state ? 1 : 0)
     },
   )
-  metrics.gauge('eldr_workers', 'Workers that are registered, those that are leaving aside', ['leg'], set => {
+  metrics.gauge('eldr_workers', 'Registered workers, without those being removed', ['leg'], set => {
     for (const leg of LEGS)
       set({ leg }, views().filter(({ spec, leaving }) => spec.role === leg && !leaving).length)
   })
-  metrics.gauge('eldr_workers_ready', 'Workers that take requests now', ['leg'], set => {
+  metrics.gauge('eldr_workers_ready', 'Workers that accept requests now', ['leg'], set => {
     for (const leg of LEGS) set({ leg }, ready(leg))
   })
   single(
     'eldr_ready',
-    '1 when /ready says so: a worker of each leg takes requests, and the gateway is not stopping',
+    '1 if /ready returns 200: a worker of each leg accepts requests and the gateway is not shutting down; else 0',
     () => (!sources().draining() && ready('prefill') > 0 && ready('decode') > 0 ? 1 : 0),
   )
   metrics.gauge(
     'eldr_worker_recent_seconds',
-    'Mean time between tokens of a decode worker, or of a prompt on a prefill worker, over the last 10 seconds; absent without any',
+    'Mean time between tokens (decode worker) or mean prefill time (prefill worker) over the last 10 seconds; absent without requests in that time',
     ['worker', 'leg'],
     set => {
       for (const { spec } of views()) {
@@ -102,17 +102,17 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   )
   single(
     'eldr_running_requests',
-    'Requests that have been let in and have not ended',
+    'Admitted requests that have not ended',
     () => sources().admission.running,
   )
-  single('eldr_queue_length', 'Requests that wait to be let in', () => sources().admission.queued)
-  metrics.gauge('eldr_policy_info', '1, with the policies in force', ['policy', 'prefill_policy'], set => {
+  single('eldr_queue_length', 'Requests waiting for admission', () => sources().admission.queued)
+  metrics.gauge('eldr_policy_info', 'Always 1; labels name the current policies', ['policy', 'prefill_policy'], set => {
     const { policy, prefillPolicy } = sources().control.view()
     set({ policy, prefill_policy: prefillPolicy }, 1)
   })
   metrics.gauge(
     'eldr_artifact_info',
-    '1, with the hash of the artifact’s file and its model; absent without one',
+    'Always 1; labels hold the SHA-256 of the artifact file and its model. Absent without an artifact',
     ['sha256', 'model'],
     set => {
       const { artifact } = sources().control.view()
@@ -121,12 +121,12 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   )
   single(
     'eldr_artifact_clusters',
-    'Clusters that decisions go by, after a re-fit if there was one; 0 without an artifact',
+    'Clusters in use, after a refit if there was one; 0 without an artifact',
     () => sources().control.view().artifact?.clusters ?? 0,
   )
   metrics.gauge(
     'eldr_discovery_up',
-    '1 when the last look of a source of discovery succeeded, else 0',
+    '1 if the last lookup of a discovery source succeeded, else 0',
     ['source'],
     set => {
       for (const { source, up } of sources().discovery?.statuses() ?? []) set({ source }, up ? 1 : 0)
@@ -134,7 +134,7 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   )
   metrics.gauge(
     'eldr_discovery_last_success_seconds',
-    'When a source of discovery last succeeded, in seconds since 1970',
+    'Unix time of the last successful lookup of a discovery source',
     ['source'],
     set => {
       for (const [source, seconds] of sources().discovery?.lastSuccessSeconds() ?? [])
@@ -142,8 +142,8 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     },
   )
   addLoopGauges(metrics, () => sources().loopDelay)
-  single('eldr_uptime_seconds', 'Since the gateway was started', () => (performance.now() - startedMs) / 1000)
-  metrics.gauge('eldr_build_info', '1, with the release and the version of Node', ['version', 'node'], set =>
+  single('eldr_uptime_seconds', 'Time since the gateway started', () => (performance.now() - startedMs) / 1000)
+  metrics.gauge('eldr_build_info', 'Always 1; labels hold the versions of ELDR and Node', ['version', 'node'], set =>
     set({ version: VERSION, node: process.version }, 1),
   )
   addTrafficGauges(metrics, sources)

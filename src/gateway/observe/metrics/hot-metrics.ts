@@ -1,6 +1,6 @@
 /**
- * Counters and histograms of what every request does. A sample of prom-client's hashes its labels anew; these keep plain numbers, one
- * series for each value of their labels, and are asked for them when somebody scrapes.
+ * Counters and histograms that every request updates. prom-client hashes the labels of each sample; these keep
+ * plain numbers, one series per label value, and build the samples when metrics are scraped.
  */
 import type { Histogram, Registry } from 'prom-client'
 
@@ -44,20 +44,20 @@ export class HotHistogram {
     this.#help = help
     this.#label = label
     this.#bounds = bounds
-    if (label === undefined) this.of('')
-    // A registry asks for a metric's name and for its samples by `get`; its type names its own classes only.
+    if (label === undefined) this.series('')
+    // The registry only uses `name` and `get`, but its type accepts only prom-client's own classes.
     registry.registerMetric(this as unknown as Histogram)
   }
 
-  /** Of one value of the label. */
-  of(value: string): Series {
+  /** The series of one label value. */
+  series(value: string): Series {
     let series = this.#series.get(value)
     if (series === undefined) this.#series.set(value, (series = new Series(this.#bounds)))
     return series
   }
 
   observe(value: number): void {
-    this.of('').observe(value)
+    this.series('').observe(value)
   }
 
   get() {
@@ -93,7 +93,7 @@ export class HotCounter {
   readonly name: string
   readonly #help: string
   readonly #labels: readonly string[]
-  /** By the first label's value, then the second's. */
+  /** By value of the first label, then of the second. */
   readonly #series = new Map<string, Map<string, number>>()
 
   constructor(registry: Registry, { name, help }: HotMetric, labels: readonly [string, string?]) {
@@ -109,8 +109,8 @@ export class HotCounter {
     series.set(second, (series.get(second) ?? 0) + by)
   }
 
-  /** All series with this value of the first label. */
-  forget(first: string): void {
+  /** Removes all series with this value of the first label. */
+  remove(first: string): void {
     this.#series.delete(first)
   }
 
@@ -118,7 +118,7 @@ export class HotCounter {
     const [one, two] = this.#labels
     const values = [...this.#series].flatMap(([first, series]) =>
       [...series].map(([second, value]) => ({
-        labels: { [one!]: first, ...(two !== undefined && { [two]: second }) },
+        labels: two === undefined ? { [one!]: first } : { [one!]: first, [two]: second },
         value,
       })),
     )

@@ -1,8 +1,8 @@
-/** How late the event loop is, over the last quarter of a minute or so: whoever reads it, and however often, sees the same. */
+/** Event loop delay over the last 15 to 30 seconds. Reading it changes nothing, so several readers agree. */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 const WINDOW_MS = 15_000
-/** Node measures the time between two ticks of a timer; this much of it is the timer's own. */
+/** Node measures the time between two timer ticks, which includes the timer's own interval. */
 const RESOLUTION_MS = 10
 
 export class LoopDelay {
@@ -13,13 +13,13 @@ export class LoopDelay {
   constructor() {
     this.#histogram.enable()
     this.#timer = setInterval(() => {
-      this.#lastMs = this.#nowMs()
+      this.#lastMs = this.#currentMs()
       this.#histogram.reset()
     }, WINDOW_MS).unref()
   }
 
   p99Seconds(): number {
-    return Math.max(this.#lastMs, this.#nowMs()) / 1000
+    return Math.max(this.#lastMs, this.#currentMs()) / 1000
   }
 
   close(): void {
@@ -27,7 +27,7 @@ export class LoopDelay {
     clearInterval(this.#timer)
   }
 
-  #nowMs(): number {
+  #currentMs(): number {
     return Math.max(0, this.#histogram.percentile(99) / 1e6 - RESOLUTION_MS)
   }
 }

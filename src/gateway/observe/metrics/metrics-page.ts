@@ -1,4 +1,4 @@
-/** docs/reference/metrics.md, made from the metrics themselves. */
+/** Writes docs/reference/metrics.md from the metric definitions. */
 import { Metrics } from './metrics.ts'
 import { addGauges } from './gauges.ts'
 
@@ -14,15 +14,21 @@ export function metricsPage(): string {
         `| \`${name}\` | ${type} | ${labels.map(label => `\`${label}\``).join(', ')} | ${help}. |`,
     )
   return [
-    '# Metrics of the gateway',
+    '# Gateway metrics',
     '',
-    '`GET /metrics` in Prometheus’ text format, on the main port or on `server.metricsPort` (`--prometheus-port`) where that is set. Values of labels come from fixed lists and from the names of workers, so that there are few of them; series of a worker that was removed go with it. Beside these there are `process_*` and `nodejs_*` of the process. `deploy/` has a Grafana dashboard of them and alerting rules; [alerts.md](alerts.md) says what to do when one fires.',
+    [
+      '`GET /metrics` returns these metrics in the Prometheus text format, on the main port or on',
+      '`server.metricsPort` (`--prometheus-port`) if that is set. Label values come from fixed lists and worker names,',
+      'so there are few of them; the series of a worker are removed with it. `process_*` and `nodejs_*` metrics are',
+      'exported too. `deploy/` has a Grafana dashboard and alerting rules; [alerts.md](alerts.md) says what to do when',
+      'an alert fires.',
+    ].join(' '),
     '',
     '| metric | type | labels | meaning |',
     '|---|---|---|---|',
     ...rows,
     '',
-    'This page is made by `npm run docs` from `src/gateway/observe/metrics/metrics.ts` and `src/gateway/observe/metrics/gauges.ts`.',
+    '`npm run docs` generates this page from `src/gateway/observe/metrics/`.',
     '',
   ].join('\n')
 }

@@ -1,4 +1,4 @@
-/** What the gateway counts, in Prometheus' form. Label values come from fixed lists or from the configuration, so there are few of them. */
+/** Prometheus metrics. Label values come from fixed lists or from the configuration, so there are few of them. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { REJECTS } from '../../../wire/counts.ts'
 import { type RefusalCode, REFUSALS } from '../../http/refusal.ts'
@@ -16,12 +16,11 @@ const ROUTE_SECONDS = [
   0.0000025, 0.000005, 0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.1,
   1,
 ]
-/** Breakers change to these. */
 const BREAKER_STATES = ['closed', 'half_open', 'open'] as const
 
 type Collect = (set: (labels: Record<string, string>, value: number) => void) => void
 
-/** What docs/reference/metrics.md says of a metric. */
+/** A row of docs/reference/metrics.md. */
 export interface MetricDefinition {
   readonly name: string
   readonly type: 'counter' | 'histogram' | 'gauge'
@@ -32,22 +31,22 @@ export interface MetricDefinition {
 export class Metrics {
   readonly registry = new Registry()
   readonly definitions: MetricDefinition[] = []
-  /** All of it in Prometheus' text format; of a gateway of several processes that is theirs together. */
+  /** All metrics in the Prometheus text format; with several processes, the metrics of all of them. */
   text: () => Promise<string> = () => this.registry.metrics()
 
   readonly requests = this.#hot(
     'eldr_requests_total',
-    'Requests by route and outcome: ok, refused (the client’s fault, or too many), worker_refused (4xx of a worker), failed, broken (in mid-stream), client_gone, client_stalled, timeout',
+    'Requests by route and outcome: ok, refused (client error or overload), worker_refused (a worker returned 4xx), failed, broken (mid-stream), client_gone, client_stalled, timeout',
     ['route', 'outcome'],
   )
   readonly errorAnswers = this.#hot(
     'eldr_error_answers_total',
-    'Errors that the gateway itself told clients, in an answer or in a stream, by code (docs/reference/errors.md)',
+    'Errors that the gateway itself returned to clients, in a response or a stream, by code (docs/reference/errors.md)',
     ['code'],
   )
   readonly workerRequests = this.#hot(
     'eldr_worker_requests_total',
-    'Requests that were sent to a worker, each try of each leg',
+    'Requests sent to a worker, counting each attempt of each leg',
     ['worker', 'leg'],
   )
   readonly decisions = this.#hot('eldr_decisions_total', 'Decode decisions by policy and reason', [
@@ -56,105 +55,105 @@ export class Metrics {
   ])
   readonly rejects = this.#counter(
     'eldr_signature_rejects_total',
-    'Hand-offs whose counts were not used, by reason',
+    'Hand-offs whose counts could not be used, by reason',
     ['reason'],
   )
-  readonly retries = this.#counter('eldr_retries_total', 'Second and later tries of a leg', ['leg', 'cause'])
+  readonly retries = this.#counter('eldr_retries_total', 'Retries of a leg, by cause', ['leg', 'cause'])
   readonly legFailures = this.#counter(
     'eldr_leg_failures_total',
-    'Failures of workers, by kind: connect, reset, timeout, status, handoff, error_event, early_end, garbage, too_large',
+    'Failed attempts on a worker, by kind: connect, reset, timeout, status, handoff, error_event, early_end, garbage, too_large',
     ['worker', 'leg', 'kind'],
   )
   readonly leasesMissed = this.#counter(
     'eldr_leases_missed_total',
-    'Hand-offs that were too old to be used',
+    'Hand-offs not used because their lease had expired',
     [],
   )
   readonly handoffsReleased = this.#counter(
     'eldr_handoffs_released_total',
-    'Hand-offs given back because their client had left',
+    'Hand-offs released because their client had disconnected',
     [],
   )
   readonly tokens = this.#hot(
     'eldr_tokens_total',
-    'Tokens of prompts (as prefill counts them, else estimated), and output that clients got (events of a stream, usage otherwise)',
+    'Prompt tokens (counted by prefill, otherwise estimated) and output tokens sent to clients (stream events, or usage for non-streamed responses)',
     ['kind'],
   )
   readonly ticketLeaks = this.#counter(
     'eldr_ticket_leaks_total',
-    'Tickets that nobody released: must stay 0',
+    'Tickets never released; more than 0 is a bug',
     [],
   )
-  readonly restarts = this.#counter('eldr_worker_restarts_total', 'Restarts of workers that were noticed', [
+  readonly restarts = this.#counter('eldr_worker_restarts_total', 'Detected worker restarts', [
     'worker',
   ])
-  readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'Changes of a worker’s breaker', [
+  readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'State changes of a worker’s circuit breaker', [
     'worker',
     'to',
   ])
   readonly healthChecks = this.#counter(
     'eldr_health_checks_total',
-    'Health checks of workers: ok or failed; a check of a server counts for each of its data-parallel ranks',
+    'Health checks of a worker, by result (ok, failed). One check of a server counts for each of its data-parallel ranks',
     ['worker', 'result'],
   )
   readonly routingChanges = this.#counter(
     'eldr_routing_changes_total',
-    'Changes of what decisions go by, and re-fits that were refused',
+    'Changes of policy, artifact, clusters or workers that affect routing, and refused refits, by cause',
     ['cause'],
   )
   readonly discoveryChanges = this.#counter(
     'eldr_discovery_changes_total',
-    'Workers that a source of discovery added, drained, undrained or removed',
+    'Workers added, drained, undrained or removed by a discovery source',
     ['source', 'change'],
   )
 
-  readonly traceSpans = this.#counter('eldr_trace_spans_total', 'Spans that a collector took', [])
+  readonly traceSpans = this.#counter('eldr_trace_spans_total', 'Spans accepted by the collector', [])
   readonly traceSpansDropped = this.#counter(
     'eldr_trace_spans_dropped_total',
-    'Spans that did not get to a collector: queue_full, too_many of one request, failed, rejected by it, shutdown',
+    'Spans not delivered, by reason: queue_full, too_many (spans in one request), failed, rejected (by the collector), shutdown',
     ['reason'],
   )
 
   readonly queueSeconds = this.#histogram(
     'eldr_queue_seconds',
-    'Time that requests waited to be let in; most do not wait',
+    'Time in admission until admitted or refused; near 0 unless the request queued',
     [],
     SECONDS,
   )
   readonly routeSeconds = this.#histogram(
     'eldr_route_seconds',
-    'Time to read a hand-off’s counts and decide',
+    'Time to read the counts of a hand-off and choose a decode worker',
     [],
     ROUTE_SECONDS,
   )
   readonly handoffSeconds = this.#histogram(
     'eldr_handoff_seconds',
-    'From prefill’s answer to the dispatch of decode',
+    'Time from the prefill response to the decode dispatch',
     [],
     ROUTE_SECONDS,
   )
-  readonly prefillSeconds = this.#histogram('eldr_prefill_seconds', 'Time of the prefill leg', [], SECONDS)
+  readonly prefillSeconds = this.#histogram('eldr_prefill_seconds', 'Duration of the prefill leg', [], SECONDS)
   readonly ttftSeconds = this.#histogram(
     'eldr_time_to_first_token_seconds',
-    'From the request to the first byte of its stream; answers that are not streamed have none',
+    'Time from the request to the first byte of its stream. Non-streamed responses are not counted',
     ['route'],
     SECONDS,
   )
   readonly interTokenSeconds = this.#histogram(
     'eldr_inter_token_seconds',
-    'Mean time between tokens of a stream (TPOT)',
+    'Mean time between the tokens of a stream (TPOT)',
     [],
     TOKEN_SECONDS,
   )
   readonly requestSeconds = this.#histogram(
     'eldr_request_seconds',
-    'From the request to its end',
+    'Time from the request to its end',
     ['route'],
     REQUEST_SECONDS,
   )
   readonly similarity = this.#histogram(
     'eldr_similarity',
-    'Cosine of a request to the centroid of the worker it went to',
+    'Cosine similarity between a request and the centroid of its decode worker',
     [],
     [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1],
   )
@@ -166,14 +165,14 @@ export class Metrics {
   )
   readonly covered = this.#histogram(
     'eldr_signature_coverage',
-    'Share of a prompt whose experts are known',
+    'Share of the prompt covered by counts',
     [],
     [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1],
   )
 
   constructor() {
     collectDefaultMetrics({ register: this.registry })
-    // A series that first shows up with a 1 has not risen as far as Prometheus can see: what alerts look at begins at 0.
+    // Prometheus sees no increase in a series whose first sample is 1: series that alerts use start at 0.
     for (const outcome of OUTCOMES)
       for (const route of ['completions', 'chat']) this.requests.inc(route, outcome, 0)
     for (const code of Object.keys(REFUSALS) as RefusalCode[]) this.errorAnswers.inc(code, '', 0)
@@ -183,27 +182,27 @@ export class Metrics {
       this.routingChanges.inc({ cause }, 0)
   }
 
-  /** Read when somebody asks. `together`: what it is of several processes. */
+  /** `collect` is called at each scrape. `aggregator`: how the values of several processes are combined. */
   gauge(
     name: string,
     help: string,
     labels: readonly string[],
     collect: Collect,
-    together: 'sum' | 'max' = 'sum',
+    aggregator: 'sum' | 'max' = 'sum',
   ): void {
     const gauge: Gauge = new Gauge({
       ...this.#define('gauge', name, help, labels),
-      aggregator: together,
+      aggregator,
       collect: () => {
         gauge.reset()
-        // Without labels a reset leaves a zero behind, which would say something that nobody has said.
+        // Without labels a reset leaves a sample of 0, which would be wrong if `collect` sets none.
         if (labels.length === 0) gauge.remove({})
         collect((values, value) => gauge.set(values, value))
       },
     })
   }
 
-  /** A counter that somebody else keeps, read when somebody asks. */
+  /** A counter kept elsewhere; `collect` reads it at each scrape. */
   readCounter(name: string, help: string, labels: readonly string[], collect: Collect): void {
     const counter: Counter = new Counter({
       ...this.#define('counter', name, help, labels),
@@ -214,18 +213,18 @@ export class Metrics {
     })
   }
 
-  /** A worker that has just come has had no trouble yet, which must be seen before it has. */
-  meetWorker(worker: string, leg: string): void {
+  /** Starts the series of a new worker at 0, so that Prometheus sees the first increase. */
+  addWorker(worker: string, leg: string): void {
     this.restarts.inc({ worker }, 0)
     for (const to of BREAKER_STATES) this.breakerChanges.inc({ worker, to }, 0)
     for (const result of ['ok', 'failed']) this.healthChecks.inc({ worker, result }, 0)
     this.workerRequests.inc(worker, leg, 0)
   }
 
-  /** Series of a worker that is gone: with workers that come and go under new names they would pile up. */
+  /** Removes the series of a worker. Otherwise they would pile up where workers get new names. */
   async forgetWorker(worker: string): Promise<void> {
-    await new Promise(setImmediate) // how its last request ended is counted just after the worker is gone
-    this.workerRequests.forget(worker)
+    await new Promise(setImmediate) // the end of its last request is counted just after the removal
+    this.workerRequests.remove(worker)
     for (const counter of [this.legFailures, this.restarts, this.breakerChanges, this.healthChecks]) {
       const { values } = await counter.get()
       for (const { labels } of values) if (labels['worker'] === worker) counter.remove(labels)

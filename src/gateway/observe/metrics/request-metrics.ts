@@ -46,7 +46,7 @@ class RequestMetrics implements RequestListener {
     // A non-streamed response has no first-token time.
     if (!streamed || leg === 'relay') return
     const { startedMs } = this.#request.exchange
-    this.#metrics.ttftSeconds.of(this.#route).observe((firstByteMs - startedMs) / 1000)
+    this.#metrics.ttftSeconds.series(this.#route).observe((firstByteMs - startedMs) / 1000)
   }
 
   attemptEnded(attempt: Attempt, end: AttemptEnd): void {
@@ -75,6 +75,6 @@ class RequestMetrics implements RequestListener {
     metrics.requests.inc(this.#route, outcome)
     if (exchange.told !== undefined) metrics.errorAnswers.inc(exchange.told)
     if (route.kind === 'generate' || route.kind === 'pass')
-      metrics.requestSeconds.of(this.#route).observe((performance.now() - exchange.startedMs) / 1000)
+      metrics.requestSeconds.series(this.#route).observe((performance.now() - exchange.startedMs) / 1000)
   }
 }
