@@ -94,7 +94,7 @@ describe('a gateway with --otlp-endpoint', () => {
     await gone.close()
     const running = await start('--otlp-endpoint', gone.url)
     expect((await chat(running, 'a')).status).toBe(200)
-    await polled(saidBy(running), said => said.includes('traces could not be sent'), 'a warning')
+    await polled(saidBy(running), said => said.includes('trace export failed'), 'a warning')
     expect(running.said()).toContain('ECONNREFUSED')
     const fromMs = performance.now()
     expect(await running.stop()).toBe(0)

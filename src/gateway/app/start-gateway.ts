@@ -134,7 +134,7 @@ export async function startGateway(
   async function forgetSeries(id: string): Promise<void> {
     await metrics.forgetWorker(id)
     const next = registry.views(performance.now()).find(({ spec }) => spec.id === id)
-    if (next !== undefined) metrics.meetWorker(id, next.spec.role)
+    if (next !== undefined) metrics.addWorker(id, next.spec.role)
   }
   if (hosting?.addWorkers === undefined) registry.addAll(configuredWorkers(settings))
   else hosting.addWorkers(registry)
@@ -148,7 +148,7 @@ export async function startGateway(
   const feed = new LiveFeed(
     feedSources({ registry, admission, insight, plane, control: () => control, router: () => router }),
   )
-  insight.watched = () => feed.any
+  insight.watched = () => feed.isActive
   cleanups.push(() => feed.close())
   registry.subscribe(({ kind, worker: { id } }) => {
     feed.events.add('worker', id, kind)

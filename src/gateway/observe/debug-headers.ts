@@ -1,6 +1,6 @@
 /**
- * X-Eldr-* response headers: which workers served a request, and why. Worker ids are addresses by default, so these headers are for
- * clients that may use the admin API, or for all clients if the configuration says so.
+ * X-Eldr-* response headers: which workers served a request, and why. Worker ids are addresses by default, so
+ * only clients that may use the admin API get these headers, or all clients if the configuration says so.
  */
 import type { IncomingMessage } from 'node:http'
 import { isFromHere } from '../http/admin-guard.ts'
@@ -8,17 +8,21 @@ import { createSecretCheck } from '../http/auth.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Attempt, AttemptEnd, Decided, RequestListener, RequestObserver } from './request-observer.ts'
 
-/** A client asks with `X-Eldr-Debug: 1` from the local machine or, if an admin token is set, with `X-Eldr-Debug: TOKEN`. */
+/**
+ * A client on the local machine sends `X-Eldr-Debug: 1`; if an admin token is set, any client `X-Eldr-Debug:
+ * TOKEN`.
+ */
 export function debugHeaders({ observe, server: { adminToken } }: Settings): RequestObserver {
   const isToken = adminToken === undefined ? undefined : createSecretCheck([adminToken])
-  const asks = (request: IncomingMessage): boolean => {
-    const asked = request.headers['x-eldr-debug']
-    if (typeof asked !== 'string') return false
-    return isToken === undefined ? asked === '1' && isFromHere(request) : isToken(asked)
+  const isRequested = (request: IncomingMessage): boolean => {
+    const value = request.headers['x-eldr-debug']
+    if (typeof value !== 'string') return false
+    return isToken === undefined ? value === '1' && isFromHere(request) : isToken(value)
   }
   return {
     observe({ exchange, route }) {
-      if (route.kind !== 'generate' || !(observe.debugHeaders || asks(exchange.request))) return undefined
+      if (route.kind !== 'generate' || !(observe.debugHeaders || isRequested(exchange.request)))
+        return undefined
       return new DebugHeaders(exchange.headers)
     },
   }

@@ -1,6 +1,6 @@
-/** The last decisions, for whoever asks. */
+/** The most recent decisions, for the admin API. */
 
-/** What /eldr/decisions shows. */
+/** An entry of `GET /eldr/decisions`. */
 export interface DecisionRecord {
   readonly request: string
   readonly timeMs: number
@@ -10,7 +10,7 @@ export interface DecisionRecord {
   readonly band?: number
   readonly reject?: string
   readonly covered?: number
-  /** Candidates as they were: id, requests in flight, similarity where the policy looked at it (NaN: no centroid). */
+  /** State at the decision. `similarity` is set if the policy compared it (NaN: no centroid). */
   readonly candidates: readonly {
     readonly id: string
     readonly inflight: number
@@ -27,7 +27,7 @@ export class DecisionLog {
     this.#kept = kept
   }
 
-  get keeps(): boolean {
+  get isEnabled(): boolean {
     return this.#kept > 0
   }
 
@@ -37,19 +37,19 @@ export class DecisionLog {
     this.#next = (this.#next + 1) % this.#kept
   }
 
-  /** The last first. */
+  /** Newest first. */
   last(limit = Infinity): DecisionRecord[] {
     const records = [...this.#records.slice(this.#next), ...this.#records.slice(0, this.#next)].toReversed()
     return limit < records.length ? records.slice(0, limit) : records
   }
 
-  /** Of one request and of the parts that it was split into, the last first. */
-  of(request: string): DecisionRecord[] {
-    return this.last().filter(record => isOf(record.request, request))
+  /** Decisions of a request and of the parts it was split into, newest first. */
+  forRequest(request: string): DecisionRecord[] {
+    return this.last().filter(record => belongsTo(record.request, request))
   }
 }
 
-/** Parts have the request's id with their number behind it. */
-export function isOf(id: string, request: string): boolean {
+/** True for the request itself and its parts, whose id is the request's id, a hyphen and a number. */
+export function belongsTo(id: string, request: string): boolean {
   return id === request || (id.startsWith(`${request}-`) && /^\d+$/.test(id.slice(request.length + 1)))
 }

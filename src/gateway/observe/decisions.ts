@@ -1,4 +1,4 @@
-/** Decode decisions as the router makes them: counted, kept for the admin API, and shown to those who watch. */
+/** Counts decode decisions, keeps the last ones for the admin API and passes them to followers. */
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { Decision, RoutableRequest } from '../../policy/decode-policy.ts'
 import { DecisionLog, type DecisionRecord } from './decision-log.ts'
@@ -12,20 +12,20 @@ export interface DecisionEvent {
   readonly worker: WorkerSpec
   /** Candidates as the policy saw them. */
   readonly candidates: readonly { readonly id: string; readonly inflight: number }[]
-  /** Why the counts could not be used, if so. */
+  /** Why the counts could not be used. */
   readonly reject: string | undefined
   /** Share of the prompt covered by counts. */
   readonly covered: number | undefined
   /** Cosine to the centroid of the worker; undefined if the policy did not compare. */
   readonly similarity: number | undefined
   readonly routable: RoutableRequest
-  /** Since the decision was asked for. */
+  /** Time the decision took. */
   readonly seconds: number
 }
 
-/** Sees every decision while `any` is true. */
+/** Receives every decision while it is active. */
 export interface DecisionFollower {
-  readonly any: boolean
+  readonly isActive: boolean
   decided(record: DecisionRecord, routable: RoutableRequest): void
 }
 
@@ -38,7 +38,7 @@ export interface DecisionsOptions {
   readonly kept: number
   readonly fit?: Pick<FitWatch, 'decided'>
   readonly followers?: readonly DecisionFollower[]
-  /** Counts of a hand-off could not be used. */
+  /** Called if the counts of a hand-off could not be used. */
   readonly rejected?: (reason: string, request: string) => void
 }
 
@@ -51,7 +51,7 @@ export class Decisions {
     this.#log = new DecisionLog(options.kept)
   }
 
-  /** A request counts on a worker from now on. */
+  /** Counts a request sent to a worker. */
   dispatched(leg: 'prefill' | 'decode', worker: string): void {
     this.#options.metrics.workerRequests.inc(worker, leg)
   }
@@ -71,13 +71,13 @@ export class Decisions {
     if (covered !== undefined) metrics.covered.observe(covered)
     if (band !== undefined) metrics.bandSize.observe(band)
     if (similarity !== undefined) metrics.similarity.observe(similarity)
-    fit?.decided({ reason, reject, covered, best: similarities && bestOf(similarities) })
-    const isFollowed = followers?.some(({ any }) => any) === true
-    if (!this.#log.keeps && !isFollowed) return undefined
+    fit?.decided({ reason, reject, covered, best: similarities && highest(similarities) })
+    const isFollowed = followers?.some(({ isActive }) => isActive) === true
+    if (!this.#log.isEnabled && !isFollowed) return undefined
     const record = recordOf(event)
     this.#log.add(record)
     if (isFollowed)
-      for (const follower of followers!) if (follower.any) follower.decided(record, event.routable)
+      for (const follower of followers!) if (follower.isActive) follower.decided(record, event.routable)
     return record
   }
 
@@ -86,12 +86,12 @@ export class Decisions {
     return this.#log.last(limit)
   }
 
-  of(request: string): DecisionRecord[] {
-    return this.#log.of(request)
+  /** Newest first. */
+  forRequest(request: string): DecisionRecord[] {
+    return this.#log.forRequest(request)
   }
 }
 
-/** What the admin API shows: members without a value are left out. */
 function recordOf(event: DecisionEvent): DecisionRecord {
   const { request, policy, worker, decision, reject, covered, candidates } = event
   const { reason, band, similarities } = decision
@@ -101,19 +101,19 @@ function recordOf(event: DecisionEvent): DecisionRecord {
     policy,
     worker: worker.id,
     reason,
-    ...(band !== undefined && { band }),
-    ...(reject !== undefined && { reject }),
-    ...(covered !== undefined && { covered }),
+    band,
+    reject,
+    covered,
     candidates: candidates.map(({ id, inflight }, at) => ({
       id,
       inflight,
-      ...(similarities && { similarity: similarities[at]! }),
+      similarity: similarities?.[at],
     })),
   }
 }
 
-/** Workers without a centroid are NaN, which no comparison takes. */
-function bestOf(similarities: Float32Array): number | undefined {
+/** Ignores NaN, the similarity of workers without a centroid. */
+function highest(similarities: Float32Array): number | undefined {
   let best = -Infinity
   for (const one of similarities) if (one > best) best = one
   return best === -Infinity ? undefined : best

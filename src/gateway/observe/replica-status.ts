@@ -1,12 +1,9 @@
-/**
- * How it stands with the replicas: what is counted, and what /ready and the metrics show. No names: anybody
- * may look.
- */
+/** State of the replicas for /ready and the metrics. Without hosts or names, because both may be public. */
 
 export const IGNORED = ['foreign', 'malformed', 'same_id', 'too_many', 'refused'] as const
 export type Ignored = (typeof IGNORED)[number]
 
-export const IGNORED_WORDS: Readonly<Record<Ignored, string>> = {
+export const IGNORED_TEXT: Readonly<Record<Ignored, string>> = {
   foreign: 'replicas: ignored a message from another application or another version of ELDR on this channel',
   malformed: 'replicas: ignored a malformed message',
   same_id: 'replicas: two gateways have the same id: give each its own replicas.id',
@@ -17,17 +14,17 @@ export const IGNORED_WORDS: Readonly<Record<Ignored, string>> = {
 
 export interface ReplicaStatus {
   readonly store: 'up' | 'down'
-  /** Why it is down. */
+  /** Why the store is down. */
   readonly reason?: string
-  /** Gateways that know of each other, this one included. */
+  /** Connected gateways, including this one. */
   readonly replicas: number
-  /** Since the one was heard that has been silent longest; 0 without others. */
+  /** Time since the last message of the replica that has been silent longest; 0 without others. */
   readonly viewAgeSeconds: number
-  /** Of the shared changes; 0 when nothing was changed. */
+  /** Version of the shared changes; 0 if there were none. */
   readonly version: number
-  /** Changes made here that the others do not know of yet. */
+  /** Changes made here and not yet published to the others. */
   readonly waiting: number
-  /** Things that others changed and that cannot be done here, such as an artifact that cannot be had. */
+  /** Changes of others that could not be applied here, such as an artifact that could not be loaded. */
   readonly behind: readonly string[]
 }
 
@@ -41,11 +38,11 @@ interface Facts {
   readonly problems: readonly string[]
 }
 
-/** Of a problem only what it is about is shown: the rest may name files. */
+/** Only the subject of a problem is shown: the rest may contain file names. */
 export function statusOf({ up, reason, others, silentMs, version, waiting, problems }: Facts): ReplicaStatus {
   return {
     store: up ? 'up' : 'down',
-    ...(!up && { reason: kindOf(reason) }),
+    reason: up ? undefined : reasonKind(reason),
     replicas: 1 + others,
     viewAgeSeconds: Math.round(silentMs) / 1000,
     version,
@@ -54,14 +51,14 @@ export function statusOf({ up, reason, others, silentMs, version, waiting, probl
   }
 }
 
-/** Reasons name hosts and users; outside they are one word. */
-function kindOf(reason: string): string {
+/** Reasons contain hosts and users; /ready shows one word instead. */
+function reasonKind(reason: string): string {
   if (/WRONGPASS|NOAUTH|NOPERM|AUTH/i.test(reason)) return 'refused'
   if (/no response|timeout/i.test(reason)) return 'silent'
   return reason === 'not yet' ? 'starting' : 'unreachable'
 }
 
-export interface Tally {
+export interface MessageCounts {
   readonly bytesIn: number
   readonly bytesOut: number
   readonly messagesIn: number
@@ -72,7 +69,7 @@ export interface Tally {
   ignored(reason: Ignored): void
 }
 
-export function newTally(): Tally {
+export function createMessageCounts(): MessageCounts {
   const counts = { bytesIn: 0, bytesOut: 0, messagesIn: 0, messagesOut: 0 }
   const ignoredBy = new Map<Ignored, number>(IGNORED.map(reason => [reason, 0]))
   return {

@@ -1,6 +1,6 @@
 /**
- * Facts of a request for its log line and its span, gathered in plain fields because most requests need both. For a request that is
- * split into parts, workers are listed, tokens added, the longest of each time is kept, and the decision is the last one.
+ * Facts of a request for its log line and its span, in plain fields because most requests need both. For a
+ * request split into parts: all workers, the sum of tokens, the longest of each time and the last decision.
  */
 import type { ClientRequest } from '../http/client-request.ts'
 import type { RefusalCode } from '../http/refusal.ts'
@@ -23,7 +23,7 @@ export class RequestFacts implements RequestListener {
   queueMs: number | undefined
   prefillMs: number | undefined
   routeMs: number | undefined
-  /** When the first byte for the client came, by performance.now(). */
+  /** Time of the first byte for the client, by performance.now(). */
   firstMs: number | undefined
   prefill: string | undefined
   decode: string | undefined
@@ -50,13 +50,13 @@ export class RequestFacts implements RequestListener {
   }
 
   attemptStarted({ leg, servesClient, worker }: Attempt): void {
-    if (servesClient) this.#served(leg === 'relay' ? 'decode' : leg, worker.id)
+    if (servesClient) this.#addWorker(leg === 'relay' ? 'decode' : leg, worker.id)
   }
 
   decided({ askedMs, decidedMs, placement }: Decided): void {
     if (placement === undefined) return
     const { worker, decision, policy, similarity, covered } = placement
-    this.#served('decode', worker.id)
+    this.#addWorker('decode', worker.id)
     this.routeMs = Math.max(this.routeMs ?? 0, decidedMs - askedMs)
     this.policy = policy
     this.reason = decision.reason
@@ -87,7 +87,7 @@ export class RequestFacts implements RequestListener {
     return this.#gaps === 0 ? undefined : this.#betweenMs / this.#gaps
   }
 
-  /** One literal: an object of this size that is merged from others takes ten times as long to print. */
+  /** One literal: serializing an object of this size that was merged from others takes ten times as long. */
   line({ reqId, traceId, route, outcome, status }: LineHead, startedMs: number, endedMs: number): object {
     const {
       firstMs,
@@ -127,8 +127,8 @@ export class RequestFacts implements RequestListener {
     }
   }
 
-  /** The last worker of a leg; for a request in parts, all of them. */
-  #served(leg: 'prefill' | 'decode', worker: string): void {
+  /** Keeps the last worker of a leg; for a request in parts, all of them. */
+  #addWorker(leg: 'prefill' | 'decode', worker: string): void {
     const before = this[leg]
     if (before === undefined || this.parts === 1) {
       this[leg] = worker
@@ -139,9 +139,9 @@ export class RequestFacts implements RequestListener {
   }
 
   #prefilled({ worker, startedMs, endedMs }: Attempt, promptTokens: number | undefined): void {
-    this.#served('prefill', worker.id)
+    this.#addWorker('prefill', worker.id)
     this.prefillMs = Math.max(this.prefillMs ?? 0, endedMs - startedMs)
-    // The tokens of one part are not those of the whole request.
+    // A part knows only its own prompt.
     if (promptTokens !== undefined && this.parts === 1) this.promptTokens = promptTokens
   }
 

@@ -1,6 +1,7 @@
 /**
- * What happens to a request. The flow reports each event once; listeners turn events into metrics, spans, log lines and headers, and
- * decide nothing. A listener implements only the events it needs, so one that is off costs nothing.
+ * Events of a request. The flow reports each event once; listeners turn events into metrics, spans, log lines
+ * and headers, and decide nothing. A listener implements only the events it needs, so one that is off costs
+ * nothing.
  */
 import type { WorkerSpec } from '../../cluster/worker.ts'
 import type { ClientRequest } from '../http/client-request.ts'
@@ -53,7 +54,9 @@ interface AttemptOptions {
   readonly method?: string
 }
 
-/** One attempt of one leg on one worker. The flow updates its counts; times are those of performance.now(). */
+/**
+ * One attempt of one leg on one worker. The flow updates its counts; times are those of performance.now().
+ */
 export class Attempt {
   readonly leg: Leg
   readonly worker: WorkerSpec
@@ -66,7 +69,7 @@ export class Attempt {
   readonly startedMs = performance.now()
   firstByteMs = 0
   lastTokenMs = 0
-  /** Set when listeners hear of the end. */
+  /** Set before listeners are notified of the end. */
   endedMs = 0
   tokens = 0
   /** Set by tracing. */
@@ -100,7 +103,7 @@ export type AttemptEnd =
       /** Changes when the worker restarts. */
       readonly engineId: string | undefined
     }
-  /** The prefill worker blames the client. */
+  /** The prefill worker rejected the request as invalid. */
   | { readonly kind: 'refused'; readonly status: number }
   | {
       readonly kind: 'failed'
@@ -108,7 +111,7 @@ export type AttemptEnd =
       readonly why: string
       readonly status?: number | undefined
     }
-  /** The client left, or its time is up. */
+  /** The client left, or the request timed out. */
   | { readonly kind: 'stopped' }
   /** The gateway itself failed. */
   | { readonly kind: 'fault' }
@@ -120,7 +123,7 @@ export interface Decided {
   readonly decidedMs: number
   /** When prefill's response arrived; undefined without prefill. */
   readonly prefilledMs: number | undefined
-  /** Undefined if no decode worker takes requests. */
+  /** Undefined if no decode worker accepts requests. */
   readonly placement: DecidedPlacement | undefined
 }
 
@@ -135,16 +138,16 @@ export interface DecidedPlacement {
 
 export interface Admitted {
   readonly askedMs: number
-  /** Whether it had to wait in the queue. */
+  /** Whether the request waited in the queue. */
   readonly queued: boolean
-  /** Why it was not admitted. */
+  /** Set if it was not admitted. */
   readonly error: unknown
 }
 
 export interface RequestListener {
-  /** Admission ended, one way or the other. */
+  /** The request was admitted or refused. */
   admitted?(how: Admitted): void
-  /** The body has been read; `parts` requests are made of it. */
+  /** The body has been read; it is sent as `parts` requests. */
   read?(request: ClientRequest, parts: number): void
   /** Length of a prompt, once per prompt however often it is prefilled. */
   promptCounted?(tokens: number): void
@@ -158,12 +161,12 @@ export interface RequestListener {
   retried?(leg: Leg, cause: string): void
   /** A hand-off was not used: too old, or freed because its client had left. */
   handoffUnused?(why: 'expired' | 'released'): void
-  /** `code`: what the client was told instead of a worker's response. */
+  /** `code`: the gateway's own error that the client received. */
   ended?(outcome: Outcome, code: RefusalCode | undefined): void
 }
 
 export interface RequestObserver {
-  /** Undefined if this request is of no interest. */
+  /** @returns undefined if this observer does not need the request. */
   observe(request: ObservedRequest, events: RequestEvents): RequestListener | undefined
 }
 
@@ -171,7 +174,7 @@ export interface RequestObserver {
 export class RequestEvents {
   /** Trace context for workers where an attempt has none of its own. Set by tracing. */
   trace: TraceHeaders | undefined
-  /** Complete when the listeners hear of the end. */
+  /** Complete when listeners are notified of the end. */
   readonly facts = new RequestFacts()
   readonly #listeners: RequestListener[] = [this.facts]
   readonly #tokenListeners: RequestListener[] = []

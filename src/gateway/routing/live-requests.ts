@@ -5,7 +5,7 @@
  * loop; a request that ends meanwhile is released by the policy that counts it.
  */
 import type { RoutableRequest } from '../../policy/decode-policy.ts'
-import { isOf } from '../observe/decision-log.ts'
+import { belongsTo } from '../observe/decision-log.ts'
 import type { RoutingTable } from './routing-table.ts'
 
 interface LivePlacement {
@@ -43,7 +43,7 @@ export class LiveRequests {
   /** Workers that a request, or parts of it, are on. */
   workersOf(id: string): string[] {
     return [...this.#placements]
-      .filter(([request]) => isOf(request.id, id))
+      .filter(([request]) => belongsTo(request.id, id))
       .map(([, { workerId }]) => workerId)
   }
 

@@ -67,7 +67,7 @@ export class Router {
   }
 
   decisionsOf(id: string): DecisionRecord[] {
-    return this.#options.decisions.of(id)
+    return this.#options.decisions.forRequest(id)
   }
 
   toPrefill(

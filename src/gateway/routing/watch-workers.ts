@@ -123,7 +123,7 @@ export function watchWorkers(
 
   const unsubscribe = registry.subscribe(({ kind, worker }) => {
     if (kind === 'added') {
-      metrics.meetWorker(worker.id, worker.role)
+      metrics.addWorker(worker.id, worker.role)
       specs.set(worker.id, worker)
       added(worker)
     } else if (kind === 'removed') removed(worker)

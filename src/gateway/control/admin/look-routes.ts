@@ -15,13 +15,13 @@ const DECISIONS_SHOWN = 50
 export function seenHere(
   id: string,
   live: Iterable<Exchange>,
-  stories: Pick<Stories, 'find' | 'of'>,
+  stories: Pick<Stories, 'find' | 'runningStory'>,
 ): SeenRequest & { readonly history?: Story } {
   const running = [...live].filter(
     exchange => exchange.id === id && !exchange.request.url?.startsWith('/eldr/'),
   )
   const latest = running.at(-1)
-  const history = (latest && stories.of(latest)) ?? stories.find(id)
+  const history = (latest && stories.runningStory(latest)) ?? stories.find(id)
   const shown = running.map(({ request, startedMs }) => ({
     path: request.url?.split('?', 1)[0],
     seconds: Number(((performance.now() - startedMs) / 1000).toFixed(3)),

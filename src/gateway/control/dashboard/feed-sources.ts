@@ -54,6 +54,6 @@ export function feedSources({
     sliceMs: SLICE_MS,
     decisions: limit => router().decisions(limit),
     place: routable => plane.place(routable),
-    shown: record => stories.shown(record),
+    shown: record => stories.markShown(record),
   }
 }

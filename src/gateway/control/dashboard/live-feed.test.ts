@@ -107,7 +107,7 @@ describe('stories', () => {
     for (const { story, record: decision } of told) {
       story.decided(decision)
       stories.link(decision, story)
-      if (story.request === 'r1') stories.shown(decision)
+      if (story.request === 'r1') stories.markShown(decision)
       stories.ended({} as Exchange, story)
     }
     expect(told.map(({ story }) => stories.find(story.request) === story)).toEqual([

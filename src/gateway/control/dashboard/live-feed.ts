@@ -61,7 +61,7 @@ export class LiveFeed {
     this.#random = random
   }
 
-  get any(): boolean {
+  get isActive(): boolean {
     return this.#watchers.size > 0
   }
 
@@ -73,11 +73,11 @@ export class LiveFeed {
   /** Returns a function that stops following; undefined if there are too many watchers. */
   follow(follower: Follower, limit = MAX_WATCHERS): (() => void) | undefined {
     if (this.#watchers.size >= limit) return undefined
-    if (!this.any) this.#begin()
+    if (!this.isActive) this.#begin()
     this.#watchers.add(follower)
     return () => {
       this.#watchers.delete(follower)
-      if (!this.any) clearTimeout(this.#timer)
+      if (!this.isActive) clearTimeout(this.#timer)
     }
   }
 
@@ -112,7 +112,7 @@ export class LiveFeed {
   }
 
   #pulseSoon(): void {
-    if (!this.any) return
+    if (!this.isActive) return
     clearTimeout(this.#timer)
     this.#wait(SOON_MS)
   }

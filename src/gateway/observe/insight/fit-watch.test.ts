@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { FitWatch } from './fit-watch.ts'
 import { TimeSlices } from './time-slices.ts'
 
-describe('slices of time', () => {
-  it('hold what is young enough, and nothing for times when nothing was', () => {
+describe('TimeSlices', () => {
+  it('keeps recent slices and creates none for idle times', () => {
     const slices = new TimeSlices(10, 3, () => ({ count: 0 }))
     for (const atMs of [100, 105, 119, 135]) slices.at(atMs).count++
     expect(slices.since(135)).toEqual([
@@ -14,20 +14,20 @@ describe('slices of time', () => {
     expect(slices.since(900)).toEqual([])
   })
 
-  it('count what a clock that was set back says in the last of them', () => {
+  it('counts in the last slice after the clock was set back', () => {
     const slices = new TimeSlices(10, 3, () => ({ count: 0 }))
     for (const atMs of [100, 80, 101]) slices.at(atMs).count++
     expect(slices.since(105)).toEqual([{ fromMs: 100, slice: { count: 3 } }])
   })
 })
 
-describe('the health of a fit', () => {
+describe('FitWatch', () => {
   const CALIBRATION = [
     { q: 0.05, value: 0.6 },
     { q: 0.5, value: 0.9 },
   ]
 
-  it('adds up decisions of the last quarter of an hour, and forgets older ones', () => {
+  it('sums the decisions of the last 15 minutes and ignores older ones', () => {
     const watch = new FitWatch()
     const nowMs = Date.now()
     watch.decided({ reason: 'band_hit', covered: 1, best: 0.8 }, nowMs - 2_000_000)
@@ -52,7 +52,7 @@ describe('the health of a fit', () => {
     expect(health.quantiles[1]!.live).toBeCloseTo(0.705, 2)
   })
 
-  it('compares with the artifact in force, not with the one before', () => {
+  it('compares only requests seen since the artifact changed', () => {
     const watch = new FitWatch()
     const nowMs = Date.now()
     watch.decided({ reason: 'band_hit', best: 0.2 }, nowMs - 120_000)

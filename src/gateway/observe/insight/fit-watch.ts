@@ -1,26 +1,26 @@
-/** How well live requests fit the artifact: what decisions say of their signatures, over the last quarter of an hour. */
-import { COSINE_BINS, Tally } from './tally.ts'
+/** How well the requests of the last 15 minutes fit the artifact, judged by their signatures. */
+import { COSINE_BINS, Histogram } from './histogram.ts'
 import { TimeSlices } from './time-slices.ts'
 import type { FitHealth } from './wire.ts'
 
 const SLICE_MS = 15_000
 const SLICES = 60
 
-/** Nothing usable was known of the request's experts. */
-const WITHOUT: ReadonlySet<string> = new Set(['no_signature', 'no_counts'])
+/** Reasons of decisions made without a signature or counts. */
+const WITHOUT_SIGNATURE: ReadonlySet<string> = new Set(['no_signature', 'no_counts'])
 
 export interface Decided {
   readonly reason: string
   readonly reject?: string
   readonly covered?: number
-  /** Best cosine to any centroid, where the policy looked. */
+  /** Highest cosine to any centroid, if the policy compared. */
   readonly best?: number
 }
 
 class Slice {
   readonly reasons = new Map<string, number>()
   readonly rejects = new Map<string, number>()
-  readonly best = new Tally(COSINE_BINS)
+  readonly best = new Histogram(COSINE_BINS)
   coveredSum = 0
   covered = 0
 }
@@ -40,12 +40,12 @@ export class FitWatch {
     slice.covered++
   }
 
-  /** Another artifact has other centroids: what was compared with the old ones says nothing of it. */
+  /** Ignores earlier similarities: a new artifact has other centroids. */
   forget(nowMs = Date.now()): void {
     this.#sinceMs = nowMs
   }
 
-  /** `calibration`: quantiles of the artifact's own requests. */
+  /** `calibration`: quantiles of the calibration requests, from the artifact. */
   health(
     calibration: readonly { readonly q: number; readonly value: number }[],
     nowMs = Date.now(),
@@ -65,18 +65,15 @@ export class FitWatch {
       seconds: Math.min((SLICE_MS * SLICES) / 1000, Math.round((nowMs - this.#startedMs) / 1000)),
       decisions,
       withoutSignature: [...all.reasons].reduce(
-        (total, [reason, count]) => total + (WITHOUT.has(reason) ? count : 0),
+        (total, [reason, count]) => total + (WITHOUT_SIGNATURE.has(reason) ? count : 0),
         0,
       ),
       reasons: Object.fromEntries(all.reasons),
       rejects: Object.fromEntries(all.rejects),
       covered: all.covered,
-      ...(all.covered > 0 && { coverage: all.coveredSum / all.covered }),
+      coverage: all.covered > 0 ? all.coveredSum / all.covered : undefined,
       compared: all.best.count,
-      quantiles: qs.map(({ q, value }) => {
-        const live = all.best.quantile(q)
-        return { q, ...(value !== undefined && { calibration: value }), ...(live !== undefined && { live }) }
-      }),
+      quantiles: qs.map(({ q, value }) => ({ q, calibration: value, live: all.best.quantile(q) })),
     }
   }
 }

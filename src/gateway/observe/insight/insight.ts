@@ -1,4 +1,4 @@
-/** What the gateway remembers for the dashboard and the admin API: little, in memory, whether or not anyone is watching. */
+/** Recent data in memory for the dashboard and the admin API. */
 import type {
   Attempt,
   AttemptEnd,
@@ -12,7 +12,7 @@ import type { ClientRequest } from '../../http/client-request.ts'
 import { FitWatch } from './fit-watch.ts'
 import { Pace } from './pace.ts'
 import { Stories } from './stories.ts'
-import { type LegStory, shownWhy, Story } from './story.ts'
+import { type LegStory, publicReason, Story } from './story.ts'
 
 export class Insight implements RequestObserver {
   readonly pace = new Pace()
@@ -21,14 +21,14 @@ export class Insight implements RequestObserver {
   /** Whether a dashboard is open. */
   watched: () => boolean = () => false
 
-  /** `kept`: number of stories of finished requests. */
+  /** `kept`: how many stories of finished requests to keep. */
   constructor(kept: number) {
     this.stories = new Stories(kept)
   }
 
   observe(request: ObservedRequest): RequestListener | undefined {
     const { exchange, route } = request
-    if (route.kind !== 'generate' || !(this.stories.keeps || this.watched())) return undefined
+    if (route.kind !== 'generate' || !(this.stories.isEnabled || this.watched())) return undefined
     const story = new Story(exchange.id, route.api, exchange.startedMs)
     this.stories.started(exchange, story)
     return new StoryWriter(this, story, request)
@@ -48,7 +48,7 @@ class StoryWriter implements RequestListener {
   }
 
   read(request: ClientRequest): void {
-    this.#story.asks(request)
+    this.#story.read(request)
   }
 
   decided({ placement }: Decided): void {
@@ -61,8 +61,8 @@ class StoryWriter implements RequestListener {
   attemptStarted(attempt: Attempt): void {
     const { leg, worker, number, requestId } = attempt
     if (leg === 'relay') return
-    const told = this.#story.leg(leg, worker.id, number, requestId)
-    if (told !== undefined) this.#legs.set(attempt, told)
+    const legStory = this.#story.leg(leg, worker.id, number, requestId)
+    if (legStory !== undefined) this.#legs.set(attempt, legStory)
   }
 
   firstByte(attempt: Attempt): void {
@@ -70,7 +70,7 @@ class StoryWriter implements RequestListener {
   }
 
   attemptEnded(attempt: Attempt, end: AttemptEnd): void {
-    const why = end.kind === 'failed' ? shownWhy(end.cause, end.why) : undefined
+    const why = end.kind === 'failed' ? publicReason(end.cause, end.why) : undefined
     const hasTokens = attempt.servesClient && end.kind !== 'fault'
     this.#legs.get(attempt)?.ended(end.kind, hasTokens ? attempt.tokens : undefined, why)
   }
@@ -83,7 +83,7 @@ class StoryWriter implements RequestListener {
   }
 }
 
-/** Reports times of attempts to `pace`, which may live in another process. */
+/** Reports the times of attempts to `pace`, which may be in another process. */
 export function paceObserver(pace: Pick<Pace, 'firstByte' | 'stream' | 'onWorker'>): RequestObserver {
   return {
     observe: ({ exchange, route }) =>

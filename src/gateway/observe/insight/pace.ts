@@ -1,34 +1,33 @@
-/** How fast streams went: by policy over the last quarter of an hour, and by worker over the last seconds. */
-import { Tally, TIME_BINS } from './tally.ts'
+/** Latencies by policy over the last 15 minutes and by worker over the last 10 seconds. */
+import { Histogram, TIME_BINS } from './histogram.ts'
 import { TimeSlices } from './time-slices.ts'
 import type { PacePoint } from './wire.ts'
 
 export const SLICE_MS = 5_000
 const SLICES = 180
-/** What a worker does now. */
 const RECENT_MS = 10_000
 const RECENT_KEPT = 256
 
 interface PolicyPace {
-  readonly ttft: Tally
-  readonly tpot: Tally
+  readonly ttft: Histogram
+  readonly tpot: Histogram
 }
 
 export class Pace {
   readonly #slices = new TimeSlices(SLICE_MS, SLICES, () => new Map<string, PolicyPace>())
   readonly #workers = new Map<string, { atMs: number; ms: number }[]>()
 
-  /** The first byte of a stream that a policy placed. */
+  /** Time to the first byte of a stream that `policy` placed. */
   firstByte(policy: string, ms: number, nowMs = Date.now()): void {
-    this.#of(policy, nowMs).ttft.add(ms)
+    this.#current(policy, nowMs).ttft.add(ms)
   }
 
-  /** The end of a stream: mean time between its tokens. */
+  /** Mean time between the tokens of a stream that ended. */
   stream(policy: string, ms: number, nowMs = Date.now()): void {
-    this.#of(policy, nowMs).tpot.add(ms)
+    this.#current(policy, nowMs).tpot.add(ms)
   }
 
-  /** Time a token, or of a prefill leg. */
+  /** Mean time between tokens on a decode worker, or duration of a prefill leg. */
   onWorker(worker: string, ms: number, nowMs = Date.now()): void {
     let recent = this.#workers.get(worker)
     if (recent === undefined) this.#workers.set(worker, (recent = []))
@@ -36,32 +35,34 @@ export class Pace {
     if (recent.length > RECENT_KEPT) recent.splice(0, RECENT_KEPT / 2)
   }
 
-  /** Mean over the last seconds. */
+  /** Mean over the last RECENT_MS. */
   recent(worker: string, nowMs = Date.now()): { readonly recentMs?: number; readonly recentCount: number } {
     const within = (this.#workers.get(worker) ?? []).filter(({ atMs }) => atMs > nowMs - RECENT_MS)
     const sum = within.reduce((total, { ms }) => total + ms, 0)
-    return { recentCount: within.length, ...(within.length > 0 && { recentMs: sum / within.length }) }
+    return { recentCount: within.length, recentMs: within.length > 0 ? sum / within.length : undefined }
   }
 
   forget(worker: string): void {
     this.#workers.delete(worker)
   }
 
-  /** Of the last `ms`, the oldest first. */
+  /** Points of the last `ms`, oldest first. */
   points(nowMs = Date.now(), ms = Infinity): PacePoint[] {
     return this.#slices.since(nowMs, ms).flatMap(({ fromMs, slice }) =>
-      [...slice].map(([policy, { ttft, tpot }]) => {
-        const [first, token] = [ttft.spread(), tpot.spread()]
-        return { fromMs, policy, ...(first && { ttft: first }), ...(token && { tpot: token }) }
-      }),
+      [...slice].map(([policy, { ttft, tpot }]) => ({
+        fromMs,
+        policy,
+        ttft: ttft.spread(),
+        tpot: tpot.spread(),
+      })),
     )
   }
 
-  #of(policy: string, nowMs: number): PolicyPace {
+  #current(policy: string, nowMs: number): PolicyPace {
     const slice = this.#slices.at(nowMs)
     let pace = slice.get(policy)
     if (pace === undefined)
-      slice.set(policy, (pace = { ttft: new Tally(TIME_BINS), tpot: new Tally(TIME_BINS) }))
+      slice.set(policy, (pace = { ttft: new Histogram(TIME_BINS), tpot: new Histogram(TIME_BINS) }))
     return pace
   }
 }

@@ -1,23 +1,26 @@
-/** Stories of requests that have ended: the last ones, and those that a watcher was shown, which stay for longer so that they can be opened. */
+/**
+ * Stories of running requests, of the last finished ones, and of those that a dashboard has shown. Shown
+ * stories stay longer, so that they can be opened.
+ */
 import type { DecisionRecord } from '../decision-log.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import type { Story } from './story.ts'
 
-/** Shown ones: a minute of them at the most that is shown. */
-const SHOWN_KEPT = 1_200
+/** One minute of decisions at the highest rate that a dashboard shows. */
+const MAX_SHOWN = 1_200
 
 export class Stories {
   readonly #kept: number
   readonly #last = new Map<string, Story>()
   readonly #shown = new Map<string, Story>()
-  readonly #of = new WeakMap<DecisionRecord, Story>()
+  readonly #byDecision = new WeakMap<DecisionRecord, Story>()
   readonly #running = new Map<Exchange, Story>()
 
   constructor(kept: number) {
     this.#kept = kept
   }
 
-  get keeps(): boolean {
+  get isEnabled(): boolean {
     return this.#kept > 0
   }
 
@@ -25,20 +28,19 @@ export class Stories {
     this.#running.set(exchange, story)
   }
 
-  /** The story of a running request. */
-  of(exchange: Exchange): Story | undefined {
+  runningStory(exchange: Exchange): Story | undefined {
     return this.#running.get(exchange)
   }
 
-  /** Of a decision that watchers may be shown. */
+  /** Links a decision that dashboards may show to its story. */
   link(record: DecisionRecord, story: Story): void {
-    this.#of.set(record, story)
+    this.#byDecision.set(record, story)
   }
 
-  /** Watchers see this decision: whoever clicks on it wants the story. */
-  shown(record: DecisionRecord): void {
-    const story = this.#of.get(record)
-    if (story !== undefined) put(this.#shown, story, SHOWN_KEPT)
+  /** Keeps the story of a decision that a dashboard shows: a click on it opens the story. */
+  markShown(record: DecisionRecord): void {
+    const story = this.#byDecision.get(record)
+    if (story !== undefined) put(this.#shown, story, MAX_SHOWN)
   }
 
   ended(exchange: Exchange, story: Story): void {
@@ -51,9 +53,9 @@ export class Stories {
   }
 }
 
-/** Of two with the same name the later one is kept. */
-function put(map: Map<string, Story>, story: Story, most: number): void {
+/** Replaces a story with the same id, and drops the oldest beyond `max`. */
+function put(map: Map<string, Story>, story: Story, max: number): void {
   map.delete(story.request)
   map.set(story.request, story)
-  if (map.size > most) map.delete(map.keys().next().value!)
+  if (map.size > max) map.delete(map.keys().next().value!)
 }

@@ -1,18 +1,18 @@
-/** What became of one request, written down as it happens: its legs, where and how long, its decisions, and how it ended. */
+/** The story of one request: its legs with workers and times, its decisions and its outcome. */
 import type { DecisionRecord } from '../decision-log.ts'
 import type { LegView, StoryView } from './wire.ts'
 
-/** A request that is split into many parts, or tried again and again, is told in part. */
-const MOST_LEGS = 64
+/** Max legs and max decisions kept: a request may have many parts and retries. */
+const MAX_LEGS = 64
 
-interface Asked {
+interface RequestInfo {
   readonly promptTokens: number
   readonly stream: boolean
   readonly maxTokens?: number | undefined
 }
 
-/** What may be shown to anybody: messages of sockets have addresses in them. */
-export function shownWhy(kind: string, message: string): string {
+/** A failure reason without addresses, which socket errors contain. */
+export function publicReason(kind: string, message: string): string {
   return kind === 'status' || kind === 'handoff' ? message : kind
 }
 
@@ -20,10 +20,10 @@ export class Story {
   readonly request: string
   readonly decisions: DecisionRecord[] = []
   readonly #route: string
-  /** Of performance.now(). */
+  /** By performance.now(). */
   readonly #fromMs: number
   readonly #legs: LegStory[] = []
-  #asked: Asked | undefined
+  #info: RequestInfo | undefined
   #endMs = 0
   #outcome: string | undefined
   #status: number | undefined
@@ -34,21 +34,20 @@ export class Story {
     this.#fromMs = fromMs
   }
 
-  /** What the body asked for. */
-  asks({ promptTokens, stream, maxTokens }: Asked): void {
-    this.#asked = { promptTokens, stream, maxTokens } // the request itself holds its body
+  read({ promptTokens, stream, maxTokens }: RequestInfo): void {
+    this.#info = { promptTokens, stream, maxTokens } // a copy, because the request itself holds its body
   }
 
-  /** Undefined when there are too many. */
+  /** Undefined if there are too many legs. */
   leg(leg: LegView['leg'], worker: string, attempt: number, id: string): LegStory | undefined {
-    if (this.#legs.length >= MOST_LEGS) return undefined
-    const told = new LegStory(this.#fromMs, leg, worker, attempt, id === this.request ? undefined : id)
-    this.#legs.push(told)
-    return told
+    if (this.#legs.length >= MAX_LEGS) return undefined
+    const legStory = new LegStory(this.#fromMs, leg, worker, attempt, id === this.request ? undefined : id)
+    this.#legs.push(legStory)
+    return legStory
   }
 
   decided(record: DecisionRecord): void {
-    if (this.decisions.length < MOST_LEGS) this.decisions.push(record)
+    if (this.decisions.length < MAX_LEGS) this.decisions.push(record)
   }
 
   ended(outcome: string, status: number | undefined): void {
@@ -64,23 +63,23 @@ export class Story {
       request: this.request,
       route: this.#route,
       startedMs: Math.round(performance.timeOrigin + this.#fromMs),
-      ...(this.#asked && { promptTokens: this.#asked.promptTokens, stream: this.#asked.stream }),
-      ...(this.#asked?.maxTokens !== undefined && { maxTokens: this.#asked.maxTokens }),
+      ...this.#info,
       legs,
-      ...(firsts.length > 0 && { firstMs: Math.min(...firsts) }),
-      ...(this.#outcome !== undefined && { endMs: since(this.#fromMs, this.#endMs), outcome: this.#outcome }),
-      ...(this.#status !== undefined && { status: this.#status }),
+      firstMs: firsts.length > 0 ? Math.min(...firsts) : undefined,
+      endMs: this.#outcome === undefined ? undefined : since(this.#fromMs, this.#endMs),
+      outcome: this.#outcome,
+      status: this.#status,
     }
   }
 }
 
-/** Fields that are set as things happen: every request has two or more, and most are never read. */
+/** Plain fields: every request has two or more of these, and most are never read. */
 export class LegStory {
   readonly #leg: LegView['leg']
   readonly #worker: string
   readonly #attempt: number
   readonly #part: string | undefined
-  /** Of performance.now(), as the times below. */
+  /** Start of the request. All times are those of performance.now(). */
   readonly #startMs: number
   readonly #fromMs = performance.now()
   #firstMs = 0
@@ -103,7 +102,6 @@ export class LegStory {
     this.#part = part
   }
 
-  /** The first byte for the client. */
   firstByte(): void {
     this.#firstMs = performance.now()
   }
@@ -121,12 +119,13 @@ export class LegStory {
       leg: this.#leg,
       worker: this.#worker,
       attempt: this.#attempt,
-      ...(this.#part !== undefined && { part: this.#part }),
+      part: this.#part,
       fromMs: at(this.#fromMs),
-      ...(this.#firstMs > 0 && { firstMs: at(this.#firstMs) }),
-      ...(this.#outcome !== undefined && { toMs: at(this.#toMs), outcome: this.#outcome }),
-      ...(this.#tokens !== undefined && { tokens: this.#tokens }),
-      ...(this.#why !== undefined && { why: this.#why }),
+      firstMs: this.#firstMs > 0 ? at(this.#firstMs) : undefined,
+      toMs: this.#outcome === undefined ? undefined : at(this.#toMs),
+      outcome: this.#outcome,
+      tokens: this.#tokens,
+      why: this.#why,
     }
   }
 }

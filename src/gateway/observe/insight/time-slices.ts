@@ -1,4 +1,4 @@
-/** The last minutes in slices: each holds what happened within it, those that are too old are dropped, and empty ones are not made. */
+/** Recent data in time slices. Old slices are dropped; a time without data has no slice. */
 export class TimeSlices<Slice> {
   readonly sliceMs: number
   readonly #kept: number
@@ -11,7 +11,7 @@ export class TimeSlices<Slice> {
     this.#make = make
   }
 
-  /** The slice of this moment. Moments come in order; a clock that was set back writes into the last slice. */
+  /** The slice of `nowMs`. If the clock was set back, the last slice. */
   at(nowMs: number): Slice {
     const number = Math.floor(nowMs / this.sliceMs)
     const last = this.#slices.at(-1)
@@ -22,7 +22,7 @@ export class TimeSlices<Slice> {
     return slice
   }
 
-  /** Slices of the last `ms`, the oldest first. */
+  /** Slices of the last `ms`, oldest first. */
   since(nowMs: number, ms = Infinity): { readonly fromMs: number; readonly slice: Slice }[] {
     const first = Math.floor((nowMs - Math.min(ms, this.#kept * this.sliceMs)) / this.sliceMs)
     return this.#slices

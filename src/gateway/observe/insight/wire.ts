@@ -1,13 +1,12 @@
-/** What the gateway tells the dashboard: plain data, the same types on both sides. Imports nothing, for it is compiled for browsers too. */
+/** JSON that the gateway sends to the dashboard. Imports nothing, because it is compiled for browsers too. */
 
-/** `GET /eldr/dashboard`: who is asked, and what the asker may do. */
+/** `GET /eldr/dashboard`: the gateway, and what the caller may do. */
 export interface Welcome {
   readonly version: string
-  /** What this caller may do. */
   readonly access: 'none' | 'read' | 'change'
-  /** Whether the gateway has an admin token: without one whoever is on its machine may change things. */
+  /** Whether the gateway has an admin token. Without one, any client on its machine may make changes. */
   readonly tokenSet: boolean
-  /** Start of the gateway, since 1970. This and what follows is for those who may read. */
+  /** Start of the gateway in Unix time. This and the fields below are absent without read access. */
   readonly startedMs?: number
   readonly policies?: readonly string[]
   readonly prefillPolicies?: readonly string[]
@@ -30,15 +29,15 @@ export interface LiveRouting {
 export interface LiveWorker {
   readonly id: string
   readonly role: 'prefill' | 'decode'
-  /** Data-parallel rank, where it has one. */
+  /** Data-parallel rank, if it has one. */
   readonly dpRank?: number
   readonly state: string
   readonly breaker: string
   readonly inflight: number
-  /** Prompt tokens of the requests on it. */
+  /** Prompt tokens of its requests in flight. */
   readonly tokens: number
   readonly cluster?: number
-  /** Mean time per token of the streams that ended there in the last seconds; of a prefill worker the mean time of its legs. */
+  /** Mean time between tokens (decode) or mean prefill time over the last 10 seconds. */
   readonly recentMs?: number
   readonly recentCount: number
 }
@@ -60,7 +59,7 @@ export interface LiveDecision {
   readonly reject?: string
   readonly covered?: number
   readonly candidates: readonly LiveCandidate[]
-  /** Where its signature lies in the plane of `GET /eldr/plane`. */
+  /** Position of its signature in the plane of `GET /eldr/plane`. */
   readonly at?: readonly [number, number]
 }
 
@@ -71,7 +70,7 @@ export interface Spread {
   readonly p95: number
 }
 
-/** What one policy did in one slice of time. */
+/** Latencies under one policy in one time slice. */
 export interface PacePoint {
   readonly fromMs: number
   readonly policy: string
@@ -84,15 +83,16 @@ export interface PacePoint {
 export interface FitHealth {
   readonly seconds: number
   readonly decisions: number
-  /** Of those, the ones that went by load because nothing usable was known of their experts. */
+  /** Decisions made by load because there was no usable signature. */
   readonly withoutSignature: number
   readonly reasons: Readonly<Record<string, number>>
   readonly rejects: Readonly<Record<string, number>>
-  /** Mean share of prompts whose experts are known, over the hand-offs that had counts. */
+  /** Mean share of the prompt covered by counts, over the `covered` hand-offs that had counts. */
   readonly coverage?: number
   readonly covered: number
-  /** Best cosine to any centroid: live quantiles beside those of the calibration requests. */
+  /** Requests in the live quantiles. */
   readonly compared: number
+  /** Highest cosine to any centroid, of live and of calibration requests. */
   readonly quantiles: readonly { readonly q: number; readonly calibration?: number; readonly live?: number }[]
 }
 
@@ -100,7 +100,7 @@ export interface ClusterEvent {
   readonly number: number
   readonly atMs: number
   readonly kind: 'worker' | 'routing' | 'gateway'
-  /** Of a worker its id. */
+  /** Worker id for `worker` events. */
   readonly about: string
   readonly change: string
 }
@@ -112,20 +112,20 @@ export interface Pulse {
   readonly workers: readonly LiveWorker[]
   readonly running: number
   readonly queued: number
-  /** Decisions since the last pulse, and those of them that are shown. */
+  /** Decisions in the last `sinceMs`; `sample` holds some of them. */
   readonly seen: number
   readonly sinceMs: number
   readonly sample: readonly LiveDecision[]
-  /** Slices that are still filling. */
+  /** Slices that may still change. */
   readonly pace: readonly PacePoint[]
   readonly health: FitHealth
-  /** New ones. */
+  /** Events since the last pulse. */
   readonly happenings: readonly ClusterEvent[]
-  /** Who follows pulses. */
+  /** Number of open pulse streams. */
   readonly watchers: number
 }
 
-/** `event: hello`, the first of a stream: what was before. */
+/** `event: hello`, the first event of a stream, with recent history. */
 export interface Hello {
   readonly pulseMs: number
   readonly sampleSize: number
@@ -136,7 +136,7 @@ export interface Hello {
   readonly pulse: Pulse
 }
 
-/** `GET /eldr/experts`: the experts of each decode worker now. */
+/** `GET /eldr/experts`: the current experts of each decode worker. */
 export interface ExpertsView {
   readonly layers: number
   readonly experts: number
@@ -146,29 +146,35 @@ export interface ExpertsView {
 
 export interface WorkerExperts {
   readonly id: string
-  /** False: it was asked and did not answer. */
+  /** False if the worker did not respond. */
   readonly answered: boolean
   /** Sequences of the last decode step. */
   readonly batch?: number
   /** Distinct experts of the last decode step in each layer. */
   readonly active?: readonly number[]
-  /** Base64 of bits [layer][expert], the lowest bit of a byte first: those of the last decode step. Embedded workers have it. */
+  /** Base64 of bits [layer][expert] of the last decode step, lowest bit first. Only from embedded workers. */
   readonly union?: string
-  /** Base64 of bytes [layer][expert]: chance in 255ths that a step fires it, as the policy `union` estimates. */
+  /**
+   * Base64 of bytes [layer][expert]: probability × 255 that a step activates it, as the policy `union`
+   * estimates.
+   */
   readonly expected?: string
 }
 
-/** `plane` of `GET /eldr/plane`, null without an artifact: calibration requests and centroids in the plane of their first two principal components. */
+/**
+ * `plane` of `GET /eldr/plane`, null without an artifact: calibration requests and centroids in the plane of
+ * their first two principal components.
+ */
 export interface PlaneView {
   readonly sha256: string
   readonly domains: readonly string[]
-  /** x, y, cluster, domain (−1: unknown) of each. */
+  /** x, y, cluster, domain (−1: unknown). */
   readonly points: readonly (readonly [number, number, number, number])[]
   readonly centroids: readonly (readonly [number, number])[]
   readonly explained: readonly [number, number]
 }
 
-/** One leg of a request's story; times are since the request came. */
+/** One leg of a request's story; times are relative to the arrival of the request. */
 export interface LegView {
   readonly leg: 'prefill' | 'decode'
   readonly worker: string
@@ -186,7 +192,7 @@ export interface LegView {
 export interface StoryView {
   readonly request: string
   readonly route: string
-  /** Since 1970. */
+  /** Unix time in milliseconds. */
   readonly startedMs: number
   readonly promptTokens?: number
   readonly stream?: boolean

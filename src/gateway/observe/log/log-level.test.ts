@@ -12,28 +12,28 @@ function started(logLevel: LogLevel) {
     write: (chunk: Buffer, _, done) => void (lines.push(chunk.toString()), done()),
   }) as unknown as typeof process.stderr
   const log = createLog({ logLevel, logFormat: 'json' }, out)
-  const said = () =>
+  const logged = () =>
     lines.splice(0).map(line => (JSON.parse(line) as { msg: string; to?: string }).to ?? JSON.parse(line).msg)
-  return { log, control: new LogLevelControl(log), said }
+  return { log, control: new LogLevelControl(log), logged }
 }
 
-describe('the level of the log', () => {
-  it('changes what is said from then on, and is said itself, once', () => {
-    const { log, control, said } = started('info')
+describe('LogLevelControl', () => {
+  it('changes the level and logs the change once', () => {
+    const { log, control, logged } = started('info')
     log.debug('before')
     expect(control.set('debug')).toEqual({ level: 'debug', configured: 'info' })
     log.debug('after')
-    expect(said()).toEqual(['debug', 'after'])
+    expect(logged()).toEqual(['debug', 'after'])
     control.set('silent')
     log.error('never')
-    expect(said()).toEqual(['silent'])
+    expect(logged()).toEqual(['silent'])
     control.set('info')
     control.set('info')
-    expect(said()).toEqual(['info'])
+    expect(logged()).toEqual(['info'])
     expect(control.view()).toEqual({ level: 'info', configured: 'info' })
   })
 
-  it('goes back by itself when it is for a while', () => {
+  it('restores the configured level after the given time', () => {
     vi.useFakeTimers()
     const { log, control } = started('warn')
     expect(control.set('debug', 10_000)).toEqual({ level: 'debug', configured: 'warn', leftMs: 10_000 })
@@ -43,7 +43,7 @@ describe('the level of the log', () => {
     expect([log.level, control.view()]).toEqual(['warn', { level: 'warn', configured: 'warn' }])
   })
 
-  it('stays where a later word put it', () => {
+  it('keeps a later level when an earlier timer would have ended', () => {
     vi.useFakeTimers()
     const { log, control } = started('info')
     control.set('debug', 1_000)
@@ -59,15 +59,15 @@ describe('the level of the log', () => {
     expect(log.level).toBe('debug')
   })
 
-  it('is switched between debug and what it was', () => {
+  it('toggles between debug and the configured level', () => {
     const { control } = started('warn')
     expect([control.toggleDebug().level, control.toggleDebug().level, control.toggleDebug().level]).toEqual([
       'debug',
       'warn',
       'debug',
     ])
-    const talkative = started('debug')
-    expect([talkative.control.toggleDebug().level, talkative.control.toggleDebug().level]).toEqual([
+    const atDebug = started('debug')
+    expect([atDebug.control.toggleDebug().level, atDebug.control.toggleDebug().level]).toEqual([
       'info',
       'debug',
     ])

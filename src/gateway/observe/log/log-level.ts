@@ -1,12 +1,12 @@
-/** How much is logged, changed while the gateway runs: for good, or for a while. */
+/** Changes the log level while the gateway runs, permanently or for a time. */
 import type { LogLevel } from '../../config/settings.ts'
 import type { Log } from './log.ts'
 
 export interface LogLevelView {
   readonly level: LogLevel
-  /** As the settings have it. */
+  /** Level of the configuration. */
   readonly configured: LogLevel
-  /** Until it is again as they have it, where that is to come by itself. */
+  /** Time left until the configured level returns; absent if the change is permanent. */
   readonly leftMs?: number
 }
 
@@ -17,7 +17,7 @@ export class LogLevelControl {
   #timer: NodeJS.Timeout | undefined
   #untilMs = 0
 
-  /** The log's level is the configured one. */
+  /** Takes the current level of the log as the configured one. */
   constructor(log: Log, changed: () => void = () => {}) {
     this.#log = log
     this.#changed = changed
@@ -30,11 +30,11 @@ export class LogLevelControl {
     return {
       level: this.#log.level as LogLevel,
       configured: this.#configured,
-      ...(leftMs !== undefined && { leftMs }),
+      leftMs,
     }
   }
 
-  /** The last word counts: one for a while that comes before is forgotten. */
+  /** Replaces an earlier temporary level. */
   set(level: LogLevel, forMs?: number): LogLevelView {
     clearTimeout(this.#timer)
     this.#timer = undefined
@@ -46,7 +46,7 @@ export class LogLevelControl {
     return this.view()
   }
 
-  /** Debug, and from there back. */
+  /** Switches to debug, or from debug back to the configured level. */
   toggleDebug(): LogLevelView {
     const back = this.#configured === 'debug' ? 'info' : this.#configured
     return this.set(this.#log.level === 'debug' ? back : 'debug')
@@ -56,7 +56,7 @@ export class LogLevelControl {
     clearTimeout(this.#timer)
   }
 
-  /** Said at whichever of the two levels says more, or one who makes the log quiet would not be seen to. */
+  /** Logged before and after the change, so that it shows up whichever level is more verbose. */
   #change(level: LogLevel): void {
     const from = this.#log.level
     if (from === level) return

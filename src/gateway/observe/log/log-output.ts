@@ -1,80 +1,78 @@
 /**
- * Standard error for a log of many lines. Node writes to a pipe synchronously: a reader that sleeps would hold up every request, and each
- * line would be a write. Here lines are gathered for a moment and written without waiting; a reader that has stopped reading costs a
- * bounded amount of memory and then lines, never time.
+ * Standard error for the log. Node writes to a pipe synchronously, one write per line, so a slow reader would
+ * block every request. Here lines are buffered briefly and written asynchronously. If the reader stops, a
+ * bounded number of bytes is kept and later lines are dropped.
  */
 import { fstatSync, writeSync } from 'node:fs'
 import { Socket } from 'node:net'
 
 const STDERR = 2
-/** Lines are gathered for so long, or until there are so many bytes of them. */
-const [GATHER_MS, GATHER_BYTES] = [100, 8_192]
-/** How long the last lines may take. */
-const LAST_MS = 1_000
-/** What may wait for a reader; what comes after that is dropped. */
-const MOST_WAITING_BYTES = 4 << 20
+/** Lines are buffered for this time, or up to this size. */
+const [BUFFER_MS, BUFFER_BYTES] = [100, 8_192]
+/** Time to write the last lines at shutdown. */
+const CLOSE_TIMEOUT_MS = 1_000
+/** Unread bytes beyond which lines are dropped. */
+const MAX_UNREAD_BYTES = 4 << 20
 
-class GatheredStderr {
+class BufferedStderr {
   readonly #socket = new Socket({ fd: STDERR, readable: false, writable: true })
   #text = ''
   #dropped = 0
   #timer: NodeJS.Timeout | undefined
 
   constructor() {
-    this.#socket.unref() // a log keeps no process alive
-    this.#socket.on('error', () => {}) // whoever read it is gone
-    process.once('exit', () => this.#last())
+    this.#socket.unref() // the log must not keep the process alive
+    this.#socket.on('error', () => {}) // the reader has closed the pipe
+    process.once('exit', () => this.#writeRest())
   }
 
   write(line: string): void {
     this.#text += line
-    if (this.#text.length >= GATHER_BYTES) this.#flush()
-    else this.#timer ??= setTimeout(() => this.#flush(), GATHER_MS).unref()
+    if (this.#text.length >= BUFFER_BYTES) this.#flush()
+    else this.#timer ??= setTimeout(() => this.#flush(), BUFFER_MS).unref()
   }
 
-  /** Bytes that wait keep a process alive: a reader that does not take the last of them in time does not get them. */
+  /** Pending writes keep the process alive, so they are given up after CLOSE_TIMEOUT_MS. */
   async close(): Promise<void> {
     this.#flush()
-    const gone = new Promise(resolve => this.#socket.once('close', resolve))
-    const timer = setTimeout(() => this.#socket.destroy(), LAST_MS)
+    const closed = new Promise(resolve => this.#socket.once('close', resolve))
+    const timer = setTimeout(() => this.#socket.destroy(), CLOSE_TIMEOUT_MS)
     this.#socket.destroySoon()
-    await gone
+    await closed
     clearTimeout(timer)
   }
 
   #flush(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.#socket.writableLength > MOST_WAITING_BYTES) this.#dropped += this.#text.split('\n').length - 1
+    if (this.#socket.writableLength > MAX_UNREAD_BYTES) this.#dropped += this.#text.split('\n').length - 1
     else {
-      const gap =
-        this.#dropped === 0
-          ? ''
-          : `${JSON.stringify({ level: 40, lines: this.#dropped, msg: 'nobody read the log' })}\n`
+      const notice = { level: 40, lines: this.#dropped, msg: 'log lines dropped: the reader is too slow' }
+      const prefix = this.#dropped === 0 ? '' : `${JSON.stringify(notice)}\n`
       this.#dropped = 0
-      this.#socket.write(gap + this.#text)
+      this.#socket.write(prefix + this.#text)
     }
     this.#text = ''
   }
 
-  /** The event loop has ended: what a reader takes at once it gets. */
-  #last(): void {
+  /** At exit only a synchronous write is possible. */
+  #writeRest(): void {
     try {
       if (this.#text !== '' && !this.#socket.destroyed && this.#socket.writableLength === 0)
         writeSync(STDERR, this.#text)
-    } catch {} // the pipe is full, or its reader gone
+    } catch {} // the pipe is full or closed
   }
 }
 
-let gathered: GatheredStderr | undefined
+let buffered: BufferedStderr | undefined
 
-/** Nothing is logged after it. */
+/** Writes what is buffered. Nothing may be logged afterwards. */
 export async function closeLog(): Promise<void> {
-  await gathered?.close()
+  await buffered?.close()
 }
 
-/** One for all logs of a process. Files never wait, and a terminal is for people. */
+/** One buffer for all logs of a process. Files and terminals are written directly. */
 export function logOutput(): { write(line: string): void } {
   const stat = fstatSync(STDERR)
-  return stat.isFIFO() || stat.isSocket() ? (gathered ??= new GatheredStderr()) : process.stderr
+  return stat.isFIFO() || stat.isSocket() ? (buffered ??= new BufferedStderr()) : process.stderr
 }

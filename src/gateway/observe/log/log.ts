@@ -1,4 +1,4 @@
-/** One JSON object a line, or the same for eyes where a person looks. What is said often is said once a minute. */
+/** The log: one JSON object per line, or readable text on a terminal. */
 import { type Logger, pino } from 'pino'
 import type { ObserveSettings } from '../../config/settings.ts'
 import { logOutput } from './log-output.ts'
@@ -14,11 +14,14 @@ export function createLog(
   if (!pretty) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime }, out ?? logOutput())
   return pino(
     { ...options, timestamp: false },
-    { write: (line: string) => void (out ?? process.stderr).write(forEyes(line)) },
+    { write: (line: string) => void (out ?? process.stderr).write(readable(line)) },
   )
 }
 
-/** Parsers put what they could not read into their message, and that may be part of a prompt or of an answer. */
+/**
+ * Leaves out the message of a SyntaxError: it quotes the text that failed to parse, which may be part of a
+ * prompt.
+ */
 function describe(error: unknown): object {
   if (!(error instanceof Error)) return { type: typeof error }
   const frames = error.stack?.split('\n').filter(line => /^\s+at /.test(line)) ?? []
@@ -26,8 +29,8 @@ function describe(error: unknown): object {
   const message = error instanceof SyntaxError ? undefined : error.message
   return {
     type: error.name,
-    ...(code !== undefined && { code }),
-    ...(message !== undefined && { message }),
+    code,
+    message,
     stack: frames.join('\n'),
   }
 }
@@ -40,18 +43,20 @@ const LEVELS: Readonly<Record<number, string>> = {
   60: 'fatal',
 }
 
-function forEyes(line: string): string {
+function readable(line: string): string {
   const { level, msg, ...rest } = JSON.parse(line) as Record<string, unknown> & {
     level: number
     msg?: string
   }
-  const more = Object.entries(rest).map(
+  const fields = Object.entries(rest).map(
     ([name, value]) => `${name}=${typeof value === 'string' ? oneLine(value) : JSON.stringify(value)}`,
   )
-  return `${new Date().toISOString().slice(11, 19)} ${(LEVELS[level] ?? String(level)).padEnd(5)} ${oneLine(msg ?? '')}${more.length > 0 ? `  ${more.join(' ')}` : ''}\n`
+  const time = new Date().toISOString().slice(11, 19)
+  const name = (LEVELS[level] ?? String(level)).padEnd(5)
+  return `${time} ${name} ${oneLine(msg ?? '')}${fields.length > 0 ? `  ${fields.join(' ')}` : ''}\n`
 }
 
-/** Others' words may hold line ends and codes for terminals. */
+/** Escapes control characters: text from outside may contain newlines and terminal escapes. */
 function oneLine(text: string): string {
   return text.replaceAll(
     /[\p{Cc}\u2028\u2029]/gu,
@@ -59,23 +64,23 @@ function oneLine(text: string): string {
   )
 }
 
-/** Calls at most once in `everyMs` for each key, with how often it was wanted since. */
+/** Logs at most once per `everyMs` and key, with the number of occurrences since the last line. */
 export class RateLimitedLog {
   readonly #everyMs: number
-  readonly #last = new Map<string, { atMs: number; missed: number }>()
+  readonly #last = new Map<string, { atMs: number; suppressed: number }>()
 
   constructor(everyMs = 60_000) {
     this.#everyMs = everyMs
   }
 
-  /** Keys come from fixed lists. */
+  /** Keys are never removed, so they must come from fixed lists. */
   say(key: string, nowMs: number, say: (times: number) => void): void {
     const last = this.#last.get(key)
     if (last !== undefined && nowMs - last.atMs < this.#everyMs) {
-      last.missed++
+      last.suppressed++
       return
     }
-    this.#last.set(key, { atMs: nowMs, missed: 0 })
-    say(1 + (last?.missed ?? 0))
+    this.#last.set(key, { atMs: nowMs, suppressed: 0 })
+    say(1 + (last?.suppressed ?? 0))
   }
 }

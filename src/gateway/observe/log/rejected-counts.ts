@@ -1,6 +1,8 @@
 import type { Log, RateLimitedLog } from './log.ts'
 
-/** Logs that counts of a hand-off cannot be used, once a minute per reason, if the policy reads counts at all. */
+/**
+ * Logs that counts of a hand-off cannot be used, once a minute per reason, if the policy reads counts at all.
+ */
 export function logRejectedCounts(
   log: Log,
   rateLimitedLog: RateLimitedLog,

@@ -1,4 +1,6 @@
-/** Gauges of the replicas: gateways that share the same workers. Without replicas there are no such series. */
+/**
+ * Gauges of the replicas: gateways that share the same workers. Without replicas there are no such series.
+ */
 import type { Registry } from '../../../cluster/registry.ts'
 import type { Metrics } from './metrics.ts'
 import type { MessageCounts, ReplicaStatus } from '../replica-status.ts'

@@ -58,9 +58,11 @@ export function addTrafficGauges(metrics: Metrics, sources: () => TrafficSources
   addConnectionGauges(metrics, sources)
 }
 
-/** For the process that holds the connections: a relay, if there are several processes. */
+/** Also for relays, which have connections of their own. */
 export function addConnectionGauges(metrics: Metrics, sources: () => ConnectionSources): void {
-  /** Data-parallel ranks share the connections of their server, which are reported once, under its address. */
+  /**
+   * Data-parallel ranks share the connections of their server, which are reported once, under its address.
+   */
   const perWorker =
     (report: (set: SetValue, labels: { worker: string; leg: string }, traffic: WorkerTraffic) => void) =>
     (set: SetValue) => {

@@ -61,7 +61,11 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
   const startedMs = performance.now()
 
   workers('eldr_worker_inflight', 'Requests in flight on a worker', view => view.inflight)
-  workers('eldr_worker_inflight_tokens', 'Prompt tokens of the requests in flight on a worker', view => view.tokens)
+  workers(
+    'eldr_worker_inflight_tokens',
+    'Prompt tokens of the requests in flight on a worker',
+    view => view.tokens,
+  )
   workers(
     'eldr_worker_breaker_state',
     'Circuit breaker of a worker: 0 closed, 1 half-open, 2 open',
@@ -100,16 +104,17 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
       }
     },
   )
-  single(
-    'eldr_running_requests',
-    'Admitted requests that have not ended',
-    () => sources().admission.running,
-  )
+  single('eldr_running_requests', 'Admitted requests that have not ended', () => sources().admission.running)
   single('eldr_queue_length', 'Requests waiting for admission', () => sources().admission.queued)
-  metrics.gauge('eldr_policy_info', 'Always 1; labels name the current policies', ['policy', 'prefill_policy'], set => {
-    const { policy, prefillPolicy } = sources().control.view()
-    set({ policy, prefill_policy: prefillPolicy }, 1)
-  })
+  metrics.gauge(
+    'eldr_policy_info',
+    'Always 1; labels name the current policies',
+    ['policy', 'prefill_policy'],
+    set => {
+      const { policy, prefillPolicy } = sources().control.view()
+      set({ policy, prefill_policy: prefillPolicy }, 1)
+    },
+  )
   metrics.gauge(
     'eldr_artifact_info',
     'Always 1; labels hold the SHA-256 of the artifact file and its model. Absent without an artifact',
@@ -142,9 +147,16 @@ export function addGauges(metrics: Metrics, sources: () => GaugeSources): void {
     },
   )
   addLoopGauges(metrics, () => sources().loopDelay)
-  single('eldr_uptime_seconds', 'Time since the gateway started', () => (performance.now() - startedMs) / 1000)
-  metrics.gauge('eldr_build_info', 'Always 1; labels hold the versions of ELDR and Node', ['version', 'node'], set =>
-    set({ version: VERSION, node: process.version }, 1),
+  single(
+    'eldr_uptime_seconds',
+    'Time since the gateway started',
+    () => (performance.now() - startedMs) / 1000,
+  )
+  metrics.gauge(
+    'eldr_build_info',
+    'Always 1; labels hold the versions of ELDR and Node',
+    ['version', 'node'],
+    set => set({ version: VERSION, node: process.version }, 1),
   )
   addTrafficGauges(metrics, sources)
   addFitGauges(metrics, sources)

@@ -1,6 +1,6 @@
 /**
- * Counters and histograms that every request updates. prom-client hashes the labels of each sample; these keep
- * plain numbers, one series per label value, and build the samples when metrics are scraped.
+ * Counters and histograms that every request updates. prom-client hashes the labels of each sample; these
+ * keep plain numbers, one series per label value, and build the samples when metrics are scraped.
  */
 import type { Histogram, Registry } from 'prom-client'
 

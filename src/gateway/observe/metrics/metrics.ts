@@ -1,4 +1,6 @@
-/** Prometheus metrics. Label values come from fixed lists or from the configuration, so there are few of them. */
+/**
+ * Prometheus metrics. Label values come from fixed lists or from the configuration, so there are few of them.
+ */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { REJECTS } from '../../../wire/counts.ts'
 import { type RefusalCode, REFUSALS } from '../../http/refusal.ts'
@@ -84,13 +86,12 @@ export class Metrics {
     'Tickets never released; more than 0 is a bug',
     [],
   )
-  readonly restarts = this.#counter('eldr_worker_restarts_total', 'Detected worker restarts', [
-    'worker',
-  ])
-  readonly breakerChanges = this.#counter('eldr_breaker_transitions_total', 'State changes of a worker’s circuit breaker', [
-    'worker',
-    'to',
-  ])
+  readonly restarts = this.#counter('eldr_worker_restarts_total', 'Detected worker restarts', ['worker'])
+  readonly breakerChanges = this.#counter(
+    'eldr_breaker_transitions_total',
+    'State changes of a worker’s circuit breaker',
+    ['worker', 'to'],
+  )
   readonly healthChecks = this.#counter(
     'eldr_health_checks_total',
     'Health checks of a worker, by result (ok, failed). One check of a server counts for each of its data-parallel ranks',
@@ -132,7 +133,12 @@ export class Metrics {
     [],
     ROUTE_SECONDS,
   )
-  readonly prefillSeconds = this.#histogram('eldr_prefill_seconds', 'Duration of the prefill leg', [], SECONDS)
+  readonly prefillSeconds = this.#histogram(
+    'eldr_prefill_seconds',
+    'Duration of the prefill leg',
+    [],
+    SECONDS,
+  )
   readonly ttftSeconds = this.#histogram(
     'eldr_time_to_first_token_seconds',
     'Time from the request to the first byte of its stream. Non-streamed responses are not counted',

@@ -1,6 +1,6 @@
 /**
- * Sends traces to a collector by OTLP over HTTP, in batches, beside the requests and never in their way: what cannot be sent waits in a
- * queue of bounded size, and what finds no place there is dropped and counted. Nothing thrown in here leaves it.
+ * Sends traces to a collector by OTLP over HTTP, in batches, without delaying requests. Spans wait in a queue
+ * of bounded size; what does not fit is dropped and counted. Never throws.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { TraceSettings } from '../../config/settings.ts'
@@ -14,7 +14,7 @@ export type ExportLimits = Pick<TraceSettings, 'batchSpans' | 'everyMs' | 'queue
 
 export interface ExporterParts {
   readonly post: OtlpPost
-  /** What stands in front of the spans. */
+  /** Start of every export body, from `encodeResource`. */
   readonly resource: string
   readonly metrics: Pick<Metrics, 'traceSpans' | 'traceSpansDropped'>
   readonly log: Log
@@ -26,23 +26,24 @@ interface Trace {
   readonly count: number
 }
 
-/** A batch that so many tries could not bring to the collector is given up. */
-const MOST_TRIES = 5
-/** Wait after a failure; doubled for each in a row, whatever batch it befell, until one goes well. */
-const [FIRST_WAIT_MS, LONGEST_WAIT_MS] = [1_000, 30_000]
+/** A batch is dropped after this many attempts. */
+const MAX_ATTEMPTS = 5
+/** Back-off, doubled for each consecutive failure, across batches. */
+const [MIN_WAIT_MS, MAX_WAIT_MS] = [1_000, 30_000]
 
 export class Exporter implements TraceSink {
   readonly #limits: ExportLimits
   readonly #parts: ExporterParts
   #queue: Trace[] = []
-  /** Those of the queue and of the batch that is being sent. */
-  #waiting = 0
+  /** Spans in the queue and in the batch being sent. */
+  #pendingSpans = 0
   #timer: NodeJS.Timeout | undefined
   #sending: Promise<void> | undefined
   #failures = 0
-  /** Ends waits, and in the end all that is under way. */
+  /** Aborted by `close`: ends waits between attempts. */
   readonly #closing = new AbortController()
-  readonly #late = new AbortController()
+  /** Aborted `flushMs` later: ends running exports. */
+  readonly #expired = new AbortController()
 
   constructor(limits: ExportLimits, parts: ExporterParts) {
     this.#limits = limits
@@ -50,11 +51,11 @@ export class Exporter implements TraceSink {
   }
 
   add(spans: string, count: number): void {
-    if (this.#waiting + count > this.#limits.queueSpans) return this.#drop(count, 'queue_full')
+    if (this.#pendingSpans + count > this.#limits.queueSpans) return this.#drop(count, 'queue_full')
     if (this.#closing.signal.aborted) return this.#drop(count, 'shutdown')
-    this.#waiting += count
+    this.#pendingSpans += count
     this.#queue.push({ spans, count })
-    if (this.#waiting >= this.#limits.batchSpans) this.#send()
+    if (this.#pendingSpans >= this.#limits.batchSpans) this.#send()
     else this.#timer ??= setTimeout(() => this.#send(), this.#limits.everyMs).unref()
   }
 
@@ -62,10 +63,10 @@ export class Exporter implements TraceSink {
     this.#drop(count, 'too_many')
   }
 
-  /** Sends what is there, each batch once, within `flushMs`. What comes later is dropped. */
+  /** Sends what is queued, each batch once, within `flushMs`. Later spans are dropped. */
   async close(): Promise<void> {
     this.#closing.abort()
-    const timer = setTimeout(() => this.#late.abort(), this.#limits.flushMs)
+    const timer = setTimeout(() => this.#expired.abort(), this.#limits.flushMs)
     await this.#sending
     this.#send()
     await this.#sending
@@ -77,9 +78,7 @@ export class Exporter implements TraceSink {
     clearTimeout(this.#timer)
     this.#timer = undefined
     this.#sending ??= this.#sendAll()
-      .catch((err: unknown) =>
-        this.#parts.log.error({ err }, 'the export of traces met a fault of the gateway'),
-      )
+      .catch((err: unknown) => this.#parts.log.error({ err }, 'internal error in trace export'))
       .finally(() => (this.#sending = undefined))
   }
 
@@ -94,11 +93,11 @@ export class Exporter implements TraceSink {
         ),
         count,
       )
-      this.#waiting -= count
+      this.#pendingSpans -= count
     }
   }
 
-  /** Whole traces, one at least. */
+  /** Whole traces, at least one. */
   #nextBatch(): Trace[] {
     let [traces, spans] = [0, 0]
     while (
@@ -111,31 +110,33 @@ export class Exporter implements TraceSink {
 
   async #sendBatch(body: string, count: number): Promise<void> {
     const { post, metrics } = this.#parts
-    for (let tries = 1; ; tries++) {
-      if (this.#late.signal.aborted) return this.#drop(count, 'shutdown')
-      const posted = await post.send(body, this.#late.signal)
-      if (posted.kind === 'taken') {
+    for (let attempt = 1; ; attempt++) {
+      if (this.#expired.signal.aborted) return this.#drop(count, 'shutdown')
+      const posted = await post.send(body, this.#expired.signal)
+      if (posted.kind === 'accepted') {
         this.#failures = 0
         const rejected = Math.min(count, posted.rejected)
         metrics.traceSpans.inc(count - rejected)
         if (rejected > 0) this.#drop(rejected, 'rejected')
-        if (posted.words !== undefined)
-          this.#say('the collector has something to say of traces', posted.words)
+        if (posted.message !== undefined) this.#warn('message from the trace collector', posted.message)
         return
       }
       this.#failures++
-      this.#say('traces could not be sent', posted.why)
+      this.#warn('trace export failed', posted.why)
       const closing = this.#closing.signal.aborted
-      if (!posted.again || tries >= MOST_TRIES || closing)
-        return this.#drop(count, closing && posted.again ? 'shutdown' : 'failed')
+      if (!posted.isRetryable || attempt >= MAX_ATTEMPTS || closing)
+        return this.#drop(count, closing && posted.isRetryable ? 'shutdown' : 'failed')
       await this.#wait(posted)
     }
   }
 
-  /** As long as the collector asks for, or longer each time; drawn between half and all of it, so that gateways do not come back together. */
-  async #wait({ afterMs }: Extract<Posted, { kind: 'failed' }>): Promise<void> {
-    const ownMs = FIRST_WAIT_MS * 2 ** Math.min(10, this.#failures - 1) * (0.5 + Math.random() / 2)
-    const ms = Math.min(LONGEST_WAIT_MS, Math.max(ownMs, afterMs ?? 0))
+  /**
+   * The longer of our back-off, with jitter so that gateways do not retry together, and the collector's
+   * Retry-After.
+   */
+  async #wait({ retryAfterMs }: Extract<Posted, { kind: 'failed' }>): Promise<void> {
+    const backOffMs = MIN_WAIT_MS * 2 ** Math.min(10, this.#failures - 1) * (0.5 + Math.random() / 2)
+    const ms = Math.min(MAX_WAIT_MS, Math.max(backOffMs, retryAfterMs ?? 0))
     await sleep(ms, undefined, { signal: this.#closing.signal, ref: false }).catch(() => undefined)
   }
 
@@ -143,7 +144,7 @@ export class Exporter implements TraceSink {
     this.#parts.metrics.traceSpansDropped.inc({ reason }, count)
   }
 
-  #say(what: string, why: string): void {
+  #warn(what: string, why: string): void {
     const { log, rateLimitedLog } = this.#parts
     rateLimitedLog.say(what, performance.now(), times => log.warn({ why, times }, what))
   }

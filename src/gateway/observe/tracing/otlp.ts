@@ -1,15 +1,16 @@
 /**
- * Traces as OTLP's JSON (opentelemetry-proto, trace/v1): names in lowerCamelCase, ids as hexadecimal digits, 64-bit numbers as text. A
- * trace is made text once, when it ends, so that what waits for its export is small and a batch is only put together.
+ * Encodes traces as OTLP JSON (opentelemetry-proto, trace/v1): names in lowerCamelCase, ids in hexadecimal,
+ * 64-bit numbers as strings. A trace is encoded when it ends, so that queued traces are small and batches
+ * cheap to build.
  */
 import type { RequestTrace } from './request-trace.ts'
 import type { AttributeValue, Span } from './span.ts'
 
 const STATUS_ERROR = 2
-/** Characters of a client's trace state that are repeated in each span; W3C asks for so many at the least. */
-const MOST_STATE = 512
-/** Bits of a span's flags beside those of its context: that it is known whether the parent is elsewhere, and that it is. */
-const [REMOTE_KNOWN, REMOTE] = [0x100, 0x200]
+/** A longer tracestate is left out. W3C requires at least this much to be propagated. */
+const MAX_TRACESTATE_CHARACTERS = 512
+/** OTLP span flags: `is_remote` is known, and its value. */
+const [HAS_IS_REMOTE, IS_REMOTE] = [0x100, 0x200]
 
 export interface Resource {
   readonly serviceName: string
@@ -17,17 +18,17 @@ export interface Resource {
   readonly instanceId: string
 }
 
-/** Its spans as JSON objects with commas between them. */
+/** The spans as JSON objects, separated by commas. */
 export function encodeTrace(trace: RequestTrace): string {
   return trace.spans.map(span => JSON.stringify(spanJson(trace, span))).join(',')
 }
 
-/** The body of one request. */
+/** Body of an export request. */
 export function exportBody(resource: string, spans: readonly string[]): string {
   return `{"resourceSpans":[{${resource},"spans":[${spans.join(',')}]}]}]}`
 }
 
-/** All that is in front of the spans, which is the same for every batch. */
+/** The part before the spans, which is the same for every batch. */
 export function encodeResource({ serviceName, version, instanceId }: Resource): string {
   const attributes = attributesJson([
     ['service.name', serviceName],
@@ -41,21 +42,23 @@ export function encodeResource({ serviceName, version, instanceId }: Resource): 
 
 function spanJson({ root, tracestate, isContinued, epochMs }: RequestTrace, span: Span): object {
   const { traceId, spanId, parentId, flags, name, kind, startMs, endMs, attributes, events, error } = span
+  const hasState = tracestate !== undefined && tracestate.length <= MAX_TRACESTATE_CHARACTERS
   return {
     traceId,
     spanId,
-    ...(tracestate !== undefined && tracestate.length <= MOST_STATE && { traceState: tracestate }),
-    ...(parentId !== undefined && { parentSpanId: parentId }),
-    flags: flags | REMOTE_KNOWN | (span === root && isContinued ? REMOTE : 0),
+    traceState: hasState ? tracestate : undefined,
+    parentSpanId: parentId,
+    flags: flags | HAS_IS_REMOTE | (span === root && isContinued ? IS_REMOTE : 0),
     name,
     kind,
     startTimeUnixNano: nanos(epochMs + startMs),
     endTimeUnixNano: nanos(epochMs + (endMs ?? startMs)),
     attributes: attributesJson(attributes),
-    ...(events.length > 0 && {
-      events: events.map(event => ({ timeUnixNano: nanos(epochMs + event.atMs), name: event.name })),
-    }),
-    ...(error !== undefined && { status: { code: STATUS_ERROR, message: error } }),
+    events:
+      events.length === 0
+        ? undefined
+        : events.map(event => ({ timeUnixNano: nanos(epochMs + event.atMs), name: event.name })),
+    status: error === undefined ? undefined : { code: STATUS_ERROR, message: error },
   }
 }
 
@@ -66,7 +69,7 @@ function attributesJson(attributes: readonly (readonly [string, AttributeValue])
   })
 }
 
-/** JSON has no NaN. */
+/** Undefined for NaN and infinity, which JSON cannot represent. */
 function anyValue(value: AttributeValue): object | undefined {
   if (typeof value === 'string') return { stringValue: value }
   if (typeof value === 'boolean') return { boolValue: value }
@@ -78,7 +81,10 @@ function anyValue(value: AttributeValue): object | undefined {
     : { doubleValue: number }
 }
 
-/** More digits than a number has: the milliseconds and what is behind their point are written one after the other. */
+/**
+ * A double cannot hold Unix time in nanoseconds, so whole milliseconds and the fraction are printed
+ * separately.
+ */
 function nanos(ms: number): string {
   const whole = Math.floor(ms)
   return `${whole}${String(Math.min(999_999, Math.round((ms - whole) * 1e6))).padStart(6, '0')}`

@@ -1,16 +1,16 @@
-/** One request to a collector, and what its answer means to OTLP. */
+/** Sends one export request to a collector and interprets the response as OTLP specifies. */
 import { Pool } from 'undici'
 import type { TraceSettings } from '../../config/settings.ts'
 
 export type Posted =
-  /** `rejected`: spans that the collector did not want. */
-  | { readonly kind: 'taken'; readonly rejected: number; readonly words: string | undefined }
-  /** `again`: it may go well another time, after `afterMs` where the collector says so. */
+  /** `rejected`: number of spans that the collector rejected. */
+  | { readonly kind: 'accepted'; readonly rejected: number; readonly message: string | undefined }
   | {
       readonly kind: 'failed'
       readonly why: string
-      readonly again: boolean
-      readonly afterMs: number | undefined
+      readonly isRetryable: boolean
+      /** From the collector's Retry-After header. */
+      readonly retryAfterMs: number | undefined
     }
 
 export interface OtlpPost {
@@ -20,10 +20,10 @@ export interface OtlpPost {
 }
 
 const PATH = '/v1/traces'
-/** Those that the specification calls passing. */
-const PASSING = new Set([429, 502, 503, 504])
-const MOST_ANSWER_BYTES = 64 << 10
-const MOST_WORDS = 200
+/** Statuses that the OTLP specification calls retryable. */
+const RETRYABLE = new Set([429, 502, 503, 504])
+const MAX_RESPONSE_BYTES = 64 << 10
+const MAX_MESSAGE_CHARACTERS = 200
 
 export function createPost({
   endpoint,
@@ -33,20 +33,20 @@ export function createPost({
   const { origin, pathname } = new URL(endpoint)
   const base = pathname.replace(/\/+$/, '')
   const path = base.endsWith(PATH) ? base : `${base}${PATH}`
-  // One connection is enough: there is one batch at a time.
+  // One connection is enough: batches are sent one at a time.
   const pool = new Pool(origin, { connections: 1, pipelining: 1, connect: { timeout: timeoutMs } })
-  const all = { ...Object.fromEntries(headers.map(named)), 'content-type': 'application/json' }
+  const allHeaders = { ...Object.fromEntries(headers.map(parseHeader)), 'content-type': 'application/json' }
 
   async function exchange(body: string, signal: AbortSignal): Promise<Posted> {
-    const answer = await pool.request({ path, method: 'POST', headers: all, body, signal })
-    const text = await textOf(answer.body)
-    const { statusCode: status } = answer
-    if (status >= 200 && status < 300) return taken(text)
+    const response = await pool.request({ path, method: 'POST', headers: allHeaders, body, signal })
+    const text = await readText(response.body)
+    const { statusCode: status } = response
+    if (status >= 200 && status < 300) return accepted(text)
     return {
       kind: 'failed',
       why: `status ${status}`,
-      again: PASSING.has(status),
-      afterMs: secondsOf(answer.headers['retry-after']),
+      isRetryable: RETRYABLE.has(status),
+      retryAfterMs: readRetryAfter(response.headers['retry-after']),
     }
   }
 
@@ -57,54 +57,56 @@ export function createPost({
         return await exchange(body, AbortSignal.any([stop, timeout]))
       } catch (error) {
         const why = timeout.aborted
-          ? `no answer within ${timeoutMs} ms`
+          ? `no response within ${timeoutMs} ms`
           : stop.aborted
-            ? 'the gateway ends'
-            : wordsOf(error)
-        return { kind: 'failed', why, again: true, afterMs: undefined }
+            ? 'gateway shutting down'
+            : describe(error)
+        return { kind: 'failed', why, isRetryable: true, retryAfterMs: undefined }
       }
     },
     close: () => pool.destroy(),
   }
 }
 
-function named(header: string): [string, string] {
+function parseHeader(header: string): [string, string] {
   const at = header.indexOf('=')
   return [header.slice(0, at).toLowerCase(), header.slice(at + 1)]
 }
 
-async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
   const chunks: Uint8Array[] = []
   let bytes = 0
   for await (const chunk of body) {
     bytes += chunk.length
-    if (bytes > MOST_ANSWER_BYTES) break // which closes the connection
+    if (bytes > MAX_RESPONSE_BYTES) break // closes the connection
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** All was taken unless the answer says otherwise; one that cannot be read says nothing. */
-function taken(text: string): Posted {
+/** All spans were accepted unless the response says otherwise. An unreadable response is ignored. */
+function accepted(text: string): Posted {
   let partial: { rejectedSpans?: unknown; errorMessage?: unknown } | undefined
   try {
     partial = (JSON.parse(text) as { partialSuccess?: typeof partial } | null)?.partialSuccess
   } catch {}
   const rejected = Number(partial?.rejectedSpans ?? 0)
-  const words = partial?.errorMessage
+  const message = partial?.errorMessage
   return {
-    kind: 'taken',
+    kind: 'accepted',
     rejected: Number.isSafeInteger(rejected) && rejected > 0 ? rejected : 0,
-    words: typeof words === 'string' && words !== '' ? words.slice(0, MOST_WORDS) : undefined,
+    message:
+      typeof message === 'string' && message !== '' ? message.slice(0, MAX_MESSAGE_CHARACTERS) : undefined,
   }
 }
 
-function secondsOf(header: string | string[] | undefined): number | undefined {
+/** In milliseconds. Dates are ignored. */
+function readRetryAfter(header: string | string[] | undefined): number | undefined {
   return typeof header === 'string' && /^\d{1,6}$/.test(header) ? Number(header) * 1_000 : undefined
 }
 
-/** Neither address nor headers stand in the messages of these errors; their codes say enough. */
-function wordsOf(error: unknown): string {
+/** The code, or a message; neither contains the address or headers of the collector. */
+function describe(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException
   return code ?? message ?? 'unknown'
 }

@@ -1,4 +1,4 @@
-/** The spans of a request: itself, its wait, its decisions and each attempt. */
+/** The spans of a request: the request itself, its time in the queue, its decisions and its attempts. */
 import type { StopReason } from '../../http/exchange.ts'
 import { Refusal } from '../../http/refusal.ts'
 import type {
@@ -16,7 +16,9 @@ import type { RequestTrace } from './request-trace.ts'
 import { KIND, real, type Span } from './span.ts'
 import type { Tracer } from './tracer.ts'
 
-/** Routes of workers that get a span name of their own. Clients may ask for any other path, and names must be few. */
+/**
+ * Passed-through routes with a span name of their own. Span names must be few, but clients may send any path.
+ */
 const NAMED = new Set(['/v1/models', '/v1/responses', '/tokenize', '/detokenize'])
 const MAX_PATH_CHARACTERS = 256
 /** Refusals caused by the client, and clients that leave, are not errors of the server. */
@@ -72,7 +74,7 @@ class RequestSpans implements RequestListener {
 
   decided({ askedMs, decidedMs, requestId, placement }: Decided): void {
     const span = this.#trace.child('route', KIND.internal, askedMs)
-    if (placement === undefined) span?.failed('no_worker', 'no decode worker takes requests')
+    if (placement === undefined) span?.failed('no_worker', 'no decode worker accepts requests')
     else
       span?.set({
         'eldr.policy': placement.policy,

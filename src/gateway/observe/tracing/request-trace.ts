@@ -1,15 +1,14 @@
-/** All spans of one request. They are kept until it has ended: a trace is exported whole or not at all. */
-import type { WorkerSpec } from '../../../cluster/worker.ts'
+/** All spans of one request, kept until it ends: a trace is exported as a whole or not at all. */
 import type { TraceContext } from '../../../wire/trace-context.ts'
 import { KIND, Span, type SpanKind } from './span.ts'
 
-/** A request that is split into many parts, or tried again and again, is told in part. */
-const MOST_SPANS = 256
+/** Further spans are dropped and counted: a request may have many parts and retries. */
+const MAX_SPANS = 256
 
 export interface TraceOrigin {
-  /** Of the request's own span. */
+  /** Context of the request's own span. */
   readonly context: TraceContext
-  /** The caller's span, where it sent one. */
+  /** The caller's span, if it sent one. */
   readonly parentId: string | undefined
   readonly tracestate: string | undefined
 }
@@ -18,15 +17,15 @@ export class RequestTrace {
   readonly root: Span
   readonly spans: Span[]
   readonly tracestate: string | undefined
-  /** Whether the caller began the trace. */
+  /** Whether the caller started the trace. */
   readonly isContinued: boolean
   /**
-   * Added to times of performance.now() gives those of the day. One number for all spans, so that they lie within each other whatever is done to the clock
-   * meanwhile.
+   * Offset from performance.now() to Unix time. The same for all spans, so that they nest correctly even if
+   * the clock is set meanwhile.
    */
   readonly epochMs = Date.now() - performance.now()
-  /** Spans that there were too many of. */
-  missing = 0
+  /** Spans beyond MAX_SPANS. */
+  dropped = 0
   readonly #newSpanId: () => string
 
   constructor(
@@ -42,10 +41,10 @@ export class RequestTrace {
     this.#newSpanId = newSpanId
   }
 
-  /** Undefined when there are too many. */
+  /** Undefined if there are too many spans. */
   child(name: string, kind: SpanKind, startMs = performance.now()): Span | undefined {
-    if (this.spans.length >= MOST_SPANS) {
-      this.missing++
+    if (this.spans.length >= MAX_SPANS) {
+      this.dropped++
       return undefined
     }
     const { traceId, spanId, flags } = this.root
@@ -54,28 +53,12 @@ export class RequestTrace {
     return span
   }
 
-  /** One try on a worker. */
-  leg(
-    name: string,
-    { id, dpRank }: Pick<WorkerSpec, 'id' | 'dpRank'>,
-    attempt: number,
-    part?: string,
-    method = 'POST',
-  ): Span | undefined {
-    return this.child(name, KIND.client)?.set({
-      'eldr.worker': id,
-      'eldr.dp_rank': dpRank,
-      'eldr.attempt': attempt,
-      'eldr.part': part,
-      'http.request.method': method,
-    })
-  }
-
-  /** What a fault has left open ends with the request. */
+  /** Spans left open by an internal error end as failed. */
   end(): void {
     const nowMs = performance.now()
     for (const span of this.spans) {
-      if (span.endMs === undefined && span !== this.root) span.failed('fault', 'a fault of the gateway')
+      if (span.endMs === undefined && span !== this.root)
+        span.failed('fault', 'internal error in the gateway')
       span.end(nowMs)
     }
   }

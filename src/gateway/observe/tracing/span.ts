@@ -1,11 +1,14 @@
-/** A piece of work within a request: when, how it ended, and what is known of it. Never anything of a prompt or an answer. */
+/** A span of a trace. It never contains text of a prompt or a response. */
 import { type TraceContext, traceparentOf } from '../../../wire/trace-context.ts'
 
-/** As OTLP numbers them. */
+/** Numbers of OTLP. */
 export const KIND = { internal: 1, server: 2, client: 3 } as const
 export type SpanKind = (typeof KIND)[keyof typeof KIND]
 
-/** Whole numbers go out as such; what may be whole by chance is `real`, or its type would change from span to span. */
+/**
+ * Whole numbers are sent as integers; `real` keeps a number a double, so that its type is the same in every
+ * span.
+ */
 export type AttributeValue = string | number | boolean | { readonly real: number } | undefined
 
 export function real(value: number | undefined): AttributeValue {
@@ -21,16 +24,16 @@ export class Span implements TraceContext {
   readonly traceId: string
   readonly spanId: string
   readonly flags: number
-  /** Of the span that this one is part of; undefined for the first of a trace. */
+  /** Undefined for the first span of a trace. */
   readonly parentId: string | undefined
   readonly name: string
   readonly kind: SpanKind
-  /** Of performance.now(), as all times here. */
+  /** Times are those of performance.now(). */
   readonly startMs: number
   endMs: number | undefined
   readonly attributes: [string, AttributeValue][] = []
   readonly events: SpanEvent[] = []
-  /** Why it failed, if it did. */
+  /** Why the span failed. */
   error: string | undefined
 
   constructor(
@@ -49,12 +52,12 @@ export class Span implements TraceContext {
     this.startMs = startMs
   }
 
-  /** What whoever is asked in its name is told. */
+  /** Header for requests sent on behalf of this span. */
   get traceparent(): string {
     return traceparentOf(this)
   }
 
-  /** Undefined is left out. */
+  /** Skips undefined values. */
   set(attributes: Readonly<Record<string, AttributeValue>>): this {
     for (const name in attributes)
       if (attributes[name] !== undefined) this.attributes.push([name, attributes[name]])
@@ -65,7 +68,7 @@ export class Span implements TraceContext {
     this.events.push({ name, atMs })
   }
 
-  /** `type` is from a fixed list, `description` is for people. */
+  /** `type` comes from a fixed list; `description` is free text. */
   failed(type: string, description: string): this {
     this.error = description
     return this.set({ 'error.type': type })

@@ -1,4 +1,6 @@
-/** A tracer and its exporter from the settings; nothing is loaded for it where traces are off. */
+/**
+ * Creates a tracer and its exporter from the settings. Without tracing the HTTP client is not even loaded.
+ */
 import { randomUUID } from 'node:crypto'
 import { VERSION } from '../../../version.ts'
 import type { TraceSettings } from '../../config/settings.ts'
@@ -8,7 +10,7 @@ import { Tracer } from './tracer.ts'
 
 export interface Tracing {
   readonly tracer: Tracer
-  /** Sends what has not been sent, within a bound. */
+  /** Sends the remaining spans, within `flushMs`. */
   close(): Promise<void>
 }
 

@@ -4,21 +4,21 @@ import { readExport } from '../../../../test/gateway/otlp-receiver.ts'
 import { encodeResource, encodeTrace, exportBody } from './otlp.ts'
 import { RequestTrace } from './request-trace.ts'
 import { KIND, real } from './span.ts'
-import { isChosen, Tracer } from './tracer.ts'
+import { isSampled, Tracer } from './tracer.ts'
 
-describe('the choice of traces', () => {
-  it('goes by the id alone, and a larger ratio keeps all that a smaller one does', () => {
+describe('sampling', () => {
+  it('depends on the id alone; a larger ratio keeps all traces of a smaller one', () => {
     const ids = Array.from({ length: 4_000 }, () => randomBytes(16).toString('hex'))
-    const kept = [0, 0.01, 0.25, 0.5, 1].map(ratio => new Set(ids.filter(id => isChosen(id, ratio))))
+    const kept = [0, 0.01, 0.25, 0.5, 1].map(ratio => new Set(ids.filter(id => isSampled(id, ratio))))
     expect([kept[0]!.size, kept[4]!.size]).toEqual([0, ids.length])
-    // Six standard deviations and more.
+    // At least six standard deviations.
     expect(Math.abs(kept[2]!.size - 1_000)).toBeLessThan(170)
     expect(Math.abs(kept[3]!.size - 2_000)).toBeLessThan(190)
     for (let at = 1; at < kept.length; at++)
       for (const id of kept[at - 1]!) expect(kept[at]!.has(id)).toBe(true)
   })
 
-  it('keeps a trace whose caller does, at any ratio, and its flag of a random id', () => {
+  it('follows the caller’s decision at any ratio and keeps its random-id flag', () => {
     const tracer = new Tracer({ add() {}, missed() {} }, 0)
     const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-03`
     expect(tracer.begin({ traceparent }, 'x', 0)!.root.traceparent).toMatch(/^00-a{32}-[0-9a-f]{16}-03$/)
@@ -31,8 +31,8 @@ describe('the choice of traces', () => {
   })
 })
 
-describe('spans in OTLP’s JSON', () => {
-  const traceOf = () => {
+describe('OTLP JSON of spans', () => {
+  const newTrace = () => {
     const context = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), flags: 1 }
     let next = 0
     return new RequestTrace({ context, parentId: undefined, tracestate: undefined }, 'root', 10, () =>
@@ -46,8 +46,8 @@ describe('spans in OTLP’s JSON', () => {
       ),
     )
 
-  it('have values of their types, and none that JSON cannot say', () => {
-    const trace = traceOf()
+  it('types attribute values and leaves out those that JSON cannot represent', () => {
+    const trace = newTrace()
     trace.root
       .set({
         text: 'a"\n',
@@ -71,32 +71,33 @@ describe('spans in OTLP’s JSON', () => {
     })
   })
 
-  it('of a leg name its worker, and the rank where it has one', () => {
-    const trace = traceOf()
-    trace.leg('decode', { id: 'd:1@2', dpRank: 2 }, 1)
-    trace.leg('decode', { id: 'e:1' }, 2)
+  it('leaves out attributes without a value, such as the rank of a worker that has none', () => {
+    const trace = newTrace()
+    trace.child('decode', KIND.client)!.set({ 'eldr.worker': 'd:1@2', 'eldr.dp_rank': 2 })
+    trace.child('decode', KIND.client)!.set({ 'eldr.worker': 'e:1', 'eldr.dp_rank': undefined })
     trace.end()
     const [, ranked, plain] = read(trace).spans
     expect(ranked!.attributes).toMatchObject({ 'eldr.worker': 'd:1@2', 'eldr.dp_rank': 2 })
     expect(plain!.attributes).not.toHaveProperty('eldr.dp_rank')
   })
 
-  it('have times in nanoseconds that keep their order and distance', () => {
+  it('has times in nanoseconds that keep order and distance', () => {
     vi.useFakeTimers({ toFake: ['Date', 'performance'] })
     onTestFinished(() => void vi.useRealTimers())
-    const trace = traceOf()
+    const trace = newTrace()
     trace.root.end(10.0005)
     const { startNanos, endNanos } = read(trace).spans[0]!
     expect(Number(endNanos - startNanos)).toBeGreaterThanOrEqual(0)
-    expect(Math.abs(Number(endNanos - startNanos) - 500)).toBeLessThan(500) // what a double leaves of a microsecond in this century
+    // A double holds Unix time in milliseconds to a fraction of a microsecond.
+    expect(Math.abs(Number(endNanos - startNanos) - 500)).toBeLessThan(500)
     expect(Math.abs(Number(startNanos / 1_000_000n) - (Date.now() - performance.now() + 10))).toBeLessThan(1)
   })
 
-  it('that a fault has left open end with the request, as failed', () => {
-    const trace = traceOf()
+  it('ends spans left open by an internal error with the request, as failed', () => {
+    const trace = newTrace()
     const open = trace.child('leg', KIND.client, 11)!
     trace.end()
     expect(open.endMs).toBe(trace.root.endMs)
-    expect(read(trace).spans.map(({ error }) => error)).toEqual([undefined, 'a fault of the gateway'])
+    expect(read(trace).spans.map(({ error }) => error)).toEqual([undefined, 'internal error in the gateway'])
   })
 })

@@ -1,4 +1,4 @@
-/** Which requests are traced, and under which ids. There is no tracer where traces are off. */
+/** Decides which requests are traced, and assigns ids. */
 import { randomFillSync } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import {
@@ -11,10 +11,10 @@ import {
 import { encodeTrace } from './otlp.ts'
 import { RequestTrace } from './request-trace.ts'
 
-/** Where traces that have ended go. */
+/** Receives finished traces. */
 export interface TraceSink {
   add(spans: string, count: number): void
-  /** Spans that were never made. */
+  /** Reports spans that were not recorded. */
   missed(count: number): void
 }
 
@@ -29,8 +29,9 @@ export class Tracer {
   }
 
   /**
-   * Undefined when the request is not traced. What the caller decided holds: a trace that it keeps is kept whole, one that it does not is
-   * left alone. Otherwise it is decided here, and the workers are told so in `headers`, or each of them would decide anew.
+   * @returns undefined if the request is not traced. The caller's decision, if it sent one, is final.
+   * Otherwise the request is sampled here, and the decision is written to `headers`, so that workers do not
+   * sample on their own.
    */
   begin(headers: IncomingHttpHeaders, name: string, startMs: number): RequestTrace | undefined {
     const parent = readTraceparent(headers['traceparent'])
@@ -41,9 +42,9 @@ export class Tracer {
       spanId: this.#ids.take(8),
       flags: SAMPLED | ((parent?.flags ?? 0) & RANDOM_ID),
     }
-    if (parent === undefined && !isChosen(traceId, this.#sampleRatio)) {
+    if (parent === undefined && !isSampled(traceId, this.#sampleRatio)) {
       headers['traceparent'] = traceparentOf({ ...context, flags: 0 })
-      delete headers['tracestate'] // it belongs to a context that was none
+      delete headers['tracestate'] // belongs to an invalid traceparent
       return undefined
     }
     const tracestate = parent && readTracestate(headers['tracestate'])
@@ -54,25 +55,26 @@ export class Tracer {
 
   ended(trace: RequestTrace): void {
     trace.end()
-    if (trace.missing > 0) this.#sink.missed(trace.missing)
+    if (trace.dropped > 0) this.#sink.missed(trace.dropped)
     this.#sink.add(encodeTrace(trace), trace.spans.length)
   }
 }
 
 /**
- * By the rightmost 56 bits of the id, which are random in ids of every kind, less four that a number here does not hold. Whoever else goes
- * by them with the same ratio keeps the same traces, and with a larger one all of those.
+ * Samples by the rightmost 56 bits of the id, which are random in all common id formats, without the last
+ * four, which a double cannot hold. Other services that sample by these bits keep the same traces, or more
+ * with a larger ratio.
  */
-export function isChosen(traceId: string, ratio: number): boolean {
+export function isSampled(traceId: string, ratio: number): boolean {
   return Number.parseInt(traceId.slice(18, 31), 16) / 2 ** 52 >= 1 - ratio
 }
 
-/** Random bytes cost a call into OpenSSL: many are drawn at once. */
+/** Each draw of random bytes is a call into OpenSSL, so many are drawn at once. */
 class RandomIds {
   readonly #bytes = Buffer.alloc(2_048)
   #at = this.#bytes.length
 
-  /** Hexadecimal, and never all zeros, which would be no id. */
+  /** Hexadecimal, never all zeros, which is an invalid id. */
   take(bytes: number): string {
     if (this.#at + bytes > this.#bytes.length) {
       randomFillSync(this.#bytes)

@@ -19,8 +19,8 @@ import { decode, encode, type Message, type Sender } from './messages.ts'
 import { randomReplicaId } from './replica-id.ts'
 import {
   type Ignored,
-  IGNORED_WORDS,
-  newTally,
+  IGNORED_TEXT,
+  createMessageCounts,
   type ReplicaStatus,
   statusOf,
 } from '../../observe/replica-status.ts'
@@ -40,7 +40,7 @@ const LEAVE_MS = 500
 const REAPPLY_MS = 10_000
 
 export class Replicas {
-  readonly tally = newTally()
+  readonly messageCounts = createMessageCounts()
   readonly #settings: ReplicaSettings & { readonly url: string }
   readonly #parts: ReplicaParts
   readonly #self: Sender
@@ -229,7 +229,7 @@ export class Replicas {
       this.#failed(error)
       return undefined
     }
-    this.tally.out(bytes.length)
+    this.messageCounts.out(bytes.length)
     return bytes.length
   }
 
@@ -243,7 +243,7 @@ export class Replicas {
       else this.#ignored('same_id')
       return
     }
-    this.tally.in(bytes.length)
+    this.messageCounts.in(bytes.length)
     if (message.kind === 'changed') this.#changes!.sync()
     else {
       const why = this.#loads.received(message)
@@ -268,10 +268,10 @@ export class Replicas {
   }
 
   #ignored(reason: Ignored, why?: string): void {
-    this.tally.ignored(reason)
+    this.messageCounts.ignored(reason)
     const { rateLimitedLog, log } = this.#parts
     rateLimitedLog.say(`replicas ${reason}`, performance.now(), times =>
-      log.warn({ reason, times, why }, IGNORED_WORDS[reason]),
+      log.warn({ reason, times, why }, IGNORED_TEXT[reason]),
     )
   }
 }

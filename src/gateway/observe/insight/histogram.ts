@@ -1,32 +1,37 @@
-/** Counts in bins whose quantiles are good enough to draw: a few hundred bytes for any number of values. */
+/**
+ * A histogram with approximate quantiles, exact enough for charts: about a kilobyte for any number of values.
+ */
 import type { Spread } from './wire.ts'
 
-/** How values fall into bins, and which value stands for one. */
 export interface Bins {
   readonly length: number
-  of(value: number): number
-  /** The value at a share of a bin. */
-  at(bin: number, share: number): number
+  /** The bin of a value; may be out of range. */
+  indexOf(value: number): number
+  /** The value at a fraction of a bin. */
+  valueAt(bin: number, fraction: number): number
 }
 
-/** Milliseconds: a tenth more from bin to bin, from 10 µs to 10 minutes, so that quantiles are within a tenth, and within a twentieth where there are many. */
+/**
+ * Milliseconds from 10 µs to 10 minutes; each bin is 10 % wider than the one before, so quantiles are within
+ * 10 %, and within 5 % for many values.
+ */
 const RATIO = Math.log(1.1)
-const LEAST_MS = 0.01
+const MIN_MS = 0.01
 export const TIME_BINS: Bins = {
-  length: Math.ceil(Math.log(600_000 / LEAST_MS) / RATIO),
-  of: ms => Math.floor(Math.log(ms / LEAST_MS) / RATIO),
-  at: (bin, share) => LEAST_MS * Math.exp(RATIO * (bin + share)),
+  length: Math.ceil(Math.log(600_000 / MIN_MS) / RATIO),
+  indexOf: ms => Math.floor(Math.log(ms / MIN_MS) / RATIO),
+  valueAt: (bin, fraction) => MIN_MS * Math.exp(RATIO * (bin + fraction)),
 }
 
-/** Cosines from 0 to 1 in steps of 0.005. Those below 0 no worker would be picked for. */
-const COSINES = 200
+/** Cosines from 0 to 1 in steps of 0.005. Values below 0 count in the first bin. */
+const COSINE_STEPS = 200
 export const COSINE_BINS: Bins = {
-  length: COSINES,
-  of: cosine => Math.floor(cosine * COSINES),
-  at: (bin, share) => (bin + share) / COSINES,
+  length: COSINE_STEPS,
+  indexOf: cosine => Math.floor(cosine * COSINE_STEPS),
+  valueAt: (bin, fraction) => (bin + fraction) / COSINE_STEPS,
 }
 
-export class Tally {
+export class Histogram {
   readonly #bins: Bins
   readonly #counts: Uint32Array
   #sum = 0
@@ -42,19 +47,19 @@ export class Tally {
   }
 
   add(value: number): void {
-    const bin = this.#bins.of(value)
+    const bin = this.#bins.indexOf(value)
     this.#counts[bin > 0 ? Math.min(bin, this.#counts.length - 1) : 0]!++
     this.#sum += value
     this.#count++
   }
 
-  addAll(other: Tally): void {
+  addAll(other: Histogram): void {
     for (let bin = 0; bin < this.#counts.length; bin++) this.#counts[bin]! += other.#counts[bin]!
     this.#sum += other.#sum
     this.#count += other.#count
   }
 
-  /** Undefined of nothing. */
+  /** Undefined without values. */
   quantile(q: number): number | undefined {
     if (this.#count === 0) return undefined
     let left = q * this.#count
@@ -62,11 +67,11 @@ export class Tally {
     for (let bin = 0; bin < this.#counts.length; bin++) {
       const here = this.#counts[bin]!
       if (here === 0) continue
-      if (left <= here) return this.#bins.at(bin, left / here)
+      if (left <= here) return this.#bins.valueAt(bin, left / here)
       left -= here
       last = bin
     }
-    return this.#bins.at(last, 1) // rounding of q × count
+    return this.#bins.valueAt(last, 1) // rounding of q × count
   }
 
   spread(): Spread | undefined {
