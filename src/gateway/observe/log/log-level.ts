@@ -60,9 +60,9 @@ export class LogLevelControl {
   #change(level: LogLevel): void {
     const from = this.#log.level
     if (from === level) return
-    this.#log.info({ from, to: level }, 'log level')
+    this.#log.info({ from, to: level }, 'log level changed')
     this.#log.level = level
     this.#changed()
-    if (from !== 'info' && from !== 'debug') this.#log.info({ from, to: level }, 'log level')
+    if (from !== 'info' && from !== 'debug') this.#log.info({ from, to: level }, 'log level changed')
   }
 }
