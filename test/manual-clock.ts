@@ -1,6 +1,7 @@
 /**
  * A clock that only the test moves. While it is installed, `setTimeout`, `setInterval`, `performance.now` and
- * `AbortSignal.timeout` of this process follow it, so a timeout of the gateway fires when the test says so and
+ * `AbortSignal.timeout` of this process follow it, so a timeout of the gateway fires when the test says so
+ * and
  * never because the machine is busy. `Date`, `node:timers` and the timers of sockets keep real time.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -76,7 +77,10 @@ export class ManualClock {
     Reflect.deleteProperty(performance, 'now')
   }
 
-  /** Moves the clock and runs the timers that are due, in order. Sockets get their turn afterwards, not in between. */
+  /**
+   * Moves the clock and runs the timers that are due, in order. Sockets get their turn afterwards, not in
+   * between.
+   */
   advance(ms: number): void {
     const untilMs = this.#nowMs + ms
     for (;;) {
@@ -93,7 +97,8 @@ export class ManualClock {
   }
 
   /**
-   * Moves the clock in steps until the work is done. Each step lets at least a millisecond of real time and a turn
+   * Moves the clock in steps until the work is done. Each step lets at least a millisecond of real time and a
+   * turn
    * of the event loop pass, so sockets keep up, and a process that is held up loses one step and no more.
    */
   async during<T>(work: Promise<T>, stepMs = 10): Promise<T> {

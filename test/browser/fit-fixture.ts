@@ -137,7 +137,10 @@ export function fitFixture(shape: Partial<FixtureShape> = {}): { summary: FitSum
   return { summary, figures }
 }
 
-/** The largest shape that the report promises to draw well: names of every length, the largest model, a very large cluster. */
+/**
+ * The largest shape that the report promises to draw well: names of every length, the largest model, a very
+ * large cluster.
+ */
 export function extremeFixture(): { summary: FitSummary; figures: FitFigures } {
   const long = 'contracts, statutes and case law of the European Union (English, translated)'
   const domains = [

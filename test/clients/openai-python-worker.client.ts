@@ -1,4 +1,7 @@
-/** OpenAI's client for Python against `eldr worker`: openai_worker.py says what it saw, and here is what it should have seen. */
+/**
+ * OpenAI's client for Python against `eldr worker`: openai_worker.py says what it saw, and here is what it
+ * should have seen.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { killAll, startWorkerProcess, type WorkerProcess } from '../worker/processes.ts'
 import { has, PYTHON, run, script } from './tools.ts'

@@ -1,4 +1,7 @@
-/** A DNS server for tests, over UDP: it says what it is told, and nothing else. Records are looked up by name and type. */
+/**
+ * A DNS server for tests, over UDP: it says what it is told, and nothing else. Records are looked up by name
+ * and type.
+ */
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 

@@ -1,4 +1,7 @@
-/** All of it as an operator has it: `eldr serve` with the flags of other routers, embedded workers as pods, every one a process. */
+/**
+ * All of it as an operator has it: `eldr serve` with the flags of other routers, embedded workers as pods,
+ * every one a process.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import {

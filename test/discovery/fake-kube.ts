@@ -1,5 +1,6 @@
 /**
- * An API server of Kubernetes as far as EndpointSlices go, on real sockets: lists in pages, watches that begin at a version, bookmarks, and
+ * An API server of Kubernetes as far as EndpointSlices go, on real sockets: lists in pages, watches that
+ * begin at a version, bookmarks, and
  * everything that can go wrong with them, when a test says so.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'

@@ -1,4 +1,7 @@
-/** A gateway that finds its workers itself, and pods for it to find: fake workers, each at an address of its own with a port in common. */
+/**
+ * A gateway that finds its workers itself, and pods for it to find: fake workers, each at an address of its
+ * own with a port in common.
+ */
 import { pino } from 'pino'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import type { WorkerView } from '../../src/cluster/registry.ts'

@@ -34,7 +34,8 @@ export async function exchange(
   const closed = new Promise(done => socket.once('close', done))
   for (const piece of pieces) {
     if (socket.destroyed) break
-    await new Promise<void>(done => socket.write(piece, () => setImmediate(done))) // each piece is a separate segment
+    // Each piece is a separate segment.
+    await new Promise<void>(done => socket.write(piece, () => setImmediate(done)))
   }
   await closed
   return { text: Buffer.concat(parts).toString('latin1'), ...(error === undefined ? {} : { error }) }

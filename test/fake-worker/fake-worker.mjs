@@ -110,7 +110,8 @@ export class FakeWorker extends Watched {
     this.#server?.close()
     this.#server = undefined
     for (const { socket, busy } of this.#connections) if (!busy) socket.end()
-    await new Promise(done => setImmediate(done)) // the listening socket is closed after a turn of the event loop
+    // The listening socket is closed after a turn of the event loop.
+    await new Promise(done => setImmediate(done))
   }
 
   async restart() {

@@ -43,7 +43,8 @@ describe('responses', () => {
       const streamed = await byHttp(agent, { ...chat, stream: true, max_tokens: 40 })
       expect(streamed.framing).toBe('chunked')
       expect(streamed.text.endsWith('data: [DONE]\n\n')).toBe(true)
-      expect(streamed.text.split('\n\n')).toHaveLength(40 + 3) // the role, 40 tokens, [DONE], and the empty rest
+      // The role, 40 tokens, [DONE], and the empty rest.
+      expect(streamed.text.split('\n\n')).toHaveLength(40 + 3)
     }
     agent.destroy()
     expect(worker.counters).toMatchObject({ connections: 1, completed: 10, decode: 10, badFraming: 0 })
@@ -99,7 +100,8 @@ describe('requests', () => {
       pipelined.join('') + bytesOf({ ...chat, max_tokens: 7 }, undefined, 'connection: close\r\n'),
     )
     const answers = text.split('HTTP/1.1 200 OK').slice(1)
-    expect(answers.map(answer => answer.match(/ \d{4}/g)!.length - 1)).toEqual([3, 5, 2, 7]) // the year in the date header is one more
+    // The year in the date header is one more.
+    expect(answers.map(answer => answer.match(/ \d{4}/g)!.length - 1)).toEqual([3, 5, 2, 7])
     expect(worker.counters).toMatchObject({ connections: 1, completed: 4 })
   })
 

@@ -36,7 +36,8 @@ export class RequestReader {
       return
     }
     if (!this.#owned || this.#to + chunk.length > this.#bytes.length) {
-      const grown = Buffer.allocUnsafe(2 * (unread + chunk.length)) // doubled, so that a long body is copied only a few times
+      // Doubled, so that a long body is copied only a few times.
+      const grown = Buffer.allocUnsafe(2 * (unread + chunk.length))
       this.#bytes.copy(grown, 0, this.#from, this.#to)
       this.#bytes = grown
       this.#from = 0

@@ -46,7 +46,8 @@ describe('GET /eldr/events', () => {
     const socket = connect({ host: hostname, port: Number(port) })
     await new Promise<void>(resolve => socket.once('connect', resolve))
     socket.write(`GET /eldr/events HTTP/1.1\r\nhost: ${hostname}:${port}\r\n\r\n`)
-    await new Promise(resolve => socket.once('readable', resolve)) // the greeting; nothing is read from now on
+    // The greeting; nothing is read from now on.
+    await new Promise(resolve => socket.once('readable', resolve))
     // Long ids, for the two ends of a socket hold up to ten megabytes or so.
     const { router, registry } = cluster.gateway.context
     const decide = (id: string) => {

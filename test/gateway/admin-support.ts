@@ -1,4 +1,7 @@
-/** What the tests of the admin API share: calls as an operator makes them, and small artifacts of the fake workers' model. */
+/**
+ * What the tests of the admin API share: calls as an operator makes them, and small artifacts of the fake
+ * workers' model.
+ */
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { writeArtifact } from '../../src/fit/artifact-write.ts'

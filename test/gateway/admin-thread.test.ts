@@ -14,14 +14,17 @@ const dist = new URL('../../dist/', import.meta.url)
 let artifact: Artifact
 beforeAll(async () => {
   const fitted = await fitFile(shipped('lab16-task.calibration'), { workers: 16 })
-  artifact = { ...fitted.artifact, about: { ...fitted.artifact.about, restarts: 40 } } // a re-fit of about a second
+  // A re-fit of about a second.
+  artifact = { ...fitted.artifact, about: { ...fitted.artifact.about, restarts: 40 } }
   await writeArtifact(join(folder.path, 'artifact.safetensors'), artifact)
 })
 afterAll(() => folder.remove())
 
 /**
- * A registry with 16 workers and decisions all the time; then a re-fit for one more worker. The script reports the
- * turns of the event loop until the re-fit is in force, and the CPU time of the main thread in the longest turn.
+ * A registry with 16 workers and decisions all the time; then a re-fit for one more worker. The script
+ * reports the
+ * turns of the event loop until the re-fit is in force, and the CPU time of the main thread in the longest
+ * turn.
  * CPU time does not depend on what else runs on the machine.
  */
 const SCRIPT = `

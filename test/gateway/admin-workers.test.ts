@@ -103,7 +103,8 @@ describe('POST /eldr/workers', () => {
     )
     await until(cluster, isReady(idOf(more)))
     await call(cluster, 'PUT', '/eldr/policy', { prefillPolicy: 'round-robin' })
-    // Hand-offs of a worker that the decode workers do not know of are refused there; that it was asked is enough.
+    // Hand-offs of a worker that the decode workers do not know of are refused there; that it was asked is
+    // enough.
     await Promise.all([ask(), ask()])
     expect(more.counters.prefill).toBeGreaterThan(0)
     await cluster.idle()

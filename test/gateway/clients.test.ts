@@ -1,4 +1,6 @@
-/** Clients that leave, do not read or read slowly: both legs end at once, nothing is left over or buffered. */
+/**
+ * Clients that leave, do not read or read slowly: both legs end at once, nothing is left over or buffered.
+ */
 import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -281,7 +283,10 @@ function sendUnread(more: object): {
   }
 }
 
-/** Resolves when the gateway has stopped reading from the worker: no token was sent for many turns of the event loop. */
+/**
+ * Resolves when the gateway has stopped reading from the worker: no token was sent for many turns of the
+ * event loop.
+ */
 async function stuck(): Promise<number> {
   const [decode] = cluster.decodes
   await decode!.waitFor(({ tokensSent }) => tokensSent > 2_000)
@@ -326,7 +331,8 @@ describe('a client that does not read', () => {
     })
     const client = sendUnread({})
     await cluster.decodes[0]!.waitFor(({ faulted }) => faulted === 1)
-    // Another stream stalls for longer than the limit between tokens, so that time passes for the first one too.
+    // Another stream stalls for longer than the limit between tokens, so that time passes for the first one
+    // too.
     cluster.decodes[0]!.failNext({ kind: 'hang', after: 'tokens', tokens: 1 })
     const stalled = await cluster.post('/v1/completions', body())
     expect((await clock.during(eventsOf(stalled), 50)).at(-1)).toContain('ELDR_STREAM_STALLED')

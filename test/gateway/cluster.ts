@@ -39,7 +39,8 @@ export interface Cluster {
 export const SHAPE = { layers: 2, experts: 8, topK: 2 } as const
 
 /**
- * With ELDR_TEST_PROCESSES the gateway runs as several processes (`test/processes`), and tests cannot reach its
+ * With ELDR_TEST_PROCESSES the gateway runs as several processes (`test/processes`), and tests cannot reach
+ * its
  * internals.
  */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {

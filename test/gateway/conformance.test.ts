@@ -123,7 +123,8 @@ describe('a connection', () => {
     goOn()
     const [first, second, ...more] = await raw.toEnd()
     expect(first).toMatchObject({ status: 200, body: expect.stringContaining('[DONE]') as string })
-    expect([503, undefined]).toContain(second?.status) // its request may come when the connection is closed already
+    // Its request may come when the connection is closed already.
+    expect([503, undefined]).toContain(second?.status)
     expect(more).toEqual([])
     await stopped
   })

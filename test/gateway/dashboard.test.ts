@@ -439,7 +439,8 @@ describe('the plane', () => {
     await call(cluster, 'POST', '/eldr/artifact', { path: two })
     const { plane } = (await call(cluster, 'GET', '/eldr/plane')).json
     expect([plane.points.length, plane.centroids.length]).toEqual([48, 2])
-    // A centroid lies where the mean of its cluster does, but for its length: nearer to its own than to the other's.
+    // A centroid lies where the mean of its cluster does, but for its length: nearer to its own than to the
+    // other's.
     for (const cluster of [0, 1]) {
       const own = plane.points.filter((point: number[]) => point[2] === cluster)
       const mean = [0, 1].map(

@@ -22,7 +22,9 @@ async function start(options: ClusterOptions = {}): Promise<void> {
   tickets = watchTickets(cluster)
 }
 
-/** A cluster whose timeouts pass only when the test moves the clock; health checks are rare unless configured. */
+/**
+ * A cluster whose timeouts pass only when the test moves the clock; health checks are rare unless configured.
+ */
 async function startWithClock({ config, ...options }: ClusterOptions = {}): Promise<ManualClock> {
   clock = ManualClock.install()
   await start({ ...options, config: { health: { intervalMs: 600_000, timeoutMs: 600_000 }, ...config } })
@@ -88,7 +90,9 @@ describe('in an outage', () => {
 describe('a hand-off', () => {
   const LEASE = { lease: { durationMs: 200, usableShare: 0.5 } }
 
-  /** Delays the next prefill response: its headers come at once, the rest after the usable share of the lease. */
+  /**
+   * Delays the next prefill response: its headers come at once, the rest after the usable share of the lease.
+   */
   function delayNextHandoff(): () => Promise<void> {
     const prefill = cluster.prefills[0]!
     const { upstreams } = cluster.gateway.context

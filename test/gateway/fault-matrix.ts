@@ -1,5 +1,6 @@
 /**
- * Every fault of a worker, on each leg, for streams and for whole responses: what the client gets if the worker is
+ * Every fault of a worker, on each leg, for streams and for whole responses: what the client gets if the
+ * worker is
  * the only one, and if there is another. Nothing is left over in any case. The same for every engine.
  */
 import { afterAll, describe, expect, it } from 'vitest'
@@ -159,7 +160,8 @@ const PREFILL: Case[] = [
 ]
 
 /**
- * Before the first byte of a stream, or the last of a whole response. A worker that responds with 500 may have
+ * Before the first byte of a stream, or the last of a whole response. A worker that responds with 500 may
+ * have
  * lost its hand-off.
  */
 const DECODE: Case[] = [
@@ -239,7 +241,8 @@ export function faultMatrix(adapter?: EngineAdapter): void {
         const outcome =
           alone === 'served' ? 'ok' : alone[0] === 504 ? 'timeout' : alone[0] === 429 ? 'refused' : 'failed'
         expect(await counted('eldr_requests_total', { route: 'completions', outcome })).toBe(1)
-        // The prompt is prefilled again only if another worker can take it; a worker at capacity has not failed.
+        // The prompt is prefilled again only if another worker can take it; a worker at capacity has not
+        // failed.
         expect(triesOf('prefill')).toBe(leg === 'prefill' ? 1 : tries)
         inside(tickets, dispatches => {
           const blamed = dispatches.filter(({ ends }) => ends[0] === 'failed')
@@ -278,10 +281,12 @@ export function faultMatrix(adapter?: EngineAdapter): void {
         // Two requests, one for each worker.
         for (let request = 0; request < 2; request++) await expectServed(await ask(way), way)
         await tickets.settled()
-        // A hand-off that no worker has received can go to the next, unless it is bound to the one that failed.
+        // A hand-off that no worker has received can go to the next, unless it is bound to the one that
+        // failed.
         const isBound = engine?.legOrder === 'decode_before_prefill'
         expect(triesOf('prefill')).toBe(leg === 'decode' && isBound ? 3 : 2)
-        // A cluster that was used before may start with the worker that refuses, and use it again before that is known.
+        // A cluster that was used before may start with the worker that refuses, and use it again before that
+        // is known.
         expect(SEVERAL_PROCESSES ? [1, 2] : [1]).toContain(
           await counted('eldr_retries_total', { leg, cause: 'connect' }),
         )

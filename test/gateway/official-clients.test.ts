@@ -1,4 +1,7 @@
-/** OpenAI's own client for Node against a gateway: what it makes of answers, streams, errors and being called off. */
+/**
+ * OpenAI's own client for Node against a gateway: what it makes of answers, streams, errors and being called
+ * off.
+ */
 import OpenAI, {
   APIConnectionTimeoutError,
   APIError,

@@ -1,5 +1,6 @@
 /**
- * Every operation of the document is brought to every status that the document has for it, on running gateways, and what they answer is
+ * Every operation of the document is brought to every status that the document has for it, on running
+ * gateways, and what they answer is
  * held against it: a status that cannot be had is one too many, one that comes and is not there is missing.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

@@ -57,7 +57,7 @@ export class Asking {
         ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      body: body === undefined || typeof body === 'string' ? body : JSON.stringify(body),
     })
     const answer = {
       status: response.status,
@@ -70,7 +70,9 @@ export class Asking {
     return answer
   }
 
-  /** Sends bytes for each operation, one after the other, and checks what comes. Which statuses there were. */
+  /**
+   * Sends bytes for each operation, one after the other, and checks what comes. Which statuses there were.
+   */
   async each(asked: readonly Asked[], bytes: (asked: Asked) => string): Promise<number[]> {
     const statuses = new Set<number>()
     for (const one of asked) {

@@ -1,4 +1,7 @@
-/** What the document says of bodies and of queries, against what the gateway takes: either both take one, or neither does. */
+/**
+ * What the document says of bodies and of queries, against what the gateway takes: either both take one, or
+ * neither does.
+ */
 import * as fc from 'fast-check'
 import { request } from 'undici'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

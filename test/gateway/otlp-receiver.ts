@@ -1,4 +1,7 @@
-/** A collector for tests: real sockets, and OTLP's JSON read as strictly as opentelemetry-proto has it. Whatever is amiss fails the test that asks. */
+/**
+ * A collector for tests: real sockets, and OTLP's JSON read as strictly as opentelemetry-proto has it.
+ * Whatever is amiss fails the test that asks.
+ */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

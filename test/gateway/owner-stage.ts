@@ -1,4 +1,7 @@
-/** An owner without its process, for tests: registry, router and owner server on a real socket, and relays that connect to it. */
+/**
+ * An owner without its process, for tests: registry, router and owner server on a real socket, and relays
+ * that connect to it.
+ */
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { Registry } from '../../src/cluster/registry.ts'

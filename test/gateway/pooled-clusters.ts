@@ -1,5 +1,6 @@
 /**
- * Clusters that tests have one after the other, where one for each of them would take too long: a gateway of several processes takes a second
+ * Clusters that tests have one after the other, where one for each of them would take too long: a gateway of
+ * several processes takes a second
  * to stand. Each test gets one that is at rest, and counts from where it was.
  */
 import type { FakeWorker } from '../fake-worker/index.ts'
@@ -58,7 +59,8 @@ export class PooledClusters {
   }
 
   #start(workers: number, options: ClusterOptions): Promise<Cluster> {
-    // What a test does to workers must not follow them into the next: no breaker, retries for all, and no connection that was used before,
+    // What a test does to workers must not follow them into the next: no breaker, retries for all, and no
+    // connection that was used before,
     // on which a reset is no failure of the worker.
     const config = {
       ...options.config,

@@ -1,4 +1,7 @@
-/** A gateway of several processes in front of fake workers, as `eldr serve --processes` starts it, and its pids. */
+/**
+ * A gateway of several processes in front of fake workers, as `eldr serve --processes` starts it, and its
+ * pids.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,7 @@
-/** Decisions of an owner that three relays ask are those of one process, and a new owner knows what the last one knew. */
+/**
+ * Decisions of an owner that three relays ask are those of one process, and a new owner knows what the last
+ * one knew.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Artifact } from '../../src/fit/artifact.ts'
 import type { HandoffExperts } from '../../src/gateway/routing/read-experts.ts'

@@ -40,7 +40,10 @@ interface RunningStream {
   readonly events: Promise<string[] | Error>
 }
 
-/** Streams that have begun and stop after two tokens until they are released. Requests after them are not held. */
+/**
+ * Streams that have begun and stop after two tokens until they are released. Requests after them are not
+ * held.
+ */
 async function heldStreams(count: number) {
   const { holdNoMore, release } = cluster.holdStreams()
   const relayOf = async (id: string) => {

@@ -1,4 +1,6 @@
-/** A client of bytes: sends what no HTTP library would, and reads answers as strictly as none of them does. */
+/**
+ * A client of bytes: sends what no HTTP library would, and reads answers as strictly as none of them does.
+ */
 import { connect, type Socket } from 'node:net'
 
 export interface RawAnswer {

@@ -1,4 +1,7 @@
-/** Who may ask, whom the gateway asks, and what it tells: to clients no more than they must know, to its log no prompts. */
+/**
+ * Who may ask, whom the gateway asks, and what it tells: to clients no more than they must know, to its log
+ * no prompts.
+ */
 import { createServer, type Server } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

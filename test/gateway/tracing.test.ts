@@ -36,7 +36,10 @@ const legsSeen = (workers: readonly FakeWorker[], id: string) =>
     .filter(({ isGeneration, headers }) => isGeneration && headers['x-request-id']!.startsWith(id))
 const urlOf = (workers: readonly FakeWorker[]) => workers.map(({ url }) => new URL(url).host)
 
-/** One trace; every span but the first is a child of it, with an id of its own, and lies within its parent's time. */
+/**
+ * One trace; every span but the first is a child of it, with an id of its own, and lies within its parent's
+ * time.
+ */
 function expectTree({ root, children, all }: Tree): void {
   expect(new Set(all.map(({ traceId }) => traceId)).size).toBe(1)
   expect(new Set(all.map(({ spanId }) => spanId)).size).toBe(all.length)

@@ -15,7 +15,10 @@ let cluster: Cluster
 const start = async (options: ClusterOptions = {}) => void (cluster = await startCluster(options))
 afterEach(() => cluster?.stop())
 
-/** Values by labels, such as leg=decode,worker=a, from the registry itself: nothing is asked over the connections that are counted. */
+/**
+ * Values by labels, such as leg=decode,worker=a, from the registry itself: nothing is asked over the
+ * connections that are counted.
+ */
 async function metric(name: string): Promise<Record<string, number>> {
   await new Promise(setImmediate) // so that who asks again and again lets others run
   const text = await cluster.gateway.context.metrics.registry.metrics()
@@ -105,7 +108,8 @@ describe('connections and bytes', () => {
     ).toBeGreaterThan(0)
     client.socket.destroy()
     while ((await metric('eldr_client_connections'))[''] !== 0);
-    expect(await metric('eldr_client_bytes_total')).toMatchObject({ 'direction=received': received }) // they stay when it is gone
+    // They stay when it is gone.
+    expect(await metric('eldr_client_bytes_total')).toMatchObject({ 'direction=received': received })
     expect(await metric('eldr_client_connections_total')).toEqual({ '': 1 })
   })
 

@@ -1,4 +1,7 @@
-/** Checks for tests of failures: every dispatch ends once, nothing is left over, and metrics as a scrape sees them. */
+/**
+ * Checks for tests of failures: every dispatch ends once, nothing is left over, and metrics as a scrape sees
+ * them.
+ */
 import { expect } from 'vitest'
 import { readSamples } from '../../src/cluster/metrics-text.ts'
 import type { Dispatch } from '../../src/cluster/registry.ts'

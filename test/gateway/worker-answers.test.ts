@@ -1,4 +1,7 @@
-/** What a worker may send that is not what it should: none of it reaches a client as it is, and none of it stops the gateway. */
+/**
+ * What a worker may send that is not what it should: none of it reaches a client as it is, and none of it
+ * stops the gateway.
+ */
 import { createServer, type Server } from 'node:net'
 import { once } from 'node:events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

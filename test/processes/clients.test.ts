@@ -1,4 +1,6 @@
-/** Clients of a gateway of several processes: TLS, leaving at any moment, access control, broken connections. */
+/**
+ * Clients of a gateway of several processes: TLS, leaving at any moment, access control, broken connections.
+ */
 import { readFileSync } from 'node:fs'
 import { type IncomingMessage, request as plain, type RequestOptions } from 'node:http'
 import { request as secure } from 'node:https'

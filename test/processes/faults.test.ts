@@ -1,4 +1,6 @@
-/** Processes that die at bad moments or run out of file descriptors: nothing hangs and nothing is left behind. */
+/**
+ * Processes that die at bad moments or run out of file descriptors: nothing hangs and nothing is left behind.
+ */
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -29,7 +31,10 @@ const ask = ({ post }: Pick<ProcessCluster, 'post'>, more: object = {}) =>
     { prompt: 'Once', stream: true, max_tokens: 3, ...more },
     { headers: { connection: 'close' } },
   )
-/** Streams that have begun and stop after two tokens until they are released. Requests after them are not held. */
+/**
+ * Streams that have begun and stop after two tokens until they are released. Requests after them are not
+ * held.
+ */
 async function heldStreams(here: ProcessCluster, count: number) {
   const { holdNoMore, release } = here.holdStreams()
   const streams = await Promise.all(Array.from({ length: count }, () => ask(here, { max_tokens: 6 })))

@@ -19,7 +19,10 @@ const ask = (more: object = {}) =>
   )
 const whole = async (more: object = {}) => (await eventsOf(await ask(more))).at(-1)
 const start = async () => void (cluster = await startProcessCluster())
-/** Streams that have begun and stop after two tokens until they are released. Requests after them are not held. */
+/**
+ * Streams that have begun and stop after two tokens until they are released. Requests after them are not
+ * held.
+ */
 async function heldStreams(count: number) {
   const { holdNoMore, release } = cluster.holdStreams()
   const streams = await Promise.all(Array.from({ length: count }, () => ask({ max_tokens: 6 })))

@@ -1,4 +1,7 @@
-/** A gateway with the configuration of the manifests, before an API that has the slices which Kubernetes would make of their services. */
+/**
+ * A gateway with the configuration of the manifests, before an API that has the slices which Kubernetes would
+ * make of their services.
+ */
 import { afterEach, describe, expect, it } from 'vitest'
 import { FakeKube } from '../../discovery/fake-kube.ts'
 import { type Discovering, type Pods, startDiscovering, startPods } from '../../discovery/support.ts'

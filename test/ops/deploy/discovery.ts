@@ -1,4 +1,7 @@
-/** Discovery as manifests set it up: what Kubernetes makes of their services, and whether the gateway finds all workers in that. */
+/**
+ * Discovery as manifests set it up: what Kubernetes makes of their services, and whether the gateway finds
+ * all workers in that.
+ */
 import type { Settings } from '../../../src/gateway/config/settings.ts'
 import type { FakeSlice } from '../../discovery/fake-kube.ts'
 import { gatewayIn } from './gateway-config.ts'
@@ -19,7 +22,10 @@ const API_PORTS: ReadonlySet<string | number> = new Set([443, 6443])
 const podsOf = ({ metadata, spec }: KubernetesObject) =>
   Array.from({ length: spec.replicas! }, (_, at) => `${metadata.name}-${at}`)
 
-/** One for each service that selects StatefulSets, with the labels that its controller gives it. Each pod has an address of its own. */
+/**
+ * One for each service that selects StatefulSets, with the labels that its controller gives it. Each pod has
+ * an address of its own.
+ */
 export function slicesIn(objects: readonly KubernetesObject[], namespace: string): FakeSlice[] {
   const sets = ofKind(objects, 'StatefulSet')
   const addresses = new Map(sets.flatMap(podsOf).map((pod, at) => [pod, `10.0.0.${at + 1}`]))

@@ -1,4 +1,7 @@
-/** The gateway's file out of a ConfigMap, as the gateway itself reads it, and whether the objects around it fit. */
+/**
+ * The gateway's file out of a ConfigMap, as the gateway itself reads it, and whether the objects around it
+ * fit.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,7 +16,8 @@ export const gatewayIn = (objects: readonly KubernetesObject[]): KubernetesObjec
 const SECRETS: Readonly<Record<string, string>> = { ELDR_REPLICA_STORE: 'redis://:a-secret@store:6379' }
 
 /**
- * What `eldr config print` makes of the file with the arguments and the environment of the deployment. Secrets lie in files that are
+ * What `eldr config print` makes of the file with the arguments and the environment of the deployment.
+ * Secrets lie in files that are
  * not here: others stand in for them. Throws when the gateway would not start with it.
  */
 export async function settingsOf(objects: readonly KubernetesObject[]): Promise<Settings> {

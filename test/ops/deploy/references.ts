@@ -1,4 +1,7 @@
-/** Whether objects that name each other, by name, label or port, mean something that is there: lists of what is not. */
+/**
+ * Whether objects that name each other, by name, label or port, mean something that is there: lists of what
+ * is not.
+ */
 import { type KubernetesObject, ofKind, podLabels, portOf, selects, workloadsIn } from './objects.ts'
 
 /** Pods that are not among the objects: workers that a user brings have this label. */

@@ -1,4 +1,7 @@
-/** A real DNS server, dnsmasq, on a port of its own: addresses in a file that it reads again when told, SRV records from its start on. */
+/**
+ * A real DNS server, dnsmasq, on a port of its own: addresses in a file that it reads again when told, SRV
+ * records from its start on.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'

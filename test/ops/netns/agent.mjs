@@ -1,6 +1,8 @@
 /**
- * Runs on a machine of the network and does what it is told by lines of JSON: asks, and sends steady traffic whose every answer is checked.
- * Namespaces are of processes: a program that looks from a machine has to run in its namespace. It ends with its input.
+ * Runs on a machine of the network and does what it is told by lines of JSON: asks, and sends steady traffic
+ * whose every answer is checked.
+ * Namespaces are of processes: a program that looks from a machine has to run in its namespace. It ends with
+ * its input.
  */
 import { createInterface } from 'node:readline'
 import { createClient } from '@redis/client'
@@ -54,7 +56,10 @@ const works = {
     await Promise.all(lanes)
     return works.take()
   },
-  /** Streams at once, of which it is told when each has begun; the answer comes when all have ended, or were left. */
+  /**
+   * Streams at once, of which it is told when each has begun; the answer comes when all have ended, or were
+   * left.
+   */
   async streams({ gateway, url, count, tokens, patienceMs, id }) {
     const leave = new AbortController()
     held.set(id, leave)
@@ -89,7 +94,8 @@ async function lane({ name, url, at, tokens, patienceMs }) {
       stream: n % 3 !== 2,
     })
     outcomes.push(outcome)
-    // Who is refused at once must not ask again at once: a real client waits too, and a busy loop would only measure itself.
+    // Who is refused at once must not ask again at once: a real client waits too, and a busy loop would only
+    // measure itself.
     if (outcome.end !== 'ok') await new Promise(resolve => setTimeout(resolve, 50))
   }
 }
@@ -124,7 +130,10 @@ async function generate({ name, url, prompt, tokens, patienceMs, stream, leave, 
   return outcome
 }
 
-/** `ok` has every token that was asked for and, streamed, `[DONE]`; `told` is an error that the gateway or a worker tells in its words. */
+/**
+ * `ok` has every token that was asked for and, streamed, `[DONE]`; `told` is an error that the gateway or a
+ * worker tells in its words.
+ */
 function judged(status, text, stream, wanted) {
   if (status !== 200) return { end: 'told', code: codeIn(text) ?? `status ${status}` }
   const events = stream

@@ -8,7 +8,8 @@ export interface Outcome {
   readonly gateway: string
   readonly stream: boolean
   /**
-   * ok: all tokens and the end; told: an error in words; left: the client went, as it was told to; broken, hung, wrong: never right while
+   * ok: all tokens and the end; told: an error in words; left: the client went, as it was told to; broken,
+   * hung, wrong: never right while
    * the client itself can be reached.
    */
   readonly end: 'ok' | 'told' | 'left' | 'broken' | 'hung' | 'wrong'
@@ -90,7 +91,10 @@ export class Agent {
     return (await this.#tell<{ outcomes: Outcome[] }>('stop', {})).outcomes
   }
 
-  /** Several streams at once. Resolves when each has begun; `ended` when all have ended. `leave` ends them from here. */
+  /**
+   * Several streams at once. Resolves when each has begun; `ended` when all have ended. `leave` ends them
+   * from here.
+   */
   async streams(options: {
     gateway: string
     url: string
@@ -112,7 +116,7 @@ export class Agent {
   #tell<T>(work: string, details: object, begun?: () => void): Promise<T> {
     const id = ++this.#ids
     return new Promise<T>((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject, ...(begun && { begun }) })
+      this.#waiting.set(id, { resolve, reject, begun })
       this.#child.stdin!.write(`${JSON.stringify({ id, work, ...details })}\n`)
     })
   }

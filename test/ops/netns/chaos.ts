@@ -1,10 +1,15 @@
-/** Random faults of a cluster: paths cut (one way or both), slow or lossy for a while; a store that is killed. */
+/**
+ * Random faults of a cluster: paths cut (one way or both), slow or lossy for a while; a store that is killed.
+ */
 import type { Random } from '../../../src/math/random.ts'
 import { type Cluster, GATEWAYS, type Machine, WORKERS } from './cluster.ts'
 
 /** Between two faults, at most; several hold at a time. */
 const STEP_MS = 600
-/** Paths that are not clean at a time, at most: with more nothing would get through, and nothing would be tried. */
+/**
+ * Paths that are not clean at a time, at most: with more nothing would get through, and nothing would be
+ * tried.
+ */
 const MAX_PATHS = 10
 /** Who speaks with whom. */
 const LINKS: readonly (readonly [Machine, Machine])[] = [

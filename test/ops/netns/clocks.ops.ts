@@ -1,4 +1,7 @@
-/** Machines whose clocks differ: gateways twelve seconds apart, workers forty, a store that comes back an hour behind. */
+/**
+ * Machines whose clocks differ: gateways twelve seconds apart, workers forty, a store that comes back an hour
+ * behind.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { clockEnv } from './clock.ts'
 import { Cluster, GATEWAYS, type GatewayName, LEASE_MS } from './cluster.ts'
@@ -105,8 +108,10 @@ describe.skipIf(NO_NAMESPACES)('clocks that differ across machines', () => {
       )
       return a![0] !== 0.1 && a![2] === 0 && a!.join() === b!.join()
     })
-    // libfaketime and Redis do not go together (its allocator asks for the time while the library starts), so the store keeps its clock,
-    // and what it has given out is put an hour ahead: as if its clock had been, and it came back with the right one.
+    // libfaketime and Redis do not go together (its allocator asks for the time while the library starts), so
+    // the store keeps its clock,
+    // and what it has given out is put an hour ahead: as if its clock had been, and it came back with the
+    // right one.
     const aheadMs = Date.now() + 3_600_000
     await cluster.watch.store(cluster.storeUrl, 'HSET', 'eldr:changes', 'version', String(aheadMs))
     await until('both to have read it', async () =>

@@ -1,6 +1,8 @@
 /**
- * Two gateways, a store, two prefill and two decode workers, a client and a monitor, each on a machine of its own. All are the
- * programs that people run. The second gateway has several processes. Nothing is ever done to the paths of the one who watches.
+ * Two gateways, a store, two prefill and two decode workers, a client and a monitor, each on a machine of its
+ * own. All are the
+ * programs that people run. The second gateway has several processes. Nothing is ever done to the paths of
+ * the one who watches.
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -30,7 +32,9 @@ export const LEASE_MS = 1_500
 const KV_LEASE_MS = 3_000
 const START_MS = 60_000
 const TOKEN = 'netns-admin'
-/** Short, so that faults show soon; each is far above what a busy machine or the delays of these tests take. */
+/**
+ * Short, so that faults show soon; each is far above what a busy machine or the delays of these tests take.
+ */
 const SETTINGS = {
   timeouts: { prefillMs: 4_000, firstTokenMs: 3_000, betweenTokensMs: 1_500, requestMs: 12_000 },
   lease: { durationMs: KV_LEASE_MS },
@@ -311,7 +315,10 @@ export class Cluster {
     await this.nothingLeft()
   }
 
-  /** Waits until no worker has a connection for KV blocks. One whose peer was cut off in the middle ends when it has been idle for 30 s. */
+  /**
+   * Waits until no worker has a connection for KV blocks. One whose peer was cut off in the middle ends when
+   * it has been idle for 30 s.
+   */
   noKvConnections(): Promise<number> {
     return until('connections for KV blocks to end', async () => {
       const states = await Promise.all(WORKERS.map(name => this.state(name)))

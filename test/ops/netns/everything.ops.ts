@@ -1,4 +1,7 @@
-/** Slow and lossy paths between all machines, and then everything at once. Afterwards nothing may be left of it. */
+/**
+ * Slow and lossy paths between all machines, and then everything at once. Afterwards nothing may be left of
+ * it.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRandom } from '../../../src/math/random.ts'
 import type { Outcome } from './agent.ts'
@@ -44,7 +47,8 @@ describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
     await network.everywhere({ delayMs: 35, jitterMs: 15, loss: 0.02 }, SUBJECTS)
     await traffic.next(1)
     const during = await lookedAt(40)
-    // A gateway speaks again when the store has answered: by these paths no sooner than after 40 ms, and 70 in the mean.
+    // A gateway speaks again when the store has answered: by these paths no sooner than after 40 ms, and 70
+    // in the mean.
     const middle = (sorted: readonly number[]) => sorted[sorted.length >> 1]!
     expect(middle(during.agesMs)).toBeGreaterThan(25)
     expect(during.agesMs.at(-1)).toBeLessThan(3_000)
@@ -82,7 +86,8 @@ describe.skipIf(NO_NAMESPACES)('everything across machines', () => {
     await chaos.run(CHAOS_MS)
     const healedMs = await chaos.heal()
     const all = await traffic.stop()
-    // A client that was cut off may see a broken connection, but never an incomplete response that looks complete.
+    // A client that was cut off may see a broken connection, but never an incomplete response that looks
+    // complete.
     expect(all.filter(({ end }) => end === 'wrong')).toEqual([])
     await cluster.quiet()
     await until('both to have the same policy', async () => {

@@ -1,6 +1,8 @@
 /**
- * Machines as network namespaces, with a switch between them (wire.py) that delays, loses and cuts. Names have the pid of their maker, so
- * that several files run at once, and what one left behind that was killed is cleared away by the next. Addresses are the same in every
+ * Machines as network namespaces, with a switch between them (wire.py) that delays, loses and cuts. Names
+ * have the pid of their maker, so
+ * that several files run at once, and what one left behind that was killed is cleared away by the next.
+ * Addresses are the same in every
  * network: no namespace reaches another network than its own.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -87,7 +89,10 @@ export class Network<Name extends string = string> {
     return `10.77.0.${this.names.indexOf(name) + 1}`
   }
 
-  /** Starts a program on a machine; `env` reaches it also where it is started by sudo. It does not outlive this process, however that ends. */
+  /**
+   * Starts a program on a machine; `env` reaches it also where it is started by sudo. It does not outlive
+   * this process, however that ends.
+   */
   spawn(name: Name, command: readonly string[], env: Readonly<Record<string, string>> = {}): ChildProcess {
     const settings = Object.entries(env).map(([key, value]) => `${key}=${value}`)
     const [program, ...flags] = [

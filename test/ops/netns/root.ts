@@ -1,4 +1,7 @@
-/** Network namespaces belong to root: commands run as such, by sudo where we are not and it asks for no password. */
+/**
+ * Network namespaces belong to root: commands run as such, by sudo where we are not and it asks for no
+ * password.
+ */
 import { execFileSync } from 'node:child_process'
 import { accessSync } from 'node:fs'
 import { tool } from '../tools.ts'
@@ -23,7 +26,10 @@ export function pathWithSbin(): string {
 const probe = (number: number) => `eldr${process.pid}p${number}-probe`
 let probes = 0
 
-/** Undefined where namespaces with TAP devices can be made, else why not, for the one line that says that these tests are left out. */
+/**
+ * Undefined where namespaces with TAP devices can be made, else why not, for the one line that says that
+ * these tests are left out.
+ */
 export function whyNoNamespaces(): string | undefined {
   const name = probe(probes++)
   try {

@@ -1,4 +1,7 @@
-/** The store, seen from gateways on other machines: cut off, one way only, killed, full. Requests must not notice. */
+/**
+ * The store, seen from gateways on other machines: cut off, one way only, killed, full. Requests must not
+ * notice.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from './until.ts'
 import { Cluster, GATEWAYS, LEASE_MS, type Machine } from './cluster.ts'
@@ -31,7 +34,8 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
     )
     for (const [from, to] of paths) await network.rule(from, to, { cut: true })
     const forgottenMs = await until('gw2 to forget gw1', async () => (await replicasOf('gw2')).replicas === 1)
-    // From its last word, which was at most a third of the lease before the cut; it may still have been on its way.
+    // From its last word, which was at most a third of the lease before the cut; it may still have been on
+    // its way.
     expect(forgottenMs).toBeLessThan(2 * LEASE_MS)
     await until('gw1 to say so', async () => (await replicasOf('gw1')).store === 'down')
     const ready = await cluster.get('gw1', '/ready')
@@ -51,7 +55,8 @@ describe.skipIf(NO_NAMESPACES)('the store across machines', () => {
       async () => (await elsewhere('gw1')) > 0 && (await elsewhere('gw2')) > 0,
     )
     expect(notOk(await traffic.stop())).toEqual({})
-    // Against the other gateway at the same time: a busy machine slows both. A wait for the store's time-out would be a second.
+    // Against the other gateway at the same time: a busy machine slows both. A wait for the store's time-out
+    // would be a second.
     const [hereMs, otherMs] = [medianMs(of('gw1', during)), medianMs(of('gw2', during))]
     expect(hereMs).toBeLessThan(otherMs + 400)
     await cluster.quiet()

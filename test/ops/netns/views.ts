@@ -1,4 +1,6 @@
-/** Whether gateways agree on what is under way: streams are held on one, and the other must see just those. */
+/**
+ * Whether gateways agree on what is under way: streams are held on one, and the other must see just those.
+ */
 import { expect } from 'vitest'
 import { type Cluster, GATEWAYS } from './cluster.ts'
 import { ends } from './traffic.ts'
@@ -11,7 +13,8 @@ export async function viewsAgree(cluster: Cluster): Promise<number> {
   let longestMs = 0
   for (const [at, name] of GATEWAYS.entries()) {
     const other = GATEWAYS[1 - at]!
-    // They would go on for minutes: they end when they have been seen, and by the gateway's own limit if they never are.
+    // They would go on for minutes: they end when they have been seen, and by the gateway's own limit if they
+    // never are.
     const held = await cluster.client.streams({
       gateway: name,
       url: cluster.url(name),

@@ -1,4 +1,6 @@
-/** Workers and clients that become unreachable: started streams end with an error, other requests are retried. */
+/**
+ * Workers and clients that become unreachable: started streams end with an error, other requests are retried.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { Cluster, GATEWAYS, type GatewayName } from './cluster.ts'
 import { NO_NAMESPACES } from './suite.ts'
@@ -101,7 +103,8 @@ describe.skipIf(NO_NAMESPACES)('workers across machines', () => {
 
   it('clients that vanish during their streams are disconnected, and everything they held is released', async () => {
     const { network } = cluster
-    // Else the kernel would take megabytes for a client that is gone, which is minutes of tokens: only what it does not take can stall.
+    // Else the kernel would take megabytes for a client that is gone, which is minutes of tokens: only what
+    // it does not take can stall.
     for (const name of GATEWAYS) network.sysctl(name, 'net.ipv4.tcp_wmem', '4096 8192 16384')
     const stalled = () =>
       Promise.all(

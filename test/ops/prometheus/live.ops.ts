@@ -1,4 +1,7 @@
-/** A real Prometheus on a live cluster with load, faults and a worker that dies: what dashboard and alerts ask for is there, and true. */
+/**
+ * A real Prometheus on a live cluster with load, faults and a worker that dies: what dashboard and alerts ask
+ * for is there, and true.
+ */
 import { spawnSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '../../trace-support.ts'
@@ -14,7 +17,10 @@ const WINDOW = '60s'
 const folder = temporaryFolder()
 let cluster: WatchedCluster
 let prometheus: Prometheus
-/** Of every request to /v1/completions that this test sent: its status, or 'broken' for a stream without its end. */
+/**
+ * Of every request to /v1/completions that this test sent: its status, or 'broken' for a stream without its
+ * end.
+ */
 const ended: Record<string, number> = {}
 
 beforeAll(async () => {
@@ -116,7 +122,8 @@ describe('a healthy cluster under load', () => {
       )
       return outcomes['ok'] === 60 && Object.keys(outcomes).length === 1 ? [] : [JSON.stringify(outcomes)]
     })
-    // One prefill worker hands off no counts: that is what this one is for. Others work on this machine too, and nothing waits here before
+    // One prefill worker hands off no counts: that is what this one is for. Others work on this machine too,
+    // and nothing waits here before
     // it fires: what speaks of the processor says nothing of the cluster.
     const firing = async () =>
       (await prometheus.alerts())

@@ -1,4 +1,6 @@
-/** Stores that ask who one is: a user who may do what docs/guides/replicas.md says and nothing else, and TLS. */
+/**
+ * Stores that ask who one is: a user who may do what docs/guides/replicas.md says and nothing else, and TLS.
+ */
 import { readFileSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { makeCertificates } from '../../gateway/tls-files.ts'

@@ -1,4 +1,6 @@
-/** A store that hangs, refuses, is full, loses data or is shared: requests continue, and replicas join again. */
+/**
+ * A store that hangs, refuses, is full, loses data or is shared: requests continue, and replicas join again.
+ */
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'

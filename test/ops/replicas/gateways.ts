@@ -1,4 +1,7 @@
-/** Gateways of this process that are replicas of each other, before the same fake workers. Each has its own registry, log and sockets. */
+/**
+ * Gateways of this process that are replicas of each other, before the same fake workers. Each has its own
+ * registry, log and sockets.
+ */
 import { pino } from 'pino'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
 import { fileSchema } from '../../../src/gateway/config/schema/schema.ts'

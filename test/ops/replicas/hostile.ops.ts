@@ -1,4 +1,6 @@
-/** What an attacker with write access to the store can do with shared changes, and how a gateway handles it. */
+/**
+ * What an attacker with write access to the store can do with shared changes, and how a gateway handles it.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Replica, type Stage, startStage, until } from './gateways.ts'
 import { type Store, startStore } from './store.ts'

@@ -1,4 +1,7 @@
-/** Two gateways of two processes each: the owner speaks with the store, and one that takes another's place is the same replica to the others. */
+/**
+ * Two gateways of two processes each: the owner speaks with the store, and one that takes another's place is
+ * the same replica to the others.
+ */
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readSamples } from '../../../src/cluster/metrics-text.ts'
@@ -63,7 +66,7 @@ const ask = ({ post }: ProcessCluster, maxTokens: number, signal?: AbortSignal) 
   post(
     '/v1/completions',
     { prompt: 'Once', stream: true, max_tokens: maxTokens },
-    { headers: { connection: 'close' }, ...(signal && { signal }) },
+    { headers: { connection: 'close' }, signal: signal ?? null },
   )
 async function replaceOwner(gateway: ProcessCluster): Promise<void> {
   const pid = gateway.pidOf('owner')

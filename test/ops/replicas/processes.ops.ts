@@ -1,4 +1,7 @@
-/** Three gateways as an operator runs them, embedded workers, a store that fails in the middle of traffic, and a gateway that is killed. */
+/**
+ * Three gateways as an operator runs them, embedded workers, a store that fails in the middle of traffic, and
+ * a gateway that is killed.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -81,7 +84,10 @@ const idle = () =>
     ),
   )
 
-/** Requests one after the other on several lanes, until told. Resolves with how many there were and which did not end well. */
+/**
+ * Requests one after the other on several lanes, until told. Resolves with how many there were and which did
+ * not end well.
+ */
 function traffic(
   to: RunningProcess,
   lanes: number,

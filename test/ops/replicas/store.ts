@@ -1,4 +1,7 @@
-/** A real Redis or Valkey on a port of its own, with nothing on disk; it can hang, die, come back empty, and be looked into. */
+/**
+ * A real Redis or Valkey on a port of its own, with nothing on disk; it can hang, die, come back empty, and
+ * be looked into.
+ */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
