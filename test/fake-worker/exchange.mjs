@@ -38,7 +38,7 @@ export class Exchange {
    * @param {import('node:net').Socket} socket
    * @param {import('./received-request.mjs').ReceivedRequest} request
    * @param {(outcome: Outcome) => void} onEnd
-   * @param {() => void} onHold told when a hang begins
+   * @param {() => void} onHold called when a hang starts
    */
   constructor(socket, request, onEnd, onHold) {
     this.socket = socket

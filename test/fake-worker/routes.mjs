@@ -110,7 +110,7 @@ function stream(worker, exchange, { id, total, prompt, waitMs }) {
 }
 
 /**
- * `kv_transfer_params` of a prefill answer, as JSON: what NixlPullConnectorScheduler.request_finished gives.
+ * `kv_transfer_params` of a prefill response as JSON, like NixlPullConnectorScheduler.request_finished.
  * @param {FakeWorker} worker
  * @param {import('./received-request.mjs').ReceivedRequest} request
  * @param {string} id
@@ -141,7 +141,7 @@ function pushText(worker, request, id, prompt) {
 /** @type {Map<number, string>} */
 const blockTexts = new Map()
 
-/** Ids of the blocks of so many tokens, as JSON. @param {number} tokens */
+/** Ids of the blocks of this many tokens, as JSON. @param {number} tokens */
 function blockIds(tokens) {
   const blocks = Math.ceil(tokens / BLOCK_TOKENS)
   let text = blockTexts.get(blocks)
@@ -159,7 +159,7 @@ function promptLength(request) {
 }
 
 /**
- * The client's id where it can stand in JSON as it is.
+ * The client's id if it needs no escaping in JSON.
  * @param {import('./received-request.mjs').ReceivedRequest} request
  */
 function requestId(request) {

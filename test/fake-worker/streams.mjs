@@ -48,7 +48,7 @@ export class Stream {
   }
 
   /**
-   * Sends the next token, and after the last one the end. True while there is more to send.
+   * Sends the next token, and the end after the last one. True while there is more to send.
    * @param {() => void} wake
    */
   step(wake) {
@@ -96,7 +96,7 @@ export class Stream {
     })
   }
 
-  /** The fault's moment has come. True when the stream goes on. @param {() => void} wake */
+  /** Applies the fault. True if the stream continues. @param {() => void} wake */
   #strike(wake) {
     const { exchange } = this
     const fault = /** @type {import('./types.ts').Fault} */ (exchange.fault)

@@ -22,7 +22,7 @@ export function promptTokenIds(body) {
 }
 
 /**
- * Text, or ids where the client sent ids. Of a list of prompts the first.
+ * Text, or ids if the client sent ids. The first of a list of prompts.
  * @param {any} body
  * @returns {string | number[]}
  */

@@ -135,8 +135,8 @@ describe('a decode leg', () => {
       }),
     ],
     ['it is too short', ({ bytes, tokens }: KvPayload) => ({ tokens, bytes: bytes.subarray(0, -64) })],
-    ['it is of fewer tokens than promised', ({ bytes }: KvPayload) => ({ bytes, tokens: 39 })],
-  ])('fails when %s', async (_, change) => {
+    ['it has fewer tokens than expected', ({ bytes }: KvPayload) => ({ bytes, tokens: 39 })],
+  ])('fails if %s', async (_, change) => {
     const end = await start(decode, { ...request, remote: from(await leaseOf(), change) }).ended
     expect(end).toMatchObject({
       kind: 'failed',

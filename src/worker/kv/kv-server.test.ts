@@ -136,9 +136,9 @@ describe('the KV side channel', () => {
   })
 
   it.each([
-    ['asks and does not listen', textFrame('renew', { engine_id: 'engine-1', request_id: 'a' })],
-    ['sends junk behind what it does not take', Buffer.alloc(1_000, 'x')],
-  ])('does not read on from a peer that %s', async (_, piece) => {
+    ['sends requests and does not read', textFrame('renew', { engine_id: 'engine-1', request_id: 'a' })],
+    ['sends junk and does not read', Buffer.alloc(1_000, 'x')],
+  ])('stops reading from a peer that %s', async (_, piece) => {
     const { keep, server, bad } = await serve(60_000, { idleMs: 200 })
     keep('a', Buffer.alloc(64 << 20))
     const socket = connect(server.port, '127.0.0.1')
