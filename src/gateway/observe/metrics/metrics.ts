@@ -73,7 +73,7 @@ export class Metrics {
   )
   readonly handoffsReleased = this.#counter(
     'eldr_handoffs_released_total',
-    'Hand-offs released because their client had disconnected',
+    'Hand-offs released unread: the client left, or the decode worker refused or was unreachable',
     [],
   )
   readonly tokens = this.#hot(
